@@ -1,0 +1,33 @@
+# make test     everything CI runs: lint, then all tests; installs what it lacks
+# make lint     gofmt, go vet, staticcheck
+# make bench    benchmarks of the stores and of the path, PostgreSQL with fsync on
+# make chaos    the process tests for minutes instead of seconds
+
+GO ?= go
+TESTFLAGS ?=
+
+.PHONY: build test unit lint deps bench chaos
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o belfry ./cmd/belfry
+
+test: deps lint unit
+
+unit:
+	$(GO) test -timeout 14m $(TESTFLAGS) ./...
+
+lint:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) -C tools build -o "$(CURDIR)/.tools/staticcheck" honnef.co/go/tools/cmd/staticcheck
+	.tools/staticcheck ./...
+
+# PostgreSQL for the tests: installed when we may, named when we may not.
+deps:
+	@sh tools/deps.sh
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/node
+
+chaos:
+	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos

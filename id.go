@@ -1,0 +1,119 @@
+package belfry
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// ID is a UUID. Ids sort by the time they carry in their first 48 bits.
+type ID [16]byte
+
+// NewID draws a fresh time-ordered id (UUID version 7).
+func NewID(now time.Time) ID {
+	var id ID
+	rand.Read(id[6:])
+	stamp(&id, now, 7)
+	return id
+}
+
+// RunID computes the id of a run from what identifies it, so that the same
+// firing has the same id after a lost commit, a failover or a restore. The
+// first 48 bits are the scheduled millisecond, the rest a hash (UUID version 8).
+// The trigger is the zero ID for scheduled runs.
+func RunID(job ID, kind Kind, scheduled time.Time, trigger ID) ID {
+	h := sha256.New()
+	h.Write(job[:])
+	fmt.Fprintf(h, "%d:%s:%d:", len(kind), kind, scheduled.UnixMicro())
+	h.Write(trigger[:])
+	var id ID
+	copy(id[6:], h.Sum(nil))
+	stamp(&id, scheduled, 8)
+	return id
+}
+
+// stamp writes the millisecond, the version and the variant into id.
+func stamp(id *ID, t time.Time, version byte) {
+	ms := uint64(t.UnixMilli())
+	binary.BigEndian.PutUint16(id[0:], uint16(ms>>32))
+	binary.BigEndian.PutUint32(id[2:], uint32(ms))
+	id[6] = id[6]&0x0f | version<<4
+	id[8] = id[8]&0x3f | 0x80
+}
+
+// ParseID reads the text form of an id.
+func ParseID(s string) (ID, error) {
+	var id ID
+	err := id.UnmarshalText([]byte(s))
+	return id, err
+}
+
+// IsZero reports whether id is unset.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// Compare orders ids by their bytes, and so by time first.
+func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
+
+func (id ID) String() string {
+	text, _ := id.MarshalText()
+	return string(text)
+}
+
+// MarshalText writes the usual 36 characters.
+func (id ID) MarshalText() ([]byte, error) {
+	out := make([]byte, 36)
+	hex.Encode(out[0:8], id[0:4])
+	hex.Encode(out[9:13], id[4:6])
+	hex.Encode(out[14:18], id[6:8])
+	hex.Encode(out[19:23], id[8:10])
+	hex.Encode(out[24:], id[10:])
+	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
+	return out, nil
+}
+
+// UnmarshalText reads 36 characters in either case.
+func (id *ID) UnmarshalText(text []byte) error {
+	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return fmt.Errorf("%.40q is not an id", text)
+	}
+	digits := bytes.ReplaceAll(text, []byte("-"), nil)
+	var out ID
+	if n, err := hex.Decode(out[:], digits); err != nil || n != len(out) {
+		return fmt.Errorf("%.40q is not an id", text)
+	}
+	*id = out
+	return nil
+}
+
+// Token is the random half of an attempt's fence: whoever names it was given
+// the attempt.
+type Token [16]byte
+
+// NewToken draws 128 random bits.
+func NewToken() Token {
+	var t Token
+	rand.Read(t[:])
+	return t
+}
+
+func (t Token) String() string { return hex.EncodeToString(t[:]) }
+
+// MarshalText writes 32 hexadecimal digits.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads 32 hexadecimal digits.
+func (t *Token) UnmarshalText(text []byte) error {
+	var out Token
+	if len(text) != 32 {
+		return fmt.Errorf("token has %d characters, wants 32", len(text))
+	}
+	if _, err := hex.Decode(out[:], text); err != nil {
+		return fmt.Errorf("token is not hexadecimal: %w", err)
+	}
+	*t = out
+	return nil
+}

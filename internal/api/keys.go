@@ -1,0 +1,176 @@
+package api
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Keys are the API keys of a file, of which only hashes are kept. The file is read
+// again while they are used, at most once a second: a key that was added or taken
+// away counts from then on. A file that has become unusable is logged, and the
+// keys of the last usable one stay.
+type Keys struct {
+	path string
+
+	mu      sync.Mutex // guards the fields below
+	list    []key
+	readAt  time.Time
+	trouble string // why the file could not be read, as last logged
+}
+
+type key struct {
+	name string
+	sum  [sha256.Size]byte
+}
+
+const (
+	minKey      = 32       // characters of a key
+	maxKeyFile  = 64 << 10 // bytes of a file of keys
+	rereadAfter = time.Second
+)
+
+var (
+	keyNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	keyTexts = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // what a Bearer header can carry
+)
+
+// LoadKeys reads a file with one key a line, alone or as name:key. Blank lines and
+// those that start with # are left out. It refuses a file that others than its
+// owner may read, one without keys, and keys of less than 32 characters.
+func LoadKeys(path string) (*Keys, error) {
+	list, err := readKeys(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{path: path, list: list, readAt: time.Now()}, nil
+}
+
+func readKeys(path string) ([]key, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read API keys: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read API keys: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read API keys: %s is not a regular file", path)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("read API keys: %s has mode %04o and may be read by others; chmod 600 makes it yours alone", path, mode)
+	}
+	if info.Size() > maxKeyFile {
+		return nil, fmt.Errorf("read API keys: %s has %d bytes, the most is %d", path, info.Size(), maxKeyFile)
+	}
+	list, err := parseKeys(io.LimitReader(file, maxKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("read API keys: %s: %w", path, err)
+	}
+	return list, nil
+}
+
+// parseKeys never repeats a key in an error.
+func parseKeys(r io.Reader) ([]key, error) {
+	var list []key
+	names := make(map[string]bool)
+	sums := make(map[[sha256.Size]byte]bool)
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, text, named := strings.Cut(line, ":")
+		if !named {
+			name, text = fmt.Sprintf("line-%d", n), line
+		}
+		name, text = strings.TrimSpace(name), strings.TrimSpace(text)
+		sum := sha256.Sum256([]byte(text))
+		switch {
+		case !keyNames.MatchString(name):
+			return nil, fmt.Errorf("line %d: a key's name has 1 to 64 letters, digits, dots, underscores and hyphens", n)
+		case len(text) < minKey:
+			return nil, fmt.Errorf("line %d: the key has %d characters, the least is %d", n, len(text), minKey)
+		case !keyTexts.MatchString(text):
+			return nil, fmt.Errorf("line %d: a key has letters, digits and any of -._~+/ only, and may end in =", n)
+		case names[name]:
+			return nil, fmt.Errorf("line %d: there is a key named %s already", n, name)
+		case sums[sum]:
+			return nil, fmt.Errorf("line %d: the key is there already", n)
+		}
+		names[name], sums[sum] = true, true
+		list = append(list, key{name, sum})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, errors.New("there is no key in it")
+	}
+	return list, nil
+}
+
+// find gives the name of a key. It takes as long for one that is there as for one
+// that is not.
+func (k *Keys) find(text string, log *slog.Logger) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(text))
+	for _, known := range k.current(log) {
+		if subtle.ConstantTimeCompare(sum[:], known.sum[:]) == 1 {
+			name, ok = known.name, true
+		}
+	}
+	return name, ok
+}
+
+// current gives the keys of the file, as of a second ago at most.
+func (k *Keys) current(log *slog.Logger) []key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := time.Now(); now.Sub(k.readAt) >= rereadAfter {
+		k.readAt = now
+		list, err := readKeys(k.path)
+		if err == nil {
+			k.list, k.trouble = list, ""
+		} else if k.trouble != err.Error() {
+			k.trouble = err.Error()
+			log.Error("API keys cannot be read again; those read before stay", "error", err)
+		}
+	}
+	return k.list
+}
+
+// check finds the key in an Authorization header and gives its name.
+func (k *Keys) check(headers []string, log *slog.Logger) (name string, err error) {
+	if len(headers) == 0 {
+		return "", noKey(`Bearer realm="belfry"`, "an API key is required: send the header Authorization: Bearer <key>")
+	}
+	scheme, text, _ := strings.Cut(headers[0], " ")
+	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
+		if name, ok := k.find(strings.TrimSpace(text), log); ok {
+			return name, nil
+		}
+	}
+	return "", noKey(`Bearer realm="belfry", error="invalid_token"`, "the Authorization header does not hold a valid API key")
+}
+
+func noKey(challenge, detail string) *refusal {
+	return &refusal{
+		status: http.StatusUnauthorized,
+		code:   unauthorized,
+		detail: detail,
+		header: map[string]string{"WWW-Authenticate": challenge},
+	}
+}

@@ -1,0 +1,18 @@
+package api
+
+import (
+	"net/http"
+	"time"
+)
+
+// NewServer returns a server with limits on what a slow or large client may cost.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       60 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+	}
+}

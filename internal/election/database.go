@@ -1,0 +1,200 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const nodePrefix = "node/"
+
+// Database elects by leases in the store.
+type Database struct {
+	Store store.Store
+	Node  belfry.ID // this node's incarnation
+	Log   *slog.Logger
+}
+
+// campaign is the state of a running Database elector.
+type campaign struct {
+	Database
+	lead    Lead
+	terms   map[int]*term
+	running sync.WaitGroup
+	failing bool
+}
+
+// term is a shard that this node leads.
+type term struct {
+	epoch int64
+	until time.Time   // believed until then, by our monotonic clock
+	clock *time.Timer // ends the term then, whatever this goroutine is waiting for
+	end   context.CancelFunc
+	ended chan struct{}
+}
+
+// Run leads the node's share of the shards until ctx ends, then releases it.
+func (d Database) Run(ctx context.Context, lead Lead) error {
+	c := &campaign{Database: d, lead: lead, terms: map[int]*term{}}
+	tick := time.NewTicker(round)
+	defer tick.Stop()
+	for {
+		c.round(ctx)
+		c.expire(time.Now())
+		select {
+		case <-ctx.Done():
+			c.resign(context.WithoutCancel(ctx))
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// round renews what the node has and moves towards its share.
+func (c *campaign) round(ctx context.Context) {
+	err := c.try(ctx)
+	if err != nil && !c.failing && ctx.Err() == nil {
+		c.Log.Warn("leases could not be renewed", "error", err)
+	}
+	c.failing = err != nil
+}
+
+func (c *campaign) try(ctx context.Context) error {
+	if err := c.hold(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
+		return err
+	}
+	ctx1, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	nodes, err := c.Store.Held(ctx1, nodePrefix)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, 0, len(nodes))
+	for _, lease := range nodes {
+		ids = append(ids, lease.Owner.String())
+	}
+	var gain, lose []string
+	for shard := range c.Store.Shards() {
+		mine := Owner(shard, ids) == c.Node.String()
+		if _, have := c.terms[shard]; mine && !have {
+			gain = append(gain, shardName(shard))
+		} else if have && !mine {
+			c.endTerm(shard)
+			lose = append(lose, shardName(shard))
+		}
+	}
+	if len(lose) > 0 {
+		if err := c.Store.Release(ctx1, c.Node, lose); err != nil {
+			return err
+		}
+	}
+	if len(gain) == 0 {
+		return nil
+	}
+	return c.hold(ctx, gain)
+}
+
+// hold takes or renews leases, begins the terms that are new and ends those
+// that somebody else has.
+func (c *campaign) hold(ctx context.Context, names []string) error {
+	start := time.Now()
+	callCtx, cancel := context.WithTimeout(ctx, call)
+	defer cancel()
+	leases, err := c.Store.Hold(callCtx, c.Node, names, ttl)
+	if err != nil {
+		return err
+	}
+	until := start.Add(ttl - margin)
+	held := map[string]bool{}
+	for _, lease := range leases {
+		held[lease.Name] = true
+		if shard, ok := shardOf(lease.Name); ok {
+			c.believe(ctx, shard, lease.Epoch, until)
+		}
+	}
+	for _, name := range names {
+		if shard, ok := shardOf(name); ok && !held[name] && c.terms[shard] != nil {
+			c.endTerm(shard)
+		}
+	}
+	return nil
+}
+
+// believe prolongs a term or begins a new one.
+func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until time.Time) {
+	if t := c.terms[shard]; t != nil {
+		if t.epoch == epoch {
+			t.until = until
+			t.clock.Reset(time.Until(until))
+			return
+		}
+		c.endTerm(shard) // it was somebody else's in between
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
+	t.clock = time.AfterFunc(time.Until(until), end)
+	c.terms[shard] = t
+	c.running.Go(func() {
+		defer close(t.ended)
+		c.lead(ctx, store.Term{Shard: shard, Epoch: epoch, Since: c.Store.Now()})
+	})
+}
+
+func (c *campaign) endTerm(shard int) {
+	t := c.terms[shard]
+	delete(c.terms, shard)
+	t.clock.Stop()
+	t.end()
+	<-t.ended
+}
+
+// expire forgets the terms that could no longer be trusted.
+func (c *campaign) expire(now time.Time) {
+	for shard, t := range c.terms {
+		if now.After(t.until) {
+			c.Log.Warn("a shard's lease could not be renewed in time", "shard", shard)
+			c.endTerm(shard)
+		}
+	}
+}
+
+// resign ends all terms and lets the others have the shards at once.
+func (c *campaign) resign(ctx context.Context) {
+	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
+	for shard := range c.terms {
+		c.endTerm(shard)
+	}
+	c.running.Wait()
+	ctx, cancel := context.WithTimeout(ctx, 2*call)
+	defer cancel()
+	if err := c.Store.Release(ctx, c.Node, names); err != nil {
+		c.Log.Warn("leases could not be released; they expire by themselves", "error", err)
+	}
+}
+
+func shardName(shard int) string { return fmt.Sprintf("shard/%d", shard) }
+
+func shardOf(name string) (shard int, ok bool) {
+	rest, ok := strings.CutPrefix(name, "shard/")
+	if !ok {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(rest, "%d", &shard)
+	return shard, err == nil
+}
+
+func shardNames(terms map[int]*term) []string {
+	names := make([]string, 0, len(terms)+1)
+	for shard := range terms {
+		names = append(names, shardName(shard))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// The roles a process may have.
+const (
+	RoleAPI       = "api"
+	RoleScheduler = "scheduler"
+	RoleWorker    = "worker"
+)
+
+// Config says what one process is. Defaults gives the values of an empty one.
+type Config struct {
+	Listen       string
+	Data         string // directory of the embedded database
+	DatabaseURL  string // PostgreSQL instead of the embedded database
+	Roles        []string
+	Shards       int // of a new database; 0: the default
+	Concurrency  int
+	DrainTimeout time.Duration
+	Retention    time.Duration
+	APIKeyFile   string
+	AllowTargets []string // CIDRs that HTTP targets may reach although they are private
+	Hosts        []string // names by which clients call this server
+
+	// OwnAll makes the node believe that it owns every shard, whatever the others
+	// believe. It proves that safety does not depend on election.
+	OwnAll bool
+}
+
+// Defaults is what `belfry serve` does without arguments.
+func Defaults() Config {
+	return Config{
+		Listen:       "127.0.0.1:7070",
+		Data:         "belfry-data",
+		Roles:        []string{RoleAPI, RoleScheduler, RoleWorker},
+		Concurrency:  100,
+		DrainTimeout: 30 * time.Second,
+		Retention:    90 * 24 * time.Hour,
+	}
+}
+
+// Validate names everything that is wrong, and what to do about it.
+func (c Config) Validate() error {
+	var faults []belfry.Fault
+	fault := func(field, format string, args ...any) {
+		faults = append(faults, belfry.Fault{Field: field, Message: fmt.Sprintf(format, args...)})
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		fault("--listen", "%q is not host:port, such as 127.0.0.1:7070", c.Listen)
+	} else if !loopback(host) && c.APIKeyFile == "" {
+		fault("--listen", "%s can be reached from other machines, which needs keys: give --api-key-file, or listen on 127.0.0.1", c.Listen)
+	}
+	if len(c.Roles) == 0 {
+		fault("--roles", "give at least one of api, scheduler, worker")
+	}
+	for _, role := range c.Roles {
+		if role != RoleAPI && role != RoleScheduler && role != RoleWorker {
+			fault("--roles", "%q is not a role; there are api, scheduler and worker", role)
+		}
+	}
+	if c.DatabaseURL == "" && !c.all() {
+		fault("--roles", "the embedded database serves one process, which needs all roles; give --database-url to split them")
+	}
+	if c.Shards < 0 || c.Shards > 4096 {
+		fault("--shards", "%d is not between 1 and 4096", c.Shards)
+	}
+	if c.Concurrency < 1 || c.Concurrency > 100_000 {
+		fault("--concurrency", "%d is not between 1 and 100000", c.Concurrency)
+	}
+	if c.DrainTimeout < 0 {
+		fault("--drain-timeout", "%s is negative", c.DrainTimeout)
+	}
+	if c.Retention < time.Second {
+		fault("--retention", "%s is less than a second", c.Retention)
+	}
+	if _, err := prefixes(c.AllowTargets); err != nil {
+		fault("--allow-target", "%s", err)
+	}
+	if faults != nil {
+		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Faults: faults}
+	}
+	return nil
+}
+
+func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
+
+func (c Config) all() bool {
+	return c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)
+}
+
+// privateTargets reports whether HTTP targets may reach this machine and its
+// network: only where nobody but this machine can ask for it.
+func (c Config) privateTargets() bool { return c.DatabaseURL == "" && c.APIKeyFile == "" }
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// prefixes reads CIDRs; a bare address stands for itself alone.
+func prefixes(texts []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a CIDR such as 10.1.0.0/16", text)
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
+}

@@ -1,0 +1,216 @@
+// Package node builds one process out of the others and runs it.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/election"
+	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
+	"github.com/belfry-sh/belfry/internal/store/sqlite"
+	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+// elector leads shards until ctx ends.
+type elector interface {
+	Run(ctx context.Context, lead election.Lead) error
+}
+
+// Node is one process: some of an API, a scheduler and a worker on one store.
+type Node struct {
+	config   Config
+	log      *slog.Logger
+	id       belfry.ID
+	store    store.Store
+	listener net.Listener
+	keys     *api.Keys
+	allow    []netip.Prefix
+	draining atomic.Bool
+}
+
+// New opens the store and the port. The caller calls Run, which closes them.
+func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{config: c, log: log, id: belfry.NewID(time.Now())}
+	if err := n.open(ctx); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) open(ctx context.Context) (err error) {
+	if n.allow, err = prefixes(n.config.AllowTargets); err != nil {
+		return err
+	}
+	if n.config.APIKeyFile != "" {
+		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
+			return err
+		}
+	}
+	if n.config.DatabaseURL != "" {
+		n.store, err = openPostgres(ctx, n.config, n.log)
+	} else {
+		n.store, err = openSQLite(ctx, n.config, n.log)
+	}
+	if err != nil {
+		return err
+	}
+	if n.listener, err = net.Listen("tcp", n.config.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return nil
+}
+
+// The two openers return an untyped nil on failure, so that a store that is not
+// there compares as such.
+
+func openPostgres(ctx context.Context, c Config, log *slog.Logger) (store.Store, error) {
+	s, err := postgres.Open(ctx, postgres.Options{URL: c.DatabaseURL, Shards: c.Shards, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func openSQLite(ctx context.Context, c Config, log *slog.Logger) (store.Store, error) {
+	s, err := sqlite.Open(ctx, sqlite.Options{Dir: c.Data, Shards: c.Shards, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Addr is where the node listens.
+func (n *Node) Addr() net.Addr { return n.listener.Addr() }
+
+// Shards is the number of shards of its store.
+func (n *Node) Shards() int { return n.store.Shards() }
+
+// Run works until ctx ends, then drains: no new claims, running work finishes
+// or is handed back, leases are released; the port closes last.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.close()
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var server errgroup.Group
+	server.Go(func() error {
+		defer stop() // without its port a node is of no use
+		return n.serve(serving)
+	})
+
+	work, ctx := errgroup.WithContext(ctx)
+	var local *scheduler.Local
+	if n.config.has(RoleScheduler) && n.config.has(RoleWorker) {
+		local = scheduler.NewLocal(ctx, n.store)
+	}
+	if n.config.has(RoleScheduler) {
+		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Log: n.log})
+		work.Go(func() error { return s.Run(ctx) })
+		work.Go(func() error { return n.elector().Run(ctx, s.Lead) })
+	}
+	if n.config.has(RoleWorker) {
+		pool := n.pool(local)
+		work.Go(func() error { return pool.Run(ctx) })
+	}
+	work.Go(func() error {
+		<-ctx.Done()
+		n.draining.Store(true)
+		return nil
+	})
+	err := work.Wait()
+	stopServing()
+	return errors.Join(err, server.Wait())
+}
+
+func (n *Node) elector() elector {
+	if n.config.DatabaseURL == "" || n.config.OwnAll {
+		return election.Everything{Store: n.store}
+	}
+	return election.Database{Store: n.store, Node: n.id, Log: n.log}
+}
+
+// pool runs the built-in handlers, fed by the scheduler beside it if there is
+// one.
+func (n *Node) pool(local *scheduler.Local) *worker.Pool {
+	mux := worker.NewMux()
+	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(n.config.privateTargets(), n.allow)}))
+	var source worker.Source = n.store
+	if local != nil {
+		source = local
+	}
+	host, _ := os.Hostname()
+	drain := n.config.DrainTimeout
+	if drain == 0 {
+		drain = -1
+	}
+	return worker.New(source, mux, worker.Options{
+		Node: host, Concurrency: n.config.Concurrency, DrainTimeout: drain, Log: n.log,
+	})
+}
+
+// serve answers HTTP until ctx ends: the API, or only the health checks.
+func (n *Node) serve(ctx context.Context) error {
+	o := api.Options{Ready: n.ready, Keys: n.keys, Hosts: n.config.Hosts, Log: n.log}
+	if n.config.has(RoleAPI) {
+		o.Control = control.New(n.store)
+	}
+	server := api.NewServer(api.New(o))
+	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(n.listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := server.Shutdown(stop)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// ready says why the node should get no requests, if so.
+func (n *Node) ready(ctx context.Context) error {
+	if n.draining.Load() {
+		return belfry.Errorf(belfry.Unavailable, "this node is shutting down")
+	}
+	return n.store.Ping(ctx)
+}
+
+func (n *Node) close() {
+	if n.listener != nil {
+		n.listener.Close()
+	}
+	if n.store != nil {
+		if err := n.store.Close(); err != nil {
+			n.log.Warn("the store did not close cleanly", "error", err)
+		}
+	}
+}

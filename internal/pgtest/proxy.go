@@ -1,0 +1,239 @@
+package pgtest
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Proxy stands between clients and a PostgreSQL server and makes the network between them fail on demand.
+// It reads the protocol, so it must not be given TLS: its clients use URL, and the server must let them in without.
+// Its methods may be called from several goroutines.
+type Proxy struct {
+	listener net.Listener
+	network  string // of the server
+	address  string
+	url      string
+	work     sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	links  map[*link]struct{}
+	gate   chan struct{} // closed while bytes may pass
+	cut    bool
+	closed bool
+	orders []*order
+	eaten  int
+}
+
+// order is a wish that replies be eaten.
+type order struct {
+	match   string // in lower case
+	left    int
+	commits bool // eat the reply of the commit, not that of the statement itself
+}
+
+// NewProxy returns a proxy in front of the server of upstreamURL, until tb ends.
+func NewProxy(tb testing.TB, upstreamURL string) *Proxy {
+	tb.Helper()
+	u, err := parseURL(upstreamURL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config, err := pgconn.ParseConfig(upstreamURL)
+	if err != nil {
+		tb.Fatalf("read the address of PostgreSQL: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listen for the proxy: %v", err)
+	}
+	p := &Proxy{
+		listener: listener,
+		url:      replaceHost(u, listener.Addr().String()),
+		links:    map[*link]struct{}{},
+		gate:     make(chan struct{}),
+	}
+	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
+	close(p.gate)
+	p.work.Go(p.accept)
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// replaceHost returns u with another host and without TLS.
+func replaceHost(u *url.URL, host string) string {
+	v := *u
+	v.Host = host
+	q := v.Query()
+	q.Del("host")
+	q.Del("port")
+	q.Set("sslmode", "disable")
+	v.RawQuery = q.Encode()
+	return v.String()
+}
+
+// URL is the address for clients: that of the server, with the proxy's host and port.
+func (p *Proxy) URL() string { return p.url }
+
+// EatReplies loses the answers to the next n executions of a statement whose text contains match, in any case of
+// letters: the server carries the statement out, with all that was sent along in the same round trip, and says that it is ready
+// again, but the client hears nothing and finds its connection closed. A statement on its own is committed by then; one inside
+// an explicit transaction is rolled back with it. Preparing a statement is not executing it.
+// The match "commit" is for the commits of explicit transactions, and for any other statement that has the word in it.
+func (p *Proxy) EatReplies(match string, n int) {
+	p.order(&order{match: strings.ToLower(match), left: n})
+}
+
+// EatCommits does the same to the next n commits of explicit transactions in which a statement was executed whose text
+// contains match. The transaction's statements have to arrive one by one, not as one text with semicolons.
+func (p *Proxy) EatCommits(match string, n int) {
+	p.order(&order{match: strings.ToLower(match), left: n, commits: true})
+}
+
+func (p *Proxy) order(o *order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.orders = append(p.orders, o)
+}
+
+// Eaten returns how many replies were lost so far. A client that sees its connection closed finds its own counted.
+func (p *Proxy) Eaten() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.eaten
+}
+
+// matching returns the unfilled orders of a kind whose text stands in sql.
+func (p *Proxy) matching(sql string, commits bool) []*order {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var found []*order
+	for _, o := range p.orders {
+		if o.commits == commits && o.left > 0 && strings.Contains(sql, o.match) {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// take uses up one reply of the first of the orders that still wants one, and reports whether there was any.
+func (p *Proxy) take(orders []*order) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range orders {
+		if o.left > 0 {
+			o.left--
+			return true
+		}
+	}
+	return false
+}
+
+// count adds an eaten reply.
+func (p *Proxy) count() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.eaten++
+}
+
+// Cut closes all connections, on both sides, and every new one at once, until Heal.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	p.closeLinks()
+}
+
+// Stall lets nothing pass until Heal and closes nothing: neither side learns anything, not even that the other
+// has hung up. What was sent meanwhile arrives after Heal.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open() {
+		p.gate = make(chan struct{})
+	}
+}
+
+// Heal ends Cut and Stall.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+	if !p.open() {
+		close(p.gate)
+	}
+}
+
+// open reports whether bytes may pass. It needs mu.
+func (p *Proxy) open() bool {
+	select {
+	case <-p.gate:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the proxy and all its connections. It returns when nothing of them is left.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.listener.Close()
+	p.closeLinks()
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// closeLinks needs mu.
+func (p *Proxy) closeLinks() {
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// pass waits until bytes may pass, and reports false if ctx ends before.
+func (p *Proxy) pass(ctx context.Context) bool {
+	p.mu.Lock()
+	gate := p.gate
+	p.mu.Unlock()
+	select {
+	case <-gate:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// accept takes in clients until the proxy is closed.
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.admit(conn)
+	}
+}
+
+func (p *Proxy) admit(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut || p.closed {
+		conn.(*net.TCPConn).SetLinger(0) // the client sees a reset
+		conn.Close()
+		return
+	}
+	l := newLink(p, conn)
+	p.links[l] = struct{}{}
+	p.work.Go(func() {
+		l.run()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+}

@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schedule"
+)
+
+// maxCounted bounds the walk that counts skipped occurrences; a count this
+// large means "at least".
+const maxCounted = 100_000
+
+// First plans a new job. A one-off whose instant has passed is due at once.
+func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
+	out := Plan{JobID: job, Shard: shard, Version: 1, ZoneVersion: schedule.ZoneVersion()}
+	if at, once := schedule.Once(p.Rule); once {
+		return out.at(at).notBefore(now)
+	}
+	return out.at(p.Rule.Next(now))
+}
+
+// Decide says what becomes of a plan that is due at now. Occurrences before
+// since, the instant from which somebody was in charge without a break, were
+// missed: the latest of them runs and the others are skipped. An occurrence
+// after that is merely late, and runs.
+func Decide(s Subject, seen Plan, since, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Due: true}
+	at := seen.NominalAt
+	if at.Before(since) {
+		latest, count := latestBefore(s.Policy.Rule, at, earlier(since, now))
+		if count > 1 {
+			step.Skips = append(step.Skips, newSkip(seen.JobID, at, before(s.Policy.Rule, at, latest), count-1, belfry.ReasonMissed))
+		}
+		at = latest
+	}
+	step.Runs = []Run{{
+		ID:          belfry.RunID(seen.JobID, belfry.KindScheduled, at, belfry.ID{}),
+		Kind:        belfry.KindScheduled,
+		ScheduledAt: at,
+		ReadyAt:     at,
+		Limit:       s.Policy.Overlap.Limit(),
+	}}
+	step.Next = seen.after(at, s.Policy.Rule)
+	step.Next.RunsMade++
+	return step
+}
+
+// Fire turns triggers of one job into runs, whatever its plan says. The plan
+// only moves to its next version.
+func Fire(s Subject, seen Plan, triggers []Trigger) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	for _, t := range triggers {
+		step.Runs = append(step.Runs, Run{
+			ID:          t.RunID(),
+			Kind:        t.Kind,
+			Trigger:     t.ID,
+			ScheduledAt: t.At,
+			ReadyAt:     t.At,
+			Limit:       s.Policy.Overlap.Limit(),
+			Payload:     t.Payload,
+		})
+	}
+	step.Next.RunsMade += int64(len(triggers))
+	return step
+}
+
+// Pause decides what is due already and plans nothing more. The first
+// undecided occurrence stays on the plan for Resume.
+func Pause(s Subject, seen Plan, since, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
+		step = Decide(s, seen, since, now)
+	}
+	step.Next.NextAt = time.Time{}
+	return step
+}
+
+// Resume skips what fell into the pause and plans the next occurrence. A
+// one-off is never dropped: it is due at once if its instant has passed.
+func Resume(s Subject, seen Plan, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	at := seen.NominalAt
+	if _, once := schedule.Once(s.Policy.Rule); once || at.IsZero() || at.After(now) {
+		step.Next = seen.at(at).notBefore(now)
+		return step
+	}
+	latest, count := latestBefore(s.Policy.Rule, at, now.Add(1))
+	step.Skips = []Skip{newSkip(seen.JobID, at, latest, count, belfry.ReasonPaused)}
+	step.Next = seen.after(latest, s.Policy.Rule)
+	return step
+}
+
+// Delete plans nothing more; what was due and not yet decided is skipped.
+func Delete(s Subject, seen Plan, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
+		latest, count := latestBefore(s.Policy.Rule, seen.NominalAt, now.Add(1))
+		step.Skips = []Skip{newSkip(seen.JobID, seen.NominalAt, latest, count, belfry.ReasonDeleted)}
+		step.Next.FiredFor = latest
+	}
+	step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
+	return step
+}
+
+// at plans the given occurrence.
+func (p Plan) at(t time.Time) Plan {
+	p.NominalAt, p.NextAt = t, t
+	return p
+}
+
+// notBefore keeps a plan out of the past, so that whoever looks only ahead finds
+// it.
+func (p Plan) notBefore(now time.Time) Plan {
+	if !p.NextAt.IsZero() && p.NextAt.Before(now) {
+		p.NextAt = now
+	}
+	return p
+}
+
+// after plans the occurrence that follows the one just decided.
+func (p Plan) after(decided time.Time, rule schedule.Rule) Plan {
+	p.FiredFor = decided
+	p.ZoneVersion = schedule.ZoneVersion()
+	return p.at(rule.Next(decided))
+}
+
+func newSkip(job belfry.ID, from, to time.Time, count int64, reason belfry.Reason) Skip {
+	id := belfry.RunID(job, belfry.KindScheduled, from, belfry.ID{})
+	return Skip{ID: id, From: from, To: to, Count: count, Reason: reason}
+}
+
+// latestBefore gives the latest occurrence before end, counting from first,
+// which is one itself and before end.
+func latestBefore(rule schedule.Rule, first, end time.Time) (latest time.Time, count int64) {
+	latest, count = first, 1
+	for count < maxCounted {
+		next := rule.Next(latest)
+		if next.IsZero() || !next.Before(end) {
+			return latest, count
+		}
+		latest, count = next, count+1
+	}
+	return before(rule, latest, end), count
+}
+
+// before gives the latest occurrence strictly before end; first is an
+// occurrence before it. It doubles back from the end, so that its cost depends
+// on how dense the rule is there and not on how far away first is.
+func before(rule schedule.Rule, first, end time.Time) time.Time {
+	for back := time.Second; ; back *= 2 {
+		from := end.Add(-back)
+		if !from.After(first) {
+			from = first.Add(-1)
+		}
+		at := rule.Next(from)
+		if at.IsZero() || !at.Before(end) {
+			continue
+		}
+		for {
+			next := rule.Next(at)
+			if next.IsZero() || !next.Before(end) {
+				return at
+			}
+			at = next
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,118 @@
+// Package plan decides time: which occurrences of a job become runs, which are
+// skipped and why, and when to look at the job next. Everything in it is pure;
+// planning a new job, firing, catching up, pausing and resuming all come down
+// to a Step that a store applies all or nothing.
+package plan
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schedule"
+)
+
+// Plan is when a job is next looked at. Every change of a plan is a
+// compare-and-set on its version.
+type Plan struct {
+	JobID       belfry.ID
+	Shard       int
+	Version     int64
+	NextAt      time.Time // when to look next; zero: not planned
+	NominalAt   time.Time // the first occurrence not yet decided; zero: none is left
+	FiredFor    time.Time // high-water mark: the latest occurrence decided
+	RunsMade    int64
+	ZoneVersion string // zone database that computed NominalAt
+}
+
+// Policy is a spec with its rule parsed. It is shared by all jobs with an equal
+// spec and never changes.
+type Policy struct {
+	belfry.Spec
+	Rule schedule.Rule
+}
+
+// Compile parses the spec's schedule.
+func Compile(spec belfry.Spec) (*Policy, error) {
+	rule, err := schedule.Parse(spec.Schedule, schedule.Options{Timezone: spec.Timezone})
+	if err != nil {
+		return nil, err
+	}
+	return &Policy{Spec: spec, Rule: rule}, nil
+}
+
+// Subject is what a decision needs to know of a job beside its plan.
+type Subject struct {
+	Namespace string
+	Revision  int
+	Policy    *Policy
+}
+
+// Step is one decision about one job, applied only if the plan is still as it
+// was seen.
+type Step struct {
+	Subject
+	Seen  Plan
+	Next  Plan // Version is ignored: applying a step adds one
+	Due   bool // decides Seen.NominalAt: refused before Seen.NextAt by the store's clock
+	Runs  []Run
+	Skips []Skip
+	Epoch int64 // of the owner's term; evidence only
+}
+
+// Run is a run to be made.
+type Run struct {
+	ID          belfry.ID
+	Kind        belfry.Kind
+	Trigger     belfry.ID // the trigger it consumes; zero for scheduled runs
+	ScheduledAt time.Time
+	ReadyAt     time.Time
+	Limit       int             // becomes a skip if the job has so many live runs already; 0: no limit
+	Payload     json.RawMessage // replaces the job's own if set
+}
+
+// Skip records occurrences that do not run: the first, the last and how many.
+type Skip struct {
+	ID     belfry.ID
+	From   time.Time
+	To     time.Time
+	Count  int64 // maxCounted stands for "at least so many"
+	Reason belfry.Reason
+}
+
+// Trigger is a wish for a run that is not scheduled.
+type Trigger struct {
+	ID        belfry.ID
+	Namespace string
+	JobID     belfry.ID
+	Shard     int
+	Kind      belfry.Kind
+	At        time.Time
+	Payload   json.RawMessage
+}
+
+// RunID is the id of the run that the trigger becomes.
+func (t Trigger) RunID() belfry.ID { return belfry.RunID(t.JobID, t.Kind, t.At, t.ID) }
+
+// Rank orders the ready runs of a lane, lowest first.
+func Rank(readyAt time.Time) int64 { return readyAt.UnixMicro() }
+
+// First is the earliest occurrence that the step decides; zero if it decides
+// none.
+func (s *Step) First() time.Time {
+	var first time.Time
+	note := func(t time.Time) {
+		if first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	for _, r := range s.Runs {
+		if r.Kind == belfry.KindScheduled {
+			note(r.ScheduledAt)
+		}
+	}
+	for _, k := range s.Skips {
+		note(k.From)
+	}
+	return first
+}

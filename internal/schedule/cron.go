@@ -1,0 +1,158 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+)
+
+// macros stand for whole expressions.
+var macros = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
+}
+
+// layouts names the fields of an expression by how many it has.
+var layouts = map[int][]*field{
+	5: {minuteField, hourField, dayField, monthField, weekdayField},
+	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
+	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
+}
+
+// patience is how far ahead of Options.Now an occurrence may lie. The fifth
+// Tuesday of a February can be 40 years away.
+const patience = 45
+
+func parseCron(text string, o Options) (Rule, error) {
+	z, start, err := cronZone(text, o.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	words := split(text, start)
+	if len(words) == 0 {
+		return nil, refuse("the fields are missing after the time zone")
+	}
+	if strings.HasPrefix(words[0].text, "@") {
+		if words, err = expand(words); err != nil {
+			return nil, err
+		}
+	}
+	c, err := build(words)
+	if err != nil {
+		return nil, err
+	}
+	c.zone = z
+	c.skipGap = o.SkipGap
+	c.repeat = o.Overlap == OverlapBoth || o.Overlap == OverlapAuto && c.interval
+	if err := c.checkFires(o.Now); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// cronZone returns the zone of an expression, which may name it itself, and where
+// its fields begin.
+func cronZone(text, timezone string) (*zone, int, error) {
+	name, nameAt, restAt, prefixed := splitZone(text)
+	if timezone == "" && !prefixed {
+		timezone = "UTC"
+	}
+	if timezone != "" {
+		z, err := loadZone(timezone)
+		if err != nil {
+			return nil, 0, err
+		}
+		if prefixed && name != timezone {
+			return nil, 0, at(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", clip(name), timezone)
+		}
+		return z, restAt, nil
+	}
+	z, err := loadZone(name)
+	if err != nil {
+		if e, ok := err.(*Error); ok {
+			err = at(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
+		}
+		return nil, 0, err
+	}
+	return z, restAt, nil
+}
+
+// expand replaces a macro by the fields it stands for.
+func expand(words []word) ([]word, error) {
+	macro := strings.ToLower(words[0].text)
+	expression, ok := macros[macro]
+	switch {
+	case ok && len(words) == 1:
+		return split(expression, 0), nil
+	case ok:
+		return nil, at(words[1].pos, macro, "unexpected %q after %s", clip(words[1].text), macro)
+	case macro == "@every":
+		return nil, at(words[0].pos, "*/5 * * * *", "@every is not supported yet; %s", accepted)
+	case macro == "@reboot":
+		return nil, at(words[0].pos, "@daily", "@reboot names no time")
+	}
+	return nil, at(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually", clip(words[0].text))
+}
+
+// build turns fields into a rule without a zone.
+func build(words []word) (*cron, error) {
+	layout, ok := layouts[len(words)]
+	if !ok {
+		return nil, refuse("there are %d fields instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", len(words))
+	}
+	c := &cron{seconds: 1}
+	days := dayFields{either: true}
+	for i, f := range layout {
+		text := words[i].text
+		v, err := readField(f, words[i])
+		if err != nil {
+			return nil, err
+		}
+		switch named := v.set[0]; f {
+		case secondField:
+			c.seconds = named
+		case minuteField:
+			c.minutes = named
+		case hourField:
+			c.hours = named
+		case dayField:
+			days.days, days.last, days.nearest, days.lastNearest = named, v.last, v.nearest, v.lastNearest
+		case monthField:
+			c.months = named
+		case weekdayField:
+			days.weekdays, days.nth, days.lastWeekday = named, v.nth, v.lastWeekday
+		case yearField:
+			if v.set.len() <= f.high-f.low {
+				c.years = &v.set
+			}
+		}
+		switch {
+		case f.isDay():
+			days.either = days.either && text[0] != '*' && text[0] != '?'
+		case f == secondField || f == minuteField || f == hourField:
+			whole := v.set.len() > f.high-f.low
+			c.interval = c.interval || whole || strings.ContainsAny(text, "*/")
+		}
+	}
+	c.days = days.table()
+	return c, nil
+}
+
+// checkFires refuses a rule without an occurrence after now; see Options.Now.
+func (c *cron) checkFires(now time.Time) error {
+	if now.IsZero() {
+		if c.Next(time.Unix(-1, 0)).IsZero() {
+			return refuse("the schedule never fires: no day fits all of its fields")
+		}
+		return nil
+	}
+	next := c.Next(now)
+	if next.IsZero() || next.After(now.AddDate(patience, 0, 0)) {
+		return refuse("the schedule never fires: nothing in the next %d years fits all of its fields", patience)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// Package schedule answers one question: when is the next time after this one?
+//
+// Parse turns the text of a schedule into a Rule, and Rule.Next names the
+// occurrences. A rule is a cron expression or a single instant. Cron
+// expressions are read on the wall clock of a time zone, and a change of that
+// clock neither loses nor doubles an occurrence:
+//
+//   - A wall time that the clock skips fires when the skipped stretch ends,
+//     unless Options.SkipGap says otherwise. An interval-like rule makes up
+//     only what its later times do not cover, so "every 15 minutes" keeps its
+//     pace and "every 15 minutes from 2 to 3" still fires once.
+//   - A wall time that the clock shows twice fires the first time if the rule
+//     is fixed-time, and both times if it is interval-like.
+//
+// A rule is interval-like if its second, minute or hour field holds "*" or "/"
+// or names every value of its range. Only offsets from UTC count, never whether
+// a zone calls one of them daylight saving.
+//
+// All of it is pure: no clock, no file and no setting of the machine is read.
+// The zone database is part of the binary, so that every node agrees on it.
+package schedule
+
+import "time"
+
+// Rule names instants. Next returns the first occurrence strictly after the
+// given instant, in UTC; the zero time means never again. It depends on nothing
+// but after, and a Rule is safe for concurrent use. No occurrence lies beyond
+// the year 2499.
+type Rule interface {
+	Next(after time.Time) time.Time
+}
+
+// Overlap says which instants a wall time names that the clock shows twice.
+type Overlap uint8
+
+const (
+	OverlapAuto  Overlap = iota // both for interval-like rules, the first for others
+	OverlapFirst                // the first
+	OverlapBoth                 // both
+)
+
+// Options are the settings that stand beside the text of a schedule.
+type Options struct {
+	// Timezone is an IANA name such as "Europe/Paris". Cron expressions without
+	// one are read in UTC; an instant without an offset requires it.
+	Timezone string
+
+	// SkipGap leaves out the occurrences whose wall time the clock skips, and
+	// refuses an instant at such a time.
+	SkipGap bool
+
+	// Overlap decides about wall times that the clock shows twice. It concerns
+	// cron expressions; an instant without an offset is always the first.
+	Overlap Overlap
+
+	// Now, if set, makes Parse refuse a cron expression with no occurrence in the
+	// 45 years after it, as is right for a schedule that someone just wrote. The
+	// zero time refuses only what has no occurrence from 1970 to 2499, as is
+	// right for reading a stored schedule again: its last year may be over.
+	Now time.Time
+}
+
+// Once returns the instant of a rule that names exactly one.
+func Once(r Rule) (time.Time, bool) {
+	if o, ok := r.(*once); ok {
+		return o.at, true
+	}
+	return time.Time{}, false
+}

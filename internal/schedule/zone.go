@@ -1,0 +1,166 @@
+package schedule
+
+import (
+	"archive/zip"
+	_ "embed"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The zone database is the compiled form of the IANA time zone database, which
+// is in the public domain, as the Go distribution packs it. It is replaced
+// together with zoneinfo.version, which holds its release and its SHA-256.
+
+//go:embed zoneinfo.zip
+var zoneArchive string
+
+//go:embed zoneinfo.version
+var zoneVersion string
+
+// ZoneVersion returns the release of the zone database in this binary, such as
+// "2025c". Nodes of different releases may disagree about the future.
+func ZoneVersion() string {
+	release, _, _ := strings.Cut(zoneVersion, " ")
+	return release
+}
+
+// LoadZone returns the zone of an IANA name from the database in this binary and
+// never from the machine's files. Apart from "UTC" a name has the form Area/City:
+// abbreviations such as "EST" are refused because they do not change their clocks
+// where people who write them do, and "" and "Local" because they hide a choice.
+func LoadZone(name string) (*time.Location, error) {
+	z, err := loadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	return z.location, nil
+}
+
+// zone is the history and the known future of the offset of one place.
+type zone struct {
+	location *time.Location
+	periods  []period // in order of time; the first has no beginning, the last no end
+}
+
+// period is a stretch of time with one offset: wall time = instant + offset. It
+// is longer than the clock is ever set back, so that no wall time has more than
+// two instants.
+type period struct {
+	start  int64 // its first instant
+	offset int64
+}
+
+// zones holds the zones in use; a name is read from the archive once.
+var zones sync.Map // string → *zone
+
+func loadZone(name string) (*zone, error) {
+	if z, ok := zones.Load(name); ok {
+		return z.(*zone), nil
+	}
+	if err := checkZoneName(name); err != nil {
+		return nil, err
+	}
+	location := time.UTC
+	if name != "UTC" {
+		data, err := readZone(name)
+		if err != nil {
+			return nil, err
+		}
+		if location, err = time.LoadLocationFromTZData(name, data); err != nil {
+			return nil, fmt.Errorf("read zone %s: %w", name, err)
+		}
+	}
+	z, _ := zones.LoadOrStore(name, &zone{location, periodsOf(location)})
+	return z.(*zone), nil
+}
+
+// zoneFiles lists the archive by zone name.
+var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
+	files := make(map[string]*zip.File)
+	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
+	if err != nil {
+		return files // Unreachable for a sound build; every name is then unknown.
+	}
+	for _, f := range archive.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			files[f.Name] = f
+		}
+	}
+	return files
+})
+
+func readZone(name string) ([]byte, error) {
+	r, err := zoneFiles()[name].Open()
+	if err != nil {
+		return nil, fmt.Errorf("open zone %s: %w", name, err)
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read zone %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// periodsOf lists the periods of a location up to the horizon. It asks the
+// location for boundaries but believes only offsets: ZoneBounds also reports
+// year ends at which nothing changes, and on the last day of a leap year an end
+// that is already over.
+func periodsOf(location *time.Location) []period {
+	offsetAt := func(t int64) int64 {
+		_, offset := time.Unix(t, 0).In(location).Zone()
+		return int64(offset)
+	}
+	t := firstInstant
+	last := period{start: math.MinInt64, offset: offsetAt(t)}
+	list := []period{last}
+	for t < horizon+2*secondsPerDay {
+		_, end := time.Unix(t, 0).In(location).ZoneBounds()
+		if end.IsZero() {
+			break
+		}
+		next := end.Unix()
+		if next <= t {
+			next = t + secondsPerDay
+		}
+		if offset := offsetAt(next); offset != last.offset {
+			last = period{start: next, offset: offset}
+			list = append(list, last)
+		}
+		t = next
+	}
+	return list
+}
+
+// at returns the index of the period that an instant belongs to.
+func (z *zone) at(t int64) int {
+	low, high := 0, len(z.periods)
+	for low+1 < high {
+		if mid := int(uint(low+high) / 2); z.periods[mid].start <= t {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// resolve returns the first instant at which the clock shows a wall time. If
+// the clock skips it, that is the instant at which the skipped stretch ends, and
+// skipped is true.
+func (z *zone) resolve(wall int64) (t int64, skipped bool) {
+	// No clock is two days away from UTC.
+	for i := z.at(wall - 2*secondsPerDay); ; i++ {
+		p := &z.periods[i]
+		if i > 0 && wall < p.start+p.offset {
+			return p.start, true
+		}
+		if i+1 == len(z.periods) || wall < z.periods[i+1].start+p.offset {
+			return wall - p.offset, false
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package scheduler
+
+import (
+	"container/heap"
+	"encoding/json"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// entry is a plan in memory, without what the wheel keeps beside it: the job
+// and the instant. Jobs with an equal subject share it.
+type entry struct {
+	subject       *plan.Subject
+	version       int64
+	nominal, mark int64 // microseconds; noMark: none
+	made          int64
+	shard         int32
+}
+
+const noMark = -1 << 63
+
+func newEntry(subject *plan.Subject, p plan.Plan) entry {
+	e := entry{subject: subject, version: p.Version, nominal: p.NominalAt.UnixMicro(), mark: noMark, made: p.RunsMade, shard: int32(p.Shard)}
+	if !p.FiredFor.IsZero() {
+		e.mark = p.FiredFor.UnixMicro()
+	}
+	return e
+}
+
+func (e entry) plan(job belfry.ID, at time.Time) plan.Plan {
+	p := plan.Plan{
+		JobID: job, Shard: int(e.shard), Version: e.version, NextAt: at,
+		NominalAt: time.UnixMicro(e.nominal).UTC(), RunsMade: e.made,
+	}
+	if e.mark != noMark {
+		p.FiredFor = time.UnixMicro(e.mark).UTC()
+	}
+	return p
+}
+
+// item is an entry whose instant has come.
+type item struct {
+	job  belfry.ID
+	at   time.Time
+	rank int64
+	entry
+}
+
+// backlog holds due items by lane, lowest rank first. The plans are the queue:
+// what the workers cannot take yet stays here, and in the store.
+type backlog struct {
+	lanes map[string]*ranked
+	known map[belfry.ID]int64 // version of each item's plan
+}
+
+func newBacklog() *backlog {
+	return &backlog{lanes: map[string]*ranked{}, known: map[belfry.ID]int64{}}
+}
+
+func (b *backlog) push(it item) {
+	lane := it.subject.Policy.Lane()
+	if b.lanes[lane] == nil {
+		b.lanes[lane] = &ranked{}
+	}
+	heap.Push(b.lanes[lane], it)
+	b.known[it.job] = it.version
+}
+
+// pop takes up to n items of a lane. Items that a newer plan has overtaken are
+// dropped.
+func (b *backlog) pop(lane string, n int) []item {
+	q := b.lanes[lane]
+	var out []item
+	for q != nil && len(out) < n && q.Len() > 0 {
+		it := heap.Pop(q).(item)
+		if b.known[it.job] == it.version {
+			delete(b.known, it.job)
+			out = append(out, it)
+		}
+	}
+	if q != nil && q.Len() == 0 {
+		delete(b.lanes, lane)
+	}
+	return out
+}
+
+func (b *backlog) len() int { return len(b.known) }
+
+// ranked is a heap of items.
+type ranked []item
+
+func (r ranked) Len() int           { return len(r) }
+func (r ranked) Less(i, j int) bool { return r[i].rank < r[j].rank }
+func (r ranked) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *ranked) Push(x any)        { *r = append(*r, x.(item)) }
+func (r *ranked) Pop() any {
+	old := *r
+	it := old[len(old)-1]
+	*r = old[:len(old)-1]
+	return it
+}
+
+// subjects shares what equal jobs have in common.
+type subjects struct {
+	known map[subjectKey]*plan.Subject
+	bad   map[subjectKey]error
+}
+
+type subjectKey struct {
+	namespace, spec string
+	revision        int
+}
+
+// maxSubjects bounds what is remembered for sharing; entries keep what they use.
+const maxSubjects = 100_000
+
+func newSubjects() *subjects {
+	return &subjects{known: map[subjectKey]*plan.Subject{}, bad: map[subjectKey]error{}}
+}
+
+// of gives the subject of a due plan. The second result is true the first time
+// that a spec turns out to be one that this program cannot read.
+func (s *subjects) of(d store.Due) (subject *plan.Subject, err error, fresh bool) {
+	key := subjectKey{d.Namespace, d.Spec, d.Revision}
+	if subject := s.known[key]; subject != nil {
+		return subject, nil, false
+	}
+	if err, known := s.bad[key]; known {
+		return nil, err, false
+	}
+	var spec belfry.Spec
+	err = json.Unmarshal([]byte(d.Spec), &spec)
+	var policy *plan.Policy
+	if err == nil {
+		policy, err = plan.Compile(spec)
+	}
+	if len(s.known)+len(s.bad) >= maxSubjects {
+		clear(s.known)
+		clear(s.bad)
+	}
+	if err != nil {
+		s.bad[key] = err
+		return nil, err, true
+	}
+	subject = &plan.Subject{Namespace: d.Namespace, Revision: d.Revision, Policy: policy}
+	s.known[key] = subject
+	return subject, nil, false
+}

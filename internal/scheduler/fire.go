@@ -1,0 +1,197 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	batch     = 5000 // steps in one fire
+	parkFor   = time.Minute
+	retryFire = 200 * time.Millisecond
+	maxWishes = 1000
+)
+
+// drain fires the backlog at the pace of demand and says how long to wait before
+// trying again.
+func (l *loop) drain(ctx context.Context) time.Duration {
+	for l.backlog.len() > 0 && ctx.Err() == nil {
+		items := l.pick(ctx)
+		if len(items) == 0 {
+			return recount
+		}
+		if !l.fireItems(ctx, items) {
+			return retryFire
+		}
+	}
+	return idle
+}
+
+// pick takes the items that workers have room for, lowest rank first in each
+// lane.
+func (l *loop) pick(ctx context.Context) []item {
+	var items []item
+	for lane := range l.backlog.lanes {
+		if n := min(l.room.in(ctx, lane), batch-len(items)); n > 0 {
+			items = append(items, l.backlog.pop(lane, n)...)
+		}
+	}
+	return items
+}
+
+// decided is a step with the shared copy of its subject.
+type decided struct {
+	plan.Step
+	subject *plan.Subject
+}
+
+// fireItems decides and fires items; false means that the store failed, and
+// they are in the backlog again.
+func (l *loop) fireItems(ctx context.Context, items []item) bool {
+	now := l.store.Now()
+	steps := make([]decided, 0, len(items))
+	kept := items[:0]
+	for _, it := range items {
+		term, mine := l.terms[int(it.shard)]
+		if !mine {
+			continue
+		}
+		step := plan.Decide(*it.subject, it.plan(it.job, it.at), l.since(int(it.shard)), now)
+		step.Epoch = term.Epoch
+		steps = append(steps, decided{step, it.subject})
+		kept = append(kept, it)
+	}
+	if l.fire(ctx, steps) {
+		return true
+	}
+	for _, it := range kept {
+		l.backlog.push(it)
+	}
+	return false
+}
+
+// fire applies steps, hands the local worker its runs, and puts the plans back
+// into the wheel as they are now. Steps that were not applied are looked up
+// again. False means that the store did not answer.
+func (l *loop) fire(ctx context.Context, steps []decided) bool {
+	if len(steps) == 0 {
+		return true
+	}
+	plain := make([]plan.Step, len(steps))
+	for i := range steps {
+		plain[i] = steps[i].Step
+	}
+	fired, err := l.store.Fire(ctx, l.opts.Owner, plain, l.room.slots())
+	l.room.give(plain, fired, err)
+	if err != nil {
+		return l.refused(ctx, steps, err)
+	}
+	l.mended()
+	var stale []belfry.ID
+	for i, applied := range fired.Applied {
+		if applied {
+			l.replan(&steps[i])
+		} else {
+			stale = append(stale, steps[i].Seen.JobID)
+		}
+	}
+	l.ask(stale)
+	return true
+}
+
+// replan keeps the plan that a step has left behind.
+func (l *loop) replan(step *decided) {
+	p := step.Next
+	p.Version = step.Seen.Version + 1
+	if p.NextAt.IsZero() || p.NextAt.Sub(l.store.Now()) > horizon {
+		l.wheel.Remove(p.JobID)
+		return
+	}
+	l.wheel.Set(p.JobID, p.NextAt, newEntry(step.subject, p))
+}
+
+// ask has plans read again. If too many are asked for already, the overdue sweep
+// finds them.
+func (l *loop) ask(jobs []belfry.ID) {
+	if len(jobs) == 0 {
+		return
+	}
+	select {
+	case l.lookup <- jobs:
+	default:
+	}
+}
+
+// refused deals with an error. If the store is there and still refuses, one of
+// the steps is bad: the batch is halved until that one is alone, and it is left
+// alone for a while so that the others go on.
+func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
+	if ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable || l.store.Ping(ctx) != nil {
+		l.broken(ctx, "runs could not be fired", err)
+		return false
+	}
+	if len(steps) > 1 {
+		half := len(steps) / 2
+		first := l.fire(ctx, steps[:half])
+		return l.fire(ctx, steps[half:]) && first
+	}
+	job := steps[0].Seen.JobID
+	if _, err = l.store.Fire(ctx, l.opts.Owner, []plan.Step{steps[0].Step}, store.Slots{}); err == nil {
+		l.ask([]belfry.ID{job}) // only the connection was lost
+		return true
+	}
+	l.log.Error("a job cannot be fired; it is left alone for a while", "job", job, "error", err)
+	l.parked[job] = l.store.Now().Add(parkFor)
+	return true
+}
+
+// grant turns triggers into runs.
+func (l *loop) grant(ctx context.Context) {
+	shards := shardsOf(l.terms)
+	if len(shards) == 0 {
+		return
+	}
+	wishes, err := l.store.Triggers(ctx, shards, maxWishes)
+	if err != nil {
+		l.broken(ctx, "triggers could not be read", err)
+		return
+	}
+	l.fire(ctx, l.wishSteps(wishes))
+	if len(wishes) == maxWishes {
+		poke(l.wishes)
+	}
+}
+
+// wishSteps makes one step of all the triggers of a job.
+func (l *loop) wishSteps(wishes []store.Wish) []decided {
+	triggers := map[belfry.ID][]plan.Trigger{}
+	var dues []store.Due
+	for _, w := range wishes {
+		if triggers[w.Trigger.JobID] == nil {
+			dues = append(dues, w.Due)
+		}
+		triggers[w.Trigger.JobID] = append(triggers[w.Trigger.JobID], w.Trigger)
+	}
+	var steps []decided
+	now := l.store.Now()
+	for _, d := range dues {
+		subject, err, fresh := l.subjects.of(d)
+		if err != nil {
+			if fresh {
+				l.log.Error("a job's spec cannot be read; its triggers are left alone", "job", d.Plan.JobID, "error", err)
+			}
+			continue
+		}
+		if until, ok := l.parked[d.Plan.JobID]; ok && now.Before(until) {
+			continue
+		}
+		step := plan.Fire(*subject, d.Plan, triggers[d.Plan.JobID])
+		step.Epoch = l.terms[d.Plan.Shard].Epoch
+		steps = append(steps, decided{step, subject})
+	}
+	return steps
+}

@@ -1,0 +1,187 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	horizon      = 10 * time.Minute       // how far ahead plans are loaded
+	refill       = time.Minute            // how much of it may run out before more is loaded
+	pageSize     = 2000                   // plans in one load
+	overdueAfter = 500 * time.Millisecond // from when a due plan that nobody fired is looked for
+	findDelay    = 10 * time.Millisecond  // gathers lookups, and keeps a refused step from spinning
+)
+
+// loader brings plans from the store to the loop.
+type loader struct {
+	*Scheduler
+	loaded map[int]time.Time // by shard: all plans until then were loaded
+	find   map[belfry.ID]bool
+}
+
+func newLoader(s *Scheduler) *loader {
+	return &loader{Scheduler: s, loaded: map[int]time.Time{}, find: map[belfry.ID]bool{}}
+}
+
+func (l *loader) run(ctx context.Context) {
+	hints := l.store.Wakeups(ctx, store.TopicPlans)
+	overdue := time.NewTicker(2 * l.store.PollEvery())
+	defer overdue.Stop()
+	wishes := time.NewTicker(l.store.PollEvery())
+	defer wishes.Stop()
+	again := time.NewTimer(0) // when to look at the horizon or the lookups again
+	defer again.Stop()
+	for {
+		terms, moved := l.owned()
+		l.keep(terms)
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+			again.Reset(0)
+		case <-hints:
+			l.hear()
+			again.Reset(0)
+			poke(l.wishes)
+		case ids := <-l.lookup:
+			if len(l.find) == 0 {
+				again.Reset(findDelay)
+			}
+			for _, id := range ids {
+				l.find[id] = true
+			}
+		case <-overdue.C:
+			l.sweep(ctx, shardsOf(terms))
+		case <-wishes.C:
+			poke(l.wishes)
+		case <-again.C:
+			again.Reset(l.load(ctx))
+		}
+	}
+}
+
+// keep forgets shards that are owned no longer and starts new ones from the
+// beginning of time.
+func (l *loader) keep(terms map[int]store.Term) {
+	for shard := range l.loaded {
+		if _, mine := terms[shard]; !mine {
+			delete(l.loaded, shard)
+		}
+	}
+	for shard := range terms {
+		if _, known := l.loaded[shard]; !known {
+			l.loaded[shard] = time.Time{}
+		}
+	}
+}
+
+// hear asks for the plans that hints told of. When there were too many to name,
+// the whole horizon is read again.
+func (l *loader) hear() {
+	jobs, many := l.store.Changed()
+	for _, id := range jobs {
+		l.find[id] = true
+	}
+	if many {
+		for shard := range l.loaded {
+			l.loaded[shard] = time.Time{}
+		}
+	}
+}
+
+// load brings the plans asked for and one page of the horizon, and says when to
+// come back.
+func (l *loader) load(ctx context.Context) time.Duration {
+	if len(l.find) > 0 {
+		ids := make([]belfry.ID, 0, len(l.find))
+		for id := range l.find {
+			ids = append(ids, id)
+		}
+		dues, err := l.store.Find(ctx, ids)
+		if err != nil {
+			l.warn(ctx, "plans could not be read", err)
+			return time.Second
+		}
+		clear(l.find)
+		l.pass(ctx, dues)
+	}
+	return l.page(ctx)
+}
+
+// page loads the next page of the shards that are furthest behind.
+func (l *loader) page(ctx context.Context) time.Duration {
+	now := l.store.Now()
+	shards, from := l.behind()
+	if len(shards) == 0 || from.After(now.Add(horizon-refill)) {
+		return min(refill, max(from.Sub(now.Add(horizon-refill)), time.Second))
+	}
+	w := store.Window{Shards: shards, After: from, Until: now.Add(horizon), Limit: pageSize}
+	dues, err := l.store.Upcoming(ctx, w)
+	if err != nil {
+		l.warn(ctx, "plans could not be read", err)
+		return time.Second
+	}
+	until := w.Until
+	if len(dues) >= w.Limit {
+		until = dues[len(dues)-1].Plan.NextAt
+	}
+	for _, shard := range shards {
+		l.loaded[shard] = until
+	}
+	l.pass(ctx, dues)
+	return 0
+}
+
+// behind gives the shards that were loaded least far, and how far.
+func (l *loader) behind() (shards []int, from time.Time) {
+	for shard, until := range l.loaded {
+		switch {
+		case len(shards) == 0 || until.Before(from):
+			shards, from = []int{shard}, until
+		case until.Equal(from):
+			shards = append(shards, shard)
+		}
+	}
+	return shards, from
+}
+
+// sweep looks for plans that are overdue: the loop ignores those that it has.
+func (l *loader) sweep(ctx context.Context, shards []int) {
+	if len(shards) == 0 {
+		return
+	}
+	dues, err := l.store.Overdue(ctx, shards, l.store.Now().Add(-overdueAfter), pageSize)
+	if err != nil {
+		l.warn(ctx, "overdue plans could not be read", err)
+		return
+	}
+	l.pass(ctx, dues)
+}
+
+func (l *loader) pass(ctx context.Context, dues []store.Due) {
+	if len(dues) == 0 {
+		return
+	}
+	select {
+	case l.loads <- dues:
+	case <-ctx.Done():
+	}
+}
+
+// warn logs an error unless everything is ending.
+func (s *Scheduler) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		s.log.Warn(what, "error", err)
+	}
+}
+
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

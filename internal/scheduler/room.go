@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	recount     = 25 * time.Millisecond // how often a full lane is looked at again
+	countEvery  = time.Second           // how often any other is
+	bufferTimes = 4                     // ready runs for each slot of another worker
+	maxBuffer   = 4000                  // ready runs of one lane
+	unserved    = 1000                  // ready runs of a lane that the local worker does not serve
+)
+
+// room knows how many more runs of a lane are worth firing: what the local
+// worker would start at once, and a few for each slot elsewhere. The rest stays
+// planned, so that a burst never becomes a long queue.
+type room struct {
+	store   store.Store
+	local   *Local
+	worker  belfry.ID       // the local worker, as far as known
+	serves  map[string]bool // its lanes
+	others  map[string]int  // slots of other workers by lane
+	ready   map[string]int  // ready runs by lane, as counted and as made since
+	counted time.Time
+}
+
+func newRoom(s store.Store, local *Local) *room {
+	return &room{store: s, local: local, ready: map[string]int{}}
+}
+
+// in is how many runs of the lane to fire.
+func (r *room) in(ctx context.Context, lane string) int {
+	age := time.Since(r.counted)
+	if age >= countEvery || age >= recount && r.of(lane) <= 0 {
+		r.count(ctx)
+	}
+	return r.of(lane)
+}
+
+func (r *room) of(lane string) int {
+	buffer := bufferTimes * r.others[lane]
+	if !r.serves[lane] {
+		buffer = max(buffer, unserved)
+	}
+	n := max(min(buffer, maxBuffer)-r.ready[lane], 0)
+	if r.local != nil {
+		n += r.local.free(lane)
+	}
+	return n
+}
+
+// count asks the store. Without an answer the last one stands.
+func (r *room) count(ctx context.Context) {
+	r.counted = time.Now()
+	workers, err := r.store.Workers(ctx)
+	if err != nil {
+		return
+	}
+	ready, err := r.store.Ready(ctx, maxBuffer)
+	if err != nil {
+		return
+	}
+	if r.local != nil {
+		r.worker = r.local.worker()
+	}
+	r.ready, r.others, r.serves = ready, map[string]int{}, map[string]bool{}
+	for _, w := range workers {
+		for _, lane := range w.Lanes {
+			if w.ID == r.worker {
+				r.serves[lane] = true
+			} else {
+				r.others[lane] += w.Slots
+			}
+		}
+	}
+}
+
+// slots takes the local worker's demand, to be filled by a fire.
+func (r *room) slots() store.Slots {
+	if r.local == nil {
+		return store.Slots{}
+	}
+	return r.local.begin()
+}
+
+// give hands over what a fire has claimed for the local worker, and counts what
+// it left ready.
+func (r *room) give(steps []plan.Step, fired store.Fired, err error) {
+	if r.local != nil {
+		r.local.end(fired.Claimed, err)
+	}
+	if fired.Ready > 0 && len(steps) > 0 {
+		r.ready[steps[0].Policy.Lane()] += fired.Ready
+	}
+}

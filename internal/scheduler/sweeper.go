@@ -1,0 +1,124 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	promoteLimit = 5000
+	hintDelay    = 100 * time.Millisecond // gathers hints
+	reapEvery    = 5 * time.Second        // at least
+	reapLimit    = 1000
+	silence      = 20 * time.Second // after which a worker is given up
+	pruneEvery   = time.Minute
+)
+
+// sweeper repairs by looking: it makes due retries ready, gives up silent
+// workers and overdue attempts, and forgets old history. Whatever it misses, the
+// next sweep finds.
+type sweeper struct {
+	*Scheduler
+	every     time.Duration // between two reaps
+	poll      time.Duration // between two looks for retries without a hint
+	next      time.Time     // when retries are looked for next
+	connected time.Time     // since when every call to the store has worked
+	reaped    time.Time     // when Reap was last called
+}
+
+func newSweeper(s *Scheduler) *sweeper {
+	poll := 2 * s.store.PollEvery()
+	return &sweeper{Scheduler: s, every: max(reapEvery, poll), poll: poll}
+}
+
+func (w *sweeper) run(ctx context.Context) {
+	promote := time.NewTimer(0)
+	defer promote.Stop()
+	reap := time.NewTicker(w.every)
+	defer reap.Stop()
+	hints := w.store.Wakeups(ctx, store.TopicPlans) // a retry was planned, perhaps
+	prune := time.NewTimer(0)
+	defer prune.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hints:
+			if time.Until(w.next) > hintDelay {
+				w.next = time.Now().Add(hintDelay)
+				promote.Reset(hintDelay)
+			}
+		case <-promote.C:
+			wait := w.promote(ctx)
+			w.next = time.Now().Add(wait)
+			promote.Reset(wait)
+		case <-reap.C:
+			w.reap(ctx)
+		case <-prune.C:
+			w.prune(ctx)
+			prune.Reset(max(min(pruneEvery, w.opts.Retention/2), time.Second))
+		}
+	}
+}
+
+// promote makes due retries ready and says when to come back: when the next one
+// is due, or after a while for those that it does not know of yet.
+func (w *sweeper) promote(ctx context.Context) time.Duration {
+	terms, _ := w.owned()
+	if len(terms) == 0 {
+		return w.poll
+	}
+	promoted, next, err := w.store.Promote(ctx, shardsOf(terms), promoteLimit)
+	switch {
+	case err != nil:
+		w.warn(ctx, "retries could not be made ready", err)
+		return w.poll
+	case promoted == promoteLimit:
+		return 0
+	case next.IsZero():
+		return w.poll
+	}
+	return min(w.poll, max(next.Sub(w.store.Now())+margin, margin))
+}
+
+// reap counts a worker's silence only if the store could be reached all that
+// time: after an outage every worker looks silent, and the healthy ones must get
+// the time to be heard.
+func (w *sweeper) reap(ctx context.Context) {
+	terms, _ := w.owned()
+	now := time.Now()
+	if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // new, or this process was frozen
+		w.connected = now
+	}
+	w.reaped = now
+	quiet := silence
+	if now.Sub(w.connected) < silence {
+		quiet = 0
+	}
+	reaped, err := w.store.Reap(ctx, shardsOf(terms), quiet, reapLimit)
+	if err != nil {
+		w.connected = time.Time{}
+		w.warn(ctx, "lost attempts could not be looked for", err)
+		return
+	}
+	if reaped > 0 {
+		w.log.Warn("attempts were taken from workers that did not finish them", "attempts", reaped)
+	}
+}
+
+// prune is the duty of whoever owns the first shard.
+func (w *sweeper) prune(ctx context.Context) {
+	if terms, _ := w.owned(); len(terms) == 0 {
+		return
+	} else if _, first := terms[0]; !first {
+		return
+	}
+	pruned, err := w.store.Prune(ctx, w.opts.Retention)
+	if err != nil {
+		w.warn(ctx, "history could not be pruned", err)
+	} else if pruned > 0 {
+		w.log.Info("old history was forgotten", "rows", pruned)
+	}
+}

@@ -1,0 +1,173 @@
+package store_test
+
+import (
+	"database/sql"
+	"encoding/json"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// everyRun is all runs and skips, wherever they are.
+const everyRun = `(
+	SELECT id, job_id, shard, revision, kind, state, scheduled_at, fired_at, attempt, 'runs' AS place FROM runs
+	UNION ALL SELECT id, job_id, shard, revision, kind, 'dead', scheduled_at, fired_at, attempt, 'dead' FROM dead
+	UNION ALL SELECT id, job_id, shard, revision, kind, state, scheduled_at, fired_at, attempt, 'history' FROM history
+) r`
+
+// wrong are counts that must be zero at every moment, with what they count.
+var wrong = []struct{ sentence, query string }{
+	{"occurrences have two decisions",
+		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` WHERE kind = 'scheduled' GROUP BY job_id, scheduled_at HAVING count(*) > 1) x`},
+	{"runs have an id that another row has too",
+		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` GROUP BY id HAVING count(*) > 1) x`},
+	{"decisions lie within a recorded range of skips",
+		`SELECT count(*) FROM history s JOIN ` + everyRun + ` ON r.job_id = s.job_id
+		 WHERE s.state = 'skipped' AND s.kind = 'scheduled' AND r.kind = 'scheduled' AND r.id <> s.id
+		 AND r.scheduled_at >= s.scheduled_at AND r.scheduled_at <= s.skipped_to`},
+	{"skips have no reason, no count or no end",
+		`SELECT count(*) FROM history WHERE state = 'skipped' AND (reason = '' OR skipped_count < 1 OR skipped_to IS NULL OR skipped_to < scheduled_at)`},
+	{"rows of history are neither succeeded nor skipped",
+		`SELECT count(*) FROM history WHERE state NOT IN ('succeeded', 'skipped')`},
+	{"runs succeeded without an attempt",
+		`SELECT count(*) FROM history WHERE state = 'succeeded' AND (attempt < 1 OR worker IS NULL OR token IS NULL OR started_at IS NULL)`},
+	{"dead letters have no reason, attempt or fingerprint",
+		`SELECT count(*) FROM dead WHERE reason = '' OR attempt < 1 OR fingerprint = ''`},
+	{"plans are not beyond their high-water mark",
+		`SELECT count(*) FROM plans WHERE nominal_at <= fired_for`},
+	{"plans are due without an occurrence or before it",
+		`SELECT count(*) FROM plans WHERE next_at IS NOT NULL AND (nominal_at IS NULL OR next_at < nominal_at)`},
+	{"scheduled decisions lie beyond the plan's high-water mark",
+		`SELECT count(*) FROM ` + everyRun + ` JOIN plans p ON p.job_id = r.job_id
+		 WHERE r.kind = 'scheduled' AND (p.fired_for IS NULL OR r.scheduled_at > p.fired_for)`},
+	{"live runs have no job", `SELECT count(*) FROM runs r LEFT JOIN jobs j ON j.id = r.job_id WHERE j.id IS NULL`},
+	{"plans have no job", `SELECT count(*) FROM plans p LEFT JOIN jobs j ON j.id = p.job_id WHERE j.id IS NULL`},
+	{"jobs have no plan", `SELECT count(*) FROM jobs j LEFT JOIN plans p ON p.job_id = j.id WHERE p.job_id IS NULL AND j.state <> 'deleted'`},
+	{"deleted or paused jobs are planned",
+		`SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE j.state IN ('deleted', 'paused') AND p.next_at IS NOT NULL`},
+	{"live names are not unique",
+		`SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state <> 'deleted' AND name IS NOT NULL GROUP BY namespace, name HAVING count(*) > 1) x`},
+	{"live runs have an unknown state",
+		`SELECT count(*) FROM runs WHERE state NOT IN ('ready', 'running', 'retry', 'waiting')`},
+	{"running runs lack a worker, token, deadline, start or attempt",
+		`SELECT count(*) FROM runs WHERE state = 'running' AND (worker IS NULL OR token IS NULL OR deadline_at IS NULL OR started_at IS NULL OR attempt < 1)`},
+	{"runs that nobody holds have a worker, token or deadline",
+		`SELECT count(*) FROM runs WHERE state <> 'running' AND (worker IS NOT NULL OR token IS NOT NULL OR deadline_at IS NOT NULL)`},
+	{"attempts of a run have the same number",
+		`SELECT count(*) FROM (SELECT 1 FROM attempts GROUP BY run_id, attempt HAVING count(*) > 1) x`},
+	{"attempts have a number that their run has not reached",
+		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.attempt > r.attempt OR a.attempt < 1`},
+	{"attempts are recorded of a run that still holds them or won with them",
+		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.attempt = r.attempt AND r.state IN ('running', 'succeeded')`},
+	{"attempts are missing of a live or dead run",
+		`SELECT count(*) FROM (SELECT r.id, CASE WHEN r.state = 'running' THEN r.attempt - 1 ELSE r.attempt END AS wants FROM ` + everyRun + ` WHERE r.place <> 'history') x
+		 WHERE wants <> (SELECT count(*) FROM attempts a WHERE a.run_id = x.id)`},
+	{"scheduled decisions were made early",
+		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND fired_at < scheduled_at`},
+	{"shards differ between the tables of a job",
+		`SELECT count(*) FROM jobs j WHERE
+		 EXISTS (SELECT 1 FROM plans x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
+		 EXISTS (SELECT 1 FROM revisions x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
+		 EXISTS (SELECT 1 FROM triggers x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
+		 EXISTS (SELECT 1 FROM ` + everyRun + ` WHERE r.job_id = j.id AND r.shard <> j.shard)`},
+	{"attempts are in another shard than their run",
+		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.shard <> r.shard`},
+	{"live or dead runs have a revision that is kept nowhere",
+		`SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.place <> 'history' AND r.revision <> j.revision
+		 AND NOT EXISTS (SELECT 1 FROM revisions v WHERE v.job_id = r.job_id AND v.revision = r.revision)`},
+}
+
+// check looks for what must never be, whatever a test did.
+func check(t tb, f *fixture) {
+	t.Helper()
+	for _, w := range wrong {
+		if n := f.count(t, w.query); n != 0 {
+			t.Errorf("invariant: %d %s", n, w.sentence)
+		}
+	}
+	checkRanks(t, f)
+	checkShards(t, f)
+	checkOverlap(t, f)
+	checkTriggers(t, f)
+}
+
+// checkRanks expects ready runs to stand in the queue where plan.Rank puts them.
+func checkRanks(t tb, f *fixture) {
+	t.Helper()
+	for _, run := range read(t, f, scanID, `SELECT id FROM runs WHERE state = 'ready'`) {
+		if r := f.live(t, run); r.Rank != r.ReadyAt.UnixMicro() {
+			t.Errorf("invariant: the run %s is ready since %v and has rank %d", run, r.ReadyAt, r.Rank)
+		}
+	}
+}
+
+// checkShards expects every job in the shard that its id says.
+func checkShards(t tb, f *fixture) {
+	t.Helper()
+	type place struct {
+		job   belfry.ID
+		shard int
+	}
+	places := read(t, f, func(rows *sql.Rows) (place, error) {
+		var id idColumn
+		var shard int
+		err := rows.Scan(&id, &shard)
+		return place{id.ID, shard}, err
+	}, `SELECT id, shard FROM jobs`)
+	for _, p := range places {
+		if want := belfry.ShardOf(p.job, f.Shards()); p.shard != want {
+			t.Errorf("invariant: job %s is in shard %d, wants %d", p.job, p.shard, want)
+		}
+	}
+}
+
+// checkOverlap expects at most one live run of a job that never asked for more.
+func checkOverlap(t tb, f *fixture) {
+	t.Helper()
+	type crowd struct {
+		job  belfry.ID
+		spec string
+		live int
+	}
+	crowds := read(t, f, func(rows *sql.Rows) (crowd, error) {
+		var id idColumn
+		var c crowd
+		err := rows.Scan(&id, &c.spec, &c.live)
+		c.job = id.ID
+		return c, err
+	}, `SELECT j.id, j.spec, count(*) FROM jobs j JOIN runs r ON r.job_id = j.id AND r.revision = j.revision GROUP BY j.id, j.spec HAVING count(*) > 1`)
+	for _, c := range crowds {
+		var spec belfry.Spec
+		if err := json.Unmarshal([]byte(c.spec), &spec); err != nil {
+			t.Errorf("invariant: the spec of job %s is %q: %v", c.job, c.spec, err)
+		}
+		if limit := spec.Overlap.Limit(); limit > 0 && c.live > limit {
+			t.Errorf("invariant: job %s has %d live runs, at most %d are allowed", c.job, c.live, limit)
+		}
+	}
+}
+
+// checkTriggers expects one run or skip of every fired trigger, and none of the
+// others. Pruning may have taken either away.
+func checkTriggers(t tb, f *fixture) {
+	t.Helper()
+	type row struct {
+		run   belfry.ID
+		fired bool
+	}
+	rows := read(t, f, func(rows *sql.Rows) (row, error) {
+		var id, job idColumn
+		var kind belfry.Kind
+		var at, fired timeColumn
+		err := rows.Scan(&id, &job, &kind, &at, &fired)
+		return row{belfry.RunID(job.ID, kind, at.Time, id.ID), !fired.IsZero()}, err
+	}, `SELECT id, job_id, kind, at, fired_at FROM triggers`)
+	manual := map[belfry.ID]int{}
+	for _, id := range read(t, f, scanID, `SELECT id FROM `+everyRun+` WHERE kind = 'manual'`) {
+		manual[id]++
+	}
+	for _, r := range rows {
+		if n := manual[r.run]; n > 1 || n > 0 && !r.fired {
+			t.Errorf("invariant: a trigger (fired: %v) has %d runs", r.fired, n)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
+	"github.com/belfry-sh/belfry/internal/store/sqlite"
+)
+
+// This is the conformance suite of the storage contract: every test runs over
+// every backend, and the invariants are checked after each.
+
+// shards is the number of shards of every store under test: few, so that each
+// of them has several jobs.
+const shards = 4
+
+// TestMain keeps the random tests short; more checks are a flag away.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// backend is one way to keep everything.
+type backend struct {
+	name string
+	open func(tb testing.TB) *fixture
+}
+
+// backends are all of them. The last one is PostgreSQL as it is used behind a
+// pooler in transaction mode.
+var backends = []backend{
+	{"sqlite", openSQLite},
+	{"postgres", func(tb testing.TB) *fixture { return openPostgres(tb, pgtest.Database(tb, postgres.Migrate)) }},
+	{"postgres-exec", func(tb testing.TB) *fixture { return openPostgres(tb, pooled(pgtest.Database(tb, postgres.Migrate))) }},
+}
+
+// eachStore runs a test over a fresh store of every backend, side by side.
+func eachStore(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, b))
+		})
+	}
+}
+
+// open gives a fresh store. When the test ends its invariants are checked, and
+// then it is closed.
+func open(tb testing.TB, b backend) *fixture {
+	tb.Helper()
+	f := b.open(tb)
+	tb.Cleanup(func() { check(tb, f) })
+	return f
+}
+
+// fixture is a store under test with a second door to its tables.
+type fixture struct {
+	store.Store
+	tables *sql.DB
+	server bool // ids are uuid, times timestamptz, placeholders numbered
+	pooled bool // behind a pooler, where nobody can listen
+
+	// reopen opens the same database once more, as another node does. It is nil
+	// where one process has the database to itself.
+	reopen func(tb testing.TB) store.Store
+
+	// again opens the same database after it was closed.
+	again func(tb testing.TB) store.Store
+}
+
+// restart closes the store and opens it again.
+func (f *fixture) restart(tb testing.TB) {
+	tb.Helper()
+	if err := f.Close(); err != nil {
+		tb.Fatalf("close the store: %v", err)
+	}
+	f.Store = f.again(tb)
+}
+
+func openSQLite(tb testing.TB) *fixture {
+	tb.Helper()
+	dir := tb.TempDir()
+	again := func(tb testing.TB) store.Store {
+		tb.Helper()
+		s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: dir, Shards: shards})
+		if err != nil {
+			tb.Fatalf("open SQLite: %v", err)
+		}
+		closeAtEnd(tb, s)
+		return s
+	}
+	s := again(tb)
+	files, err := filepath.Glob(filepath.Join(dir, "*.db"))
+	if err != nil || len(files) != 1 {
+		tb.Fatalf("the folder has databases %v (%v), wants one", files, err)
+	}
+	query := url.Values{"_pragma": {"busy_timeout(20000)"}, "_txlock": {"immediate"}}
+	return &fixture{Store: s, tables: openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode()), again: again}
+}
+
+func openPostgres(tb testing.TB, address string) *fixture {
+	tb.Helper()
+	reopen := func(tb testing.TB) store.Store {
+		tb.Helper()
+		s, err := postgres.Open(context.Background(), postgres.Options{URL: address, Shards: shards})
+		if err != nil {
+			tb.Fatalf("open PostgreSQL: %v", err)
+		}
+		closeAtEnd(tb, s)
+		return s
+	}
+	s := reopen(tb)
+	return &fixture{Store: s, tables: openTables(tb, "pgx", with(address, "search_path", "belfry")), server: true, pooled: strings.Contains(address, "default_query_exec_mode"), reopen: reopen, again: reopen}
+}
+
+// pooled is the address of a database as it is given when a pooler in
+// transaction mode stands before it.
+func pooled(address string) string { return with(address, "default_query_exec_mode", "exec") }
+
+// with sets a parameter of an address.
+func with(address, name, value string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err) // it was made by this suite
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+func openTables(tb testing.TB, driver, address string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		tb.Fatalf("open the tables: %v", err)
+	}
+	db.SetMaxOpenConns(2)
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+// closeAtEnd closes the store when the test ends, and expects that to be quick
+// and without an error.
+func closeAtEnd(tb testing.TB, s store.Store) {
+	tb.Cleanup(func() {
+		start := time.Now()
+		if err := s.Close(); err != nil {
+			tb.Errorf("close the store: %v", err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			tb.Errorf("closing the store took %v", took)
+		}
+	})
+}

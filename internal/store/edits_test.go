@@ -1,0 +1,308 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, -3)
+		stale := f.step(t, job)
+		paused := f.edit(t, job, pause(t))
+		if paused.State != belfry.JobPaused || paused.Status != belfry.StatusPaused || paused.NextRunAt != nil {
+			t.Errorf("the paused job is %s, %s, next at %v", paused.State, paused.Status, paused.NextRunAt)
+		}
+		if diff := cmp.Diff(f.found(t, job), paused); diff != "" {
+			t.Errorf("what the edit answered differs from what is stored (-stored +answered):\n%s", diff)
+		}
+		window := store.Window{Shards: f.all(), Until: f.minutesAgo(-60), Limit: 10}
+		if found, err := f.Upcoming(ctx, window); err != nil || len(found) != 0 {
+			t.Errorf("%d plans are upcoming (%v), wants none", len(found), err)
+		}
+		if p := f.plan(t, job.ID); p.Version != 2 || !p.NextAt.IsZero() || !p.NominalAt.Equal(stale.Seen.NominalAt) {
+			t.Errorf("the plan of the paused job is %+v", p)
+		}
+		resumed := f.edit(t, job, resume(t))
+		if resumed.Status != belfry.StatusScheduled || resumed.NextRunAt == nil || !resumed.NextRunAt.Equal(stale.Seen.NominalAt) {
+			t.Errorf("the resumed job is %s, next at %v", resumed.Status, resumed.NextRunAt)
+		}
+		if found, err := f.Upcoming(ctx, window); err != nil || len(found) != 1 || found[0].Plan.Version != 3 {
+			t.Errorf("after the resume %+v are upcoming (%v), wants version 3", found, err)
+		}
+	})
+}
+
+func TestPausingDecidesWhatIsDueAndResumingSkipsThePause(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 10, parallel)
+		at := f.plan(t, job.ID).NominalAt
+		f.edit(t, job, pause(t))
+		runs := f.jobRuns(t, job)
+		if len(runs) != 1 || runs[0].State != belfry.RunReady || !runs[0].ScheduledAt.Equal(at) {
+			t.Fatalf("pausing left runs %+v, wants one for %v", runs, at)
+		}
+		if got := f.found(t, job); got.Status != belfry.StatusPaused {
+			t.Errorf("the paused job with a live run is %s", got.Status)
+		}
+		f.edit(t, job, resume(t))
+		runs = f.jobRuns(t, job)
+		if len(runs) != 2 {
+			t.Fatalf("there are %d records, wants the run and the skip", len(runs))
+		}
+		skip := runs[0]
+		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonPaused || !skip.ScheduledAt.Equal(at.Add(time.Minute)) ||
+			skip.SkippedTo == nil || skip.SkippedTo.Before(f.minutesAgo(1)) || skip.SkippedCount < 9 {
+			t.Errorf("the skip is %+v", skip)
+		}
+		p := f.plan(t, job.ID)
+		if skip.SkippedTo != nil && (!p.FiredFor.Equal(*skip.SkippedTo) || !p.NominalAt.Equal(p.FiredFor.Add(time.Minute))) {
+			t.Errorf("the plan after the resume is %+v", p)
+		}
+		// What is due cannot be decided again by whoever saw it before the pause.
+		if worker := f.worker(t); len(f.claim(t, worker, 10)) != 1 {
+			t.Error("there is not exactly one run to claim")
+		}
+	})
+}
+
+func TestADeletedJobIsGoneButItsRunsGoOn(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, parallel, named("report"))
+		f.fire(t, f.step(t, job))
+		stale := f.step(t, job)
+		f.edit(t, job, remove(t))
+		_, err := f.Job(ctx, job.Namespace, job.ID)
+		wantCode(t, "find a deleted job", err, belfry.NotFound)
+		_, err = f.EditJob(ctx, job.Namespace, job.ID, pause(t))
+		wantCode(t, "edit a deleted job", err, belfry.NotFound)
+		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.wish(job, "")), belfry.NotFound)
+		if due := f.due(t); len(due) != 0 {
+			t.Errorf("a deleted job is due")
+		}
+		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.Slots{}); err != nil || fired.Applied[0] || fired.Ready != 0 {
+			t.Errorf("a deleted job was fired: %+v (%v)", fired, err)
+		}
+		run := f.claimOne(t, f.worker(t))
+		if run.JobID != job.ID || string(run.Payload) != string(job.Payload) {
+			t.Errorf("the run of the deleted job has payload %q", run.Payload)
+		}
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+		if n := f.count(t, `SELECT count(*) FROM history WHERE job_id = ? AND state = 'skipped' AND reason = 'deleted' AND skipped_count >= 4`, job.ID); n != 1 {
+			t.Errorf("%d skips tell of what was due, wants 1", n)
+		}
+	})
+}
+
+func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, parallel, withPayload(`"old"`), withRetries(1), withTimeout(100))
+		f.fire(t, f.step(t, job))
+		stale := f.step(t, job)
+		edited := f.edit(t, job, revise(t, func(j *belfry.Job) {
+			j.Payload, j.MaxRetries, j.TimeoutSeconds = []byte(`"new"`), 0, 200
+		}))
+		if edited.Revision != 2 || string(edited.Payload) != `"new"` || edited.TimeoutSeconds != 200 {
+			t.Errorf("the edited job is revision %d with %s", edited.Revision, edited.Payload)
+		}
+		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.Slots{}); err != nil || fired.Applied[0] {
+			t.Errorf("a step from before the edit was applied: %+v (%v)", fired, err)
+		}
+		f.fire(t, f.step(t, edited))
+		worker := f.worker(t)
+		runs := f.claim(t, worker, 10)
+		if len(runs) != 2 {
+			t.Fatalf("claimed %d runs, wants 2", len(runs))
+		}
+		for i, want := range []struct {
+			revision, timeout, retries int
+			payload                    string
+		}{{1, 100, 1, `"old"`}, {2, 200, 0, `"new"`}} {
+			r := runs[i]
+			if r.Revision != want.revision || string(r.Payload) != want.payload || r.Spec.TimeoutSeconds != want.timeout || r.Spec.MaxRetries != want.retries {
+				t.Errorf("run %d is of revision %d with payload %s and spec %+v, wants %+v", i, r.Revision, r.Payload, r.Spec, want)
+			}
+			if row := f.live(t, r.ID); row.TimeoutMS != int64(want.timeout)*1000 {
+				t.Errorf("run %d has a timeout of %d ms, wants %d s", i, row.TimeoutMS, want.timeout)
+			}
+			f.accepted(t, r, belfry.OutcomeFailed)
+		}
+		if a, b := f.state(t, runs[0].ID), f.state(t, runs[1].ID); a != belfry.RunRetry || b != belfry.RunDead {
+			t.Errorf("failing made the old run %s and the new one %s, wants retry and dead", a, b)
+		}
+	})
+}
+
+func TestAnEditThatRefusesChangesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, named("report"))
+		before := f.found(t, job)
+		broken := errors.New("no such zone")
+		_, err := f.EditJob(ctx, job.Namespace, job.ID, func(got belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+			if diff := cmp.Diff(before.Spec, got.Spec); diff != "" || got.Name != "report" || string(got.Payload) != string(job.Payload) || got.Revision != 1 {
+				t.Errorf("the edit was given %+v", got)
+			}
+			if p != f.plan(t, job.ID) {
+				t.Errorf("the edit was given plan %+v, stored is %+v", p, f.plan(t, job.ID))
+			}
+			if !near(now, f.Now(), 10*time.Second) {
+				t.Errorf("the edit was told that it is %v, the store says %v", now, f.Now())
+			}
+			return &store.Change{Job: got}, broken
+		})
+		if err != broken {
+			t.Errorf("got error %q, wants the edit's own as it is", err)
+		}
+		_, err = f.EditJob(ctx, job.Namespace, job.ID, func(belfry.Job, plan.Plan, time.Time) (*store.Change, error) {
+			return nil, belfry.Errorf(belfry.Conflict, "it changed meanwhile")
+		})
+		wantCode(t, "an edit that refuses", err, belfry.Conflict)
+		got := f.edit(t, job, func(belfry.Job, plan.Plan, time.Time) (*store.Change, error) { return nil, nil })
+		for _, job := range []belfry.Job{got, f.found(t, job)} {
+			if diff := cmp.Diff(before, job); diff != "" {
+				t.Errorf("the job changed (-before +after):\n%s", diff)
+			}
+		}
+		if p := f.plan(t, job.ID); p.Version != 1 {
+			t.Errorf("the plan has version %d, wants 1", p.Version)
+		}
+	})
+}
+
+func TestEditsOfOneJobFollowOneAnother(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5)
+		stores := []store.Store{f.Store}
+		if f.reopen != nil {
+			stores = append(stores, f.reopen(t))
+		}
+		const editors, edits = 4, 5
+		var wait sync.WaitGroup
+		for i := range editors {
+			wait.Go(func() {
+				for range edits {
+					_, err := stores[i%len(stores)].EditJob(ctx, job.Namespace, job.ID, revise(t, func(j *belfry.Job) {
+						j.Payload = fmt.Appendf(nil, "%d", j.Revision+1)
+					}))
+					if err != nil {
+						t.Errorf("edit: %v", err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		got := f.found(t, job)
+		if got.Revision != 1+editors*edits || string(got.Payload) != fmt.Sprint(got.Revision) {
+			t.Errorf("the job is at revision %d with payload %s, wants %d", got.Revision, got.Payload, 1+editors*edits)
+		}
+		if p := f.plan(t, job.ID); p.Version != 1+editors*edits {
+			t.Errorf("the plan is at version %d, wants %d", p.Version, 1+editors*edits)
+		}
+		if n := f.count(t, `SELECT count(*) FROM revisions WHERE job_id = ?`, job.ID); n != editors*edits {
+			t.Errorf("%d earlier revisions are kept, wants %d", n, editors*edits)
+		}
+	})
+}
+
+func TestAnEditWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5)
+		gone, leave := context.WithCancel(ctx)
+		defer leave()
+		_, err := f.EditJob(gone, job.Namespace, job.ID, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+			leave()
+			return pause(t)(job, p, now)
+		})
+		state, version, runs := f.found(t, job).State, f.plan(t, job.ID).Version, len(f.jobRuns(t, job))
+		whole := state == belfry.JobPaused && version == 2 && runs == 1
+		if nothing := state == belfry.JobActive && version == 1 && runs == 0; !whole && (err == nil || !nothing) {
+			t.Errorf("the edit answered %v and left state %s, version %d and %d runs", err, state, version, runs)
+		}
+	})
+}
+
+func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		want := func(job belfry.Job, doing string, status belfry.Status, last *time.Time) {
+			t.Helper()
+			got := f.found(t, job)
+			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
+				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
+			}
+			list, err := f.ListJobs(ctx, job.Namespace, store.Page{Limit: 1})
+			if err != nil || len(list) != 1 || list[0].Status != status {
+				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list, err, status)
+			}
+		}
+		for _, outcome := range []struct {
+			outcome belfry.Outcome
+			once    belfry.Status
+		}{{belfry.OutcomeSucceeded, belfry.StatusCompleted}, {belfry.OutcomeFailed, belfry.StatusFailed}} {
+			at := f.minutesAgo(5)
+			once := f.job(at, withSchedule(at.Format(time.RFC3339)), withRetries(0))
+			f.create(t, once)
+			worker := f.worker(t)
+			want(once.Job, "a one-off that waits", belfry.StatusScheduled, nil)
+			f.fire(t, f.step(t, once.Job))
+			want(once.Job, "a one-off that was fired", belfry.StatusQueued, &at)
+			run := f.claimOne(t, worker)
+			want(once.Job, "a one-off that was claimed", belfry.StatusRunning, &at)
+			f.accepted(t, run, outcome.outcome)
+			want(once.Job, "a one-off that "+string(outcome.outcome), outcome.once, &at)
+			if got := f.found(t, once.Job); got.NextRunAt != nil {
+				t.Errorf("a one-off that is over has a next run at %v", got.NextRunAt)
+			}
+		}
+		job := f.created(t, 5, withRetries(1))
+		at, worker := f.plan(t, job.ID).NominalAt, f.worker(t)
+		f.fire(t, f.step(t, job))
+		run := f.claimOne(t, worker)
+		f.accepted(t, run, belfry.OutcomeFailed)
+		want(job, "a job whose run waits for a retry", belfry.StatusQueued, &at)
+		f.edit(t, job, pause(t))
+		want(job, "a paused job", belfry.StatusPaused, f.found(t, job).LastRunAt)
+	})
+}
+
+func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		other := f.Store
+		if f.reopen != nil {
+			other = f.reopen(t)
+		}
+		for range 10 {
+			job := f.created(t, 3, parallel)
+			step := f.step(t, job)
+			var wait sync.WaitGroup
+			wait.Go(func() {
+				if _, err := other.Fire(ctx, owner, []plan.Step{step}, store.Slots{}); err != nil {
+					t.Errorf("fire: %v", err)
+				}
+			})
+			wait.Go(func() {
+				if _, err := f.EditJob(ctx, job.Namespace, job.ID, pause(t)); err != nil {
+					t.Errorf("pause: %v", err)
+				}
+			})
+			wait.Wait()
+			if got := f.found(t, job); got.State != belfry.JobPaused {
+				t.Errorf("the job is %s, wants paused", got.State)
+			}
+			p := f.plan(t, job.ID)
+			runs := f.jobRuns(t, job)
+			if !p.NextAt.IsZero() || int64(len(runs)) != p.RunsMade || !p.FiredFor.Equal(runs[0].ScheduledAt) {
+				t.Errorf("the plan is %+v and there are %d runs", p, len(runs))
+			}
+		}
+	})
+}

@@ -1,0 +1,362 @@
+package store_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+func TestAnAttemptIsSettledAsTheRulesSay(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for _, outcomes := range [][]belfry.Outcome{
+			{belfry.OutcomeSucceeded},
+			{belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeSucceeded},
+			{belfry.OutcomeInterrupted, belfry.OutcomeInterrupted, belfry.OutcomeFailed, belfry.OutcomeInterrupted, belfry.OutcomeSucceeded},
+			{belfry.OutcomeFailed, belfry.OutcomeFailed, belfry.OutcomeTimedOut},
+			{belfry.OutcomeTimedOut, belfry.OutcomeInterrupted, belfry.OutcomeTimedOut, belfry.OutcomeFailed},
+		} {
+			job := f.created(t, 5, withRetries(2), withBase(1000))
+			f.fire(t, f.step(t, job))
+			tally := belfry.Tally{}
+			for i, outcome := range outcomes {
+				run := f.claimOne(t, worker)
+				if run.Attempt != i+1 {
+					t.Fatalf("%v: attempt %d has number %d", outcomes, i+1, run.Attempt)
+				}
+				f.accepted(t, run, outcome)
+				want := belfry.Settle(run.ID, tally, job.Retry(), outcome)
+				f.wantSettled(t, run, want)
+				tally = want.Tally
+				if want.State == belfry.RunRetry {
+					f.backdate(t, 5*time.Hour, "runs", "ready_at", "state = 'retry'")
+					if n, _, err := f.Promote(ctx, f.all(), 10); n != 1 || err != nil {
+						t.Fatalf("promoted %d (%v), wants 1", n, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// wantSettled expects a run to be where a settlement puts it.
+func (f *fixture) wantSettled(t tb, run *belfry.Run, want belfry.Settlement) {
+	t.Helper()
+	if got := f.state(t, run.ID); got != want.State {
+		t.Fatalf("the run is %s, wants %s", got, want.State)
+	}
+	switch want.State {
+	case belfry.RunReady, belfry.RunRetry:
+		row := f.live(t, run.ID)
+		if row.Failures != want.Tally.Failures || row.Lost != want.Tally.Lost {
+			t.Errorf("the run remembers %d failures and %d lost, wants %+v", row.Failures, row.Lost, want.Tally)
+		}
+		if ready := f.Now().Add(want.Delay); want.State == belfry.RunRetry && !near(row.ReadyAt, ready, 20*time.Second) {
+			t.Errorf("the retry is due at %v, wants about %v", row.ReadyAt, ready)
+		}
+		if row.ReadyAt.After(f.Now().Add(time.Second)) && want.State == belfry.RunReady {
+			t.Errorf("the run is ready at %v, wants at once", row.ReadyAt)
+		}
+	case belfry.RunDead:
+		got := f.run(t, run.Namespace, run.ID)
+		if got.State != belfry.RunDead || got.Reason != want.Reason || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) {
+			t.Errorf("the dead letter is %+v, wants reason %s", got, want.Reason)
+		}
+	case belfry.RunSucceeded:
+		got := f.run(t, run.Namespace, run.ID)
+		if got.State != belfry.RunSucceeded || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Worker != run.Worker ||
+			got.StartedAt == nil || !got.StartedAt.Equal(*run.StartedAt) || got.Attempt != run.Attempt || len(got.Attempts) != run.Attempt-1 {
+			t.Errorf("the settled run is %+v", got)
+		}
+	}
+}
+
+func TestAResultIsKeptWithItsRun(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.started(t, inNamespace("ours"), withRetries(5), withBase(0))
+		failed := result(run, belfry.OutcomeFailed)
+		failed.HTTPStatus, failed.Error, failed.Output = 503, "no upstream", []byte("try later")
+		f.finish(t, failed)
+		if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
+			t.Fatalf("promoted %d (%v), wants 1", n, err)
+		}
+		second := f.claimOne(t, run.Worker)
+		done := result(second, belfry.OutcomeSucceeded)
+		done.HTTPStatus, done.Output = 200, []byte("all well")
+		f.finish(t, done)
+
+		got := f.run(t, "ours", run.ID)
+		if got.HTTPStatus != 200 || got.Output != "all well" || got.Error != "" || got.Reason != "" || got.JobID != run.JobID ||
+			got.Kind != run.Kind || !got.ScheduledAt.Equal(run.ScheduledAt) || !got.FiredAt.Equal(run.FiredAt) || got.Revision != 1 {
+			t.Errorf("the settled run is %+v", got)
+		}
+		if len(got.Attempts) != 1 {
+			t.Fatalf("%d attempts are kept, wants 1", len(got.Attempts))
+		}
+		a := got.Attempts[0]
+		if a.Number != 1 || a.Outcome != belfry.OutcomeFailed || a.Worker != run.Worker || a.HTTPStatus != 503 || a.Error != "no upstream" ||
+			a.Output != "try later" || !a.StartedAt.Equal(*run.StartedAt) || a.FinishedAt.Before(a.StartedAt) || a.LateOutcome != "" || a.LateAt != nil {
+			t.Errorf("the attempt is %+v", a)
+		}
+	})
+}
+
+func TestARunOutOfRetriesIsADeadLetter(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		finger := func(text string) string {
+			run := f.started(t, withRetries(0), inNamespace("ours"))
+			r := result(run, belfry.OutcomeFailed)
+			r.Error, r.HTTPStatus, r.Output = text, 500, []byte("see the log")
+			f.finish(t, r)
+			got := f.run(t, "ours", run.ID)
+			if got.State != belfry.RunDead || got.Reason != belfry.ReasonRetries || got.Attempt != 1 || len(got.Attempts) != 1 ||
+				got.Attempts[0].Error != text || got.Attempts[0].Output != "see the log" {
+				t.Errorf("the dead letter is %+v", got)
+			}
+			prints := read(t, f, scanText, `SELECT fingerprint FROM dead WHERE id = ?`, run.ID)
+			if len(prints) != 1 || prints[0] != belfry.Fingerprint(r) {
+				t.Errorf("the fingerprint is %v, wants %s", prints, belfry.Fingerprint(r))
+			}
+			if again := f.claim(t, run.Worker, 1); len(again) != 0 {
+				t.Error("a dead letter was claimed")
+			}
+			return prints[0]
+		}
+		if finger("refused by 10.0.0.1") != finger("refused by 10.0.0.2") || finger("refused by 10.0.0.1") == finger("no route") {
+			t.Error("dead letters are not grouped by what went wrong")
+		}
+	})
+}
+
+func TestTheSameResultTwiceIsAcceptedTwiceAndCountsOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted} {
+			for _, retries := range []int{1, 0} {
+				f.repeat(t, outcome, retries)
+			}
+		}
+		first, second := f.started(t), f.started(t)
+		a, b := result(first, belfry.OutcomeSucceeded), result(second, belfry.OutcomeFailed)
+		for _, v := range f.finish(t, a, b, a, b) {
+			if v != belfry.VerdictAccepted {
+				t.Errorf("a result given twice in one call is %s", v)
+			}
+		}
+		if row := f.live(t, second.ID); row.Failures != 1 {
+			t.Errorf("a failure given twice in one call counted %d times", row.Failures)
+		}
+	})
+}
+
+// repeat finishes a run with the same result again and again.
+func (f *fixture) repeat(t tb, outcome belfry.Outcome, retries int) {
+	t.Helper()
+	run := f.started(t, withRetries(retries))
+	r := result(run, outcome)
+	for _, results := range [][]belfry.Result{{r}, {r}, {r, r}} {
+		for _, v := range f.finish(t, results...) {
+			if v != belfry.VerdictAccepted {
+				t.Errorf("%s: the repeated result is %s", outcome, v)
+			}
+		}
+	}
+	f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), outcome))
+	got := f.run(t, run.Namespace, run.ID)
+	if outcome != belfry.OutcomeSucceeded && (len(got.Attempts) != 1 || got.Attempts[0].LateOutcome != "" || got.Attempts[0].Outcome != outcome) {
+		t.Errorf("%s: the attempts are %+v", outcome, got.Attempts)
+	}
+	f.settleAll(t)
+}
+
+// settleAll lets every live run succeed, so that the next case starts afresh.
+func (f *fixture) settleAll(t tb) {
+	t.Helper()
+	worker := f.worker(t)
+	for {
+		f.backdate(t, 24*time.Hour, "runs", "ready_at", "state = 'retry'")
+		if _, _, err := f.Promote(ctx, f.all(), 1000); err != nil {
+			t.Fatalf("promote: %v", err)
+		}
+		runs := f.claim(t, worker, 100)
+		if len(runs) == 0 {
+			return
+		}
+		for _, run := range runs {
+			f.accepted(t, run, belfry.OutcomeSucceeded)
+		}
+	}
+}
+
+func TestOnlyTheAttemptThatHoldsARunFinishesIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.started(t)
+		for name, change := range map[string]func(*belfry.Result){
+			"another token":     func(r *belfry.Result) { r.Token = belfry.NewToken() },
+			"no token":          func(r *belfry.Result) { r.Token = belfry.Token{} },
+			"an earlier number": func(r *belfry.Result) { r.Attempt = 0 },
+			"a later number":    func(r *belfry.Result) { r.Attempt = 2 },
+			"another namespace": func(r *belfry.Result) { r.Namespace = "theirs" },
+			"another run":       func(r *belfry.Result) { r.RunID = newID() },
+		} {
+			r := result(run, belfry.OutcomeSucceeded)
+			change(&r)
+			if v := f.finish(t, r)[0]; v != belfry.VerdictLate {
+				t.Errorf("%s: the verdict is %s, wants late", name, v)
+			}
+			if got := f.run(t, run.Namespace, run.ID); got.State != belfry.RunRunning || got.Worker != run.Worker || len(got.Attempts) != 0 {
+				t.Errorf("%s: the run is %+v", name, got)
+			}
+		}
+		f.accepted(t, run, belfry.OutcomeInterrupted)
+		foreign := result(run, belfry.OutcomeInterrupted)
+		foreign.Namespace = "theirs"
+		if v := f.finish(t, foreign)[0]; v != belfry.VerdictLate {
+			t.Errorf("a result that was accepted is %s when another namespace repeats it, wants late", v)
+		}
+		run = f.claimOne(t, run.Worker)
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+		other := result(run, belfry.OutcomeFailed)
+		other.Token = belfry.NewToken()
+		if v := f.finish(t, other)[0]; v != belfry.VerdictLate || f.state(t, run.ID) != belfry.RunSucceeded {
+			t.Errorf("a stranger's result for a settled run is %s, and it is %s", v, f.state(t, run.ID))
+		}
+		f.finish(t, result(run, belfry.OutcomeFailed))
+		if got := f.run(t, run.Namespace, run.ID); got.State != belfry.RunSucceeded || got.Error != "" {
+			t.Errorf("a change of mind made the settled run %+v", got)
+		}
+		f.finish(t)
+	})
+}
+
+func TestALateResultIsEvidenceAndChangesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		lost := f.started(t)
+		f.backdate(t, time.Hour, "workers", "last_seen", "")
+		if n := f.reap(t, time.Minute); n != 1 {
+			t.Fatalf("reaped %d, wants 1", n)
+		}
+		second := f.claimOne(t, f.worker(t))
+		late := func(when string, want belfry.RunState) {
+			t.Helper()
+			if v := f.finish(t, result(lost, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
+				t.Errorf("%s: the verdict is %s, wants late", when, v)
+			}
+			got := f.run(t, lost.Namespace, lost.ID)
+			if got.State != want || len(got.Attempts) < 1 {
+				t.Fatalf("%s: the run is %+v", when, got)
+			}
+			a := got.Attempts[0]
+			if a.Outcome != belfry.OutcomeLost || a.LateOutcome != belfry.OutcomeSucceeded || a.LateAt == nil || !near(*a.LateAt, f.Now(), 20*time.Second) {
+				t.Errorf("%s: the evidence is %+v", when, a)
+			}
+		}
+		late("while another attempt holds the run", belfry.RunRunning)
+		if row := f.live(t, lost.ID); row.Worker != second.Worker || row.Attempt != 2 {
+			t.Errorf("the late result made the row %+v", row)
+		}
+		f.accepted(t, second, belfry.OutcomeSucceeded)
+		late("after the run was settled", belfry.RunSucceeded)
+
+		// In one call, a late result does not stop the others.
+		third := f.started(t)
+		verdicts := f.finish(t, result(lost, belfry.OutcomeFailed), result(third, belfry.OutcomeSucceeded), belfry.Result{Namespace: "no", RunID: newID(), Attempt: 1})
+		if verdicts[0] != belfry.VerdictLate || verdicts[1] != belfry.VerdictAccepted || verdicts[2] != belfry.VerdictLate {
+			t.Errorf("the verdicts are %v", verdicts)
+		}
+	})
+}
+
+func TestALateResultDoesNotHideTheValidOneBesideIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, outcome := range []belfry.Outcome{belfry.OutcomeFailed, belfry.OutcomeSucceeded, belfry.OutcomeInterrupted} {
+			lost := f.started(t, withRetries(3))
+			f.silent(t, lost.Worker, time.Hour)
+			f.reap(t, time.Minute)
+			second := f.claimOne(t, f.worker(t))
+			forged := result(second, belfry.OutcomeFailed)
+			forged.Token = belfry.NewToken()
+			verdicts := f.finish(t, result(lost, belfry.OutcomeFailed), forged, result(second, outcome))
+			if verdicts[0] != belfry.VerdictLate || verdicts[1] != belfry.VerdictLate || verdicts[2] != belfry.VerdictAccepted {
+				t.Errorf("%s: the verdicts are %v, wants late, late and accepted", outcome, verdicts)
+			}
+			if want := belfry.Settle(lost.ID, belfry.Tally{Lost: 1}, lost.Spec.Retry(), outcome).State; f.state(t, lost.ID) != want {
+				t.Errorf("%s: the run is %s, wants %s", outcome, f.state(t, lost.ID), want)
+				f.finish(t, result(second, outcome))
+			}
+			f.settleAll(t)
+		}
+	})
+}
+
+func TestHostileResultsAreKeptCleanly(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, text := range []string{
+			"zero\x00byte", "not \xff\xfe utf-8", `'; DROP TABLE runs; -- "quoted" \ $1 ? %s`, "😀🏳️‍🌈 é", strings.Repeat("界\x00", belfry.MaxOutput),
+			strings.Repeat("x", belfry.MaxOutput), "",
+		} {
+			for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
+				run, other := f.started(t, withRetries(0)), f.started(t)
+				r := result(run, outcome)
+				r.Error, r.Output = text, []byte(text)
+				stray := belfry.Result{Namespace: text, RunID: newID(), Attempt: 1, Outcome: outcome}
+				for i, v := range f.finish(t, r, result(other, belfry.OutcomeSucceeded), stray) {
+					if (v == belfry.VerdictAccepted) != (i < 2) {
+						t.Errorf("%.20q: result %d is %s", text, i, v)
+					}
+				}
+				got := f.run(t, run.Namespace, run.ID)
+				said, answered := got.Error, got.Output
+				if outcome == belfry.OutcomeFailed {
+					said, answered = got.Attempts[0].Error, got.Attempts[0].Output
+				}
+				if want := belfry.Clean(text, belfry.MaxOutput); answered != want || len(said) > len(want) || !strings.HasPrefix(want, said) {
+					t.Errorf("%.20q: kept %d bytes %.40q and %d bytes %.40q, wants %d", text, len(said), said, len(answered), answered, len(want))
+				}
+			}
+		}
+	})
+}
+
+func TestConcurrentFinishesOfOneAttemptDecideItOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		stores := []store.Store{f.Store}
+		if f.reopen != nil {
+			stores = append(stores, f.reopen(t))
+		}
+		worker := f.worker(t)
+		const size = 40
+		for range size {
+			f.create(t, f.job(f.minutesAgo(5), withRetries(5)))
+		}
+		f.fireDue(t)
+		runs := f.claim(t, worker, size)
+		var wait sync.WaitGroup
+		for i := range 4 {
+			results := make([]belfry.Result, size)
+			for j, run := range runs {
+				results[(j+i*7)%size] = result(run, []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed}[j%2])
+			}
+			wait.Go(func() {
+				verdicts, err := stores[i%len(stores)].Finish(ctx, results)
+				if err != nil {
+					t.Errorf("finish: %v", err)
+				}
+				for _, v := range verdicts {
+					if v != belfry.VerdictAccepted {
+						t.Errorf("a repeated result is %s", v)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		done := f.count(t, `SELECT count(*) FROM history WHERE state = 'succeeded'`)
+		again := f.count(t, `SELECT count(*) FROM runs WHERE state = 'retry' AND failures = 1`)
+		if done != size/2 || again != size/2 {
+			t.Errorf("%d runs succeeded and %d failed once, wants %d each", done, again, size/2)
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package store_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// tryFire applies steps that may be left out.
+func (f *fixture) tryFire(t tb, steps ...plan.Step) store.Fired {
+	t.Helper()
+	fired, err := f.Fire(ctx, owner, steps, store.Slots{})
+	if err != nil {
+		t.Fatalf("fire %d steps: %v", len(steps), err)
+	}
+	if len(fired.Applied) != len(steps) {
+		t.Fatalf("fired %d steps, was told about %d", len(steps), len(fired.Applied))
+	}
+	return fired
+}
+
+func TestFiringMakesARunAndMovesThePlan(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, inNamespace("ours"), inQueue("slow"), withTimeout(90))
+		step := f.step(t, job)
+		step.Epoch = 42
+		if fired := f.fire(t, step); fired.Ready != 1 || len(fired.Claimed) != 0 {
+			t.Errorf("fired %+v, wants one ready run", fired)
+		}
+		run, want := f.run(t, "ours", step.Runs[0].ID), step.Runs[0]
+		if run.ID != want.ID || run.JobID != job.ID || run.Namespace != "ours" || run.Revision != 1 || run.Kind != belfry.KindScheduled ||
+			run.State != belfry.RunReady || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) ||
+			!near(run.FiredAt, f.Now(), 10*time.Second) || run.Attempt != 0 || run.StartedAt != nil || run.FinishedAt != nil || !run.Worker.IsZero() {
+			t.Errorf("the run is %+v", run)
+		}
+		row := f.live(t, want.ID)
+		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt) {
+			t.Errorf("the row is %+v", row)
+		}
+		next := step.Next
+		next.Version = 2
+		if p := f.plan(t, job.ID); p != next {
+			t.Errorf("the plan is %+v, wants %+v", p, next)
+		}
+	})
+}
+
+func TestAStepIsAppliedOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, parallel)
+		step := f.step(t, job)
+		f.fire(t, step)
+		if fired := f.tryFire(t, step); fired.Applied[0] || fired.Ready != 0 {
+			t.Errorf("the step was applied again: %+v", fired)
+		}
+		worker := f.worker(t)
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		if fired := f.tryFire(t, step, step); fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
+			t.Errorf("the step was applied again after its run was settled: %+v", fired)
+		}
+		if runs := f.jobRuns(t, job); len(runs) != 1 || f.plan(t, job.ID).Version != 2 {
+			t.Errorf("there are %d runs and the plan has version %d", len(runs), f.plan(t, job.ID).Version)
+		}
+		if fired := f.tryFire(t); len(fired.Applied) != 0 || fired.Ready != 0 {
+			t.Errorf("no steps made %+v", fired)
+		}
+	})
+}
+
+func TestAStaleStepIsLeftOutAndTheOthersApply(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		var steps []plan.Step
+		for range 6 {
+			steps = append(steps, f.step(t, f.created(t, 5)))
+		}
+		f.edit(t, belfry.Job{ID: steps[2].Seen.JobID, Namespace: belfry.DefaultNamespace}, revise(t, withTimeout(5)))
+		steps[4].Seen.Version = 99
+		unknown := f.job(f.minutesAgo(5))
+		lost := plan.Decide(steps[0].Subject, unknown.Plan, time.Time{}, f.Now())
+		fired := f.tryFire(t, append(steps, lost)...)
+		if got := fmt.Sprint(fired.Applied); got != "[true true false true false true false]" || fired.Ready != 4 {
+			t.Errorf("applied %s with %d ready, wants all but the third, the fifth and the last", got, fired.Ready)
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs`); n != 4 {
+			t.Errorf("there are %d runs, wants 4", n)
+		}
+	})
+}
+
+func TestTwoStepsOfOnePlanInOneCallMakeOneDecision(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job, other := f.created(t, 5, parallel), f.created(t, 5)
+		step := f.step(t, job)
+		wish := f.trigger(t, job, "")
+		manual := plan.Fire(step.Subject, step.Seen, []plan.Trigger{wish})
+		fired := f.tryFire(t, step, manual, step, f.step(t, other))
+		applied := 0
+		for _, ok := range fired.Applied[:3] {
+			if ok {
+				applied++
+			}
+		}
+		if applied != 1 || !fired.Applied[3] || fired.Ready != 2 {
+			t.Errorf("fired %+v, wants one of the first three, and the last", fired)
+		}
+		if p := f.plan(t, job.ID); p.Version != 2 {
+			t.Errorf("the plan has version %d, wants 2", p.Version)
+		}
+	})
+}
+
+func TestNothingIsFiredEarly(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		soon := f.created(t, -60)
+		paused := f.created(t, 5, parallel)
+		f.edit(t, paused, pause(t))
+		fired := f.tryFire(t, f.step(t, soon), f.step(t, paused))
+		if fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
+			t.Errorf("fired %+v, wants nothing", fired)
+		}
+		jittered := f.job(f.minutesAgo(5))
+		jittered.Plan.NextAt = f.Now().Add(time.Minute)
+		f.create(t, jittered)
+		if fired := f.tryFire(t, f.step(t, jittered.Job)); fired.Applied[0] {
+			t.Error("a step was applied before its plan was to be looked at")
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs`); n != 1 {
+			t.Errorf("there are %d runs, wants the one that the pause decided", n)
+		}
+	})
+}
+
+func TestAnOccurrenceBehindTheMarkIsLeftOut(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		one, two, three := f.created(t, 5), f.created(t, 5), f.created(t, 5)
+		steps := []plan.Step{f.step(t, one), f.step(t, two), f.step(t, three)}
+		at := steps[1].Runs[0].ScheduledAt
+		steps[2].Skips = []plan.Skip{{ID: steps[2].Runs[0].ID, From: at, To: at, Count: 1, Reason: belfry.ReasonMissed}}
+		steps[2].Runs[0].ScheduledAt = at.Add(time.Minute)
+		steps[2].Runs[0].ID = belfry.RunID(three.ID, belfry.KindScheduled, at.Add(time.Minute), belfry.ID{})
+		f.exec(t, `UPDATE plans SET fired_for = ?, nominal_at = ?, next_at = ? WHERE job_id = ?`, at, at.Add(time.Minute), at.Add(time.Minute), two.ID)
+		f.exec(t, `UPDATE plans SET fired_for = ?, nominal_at = ?, next_at = ? WHERE job_id = ?`, at, at.Add(time.Minute), at.Add(time.Minute), three.ID)
+		fired := f.tryFire(t, steps...)
+		if got := fmt.Sprint(fired.Applied); got != "[true false false]" || fired.Ready != 1 {
+			t.Errorf("applied %s with %d ready, wants the first only", got, fired.Ready)
+		}
+	})
+}
+
+func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 10)
+		seen := f.plan(t, job.ID)
+		step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), seen, f.minutesAgo(5), f.Now())
+		step.Epoch = 7
+		if fired := f.fire(t, step); fired.Ready != 1 {
+			t.Errorf("fired %+v", fired)
+		}
+		runs := f.jobRuns(t, job)
+		if len(runs) != 2 {
+			t.Fatalf("there are %d records, wants 2", len(runs))
+		}
+		run, skip := runs[0], runs[1]
+		if run.State != belfry.RunReady || !run.ScheduledAt.Equal(seen.NominalAt.Add(4*time.Minute)) {
+			t.Errorf("the run is %s for %v, wants ready for the latest missed occurrence", run.State, run.ScheduledAt)
+		}
+		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(seen.NominalAt) ||
+			skip.SkippedTo == nil || !skip.SkippedTo.Equal(seen.NominalAt.Add(3*time.Minute)) || skip.SkippedCount != 4 || skip.Kind != belfry.KindScheduled {
+			t.Errorf("the skip is %+v", skip)
+		}
+		if n := f.count(t, `SELECT count(*) FROM history WHERE fired_by = ? AND epoch = 7`, owner); n != 1 {
+			t.Errorf("%d skips tell who decided, wants 1", n)
+		}
+		if got := f.run(t, job.Namespace, skip.ID); got.State != belfry.RunSkipped {
+			t.Errorf("the skip is found as %+v", got)
+		}
+	})
+}
+
+func TestAnOccurrenceBesideALiveRunIsSkipped(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job, worker := f.created(t, 10), f.worker(t)
+		f.fire(t, f.step(t, job))
+		second := f.step(t, job)
+		if fired := f.fire(t, second); fired.Ready != 0 {
+			t.Errorf("fired %+v beside a ready run, wants nothing ready", fired)
+		}
+		skip := f.run(t, job.Namespace, second.Runs[0].ID)
+		at := second.Runs[0].ScheduledAt
+		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonOverlap || !skip.ScheduledAt.Equal(at) || skip.SkippedCount != 1 ||
+			skip.SkippedTo == nil || !skip.SkippedTo.Equal(at) {
+			t.Errorf("the skip is %+v", skip)
+		}
+		run := f.claimOne(t, worker)
+		f.fireInto(t, slots(worker, 5), f.step(t, job))
+		f.accepted(t, run, belfry.OutcomeFailed)
+		f.fire(t, f.step(t, job))
+		f.backdate(t, time.Hour, "runs", "ready_at", "")
+		if _, _, err := f.Promote(ctx, f.all(), 10); err != nil {
+			t.Fatal(err)
+		}
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		if fired := f.fire(t, f.step(t, job)); fired.Ready != 1 {
+			t.Errorf("fired %+v after the run was settled, wants one ready", fired)
+		}
+		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'skipped' AND reason = 'overlap'`); n != 3 {
+			t.Errorf("%d occurrences were skipped, wants 3: beside a ready, a running and a retrying run", n)
+		}
+		if got := f.found(t, job); got.Status != belfry.StatusQueued {
+			t.Errorf("the job is %s", got.Status)
+		}
+	})
+}
+
+func TestAJobThatAllowsItRunsInParallel(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 10, parallel)
+		for range 4 {
+			f.fire(t, f.step(t, job))
+		}
+		if got := f.claim(t, f.worker(t), 10); len(got) != 4 {
+			t.Errorf("claimed %d runs, wants 4", len(got))
+		}
+		if p := f.plan(t, job.ID); p.RunsMade != 4 {
+			t.Errorf("the plan counts %d runs, wants 4", p.RunsMade)
+		}
+	})
+}
+
+func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		stores := []store.Store{f.Store}
+		if f.reopen != nil {
+			stores = append(stores, f.reopen(t), f.reopen(t))
+		}
+		const jobs, rounds = 30, 4
+		for range jobs {
+			f.create(t, f.job(f.minutesAgo(20), parallel))
+		}
+		for round := range rounds {
+			steps := f.decide(t, f.due(t))
+			applied := make([]int, len(steps))
+			ready := 0
+			var mu sync.Mutex
+			var wait sync.WaitGroup
+			for i := range 6 {
+				wait.Go(func() {
+					fired, err := stores[i%len(stores)].Fire(ctx, newID(), steps, store.Slots{})
+					if err != nil {
+						t.Errorf("fire: %v", err)
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					ready += fired.Ready
+					for j, ok := range fired.Applied {
+						if ok {
+							applied[j]++
+						}
+					}
+				})
+			}
+			wait.Wait()
+			for j, n := range applied {
+				if n != 1 {
+					t.Errorf("round %d: step %d was applied %d times", round, j, n)
+				}
+			}
+			if n := f.count(t, `SELECT count(*) FROM runs`); n != int64(round+1)*jobs || ready != jobs {
+				t.Errorf("round %d: %d runs are there and %d were told of, wants %d and %d", round, n, ready, (round+1)*jobs, jobs)
+			}
+		}
+	})
+}
+
+func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, text := range []string{"zero\x00byte", "not \xff\xfe utf-8", `'"; DROP TABLE runs; --`} {
+			good, bad := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5), inQueue(text))
+			f.create(t, good)
+			if err := f.CreateJobs(ctx, each(bad)); err != nil {
+				continue // refused at the door
+			}
+			fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.Slots{})
+			if n := f.count(t, `SELECT count(*) FROM runs WHERE job_id = ?`, good.Job.ID); err != nil || n != 1 {
+				t.Errorf("a job in queue %q was stored and stops the firing of others: %+v (%v), %d runs", text, fired, err, n)
+			}
+			f.edit(t, good.Job, remove(t))
+			f.edit(t, bad.Job, remove(t))
+		}
+	})
+}

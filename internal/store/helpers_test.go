@@ -1,0 +1,401 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// everyMinute has an occurrence a minute, so that a plan with an instant an hour
+// ago has sixty to decide.
+const everyMinute = "* * * * *"
+
+// lane is that of a job which says nothing about it.
+const lane = belfry.DefaultQueue + "/" + belfry.TypeHTTP
+
+// owner fires in tests where it does not matter who does.
+var owner = belfry.NewID(time.Now())
+
+// drawn counts the ids that were drawn, so that each is younger than the one before.
+var drawn atomic.Int64
+
+func newID() belfry.ID {
+	return belfry.NewID(time.Now().Add(time.Duration(drawn.Add(1)) * time.Millisecond))
+}
+
+var ctx = context.Background()
+
+func (f *fixture) all() []int {
+	out := make([]int, f.Shards())
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// minutesAgo is a whole minute, and so an occurrence of everyMinute.
+func (f *fixture) minutesAgo(n int) time.Time {
+	return f.Now().UTC().Truncate(time.Minute).Add(-time.Duration(n) * time.Minute)
+}
+
+// job makes a job whose first undecided occurrence is at the given instant.
+func (f *fixture) job(at time.Time, changes ...func(*belfry.Job)) store.NewJob {
+	now := f.Now()
+	job := belfry.Job{
+		ID: newID(), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive,
+		Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"hello": "world"}`), CreatedAt: now, UpdatedAt: now,
+	}
+	job.Type, job.Schedule = belfry.TypeHTTP, everyMinute
+	for _, change := range changes {
+		change(&job)
+	}
+	return store.NewJob{Job: job, Plan: plan.Plan{
+		JobID: job.ID, Shard: belfry.ShardOf(job.ID, f.Shards()), Version: 1,
+		NextAt: at, NominalAt: at, ZoneVersion: schedule.ZoneVersion(),
+	}}
+}
+
+// Changes of a job about to be made.
+func named(name string) func(*belfry.Job)       { return func(j *belfry.Job) { j.Name = name } }
+func inNamespace(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Namespace = name } }
+func inQueue(name string) func(*belfry.Job)     { return func(j *belfry.Job) { j.Queue = name } }
+func withRetries(n int) func(*belfry.Job)       { return func(j *belfry.Job) { j.MaxRetries = n } }
+func withPayload(text string) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.Payload = json.RawMessage(text) }
+}
+func withSchedule(text string) func(*belfry.Job) { return func(j *belfry.Job) { j.Schedule = text } }
+func withTimeout(seconds int) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.TimeoutSeconds = seconds }
+}
+func withID(id belfry.ID) func(*belfry.Job) { return func(j *belfry.Job) { j.ID = id } }
+func parallel(j *belfry.Job)                { j.Overlap = belfry.OverlapParallel }
+func withBase(seconds float64) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }
+}
+
+// each gives the jobs one by one.
+func each(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
+	return func(yield func(store.NewJob, error) bool) {
+		for _, job := range jobs {
+			if !yield(job, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fixture) create(t tb, jobs ...store.NewJob) {
+	t.Helper()
+	if err := f.CreateJobs(ctx, each(jobs...)); err != nil {
+		t.Fatalf("create %d jobs: %v", len(jobs), err)
+	}
+}
+
+// created makes one job that has been due for so many minutes.
+func (f *fixture) created(t tb, minutes int, changes ...func(*belfry.Job)) belfry.Job {
+	t.Helper()
+	job := f.job(f.minutesAgo(minutes), changes...)
+	f.create(t, job)
+	return job.Job
+}
+
+// found reads a job back.
+func (f *fixture) found(t tb, job belfry.Job) belfry.Job {
+	t.Helper()
+	got, err := f.Job(ctx, job.Namespace, job.ID)
+	if err != nil {
+		t.Fatalf("find job %s: %v", job.ID, err)
+	}
+	return got
+}
+
+func subject(t tb, namespace string, revision int, spec belfry.Spec) plan.Subject {
+	t.Helper()
+	policy, err := plan.Compile(spec)
+	if err != nil {
+		t.Fatalf("compile %q: %v", spec.Schedule, err)
+	}
+	return plan.Subject{Namespace: namespace, Revision: revision, Policy: policy}
+}
+
+// due is what is due now.
+func (f *fixture) due(t tb) []store.Due {
+	t.Helper()
+	found, err := f.Upcoming(ctx, store.Window{Shards: f.all(), Until: f.Now(), Limit: 100_000})
+	if err != nil {
+		t.Fatalf("look for what is due: %v", err)
+	}
+	return found
+}
+
+// decide turns what is due into steps: one run for the first undecided
+// occurrence of each job.
+func (f *fixture) decide(t tb, due []store.Due) []plan.Step {
+	t.Helper()
+	steps := make([]plan.Step, len(due))
+	subjects := map[string]plan.Subject{}
+	for i, d := range due {
+		s, ok := subjects[d.Spec]
+		if !ok {
+			var spec belfry.Spec
+			if err := json.Unmarshal([]byte(d.Spec), &spec); err != nil {
+				t.Fatalf("read the stored spec %q: %v", d.Spec, err)
+			}
+			s = subject(t, "", 0, spec)
+			subjects[d.Spec] = s
+		}
+		s.Namespace, s.Revision = d.Namespace, d.Revision
+		steps[i] = plan.Decide(s, d.Plan, time.Time{}, f.Now())
+	}
+	return steps
+}
+
+// step decides the first undecided occurrence of one job, due or not.
+func (f *fixture) step(t tb, job belfry.Job) plan.Step {
+	t.Helper()
+	return plan.Decide(subject(t, job.Namespace, job.Revision, job.Spec), f.plan(t, job.ID), time.Time{}, f.Now())
+}
+
+// fire applies the steps, and expects all of them to apply.
+func (f *fixture) fire(t tb, steps ...plan.Step) store.Fired {
+	t.Helper()
+	return f.fireInto(t, store.Slots{}, steps...)
+}
+
+func (f *fixture) fireInto(t tb, slots store.Slots, steps ...plan.Step) store.Fired {
+	t.Helper()
+	fired, err := f.Fire(ctx, owner, steps, slots)
+	if err != nil {
+		t.Fatalf("fire %d steps: %v", len(steps), err)
+	}
+	if len(fired.Applied) != len(steps) {
+		t.Fatalf("fired %d steps, was told about %d", len(steps), len(fired.Applied))
+	}
+	for i, applied := range fired.Applied {
+		if !applied {
+			t.Fatalf("step %d of %d, for job %s, was left out", i+1, len(steps), steps[i].Seen.JobID)
+		}
+	}
+	return fired
+}
+
+// slots is the demand of a worker that serves the usual lane.
+func slots(worker belfry.ID, free int) store.Slots {
+	return store.Slots{Worker: worker, Lanes: []string{lane}, Free: free}
+}
+
+// fireDue fires the first undecided occurrence of every job that is due.
+func (f *fixture) fireDue(t tb) store.Fired {
+	t.Helper()
+	return f.fire(t, f.decide(t, f.due(t))...)
+}
+
+// worker registers a fresh worker.
+func (f *fixture) worker(t tb) belfry.ID {
+	t.Helper()
+	id := newID()
+	f.beat(t, belfry.Beat{Worker: id, Node: "here", Slots: 10, Lanes: []string{lane}, Register: true})
+	return id
+}
+
+func (f *fixture) beat(t tb, b belfry.Beat) belfry.Orders {
+	t.Helper()
+	orders, err := f.Heartbeat(ctx, b)
+	if err != nil {
+		t.Fatalf("heartbeat: %v", err)
+	}
+	return orders
+}
+
+func (f *fixture) claim(t tb, worker belfry.ID, limit int, lanes ...string) []*belfry.Run {
+	t.Helper()
+	if len(lanes) == 0 {
+		lanes = []string{lane}
+	}
+	runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: lanes, Limit: limit})
+	if err != nil {
+		t.Fatalf("claim %d runs: %v", limit, err)
+	}
+	if len(runs) > max(limit, 0) {
+		t.Fatalf("claimed %d runs, asked for %d", len(runs), limit)
+	}
+	return runs
+}
+
+// claimOne claims the only run there is.
+func (f *fixture) claimOne(t tb, worker belfry.ID) *belfry.Run {
+	t.Helper()
+	runs := f.claim(t, worker, 2)
+	if len(runs) != 1 {
+		t.Fatalf("claimed %d runs, wants 1", len(runs))
+	}
+	return runs[0]
+}
+
+// started gives a run of a new job that a new worker holds.
+func (f *fixture) started(t tb, changes ...func(*belfry.Job)) *belfry.Run {
+	t.Helper()
+	job := f.created(t, 5, changes...)
+	f.fire(t, f.step(t, job))
+	return f.claimOne(t, f.worker(t))
+}
+
+// result says how the attempt that holds a run ended.
+func result(run *belfry.Run, outcome belfry.Outcome) belfry.Result {
+	r := belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: outcome}
+	if outcome != belfry.OutcomeSucceeded {
+		r.Error = "it went wrong"
+	}
+	return r
+}
+
+func (f *fixture) finish(t tb, results ...belfry.Result) []belfry.Verdict {
+	t.Helper()
+	verdicts, err := f.Finish(ctx, results)
+	if err != nil {
+		t.Fatalf("finish %d results: %v", len(results), err)
+	}
+	if len(verdicts) != len(results) {
+		t.Fatalf("finished %d results, got %d verdicts", len(results), len(verdicts))
+	}
+	return verdicts
+}
+
+// accepted finishes a run and expects the result to decide the attempt.
+func (f *fixture) accepted(t tb, run *belfry.Run, outcome belfry.Outcome) {
+	t.Helper()
+	if got := f.finish(t, result(run, outcome))[0]; got != belfry.VerdictAccepted {
+		t.Fatalf("the result %s of attempt %d is %s, wants accepted", outcome, run.Attempt, got)
+	}
+}
+
+func (f *fixture) reap(t tb, silence time.Duration) int {
+	t.Helper()
+	n, err := f.Reap(ctx, f.all(), silence, 1000)
+	if err != nil {
+		t.Fatalf("reap: %v", err)
+	}
+	return n
+}
+
+func (f *fixture) run(t tb, namespace string, id belfry.ID) belfry.Run {
+	t.Helper()
+	run, err := f.Run(ctx, namespace, id)
+	if err != nil {
+		t.Fatalf("find run %s: %v", id, err)
+	}
+	return run
+}
+
+func (f *fixture) jobRuns(t tb, job belfry.Job) []belfry.Run {
+	t.Helper()
+	runs, err := f.JobRuns(ctx, job.Namespace, job.ID, store.RunPage{Limit: 1000})
+	if err != nil {
+		t.Fatalf("list the runs of job %s: %v", job.ID, err)
+	}
+	return runs
+}
+
+// edit changes a job and its plan.
+func (f *fixture) edit(t tb, job belfry.Job, edit store.Edit) belfry.Job {
+	t.Helper()
+	got, err := f.EditJob(ctx, job.Namespace, job.ID, edit)
+	if err != nil {
+		t.Fatalf("edit job %s: %v", job.ID, err)
+	}
+	return got
+}
+
+// The edits that people ask for most.
+
+func pause(t tb) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		job.State = belfry.JobPaused
+		return &store.Change{Job: job, Step: plan.Pause(subject(t, job.Namespace, job.Revision, job.Spec), p, time.Time{}, now)}, nil
+	}
+}
+
+func resume(t tb) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		job.State = belfry.JobActive
+		return &store.Change{Job: job, Step: plan.Resume(subject(t, job.Namespace, job.Revision, job.Spec), p, now)}, nil
+	}
+}
+
+func remove(t tb) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		job.State = belfry.JobDeleted
+		return &store.Change{Job: job, Step: plan.Delete(subject(t, job.Namespace, job.Revision, job.Spec), p, now)}, nil
+	}
+}
+
+// revise changes the spec or payload, which makes a new revision, and leaves
+// the plan's instants alone.
+func revise(t tb, change func(*belfry.Job)) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		change(&job)
+		job.Revision++
+		return &store.Change{Job: job, Step: plan.Step{Subject: subject(t, job.Namespace, job.Revision, job.Spec), Seen: p, Next: p}}, nil
+	}
+}
+
+// trigger records a wish for a run of the job.
+func (f *fixture) trigger(t tb, job belfry.Job, payload string) plan.Trigger {
+	t.Helper()
+	wish := f.wish(job, payload)
+	if err := f.Trigger(ctx, wish); err != nil {
+		t.Fatalf("trigger job %s: %v", job.ID, err)
+	}
+	return wish
+}
+
+// wish makes a trigger without recording it.
+func (f *fixture) wish(job belfry.Job, payload string) plan.Trigger {
+	w := plan.Trigger{
+		ID: newID(), Namespace: job.Namespace, JobID: job.ID, Shard: belfry.ShardOf(job.ID, f.Shards()),
+		Kind: belfry.KindManual, At: f.Now().UTC().Truncate(time.Microsecond),
+	}
+	if payload != "" {
+		w.Payload = json.RawMessage(payload)
+	}
+	return w
+}
+
+// wishes are the triggers that are not fired yet.
+func (f *fixture) wishes(t tb) []store.Wish {
+	t.Helper()
+	found, err := f.Triggers(ctx, f.all(), 1000)
+	if err != nil {
+		t.Fatalf("list triggers: %v", err)
+	}
+	return found
+}
+
+// wantCode expects an error of the given kind.
+func wantCode(t tb, doing string, err error, want belfry.Code) {
+	t.Helper()
+	var known *belfry.Error
+	if !errors.As(err, &known) || known.Code != want {
+		t.Errorf("%s: got error %v, wants %s", doing, err, want)
+	}
+}
+
+// needSeveral skips a test that needs several nodes where there can be one only.
+func (f *fixture) needSeveral(t *testing.T) {
+	t.Helper()
+	if f.reopen == nil {
+		t.Skip("one process has this database to itself")
+	}
+}
+
+// near reports whether two instants are at most so far apart.
+func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

@@ -1,0 +1,195 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// Firing triggers, and firing straight into a worker's free slots.
+
+func TestATriggerBecomesOneRun(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, -60, inNamespace("ours"))
+		f.edit(t, job, pause(t))
+		wish := f.trigger(t, job, `"instead"`)
+		step := plan.Fire(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{wish})
+		if fired := f.fire(t, step); fired.Ready != 1 {
+			t.Errorf("fired %+v, wants one ready", fired)
+		}
+		run := f.claimOne(t, f.worker(t))
+		if run.ID != wish.RunID() || run.Kind != belfry.KindManual || !run.ScheduledAt.Equal(wish.At) || string(run.Payload) != `"instead"` {
+			t.Errorf("the run is %+v with payload %s", run, run.Payload)
+		}
+		if len(f.wishes(t)) != 0 {
+			t.Error("the trigger is still a wish")
+		}
+		p := f.plan(t, job.ID)
+		if want := step.Next; p.RunsMade != 1 || p.Version != 3 || p.NextAt != want.NextAt || p.NominalAt != want.NominalAt || p.FiredFor != want.FiredFor {
+			t.Errorf("the trigger moved the plan to %+v", p)
+		}
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+
+		// Neither repeating the wish nor firing it again from memory makes another run.
+		if err := f.Trigger(ctx, wish); err != nil || len(f.wishes(t)) != 0 {
+			t.Errorf("recording the wish again: %v, and %d are open", err, len(f.wishes(t)))
+		}
+		fired := f.tryFire(t, plan.Fire(step.Subject, f.plan(t, job.ID), []plan.Trigger{wish}))
+		if runs := f.jobRuns(t, job); fired.Ready != 0 || len(runs) != 1 || runs[0].State != belfry.RunSucceeded {
+			t.Errorf("a fired trigger was fired again: %+v, runs %+v", fired, runs)
+		}
+	})
+}
+
+func TestTriggersOfOneJobObeyTheOverlapLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, tt := range []struct {
+			name          string
+			change        func(*belfry.Job)
+			runs, skipped int64
+		}{
+			{"a job that skips", func(*belfry.Job) {}, 1, 2},
+			{"a job that runs in parallel", parallel, 3, 0},
+		} {
+			job := f.created(t, -60, tt.change)
+			wishes := []plan.Trigger{f.trigger(t, job, ""), f.trigger(t, job, ""), f.trigger(t, job, "")}
+			fired := f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), wishes))
+			runs := f.count(t, `SELECT count(*) FROM runs WHERE job_id = ? AND kind = 'manual'`, job.ID)
+			skipped := f.count(t, `SELECT count(*) FROM history WHERE job_id = ? AND kind = 'manual' AND state = 'skipped' AND reason = 'overlap'`, job.ID)
+			if runs != tt.runs || skipped != tt.skipped || fired.Ready != int(tt.runs) {
+				t.Errorf("%s: %d runs and %d skips, %d told of; wants %d and %d", tt.name, runs, skipped, fired.Ready, tt.runs, tt.skipped)
+			}
+			if open := f.wishes(t); len(open) != 0 {
+				t.Errorf("%s: %d triggers are still wishes", tt.name, len(open))
+			}
+		}
+	})
+}
+
+func TestAFiringOfManyTriggersIsOneStepEach(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		var steps []plan.Step
+		for range 20 {
+			job := f.created(t, -60)
+			f.trigger(t, job, "")
+		}
+		for _, w := range f.wishes(t) {
+			step := f.decide(t, []store.Due{w.Due})[0]
+			steps = append(steps, plan.Fire(step.Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
+		}
+		if fired := f.fire(t, steps...); fired.Ready != 20 || len(f.wishes(t)) != 0 {
+			t.Errorf("fired %d triggers, %d are left", fired.Ready, len(f.wishes(t)))
+		}
+		for _, ok := range f.tryFire(t, steps...).Applied {
+			if ok {
+				t.Error("a trigger was fired twice")
+			}
+		}
+	})
+}
+
+func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for i := range 5 {
+			f.create(t, f.job(f.minutesAgo(20-i), inQueue("fast")), f.job(f.minutesAgo(20-i), inQueue("other")))
+		}
+		f.create(t, f.job(f.minutesAgo(30), inQueue("slow")))
+		room := store.Slots{Worker: worker, Lanes: []string{"fast/http", "slow/http", "none/http"}, Free: 4}
+		fired := f.fireInto(t, room, f.decide(t, f.due(t))...)
+		if len(fired.Claimed) != 4 || fired.Ready != 7 {
+			t.Errorf("%d runs were claimed and %d are ready, wants 4 and 7", len(fired.Claimed), fired.Ready)
+		}
+		for _, run := range fired.Claimed {
+			if run.Spec.Lane() == "other/http" {
+				t.Errorf("a run of lane %s was claimed", run.Spec.Lane())
+			}
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running' AND worker = ?`, worker); n != 4 {
+			t.Errorf("%d runs are running, wants 4", n)
+		}
+		if ready, err := f.Ready(ctx, 100); err != nil || ready["other/http"] != 5 || ready["fast/http"]+ready["slow/http"] != 2 {
+			t.Errorf("%v are ready (%v)", ready, err)
+		}
+	})
+}
+
+func TestTheOldestOfABatchGetsTheSlots(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, minutes := range []int{3, 9, 5, 7} {
+			f.create(t, f.job(f.minutesAgo(minutes)))
+		}
+		fired := f.fireInto(t, slots(f.worker(t), 2), f.decide(t, f.due(t))...)
+		for _, run := range fired.Claimed {
+			if run.ScheduledAt.After(f.minutesAgo(7)) {
+				t.Errorf("the run for %v was claimed while an older one waits", run.ScheduledAt)
+			}
+		}
+		if len(fired.Claimed) != 2 || fired.Ready != 2 {
+			t.Errorf("%d runs were claimed and %d are ready, wants 2 and 2", len(fired.Claimed), fired.Ready)
+		}
+	})
+}
+
+func TestARunThatWasFiredIntoASlotIsLikeAClaimedOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 5, inNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
+		fired := f.fireInto(t, slots(worker, 1), f.step(t, job))
+		if len(fired.Claimed) != 1 {
+			t.Fatalf("%d runs were claimed, wants 1", len(fired.Claimed))
+		}
+		run := fired.Claimed[0]
+		f.wantClaimed(t, run, job, worker, 1)
+		if !run.ScheduledAt.Equal(f.plan(t, job.ID).FiredFor) || run.Kind != belfry.KindScheduled {
+			t.Errorf("the run is %+v", run)
+		}
+		f.accepted(t, run, belfry.OutcomeFailed)
+		if got := f.run(t, "ours", run.ID); got.State != belfry.RunRetry || len(got.Attempts) != 1 || got.Attempts[0].Worker != worker {
+			t.Errorf("the failed run is %+v", got)
+		}
+
+		manual := f.trigger(t, f.created(t, -60, inNamespace("ours"), withPayload(`"own"`)), `"instead"`)
+		w := f.wishes(t)[0]
+		step := plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger})
+		fired = f.fireInto(t, slots(worker, 1), step)
+		if len(fired.Claimed) != 1 || fired.Claimed[0].ID != manual.RunID() || string(fired.Claimed[0].Payload) != `"instead"` {
+			t.Errorf("the trigger was fired into %+v", fired.Claimed)
+		}
+	})
+}
+
+func TestSlotsAreNotUsedForWhatDoesNotRun(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		busy := f.created(t, 20)
+		f.fire(t, f.step(t, busy))
+		free := f.created(t, 10)
+		stale := f.step(t, f.created(t, 5))
+		stale.Seen.Version = 9
+		fired, err := f.Fire(ctx, owner, []plan.Step{stale, f.step(t, busy), f.step(t, free)}, slots(worker, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(fired.Claimed) != 1 || fired.Claimed[0].JobID != free.ID || fired.Ready != 0 {
+			t.Errorf("claimed %+v and %d ready; wants the run of the one job that was free", fired.Claimed, fired.Ready)
+		}
+	})
+}
+
+func TestNoRunStaysWithAWorkerThatNobodyKnows(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5)
+		stranger := newID()
+		fired := f.fireInto(t, slots(stranger, 1), f.step(t, job))
+		f.backdate(t, time.Minute, "runs", "started_at", "state = 'running'")
+		f.reap(t, time.Second)
+		runs := f.claim(t, f.worker(t), 2)
+		if len(runs) != 1 || len(fired.Claimed)+fired.Ready != 1 {
+			t.Errorf("fired %+v for an unknown worker; %d runs can be claimed after the reaper came, wants 1", fired, len(runs))
+		}
+	})
+}

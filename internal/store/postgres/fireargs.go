@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// fireArgs is a batch of steps turned on its side: one array a column.
+type fireArgs struct {
+	steps []plan.Step
+	runs  []plan.Run // of all steps, in order
+
+	jobs                   []pgtype.UUID
+	versions, made         []int64
+	due                    []bool
+	firsts                 []pgtype.Timestamptz
+	nexts, nominals, marks []pgtype.Timestamptz
+	zones, namespaces      []string
+	revisions, shards      []int32
+	epochs, timeouts       []int64
+	lanes                  []string
+
+	stepOf             []int64 // 1-based step of each run
+	ids, triggers      []pgtype.UUID
+	kinds              []string
+	scheduled, readies []time.Time
+	ranks              []int64
+	limits             []int32
+	payloads           []pgtype.Text
+	tokens             []pgtype.UUID // of the runs that a local slot takes
+
+	skipOf     []int64
+	skipIDs    []pgtype.UUID
+	froms, tos []time.Time
+	counts     []int64
+	reasons    []string
+}
+
+func newFireArgs(steps []plan.Step, slots store.Slots) *fireArgs {
+	a := &fireArgs{steps: steps}
+	free := slots.Free
+	for i := range steps {
+		a.addStep(&steps[i])
+		for _, r := range steps[i].Runs {
+			var token pgtype.UUID
+			if free > 0 && slices.Contains(slots.Lanes, steps[i].Policy.Lane()) {
+				free--
+				token = uuid(belfry.NewToken())
+			}
+			a.addRun(int64(i+1), r, token)
+		}
+		for _, k := range steps[i].Skips {
+			a.skipOf = append(a.skipOf, int64(i+1))
+			a.skipIDs = append(a.skipIDs, uuid(k.ID))
+			a.froms, a.tos = append(a.froms, k.From), append(a.tos, k.To)
+			a.counts, a.reasons = append(a.counts, k.Count), append(a.reasons, string(k.Reason))
+		}
+	}
+	return a
+}
+
+func (a *fireArgs) addStep(s *plan.Step) {
+	a.jobs = append(a.jobs, uuid(s.Seen.JobID))
+	a.versions = append(a.versions, s.Seen.Version)
+	a.due = append(a.due, s.Due)
+	a.firsts = append(a.firsts, stamp(s.First()))
+	a.nexts = append(a.nexts, stamp(s.Next.NextAt))
+	a.nominals = append(a.nominals, stamp(s.Next.NominalAt))
+	a.marks = append(a.marks, stamp(s.Next.FiredFor))
+	a.made = append(a.made, s.Next.RunsMade)
+	a.zones = append(a.zones, s.Next.ZoneVersion)
+	a.namespaces = append(a.namespaces, s.Namespace)
+	a.revisions = append(a.revisions, int32(s.Revision))
+	a.shards = append(a.shards, int32(s.Seen.Shard))
+	a.epochs = append(a.epochs, s.Epoch)
+	a.lanes = append(a.lanes, s.Policy.Lane())
+	a.timeouts = append(a.timeouts, s.Policy.Timeout().Milliseconds())
+}
+
+func (a *fireArgs) addRun(step int64, r plan.Run, token pgtype.UUID) {
+	a.runs = append(a.runs, r)
+	a.stepOf = append(a.stepOf, step)
+	a.ids = append(a.ids, uuid(r.ID))
+	a.kinds = append(a.kinds, string(r.Kind))
+	a.triggers = append(a.triggers, uuid(r.Trigger))
+	a.scheduled = append(a.scheduled, r.ScheduledAt)
+	a.readies = append(a.readies, r.ReadyAt)
+	a.ranks = append(a.ranks, plan.Rank(r.ReadyAt))
+	a.limits = append(a.limits, int32(r.Limit))
+	a.payloads = append(a.payloads, text(string(r.Payload)))
+	a.tokens = append(a.tokens, token)
+}
+
+// list gives the arguments of fireSQL in order.
+func (a *fireArgs) list(owner, worker belfry.ID) []any {
+	return []any{
+		a.jobs, a.versions, a.due, a.firsts, a.nexts, a.nominals, a.marks, a.made,
+		a.zones, a.namespaces, a.revisions, a.shards, a.epochs, a.lanes, a.timeouts,
+		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads, a.tokens,
+		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
+		pgtype.UUID{Bytes: owner, Valid: true}, uuid(worker), store.DeadlineGrace.Milliseconds(),
+	}
+}

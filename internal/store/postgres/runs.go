@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// atRevision finds spec and payload of the revision that a run r was fired from.
+const atRevision = `
+  JOIN belfry.jobs j ON j.id = r.job_id
+  LEFT JOIN belfry.revisions v ON v.job_id = r.job_id AND v.revision = r.revision AND r.revision <> j.revision`
+
+const claimSQL = `/* claim */
+WITH pick AS MATERIALIZED (
+  SELECT x.id, x.rank FROM unnest($2::text[]) AS l (lane)
+   CROSS JOIN LATERAL (SELECT r.id, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
+   WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
+   ORDER BY x.rank LIMIT $3
+), numbered AS (
+  SELECT id, row_number() OVER (ORDER BY rank) AS n FROM pick
+), taken AS (
+  UPDATE belfry.runs r
+     SET state = 'running', attempt = r.attempt + 1, worker = $1, token = t.token, started_at = clock_timestamp(),
+         deadline_at = clock_timestamp() + (r.timeout_ms + $5) * interval '1 millisecond'
+    FROM numbered JOIN unnest($4::uuid[]) WITH ORDINALITY AS t (token, n) USING (n)
+   WHERE r.id = numbered.id
+  RETURNING r.*
+)
+SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.token, r.started_at, r.deadline_at,
+       coalesce(v.spec, j.spec), coalesce(r.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
+  FROM taken r` + atRevision + `
+ ORDER BY r.rank`
+
+// Claim hands ready runs to a registered worker, lowest rank first.
+func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	if c.Limit < 1 || len(c.Lanes) == 0 {
+		return nil, nil
+	}
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	tokens := make([]belfry.Token, c.Limit)
+	for i := range tokens {
+		tokens[i] = belfry.NewToken()
+	}
+	rows, err := s.work.Query(ctx, claimSQL, uuid(c.Worker), c.Lanes, c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
+	if err != nil {
+		return nil, failed("claim", err)
+	}
+	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*belfry.Run, error) {
+		run := &belfry.Run{State: belfry.RunRunning, Worker: c.Worker}
+		var (
+			id, job, token pgtype.UUID
+			started        pgtype.Timestamptz
+			spec           string
+			payload        pgtype.Text
+		)
+		err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
+			&started, &run.DeadlineAt, &spec, &payload)
+		if err != nil {
+			return nil, err
+		}
+		run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, momentOrNil(started)
+		run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC()
+		if payload.Valid {
+			run.Payload = json.RawMessage(payload.String)
+		}
+		if run.Spec, err = s.specs.decode(spec); err != nil {
+			return nil, fmt.Errorf("run %s: read its spec: %w", run.ID, err)
+		}
+		return run, nil
+	})
+	return runs, failed("claim", err)
+}
+
+// Heartbeat notes that a worker is alive and answers with what it lost.
+func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+	if b.Leave {
+		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.Worker))
+		return belfry.Orders{}, failed("heartbeat", err)
+	}
+	lanes, err := json.Marshal(b.Lanes)
+	if err != nil {
+		return belfry.Orders{}, err
+	}
+	sql := `/* heartbeat */ UPDATE belfry.workers SET node = $2, slots = $3, lanes = $4, last_seen = clock_timestamp() WHERE id = $1`
+	if b.Register {
+		sql = `/* heartbeat */ INSERT INTO belfry.workers (id, node, slots, lanes, started_at, last_seen)
+			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp())
+			ON CONFLICT (id) DO UPDATE SET last_seen = clock_timestamp()`
+	}
+	tag, err := s.vital.Exec(ctx, sql, uuid(b.Worker), b.Node, b.Slots, string(lanes))
+	if err != nil {
+		return belfry.Orders{}, failed("heartbeat", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return belfry.Orders{Unknown: true}, nil
+	}
+	if !b.Listed {
+		return belfry.Orders{}, nil
+	}
+	orders, err := s.confirm(ctx, b)
+	return orders, failed("confirm claims", err)
+}
+
+// confirm compares what a worker says it holds with what it was given.
+func (s *Store) confirm(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+	rows, err := s.vital.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
+		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.Worker), store.ConfirmAfter.Milliseconds())
+	if err != nil {
+		return belfry.Orders{}, err
+	}
+	given := map[belfry.Held]belfry.Result{}
+	var (
+		id, token pgtype.UUID
+		result    belfry.Result
+		old       bool
+	)
+	settled := map[belfry.Held]bool{}
+	_, err = pgx.ForEachRow(rows, []any{&id, &result.Namespace, &result.Attempt, &token, &old}, func() error {
+		result.RunID, result.Token, result.Outcome = id.Bytes, token.Bytes, belfry.OutcomeUnconfirmed
+		result.Error = "the worker never learned that it was given this run"
+		held := belfry.Held{RunID: result.RunID, Attempt: result.Attempt}
+		given[held], settled[held] = result, old
+		return nil
+	})
+	if err != nil {
+		return belfry.Orders{}, err
+	}
+	var orders belfry.Orders
+	for _, held := range b.Held {
+		if _, ok := given[held]; !ok {
+			orders.Lost = append(orders.Lost, held)
+		}
+		delete(given, held)
+	}
+	var forgotten []belfry.Result
+	for held, result := range given {
+		if settled[held] {
+			forgotten = append(forgotten, result)
+		}
+	}
+	_, err = s.settle(ctx, forgotten)
+	return orders, err
+}
+
+// Workers lists the workers that are registered.
+func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
+	rows, err := s.vital.Query(ctx, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
+	if err != nil {
+		return nil, failed("list workers", err)
+	}
+	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Worker, error) {
+		var w store.Worker
+		var id pgtype.UUID
+		var lanes string
+		err := row.Scan(&id, &w.Node, &w.Slots, &lanes, &w.LastSeen)
+		w.ID, w.LastSeen = id.Bytes, w.LastSeen.UTC()
+		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
+	})
+	return workers, failed("list workers", err)
+}

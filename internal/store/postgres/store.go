@@ -1,0 +1,264 @@
+// Package postgres keeps everything in PostgreSQL, version 15 or newer, in a
+// schema named belfry. It works through a pooler in transaction mode: no session
+// state, no advisory session lock; LISTEN only shortens the wait for a poll.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// DefaultShards is the number of shards of a new database.
+const DefaultShards = 64
+
+// Bounds on one call. A statement that waits longer is given up by the server,
+// so that a hung one cannot stop a loop for good.
+const (
+	statementTimeout = 10 * time.Second
+	callTimeout      = 15 * time.Second
+	bulkTimeout      = 10 * time.Minute
+)
+
+// Options say where the database is.
+type Options struct {
+	URL    string
+	Shards int // of a new database; 0: whatever is stored, or DefaultShards
+	Log    *slog.Logger
+}
+
+// Store is a store.Store in PostgreSQL.
+type Store struct {
+	work   *pgxpool.Pool
+	vital  *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
+	log    *slog.Logger
+	shards int
+	offset atomic.Int64 // the server's clock minus ours, in nanoseconds
+	hints  *hints
+	specs  specs
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects, brings the schema up to date and settles the number of shards.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := Migrate(ctx, o.URL); err != nil {
+		return nil, err
+	}
+	s := &Store{log: o.Log}
+	if err := s.connect(ctx, o.URL); err != nil {
+		return nil, err
+	}
+	if err := s.settleShards(ctx, o.Shards); err != nil {
+		s.closePools()
+		return nil, err
+	}
+	if err := s.learnClock(ctx); err != nil {
+		s.closePools()
+		return nil, fmt.Errorf("read the database's clock: %w", err)
+	}
+	background, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.hints = newHints(s.vital, o.Log)
+	s.done.Go(func() { s.keepClock(background) })
+	s.done.Go(func() { s.hints.send(background) })
+	if listen := s.work.Config().ConnConfig; !pooled(listen) {
+		s.done.Go(func() { s.hints.listen(background, listen) })
+	}
+	return s, nil
+}
+
+func (s *Store) connect(ctx context.Context, url string) error {
+	config, err := poolConfig(url)
+	if err != nil {
+		return err
+	}
+	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	config = config.Copy()
+	config.MaxConns, config.MinConns = 3, 1
+	if s.vital, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		s.work.Close()
+		return fmt.Errorf("open the database: %w", err)
+	}
+	return nil
+}
+
+// poolConfig reads the URL and, unless it says that a pooler stands in between,
+// bounds what a session may wait for.
+func poolConfig(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
+	}
+	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	config.MaxConnLifetimeJitter = 5 * time.Minute
+	if config.MaxConns < 8 {
+		config.MaxConns = 8
+	}
+	params := config.ConnConfig.RuntimeParams
+	setDefault(params, "application_name", "belfry")
+	if !pooled(config.ConnConfig) {
+		setDefault(params, "timezone", "UTC")
+		setDefault(params, "statement_timeout", strconv.FormatInt(statementTimeout.Milliseconds(), 10))
+		setDefault(params, "lock_timeout", "2000")
+		setDefault(params, "idle_in_transaction_session_timeout", "5000")
+		setDefault(params, "jit", "off")
+	}
+	return config, nil
+}
+
+// pooled reports whether the URL asks for the mode that a pooler in transaction
+// mode needs (default_query_exec_mode=exec).
+func pooled(c *pgx.ConnConfig) bool {
+	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+}
+
+func setDefault(params map[string]string, name, value string) {
+	if _, given := params[name]; !given {
+		params[name] = value
+	}
+}
+
+// hidePassword drops the URL, and with it the password, from a parse error.
+func hidePassword(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return errors.New("it cannot be parsed")
+}
+
+func (s *Store) settleShards(ctx context.Context, asked int) error {
+	fresh := asked
+	if fresh == 0 {
+		fresh = DefaultShards
+	}
+	var stored string
+	_, err := s.work.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh))
+	if err == nil {
+		err = s.work.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
+	}
+	if err != nil {
+		return fmt.Errorf("settle the number of shards: %w", err)
+	}
+	if s.shards, err = strconv.Atoi(stored); err != nil || s.shards < 1 {
+		return fmt.Errorf("the stored number of shards, %q, is not a number", stored)
+	}
+	if asked != 0 && asked != s.shards {
+		return belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", s.shards, asked)
+	}
+	return nil
+}
+
+// Shards is the number of shards, fixed when the database was first used.
+func (s *Store) Shards() int { return s.shards }
+
+// Now is the server's time as far as it was learned.
+func (s *Store) Now() time.Time {
+	return time.Now().Add(time.Duration(s.offset.Load())).UTC().Truncate(time.Microsecond)
+}
+
+// Ping asks the server whether it answers and takes writes.
+func (s *Store) Ping(ctx context.Context) error {
+	var standby bool
+	if err := s.vital.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
+	}
+	if standby {
+		return belfry.Errorf(belfry.Unavailable, "the database is a read-only standby")
+	}
+	return nil
+}
+
+// Close ends the background work and the connections.
+func (s *Store) Close() error {
+	s.stop()
+	s.done.Wait()
+	s.closePools()
+	return nil
+}
+
+func (s *Store) closePools() {
+	s.work.Close()
+	s.vital.Close()
+}
+
+// keepClock learns the server's clock again every ten seconds.
+func (s *Store) keepClock(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.learnClock(ctx); err != nil && ctx.Err() == nil {
+				s.log.Debug("the database's clock could not be read", "error", err)
+			}
+		}
+	}
+}
+
+// learnClock compares clocks at the middle of the fastest of a few round trips.
+func (s *Store) learnClock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	best := time.Duration(1<<63 - 1)
+	for range 3 {
+		var server time.Time
+		start := time.Now()
+		if err := s.vital.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&server); err != nil {
+			return err
+		}
+		if trip := time.Since(start); trip < best {
+			best = trip
+			s.offset.Store(int64(server.Sub(start.Add(trip / 2))))
+		}
+	}
+	return nil
+}
+
+// detach gives a write a life of its own: a caller that goes away must not leave
+// a commit half way. A caller that is gone already starts nothing.
+func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	return ctx, cancel, nil
+}
+
+// failed says what was being done when the database refused or was lost. Only an
+// error that surely left nothing behind becomes a belfry.Error.
+func failed(doing string, err error) error {
+	var known *belfry.Error
+	var refused *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &refused):
+		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}

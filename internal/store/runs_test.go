@@ -1,0 +1,301 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// wantClaimed expects a run with all that its worker needs.
+func (f *fixture) wantClaimed(t tb, run *belfry.Run, job belfry.Job, worker belfry.ID, attempt int) {
+	t.Helper()
+	now := f.Now()
+	deadline := now.Add(job.Timeout())
+	if run.JobID != job.ID || run.Namespace != job.Namespace || run.Revision != job.Revision || run.State != belfry.RunRunning ||
+		run.Attempt != attempt || run.Worker != worker || run.FinishedAt != nil || len(run.Attempts) != 0 {
+		t.Errorf("the claimed run is %+v", run)
+	}
+	if run.Token == (belfry.Token{}) || string(run.Payload) != string(job.Payload) || run.Spec != job.Spec {
+		t.Errorf("the claimed run has token %v, payload %s and spec %+v", run.Token, run.Payload, run.Spec)
+	}
+	if run.StartedAt == nil || !near(*run.StartedAt, now, 20*time.Second) || !near(run.FiredAt, now, 20*time.Second) {
+		t.Errorf("the claimed run was fired at %v and started at %v, it is %v", run.FiredAt, run.StartedAt, now)
+	}
+	if run.DeadlineAt.Before(deadline.Add(-20*time.Second)) || run.DeadlineAt.After(deadline.Add(store.DeadlineGrace)) {
+		t.Errorf("the claimed run's deadline is %v, wants about %v", run.DeadlineAt, deadline)
+	}
+	if row := f.live(t, run.ID); row.State != belfry.RunRunning || row.Worker != worker || row.Attempt != attempt {
+		t.Errorf("the claimed run's row is %+v", row)
+	}
+}
+
+func TestAClaimedRunCarriesWhatItsWorkerNeeds(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 5, inNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
+		step := f.step(t, job)
+		f.fire(t, step)
+		worker := f.worker(t)
+		run := f.claimOne(t, worker)
+		f.wantClaimed(t, run, job, worker, 1)
+		want := step.Runs[0]
+		if run.ID != want.ID || run.Kind != want.Kind || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) {
+			t.Errorf("the claimed run is %+v, wants %+v", run, want)
+		}
+		if got := f.claim(t, worker, 1); len(got) != 0 {
+			t.Errorf("the run was claimed twice: %+v", got)
+		}
+		f.accepted(t, run, belfry.OutcomeInterrupted)
+		second := f.claimOne(t, worker)
+		f.wantClaimed(t, second, job, worker, 2)
+		if second.Token == run.Token || second.IdempotencyKey() != run.IdempotencyKey() {
+			t.Error("the second attempt has the first one's token, or another idempotency key")
+		}
+		bare := f.created(t, 5, withPayload(""))
+		f.fire(t, f.step(t, bare))
+		if run := f.claimOne(t, worker); len(run.Payload) != 0 {
+			t.Errorf("a run without payload has %q", run.Payload)
+		}
+	})
+}
+
+func TestClaimsComeInTheOrderOfRank(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		var want []time.Time
+		queues := []string{"a", "b", "c"}
+		for i, minutes := range []int{30, 10, 50, 20, 60, 40} {
+			f.create(t, f.job(f.minutesAgo(minutes), inQueue(queues[i%2])))
+			want = append(want, f.minutesAgo(minutes))
+		}
+		f.create(t, f.job(f.minutesAgo(90), inQueue("c")))
+		f.fireDue(t)
+		slices.SortFunc(want, time.Time.Compare)
+		worker := f.worker(t)
+		var got []time.Time
+		for _, limit := range []int{0, -1, 1, 2, 10, 10} {
+			for _, run := range f.claim(t, worker, limit, "a/http", "b/http", "nobody/asks") {
+				got = append(got, run.ScheduledAt)
+			}
+		}
+		if !slices.EqualFunc(got, want, time.Time.Equal) {
+			t.Errorf("claimed %v, wants %v", got, want)
+		}
+		if runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Limit: 10}); err != nil || len(runs) != 0 {
+			t.Errorf("a claim for no lane got %d runs (%v)", len(runs), err)
+		}
+		if runs := f.claim(t, worker, 10, "c/http", "c/http"); len(runs) != 1 {
+			t.Errorf("a claim that names its lane twice got %d runs, wants 1", len(runs))
+		}
+	})
+}
+
+func TestAnUnknownWorkerGetsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		f.created(t, 5)
+		f.fireDue(t)
+		if runs := f.claim(t, newID(), 10); len(runs) != 0 {
+			t.Errorf("an unknown worker claimed %d runs", len(runs))
+		}
+		if got, err := f.Ready(ctx, 10); err != nil || got[lane] != 1 {
+			t.Errorf("%v are ready (%v), wants 1", got, err)
+		}
+	})
+}
+
+func TestClaimersNeverShareARun(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		stores := []store.Store{f.Store}
+		if f.reopen != nil {
+			stores = append(stores, f.reopen(t), f.reopen(t))
+		}
+		const size = 300
+		jobs := make([]store.NewJob, size)
+		for i := range jobs {
+			jobs[i] = f.job(f.minutesAgo(5 + i%7))
+		}
+		f.create(t, jobs...)
+		f.fireDue(t)
+		var mu sync.Mutex
+		seen := map[belfry.ID]belfry.Token{}
+		tokens := map[belfry.Token]bool{}
+		var wait sync.WaitGroup
+		for i := range 6 {
+			worker := f.worker(t)
+			wait.Go(func() {
+				for empty := 0; empty < 3; {
+					runs, err := stores[i%len(stores)].Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 7})
+					if err != nil {
+						t.Errorf("claim: %v", err)
+						return
+					}
+					if len(runs) == 0 {
+						empty++
+					}
+					mu.Lock()
+					for _, run := range runs {
+						if _, twice := seen[run.ID]; twice || tokens[run.Token] {
+							t.Errorf("run %s was handed out twice, or its token was", run.ID)
+						}
+						seen[run.ID], tokens[run.Token] = run.Token, true
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wait.Wait()
+		if len(seen) != size || f.count(t, `SELECT count(*) FROM runs WHERE state = 'running' AND attempt = 1`) != size {
+			t.Errorf("%d runs were claimed, wants %d", len(seen), size)
+		}
+	})
+}
+
+func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		id := newID()
+		lanes := []string{"default/http", `odd "queue"/mail`}
+		if orders := f.beat(t, belfry.Beat{Worker: id, Node: "here"}); !orders.Unknown {
+			t.Errorf("a worker that never registered got %+v", orders)
+		}
+		register := belfry.Beat{Worker: id, Node: "here", Slots: 12, Lanes: lanes, Register: true}
+		for range 2 {
+			if orders := f.beat(t, register); orders.Unknown || len(orders.Lost) != 0 {
+				t.Errorf("a registration got %+v", orders)
+			}
+		}
+		workers, err := f.Workers(ctx)
+		if err != nil || len(workers) != 1 {
+			t.Fatalf("%d workers are listed (%v), wants 1", len(workers), err)
+		}
+		w := workers[0]
+		if w.ID != id || w.Node != "here" || w.Slots != 12 || !slices.Equal(w.Lanes, lanes) || !near(w.LastSeen, f.Now(), 10*time.Second) {
+			t.Errorf("the worker is %+v", w)
+		}
+		f.backdate(t, time.Hour, "workers", "last_seen", "")
+		if orders := f.beat(t, belfry.Beat{Worker: id, Node: "here", Slots: 12, Lanes: lanes}); orders.Unknown {
+			t.Errorf("a beat of a known worker got %+v", orders)
+		}
+		if workers, err := f.Workers(ctx); err != nil || len(workers) != 1 || !near(workers[0].LastSeen, f.Now(), 10*time.Second) {
+			t.Errorf("after a beat the workers are %+v (%v)", workers, err)
+		}
+		f.beat(t, belfry.Beat{Worker: id, Leave: true})
+		f.beat(t, belfry.Beat{Worker: id, Leave: true})
+		if workers, err := f.Workers(ctx); err != nil || len(workers) != 0 {
+			t.Errorf("after it left the workers are %+v (%v)", workers, err)
+		}
+		if orders := f.beat(t, belfry.Beat{Worker: id}); !orders.Unknown {
+			t.Errorf("a worker that left got %+v", orders)
+		}
+	})
+}
+
+func TestAWorkerThatLeavesHoldsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.started(t)
+		f.beat(t, belfry.Beat{Worker: run.Worker, Leave: true})
+		f.reap(t, 0)
+		if got := f.claim(t, run.Worker, 1); len(got) != 0 {
+			t.Error("a worker that left claimed a run")
+		}
+		second := f.claimOne(t, f.worker(t))
+		if row := f.live(t, run.ID); second.ID != run.ID || second.Attempt != 2 || row.Failures != 0 {
+			t.Errorf("the run is at attempt %d with %d failures, wants 2 and 0", second.Attempt, row.Failures)
+		}
+		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
+			t.Errorf("a result after leaving is %s, wants late", v)
+		}
+		f.accepted(t, second, belfry.OutcomeSucceeded)
+	})
+}
+
+func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for range 4 {
+			f.created(t, 5)
+		}
+		f.fireDue(t)
+		runs := f.claim(t, worker, 4)
+		held := func(runs ...*belfry.Run) (out []belfry.Held) {
+			for _, run := range runs {
+				out = append(out, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+			}
+			return out
+		}
+		beat := belfry.Beat{Worker: worker, Listed: true, Held: held(runs...)}
+		if orders := f.beat(t, beat); orders.Unknown || len(orders.Lost) != 0 {
+			t.Errorf("nothing was lost, and the answer is %+v", orders)
+		}
+		// The first is finished, the second went to another worker, the third is
+		// here again under another number, and one was never there.
+		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
+		f.accepted(t, runs[1], belfry.OutcomeInterrupted)
+		other := f.claimOne(t, f.worker(t))
+		f.accepted(t, runs[2], belfry.OutcomeInterrupted)
+		again := f.claimOne(t, worker)
+		if other.ID != runs[1].ID || again.ID != runs[2].ID {
+			t.Fatal("the runs were not handed on as expected")
+		}
+		never := belfry.Held{RunID: newID(), Attempt: 1}
+		beat.Held = append(held(runs...), held(again)...)
+		beat.Held = append(beat.Held, never)
+		orders := f.beat(t, beat)
+		want := append(held(runs[:3]...), never)
+		if orders.Unknown || len(orders.Lost) != len(want) {
+			t.Errorf("lost %+v, wants %+v", orders.Lost, want)
+		}
+		for _, w := range want {
+			if !slices.Contains(orders.Lost, w) {
+				t.Errorf("lost %+v, %+v is missing", orders.Lost, w)
+			}
+		}
+		beat.Listed = false
+		if orders := f.beat(t, beat); len(orders.Lost) != 0 {
+			t.Errorf("what is held does not count, and the answer is %+v", orders)
+		}
+	})
+}
+
+func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for range 3 {
+			f.created(t, 5)
+		}
+		f.fireDue(t)
+		runs := f.claim(t, worker, 3)
+		held := []belfry.Held{{RunID: runs[0].ID, Attempt: 1}}
+		age := func(run *belfry.Run, by time.Duration) {
+			f.backdate(t, by, "runs", "started_at deadline_at", "id = ?", run.ID)
+		}
+		states := func() string {
+			return fmt.Sprint(f.state(t, runs[0].ID), f.state(t, runs[1].ID), f.state(t, runs[2].ID))
+		}
+		age(runs[0], store.ConfirmAfter+5*time.Second)
+		age(runs[1], store.ConfirmAfter+5*time.Second)
+		f.beat(t, belfry.Beat{Worker: worker, Held: held})
+		if got := states(); got != "runningrunningrunning" {
+			t.Errorf("a beat without a list made the runs %s", got)
+		}
+		for range 2 {
+			if orders := f.beat(t, belfry.Beat{Worker: worker, Held: held, Listed: true}); orders.Unknown || len(orders.Lost) != 0 {
+				t.Errorf("the answer is %+v", orders)
+			}
+		}
+		if got := states(); got != "runningreadyrunning" {
+			t.Errorf("the runs are %s, wants the old unlisted one ready", got)
+		}
+		got := f.run(t, runs[1].Namespace, runs[1].ID)
+		if row := f.live(t, runs[1].ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeUnconfirmed || row.Failures != 0 || row.Lost != 0 {
+			t.Errorf("the released run is %+v with row %+v", got, row)
+		}
+		if v := f.finish(t, result(runs[1], belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
+			t.Errorf("the result of a released claim is %s, wants late", v)
+		}
+		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
+		f.accepted(t, runs[2], belfry.OutcomeSucceeded)
+	})
+}

@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// commitError is a commit that failed.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// failed says what was being done when the database refused. Only an error that
+// surely left nothing behind becomes a belfry.Error: after a commit that failed
+// in writing, the log may hold it all the same.
+func failed(doing string, err error) error {
+	var known *belfry.Error
+	var commit *commitError
+	switch code := errorCode(err) & 0xff; {
+	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
+		return fmt.Errorf("%s: %w", doing, err)
+	case code == codes.SQLITE_BUSY, code == codes.SQLITE_LOCKED, code == codes.SQLITE_FULL,
+		code == codes.SQLITE_IOERR, code == codes.SQLITE_READONLY, code == codes.SQLITE_CANTOPEN:
+		return belfry.Errorf(belfry.Unavailable, "%s: %w", doing, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// errorCode is SQLite's extended code for an error, 0 if it has none.
+func errorCode(err error) int {
+	var refused *driver.Error
+	if errors.As(err, &refused) {
+		return refused.Code()
+	}
+	return 0
+}
+
+// nameTaken turns a violation of the unique name into a Conflict.
+func nameTaken(err error, name string) error {
+	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
+		return err
+	}
+	return &belfry.Error{
+		Code:    belfry.Conflict,
+		Message: "the name is taken",
+		Faults:  []belfry.Fault{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
+	}
+}
+
+func noSuchJob(id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
+}
+
+func noSuchRun(id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
+}

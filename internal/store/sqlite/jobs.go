@@ -1,0 +1,201 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// selectJob reads jobs with everything that their status is derived from. The
+// caller adds a WHERE on j.
+const selectJob = `
+SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, p.next_at,
+       (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state = 'running'),
+       (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state <> 'running'),
+       (SELECT max(scheduled_at) FROM runs r WHERE r.job_id = j.id),
+       (SELECT scheduled_at FROM dead d WHERE d.job_id = j.id ORDER BY scheduled_at DESC LIMIT 1),
+       (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1),
+       (SELECT scheduled_at FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1),
+       (SELECT state FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1)
+  FROM jobs j CROSS JOIN plans p ON p.job_id = j.id
+`
+
+const (
+	selectOneJob  = selectJob + `WHERE j.namespace = ? AND j.id = ?`
+	selectJobPage = selectJob + `WHERE j.namespace = ? AND j.state <> 'deleted' AND (? OR j.id < ?) ORDER BY j.id DESC LIMIT ?`
+)
+
+func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
+	var (
+		spec                      string
+		next, live, dead, ran, at time.Time
+		state                     sql.Null[string]
+		alive                     belfry.Live
+	)
+	err := rows.Scan(key{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &spec, payload{&job.Payload},
+		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, moment{&next}, &alive.Running, &alive.Waiting,
+		moment{&live}, moment{&dead}, moment{&ran}, moment{&at}, &state)
+	if err != nil {
+		return err
+	}
+	if job.Spec, err = t.specs.decode(spec); err != nil {
+		return fmt.Errorf("job %s: %w", job.ID, err)
+	}
+	last := belfry.RunState(state.V)
+	if !dead.IsZero() && !dead.Before(at) {
+		last = belfry.RunDead
+	}
+	job.NextRunAt, job.LastRunAt = orNil(next), orNil(latest(live, dead, ran))
+	job.Status = belfry.StatusOf(job.State, !next.IsZero(), alive, last)
+	return nil
+}
+
+func latest(times ...time.Time) time.Time {
+	var out time.Time
+	for _, t := range times {
+		if t.After(out) {
+			out = t
+		}
+	}
+	return out
+}
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// job finds a job, deleted or not.
+func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
+	jobs, err := all(t, t.scanJob, selectOneJob, namespace, id[:])
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	if len(jobs) == 0 {
+		return belfry.Job{}, noSuchJob(id)
+	}
+	return jobs[0], nil
+}
+
+func (t *tx) liveJob(namespace string, id belfry.ID) (belfry.Job, error) {
+	job, err := t.job(namespace, id)
+	if err == nil && job.State == belfry.JobDeleted {
+		return belfry.Job{}, noSuchJob(id)
+	}
+	return job, err
+}
+
+// Job finds a job that is not deleted.
+func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
+	err = s.read(ctx, "look up a job", func(t *tx) error {
+		job, err = t.liveJob(namespace, id)
+		return err
+	})
+	return job, err
+}
+
+// ListJobs gives the jobs that are not deleted, newest first.
+func (s *Store) ListJobs(ctx context.Context, namespace string, page store.Page) (jobs []belfry.Job, err error) {
+	err = s.read(ctx, "list jobs", func(t *tx) error {
+		jobs, err = all(t, t.scanJob, selectJobPage, namespace, page.After.IsZero(), page.After[:], atMost(page.Limit))
+		return err
+	})
+	return jobs, err
+}
+
+// Trigger records a wish for a run.
+func (s *Store) Trigger(ctx context.Context, w plan.Trigger) error {
+	return s.write(ctx, "record a trigger", func(t *tx) error {
+		var shard int64
+		err := t.get([]any{&shard}, `SELECT shard FROM jobs WHERE namespace = ? AND id = ? AND state <> 'deleted'`, w.Namespace, w.JobID[:])
+		if errors.Is(err, sql.ErrNoRows) {
+			return noSuchJob(w.JobID)
+		}
+		if err != nil {
+			return err
+		}
+		t.news.change(w.JobID)
+		_, err = t.exec(`INSERT INTO triggers (id, shard, namespace, job_id, kind, at, payload, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			w.ID[:], shard, w.Namespace, w.JobID[:], string(w.Kind), micro(w.At), text(w.Payload), micro(t.now))
+		return err
+	})
+}
+
+// EditJob reads a job and its plan, asks edit what to change, and writes it.
+// Nothing else is written meanwhile.
+func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (job belfry.Job, err error) {
+	var refused error
+	err = s.write(ctx, "edit a job", func(t *tx) error {
+		p, old, err := t.planAndJob(namespace, id)
+		if err != nil {
+			return err
+		}
+		change, err := edit(old, p, t.now)
+		if err != nil {
+			refused = err
+			return err
+		}
+		if change == nil {
+			job = old
+			return nil
+		}
+		job, err = t.change(old, change)
+		return err
+	})
+	if refused != nil {
+		err = refused
+	}
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	return job, nil
+}
+
+func (t *tx) planAndJob(namespace string, id belfry.ID) (plan.Plan, belfry.Job, error) {
+	var p planScan
+	job, err := t.liveJob(namespace, id)
+	if err == nil {
+		err = t.get(p.fields(), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:])
+	}
+	return p.Plan, job, err
+}
+
+// change writes an edited job and takes its plan along.
+func (t *tx) change(old belfry.Job, c *store.Change) (belfry.Job, error) {
+	job := c.Job
+	if job.Revision > old.Revision {
+		_, err := t.exec(`INSERT INTO revisions (job_id, revision, shard, spec, payload, replaced_at)
+SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.now), old.ID[:])
+		if err != nil {
+			return job, err
+		}
+	}
+	spec, err := json.Marshal(job.Spec)
+	if err != nil {
+		return job, fmt.Errorf("write the spec: %w", err)
+	}
+	_, err = t.exec(`UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ? WHERE id = ?`,
+		text(job.Name), string(job.State), string(spec), text(job.Payload), job.Revision, micro(t.now), old.ID[:])
+	if err != nil {
+		return job, nameTaken(err, job.Name)
+	}
+	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, store.Slots{})
+	if err != nil {
+		return job, err
+	}
+	if !fired.Applied[0] {
+		return job, belfry.Errorf(belfry.Internal, "the step for job %s does not fit its plan", old.ID)
+	}
+	t.news.change(old.ID)
+	return t.job(old.Namespace, old.ID)
+}

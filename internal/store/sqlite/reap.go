@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	whereLost = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
+	whereLate = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ? LIMIT ?`
+)
+
+// Reap gives silent workers up and settles what they, and attempts past their
+// deadline, leave behind.
+func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (reaped int, err error) {
+	mine := list(shards)
+	err = s.write(ctx, "reap", func(t *tx) error {
+		reaped = 0
+		if silence > 0 {
+			if _, err := t.exec(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
+				return err
+			}
+		}
+		lost, err := all(t, scanHeld, selectHeld+whereLost, mine, atMost(limit))
+		if err != nil {
+			return err
+		}
+		if err := t.settleAll(lost, belfry.OutcomeLost, "the worker fell silent"); err != nil {
+			return err
+		}
+		late, err := all(t, scanHeld, selectHeld+whereLate, mine, micro(t.now), atMost(limit-len(lost)))
+		if err != nil {
+			return err
+		}
+		reaped = len(lost) + len(late)
+		return t.settleAll(late, belfry.OutcomeTimedOut, "no result by the deadline")
+	})
+	if err != nil {
+		return 0, err
+	}
+	return reaped, nil
+}
+
+func (t *tx) settleAll(runs []held, outcome belfry.Outcome, why string) error {
+	for i := range runs {
+		if err := t.settle(&runs[i], runs[i].result(outcome, why)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseBatch bounds the transactions in which Open releases runs.
+const releaseBatch = 1000
+
+// release ends what an earlier process left behind. The lock on the directory
+// proves that it is gone, and its workers and terms of office with it.
+func (s *Store) release(ctx context.Context) error {
+	err := s.write(ctx, "release the leases", func(t *tx) error {
+		if _, err := t.exec(`DELETE FROM workers`); err != nil {
+			return err
+		}
+		_, err := t.exec(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
+		return err
+	})
+	for released := releaseBatch; err == nil && released == releaseBatch; {
+		err = s.write(ctx, "release the runs", func(t *tx) error {
+			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' LIMIT ?`, releaseBatch)
+			if err != nil {
+				return err
+			}
+			released = len(runs)
+			return t.settleAll(runs, belfry.OutcomeLost, "the node stopped")
+		})
+	}
+	return err
+}

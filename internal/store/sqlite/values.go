@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// micro is how an instant is stored.
+func micro(t time.Time) int64 { return t.UnixMicro() }
+
+// stamp is null for the zero time.
+func stamp(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// text is null for the empty string.
+func text[T ~string | ~[]byte](s T) any {
+	if len(s) == 0 {
+		return nil
+	}
+	return string(s)
+}
+
+// list is a parameter for json_each.
+func list(shards []int) string {
+	out := []byte{'['}
+	for i, shard := range shards {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(shard), 10)
+	}
+	return string(append(out, ']'))
+}
+
+// atMost is a LIMIT; SQLite takes a negative one for none.
+func atMost(limit int) int64 { return int64(max(limit, 0)) }
+
+// moment reads an instant; null is the zero time.
+type moment struct{ to *time.Time }
+
+func (m moment) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*m.to = time.Time{}
+	case int64:
+		*m.to = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("%T is not an instant", v)
+	}
+	return nil
+}
+
+// maybe reads an instant that may be null.
+type maybe struct{ to **time.Time }
+
+func (m maybe) Scan(v any) error {
+	if v == nil {
+		*m.to = nil
+		return nil
+	}
+	var at time.Time
+	*m.to = &at
+	return moment{&at}.Scan(v)
+}
+
+// key reads the 16 bytes of an id or token; null is the zero one.
+type key struct{ to []byte }
+
+func (k key) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		clear(k.to)
+	case []byte:
+		if copy(k.to, v) != len(v) || len(v) != len(k.to) {
+			return fmt.Errorf("%d bytes are not an id", len(v))
+		}
+	default:
+		return fmt.Errorf("%T is not an id", v)
+	}
+	return nil
+}
+
+// payload reads JSON that may be null.
+type payload struct{ to *json.RawMessage }
+
+func (p payload) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*p.to = nil
+	case string:
+		*p.to = json.RawMessage(v)
+	default:
+		return fmt.Errorf("%T is not a payload", v)
+	}
+	return nil
+}
+
+// specs remembers decoded specs by their text: there are far fewer of them than
+// jobs.
+type specs struct {
+	mu    sync.RWMutex
+	known map[string]belfry.Spec
+}
+
+// maxSpecs bounds the memory; a fleet with more distinct specs decodes again.
+const maxSpecs = 10_000
+
+func (c *specs) decode(text string) (belfry.Spec, error) {
+	c.mu.RLock()
+	spec, ok := c.known[text]
+	c.mu.RUnlock()
+	if ok {
+		return spec, nil
+	}
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return spec, fmt.Errorf("read a spec: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxSpecs {
+		c.known = map[string]belfry.Spec{}
+	}
+	c.known[text] = spec
+	return spec, nil
+}
+
+// orNone decodes the spec of a run. A text that cannot be read must not stop
+// the runs around it: its run is tried with no retries.
+func (c *specs) orNone(text string) belfry.Spec {
+	spec, err := c.decode(text)
+	if err != nil {
+		return belfry.Spec{}
+	}
+	return spec
+}

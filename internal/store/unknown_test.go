@@ -1,0 +1,261 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
+)
+
+// A reply that is lost leaves the caller without knowing; repeating the call
+// must have no second effect.
+
+// lossy gives a store whose replies can be lost.
+func lossy(t *testing.T) (*fixture, *pgtest.Proxy) {
+	t.Helper()
+	t.Parallel()
+	address := pgtest.Database(t, postgres.Migrate)
+	proxy := pgtest.NewProxy(t, address)
+	f := openPostgres(t, proxy.URL())
+	f.tables = openTables(t, "pgx", with(address, "search_path", "belfry"))
+	t.Cleanup(func() { check(t, f) })
+	return f, proxy
+}
+
+// insist repeats a call whose outcome is unknown, as every caller does, and
+// expects that a reply was lost on the way.
+func insist(t *testing.T, proxy *pgtest.Proxy, call func() error) {
+	t.Helper()
+	before := proxy.Eaten()
+	for range 5 {
+		err := call()
+		var known *belfry.Error
+		if err == nil {
+			if proxy.Eaten() == before {
+				t.Fatal("no reply was lost: the test proves nothing")
+			}
+			return
+		}
+		if errors.As(err, &known) && known.Code != belfry.Unavailable {
+			t.Fatalf("after a lost reply: %v", err)
+		}
+	}
+	t.Fatal("the call was never answered")
+}
+
+func TestAFireWhoseReplyIsLostFiresOnce(t *testing.T) {
+	f, proxy := lossy(t)
+	worker := f.worker(t)
+	for _, free := range []int{0, 10} {
+		var steps []plan.Step
+		for range 5 {
+			steps = append(steps, f.step(t, f.created(t, 5)))
+		}
+		proxy.EatReplies("/* fire */", 1)
+		insist(t, proxy, func() error {
+			_, err := f.Fire(ctx, owner, steps, slots(worker, free))
+			return err
+		})
+		for _, step := range steps {
+			if p := f.plan(t, step.Seen.JobID); p.Version != 2 || p.RunsMade != 1 || f.state(t, step.Runs[0].ID) == "" {
+				t.Errorf("the plan is %+v and the run %q", p, f.state(t, step.Runs[0].ID))
+			}
+		}
+	}
+	// What was claimed without anybody knowing comes back.
+	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
+	f.beat(t, belfry.Beat{Worker: worker, Listed: true})
+	if runs := f.claim(t, worker, 100); len(runs) != 10 {
+		t.Errorf("%d runs can be claimed, wants 10", len(runs))
+	}
+}
+
+func TestAClaimWhoseReplyIsLostComesBack(t *testing.T) {
+	f, proxy := lossy(t)
+	worker := f.worker(t)
+	for range 6 {
+		f.created(t, 5)
+	}
+	f.fireDue(t)
+	var runs []*belfry.Run
+	proxy.EatReplies("/* claim */", 1)
+	insist(t, proxy, func() (err error) {
+		runs, err = f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 4})
+		return err
+	})
+	if len(runs) != 2 {
+		t.Errorf("the second claim got %d runs, wants the 2 that were left", len(runs))
+	}
+	beat := belfry.Beat{Worker: worker, Listed: true}
+	for _, run := range runs {
+		beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+	}
+	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
+	f.beat(t, beat)
+	again := f.claim(t, worker, 10)
+	if len(again) != 4 {
+		t.Fatalf("%d runs came back, wants 4", len(again))
+	}
+	for _, run := range again {
+		if row := f.live(t, run.ID); run.Attempt != 2 || row.Failures != 0 || row.Lost != 0 {
+			t.Errorf("a run came back at attempt %d with %+v", run.Attempt, row)
+		}
+	}
+}
+
+func TestAFinishWhoseReplyIsLostSettlesOnce(t *testing.T) {
+	for _, outcome := range outcomes {
+		t.Run(string(outcome), func(t *testing.T) {
+			f, proxy := lossy(t)
+			run, other := f.started(t, withRetries(1)), f.started(t)
+			results := []belfry.Result{result(run, outcome), result(other, outcome)}
+			var verdicts []belfry.Verdict
+			proxy.EatReplies("/* finish */", 1)
+			insist(t, proxy, func() (err error) {
+				verdicts, err = f.Finish(ctx, results)
+				return err
+			})
+			if verdicts[0] != belfry.VerdictAccepted || verdicts[1] != belfry.VerdictAccepted {
+				t.Errorf("the verdicts are %v, wants accepted", verdicts)
+			}
+			f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), outcome))
+		})
+	}
+}
+
+func TestACreateWhoseReplyIsLostCreatesOnce(t *testing.T) {
+	for _, tt := range []struct {
+		size int
+		lose func(*pgtest.Proxy)
+	}{
+		{1, func(p *pgtest.Proxy) { p.EatReplies("/* create */", 1) }},
+		{20, func(p *pgtest.Proxy) { p.EatReplies("/* create */", 1) }},
+		{3000, func(p *pgtest.Proxy) { p.EatCommits("copy", 1) }},
+		{3000, func(p *pgtest.Proxy) { p.EatReplies("copy", 1) }},
+	} {
+		t.Run(fmt.Sprint(tt.size), func(t *testing.T) {
+			f, proxy := lossy(t)
+			jobs := make([]store.NewJob, tt.size)
+			for i := range jobs {
+				jobs[i] = f.job(f.minutesAgo(5), named(fmt.Sprint("job ", i)))
+			}
+			tt.lose(proxy)
+			insist(t, proxy, func() error { return f.CreateJobs(ctx, each(jobs...)) })
+			if n := f.count(t, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE version = 1`); n != int64(tt.size) {
+				t.Errorf("there are %d jobs, wants %d", n, tt.size)
+			}
+			// The name is taken now, by the one that was created.
+			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(5), named("job 0"))))
+			wantCode(t, "take the name", err, belfry.Conflict)
+		})
+	}
+}
+
+func TestAnEditWhoseReplyIsLostEditsOnce(t *testing.T) {
+	for name, lose := range map[string]func(*pgtest.Proxy){
+		"before the commit": func(p *pgtest.Proxy) { p.EatReplies("/* edit */", 1) },
+		"the commit":        func(p *pgtest.Proxy) { p.EatCommits("/* edit */", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, proxy := lossy(t)
+			job := f.created(t, 5, parallel)
+			lose(proxy)
+			insist(t, proxy, func() error {
+				_, err := f.EditJob(ctx, job.Namespace, job.ID, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+					if job.State == belfry.JobPaused {
+						return nil, nil
+					}
+					job.Revision++
+					return pause(t)(job, p, now)
+				})
+				return err
+			})
+			got, p := f.found(t, job), f.plan(t, job.ID)
+			if got.State != belfry.JobPaused || got.Revision != 2 || p.Version != 2 || len(f.jobRuns(t, job)) != 1 {
+				t.Errorf("the job is %s at revision %d, its plan %+v, with %d runs", got.State, got.Revision, p, len(f.jobRuns(t, job)))
+			}
+		})
+	}
+}
+
+func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
+	f, proxy := lossy(t)
+	job := f.created(t, 5, withBase(0))
+	wish := f.wish(job, "")
+	proxy.EatReplies("/* trigger */", 1)
+	insist(t, proxy, func() error { return f.Trigger(ctx, wish) })
+	if wishes := f.wishes(t); len(wishes) != 1 {
+		t.Errorf("%d triggers are there, wants 1", len(wishes))
+	}
+
+	worker := newID()
+	beat := belfry.Beat{Worker: worker, Node: "here", Slots: 1, Lanes: []string{lane}, Register: true}
+	proxy.EatReplies("/* heartbeat */", 1)
+	insist(t, proxy, func() error {
+		_, err := f.Heartbeat(ctx, beat)
+		return err
+	})
+	if workers, err := f.Workers(ctx); err != nil || len(workers) != 1 {
+		t.Errorf("%d workers are there (%v), wants 1", len(workers), err)
+	}
+
+	f.fire(t, f.step(t, job))
+	run := f.claimOne(t, worker)
+	f.accepted(t, run, belfry.OutcomeFailed)
+	proxy.EatReplies("/* promote */", 1)
+	insist(t, proxy, func() error {
+		_, _, err := f.Promote(ctx, f.all(), 10)
+		return err
+	})
+	second := f.claimOne(t, worker)
+	f.silent(t, worker, time.Hour)
+	proxy.EatReplies("/* finish */", 1)
+	insist(t, proxy, func() error {
+		_, err := f.Reap(ctx, f.all(), time.Minute, 10)
+		return err
+	})
+	if row := f.live(t, second.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 1 {
+		t.Errorf("the run is %+v", row)
+	}
+
+	proxy.EatReplies("/* hold */", 1)
+	var leases []store.Lease
+	insist(t, proxy, func() (err error) {
+		leases, err = f.Hold(ctx, owner, []string{"duty"}, time.Minute)
+		return err
+	})
+	if len(leases) != 1 || leases[0].Epoch != 1 {
+		t.Errorf("the leases are %+v", leases)
+	}
+}
+
+func TestAStoreGoesOnAfterItsDatabaseWasAway(t *testing.T) {
+	f, proxy := lossy(t)
+	job := f.created(t, 5, parallel)
+	step := f.step(t, job)
+	proxy.Cut()
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := f.Ping(short); err == nil {
+		t.Error("a store without its database answers a ping")
+	}
+	if fired, err := f.Fire(short, owner, []plan.Step{step}, store.Slots{}); err == nil {
+		t.Errorf("a store without its database fired %+v", fired)
+	}
+	proxy.Heal()
+	deadline := time.Now().Add(patience)
+	for f.Ping(ctx) != nil && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.fire(t, step)
+	if runs := f.jobRuns(t, job); len(runs) != 1 {
+		t.Errorf("there are %d runs, wants 1", len(runs))
+	}
+}

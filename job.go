@@ -1,0 +1,141 @@
+package belfry
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Job is what to run and when, as people see it.
+type Job struct {
+	ID        ID       `json:"id"`
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name,omitempty"`
+	Revision  int      `json:"revision"` // grows with every edit of spec or payload
+	Status    Status   `json:"status"`   // derived when the job is read
+	State     JobState `json:"-"`        // what is stored
+	Spec
+	Payload   json.RawMessage `json:"payload,omitempty"`
+	NextRunAt *time.Time      `json:"next_run_at"`
+	LastRunAt *time.Time      `json:"last_run_at"` // scheduled instant of the latest run
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+}
+
+// Spec is how a job wants to be run: everything but its name and payload. Jobs
+// with equal specs share one parsed rule in a scheduler's memory. Its JSON form
+// is both what is stored and what people see.
+type Spec struct {
+	Type             string  `json:"type"`
+	Schedule         string  `json:"schedule"`
+	Timezone         string  `json:"timezone"`
+	Queue            string  `json:"queue"`
+	Overlap          Overlap `json:"overlap"`
+	TimeoutSeconds   int     `json:"timeout_seconds"`
+	MaxRetries       int     `json:"max_retries"`
+	RetryBackoff     Backoff `json:"retry_backoff"`
+	RetryBaseSeconds float64 `json:"retry_base_seconds"`
+	RetryCapSeconds  float64 `json:"retry_cap_seconds"`
+	RetryJitter      float64 `json:"retry_jitter"`
+}
+
+// DefaultSpec is the spec of a job that asks for nothing special.
+func DefaultSpec() Spec {
+	return Spec{
+		Timezone:         "UTC",
+		Queue:            DefaultQueue,
+		Overlap:          OverlapSkip,
+		TimeoutSeconds:   60,
+		MaxRetries:       3,
+		RetryBackoff:     BackoffExponential,
+		RetryBaseSeconds: 5,
+		RetryCapSeconds:  30 * 60,
+		RetryJitter:      0.25,
+	}
+}
+
+// Lane is the queue and handler that a worker must serve to be given the runs
+// of a job with this spec.
+func (s Spec) Lane() string { return s.Queue + "/" + s.Type }
+
+// Timeout bounds one attempt.
+func (s Spec) Timeout() time.Duration { return time.Duration(s.TimeoutSeconds) * time.Second }
+
+// Retry gives the spec's retry policy.
+func (s Spec) Retry() Retry {
+	return Retry{
+		Max:     s.MaxRetries,
+		Backoff: s.RetryBackoff,
+		Base:    time.Duration(s.RetryBaseSeconds * float64(time.Second)),
+		Cap:     time.Duration(s.RetryCapSeconds * float64(time.Second)),
+		Jitter:  s.RetryJitter,
+	}
+}
+
+// TypeHTTP is a job whose runs are HTTP requests.
+const TypeHTTP = "http"
+
+// Overlap says what happens to an occurrence while an earlier run of its job
+// is still alive.
+type Overlap string
+
+// The ways to overlap.
+const (
+	OverlapSkip     Overlap = "skip"     // record a skip; at most one run is alive
+	OverlapParallel Overlap = "parallel" // run beside it
+)
+
+// Limit is the number of live runs a job may have; zero means no limit.
+func (o Overlap) Limit() int {
+	if o == OverlapParallel {
+		return 0
+	}
+	return 1
+}
+
+// JobState is the stored state of a job; what people see is its Status.
+type JobState string
+
+// The stored states.
+const (
+	JobActive  JobState = "active"
+	JobPaused  JobState = "paused"
+	JobDeleted JobState = "deleted" // invisible; kept while runs need it
+)
+
+// Status is what a job is doing, derived from its state, plan and runs.
+type Status string
+
+// What a job may be doing.
+const (
+	StatusScheduled Status = "scheduled" // waits for its next occurrence
+	StatusQueued    Status = "queued"    // has a run that waits for a worker
+	StatusRunning   Status = "running"   // has a run that a worker holds
+	StatusPaused    Status = "paused"
+	StatusCompleted Status = "completed" // nothing planned; its last run succeeded
+	StatusFailed    Status = "failed"    // nothing planned; its last run is a dead letter
+	StatusCancelled Status = "cancelled" // nothing planned; its last occurrence was not run
+)
+
+// Live counts the live runs of a job.
+type Live struct{ Running, Waiting int }
+
+// StatusOf derives a job's status. The last outcome is that of its latest
+// settled run, empty when there is none.
+func StatusOf(state JobState, planned bool, live Live, last RunState) Status {
+	switch {
+	case state == JobPaused:
+		return StatusPaused
+	case live.Running > 0:
+		return StatusRunning
+	case live.Waiting > 0:
+		return StatusQueued
+	case planned:
+		return StatusScheduled
+	case last == RunDead:
+		return StatusFailed
+	case last == RunSucceeded:
+		return StatusCompleted
+	default:
+		return StatusCancelled
+	}
+}

@@ -1,0 +1,140 @@
+package belfry
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestStatusOf(t *testing.T) {
+	none := Live{}
+	for _, tt := range []struct {
+		name    string
+		state   JobState
+		planned bool
+		live    Live
+		last    RunState
+		want    Status
+	}{
+		{"a new job waits for its first occurrence", JobActive, true, none, "", StatusScheduled},
+		{"after a success it waits for the next", JobActive, true, none, RunSucceeded, StatusScheduled},
+		{"after a dead letter too", JobActive, true, none, RunDead, StatusScheduled},
+		{"a ready run waits for a worker", JobActive, true, Live{Waiting: 1}, "", StatusQueued},
+		{"a one-off that is fired is not over", JobActive, false, Live{Waiting: 1}, "", StatusQueued},
+		{"a run is held by a worker", JobActive, true, Live{Running: 1}, RunDead, StatusRunning},
+		{"running beats queued", JobActive, false, Live{Running: 1, Waiting: 3}, "", StatusRunning},
+		{"paused beats all", JobPaused, true, Live{Running: 1, Waiting: 1}, RunDead, StatusPaused},
+		{"a paused job has nothing planned", JobPaused, false, none, RunSucceeded, StatusPaused},
+		{"nothing planned, last run succeeded", JobActive, false, none, RunSucceeded, StatusCompleted},
+		{"nothing planned, last run dead", JobActive, false, none, RunDead, StatusFailed},
+		{"nothing planned, last occurrence skipped", JobActive, false, none, RunSkipped, StatusCancelled},
+		{"nothing planned, nothing ever run", JobActive, false, none, "", StatusCancelled},
+	} {
+		if got := StatusOf(tt.state, tt.planned, tt.live, tt.last); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAJobIsFlatInJSON(t *testing.T) {
+	next := nine.Add(time.Hour)
+	spec := DefaultSpec()
+	spec.Type, spec.Schedule = TypeHTTP, "0 * * * *"
+	job := Job{
+		ID: jobA, Namespace: "default", Name: "hello", Revision: 2,
+		Status: StatusScheduled, State: JobActive, Spec: spec,
+		Payload:   json.RawMessage(`{"url":"https://example.com/hook"}`),
+		NextRunAt: &next, CreatedAt: nine, UpdatedAt: nine.Add(time.Microsecond),
+	}
+	const want = `{
+  "id": "0190b0f2-0001-7000-8000-0000000000aa",
+  "namespace": "default",
+  "name": "hello",
+  "revision": 2,
+  "status": "scheduled",
+  "type": "http",
+  "schedule": "0 * * * *",
+  "timezone": "UTC",
+  "queue": "default",
+  "overlap": "skip",
+  "timeout_seconds": 60,
+  "max_retries": 3,
+  "retry_backoff": "exponential",
+  "retry_base_seconds": 5,
+  "retry_cap_seconds": 1800,
+  "retry_jitter": 0.25,
+  "payload": {
+    "url": "https://example.com/hook"
+  },
+  "next_run_at": "2026-03-01T10:00:00Z",
+  "last_run_at": null,
+  "created_at": "2026-03-01T09:00:00Z",
+  "updated_at": "2026-03-01T09:00:00.000001Z"
+}`
+	got, err := json.MarshalIndent(job, "", "  ")
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestASpecIsReadBackAsItWasStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String()
+		spec := Spec{
+			Type: text.Draw(t, "type"), Schedule: text.Draw(t, "schedule"), Timezone: text.Draw(t, "timezone"), Queue: text.Draw(t, "queue"),
+			Overlap:          rapid.SampledFrom([]Overlap{OverlapSkip, OverlapParallel}).Draw(t, "overlap"),
+			TimeoutSeconds:   rapid.IntRange(0, 86400).Draw(t, "timeout"),
+			MaxRetries:       rapid.IntRange(0, 100).Draw(t, "retries"),
+			RetryBackoff:     BackoffExponential,
+			RetryBaseSeconds: rapid.Float64Range(0, 86400).Draw(t, "base"),
+			RetryCapSeconds:  rapid.Float64Range(0, 604800).Draw(t, "cap"),
+			RetryJitter:      rapid.Float64Range(0, 0.25).Draw(t, "jitter"),
+		}
+		raw, err := json.Marshal(spec)
+		var back Spec
+		if err != nil || json.Unmarshal(raw, &back) != nil || back != spec {
+			t.Fatalf("%+v was stored as %s, %v and read as %+v", spec, raw, err, back)
+		}
+	})
+}
+
+func TestTheDefaultSpecSaysWhatAJobGets(t *testing.T) {
+	spec := DefaultSpec()
+	spec.Type = TypeHTTP
+	if got := spec.Lane(); got != "default/http" {
+		t.Errorf("the lane is %q", got)
+	}
+	if got := spec.Timeout(); got != time.Minute {
+		t.Errorf("the timeout is %v", got)
+	}
+	want := Retry{Max: 3, Backoff: BackoffExponential, Base: 5 * time.Second, Cap: 30 * time.Minute, Jitter: 0.25}
+	if got := spec.Retry(); got != want {
+		t.Errorf("the retry policy is %+v, want %+v", got, want)
+	}
+	if spec.Timezone != "UTC" || spec.Overlap != OverlapSkip {
+		t.Errorf("the zone is %q, the overlap %q", spec.Timezone, spec.Overlap)
+	}
+}
+
+func TestPartsOfASecondCountInARetryPolicy(t *testing.T) {
+	got := Spec{RetryBaseSeconds: 0.5, RetryCapSeconds: 1.25}.Retry()
+	if got.Base != 500*time.Millisecond || got.Cap != 1250*time.Millisecond {
+		t.Errorf("got %v and %v", got.Base, got.Cap)
+	}
+}
+
+func TestOverlapLimitsLiveRuns(t *testing.T) {
+	for overlap, want := range map[Overlap]int{OverlapSkip: 1, OverlapParallel: 0, "of a newer version": 1} {
+		if got := overlap.Limit(); got != want {
+			t.Errorf("%s: got %d, want %d", overlap, got, want)
+		}
+	}
+}
+
+func ExampleSpec_Lane() {
+	fmt.Println(Spec{Queue: "reports", Type: TypeHTTP}.Lane())
+	// Output: reports/http
+}

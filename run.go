@@ -1,0 +1,152 @@
+package belfry
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Run is one durable row for one occurrence or manual trigger. A run that a
+// worker claimed also carries its payload, spec and token.
+type Run struct {
+	ID          ID        `json:"id"`
+	JobID       ID        `json:"job_id"`
+	Namespace   string    `json:"namespace"`
+	Revision    int       `json:"revision"` // the revision of the job that it was fired from
+	Kind        Kind      `json:"kind"`
+	State       RunState  `json:"status"`
+	ScheduledAt time.Time `json:"scheduled_at"` // nominal: identity, key and header
+	ReadyAt     time.Time `json:"ready_at"`     // when it may start: nominal plus jitter, or the next retry
+	FiredAt     time.Time `json:"fired_at"`
+	Attempt     int       `json:"attempt"` // how often it was claimed
+
+	StartedAt  *time.Time `json:"started_at"`  // of the latest attempt
+	FinishedAt *time.Time `json:"finished_at"` // when it was settled
+	Worker     ID         `json:"worker,omitzero"`
+
+	HTTPStatus int    `json:"http_status,omitempty"`
+	Output     string `json:"output,omitempty"`
+	Error      string `json:"error,omitempty"`
+	Reason     Reason `json:"reason,omitempty"` // why it was skipped or is dead
+
+	// A skip of several occurrences in a row is one record of the first of
+	// them: it reaches to SkippedTo and counts SkippedCount.
+	SkippedTo    *time.Time `json:"skipped_to,omitempty"`
+	SkippedCount int64      `json:"skipped_count,omitempty"`
+
+	Attempts []Attempt `json:"attempts,omitempty"` // those that did not succeed, in order
+
+	// Set on a claimed run only.
+	Token      Token           `json:"-"`
+	Payload    json.RawMessage `json:"-"`
+	Spec       Spec            `json:"-"`
+	DeadlineAt time.Time       `json:"-"`
+
+	// Report is filled in by the handler while the attempt runs.
+	Report Report `json:"-"`
+}
+
+// Report is what a handler has to tell of an attempt beyond its error.
+type Report struct {
+	HTTPStatus int
+	Output     []byte // the first MaxOutput bytes are kept
+}
+
+// IdempotencyKey is the same in every attempt of a run, and in every run of the
+// same occurrence that a restored database may make.
+func (r *Run) IdempotencyKey() string {
+	key := fmt.Sprintf("%s:%d", r.JobID, r.ScheduledAt.Unix())
+	if r.Kind != KindScheduled {
+		key += ":" + r.ID.String()
+	}
+	return key
+}
+
+// Kind says what made a run.
+type Kind string
+
+// What may make a run.
+const (
+	KindScheduled Kind = "scheduled"
+	KindManual    Kind = "manual"
+)
+
+// RunState is where a run is on its path. The first four are live; the others
+// are final.
+type RunState string
+
+// The states of a run.
+const (
+	RunReady   RunState = "ready"   // may be claimed
+	RunRunning RunState = "running" // a worker holds it
+	RunRetry   RunState = "retry"   // waits for its next attempt
+	RunWaiting RunState = "waiting" // waits for an earlier run of its job
+
+	RunSucceeded RunState = "succeeded"
+	RunDead      RunState = "dead" // out of attempts: a dead letter
+	RunSkipped   RunState = "skipped"
+)
+
+// Reason says why an occurrence was skipped or a run is dead.
+type Reason string
+
+// The reasons.
+const (
+	ReasonOverlap Reason = "overlap"       // an earlier run was still alive
+	ReasonMissed  Reason = "missed_window" // nobody was in charge at that instant
+	ReasonPaused  Reason = "paused"        // the job was paused at that instant
+	ReasonDeleted Reason = "deleted"       // the job was deleted first
+	ReasonRetries Reason = "out_of_retries"
+	ReasonPoison  Reason = "poison" // its workers were lost, time after time
+)
+
+// Attempt is one claim of a run by one worker that did not end in success.
+type Attempt struct {
+	Number     int       `json:"attempt"`
+	Outcome    Outcome   `json:"outcome"`
+	Worker     ID        `json:"worker"`
+	StartedAt  time.Time `json:"started_at"`
+	FinishedAt time.Time `json:"finished_at"`
+	HTTPStatus int       `json:"http_status,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	Output     string    `json:"output,omitempty"`
+
+	// A result that came after the attempt was superseded. It changed nothing.
+	LateOutcome Outcome    `json:"late_outcome,omitempty"`
+	LateAt      *time.Time `json:"late_at,omitempty"`
+}
+
+// Outcome is how one attempt ended.
+type Outcome string
+
+// The ways an attempt may end.
+const (
+	OutcomeSucceeded   Outcome = "succeeded"
+	OutcomeFailed      Outcome = "failed"
+	OutcomeTimedOut    Outcome = "timed_out"
+	OutcomeInterrupted Outcome = "interrupted" // handed back by a worker that shuts down
+	OutcomeLost        Outcome = "lost"        // its worker fell silent
+	OutcomeUnconfirmed Outcome = "unconfirmed" // claimed, but the worker never learned of it
+)
+
+// Result is what became of an attempt. It is accepted only while the run is
+// held by exactly this attempt: namespace, run, number and token.
+type Result struct {
+	Namespace  string
+	RunID      ID
+	Attempt    int
+	Token      Token
+	Outcome    Outcome
+	HTTPStatus int
+	Error      string
+	Output     []byte
+}
+
+// Verdict says what a result did.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictAccepted Verdict = "accepted" // it decided the attempt, now or when it was sent before
+	VerdictLate     Verdict = "late"     // the attempt was superseded; nothing changed
+)

@@ -1,0 +1,152 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+type rude struct{}
+
+func (rude) Error() string { panic("no text for you") }
+
+func TestAttemptsEndAsTheirHandlersSay(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		handler HandlerFunc
+		want    string
+	}{
+		{"nil is success", func(context.Context, *belfry.Run) error { return nil },
+			`succeeded ""`},
+		{"an error is a failure", func(context.Context, *belfry.Run) error { return errors.New("no luck") },
+			`failed "no luck"`},
+		{"bad text is made fit to keep", func(context.Context, *belfry.Run) error { return errors.New("a\xffb\x00") },
+			`failed "a` + "\uFFFD" + `b` + "\uFFFD" + `"`},
+		{"an error that panics has a type", func(context.Context, *belfry.Run) error { return rude{} },
+			`failed "an error of type worker.rude that cannot be shown"`},
+		{"a panic is a failure with its value", func(context.Context, *belfry.Run) error { panic("ouch") },
+			`failed "panic: ouch"`},
+		{"a nil dereference is a failure", func(_ context.Context, run *belfry.Run) error { run = nil; run.Attempt++; return nil },
+			`failed "panic: runtime error: invalid memory address or nil pointer dereference"`},
+		{"a goroutine that ends is a failure", func(context.Context, *belfry.Run) error { runtime.Goexit(); return nil },
+			`failed "the handler ended its goroutine instead of returning"`},
+		{"the end of the context is a timeout", func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() },
+			`timed_out "no answer within 60s"`},
+		{"success at the last moment is success", func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return nil },
+			`succeeded ""`},
+		{"a deadline of its own is a failure", func(context.Context, *belfry.Run) error { return context.DeadlineExceeded },
+			`failed "context deadline exceeded"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := start(newFake(), Options{}, tt.handler)
+				id := b.add(1, nil)[0]
+				after(61 * time.Second)
+				if got := short(b.outcome(t, id)); got != tt.want {
+					t.Errorf("got %s, want %s", got, tt.want)
+				}
+				b.end(t)
+			})
+		})
+	}
+}
+
+func TestAttemptKnowsItsDeadlineAndCause(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var deadline time.Time
+		var cause error
+		var began time.Time
+		b := start(newFake(), Options{}, func(ctx context.Context, _ *belfry.Run) error {
+			began = time.Now()
+			deadline, _ = ctx.Deadline()
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		})
+		b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 7 })
+		after(10 * time.Second)
+		if got := deadline.Sub(began); got != 7*time.Second || cause != ErrTimedOut {
+			t.Errorf("the deadline was %s away and the cause %v, want 7s and %v", got, cause, ErrTimedOut)
+		}
+		b.end(t)
+	})
+}
+
+func TestRunWithoutTimeoutGetsTheDefault(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := start(newFake(), Options{}, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+		id := b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 0 })[0]
+		after(61 * time.Second)
+		if got := b.outcome(t, id).Outcome; got != belfry.OutcomeTimedOut {
+			t.Errorf("got %s, want timed_out", got)
+		}
+		b.end(t)
+	})
+}
+
+func TestResultCarriesTheReport(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		big := []byte(strings.Repeat("x", belfry.MaxOutput+1))
+		b := start(newFake(), Options{}, func(_ context.Context, run *belfry.Run) error {
+			run.Report = belfry.Report{HTTPStatus: 503, Output: big}
+			run.Attempt, run.Token = 99, belfry.Token{} // a handler cannot change who it is
+			return errors.New(strings.Repeat("e", maxError+1))
+		})
+		id := b.add(1, nil)[0]
+		after(0)
+		big[0] = 'y' // nor its output once it returned
+		r := b.outcome(t, id)
+		if r.HTTPStatus != 503 || len(r.Output) != belfry.MaxOutput || r.Output[0] != 'x' || len(r.Error) != maxError {
+			t.Errorf("status %d, %d bytes of output, %d of error", r.HTTPStatus, len(r.Output), len(r.Error))
+		}
+		if r.Attempt != 1 || r.Namespace != "default" {
+			t.Errorf("result of attempt %d in namespace %q", r.Attempt, r.Namespace)
+		}
+		b.end(t)
+	})
+}
+
+func TestStuckHandlerIsReportedAndKeepsItsSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var calls atomic.Int32
+		b := start(newFake(), Options{Concurrency: 1}, func(_ context.Context, run *belfry.Run) error {
+			if calls.Add(1) == 1 {
+				<-release
+				run.Report.Output = []byte("too late")
+			}
+			return nil
+		})
+		ids := b.add(2, nil)
+		after(60*time.Second + stuckAfter - time.Millisecond)
+		if n := len(b.results(ids[0])); n != 0 {
+			t.Errorf("it was given up too early: %d results", n)
+		}
+		after(time.Millisecond)
+		if got := short(b.outcome(t, ids[0])); got != `timed_out "no answer within 60s"` {
+			t.Errorf("got %s", got)
+		}
+		after(time.Hour)
+		if s := b.pool.Stats(); s.Stuck != 1 || s.Busy != 1 || calls.Load() != 1 {
+			t.Errorf("stats %+v after %d calls: the slot was not kept", s, calls.Load())
+		}
+		close(release)
+		after(time.Second)
+		if s := b.pool.Stats(); s.Stuck != 0 || s.Busy != 0 {
+			t.Errorf("stats %+v: the slot was not freed", s)
+		}
+		if got := b.outcome(t, ids[0]).Outcome; got != belfry.OutcomeTimedOut {
+			t.Errorf("the late return changed the result to %s", got)
+		}
+		if got := b.outcome(t, ids[1]).Outcome; got != belfry.OutcomeSucceeded {
+			t.Errorf("the next run ended %s", got)
+		}
+		b.end(t)
+	})
+}

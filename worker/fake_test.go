@@ -1,0 +1,322 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// fake is a Source whose functions a test may replace; they start as those of
+// its ledger.
+type fake struct {
+	claim     func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
+	heartbeat func(ctx context.Context, b belfry.Beat) (belfry.Orders, error)
+	finish    func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error)
+	*ledger
+}
+
+func newFake() *fake {
+	l := &ledger{entries: map[belfry.ID]*entry{}, workers: map[belfry.ID]time.Time{}, wake: make(chan struct{})}
+	return &fake{claim: l.claim, heartbeat: l.heartbeat, finish: l.finish, ledger: l}
+}
+
+func (f *fake) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	f.note(func(l *ledger) { l.claims = append(l.claims, claimSeen{time.Now(), c}) })
+	return f.claim(ctx, c)
+}
+
+func (f *fake) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+	f.note(func(l *ledger) { l.beats = append(l.beats, beatSeen{time.Now(), b}) })
+	return f.heartbeat(ctx, b)
+}
+
+func (f *fake) Finish(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+	f.note(func(l *ledger) { l.sent = append(l.sent, rs) })
+	return f.finish(ctx, rs)
+}
+
+// ledger keeps runs the way a store does: one holder each, fenced by attempt
+// and token, released when its worker leaves, falls silent or does not list it.
+type ledger struct {
+	mu      sync.Mutex
+	order   []*entry
+	entries map[belfry.ID]*entry
+	workers map[belfry.ID]time.Time // when each live one was last seen
+	wake    chan struct{}           // closed and replaced when something becomes ready
+
+	claims []claimSeen
+	beats  []beatSeen
+	sent   [][]belfry.Result
+}
+
+type claimSeen struct {
+	at time.Time
+	belfry.Claim
+}
+
+type beatSeen struct {
+	at time.Time
+	belfry.Beat
+}
+
+// entry is one run: who holds it, and the results that were accepted.
+type entry struct {
+	run     belfry.Run
+	worker  belfry.ID // zero while ready
+	since   time.Time
+	results []belfry.Result
+	settled bool
+}
+
+func (l *ledger) note(fn func(*ledger)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fn(l)
+}
+
+// add makes runs of a type ready and returns their ids.
+func (l *ledger) add(n int, change func(*belfry.Run)) []belfry.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []belfry.ID
+	for range n {
+		run := belfry.Run{ID: belfry.NewID(time.Now()), Namespace: "default", Spec: belfry.DefaultSpec()}
+		run.Spec.Type = "work"
+		if change != nil {
+			change(&run)
+		}
+		e := &entry{run: run}
+		l.entries[run.ID] = e
+		l.order = append(l.order, e)
+		ids = append(ids, run.ID)
+	}
+	l.ready()
+	return ids
+}
+
+func (l *ledger) ready() {
+	close(l.wake)
+	l.wake = make(chan struct{})
+}
+
+// claim waits until there is something, as a broker of demand would.
+func (l *ledger) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	for {
+		l.mu.Lock()
+		runs, wake := l.take(c), l.wake
+		l.mu.Unlock()
+		if len(runs) > 0 || ctx.Err() != nil {
+			return runs, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// take claims what is ready; mu is held.
+func (l *ledger) take(c belfry.Claim) []*belfry.Run {
+	if _, live := l.workers[c.Worker]; !live {
+		return nil
+	}
+	var runs []*belfry.Run
+	for _, e := range l.order {
+		if len(runs) == c.Limit {
+			break
+		}
+		if e.settled || !e.worker.IsZero() || !slices.Contains(c.Lanes, e.run.Spec.Lane()) {
+			continue
+		}
+		e.worker, e.since = c.Worker, time.Now()
+		e.run.Attempt++
+		e.run.Token = belfry.NewToken()
+		run := e.run
+		runs = append(runs, &run)
+	}
+	return runs
+}
+
+func (l *ledger) heartbeat(_ context.Context, b belfry.Beat) (belfry.Orders, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if b.Register {
+		l.workers[b.Worker] = now
+		return belfry.Orders{}, nil
+	}
+	if _, live := l.workers[b.Worker]; !live {
+		return belfry.Orders{Unknown: true}, nil
+	}
+	l.workers[b.Worker] = now
+	if b.Leave {
+		delete(l.workers, b.Worker)
+		l.release(func(e *entry) bool { return e.worker == b.Worker })
+		return belfry.Orders{}, nil
+	}
+	var orders belfry.Orders
+	if b.Listed {
+		for _, h := range b.Held {
+			e := l.entries[h.RunID]
+			if e == nil || e.worker != b.Worker || e.run.Attempt != h.Attempt {
+				orders.Lost = append(orders.Lost, h)
+			}
+		}
+		l.release(func(e *entry) bool {
+			held := belfry.Held{RunID: e.run.ID, Attempt: e.run.Attempt}
+			return e.worker == b.Worker && now.Sub(e.since) >= 10*time.Second && !slices.Contains(b.Held, held)
+		})
+	}
+	return orders, nil
+}
+
+// release makes held runs ready again; mu is held.
+func (l *ledger) release(which func(*entry) bool) {
+	for _, e := range l.order {
+		if !e.worker.IsZero() && which(e) {
+			e.worker = belfry.ID{}
+		}
+	}
+	l.ready()
+}
+
+// reap releases the runs of workers that were silent for 20 seconds.
+func (l *ledger) reap() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, seen := range l.workers {
+		if time.Since(seen) > 20*time.Second {
+			delete(l.workers, id)
+		}
+	}
+	l.release(func(e *entry) bool {
+		_, live := l.workers[e.worker]
+		return !live
+	})
+}
+
+func (l *ledger) finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	verdicts := make([]belfry.Verdict, len(rs))
+	for i, r := range rs {
+		verdicts[i] = belfry.VerdictLate
+		e := l.entries[r.RunID]
+		if e == nil {
+			continue
+		}
+		if slices.ContainsFunc(e.results, func(x belfry.Result) bool { return x.Token == r.Token }) {
+			verdicts[i] = belfry.VerdictAccepted
+			continue
+		}
+		if e.worker.IsZero() || e.run.Attempt != r.Attempt || e.run.Token != r.Token {
+			continue
+		}
+		verdicts[i] = belfry.VerdictAccepted
+		e.results = append(e.results, r)
+		e.worker = belfry.ID{}
+		e.settled = r.Outcome != belfry.OutcomeInterrupted
+	}
+	l.ready()
+	return verdicts, nil
+}
+
+// results lists what was accepted of a run.
+func (l *ledger) results(id belfry.ID) []belfry.Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries[id].results)
+}
+
+// settled counts the runs that ended.
+func (l *ledger) settled() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, e := range l.order {
+		if e.settled {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *ledger) seenBeats() []beatSeen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.beats)
+}
+
+func (l *ledger) seenClaims() []claimSeen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.claims)
+}
+
+// bench is a pool under test with its source.
+type bench struct {
+	*fake
+	pool *Pool
+	stop context.CancelFunc
+	done chan error
+}
+
+// start runs a pool in the present bubble. The test must end it.
+func start(f *fake, o Options, handler HandlerFunc) *bench {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	mux := NewMux()
+	mux.Handle("work", handler)
+	b := &bench{fake: f, pool: New(f, mux, o), done: make(chan error, 1)}
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	go func() { b.done <- b.pool.Run(ctx) }()
+	return b
+}
+
+// end stops the pool and expects a clean drain.
+func (b *bench) end(t *testing.T) {
+	t.Helper()
+	b.stop()
+	if err := <-b.done; err != nil {
+		t.Errorf("the drain was not clean: %v", err)
+	}
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.pool.owed != 0 || len(b.pool.running) != 0 {
+		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.owed, len(b.pool.running))
+	}
+}
+
+// bubble runs fn in a synctest bubble.
+func bubble(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, fn)
+}
+
+// after lets time pass and everything settle.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// outcome gives the only result of a run, in short.
+func (b *bench) outcome(t *testing.T, id belfry.ID) belfry.Result {
+	t.Helper()
+	rs := b.results(id)
+	if len(rs) != 1 {
+		t.Fatalf("run %s has %d results, want 1", id, len(rs))
+	}
+	return rs[0]
+}
+
+func short(r belfry.Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Error) }

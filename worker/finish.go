@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	maxBatch      = 1000    // results sent in one call
+	maxBatchBytes = 4 << 20 // of output and error texts in one call, unless one result alone is larger
+	finishTimeout = 30 * time.Second
+)
+
+// parcel is a result on its way to the source, and the incarnation that made it.
+type parcel struct {
+	worker belfry.ID
+	result belfry.Result
+}
+
+// sendLoop sends results in the order they were made. With nothing under way
+// the next result is sent at once; what gathers meanwhile is the next batch.
+// A batch that fails is sent again, in halves if it fails again, until ctx
+// ends: one result that cannot be stored must not hold up the others.
+func (p *Pool) sendLoop(ctx context.Context) {
+	retry := backoff{least: 50 * time.Millisecond, most: 2 * time.Second}
+	limit, failing := maxBatch, false
+	for {
+		batch := p.batch(limit)
+		if len(batch) == 0 {
+			select {
+			case <-p.sendable:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		verdicts, err := p.finish(ctx, batch)
+		if err == nil {
+			p.accepted(batch, verdicts)
+			if failing {
+				p.log.Info("results are accepted again")
+			}
+			failing, limit = false, min(2*limit, maxBatch)
+			retry.reset()
+			continue
+		}
+		if !failing {
+			p.log.Warn("sending results fails", "results", len(batch), "error", err)
+		}
+		failing, limit = true, max(len(batch)/2, 1)
+		if refused(err) {
+			if len(batch) == 1 {
+				p.lighten(err)
+			}
+			continue
+		}
+		if !sleep(ctx, retry.delay()) {
+			return
+		}
+	}
+}
+
+// batch copies the oldest results that fit in one call. They stay in the queue
+// until they are accepted.
+func (p *Pool) batch(limit int) []belfry.Result {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, size := 0, 0
+	for n < min(limit, len(p.unsent)) {
+		r := &p.unsent[n].result
+		size += len(r.Output) + len(r.Error)
+		if n > 0 && size > maxBatchBytes {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	batch := make([]belfry.Result, n)
+	for i := range batch {
+		batch[i] = p.unsent[i].result
+	}
+	return batch
+}
+
+func (p *Pool) finish(ctx context.Context, batch []belfry.Result) ([]belfry.Verdict, error) {
+	call, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	verdicts, err := p.source.Finish(call, batch)
+	if err == nil && len(verdicts) != len(batch) {
+		err = errors.New("the source did not answer every result")
+	}
+	return verdicts, err
+}
+
+// accepted takes a batch out of the queue: the source has decided on it.
+func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
+	p.drop(len(batch))
+	for i, v := range verdicts {
+		if v == belfry.VerdictLate {
+			p.log.Info("a result came too late and changed nothing", "run", batch[i].RunID,
+				"attempt", batch[i].Attempt, "outcome", batch[i].Outcome)
+		}
+	}
+}
+
+func (p *Pool) drop(n int) {
+	p.mu.Lock()
+	clear(p.unsent[:n])
+	p.unsent = p.unsent[n:]
+	p.owed -= n
+	p.mu.Unlock()
+	signal(p.claimable)
+	signal(p.changed)
+}
+
+// refused reports whether the source will never take what it was given, however
+// often it is asked.
+func refused(err error) bool {
+	code := belfry.CodeOf(err)
+	return code == belfry.Invalid || code == belfry.TooLarge
+}
+
+// lighten makes the oldest result, which the source refused on its own, fit to
+// be sent: without its output first. One that is refused even so is dropped;
+// its run is offered again when its deadline has passed.
+func (p *Pool) lighten(err error) {
+	p.mu.Lock()
+	r := &p.unsent[0].result
+	id, attempt, bare := r.RunID, r.Attempt, r.Output == nil
+	r.Output = nil
+	p.mu.Unlock()
+	if !bare {
+		return
+	}
+	p.log.Error("a result is refused and dropped", "run", id, "attempt", attempt, "error", err)
+	p.drop(1)
+}

@@ -1,0 +1,255 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+func TestResultsGatherWhileOthersAreSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			time.Sleep(100 * time.Millisecond)
+			return f.ledger.finish(ctx, rs)
+		}
+		b := start(f, Options{Concurrency: 2000}, func(_ context.Context, run *belfry.Run) error {
+			if run.Namespace == "first" {
+				return nil
+			}
+			time.Sleep(50 * time.Millisecond)
+			return nil
+		})
+		after(0)
+		b.add(1, func(r *belfry.Run) { r.Namespace = "first" })
+		b.add(1500, nil)
+		after(time.Second)
+		var sizes []int
+		for _, batch := range b.sent {
+			sizes = append(sizes, len(batch))
+		}
+		// The first at once, alone; then all that came meanwhile, a thousand at most.
+		if want := []int{1, 1000, 500}; !slices.Equal(sizes, want) {
+			t.Errorf("batches of %v, want %v", sizes, want)
+		}
+		b.end(t)
+	})
+}
+
+func TestBatchesAreBoundedInBytes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := start(newFake(), Options{Concurrency: 500}, func(_ context.Context, run *belfry.Run) error {
+			run.Report.Output = make([]byte, belfry.MaxOutput)
+			return nil
+		})
+		b.add(500, nil)
+		after(time.Second)
+		for _, batch := range b.sent {
+			if len(batch)*belfry.MaxOutput > maxBatchBytes {
+				t.Errorf("a batch carries %d outputs", len(batch))
+			}
+		}
+		if b.settled() != 500 {
+			t.Errorf("%d of 500 settled", b.settled())
+		}
+		b.end(t)
+	})
+}
+
+func TestFailingFinishLosesNothingAndKeepsTheOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		var accepted []belfry.ID
+		tries := 0
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			tries++
+			switch {
+			case tries < 10 && tries%2 == 0: // done, but the answer is lost
+				_, _ = f.ledger.finish(ctx, rs)
+				return nil, errors.New("the reply was lost")
+			case tries < 10:
+				return nil, errors.New("down")
+			}
+			for _, r := range rs {
+				accepted = append(accepted, r.RunID)
+			}
+			return f.ledger.finish(ctx, rs)
+		}
+		var order []belfry.ID
+		b := start(f, Options{Concurrency: 1}, func(_ context.Context, run *belfry.Run) error {
+			order = append(order, run.ID)
+			time.Sleep(10 * time.Millisecond)
+			return nil
+		})
+		ids := b.add(50, nil)
+		after(time.Minute)
+		for _, id := range ids {
+			if r := b.outcome(t, id); r.Outcome != belfry.OutcomeSucceeded || r.Attempt != 1 {
+				t.Errorf("attempt %d %s", r.Attempt, r.Outcome)
+			}
+		}
+		if !slices.Equal(accepted, order) {
+			t.Error("results were not accepted in the order they were made")
+		}
+		b.end(t)
+	})
+}
+
+func TestDeadSourceBoundsWhatIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		var up atomic.Bool
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			if !up.Load() {
+				return nil, errors.New("down")
+			}
+			return f.ledger.finish(ctx, rs)
+		}
+		var calls atomic.Int32
+		b := start(f, Options{Concurrency: 10}, func(context.Context, *belfry.Run) error {
+			calls.Add(1)
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		b.add(1000, nil)
+		after(time.Hour)
+		if s := b.pool.Stats(); s.Unsent != 20 || s.Busy != 0 || calls.Load() != 20 {
+			t.Errorf("stats %+v after %d calls, want 20 results kept and no more started", s, calls.Load())
+		}
+		up.Store(true)
+		after(5 * time.Second)
+		if b.settled() != 1000 {
+			t.Errorf("%d of 1000 settled", b.settled())
+		}
+		b.end(t)
+	})
+}
+
+func TestUnansweredFinishIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		tries := 0
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			switch tries++; tries {
+			case 1:
+				<-ctx.Done() // a black hole
+				return nil, ctx.Err()
+			case 2:
+				return nil, nil // no verdicts at all
+			}
+			return f.ledger.finish(ctx, rs)
+		}
+		b := start(f, Options{}, nothing)
+		id := b.add(1, nil)[0]
+		after(finishTimeout + time.Second)
+		if got := b.outcome(t, id).Outcome; got != belfry.OutcomeSucceeded {
+			t.Errorf("it ended %s", got)
+		}
+		b.end(t)
+	})
+}
+
+func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		var fat, bad belfry.ID
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			time.Sleep(10 * time.Millisecond)
+			for _, r := range rs {
+				if r.RunID == bad || r.RunID == fat && r.Output != nil {
+					return nil, belfry.Errorf(belfry.Invalid, "this cannot be stored")
+				}
+			}
+			return f.ledger.finish(ctx, rs)
+		}
+		hold := make(chan struct{})
+		b := start(f, Options{}, func(_ context.Context, run *belfry.Run) error {
+			<-hold
+			run.Report.Output = []byte("hello")
+			return nil
+		})
+		ids := b.add(64, nil)
+		fat, bad = ids[20], ids[40]
+		close(hold)
+		after(time.Second)
+		for _, id := range ids {
+			if id == bad {
+				continue
+			}
+			if r := b.outcome(t, id); (r.Output == nil) != (id == fat) {
+				t.Errorf("output %q", r.Output)
+			}
+		}
+		if n := len(b.results(bad)); n != 0 || b.pool.Stats().Unsent != 0 {
+			t.Errorf("the refused result: %d accepted, stats %+v", n, b.pool.Stats())
+		}
+		b.end(t)
+	})
+}
+
+func TestLateResultIsLoggedAndDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := start(newFake(), Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context, *belfry.Run) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		id := b.add(1, nil)[0]
+		after(0)
+		b.note(func(l *ledger) {
+			l.order[0].worker = belfry.NewID(time.Now())
+			l.order[0].run.Token = belfry.NewToken()
+		})
+		after(2 * time.Second)
+		if n := len(b.results(id)); n != 0 || b.pool.Stats().Unsent != 0 {
+			t.Errorf("%d accepted, stats %+v", n, b.pool.Stats())
+		}
+		b.end(t)
+		if !strings.Contains(log.String(), "came too late") || !strings.Contains(log.String(), id.String()) {
+			t.Errorf("the log says: %s", log.String())
+		}
+	})
+}
+
+func TestTroubleIsLoggedOnceAStreak(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		var up atomic.Bool
+		up.Store(true)
+		down := errors.New("down")
+		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+			if !up.Load() {
+				return nil, down
+			}
+			sleep(ctx, time.Second)
+			return nil, nil
+		}
+		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+			if !up.Load() && !b.Register {
+				return belfry.Orders{}, down
+			}
+			return f.ledger.heartbeat(ctx, b)
+		}
+		var log bytes.Buffer
+		b := start(f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, nothing)
+		for range 2 {
+			after(time.Minute)
+			up.Store(!up.Load())
+		}
+		after(time.Minute)
+		b.end(t)
+		for _, line := range []string{"claiming fails", "claiming works again", "heartbeats fail", "heartbeats work again"} {
+			if n := strings.Count(log.String(), line); n != 1 {
+				t.Errorf("%q was logged %d times, want once", line, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	beatInterval = 5 * time.Second
+	beatTimeout  = 4 * time.Second
+	trustFor     = 15 * time.Second // without a heartbeat, nothing is started
+	listInterval = 30 * time.Second
+	doubtFor     = 12 * time.Second // a source releases what is not listed only once it is about 10 s old
+)
+
+// beatLoop registers the worker and keeps it alive until ctx ends. It is the
+// last of the loops to stop: while attempts run or results wait, it beats.
+func (p *Pool) beatLoop(ctx context.Context) {
+	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
+	registered, failing := false, false
+	for {
+		sent := time.Now()
+		beat := p.nextBeat(sent, !registered)
+		orders, err := p.beat(ctx, beat)
+		var pause time.Duration
+		switch {
+		case err != nil:
+			if !failing && ctx.Err() == nil {
+				p.log.Warn("heartbeats fail", "register", beat.Register, "error", err)
+			}
+			failing = true
+			pause = retry.delay()
+		case orders.Unknown:
+			p.log.Warn("the source gave this worker up; its attempts are dropped", "worker", beat.Worker)
+			if !p.restart() {
+				return
+			}
+			registered = false
+			if beat.Register {
+				pause = retry.delay()
+			}
+		default:
+			if failing {
+				p.log.Info("heartbeats work again")
+			}
+			p.trust(beat, sent)
+			p.obey(orders.Lost)
+			registered, failing = true, false
+			retry.reset()
+			pause = beatInterval - time.Since(sent)
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// beat sends one heartbeat.
+func (p *Pool) beat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+	call, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	return p.source.Heartbeat(call, b)
+}
+
+// nextBeat makes the heartbeat to send now. It lists what the worker holds when
+// a claim ended in doubt, and from time to time.
+func (p *Pool) nextBeat(now time.Time, register bool) belfry.Beat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := belfry.Beat{
+		Worker:   p.worker,
+		Node:     p.opt.Node,
+		Slots:    p.opt.Concurrency,
+		Lanes:    p.lanes,
+		Register: register,
+		Listed:   !register && (!p.suspect.IsZero() || now.Sub(p.listedAt) >= listInterval),
+	}
+	if b.Listed {
+		b.Held = p.held()
+	}
+	return b
+}
+
+// held lists the attempts of this incarnation that were not finished as far as
+// the source has said; mu is held.
+func (p *Pool) held() []belfry.Held {
+	held := make([]belfry.Held, 0, len(p.running)+len(p.unsent))
+	for id, a := range p.running {
+		held = append(held, belfry.Held{RunID: id, Attempt: a.result.Attempt})
+	}
+	for _, parcel := range p.unsent {
+		if parcel.worker == p.worker {
+			held = append(held, belfry.Held{RunID: parcel.result.RunID, Attempt: parcel.result.Attempt})
+		}
+	}
+	return held
+}
+
+// trust notes a heartbeat that was accepted. It counts from when it was sent: a
+// slow answer must not lengthen our belief.
+func (p *Pool) trust(b belfry.Beat, sent time.Time) {
+	p.mu.Lock()
+	p.lastBeat = sent
+	if b.Listed {
+		p.listedAt = sent
+		if sent.Sub(p.suspect) >= doubtFor {
+			p.suspect = time.Time{}
+		}
+	}
+	if left := trustFor - time.Since(sent); p.silence == nil {
+		p.silence = time.AfterFunc(left, p.silent)
+	} else {
+		p.silence.Reset(left)
+	}
+	p.mu.Unlock()
+	signal(p.claimable)
+}
+
+// trusted reports whether the worker may still start work; mu is held. The wall
+// clock is asked too, since the monotonic one stands still while a machine is
+// suspended.
+func (p *Pool) trusted(now time.Time) bool {
+	return !p.lastBeat.IsZero() && now.Sub(p.lastBeat) < trustFor && now.Round(0).Sub(p.lastBeat.Round(0)) < trustFor
+}
+
+// silent ends a Claim that still waits when heartbeats have stayed out too long.
+func (p *Pool) silent() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.trusted(time.Now()) && p.stopClaim != nil {
+		p.stopClaim()
+	}
+}
+
+// obey cancels attempts that the source has given to others. A result that was
+// already made is still sent: if it is late, it is evidence.
+func (p *Pool) obey(lost []belfry.Held) {
+	var gone []*attempt
+	p.mu.Lock()
+	for _, h := range lost {
+		if a := p.running[h.RunID]; a != nil && a.result.Attempt == h.Attempt {
+			p.lose(a)
+			gone = append(gone, a)
+		}
+	}
+	p.mu.Unlock()
+	p.cancelLost(gone)
+}
+
+// restart drops every attempt and takes a new incarnation, unless the pool
+// drains: then there is nothing left to beat for.
+func (p *Pool) restart() bool {
+	p.mu.Lock()
+	gone := p.live()
+	for _, a := range gone {
+		p.lose(a)
+	}
+	now := time.Now()
+	p.worker, p.lastBeat, p.listedAt, p.suspect = belfry.NewID(now), time.Time{}, now, time.Time{}
+	if p.stopClaim != nil {
+		p.stopClaim()
+	}
+	again := !p.draining
+	p.mu.Unlock()
+	p.cancelLost(gone)
+	return again
+}
+
+func (p *Pool) cancelLost(gone []*attempt) {
+	for _, a := range gone {
+		p.log.Warn("an attempt was lost to another worker", "run", a.result.RunID, "attempt", a.result.Attempt)
+		a.cancel(ErrLeaseLost)
+	}
+	if len(gone) > 0 {
+		signal(p.claimable)
+		signal(p.changed)
+	}
+}
+
+// leave tells the source that this worker is gone, if it is known there and
+// holds nothing any more. A failure to say so costs only time: the source will
+// notice the silence.
+func (p *Pool) leave() error {
+	p.mu.Lock()
+	known, left := !p.lastBeat.IsZero(), len(p.unsent)
+	b := belfry.Beat{Worker: p.worker, Node: p.opt.Node, Slots: p.opt.Concurrency, Lanes: p.lanes, Leave: true}
+	if p.silence != nil {
+		p.silence.Stop()
+	}
+	p.mu.Unlock()
+	if left > 0 {
+		return fmt.Errorf("drain worker: %d results were not accepted in time", left)
+	}
+	if !known {
+		return nil
+	}
+	if _, err := p.beat(p.base, b); err != nil {
+		p.log.Warn("taking leave failed", "error", err)
+	}
+	return nil
+}

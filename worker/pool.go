@@ -1,0 +1,209 @@
+// Package worker runs work: it claims runs from a source, hands each to its
+// handler, and reports the result.
+//
+// A Pool runs four kinds of goroutine: one claims, one sends results, one
+// heartbeats, and every attempt has its own. They meet in the Pool's fields
+// under one lock that is never held across a call. A source that is down makes
+// the pool wait, never lose: results are kept and sent again, and no more is
+// claimed than there is room for.
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	interruptGrace = 5 * time.Second  // for handlers to return once they were interrupted
+	flushGrace     = 10 * time.Second // for the last results to be accepted
+)
+
+// Options says how a Pool works; its zero fields mean the stated default.
+type Options struct {
+	Node         string        // a name for people; the host's name
+	Queues       []string      // which queues to serve; "default"
+	Concurrency  int           // how many attempts may run at once; 100
+	DrainTimeout time.Duration // how long running attempts may go on when the pool stops; 30 s, negative for none
+	Log          *slog.Logger  // slog.Default()
+}
+
+// Pool runs the attempts of one worker.
+type Pool struct {
+	source Source
+	mux    *Mux
+	opt    Options
+	log    *slog.Logger
+	lanes  []string
+	base   context.Context // of every attempt: the values of Run's, and no end
+
+	claimable chan struct{} // there may be room to claim, or trust again
+	sendable  chan struct{} // there is a result to send
+	changed   chan struct{} // an attempt ended, a result was accepted or claiming stopped
+
+	mu        sync.Mutex // guards the fields below
+	begun     bool
+	claiming  bool               // the claim loop has not ended
+	draining  bool               // Run's context has ended
+	stopClaim context.CancelFunc // ends the Claim under way; nil between claims
+
+	worker   belfry.ID   // the incarnation
+	lastBeat time.Time   // when the latest accepted heartbeat was sent; zero while not registered
+	listedAt time.Time   // the same of the latest one that listed
+	suspect  time.Time   // when a claim last ended in doubt; zero once that was cleared up
+	silence  *time.Timer // ends a blocked Claim when heartbeats stay out
+
+	running map[belfry.ID]*attempt // by run: held by this incarnation, no result yet
+	unsent  []parcel               // results that were not yet accepted, oldest first
+	busy    int                    // slots taken: handlers that have not returned
+	stuck   int                    // of these, handlers that were given up
+	owed    int                    // results not yet accepted, made or still to come
+}
+
+// New makes a Pool that serves the handlers of mux; Run starts it.
+func New(source Source, mux *Mux, o Options) *Pool {
+	if o.Node == "" {
+		o.Node, _ = os.Hostname()
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []string{belfry.DefaultQueue}
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = 100
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = 30 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Pool{
+		source:    source,
+		mux:       mux,
+		opt:       o,
+		log:       o.Log,
+		claimable: make(chan struct{}, 1),
+		sendable:  make(chan struct{}, 1),
+		changed:   make(chan struct{}, 1),
+		running:   make(map[belfry.ID]*attempt),
+	}
+}
+
+// Run claims and runs until ctx ends, then drains: it stops claiming, lets
+// running attempts finish for DrainTimeout, interrupts the rest, sends every
+// result, and only then lets the heartbeat stop and leaves. It returns nil
+// after a clean drain, and an error if results were left unsent. It may be
+// called once.
+func (p *Pool) Run(ctx context.Context) error {
+	if err := p.begin(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	beating, stopBeating := context.WithCancel(p.base)
+	defer stopBeating()
+	sending, stopSending := context.WithCancel(p.base)
+	defer stopSending()
+
+	claims := async(func() { p.claimLoop(ctx) })
+	sends := async(func() { p.sendLoop(sending) })
+	beats := async(func() { p.beatLoop(beating) })
+
+	<-ctx.Done()
+	p.drain()
+	<-claims
+	stopSending()
+	<-sends
+	stopBeating()
+	<-beats
+	return p.leave()
+}
+
+func (p *Pool) begin(base context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun {
+		return errors.New("start worker: a pool runs only once")
+	}
+	for _, queue := range p.opt.Queues {
+		for _, name := range p.mux.Handlers() {
+			p.lanes = append(p.lanes, belfry.Spec{Queue: queue, Type: name}.Lane())
+		}
+	}
+	if len(p.lanes) == 0 {
+		return errors.New("start worker: no handler is registered")
+	}
+	p.begun, p.claiming, p.base = true, true, base
+	now := time.Now()
+	p.worker, p.listedAt = belfry.NewID(now), now
+	return nil
+}
+
+// drain brings the pool to rest, as far as it can be had in time.
+func (p *Pool) drain() {
+	p.mu.Lock()
+	p.draining = true
+	p.mu.Unlock()
+	if !p.await(p.opt.DrainTimeout, p.idle) {
+		p.interrupt()
+		if !p.await(interruptGrace, p.idle) {
+			p.giveUp()
+		}
+	}
+	p.await(flushGrace, p.flushed)
+}
+
+// await waits until done holds, at most for d, and reports whether it does.
+func (p *Pool) await(d time.Duration, done func() bool) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for !done() {
+		select {
+		case <-p.changed:
+		case <-t.C:
+			return done()
+		}
+	}
+	return true
+}
+
+// idle reports whether nothing runs that may yet end on its own.
+func (p *Pool) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.claiming && p.busy == p.stuck
+}
+
+func (p *Pool) flushed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.claiming && len(p.unsent) == 0
+}
+
+// async runs fn in a goroutine and closes the channel when it returned.
+func async(fn func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	return done
+}
+
+// Stats is what a pool is doing at one moment.
+type Stats struct {
+	Slots  int // how many attempts may run at once
+	Busy   int // slots taken
+	Stuck  int // of these, by handlers that did not return when they had to
+	Unsent int // results that the source has not accepted yet
+}
+
+// Stats tells what the pool is doing.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Slots: p.opt.Concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belfry-sh/belfry"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The same pool on the real clock leaves no goroutine behind.
+func TestPoolOnTheRealClock(t *testing.T) {
+	const runs = 5000
+	src := newHopper(runs)
+	mux := NewMux()
+	mux.HandleFunc("work", nothing)
+	pool := New(src, mux, Options{Log: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- pool.Run(ctx) }()
+	<-src.empty
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := src.finished.Load(); n != runs {
+		t.Errorf("%d of %d runs finished", n, runs)
+	}
+}
+
+// hopper is a Source with a fixed number of runs in it.
+type hopper struct {
+	mu       sync.Mutex
+	left     int
+	spec     belfry.Spec
+	finished atomic.Int64
+	total    int64
+	empty    chan struct{}
+	delay    time.Duration // of Claim and Finish
+}
+
+func newHopper(n int) *hopper {
+	spec := belfry.DefaultSpec()
+	spec.Type = "work"
+	return &hopper{left: n, total: int64(n), spec: spec, empty: make(chan struct{})}
+}
+
+func (h *hopper) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	if h.delay > 0 {
+		time.Sleep(h.delay)
+	}
+	h.mu.Lock()
+	n := min(c.Limit, h.left)
+	h.left -= n
+	first := h.left
+	h.mu.Unlock()
+	if n == 0 {
+		<-ctx.Done()
+		return nil, nil
+	}
+	made := make([]belfry.Run, n)
+	runs := make([]*belfry.Run, n)
+	for i := range made {
+		id := first + i
+		made[i] = belfry.Run{Attempt: 1, Spec: h.spec}
+		made[i].ID = belfry.ID{byte(id), byte(id >> 8), byte(id >> 16), byte(id >> 24)}
+		runs[i] = &made[i]
+	}
+	return runs, nil
+}
+
+func (h *hopper) Heartbeat(context.Context, belfry.Beat) (belfry.Orders, error) {
+	return belfry.Orders{}, nil
+}
+
+func (h *hopper) Finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+	if h.delay > 0 {
+		time.Sleep(h.delay)
+	}
+	verdicts := make([]belfry.Verdict, len(rs))
+	for i := range verdicts {
+		verdicts[i] = belfry.VerdictAccepted
+	}
+	if h.finished.Add(int64(len(rs))) == h.total {
+		close(h.empty)
+	}
+	return verdicts, nil
+}
+
+// BenchmarkPool measures no-op runs from claim to accepted result, with a
+// source that answers at once and with one that takes two milliseconds a call.
+func BenchmarkPool(b *testing.B) {
+	for _, delay := range []time.Duration{0, 2 * time.Millisecond} {
+		for _, slots := range []int{100, 1000} {
+			b.Run(fmt.Sprintf("slots=%d/call=%s", slots, delay), func(b *testing.B) {
+				b.ReportAllocs()
+				src := newHopper(b.N)
+				src.delay = delay
+				mux := NewMux()
+				mux.HandleFunc("work", nothing)
+				pool := New(src, mux, Options{Concurrency: slots, Log: slog.New(slog.DiscardHandler)})
+				ctx, stop := context.WithCancel(b.Context())
+				done := make(chan error)
+				go func() { done <- pool.Run(ctx) }()
+				<-src.empty
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+				stop()
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
