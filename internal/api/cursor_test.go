@@ -30,8 +30,10 @@ func TestACursorLeadsBackToItsPlace(t *testing.T) {
 }
 
 func TestAWrongCursorIsRefused(t *testing.T) {
-	good := jobsAfter(belfry.Job{ID: belfry.NewID(time.Now())})
-	for _, text := range []string{"x", "====", good + "A", good[1:], "0" + good, good + "=", " " + good, "\x00"} {
+	id := belfry.NewID(time.Now())
+	good := jobsAfter(belfry.Job{ID: id})
+	later := encodeCursor(jobCursor+1, id[:]) // of another version
+	for _, text := range []string{later, "x", "====", good + "A", good[1:], "0" + good, good + "=", " " + good, "\x00"} {
 		var page control.Page
 		if readJobCursor(text, &page) == nil || !page.After.IsZero() {
 			t.Errorf("%q was read as %v", text, page.After)

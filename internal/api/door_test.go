@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -159,6 +160,39 @@ func TestReadyTellsWhatWasMeantForPeople(t *testing.T) {
 	}
 	s := serve(t, func(o *api.Options) { o.Ready = nil })
 	s.want(http.StatusOK, nil, "GET", "/readyz", "")
+}
+
+func TestOverARealConnection(t *testing.T) {
+	s := serve(t)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = api.NewServer(s)
+	server.Start()
+	defer server.Close()
+	created, err := server.Client().Post(server.URL+"/api/v1/jobs", "application/json", strings.NewReader(validJob))
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Body.Close()
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{"HEAD", created.Header.Get("Location"), 200}, {"GET", "/api/v1/jobs", 200}, {"HEAD", "/nothing", 404}, {"DELETE", created.Header.Get("Location"), 204},
+	} {
+		r, err := http.NewRequest(tt.method, server.URL+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatalf("%s %s: %v", tt.method, tt.path, err)
+		}
+		body, err := io.ReadAll(a.Body)
+		a.Body.Close()
+		if err != nil || a.StatusCode != tt.status || (len(body) == 0) != (tt.method != "GET") {
+			t.Errorf("%s %s: got %d and %d bytes, error %v", tt.method, tt.path, a.StatusCode, len(body), err)
+		}
+	}
 }
 
 func TestTheServerHasLimits(t *testing.T) {

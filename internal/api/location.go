@@ -25,8 +25,10 @@ func (l location) awaitsName() bool {
 // enter goes to the member of a name, which is still in quotes, and tells whether
 // the object had it already.
 func (l location) enter(quoted []byte) bool {
-	var name string
-	json.Unmarshal(quoted, &name) // It was checked before.
+	name := string(quoted[1 : len(quoted)-1])
+	if strings.Contains(name, `\`) {
+		json.Unmarshal(quoted, &name) // It was checked before.
+	}
 	top := &l[len(l)-1]
 	if top.members == nil {
 		top.members = make(map[string]bool)

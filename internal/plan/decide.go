@@ -91,12 +91,17 @@ func Resume(s Subject, seen Plan, now time.Time) Step {
 	return step
 }
 
-// Delete plans nothing more; what was due and not yet decided is skipped.
+// Delete plans nothing more; what was due and not yet decided is skipped. What
+// fell into a pause would have been skipped by Resume, but for a one-off.
 func Delete(s Subject, seen Plan, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
-	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
-		latest, count := latestBefore(s.Policy.Rule, seen.NominalAt, now.Add(1))
-		step.Skips = []Skip{newSkip(seen.JobID, seen.NominalAt, latest, count, belfry.ReasonDeleted)}
+	if at := seen.NominalAt; !at.IsZero() && !at.After(now) {
+		reason := belfry.ReasonDeleted
+		if _, once := schedule.Once(s.Policy.Rule); seen.NextAt.IsZero() && !once {
+			reason = belfry.ReasonPaused
+		}
+		latest, count := latestBefore(s.Policy.Rule, at, now.Add(1))
+		step.Skips = []Skip{newSkip(seen.JobID, at, latest, count, reason)}
 		step.Next.FiredFor = latest
 	}
 	step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
@@ -127,14 +132,14 @@ func (p Plan) after(decided time.Time, rule schedule.Rule) Plan {
 
 func newSkip(job belfry.ID, from, to time.Time, count int64, reason belfry.Reason) Skip {
 	id := belfry.RunID(job, belfry.KindScheduled, from, belfry.ID{})
-	return Skip{ID: id, From: from, To: to, Count: count, Reason: reason}
+	return Skip{ID: id, From: from, To: to, Count: min(count, maxCounted), Reason: reason}
 }
 
 // latestBefore gives the latest occurrence before end, counting from first,
-// which is one itself and before end.
+// which is one itself and before end. It stops counting one beyond maxCounted.
 func latestBefore(rule schedule.Rule, first, end time.Time) (latest time.Time, count int64) {
 	latest, count = first, 1
-	for count < maxCounted {
+	for count <= maxCounted {
 		next := rule.Next(latest)
 		if next.IsZero() || !next.Before(end) {
 			return latest, count
@@ -144,27 +149,20 @@ func latestBefore(rule schedule.Rule, first, end time.Time) (latest time.Time, c
 	return before(rule, latest, end), count
 }
 
-// before gives the latest occurrence strictly before end; first is an
-// occurrence before it. It doubles back from the end, so that its cost depends
-// on how dense the rule is there and not on how far away first is.
+// before gives the latest occurrence strictly before end; first is one before it,
+// whether or not the rule still names it. It bisects, so that its cost depends
+// neither on how dense the rule is nor on how far away first is.
 func before(rule schedule.Rule, first, end time.Time) time.Time {
-	for back := time.Second; ; back *= 2 {
-		from := end.Add(-back)
-		if !from.After(first) {
-			from = first.Add(-1)
-		}
-		at := rule.Next(from)
-		if at.IsZero() || !at.Before(end) {
-			continue
-		}
-		for {
-			next := rule.Next(at)
-			if next.IsZero() || !next.Before(end) {
-				return at
-			}
-			at = next
+	latest, none := first, end // between none and end there is no occurrence
+	for span := none.Sub(latest); span > 0; span = none.Sub(latest) {
+		middle := latest.Add(span / 2)
+		if next := rule.Next(middle); !next.IsZero() && next.Before(end) {
+			latest = next
+		} else {
+			none = middle
 		}
 	}
+	return latest
 }
 
 func earlier(a, b time.Time) time.Time {

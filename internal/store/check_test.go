@@ -64,11 +64,10 @@ var wrong = []struct{ sentence, query string }{
 	{"scheduled decisions were made early",
 		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND fired_at < scheduled_at`},
 	{"shards differ between the tables of a job",
-		`SELECT count(*) FROM jobs j WHERE
-		 EXISTS (SELECT 1 FROM plans x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
-		 EXISTS (SELECT 1 FROM revisions x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
-		 EXISTS (SELECT 1 FROM triggers x WHERE x.job_id = j.id AND x.shard <> j.shard) OR
-		 EXISTS (SELECT 1 FROM ` + everyRun + ` WHERE r.job_id = j.id AND r.shard <> j.shard)`},
+		`SELECT (SELECT count(*) FROM plans x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
+		 (SELECT count(*) FROM revisions x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
+		 (SELECT count(*) FROM triggers x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
+		 (SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.shard <> j.shard)`},
 	{"attempts are in another shard than their run",
 		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.shard <> r.shard`},
 	{"live or dead runs have a revision that is kept nowhere",

@@ -26,10 +26,13 @@ import (
 // of them has several jobs.
 const shards = 4
 
-// TestMain keeps the random tests short; more checks are a flag away.
+// TestMain keeps the random tests short, and free of files: what they draw are
+// ids, which are others the next time. More checks are a flag away.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "25"); err != nil {
-		panic(err)
+	for name, value := range map[string]string{"rapid.checks": "25", "rapid.shrinktime": "10s", "rapid.nofailfile": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err) // rapid has no such flag any more
+		}
 	}
 	os.Exit(pgtest.Main(m))
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,9 +36,9 @@ func BenchmarkCreate(b *testing.B) {
 	var spent time.Duration
 	for b.Loop() {
 		jobs := minutely(b, s, benchBatch)
-		start := cpu()
+		start := time.Now()
 		create(b, s, jobs...)
-		spent += cpu() - start
+		spent += time.Since(start)
 	}
 	rate(b, spent)
 }
@@ -53,9 +52,9 @@ func BenchmarkPath(b *testing.B) {
 			worker := register(b, s)
 			spent := map[string]time.Duration{}
 			timed := func(step string, f func()) {
-				start := cpu()
+				start := time.Now()
 				f()
-				spent[step] += cpu() - start
+				spent[step] += time.Since(start)
 			}
 			for b.Loop() {
 				var runs []*belfry.Run
@@ -80,10 +79,4 @@ func BenchmarkPath(b *testing.B) {
 			rate(b, spent[name])
 		})
 	}
-}
-
-func cpu() time.Duration {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -29,7 +30,7 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.p
 
 const (
 	selectOneJob  = selectJob + `WHERE j.namespace = ? AND j.id = ?`
-	selectJobPage = selectJob + `WHERE j.namespace = ? AND j.state <> 'deleted' AND (? OR j.id < ?) ORDER BY j.id DESC LIMIT ?`
+	selectJobPage = selectJob + `WHERE j.namespace = ? AND j.state <> 'deleted' AND j.id < ? ORDER BY j.id DESC LIMIT ?`
 )
 
 func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
@@ -105,8 +106,12 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (job be
 
 // ListJobs gives the jobs that are not deleted, newest first.
 func (s *Store) ListJobs(ctx context.Context, namespace string, page store.Page) (jobs []belfry.Job, err error) {
+	after := page.After
+	if after.IsZero() {
+		after = belfry.ID(bytes.Repeat([]byte{0xff}, len(after)))
+	}
 	err = s.read(ctx, "list jobs", func(t *tx) error {
-		jobs, err = all(t, t.scanJob, selectJobPage, namespace, page.After.IsZero(), page.After[:], atMost(page.Limit))
+		jobs, err = all(t, t.scanJob, selectJobPage, namespace, after[:], atMost(page.Limit))
 		return err
 	})
 	return jobs, err

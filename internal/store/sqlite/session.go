@@ -107,12 +107,13 @@ func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) 
 	return stmt, nil
 }
 
-// drop gives the connection back; the next use makes another.
+// drop ends the connection, in whatever state it is; the next use makes another.
 func (s *session) drop() {
 	for _, stmt := range s.stmts {
 		stmt.Close()
 	}
 	if s.conn != nil {
+		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // Close would keep it for others
 		s.conn.Close()
 	}
 	s.conn, s.stmts = nil, nil
@@ -174,8 +175,13 @@ func (t *tx) do(begin string, f func(*tx) error) (err error) {
 	}
 	ended := false
 	defer func() {
-		if !ended { // an error or a panic; SQLite may have rolled back itself
-			_ = t.command(`ROLLBACK`)
+		if ended {
+			return
+		}
+		// An error or a panic. SQLite rolls back by itself when the disk fails, and
+		// then refuses to do so again.
+		if t.command(`ROLLBACK`) != nil {
+			t.session.drop()
 		}
 	}()
 	if err := f(t); err != nil {

@@ -95,6 +95,7 @@ CREATE TABLE runs (
     CHECK ((state = 'running') = (worker IS NOT NULL AND token IS NOT NULL AND deadline_at IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_ready ON runs (lane, rank, id) WHERE state = 'ready';
+CREATE INDEX runs_running ON runs (worker) WHERE state = 'running';
 CREATE INDEX runs_retry ON runs (ready_at) WHERE state = 'retry';
 CREATE INDEX runs_job ON runs (job_id);
 

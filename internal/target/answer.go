@@ -1,0 +1,81 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	maxDrain     = 1 << 20          // bytes read past what is kept, so that the connection can be used again
+	drainTimeout = time.Second      // and for how long
+	stallTimeout = 30 * time.Second // between two pieces of a body
+	maxLocation  = 200              // bytes shown of where a redirect points
+)
+
+var (
+	errStalled = fmt.Errorf("the answer stalled for %s", stallTimeout)
+	errEnough  = errors.New("enough of the answer was read")
+)
+
+// read takes the first belfry.MaxOutput bytes of an answer's body and closes it.
+// A little more is read and thrown away; a longer or slower rest is cut off by
+// closing the connection, which is no error. cancel ends the call.
+func read(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil, nil // what follows is no body
+	}
+	stall := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	defer stall.Stop()
+	kept, err := io.ReadAll(io.LimitReader(&lively{resp.Body, stall}, belfry.MaxOutput))
+	if err != nil {
+		return kept, fmt.Errorf("the answer broke off: %w", err)
+	}
+	if len(kept) == belfry.MaxOutput {
+		stall.Stop()
+		enough := time.AfterFunc(drainTimeout, func() { cancel(errEnough) })
+		defer enough.Stop()
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
+	}
+	return kept, nil
+}
+
+// lively is a body that must not stall: each read winds up the timer again.
+type lively struct {
+	body  io.Reader
+	stall *time.Timer
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	l.stall.Reset(stallTimeout)
+	return l.body.Read(p)
+}
+
+// answered is the error for an answer that is not 2xx.
+func answered(resp *http.Response) error {
+	status := fmt.Sprint(resp.StatusCode)
+	if text := http.StatusText(resp.StatusCode); text != "" {
+		status += " " + text
+	}
+	if place := location(resp); place != "" && resp.StatusCode >= 300 && resp.StatusCode <= 399 {
+		return fmt.Errorf("the target answered %s to %s; redirects are not followed", status, place)
+	}
+	return fmt.Errorf("the target answered %s", status)
+}
+
+// location is where a redirect points, without what may be secret.
+func location(resp *http.Response) string {
+	u, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
+	return belfry.Clean(u.String(), maxLocation)
+}

@@ -1,0 +1,119 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+// Guard decides which addresses a job may reach. It is asked about the address
+// that is about to be dialled, for every connection, so that a name which means
+// one thing when it is checked and another when it is used gains nothing.
+type Guard struct {
+	open  bool // private addresses are allowed
+	allow []netip.Prefix
+	table *ssrf.Guardian
+}
+
+// NewGuard makes a Guard that lets public addresses pass, and those the operator
+// allows: all private and special ones, or some networks. Cloud metadata
+// services are refused in any case, unless the list names exactly their address.
+func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
+	g := &Guard{open: allowPrivate, table: ssrf.New(ssrf.WithAnyPort())}
+	for _, p := range allow {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		g.allow = append(g.allow, p.Masked())
+	}
+	return g
+}
+
+// Refused is the error for an address that may not be reached.
+type Refused struct {
+	Addr     netip.Addr
+	metadata bool
+}
+
+func (r *Refused) Error() string {
+	if r.metadata {
+		return fmt.Sprintf("target address %s is a cloud metadata service and not allowed; an operator can allow it with --allow-target %s",
+			r.Addr, netip.PrefixFrom(r.Addr, r.Addr.BitLen()))
+	}
+	return fmt.Sprintf("target address %s is not allowed; an operator can allow it with --allow-target", r.Addr)
+}
+
+// metadata lists where clouds hand out the credentials of a machine. Not all of
+// them are in special ranges.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), // most clouds
+	netip.MustParseAddr("169.254.170.2"),   // Amazon, containers
+	netip.MustParseAddr("169.254.170.23"),  // Amazon, pods
+	netip.MustParseAddr("fd00:ec2::254"),   // Amazon
+	netip.MustParseAddr("fd00:ec2::23"),    // Amazon, pods
+	netip.MustParseAddr("fd20:ce::254"),    // Google
+	netip.MustParseAddr("168.63.129.16"),   // Azure
+	netip.MustParseAddr("100.100.100.200"), // Alibaba
+	netip.MustParseAddr("192.0.0.192"),     // Oracle
+}
+
+// Check returns a *Refused error if addr may not be reached.
+func (g *Guard) Check(addr netip.Addr) error {
+	addr = addr.WithZone("").Unmap()
+	if !addr.IsValid() {
+		return &Refused{Addr: addr}
+	}
+	if slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())) {
+		return nil
+	}
+	if slices.Contains(metadata, addr) {
+		return &Refused{Addr: addr, metadata: true}
+	}
+	if inner, ok := translated(addr); ok && g.Check(inner) != nil {
+		return &Refused{Addr: addr}
+	}
+	if g.open || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return nil
+	}
+	if g.table.SafeAddr(addr) != nil {
+		return &Refused{Addr: addr}
+	}
+	return nil
+}
+
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+)
+
+// translated gives the IPv4 address that a gateway would send to instead of
+// addr. To allow the gateway's network is not to allow what lies behind it.
+func translated(addr netip.Addr) (netip.Addr, bool) {
+	raw := addr.As16()
+	switch {
+	case nat64.Contains(addr), nat64Local.Contains(addr):
+		return netip.AddrFrom4([4]byte(raw[12:16])), true
+	case sixToFour.Contains(addr):
+		return netip.AddrFrom4([4]byte(raw[2:6])), true
+	}
+	return netip.Addr{}, false
+}
+
+// control is asked by the dialer with the resolved address of each connection
+// it is about to make.
+func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") {
+		return fmt.Errorf("network %s is not allowed", network)
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("read the target address: %w", err)
+	}
+	return g.Check(to.Addr())
+}
