@@ -99,9 +99,14 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 		a.result.HTTPStatus, a.result.Output = report.HTTPStatus, output
 		p.post(a, outcome, text)
 	}
+	room, draining := p.room(), p.draining
 	p.mu.Unlock()
-	signal(p.claimable)
-	signal(p.changed)
+	if room == 1 || room == p.enough() { // others need not wake the claim loop
+		signal(p.claimable)
+	}
+	if draining {
+		signal(p.changed)
+	}
 }
 
 // judge says how an attempt ended whose handler returned err.
@@ -140,7 +145,9 @@ func (p *Pool) post(a *attempt, outcome belfry.Outcome, text string) {
 	}
 	a.result.Outcome, a.result.Error = outcome, text
 	p.unsent = append(p.unsent, parcel{worker: a.worker, result: a.result})
-	signal(p.sendable)
+	if len(p.unsent) == 1 { // otherwise the send loop is at it
+		signal(p.sendable)
+	}
 }
 
 // lose forgets an attempt that is no longer this worker's: no result is due.

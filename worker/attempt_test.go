@@ -32,7 +32,7 @@ func TestAttemptsEndAsTheirHandlersSay(t *testing.T) {
 			`failed "an error of type worker.rude that cannot be shown"`},
 		{"a panic is a failure with its value", func(context.Context, *belfry.Run) error { panic("ouch") },
 			`failed "panic: ouch"`},
-		{"a nil dereference is a failure", func(_ context.Context, run *belfry.Run) error { run = nil; run.Attempt++; return nil },
+		{"a nil dereference is a failure", func(context.Context, *belfry.Run) error { var run *belfry.Run; run.Attempt++; return nil },
 			`failed "panic: runtime error: invalid memory address or nil pointer dereference"`},
 		{"a goroutine that ends is a failure", func(context.Context, *belfry.Run) error { runtime.Goexit(); return nil },
 			`failed "the handler ended its goroutine instead of returning"`},

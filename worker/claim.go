@@ -60,7 +60,7 @@ func (p *Pool) claimLoop(ctx context.Context) {
 // free together are better filled together. It returns no room once ctx ended.
 func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
 	var moment <-chan time.Time // set while more room is waited for
-	enough := p.opt.Concurrency / 4
+	enough := p.enough()
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		worker, room := p.worker, p.room()
@@ -91,6 +91,9 @@ func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
 func (p *Pool) room() int {
 	return max(0, min(p.opt.Concurrency-p.busy, 2*p.opt.Concurrency-p.owed))
 }
+
+// enough is the room below which a pool counts as nearly full.
+func (p *Pool) enough() int { return p.opt.Concurrency / 4 }
 
 // claim asks the source once. It reports whether the call was cut short from
 // this side: by the drain, by a change of incarnation, by silence or by time.

@@ -40,6 +40,25 @@ func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 	})
 }
 
+func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := start(newFake(), Options{Concurrency: 100}, func(context.Context, *belfry.Run) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		b.add(300, nil)
+		after(10 * time.Second)
+		var limits []int
+		for _, c := range b.seenClaims() {
+			limits = append(limits, c.Limit)
+		}
+		if b.settled() != 300 || slices.Min(limits) < 25 {
+			t.Errorf("%d runs ended by claims of %v, want a quarter of the slots at least", b.settled(), limits)
+		}
+		b.end(t)
+	})
+}
+
 func TestClaimAsksForAThousandAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := start(newFake(), Options{Concurrency: 5000}, nothing)

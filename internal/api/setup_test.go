@@ -91,7 +91,7 @@ func (s *service) ask(method, path, body string, headers ...string) answer {
 	return answer{w.Code, w.Result().Header, string(text)}
 }
 
-// get asks, wants the status, and decodes the answer.
+// want asks, wants the status, and decodes the answer.
 func (s *service) want(status int, into any, method, path, body string, headers ...string) answer {
 	s.t.Helper()
 	a := s.ask(method, path, body, headers...)

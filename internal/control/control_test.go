@@ -206,6 +206,31 @@ func TestADeletedJobIsGone(t *testing.T) {
 	codeOf(t, err, belfry.NotFound)
 }
 
+func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
+	s := open(t)
+	c := control.New(s)
+	now := s.Now().UTC().Truncate(time.Microsecond)
+	id := belfry.NewID(now)
+	spec := draft("every blue moon").Spec
+	fresh := store.NewJob{
+		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now, UpdatedAt: now},
+		Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, s.Shards()), Version: 1, NominalAt: now, NextAt: now},
+	}
+	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(fresh, nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Pause(t.Context(), ns, id)
+	codeOf(t, err, belfry.Internal)
+	if err := c.Delete(t.Context(), ns, id); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := s.JobRuns(t.Context(), ns, id, store.RunPage{Limit: 10})
+	if err != nil || len(runs) != 1 || runs[0].Reason != belfry.ReasonDeleted || !runs[0].ScheduledAt.Equal(now) {
+		t.Errorf("what was due became %+v, error %v", runs, err)
+	}
+}
+
 func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
 	s := open(t)
 	c := control.New(s)

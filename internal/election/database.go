@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -81,15 +82,17 @@ func (c *campaign) try(ctx context.Context) error {
 		ids = append(ids, lease.Owner.String())
 	}
 	var gain, lose []string
+	var over []int
 	for shard := range c.Store.Shards() {
 		mine := Owner(shard, ids) == c.Node.String()
 		if _, have := c.terms[shard]; mine && !have {
 			gain = append(gain, shardName(shard))
 		} else if have && !mine {
-			c.endTerm(shard)
+			over = append(over, shard)
 			lose = append(lose, shardName(shard))
 		}
 	}
+	c.endTerms(over...)
 	if len(lose) > 0 {
 		if err := c.Store.Release(ctx1, c.Node, lose); err != nil {
 			return err
@@ -119,23 +122,24 @@ func (c *campaign) hold(ctx context.Context, names []string) error {
 			c.believe(ctx, shard, lease.Epoch, until)
 		}
 	}
+	var over []int
 	for _, name := range names {
 		if shard, ok := shardOf(name); ok && !held[name] && c.terms[shard] != nil {
-			c.endTerm(shard)
+			over = append(over, shard)
 		}
 	}
+	c.endTerms(over...)
 	return nil
 }
 
 // believe prolongs a term or begins a new one.
 func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until time.Time) {
 	if t := c.terms[shard]; t != nil {
-		if t.epoch == epoch {
+		if t.epoch == epoch && t.clock.Reset(time.Until(until)) {
 			t.until = until
-			t.clock.Reset(time.Until(until))
 			return
 		}
-		c.endTerm(shard) // it was somebody else's in between
+		c.endTerms(shard) // it ended meanwhile, or was somebody else's in between
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
@@ -147,30 +151,34 @@ func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until ti
 	})
 }
 
-func (c *campaign) endTerm(shard int) {
-	t := c.terms[shard]
-	delete(c.terms, shard)
-	t.clock.Stop()
-	t.end()
-	<-t.ended
+// endTerms ends some terms together and waits until nobody acts on them.
+func (c *campaign) endTerms(shards ...int) {
+	for _, shard := range shards {
+		c.terms[shard].clock.Stop()
+		c.terms[shard].end()
+	}
+	for _, shard := range shards {
+		<-c.terms[shard].ended
+		delete(c.terms, shard)
+	}
 }
 
 // expire forgets the terms that could no longer be trusted.
 func (c *campaign) expire(now time.Time) {
+	var over []int
 	for shard, t := range c.terms {
 		if now.After(t.until) {
 			c.Log.Warn("a shard's lease could not be renewed in time", "shard", shard)
-			c.endTerm(shard)
+			over = append(over, shard)
 		}
 	}
+	c.endTerms(over...)
 }
 
 // resign ends all terms and lets the others have the shards at once.
 func (c *campaign) resign(ctx context.Context) {
 	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
-	for shard := range c.terms {
-		c.endTerm(shard)
-	}
+	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
 	c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, 2*call)
 	defer cancel()

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -328,18 +329,22 @@ func TestConcurrentFinishesOfOneAttemptDecideItOnce(t *testing.T) {
 			stores = append(stores, f.reopen(t))
 		}
 		worker := f.worker(t)
-		const size = 40
-		for range size {
-			f.create(t, f.job(f.minutesAgo(5), withRetries(5)))
+		const size = 600
+		jobs := make([]store.NewJob, size)
+		for i := range jobs {
+			jobs[i] = f.job(f.minutesAgo(5), withRetries(5))
 		}
+		f.create(t, jobs...)
 		f.fireDue(t)
 		runs := f.claim(t, worker, size)
 		var wait sync.WaitGroup
 		for i := range 4 {
 			results := make([]belfry.Result, size)
 			for j, run := range runs {
-				results[(j+i*7)%size] = result(run, []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed}[j%2])
+				results[j] = result(run, []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed}[j%2])
 			}
+			// Each names the runs in another order, which must not lock them out.
+			rand.Shuffle(size, func(a, b int) { results[a], results[b] = results[b], results[a] })
 			wait.Go(func() {
 				verdicts, err := stores[i%len(stores)].Finish(ctx, results)
 				if err != nil {

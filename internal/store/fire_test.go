@@ -278,6 +278,34 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 	})
 }
 
+func TestAJobThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		good, bad := f.created(t, 5, withRetries(1)), f.created(t, 5)
+		f.fireDue(t)
+		whole := read(t, f, scanText, `SELECT spec FROM jobs WHERE id = ?`, bad.ID)[0]
+		spoil := func(spec string) { f.exec(t, `UPDATE jobs SET spec = ? WHERE id = ?`, spec, bad.ID) }
+		worker := f.worker(t)
+		claimed := map[belfry.ID]*belfry.Run{}
+		spoil(`{"timeout_seconds": "written by a newer version"}`)
+		runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 10})
+		for _, run := range runs {
+			claimed[run.JobID] = run
+		}
+		if claimed[good.ID] == nil {
+			t.Fatalf("the run of the good job was not claimed (%v)", err)
+		}
+		r := result(claimed[good.ID], belfry.OutcomeFailed)
+		results := []belfry.Result{r}
+		if run := claimed[bad.ID]; run != nil {
+			results = append(results, result(run, belfry.OutcomeFailed))
+		}
+		if verdicts, err := f.Finish(ctx, results); err != nil || verdicts[0] != belfry.VerdictAccepted || f.state(t, r.RunID) != belfry.RunRetry {
+			t.Errorf("the result of the good job is %v (%v), and its run %s", verdicts, err, f.state(t, r.RunID))
+		}
+		spoil(whole)
+	})
+}
+
 func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, text := range []string{"zero\x00byte", "not \xff\xfe utf-8", `'"; DROP TABLE runs; --`} {

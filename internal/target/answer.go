@@ -39,7 +39,6 @@ func read(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
 		return kept, fmt.Errorf("the answer broke off: %w", err)
 	}
 	if len(kept) == belfry.MaxOutput {
-		stall.Stop()
 		enough := time.AfterFunc(drainTimeout, func() { cancel(errEnough) })
 		defer enough.Stop()
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)

@@ -29,7 +29,7 @@ func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
-		g.allow = append(g.allow, p.Masked())
+		g.allow = append(g.allow, p)
 	}
 	return g
 }

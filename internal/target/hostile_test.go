@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,12 +206,22 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	c.silent(t)
 }
 
+// The environment is read once in a process, so this needs one of its own.
 func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
-	c := newCanary(t)
-	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
-		t.Setenv(name, "http://127.0.0.1:"+c.port)
+	const inside = "BELFRY_TEST_PROXY"
+	if os.Getenv(inside) == "" {
+		c := newCanary(t)
+		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		child.Env = append(os.Environ(), inside+"=1", "NO_PROXY=")
+		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+			child.Env = append(child.Env, name+"=http://127.0.0.1:"+c.port)
+		}
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		c.silent(t)
+		return
 	}
-	t.Setenv("NO_PROXY", "")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
@@ -218,5 +230,4 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	if _, err := call(t, h, map[string]any{"url": "http://target.example:" + port}); err != nil {
 		t.Error(err)
 	}
-	c.silent(t)
 }

@@ -299,7 +299,7 @@ func TestHeadersWithoutEndAreCutOff(t *testing.T) {
 			}
 		}
 	})
-	if _, err := call(t, local(t), map[string]any{"url": "http://" + addr}); err == nil || !strings.Contains(err.Error(), "exceeded") {
+	if _, err := call(t, local(t), map[string]any{"url": "http://" + addr}); err == nil || !strings.Contains(err.Error(), "headers exceeded 65536 bytes") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,23 +40,22 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	if err != nil || len(batch) == 0 {
 		return err
 	}
-	first := batch[0].Job.ID
+	var ids []belfry.ID
 	if len(batch) <= fewJobs {
-		err = s.insertFew(ctx, batch)
+		ids, err = idsOf(nil, batch), s.insertFew(ctx, batch)
 	} else {
-		err = s.insertMany(ctx, batch, next)
+		ids, err = s.insertMany(ctx, batch, next)
 	}
 	if err != nil {
-		return s.whyNotCreated(ctx, first, err)
+		return s.whyNotCreated(ctx, ids, err)
 	}
-	s.hints.tellChanged(len(batch) > fewJobs, idsOf(batch)...)
+	s.hints.tellChanged(len(ids) > fewJobs, ids...)
 	return nil
 }
 
-func idsOf(jobs []store.NewJob) []belfry.ID {
-	ids := make([]belfry.ID, len(jobs))
+func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	for i := range jobs {
-		ids[i] = jobs[i].Job.ID
+		ids = append(ids, jobs[i].Job.ID)
 	}
 	return ids
 }
@@ -73,8 +72,9 @@ func take(next func() (store.NewJob, error, bool), batch []store.NewJob, n int) 
 	return batch, nil
 }
 
-func (s *Store) insertMany(ctx context.Context, batch []store.NewJob, next func() (store.NewJob, error, bool)) error {
-	return pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+// insertMany stores the batch and all that follows, and gives the ids so far.
+func (s *Store) insertMany(ctx context.Context, batch []store.NewJob, next func() (store.NewJob, error, bool)) (ids []belfry.ID, err error) {
+	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
 		// A caller may need longer to produce the next jobs than a session may idle.
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
 			return err
@@ -87,12 +87,14 @@ func (s *Store) insertMany(ctx context.Context, batch []store.NewJob, next func(
 			if len(batch) == 0 {
 				return nil
 			}
+			ids = idsOf(ids, batch)
 			if err := copyJobs(ctx, tx, batch); err != nil {
 				return err
 			}
 			batch = batch[:0]
 		}
 	})
+	return ids, err
 }
 
 func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
@@ -149,17 +151,20 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[
 
 // whyNotCreated explains an error. A key that is there already may be our own:
 // the reply to an earlier commit of the same jobs was lost.
-func (s *Store) whyNotCreated(ctx context.Context, first belfry.ID, err error) error {
+func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != "23505" {
 		return failed("create jobs", err)
 	}
-	var there bool
-	if err := s.work.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE id = $1)`, uuid(first)).Scan(&there); err != nil {
+	var there int
+	if err := s.work.QueryRow(ctx, `SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)`, uuids(ids)).Scan(&there); err != nil {
 		return failed("create jobs", err)
 	}
-	if there {
+	if there == len(ids) {
 		return nil
+	}
+	if refused.ConstraintName != "jobs_name" {
+		return belfry.Errorf(belfry.Conflict, "one of the jobs is there already: %w", err)
 	}
 	return failed("create jobs", nameTaken(err, takenName(refused.Detail)))
 }

@@ -12,22 +12,36 @@ import (
 // maxError bounds the text kept of an error.
 const maxError = 8 << 10
 
-// Finish settles attempts.
+// Finish settles attempts. A result that fits no live attempt was accepted
+// before or is late.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	verdicts, err := s.settle(ctx, results)
-	return verdicts, failed("finish", err)
+	settled, err := s.settle(ctx, results)
+	if err != nil {
+		return nil, failed("finish", err)
+	}
+	verdicts := make([]belfry.Verdict, len(results))
+	for i := range results {
+		verdicts[i] = belfry.VerdictAccepted
+		if settled[i] {
+			continue
+		}
+		if verdicts[i], err = s.lateOrKnown(ctx, results[i]); err != nil {
+			return nil, failed("finish", err)
+		}
+	}
+	return verdicts, nil
 }
 
-// settle applies results to the runs that are held by exactly their attempts:
-// first those that need nothing but the run itself, then those whose retry
-// policy has to be asked. What fits no run was accepted before or is late.
-func (s *Store) settle(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
-	verdicts := make([]belfry.Verdict, len(results))
+// settle applies results to the runs that are held by exactly their attempts,
+// and says which: first those that need nothing but the run itself, then those
+// whose retry policy has to be asked.
+func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []bool, err error) {
+	settled = make([]bool, len(results))
 	var good, bad []int
 	for i, r := range results {
 		if r.Outcome == belfry.OutcomeSucceeded {
@@ -36,22 +50,10 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) ([]belfry.V
 			bad = append(bad, i)
 		}
 	}
-	if err := s.succeed(ctx, results, good, verdicts); err != nil {
+	if err := s.succeed(ctx, results, good, settled); err != nil {
 		return nil, err
 	}
-	if err := s.fail(ctx, results, bad, verdicts); err != nil {
-		return nil, err
-	}
-	for i := range results {
-		if verdicts[i] == "" {
-			verdict, err := s.lateOrKnown(ctx, results[i])
-			if err != nil {
-				return nil, err
-			}
-			verdicts[i] = verdict
-		}
-	}
-	return verdicts, nil
+	return settled, s.fail(ctx, results, bad, settled)
 }
 
 // fenceArgs is the columns that every result has.
@@ -72,7 +74,7 @@ func newFenceArgs(results []belfry.Result, which []int) *fenceArgs {
 		r := &results[i]
 		a.n = append(a.n, int64(i))
 		a.ids = append(a.ids, uuid(r.RunID))
-		a.namespaces = append(a.namespaces, r.Namespace)
+		a.namespaces = append(a.namespaces, storable(r.Namespace))
 		a.attempts = append(a.attempts, int32(r.Attempt))
 		a.tokens = append(a.tokens, pgtype.UUID{Bytes: r.Token, Valid: true})
 		a.statuses = append(a.statuses, int32(r.HTTPStatus))
@@ -99,23 +101,23 @@ WITH done AS (
 )
 SELECT n FROM gone`
 
-func (s *Store) succeed(ctx context.Context, results []belfry.Result, which []int, verdicts []belfry.Verdict) error {
+func (s *Store) succeed(ctx context.Context, results []belfry.Result, which []int, settled []bool) error {
 	if len(which) == 0 {
 		return nil
 	}
 	a := newFenceArgs(results, which)
 	rows, err := s.work.Query(ctx, succeedSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs)
-	return accept(rows, err, verdicts)
+	return mark(rows, err, settled)
 }
 
-// accept marks the results whose index was returned.
-func accept(rows pgx.Rows, err error, verdicts []belfry.Verdict) error {
+// mark notes the results whose index was returned.
+func mark(rows pgx.Rows, err error, settled []bool) error {
 	if err != nil {
 		return err
 	}
 	var n int64
 	_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
-		verdicts[n] = belfry.VerdictAccepted
+		settled[n] = true
 		return nil
 	})
 	return err
@@ -134,8 +136,8 @@ WITH done AS (
    WHERE r.namespace = done.namespace AND r.state = 'running' AND r.attempt = done.attempt AND r.token = done.token
    ORDER BY r.id FOR UPDATE OF r
 ), noted AS (
-  INSERT INTO belfry.attempts (run_id, attempt, shard, outcome, worker, token, started_at, finished_at, http_status, error, output)
-  SELECT id, attempt, shard, outcome, worker, token, started_at, now, http_status, error, output FROM held
+  INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
+  SELECT id, attempt, shard, namespace, outcome, worker, token, started_at, now, http_status, error, output FROM held
   ON CONFLICT DO NOTHING
 ), again AS (
   UPDATE belfry.runs r
@@ -154,7 +156,7 @@ WITH done AS (
 SELECT n FROM held`
 
 // fail settles attempts that did not succeed, as the job's policy says.
-func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, verdicts []belfry.Verdict) error {
+func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, settled []bool) error {
 	if len(which) == 0 {
 		return nil
 	}
@@ -174,10 +176,10 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 	for _, i := range which {
 		r := results[i]
 		p, ok := policies[r.RunID]
-		if !ok {
+		if !ok || p.attempt != r.Attempt || p.token != r.Token {
 			continue
 		}
-		delete(policies, r.RunID) // one result a run; another one in the batch is a repetition
+		delete(policies, r.RunID) // another result of this attempt in the batch is a repetition
 		next := belfry.Settle(r.RunID, p.tally, p.retry, r.Outcome)
 		known = append(known, i)
 		outcomes, states = append(outcomes, string(r.Outcome)), append(states, string(next.State))
@@ -190,7 +192,7 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 	a := newFenceArgs(results, known)
 	rows, err := s.work.Query(ctx, failSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs,
 		outcomes, states, delays, failures, lost, reasons, prints)
-	if err := accept(rows, err, verdicts); err != nil {
+	if err := mark(rows, err, settled); err != nil {
 		return err
 	}
 	if again {
@@ -203,27 +205,32 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 }
 
 type policy struct {
-	tally belfry.Tally
-	retry belfry.Retry
+	attempt int
+	token   belfry.Token
+	tally   belfry.Tally
+	retry   belfry.Retry
 }
 
 // policies reads what settling a run that failed depends on.
 func (s *Store) policies(ctx context.Context, ids []belfry.ID) (map[belfry.ID]policy, error) {
-	rows, err := s.work.Query(ctx, `SELECT r.id, r.failures, r.lost, coalesce(v.spec, j.spec) FROM belfry.runs r`+atRevision+` WHERE r.id = ANY($1)`, uuids(ids))
+	rows, err := s.work.Query(ctx, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, coalesce(v.spec, j.spec) FROM belfry.runs r`+atRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, uuids(ids))
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[belfry.ID]policy, len(ids))
 	var (
-		id   pgtype.UUID
-		p    policy
-		text string
+		id, token pgtype.UUID
+		p         policy
+		text      string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &p.tally.Failures, &p.tally.Lost, &text}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &p.attempt, &token, &p.tally.Failures, &p.tally.Lost, &text}, func() error {
 		spec, err := s.specs.decode(text)
-		p.retry = spec.Retry()
+		if err != nil {
+			spec = belfry.DefaultSpec() // it cannot be run, but it must end
+		}
+		p.retry, p.token = spec.Retry(), token.Bytes
 		out[id.Bytes] = p
-		return err
+		return nil
 	})
 	return out, err
 }
@@ -234,16 +241,16 @@ func (s *Store) lateOrKnown(ctx context.Context, r belfry.Result) (belfry.Verdic
 	var known bool
 	err := s.work.QueryRow(ctx, `/* late */
 SELECT EXISTS (SELECT 1 FROM belfry.history WHERE id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND state = $5)
-    OR EXISTS (SELECT 1 FROM belfry.attempts WHERE run_id = $1 AND attempt = $3 AND token = $4 AND outcome = $5)`,
-		uuid(r.RunID), r.Namespace, r.Attempt, uuid(r.Token), string(r.Outcome)).Scan(&known)
+    OR EXISTS (SELECT 1 FROM belfry.attempts WHERE run_id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND outcome = $5)`,
+		uuid(r.RunID), storable(r.Namespace), r.Attempt, uuid(r.Token), string(r.Outcome)).Scan(&known)
 	if err != nil {
 		return "", err
 	}
 	if known {
 		return belfry.VerdictAccepted, nil
 	}
-	_, err = s.work.Exec(ctx, `/* late */ UPDATE belfry.attempts SET late_outcome = $4, late_at = clock_timestamp()
-		WHERE run_id = $1 AND attempt = $2 AND token = $3 AND late_outcome IS NULL`,
-		uuid(r.RunID), r.Attempt, uuid(r.Token), string(r.Outcome))
+	_, err = s.work.Exec(ctx, `/* late */ UPDATE belfry.attempts SET late_outcome = $5, late_at = clock_timestamp()
+		WHERE run_id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND late_outcome IS NULL`,
+		uuid(r.RunID), storable(r.Namespace), r.Attempt, uuid(r.Token), string(r.Outcome))
 	return belfry.VerdictLate, err
 }

@@ -22,6 +22,7 @@ import (
 //   - wish: the triggers consumed
 //   - run: the runs to make, with whether the job's overlap limit has room; a run
 //     made by somebody else since our snapshot would have moved the version
+//   - slot: the tokens of the runs that the local worker takes at once
 //   - made, skipped: what is written
 const fireSQL = `/* fire */
 WITH step AS MATERIALIZED (
@@ -48,21 +49,23 @@ WITH step AS MATERIALIZED (
 ), run AS MATERIALIZED (
   SELECT r.*, s.job_id, s.namespace, s.revision, s.shard, s.epoch, s.lane, s.timeout_ms, clock_timestamp() AS now,
          r.most = 0 OR coalesce(live.runs, 0) + row_number() OVER (PARTITION BY s.job_id ORDER BY r.i) <= r.most AS fits
-    FROM unnest($16::bigint[], $17::uuid[], $18::text[], $19::uuid[], $20::timestamptz[], $21::timestamptz[], $22::bigint[], $23::integer[], $24::text[], $25::uuid[])
-      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, most, payload, token, i)
+    FROM unnest($16::bigint[], $17::uuid[], $18::text[], $19::uuid[], $20::timestamptz[], $21::timestamptz[], $22::bigint[], $23::integer[], $24::text[])
+      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, most, payload, i)
     JOIN adv USING (n)
     JOIN step s USING (n)
     LEFT JOIN LATERAL (SELECT count(*) AS runs FROM belfry.runs x WHERE x.job_id = s.job_id) live ON r.most > 0
    WHERE r.trigger_id IS NULL OR r.trigger_id IN (SELECT id FROM wish)
+), slot AS (
+  SELECT id, ($25::uuid[])[row_number() OVER (ORDER BY i)] AS token FROM run WHERE fits AND lane = ANY($35)
 ), made AS (
   INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
                            timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, payload)
-  SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN token IS NULL THEN 'ready' ELSE 'running' END, rank, scheduled_at, ready_at, now, $32, epoch,
+  SELECT run.id, shard, namespace, job_id, revision, kind, lane, CASE WHEN token IS NULL THEN 'ready' ELSE 'running' END, rank, scheduled_at, ready_at, now, $32, epoch,
          timeout_ms, CASE WHEN token IS NULL THEN 0 ELSE 1 END, 0, 0, CASE WHEN token IS NULL THEN NULL ELSE $33::uuid END, token,
          CASE WHEN token IS NULL THEN NULL ELSE now END, CASE WHEN token IS NULL THEN NULL ELSE now + (timeout_ms + $34) * interval '1 millisecond' END, payload
-    FROM run WHERE fits
+    FROM run LEFT JOIN slot ON slot.id = run.id WHERE fits
   ON CONFLICT (id) DO NOTHING
-  RETURNING id, state, fired_at, deadline_at
+  RETURNING id, state, token, fired_at, deadline_at
 ), skipped AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                               attempt, settled_at, http_status, error, output, skipped_to, skipped_count)
@@ -76,7 +79,7 @@ WITH step AS MATERIALIZED (
     JOIN adv USING (n)
     JOIN step s USING (n)
 )
-SELECT adv.n, coalesce(run.i, 0), coalesce(made.state, ''), made.fired_at, made.deadline_at, CASE WHEN made.state = 'running' THEN coalesce(run.payload, j.payload) END
+SELECT adv.n, coalesce(run.i, 0), coalesce(made.state, ''), made.token, made.fired_at, made.deadline_at, CASE WHEN made.state = 'running' THEN coalesce(run.payload, j.payload) END
   FROM adv
   LEFT JOIN run ON run.n = adv.n AND run.fits
   LEFT JOIN made ON made.id = run.id
@@ -104,8 +107,8 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	if len(steps) == 0 {
 		return fired, nil
 	}
-	a := newFireArgs(steps, slots)
-	rows, err := q.Query(ctx, fireSQL, a.list(owner, slots.Worker)...)
+	a := newFireArgs(steps)
+	rows, err := q.Query(ctx, fireSQL, a.list(owner, slots)...)
 	if err != nil {
 		return fired, err
 	}
@@ -114,10 +117,11 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		var (
 			step, run    int64
 			state        string
+			token        pgtype.UUID
 			at, deadline pgtype.Timestamptz
 			payload      pgtype.Text
 		)
-		if err := rows.Scan(&step, &run, &state, &at, &deadline, &payload); err != nil {
+		if err := rows.Scan(&step, &run, &state, &token, &at, &deadline, &payload); err != nil {
 			return fired, err
 		}
 		if step < 1 || int(step) > len(steps) || int(run) > len(a.runs) {
@@ -128,19 +132,19 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		case belfry.RunReady:
 			fired.Ready++
 		case belfry.RunRunning:
-			fired.Claimed = append(fired.Claimed, a.claimed(int(run-1), slots.Worker, moment(at), moment(deadline), payload))
+			fired.Claimed = append(fired.Claimed, a.claimed(int(run-1), slots.Worker, token.Bytes, moment(at), moment(deadline), payload))
 		}
 	}
 	return fired, rows.Err()
 }
 
 // claimed is the run that a local slot was given.
-func (a *fireArgs) claimed(i int, worker belfry.ID, at, deadline time.Time, payload pgtype.Text) *belfry.Run {
+func (a *fireArgs) claimed(i int, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload pgtype.Text) *belfry.Run {
 	step, r := a.steps[a.stepOf[i]-1], a.runs[i]
 	run := &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		State: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
-		StartedAt: &at, Worker: worker, Token: a.tokens[i].Bytes, Spec: step.Policy.Spec, DeadlineAt: deadline,
+		StartedAt: &at, Worker: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline,
 	}
 	if payload.Valid {
 		run.Payload = json.RawMessage(payload.String)

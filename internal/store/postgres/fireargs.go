@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -33,7 +32,6 @@ type fireArgs struct {
 	ranks              []int64
 	limits             []int32
 	payloads           []pgtype.Text
-	tokens             []pgtype.UUID // of the runs that a local slot takes
 
 	skipOf     []int64
 	skipIDs    []pgtype.UUID
@@ -42,18 +40,12 @@ type fireArgs struct {
 	reasons    []string
 }
 
-func newFireArgs(steps []plan.Step, slots store.Slots) *fireArgs {
+func newFireArgs(steps []plan.Step) *fireArgs {
 	a := &fireArgs{steps: steps}
-	free := slots.Free
 	for i := range steps {
 		a.addStep(&steps[i])
 		for _, r := range steps[i].Runs {
-			var token pgtype.UUID
-			if free > 0 && slices.Contains(slots.Lanes, steps[i].Policy.Lane()) {
-				free--
-				token = uuid(belfry.NewToken())
-			}
-			a.addRun(int64(i+1), r, token)
+			a.addRun(int64(i+1), r)
 		}
 		for _, k := range steps[i].Skips {
 			a.skipOf = append(a.skipOf, int64(i+1))
@@ -75,15 +67,15 @@ func (a *fireArgs) addStep(s *plan.Step) {
 	a.marks = append(a.marks, stamp(s.Next.FiredFor))
 	a.made = append(a.made, s.Next.RunsMade)
 	a.zones = append(a.zones, s.Next.ZoneVersion)
-	a.namespaces = append(a.namespaces, s.Namespace)
+	a.namespaces = append(a.namespaces, storable(s.Namespace))
 	a.revisions = append(a.revisions, int32(s.Revision))
 	a.shards = append(a.shards, int32(s.Seen.Shard))
 	a.epochs = append(a.epochs, s.Epoch)
-	a.lanes = append(a.lanes, s.Policy.Lane())
+	a.lanes = append(a.lanes, storable(s.Policy.Lane()))
 	a.timeouts = append(a.timeouts, s.Policy.Timeout().Milliseconds())
 }
 
-func (a *fireArgs) addRun(step int64, r plan.Run, token pgtype.UUID) {
+func (a *fireArgs) addRun(step int64, r plan.Run) {
 	a.runs = append(a.runs, r)
 	a.stepOf = append(a.stepOf, step)
 	a.ids = append(a.ids, uuid(r.ID))
@@ -94,16 +86,19 @@ func (a *fireArgs) addRun(step int64, r plan.Run, token pgtype.UUID) {
 	a.ranks = append(a.ranks, plan.Rank(r.ReadyAt))
 	a.limits = append(a.limits, int32(r.Limit))
 	a.payloads = append(a.payloads, text(string(r.Payload)))
-	a.tokens = append(a.tokens, token)
 }
 
 // list gives the arguments of fireSQL in order.
-func (a *fireArgs) list(owner, worker belfry.ID) []any {
+func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
+	tokens := make([]belfry.Token, min(slots.Free, len(a.runs)))
+	for i := range tokens {
+		tokens[i] = belfry.NewToken()
+	}
 	return []any{
 		a.jobs, a.versions, a.due, a.firsts, a.nexts, a.nominals, a.marks, a.made,
 		a.zones, a.namespaces, a.revisions, a.shards, a.epochs, a.lanes, a.timeouts,
-		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads, a.tokens,
+		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads, uuids(tokens),
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
-		pgtype.UUID{Bytes: owner, Valid: true}, uuid(worker), store.DeadlineGrace.Milliseconds(),
+		pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), store.DeadlineGrace.Milliseconds(), storables(slots.Lanes),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -122,11 +123,19 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	}
 	defer cancel()
 	var job belfry.Job
+	var refusal error // edit's own, which is nobody else's to explain
+	asked := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
+		change, refusal = edit(j, p, now)
+		return change, refusal
+	}
 	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
 		var err error
-		job, err = s.edit(ctx, tx, namespace, id, edit)
+		job, err = s.edit(ctx, tx, namespace, id, asked)
 		return err
 	})
+	if refusal != nil {
+		return belfry.Job{}, refusal
+	}
 	if err != nil {
 		return belfry.Job{}, failed("edit a job", nameTaken(err, job.Name))
 	}

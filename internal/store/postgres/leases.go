@@ -17,7 +17,7 @@ import (
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
 	rows, err := s.vital.Query(ctx, `/* hold */
 INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
-SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM unnest($2::text[]) AS n (name) ORDER BY name
+SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
        expires_at = clock_timestamp() + $3 * interval '1 millisecond'

@@ -50,10 +50,10 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL
 	if err != nil {
 		return 0, failed("reap", err)
 	}
-	verdicts, err := s.settle(ctx, results)
+	settled, err := s.settle(ctx, results)
 	reaped := 0
-	for _, v := range verdicts {
-		if v == belfry.VerdictAccepted {
+	for _, ours := range settled {
+		if ours {
 			reaped++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -53,34 +52,57 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	for i := range tokens {
 		tokens[i] = belfry.NewToken()
 	}
-	rows, err := s.work.Query(ctx, claimSQL, uuid(c.Worker), c.Lanes, c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
+	rows, err := s.work.Query(ctx, claimSQL, uuid(c.Worker), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
 	if err != nil {
 		return nil, failed("claim", err)
 	}
-	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*belfry.Run, error) {
-		run := &belfry.Run{State: belfry.RunRunning, Worker: c.Worker}
-		var (
-			id, job, token pgtype.UUID
-			started        pgtype.Timestamptz
-			spec           string
-			payload        pgtype.Text
-		)
-		err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
-			&started, &run.DeadlineAt, &spec, &payload)
-		if err != nil {
-			return nil, err
+	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (claimed, error) { return s.scanClaimed(row, c.Worker) })
+	if err != nil {
+		return nil, failed("claim", err)
+	}
+	good := make([]*belfry.Run, 0, len(runs))
+	var bad []belfry.Result
+	for _, r := range runs {
+		if r.err == nil {
+			good = append(good, r.run)
+			continue
 		}
-		run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, momentOrNil(started)
-		run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC()
-		if payload.Valid {
-			run.Payload = json.RawMessage(payload.String)
-		}
-		if run.Spec, err = s.specs.decode(spec); err != nil {
-			return nil, fmt.Errorf("run %s: read its spec: %w", run.ID, err)
-		}
-		return run, nil
-	})
-	return runs, failed("claim", err)
+		bad = append(bad, belfry.Result{Namespace: r.run.Namespace, RunID: r.run.ID, Attempt: r.run.Attempt, Token: r.run.Token,
+			Outcome: belfry.OutcomeFailed, Error: "the job's spec cannot be read"})
+		s.log.Error("a claimed run cannot be read", "run", r.run.ID, "error", r.err)
+	}
+	if _, err := s.settle(ctx, bad); err != nil {
+		s.log.Warn("a run that cannot be read was not settled; its deadline will", "error", err)
+	}
+	return good, nil
+}
+
+// claimed is a run that was handed over, or why it cannot be read.
+type claimed struct {
+	run *belfry.Run
+	err error
+}
+
+func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, error) {
+	run := &belfry.Run{State: belfry.RunRunning, Worker: worker}
+	var (
+		id, job, token pgtype.UUID
+		started        pgtype.Timestamptz
+		spec           string
+		payload        pgtype.Text
+	)
+	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
+		&started, &run.DeadlineAt, &spec, &payload)
+	if err != nil {
+		return claimed{}, err
+	}
+	run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, momentOrNil(started)
+	run.ScheduledAt, run.ReadyAt, run.FiredAt, run.DeadlineAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC(), run.DeadlineAt.UTC()
+	if payload.Valid {
+		run.Payload = json.RawMessage(payload.String)
+	}
+	run.Spec, err = s.specs.decode(spec)
+	return claimed{run, err}, nil
 }
 
 // Heartbeat notes that a worker is alive and answers with what it lost.

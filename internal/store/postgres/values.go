@@ -58,6 +58,14 @@ func storable(s string) string {
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
+func storables(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = storable(s)
+	}
+	return out
+}
+
 func int32s(shards []int) []int32 {
 	out := make([]int32, len(shards))
 	for i, s := range shards {

@@ -101,6 +101,7 @@ CREATE TABLE belfry.attempts (
     run_id       uuid NOT NULL,
     attempt      integer NOT NULL,
     shard        integer NOT NULL,
+    namespace    text NOT NULL,
     outcome      text NOT NULL,
     worker       uuid NOT NULL,
     token        uuid NOT NULL,

@@ -1,0 +1,118 @@
+package belfry_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/belfry-sh/belfry"
+
+// The rows of the module, lowest last. A package imports from the rows below its
+// own, and within a row nobody knows another, but for what mayImport adds.
+var (
+	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel"}
+	decisions  = append([]string{"internal/plan"}, vocabulary...)
+	contracts  = append([]string{"internal/control", "internal/store", "worker", "client"}, decisions...)
+	parts      = append([]string{
+		"internal/api", "internal/scheduler", "internal/election", "internal/target",
+		"internal/store/postgres", "internal/store/sqlite",
+	}, contracts...)
+)
+
+const (
+	cobra  = "github.com/spf13/cobra"
+	pflag  = "github.com/spf13/pflag"
+	pgx    = "github.com/jackc/pgx/v5"
+	sqlite = "modernc.org/sqlite"
+	xsync  = "golang.org/x/sync"
+	ssrf   = "code.dny.dev/ssrf"
+)
+
+// mayImport says for every package what it may import beside the standard
+// library. Tests may import what they like. A module stands for its packages.
+var mayImport = map[string][]string{
+	"cmd/belfry": {"internal/node", "internal/schedule", cobra, pflag}, // schedule: "version" tells that of the zones
+
+	"internal/node": append([]string{xsync}, parts...),
+
+	"internal/api":            contracts,
+	"internal/scheduler":      contracts,
+	"internal/election":       contracts,
+	"internal/target":         append([]string{ssrf}, contracts...),
+	"internal/store/postgres": append([]string{pgx}, contracts...),
+	"internal/store/sqlite":   append([]string{sqlite}, contracts...),
+
+	"internal/control": append([]string{"internal/store"}, decisions...),
+	"internal/store":   decisions,
+	"worker":           {"belfry"},
+	"client":           {"belfry"},
+
+	"internal/plan": {"belfry", "internal/schedule"},
+
+	"belfry":            nil,
+	"internal/schedule": nil,
+	"internal/wheel":    nil,
+
+	"internal/pgtest": {pgx}, // starts servers for tests; no row has it
+}
+
+func TestPackagesImportOnlyFromBelow(t *testing.T) {
+	for _, p := range packages(t) {
+		allowed, known := mayImport[p.name]
+		if !known && len(p.production) > 0 {
+			t.Errorf("package %s is not in the table: say in mayImport, in imports_test.go, what it may import", p.name)
+			continue
+		}
+		for _, f := range p.production {
+			for _, spec := range f.ast.Imports {
+				path := strings.Trim(spec.Path.Value, `"`)
+				if !inStandardLibrary(path) && !slices.ContainsFunc(allowed, func(a string) bool { return covers(a, path) }) {
+					t.Errorf("%s imports %s: beside the standard library, %s may import only %q", f.path, path, p.name, allowed)
+				}
+			}
+		}
+	}
+}
+
+// covers tells whether an entry of the table stands for an import path. Packages
+// of our own stand for themselves alone, foreign modules for all that is in them.
+func covers(entry, path string) bool {
+	switch {
+	case path == module:
+		return entry == "belfry"
+	case strings.HasPrefix(path, module+"/"):
+		return entry == path[len(module)+1:]
+	default:
+		return path == entry || strings.HasPrefix(path, entry+"/")
+	}
+}
+
+func inStandardLibrary(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestTheTableOfImportsIsUnderstood(t *testing.T) {
+	for _, tt := range []struct {
+		entry, path string
+		want        bool
+	}{
+		{"belfry", module, true},
+		{"belfry", module + "/internal/plan", false},
+		{"internal/store", module + "/internal/store", true},
+		{"internal/store", module + "/internal/store/sqlite", false},
+		{pgx, pgx, true},
+		{pgx, pgx + "/pgconn", true},
+		{sqlite, sqlite + "3/x", false},
+	} {
+		if got := covers(tt.entry, tt.path); got != tt.want {
+			t.Errorf("%s covers %s: got %v, want %v", tt.entry, tt.path, got, tt.want)
+		}
+	}
+	for name, allowed := range mayImport {
+		if slices.Contains(allowed, "internal/pgtest") {
+			t.Errorf("%s may import a package that is for tests alone", name)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+)
+
+// complaints is a test that only listens.
+type complaints struct {
+	*testing.T
+	said []string
+}
+
+func (c *complaints) Errorf(format string, args ...any) {
+	c.said = append(c.said, fmt.Sprintf(format, args...))
+}
+
+// crime is one way to break a store behind its back, and what has to be said of it.
+type crime struct{ sentence, sql string }
+
+var crimes = []crime{
+	{"occurrences have two decisions", `UPDATE runs SET scheduled_at = (SELECT scheduled_at FROM history WHERE state = 'succeeded') WHERE state = 'ready'`},
+	{"runs have an id that another row has too", `UPDATE dead SET id = (SELECT id FROM history WHERE state = 'succeeded')`},
+	{"decisions lie within a recorded range of skips", `UPDATE history SET skipped_to = skipped_to + 60000000 WHERE state = 'skipped'`},
+	{"skips have no reason", `UPDATE history SET reason = '' WHERE state = 'skipped'`},
+	{"neither succeeded nor skipped", `UPDATE history SET state = 'dead' WHERE state = 'succeeded'`},
+	{"succeeded without an attempt", `UPDATE history SET attempt = 0 WHERE state = 'succeeded'`},
+	{"dead letters have no reason", `UPDATE dead SET reason = ''`},
+	{"not beyond their high-water mark", `UPDATE plans SET nominal_at = fired_for`},
+	{"due without an occurrence or before it", `UPDATE plans SET next_at = nominal_at - 1`},
+	{"lie beyond the plan's high-water mark", `UPDATE plans SET fired_for = fired_for - 600000000`},
+	{"live runs have no job", `UPDATE runs SET job_id = zeroblob(16) WHERE state = 'ready'`},
+	{"plans have no job", `INSERT INTO plans SELECT zeroblob(16), shard, version, next_at, nominal_at, fired_for, runs_made, zone_version FROM plans`},
+	{"jobs have no plan", `DELETE FROM plans`},
+	{"deleted or paused jobs are planned", `UPDATE jobs SET state = 'paused'`},
+	{"live runs have an unknown state", `UPDATE runs SET state = 'odd' WHERE state = 'ready'`},
+	{"running runs lack a worker", `UPDATE runs SET token = NULL WHERE state = 'running'`},
+	{"runs that nobody holds have a worker", `UPDATE runs SET worker = fired_by WHERE state = 'ready'`},
+	{"a number that their run has not reached", `UPDATE attempts SET attempt = 9`},
+	{"still holds them or won with them", `UPDATE attempts SET run_id = (SELECT id FROM runs WHERE state = 'running')`},
+	{"attempts are missing", `DELETE FROM attempts`},
+	{"were made early", `UPDATE runs SET fired_at = scheduled_at - 1 WHERE kind = 'scheduled'`},
+	{"shards differ", `UPDATE runs SET shard = shard + 1 WHERE state = 'ready'`},
+	{"attempts are in another shard", `UPDATE attempts SET shard = shard + 1`},
+	{"a revision that is kept nowhere", `UPDATE runs SET revision = 9 WHERE state = 'ready'`},
+	{"and has rank", `UPDATE runs SET rank = rank + 1 WHERE state = 'ready'`},
+	{"is in shard", `UPDATE jobs SET shard = 1 - shard`},
+	{"has 3 live runs, at most 1", `UPDATE jobs SET spec = replace(spec, '"parallel"', '"skip"')`},
+	{"a trigger (fired: false) has 1 runs", `UPDATE triggers SET fired_at = NULL`},
+}
+
+func TestTheCheckSeesEveryCrime(t *testing.T) {
+	t.Parallel()
+	for _, c := range crimes {
+		t.Run(c.sentence, func(t *testing.T) {
+			f := openSQLite(t)
+			f.tables.SetMaxOpenConns(1)
+			f.scene(t)
+			check(t, f)
+			f.exec(t, `PRAGMA ignore_check_constraints = ON`)
+			if n := f.exec(t, c.sql); n == 0 {
+				t.Fatal("the crime hit nothing")
+			}
+			heard := &complaints{T: t}
+			check(heard, f)
+			if all := strings.Join(heard.said, "\n"); !strings.Contains(all, c.sentence) {
+				t.Errorf("the check says %q, wants %q", all, c.sentence)
+			}
+		})
+	}
+}
+
+// scene makes a job with a run in every place.
+func (f *fixture) scene(t tb) {
+	t.Helper()
+	job, worker := f.created(t, 30, parallel, withRetries(0)), f.worker(t)
+	f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(20), f.Now()))
+	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+	f.fire(t, f.step(t, job))
+	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+	f.fire(t, f.step(t, job))
+	f.claimOne(t, worker)
+	f.fire(t, f.step(t, job))
+	f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, "")}))
+}

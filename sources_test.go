@@ -1,0 +1,233 @@
+package belfry_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Files and functions that are longer than is good, and why.
+const (
+	maxFileLines     = 400
+	maxFunctionLines = 80
+)
+
+var (
+	longFiles     = map[string]string{} // path in the module: reason
+	longFunctions = map[string]string{} // "path function": reason
+)
+
+func TestEveryPackageHasOneDocComment(t *testing.T) {
+	for _, p := range packages(t) {
+		files := p.production
+		if len(files) == 0 {
+			files = p.tests
+		}
+		var documented []string
+		for _, f := range files {
+			if f.ast.Doc == nil {
+				continue
+			}
+			documented = append(documented, f.path)
+			begin := "Package " + f.ast.Name.Name + " "
+			if f.ast.Name.Name == "main" {
+				begin = "Command " + filepath.Base(p.name) + " "
+			}
+			if text := f.ast.Doc.Text(); !strings.HasPrefix(text, begin) {
+				t.Errorf("%s: the doc comment begins with %.40q, want %q", f.path, text, begin)
+			}
+		}
+		if len(documented) != 1 {
+			t.Errorf("package %s has %d doc comments, want one: %v", p.name, len(documented), documented)
+		}
+	}
+}
+
+func TestFilesAndFunctionsAreShort(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.production {
+			if n := f.set.File(f.ast.Pos()).LineCount(); n > maxFileLines && longFiles[f.path] == "" {
+				t.Errorf("%s has %d lines, the most is %d: split it, or list it with a reason", f.path, n, maxFileLines)
+			}
+			for _, decl := range f.ast.Decls {
+				function, ok := decl.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				n := f.set.Position(function.End()).Line - f.set.Position(function.Pos()).Line + 1
+				if n > maxFunctionLines && longFunctions[f.path+" "+function.Name.Name] == "" {
+					t.Errorf("%s: %s has %d lines, the most is %d: split it, or list it with a reason", f.path, function.Name.Name, n, maxFunctionLines)
+				}
+			}
+		}
+	}
+}
+
+// transactionTime finds what PostgreSQL answers with the start of the transaction
+// or statement, which lies in the past after a wait for a lock.
+var transactionTime = regexp.MustCompile(`(?i)\b((now|transaction_timestamp|statement_timestamp)\s*\(\s*\)|(current|local)_?timestamp\b)`)
+
+var sqlComment = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/`)
+
+func TestPostgresIsAskedForTheTimeOfTheClock(t *testing.T) {
+	const folder = "internal/store/postgres"
+	check := func(where, sql string) {
+		if found := transactionTime.FindString(sqlComment.ReplaceAllString(sql, " ")); found != "" {
+			t.Errorf("%s asks for %s, which is not the time: use clock_timestamp()", where, found)
+		}
+	}
+	seen := false
+	for _, p := range packages(t) {
+		if p.name != folder {
+			continue
+		}
+		for _, f := range p.production {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					seen = seen || strings.Contains(text.Value, "clock_timestamp()")
+					check(f.set.Position(text.Pos()).String(), text.Value)
+				}
+				return true
+			})
+		}
+	}
+	if !seen {
+		t.Errorf("no statement in %s asks for the time: the test looks in the wrong place", folder)
+	}
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".sql" {
+			return err
+		}
+		sql, err := os.ReadFile(path)
+		check(path, string(sql))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheTimeOfATransactionIsRecognised(t *testing.T) {
+	for sql, want := range map[string]bool{
+		"SELECT now()":                             true,
+		"SET at = NOW( ) + $1":                     true,
+		"DEFAULT CURRENT_TIMESTAMP":                true,
+		"select localtimestamp":                    true,
+		"select transaction_timestamp()":           true,
+		"SELECT clock_timestamp()":                 false,
+		"SELECT 1 -- now() would lie":              false,
+		"/* now() would\nlie */ SELECT a_now()":    false,
+		"SELECT current_timestamps, unknown_now()": false,
+	} {
+		if got := transactionTime.MatchString(sqlComment.ReplaceAllString(sql, " ")); got != want {
+			t.Errorf("%q: got %v, want %v", sql, got, want)
+		}
+	}
+}
+
+// pkg is a package of the module with its files for all operating systems.
+type pkg struct {
+	name              string // its path in the module, or "belfry" for the module's own
+	production, tests []file
+}
+
+type file struct {
+	path string // in the module
+	set  *token.FileSet
+	ast  *ast.File
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	found, err := readPackages()
+	if err != nil {
+		t.Fatalf("read the packages of the module: %v", err)
+	}
+	return found
+}
+
+// readPackages asks the go command for the packages of the module and parses
+// their files.
+var readPackages = sync.OnceValues(func() ([]pkg, error) {
+	if err := watchFolders(); err != nil {
+		return nil, err
+	}
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", "./...").Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("go list: %w: %s", err, exit.Stderr)
+	} else if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	var found []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var l listing
+		if err := d.Decode(&l); err == io.EOF {
+			return found, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("what go list says: %w", err)
+		}
+		p, err := l.parse(root)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, p)
+	}
+})
+
+// watchFolders looks into every folder, so that the cache of go test, which does
+// not see what the go command reads for us, notices new files and packages.
+func watchFolders() error {
+	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && len(path) > 1 && path[0] == '.' {
+			return fs.SkipDir
+		}
+		return err
+	})
+}
+
+// listing is what the go command says of a package.
+type listing struct {
+	ImportPath, Dir                   string
+	GoFiles, CgoFiles, IgnoredGoFiles []string
+	TestGoFiles, XTestGoFiles         []string
+}
+
+func (l listing) parse(root string) (pkg, error) {
+	p := pkg{name: "belfry"}
+	if l.ImportPath != module {
+		p.name = strings.TrimPrefix(l.ImportPath, module+"/")
+	}
+	for _, name := range slices.Concat(l.GoFiles, l.CgoFiles, l.IgnoredGoFiles, l.TestGoFiles, l.XTestGoFiles) {
+		path, err := filepath.Rel(root, filepath.Join(l.Dir, name))
+		if err != nil {
+			return p, err
+		}
+		f := file{path: filepath.ToSlash(path), set: token.NewFileSet()}
+		if f.ast, err = parser.ParseFile(f.set, path, nil, parser.ParseComments); err != nil {
+			return p, err
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			p.tests = append(p.tests, f)
+		} else {
+			p.production = append(p.production, f)
+		}
+	}
+	return p, nil
+}
