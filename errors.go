@@ -34,6 +34,7 @@ type Error struct {
 	err     error
 }
 
+// Error is for logs: it includes the cause, which Message does not.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Message)
@@ -44,16 +45,25 @@ func (e *Error) Error() string {
 		}
 		fmt.Fprintf(&b, "%s%s: %s", sep, f.Field, f.Message)
 	}
+	if e.err != nil {
+		fmt.Fprintf(&b, ": %v", e.err)
+	}
 	return b.String()
 }
 
 // Unwrap gives the cause, which is for the log and never for a client.
 func (e *Error) Unwrap() error { return e.err }
 
-// Errorf makes an Error; a %w operand becomes its cause.
+// Errorf makes an Error. An operand of %w, which the format should end in, is its
+// cause and does not become part of the message.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: err.Error(), err: errors.Unwrap(err)}
+	e := &Error{Code: code, Message: err.Error(), err: errors.Unwrap(err)}
+	if e.err != nil {
+		e.Message = strings.TrimSuffix(e.Message, ": "+e.err.Error())
+		e.Message = strings.ReplaceAll(e.Message, e.err.Error(), "something")
+	}
+	return e
 }
 
 // CodeOf gives the code of an error: Internal for any that is not an Error.

@@ -50,6 +50,9 @@ func TestTheCauseOfAnErrorIsKept(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the cause cannot be found")
 	}
+	if err.Message != "claim runs" {
+		t.Errorf("the message for people is %q", err.Message)
+	}
 	if errors.Unwrap(Errorf(Internal, "no cause: %v", context.Canceled)) != nil {
 		t.Error("there is a cause that was only printed")
 	}

@@ -42,18 +42,22 @@ func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 
 func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Concurrency: 100}, func(context.Context, *belfry.Run) error {
-			time.Sleep(time.Second)
+		b := start(newFake(), Options{Concurrency: 100}, func(_ context.Context, run *belfry.Run) error {
+			if run.Namespace == "short" {
+				time.Sleep(time.Second)
+			} else {
+				time.Sleep(10 * time.Second)
+			}
 			return nil
 		})
-		b.add(300, nil)
-		after(10 * time.Second)
-		var limits []int
-		for _, c := range b.seenClaims() {
-			limits = append(limits, c.Limit)
-		}
-		if b.settled() != 300 || slices.Min(limits) < 25 {
-			t.Errorf("%d runs ended by claims of %v, want a quarter of the slots at least", b.settled(), limits)
+		b.add(10, func(r *belfry.Run) { r.Namespace = "short" })
+		b.add(100, nil)
+		after(900 * time.Millisecond) // the pool is full
+		before := len(b.seenClaims())
+		after(time.Second)
+		claims := b.seenClaims()[before:]
+		if len(claims) != 1 || claims[0].Limit != 10 {
+			t.Errorf("ten slots were filled by %+v", claims)
 		}
 		b.end(t)
 	})

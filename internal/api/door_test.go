@@ -148,7 +148,7 @@ func TestReadyTellsWhatWasMeantForPeople(t *testing.T) {
 		detail string
 	}{
 		{dial, "the database cannot be reached"},
-		{belfry.Errorf(belfry.Unavailable, "ping: %w", dial), "the database cannot be reached"},
+		{belfry.Errorf(belfry.Unavailable, "the database does not answer: %w", dial), "the database does not answer"},
 		{fmt.Errorf("start: %w", belfry.Errorf(belfry.Unavailable, "the node is draining")), "the node is draining"},
 		{belfry.Errorf(belfry.Internal, "select 1"), "the database cannot be reached"},
 	} {

@@ -31,12 +31,11 @@ func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 }
 
-// unready says of a failure only what was meant for people: a message that does
-// not repeat its cause.
+// unready says of a failure only what was meant for people.
 func unready(err error) error {
 	detail := "the database cannot be reached"
 	var known *belfry.Error
-	if errors.As(err, &known) && known.Code != belfry.Internal && known.Unwrap() == nil {
+	if errors.As(err, &known) && known.Code != belfry.Internal {
 		detail = known.Message
 	}
 	told := &refusal{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -119,7 +118,7 @@ func tell(err error) *refusal {
 	if !ok {
 		known, status = &belfry.Error{Code: belfry.Internal}, http.StatusInternalServerError
 	}
-	told = &refusal{status: status, code: known.Code, detail: plainly(known), faults: known.Faults}
+	told = &refusal{status: status, code: known.Code, detail: known.Message, faults: known.Faults}
 	switch known.Code {
 	case belfry.Unavailable:
 		told.detail = "the database cannot be reached; try again"
@@ -131,18 +130,6 @@ func tell(err error) *refusal {
 		told.header = map[string]string{"Connection": "close"}
 	}
 	return told
-}
-
-// plainly gives an error's message without its cause.
-func plainly(e *belfry.Error) string {
-	cause := e.Unwrap()
-	if cause == nil {
-		return e.Message
-	}
-	if message, ok := strings.CutSuffix(e.Message, ": "+cause.Error()); ok {
-		return message
-	}
-	return http.StatusText(statuses[e.Code])
 }
 
 // note logs failures that are not the client's.

@@ -20,7 +20,7 @@ func TestWhatIsToldOfAnError(t *testing.T) {
 	}{
 		{"one of ours", belfry.Errorf(belfry.NotFound, "there is no job 7"), 404, belfry.NotFound, "there is no job 7"},
 		{"one of ours with a cause", belfry.Errorf(belfry.Conflict, "store the job: %w", internals), 409, belfry.Conflict, "store the job"},
-		{"one of ours around its cause", belfry.Errorf(belfry.Conflict, "%w happened", internals), 409, belfry.Conflict, "Conflict"},
+		{"one of ours around its cause", belfry.Errorf(belfry.Conflict, "%w happened", internals), 409, belfry.Conflict, "something happened"},
 		{"one of ours inside another", fmt.Errorf("ask: %w: %w", belfry.Errorf(belfry.Invalid, "no"), internals), 422, belfry.Invalid, "no"},
 		{"an outage", belfry.Errorf(belfry.Unavailable, "reach %s", internals), 503, belfry.Unavailable, "the database cannot be reached; try again"},
 		{"a fault of ours", belfry.Errorf(belfry.Internal, "read %s", internals), 500, belfry.Internal, "something went wrong here"},

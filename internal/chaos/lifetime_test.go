@@ -17,9 +17,8 @@ import (
 // of the real one. Its value is the folder for the node's data.
 const envVictim = "BELFRY_TEST_CHAOS_VICTIM"
 
-// victim starts a node, freezes it, and says where it is.
+// victim starts a node and says where it is.
 func victim() {
-	testing.Init()
 	n := onSQLite(&bystander{}, os.Getenv(envVictim))
 	fmt.Println("node", n.at())
 	select {}
@@ -40,8 +39,12 @@ func (*bystander) Fatalf(format string, args ...any) {
 func (b *bystander) Fatal(args ...any) { b.Fatalf("%s", fmt.Sprint(args...)) }
 
 func TestNoNodeOutlivesTheTests(t *testing.T) {
+	binary, err := belfryBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(environment(), envVictim+"="+t.TempDir())
+	cmd.Env = environment(envVictim+"="+t.TempDir(), envBinary+"="+binary)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

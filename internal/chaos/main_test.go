@@ -31,9 +31,15 @@ func TestMain(m *testing.M) {
 // workshop is the folder of the binary, made on first use.
 var workshop string
 
+// envBinary names a program to test instead of building it.
+const envBinary = "BELFRY_TEST_CHAOS_BINARY"
+
 // belfryBinary builds the program once for all tests, with the race detector if
 // the tests have it.
 var belfryBinary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(envBinary); path != "" {
+		return path, nil
+	}
 	var err error
 	if workshop, err = os.MkdirTemp("", "belfry-chaos-"); err != nil {
 		return "", err

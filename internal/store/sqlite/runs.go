@@ -160,7 +160,7 @@ func (t *tx) compare(b belfry.Beat) (lost []belfry.Held, err error) {
 	}
 	for i := range given {
 		h := &given[i]
-		if its[belfry.Held{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < 0 {
+		if its[belfry.Held{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
 			continue
 		}
 		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, "the worker never learned of the claim")); err != nil {

@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"strings"
+	"time"
+)
+
+// history is what is known at the end of a test: what was asked for, what the
+// ledger saw and what the API tells.
+type history struct {
+	Asked      []askedJob
+	Triggers   []askedTrigger
+	Deliveries []delivery
+	Jobs       []toldJob
+	Runs       []toldRun
+
+	// Faults were injected: attempts may have been repeated and occurrences missed.
+	Faults bool
+}
+
+// askedJob is a job as the driver asked for it: a one-off at an instant, or a
+// recurring one whose occurrences are the multiples of Every since 1970.
+type askedJob struct {
+	ID   string // as acknowledged; empty: the outcome is unknown
+	Name string // no two jobs have the same
+	At   time.Time
+
+	// Occurrences of a recurring job from From on and before Until must be
+	// decided, those before End may be.
+	Every            time.Duration
+	From, Until, End time.Time
+	Retries          int
+	OneAtATime       bool // overlap skip
+	Via              int  // the node that was asked
+}
+
+// askedTrigger is a wish for a run at once.
+type askedTrigger struct {
+	Job string
+	Run string // as acknowledged; empty: the outcome is unknown
+}
+
+// delivery is one request that reached the ledger.
+type delivery struct {
+	Run, Job, Key string
+	Attempt       int
+	ScheduledAt   time.Time
+	Arrived       time.Time
+	Answered      int // zero: not at all
+}
+
+// toldJob is a job as the API tells it.
+type toldJob struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Status    string     `json:"status"`
+	NextRunAt *time.Time `json:"next_run_at"`
+}
+
+// toldRun is a run or a skip as the API tells it.
+type toldRun struct {
+	ID           string        `json:"id"`
+	Job          string        `json:"job_id"`
+	Kind         string        `json:"kind"`
+	Status       string        `json:"status"`
+	Reason       string        `json:"reason"`
+	Key          string        `json:"idempotency_key"`
+	ScheduledAt  time.Time     `json:"scheduled_at"`
+	FiredAt      time.Time     `json:"fired_at"`
+	StartedAt    *time.Time    `json:"started_at"`
+	FinishedAt   *time.Time    `json:"finished_at"`
+	Attempt      int           `json:"attempt"`
+	Worker       string        `json:"worker"`
+	SkippedTo    *time.Time    `json:"skipped_to"`
+	SkippedCount int64         `json:"skipped_count"`
+	Attempts     []toldAttempt `json:"attempts"`
+}
+
+// toldAttempt is an attempt that did not succeed.
+type toldAttempt struct {
+	Number      int       `json:"attempt"`
+	Outcome     string    `json:"outcome"`
+	Worker      string    `json:"worker"`
+	StartedAt   time.Time `json:"started_at"`
+	FinishedAt  time.Time `json:"finished_at"`
+	LateOutcome string    `json:"late_outcome"`
+}
+
+func (r *toldRun) skipped() bool { return r.Status == "skipped" }
+
+func (r *toldRun) settled() bool {
+	return r.Status == "succeeded" || r.Status == "dead" || r.Status == "skipped"
+}
+
+// occurrences lists those of a job from the first to the last instant.
+func (j *askedJob) occurrences(first, last time.Time) []time.Time {
+	if j.Every == 0 {
+		if j.At.Before(first) || j.At.After(last) {
+			return nil
+		}
+		return []time.Time{j.At}
+	}
+	step := int64(j.Every / time.Second)
+	var all []time.Time
+	for s := first.Unix(); s <= last.Unix(); s++ {
+		if at := time.Unix(s, 0); s%step == 0 && !at.Before(first) && !at.After(last) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// fromLedger makes the runs that the deliveries tell of, for a test that has no
+// other record of them.
+func fromLedger(deliveries []delivery) []toldRun {
+	var runs []toldRun
+	index := map[string]int{}
+	for _, d := range deliveries {
+		i, known := index[d.Run]
+		if !known {
+			kind := "scheduled"
+			if strings.HasSuffix(d.Key, ":"+d.Run) {
+				kind = "manual"
+			}
+			i = len(runs)
+			index[d.Run] = i
+			runs = append(runs, toldRun{ID: d.Run, Job: d.Job, Kind: kind, Key: d.Key, ScheduledAt: d.ScheduledAt, Status: "running"})
+		}
+		runs[i].Attempt = max(runs[i].Attempt, d.Attempt)
+		if d.Answered/100 == 2 {
+			runs[i].Status = "succeeded"
+		}
+	}
+	return runs
+}

@@ -1,0 +1,179 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ledger is the server that the jobs call. It notes every delivery before it
+// answers, and answers as the path says:
+//
+//	/ok          200
+//	/slow/n      200 after n milliseconds
+//	/fail/n      500 to the first n deliveries of a run, then 200
+//	/cut/n       the connection is closed on the first n, then 200
+//	/hang/n      nothing to the first n until the caller gives up, then 200
+//	/gate/name   nothing to the first one until the gate is opened, then 200
+type ledger struct {
+	*httptest.Server
+
+	mu         sync.Mutex // guards the fields below
+	deliveries []*delivery
+	byRun      map[string]int
+	gates      map[string]chan struct{}
+	closing    chan struct{}
+}
+
+func newLedger(tb testing.TB) *ledger {
+	l := &ledger{byRun: map[string]int{}, gates: map[string]chan struct{}{}, closing: make(chan struct{})}
+	l.Server = httptest.NewServer(l)
+	tb.Cleanup(func() {
+		close(l.closing)
+		l.Close()
+	})
+	return l
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d, nth, err := l.note(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	behaviour, argument, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	n, _ := strconv.Atoi(argument)
+	status := http.StatusOK
+	switch behaviour {
+	case "slow":
+		if !wait(l, r, time.After(time.Duration(n)*time.Millisecond)) {
+			return
+		}
+	case "fail":
+		if nth <= n {
+			status = http.StatusInternalServerError
+		}
+	case "cut":
+		if nth <= n {
+			panic(http.ErrAbortHandler)
+		}
+	case "hang":
+		if nth <= n && !wait(l, r, make(chan int)) {
+			return
+		}
+	case "gate":
+		if nth == 1 && !wait(l, r, l.gate(argument)) {
+			return
+		}
+	}
+	l.mu.Lock()
+	d.Answered = status
+	l.mu.Unlock()
+	w.WriteHeader(status)
+}
+
+// wait reports whether the event came before the caller went away.
+func wait[T any](l *ledger, r *http.Request, event <-chan T) bool {
+	select {
+	case <-event:
+		return true
+	case <-r.Context().Done():
+	case <-l.closing:
+	}
+	return false
+}
+
+// note adds a delivery and says the how manyth of its run it is. What is not a
+// delivery at all is refused, which makes its run fail.
+func (l *ledger) note(r *http.Request) (d *delivery, nth int, err error) {
+	d = &delivery{
+		Run:     r.Header.Get("Belfry-Run-Id"),
+		Job:     r.Header.Get("Belfry-Job-Id"),
+		Key:     r.Header.Get("Idempotency-Key"),
+		Arrived: time.Now(),
+	}
+	if d.Attempt, err = strconv.Atoi(r.Header.Get("Belfry-Attempt")); err != nil {
+		return nil, 0, fmt.Errorf("read the attempt: %w", err)
+	}
+	if d.ScheduledAt, err = time.Parse(time.RFC3339Nano, r.Header.Get("Belfry-Scheduled-At")); err != nil {
+		return nil, 0, fmt.Errorf("read the scheduled instant: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deliveries = append(l.deliveries, d)
+	l.byRun[d.Run]++
+	return d, l.byRun[d.Run], nil
+}
+
+// gate is a channel that open closes.
+func (l *ledger) gate(name string) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gates[name] == nil {
+		l.gates[name] = make(chan struct{})
+	}
+	return l.gates[name]
+}
+
+func (l *ledger) open(name string) { close(l.gate(name)) }
+
+// all is a copy of everything noted so far.
+func (l *ledger) all() []delivery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]delivery, len(l.deliveries))
+	for i, d := range l.deliveries {
+		all[i] = *d
+	}
+	return all
+}
+
+// of gives the deliveries of a job.
+func (l *ledger) of(job string) []delivery {
+	var mine []delivery
+	for _, d := range l.all() {
+		if d.Job == job {
+			mine = append(mine, d)
+		}
+	}
+	return mine
+}
+
+// reached waits until every one of the jobs was delivered at least once.
+func (l *ledger) reached(tb testing.TB, limit time.Duration, jobs ...askedJob) {
+	tb.Helper()
+	eventually(tb, fmt.Sprintf("%d jobs are delivered", len(jobs)), limit, func() bool {
+		seen := map[string]bool{}
+		for _, d := range l.all() {
+			seen[d.Job] = true
+		}
+		for _, j := range jobs {
+			if !seen[j.ID] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// worst is how late the latest first delivery of the jobs was.
+func (l *ledger) worst(jobs []askedJob) time.Duration {
+	mine := map[string]bool{}
+	for _, j := range jobs {
+		mine[j.ID] = true
+	}
+	var worst time.Duration
+	for _, d := range l.all() {
+		if mine[d.Job] && d.Attempt == 1 {
+			worst = max(worst, d.Arrived.Sub(d.ScheduledAt))
+		}
+	}
+	return worst
+}

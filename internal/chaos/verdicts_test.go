@@ -1,0 +1,181 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func second(n float64) time.Time { return noon.Add(time.Duration(n * float64(time.Second))) }
+
+func pointer[T any](v T) *T { return &v }
+
+// goodHistory has one of everything that may happen when there are faults: a
+// one-off whose first worker was lost, a trigger, a job of unknown outcome that is
+// there and one that is not, a recurring job with a run, a run that kept the next
+// occurrence out, and a gap, and a dead letter.
+func goodHistory() history {
+	h := history{
+		Faults: true,
+		Asked: []askedJob{
+			{ID: "once", Name: "once", At: second(1)},
+			{ID: "", Name: "perhaps", At: second(1.5)},
+			{ID: "", Name: "perhaps not", At: second(1.5)},
+			{ID: "every", Name: "every", Every: 2 * time.Second, From: second(2), Until: second(13), End: second(15), OneAtATime: true},
+			{ID: "bad", Name: "bad", At: second(3), Retries: 1},
+		},
+		Triggers: []askedTrigger{{Job: "once", Run: "manual"}, {Job: "every"}},
+		Jobs: []toldJob{
+			{ID: "once", Name: "once"}, {ID: "maybe", Name: "perhaps"}, {ID: "every", Name: "every"}, {ID: "bad", Name: "bad"},
+		},
+	}
+	h.ran("once", "scheduled", second(1), 2, toldAttempt{Outcome: "lost"})
+	h.ran("once", "manual", second(2.25), 1)
+	h.Runs[1].ID, h.Runs[1].Key, h.Deliveries[1].Run, h.Deliveries[1].Key = "manual", "once:2:manual", "manual", "once:2:manual"
+	h.ran("maybe", "scheduled", second(1.5), 1)
+	h.ran("every", "scheduled", second(2), 1)
+	h.skipped("every", second(4), second(4), 1, "overlap")
+	h.skipped("every", second(6), second(10), 3, "missed_window")
+	h.ran("every", "scheduled", second(12), 1)
+	h.ran("bad", "scheduled", second(3), 2, toldAttempt{Outcome: "failed"}, toldAttempt{Outcome: "timed_out"})
+	dead := &h.Runs[len(h.Runs)-1]
+	dead.Status, dead.Reason = "dead", "out_of_retries"
+	h.Deliveries[len(h.Deliveries)-1].Answered = 0
+	h.Runs[3].FinishedAt = pointer(second(4.5)) // it was alive at the skip
+	return h
+}
+
+// ran adds a run that succeeded at its last attempt, and that attempt's delivery.
+func (h *history) ran(job, kind string, at time.Time, attempt int, before ...toldAttempt) {
+	id := fmt.Sprintf("%s@%s", job, at.Format("05.00"))
+	key := fmt.Sprintf("%s:%d", job, at.UnixMilli())
+	for i := range before {
+		before[i].Number = i + 1
+	}
+	h.Runs = append(h.Runs, toldRun{ID: id, Job: job, Kind: kind, Key: key, ScheduledAt: at, FiredAt: at, Status: "succeeded",
+		Attempt: attempt, Attempts: before, FinishedAt: pointer(at.Add(time.Second / 2))})
+	h.Deliveries = append(h.Deliveries, delivery{Run: id, Job: job, Key: key, Attempt: attempt, ScheduledAt: at,
+		Arrived: at.Add(time.Millisecond), Answered: 200})
+}
+
+func (h *history) skipped(job string, from, to time.Time, count int64, reason string) {
+	h.Runs = append(h.Runs, toldRun{ID: fmt.Sprintf("%s@%s", job, from.Format("05.00")), Job: job, Kind: "scheduled", Status: "skipped",
+		Key: fmt.Sprintf("%s:%d", job, from.UnixMilli()), ScheduledAt: from, FiredAt: from, SkippedTo: &to, SkippedCount: count, Reason: reason})
+}
+
+func TestTheCheckerAcceptsAGoodHistory(t *testing.T) {
+	for _, f := range check(goodHistory()) {
+		t.Error(f)
+	}
+}
+
+func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		want verdict
+		what string
+		harm func(h *history)
+	}{
+		{lostJob, "a job that was acknowledged is gone", func(h *history) { h.Asked = append(h.Asked, askedJob{ID: "gone", Name: "gone", At: second(1)}) }},
+		{lostJob, "it is there under another id", func(h *history) { h.Asked[0].ID = "other" }},
+		{strangeJob, "a job is there twice", func(h *history) { h.Jobs = append(h.Jobs, h.Jobs[0]) }},
+		{strangeJob, "a job has a name that nobody gave", func(h *history) { h.Jobs = append(h.Jobs, toldJob{ID: "x", Name: "x"}) }},
+		{lostTrigger, "a trigger was acknowledged and forgotten", func(h *history) { h.Triggers = append(h.Triggers, askedTrigger{Job: "once", Run: "never"}) }},
+		{lostTrigger, "a trigger became the run of another job", func(h *history) { h.Triggers[0].Job = "bad" }},
+		{strangeRun, "a trigger of another job took its place", func(h *history) { h.Triggers[0].Run = ""; h.Triggers[0].Job = "bad" }},
+		{strangeRun, "one trigger became two runs", func(h *history) {
+			h.ran("once", "manual", second(2.5), 1)
+		}},
+		{strangeRun, "a one-off ran at another instant", func(h *history) { h.ran("once", "scheduled", second(1.25), 1) }},
+		{strangeRun, "an occurrence after the pause ran", func(h *history) { h.ran("every", "scheduled", second(16), 1) }},
+		{strangeRun, "a run belongs to no job", func(h *history) { h.ran("nobody", "scheduled", second(1), 1) }},
+		{undecided, "the run of a one-off is not there", func(h *history) { h.Runs, h.Deliveries = h.Runs[1:], h.Deliveries[1:] }},
+		{undecided, "a job of unknown outcome is there and never ran", func(h *history) { h.drop(2) }},
+		{undecided, "a gap has no skip", func(h *history) { h.drop(5) }},
+		{undecided, "a skip is shorter than its gap", func(h *history) { h.Runs[5].SkippedTo, h.Runs[5].SkippedCount = pointer(second(8)), 2 }},
+		{decidedTwice, "an occurrence has two runs", func(h *history) { h.again(6) }},
+		{decidedTwice, "a skip covers an occurrence that ran", func(h *history) { h.Runs[5].SkippedTo, h.Runs[5].SkippedCount = pointer(second(12)), 4 }},
+		{decidedTwice, "a list tells a run twice", func(h *history) { h.Runs = append(h.Runs, h.Runs[0]) }},
+		{miscounted, "a skip counts too many", func(h *history) { h.Runs[5].SkippedCount = 4 }},
+		{falseExcuse, "nothing overlapped", func(h *history) { h.Runs[3].FinishedAt = pointer(second(2.1)); h.Runs[4].FiredAt = second(9) }},
+		{falseExcuse, "overlaps are allowed", func(h *history) { h.Asked[3].OneAtATime = false }},
+		{falseExcuse, "there is no reason", func(h *history) { h.Runs[5].Reason = "" }},
+		{sharedKey, "two occurrences have one key", func(h *history) { h.Runs[6].Key, h.Deliveries[4].Key = h.Runs[3].Key, h.Runs[3].Key }},
+		{phantom, "a success that nobody saw", func(h *history) { h.Deliveries = h.Deliveries[1:] }},
+		{phantom, "the answer was a failure", func(h *history) { h.Deliveries[0].Answered = 500 }},
+		{phantom, "another attempt was answered", func(h *history) { h.Deliveries[0].Attempt = 1 }},
+		{ghost, "a delivery of no run", func(h *history) { h.Deliveries = append(h.Deliveries, delivery{Run: "x", Attempt: 1}) }},
+		{ghost, "a delivery of an attempt that was never claimed", func(h *history) { h.deliverAgain(0, 3) }},
+		{ghost, "a delivery with another key", func(h *history) { h.Deliveries[2].Key = "x" }},
+		{ghost, "a delivery with another instant", func(h *history) { h.Deliveries[2].ScheduledAt = second(1.4) }},
+		{ghost, "a delivery of a skip", func(h *history) {
+			h.Deliveries[4].Run, h.Deliveries[4].Key = h.Runs[5].ID, h.Runs[5].Key
+			h.Deliveries[4].ScheduledAt = second(6)
+		}},
+		{early, "a delivery before its time", func(h *history) { h.Deliveries[2].Arrived = second(1.499) }},
+		{repeated, "an attempt was sent twice", func(h *history) { h.deliverAgain(0, 2) }},
+		{superfluous, "a run was repeated without a fault", func(h *history) {
+			h.calm()
+			h.Runs[0].Attempt, h.Runs[0].Attempts = 2, []toldAttempt{{Number: 1, Outcome: "lost"}}
+			h.deliverAgain(0, 2)
+		}},
+		{superfluous, "an attempt was not delivered without a fault", func(h *history) { h.calm(); h.Deliveries = nil }},
+		{falseExcuse, "an occurrence was missed without a fault", func(h *history) { h.calm(); *h = goodHistory(); h.Faults = false }},
+		{unsettled, "a run is still alive", func(h *history) { h.Runs[0].Status = "running" }},
+		{givenUpEarly, "a dead letter had a retry left", func(h *history) { h.Asked[4].Retries = 2 }},
+		{givenUpEarly, "a run went on after its last retry", func(h *history) { h.Asked[4].Retries = 0 }},
+		{givenUpEarly, "a success came after too many failures", func(h *history) { h.Runs[0].Attempts[0].Outcome = "failed" }},
+		{givenUpEarly, "a poison that killed nobody", func(h *history) { h.Runs[7].Reason = "poison" }},
+		{unrecorded, "an attempt is missing", func(h *history) { h.Runs[0].Attempts = nil }},
+		{unrecorded, "an attempt has another's number", func(h *history) { h.Runs[0].Attempts[0].Number = 2 }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			h := goodHistory()
+			c.harm(&h)
+			findings := check(h)
+			for _, f := range findings {
+				if f.verdict == c.want {
+					return
+				}
+			}
+			t.Errorf("the verdict %q is missing; there is %v", c.want, findings)
+		})
+	}
+}
+
+// drop removes a run and its deliveries.
+func (h *history) drop(run int) {
+	id := h.Runs[run].ID
+	h.Runs = append(h.Runs[:run:run], h.Runs[run+1:]...)
+	var kept []delivery
+	for _, d := range h.Deliveries {
+		if d.Run != id {
+			kept = append(kept, d)
+		}
+	}
+	h.Deliveries = kept
+}
+
+// again adds a second run for the same occurrence, with its own id, key and
+// delivery.
+func (h *history) again(run int) {
+	same := h.Runs[run]
+	h.ran(same.Job, same.Kind, same.ScheduledAt, 1)
+	r, d := &h.Runs[len(h.Runs)-1], &h.Deliveries[len(h.Deliveries)-1]
+	r.ID, r.Key = "again", "again"
+	d.Run, d.Key = "again", "again"
+}
+
+// deliverAgain adds a delivery of a run under the number of an attempt.
+func (h *history) deliverAgain(run, attempt int) {
+	r := h.Runs[run]
+	h.Deliveries = append(h.Deliveries, delivery{Run: r.ID, Job: r.Job, Key: r.Key, Attempt: attempt, ScheduledAt: r.ScheduledAt,
+		Arrived: r.ScheduledAt.Add(time.Second), Answered: 200})
+}
+
+// calm turns a history into one without faults: a one-off that ran.
+func (h *history) calm() {
+	*h = history{Asked: []askedJob{{ID: "calm", Name: "calm", At: second(1)}}, Jobs: []toldJob{{ID: "calm", Name: "calm"}}}
+	h.ran("calm", "scheduled", second(1), 1)
+}
