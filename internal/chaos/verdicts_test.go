@@ -121,7 +121,7 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 			h.deliverAgain(0, 2)
 		}},
 		{superfluous, "an attempt was not delivered without a fault", func(h *history) { h.calm(); h.Deliveries = nil }},
-		{falseExcuse, "an occurrence was missed without a fault", func(h *history) { h.calm(); *h = goodHistory(); h.Faults = false }},
+		{falseExcuse, "an occurrence was missed without a fault", func(h *history) { h.Faults = false }},
 		{unsettled, "a run is still alive", func(h *history) { h.Runs[0].Status = "running" }},
 		{givenUpEarly, "a dead letter had a retry left", func(h *history) { h.Asked[4].Retries = 2 }},
 		{givenUpEarly, "a run went on after its last retry", func(h *history) { h.Asked[4].Retries = 0 }},
@@ -141,6 +141,20 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 			}
 			t.Errorf("the verdict %q is missing; there is %v", c.want, findings)
 		})
+	}
+}
+
+func TestTheLedgerAloneShowsASecondRun(t *testing.T) {
+	var h history
+	h.calm()
+	h.Runs = fromLedger(h.Deliveries)
+	if findings := check(h); len(findings) > 0 {
+		t.Errorf("a good ledger has %v", findings)
+	}
+	h.again(0)
+	h.Runs = fromLedger(h.Deliveries)
+	if findings := check(h); len(findings) != 1 || findings[0].verdict != decidedTwice {
+		t.Errorf("a ledger with two runs of one occurrence has %v", findings)
 	}
 }
 

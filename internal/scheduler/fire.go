@@ -186,7 +186,7 @@ func (l *loop) wishSteps(wishes []store.Wish) []decided {
 			}
 			continue
 		}
-		if until, ok := l.parked[d.Plan.JobID]; ok && now.Before(until) {
+		if l.isParked(d.Plan.JobID, now) {
 			continue
 		}
 		step := plan.Fire(*subject, d.Plan, triggers[d.Plan.JobID])

@@ -95,7 +95,7 @@ func (l *loop) take(dues []store.Due) {
 	now := l.store.Now()
 	for _, d := range dues {
 		p := d.Plan
-		if until, ok := l.parked[p.JobID]; ok && now.Before(until) {
+		if l.isParked(p.JobID, now) {
 			continue
 		}
 		if version, ok := l.backlog.known[p.JobID]; ok && version >= p.Version {
@@ -120,6 +120,16 @@ func (l *loop) take(dues []store.Due) {
 			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
 		}
 	}
+}
+
+// isParked reports whether a job is left alone for now.
+func (l *loop) isParked(job belfry.ID, now time.Time) bool {
+	until, ok := l.parked[job]
+	if ok && !now.Before(until) {
+		delete(l.parked, job)
+		return false
+	}
+	return ok
 }
 
 // broken notes that the store failed; mended that it works again. Occurrences

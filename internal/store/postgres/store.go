@@ -45,12 +45,17 @@ type Store struct {
 	vital  *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
 	log    *slog.Logger
 	shards int
-	offset atomic.Int64 // the server's clock minus ours, in nanoseconds
+	clock  atomic.Pointer[reading]
 	hints  *hints
 	specs  specs
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
+
+// reading is what the server's clock showed at an instant of ours. Time since
+// then is measured by our monotonic clock, so that a step of the wall clock of
+// this machine changes nothing.
+type reading struct{ server, ours time.Time }
 
 var _ store.Store = (*Store)(nil)
 
@@ -173,7 +178,8 @@ func (s *Store) Shards() int { return s.shards }
 
 // Now is the server's time as far as it was learned.
 func (s *Store) Now() time.Time {
-	return time.Now().Add(time.Duration(s.offset.Load())).UTC().Truncate(time.Microsecond)
+	r := s.clock.Load()
+	return r.server.Add(time.Since(r.ours)).UTC().Truncate(time.Microsecond)
 }
 
 // Ping asks the server whether it answers and takes writes.
@@ -230,7 +236,7 @@ func (s *Store) learnClock(ctx context.Context) error {
 		}
 		if trip := time.Since(start); trip < best {
 			best = trip
-			s.offset.Store(int64(server.Sub(start.Add(trip / 2))))
+			s.clock.Store(&reading{server: server, ours: start.Add(trip / 2)})
 		}
 	}
 	return nil

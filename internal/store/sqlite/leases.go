@@ -15,7 +15,7 @@ ON CONFLICT (name) DO UPDATE SET
   owner = excluded.owner,
   epoch = leases.epoch + (leases.owner <> excluded.owner),
   expires_at = excluded.expires_at
-WHERE leases.owner = excluded.owner OR leases.expires_at < ? - 99999999999
+WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
 RETURNING name, owner, epoch`
 
 func leaseFields(l *store.Lease) []any { return []any{&l.Name, key{l.Owner[:]}, &l.Epoch} }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// serving runs `belfry serve` in this process and gives its greeting.
+func serving(t *testing.T, args ...string) (greeting []string) {
+	t.Helper()
+	out, in := io.Pipe()
+	cmd := root()
+	cmd.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...))
+	cmd.SetOut(in)
+	cmd.SetErr(io.Discard)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- cmd.ExecuteContext(ctx)
+		in.Close()
+	}()
+	lines := bufio.NewScanner(out)
+	for len(greeting) < 5 && lines.Scan() {
+		greeting = append(greeting, lines.Text())
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+	})
+	if len(greeting) < 5 {
+		t.Fatalf("the greeting is %q", greeting)
+	}
+	return greeting
+}
+
+func TestTheGreetingNamesACommandThatWorks(t *testing.T) {
+	greeting := serving(t)
+	parts := regexp.MustCompile(`curl (\S+) -H 'Content-Type: application/json' -d '(.*)'$`).FindStringSubmatch(greeting[4])
+	if parts == nil {
+		t.Fatalf("the last line is %q", greeting[4])
+	}
+	answer, err := http.Post(parts[1], "application/json", strings.NewReader(parts[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated || !strings.Contains(string(body), `"next_run_at":"20`) {
+		t.Errorf("got %s: %s", answer.Status, body)
+	}
+	for i, word := range []string{"is running", "http://127.0.0.1:", "SQLite", "api, scheduler, worker"} {
+		if !strings.Contains(greeting[i], word) {
+			t.Errorf("line %d is %q and does not say %q", i+1, greeting[i], word)
+		}
+	}
+}
+
+func TestBadArgumentsAreRefusedByName(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		env  string
+		want string
+	}{
+		{"an unknown flag", []string{"--shard", "3"}, "", "unknown flag: --shard"},
+		{"an unknown variable", nil, "BELFRY_LISTENN=x", "BELFRY_LISTENN is not known"},
+		{"a variable of the wrong type", nil, "BELFRY_CONCURRENCY=many", "BELFRY_CONCURRENCY"},
+		{"an argument too many", []string{"now"}, "", "unknown command"},
+		{"a port without a host", []string{"--listen", "7070"}, "", "--listen: \"7070\" is not host:port"},
+		{"every interface without keys", []string{"--listen", ":0"}, "", "--api-key-file"},
+		{"another machine's address without keys", []string{"--listen", "192.0.2.1:7070"}, "", "--api-key-file"},
+		{"an unknown role", []string{"--roles", "api,boss"}, "", `"boss" is not a role`},
+		{"split roles on SQLite", []string{"--roles", "api"}, "", "--database-url"},
+		{"no slots", []string{"--concurrency", "0"}, "", "--concurrency"},
+		{"a bad network", []string{"--allow-target", "10.0.0.0/99"}, "", "--allow-target"},
+		{"a bad log format", []string{"--log-format", "xml"}, "", "--log-format"},
+		{"a key file that is not there", []string{"--api-key-file", "nowhere"}, "", "nowhere"},
+		{"a database that is not there", []string{"--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"}, "", "database cannot be reached"},
+		{"several at once", []string{"--concurrency", "0", "--roles", "boss"}, "", "--concurrency"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			cmd := root()
+			cmd.SetArgs(append([]string{"serve", "--data", t.TempDir()}, tt.args...))
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			err := cmd.ExecuteContext(ctx)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want something with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFlagsComeFromTheEnvironment(t *testing.T) {
+	t.Setenv("BELFRY_CONCURRENCY", "7")
+	t.Setenv("BELFRY_SHARDS", "3")
+	t.Setenv("BELFRY_KEY", "a client's, which is no mistake")
+	greeting := strings.Join(serving(t, "--shards", "5"), "\n")
+	if !strings.Contains(greeting, "7 runs at once") || !strings.Contains(greeting, "5 shards") {
+		t.Errorf("the variable for concurrency and the flag for shards should count:\n%s", greeting)
+	}
+}
+
+func TestEveryFlagNamesItsVariable(t *testing.T) {
+	var serve *cobra.Command
+	for _, c := range root().Commands() {
+		if c.Name() == "serve" {
+			serve = c
+		}
+	}
+	usage := serve.Flags().FlagUsages()
+	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "allow-target"} {
+		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+envName(name)+"]") {
+			t.Errorf("--%s or its variable is missing from the help", name)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+)
+
+// client asks nodes. It is shared by all tests, and keeps connections to few
+// nodes for long.
+var client = &http.Client{
+	Timeout:   40 * time.Second,
+	Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second},
+}
+
+// refusal is an answer that is not the one hoped for.
+type refusal struct {
+	status      int
+	contentType string
+	detail      string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("status %d: %s", r.status, r.detail) }
+
+// errDown is asking a node that is not there.
+var errDown = errors.New("the node is down")
+
+// ask sends a request and decodes the answer. Any error but a refusal leaves open
+// whether the node did as it was asked.
+func ask(base, method, path string, body, into any) error {
+	_, err := askPage(base, method, path, body, into)
+	return err
+}
+
+var nextLink = regexp.MustCompile(`<([^>]+)>; rel="next"`)
+
+// askPage is ask for one page of a list; it also gives the path of the next one.
+func askPage(base, method, path string, body, into any) (next string, err error) {
+	if base == "" {
+		return "", errDown
+	}
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			return "", err
+		}
+	}
+	req, err := http.NewRequest(method, base+path, &content)
+	if err != nil {
+		return "", err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	if resp.StatusCode/100 != 2 {
+		return "", refused(resp, text)
+	}
+	if m := nextLink.FindStringSubmatch(resp.Header.Get("Link")); m != nil {
+		next = m[1]
+	}
+	if into == nil || len(text) == 0 {
+		return next, nil
+	}
+	return next, json.Unmarshal(text, into)
+}
+
+func refused(resp *http.Response, text []byte) *refusal {
+	var problem struct{ Detail string }
+	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+		problem.Detail = string(text)
+	}
+	return &refusal{resp.StatusCode, resp.Header.Get("Content-Type"), problem.Detail}
+}
+
+// unknown reports whether a request may or may not have been carried out: the node
+// was lost on the way, or could not find out.
+func unknown(err error) bool {
+	var r *refusal
+	return !errors.As(err, &r) || r.status == http.StatusServiceUnavailable
+}
+
+// pages reads a whole list.
+func pages[T any](base, path string) ([]T, error) {
+	var all []T
+	for path != "" {
+		var page []T
+		next, err := askPage(base, "GET", path, nil, &page)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		all, path = append(all, page...), next
+	}
+	return all, nil
+}
+
+// getRun reads one run with its attempts.
+func getRun(base, id string) (toldRun, error) {
+	var run toldRun
+	err := ask(base, "GET", "/api/v1/runs/"+id, nil, &run)
+	return run, err
+}
+
+// runsOf reads the runs and skips of a job, with the attempts of those that have
+// more than one or did not succeed.
+func runsOf(base, job string) ([]toldRun, error) {
+	runs, err := pages[toldRun](base, "/api/v1/jobs/"+job+"/runs?limit=500")
+	for i := range runs {
+		if err == nil && !runs[i].skipped() && (runs[i].Attempt > 1 || runs[i].Status == "dead") {
+			runs[i], err = getRun(base, runs[i].ID)
+		}
+	}
+	return runs, err
+}
