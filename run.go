@@ -15,10 +15,10 @@ type Run struct {
 	Revision    int       `json:"revision"` // the revision of the job that it was fired from
 	Kind        Kind      `json:"kind"`
 	State       RunState  `json:"status"`
-	ScheduledAt time.Time `json:"scheduled_at"` // nominal: identity, key and header
-	ReadyAt     time.Time `json:"ready_at"`     // when it may start: nominal plus jitter, or the next retry
-	FiredAt     time.Time `json:"fired_at"`
-	Attempt     int       `json:"attempt"` // how often it was claimed
+	ScheduledAt time.Time `json:"scheduled_at"`      // nominal: identity, key and header
+	ReadyAt     time.Time `json:"ready_at"`          // when it may start: nominal plus jitter, or the next retry
+	FiredAt     time.Time `json:"fired_at,omitzero"` // unset while a trigger has only been asked for
+	Attempt     int       `json:"attempt"`           // how often it was claimed
 
 	StartedAt  *time.Time `json:"started_at"`  // of the latest attempt
 	FinishedAt *time.Time `json:"finished_at"` // when it was settled

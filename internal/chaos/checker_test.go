@@ -235,7 +235,7 @@ func (c *checker) checkDelivery(d *delivery) {
 	r := c.runs[d.Run]
 	if r == nil || r.skipped() || r.Job != d.Job || r.Key != d.Key || !r.ScheduledAt.Equal(d.ScheduledAt) ||
 		d.Attempt < 1 || d.Attempt > r.Attempt {
-		c.find(ghost, "%+v fits not %+v", *d, r)
+		c.find(ghost, "attempt %d of run %s of job %s for %s with key %s", d.Attempt, d.Run, d.Job, d.ScheduledAt, d.Key)
 	}
 }
 

@@ -120,9 +120,13 @@ func (d *driver) trigger(j askedJob) error {
 	return err
 }
 
+// clockSlack is how far a node's idea of the database's clock may be off.
+const clockSlack = 50 * time.Millisecond
+
 // stop pauses a recurring job, which bounds the occurrences that it has.
 func (d *driver) stop(j askedJob) {
 	d.tb.Helper()
+	eventually(d.tb, "a recurring job has caught up", time.Minute, func() bool { return d.upToDate(j) })
 	until := time.Now()
 	eventually(d.tb, "a job is paused", time.Minute, func() bool {
 		err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": "paused"}, nil)
@@ -135,9 +139,24 @@ func (d *driver) stop(j askedJob) {
 	defer d.mu.Unlock()
 	for i := range d.asked {
 		if d.asked[i].ID == j.ID {
-			d.asked[i].Until, d.asked[i].End = until, time.Now().Add(time.Second)
+			d.asked[i].Until, d.asked[i].End = until, time.Now().Add(clockSlack)
 		}
 	}
+}
+
+// upToDate reports whether the latest occurrence of a recurring job is decided, but
+// for one that may be on its way. A pause decides one occurrence that is due, not
+// several.
+func (d *driver) upToDate(j askedJob) bool {
+	var latest []toldRun
+	if ask(d.at(), "GET", "/api/v1/jobs/"+j.ID+"/runs?limit=1", nil, &latest) != nil || len(latest) == 0 {
+		return false
+	}
+	at := latest[0].ScheduledAt
+	if latest[0].SkippedTo != nil {
+		at = *latest[0].SkippedTo
+	}
+	return time.Since(at) < j.Every
 }
 
 // load asks for one-off jobs that are due within span, so many a second, until ctx

@@ -43,36 +43,35 @@ func (h *history) read(base string) error {
 }
 
 // settles waits until everything that was asked for is done, checks it, and gives
-// the final history. What waiting cannot mend fails at once.
+// the final history. What is read while things move may contradict itself, so only
+// what two readings in a row show counts as broken before the time is up.
 func (d *driver) settles(limit time.Duration, faults bool) history {
 	d.tb.Helper()
+	seen := map[finding]bool{}
 	for start := time.Now(); ; time.Sleep(500 * time.Millisecond) {
 		h := d.history()
 		h.Faults = faults
-		err := h.read(d.at())
-		if err == nil {
-			h.Deliveries = d.sink.all() // a run may have been delivered since
-			findings := check(h)
-			if len(findings) == 0 {
-				return h
+		if err := h.read(d.at()); err != nil {
+			if time.Since(start) > limit {
+				d.tb.Fatalf("the state cannot be read: %v", err)
 			}
-			if over := time.Since(start) > limit; over || hopeless(findings) {
-				d.tb.Fatalf("%d promises are broken after %v:\n%s", len(findings), time.Since(start), digest(findings))
-			}
-		} else if time.Since(start) > limit {
-			d.tb.Fatalf("the state cannot be read: %v", err)
+			continue
+		}
+		h.Deliveries = d.sink.all() // a run may have been delivered since
+		findings := check(h)
+		if len(findings) == 0 {
+			return h
+		}
+		proved := false
+		now := map[finding]bool{}
+		for _, f := range findings {
+			now[f] = !f.pending()
+			proved = proved || now[f] && seen[f]
+		}
+		if seen = now; proved || time.Since(start) > limit {
+			d.tb.Fatalf("%d promises are broken after %v:\n%s", len(findings), time.Since(start), digest(findings))
 		}
 	}
-}
-
-// hopeless reports whether there is a finding that waiting cannot mend.
-func hopeless(findings []finding) bool {
-	for _, f := range findings {
-		if !f.pending() {
-			return true
-		}
-	}
-	return false
 }
 
 // digest is the first of some findings.

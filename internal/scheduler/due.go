@@ -121,15 +121,15 @@ func newSubjects() *subjects {
 	return &subjects{known: map[subjectKey]*plan.Subject{}, bad: map[subjectKey]error{}}
 }
 
-// of gives the subject of a due plan. The second result is true the first time
-// that a spec turns out to be one that this program cannot read.
-func (s *subjects) of(d store.Due) (subject *plan.Subject, err error, fresh bool) {
+// of gives the subject of a due plan. An error is fresh the first time that a
+// spec turns out to be one that this program cannot read.
+func (s *subjects) of(d store.Due) (subject *plan.Subject, fresh bool, err error) {
 	key := subjectKey{d.Namespace, d.Spec, d.Revision}
 	if subject := s.known[key]; subject != nil {
-		return subject, nil, false
+		return subject, false, nil
 	}
 	if err, known := s.bad[key]; known {
-		return nil, err, false
+		return nil, false, err
 	}
 	var spec belfry.Spec
 	err = json.Unmarshal([]byte(d.Spec), &spec)
@@ -143,9 +143,9 @@ func (s *subjects) of(d store.Due) (subject *plan.Subject, err error, fresh bool
 	}
 	if err != nil {
 		s.bad[key] = err
-		return nil, err, true
+		return nil, true, err
 	}
 	subject = &plan.Subject{Namespace: d.Namespace, Revision: d.Revision, Policy: policy}
 	s.known[key] = subject
-	return subject, nil, false
+	return subject, false, nil
 }

@@ -179,7 +179,7 @@ func (l *loop) wishSteps(wishes []store.Wish) []decided {
 	var steps []decided
 	now := l.store.Now()
 	for _, d := range dues {
-		subject, err, fresh := l.subjects.of(d)
+		subject, fresh, err := l.subjects.of(d)
 		if err != nil {
 			if fresh {
 				l.log.Error("a job's spec cannot be read; its triggers are left alone", "job", d.Plan.JobID, "error", err)

@@ -109,7 +109,7 @@ func (l *loop) take(dues []store.Due) {
 			l.wheel.Remove(p.JobID)
 			continue
 		}
-		subject, err, fresh := l.subjects.of(d)
+		subject, fresh, err := l.subjects.of(d)
 		if err != nil {
 			if fresh {
 				l.log.Error("a job's spec cannot be read; it is left alone", "job", p.JobID, "error", err)

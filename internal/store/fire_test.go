@@ -135,6 +135,31 @@ func TestNothingIsFiredEarly(t *testing.T) {
 	})
 }
 
+func TestAPlanThatSomebodyElseLocksIsLeftOut(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		if !f.server {
+			t.Skip("there is one writer, and nobody else to lock anything")
+		}
+		locked, free := f.created(t, 5), f.created(t, 5)
+		other, err := f.tables.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Rollback()
+		if _, err := other.Exec(`SELECT 1 FROM plans WHERE job_id = $1 FOR UPDATE`, locked.ID.String()); err != nil {
+			t.Fatal(err)
+		}
+		steps := []plan.Step{f.step(t, locked), f.step(t, free)}
+		if fired := f.tryFire(t, steps...); fired.Applied[0] || !fired.Applied[1] || fired.Ready != 1 {
+			t.Errorf("fired %+v, wants the second only", fired)
+		}
+		if err := other.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		f.fire(t, steps[0])
+	})
+}
+
 func TestAnOccurrenceBehindTheMarkIsLeftOut(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		one, two, three := f.created(t, 5), f.created(t, 5), f.created(t, 5)

@@ -397,5 +397,5 @@ func (f *fixture) needSeveral(t *testing.T) {
 	}
 }
 
-// near reports whether two instants are at most so far apart.
+// near reports whether two instants are so close.
 func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

@@ -21,7 +21,7 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
 				f.wipe(t)
-				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, runs: map[belfry.ID]*modelRun{}, held: map[belfry.ID]*belfry.Run{}}
+				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, held: map[belfry.ID]*belfry.Run{}}
 				m.workers = []belfry.ID{f.worker(t), f.worker(t)}
 				m.create(t)
 				t.Repeat(map[string]func(*rapid.T){
@@ -49,6 +49,7 @@ func (f *fixture) wipe(t tb) {
 type model struct {
 	f       *fixture
 	jobs    map[belfry.ID]*belfry.Job
+	first   map[belfry.ID]time.Time // occurrence of every job there ever was
 	runs    map[belfry.ID]*modelRun
 	workers []belfry.ID               // registered
 	held    map[belfry.ID]*belfry.Run // attempts that hold their run
@@ -132,7 +133,7 @@ func (m *model) create(t *rapid.T) {
 			parallel(j)
 		}
 	})
-	m.jobs[job.ID] = &job
+	m.jobs[job.ID], m.first[job.ID] = &job, m.f.plan(t, job.ID).NominalAt
 }
 
 func (m *model) fire(t *rapid.T) {
@@ -344,6 +345,9 @@ func (m *model) compare(t *rapid.T) {
 		if got := m.f.state(t, id); got != r.state {
 			t.Errorf("run %s is %q, wants %s", id, got, r.state)
 		}
+	}
+	for job, first := range m.first {
+		m.f.wantCovered(t, job, first)
 	}
 	if n := m.f.count(t, `SELECT count(*) FROM `+everyRun); n != int64(len(m.runs)) {
 		t.Errorf("there are %d runs and skips, wants %d", n, len(m.runs))

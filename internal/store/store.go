@@ -222,7 +222,8 @@ const ConfirmAfter = 10 * time.Second
 
 // History is what happened, and what is happening, to runs.
 type History interface {
-	// Run finds a run wherever it is, with the attempts that failed.
+	// Run finds a run wherever it is, with the attempts that failed. A trigger that
+	// is not fired yet is found as the ready run that it will be.
 	Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error)
 
 	// JobRuns gives the runs and skips of a job, live ones included, latest

@@ -12,13 +12,16 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// The three places where a run may be, in the same columns.
+// The places where a run may be, in the same columns: one that was asked for and
+// is about to be made is as good as ready.
 const (
 	liveRuns = `SELECT id, job_id, namespace, revision, kind, state, scheduled_at, ready_at, fired_at, attempt, started_at, NULL::timestamptz AS finished_at,
 		worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to, 0::bigint AS skipped_count FROM belfry.runs`
 	deadRuns = `SELECT d.id, d.job_id, d.namespace, d.revision, d.kind, 'dead', d.scheduled_at, d.ready_at, d.fired_at, d.attempt, d.started_at, d.died_at,
 		a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), d.reason, NULL::timestamptz, 0::bigint
 		FROM belfry.dead d LEFT JOIN belfry.attempts a ON a.run_id = d.id AND a.attempt = d.attempt`
+	wishedRuns = `SELECT t.run_id, t.job_id, t.namespace, j.revision, t.kind, 'ready', t.at, t.at, NULL::timestamptz, 0, NULL::timestamptz, NULL::timestamptz,
+		NULL::uuid, 0, '', '', '', NULL::timestamptz, 0::bigint FROM belfry.triggers t JOIN belfry.jobs j ON j.id = t.job_id AND j.state <> 'deleted'`
 	settledRuns = `SELECT id, job_id, namespace, revision, kind, state, scheduled_at, ready_at, fired_at, attempt, started_at, settled_at,
 		worker, http_status, error, output, reason, skipped_to, skipped_count FROM belfry.history`
 )
@@ -27,12 +30,13 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 	var (
 		run                        belfry.Run
 		id, job, worker            pgtype.UUID
+		fired                      pgtype.Timestamptz
 		started, finished, skipped pgtype.Timestamptz
 	)
-	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.State, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt,
+	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.State, &run.ScheduledAt, &run.ReadyAt, &fired, &run.Attempt,
 		&started, &finished, &worker, &run.HTTPStatus, &run.Error, &run.Output, &run.Reason, &skipped, &run.SkippedCount)
 	run.ID, run.JobID, run.Worker = id.Bytes, job.Bytes, worker.Bytes
-	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC()
+	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(fired)
 	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(started), momentOrNil(finished), momentOrNil(skipped)
 	return run, err
 }
@@ -42,6 +46,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 	rows, err := s.work.Query(ctx, liveRuns+` WHERE namespace = $1 AND id = $2
 		UNION ALL `+deadRuns+` WHERE d.namespace = $1 AND d.id = $2
 		UNION ALL (`+settledRuns+` WHERE namespace = $1 AND id = $2 ORDER BY settled_at DESC)
+		UNION ALL `+wishedRuns+` WHERE t.namespace = $1 AND t.run_id = $2 AND t.fired_at IS NULL
 		LIMIT 1`, namespace, uuid(id))
 	if err != nil {
 		return belfry.Run{}, failed("look up a run", err)

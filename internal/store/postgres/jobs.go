@@ -100,11 +100,11 @@ func (s *Store) Trigger(ctx context.Context, t plan.Trigger) error {
 	err = s.work.QueryRow(ctx, `/* trigger */
 WITH job AS (SELECT id, shard, namespace FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'),
 wish AS (
-  INSERT INTO belfry.triggers (id, shard, namespace, job_id, kind, at, payload, created_at)
-  SELECT $3, job.shard, job.namespace, job.id, $4, $5, $6, clock_timestamp() FROM job
+  INSERT INTO belfry.triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+  SELECT $3, job.shard, job.namespace, job.id, $7, $4, $5, $6, clock_timestamp() FROM job
   ON CONFLICT (id) DO NOTHING)
 SELECT EXISTS (SELECT 1 FROM job)`,
-		t.Namespace, uuid(t.JobID), uuid(t.ID), string(t.Kind), t.At, text(string(t.Payload))).Scan(&found)
+		t.Namespace, uuid(t.JobID), uuid(t.ID), string(t.Kind), t.At, text(string(t.Payload)), uuid(t.RunID())).Scan(&found)
 	if err != nil {
 		return failed("record a trigger", err)
 	}

@@ -55,8 +55,8 @@ SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_
 
 	// An attempt that is there already belongs to an earlier life of the same
 	// run, before a restore.
-	insertAttempt = `INSERT OR REPLACE INTO attempts (run_id, attempt, shard, outcome, worker, token, started_at, finished_at, http_status, error, output)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertAttempt = `INSERT OR REPLACE INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	settleWaiting = `UPDATE runs SET state = ?, ready_at = ?, rank = ?, failures = ?, lost = ?,
   worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL WHERE id = ?`
@@ -126,7 +126,7 @@ func (t *tx) fail(r *belfry.Result) (done bool, err error) {
 // for a retry, or is dead.
 func (t *tx) settle(h *held, r belfry.Result) error {
 	now := micro(t.now)
-	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
+	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
 		int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput))
 	if err != nil {
 		return err
@@ -162,7 +162,8 @@ func (t *tx) late(r *belfry.Result) (belfry.Verdict, error) {
 		}
 	}
 	var outcome string
-	err := t.get([]any{&outcome}, `SELECT outcome FROM attempts WHERE run_id = ? AND attempt = ? AND token = ?`, r.RunID[:], int64(r.Attempt), r.Token[:])
+	err := t.get([]any{&outcome}, `SELECT outcome FROM attempts WHERE run_id = ? AND namespace = ? AND attempt = ? AND token = ?`,
+		r.RunID[:], r.Namespace, int64(r.Attempt), r.Token[:])
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return belfry.VerdictLate, nil

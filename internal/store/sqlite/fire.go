@@ -143,9 +143,10 @@ func (f *firing) full(job belfry.ID, r *plan.Run) (full, known bool, err error) 
 
 // start makes a run that the worker holds from the beginning.
 func (f *firing) start(s *plan.Step, r *plan.Run, args []any) error {
+	started := f.now
 	run := &belfry.Run{
 		ID: r.ID, JobID: s.Seen.JobID, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, State: belfry.RunRunning,
-		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &f.now, Worker: f.worker,
+		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, Worker: f.worker,
 		Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
 	}
 	n, err := f.exec(insertRunning, append(args, f.worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)

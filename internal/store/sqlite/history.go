@@ -24,7 +24,7 @@ FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
 
 	whereRun = `WHERE r.id = ? AND r.namespace = ? `
 
-	ofJob = `WHERE r.job_id = ? AND r.namespace = ? AND (r.scheduled_at, r.id) <= (?, ?) ORDER BY r.scheduled_at DESC, r.id DESC LIMIT ?`
+	ofJob = `WHERE r.job_id = ? AND r.namespace = ? AND (r.scheduled_at, r.id) < (?, ?) ORDER BY r.scheduled_at DESC, r.id DESC LIMIT ?`
 
 	selectJobRuns = `SELECT * FROM (` + fromRuns + ofJob + `) UNION ALL SELECT * FROM (` + fromDead + ofJob + `) UNION ALL SELECT * FROM (` +
 		fromHistory + ofJob + `) ORDER BY 7 DESC, 1 DESC LIMIT ?`

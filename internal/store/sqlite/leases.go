@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -23,7 +24,7 @@ func leaseFields(l *store.Lease) []any { return []any{&l.Name, key{l.Owner[:]}, 
 // Hold takes or renews each name unless somebody else holds it.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) (leases []store.Lease, err error) {
 	err = s.write(ctx, "hold leases", func(t *tx) error {
-		for _, name := range names {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 			var l store.Lease
 			err := t.get(leaseFields(&l), hold, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
 			if errors.Is(err, sql.ErrNoRows) {

@@ -40,8 +40,8 @@ SELECT randomblob(16), 0, 'default', randomblob(16), 1, 'scheduled', 'succeeded'
 	fill(t, s, 7, `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
   epoch, attempt, settled_at, http_status, error, output, skipped_count)
 SELECT randomblob(16), 0, 'default', randomblob(16), 1, 'scheduled', 'succeeded', '', 1, 1, 1, randomblob(16), 1, 1, ?, 0, '', '', 0 FROM n`, kept)
-	fill(t, s, many, `INSERT INTO attempts (run_id, attempt, shard, outcome, worker, token, started_at, finished_at, http_status, error, output)
-SELECT randomblob(16), 1, 0, 'failed', randomblob(16), randomblob(16), 1, ? + i / 10, 0, '', '' FROM n`, old)
+	fill(t, s, many, `INSERT INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
+SELECT randomblob(16), 1, 0, 'default', 'failed', randomblob(16), randomblob(16), 1, ? + i / 10, 0, '', '' FROM n`, old)
 	fill(t, s, 5, `INSERT INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
   timeout_ms, attempt, failures, lost, died_at, fingerprint)
 SELECT run_id, 0, 'default', randomblob(16), 1, 'scheduled', '', 'poison', 1, 1, 1, randomblob(16), 1, 1, 1, 1, 0, 1, ''

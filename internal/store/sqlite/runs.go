@@ -87,7 +87,8 @@ func (t *tx) nextReady(lanes []string, limit int) ([]ready, error) {
 }
 
 func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
-	run := &belfry.Run{ID: id, State: belfry.RunRunning, Worker: worker, Token: belfry.NewToken(), StartedAt: &t.now}
+	started := t.now
+	run := &belfry.Run{ID: id, State: belfry.RunRunning, Worker: worker, Token: belfry.NewToken(), StartedAt: &started}
 	var spec string
 	var timeout int64
 	err := t.get([]any{key{run.JobID[:]}, &run.Namespace, &run.Revision, &run.Kind, moment{&run.ScheduledAt}, moment{&run.ReadyAt}, moment{&run.FiredAt},

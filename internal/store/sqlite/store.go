@@ -159,7 +159,9 @@ func (s *Store) settleShards(ctx context.Context, asked int) error {
 func (s *Store) Shards() int { return s.shards }
 
 // Now is the process's time in microseconds.
-func (s *Store) Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+func (s *Store) Now() time.Time { return now() }
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // Ping reads from the database.
 func (s *Store) Ping(ctx context.Context) error {

@@ -55,6 +55,7 @@ CREATE TABLE belfry.triggers (
     shard      integer NOT NULL,
     namespace  text NOT NULL,
     job_id     uuid NOT NULL,
+    run_id     uuid NOT NULL, -- of the run that it becomes
     kind       text NOT NULL,
     at         timestamptz NOT NULL,
     payload    text,
@@ -62,6 +63,7 @@ CREATE TABLE belfry.triggers (
     fired_at   timestamptz
 );
 CREATE INDEX triggers_pending ON belfry.triggers (shard, created_at) WHERE fired_at IS NULL;
+CREATE INDEX triggers_run ON belfry.triggers (run_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_fired ON belfry.triggers (fired_at) WHERE fired_at IS NOT NULL;
 
 -- Live runs only: this table stays tiny.

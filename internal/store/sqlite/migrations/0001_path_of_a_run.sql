@@ -104,6 +104,7 @@ CREATE TABLE attempts (
     run_id       BLOB NOT NULL,
     attempt      INTEGER NOT NULL,
     shard        INTEGER NOT NULL,
+    namespace    TEXT NOT NULL,
     outcome      TEXT NOT NULL,
     worker       BLOB NOT NULL,
     token        BLOB NOT NULL,

@@ -1,0 +1,145 @@
+package store_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// Several nodes believe at once that everything is theirs, and people interfere.
+// Only speed may suffer.
+func TestAStormLosesNothingAndDoublesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		nodes := []*fixture{f, f, f}
+		if f.reopen != nil {
+			for i := range nodes[1:] {
+				other := *f
+				other.Store = f.reopen(t)
+				nodes[i+1] = &other
+			}
+		}
+		first := f.minutesAgo(25)
+		var jobs []belfry.Job
+		for i := range 12 {
+			job := f.job(first, withRetries(1), withBase(0), func(j *belfry.Job) {
+				if i%2 == 0 {
+					parallel(j)
+				}
+			})
+			f.create(t, job)
+			jobs = append(jobs, job.Job)
+		}
+		var wait sync.WaitGroup
+		for _, node := range nodes {
+			wait.Go(func() { node.storm(t, jobs) })
+		}
+		wait.Wait()
+		// Each run that waits needs an attempt, and one more if that fails.
+		f.backdate(t, time.Hour, "workers", "last_seen", "")
+		f.reap(t, time.Minute)
+		f.settleAll(t)
+		for _, job := range jobs {
+			f.wantCovered(t, job.ID, first)
+		}
+	})
+}
+
+// storm does what a node does, and what people do to it, in no order.
+func (f *fixture) storm(t *testing.T, jobs []belfry.Job) {
+	worker := f.worker(t)
+	var held []*belfry.Run
+	for range 60 {
+		if err := f.gust(t, worker, jobs, &held); err != nil {
+			var known *belfry.Error
+			if !errors.As(err, &known) || known.Code != belfry.Conflict {
+				t.Errorf("in the storm: %v", err)
+			}
+		}
+	}
+}
+
+func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *[]*belfry.Run) error {
+	job := jobs[rand.IntN(len(jobs))]
+	switch rand.IntN(8) {
+	default:
+		fired, err := f.Fire(ctx, worker, f.decide(t, f.due(t)), slots(worker, rand.IntN(3)))
+		*held = append(*held, fired.Claimed...)
+		return err
+	case 1:
+		runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 1 + rand.IntN(5)})
+		*held = append(*held, runs...)
+		return err
+	case 2, 3:
+		results := make([]belfry.Result, len(*held))
+		for i, run := range *held {
+			results[i] = result(run, outcomes[rand.IntN(len(outcomes))])
+		}
+		*held = nil
+		_, err := f.Finish(ctx, results)
+		return err
+	case 4:
+		_, _, err := f.Promote(ctx, f.all(), 10)
+		return err
+	case 5:
+		beat := belfry.Beat{Worker: worker, Listed: true}
+		for _, run := range *held {
+			beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+		}
+		_, err := f.Heartbeat(ctx, beat)
+		return err
+	case 6:
+		if _, err := f.EditJob(ctx, job.Namespace, job.ID, toggle(t)); err != nil {
+			return err
+		}
+		return f.Trigger(ctx, f.wish(job, ""))
+	case 7:
+		var steps []plan.Step
+		for _, w := range f.wishes(t) {
+			steps = append(steps, plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
+		}
+		_, err := f.Fire(ctx, worker, steps, store.Slots{})
+		return err
+	}
+}
+
+// toggle pauses a job, or moves it to its next revision without a pause, so
+// that occurrences stay due.
+func toggle(t tb) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		switch {
+		case job.State == belfry.JobPaused:
+			// The first undecided occurrence is due again; nothing is skipped.
+			step := plan.Step{Subject: subject(t, job.Namespace, job.Revision, job.Spec), Seen: p, Next: p}
+			step.Next.NextAt = p.NominalAt
+			job.State = belfry.JobActive
+			return &store.Change{Job: job, Step: step}, nil
+		case rand.IntN(2) == 0:
+			return pause(t)(job, p, now)
+		default:
+			return revise(t, withTimeout(60+job.Revision))(job, p, now)
+		}
+	}
+}
+
+// wantCovered expects one decision for every occurrence from the first to the
+// high-water mark: the rows of a job that is due every minute have no gap.
+func (f *fixture) wantCovered(t tb, job belfry.ID, first time.Time) {
+	t.Helper()
+	mark := f.plan(t, job).FiredFor
+	want := int64(0)
+	if !mark.IsZero() {
+		want = int64(mark.Sub(first)/time.Minute) + 1
+	}
+	got := f.count(t, `SELECT (SELECT count(*) FROM runs WHERE job_id = ? AND kind = 'scheduled') + (SELECT count(*) FROM dead WHERE job_id = ? AND kind = 'scheduled')
+		+ (SELECT count(*) FROM history WHERE job_id = ? AND kind = 'scheduled' AND state <> 'skipped')
+		+ (SELECT coalesce(sum(skipped_count), 0) FROM history WHERE job_id = ? AND kind = 'scheduled' AND state = 'skipped')`, job, job, job, job)
+	if got != want {
+		t.Errorf("job %s was decided until %v with %d decisions since %v, wants %d", job, mark, got, first, want)
+	}
+}
