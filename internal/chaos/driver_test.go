@@ -123,11 +123,16 @@ func (d *driver) trigger(j askedJob) error {
 // clockSlack is how far a node's idea of the database's clock may be off.
 const clockSlack = 50 * time.Millisecond
 
-// stop pauses a recurring job, which bounds the occurrences that it has.
+// stop pauses a recurring job that keeps up, which bounds the occurrences that it
+// has. A pause decides one occurrence that is due, not several, so those after the
+// latest that was seen decided are left open.
 func (d *driver) stop(j askedJob) {
 	d.tb.Helper()
-	eventually(d.tb, "a recurring job has caught up", time.Minute, func() bool { return d.upToDate(j) })
-	until := time.Now()
+	var latest time.Time
+	eventually(d.tb, "a recurring job has caught up", time.Minute, func() bool {
+		latest = d.latest(j)
+		return time.Since(latest) < 2*j.Every
+	})
 	eventually(d.tb, "a job is paused", time.Minute, func() bool {
 		err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": "paused"}, nil)
 		if err != nil && !unknown(err) {
@@ -139,24 +144,22 @@ func (d *driver) stop(j askedJob) {
 	defer d.mu.Unlock()
 	for i := range d.asked {
 		if d.asked[i].ID == j.ID {
-			d.asked[i].Until, d.asked[i].End = until, time.Now().Add(clockSlack)
+			d.asked[i].Until, d.asked[i].End = latest.Add(1), time.Now().Add(clockSlack)
 		}
 	}
 }
 
-// upToDate reports whether the latest occurrence of a recurring job is decided, but
-// for one that may be on its way. A pause decides one occurrence that is due, not
-// several.
-func (d *driver) upToDate(j askedJob) bool {
-	var latest []toldRun
-	if ask(d.at(), "GET", "/api/v1/jobs/"+j.ID+"/runs?limit=1", nil, &latest) != nil || len(latest) == 0 {
-		return false
+// latest is the latest occurrence of a job that is decided; zero: none is known.
+func (d *driver) latest(j askedJob) time.Time {
+	var runs []toldRun
+	err := ask(d.at(), "GET", "/api/v1/jobs/"+j.ID+"/runs?limit=1", nil, &runs)
+	switch {
+	case err != nil || len(runs) == 0:
+		return time.Time{}
+	case runs[0].SkippedTo != nil:
+		return *runs[0].SkippedTo
 	}
-	at := latest[0].ScheduledAt
-	if latest[0].SkippedTo != nil {
-		at = *latest[0].SkippedTo
-	}
-	return time.Since(at) < j.Every
+	return runs[0].ScheduledAt
 }
 
 // load asks for one-off jobs that are due within span, so many a second, until ctx

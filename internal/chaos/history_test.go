@@ -31,7 +31,6 @@ type askedJob struct {
 	From, Until, End time.Time
 	Retries          int
 	OneAtATime       bool // overlap skip
-	Via              int  // the node that was asked
 }
 
 // askedTrigger is a wish for a run at once.
@@ -46,7 +45,8 @@ type delivery struct {
 	Attempt       int
 	ScheduledAt   time.Time
 	Arrived       time.Time
-	Answered      int // zero: not at all
+	Answered      int  // zero: not at all
+	Over          bool // it was answered, or its caller is gone
 }
 
 // toldJob is a job as the API tells it.
@@ -90,6 +90,21 @@ func (r *toldRun) skipped() bool { return r.Status == "skipped" }
 
 func (r *toldRun) settled() bool {
 	return r.Status == "succeeded" || r.Status == "dead" || r.Status == "skipped"
+}
+
+// of gives the runs of the jobs.
+func (h *history) of(jobs []askedJob) []toldRun {
+	mine := map[string]bool{}
+	for _, j := range jobs {
+		mine[j.ID] = true
+	}
+	var runs []toldRun
+	for _, r := range h.Runs {
+		if mine[r.Job] {
+			runs = append(runs, r)
+		}
+	}
+	return runs
 }
 
 // occurrences lists those of a job from the first to the last instant.

@@ -16,19 +16,19 @@ func TestKilledNodesLoseNothing(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		killUnderLoad(t, func() *node { return onSQLite(t, dir) })
+		killUnderLoad(t, func() *process { return onSQLite(t, dir) })
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.Database(t, nil)
-		open := func() *node { return onPostgres(t, url) }
+		open := func() *process { return onPostgres(t, url) }
 		killUnderLoad(t, open, open)
 	})
 }
 
 // killUnderLoad kills nodes at random moments and starts them again, while jobs
 // are created, triggered and fall due, up or down.
-func killUnderLoad(t *testing.T, open ...func() *node) {
+func killUnderLoad(t *testing.T, open ...func() *process) {
 	kills := 6
 	if long {
 		kills = 90
@@ -36,7 +36,7 @@ func killUnderLoad(t *testing.T, open ...func() *node) {
 	seed := time.Now().UnixNano()
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	t.Logf("seed %d", seed)
-	var nodes []*node
+	var nodes []*process
 	for _, start := range open {
 		nodes = append(nodes, start())
 	}
@@ -73,7 +73,7 @@ func killUnderLoad(t *testing.T, open ...func() *node) {
 }
 
 // anyOf gives the address of one of the nodes that are up.
-func anyOf(nodes []*node) func() string {
+func anyOf(nodes []*process) func() string {
 	return func() string {
 		first := rand.IntN(len(nodes))
 		for i := range nodes {

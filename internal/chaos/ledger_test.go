@@ -48,6 +48,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	defer l.over(d)
 	behaviour, argument, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	n, _ := strconv.Atoi(argument)
 	status := http.StatusOK
@@ -77,6 +78,12 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Answered = status
 	l.mu.Unlock()
 	w.WriteHeader(status)
+}
+
+func (l *ledger) over(d *delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d.Over = true
 }
 
 // wait reports whether the event came before the caller went away.
@@ -161,6 +168,30 @@ func (l *ledger) reached(tb testing.TB, limit time.Duration, jobs ...askedJob) {
 		}
 		return true
 	})
+}
+
+// good counts the deliveries of a run that were answered well.
+func (l *ledger) good(run string) int {
+	n := 0
+	for _, d := range l.all() {
+		if d.Run == run && d.Answered/100 == 2 {
+			n++
+		}
+	}
+	return n
+}
+
+// waiting counts the deliveries of the jobs whose caller still waits for an answer.
+func (l *ledger) waiting(jobs []askedJob) int {
+	n := 0
+	for _, j := range jobs {
+		for _, d := range l.of(j.ID) {
+			if !d.Over {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // worst is how late the latest first delivery of the jobs was.

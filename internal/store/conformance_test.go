@@ -76,8 +76,9 @@ func open(tb testing.TB, b backend) *fixture {
 type fixture struct {
 	store.Store
 	tables *sql.DB
-	server bool // ids are uuid, times timestamptz, placeholders numbered
-	pooled bool // behind a pooler, where nobody can listen
+	origin time.Time // the minute in which the test began
+	server bool      // ids are uuid, times timestamptz, placeholders numbered
+	pooled bool      // behind a pooler, where nobody can listen
 
 	// reopen opens the same database once more, as another node does. It is nil
 	// where one process has the database to itself.
@@ -114,7 +115,8 @@ func openSQLite(tb testing.TB) *fixture {
 		tb.Fatalf("the folder has databases %v (%v), wants one", files, err)
 	}
 	query := url.Values{"_pragma": {"busy_timeout(20000)"}, "_txlock": {"immediate"}}
-	return &fixture{Store: s, tables: openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode()), again: again}
+	tables := openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode())
+	return &fixture{Store: s, tables: tables, origin: thisMinute(s), again: again}
 }
 
 func openPostgres(tb testing.TB, address string) *fixture {
@@ -129,12 +131,20 @@ func openPostgres(tb testing.TB, address string) *fixture {
 		return s
 	}
 	s := reopen(tb)
-	return &fixture{Store: s, tables: openTables(tb, "pgx", with(address, "search_path", "belfry")), server: true, pooled: strings.Contains(address, "default_query_exec_mode"), reopen: reopen, again: reopen}
+	return &fixture{
+		Store: s, tables: openTables(tb, "pgx", with(address, "search_path", "belfry")), origin: thisMinute(s),
+		server: true, pooled: strings.Contains(address, execMode), reopen: reopen, again: reopen,
+	}
 }
+
+func thisMinute(s store.Store) time.Time { return s.Now().UTC().Truncate(time.Minute) }
+
+// execMode is the parameter of an address that says how statements are sent.
+const execMode = "default_query_exec_mode"
 
 // pooled is the address of a database as it is given when a pooler in
 // transaction mode stands before it.
-func pooled(address string) string { return with(address, "default_query_exec_mode", "exec") }
+func pooled(address string) string { return with(address, execMode, "exec") }
 
 // with sets a parameter of an address.
 func with(address, name, value string) string {

@@ -42,10 +42,9 @@ func (f *fixture) all() []int {
 	return out
 }
 
-// minutesAgo is a whole minute, and so an occurrence of everyMinute.
-func (f *fixture) minutesAgo(n int) time.Time {
-	return f.Now().UTC().Truncate(time.Minute).Add(-time.Duration(n) * time.Minute)
-}
+// minutesAgo is a whole minute before the test began, and so an occurrence of
+// everyMinute.
+func (f *fixture) minutesAgo(n int) time.Time { return f.origin.Add(-time.Duration(n) * time.Minute) }
 
 // job makes a job whose first undecided occurrence is at the given instant.
 func (f *fixture) job(at time.Time, changes ...func(*belfry.Job)) store.NewJob {

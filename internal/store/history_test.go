@@ -44,6 +44,35 @@ func TestARunIsFoundWhereverItIs(t *testing.T) {
 	})
 }
 
+func TestATriggerIsFoundAsTheRunThatItWillBe(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, -60, inNamespace("ours"))
+		wish := f.trigger(t, job, `"mine"`)
+		want := func(state belfry.RunState) {
+			t.Helper()
+			got := f.run(t, "ours", wish.RunID())
+			if got.ID != wish.RunID() || got.JobID != job.ID || got.Namespace != "ours" || got.Kind != belfry.KindManual ||
+				got.State != state || !got.ScheduledAt.Equal(wish.At) || got.Revision != 1 {
+				t.Errorf("the trigger is found as %+v, wants it %s", got, state)
+			}
+			_, err := f.Run(ctx, "theirs", wish.RunID())
+			wantCode(t, "find it from another namespace", err, belfry.NotFound)
+		}
+		want(belfry.RunReady)
+		if got := f.run(t, "ours", wish.RunID()); !got.FiredAt.IsZero() {
+			t.Errorf("a trigger that is not fired was fired at %v", got.FiredAt)
+		}
+		f.fire(t, plan.Fire(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{wish}))
+		want(belfry.RunReady)
+		run := f.claimOne(t, f.worker(t))
+		want(belfry.RunRunning)
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+		want(belfry.RunSucceeded)
+		_, err := f.Run(ctx, "ours", wish.ID)
+		wantCode(t, "find a run by the id of its trigger", err, belfry.NotFound)
+	})
+}
+
 func TestTheRunsOfAJobAreListedLatestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job, other := f.created(t, 30, parallel, withRetries(0)), f.created(t, 30, inQueue("other"))

@@ -167,6 +167,9 @@ func TestTheStoreTellsTheTimeAndThatItIsThere(t *testing.T) {
 		if err := f.Ping(ctx); err != nil {
 			t.Errorf("ping: %v", err)
 		}
+		if f.PollEvery() <= 0 {
+			t.Errorf("a caller is to poll every %v", f.PollEvery())
+		}
 		if f.Shards() != shards {
 			t.Errorf("there are %d shards, wants %d", f.Shards(), shards)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// The three tables that a run may be in, read as the same columns.
+// The tables that a run may be in, read as the same columns. One that was asked
+// for and is about to be made is as good as ready.
 const (
 	fromRuns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0 FROM runs r `
@@ -21,6 +22,10 @@ FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
 
 	fromHistory = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.settled_at, r.worker, r.http_status, r.output, r.error, r.reason, r.skipped_to, r.skipped_count FROM history r `
+
+	fromTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, r.at, NULL, 0,
+  NULL, NULL, NULL, 0, '', '', '', NULL, 0 FROM triggers r JOIN jobs j ON j.id = r.job_id AND j.state <> 'deleted'
+WHERE r.run_id = ? AND r.namespace = ? AND r.fired_at IS NULL`
 
 	whereRun = `WHERE r.id = ? AND r.namespace = ? `
 
@@ -58,7 +63,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (run be
 }
 
 func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
-	for _, query := range []string{fromRuns + whereRun, fromDead + whereRun, fromHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`} {
+	for _, query := range []string{fromRuns + whereRun, fromDead + whereRun, fromHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`, fromTriggers} {
 		if err := t.get(runFields(run), query, id[:], namespace); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}

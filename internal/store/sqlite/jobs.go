@@ -129,9 +129,10 @@ func (s *Store) Trigger(ctx context.Context, w plan.Trigger) error {
 			return err
 		}
 		t.news.change(w.JobID)
-		_, err = t.exec(`INSERT INTO triggers (id, shard, namespace, job_id, kind, at, payload, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			w.ID[:], shard, w.Namespace, w.JobID[:], string(w.Kind), micro(w.At), text(w.Payload), micro(t.now))
+		run := w.RunID()
+		_, err = t.exec(`INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			w.ID[:], shard, w.Namespace, w.JobID[:], run[:], string(w.Kind), micro(w.At), text(w.Payload), micro(t.now))
 		return err
 	})
 }

@@ -56,6 +56,7 @@ CREATE TABLE triggers (
     shard      INTEGER NOT NULL,
     namespace  TEXT NOT NULL,
     job_id     BLOB NOT NULL,
+    run_id     BLOB NOT NULL, -- of the run that it becomes
     kind       TEXT NOT NULL,
     at         INTEGER NOT NULL,
     payload    TEXT,
@@ -63,6 +64,7 @@ CREATE TABLE triggers (
     fired_at   INTEGER
 ) STRICT;
 CREATE INDEX triggers_pending ON triggers (created_at, id) WHERE fired_at IS NULL;
+CREATE INDEX triggers_run ON triggers (run_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_job ON triggers (job_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_fired ON triggers (fired_at) WHERE fired_at IS NOT NULL;
 

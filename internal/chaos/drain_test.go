@@ -1,0 +1,84 @@
+//go:build unix
+
+package chaos
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+func TestSIGTERMLosesNothing(t *testing.T) {
+	t.Run("sqlite, and the node is started again", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		drainUnderWork(t, func(args ...string) *process { return onSQLite(t, dir, args...) }, false)
+	})
+	t.Run("postgres, and another node is there", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.Database(t, nil)
+		drainUnderWork(t, func(args ...string) *process { return onPostgres(t, url, args...) }, true)
+	})
+}
+
+// drainUnderWork ends a node that has running callbacks: those of a second finish,
+// those that hang are handed back and run again, which costs none of their no
+// retries.
+func drainUnderWork(t *testing.T, open func(args ...string) *process, beside bool) {
+	first := open("--drain-timeout", "3s")
+	at := first
+	d := newDriver(t, func() string { return at.at() })
+	var short, hanging []askedJob
+	for range 20 {
+		short = append(short, d.soon(time.Second, "/slow/1000", quick(spec{"max_retries": 0})))
+		hanging = append(hanging, d.soon(time.Second, "/hang/1", quick(spec{"max_retries": 0, "timeout_seconds": 60})))
+	}
+	d.sink.reached(t, time.Minute, append(short, hanging...)...)
+	asked := time.Now()
+	gone := first.term()
+	if beside {
+		at = open()
+	}
+	d.saysGoodbye(first, gone)
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Fatal("a node was still there a minute after SIGTERM")
+	}
+	took := time.Since(asked)
+	if !beside {
+		at = open()
+	}
+	h := d.settles(time.Minute, true)
+	for _, r := range h.of(short) {
+		if r.Status != "succeeded" || r.Attempt != 1 {
+			t.Errorf("a callback of a second that ran at SIGTERM is %s at attempt %d", r.Status, r.Attempt)
+		}
+	}
+	for _, r := range h.of(hanging) {
+		if r.Status != "succeeded" || r.Attempt != 2 || r.Attempts[0].Outcome != "interrupted" {
+			t.Errorf("a callback that hung at SIGTERM is %+v", r)
+		}
+	}
+	t.Logf("%d callbacks of a second and %d that hung; the node ended after %v with status 0", len(short), len(hanging), took)
+}
+
+// saysGoodbye waits until a node that shuts down tells those who ask whether it is
+// ready.
+func (d *driver) saysGoodbye(p *process, gone <-chan struct{}) {
+	d.tb.Helper()
+	eventually(d.tb, "a node that shuts down says so", time.Minute, func() bool {
+		select {
+		case <-gone:
+			d.tb.Fatal("a node went without a word")
+		default:
+		}
+		var no *refusal
+		err := ask(p.at(), "GET", "/readyz", nil, new(any))
+		return errors.As(err, &no) && no.status == http.StatusServiceUnavailable && strings.Contains(no.detail, "shutting down")
+	})
+}

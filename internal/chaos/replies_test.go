@@ -1,0 +1,83 @@
+//go:build unix
+
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+// TestLostRepliesChangeNothing loses the database's answers to what it has already
+// committed, for every step on the path of a run, while jobs of every kind pass.
+// Whoever asked repeats itself, and nothing may happen twice: not a job, not a run,
+// not even a delivery.
+func TestLostRepliesChangeNothing(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t, nil)
+	proxy := pgtest.NewProxy(t, url)
+	d := newDriver(t, onPostgres(t, proxy.URL()).at)
+	d.sink.reached(t, time.Minute, d.soon(0, "/ok", quick(nil)))
+	times := 3
+	if long {
+		times = 20
+	}
+	wanted := 0
+	for i := range times {
+		n := 1 + i%2 // an answer, or the one to the repetition as well
+		for _, step := range []string{"create", "fire", "trigger", "claim", "finish", "promote", "heartbeat", "hold"} {
+			proxy.EatReplies("/* "+step+" */", n)
+			wanted += n
+			d.variety()
+			eventually(t, "the answer to "+step+" is lost", time.Minute, func() bool { return proxy.Eaten() >= wanted })
+		}
+		proxy.EatCommits("/* edit */", n)
+		wanted += n
+		d.pauseAndResume()
+	}
+	h := d.settles(2*time.Minute, true)
+	outcomes := map[string]int{}
+	for _, r := range h.Runs {
+		for _, a := range r.Attempts {
+			outcomes[a.Outcome]++
+		}
+		if good := d.sink.good(r.ID); good > 1 {
+			t.Errorf("run %s was answered well %d times", r.ID, good)
+		}
+	}
+	if outcomes["lost"] > 0 || outcomes["timed_out"] > 0 {
+		t.Errorf("attempts were taken from a healthy worker: %v", outcomes)
+	}
+	if proxy.Eaten() != wanted {
+		t.Errorf("%d replies were lost, not %d", proxy.Eaten(), wanted)
+	}
+	t.Logf("%d replies lost; attempts that did not succeed: %v", proxy.Eaten(), outcomes)
+	report(t, h, proxy.Eaten())
+}
+
+// variety asks for jobs that take every step: on time, by hand, after a failure.
+func (d *driver) variety() {
+	d.tb.Helper()
+	for _, path := range []string{"/ok", "/fail/1", "/cut/1"} {
+		d.soon(100*time.Millisecond, path, quick(nil))
+		if err := d.trigger(d.soon(time.Second, path, quick(nil))); err != nil {
+			d.tb.Errorf("trigger a job: %v", err)
+		}
+	}
+}
+
+// pauseAndResume edits a job twice while the answer to an edit is lost.
+func (d *driver) pauseAndResume() {
+	d.tb.Helper()
+	j := d.soon(500*time.Millisecond, "/ok", quick(nil))
+	for _, status := range []string{"paused", "scheduled"} {
+		var told toldJob
+		if err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": status}, &told); err != nil {
+			d.tb.Fatalf("change a job: %v", err)
+		}
+		if (told.Status == "paused") != (status == "paused") {
+			d.tb.Errorf("a job that was %s is told to be %s", status, told.Status)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package sqlite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped fires an occurrence whose
+// run is alive, as happens when the plan was restored from an older copy.
+func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
+	s := opened(t)
+	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
+	due := steps(t, s, 1)
+	fire(t, s, due, store.Slots{})
+	fill(t, s, 1, `UPDATE plans SET version = ?, fired_for = NULL, nominal_at = next_at WHERE ? > 0`, due[0].Seen.Version, 1)
+	again := fire(t, s, due, store.Slots{Worker: register(t, s), Lanes: []string{testLane}, Free: 1})
+	if again.Ready != 0 || len(again.Claimed) != 0 {
+		t.Errorf("it was made again: %+v", again)
+	}
+	if live, settled := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM history`); live != 1 || settled != 0 {
+		t.Errorf("there are %d live runs and %d records, wants the run alone", live, settled)
+	}
+}
+
+func TestTheFirstLateResultIsTheEvidence(t *testing.T) {
+	s := opened(t)
+	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
+	fire(t, s, steps(t, s, 1), store.Slots{})
+	run := claim(t, s, register(t, s), 1)[0]
+	finish(t, s, belfry.OutcomeInterrupted, run)
+	for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
+		late := belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: outcome}
+		if verdicts, err := s.Finish(ctx, []belfry.Result{late}); err != nil || verdicts[0] != belfry.VerdictLate {
+			t.Errorf("%s: got %v, %v, wants late", outcome, verdicts, err)
+		}
+	}
+	got, err := s.Run(ctx, run.Namespace, run.ID)
+	if err != nil || len(got.Attempts) != 1 || got.Attempts[0].LateOutcome != belfry.OutcomeSucceeded || got.Attempts[0].LateAt == nil {
+		t.Errorf("the attempts are %+v, %v", got.Attempts, err)
+	}
+}
