@@ -224,11 +224,7 @@ func (s *Store) policies(ctx context.Context, ids []belfry.ID) (map[belfry.ID]po
 		text      string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &p.attempt, &token, &p.tally.Failures, &p.tally.Lost, &text}, func() error {
-		spec, err := s.specs.decode(text)
-		if err != nil {
-			spec = belfry.DefaultSpec() // it cannot be run, but it must end
-		}
-		p.retry, p.token = spec.Retry(), token.Bytes
+		p.retry, p.token = s.specs.OrNone(text).Retry(), token.Bytes
 		out[id.Bytes] = p
 		return nil
 	})

@@ -44,7 +44,7 @@ func (s *Store) scanJob(row pgx.CollectableRow) (belfry.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	if job.Spec, err = s.specs.decode(spec); err != nil {
+	if job.Spec, err = s.specs.Decode(spec); err != nil {
 		return job, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
 	}
 	job.ID, job.Name = id.Bytes, name.String

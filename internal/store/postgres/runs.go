@@ -101,7 +101,7 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 	if payload.Valid {
 		run.Payload = json.RawMessage(payload.String)
 	}
-	run.Spec, err = s.specs.decode(spec)
+	run.Spec, err = s.specs.Decode(spec)
 	return claimed{run, err}, nil
 }
 

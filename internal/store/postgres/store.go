@@ -47,7 +47,7 @@ type Store struct {
 	shards int
 	clock  atomic.Pointer[reading]
 	hints  *hints
-	specs  specs
+	specs  store.Specs
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }

@@ -1,16 +1,12 @@
 package postgres
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/belfry-sh/belfry"
 )
 
 // uuid is null for the zero id.
@@ -81,33 +77,4 @@ func sqlState(err error) string {
 		return refused.Code
 	}
 	return ""
-}
-
-// specs remembers decoded specs by their text: there are far fewer of them than
-// jobs.
-type specs struct {
-	mu    sync.RWMutex
-	known map[string]belfry.Spec
-}
-
-// maxSpecs bounds the memory; a fleet with more distinct specs decodes again.
-const maxSpecs = 10_000
-
-func (c *specs) decode(text string) (belfry.Spec, error) {
-	c.mu.RLock()
-	spec, ok := c.known[text]
-	c.mu.RUnlock()
-	if ok {
-		return spec, nil
-	}
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return spec, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxSpecs {
-		c.known = map[string]belfry.Spec{}
-	}
-	c.known[text] = spec
-	return spec, nil
 }

@@ -131,7 +131,7 @@ func (t *tx) settle(h *held, r belfry.Result) error {
 	if err != nil {
 		return err
 	}
-	s := belfry.Settle(h.id, h.tally, t.specs.orNone(h.spec).Retry(), r.Outcome)
+	s := belfry.Settle(h.id, h.tally, t.specs.OrNone(h.spec).Retry(), r.Outcome)
 	if s.State == belfry.RunDead {
 		if _, err := t.exec(settleDead, string(s.Reason), s.Tally.Failures, s.Tally.Lost, now, belfry.Fingerprint(r), h.id[:]); err != nil {
 			return err

@@ -46,7 +46,7 @@ func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
 	if err != nil {
 		return err
 	}
-	if job.Spec, err = t.specs.decode(spec); err != nil {
+	if job.Spec, err = t.specs.Decode(spec); err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
 	last := belfry.RunState(state.V)

@@ -43,7 +43,7 @@ type Store struct {
 	writer *pool
 	reader *pool
 	hub    store.Hub
-	specs  specs
+	specs  store.Specs
 	close  func() error
 }
 

@@ -6,13 +6,15 @@ import (
 	"database/sql/driver"
 	"errors"
 	"time"
+
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // tx is a transaction. All that it writes carries one instant.
 type tx struct {
 	ctx     context.Context
 	session *session
-	specs   *specs
+	specs   *store.Specs
 	now     time.Time
 	news    news
 }

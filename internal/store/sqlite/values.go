@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
-
-	"github.com/belfry-sh/belfry"
 )
 
 // micro is how an instant is stored.
@@ -102,43 +99,4 @@ func (p payload) Scan(v any) error {
 		return fmt.Errorf("%T is not a payload", v)
 	}
 	return nil
-}
-
-// specs remembers decoded specs by their text: there are far fewer of them than
-// jobs.
-type specs struct {
-	mu    sync.RWMutex
-	known map[string]belfry.Spec
-}
-
-// maxSpecs bounds the memory; a fleet with more distinct specs decodes again.
-const maxSpecs = 10_000
-
-func (c *specs) decode(text string) (belfry.Spec, error) {
-	c.mu.RLock()
-	spec, ok := c.known[text]
-	c.mu.RUnlock()
-	if ok {
-		return spec, nil
-	}
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return spec, fmt.Errorf("read a spec: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil || len(c.known) >= maxSpecs {
-		c.known = map[string]belfry.Spec{}
-	}
-	c.known[text] = spec
-	return spec, nil
-}
-
-// orNone decodes the spec of a run. A text that cannot be read must not stop
-// the runs around it: its run is tried with no retries.
-func (c *specs) orNone(text string) belfry.Spec {
-	spec, err := c.decode(text)
-	if err != nil {
-		return belfry.Spec{}
-	}
-	return spec
 }
