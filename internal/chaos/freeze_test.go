@@ -30,7 +30,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	})
 	var short, patient []askedJob
 	at := time.Now().Add(time.Second)
-	for range 30 {
+	for range 40 {
 		short = append(short, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 2, "retry_base_seconds": 0})))
 		patient = append(patient, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 90})))
 	}
@@ -39,6 +39,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	dead.freeze()
 	frozen := time.Now()
 	d.sink.open("answer") // it reaches callers that cannot hear it
+	bySleeper, byDead := d.heldBy(short, workers[0]), d.heldBy(patient, workers[1])
 
 	// Another node fires the shards of the frozen ones.
 	var orphans []askedJob
@@ -52,30 +53,46 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	}
 
 	// The attempts of the first end at their deadline, and it wakes up too late.
-	late := d.heldBy(short, workers[0])
-	before := d.outlive(late, "timed_out", time.Minute)
-	overdue := time.Since(frozen)
+	overdue := d.outlive(bySleeper, "timed_out", time.Minute)
+	replaced := time.Since(frozen)
 	sleeper.thaw()
-	evidence := 0
-	eventually(t, "the late results are kept as evidence", time.Minute, func() bool {
-		evidence = d.unchanged(before)
-		return evidence == len(before)
+	thawed := time.Now()
+	eventually(t, "the first node is heard again", time.Minute, func() bool {
+		return query[bool](t, url, `SELECT count(*) >= 2 FROM belfry.workers WHERE last_seen > $1`, thawed)
 	})
 
-	// The attempts of the second end with the node itself.
-	before = d.outlive(d.heldBy(patient, workers[1]), "lost", 90*time.Second)
-	lost := time.Since(frozen)
+	// The attempts of the second end with the node itself. Their answers, which it
+	// finds when it wakes up, are late.
+	lost := d.outlive(byDead, "lost", 90*time.Second)
+	given := time.Since(frozen)
 	dead.thaw()
-	eventually(t, "a node that was given up is there again", time.Minute, func() bool { return len(workersOf(t, url, 1)) == len(nodes) })
-	evidenceOfDead := d.unchanged(before)
-
+	thawed = time.Now()
+	eventually(t, "all nodes are heard again", time.Minute, func() bool {
+		return query[bool](t, url, `SELECT count(*) = $2 FROM belfry.workers WHERE last_seen > $1`, thawed, len(nodes))
+	})
 	spread(t, url, nodes...)
 	d.stop(every)
 	h := d.settles(2*time.Minute, true)
-	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d late results kept; %d attempts of a silent worker replaced after %v, %d late results kept",
-		takeover, len(late), overdue, evidence, len(before), lost, evidenceOfDead)
+	d.unchanged(overdue)
+	d.unchanged(lost)
+	evidence := 0
+	for _, r := range h.Runs {
+		for _, a := range r.Attempts {
+			if a.LateOutcome != "" {
+				evidence++
+			}
+		}
+	}
+	if told := sleeper.said.count(tooLate) + dead.said.count(tooLate); evidence != told || evidence == 0 {
+		t.Errorf("%d late results were sent, of %d there is evidence", told, evidence)
+	}
+	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d of a silent worker after %v; evidence of %d late results",
+		takeover, len(overdue), replaced, len(lost), given, evidence)
 	report(t, h, 2)
 }
+
+// tooLate is what a worker says whose result came when its attempt was over.
+const tooLate = "a result came too late and changed nothing"
 
 // workersOf lists the workers, oldest first, once there are at least n.
 func workersOf(tb testing.TB, url string, n int) (workers []string) {
@@ -136,9 +153,8 @@ func (d *driver) outlive(ids []string, outcome string, limit time.Duration) []to
 	return runs
 }
 
-// unchanged wants the runs to be as they were before, but for evidence of late
-// results, and counts that.
-func (d *driver) unchanged(before []toldRun) (evidence int) {
+// unchanged wants the runs to be as they were before, whatever was heard since.
+func (d *driver) unchanged(before []toldRun) {
 	d.tb.Helper()
 	for _, was := range before {
 		is, err := getRun(d.at(), was.ID)
@@ -148,9 +164,5 @@ func (d *driver) unchanged(before []toldRun) (evidence int) {
 		if is.Status != was.Status || is.Attempt != was.Attempt || is.Worker != was.Worker || !is.FinishedAt.Equal(*was.FinishedAt) || len(is.Attempts) != len(was.Attempts) {
 			d.tb.Errorf("a late result changed a run from %+v to %+v", was, is)
 		}
-		if len(is.Attempts) > 0 && is.Attempts[0].LateOutcome != "" {
-			evidence++
-		}
 	}
-	return evidence
 }

@@ -58,17 +58,17 @@ func TestNoNodeOutlivesTheTests(t *testing.T) {
 	if !found {
 		t.Fatalf("the child said %q (%v)", line, err)
 	}
-	if !alive(base) {
+	if !alive(base, 5*time.Second) {
 		t.Fatal("the node of the child does not answer")
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	eventually(t, "the node goes after the tests that started it", time.Minute, func() bool { return !alive(base) })
+	eventually(t, "the node goes after the tests that started it", time.Minute, func() bool { return !alive(base, 5*time.Second) })
 }
 
-// alive reports whether a node answers.
-func alive(base string) bool {
-	client := http.Client{Timeout: 5 * time.Second}
+// alive reports whether a node answers within the time.
+func alive(base string, within time.Duration) bool {
+	client := http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(base + "/livez")
 	if err != nil {
 		return false

@@ -149,9 +149,16 @@ func (p *process) signal(sig syscall.Signal) <-chan struct{} {
 // kill ends the process at once, in whatever state it is.
 func (p *process) kill() { <-p.signal(syscall.SIGKILL) }
 
-// freeze stops the process, thaw lets it go on as if nothing had happened.
-func (p *process) freeze() { p.signal(syscall.SIGSTOP) }
-func (p *process) thaw()   { p.signal(syscall.SIGCONT) }
+// freeze stops the process and waits until it no longer answers: the signal takes
+// a moment to reach all its threads.
+func (p *process) freeze() {
+	p.tb.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.tb, "a node is frozen", time.Minute, func() bool { return !alive(p.at(), time.Second/4) })
+}
+
+// thaw lets a frozen process go on as if nothing had happened.
+func (p *process) thaw() { p.signal(syscall.SIGCONT) }
 
 // term asks the process to end in good order.
 func (p *process) term() <-chan struct{} { return p.signal(syscall.SIGTERM) }
@@ -189,3 +196,5 @@ func (o *output) tail(n int) string {
 	text := o.String()
 	return text[max(0, len(text)-n):]
 }
+
+func (o *output) count(text string) int { return strings.Count(o.String(), text) }

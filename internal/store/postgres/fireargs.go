@@ -14,6 +14,7 @@ import (
 type fireArgs struct {
 	steps []plan.Step
 	runs  []plan.Run // of all steps, in order
+	index map[belfry.ID]int
 
 	jobs                   []pgtype.UUID
 	versions, made         []int64
@@ -33,6 +34,9 @@ type fireArgs struct {
 	limits             []int32
 	payloads           []pgtype.Text
 
+	wishOf []int64 // 1-based step of each trigger
+	wishes []pgtype.UUID
+
 	skipOf     []int64
 	skipIDs    []pgtype.UUID
 	froms, tos []time.Time
@@ -41,7 +45,7 @@ type fireArgs struct {
 }
 
 func newFireArgs(steps []plan.Step) *fireArgs {
-	a := &fireArgs{steps: steps}
+	a := &fireArgs{steps: steps, index: make(map[belfry.ID]int, len(steps))}
 	for i := range steps {
 		a.addStep(&steps[i])
 		for _, r := range steps[i].Runs {
@@ -76,7 +80,11 @@ func (a *fireArgs) addStep(s *plan.Step) {
 }
 
 func (a *fireArgs) addRun(step int64, r plan.Run) {
+	a.index[r.ID] = len(a.runs)
 	a.runs = append(a.runs, r)
+	if !r.Trigger.IsZero() {
+		a.wishOf, a.wishes = append(a.wishOf, step), append(a.wishes, uuid(r.Trigger))
+	}
 	a.stepOf = append(a.stepOf, step)
 	a.ids = append(a.ids, uuid(r.ID))
 	a.kinds = append(a.kinds, string(r.Kind))
@@ -97,8 +105,9 @@ func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
 	return []any{
 		a.jobs, a.versions, a.due, a.firsts, a.nexts, a.nominals, a.marks, a.made,
 		a.zones, a.namespaces, a.revisions, a.shards, a.epochs, a.lanes, a.timeouts,
-		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads, uuids(tokens),
+		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads,
+		a.wishOf, a.wishes,
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
-		pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), store.DeadlineGrace.Milliseconds(), storables(slots.Lanes),
+		uuids(tokens), pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 	}
 }

@@ -23,14 +23,13 @@ WITH pick AS MATERIALIZED (
    CROSS JOIN LATERAL (SELECT r.id, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
    WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
    ORDER BY x.rank LIMIT $3
-), numbered AS (
-  SELECT id, row_number() OVER (ORDER BY rank) AS n FROM pick
+), given AS (
+  SELECT id, ($4::uuid[])[row_number() OVER (ORDER BY rank)] AS token FROM pick
 ), taken AS (
   UPDATE belfry.runs r
-     SET state = 'running', attempt = r.attempt + 1, worker = $1, token = t.token, started_at = clock_timestamp(),
+     SET state = 'running', attempt = r.attempt + 1, worker = $1, token = given.token, started_at = clock_timestamp(),
          deadline_at = clock_timestamp() + (r.timeout_ms + $5) * interval '1 millisecond'
-    FROM numbered JOIN unnest($4::uuid[]) WITH ORDINALITY AS t (token, n) USING (n)
-   WHERE r.id = numbered.id
+    FROM given WHERE r.id = given.id
   RETURNING r.*
 )
 SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.token, r.started_at, r.deadline_at,

@@ -43,6 +43,7 @@ type Options struct {
 type Store struct {
 	work   *pgxpool.Pool
 	vital  *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
+	pooled bool          // a pooler in transaction mode stands in between
 	log    *slog.Logger
 	shards int
 	clock  atomic.Pointer[reading]
@@ -84,8 +85,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.hints = newHints(s.vital, o.Log)
 	s.done.Go(func() { s.keepClock(background) })
 	s.done.Go(func() { s.hints.send(background) })
-	if listen := s.work.Config().ConnConfig; !pooled(listen) {
-		s.done.Go(func() { s.hints.listen(background, listen) })
+	if !s.pooled {
+		s.done.Go(func() { s.hints.listen(background, s.work.Config().ConnConfig) })
 	}
 	return s, nil
 }
@@ -95,6 +96,7 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+	s.pooled = pooled(config.ConnConfig)
 	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}

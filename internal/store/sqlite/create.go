@@ -37,7 +37,7 @@ const (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id) DO NOTHING`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func (t *tx) insertJob(n *store.NewJob) error {

@@ -29,10 +29,10 @@ func count(t *testing.T, s *Store, query string, args ...any) (n int) {
 }
 
 // TestPruneGoesThroughManyBatches prunes more rows than go in one transaction,
-// with rows that have to stay among them.
+// after more than that which have to stay.
 func TestPruneGoesThroughManyBatches(t *testing.T) {
 	s := opened(t)
-	const many = 2*pruneBatch + 100
+	const many, stay = 2*pruneBatch + 100, pruneBatch + 5
 	old, kept := micro(s.Now().Add(-48*time.Hour)), micro(s.Now())
 	fill(t, s, many, `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
   epoch, attempt, settled_at, http_status, error, output, skipped_count)
@@ -42,14 +42,14 @@ SELECT randomblob(16), 0, 'default', randomblob(16), 1, 'scheduled', 'succeeded'
 SELECT randomblob(16), 0, 'default', randomblob(16), 1, 'scheduled', 'succeeded', '', 1, 1, 1, randomblob(16), 1, 1, ?, 0, '', '', 0 FROM n`, kept)
 	fill(t, s, many, `INSERT INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
 SELECT randomblob(16), 1, 0, 'default', 'failed', randomblob(16), randomblob(16), 1, ? + i / 10, 0, '', '' FROM n`, old)
-	fill(t, s, 5, `INSERT INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+	fill(t, s, 1, `INSERT INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
   timeout_ms, attempt, failures, lost, died_at, fingerprint)
 SELECT run_id, 0, 'default', randomblob(16), 1, 'scheduled', '', 'poison', 1, 1, 1, randomblob(16), 1, 1, 1, 1, 0, 1, ''
-FROM (SELECT run_id FROM attempts ORDER BY finished_at DESC) JOIN n ON i = 1 LIMIT 5`)
+FROM attempts, n ORDER BY finished_at, run_id LIMIT ?`, stay)
 	fill(t, s, many, `INSERT INTO jobs (id, shard, namespace, revision, state, spec, created_at, updated_at)
 SELECT randomblob(16), 0, 'default', 1, 'deleted', '{}', 1, ? + i / 10 FROM n`, old)
 	fill(t, s, 1, `INSERT INTO jobs (id, shard, namespace, revision, state, spec, created_at, updated_at)
-SELECT job_id, 0, 'default', 1, 'deleted', '{}', 1, ? FROM dead, n LIMIT 3`, old)
+SELECT job_id, 0, 'default', 1, 'deleted', '{}', 1, ? FROM dead, n`, old-1)
 
 	pruned, err := s.Prune(ctx, 24*time.Hour)
 	if err != nil || pruned != many {
@@ -60,8 +60,8 @@ SELECT job_id, 0, 'default', 1, 'deleted', '{}', 1, ? FROM dead, n LIMIT 3`, old
 		want        int
 	}{
 		{"history that is young enough", `SELECT count(*) FROM history`, 7},
-		{"attempts of dead letters", `SELECT count(*) FROM attempts`, 5},
-		{"deleted jobs of dead letters", `SELECT count(*) FROM jobs`, 3},
+		{"attempts of dead letters", `SELECT count(*) FROM attempts`, stay},
+		{"deleted jobs of dead letters", `SELECT count(*) FROM jobs`, stay},
 	} {
 		if got := count(t, s, tt.query); got != tt.want {
 			t.Errorf("%s: %d are left, wants %d", tt.name, got, tt.want)
