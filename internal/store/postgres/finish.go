@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -12,6 +13,10 @@ import (
 // maxError bounds the text kept of an error.
 const maxError = 8 << 10
 
+// deadlock is what the server answers to one of two transactions that wait for
+// each other: here, two that settle the same attempts. Nothing was done.
+const deadlock = "40P01"
+
 // Finish settles attempts. A result that fits no live attempt was accepted
 // before or is late.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
@@ -21,6 +26,9 @@ func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.V
 	}
 	defer cancel()
 	settled, err := s.settle(ctx, results)
+	for tries := 0; sqlState(err) == deadlock && tries < 3; tries++ {
+		settled, err = s.settle(ctx, results)
+	}
 	if err != nil {
 		return nil, failed("finish", err)
 	}
@@ -42,9 +50,14 @@ func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.V
 // whose retry policy has to be asked.
 func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []bool, err error) {
 	settled = make([]bool, len(results))
+	order := make([]int, len(results)) // by id, in which most plans lock the runs
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return results[i].RunID.Compare(results[j].RunID) })
 	var good, bad []int
-	for i, r := range results {
-		if r.Outcome == belfry.OutcomeSucceeded {
+	for _, i := range order {
+		if results[i].Outcome == belfry.OutcomeSucceeded {
 			good = append(good, i)
 		} else {
 			bad = append(bad, i)
@@ -188,6 +201,9 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 		reasons, prints = append(reasons, string(next.Reason)), append(prints, belfry.Fingerprint(r))
 		again = again || next.State == belfry.RunReady
 		retry = retry || next.State == belfry.RunRetry
+	}
+	if len(known) == 0 {
+		return nil
 	}
 	a := newFenceArgs(results, known)
 	rows, err := s.work.Query(ctx, failSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs,
