@@ -20,7 +20,7 @@ import (
 
 // Options are what the HTTP face works with.
 type Options struct {
-	Control *control.Control
+	Control *control.Control // nil: only the health checks are served
 
 	// Ready says what keeps this node from serving. A *belfry.Error is shown to
 	// whoever asks, anything else only logged.
@@ -77,6 +77,12 @@ func (a *api) routes() {
 		a.mux.Handle(pattern, h)
 		a.paths = append(a.paths, pattern)
 	}
+	add("GET /livez", http.HandlerFunc(a.livez))
+	add("GET /readyz", http.HandlerFunc(a.readyz))
+	a.mux.Handle("GET /{$}", route(a, readNothing, a.index))
+	if a.control == nil {
+		return
+	}
 	add("POST /api/v1/jobs", route(a, readCreation, a.createJob))
 	add("GET /api/v1/jobs", route(a, readJobList, a.listJobs))
 	add("GET /api/v1/jobs/{id}", route(a, readJob, a.getJob))
@@ -85,9 +91,6 @@ func (a *api) routes() {
 	add("POST /api/v1/jobs/{id}/trigger", route(a, readTrigger, a.triggerJob))
 	add("GET /api/v1/jobs/{id}/runs", route(a, readRunList, a.listRuns))
 	add("GET /api/v1/runs/{id}", route(a, readRun, a.getRun))
-	add("GET /livez", http.HandlerFunc(a.livez))
-	add("GET /readyz", http.HandlerFunc(a.readyz))
-	a.mux.Handle("GET /{$}", route(a, readNothing, a.index))
 }
 
 // dispatch serves a request by its route. What has none gets a problem document

@@ -1,0 +1,195 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
+)
+
+const key = "0123456789abcdef0123456789abcdef"
+
+// up starts a node; change alters the default configuration first. It is
+// stopped, and must stop cleanly, when the test ends or stop is called.
+func up(t *testing.T, change func(*Config)) (base string, stop func()) {
+	t.Helper()
+	c := Defaults()
+	c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
+	change(&c)
+	n, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the node ended with %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return "http://" + n.Addr().String(), stop
+}
+
+func keyFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// ask makes a request and decodes the answer into out.
+func ask(t *testing.T, method, url, body string, out any) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+key)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			t.Fatalf("%s %s answered %s: %s", method, url, answer.Status, text)
+		}
+	}
+	return answer.StatusCode
+}
+
+// runNow creates a job that calls the target at once, without retries, and
+// waits until its run is settled.
+func runNow(t *testing.T, base, target string) belfry.Run {
+	t.Helper()
+	var job belfry.Job
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	status := ask(t, "POST", base+"/api/v1/jobs", `{"schedule":"`+at+`","max_retries":0,"payload":{"url":"`+target+`"}}`, &job)
+	if status != http.StatusCreated {
+		t.Fatalf("creating a job answered %d", status)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var runs []belfry.Run
+		ask(t, "GET", base+"/api/v1/jobs/"+job.ID.String()+"/runs", "", &runs)
+		if len(runs) == 1 && runs[0].FinishedAt != nil {
+			return runs[0]
+		}
+	}
+	t.Fatal("the job did not run")
+	return belfry.Run{}
+}
+
+func receiver(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "done") }))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestPrivateTargetsAreReachedOnlyWhereOnlyThisMachineCanAsk(t *testing.T) {
+	url := receiver(t)
+	for _, tt := range []struct {
+		name    string
+		change  func(*Config)
+		allowed bool
+	}{
+		{"the embedded default", func(*Config) {}, true},
+		{"with keys", func(c *Config) { c.APIKeyFile = keyFile(t) }, false},
+		{"with keys and the address allowed", func(c *Config) { c.APIKeyFile, c.AllowTargets = keyFile(t), []string{"127.0.0.1/32"} }, true},
+		{"on PostgreSQL", func(c *Config) { c.DatabaseURL = pgtest.Database(t, postgres.Migrate) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base, _ := up(t, tt.change)
+			run := runNow(t, base, url)
+			if allowed := run.State == belfry.RunSucceeded; allowed != tt.allowed {
+				t.Errorf("the run is %s: %s", run.State, run.Error)
+			}
+			if !tt.allowed && !strings.Contains(run.Error, "--allow-target") {
+				t.Errorf("the error does not say what to do: %s", run.Error)
+			}
+		})
+	}
+}
+
+func TestKeysAndHostsAreChecked(t *testing.T) {
+	base, _ := up(t, func(c *Config) { c.APIKeyFile = keyFile(t) })
+	answer, err := http.Get(base + "/api/v1/jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a key: %s", answer.Status)
+	}
+	req, _ := http.NewRequest("GET", base+"/livez", nil)
+	req.Host = "evil.test"
+	if answer, err = http.DefaultClient.Do(req); err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("under a strange name: %s", answer.Status)
+	}
+}
+
+func TestRolesCanBeSplitOverProcesses(t *testing.T) {
+	url := pgtest.Database(t, postgres.Migrate)
+	role := func(roles ...string) string {
+		base, _ := up(t, func(c *Config) { c.DatabaseURL, c.Roles, c.AllowTargets = url, roles, []string{"127.0.0.1"} })
+		return base
+	}
+	api := role(RoleAPI)
+	scheduler := role(RoleScheduler)
+	role(RoleWorker)
+	if run := runNow(t, api, receiver(t)); run.State != belfry.RunSucceeded || run.Output != "done" {
+		t.Errorf("the run is %+v", run)
+	}
+	if status := ask(t, "GET", scheduler+"/api/v1/jobs", "", nil); status != http.StatusNotFound {
+		t.Errorf("a node without the role answers the API with %d", status)
+	}
+	if status := ask(t, "GET", scheduler+"/readyz", "", nil); status != http.StatusOK {
+		t.Errorf("a node without an API is not ready: %d", status)
+	}
+}
+
+func TestANodeThatLeavesHandsItsShardsOver(t *testing.T) {
+	url := pgtest.Database(t, postgres.Migrate)
+	node := func() (string, func()) {
+		return up(t, func(c *Config) { c.DatabaseURL, c.AllowTargets = url, []string{"127.0.0.1"} })
+	}
+	_, stop := node()
+	stays, _ := node()
+	sink := receiver(t)
+	runNow(t, stays, sink)
+	stop()
+	for range 8 { // over all shards, more or less
+		if run := runNow(t, stays, sink); run.State != belfry.RunSucceeded {
+			t.Errorf("the run is %s: %s", run.State, run.Error)
+		}
+	}
+}
