@@ -15,6 +15,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/control"
 )
 
 func TestHostsThatAreOurs(t *testing.T) {
@@ -105,7 +106,7 @@ func TestEveryAnswerIsCarriedWithCare(t *testing.T) {
 }
 
 func TestAPanicIsAnInternalError(t *testing.T) {
-	s := serve(t, func(o *api.Options) { o.Control = nil })
+	s := serve(t, func(o *api.Options) { o.Control = new(control.Control) })
 	a := s.ask("GET", "/api/v1/jobs", "", "X-Request-Id: boom")
 	p := a.problem(t)
 	if p.Status != http.StatusInternalServerError || p.Code != "internal" {
