@@ -39,23 +39,23 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	spread(t, server.URL(), nodes...)
 	d := newDriver(t, anyOf(nodes))
 	every := d.every(1, "/ok", quick(nil))
-	var running []askedJob
-	for i := range 20 {
-		lasts := []time.Duration{4 * time.Second, down + 5*time.Second}[i%2]
-		running = append(running, d.soon(time.Second, fmt.Sprintf("/slow/%d", lasts.Milliseconds()), quick(spec{"timeout_seconds": 120, "max_retries": 0})))
-	}
-	d.sink.reached(t, time.Minute, running...)
 	loading, stopLoad := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	load.Go(func() { d.load(loading, 50, 3*time.Second, rand.New(rand.NewPCG(1, uint64(down)))) })
 	defer load.Wait()
 	defer stopLoad()
 	eventually(t, "the load is under way", time.Minute, func() bool { _, acknowledged, _ := d.counts(); return acknowledged > 100 })
+	// Some end while the database is down, and their deadline too if that lasts; the
+	// others go on until it is back.
+	running := d.start(10, "/gate/down", 8)
+	running = append(running, d.start(10, fmt.Sprintf("/slow/%d", (down+5*time.Second).Milliseconds()), 120)...)
+	d.sink.reached(t, time.Minute, running...)
 
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(down)
+	d.sink.open("down")
 	for _, n := range nodes {
 		saysDown(t, n)
 	}
@@ -80,6 +80,15 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	t.Logf("ready again after %v, everything settled after %v", ready, time.Since(back))
 	notRobbed(t, h, running)
 	report(t, h, 1)
+}
+
+// start has n callbacks begin that may not be tried again.
+func (d *driver) start(n int, path string, timeoutSeconds int) (jobs []askedJob) {
+	d.tb.Helper()
+	for range n {
+		jobs = append(jobs, d.soon(0, path, quick(spec{"timeout_seconds": timeoutSeconds, "max_retries": 0})))
+	}
+	return jobs
 }
 
 // saysDown wants a node without a database to say so: to those who ask whether it

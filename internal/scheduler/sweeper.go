@@ -25,6 +25,7 @@ type sweeper struct {
 	poll      time.Duration // between two looks for retries without a hint
 	next      time.Time     // when retries are looked for next
 	connected time.Time     // since when every call to the store has worked
+	shaken    time.Time     // when the store was reached again after it had failed
 	reaped    time.Time     // when Reap was last called
 }
 
@@ -85,26 +86,36 @@ func (w *sweeper) promote(ctx context.Context) time.Duration {
 
 // reap counts a worker's silence only if the store could be reached all that
 // time: after an outage every worker looks silent, and the healthy ones must get
-// the time to be heard.
+// the time to be heard. Nor is anything overdue at once after one: results that
+// could not be handed in come first.
 func (w *sweeper) reap(ctx context.Context) {
 	terms, _ := w.owned()
 	now := time.Now()
-	if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // new, or this process was frozen
+	if w.reaped.IsZero() {
 		w.connected = now
+	} else if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // the store failed, or this process was frozen
+		w.connected, w.shaken = now, now
 	}
 	w.reaped = now
+	if now.Sub(w.shaken) < store.DeadlineGrace {
+		w.reached(ctx, w.store.Ping(ctx))
+		return
+	}
 	quiet := silence
 	if now.Sub(w.connected) < silence {
 		quiet = 0
 	}
 	reaped, err := w.store.Reap(ctx, shardsOf(terms), quiet, reapLimit)
+	if w.reached(ctx, err); reaped > 0 {
+		w.log.Warn("attempts were taken from workers that did not finish them", "attempts", reaped)
+	}
+}
+
+// reached notes whether the store answered.
+func (w *sweeper) reached(ctx context.Context, err error) {
 	if err != nil {
 		w.connected = time.Time{}
 		w.warn(ctx, "lost attempts could not be looked for", err)
-		return
-	}
-	if reaped > 0 {
-		w.log.Warn("attempts were taken from workers that did not finish them", "attempts", reaped)
 	}
 }
 

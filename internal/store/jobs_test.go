@@ -396,3 +396,17 @@ func TestHostileTextIsKeptOrRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestLargePayloadsAreCreatedInBulk(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		large := withPayload(`"` + strings.Repeat("x", belfry.MaxPayload-2) + `"`)
+		var jobs []store.NewJob
+		for range 40 { // more bytes than go to the server at a time, fewer jobs
+			jobs = append(jobs, f.job(f.minutesAgo(-60), large))
+		}
+		f.create(t, jobs...)
+		if n := f.count(t, `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE length(j.payload) = ?`, belfry.MaxPayload); n != 40 {
+			t.Errorf("%d of 40 jobs were stored", n)
+		}
+	})
+}

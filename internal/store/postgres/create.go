@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	fewJobs     = 50   // go to the server in one statement
-	jobsAtATime = 2000 // go to the server in one COPY
+	fewJobs      = 50      // go to the server in one statement
+	jobsAtATime  = 5000    // go to the server in one COPY
+	bytesAtATime = 4 << 20 // of payload, so that large ones do not pile up
 )
 
 var (
@@ -36,12 +37,12 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 	defer cancel()
 	next, stop := iter.Pull2(jobs)
 	defer stop()
-	batch, err := take(next, nil, fewJobs+1)
+	batch, whole, err := take(next, nil, fewJobs+1)
 	if err != nil || len(batch) == 0 {
 		return err
 	}
 	var ids []belfry.ID
-	if len(batch) <= fewJobs {
+	if whole {
 		ids, err = idsOf(nil, batch), s.insertFew(ctx, batch)
 	} else {
 		ids, err = s.insertMany(ctx, batch, next)
@@ -60,16 +61,18 @@ func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	return ids
 }
 
-// take adds jobs to the batch until it has n or the sequence ends.
-func take(next func() (store.NewJob, error, bool), batch []store.NewJob, n int) ([]store.NewJob, error) {
-	for len(batch) < n {
+// take adds jobs to the batch until it has n, or enough bytes, or all: then
+// whole is true.
+func take(next func() (store.NewJob, error, bool), batch []store.NewJob, n int) (full []store.NewJob, whole bool, err error) {
+	for bytes := 0; len(batch) < n && bytes < bytesAtATime; {
 		job, err, ok := next()
 		if !ok || err != nil {
-			return batch, err
+			return batch, !ok, err
 		}
 		batch = append(batch, job)
+		bytes += len(job.Job.Payload)
 	}
-	return batch, nil
+	return batch, false, nil
 }
 
 // insertMany stores the batch and all that follows, and gives the ids so far.
@@ -79,25 +82,25 @@ func (s *Store) insertMany(ctx context.Context, batch []store.NewJob, next func(
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
 			return err
 		}
-		for {
+		for whole := false; !whole; batch = batch[:0] {
 			var err error
-			if batch, err = take(next, batch, jobsAtATime); err != nil {
+			if batch, whole, err = take(next, batch, jobsAtATime); err != nil {
 				return err
-			}
-			if len(batch) == 0 {
-				return nil
 			}
 			ids = idsOf(ids, batch)
 			if err := copyJobs(ctx, tx, batch); err != nil {
 				return err
 			}
-			batch = batch[:0]
 		}
+		return nil
 	})
 	return ids, err
 }
 
 func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
+	if len(jobs) == 0 {
+		return nil
+	}
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		j := &jobs[i].Job
 		spec, err := json.Marshal(j.Spec)
