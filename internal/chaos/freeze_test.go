@@ -33,7 +33,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	}
 	for range 40 {
 		short = append(short, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 2, "retry_base_seconds": 0})))
-		patient = append(patient, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 90})))
+		patient = append(patient, d.must(at, "/gate/answer/again", quick(spec{"timeout_seconds": 90})))
 	}
 	d.sink.reached(t, time.Minute, append(short, patient...)...)
 	sleeper.freeze()
@@ -41,55 +41,74 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	frozen := time.Now()
 	d.sink.open("answer") // it reaches callers that cannot hear it
 	bySleeper, byDead := d.heldBy(short, workers[0]), d.heldBy(patient, workers[1])
-
-	// Another node fires the shards of the frozen ones.
-	var orphans []askedJob
-	for range 60 {
-		orphans = append(orphans, d.soon(100*time.Millisecond, "/ok", quick(nil)))
-	}
-	d.sink.reached(t, time.Minute, orphans...)
-	takeover := d.sink.worst(orphans)
-	if takeover > 5*5*time.Second {
-		t.Errorf("the shards of a frozen node were taken over after %v", takeover)
-	}
+	takeover := d.takeover()
 
 	// The attempts of the first end at their deadline, and it wakes up too late.
 	overdue := d.outlive(bySleeper, "timed_out", time.Minute)
 	replaced := time.Since(frozen)
 	sleeper.thaw()
-	thawed := time.Now()
-	eventually(t, "the first node is heard again", time.Minute, func() bool {
-		return query[bool](t, url, `SELECT count(*) >= 2 FROM belfry.workers WHERE last_seen > $1`, thawed)
-	})
+	heard(t, url, 2)
 
-	// The attempts of the second end with the node itself. Their answers, which it
-	// finds when it wakes up, are late.
-	lost := d.outlive(byDead, "lost", 90*time.Second)
+	// The attempts of the second end with the node itself. It finds their answers
+	// when it wakes up, and hands them in while the next attempts run.
+	d.replaced(byDead, 90*time.Second)
 	given := time.Since(frozen)
 	dead.thaw()
-	thawed = time.Now()
-	eventually(t, "all nodes are heard again", time.Minute, func() bool {
-		return query[bool](t, url, `SELECT count(*) = $2 FROM belfry.workers WHERE last_seen > $1`, thawed, len(nodes))
-	})
+	heard(t, url, len(nodes))
+	eventually(t, "late results are handed in", time.Minute, func() bool { return dead.said.count(tooLate) > 0 })
+	d.replaced(byDead, 0)
+	d.sink.open("again")
+	lost := d.outlive(byDead, "lost", time.Minute)
+
 	spread(t, url, nodes...)
 	d.stop(every)
 	h := d.settles(2*time.Minute, true)
 	d.unchanged(overdue)
 	d.unchanged(lost)
-	evidence := 0
+	told := sleeper.said.count(tooLate) + dead.said.count(tooLate)
+	if evidence := h.late(); evidence != told {
+		t.Errorf("%d late results were handed in, of %d there is evidence", told, evidence)
+	}
+	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d of a silent worker after %v; evidence of %d late results",
+		takeover, len(overdue), replaced, len(lost), given, told)
+	report(t, h, 2)
+}
+
+// takeover asks for jobs whose shards belong to frozen nodes, among others, and
+// says when the last of them was fired.
+func (d *driver) takeover() time.Duration {
+	d.tb.Helper()
+	var orphans []askedJob
+	for range 60 {
+		orphans = append(orphans, d.soon(100*time.Millisecond, "/ok", quick(nil)))
+	}
+	d.sink.reached(d.tb, time.Minute, orphans...)
+	lag := d.sink.worst(orphans)
+	if promised := 5 * time.Second; lag > 5*promised {
+		d.tb.Errorf("the shards of a frozen node were taken over after %v", lag)
+	}
+	return lag
+}
+
+// heard waits until n workers have sent a heartbeat from now on.
+func heard(tb testing.TB, url string, n int) {
+	tb.Helper()
+	now := time.Now()
+	eventually(tb, "the nodes are heard again", time.Minute, func() bool {
+		return query[bool](tb, url, `SELECT count(*) >= $2 FROM belfry.workers WHERE last_seen > $1`, now, n)
+	})
+}
+
+// late counts the late results of which there is evidence.
+func (h *history) late() (n int) {
 	for _, r := range h.Runs {
 		for _, a := range r.Attempts {
 			if a.LateOutcome != "" {
-				evidence++
+				n++
 			}
 		}
 	}
-	if told := sleeper.said.count(tooLate) + dead.said.count(tooLate); evidence != told || evidence == 0 {
-		t.Errorf("%d late results were sent, of %d there is evidence", told, evidence)
-	}
-	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d of a silent worker after %v; evidence of %d late results",
-		takeover, len(overdue), replaced, len(lost), given, evidence)
-	report(t, h, 2)
+	return n
 }
 
 // tooLate is what a worker says whose result came when its attempt was over.
@@ -134,6 +153,17 @@ func (d *driver) heldBy(jobs []askedJob, worker string) (runs []string) {
 		d.tb.Fatal("the frozen node holds none of the runs")
 	}
 	return runs
+}
+
+// replaced wants the second attempt of the runs to be under way.
+func (d *driver) replaced(ids []string, limit time.Duration) {
+	d.tb.Helper()
+	for _, id := range ids {
+		eventually(d.tb, "a run of a frozen node is tried elsewhere", limit, func() bool {
+			r, err := getRun(d.at(), id)
+			return err == nil && r.Status == "running" && r.Attempt == 2 && d.sink.sent(id) == 2
+		})
+	}
 }
 
 // outlive waits until the runs have succeeded at their second attempt, after a

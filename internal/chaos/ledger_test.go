@@ -21,7 +21,8 @@ import (
 //	/fail/n      500 to the first n deliveries of a run, then 200
 //	/cut/n       the connection is closed on the first n, then 200
 //	/hang/n      nothing to the first n until the caller gives up, then 200
-//	/gate/name   nothing to the first one until the gate is opened, then 200
+//	/gate/a/b    nothing to the first until gate a is opened, nothing to the second
+//	             until gate b is, and so on, then 200
 type ledger struct {
 	*httptest.Server
 
@@ -70,7 +71,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	case "gate":
-		if nth == 1 && !wait(l, r, l.gate(argument)) {
+		if names := strings.Split(argument, "/"); nth <= len(names) && !wait(l, r, l.gate(names[nth-1])) {
 			return
 		}
 	}
@@ -168,6 +169,13 @@ func (l *ledger) reached(tb testing.TB, limit time.Duration, jobs ...askedJob) {
 		}
 		return true
 	})
+}
+
+// sent counts the deliveries of a run.
+func (l *ledger) sent(run string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byRun[run]
 }
 
 // good counts the deliveries of a run that were answered well.
