@@ -75,7 +75,6 @@ func withSchedule(text string) func(*belfry.Job) { return func(j *belfry.Job) { 
 func withTimeout(seconds int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.TimeoutSeconds = seconds }
 }
-func withID(id belfry.ID) func(*belfry.Job) { return func(j *belfry.Job) { j.ID = id } }
 func parallel(j *belfry.Job)                { j.Overlap = belfry.OverlapParallel }
 func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }

@@ -200,7 +200,7 @@ func TestCreatingIsAllOrNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.created(t, 1, named("taken"))
 		const size = 3000
-		generate := func(at int, then func() error) (err error, seen int) {
+		generate := func(at int, then func() error) (seen int, err error) {
 			err = f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 				for i := range size {
 					seen = i
@@ -215,22 +215,22 @@ func TestCreatingIsAllOrNothing(t *testing.T) {
 					}
 				}
 			})
-			return err, seen
+			return seen, err
 		}
 		broken := errors.New("the line cannot be read")
-		if err, _ := generate(size/2, func() error { return broken }); !errors.Is(err, broken) {
+		if _, err := generate(size/2, func() error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("got error %v, wants the sequence's own", err)
 		}
-		if err, _ := generate(0, func() error { return broken }); !errors.Is(err, broken) {
+		if _, err := generate(0, func() error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("got error %v from an empty sequence, wants its own", err)
 		}
 		refused := belfry.Errorf(belfry.Invalid, "line 7 is wrong")
-		err, _ := generate(size-1, func() error { return refused })
+		_, err := generate(size-1, func() error { return refused })
 		wantCode(t, "a sequence that refuses", err, belfry.Invalid)
 		if n := f.count(t, `SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM plans)`); n != 2 {
 			t.Errorf("failed creates left %d rows, wants 2", n)
 		}
-		if err, seen := generate(-1, nil); err != nil || seen != size-1 {
+		if seen, err := generate(-1, nil); err != nil || seen != size-1 {
 			t.Errorf("a whole sequence: %v after %d jobs", err, seen+1)
 		}
 		if n := f.count(t, `SELECT count(*) FROM jobs JOIN plans ON job_id = id`); n != size+1 {
