@@ -75,7 +75,7 @@ func withSchedule(text string) func(*belfry.Job) { return func(j *belfry.Job) { 
 func withTimeout(seconds int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.TimeoutSeconds = seconds }
 }
-func parallel(j *belfry.Job)                { j.Overlap = belfry.OverlapParallel }
+func parallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
 func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }
 }
