@@ -22,7 +22,6 @@ type driver struct {
 	named    int
 	asked    []askedJob
 	triggers []askedTrigger
-	last     error // the latest refusal of unknown outcome
 }
 
 func newDriver(tb testing.TB, at func() string) *driver {
@@ -92,9 +91,6 @@ func (d *driver) create(j askedJob, schedule, path string, s spec) (askedJob, er
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil {
-		d.last = err
-	}
 	if err != errDown {
 		d.asked = append(d.asked, j)
 	}

@@ -16,7 +16,8 @@ import (
 func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t, nil)
-	nodes := []*process{onPostgres(t, url), onPostgres(t, url), onPostgres(t, url)}
+	proxy := pgtest.NewProxy(t, url)
+	nodes := []*process{onPostgres(t, url), onPostgres(t, proxy.URL()), onPostgres(t, url)}
 	sleeper, dead, healthy := nodes[0], nodes[1], nodes[2]
 	spread(t, url, nodes...)
 	workers := workersOf(t, url, len(nodes))
@@ -49,13 +50,17 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	sleeper.thaw()
 	heard(t, url, 2)
 
-	// The attempts of the second end with the node itself. It finds their answers
-	// when it wakes up, and hands them in while the next attempts run.
+	// The attempts of the second end with the node itself. When it wakes up it finds
+	// their answers, before it can find out what became of it, and hands them in
+	// while the next attempts run.
 	d.replaced(byDead, 90*time.Second)
 	given := time.Since(frozen)
+	proxy.Stall()
 	dead.thaw()
+	eventually(t, "the node misses the database", time.Minute, func() bool { return dead.said.count("heartbeats fail") > 0 })
+	proxy.Heal()
 	heard(t, url, len(nodes))
-	eventually(t, "late results are handed in", time.Minute, func() bool { return dead.said.count(tooLate) > 0 })
+	eventually(t, "the late results are handed in", time.Minute, func() bool { return dead.said.count(tooLate) >= len(byDead) })
 	d.replaced(byDead, 0)
 	d.sink.open("again")
 	lost := d.outlive(byDead, "lost", time.Minute)

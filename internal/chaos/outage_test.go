@@ -30,6 +30,13 @@ func TestADatabaseOutageLosesNothing(t *testing.T) {
 		server := pgtest.Durable(t)
 		outage(t, server, func() error { return server.Stop(false) }, 25*time.Second)
 	})
+	if long {
+		t.Run("it crashes for two minutes", func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Durable(t)
+			outage(t, server, server.Crash, 2*time.Minute)
+		})
+	}
 }
 
 // outage stops the database under load while callbacks run that end during the
@@ -48,7 +55,7 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	// Some end while the database is down, and their deadline too if that lasts; the
 	// others go on until it is back.
 	running := d.start(10, "/gate/down", 8)
-	running = append(running, d.start(10, fmt.Sprintf("/slow/%d", (down+5*time.Second).Milliseconds()), 120)...)
+	running = append(running, d.start(10, fmt.Sprintf("/slow/%d", (down+5*time.Second).Milliseconds()), int((down+time.Minute).Seconds()))...)
 	d.sink.reached(t, time.Minute, running...)
 
 	if err := stop(); err != nil {

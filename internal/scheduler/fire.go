@@ -11,7 +11,6 @@ import (
 
 const (
 	batch     = 5000 // steps in one fire
-	parkFor   = time.Minute
 	retryFire = 200 * time.Millisecond
 	maxWishes = 1000
 )
@@ -94,6 +93,7 @@ func (l *loop) fire(ctx context.Context, steps []decided) bool {
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		if applied {
+			delete(l.parked, steps[i].Seen.JobID)
 			l.replan(&steps[i])
 		} else {
 			stale = append(stale, steps[i].Seen.JobID)
@@ -144,8 +144,7 @@ func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
 		l.ask([]belfry.ID{job}) // only the connection was lost
 		return true
 	}
-	l.log.Error("a job cannot be fired; it is left alone for a while", "job", job, "error", err)
-	l.parked[job] = l.store.Now().Add(parkFor)
+	l.park(job, err)
 	return true
 }
 

@@ -26,7 +26,7 @@ type loop struct {
 	backlog  *backlog
 	subjects *subjects
 	room     *room
-	parked   map[belfry.ID]time.Time // plans that cannot be fired, until when they are left alone
+	parked   map[belfry.ID]parking // jobs that could not be fired
 	terms    map[int]store.Term
 
 	healed  time.Time // the store failed before; nobody was in charge until then
@@ -40,7 +40,7 @@ func newLoop(s *Scheduler) *loop {
 		backlog:   newBacklog(),
 		subjects:  newSubjects(),
 		room:      newRoom(s.store, s.opts.Local),
-		parked:    map[belfry.ID]time.Time{},
+		parked:    map[belfry.ID]parking{},
 	}
 }
 
@@ -120,16 +120,6 @@ func (l *loop) take(dues []store.Due) {
 			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
 		}
 	}
-}
-
-// isParked reports whether a job is left alone for now.
-func (l *loop) isParked(job belfry.ID, now time.Time) bool {
-	until, ok := l.parked[job]
-	if ok && !now.Before(until) {
-		delete(l.parked, job)
-		return false
-	}
-	return ok
 }
 
 // broken notes that the store failed; mended that it works again. Occurrences
