@@ -69,7 +69,9 @@ func (a *attempt) end() {
 // work runs the handler. Whatever it does, return, panic or end its goroutine,
 // the attempt ends in exactly one place.
 func (p *Pool) work(a *attempt, run *belfry.Run) {
-	grace := time.AfterFunc(a.timeout+stuckAfter, func() { p.overdue(a) })
+	// The grace begins when the timeout is noticed: after a pause of the whole
+	// process both would be over at once, and the handler had no time at all.
+	grace := time.AfterFunc(a.timeout, func() { time.AfterFunc(stuckAfter, func() { p.overdue(a) }) })
 	err := errors.New("the handler ended its goroutine instead of returning")
 	defer func() {
 		if v := recover(); v != nil {

@@ -33,7 +33,7 @@ type spec map[string]any
 
 // quick is for jobs whose attempts are short and whose retries come soon.
 func quick(more spec) spec {
-	s := spec{"timeout_seconds": 5, "retry_base_seconds": 0.2, "max_retries": 3, "overlap": "parallel"}
+	s := spec{"timeout_seconds": 10, "retry_base_seconds": 0.2, "max_retries": 3, "overlap": "parallel"}
 	for name, value := range more {
 		s[name] = value
 	}

@@ -103,7 +103,7 @@ func (d *driver) flood(perSecond int, span time.Duration) {
 		asking.Go(func() {
 			defer func() { <-room }()
 			due := time.Duration(rand.Int64N(int64(3 * time.Second)))
-			j, err := d.once(time.Now().Add(due), "/ok", quick(nil))
+			j, err := d.once(time.Now().Add(due), "/ok", quick(spec{"timeout_seconds": 60}))
 			if err == nil && i%10 == 0 {
 				err = d.trigger(j)
 			}

@@ -74,6 +74,9 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	if evidence := h.late(); evidence != told {
 		t.Errorf("%d late results were handed in, of %d there is evidence", told, evidence)
 	}
+	if blamed := sleeper.said.count("a handler is stuck") + dead.said.count("a handler is stuck"); blamed > 0 {
+		t.Errorf("%d handlers are blamed for the time that their process was frozen", blamed)
+	}
 	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d of a silent worker after %v; evidence of %d late results",
 		takeover, len(overdue), replaced, len(lost), given, told)
 	report(t, h, 2)

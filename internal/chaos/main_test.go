@@ -45,7 +45,7 @@ var belfryBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(workshop, "belfry")
-	args := []string{"build", "-o", path}
+	args := []string{"build", "-buildvcs=false", "-o", path}
 	if raceDetector {
 		args = append(args, "-race")
 	}

@@ -60,9 +60,10 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 // variety asks for jobs that take every step: on time, by hand, after a failure.
 func (d *driver) variety() {
 	d.tb.Helper()
+	patient := quick(spec{"timeout_seconds": 60}) // a claim that got lost is noticed before its deadline
 	for _, path := range []string{"/ok", "/fail/1", "/cut/1"} {
-		d.soon(100*time.Millisecond, path, quick(nil))
-		if err := d.trigger(d.soon(time.Second, path, quick(nil))); err != nil {
+		d.soon(100*time.Millisecond, path, patient)
+		if err := d.trigger(d.soon(time.Second, path, patient)); err != nil {
 			d.tb.Errorf("trigger a job: %v", err)
 		}
 	}
@@ -71,7 +72,7 @@ func (d *driver) variety() {
 // pauseAndResume edits a job twice while the answer to an edit is lost.
 func (d *driver) pauseAndResume() {
 	d.tb.Helper()
-	j := d.soon(500*time.Millisecond, "/ok", quick(nil))
+	j := d.soon(500*time.Millisecond, "/ok", quick(spec{"timeout_seconds": 60}))
 	for _, status := range []string{"paused", "scheduled"} {
 		var told toldJob
 		if err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": status}, &told); err != nil {
