@@ -24,7 +24,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	d := newDriver(t, healthy.at)
 	every := d.every(1, "/ok", quick(nil))
 
-	// The deadline of the short ones comes twelve seconds after they start; silence
+	// The deadline of the short ones comes thirteen seconds after they start; silence
 	// is noticed after twenty. They start half a second after a heartbeat, so that
 	// the one surely comes before the other.
 	var short, patient []askedJob
@@ -33,7 +33,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 		at = at.Add(5 * time.Second)
 	}
 	for range 40 {
-		short = append(short, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 2, "retry_base_seconds": 0})))
+		short = append(short, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 3, "retry_base_seconds": 0})))
 		patient = append(patient, d.must(at, "/gate/answer/again", quick(spec{"timeout_seconds": 90})))
 	}
 	d.sink.reached(t, time.Minute, append(short, patient...)...)

@@ -54,7 +54,7 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	eventually(t, "the load is under way", time.Minute, func() bool { _, acknowledged, _ := d.counts(); return acknowledged > 100 })
 	// Some end while the database is down, and their deadline too if that lasts; the
 	// others go on until it is back.
-	running := d.start(10, "/gate/down", 8)
+	running := d.start(10, "/gate/down", 12)
 	running = append(running, d.start(10, fmt.Sprintf("/slow/%d", (down+5*time.Second).Milliseconds()), int((down+time.Minute).Seconds()))...)
 	d.sink.reached(t, time.Minute, running...)
 

@@ -21,7 +21,7 @@ func (c *Control) Pause(ctx context.Context, namespace string, id belfry.ID) (be
 			return nil, err
 		}
 		job.State, job.UpdatedAt = belfry.JobPaused, now
-		return &store.Change{Job: job, Step: plan.Pause(subject, p, p.NextAt, now)}, nil
+		return &store.Change{Job: job, Step: plan.Pause(subject, p, now, now)}, nil
 	})
 }
 
