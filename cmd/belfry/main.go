@@ -28,7 +28,6 @@ func root() *cobra.Command {
 		Short:         "Belfry runs jobs at the right time, on one machine or a fleet",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	cmd.AddCommand(serveCommand(), versionCommand())
 	return cmd

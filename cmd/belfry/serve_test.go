@@ -105,6 +105,17 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 	}
 }
 
+func TestAnUnknownCommandIsRefusedWithTheNearestOne(t *testing.T) {
+	cmd := root()
+	cmd.SetArgs([]string{"serv"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	err := cmd.ExecuteContext(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `unknown command "serv"`) || !strings.Contains(err.Error(), "serve") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestFlagsComeFromTheEnvironment(t *testing.T) {
 	t.Setenv("BELFRY_CONCURRENCY", "7")
 	t.Setenv("BELFRY_SHARDS", "3")
