@@ -14,6 +14,7 @@ const (
 	Invalid     Code = "invalid"     // what was asked for is wrong; see the faults
 	NotFound    Code = "not_found"   // no such thing, or not in this namespace
 	Conflict    Code = "conflict"    // it is there already, or changed meanwhile
+	Changed     Code = "changed"     // it is no longer as the caller has seen it
 	TooLarge    Code = "too_large"   // more bytes than allowed
 	Unavailable Code = "unavailable" // the database cannot be reached; try again
 	Internal    Code = "internal"    // anything else

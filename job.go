@@ -10,9 +10,10 @@ type Job struct {
 	ID        ID       `json:"id"`
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name,omitempty"`
-	Revision  int      `json:"revision"` // grows with every edit of spec or payload
-	Status    Status   `json:"status"`   // derived when the job is read
-	State     JobState `json:"-"`        // what is stored
+	Tags      []string `json:"tags,omitempty"` // sorted, each once
+	Revision  int      `json:"revision"`       // grows with every edit of spec or payload
+	Status    Status   `json:"status"`         // derived when the job is read
+	State     JobState `json:"-"`              // what is stored
 	Spec
 	Payload   json.RawMessage `json:"payload,omitempty"`
 	NextRunAt *time.Time      `json:"next_run_at"`
@@ -21,27 +22,32 @@ type Job struct {
 	UpdatedAt time.Time       `json:"updated_at"`
 }
 
-// Spec is how a job wants to be run: everything but its name and payload. Jobs
+// Spec is how a job wants to be run: everything but its name, tags and payload. Jobs
 // with equal specs share one parsed rule in a scheduler's memory. Its JSON form
 // is both what is stored and what people see.
 type Spec struct {
-	Type             string  `json:"type"`
-	Schedule         string  `json:"schedule"`
-	Timezone         string  `json:"timezone"`
-	Queue            string  `json:"queue"`
-	Overlap          Overlap `json:"overlap"`
-	TimeoutSeconds   int     `json:"timeout_seconds"`
-	MaxRetries       int     `json:"max_retries"`
-	RetryBackoff     Backoff `json:"retry_backoff"`
-	RetryBaseSeconds float64 `json:"retry_base_seconds"`
-	RetryCapSeconds  float64 `json:"retry_cap_seconds"`
-	RetryJitter      float64 `json:"retry_jitter"`
+	Type             string       `json:"type"`
+	Handler          string       `json:"handler,omitempty"` // of a job of type worker
+	Schedule         string       `json:"schedule"`
+	Timezone         string       `json:"timezone"`
+	MissedWindow     MissedWindow `json:"missed_window"`
+	Queue            string       `json:"queue"`
+	Overlap          Overlap      `json:"overlap"`
+	TimeoutSeconds   int          `json:"timeout_seconds"`
+	MaxRetries       int          `json:"max_retries"`
+	RetryBackoff     Backoff      `json:"retry_backoff"`
+	RetryBaseSeconds float64      `json:"retry_base_seconds"`
+	RetryCapSeconds  float64      `json:"retry_cap_seconds"`
+	RetryJitter      float64      `json:"retry_jitter"`
+
+	IdempotencyKeyTemplate string `json:"idempotency_key_template,omitempty"` // see KeyTemplate
 }
 
 // DefaultSpec is the spec of a job that asks for nothing special.
 func DefaultSpec() Spec {
 	return Spec{
 		Timezone:         "UTC",
+		MissedWindow:     MissedRunOnce,
 		Queue:            DefaultQueue,
 		Overlap:          OverlapSkip,
 		TimeoutSeconds:   60,
@@ -53,9 +59,30 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Lane is the queue and handler that a worker must serve to be given the runs
-// of a job with this spec.
-func (s Spec) Lane() string { return s.Queue + "/" + s.Type }
+// HandlerName is the handler that runs a job with this spec: its type, or for
+// type worker the one that it names.
+func (s Spec) HandlerName() string {
+	if s.Type == TypeWorker {
+		return s.Handler
+	}
+	return s.Type
+}
+
+// Lane is what a worker must serve to be given the runs of a job with this spec:
+// a queue and a handler, and for a user's own handler the namespace too.
+func (s Spec) Lane(namespace string) string {
+	if s.Type == TypeWorker {
+		return OwnLane(namespace, Lane(s.Queue, s.Handler))
+	}
+	return Lane(s.Queue, s.Type)
+}
+
+// Lane is a handler in a queue, as a worker asks for it.
+func Lane(queue, handler string) string { return queue + "/" + handler }
+
+// OwnLane is a lane of users' own handlers. Other namespaces have others of the
+// same name, while the built-in handlers serve all namespaces alike.
+func OwnLane(namespace, lane string) string { return namespace + ":" + lane }
 
 // Timeout bounds one attempt.
 func (s Spec) Timeout() time.Duration { return time.Duration(s.TimeoutSeconds) * time.Second }
@@ -71,8 +98,20 @@ func (s Spec) Retry() Retry {
 	}
 }
 
-// TypeHTTP is a job whose runs are HTTP requests.
-const TypeHTTP = "http"
+// The types of a job: what its runs are.
+const (
+	TypeHTTP   = "http"   // HTTP requests
+	TypeWorker = "worker" // calls of a handler in a program of the user's own
+)
+
+// ReservedHandlers are the names that no handler of a user's own may have.
+var ReservedHandlers = []string{TypeHTTP, "message", "command", TypeWorker}
+
+// MissedWindow says what becomes of occurrences at which nobody was in charge.
+type MissedWindow string
+
+// MissedRunOnce makes one run, for the latest of them.
+const MissedRunOnce MissedWindow = "run_once"
 
 // Overlap says what happens to an occurrence while an earlier run of its job
 // is still alive.

@@ -58,6 +58,7 @@ func TestAJobIsFlatInJSON(t *testing.T) {
   "type": "http",
   "schedule": "0 * * * *",
   "timezone": "UTC",
+  "missed_window": "run_once",
   "queue": "default",
   "overlap": "skip",
   "timeout_seconds": 60,
@@ -104,7 +105,7 @@ func TestASpecIsReadBackAsItWasStored(t *testing.T) {
 func TestTheDefaultSpecSaysWhatAJobGets(t *testing.T) {
 	spec := DefaultSpec()
 	spec.Type = TypeHTTP
-	if got := spec.Lane(); got != "default/http" {
+	if got := spec.Lane("any"); got != "default/http" {
 		t.Errorf("the lane is %q", got)
 	}
 	if got := spec.Timeout(); got != time.Minute {
@@ -135,6 +136,9 @@ func TestOverlapLimitsLiveRuns(t *testing.T) {
 }
 
 func ExampleSpec_Lane() {
-	fmt.Println(Spec{Queue: "reports", Type: TypeHTTP}.Lane())
-	// Output: reports/http
+	fmt.Println(Spec{Queue: "reports", Type: TypeHTTP}.Lane("team-a"))
+	fmt.Println(Spec{Queue: "reports", Type: TypeWorker, Handler: "send-invoice"}.Lane("team-a"))
+	// Output:
+	// reports/http
+	// team-a:reports/send-invoice
 }

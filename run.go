@@ -36,7 +36,13 @@ type Run struct {
 
 	Attempts []Attempt `json:"attempts,omitempty"` // those that did not succeed, in order
 
-	// Set on a claimed run only.
+	// Key is the idempotency key that the job's template gave; empty without one.
+	Key   string `json:"-"`
+	given string // the whole key, of a run that travelled
+
+	// Set on a claimed run only; the name is not known to a run that was claimed
+	// while it was fired.
+	JobName    string          `json:"-"`
 	Token      Token           `json:"-"`
 	Payload    json.RawMessage `json:"-"`
 	Spec       Spec            `json:"-"`
@@ -55,7 +61,13 @@ type Report struct {
 // IdempotencyKey is the same in every attempt of a run, and in every run of the
 // same occurrence that a restored database may make.
 func (r *Run) IdempotencyKey() string {
-	key := fmt.Sprintf("%s:%d", r.JobID, r.ScheduledAt.Unix())
+	if r.given != "" {
+		return r.given
+	}
+	key := r.Key
+	if key == "" {
+		key = fmt.Sprintf("%s:%d", r.JobID, r.ScheduledAt.Unix())
+	}
 	if r.Kind != KindScheduled {
 		key += ":" + r.ID.String()
 	}
@@ -132,14 +144,14 @@ const (
 // Result is what became of an attempt. It is accepted only while the run is
 // held by exactly this attempt: namespace, run, number and token.
 type Result struct {
-	Namespace  string
-	RunID      ID
-	Attempt    int
-	Token      Token
-	Outcome    Outcome
-	HTTPStatus int
-	Error      string
-	Output     []byte
+	Namespace  string  `json:"-"`
+	RunID      ID      `json:"run_id"`
+	Attempt    int     `json:"attempt"`
+	Token      Token   `json:"token"`
+	Outcome    Outcome `json:"outcome"`
+	HTTPStatus int     `json:"http_status,omitempty"`
+	Error      string  `json:"error,omitempty"`
+	Output     []byte  `json:"-"` // travels as text
 }
 
 // Verdict says what a result did.

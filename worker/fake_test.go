@@ -133,7 +133,7 @@ func (l *ledger) take(c belfry.Claim) []*belfry.Run {
 		if len(runs) == c.Limit {
 			break
 		}
-		if e.settled || !e.worker.IsZero() || !slices.Contains(c.Lanes, e.run.Spec.Lane()) {
+		if e.settled || !e.worker.IsZero() || !slices.Contains(c.Lanes, belfry.Lane(e.run.Spec.Queue, e.run.Spec.HandlerName())) {
 			continue
 		}
 		e.worker, e.since = c.Worker, time.Now()

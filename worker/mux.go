@@ -73,10 +73,11 @@ func (m *Mux) Handlers() []string {
 // HandlerFunc(m.Dispatch) makes a Mux a Handler itself.
 func (m *Mux) Dispatch(ctx context.Context, run *belfry.Run) error {
 	m.mu.RLock()
-	h := m.handlers[run.Spec.Type]
+	name := run.Spec.HandlerName()
+	h := m.handlers[name]
 	m.mu.RUnlock()
 	if h == nil {
-		return fmt.Errorf("this worker has no handler for jobs of type %q", run.Spec.Type)
+		return fmt.Errorf("this worker has no handler named %q", name)
 	}
 	return h.Handle(ctx, run)
 }

@@ -17,7 +17,7 @@ func TestMuxFindsTheHandlerByType(t *testing.T) {
 	if got := mux.Handlers(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("handlers are %q, want a and b in order", got)
 	}
-	for kind, want := range map[string]string{"a": "from a", "b": "from b", "c": `no handler for jobs of type "c"`} {
+	for kind, want := range map[string]string{"a": "from a", "b": "from b", "c": `no handler named "c"`} {
 		run := &belfry.Run{Spec: belfry.Spec{Type: kind}}
 		if err := HandlerFunc(mux.Dispatch).Handle(t.Context(), run); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a run of type %s gave %v, want %q", kind, err, want)

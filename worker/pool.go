@@ -130,7 +130,7 @@ func (p *Pool) begin(base context.Context) error {
 	}
 	for _, queue := range p.opt.Queues {
 		for _, name := range p.mux.Handlers() {
-			p.lanes = append(p.lanes, belfry.Spec{Queue: queue, Type: name}.Lane())
+			p.lanes = append(p.lanes, belfry.Lane(queue, name))
 		}
 	}
 	if len(p.lanes) == 0 {

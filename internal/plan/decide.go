@@ -40,6 +40,7 @@ func Decide(s Subject, seen Plan, since, now time.Time) Step {
 		ScheduledAt: at,
 		ReadyAt:     at,
 		Limit:       s.Policy.Overlap.Limit(),
+		Key:         s.key(seen.JobID, at),
 	}}
 	step.Next = seen.after(at, s.Policy.Rule)
 	step.Next.RunsMade++
@@ -59,6 +60,7 @@ func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 			ReadyAt:     t.At,
 			Limit:       s.Policy.Overlap.Limit(),
 			Payload:     t.Payload,
+			Key:         s.key(t.JobID, t.At),
 		})
 	}
 	step.Next.RunsMade += int64(len(triggers))

@@ -6,6 +6,7 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -30,22 +31,45 @@ type Plan struct {
 type Policy struct {
 	belfry.Spec
 	Rule schedule.Rule
+	Keys *belfry.KeyTemplate // nil: none
+	zone *time.Location
 }
 
-// Compile parses the spec's schedule.
+// Compile parses the spec's schedule and its template of idempotency keys.
 func Compile(spec belfry.Spec) (*Policy, error) {
 	rule, err := schedule.Parse(spec.Schedule, schedule.Options{Timezone: spec.Timezone})
 	if err != nil {
 		return nil, err
 	}
-	return &Policy{Spec: spec, Rule: rule}, nil
+	p := &Policy{Spec: spec, Rule: rule}
+	if p.Keys, err = belfry.ParseKeyTemplate(spec.IdempotencyKeyTemplate); err != nil {
+		return nil, fmt.Errorf("idempotency_key_template %w", err)
+	}
+	if p.Keys != nil {
+		if p.zone, err = schedule.LoadZone(spec.Timezone); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // Subject is what a decision needs to know of a job beside its plan.
 type Subject struct {
 	Namespace string
+	Name      string // of the job; only what the policy's keys need
 	Revision  int
 	Policy    *Policy
+}
+
+// Lane is where the job's runs go.
+func (s Subject) Lane() string { return s.Policy.Spec.Lane(s.Namespace) }
+
+// key is the idempotency key of a run; empty without a template.
+func (s Subject) key(job belfry.ID, at time.Time) string {
+	if s.Policy.Keys == nil {
+		return ""
+	}
+	return s.Policy.Keys.Render(job, s.Name, at.In(s.Policy.zone))
 }
 
 // Step is one decision about one job, applied only if the plan is still as it
@@ -68,6 +92,7 @@ type Run struct {
 	ScheduledAt time.Time
 	ReadyAt     time.Time
 	Limit       int             // becomes a skip if the job has so many live runs already; 0: no limit
+	Key         string          // by the job's template; empty without one
 	Payload     json.RawMessage // replaces the job's own if set
 }
 

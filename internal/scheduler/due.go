@@ -61,7 +61,7 @@ func newBacklog() *backlog {
 }
 
 func (b *backlog) push(it item) {
-	lane := it.subject.Policy.Lane()
+	lane := it.subject.Lane()
 	if b.lanes[lane] == nil {
 		b.lanes[lane] = &ranked{}
 	}
@@ -110,8 +110,8 @@ type subjects struct {
 }
 
 type subjectKey struct {
-	namespace, spec string
-	revision        int
+	namespace, name, spec string
+	revision              int
 }
 
 // maxSubjects bounds what is remembered for sharing; entries keep what they use.
@@ -124,7 +124,7 @@ func newSubjects() *subjects {
 // of gives the subject of a due plan. An error is fresh the first time that a
 // spec turns out to be one that this program cannot read.
 func (s *subjects) of(d store.Due) (subject *plan.Subject, fresh bool, err error) {
-	key := subjectKey{d.Namespace, d.Spec, d.Revision}
+	key := subjectKey{d.Namespace, d.Name, d.Spec, d.Revision}
 	if subject := s.known[key]; subject != nil {
 		return subject, false, nil
 	}
@@ -145,7 +145,7 @@ func (s *subjects) of(d store.Due) (subject *plan.Subject, fresh bool, err error
 		s.bad[key] = err
 		return nil, true, err
 	}
-	subject = &plan.Subject{Namespace: d.Namespace, Revision: d.Revision, Policy: policy}
+	subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
 	s.known[key] = subject
 	return subject, false, nil
 }

@@ -96,6 +96,6 @@ func (r *room) give(steps []plan.Step, fired store.Fired, err error) {
 		r.local.end(fired.Claimed, err)
 	}
 	if fired.Ready > 0 && len(steps) > 0 {
-		r.ready[steps[0].Policy.Lane()] += fired.Ready
+		r.ready[steps[0].Lane()] += fired.Ready
 	}
 }

@@ -104,8 +104,8 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 			t.Errorf("%d runs were claimed and %d are ready, wants 4 and 7", len(fired.Claimed), fired.Ready)
 		}
 		for _, run := range fired.Claimed {
-			if run.Spec.Lane() == "other/http" {
-				t.Errorf("a run of lane %s was claimed", run.Spec.Lane())
+			if run.Spec.Lane(run.Namespace) == "other/http" {
+				t.Errorf("a run of lane %s was claimed", run.Spec.Lane(run.Namespace))
 			}
 		}
 		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running' AND worker = ?`, worker); n != 4 {

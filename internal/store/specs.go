@@ -29,6 +29,9 @@ func (c *Specs) Decode(text string) (belfry.Spec, error) {
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return spec, fmt.Errorf("read a spec: %w", err)
 	}
+	if spec.MissedWindow == "" { // stored before there was a choice
+		spec.MissedWindow = belfry.MissedRunOnce
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil || len(c.known) >= maxSpecs {

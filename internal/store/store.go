@@ -11,6 +11,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -61,14 +62,25 @@ const (
 type Jobs interface {
 	// CreateJobs stores new jobs with their plans, all or none, in one pass over
 	// the sequence, whose error it returns. A name that a live job of the
-	// namespace has is a Conflict that names it.
-	CreateJobs(ctx context.Context, jobs iter.Seq2[NewJob, error]) error
+	// namespace has is a Conflict that names it. A nil request has no key.
+	CreateJobs(ctx context.Context, jobs iter.Seq2[NewJob, error], r *Request) error
 
 	// Job finds a job that is not deleted; NotFound otherwise.
 	Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
 
-	// ListJobs gives the jobs that are not deleted, newest first.
-	ListJobs(ctx context.Context, namespace string, page Page) ([]belfry.Job, error)
+	// JobNamed finds the id of the job that is not deleted and has the name;
+	// NotFound otherwise.
+	JobNamed(ctx context.Context, namespace, name string) (belfry.ID, error)
+
+	// ListJobs gives the jobs that are not deleted and pass the filter, newest
+	// first. It looks at a bounded number of jobs: a page may have fewer than its
+	// limit, or none, and still be followed by others.
+	ListJobs(ctx context.Context, namespace string, filter JobFilter, page Page) (JobList, error)
+
+	// Revisions gives the earlier revisions of a job that is not deleted, below
+	// the given number if that is not zero, latest first; NotFound if there is no
+	// such job.
+	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]Revision, error)
 
 	// EditJob locks a job that is not deleted and its plan, asks edit what to
 	// change, and writes that. An error from edit is returned as it is and
@@ -76,8 +88,58 @@ type Jobs interface {
 	EditJob(ctx context.Context, namespace string, id belfry.ID, edit Edit) (belfry.Job, error)
 
 	// Trigger records a wish for a run; the owner of the job's shard fires it.
-	// NotFound if the job is not there.
-	Trigger(ctx context.Context, t plan.Trigger) error
+	// NotFound if the job is not there. A nil request has no key.
+	Trigger(ctx context.Context, t plan.Trigger, r *Request) error
+
+	// Answered finds the answer that was kept under a key; nil if there is none.
+	Answered(ctx context.Context, namespace, key string) (*Repeated, error)
+}
+
+// Request is an idempotency key under which something is asked for. The key and
+// the answer are written together with what was asked for, and kept for
+// KeepRequests. If the key is there already nothing is written, and the call
+// returns a *Repeated.
+type Request struct {
+	Namespace string
+	Key       string
+	Hash      [32]byte               // of what is asked for
+	Answer    func() ([]byte, error) // called once all jobs of the sequence were taken; it may be called again
+}
+
+// KeepRequests is how long the keys of requests are remembered at least.
+const KeepRequests = 7 * 24 * time.Hour
+
+// Repeated is the error of a call whose key was used before.
+type Repeated struct {
+	Hash   [32]byte // of what was asked for then
+	Answer []byte   // to that
+}
+
+func (*Repeated) Error() string { return "this was asked for before" }
+
+// JobFilter is what the jobs of a list have in common. Its zero fields let
+// everything pass.
+type JobFilter struct {
+	Status  belfry.Status
+	Type    string
+	Handler string
+	Queue   string
+	Tags    []string // all of them
+	Search  string   // part of the name, in any case of its letters
+}
+
+// JobList is a page of jobs. The list goes on after Next, unless that is zero.
+type JobList struct {
+	Jobs []belfry.Job
+	Next belfry.ID
+}
+
+// Revision is what a job was before an edit.
+type Revision struct {
+	Number     int
+	Spec       belfry.Spec
+	Payload    json.RawMessage
+	ReplacedAt time.Time
 }
 
 // NewJob is a job with its first plan.
@@ -156,6 +218,7 @@ type Window struct {
 type Due struct {
 	Plan      plan.Plan
 	Namespace string
+	Name      string // only if the spec has a template of keys that asks for it
 	Revision  int
 	Spec      string
 }
@@ -230,8 +293,13 @@ type History interface {
 	// occurrence first, without their attempts.
 	JobRuns(ctx context.Context, namespace string, job belfry.ID, page RunPage) ([]belfry.Run, error)
 
+	// ListRuns gives the runs and skips of all jobs of a namespace, live ones
+	// included, latest first, without their attempts. Like ListJobs it looks at a
+	// bounded number, so that a page may be short and still be followed by others.
+	ListRuns(ctx context.Context, namespace string, filter RunFilter, page Page) (RunList, error)
+
 	// Prune forgets history and evidence older than keep, and what nothing needs
-	// any more of fired triggers and deleted jobs; it also makes room for the
+	// any more of fired triggers, requests and deleted jobs; it also makes room for the
 	// days to come. It says how many settled runs and skips went.
 	Prune(ctx context.Context, keep time.Duration) (int, error)
 }
@@ -242,6 +310,18 @@ type RunPage struct {
 	BeforeAt time.Time // zero: the first page
 	BeforeID belfry.ID
 	Limit    int
+}
+
+// RunFilter is what the runs of a list have in common.
+type RunFilter struct {
+	State belfry.RunState // empty: any
+}
+
+// RunList is a page of runs in descending order of their ids, and so of their
+// scheduled instants. The list goes on after Next, unless that is zero.
+type RunList struct {
+	Runs []belfry.Run
+	Next belfry.ID
 }
 
 // Leases says who holds which name, and for how long.

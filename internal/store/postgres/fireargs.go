@@ -75,7 +75,7 @@ func (a *fireArgs) addStep(s *plan.Step) {
 	a.revisions = append(a.revisions, int32(s.Revision))
 	a.shards = append(a.shards, int32(s.Seen.Shard))
 	a.epochs = append(a.epochs, s.Epoch)
-	a.lanes = append(a.lanes, storable(s.Policy.Lane()))
+	a.lanes = append(a.lanes, storable(s.Lane()))
 	a.timeouts = append(a.timeouts, s.Policy.Timeout().Milliseconds())
 }
 

@@ -119,7 +119,7 @@ func (f *firing) run(s *plan.Step, r *plan.Run) error {
 			return f.skip(s, skip, r.Kind, r.ReadyAt)
 		}
 	}
-	lane := s.Policy.Lane()
+	lane := s.Lane()
 	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt),
 		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), text(r.Payload)}
 	if f.free > 0 && slices.Contains(f.lanes, lane) {
