@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits on the payload of an HTTP job.
@@ -76,11 +77,28 @@ func (p *httpParser) given(name string) (json.RawMessage, bool) {
 }
 
 func (p *httpParser) unknown(known ...string) {
-	for _, name := range slices.Sorted(maps.Keys(p.fields)) {
+	var unknown []string
+	for name := range p.fields {
 		if !slices.Contains(known, name) {
-			p.fault(Clean(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
+			unknown = append(unknown, name)
 		}
 	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		p.fault(Clean(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
+	}
+}
+
+// textOf reads a valid JSON value that must be a text.
+func textOf(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) { // mostly: it stands there as it is
+		return string(raw[1 : len(raw)-1]), true
+	}
+	err := json.Unmarshal(raw, &text)
+	return text, err == nil
 }
 
 func (p *httpParser) url() string {
@@ -89,8 +107,8 @@ func (p *httpParser) url() string {
 		p.fault("url", "is missing; for example https://example.com/hook")
 		return ""
 	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
+	text, ok := textOf(raw)
+	if !ok {
 		p.fault("url", "must be text; for example https://example.com/hook")
 		return ""
 	}
@@ -133,8 +151,8 @@ func (p *httpParser) method() string {
 	if !ok {
 		return "POST"
 	}
-	var text string
-	if json.Unmarshal(raw, &text) != nil {
+	text, ok := textOf(raw)
+	if !ok {
 		p.fault("method", "must be text; for example POST")
 		return ""
 	}
@@ -163,18 +181,18 @@ func (p *httpParser) headers() map[string]string {
 	seen := make(map[string]bool, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		field, lower := "headers."+Clean(name, 100), strings.ToLower(name)
-		var value *string
-		if json.Unmarshal(values[name], &value) != nil || value == nil {
+		value, ok := textOf(values[name])
+		if !ok {
 			p.fault(field, "must be text")
 			continue
 		}
-		if problem := checkHeader(lower, *value); problem != "" {
+		if problem := checkHeader(lower, value); problem != "" {
 			p.fault(field, "%s", problem)
 		} else if seen[lower] {
 			p.fault(field, "is given twice: case makes no difference in header names")
 		}
 		seen[lower] = true
-		headers[name] = *value
+		headers[name] = value
 	}
 	return headers
 }

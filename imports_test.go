@@ -26,17 +26,19 @@ const (
 	pgx    = "github.com/jackc/pgx/v5"
 	sqlite = "modernc.org/sqlite"
 	xsync  = "golang.org/x/sync"
+	xtime  = "golang.org/x/time"
+	yaml   = "go.yaml.in/yaml/v3"
 	ssrf   = "code.dny.dev/ssrf"
 )
 
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": {"internal/node", "internal/schedule", cobra, pflag}, // schedule: "version" tells that of the zones
+	"cmd/belfry": {"belfry", "client", "internal/node", "internal/schedule", cobra, pflag, yaml}, // schedule: "version" tells that of the zones
 
 	"internal/node": append([]string{xsync}, parts...),
 
-	"internal/api":            contracts,
+	"internal/api":            append([]string{xtime}, contracts...),
 	"internal/scheduler":      contracts,
 	"internal/election":       contracts,
 	"internal/target":         append([]string{ssrf}, contracts...),
@@ -53,6 +55,9 @@ var mayImport = map[string][]string{
 	"belfry":            nil,
 	"internal/schedule": nil,
 	"internal/wheel":    nil,
+
+	"examples/receiver":  nil,
+	"examples/worker-go": {"belfry", "client", "worker"},
 
 	"internal/pgtest": {pgx}, // starts servers for tests; no row has it
 	"internal/chaos":  nil,   // tests only

@@ -1,6 +1,8 @@
 package belfry
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
@@ -8,8 +10,11 @@ import (
 	"time"
 )
 
-// MaxKeyTemplate is how many bytes a template of idempotency keys may have.
-const MaxKeyTemplate = 200
+// Limits on idempotency keys.
+const (
+	MaxKeyTemplate = 200 // bytes of a template
+	maxKey         = 255 // bytes that a template may give: others have limits too
+)
 
 // keyFields are what a template may name, and what each stands for. The instant is
 // in the zone of the job.
@@ -79,10 +84,27 @@ func ParseKeyTemplate(text string) (*KeyTemplate, error) {
 	return t, nil
 }
 
+// String is the template in its normal form, without blanks in its braces.
+func (t *KeyTemplate) String() string {
+	if t == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range t.parts {
+		if p.field == "" {
+			b.WriteString(p.text)
+		} else {
+			b.WriteString("{{" + p.field + "}}")
+		}
+	}
+	return b.String()
+}
+
 // UsesName tells whether keys depend on the name of the job.
 func (t *KeyTemplate) UsesName() bool { return t != nil && t.named }
 
-// Render gives the key of an occurrence at an instant in the zone of the job.
+// Render gives the key of an occurrence at an instant in the zone of the job. A
+// key that would be too long, since a name is, ends in a hash of all of it.
 func (t *KeyTemplate) Render(job ID, name string, at time.Time) string {
 	if t == nil {
 		return ""
@@ -95,5 +117,11 @@ func (t *KeyTemplate) Render(job ID, name string, at time.Time) string {
 			b.WriteString(keyFields[p.field](job, name, at))
 		}
 	}
-	return b.String()
+	key := b.String()
+	if len(key) <= maxKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	end := "~" + hex.EncodeToString(sum[:16])
+	return key[:maxKey-len(end)] + end
 }

@@ -25,13 +25,19 @@ func Mask(payload json.RawMessage) json.RawMessage {
 	if !json.Valid(payload) {
 		return json.RawMessage(`"` + Masked + `"`)
 	}
-	return maskJSON(payload, 0)
+	return maskJSON(payload, 0, whatever)
 }
+
+// hide gives what stands in the place of a secret.
+type hide func(secret string) string
+
+// whatever hides all secrets alike.
+func whatever(string) string { return Masked }
 
 // maskJSON rewrites valid JSON token by token, so that order and doubled keys
 // stay as they are.
-func maskJSON(payload []byte, nested int) []byte {
-	m := masker{in: json.NewDecoder(bytes.NewReader(payload)), nested: nested}
+func maskJSON(payload []byte, nested int, hide hide) []byte {
+	m := masker{in: json.NewDecoder(bytes.NewReader(payload)), nested: nested, hide: hide}
 	m.in.UseNumber()
 	m.out.Grow(len(payload))
 	m.text = json.NewEncoder(&m.out)
@@ -52,6 +58,7 @@ type masker struct {
 	text   *json.Encoder
 	open   []frame
 	nested int
+	hide   hide
 }
 
 // frame is an object or array that is not closed yet.
@@ -83,7 +90,7 @@ func (m *masker) take(token json.Token) {
 		m.out.WriteByte(byte(v))
 		m.open = append(m.open, frame{object: v == '{', key: v == '{'})
 	case string:
-		m.write(maskText(v, m.nested))
+		m.write(maskText(v, m.nested, m.hide))
 	default:
 		m.write(v)
 	}
@@ -100,9 +107,18 @@ func (m *masker) member(top *frame, key string) {
 	}
 	var skipped json.RawMessage
 	if m.in.Decode(&skipped) == nil {
-		m.write(Masked)
+		m.write(m.hide(plain(skipped)))
 		top.key = true
 	}
+}
+
+// plain is the text that a value is, or else the value as it is written.
+func plain(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return string(value)
+	}
+	return text
 }
 
 func (m *masker) top() *frame {
@@ -127,53 +143,53 @@ func (m *masker) write(v any) {
 }
 
 // maskText masks inside a text: JSON, a URL, or the fields of a form.
-func maskText(s string, nested int) string {
+func maskText(s string, nested int, hide hide) string {
 	if trimmed := strings.TrimLeft(s, " \t\r\n"); nested < maxNested && trimmed != "" &&
 		(trimmed[0] == '{' || trimmed[0] == '[') && json.Valid([]byte(s)) {
-		if masked := string(maskJSON([]byte(s), nested+1)); strings.Contains(masked, Masked) {
+		if masked := string(maskJSON([]byte(s), nested+1, hide)); strings.Contains(masked, Masked) {
 			return masked
 		}
 		return s
 	}
 	if kind, rest, _ := strings.Cut(s, " "); rest != "" && (strings.EqualFold(kind, "bearer") || strings.EqualFold(kind, "basic")) {
-		return kind + " " + Masked
+		return kind + " " + hide(rest)
 	}
 	if strings.HasPrefix(s, "eyJ") && strings.Count(s, ".") == 2 { // a signed token: {" in base64
-		return Masked
+		return hide(s)
 	}
 	if scheme, rest, ok := strings.Cut(s, "://"); ok && !strings.ContainsAny(scheme, " \t\r\n") {
-		return scheme + "://" + maskURL(rest)
+		return scheme + "://" + maskURL(rest, hide)
 	}
 	if strings.Contains(s, "=") && !strings.ContainsAny(s, " \t\r\n") {
-		return maskForm(s)
+		return maskForm(s, hide)
 	}
 	return s
 }
 
 // maskURL masks what follows the scheme of a URL: user-info, and secret
 // parameters of query and fragment. The rest stays as it was written.
-func maskURL(rest string) string {
+func maskURL(rest string, hide hide) string {
 	end := strings.IndexAny(rest, `/\?#`)
 	if end < 0 {
 		end = len(rest)
 	}
 	host, path := rest[:end], rest[end:]
 	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = Masked + host[at:]
+		host = hide(host[:at]) + host[at:]
 	}
 	path, fragment, hasFragment := strings.Cut(path, "#")
 	path, query, hasQuery := strings.Cut(path, "?")
 	if hasQuery {
-		path += "?" + maskForm(query)
+		path += "?" + maskForm(query, hide)
 	}
 	if hasFragment {
-		path += "#" + maskForm(fragment)
+		path += "#" + maskForm(fragment, hide)
 	}
 	return host + path
 }
 
 // maskForm masks the secret ones among parameters separated by & or ;.
-func maskForm(s string) string {
+func maskForm(s string, hide hide) string {
 	var out strings.Builder
 	for s != "" {
 		end := strings.IndexAny(s, "&;")
@@ -191,10 +207,11 @@ func maskForm(s string) string {
 			out.WriteString(pair)
 			continue
 		}
-		out.WriteString(name + "=" + Masked)
+		mark := ""
 		if end >= 0 {
-			out.WriteByte(value[len(value)-1])
+			value, mark = value[:len(value)-1], value[len(value)-1:]
 		}
+		out.WriteString(name + "=" + hide(value) + mark)
 	}
 	return out.String()
 }

@@ -45,7 +45,7 @@ func TestAttemptsEndAsTheirHandlersSay(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				b := start(newFake(), Options{}, tt.handler)
+				b := start(newFake(), nil, tt.handler)
 				id := b.add(1, nil)[0]
 				after(61 * time.Second)
 				if got := short(b.outcome(t, id)); got != tt.want {
@@ -62,7 +62,7 @@ func TestAttemptKnowsItsDeadlineAndCause(t *testing.T) {
 		var deadline time.Time
 		var cause error
 		var began time.Time
-		b := start(newFake(), Options{}, func(ctx context.Context, _ *belfry.Run) error {
+		b := start(newFake(), nil, func(ctx context.Context, _ *belfry.Run) error {
 			began = time.Now()
 			deadline, _ = ctx.Deadline()
 			<-ctx.Done()
@@ -80,7 +80,7 @@ func TestAttemptKnowsItsDeadlineAndCause(t *testing.T) {
 
 func TestRunWithoutTimeoutGetsTheDefault(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{}, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+		b := start(newFake(), nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
 		id := b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 0 })[0]
 		after(61 * time.Second)
 		if got := b.outcome(t, id).Outcome; got != belfry.OutcomeTimedOut {
@@ -93,7 +93,7 @@ func TestRunWithoutTimeoutGetsTheDefault(t *testing.T) {
 func TestResultCarriesTheReport(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		big := []byte(strings.Repeat("x", belfry.MaxOutput+1))
-		b := start(newFake(), Options{}, func(_ context.Context, run *belfry.Run) error {
+		b := start(newFake(), nil, func(_ context.Context, run *belfry.Run) error {
 			run.Report = belfry.Report{HTTPStatus: 503, Output: big}
 			run.Attempt, run.Token = 99, belfry.Token{} // a handler cannot change who it is
 			return errors.New(strings.Repeat("e", maxError+1))
@@ -116,7 +116,7 @@ func TestStuckHandlerIsReportedAndKeepsItsSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var calls atomic.Int32
-		b := start(newFake(), Options{Concurrency: 1}, func(_ context.Context, run *belfry.Run) error {
+		b := start(newFake(), with(Concurrency(1)), func(_ context.Context, run *belfry.Run) error {
 			if calls.Add(1) == 1 {
 				<-release
 				run.Report.Output = []byte("too late")

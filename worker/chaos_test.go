@@ -76,7 +76,7 @@ func everyRunEnds(t *testing.T, seed uint64) {
 	var pools [2]*bench
 	launch := func(i int) {
 		var busy atomic.Int32
-		pools[i] = start(f, Options{Concurrency: slots, Log: slog.New(slog.DiscardHandler)}, func(ctx context.Context, _ *belfry.Run) error {
+		pools[i] = start(f, with(Concurrency(slots), Log(slog.New(slog.DiscardHandler))), func(ctx context.Context, _ *belfry.Run) error {
 			if n := busy.Add(1); n > slots {
 				t.Errorf("%d attempts at once in %d slots", n, slots)
 			}

@@ -18,7 +18,6 @@ const (
 func (p *Pool) claimLoop(ctx context.Context) {
 	defer p.claimsEnded()
 	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
-	failing := false
 	for {
 		worker, room := p.awaitRoom(ctx)
 		if room == 0 {
@@ -34,19 +33,13 @@ func (p *Pool) claimLoop(ctx context.Context) {
 			if cut { // by ourselves: it says nothing about the source
 				break
 			}
-			if !failing {
-				p.log.Warn("claiming fails", "error", err)
-			}
-			failing = true
+			p.outage.failed("claim", err)
 			pause = retry.delay()
 		case len(runs) == 0:
 			pause = jitter(pollInterval) - time.Since(asked)
 			fallthrough
 		default:
-			if failing {
-				p.log.Info("claiming works again")
-			}
-			failing = false
+			p.outage.worked("claim")
 			retry.reset()
 		}
 		if !sleep(ctx, pause) {
@@ -89,11 +82,11 @@ func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
 // made or to come never exceed twice the slots, which bounds what a dead source
 // can make the pool keep.
 func (p *Pool) room() int {
-	return max(0, min(p.opt.Concurrency-p.busy, 2*p.opt.Concurrency-p.owed))
+	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.owed))
 }
 
 // enough is the room below which a pool counts as nearly full.
-func (p *Pool) enough() int { return p.opt.Concurrency / 4 }
+func (p *Pool) enough() int { return p.opt.concurrency / 4 }
 
 // claim asks the source once. It reports whether the call was cut short from
 // this side: by the drain, by a change of incarnation, by silence or by time.
@@ -143,7 +136,7 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 			superseded = append(superseded, old)
 		}
 		p.owed++
-		if !fit || p.busy >= p.opt.Concurrency {
+		if !fit || p.busy >= p.opt.concurrency {
 			p.post(a, belfry.OutcomeInterrupted, "handed back before it was started")
 			attempts[i] = nil
 			a.end()

@@ -16,7 +16,7 @@ func nothing(context.Context, *belfry.Run) error { return nil }
 func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		b := start(newFake(), Options{Concurrency: 7}, func(context.Context, *belfry.Run) error {
+		b := start(newFake(), with(Concurrency(7)), func(context.Context, *belfry.Run) error {
 			for n := now.Add(1); ; {
 				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 					break
@@ -42,7 +42,7 @@ func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 
 func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Concurrency: 100}, func(_ context.Context, run *belfry.Run) error {
+		b := start(newFake(), with(Concurrency(100)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "short" {
 				time.Sleep(time.Second)
 			} else {
@@ -65,7 +65,7 @@ func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
 
 func TestClaimAsksForAThousandAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Concurrency: 5000}, nothing)
+		b := start(newFake(), with(Concurrency(5000)), nothing)
 		after(0)
 		if c := b.seenClaims(); c[0].Limit != 1000 {
 			t.Errorf("asked for %d runs", c[0].Limit)
@@ -78,7 +78,7 @@ func TestSourceThatDoesNotWaitIsPolled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
 		f.claim = func(context.Context, belfry.Claim) ([]*belfry.Run, error) { return nil, nil }
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(time.Minute)
 		claims := b.seenClaims()
 		for i := range claims[1:] {
@@ -100,7 +100,7 @@ func TestSourceThatWaitsIsAskedAgainAtOnce(t *testing.T) {
 			sleep(ctx, 2*time.Second)
 			return nil, nil
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(19 * time.Second)
 		if n := len(b.seenClaims()); n != 10 {
 			t.Errorf("%d claims of 2s in 19s, want 10", n)
@@ -116,7 +116,7 @@ func TestClaimThatHangsIsCutAfterAMinute(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(150 * time.Second)
 		if n := len(b.seenClaims()); n != 3 {
 			t.Errorf("%d claims in 150s, want 3", n)
@@ -129,7 +129,7 @@ func TestFailingClaimsBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
 		f.claim = func(context.Context, belfry.Claim) ([]*belfry.Run, error) { return nil, errors.New("down") }
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(10 * time.Minute)
 		claims := b.seenClaims()
 		want := 100 * time.Millisecond
@@ -158,7 +158,7 @@ func TestClaimInDoubtIsListedUntilReleased(t *testing.T) {
 			}
 			return runs, err
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		id := b.add(1, nil)[0]
 		after(20 * time.Second)
 		r := b.results(id)
@@ -185,7 +185,7 @@ func TestRunHandedOutTwiceIsStartedOnce(t *testing.T) {
 			return append(append(runs, runs...), nil), err
 		}
 		var calls atomic.Int32
-		b := start(f, Options{Concurrency: 3}, func(context.Context, *belfry.Run) error {
+		b := start(f, with(Concurrency(3)), func(context.Context, *belfry.Run) error {
 			calls.Add(1)
 			time.Sleep(time.Second)
 			return nil
@@ -202,7 +202,7 @@ func TestRunHandedOutTwiceIsStartedOnce(t *testing.T) {
 func TestNewerAttemptSupersedesTheOlder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
-		b := start(newFake(), Options{}, func(ctx context.Context, run *belfry.Run) error {
+		b := start(newFake(), nil, func(ctx context.Context, run *belfry.Run) error {
 			if run.Attempt > 1 {
 				return nil
 			}
@@ -234,7 +234,7 @@ func TestSurplusIsHandedBack(t *testing.T) {
 			c.Limit += 3
 			return f.ledger.claim(ctx, c)
 		}
-		b := start(f, Options{Concurrency: 2}, func(context.Context, *belfry.Run) error {
+		b := start(f, with(Concurrency(2)), func(context.Context, *belfry.Run) error {
 			time.Sleep(time.Second)
 			return nil
 		})

@@ -13,7 +13,7 @@ import (
 
 func TestDrainLetsAttemptsFinish(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Concurrency: 5}, func(ctx context.Context, _ *belfry.Run) error {
+		b := start(newFake(), with(Concurrency(5)), func(ctx context.Context, _ *belfry.Run) error {
 			time.Sleep(20 * time.Second)
 			return ctx.Err()
 		})
@@ -35,7 +35,7 @@ func TestDrainLetsAttemptsFinish(t *testing.T) {
 func TestDrainInterruptsWhatTakesTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var cause error
-		b := start(newFake(), Options{DrainTimeout: 3 * time.Second}, func(ctx context.Context, _ *belfry.Run) error {
+		b := start(newFake(), with(DrainTimeout(3*time.Second)), func(ctx context.Context, _ *belfry.Run) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return ctx.Err()
@@ -56,7 +56,7 @@ func TestDrainInterruptsWhatTakesTooLong(t *testing.T) {
 func TestDrainHandsBackWhatDoesNotReturn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
-		b := start(newFake(), Options{DrainTimeout: -1}, func(context.Context, *belfry.Run) error { <-release; return nil })
+		b := start(newFake(), with(DrainTimeout(0)), func(context.Context, *belfry.Run) error { <-release; return nil })
 		plain := b.add(1, nil)[0]
 		timed := b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 1 })[0]
 		after(2 * time.Second)
@@ -92,7 +92,7 @@ func TestDrainHandsBackWhatAClaimBringsAtThatMoment(t *testing.T) {
 					return f.take(c), claimErr
 				}
 				var started atomic.Int32
-				b := start(f, Options{}, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
+				b := start(f, nil, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
 				ids := b.add(3, nil)
 				after(time.Second)
 				b.end(t)
@@ -119,7 +119,7 @@ func TestHeartbeatIsTheLastToStop(t *testing.T) {
 			lastFinish = time.Now()
 			return f.ledger.finish(ctx, rs)
 		}
-		b := start(f, Options{}, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+		b := start(f, nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
 		b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })
 		after(time.Second)
 		b.stop()
@@ -155,7 +155,7 @@ func TestDrainWithoutItsResultsSentIsAnErrorAndNoLeave(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		b.add(2, nil)
 		after(time.Second)
 		b.stop()
@@ -175,7 +175,7 @@ func TestDrainWithoutItsResultsSentIsAnErrorAndNoLeave(t *testing.T) {
 
 func TestWorkerGivenUpWhileDrainingDoesNotComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{}, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+		b := start(newFake(), nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
 		b.add(1, nil)
 		after(time.Second)
 		b.stop()
@@ -197,10 +197,10 @@ func TestWorkerGivenUpWhileDrainingDoesNotComeBack(t *testing.T) {
 
 func TestPoolRunsOnceAndNeedsHandlers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		if err := New(newFake(), NewMux(), Options{}).Run(t.Context()); err == nil {
+		if err := New(newFake(), NewMux()).Run(t.Context()); err == nil {
 			t.Error("a pool without handlers ran")
 		}
-		b := start(newFake(), Options{}, nothing)
+		b := start(newFake(), nil, nothing)
 		after(0)
 		if err := b.pool.Run(t.Context()); err == nil {
 			t.Error("a pool ran twice")

@@ -270,18 +270,18 @@ type bench struct {
 }
 
 // start runs a pool in the present bubble. The test must end it.
-func start(f *fake, o Options, handler HandlerFunc) *bench {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+func start(f *fake, opts []Option, handler HandlerFunc) *bench {
+	opts = append([]Option{Log(slog.New(slog.DiscardHandler))}, opts...)
 	mux := NewMux()
 	mux.Handle("work", handler)
-	b := &bench{fake: f, pool: New(f, mux, o), done: make(chan error, 1)}
+	b := &bench{fake: f, pool: New(f, mux, opts...), done: make(chan error, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	go func() { b.done <- b.pool.Run(ctx) }()
 	return b
 }
+
+func with(opts ...Option) []Option { return opts }
 
 // end stops the pool and expects a clean drain.
 func (b *bench) end(t *testing.T) {

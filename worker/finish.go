@@ -23,10 +23,11 @@ type parcel struct {
 // sendLoop sends results in the order they were made. With nothing under way
 // the next result is sent at once; what gathers meanwhile is the next batch.
 // A batch that fails is sent again, in halves if it fails again, until ctx
-// ends: one result that cannot be stored must not hold up the others.
+// ends, and a single result that fails goes behind the others: one that cannot
+// be stored must not hold them up.
 func (p *Pool) sendLoop(ctx context.Context) {
 	retry := backoff{least: 50 * time.Millisecond, most: 2 * time.Second}
-	limit, failing := maxBatch, false
+	limit := maxBatch
 	for {
 		batch := p.batch(limit)
 		if len(batch) == 0 {
@@ -40,22 +41,23 @@ func (p *Pool) sendLoop(ctx context.Context) {
 		verdicts, err := p.finish(ctx, batch)
 		if err == nil {
 			p.accepted(batch, verdicts)
-			if failing {
-				p.log.Info("results are accepted again")
-			}
-			failing, limit = false, min(2*limit, maxBatch)
+			p.outage.worked("finish")
+			limit = min(2*limit, maxBatch)
 			retry.reset()
 			continue
 		}
-		if !failing {
-			p.log.Warn("sending results fails", "results", len(batch), "error", err)
-		}
-		failing, limit = true, max(len(batch)/2, 1)
+		limit = max(len(batch)/2, 1)
 		if refused(err) {
 			if len(batch) == 1 {
 				p.lighten(err)
 			}
 			continue
+		}
+		if ctx.Err() == nil {
+			p.outage.failed("finish", err)
+		}
+		if len(batch) == 1 {
+			p.postpone()
 		}
 		if !sleep(ctx, retry.delay()) {
 			return
@@ -106,6 +108,13 @@ func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
 				"attempt", batch[i].Attempt, "outcome", batch[i].Outcome)
 		}
 	}
+}
+
+// postpone puts the oldest result behind the others.
+func (p *Pool) postpone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsent = append(p.unsent[1:], p.unsent[0])
 }
 
 func (p *Pool) drop(n int) {

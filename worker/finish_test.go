@@ -21,7 +21,7 @@ func TestResultsGatherWhileOthersAreSent(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return f.ledger.finish(ctx, rs)
 		}
-		b := start(f, Options{Concurrency: 2000}, func(_ context.Context, run *belfry.Run) error {
+		b := start(f, with(Concurrency(2000)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "first" {
 				return nil
 			}
@@ -46,7 +46,7 @@ func TestResultsGatherWhileOthersAreSent(t *testing.T) {
 
 func TestBatchesAreBoundedInBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Concurrency: 500}, func(_ context.Context, run *belfry.Run) error {
+		b := start(newFake(), with(Concurrency(500)), func(_ context.Context, run *belfry.Run) error {
 			run.Report.Output = make([]byte, belfry.MaxOutput)
 			return nil
 		})
@@ -84,7 +84,7 @@ func TestFailingFinishLosesNothingAndKeepsTheOrder(t *testing.T) {
 			return f.ledger.finish(ctx, rs)
 		}
 		var order []belfry.ID
-		b := start(f, Options{Concurrency: 1}, func(_ context.Context, run *belfry.Run) error {
+		b := start(f, with(Concurrency(1)), func(_ context.Context, run *belfry.Run) error {
 			order = append(order, run.ID)
 			time.Sleep(10 * time.Millisecond)
 			return nil
@@ -114,7 +114,7 @@ func TestDeadSourceBoundsWhatIsKept(t *testing.T) {
 			return f.ledger.finish(ctx, rs)
 		}
 		var calls atomic.Int32
-		b := start(f, Options{Concurrency: 10}, func(context.Context, *belfry.Run) error {
+		b := start(f, with(Concurrency(10)), func(context.Context, *belfry.Run) error {
 			calls.Add(1)
 			time.Sleep(time.Millisecond)
 			return nil
@@ -147,7 +147,7 @@ func TestUnansweredFinishIsTriedAgain(t *testing.T) {
 			}
 			return f.ledger.finish(ctx, rs)
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		id := b.add(1, nil)[0]
 		after(finishTimeout + time.Second)
 		if got := b.outcome(t, id).Outcome; got != belfry.OutcomeSucceeded {
@@ -171,7 +171,7 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 			return f.ledger.finish(ctx, rs)
 		}
 		hold := make(chan struct{})
-		b := start(f, Options{}, func(_ context.Context, run *belfry.Run) error {
+		b := start(f, nil, func(_ context.Context, run *belfry.Run) error {
 			<-hold
 			run.Report.Output = []byte("hello")
 			return nil
@@ -195,10 +195,45 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
+// A result that fails for reasons that may pass is kept, behind the others.
+func TestResultThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFake()
+		var bad belfry.ID
+		var mended atomic.Bool
+		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+			for _, r := range rs {
+				if r.RunID == bad && !mended.Load() {
+					return nil, errors.New("a proxy does not let this pass")
+				}
+			}
+			return f.ledger.finish(ctx, rs)
+		}
+		hold := make(chan struct{})
+		b := start(f, nil, func(context.Context, *belfry.Run) error {
+			<-hold
+			return nil
+		})
+		ids := b.add(64, nil)
+		bad = ids[0]
+		close(hold)
+		after(10 * time.Second)
+		if n := b.settled(); n != 63 || b.pool.Stats().Unsent != 1 {
+			t.Errorf("%d of 63 runs ended, stats %+v", n, b.pool.Stats())
+		}
+		mended.Store(true)
+		after(5 * time.Second)
+		if got := b.outcome(t, bad).Outcome; got != belfry.OutcomeSucceeded {
+			t.Errorf("it ended %s", got)
+		}
+		b.end(t)
+	})
+}
+
 func TestLateResultIsLoggedAndDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
-		b := start(newFake(), Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context, *belfry.Run) error {
+		b := start(newFake(), with(Log(slog.New(slog.NewTextHandler(&log, nil)))), func(context.Context, *belfry.Run) error {
 			time.Sleep(time.Second)
 			return nil
 		})
@@ -239,14 +274,14 @@ func TestTroubleIsLoggedOnceAStreak(t *testing.T) {
 			return f.ledger.heartbeat(ctx, b)
 		}
 		var log bytes.Buffer
-		b := start(f, Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, nothing)
+		b := start(f, with(Log(slog.New(slog.NewTextHandler(&log, nil)))), nothing)
 		for range 2 {
 			after(time.Minute)
 			up.Store(!up.Load())
 		}
 		after(time.Minute)
 		b.end(t)
-		for _, line := range []string{"claiming fails", "claiming works again", "heartbeats fail", "heartbeats work again"} {
+		for _, line := range []string{"level=WARN", "the source fails", "call=claim", "the source answers again"} {
 			if n := strings.Count(log.String(), line); n != 1 {
 				t.Errorf("%q was logged %d times, want once", line, n)
 			}

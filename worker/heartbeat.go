@@ -20,7 +20,7 @@ const (
 // last of the loops to stop: while attempts run or results wait, it beats.
 func (p *Pool) beatLoop(ctx context.Context) {
 	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
-	registered, failing := false, false
+	registered := false
 	for {
 		sent := time.Now()
 		beat := p.nextBeat(sent, !registered)
@@ -28,10 +28,9 @@ func (p *Pool) beatLoop(ctx context.Context) {
 		var pause time.Duration
 		switch {
 		case err != nil:
-			if !failing && ctx.Err() == nil {
-				p.log.Warn("heartbeats fail", "register", beat.Register, "error", err)
+			if ctx.Err() == nil {
+				p.outage.failed("heartbeat", err)
 			}
-			failing = true
 			pause = retry.delay()
 		case orders.Unknown:
 			p.log.Warn("the source gave this worker up; its attempts are dropped", "worker", beat.Worker)
@@ -43,12 +42,10 @@ func (p *Pool) beatLoop(ctx context.Context) {
 				pause = retry.delay()
 			}
 		default:
-			if failing {
-				p.log.Info("heartbeats work again")
-			}
+			p.outage.worked("heartbeat")
 			p.trust(beat, sent)
 			p.obey(orders.Lost)
-			registered, failing = true, false
+			registered = true
 			retry.reset()
 			pause = beatInterval - time.Since(sent)
 		}
@@ -72,8 +69,8 @@ func (p *Pool) nextBeat(now time.Time, register bool) belfry.Beat {
 	defer p.mu.Unlock()
 	b := belfry.Beat{
 		Worker:   p.worker,
-		Node:     p.opt.Node,
-		Slots:    p.opt.Concurrency,
+		Node:     p.opt.node,
+		Slots:    p.opt.concurrency,
 		Lanes:    p.lanes,
 		Register: register,
 		Listed:   !register && (!p.suspect.IsZero() || now.Sub(p.listedAt) >= listInterval),
@@ -186,7 +183,7 @@ func (p *Pool) cancelLost(gone []*attempt) {
 func (p *Pool) leave() error {
 	p.mu.Lock()
 	known, left := !p.lastBeat.IsZero(), len(p.unsent)
-	b := belfry.Beat{Worker: p.worker, Node: p.opt.Node, Slots: p.opt.Concurrency, Lanes: p.lanes, Leave: true}
+	b := belfry.Beat{Worker: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Leave: true}
 	if p.silence != nil {
 		p.silence.Stop()
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestWorkerRegistersWithWhatItServes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := start(newFake(), Options{Node: "a", Queues: []string{"mail", "default"}, Concurrency: 9}, nothing)
+		b := start(newFake(), with(Node("a"), Queues("mail", "default"), Concurrency(9)), nothing)
 		after(0)
 		beat := b.seenBeats()[0]
 		if !beat.Register || beat.Worker.IsZero() || beat.Node != "a" || beat.Slots != 9 ||
@@ -37,7 +37,7 @@ func TestRegistrationIsRetriedAndNothingClaimedBefore(t *testing.T) {
 			}
 			return f.ledger.heartbeat(ctx, b)
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(30 * time.Second)
 		beats := b.seenBeats()
 		if len(beats) < 9 || len(b.seenClaims()) != 0 {
@@ -63,7 +63,7 @@ func TestWorkerThatNeverRegisteredStopsCleanly(t *testing.T) {
 		f.heartbeat = func(context.Context, belfry.Beat) (belfry.Orders, error) {
 			return belfry.Orders{}, errors.New("down")
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(time.Second)
 		began := time.Now()
 		b.end(t)
@@ -80,7 +80,7 @@ func TestHeartbeatsComeEveryFiveSecondsAndListEveryThirty(t *testing.T) {
 			time.Sleep(time.Second) // a slow answer does not slow the beat
 			return f.ledger.heartbeat(ctx, b)
 		}
-		b := start(f, Options{}, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return nil })
+		b := start(f, nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return nil })
 		after(2 * time.Second)
 		id := b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })[0]
 		after(119 * time.Second)
@@ -117,7 +117,7 @@ func TestUnsentResultsAreListed(t *testing.T) {
 			}
 			return f.ledger.finish(ctx, rs)
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		id := b.add(1, nil)[0]
 		after(65 * time.Second)
 		beats := b.seenBeats()
@@ -136,7 +136,7 @@ func TestUnsentResultsAreListed(t *testing.T) {
 func TestLostAttemptsAreCancelledAndSendNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var causes []error
-		b := start(newFake(), Options{}, func(ctx context.Context, run *belfry.Run) error {
+		b := start(newFake(), nil, func(ctx context.Context, run *belfry.Run) error {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx))
 			return nil // even success is not sent
@@ -158,7 +158,7 @@ func TestLostAttemptsAreCancelledAndSendNothing(t *testing.T) {
 func TestWorkerGivenUpStartsOverAsAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		causes := make(chan error, 10)
-		b := start(newFake(), Options{}, func(ctx context.Context, run *belfry.Run) error {
+		b := start(newFake(), nil, func(ctx context.Context, run *belfry.Run) error {
 			if run.Attempt == 1 {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
@@ -208,7 +208,7 @@ func TestClaimOfAFormerIncarnationIsHandedBack(t *testing.T) {
 			}
 			return f.ledger.claim(ctx, c)
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(time.Second)
 		b.note(func(l *ledger) { clear(l.workers) })
 		id := b.add(1, nil)[0]
@@ -233,7 +233,7 @@ func TestResultsOfAFormerIncarnationAreSentButNotListed(t *testing.T) {
 			}
 			return f.ledger.finish(ctx, rs)
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		id := b.add(1, nil)[0]
 		after(time.Second)
 		b.note(func(l *ledger) { clear(l.workers) }) // given up, its run not yet released
@@ -262,7 +262,7 @@ func TestRegistrationThatIsRefusedBacksOff(t *testing.T) {
 		f.heartbeat = func(context.Context, belfry.Beat) (belfry.Orders, error) {
 			return belfry.Orders{Unknown: true}, nil
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(time.Minute)
 		if n := len(b.seenBeats()); n < 10 || n > 25 {
 			t.Errorf("%d tries in a minute", n)
@@ -292,7 +292,7 @@ func TestSilenceStopsClaimingUntilAHeartbeatSucceeds(t *testing.T) {
 			}
 			return runs, err
 		}
-		b := start(f, Options{}, nothing)
+		b := start(f, nil, nothing)
 		after(9 * time.Second) // beats were sent at 0 and 5 s
 		up.Store(false)
 		sent := b.seenBeats()[1].at
@@ -340,7 +340,7 @@ func TestRunsThatArriveAfterSilenceAreNotStarted(t *testing.T) {
 			return f.ledger.heartbeat(ctx, b)
 		}
 		var started atomic.Int32
-		b := start(f, Options{}, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
+		b := start(f, nil, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
 		id := b.add(1, nil)[0]
 		after(17 * time.Second)
 		if r := b.outcome(t, id); r.Outcome != belfry.OutcomeInterrupted || started.Load() != 0 {

@@ -28,10 +28,11 @@ func TestMuxFindsTheHandlerByType(t *testing.T) {
 func TestMuxRefusesMistakesOfTheProgram(t *testing.T) {
 	fn := func(context.Context, *belfry.Run) error { return nil }
 	for name, register := range map[string]func(*Mux){
-		"an empty name":  func(m *Mux) { m.HandleFunc("", fn) },
-		"a nil handler":  func(m *Mux) { m.Handle("a", nil) },
-		"a nil function": func(m *Mux) { m.HandleFunc("a", nil) },
-		"a taken name":   func(m *Mux) { m.HandleFunc("a", fn); m.HandleFunc("a", fn) },
+		"an empty name":        func(m *Mux) { m.HandleFunc("", fn) },
+		"a nil handler":        func(m *Mux) { m.Handle("a", nil) },
+		"a nil function":       func(m *Mux) { m.HandleFunc("a", nil) },
+		"no function for JSON": func(m *Mux) { HandleJSON[int](m, "a", nil) },
+		"a taken name":         func(m *Mux) { m.HandleFunc("a", fn); m.HandleFunc("a", fn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -1,6 +1,24 @@
 // Package worker runs work: it claims runs from a source, hands each to its
 // handler, and reports the result.
 //
+//	c, err := client.New("http://127.0.0.1:7070", client.WithKey(key))
+//	mux := worker.NewMux()
+//	mux.HandleFunc("send-invoice", func(ctx context.Context, run *belfry.Run) error {
+//		return send(ctx, run.Payload, run.IdempotencyKey())
+//	})
+//	err = worker.New(c, mux, worker.Concurrency(20)).Run(ctx)
+//
+// A handler may be called again for the same run: after an error, after the loss
+// of its worker, and when nobody can tell whether it finished. Its idempotency
+// key is the same every time. The context of a handler ends when the attempt
+// must; see ErrTimedOut, ErrInterrupted and ErrLeaseLost.
+//
+// Run ends when its context does, after a drain. Until then a server that cannot
+// be reached is tried again for ever, with one line in the log when that begins
+// and one when it is over. Without a heartbeat for 15 seconds nothing is started;
+// a worker that was given up meanwhile is told so by the next one, ends the
+// contexts of its handlers, and goes on under a new id.
+//
 // A Pool runs four kinds of goroutine: one claims, one sends results, one
 // heartbeats, and every attempt has its own. They meet in the Pool's fields
 // under one lock that is never held across a call. A source that is down makes
@@ -12,7 +30,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -24,21 +41,13 @@ const (
 	flushGrace     = 10 * time.Second // for the last results to be accepted
 )
 
-// Options says how a Pool works; its zero fields mean the stated default.
-type Options struct {
-	Node         string        // a name for people; the host's name
-	Queues       []string      // which queues to serve; "default"
-	Concurrency  int           // how many attempts may run at once; 100
-	DrainTimeout time.Duration // how long running attempts may go on when the pool stops; 30 s, negative for none
-	Log          *slog.Logger  // slog.Default()
-}
-
 // Pool runs the attempts of one worker.
 type Pool struct {
 	source Source
 	mux    *Mux
-	opt    Options
+	opt    options
 	log    *slog.Logger
+	outage outage
 	lanes  []string
 	base   context.Context // of every attempt: the values of Run's, and no end
 
@@ -65,28 +74,16 @@ type Pool struct {
 	owed    int                    // results not yet accepted, made or still to come
 }
 
-// New makes a Pool that serves the handlers of mux; Run starts it.
-func New(source Source, mux *Mux, o Options) *Pool {
-	if o.Node == "" {
-		o.Node, _ = os.Hostname()
-	}
-	if len(o.Queues) == 0 {
-		o.Queues = []string{belfry.DefaultQueue}
-	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = 100
-	}
-	if o.DrainTimeout == 0 {
-		o.DrainTimeout = 30 * time.Second
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+// New makes a Pool that serves the handlers of mux with runs of the source;
+// Run starts it.
+func New(source Source, mux *Mux, opts ...Option) *Pool {
+	o := resolve(opts)
 	return &Pool{
 		source:    source,
 		mux:       mux,
 		opt:       o,
-		log:       o.Log,
+		log:       o.log,
+		outage:    outage{log: o.log},
 		claimable: make(chan struct{}, 1),
 		sendable:  make(chan struct{}, 1),
 		changed:   make(chan struct{}, 1),
@@ -128,7 +125,7 @@ func (p *Pool) begin(base context.Context) error {
 	if p.begun {
 		return errors.New("start worker: a pool runs only once")
 	}
-	for _, queue := range p.opt.Queues {
+	for _, queue := range p.opt.queues {
 		for _, name := range p.mux.Handlers() {
 			p.lanes = append(p.lanes, belfry.Lane(queue, name))
 		}
@@ -147,7 +144,7 @@ func (p *Pool) drain() {
 	p.mu.Lock()
 	p.draining = true
 	p.mu.Unlock()
-	if !p.await(p.opt.DrainTimeout, p.idle) {
+	if !p.await(p.opt.drainTimeout, p.idle) {
 		p.interrupt()
 		if !p.await(interruptGrace, p.idle) {
 			p.giveUp()
@@ -205,5 +202,5 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Slots: p.opt.Concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
+	return Stats{Slots: p.opt.concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
 }

@@ -22,7 +22,7 @@ func TestPoolOnTheRealClock(t *testing.T) {
 	src := newHopper(runs)
 	mux := NewMux()
 	mux.HandleFunc("work", nothing)
-	pool := New(src, mux, Options{Log: slog.New(slog.DiscardHandler)})
+	pool := New(src, mux, Log(slog.New(slog.DiscardHandler)))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- pool.Run(ctx) }()
@@ -107,7 +107,7 @@ func BenchmarkPool(b *testing.B) {
 				src.delay = delay
 				mux := NewMux()
 				mux.HandleFunc("work", nothing)
-				pool := New(src, mux, Options{Concurrency: slots, Log: slog.New(slog.DiscardHandler)})
+				pool := New(src, mux, Concurrency(slots), Log(slog.New(slog.DiscardHandler)))
 				ctx, stop := context.WithCancel(b.Context())
 				done := make(chan error)
 				go func() { done <- pool.Run(ctx) }()

@@ -16,7 +16,7 @@ const (
 
 // clientVariables belong to those who call a server; a shell may well have them
 // set where a node is started.
-var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY"}
+var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY", "BELFRY_NAMESPACE"}
 
 // envName is the environment variable of a flag: --log-format is BELFRY_LOG_FORMAT.
 func envName(flag string) string {

@@ -1,9 +1,9 @@
-// Command belfry runs a Belfry node.
+// Command belfry runs a Belfry node, and speaks to running ones.
 package main
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,22 +13,88 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	// After the first signal the second one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if err := root().ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "belfry: %v\n", err)
-		os.Exit(1)
+	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// execute runs the command that the arguments name, tells what goes wrong, and
+// gives the exit code.
+func execute(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
+	cmd := root()
+	cmd.SetArgs(append([]string{}, args...)) // Of nil it would take those of the process.
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(err)
+	ran, failed := cmd.ExecuteContextC(ctx)
+	if failed == nil {
+		return exitOK
 	}
+	if ctx.Err() != nil {
+		failed = context.Canceled
+	}
+	tell(err, ran, failed)
+	return exitCode(failed)
 }
 
 func root() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:           "belfry",
-		Short:         "Belfry runs jobs at the right time, on one machine or a fleet",
+	cmd := group(&cobra.Command{
+		Use:   "belfry",
+		Short: "Belfry runs jobs at the right time, on one machine or a fleet",
+		Long: `Belfry runs jobs at the right time, on one machine or a fleet.
+
+  belfry serve                                      start a server
+  belfry job create --name hello --schedule '* * * * *' --url https://example.com/hook
+  belfry job list                                   see what is planned
+  belfry job trigger hello --wait                   run one now
+  belfry job apply -f jobs.yaml                     keep jobs in files
+
+The commands job and run speak to the server that --server, BELFRY_SERVER or the
+key server in ~/.config/belfry/config.yaml names.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
-	cmd.AddCommand(serveCommand(), versionCommand())
+	})
+	s := &session{}
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), completionCommand(), exitCodesTopic())
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetHelpCommand(helpCommand())
+	refuseAsUsage(cmd)
 	return cmd
+}
+
+// group makes a command that only has commands: without one it prints its help,
+// and one that there is not is refused.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = unknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("unknown command %q for %s; did you mean %s?", args[0], cmd.CommandPath(), near[0])
+	}
+	return usagef("unknown command %q for %s", args[0], cmd.CommandPath())
+}
+
+// refuseAsUsage makes what is said about a wrong number of arguments a mistake in
+// usage, for all commands.
+func refuseAsUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return asUsage(err)
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		refuseAsUsage(c)
+	}
 }

@@ -37,6 +37,7 @@ Every flag can be given as an environment variable, named beside it.`,
 			if err != nil {
 				return err
 			}
+			c.Version = version()
 			n, err := node.New(cmd.Context(), c, log)
 			if err != nil {
 				return err
@@ -55,6 +56,7 @@ Every flag can be given as an environment variable, named beside it.`,
 	f.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "how long running work may go on after SIGTERM before it is handed back")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long history is kept")
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one a line; clients send one as a bearer token")
+	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests a second that each API key may make; 0: no limit")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "addresses or CIDRs that HTTP targets may reach although they are private")
 	f.StringSliceVar(&c.Hosts, "host", nil, "names by which clients call this server, beside its addresses")
 	f.StringVar(&format, "log-format", format, "text or json")

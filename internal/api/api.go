@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"time"
 
 	"github.com/belfry-sh/belfry/internal/control"
 )
@@ -26,41 +25,59 @@ type Options struct {
 	// whoever asks, anything else only logged.
 	Ready func(ctx context.Context) error
 
+	// Draining is closed when the node begins to shut down: workers that wait for
+	// runs are sent away at once. Nil never is.
+	Draining <-chan struct{}
+
 	// Keys lets in only who has one of them. Nil lets in everybody.
 	Keys *Keys
+
+	// RateLimit is how many requests a second each key may make, and twice as many
+	// at once; 0 is no limit. Health checks do not count.
+	RateLimit float64
 
 	// Hosts are the names, beside loopback ones and all addresses, under which
 	// this server may be spoken to. Ports do not matter.
 	Hosts []string
 
+	Version string // of the program, for the reference
+
 	Log *slog.Logger // nil: slog.Default
 }
 
-// patience bounds what a request may wait for, well within the server's
-// WriteTimeout.
-const patience = 20 * time.Second
-
 type api struct {
-	control *control.Control
-	ready   func(ctx context.Context) error
-	keys    *Keys
-	hosts   map[string]bool
-	origins *http.CrossOriginProtection
-	log     *slog.Logger
-	mux     *http.ServeMux
-	paths   []string // "METHOD /path" of every route, in order
+	control  *control.Control
+	ready    func(ctx context.Context) error
+	draining <-chan struct{}
+	keys     *Keys
+	limiter  *limiter
+	hosts    map[string]bool
+	origins  *http.CrossOriginProtection
+	log      *slog.Logger
+	mux      *http.ServeMux
+	served   []operation     // every route, in the order of the reference
+	open     map[string]bool // paths that need no key
+	spools   chan struct{}   // a place for each import that may go on at once
+
+	description *description // of what is served
 }
 
 // New returns the handler of all routes.
-func New(o Options) http.Handler {
+func New(o Options) http.Handler { return newAPI(o) }
+
+func newAPI(o Options) *api {
 	a := &api{
-		control: o.Control,
-		ready:   o.Ready,
-		keys:    o.Keys,
-		hosts:   make(map[string]bool),
-		origins: http.NewCrossOriginProtection(),
-		log:     o.Log,
-		mux:     http.NewServeMux(),
+		control:  o.Control,
+		ready:    o.Ready,
+		draining: o.Draining,
+		keys:     o.Keys,
+		limiter:  newLimiter(o.RateLimit),
+		hosts:    make(map[string]bool),
+		origins:  http.NewCrossOriginProtection(),
+		log:      o.Log,
+		mux:      http.NewServeMux(),
+		open:     make(map[string]bool),
+		spools:   make(chan struct{}, maxSpools),
 	}
 	if a.log == nil {
 		a.log = slog.Default()
@@ -68,35 +85,21 @@ func New(o Options) http.Handler {
 	for _, host := range o.Hosts {
 		a.hosts[hostName(host)] = true
 	}
-	a.routes()
+	a.served = a.operations()
+	for _, op := range a.served {
+		a.mux.Handle(op.method+" "+op.path, op.handler)
+		if op.open {
+			a.open[op.path] = true
+		}
+	}
+	a.describe(o.Version)
 	return a
-}
-
-func (a *api) routes() {
-	add := func(pattern string, h http.Handler) {
-		a.mux.Handle(pattern, h)
-		a.paths = append(a.paths, pattern)
-	}
-	add("GET /livez", http.HandlerFunc(a.livez))
-	add("GET /readyz", http.HandlerFunc(a.readyz))
-	a.mux.Handle("GET /{$}", route(a, readNothing, a.index))
-	if a.control == nil {
-		return
-	}
-	add("POST /api/v1/jobs", route(a, readCreation, a.createJob))
-	add("GET /api/v1/jobs", route(a, readJobList, a.listJobs))
-	add("GET /api/v1/jobs/{id}", route(a, readJob, a.getJob))
-	add("PATCH /api/v1/jobs/{id}", route(a, readChange, a.changeJob))
-	add("DELETE /api/v1/jobs/{id}", route(a, readJob, a.deleteJob))
-	add("POST /api/v1/jobs/{id}/trigger", route(a, readTrigger, a.triggerJob))
-	add("GET /api/v1/jobs/{id}/runs", route(a, readRunList, a.listRuns))
-	add("GET /api/v1/runs/{id}", route(a, readRun, a.getRun))
 }
 
 // dispatch serves a request by its route. What has none gets a problem document
 // instead of the mux's own answer.
 func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != path.Clean(r.URL.Path) {
+	if escaped := r.URL.EscapedPath(); escaped != path.Clean(escaped) { // A name may have slashes, encoded.
 		a.fail(w, r, noRoute(r))
 		return
 	}

@@ -82,12 +82,15 @@ func (a *api) admit(r *http.Request) error {
 			detail: "this server does not answer under the name in the Host header; its operator can add it",
 		}
 	}
-	if public := r.URL.Path == "/livez" || r.URL.Path == "/readyz"; a.keys != nil && !public {
+	if a.keys != nil && !a.open[r.URL.Path] {
 		name, err := a.keys.check(r.Header.Values("Authorization"), a.log)
 		if err != nil {
 			return err
 		}
 		visitOf(r).key = name
+		if err := a.limiter.admit(name, time.Now()); err != nil {
+			return err
+		}
 	}
 	if err := a.origins.Check(r); err != nil {
 		return &refusal{

@@ -1,66 +1,159 @@
 package api
 
 import (
-	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 )
 
-// readDraft takes a job out of a request's body. A member of the wrong type is a
-// fault and has its default in the draft, so that the rest can be checked too.
-func readDraft(body []byte) (control.Draft, []belfry.Fault, error) {
-	o, err := readObject(body)
-	if err != nil {
-		return control.Draft{}, nil, err
+// readJobObject reads the members of a job, in all their spellings. A namespace
+// among them must be the one that is asked in.
+func readJobObject(text []byte, namespace string) (*object, *flaw) {
+	o, f := readObject(text, jobFields)
+	if f != nil {
+		return nil, f
 	}
-	d := control.Draft{Spec: belfry.DefaultSpec()}
-	d.Spec.Timezone = "" // An instant without an offset needs one to be given.
+	o.ignored, o.hints = shownFields, jobHints
+	o.unfold()
+	if i := o.find("namespace"); i >= 0 && string(o.members[i].value) != `"`+namespace+`"` && string(o.members[i].value) != "null" {
+		o.fault("namespace", "is not the one that is asked in, which is %q; the header %s chooses another", namespace, namespaceHeader)
+	}
+	return o, nil
+}
+
+// readDraft takes a whole job out of a text. A member of the wrong type is a fault
+// and has its default in the draft, so that the rest can be checked too. A job
+// that replaces another may have any status that it was shown with.
+func readDraft(text []byte, namespace string, replaces bool) (control.Draft, []belfry.Fault, *flaw) {
+	o, f := readJobObject(text, namespace)
+	if f != nil {
+		return control.Draft{}, nil, f
+	}
+	d := control.Draft{Spec: usual}
 	takeDraft(o, &d)
-	o.hints = inPayload
+	o.status(&d, replaces)
+	d.KeepPaused = replaces && o.find("status") < 0
 	return d, o.finish(), nil
 }
 
-// inPayload is said of what people expect one level above its place.
-var inPayload = map[string]string{
-	"url":     `belongs into payload, as in "payload": {"url": "https://example.com/hook"}`,
-	"method":  "belongs into payload",
-	"headers": "belongs into payload",
-	"body":    "belongs into payload",
+// readPatch takes out of a text what is to change of a job. What is null gets its
+// default.
+func readPatch(text []byte, namespace string) (control.Patch, []belfry.Fault, *flaw) {
+	o, f := readJobObject(text, namespace)
+	if f != nil {
+		return nil, nil, f
+	}
+	patch := func(d *control.Draft) []belfry.Fault {
+		again := &object{members: o.members}
+		takeDraft(again, d)
+		again.status(d, false)
+		return again.faults
+	}
+	d := control.Draft{Spec: usual}
+	takeDraft(o, &d)
+	o.status(&d, false)
+	return patch, o.finish(), nil
 }
 
-// takeDraft is the one list of the members of a job.
+// usual is what a job has that does not say otherwise. An instant without an offset
+// needs a time zone to be given.
+var usual = func() belfry.Spec {
+	s := belfry.DefaultSpec()
+	s.Timezone = ""
+	return s
+}()
+
+// takeDraft is the one list of the members of a job, but for its status.
 func takeDraft(o *object, d *control.Draft) {
 	s := &d.Spec
-	o.text("name", &d.Name)
-	o.text("type", &s.Type)
-	o.text("schedule", &s.Schedule)
-	o.text("timezone", &s.Timezone)
-	if payload, ok := o.take("payload"); ok {
-		d.Payload = json.RawMessage(payload)
+	o.text("name", &d.Name, "")
+	o.texts("tags", &d.Tags)
+	o.text("type", &s.Type, usual.Type)
+	o.text("handler", &s.Handler, usual.Handler)
+	o.text("schedule", &s.Schedule, usual.Schedule)
+	o.text("timezone", &s.Timezone, usual.Timezone)
+	if m, is := o.take("payload"); is != nothing {
+		if d.Payload = nil; string(m.value) != "null" {
+			d.Payload = m.value
+		}
 	}
-	o.text("queue", &s.Queue)
-	o.text("overlap", (*string)(&s.Overlap))
-	o.whole("timeout_seconds", &s.TimeoutSeconds)
-	o.whole("max_retries", &s.MaxRetries)
-	o.text("retry_backoff", (*string)(&s.RetryBackoff))
-	o.number("retry_base_seconds", &s.RetryBaseSeconds)
-	o.number("retry_cap_seconds", &s.RetryCapSeconds)
-	o.number("retry_jitter", &s.RetryJitter)
+	o.text("missed_window", (*string)(&s.MissedWindow), string(usual.MissedWindow))
+	o.text("queue", &s.Queue, usual.Queue)
+	o.text("overlap", (*string)(&s.Overlap), string(usual.Overlap))
+	o.whole("timeout_seconds", &s.TimeoutSeconds, usual.TimeoutSeconds)
+	o.whole("max_retries", &s.MaxRetries, usual.MaxRetries)
+	o.text("retry_backoff", (*string)(&s.RetryBackoff), string(usual.RetryBackoff))
+	o.number("retry_base_seconds", &s.RetryBaseSeconds, usual.RetryBaseSeconds)
+	o.number("retry_cap_seconds", &s.RetryCapSeconds, usual.RetryCapSeconds)
+	if o.find("retry_base_seconds") >= 0 && o.find("retry_cap_seconds") < 0 {
+		s.RetryCapSeconds = max(s.RetryCapSeconds, s.RetryBaseSeconds) // Nobody asked for less.
+	}
+	o.number("retry_jitter", &s.RetryJitter, usual.RetryJitter)
+	o.text("idempotency_key_template", &s.IdempotencyKeyTemplate, usual.IdempotencyKeyTemplate)
 }
 
-// draftFields lists the members of a job.
+// status takes whether a job is paused, in any case.
+func (o *object) status(d *control.Draft, shown bool) {
+	var status string
+	o.text("status", &status, string(belfry.StatusScheduled))
+	switch status = strings.ToLower(status); {
+	case status == "":
+	case status == string(belfry.StatusPaused):
+		d.Paused = true
+	case status == "active" || status == string(belfry.StatusScheduled):
+		d.Paused = false
+	case shown && slices.Contains(jobStatuses, belfry.Status(status)):
+		d.Paused = false
+	default:
+		o.fault("status", `must be "paused", or "active" for a job that is to run`)
+	}
+}
+
+// jobStatuses are those that a job may be shown with.
+var jobStatuses = []belfry.Status{
+	belfry.StatusScheduled, belfry.StatusQueued, belfry.StatusRunning, belfry.StatusPaused,
+	belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled,
+}
+
+// draftFields lists the members of a job that may be given.
 var draftFields = func() []string {
-	var o object
-	takeDraft(&o, new(control.Draft))
-	return o.taken
+	var fields []string
+	o := &object{asked: &fields}
+	takeDraft(o, new(control.Draft))
+	o.status(new(control.Draft), false)
+	return fields
 }()
 
-// notEdited is said of them in a change.
-var notEdited = func() map[string]string {
-	hints := make(map[string]string)
-	for _, name := range draftFields {
-		hints[name] = "cannot be edited yet"
+// jobFields has what stands for several of them, too.
+var jobFields = append(slices.Clone(draftFields), policyField)
+
+// shownFields lists the members that a job is shown with and that nobody can give.
+// They are accepted without effect, so that what was shown can be handed back.
+var shownFields = slices.DeleteFunc(fieldsOf(reflect.TypeFor[belfry.Job]()), func(name string) bool {
+	return slices.Contains(draftFields, name)
+})
+
+// fieldsOf lists the members of the JSON form of a struct.
+func fieldsOf(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" && !f.Anonymous {
+			names = append(names, name)
+		}
 	}
-	return hints
-}()
+	return names
+}
+
+// jobHints is said of what people expect to be a member of a job.
+var jobHints = map[string]string{
+	"url":             `belongs into payload, as in "payload": {"url": "https://example.com/hook"}`,
+	"method":          "belongs into payload",
+	"headers":         "belongs into payload",
+	"body":            "belongs into payload",
+	"cron":            `is called schedule here, as in "schedule": "0 9 * * MON-FRI"`,
+	"idempotency_key": "is a header of the request: Idempotency-Key; for the keys of runs there is idempotency_key_template",
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -53,8 +54,15 @@ type directory struct {
 	Paths []string `json:"paths"`
 }
 
-func readNothing(r *http.Request) (struct{}, error) { return struct{}{}, nil }
+func readNothing(r *http.Request) (struct{}, error) {
+	_, err := parameters(r)
+	return struct{}{}, err
+}
 
 func (a *api) index(context.Context, struct{}) (answer, error) {
-	return answer{status: http.StatusOK, body: directory{"belfry", a.paths}}, nil
+	paths := make([]string, len(a.served))
+	for i, op := range a.served {
+		paths[i] = op.method + " " + strings.TrimSuffix(op.path, "{$}")
+	}
+	return answer{status: http.StatusOK, body: directory{"belfry", paths}}, nil
 }

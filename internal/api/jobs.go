@@ -1,10 +1,13 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
@@ -17,6 +20,7 @@ type creation struct {
 	namespace string
 	draft     control.Draft
 	faults    []belfry.Fault
+	key       control.Key
 }
 
 func readCreation(r *http.Request) (in creation, err error) {
@@ -26,27 +30,57 @@ func readCreation(r *http.Request) (in creation, err error) {
 	if in.namespace, err = readNamespace(r); err != nil {
 		return in, err
 	}
+	if in.key.Text, err = readKey(r); err != nil {
+		return in, err
+	}
 	body, err := readBody(r)
 	if err != nil {
 		return in, err
 	}
-	in.draft, in.faults, err = readDraft(body)
-	return in, err
+	var f *flaw
+	if in.draft, in.faults, f = readDraft(body, in.namespace, false); f != nil {
+		return in, f.refusal()
+	}
+	if in.key.Text != "" {
+		in.key.Hash = fingerprint("POST "+jobsPath, "", body)
+	}
+	return in, nil
+}
+
+// fingerprint is the same for requests that ask for the same: an operation, the id
+// of what it is about, and a body of JSON whatever its blanks.
+func fingerprint(operation, id string, body []byte) (sum [32]byte) {
+	var compact bytes.Buffer
+	if json.Compact(&compact, body) == nil {
+		body = compact.Bytes()
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q\n", operation, id)
+	h.Write(body)
+	h.Sum(sum[:0])
+	return sum
 }
 
 func (a *api) createJob(ctx context.Context, in creation) (answer, error) {
-	if len(in.faults) > 0 {
-		return answer{}, &belfry.Error{
-			Code:    belfry.Invalid,
-			Message: "the job is not valid",
-			Faults:  merge(in.faults, a.control.Check(in.draft)),
-		}
+	if err := a.verify(in.draft, in.faults); err != nil {
+		return answer{}, err
 	}
-	job, err := a.control.Create(ctx, in.namespace, in.draft)
+	job, err := a.control.Create(ctx, in.namespace, in.draft, in.key)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: http.StatusCreated, location: jobsPath + "/" + job.ID.String(), body: shown(job)}, nil
+	out := shown(job)
+	out.status, out.location = http.StatusCreated, jobPath(job.ID.String())
+	return out, nil
+}
+
+// verify tells everything that is wrong with a job of which the JSON is wrong
+// already.
+func (a *api) verify(d control.Draft, faults []belfry.Fault) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Faults: merge(faults, a.control.Check(d))}
 }
 
 // merge adds faults of fields that have none yet.
@@ -60,105 +94,169 @@ func merge(faults, more []belfry.Fault) []belfry.Fault {
 	return merged
 }
 
-// shown is a job without its secrets.
-func shown(job belfry.Job) belfry.Job {
-	if len(job.Payload) > 0 {
-		job.Payload = belfry.Mask(job.Payload)
-	}
+// shown is the answer that a job is.
+func shown(job belfry.Job) answer {
+	return answer{status: http.StatusOK, etag: control.Version(job), body: masked(job)}
+}
+
+// masked is a job without its secrets.
+func masked(job belfry.Job) belfry.Job {
+	job.Payload = belfry.Mask(job.Payload)
 	return job
 }
 
-// jobList is a page of jobs.
-type jobList struct {
-	namespace string
-	page      control.Page
-}
-
-func readJobList(r *http.Request) (in jobList, err error) {
-	if in.namespace, err = readNamespace(r); err != nil {
-		return in, err
-	}
-	in.page.Limit, err = readList(r, func(cursor string) error { return readJobCursor(cursor, &in.page) })
-	return in, err
-}
-
-func (a *api) listJobs(ctx context.Context, in jobList) (answer, error) {
-	limit := in.page.Limit
-	in.page.Limit++ // One more tells whether there is a next page.
-	jobs, err := a.control.List(ctx, in.namespace, in.page)
+func (a *api) getJob(ctx context.Context, in target) (answer, error) {
+	id, err := a.find(ctx, in)
 	if err != nil {
 		return answer{}, err
 	}
-	out := answer{status: http.StatusOK}
-	if len(jobs) > limit {
-		jobs = jobs[:limit]
-		out.next = nextPage(jobsPath, jobsAfter(jobs[limit-1]), limit)
-	}
-	list := make([]belfry.Job, len(jobs))
-	for i, job := range jobs {
-		list[i] = shown(job)
-	}
-	out.body = list
-	return out, nil
+	job, err := a.control.Get(ctx, in.namespace, id)
+	return shown(job), err
 }
 
-func (a *api) getJob(ctx context.Context, in target) (answer, error) {
-	job, err := a.control.Get(ctx, in.namespace, in.id)
-	return answer{status: http.StatusOK, body: shown(job)}, err
+// conditional is a job that a request changes if it is still as it was seen.
+type conditional struct {
+	target
+	condition
+}
+
+func readConditional(r *http.Request) (in conditional, err error) {
+	if in.target, err = readTarget(r); err != nil {
+		return in, err
+	}
+	in.condition, err = readCondition(r)
+	return in, err
+}
+
+// locate gives the id of the job and the version that it must have.
+func (a *api) locate(ctx context.Context, in conditional) (id belfry.ID, match string, err error) {
+	if id, err = a.find(ctx, in.target); err != nil {
+		return id, "", err
+	}
+	match, err = a.match(ctx, in.namespace, id, in.condition)
+	return id, match, err
+}
+
+func (a *api) deleteJob(ctx context.Context, in conditional) (answer, error) {
+	id, match, err := a.locate(ctx, in)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusNoContent}, a.control.Delete(ctx, in.namespace, id, match)
 }
 
 // change is what is to become of a job.
 type change struct {
-	target
-	pause bool // or else resume
+	conditional
+	patch control.Patch
 }
 
 func readChange(r *http.Request) (in change, err error) {
-	if in.target, err = readJob(r); err != nil {
+	if in.conditional, err = readConditional(r); err != nil {
 		return in, err
 	}
 	body, err := readBody(r)
 	if err != nil {
 		return in, err
 	}
-	in.pause, err = readStatus(body)
-	return in, err
-}
-
-// readStatus reads the wish for a pause or its end, in any case.
-func readStatus(body []byte) (pause bool, err error) {
-	o, err := readObject(body)
-	if err != nil {
-		return false, err
+	patch, faults, f := readPatch(body, in.namespace)
+	if f != nil {
+		return in, f.refusal()
 	}
-	var status string
-	o.text("status", &status)
-	o.hints = notEdited
-	faults := o.finish()
-	switch strings.ToLower(status) {
-	case "paused":
-		pause = true
-	case "scheduled", "active", "resumed":
-	default:
-		if len(faults) == 0 {
-			faults = []belfry.Fault{{Field: "status", Message: `must be "paused", or "scheduled" to go on`}}
-		}
-	}
-	if len(faults) > 0 {
-		return false, &belfry.Error{Code: belfry.Invalid, Message: "the change is not valid", Faults: faults}
-	}
-	return pause, nil
+	// What the JSON is wrong about is told together with what the change is.
+	in.patch = func(d *control.Draft) []belfry.Fault { return merge(faults, patch(d)) }
+	return in, nil
 }
 
 func (a *api) changeJob(ctx context.Context, in change) (answer, error) {
-	edit := a.control.Resume
-	if in.pause {
-		edit = a.control.Pause
+	id, match, err := a.locate(ctx, in.conditional)
+	if err != nil {
+		return answer{}, err
 	}
-	job, err := edit(ctx, in.namespace, in.id)
-	return answer{status: http.StatusOK, body: shown(job)}, err
+	job, err := a.control.Edit(ctx, in.namespace, id, match, in.patch)
+	return shown(job), err
 }
 
-func (a *api) deleteJob(ctx context.Context, in target) (answer, error) {
-	return answer{status: http.StatusNoContent}, a.control.Delete(ctx, in.namespace, in.id)
+// replacement is a job that takes the place of another, or of none.
+type replacement struct {
+	conditional
+	draft  control.Draft
+	faults []belfry.Fault
+}
+
+func readReplacement(r *http.Request) (in replacement, err error) {
+	if in.conditional, err = readConditional(r); err != nil {
+		return in, err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return in, err
+	}
+	var f *flaw
+	if in.draft, in.faults, f = readDraft(body, in.namespace, true); f != nil {
+		return in, f.refusal()
+	}
+	return in, nil
+}
+
+func (a *api) putJob(ctx context.Context, in replacement) (answer, error) {
+	if _, err := belfry.ParseID(in.ref); err == nil {
+		return a.replaceJob(ctx, in)
+	}
+	if in.draft.Name == "" {
+		in.draft.Name = in.ref
+	} else if in.draft.Name != in.ref {
+		in.faults = append(in.faults, belfry.Fault{
+			Field:   "name",
+			Message: "is not the name in the address; leave it out, or rename the job with PATCH",
+		})
+	}
+	if in.any { // Only a job that is there may be replaced.
+		out, err := a.replaceJob(ctx, in)
+		if belfry.CodeOf(err) == belfry.NotFound {
+			err = notAsSeen()
+		}
+		return out, err
+	}
+	if err := a.verify(in.draft, in.faults); err != nil {
+		return answer{}, err
+	}
+	match, err := a.matchNamed(ctx, in.conditional)
+	if err != nil {
+		return answer{}, err
+	}
+	job, made, err := a.control.Put(ctx, in.namespace, in.ref, match, in.draft)
+	if err != nil {
+		return answer{}, err
+	}
+	out := shown(job)
+	if made {
+		out.status, out.location = http.StatusCreated, jobPath(job.ID.String())
+	}
+	return out, nil
+}
+
+// matchNamed gives the version that a job which may not be there must have.
+func (a *api) matchNamed(ctx context.Context, in conditional) (string, error) {
+	if !in.given {
+		return "", nil
+	}
+	_, match, err := a.locate(ctx, in)
+	if belfry.CodeOf(err) == belfry.NotFound {
+		return "", notAsSeen()
+	}
+	return match, err
+}
+
+// replaceJob replaces a job that must be there.
+func (a *api) replaceJob(ctx context.Context, in replacement) (answer, error) {
+	if err := a.verify(in.draft, in.faults); err != nil {
+		return answer{}, err
+	}
+	id, match, err := a.locate(ctx, in.conditional)
+	if err != nil {
+		return answer{}, err
+	}
+	job, err := a.control.Replace(ctx, in.namespace, id, match, in.draft)
+	return shown(job), err
 }

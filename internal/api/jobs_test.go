@@ -53,7 +53,7 @@ func TestAllFaultsOfAJobAreToldAtOnce(t *testing.T) {
 	p := s.ask("POST", "/api/v1/jobs", `{"shedule": "@daily", "schedule": "0 25 * * *", "timezone": "Europe/Pariss", "timeout_seconds": "60",
 		"max_retries": 101, "payload": 3, "retry_jitter": 0.5, "queue": "a b"}`).problem(t)
 	fields := p.fields()
-	want := []string{"timeout_seconds", "shedule", "type", "timezone", "schedule", "payload", "queue", "max_retries", "retry_jitter"}
+	want := []string{"timeout_seconds", "shedule", "handler", "timezone", "schedule", "queue", "max_retries", "retry_jitter"}
 	slices.Sort(fields)
 	slices.Sort(want)
 	if p.Status != http.StatusUnprocessableEntity || p.Code != "invalid" || !slices.Equal(fields, want) {
@@ -185,12 +185,12 @@ func TestTheIndexNamesEveryPath(t *testing.T) {
 		Paths []string
 	}
 	s.want(http.StatusOK, &index, "GET", "/", "")
-	if index.Name != "belfry" || len(index.Paths) != 10 || !slices.Contains(index.Paths, "POST /api/v1/jobs/{id}/trigger") {
+	if index.Name != "belfry" || len(index.Paths) != 24 || !slices.Contains(index.Paths, "POST /api/v1/jobs/{id}/trigger") {
 		t.Errorf("got %+v", index)
 	}
 	for _, p := range index.Paths {
 		method, path, _ := strings.Cut(p, " ")
-		path = strings.ReplaceAll(path, "{id}", "0190b0f2-0000-7000-8000-000000000001")
+		path = strings.NewReplacer("{id}", unknownID, "{worker}", unknownID).Replace(path)
 		if a := s.ask(method, path, ""); a.status == http.StatusMethodNotAllowed || strings.Contains(a.body, "there is nothing") {
 			t.Errorf("%s is not served: %s", p, a.body)
 		}

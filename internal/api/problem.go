@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 )
 
 // statuses says which HTTP status stands for which kind of failure.
@@ -15,6 +16,7 @@ var statuses = map[belfry.Code]int{
 	belfry.Invalid:     http.StatusUnprocessableEntity,
 	belfry.NotFound:    http.StatusNotFound,
 	belfry.Conflict:    http.StatusConflict,
+	belfry.Changed:     http.StatusPreconditionFailed,
 	belfry.TooLarge:    http.StatusRequestEntityTooLarge,
 	belfry.Unavailable: http.StatusServiceUnavailable,
 	belfry.Internal:    http.StatusInternalServerError,
@@ -28,6 +30,8 @@ const (
 	methodNotAllowed belfry.Code = "method_not_allowed"
 	unsupportedMedia belfry.Code = "unsupported_media_type"
 	misdirected      belfry.Code = "misdirected"
+	tooSlow          belfry.Code = "too_slow"
+	rateLimited      belfry.Code = "rate_limited"
 )
 
 // refusal is a failure that is told to a client as it stands.
@@ -96,13 +100,17 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		Detail:    e.detail,
 		Code:      e.code,
 		RequestID: visitOf(r).id,
-		Errors:    e.faults[:min(len(e.faults), maxFaults)],
+		Errors:    e.faults[:min(len(e.faults), maxShownFaults)],
 	})
 	write(w, e.status, "application/problem+json", append(body, '\n'))
 }
 
-// maxFaults is how many faults one answer lists.
-const maxFaults = 50
+// maxFaults is how many faults of one object are looked for, and maxShownFaults
+// how many an answer lists.
+const (
+	maxFaults      = 50
+	maxShownFaults = control.MaxImportFaults
+)
 
 // tell turns an error into what a client may know of it.
 func tell(err error) *refusal {

@@ -7,12 +7,14 @@ import (
 	"testing"
 )
 
+const unknownID = "0190b0f2-0000-7000-8000-000000000001"
+
 func TestWhatIsRefused(t *testing.T) {
 	s := serve(t)
 	job := "/api/v1/jobs/" + s.create(validJob).ID.String()
 	const (
 		jobs    = "/api/v1/jobs"
-		unknown = "0190b0f2-0000-7000-8000-000000000001"
+		unknown = unknownID
 	)
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -40,7 +42,12 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a past instant", "POST", jobs, strings.Replace(validJob, "30 9 * * MON-FRI", "2001-01-01T00:00:00Z", 1), "", 422, "schedule"},
 		{"a wrong address", "POST", jobs, strings.Replace(validJob, "https://example.com/hook", "gopher://x", 1), "", 422, "payload.url"},
 		{"an unknown parameter", "POST", jobs + "?dry_run=1", validJob, "", 400, "dry_run"},
-		{"an unknown filter", "GET", jobs + "?status=paused", "", "", 400, "status"},
+		{"an unknown filter", "GET", jobs + "?state=paused", "", "", 400, "state"},
+		{"an unknown value of a filter", "GET", jobs + "?status=asleep", "", "", 400, "status"},
+		{"an unknown type in a filter", "GET", jobs + "?type=mail", "", "", 400, "type"},
+		{"a search that is not text", "GET", jobs + "?search=%ff", "", "", 400, "search"},
+		{"a long search", "GET", jobs + "?search=" + strings.Repeat("x", 201), "", "", 400, "search"},
+		{"an unknown state of runs", "GET", "/api/v1/runs?status=lost", "", "", 400, "status"},
 		{"a parameter twice", "GET", jobs + "?limit=1&limit=2", "", "", 400, "limit"},
 		{"a query that cannot be read", "GET", jobs + "?limit=%zz", "", "", 400, ""},
 		{"no limit at all", "GET", jobs + "?limit=0", "", "", 400, "limit"},
@@ -57,12 +64,33 @@ func TestWhatIsRefused(t *testing.T) {
 		{"the deletion of a job that is not there", "DELETE", jobs + "/" + unknown, "", "", 404, ""},
 		{"a run that is not there", "GET", "/api/v1/runs/" + unknown, "", "", 404, ""},
 		{"a run without an id", "GET", "/api/v1/runs/x", "", "", 404, ""},
-		{"an edit", "PATCH", job, `{"schedule": "@daily"}`, "", 422, "schedule"},
+		{"a wrong edit", "PATCH", job, `{"schedule": "@dayly"}`, "", 422, "schedule"},
 		{"an unknown status", "PATCH", job, `{"status": "running"}`, "", 422, "status"},
-		{"an empty change", "PATCH", job, `{}`, "", 422, "status"},
+		{"a tag that does not fit", "PATCH", job, `{"status": "paused"}`, `If-Match: "1-x"`, 412, ""},
+		{"a weak tag", "DELETE", job, "", `If-Match: W/"1-x"`, 412, ""},
+		{"a tag without quotes", "DELETE", job, "", `If-Match: 1-x`, 400, "If-Match"},
+		{"a replacement of a job that is not there", "PUT", jobs + "/" + unknown, validJob, "", 404, ""},
+		{"a replacement of a job that must be there", "PUT", jobs + "/other", strings.Replace(validJob, "report", "other", 1), "If-Match: *", 412, ""},
+		{"a replacement under another name", "PUT", jobs + "/other", validJob, "", 422, "name"},
+		{"a rollback to nothing", "POST", job + "/rollback", `{"revision": 7}`, "", 404, ""},
+		{"a rollback to no number", "POST", job + "/rollback", `{}`, "", 422, "revision"},
+		{"a pause with a reason", "POST", job + "/pause", `{"reason": "x"}`, "", 422, "reason"},
 		{"a change that is not JSON", "PATCH", job, `paused`, "", 400, ""},
 		{"a change in a form", "PATCH", job, `status=paused`, "Content-Type: application/x-www-form-urlencoded", 415, ""},
-		{"a trigger with a payload", "POST", job + "/trigger", `{"payload": {}}`, "", 422, "payload"},
+		{"a trigger with an address", "POST", job + "/trigger", `{"url": "https://example.com"}`, "", 422, "url"},
+		{"a blank key", "POST", jobs, validJob, "Idempotency-Key: ", 400, "Idempotency-Key"},
+		{"a worker without an id", "POST", "/api/v1/workers/me/claim", `{"lanes": ["a/b"]}`, "", 400, "worker"},
+		{"a claim of nothing", "POST", "/api/v1/workers/" + unknown + "/claim", `{}`, "", 422, "lanes"},
+		{"a claim of a lane that is none", "POST", "/api/v1/workers/" + unknown + "/claim", `{"lanes": ["invoice"]}`, "", 422, "lanes[0]"},
+		{"a claim of too much", "POST", "/api/v1/workers/" + unknown + "/claim", `{"lanes": ["a/b"], "limit": 1001}`, "", 422, "limit"},
+		{"a claim that waits too long", "POST", "/api/v1/workers/" + unknown + "/claim", `{"lanes": ["a/b"], "wait_seconds": 31}`, "", 422, "wait_seconds"},
+		{"a heartbeat that holds what is no run", "POST", "/api/v1/workers/" + unknown + "/heartbeat", `{"held": [{"run_id": "x", "attempt": 1}]}`, "", 422, "held[0].run_id"},
+		{"a heartbeat that holds no attempt", "POST", "/api/v1/workers/" + unknown + "/heartbeat", `{"held": [{"run_id": "` + unknown + `"}]}`, "", 422, "held[0].attempt"},
+		{"no results", "POST", "/api/v1/workers/" + unknown + "/finish", `{"results": []}`, "", 422, "results"},
+		{"a result without a token", "POST", "/api/v1/workers/" + unknown + "/finish", `{"results": [{"run_id": "` + unknown + `", "attempt": 1, "outcome": "failed"}]}`, "", 422, "results[0].token"},
+		{"a result with a typing error", "POST", "/api/v1/workers/" + unknown + "/finish", `{"results": [{"outcom": "failed"}]}`, "", 422, "results[0].outcom"},
+		{"an outcome that a worker cannot know", "POST", "/api/v1/workers/" + unknown + "/finish",
+			`{"results": [{"run_id": "` + unknown + `", "attempt": 1, "token": "00000000000000000000000000000000", "outcome": "lost"}]}`, "", 422, "results[0].outcome"},
 		{"a trigger that is not JSON", "POST", job + "/trigger", `now`, "", 400, ""},
 		{"a wrong cursor of runs", "GET", job + "/runs?cursor=EQ", "", "", 400, "cursor"},
 		{"a high limit of runs", "GET", job + "/runs?limit=9999", "", "", 400, "limit"},

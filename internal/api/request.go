@@ -1,119 +1,150 @@
 package api
 
 import (
-	"fmt"
-	"maps"
+	"context"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 )
 
-// target is a job or run that a request is about.
+// target is a job or run that a request is about: its id, or the name of a job.
 type target struct {
 	namespace string
-	id        belfry.ID
+	ref       string
 }
 
-func readJob(r *http.Request) (target, error) { return readTarget(r, "job") }
-func readRun(r *http.Request) (target, error) { return readTarget(r, "run") }
-
-func readTarget(r *http.Request, kind string) (target, error) {
-	_, err := parameters(r)
-	if err != nil {
+// readTarget reads a request that is about something and has no parameters.
+func readTarget(r *http.Request) (target, error) {
+	if _, err := parameters(r); err != nil {
 		return target{}, err
 	}
-	return parseTarget(r, kind)
+	return parseTarget(r)
 }
 
-func parseTarget(r *http.Request, kind string) (t target, err error) {
-	if t.namespace, err = readNamespace(r); err != nil {
-		return t, err
-	}
-	if t.id, err = belfry.ParseID(r.PathValue("id")); err != nil {
-		return t, belfry.Errorf(belfry.NotFound, "there is no %s %.40q", kind, r.PathValue("id"))
-	}
-	return t, nil
+func parseTarget(r *http.Request) (t target, err error) {
+	t.namespace, err = readNamespace(r)
+	t.ref = r.PathValue("id")
+	return t, err
+}
+
+// find gives the id of the job that a request is about.
+func (a *api) find(ctx context.Context, t target) (belfry.ID, error) {
+	return a.control.Find(ctx, t.namespace, t.ref)
+}
+
+// jobPath is where a job or something of it is.
+func jobPath(ref string, more ...string) string {
+	return strings.Join(append([]string{jobsPath, url.PathEscape(ref)}, more...), "/")
 }
 
 const namespaceHeader = "Belfry-Namespace"
 
 func readNamespace(r *http.Request) (string, error) {
-	name := r.Header.Get(namespaceHeader)
-	if name == "" {
+	names := r.Header.Values(namespaceHeader)
+	if len(names) == 0 || len(names) == 1 && names[0] == "" {
 		return belfry.DefaultNamespace, nil
 	}
-	if !control.ValidNamespace(name) {
+	if len(names) > 1 || !control.ValidNamespace(names[0]) {
 		return "", refuseParameters(belfry.Fault{
 			Field:   namespaceHeader,
 			Message: "must have 1 to 63 lower case letters, digits and hyphens",
 		})
 	}
-	return name, nil
+	return names[0], nil
 }
 
-// parameters gives the query of a request, which may have each of the given names
-// once and no other: a filter that is not there must not seem to work.
-func parameters(r *http.Request, names ...string) (url.Values, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, refuse("the query of the address cannot be read")
+const keyHeader = "Idempotency-Key"
+
+// maxRequestKey is how many characters an Idempotency-Key may have.
+const maxRequestKey = 200
+
+// readKey takes the key under which a request may be repeated; empty if it has
+// none.
+func readKey(r *http.Request) (string, error) {
+	given := r.Header.Values(keyHeader)
+	if len(given) == 0 {
+		return "", nil
 	}
-	var faults []belfry.Fault
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch {
-		case !slices.Contains(names, name):
-			faults = append(faults, belfry.Fault{Field: clip(name), Message: "is not a parameter here"})
-		case len(query[name]) > 1:
-			faults = append(faults, belfry.Fault{Field: name, Message: "is there twice"})
-		}
+	key := given[0]
+	odd := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	message := ""
+	switch {
+	case len(given) > 1:
+		message = "is there twice"
+	case key == "" || len(key) > maxRequestKey || odd:
+		message = "must have 1 to 200 printable ASCII characters"
+	default:
+		return key, nil
 	}
-	if len(faults) > 0 {
-		return nil, refuseParameters(faults...)
-	}
-	return query, nil
+	return "", refuseParameters(belfry.Fault{Field: keyHeader, Message: message})
 }
 
-const (
-	defaultLimit = 50
-	maxLimit     = 500
-)
+const matchHeader = "If-Match"
 
-// readLimit gives how many items a page has.
-func readLimit(query url.Values) (int, []belfry.Fault) {
-	text := query.Get("limit")
+// condition is what a job must be like for a change to happen. The zero value
+// holds for any.
+type condition struct {
+	given bool
+	any   bool     // of a "*": it must only be there
+	tags  []string // without quotes; one must be the job's
+}
+
+// readCondition takes the If-Match header. Weak tags match nothing.
+func readCondition(r *http.Request) (c condition, err error) {
+	text := strings.TrimSpace(strings.Join(r.Header.Values(matchHeader), ","))
 	if text == "" {
-		return defaultLimit, nil
+		return c, nil
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxLimit {
-		return 0, []belfry.Fault{{Field: "limit", Message: fmt.Sprintf("must be from 1 to %d", maxLimit)}}
+	c.given = true
+	if text == "*" {
+		c.any = true
+		return c, nil
 	}
-	return n, nil
+	for rest := text; rest != ""; {
+		weak := false
+		rest, weak = strings.CutPrefix(rest, "W/")
+		quoted, ok := strings.CutPrefix(rest, `"`)
+		tag, behind, closed := strings.Cut(quoted, `"`)
+		behind = strings.TrimLeft(behind, " \t")
+		next, comma := strings.CutPrefix(behind, ",")
+		if !ok || !closed || behind != "" && !comma {
+			return c, refuseParameters(belfry.Fault{
+				Field:   matchHeader,
+				Message: `must be * or the ETag of an answer, in its quotes, or several with commas between them`,
+			})
+		}
+		if !weak {
+			c.tags = append(c.tags, tag)
+		}
+		rest = strings.TrimLeft(next, " \t,")
+	}
+	return c, nil
 }
 
-// readList reads what is common to lists; each has a cursor of its own form.
-func readList(r *http.Request, readCursor func(string) error) (limit int, err error) {
-	query, err := parameters(r, "limit", "cursor")
-	if err != nil {
-		return 0, err
+// match gives the version that control must find, empty for any.
+func (a *api) match(ctx context.Context, namespace string, id belfry.ID, c condition) (string, error) {
+	if !c.given || c.any {
+		return "", nil
 	}
-	limit, faults := readLimit(query)
-	if cursor := query.Get("cursor"); cursor != "" {
-		if err := readCursor(cursor); err != nil {
-			faults = append(faults, belfry.Fault{Field: "cursor", Message: err.Error()})
+	if len(c.tags) == 1 && c.tags[0] != "" {
+		return c.tags[0], nil
+	}
+	job, err := a.control.Get(ctx, namespace, id)
+	if err != nil {
+		return "", err
+	}
+	version := control.Version(job)
+	for _, tag := range c.tags {
+		if tag == version {
+			return version, nil
 		}
 	}
-	if len(faults) > 0 {
-		return 0, refuseParameters(faults...)
-	}
-	return limit, nil
+	return "", notAsSeen()
 }
 
-// nextPage is the address at which a list goes on.
-func nextPage(path, cursor string, limit int) string {
-	return path + "?" + url.Values{"cursor": {cursor}, "limit": {strconv.Itoa(limit)}}.Encode()
+func notAsSeen() error {
+	return belfry.Errorf(belfry.Changed, "the job is not as the If-Match header says; look at it again")
 }

@@ -1,49 +1,13 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 )
-
-const runsPath = "/api/v1/runs"
-
-// readTrigger takes no more than an empty object: a run now is all that can be
-// asked for.
-func readTrigger(r *http.Request) (target, error) {
-	in, err := readJob(r)
-	if err != nil {
-		return in, err
-	}
-	body, err := readBody(r)
-	if err != nil || len(bytes.TrimSpace(body)) == 0 {
-		return in, err
-	}
-	o, err := readObject(body)
-	if err != nil {
-		return in, err
-	}
-	for _, name := range o.names {
-		o.fault(clip(name), "is not known; a trigger takes nothing")
-	}
-	if len(o.faults) > 0 {
-		return in, &belfry.Error{Code: belfry.Invalid, Message: "the trigger is not valid", Faults: o.faults}
-	}
-	return in, nil
-}
-
-// triggered names the run that a trigger becomes.
-type triggered struct {
-	RunID belfry.ID `json:"run_id"`
-}
-
-func (a *api) triggerJob(ctx context.Context, in target) (answer, error) {
-	run, err := a.control.Trigger(ctx, in.namespace, in.id)
-	return answer{status: http.StatusAccepted, location: runsPath + "/" + run.String(), body: triggered{run}}, err
-}
 
 // shownRun is a run with the key that its target was given.
 type shownRun struct {
@@ -53,41 +17,89 @@ type shownRun struct {
 
 func showRun(run belfry.Run) shownRun { return shownRun{run, run.IdempotencyKey()} }
 
+func showRuns(runs []belfry.Run) []shownRun {
+	list := make([]shownRun, len(runs))
+	for i, run := range runs {
+		list[i] = showRun(run)
+	}
+	return list
+}
+
 func (a *api) getRun(ctx context.Context, in target) (answer, error) {
-	run, err := a.control.Run(ctx, in.namespace, in.id)
+	id, err := belfry.ParseID(in.ref)
+	if err != nil {
+		return answer{}, belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs have ids only", in.ref)
+	}
+	run, err := a.control.Run(ctx, in.namespace, id)
 	return answer{status: http.StatusOK, body: showRun(run)}, err
 }
 
 // runList is a page of the runs of a job.
 type runList struct {
 	target
-	page control.RunPage
+	list
+	query url.Values
+	page  control.RunPage
 }
 
-func readRunList(r *http.Request) (in runList, err error) {
-	if in.target, err = parseTarget(r, "job"); err != nil {
+func readRunList(r *http.Request) (runList, error) { return readRunsUnder(r, "runs") }
+func readHistory(r *http.Request) (runList, error) { return readRunsUnder(r, "history") }
+
+func readRunsUnder(r *http.Request, name string) (in runList, err error) {
+	if in.target, err = parseTarget(r); err != nil {
 		return in, err
 	}
-	in.page.Limit, err = readList(r, func(cursor string) error { return readRunCursor(cursor, &in.page) })
-	return in, err
+	p := paging{}
+	if p.query, err = parameters(r, "limit", "cursor"); err != nil {
+		return in, err
+	}
+	in.query = p.query
+	in.list = list{form: jobRunCursor, path: jobPath(in.ref, name), namespace: in.target.namespace}
+	in.page.Limit = p.limit()
+	p.cursor(func(text string) error { return in.readBefore(text, &in.page) })
+	return in, p.err()
+}
+
+// runsOf gives a page of the runs of a job and where they go on.
+func (a *api) runsOf(ctx context.Context, id belfry.ID, in runList) ([]shownRun, string, error) {
+	limit := in.page.Limit
+	in.page.Limit++ // One more tells whether there is a next page.
+	runs, err := a.control.Runs(ctx, in.target.namespace, id, in.page)
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(runs) > limit {
+		runs = runs[:limit]
+		next = nextPage(in.path, in.query, in.before(runs[limit-1]))
+	}
+	return showRuns(runs), next, nil
 }
 
 func (a *api) listRuns(ctx context.Context, in runList) (answer, error) {
-	limit := in.page.Limit
-	in.page.Limit++ // One more tells whether there is a next page.
-	runs, err := a.control.Runs(ctx, in.namespace, in.id, in.page)
+	id, err := a.find(ctx, in.target)
 	if err != nil {
 		return answer{}, err
 	}
-	out := answer{status: http.StatusOK}
-	if len(runs) > limit {
-		runs = runs[:limit]
-		out.next = nextPage(jobsPath+"/"+in.id.String()+"/runs", runsAfter(runs[limit-1]), limit)
+	runs, next, err := a.runsOf(ctx, id, in)
+	return answer{status: http.StatusOK, next: next, body: runs}, err
+}
+
+// history is a job with what became of it.
+type history struct {
+	belfry.Job
+	Executions []shownRun `json:"executions"`
+}
+
+func (a *api) jobHistory(ctx context.Context, in runList) (answer, error) {
+	id, err := a.find(ctx, in.target)
+	if err != nil {
+		return answer{}, err
 	}
-	list := make([]shownRun, len(runs))
-	for i, run := range runs {
-		list[i] = showRun(run)
+	job, err := a.control.Get(ctx, in.target.namespace, id)
+	if err != nil {
+		return answer{}, err
 	}
-	out.body = list
-	return out, nil
+	runs, next, err := a.runsOf(ctx, id, in)
+	return answer{status: http.StatusOK, next: next, body: history{masked(job), runs}}, err
 }

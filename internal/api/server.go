@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// NewServer returns a server with limits on what a slow or large client may cost.
+// NewServer returns a server with limits on what a slow or large client may cost:
+// each costs its connection and what it has sent so far, for half a minute at most.
+// Operations that take longer by their nature extend that for themselves.
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -14,5 +16,7 @@ func NewServer(handler http.Handler) *http.Server {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    64 << 10,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS gets a problem document as well.
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // service is the HTTP face over a real store.
 type service struct {
-	t     *testing.T
+	t     testing.TB
 	store *sqlite.Store
 	http.Handler
 	log *lines
@@ -46,7 +46,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-func serve(t *testing.T, options ...func(*api.Options)) *service {
+func serve(t testing.TB, options ...func(*api.Options)) *service {
 	t.Helper()
 	s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: t.TempDir(), Shards: 4})
 	if err != nil {
@@ -118,7 +118,7 @@ type problem struct {
 }
 
 // problem decodes an answer that must be a problem document without internals.
-func (a answer) problem(t *testing.T) problem {
+func (a answer) problem(t testing.TB) problem {
 	t.Helper()
 	var p problem
 	d := json.NewDecoder(strings.NewReader(a.body))
@@ -158,38 +158,45 @@ func (s *service) create(body string, headers ...string) belfry.Job {
 	return job
 }
 
+func (s *service) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// turn makes runs of the triggers that wait.
+func (s *service) turn() {
+	s.t.Helper()
+	wishes, err := s.store.Triggers(context.Background(), []int{0, 1, 2, 3}, 100)
+	s.check(err)
+	var steps []plan.Step
+	for _, w := range wishes {
+		var spec belfry.Spec
+		s.check(json.Unmarshal([]byte(w.Due.Spec), &spec))
+		policy, err := plan.Compile(spec)
+		s.check(err)
+		subject := plan.Subject{Namespace: w.Due.Namespace, Name: w.Due.Name, Revision: w.Due.Revision, Policy: policy}
+		steps = append(steps, plan.Fire(subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
+	}
+	_, err = s.store.Fire(context.Background(), belfry.NewID(s.store.Now()), steps, store.Slots{})
+	s.check(err)
+}
+
 // fire turns the triggers that wait into runs and gives one of them to a worker,
 // which fails it.
 func (s *service) fire() {
 	s.t.Helper()
 	ctx := context.Background()
-	check := func(err error) {
-		s.t.Helper()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	wishes, err := s.store.Triggers(ctx, []int{0, 1, 2, 3}, 100)
-	check(err)
-	var steps []plan.Step
-	for _, w := range wishes {
-		var spec belfry.Spec
-		check(json.Unmarshal([]byte(w.Due.Spec), &spec))
-		policy, err := plan.Compile(spec)
-		check(err)
-		subject := plan.Subject{Namespace: w.Due.Namespace, Revision: w.Due.Revision, Policy: policy}
-		steps = append(steps, plan.Fire(subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
-	}
+	s.turn()
 	worker := belfry.NewID(s.store.Now())
-	_, err = s.store.Heartbeat(ctx, belfry.Beat{Worker: worker, Node: "test", Slots: 1, Lanes: []string{"default/http"}, Register: true})
-	check(err)
-	_, err = s.store.Fire(ctx, worker, steps, store.Slots{})
-	check(err)
+	_, err := s.store.Heartbeat(ctx, belfry.Beat{Worker: worker, Node: "test", Slots: 1, Lanes: []string{"default/http"}, Register: true})
+	s.check(err)
 	runs, err := s.store.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{"default/http"}, Limit: 1})
-	check(err)
+	s.check(err)
 	for _, run := range runs {
 		_, err := s.store.Finish(ctx, []belfry.Result{{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token,
 			Outcome: belfry.OutcomeFailed, HTTPStatus: 500, Error: "the target answered 500", Output: []byte("<b>oh no</b>")}})
-		check(err)
+		s.check(err)
 	}
 }

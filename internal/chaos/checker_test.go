@@ -27,6 +27,7 @@ const (
 	unsettled    verdict = "a run is not settled"
 	givenUpEarly verdict = "a run was given up with attempts left, or went on without any"
 	unrecorded   verdict = "an attempt is not recorded"
+	beside       verdict = "an attempt began while another was valid"
 )
 
 // finding is a verdict on something.
@@ -259,8 +260,11 @@ func (c *checker) checkRun(r *toldRun) {
 	if !c.Faults && (len(c.ofRun[r.ID]) != r.Attempt || good > 1) {
 		c.find(superfluous, "%s has %d attempts, %d deliveries, %d of them answered well", r.ID, r.Attempt, len(c.ofRun[r.ID]), good)
 	}
-	answered := slices.ContainsFunc(c.ofRun[r.ID], func(d *delivery) bool { return d.Attempt == r.Attempt && d.Answered/100 == 2 })
-	if r.Status == "succeeded" && !answered {
+	byWorker := c.asked[r.Job] != nil && c.asked[r.Job].ByWorker
+	done := slices.ContainsFunc(c.ofRun[r.ID], func(d *delivery) bool {
+		return d.Attempt == r.Attempt && d.Answered/100 == 2 && (!byWorker || d.Ended == "succeeded")
+	})
+	if r.Status == "succeeded" && !done {
 		c.find(phantom, "attempt %d of %s", r.Attempt, r.ID)
 	}
 	c.checkAttempts(r)
@@ -281,6 +285,9 @@ func (c *checker) checkAttempts(r *toldRun) {
 			lost = 0
 		case "lost":
 			lost++
+		}
+		if next := r.began(i + 2); !next.IsZero() && next.Before(a.FinishedAt) {
+			c.find(beside, "attempt %d of %s at %s, the one before ended at %s", i+2, r.ID, next, a.FinishedAt)
 		}
 		if a.Number != i+1 {
 			c.find(unrecorded, "%s has attempt %d in place %d", r.ID, a.Number, i+1)

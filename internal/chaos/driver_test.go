@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ type driver struct {
 	tb   testing.TB
 	sink *ledger
 	at   func() string // address of a node to ask; empty: none is up
+	all  spec          // what every job says unless it says otherwise
 
 	mu       sync.Mutex // guards the fields below
 	named    int
@@ -73,11 +75,11 @@ func (d *driver) create(j askedJob, schedule, path string, s spec) (askedJob, er
 	j.Name = fmt.Sprintf("job %d", d.named)
 	d.mu.Unlock()
 	body := spec{"name": j.Name, "schedule": schedule, "payload": spec{"url": d.sink.URL + path}}
-	for name, value := range s {
-		body[name] = value
-	}
+	maps.Copy(body, d.all)
+	maps.Copy(body, s)
 	j.Retries, _ = body["max_retries"].(int)
 	j.OneAtATime = body["overlap"] == "skip"
+	j.ByWorker = body["type"] == "worker"
 	var told toldJob
 	err := ask(d.at(), "POST", "/api/v1/jobs", body, &told)
 	if err == nil {

@@ -57,7 +57,7 @@ func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
 	given := time.Since(frozen)
 	proxy.Stall()
 	dead.thaw()
-	eventually(t, "the node misses the database", time.Minute, func() bool { return dead.said.count("heartbeats fail") > 0 })
+	eventually(t, "the node misses the database", time.Minute, func() bool { return dead.said.count("the source fails") > 0 })
 	proxy.Heal()
 	heard(t, url, len(nodes))
 	eventually(t, "the late results are handed in", time.Minute, func() bool { return dead.said.count(tooLate) >= len(byDead) })

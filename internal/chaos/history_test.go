@@ -31,6 +31,7 @@ type askedJob struct {
 	From, Until, End time.Time
 	Retries          int
 	OneAtATime       bool // overlap skip
+	ByWorker         bool // a worker's handler does it, and says when it is done
 }
 
 // askedTrigger is a wish for a run at once.
@@ -39,7 +40,8 @@ type askedTrigger struct {
 	Run string // as acknowledged; empty: the outcome is unknown
 }
 
-// delivery is one request that reached the ledger.
+// delivery is one request that reached the ledger. That of a worker's handler is
+// the first thing that it does.
 type delivery struct {
 	Run, Job, Key string
 	Attempt       int
@@ -47,6 +49,10 @@ type delivery struct {
 	Arrived       time.Time
 	Answered      int  // zero: not at all
 	Over          bool // it was answered, or its caller is gone
+
+	// Of a worker's handler: the process, and how the handler says that it ended.
+	By, Ended string
+	EndedAt   time.Time
 }
 
 // toldJob is a job as the API tells it.
@@ -70,6 +76,7 @@ type toldRun struct {
 	StartedAt    *time.Time    `json:"started_at"`
 	FinishedAt   *time.Time    `json:"finished_at"`
 	Attempt      int           `json:"attempt"`
+	Output       string        `json:"output"`
 	Worker       string        `json:"worker"`
 	SkippedTo    *time.Time    `json:"skipped_to"`
 	SkippedCount int64         `json:"skipped_count"`
@@ -90,6 +97,17 @@ func (r *toldRun) skipped() bool { return r.Status == "skipped" }
 
 func (r *toldRun) settled() bool {
 	return r.Status == "succeeded" || r.Status == "dead" || r.Status == "skipped"
+}
+
+// began is when an attempt began, as far as is told.
+func (r *toldRun) began(attempt int) time.Time {
+	switch {
+	case attempt <= len(r.Attempts):
+		return r.Attempts[attempt-1].StartedAt
+	case attempt == r.Attempt && r.StartedAt != nil:
+		return *r.StartedAt
+	}
+	return time.Time{}
 }
 
 // of gives the runs of the jobs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 //	/hang/n      nothing to the first n until the caller gives up, then 200
 //	/gate/a/b    nothing to the first until gate a is opened, nothing to the second
 //	             until gate b is, and so on, then 200
+//	/ended       notes how a worker's handler ended, which it tells last of all
 type ledger struct {
 	*httptest.Server
 
@@ -44,6 +46,10 @@ func newLedger(tb testing.TB) *ledger {
 }
 
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/ended" {
+		l.ended(w, r)
+		return
+	}
 	d, nth, err := l.note(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -105,6 +111,7 @@ func (l *ledger) note(r *http.Request) (d *delivery, nth int, err error) {
 		Run:     r.Header.Get("Belfry-Run-Id"),
 		Job:     r.Header.Get("Belfry-Job-Id"),
 		Key:     r.Header.Get("Idempotency-Key"),
+		By:      r.Header.Get(headerBy),
 		Arrived: time.Now(),
 	}
 	if d.Attempt, err = strconv.Atoi(r.Header.Get("Belfry-Attempt")); err != nil {
@@ -118,6 +125,25 @@ func (l *ledger) note(r *http.Request) (d *delivery, nth int, err error) {
 	l.deliveries = append(l.deliveries, d)
 	l.byRun[d.Run]++
 	return d, l.byRun[d.Run], nil
+}
+
+// The headers in which a worker's handler tells the ledger of itself.
+const (
+	headerBy    = "Chaos-Worker"
+	headerEnded = "Chaos-Ended"
+)
+
+// ended notes how a handler ended. One that was not heard to begin is refused.
+func (l *ledger) ended(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range slices.Backward(l.deliveries) {
+		if d.Run == r.Header.Get("Belfry-Run-Id") && strconv.Itoa(d.Attempt) == r.Header.Get("Belfry-Attempt") && d.By == r.Header.Get(headerBy) {
+			d.Ended, d.EndedAt = r.Header.Get(headerEnded), time.Now()
+			return
+		}
+	}
+	http.Error(w, "this attempt never began", http.StatusBadRequest)
 }
 
 // gate is a channel that open closes.

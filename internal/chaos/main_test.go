@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envVictim) != "" {
 		victim()
 	}
+	if os.Getenv(envWorker) != "" {
+		beWorker()
+	}
 	code := pgtest.Main(m)
 	code = max(code, cleanUp())
 	os.Exit(code)
@@ -56,7 +59,7 @@ var belfryBinary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// guardian leads the process group that every node belongs to. It holds the end
+// guardian leads the process group that every node and worker belongs to. It holds the end
 // of a pipe whose other end only the test binary has: when that is gone, however
 // it went, the guardian kills the whole group.
 type guardian struct {

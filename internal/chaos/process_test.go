@@ -19,16 +19,19 @@ import (
 // a busy machine.
 const startLimit = time.Minute
 
-// process is a Belfry node that can be killed and started again.
+// process is a Belfry node, or a worker, that can be killed and started again.
 type process struct {
-	tb   testing.TB
-	args []string
-	env  []string
-	said output // standard error of all its lives
+	tb       testing.TB
+	what     string // for people
+	program  func() (string, error)
+	greeting *regexp.Regexp // what it says once it is up; the group is where
+	args     []string
+	env      []string
+	said     output // standard error of all its lives
 
 	mu      sync.Mutex // guards the fields below
 	cmd     *exec.Cmd
-	base    string        // address of the API; empty while it is down
+	base    string        // address of the API, or what a worker serves; empty while it is down
 	gone    chan struct{} // closed when the process was waited for
 	meant   bool          // its end was asked for
 	ordered bool          // its end was asked for with SIGTERM
@@ -49,21 +52,28 @@ func onPostgres(tb testing.TB, url string, args ...string) *process {
 
 func launch(tb testing.TB, env []string, args ...string) *process {
 	tb.Helper()
-	p := &process{tb: tb, env: environment(env...), args: append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)}
-	tb.Cleanup(func() {
-		p.kill()
-		if tb.Failed() {
-			tb.Logf("a node's last words:\n%s", p.said.tail(4000))
-		}
-	})
-	p.start()
+	p := &process{tb: tb, what: "a node", program: belfryBinary, greeting: address, env: environment(env...),
+		args: append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)}
+	p.begin()
 	return p
 }
 
-// start runs the process and waits until it says where it listens.
+// begin starts a process that ends with the test.
+func (p *process) begin() {
+	p.tb.Helper()
+	p.tb.Cleanup(func() {
+		p.kill()
+		if p.tb.Failed() {
+			p.tb.Logf("%s's last words:\n%s", p.what, p.said.tail(4000))
+		}
+	})
+	p.start()
+}
+
+// start runs the process and waits until it says that it is up.
 func (p *process) start() {
 	p.tb.Helper()
-	path, err := belfryBinary()
+	path, err := p.program()
 	if err != nil {
 		p.tb.Fatal(err)
 	}
@@ -79,7 +89,7 @@ func (p *process) start() {
 		err = cmd.Start()
 	}
 	if err != nil {
-		p.tb.Fatalf("start a node: %v", err)
+		p.tb.Fatalf("start %s: %v", p.what, err)
 	}
 	greeting := make(chan string, 1)
 	gone := make(chan struct{})
@@ -93,9 +103,9 @@ func (p *process) start() {
 		p.base = base
 		p.mu.Unlock()
 	case <-gone:
-		p.tb.Fatalf("a node ended at its start: %v\n%s", cmd.ProcessState, p.said.tail(4000))
+		p.tb.Fatalf("%s ended at its start: %v\n%s", p.what, cmd.ProcessState, p.said.tail(4000))
 	case <-time.After(startLimit):
-		p.tb.Fatalf("a node did not say where it listens:\n%s", p.said.tail(4000))
+		p.tb.Fatalf("%s did not say that it is up:\n%s", p.what, p.said.tail(4000))
 	}
 }
 
@@ -106,8 +116,11 @@ var address = regexp.MustCompile(`API\s+(http://\S+)/api/v1`)
 func (p *process) watch(cmd *exec.Cmd, stdout io.Reader, greeting chan<- string, gone chan<- struct{}) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if m := address.FindStringSubmatch(lines.Text()); m != nil {
-			greeting <- m[1]
+		if m := p.greeting.FindStringSubmatch(lines.Text()); m != nil {
+			select {
+			case greeting <- m[1]:
+			default: // it was said before
+			}
 		}
 	}
 	cmd.Wait()
@@ -115,12 +128,12 @@ func (p *process) watch(cmd *exec.Cmd, stdout io.Reader, greeting chan<- string,
 	defer p.mu.Unlock()
 	p.base = ""
 	if !p.meant {
-		p.tb.Errorf("a node ended by itself: %v", cmd.ProcessState)
+		p.tb.Errorf("%s ended by itself: %v", p.what, cmd.ProcessState)
 	} else if p.ordered && cmd.ProcessState.ExitCode() != 0 {
-		p.tb.Errorf("a node ended after SIGTERM with %v", cmd.ProcessState)
+		p.tb.Errorf("%s ended after SIGTERM with %v", p.what, cmd.ProcessState)
 	}
 	if strings.Contains(p.said.String(), "DATA RACE") {
-		p.tb.Errorf("a node has a data race:\n%s", p.said.tail(8000))
+		p.tb.Errorf("%s has a data race:\n%s", p.what, p.said.tail(8000))
 	}
 	close(gone)
 }
@@ -170,7 +183,7 @@ func (p *process) drain(limit time.Duration) {
 	select {
 	case <-p.term():
 	case <-time.After(limit):
-		p.tb.Fatalf("a node was still there %v after SIGTERM", limit)
+		p.tb.Fatalf("%s was still there %v after SIGTERM", p.what, limit)
 	}
 }
 

@@ -21,7 +21,7 @@ func goodHistory() history {
 		Faults: true,
 		Asked: []askedJob{
 			{ID: "once", Name: "once", At: second(1)},
-			{ID: "", Name: "perhaps", At: second(1.5)},
+			{ID: "", Name: "perhaps", At: second(1.5), ByWorker: true},
 			{ID: "", Name: "perhaps not", At: second(1.5)},
 			{ID: "every", Name: "every", Every: 2 * time.Second, From: second(2), Until: second(13), End: second(15), OneAtATime: true},
 			{ID: "bad", Name: "bad", At: second(3), Retries: 1},
@@ -35,6 +35,7 @@ func goodHistory() history {
 	h.ran("once", "manual", second(2.25), 1)
 	h.Runs[1].ID, h.Runs[1].Key, h.Deliveries[1].Run, h.Deliveries[1].Key = "manual", "once:2:manual", "manual", "once:2:manual"
 	h.ran("maybe", "scheduled", second(1.5), 1)
+	h.Deliveries[2].Ended = "succeeded"
 	h.ran("every", "scheduled", second(2), 1)
 	h.skipped("every", second(4), second(4), 1, "overlap")
 	h.skipped("every", second(6), second(10), 3, "missed_window")
@@ -44,6 +45,8 @@ func goodHistory() history {
 	dead.Status, dead.Reason = "dead", "out_of_retries"
 	h.Deliveries[len(h.Deliveries)-1].Answered = 0
 	h.Runs[3].FinishedAt = pointer(second(4.5)) // it was alive at the skip
+	h.Runs[0].StartedAt, h.Runs[0].Attempts[0].FinishedAt = pointer(second(1.25)), second(1.25)
+	dead.Attempts[0].FinishedAt, dead.Attempts[1].StartedAt = second(3.2), second(3.3)
 	return h
 }
 
@@ -105,6 +108,11 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{phantom, "a success that nobody saw", func(h *history) { h.Deliveries = h.Deliveries[1:] }},
 		{phantom, "the answer was a failure", func(h *history) { h.Deliveries[0].Answered = 500 }},
 		{phantom, "another attempt was answered", func(h *history) { h.Deliveries[0].Attempt = 1 }},
+		{phantom, "the handler of a worker did not end", func(h *history) { h.Asked[0].ByWorker = true; h.Deliveries[1].Ended = "succeeded" }},
+		{phantom, "the handler of a worker lost its lease", func(h *history) {
+			h.Asked[0].ByWorker = true
+			h.Deliveries[0].Ended, h.Deliveries[1].Ended = "succeeded", "its lease was lost"
+		}},
 		{ghost, "a delivery of no run", func(h *history) { h.Deliveries = append(h.Deliveries, delivery{Run: "x", Attempt: 1}) }},
 		{ghost, "a delivery of an attempt that was never claimed", func(h *history) { h.deliverAgain(0, 3) }},
 		{ghost, "a delivery with another key", func(h *history) { h.Deliveries[2].Key = "x" }},
@@ -128,6 +136,8 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{givenUpEarly, "a success came after too many failures", func(h *history) { h.Runs[0].Attempts[0].Outcome = "failed" }},
 		{givenUpEarly, "a poison that killed nobody", func(h *history) { h.Runs[7].Reason = "poison" }},
 		{unrecorded, "an attempt is missing", func(h *history) { h.Runs[0].Attempts = nil }},
+		{beside, "an attempt began before a worker was given up", func(h *history) { h.Runs[0].Attempts[0].FinishedAt = second(1.3) }},
+		{beside, "an attempt began before another had failed", func(h *history) { h.Runs[7].Attempts[1].StartedAt = second(3.1) }},
 		{unrecorded, "an attempt has another's number", func(h *history) { h.Runs[0].Attempts[0].Number = 2 }},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -1,6 +1,7 @@
-// Package control does what people ask for: create, look up, pause, resume,
-// trigger and delete. It checks what they hand in, and asks the store until the
-// outcome is known.
+// Package control does what people ask for: create, import, look up, edit, pause,
+// resume, trigger and delete jobs, and claim and finish runs for workers that are
+// elsewhere. It checks what they hand in, and asks the store until the outcome is
+// known.
 //
 // Every method takes a namespace that ValidNamespace accepts, and gives failures
 // that people may see as a *belfry.Error. What it returns is the truth, secrets
@@ -10,20 +11,27 @@ package control
 import (
 	"context"
 	"regexp"
+	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Page asks for part of a list of jobs, RunPage for part of a list of runs.
+// What lists are asked for by, and what they give.
 type (
-	Page    = store.Page
-	RunPage = store.RunPage
+	Page      = store.Page
+	RunPage   = store.RunPage
+	JobFilter = store.JobFilter
+	JobList   = store.JobList
+	RunFilter = store.RunFilter
+	RunList   = store.RunList
+	Revision  = store.Revision
 )
 
 // Control works on one store. It is safe for concurrent use.
 type Control struct {
 	store store.Store
+	gate  gate
 }
 
 // New returns a Control that works on s.
@@ -35,6 +43,35 @@ var namespaces = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 // case letters, digits and hyphens.
 func ValidNamespace(name string) bool { return namespaces.MatchString(name) }
 
+// Find gives the id of the job that a person means by an id or a name. Only a name
+// is looked up: the job of an id may not be there.
+func (c *Control) Find(ctx context.Context, namespace, ref string) (belfry.ID, error) {
+	if id, err := belfry.ParseID(ref); err == nil {
+		return id, nil
+	}
+	name := strings.TrimSpace(ref)
+	if name == "" || checkName(name) != "" {
+		return belfry.ID{}, noJobNamed(ref)
+	}
+	return c.named(ctx, namespace, name)
+}
+
+// named finds the job of a name.
+func (c *Control) named(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
+	err = insist(ctx, "look up a job by its name", func() error {
+		id, err = c.store.JobNamed(ctx, namespace, name)
+		return err
+	})
+	if belfry.CodeOf(err) == belfry.NotFound {
+		return belfry.ID{}, noJobNamed(name)
+	}
+	return id, err
+}
+
+func noJobNamed(ref string) error {
+	return belfry.Errorf(belfry.NotFound, "there is no job with the id or name %q", belfry.Clean(ref, 200))
+}
+
 // Get finds a job that is not deleted.
 func (c *Control) Get(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
 	err = insist(ctx, "look up a job", func() error {
@@ -44,13 +81,14 @@ func (c *Control) Get(ctx context.Context, namespace string, id belfry.ID) (job 
 	return job, err
 }
 
-// List gives the jobs that are not deleted, newest first.
-func (c *Control) List(ctx context.Context, namespace string, page Page) (jobs []belfry.Job, err error) {
+// List gives the jobs that are not deleted and pass the filter, newest first. A
+// page may be short, or empty, and still be followed by others.
+func (c *Control) List(ctx context.Context, namespace string, filter JobFilter, page Page) (list JobList, err error) {
 	err = insist(ctx, "list jobs", func() error {
-		jobs, err = c.store.ListJobs(ctx, namespace, page)
+		list, err = c.store.ListJobs(ctx, namespace, filter, page)
 		return err
 	})
-	return jobs, err
+	return list, err
 }
 
 // Run finds a run, live or settled, with the attempts that failed.
@@ -73,4 +111,14 @@ func (c *Control) Runs(ctx context.Context, namespace string, job belfry.ID, pag
 		return err
 	})
 	return runs, err
+}
+
+// ListRuns gives the runs and skips of all jobs, latest first, without their
+// attempts. A page may be short, or empty, and still be followed by others.
+func (c *Control) ListRuns(ctx context.Context, namespace string, filter RunFilter, page Page) (list RunList, err error) {
+	err = insist(ctx, "list runs", func() error {
+		list, err = c.store.ListRuns(ctx, namespace, filter, page)
+		return err
+	})
+	return list, err
 }

@@ -1,10 +1,7 @@
 package control_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -15,43 +12,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
-	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
-
-const ns = belfry.DefaultNamespace
-
-func open(t *testing.T) *sqlite.Store {
-	t.Helper()
-	s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: t.TempDir(), Shards: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// draft is a valid job.
-func draft(schedule string) control.Draft {
-	d := control.Draft{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
-	d.Spec.Type, d.Spec.Schedule, d.Spec.Timezone = belfry.TypeHTTP, schedule, ""
-	return d
-}
-
-func create(t *testing.T, c *control.Control, d control.Draft) belfry.Job {
-	t.Helper()
-	job, err := c.Create(t.Context(), ns, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job
-}
-
-func codeOf(t *testing.T, err error, want belfry.Code) {
-	t.Helper()
-	if err == nil || belfry.CodeOf(err) != want {
-		t.Errorf("got error %v, want the code %s", err, want)
-	}
-}
 
 func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
 	c := control.New(open(t))
@@ -103,7 +64,7 @@ func TestAOneOffMayBeALittleLate(t *testing.T) {
 		t.Errorf("due is %+v, error %v", due, err)
 	}
 	at = s.Now().Add(-31 * time.Minute).UTC().Truncate(time.Second)
-	_, err = c.Create(t.Context(), ns, draft(at.Format(time.RFC3339)))
+	_, err = c.Create(t.Context(), ns, draft(at.Format(time.RFC3339)), none)
 	codeOf(t, err, belfry.Invalid)
 	for _, want := range []string{"schedule", at.Format(time.RFC3339), s.Now().UTC().Format("2006-01-02T15:04"), "30 minutes"} {
 		if !strings.Contains(err.Error(), want) {
@@ -117,15 +78,15 @@ func TestATakenNameIsAConflict(t *testing.T) {
 	d := draft("@daily")
 	d.Name = "report"
 	job := create(t, c, d)
-	_, err := c.Create(t.Context(), ns, d)
+	_, err := c.Create(t.Context(), ns, d, none)
 	codeOf(t, err, belfry.Conflict)
 	if !strings.Contains(err.Error(), "report") {
 		t.Errorf("%q does not name the job", err)
 	}
-	if _, err := c.Create(t.Context(), "elsewhere", d); err != nil {
+	if _, err := c.Create(t.Context(), "elsewhere", d, none); err != nil {
 		t.Errorf("the name is taken in another namespace: %v", err)
 	}
-	if err := c.Delete(t.Context(), ns, job.ID); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	create(t, c, d)
@@ -139,13 +100,13 @@ func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
 	codeOf(t, err, belfry.NotFound)
 	_, err = c.Pause(ctx, "elsewhere", job.ID)
 	codeOf(t, err, belfry.NotFound)
-	_, err = c.Trigger(ctx, "elsewhere", job.ID)
+	_, err = c.Trigger(ctx, "elsewhere", job.ID, nil, none)
 	codeOf(t, err, belfry.NotFound)
 	_, err = c.Runs(ctx, "elsewhere", job.ID, control.RunPage{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(ctx, "elsewhere", job.ID), belfry.NotFound)
-	if jobs, err := c.List(ctx, "elsewhere", control.Page{Limit: 10}); err != nil || len(jobs) != 0 {
-		t.Errorf("listed %d jobs, error %v", len(jobs), err)
+	codeOf(t, c.Delete(ctx, "elsewhere", job.ID, ""), belfry.NotFound)
+	if list, err := c.List(ctx, "elsewhere", control.JobFilter{}, control.Page{Limit: 10}); err != nil || len(list.Jobs) != 0 {
+		t.Errorf("listed %d jobs, error %v", len(list.Jobs), err)
 	}
 }
 
@@ -197,12 +158,12 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 func TestADeletedJobIsGone(t *testing.T) {
 	c := control.New(open(t))
 	job := create(t, c, draft("@daily"))
-	if err := c.Delete(t.Context(), ns, job.ID); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Get(t.Context(), ns, job.ID)
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(t.Context(), ns, job.ID), belfry.NotFound)
+	codeOf(t, c.Delete(t.Context(), ns, job.ID, ""), belfry.NotFound)
 	_, err = c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 }
@@ -217,13 +178,13 @@ func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
 		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now, UpdatedAt: now},
 		Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, s.Shards()), Version: 1, NominalAt: now, NextAt: now},
 	}
-	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(fresh, nil) })
+	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(fresh, nil) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Pause(t.Context(), ns, id)
 	codeOf(t, err, belfry.Internal)
-	if err := c.Delete(t.Context(), ns, id); err != nil {
+	if err := c.Delete(t.Context(), ns, id, ""); err != nil {
 		t.Fatal(err)
 	}
 	runs, err := s.JobRuns(t.Context(), ns, id, store.RunPage{Limit: 10})
@@ -236,7 +197,7 @@ func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
 	s := open(t)
 	c := control.New(s)
 	job := create(t, c, draft("@yearly"))
-	promised, err := c.Trigger(t.Context(), ns, job.ID)
+	promised, err := c.Trigger(t.Context(), ns, job.ID, nil, none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,145 +229,21 @@ func TestPagesOfJobsMeet(t *testing.T) {
 	var got []belfry.ID
 	page := control.Page{Limit: 3}
 	for {
-		jobs, err := c.List(t.Context(), ns, page)
+		list, err := c.List(t.Context(), ns, control.JobFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(jobs) == 0 {
-			break
-		}
-		for _, job := range jobs {
+		for _, job := range list.Jobs {
 			got = append(got, job.ID)
 		}
-		page.After = got[len(got)-1]
+		if list.Next.IsZero() {
+			break
+		}
+		page.After = list.Next
 	}
 	slices.SortFunc(want, belfry.ID.Compare)
 	slices.SortFunc(got, belfry.ID.Compare)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// lossy does what it is asked but loses the first answers, as a connection that
-// breaks after the commit does.
-type lossy struct {
-	store.Store
-	losses int
-	before bool // the request is lost already
-}
-
-var errCut = errors.New("read tcp 10.0.0.1:5432: connection reset; SELECT secret")
-
-// answer loses an answer, if it is time to.
-func (l *lossy) answer(do func() error) error {
-	if l.losses == 0 {
-		return do()
-	}
-	l.losses--
-	if !l.before {
-		do()
-	}
-	return errCut
-}
-
-func (l *lossy) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error]) error {
-	return l.answer(func() error { return l.Store.CreateJobs(ctx, jobs) })
-}
-
-func (l *lossy) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (job belfry.Job, err error) {
-	err = l.answer(func() error {
-		job, err = l.Store.EditJob(ctx, namespace, id, edit)
-		return err
-	})
-	return job, err
-}
-
-func (l *lossy) Trigger(ctx context.Context, t plan.Trigger) error {
-	return l.answer(func() error { return l.Store.Trigger(ctx, t) })
-}
-
-func (l *lossy) Job(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
-	err = l.answer(func() error {
-		job, err = l.Store.Job(ctx, namespace, id)
-		return err
-	})
-	return job, err
-}
-
-// inBubble runs a subtest in which nobody really waits.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func TestALostAnswerChangesNothing(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		losses int
-		before bool
-	}{
-		{"the first answer is lost", 1, false},
-		{"the first two answers are lost", 2, false},
-		{"the first request is lost", 1, true},
-	} {
-		inBubble(t, tt.name, func(t *testing.T) {
-			s := &lossy{Store: open(t), before: tt.before}
-			c := control.New(s)
-			lose := func() { s.losses = tt.losses }
-
-			lose()
-			d := draft("@yearly")
-			d.Name = "only one"
-			job := create(t, c, d)
-			if jobs, err := c.List(t.Context(), ns, control.Page{Limit: 10}); err != nil || len(jobs) != 1 {
-				t.Fatalf("there are %d jobs, error %v", len(jobs), err)
-			}
-			lose()
-			if _, err := c.Trigger(t.Context(), ns, job.ID); err != nil {
-				t.Fatal(err)
-			}
-			if wishes, err := s.Triggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(wishes) != 1 {
-				t.Fatalf("there are %d triggers, error %v", len(wishes), err)
-			}
-			lose()
-			if paused, err := c.Pause(t.Context(), ns, job.ID); err != nil || paused.Status != belfry.StatusPaused {
-				t.Fatalf("status %s, error %v", paused.Status, err)
-			}
-			lose()
-			if err := c.Delete(t.Context(), ns, job.ID); err != nil {
-				t.Fatal(err)
-			}
-			lose()
-			_, err := c.Get(t.Context(), ns, job.ID)
-			codeOf(t, err, belfry.NotFound)
-		})
-	}
-}
-
-func TestADeadDatabaseIsUnavailable(t *testing.T) { synctest.Test(t, deadDatabase) }
-
-func deadDatabase(t *testing.T) {
-	s := &lossy{Store: open(t), losses: 1000, before: true}
-	_, err := control.New(s).Create(t.Context(), ns, draft("@daily"))
-	codeOf(t, err, belfry.Unavailable)
-	if !errors.Is(err, errCut) {
-		t.Errorf("the cause is lost: %v", err)
-	}
-	var shown *belfry.Error
-	if !errors.As(err, &shown) || strings.Contains(shown.Error(), "SELECT") {
-		t.Errorf("the cause is shown: %v", shown)
-	}
-	if tries := 1000 - s.losses; tries != 3 {
-		t.Errorf("it was asked %d times", tries)
-	}
-}
-
-func TestNobodyWaitsForACallerWhoLeft(t *testing.T) {
-	s := &lossy{Store: open(t), losses: 1000, before: true}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := control.New(s).Trigger(ctx, ns, belfry.NewID(s.Now()))
-	codeOf(t, err, belfry.Unavailable)
-	if tries := 1000 - s.losses; tries != 1 {
-		t.Errorf("it was asked %d times", tries)
 	}
 }

@@ -11,60 +11,90 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Draft is a job as somebody asks for it. Start from belfry.DefaultSpec. An empty
-// Type is told from the payload; an empty Timezone is the one that the schedule
-// names, or else UTC, and then an instant needs an offset.
-type Draft struct {
-	Name    string
-	Spec    belfry.Spec
-	Payload json.RawMessage
-}
-
 // Check gives everything that Create would refuse about a draft, but for what
 // only the store knows.
 func (c *Control) Check(d Draft) []belfry.Fault {
-	_, faults := examine(d, c.now())
+	_, faults := newExaminer(c.now()).fresh(d)
 	return faults
 }
 
 // Create stores a new job with its first plan, and returns it as stored. A draft
 // that is not valid is refused with all of its faults; a name that is taken is a
-// Conflict.
-func (c *Control) Create(ctx context.Context, namespace string, d Draft) (belfry.Job, error) {
+// Conflict. Under a key that was used before for the same, it is the job as it was
+// then, with its secrets masked; for something else it is refused.
+func (c *Control) Create(ctx context.Context, namespace string, d Draft, k Key) (belfry.Job, error) {
+	if answer, err := c.answered(ctx, namespace, k); err != nil || answer != nil {
+		return decodeJob(answer, err)
+	}
 	now := c.now()
-	d, faults := examine(d, now)
+	p, faults := newExaminer(now).fresh(d)
 	if len(faults) > 0 {
-		return belfry.Job{}, &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Faults: faults}
+		return belfry.Job{}, refused(faults)
 	}
-	policy, err := plan.Compile(d.Spec)
-	if err != nil {
-		return belfry.Job{}, belfry.Errorf(belfry.Internal, "compile a spec that was checked: %w", err)
+	fresh := c.newJob(namespace, belfry.NewID(now), p, now)
+	request := k.request(namespace, func() ([]byte, error) { return encodeJob(fresh.Job) })
+	err := insist(ctx, "create a job", func() error {
+		return c.store.CreateJobs(ctx, only(fresh), request)
+	})
+	if err == nil {
+		return fresh.Job, nil
 	}
-	id := belfry.NewID(now)
+	job, err := decodeJob(k.repeated(err))
+	if err == nil && job.ID == fresh.Job.ID { // the first try did it, though its answer was lost
+		return fresh.Job, nil
+	}
+	return job, err
+}
+
+// newJob is a job that passed its examination, with its first plan.
+func (c *Control) newJob(namespace string, id belfry.ID, p passed, now time.Time) store.NewJob {
 	fresh := store.NewJob{
 		Job: belfry.Job{
 			ID:        id,
 			Namespace: namespace,
-			Name:      d.Name,
+			Name:      p.Name,
+			Tags:      p.Tags,
 			Revision:  1,
-			State:     belfry.JobActive,
-			Spec:      d.Spec,
-			Payload:   d.Payload,
+			State:     p.state(),
+			Spec:      p.Spec,
+			Payload:   p.Payload,
 			CreatedAt: now,
 			UpdatedAt: now,
 		},
-		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), policy, now),
+		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), &plan.Policy{Spec: p.Spec, Rule: p.rule}, now),
 	}
-	next := fresh.Plan.NextAt
-	fresh.Job.NextRunAt = &next
-	fresh.Job.Status = belfry.StatusOf(belfry.JobActive, true, belfry.Live{}, "")
-	err = insist(ctx, "create a job", func() error {
-		return c.store.CreateJobs(ctx, only(fresh))
-	})
+	if p.Paused {
+		fresh.Plan.NextAt = time.Time{}
+	}
+	planned := !fresh.Plan.NextAt.IsZero()
+	if planned {
+		next := fresh.Plan.NextAt
+		fresh.Job.NextRunAt = &next
+	}
+	fresh.Job.Status = belfry.StatusOf(fresh.Job.State, planned, belfry.Live{}, "")
+	return fresh
+}
+
+// encodeJob is the answer that is kept under a key. It is no second copy of
+// secrets.
+func encodeJob(job belfry.Job) ([]byte, error) {
+	job.Payload = belfry.Mask(job.Payload)
+	return json.Marshal(job)
+}
+
+// decodeJob is the inverse of encodeJob, but for secrets. It passes an error on.
+func decodeJob(answer []byte, err error) (job belfry.Job, _ error) {
 	if err != nil {
 		return belfry.Job{}, err
 	}
-	return fresh.Job, nil
+	if err := json.Unmarshal(answer, &job); err != nil {
+		return belfry.Job{}, unreadable(err)
+	}
+	job.State = belfry.JobActive
+	if job.Status == belfry.StatusPaused {
+		job.State = belfry.JobPaused
+	}
+	return job, nil
 }
 
 // only is a sequence of one job.

@@ -2,88 +2,98 @@ package control
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Pause keeps a job from firing until it is resumed. What is due already still
-// runs. A paused job stays as it is.
-func (c *Control) Pause(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	return c.edit(ctx, "pause a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		if job.State == belfry.JobPaused {
-			return nil, nil
+// Patch changes a draft of a job as it is, and says what is wrong with what it
+// was asked for. It must be pure, and may be called again.
+type Patch func(d *Draft) []belfry.Fault
+
+// Edit changes a job. Runs that were fired keep the revision that they were fired
+// from; the number grows if spec or payload differ. If nothing differs nothing is
+// written. Masked secrets in the payload stay what they are. A new schedule or
+// time zone holds from now on: what is due by the old one still runs, or is
+// recorded as skipped if the job is paused.
+//
+// If match is not empty and not the Version of the job, the error is Changed.
+//
+// What the patch leaves alone may follow what it changes: a job that is no longer
+// for a worker loses its handler, and a schedule that names its own time zone
+// replaces the one before.
+func (c *Control) Edit(ctx context.Context, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
+	return c.patch(ctx, "edit a job", namespace, id, match, func(d *Draft) []belfry.Fault {
+		before := d.Spec
+		faults := patch(d)
+		s := &d.Spec
+		if s.Handler == before.Handler && !strings.EqualFold(s.Type, before.Type) && !strings.EqualFold(s.Type, belfry.TypeWorker) {
+			s.Handler = ""
 		}
-		subject, err := subjectOf(job)
-		if err != nil {
-			return nil, err
+		if _, named := namedZone(strings.TrimSpace(s.Schedule)); named && s.Timezone == before.Timezone && s.Schedule != before.Schedule {
+			s.Timezone = ""
 		}
-		job.State, job.UpdatedAt = belfry.JobPaused, now
-		return &store.Change{Job: job, Step: plan.Pause(subject, p, now, now)}, nil
+		return faults
 	})
 }
 
-// Resume lets a paused job fire again: what fell into the pause is recorded as
-// skipped, but a one-off that is overdue runs. A job that is not paused stays as
-// it is.
-func (c *Control) Resume(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	return c.edit(ctx, "resume a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		if job.State != belfry.JobPaused {
-			return nil, nil
-		}
-		subject, err := subjectOf(job)
-		if err != nil {
-			return nil, err
-		}
-		job.State, job.UpdatedAt = belfry.JobActive, now
-		return &store.Change{Job: job, Step: plan.Resume(subject, p, now)}, nil
-	})
+// Replace makes a job what a draft says, as Edit does. An empty name leaves the
+// job its own.
+func (c *Control) Replace(ctx context.Context, namespace string, id belfry.ID, match string, d Draft) (belfry.Job, error) {
+	return c.patch(ctx, "replace a job", namespace, id, match, replacement(d, nil))
 }
 
-// Delete makes a job invisible and plans nothing more for it. Runs that are
-// alive go on.
-func (c *Control) Delete(ctx context.Context, namespace string, id belfry.ID) error {
-	seen := false // by an edit whose outcome may be unknown
-	_, err := c.edit(ctx, "delete a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		seen = true
-		subject, err := subjectOf(job)
-		if err != nil {
-			// A rule that can no longer be read must not keep its job alive.
-			subject.Policy = &plan.Policy{Spec: job.Spec, Rule: ended{}}
+// replacement puts a draft, which may have faults, in the place of another.
+func replacement(d Draft, faults []belfry.Fault) Patch {
+	return func(now *Draft) []belfry.Fault {
+		name, paused := now.Name, now.Paused
+		*now = d
+		if d.Name == "" {
+			now.Name = name
 		}
-		job.State, job.UpdatedAt = belfry.JobDeleted, now
-		return &store.Change{Job: job, Step: plan.Delete(subject, p, now)}, nil
-	})
-	if seen && belfry.CodeOf(err) == belfry.NotFound {
-		return nil // The first try did it, though its answer was lost.
+		if d.KeepPaused {
+			now.Paused = paused
+		}
+		return faults
 	}
-	return err
 }
 
-// Trigger asks for a run of a job now, paused or not, and returns the id that the
-// run will have. The owner of the job's shard makes it, and the overlap policy
-// holds for it.
-func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID) (belfry.ID, error) {
-	now := c.now()
-	wish := plan.Trigger{
-		ID:        belfry.NewID(now),
-		Namespace: namespace,
-		JobID:     id,
-		Shard:     belfry.ShardOf(id, c.store.Shards()),
-		Kind:      belfry.KindManual,
-		At:        now,
-	}
-	err := insist(ctx, "trigger a job", func() error {
-		return c.store.Trigger(ctx, wish)
+func (c *Control) patch(ctx context.Context, doing, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
+	tried := false // with an outcome that may be unknown
+	return c.edit(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		stale := matches(job, match)
+		if stale != nil && !tried {
+			return nil, stale
+		}
+		d := DraftOf(job)
+		faults := patch(&d)
+		done, more := newExaminer(now).edited(d, job)
+		if faults = merge(faults, more); len(faults) > 0 {
+			return nil, refused(faults)
+		}
+		change, err := changed(job, p, done, now)
+		if err == nil && change != nil && stale != nil {
+			return nil, stale
+		}
+		tried = tried || change != nil
+		return change, err
 	})
-	if err != nil {
-		return belfry.ID{}, err
-	}
-	return wish.RunID(), nil
 }
 
+// matches gives a Changed error if a job is not as it was seen.
+func matches(job belfry.Job, match string) error {
+	if match == "" || match == Version(job) {
+		return nil
+	}
+	return belfry.Errorf(belfry.Changed, "the job has changed since it was read; read it again")
+}
+
+// edit has the store change a job, at a time as it is stored.
 func (c *Control) edit(ctx context.Context, doing, namespace string, id belfry.ID, edit store.Edit) (job belfry.Job, err error) {
 	err = insist(ctx, doing, func() error {
 		job, err = c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
@@ -94,9 +104,66 @@ func (c *Control) edit(ctx context.Context, doing, namespace string, id belfry.I
 	return job, err
 }
 
+// changed is what takes a job to a draft that was examined; nil if it is there.
+func changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Change, error) {
+	after := job
+	after.Name, after.Tags, after.Spec, after.State, after.UpdatedAt = to.Name, to.Tags, to.Spec, to.state(), now
+	if !sameJSON(job.Payload, to.Payload) {
+		after.Payload = to.Payload
+		after.Revision = job.Revision + 1
+	}
+	if after.Spec != job.Spec {
+		after.Revision = job.Revision + 1
+	}
+	if after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags) {
+		return nil, nil
+	}
+	step, err := stepTo(job, p, after.State == belfry.JobPaused, to.rule, now)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Change{Job: after, Step: step}, nil
+}
+
+// stepTo takes the plan of a job along to another rule, if that is not nil, and
+// into or out of a pause.
+func stepTo(job belfry.Job, p plan.Plan, pause bool, rule schedule.Rule, now time.Time) (plan.Step, error) {
+	subject, err := subjectOf(job)
+	toggled := pause != (job.State == belfry.JobPaused)
+	if err != nil {
+		if rule == nil && toggled {
+			return plan.Step{}, err
+		}
+		subject.Policy = unreadableRule(job.Spec) // to be replaced, or not asked
+	}
+	switch {
+	case rule != nil && !sameInstant(rule, subject.Policy.Rule):
+		step := plan.Edit(subject, rule, p, pause, now)
+		if at, once := schedule.Once(rule); once && step.Next.NominalAt.IsZero() {
+			return step, refused([]belfry.Fault{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
+				" is not after " + step.Next.FiredFor.UTC().Format(time.RFC3339Nano) + ", up to which the job has run already"}})
+		}
+		return step, nil
+	case !toggled:
+		return plan.Step{Subject: subject, Seen: p, Next: p}, nil
+	case pause:
+		return plan.Pause(subject, p, now, now), nil
+	default:
+		return plan.Resume(subject, p, now), nil
+	}
+}
+
+// sameInstant reports whether two rules are the same one-off, however it is
+// written.
+func sameInstant(a, b schedule.Rule) bool {
+	at, once := schedule.Once(a)
+	other, too := schedule.Once(b)
+	return once && too && at.Equal(other)
+}
+
 // subjectOf gives what a decision needs to know of a job.
 func subjectOf(job belfry.Job) (plan.Subject, error) {
-	subject := plan.Subject{Namespace: job.Namespace, Revision: job.Revision}
+	subject := plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision}
 	policy, err := plan.Compile(job.Spec)
 	if err != nil {
 		return subject, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
@@ -104,6 +171,10 @@ func subjectOf(job belfry.Job) (plan.Subject, error) {
 	subject.Policy = policy
 	return subject, nil
 }
+
+// unreadableRule is the policy of a spec whose schedule cannot be read: it names
+// no occurrence beyond the one that is planned already.
+func unreadableRule(spec belfry.Spec) *plan.Policy { return &plan.Policy{Spec: spec, Rule: ended{}} }
 
 // ended is a rule without any further occurrence.
 type ended struct{}

@@ -1,16 +1,13 @@
 package control
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 // Limits on what a spec may ask for.
@@ -24,24 +21,54 @@ const (
 
 var queues = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
-// examination collects what is wrong with a draft while it brings it into the
-// form that is stored.
+// examiner brings drafts into the form that is stored and finds all that is wrong
+// with them, as of one instant.
+type examiner struct {
+	now   time.Time
+	rules map[ruleText]reading // schedules that were read already
+}
+
+func newExaminer(now time.Time) *examiner {
+	return &examiner{now: now, rules: map[ruleText]reading{}}
+}
+
+// passed is a draft that was examined. The rule is nil if it is that of the job
+// before the edit.
+type passed struct {
+	Draft
+	rule schedule.Rule
+}
+
+// fresh examines the draft of a new job.
+func (x *examiner) fresh(d Draft) (passed, []belfry.Fault) {
+	e := examination{examiner: x}
+	return e.examine(d), e.faults
+}
+
+// edited examines the draft that a job is edited to. Its secrets may be masked
+// where the job has them.
+func (x *examiner) edited(d Draft, job belfry.Job) (passed, []belfry.Fault) {
+	e := examination{examiner: x, job: &job}
+	return e.examine(d), e.faults
+}
+
+// examination collects what is wrong with one draft.
 type examination struct {
-	now    time.Time
+	*examiner
+	job    *belfry.Job // before the edit; nil for a new one
 	faults []belfry.Fault
 }
 
-// examine returns the draft as it would be stored, and all its faults.
-func examine(d Draft, now time.Time) (Draft, []belfry.Fault) {
-	e := examination{now: now}
+func (e *examination) examine(d Draft) passed {
 	d.Name = e.name(d.Name)
-	var known bool
-	d.Spec.Type, known = e.jobType(d)
-	e.schedule(&d.Spec)
-	d.Payload = e.payload(d.Payload, known)
+	known := e.target(&d)
+	d.Tags = e.tags(d.Tags)
+	rule := e.schedule(&d.Spec)
+	d.Payload = e.payload(d.Payload, d.Spec.Type, known)
 	e.delivery(&d.Spec)
 	e.retries(&d.Spec)
-	return d, e.faults
+	e.keys(&d.Spec)
+	return passed{d, rule}
 }
 
 func (e *examination) fault(field, format string, args ...any) {
@@ -54,77 +81,12 @@ func (e *examination) between(field string, value, low, high float64) {
 	}
 }
 
-func (e *examination) name(name string) string {
-	trimmed := strings.TrimSpace(name)
-	switch {
-	case name == "":
-	case trimmed == "":
-		e.fault("name", "must not be blank; leave it out for a job without a name")
-	case !utf8.ValidString(name):
-		e.fault("name", "must be valid UTF-8")
-	case strings.ContainsFunc(trimmed, invisible):
-		e.fault("name", "must not have control characters")
-	case utf8.RuneCountInString(trimmed) > belfry.MaxName:
-		e.fault("name", "has %d characters, the most is %d", utf8.RuneCountInString(trimmed), belfry.MaxName)
-	}
-	return trimmed
-}
-
-// invisible tells characters that would garble a line of text: controls, line
-// separators and those that turn the direction of writing around.
-func invisible(r rune) bool {
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
-		r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
-}
-
-// jobType returns the type in lower case, and whether it is one that there is.
-func (e *examination) jobType(d Draft) (name string, known bool) {
-	name = strings.ToLower(d.Spec.Type)
-	if name == "" {
-		var target struct{ URL json.RawMessage }
-		if json.Unmarshal(d.Payload, &target) == nil && target.URL != nil {
-			name = belfry.TypeHTTP
-		}
-	}
-	switch name {
-	case belfry.TypeHTTP:
-		return name, true
-	case "":
-		e.fault("type", "is missing; accepted is %q", belfry.TypeHTTP)
-	default:
-		e.fault("type", "there is no type %.40q; accepted is %q", d.Spec.Type, belfry.TypeHTTP)
-	}
-	return name, false
-}
-
-// payload returns the payload without needless blanks. What is in it is looked at
-// only if the type is known.
-func (e *examination) payload(raw json.RawMessage, known bool) json.RawMessage {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || string(raw) == "null" {
-		if known {
-			e.fault("payload", `is missing; for example {"url": "https://example.com/hook"}`)
-		}
-		return nil
-	}
-	var compact bytes.Buffer
-	if raw[0] != '{' || json.Compact(&compact, raw) != nil {
-		e.fault("payload", `must be a JSON object; for example {"url": "https://example.com/hook"}`)
-		return nil
-	}
-	if compact.Len() > belfry.MaxPayload {
-		e.fault("payload", "has %d bytes, the most is %d", compact.Len(), belfry.MaxPayload)
-		return nil
-	}
-	if known {
-		_, faults := belfry.ParseHTTP(compact.Bytes())
-		e.faults = append(e.faults, faults...)
-	}
-	return compact.Bytes()
-}
-
-// delivery checks how a run reaches a worker.
+// delivery checks when and how a run reaches a worker.
 func (e *examination) delivery(s *belfry.Spec) {
+	s.MissedWindow = belfry.MissedWindow(strings.ToLower(string(s.MissedWindow)))
+	if s.MissedWindow != belfry.MissedRunOnce {
+		e.fault("missed_window", "must be %q, which is all there is so far", belfry.MissedRunOnce)
+	}
 	if !queues.MatchString(s.Queue) {
 		e.fault("queue", "must have 1 to 100 letters, digits, dots, underscores and hyphens")
 	}
@@ -147,4 +109,14 @@ func (e *examination) retries(s *belfry.Spec) {
 		e.fault("retry_cap_seconds", "must be at least retry_base_seconds, which is %v", s.RetryBaseSeconds)
 	}
 	e.between("retry_jitter", s.RetryJitter, 0, maxJitter)
+}
+
+// keys checks the template of idempotency keys and brings it into its normal form.
+func (e *examination) keys(s *belfry.Spec) {
+	template, err := belfry.ParseKeyTemplate(strings.TrimSpace(s.IdempotencyKeyTemplate))
+	if err != nil {
+		e.fault("idempotency_key_template", "%s", err)
+		return
+	}
+	s.IdempotencyKeyTemplate = template.String()
 }

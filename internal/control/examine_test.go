@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -25,7 +24,33 @@ func TestWhatADraftIsRefusedFor(t *testing.T) {
 		{"a name that turns around", func(d *control.Draft) { d.Name = "a\u202eb" }, "name", "control"},
 		{"a name in Latin-1", func(d *control.Draft) { d.Name = "caf\xe9" }, "name", "UTF-8"},
 		{"a long name", func(d *control.Draft) { d.Name = strings.Repeat("é", 201) }, "name", "201"},
-		{"no type and no address", func(d *control.Draft) { d.Spec.Type, d.Payload = "", json.RawMessage(`{}`) }, "type", `"http"`},
+		{"a name like an id", func(d *control.Draft) { d.Name = "0190B0F2-0001-7000-8000-0000000000AA" }, "name", "id"},
+		{"a dot for a name", func(d *control.Draft) { d.Name = " . " }, "name", "address"},
+		{"two dots for a name", func(d *control.Draft) { d.Name = ".." }, "name", "address"},
+		{"no type, no address and no name", func(d *control.Draft) { d.Spec.Type, d.Payload = "", json.RawMessage(`{}`) }, "handler", `"url"`},
+		{"a worker without handler and name", func(d *control.Draft) { d.Spec.Type = "worker" }, "handler", "missing"},
+		{"a worker whose name is no handler", func(d *control.Draft) { d.Spec.Type, d.Name = "worker", "a/b" }, "handler", "cannot stand"},
+		{"a handler with a slash", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "worker", "a/b" }, "handler", `"/"`},
+		{"a handler with a line break", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "worker", "a\nb" }, "handler", "control"},
+		{"a long handler", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "worker", strings.Repeat("x", 201) }, "handler", "201"},
+		{"a handler that is taken", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "worker", "HTTP" }, "handler", "Belfry itself"},
+		{"a name that is taken as a handler", func(d *control.Draft) { d.Spec.Type, d.Name = "worker", "Command" }, "handler", "Belfry itself"},
+		{"a handler of a request", func(d *control.Draft) { d.Spec.Handler = "x" }, "handler", "leave it out"},
+		{"a handler beside an address", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "", "x" }, "handler", `"worker"`},
+		{"an empty tag", func(d *control.Draft) { d.Tags = []string{"a", " "} }, "tags[1]", "empty"},
+		{"a tag with a comma", func(d *control.Draft) { d.Tags = []string{"a,b"} }, "tags[0]", "letters"},
+		{"a tag with a blank", func(d *control.Draft) { d.Tags = []string{"a b"} }, "tags[0]", "letters"},
+		{"a tag in Latin-1", func(d *control.Draft) { d.Tags = []string{"caf\xe9"} }, "tags[0]", "letters"},
+		{"a long tag", func(d *control.Draft) { d.Tags = []string{strings.Repeat("é", 101)} }, "tags[0]", "101"},
+		{"many tags", func(d *control.Draft) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t u", " ") }, "tags", "21"},
+		{"another missed window", func(d *control.Draft) { d.Spec.MissedWindow = "RUN_ALL" }, "missed_window", `"run_once"`},
+		{"no missed window", func(d *control.Draft) { d.Spec.MissedWindow = "" }, "missed_window", `"run_once"`},
+		{"a wrong template", func(d *control.Draft) { d.Spec.IdempotencyKeyTemplate = "{{moon}}" }, "idempotency_key_template", "{{week}}"},
+		{"a masked secret", func(d *control.Draft) {
+			d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"***"}}`)
+		}, "payload.headers.Authorization", "masked"},
+		{"a masked parameter", func(d *control.Draft) { d.Payload = json.RawMessage(`{"url":"https://example.com?token=***"}`) }, "payload.url", "masked"},
+		{"half a payload for a worker", func(d *control.Draft) { d.Name, d.Spec.Type, d.Payload = "x", "worker", json.RawMessage(`[`) }, "payload", "JSON"},
 		{"an unknown type", func(d *control.Draft) { d.Spec.Type = "fax" }, "type", `"http"`},
 		{"no schedule", func(d *control.Draft) { d.Spec.Schedule = " " }, "schedule", "missing"},
 		{"a wrong schedule", func(d *control.Draft) { d.Spec.Schedule = "0 25 * * *" }, "schedule", "column 3"},
@@ -59,14 +84,8 @@ func TestWhatADraftIsRefusedFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := draft("@daily")
 			tt.spoil(&d)
-			_, err := c.Create(t.Context(), ns, d)
-			var e *belfry.Error
-			if !errors.As(err, &e) || e.Code != belfry.Invalid || len(e.Faults) != 1 {
-				t.Fatalf("got %v, want one fault", err)
-			}
-			if f := e.Faults[0]; f.Field != tt.field || !strings.Contains(f.Message, tt.says) {
-				t.Errorf("got %q about %s, want %q about %s", f.Message, f.Field, tt.says, tt.field)
-			}
+			_, err := c.Create(t.Context(), ns, d, none)
+			oneFault(t, err, tt.field, tt.says)
 		})
 	}
 }
@@ -81,7 +100,7 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 	for _, f := range control.New(open(t)).Check(d) {
 		fields = append(fields, f.Field)
 	}
-	want := []string{"name", "type", "timezone", "schedule", "payload", "queue", "overlap", "timeout_seconds",
+	want := []string{"name", "type", "timezone", "schedule", "payload", "missed_window", "queue", "overlap", "timeout_seconds",
 		"max_retries", "retry_backoff", "retry_base_seconds", "retry_cap_seconds", "retry_jitter"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got  %v\nwant %v", fields, want)
@@ -102,13 +121,23 @@ func TestWhatIsAllowedAtTheEdges(t *testing.T) {
 		{"an instant with an offset", func(d *control.Draft) { d.Spec.Schedule = "2090-01-01T09:00:00+02:00" }},
 		{"an instant on a wall clock", func(d *control.Draft) { d.Spec.Schedule, d.Spec.Timezone = "2090-01-01T09:00", "Europe/Paris" }},
 		{"one zone, named twice", func(d *control.Draft) { d.Spec.Schedule, d.Spec.Timezone = "TZ=Asia/Tokyo @daily", "Asia/Tokyo" }},
+		{"a list for a worker", func(d *control.Draft) {
+			d.Spec.Type, d.Spec.Handler, d.Payload = "Worker", "x", json.RawMessage(`[1, null]`)
+		}},
+		{"nothing for a worker", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler, d.Payload = "worker", "x", nil }},
+		{"an address for a worker", func(d *control.Draft) { d.Spec.Type, d.Spec.Handler = "worker", "x" }},
+		{"stars that hide nothing", func(d *control.Draft) {
+			d.Payload = json.RawMessage(`{"url":"https://example.com","body":{"stars":"***"}}`)
+		}},
+		{"tags of all kinds", func(d *control.Draft) { d.Tags = []string{"team:billing", "env=Prod", "a/b.c_d-e", "größe", "a@b"} }},
+		{"twenty tags and one of them twice", func(d *control.Draft) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t a", " ") }},
 		{"any case", func(d *control.Draft) {
 			d.Spec.Type, d.Spec.RetryBackoff, d.Spec.Overlap = "HTTP", "Exponential", "Skip"
 		}},
 	} {
 		d := draft("@daily")
 		tt.bend(&d)
-		job, err := c.Create(t.Context(), ns, d)
+		job, err := c.Create(t.Context(), ns, d, none)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue

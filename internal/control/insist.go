@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // pauses are the waits before a call of unknown outcome is repeated.
 var pauses = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond}
 
-// insist asks until the outcome is known, which is when there is no error or a
-// *belfry.Error. The store's contract makes repeating the same call safe. Giving
+// insist asks until the outcome is known, which is when there is no error, a
+// *belfry.Error or an answer from before. The store's contract makes repeating the same call safe. Giving
 // up is Unavailable, with the cause beside it for the log.
 func insist(ctx context.Context, doing string, ask func() error) error {
 	for _, pause := range pauses {
@@ -36,7 +37,8 @@ func insist(ctx context.Context, doing string, ask func() error) error {
 
 func known(err error) bool {
 	var e *belfry.Error
-	return err == nil || errors.As(err, &e)
+	var earlier *store.Repeated
+	return err == nil || errors.As(err, &e) || errors.As(err, &earlier)
 }
 
 // unavailable joins what people may see with a cause that they may not.

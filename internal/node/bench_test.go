@@ -111,7 +111,7 @@ func create(b *testing.B, s store.Store, total int, url string, at func(i int) t
 			}
 		}
 	}
-	if err := s.CreateJobs(b.Context(), jobs); err != nil {
+	if err := s.CreateJobs(b.Context(), jobs, nil); err != nil {
 		b.Fatal(err)
 	}
 }

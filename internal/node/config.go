@@ -29,8 +29,10 @@ type Config struct {
 	DrainTimeout time.Duration
 	Retention    time.Duration
 	APIKeyFile   string
+	RateLimit    float64  // requests a second that each API key may make; 0: no limit
 	AllowTargets []string // CIDRs that HTTP targets may reach although they are private
 	Hosts        []string // names by which clients call this server
+	Version      string   // of the program, for whoever reads the reference
 
 	// OwnAll makes the node believe that it owns every shard, whatever the others
 	// believe. It proves that safety does not depend on election.
@@ -46,6 +48,7 @@ func Defaults() Config {
 		Concurrency:  100,
 		DrainTimeout: 30 * time.Second,
 		Retention:    90 * 24 * time.Hour,
+		RateLimit:    1000,
 	}
 }
 
@@ -83,6 +86,9 @@ func (c Config) Validate() error {
 	}
 	if c.Retention < time.Second {
 		fault("--retention", "%s is less than a second", c.Retention)
+	}
+	if !(c.RateLimit >= 0 && c.RateLimit <= 1e6) {
+		fault("--rate-limit", "%v is not between 0 and 1000000", c.RateLimit)
 	}
 	if _, err := prefixes(c.AllowTargets); err != nil {
 		fault("--allow-target", "%s", err)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,7 +40,7 @@ type Node struct {
 	listener net.Listener
 	keys     *api.Keys
 	allow    []netip.Prefix
-	draining atomic.Bool
+	draining chan struct{} // closed when the node begins to shut down
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -49,7 +48,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, log: log, id: belfry.NewID(time.Now())}
+	n := &Node{config: c, log: log, id: belfry.NewID(time.Now()), draining: make(chan struct{})}
 	if err := n.open(ctx); err != nil {
 		n.close()
 		return nil, err
@@ -135,7 +134,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	work.Go(func() error {
 		<-ctx.Done()
-		n.draining.Store(true)
+		close(n.draining)
 		return nil
 	})
 	err := work.Wait()
@@ -160,18 +159,16 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 		source = local
 	}
 	host, _ := os.Hostname()
-	drain := n.config.DrainTimeout
-	if drain == 0 {
-		drain = -1
-	}
-	return worker.New(source, mux, worker.Options{
-		Node: host, Concurrency: n.config.Concurrency, DrainTimeout: drain, Log: n.log,
-	})
+	return worker.New(source, mux, worker.Node(host), worker.Concurrency(n.config.Concurrency),
+		worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve answers HTTP until ctx ends: the API, or only the health checks.
 func (n *Node) serve(ctx context.Context) error {
-	o := api.Options{Ready: n.ready, Keys: n.keys, Hosts: n.config.Hosts, Log: n.log}
+	o := api.Options{
+		Ready: n.ready, Draining: n.draining, Keys: n.keys, RateLimit: n.config.RateLimit,
+		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
+	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store)
 	}
@@ -198,10 +195,12 @@ func (n *Node) serve(ctx context.Context) error {
 
 // ready says why the node should get no requests, if so.
 func (n *Node) ready(ctx context.Context) error {
-	if n.draining.Load() {
+	select {
+	case <-n.draining:
 		return belfry.Errorf(belfry.Unavailable, "this node is shutting down")
+	default:
+		return n.store.Ping(ctx)
 	}
-	return n.store.Ping(ctx)
 }
 
 func (n *Node) close() {

@@ -34,17 +34,22 @@ func Decide(s Subject, seen Plan, since, now time.Time) Step {
 		}
 		at = latest
 	}
-	step.Runs = []Run{{
-		ID:          belfry.RunID(seen.JobID, belfry.KindScheduled, at, belfry.ID{}),
+	step.Runs = []Run{s.scheduled(seen.JobID, at)}
+	step.Next = seen.after(at, s.Policy.Rule)
+	step.Next.RunsMade++
+	return step
+}
+
+// scheduled is the run for an occurrence.
+func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
+	return Run{
+		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
 		Kind:        belfry.KindScheduled,
 		ScheduledAt: at,
 		ReadyAt:     at,
 		Limit:       s.Policy.Overlap.Limit(),
-		Key:         s.key(seen.JobID, at),
-	}}
-	step.Next = seen.after(at, s.Policy.Rule)
-	step.Next.RunsMade++
-	return step
+		Key:         s.key(job, at),
+	}
 }
 
 // Fire turns triggers of one job into runs, whatever its plan says. The plan

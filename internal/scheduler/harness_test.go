@@ -82,7 +82,7 @@ func (b *bubble) start(s store.Store) {
 	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local})
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
-	pool := worker.New(local, mux, worker.Options{Node: "bubble", Concurrency: b.slots})
+	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots))
 	var parts sync.WaitGroup
 	parts.Go(func() { sched.Run(ctx) })
 	parts.Go(func() { pool.Run(ctx) })
@@ -146,7 +146,7 @@ func (b *bubble) create(schedule string, change func(*belfry.Spec)) belfry.ID {
 		Job:  belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, Payload: []byte(`{}`), CreatedAt: now},
 		Plan: plan.First(id, belfry.ShardOf(id, b.store.Shards()), policy, now),
 	}
-	if err := b.store.CreateJobs(b.Context(), one(job)); err != nil {
+	if err := b.store.CreateJobs(b.Context(), one(job), nil); err != nil {
 		b.Fatal(err)
 	}
 	return id

@@ -121,7 +121,7 @@ func TestATriggerRunsAtOnceAndLeavesThePlan(t *testing.T) {
 		asked := time.Now()
 		wish := plan.Trigger{ID: belfry.NewID(asked), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
 		for range 2 { // asking again with the same id changes nothing
-			if err := b.store.Trigger(b.Context(), wish); err != nil {
+			if err := b.store.Trigger(b.Context(), wish, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -48,7 +48,7 @@ func BenchmarkCreate(b *testing.B) {
 						return
 					}
 				}
-			})
+			}, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

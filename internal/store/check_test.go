@@ -3,6 +3,8 @@ package store_test
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -73,6 +75,12 @@ var wrong = []struct{ sentence, query string }{
 	{"live or dead runs have a revision that is kept nowhere",
 		`SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.place <> 'history' AND r.revision <> j.revision
 		 AND NOT EXISTS (SELECT 1 FROM revisions v WHERE v.job_id = r.job_id AND v.revision = r.revision)`},
+	{"revisions are not below that of their job",
+		`SELECT count(*) FROM revisions v JOIN jobs j ON j.id = v.job_id WHERE v.revision >= j.revision`},
+	{"keys of runs are empty rather than null",
+		`SELECT (SELECT count(*) FROM runs WHERE key = '') + (SELECT count(*) FROM dead WHERE key = '') + (SELECT count(*) FROM history WHERE key = '')`},
+	{"requests have no key or hash",
+		`SELECT count(*) FROM requests WHERE key = '' OR length(hash) <> 32`},
 }
 
 // check looks for what must never be, whatever a test did.
@@ -87,6 +95,7 @@ func check(t tb, f *fixture) {
 	checkShards(t, f)
 	checkOverlap(t, f)
 	checkTriggers(t, f)
+	checkColumns(t, f)
 }
 
 // checkRanks expects ready runs to stand in the queue where plan.Rank puts them.
@@ -167,6 +176,37 @@ func checkTriggers(t tb, f *fixture) {
 	for _, r := range rows {
 		if n := manual[r.run]; n > 1 || n > 0 && !r.fired {
 			t.Errorf("invariant: a trigger (fired: %v) has %d runs", r.fired, n)
+		}
+	}
+}
+
+// checkColumns expects what lists are filtered by to say the same as the spec, and
+// tags to be sorted.
+func checkColumns(t tb, f *fixture) {
+	t.Helper()
+	type columns struct{ id, spec, queue, kind, handler, tags string }
+	tags := `coalesce(tags, '[]')`
+	if f.server {
+		tags = `coalesce(array_to_json(tags)::text, '[]')`
+	}
+	jobs := read(t, f, func(rows *sql.Rows) (columns, error) {
+		var id idColumn
+		var c columns
+		err := rows.Scan(&id, &c.spec, &c.queue, &c.kind, &c.handler, &c.tags)
+		c.id = id.String()
+		return c, err
+	}, `SELECT id, spec, queue, type, coalesce(handler, ''), `+tags+` FROM jobs`)
+	for _, c := range jobs {
+		var spec belfry.Spec
+		var list []string
+		if err := errors.Join(json.Unmarshal([]byte(c.spec), &spec), json.Unmarshal([]byte(c.tags), &list)); err != nil {
+			t.Errorf("invariant: the job %+v: %v", c, err)
+		}
+		if c.queue != spec.Queue || c.kind != spec.Type || c.handler != spec.Handler {
+			t.Errorf("invariant: the columns of job %+v differ from its spec", c)
+		}
+		if !slices.IsSorted(list) || len(slices.Compact(list)) != len(list) {
+			t.Errorf("invariant: the tags of job %s are %s", c.id, c.tags)
 		}
 	}
 }

@@ -50,13 +50,21 @@ var crimes = []crime{
 	{"and has rank", `UPDATE runs SET rank = rank + 1 WHERE state = 'ready'`},
 	{"is in shard", `UPDATE jobs SET shard = 1 - shard`},
 	{"has 3 live runs, at most 1", `UPDATE jobs SET spec = replace(spec, '"parallel"', '"skip"')`},
+	{"differ from its spec", `UPDATE jobs SET queue = 'other'`},
+	{"differ from its spec", `UPDATE jobs SET type = 'other'`},
+	{"differ from its spec", `UPDATE jobs SET handler = 'other'`},
+	{"the tags of job", `UPDATE jobs SET tags = '["b", "a"]'`},
+	{"the tags of job", `UPDATE jobs SET tags = '["a", "a"]'`},
+	{"revisions are not below", `INSERT INTO revisions SELECT id, revision, shard, spec, payload, 0 FROM jobs`},
+	{"keys of runs are empty", `UPDATE dead SET key = ''`},
+	{"requests have no key or hash", `INSERT INTO requests VALUES ('default', 'k', x'00', x'00', 0)`},
 	{"a trigger (fired: false) has 1 runs", `UPDATE triggers SET fired_at = NULL`},
 }
 
 func TestTheCheckSeesEveryCrime(t *testing.T) {
 	t.Parallel()
-	for _, c := range crimes {
-		t.Run(c.sentence, func(t *testing.T) {
+	for i, c := range crimes {
+		t.Run(fmt.Sprint(i, " ", c.sentence), func(t *testing.T) {
 			f := openSQLite(t)
 			f.tables.SetMaxOpenConns(1)
 			f.scene(t)

@@ -86,7 +86,7 @@ func TestADeletedJobIsGoneButItsRunsGoOn(t *testing.T) {
 		wantCode(t, "find a deleted job", err, belfry.NotFound)
 		_, err = f.EditJob(ctx, job.Namespace, job.ID, pause(t))
 		wantCode(t, "edit a deleted job", err, belfry.NotFound)
-		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.wish(job, "")), belfry.NotFound)
+		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.wish(job, ""), nil), belfry.NotFound)
 		if due := f.due(t); len(due) != 0 {
 			t.Errorf("a deleted job is due")
 		}
@@ -239,9 +239,9 @@ func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
 				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
 			}
-			list, err := f.ListJobs(ctx, job.Namespace, store.Page{Limit: 1})
-			if err != nil || len(list) != 1 || list[0].Status != status {
-				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list, err, status)
+			list, err := f.ListJobs(ctx, job.Namespace, store.JobFilter{}, store.Page{Limit: 1})
+			if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Status != status {
+				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list.Jobs, err, status)
 			}
 		}
 		for _, outcome := range []struct {

@@ -336,7 +336,7 @@ func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
 		for _, text := range []string{"zero\x00byte", "not \xff\xfe utf-8", `'"; DROP TABLE runs; --`} {
 			good, bad := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5), inQueue(text))
 			f.create(t, good)
-			if err := f.CreateJobs(ctx, each(bad)); err != nil {
+			if err := f.CreateJobs(ctx, each(bad), nil); err != nil {
 				continue // refused at the door
 			}
 			fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.Slots{})

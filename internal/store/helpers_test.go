@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
@@ -75,6 +77,13 @@ func withSchedule(text string) func(*belfry.Job) { return func(j *belfry.Job) { 
 func withTimeout(seconds int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.TimeoutSeconds = seconds }
 }
+func withTags(tags ...string) func(*belfry.Job) { return func(j *belfry.Job) { j.Tags = tags } }
+func withKeys(template string) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.IdempotencyKeyTemplate = template }
+}
+func ofWorker(handler string) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.Type, j.Handler = belfry.TypeWorker, handler }
+}
 func parallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
 func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }
@@ -93,7 +102,7 @@ func each(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
 
 func (f *fixture) create(t tb, jobs ...store.NewJob) {
 	t.Helper()
-	if err := f.CreateJobs(ctx, each(jobs...)); err != nil {
+	if err := f.CreateJobs(ctx, each(jobs...), nil); err != nil {
 		t.Fatalf("create %d jobs: %v", len(jobs), err)
 	}
 }
@@ -151,7 +160,7 @@ func (f *fixture) decide(t tb, due []store.Due) []plan.Step {
 			s = subject(t, "", 0, spec)
 			subjects[d.Spec] = s
 		}
-		s.Namespace, s.Revision = d.Namespace, d.Revision
+		s.Namespace, s.Name, s.Revision = d.Namespace, d.Name, d.Revision
 		steps[i] = plan.Decide(s, d.Plan, time.Time{}, f.Now())
 	}
 	return steps
@@ -160,7 +169,9 @@ func (f *fixture) decide(t tb, due []store.Due) []plan.Step {
 // step decides the first undecided occurrence of one job, due or not.
 func (f *fixture) step(t tb, job belfry.Job) plan.Step {
 	t.Helper()
-	return plan.Decide(subject(t, job.Namespace, job.Revision, job.Spec), f.plan(t, job.ID), time.Time{}, f.Now())
+	s := subject(t, job.Namespace, job.Revision, job.Spec)
+	s.Name = job.Name
+	return plan.Decide(s, f.plan(t, job.ID), time.Time{}, f.Now())
 }
 
 // fire applies the steps, and expects all of them to apply.
@@ -350,7 +361,7 @@ func revise(t tb, change func(*belfry.Job)) store.Edit {
 func (f *fixture) trigger(t tb, job belfry.Job, payload string) plan.Trigger {
 	t.Helper()
 	wish := f.wish(job, payload)
-	if err := f.Trigger(ctx, wish); err != nil {
+	if err := f.Trigger(ctx, wish, nil); err != nil {
 		t.Fatalf("trigger job %s: %v", job.ID, err)
 	}
 	return wish
@@ -394,6 +405,9 @@ func (f *fixture) needSeveral(t *testing.T) {
 		t.Skip("one process has this database to itself")
 	}
 }
+
+// asStored compares runs by what is stored of them.
+var asStored = cmpopts.IgnoreUnexported(belfry.Run{})
 
 // near reports whether two instants are so close.
 func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

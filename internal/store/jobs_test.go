@@ -57,14 +57,14 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 		})
 		wantCode(t, "edit a job", err, belfry.NotFound)
 		wish := f.wish(belfry.Job{ID: job, Namespace: "theirs"}, "")
-		wantCode(t, "trigger a job", f.Trigger(ctx, wish), belfry.NotFound)
+		wantCode(t, "trigger a job", f.Trigger(ctx, wish, nil), belfry.NotFound)
 		if wishes := f.wishes(t); len(wishes) != 0 {
 			t.Errorf("there are %d triggers, wants none", len(wishes))
 		}
 		_, err = f.Run(ctx, "theirs", run.ID)
 		wantCode(t, "find a run", err, belfry.NotFound)
-		if jobs, err := f.ListJobs(ctx, "theirs", store.Page{Limit: 10}); err != nil || len(jobs) != 0 {
-			t.Errorf("another namespace lists %d jobs (%v)", len(jobs), err)
+		if jobs, err := f.ListJobs(ctx, "theirs", store.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs.Jobs) != 0 {
+			t.Errorf("another namespace lists %d jobs (%v)", len(jobs.Jobs), err)
 		}
 		runs, err := f.JobRuns(ctx, "theirs", job, store.RunPage{Limit: 10})
 		if len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
@@ -92,26 +92,14 @@ func TestJobsAreListedNewestFirstInPages(t *testing.T) {
 		gone := f.created(t, 1)
 		f.edit(t, gone, remove(t))
 		var got []belfry.ID
-		var sizes []int
-		page := store.Page{Limit: 3}
-		for range 4 {
-			jobs, err := f.ListJobs(ctx, belfry.DefaultNamespace, page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sizes = append(sizes, len(jobs))
-			for _, job := range jobs {
-				got = append(got, job.ID)
-				if diff := cmp.Diff(f.found(t, job), job); diff != "" {
-					t.Errorf("a listed job differs from itself (-found +listed):\n%s", diff)
-				}
-			}
-			if len(jobs) > 0 {
-				page.After = jobs[len(jobs)-1].ID
+		for _, job := range f.listed(t, belfry.DefaultNamespace, store.JobFilter{}, 3) {
+			got = append(got, job.ID)
+			if diff := cmp.Diff(f.found(t, job), job); diff != "" {
+				t.Errorf("a listed job differs from itself (-found +listed):\n%s", diff)
 			}
 		}
-		if !slices.Equal(sizes, []int{3, 3, 1, 0}) || !slices.Equal(got, want) {
-			t.Errorf("pages of %v with %v, wants %v", sizes, got, want)
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of three have %v, wants %v", got, want)
 		}
 	})
 }
@@ -124,12 +112,12 @@ func TestANameBelongsToOneLiveJob(t *testing.T) {
 		f.create(t, f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1)))
 		before := f.count(t, `SELECT count(*) FROM jobs`)
 
-		err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named("report"))))
+		err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named("report"))), nil)
 		wantCode(t, "take a taken name", err, belfry.Conflict)
 		if err != nil && !strings.Contains(err.Error(), "report") {
 			t.Errorf("the conflict %q does not name the job", err)
 		}
-		err = f.CreateJobs(ctx, each(f.job(f.minutesAgo(1), named("twice")), f.job(f.minutesAgo(1), named("twice"))))
+		err = f.CreateJobs(ctx, each(f.job(f.minutesAgo(1), named("twice")), f.job(f.minutesAgo(1), named("twice"))), nil)
 		wantCode(t, "use a name twice in one call", err, belfry.Conflict)
 		if after := f.count(t, `SELECT count(*) FROM jobs`); after != before {
 			t.Errorf("there are %d jobs after the conflicts, wants %d", after, before)
@@ -178,7 +166,7 @@ func TestTwoCreatesOfOneNameHaveOneWinner(t *testing.T) {
 			errs := make([]error, 6)
 			for i := range errs {
 				jobs := each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named(fmt.Sprint("contested ", round))))
-				wait.Go(func() { errs[i] = stores[i%len(stores)].CreateJobs(ctx, jobs) })
+				wait.Go(func() { errs[i] = stores[i%len(stores)].CreateJobs(ctx, jobs, nil) })
 			}
 			wait.Wait()
 			won := 0
@@ -214,7 +202,7 @@ func TestCreatingIsAllOrNothing(t *testing.T) {
 						return
 					}
 				}
-			})
+			}, nil)
 			return seen, err
 		}
 		broken := errors.New("the line cannot be read")
@@ -253,7 +241,7 @@ func TestACreateWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
 					return
 				}
 			}
-		})
+		}, nil)
 		n := f.count(t, `SELECT count(*) FROM jobs`)
 		if err == nil && n != 2000 || err != nil && n != 0 && n != 2000 {
 			t.Errorf("%d jobs are there, and the answer was %v", n, err)
@@ -296,7 +284,7 @@ func TestCreatingNeverAnswersForAJobThatIsNotThere(t *testing.T) {
 			for range size {
 				jobs = append(jobs, f.job(f.minutesAgo(-60)))
 			}
-			err := f.CreateJobs(ctx, each(jobs...))
+			err := f.CreateJobs(ctx, each(jobs...), nil)
 			n := 0
 			for _, job := range jobs[1:] {
 				if _, err := f.Job(ctx, job.Job.Namespace, job.Job.ID); err == nil {
@@ -324,7 +312,7 @@ func TestCreatesThatCrossEachOtherEndWithAnAnswer(t *testing.T) {
 				wait.Go(func() {
 					var known *belfry.Error
 					for range 10 {
-						if errs[i] = f.CreateJobs(ctx, each(jobs...)); errs[i] == nil || errors.As(errs[i], &known) {
+						if errs[i] = f.CreateJobs(ctx, each(jobs...), nil); errs[i] == nil || errors.As(errs[i], &known) {
 							return
 						}
 					}
@@ -344,7 +332,13 @@ func TestManyJobsAreStoredAsTheyWereGiven(t *testing.T) {
 		given := make([]store.NewJob, size)
 		for i := range given {
 			given[i] = f.job(f.minutesAgo(-i), named(fmt.Sprint("job ", i)), withPayload(fmt.Sprintf(`{"n": %d}`, i)))
-			given[i].Plan.RunsMade = int64(i)
+			given[i].Plan.RunsMade, given[i].Job.Tags = int64(i), []string{"all", fmt.Sprint("n", i)}
+			if i%5 == 0 {
+				given[i].Job.Tags = nil
+			}
+			if i%7 == 0 {
+				ofWorker("send")(&given[i].Job)
+			}
 			if i%3 == 0 {
 				given[i].Job.Payload, given[i].Job.Name = nil, ""
 				given[i].Job.State, given[i].Plan.NextAt = belfry.JobPaused, time.Time{}
@@ -357,7 +351,7 @@ func TestManyJobsAreStoredAsTheyWereGiven(t *testing.T) {
 				t.Errorf("plan %d is %+v, wants %+v", i, got, want.Plan)
 			}
 			got := f.found(t, want.Job)
-			if got.Name != want.Job.Name || string(got.Payload) != string(want.Job.Payload) || got.Spec != want.Job.Spec ||
+			if got.Name != want.Job.Name || !slices.Equal(got.Tags, want.Job.Tags) || string(got.Payload) != string(want.Job.Payload) || got.Spec != want.Job.Spec ||
 				got.State != want.Job.State || !got.CreatedAt.Equal(want.Job.CreatedAt) {
 				t.Errorf("job %d is %+v, wants %+v", i, got, want.Job)
 			}
@@ -375,14 +369,14 @@ func TestHostileTextIsKeptOrRefused(t *testing.T) {
 			if got.Name != name || got.Namespace != name || string(got.Payload) != payload {
 				t.Errorf("%.20q became %.20q in %.20q with %d of %d bytes", name, got.Name, got.Namespace, len(got.Payload), len(payload))
 			}
-			list, err := f.ListJobs(ctx, name, store.Page{Limit: 2})
-			if err != nil || len(list) != 1 {
-				t.Errorf("namespace %.20q lists %d jobs (%v)", name, len(list), err)
+			list, err := f.ListJobs(ctx, name, store.JobFilter{}, store.Page{Limit: 2})
+			if err != nil || len(list.Jobs) != 1 {
+				t.Errorf("namespace %.20q lists %d jobs (%v)", name, len(list.Jobs), err)
 			}
 		}
 		before := f.count(t, `SELECT count(*) FROM jobs`)
 		for _, name := range []string{"zero\x00byte", "not \xff\xfe utf-8"} {
-			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named(name))))
+			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named(name))), nil)
 			if after := f.count(t, `SELECT count(*) FROM jobs`); err != nil && after != before {
 				t.Errorf("%q was refused (%v), but %d jobs were left", name, err, after-before)
 			} else if err == nil && after != before+2 {

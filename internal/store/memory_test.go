@@ -36,7 +36,7 @@ func TestBulkCreateKeepsMemoryFlat(t *testing.T) {
 						return
 					}
 				}
-			})
+			}, nil)
 			if err != nil {
 				t.Fatalf("create %d jobs: %v", size, err)
 			}

@@ -40,7 +40,7 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 
 // wipe makes the store as good as new.
 func (f *fixture) wipe(t tb) {
-	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers"} {
+	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests"} {
 		f.exec(t, `DELETE FROM `+table)
 	}
 }
@@ -171,7 +171,7 @@ func (m *model) fire(t *rapid.T) {
 func (m *model) trigger(t *rapid.T) {
 	wish := m.f.trigger(t, *m.anyJob(t), `"mine"`)
 	if rapid.Bool().Draw(t, "again") {
-		if err := m.f.Trigger(ctx, wish); err != nil {
+		if err := m.f.Trigger(ctx, wish, nil); err != nil {
 			t.Fatalf("trigger again: %v", err)
 		}
 	}

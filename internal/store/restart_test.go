@@ -31,7 +31,7 @@ func TestEverythingIsThereAfterARestart(t *testing.T) {
 		if diff := cmp.Diff(before, f.found(t, job)); diff != "" {
 			t.Errorf("the job differs (-before +after):\n%s", diff)
 		}
-		if diff := cmp.Diff(runs, f.jobRuns(t, job)); diff != "" {
+		if diff := cmp.Diff(runs, f.jobRuns(t, job), asStored); diff != "" {
 			t.Errorf("its runs differ (-before +after):\n%s", diff)
 		}
 		if got := f.plan(t, job.ID); got != plan {
@@ -65,13 +65,13 @@ func TestACallerThatIsGoneStartsNothingOrAll(t *testing.T) {
 			t.Errorf("finish answered %v and left the run %s", err, state)
 		}
 		wish := f.wish(job, "")
-		if err := f.Trigger(gone, wish); (err == nil) != (len(f.wishes(t)) == 1) {
+		if err := f.Trigger(gone, wish, nil); (err == nil) != (len(f.wishes(t)) == 1) {
 			t.Errorf("trigger answered %v, and %d wishes are there", err, len(f.wishes(t)))
 		}
 		if _, err := f.Hold(gone, owner, []string{"duty"}, time.Minute); (err == nil) != (len(f.held(t, "duty")) == 1) {
 			t.Errorf("hold answered %v, and the leases are %v", err, f.held(t, "duty"))
 		}
-		if err := f.CreateJobs(gone, each(f.job(f.minutesAgo(1)))); (err == nil) != (f.count(t, `SELECT count(*) FROM jobs`) == 3) {
+		if err := f.CreateJobs(gone, each(f.job(f.minutesAgo(1))), nil); (err == nil) != (f.count(t, `SELECT count(*) FROM jobs`) == 3) {
 			t.Errorf("create answered %v", err)
 		}
 	})

@@ -97,7 +97,7 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		if _, err := f.EditJob(ctx, job.Namespace, job.ID, toggle(t)); err != nil {
 			return err
 		}
-		return f.Trigger(ctx, f.wish(job, ""))
+		return f.Trigger(ctx, f.wish(job, ""), nil)
 	case 7:
 		var steps []plan.Step
 		for _, w := range f.wishes(t) {

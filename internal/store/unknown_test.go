@@ -147,12 +147,12 @@ func TestACreateWhoseReplyIsLostCreatesOnce(t *testing.T) {
 				jobs[i] = f.job(f.minutesAgo(5), named(fmt.Sprint("job ", i)))
 			}
 			tt.lose(proxy)
-			insist(t, proxy, func() error { return f.CreateJobs(ctx, each(jobs...)) })
+			insist(t, proxy, func() error { return f.CreateJobs(ctx, each(jobs...), nil) })
 			if n := f.count(t, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE version = 1`); n != int64(tt.size) {
 				t.Errorf("there are %d jobs, wants %d", n, tt.size)
 			}
 			// The name is taken now, by the one that was created.
-			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(5), named("job 0"))))
+			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(5), named("job 0"))), nil)
 			wantCode(t, "take the name", err, belfry.Conflict)
 		})
 	}
@@ -190,7 +190,7 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 	job := f.created(t, 5, withBase(0))
 	wish := f.wish(job, "")
 	proxy.EatReplies("/* trigger */", 1)
-	insist(t, proxy, func() error { return f.Trigger(ctx, wish) })
+	insist(t, proxy, func() error { return f.Trigger(ctx, wish, nil) })
 	if wishes := f.wishes(t); len(wishes) != 1 {
 		t.Errorf("%d triggers are there, wants 1", len(wishes))
 	}

@@ -148,7 +148,7 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 		f.EditJob(ctx, two.Job.Namespace, two.Job.ID, func(belfry.Job, plan.Plan, time.Time) (*store.Change, error) { return nil, refused })
 		f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 			_ = yield(f.job(f.minutesAgo(1)), nil) && yield(store.NewJob{}, refused)
-		})
+		}, nil)
 		changed("nothing came of what was asked")
 		many := make([]store.NewJob, 2000)
 		for i := range many {

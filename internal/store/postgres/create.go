@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"iter"
 	"strings"
@@ -23,32 +22,41 @@ const (
 )
 
 var (
-	jobColumns  = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at"}
+	jobColumns = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at",
+		"tags", "queue", "type", "handler", "grams"}
 	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version"}
 )
 
 // CreateJobs stores new jobs with their plans, all or none: a few in one
-// statement, many by COPY.
-func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error]) error {
+// statement, many by COPY. Those of a request come with its key and answer.
+func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	ctx, cancel, err := detach(ctx, bulkTimeout)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	next, stop := iter.Pull2(jobs)
-	defer stop()
-	batch, whole, err := take(next, nil, fewJobs+1)
-	if err != nil || len(batch) == 0 {
-		return err
+	in := newSupply(jobs)
+	defer in.stop()
+	first := in.take(nil, fewJobs+1)
+	if first.err != nil || len(first.jobs) == 0 && r == nil {
+		return first.err
 	}
 	var ids []belfry.ID
-	if whole {
-		ids, err = idsOf(nil, batch), s.insertFew(ctx, batch)
+	if first.last && r == nil {
+		ids, err = idsOf(nil, first.jobs), insertFew(ctx, s.work, first.jobs)
 	} else {
-		ids, err = s.insertMany(ctx, batch, next)
+		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+			return keyed(ctx, tx, r, func() error {
+				if first.last {
+					ids = idsOf(nil, first.jobs)
+					return insertFew(ctx, tx, first.jobs)
+				}
+				return insertMany(ctx, tx, first, in, &ids)
+			})
+		})
 	}
 	if err != nil {
-		return s.whyNotCreated(ctx, ids, err)
+		return s.whyNotCreated(ctx, ids, r, err)
 	}
 	s.hints.tellChanged(len(ids) > fewJobs, ids...)
 	return nil
@@ -61,51 +69,38 @@ func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	return ids
 }
 
-// take adds jobs to the batch until it has n, or enough bytes, or all: then
-// whole is true.
-func take(next func() (store.NewJob, error, bool), batch []store.NewJob, n int) (full []store.NewJob, whole bool, err error) {
-	for bytes := 0; len(batch) < n && bytes < bytesAtATime; {
-		job, err, ok := next()
-		if !ok || err != nil {
-			return batch, !ok, err
-		}
-		batch = append(batch, job)
-		bytes += len(job.Job.Payload)
+// insertMany stores the first jobs and all that follow, and notes the ids so far.
+func insertMany(ctx context.Context, tx pgx.Tx, first batch, in *supply, ids *[]belfry.ID) error {
+	// A caller may need longer to produce the next jobs than a session may idle.
+	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
+		return err
 	}
-	return batch, false, nil
-}
-
-// insertMany stores the batch and all that follows, and gives the ids so far.
-func (s *Store) insertMany(ctx context.Context, batch []store.NewJob, next func() (store.NewJob, error, bool)) (ids []belfry.ID, err error) {
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-		// A caller may need longer to produce the next jobs than a session may idle.
-		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
+	for b := in.take(first.jobs, jobsAtATime); ; b = in.wait() {
+		if b.err != nil {
+			return b.err
+		}
+		if !b.last {
+			in.fetch(jobsAtATime)
+		}
+		*ids = idsOf(*ids, b.jobs)
+		if err := copyJobs(ctx, tx, b.jobs); err != nil || b.last {
 			return err
 		}
-		for whole := false; !whole; batch = batch[:0] {
-			var err error
-			if batch, whole, err = take(next, batch, jobsAtATime); err != nil {
-				return err
-			}
-			ids = idsOf(ids, batch)
-			if err := copyJobs(ctx, tx, batch); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return ids, err
+		in.reuse(b.jobs)
+	}
 }
 
 func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	if len(jobs) == 0 {
 		return nil
 	}
+	var specs specTexts
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		j := &jobs[i].Job
-		spec, err := json.Marshal(j.Spec)
-		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), string(spec),
-			text(string(j.Payload)), j.CreatedAt, j.CreatedAt}, err
+		spec, err := specs.of(j.Spec)
+		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), spec,
+			text(string(j.Payload)), j.CreatedAt, j.CreatedAt,
+			tagsOf(j), storable(j.Queue), storable(j.Type), handlerOf(j.Spec), gramsOf(j.Name)}, err
 	})); err != nil {
 		return err
 	}
@@ -116,55 +111,70 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	return err
 }
 
-func (s *Store) insertFew(ctx context.Context, jobs []store.NewJob) error {
+// insertFew stores jobs and plans in one statement. Lists within a list travel as
+// the text of an array.
+func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
 	n := len(jobs)
+	if n == 0 {
+		return nil
+	}
 	var (
 		ids                       = make([]pgtype.UUID, n)
 		shards, revisions         = make([]int32, n), make([]int32, n)
 		namespaces, states, specs = make([]string, n), make([]string, n), make([]string, n)
 		names, payloads           = make([]pgtype.Text, n), make([]pgtype.Text, n)
 		created                   = make([]time.Time, n)
+		tags, grams, handlers     = make([]pgtype.Text, n), make([]pgtype.Text, n), make([]pgtype.Text, n)
+		queues, types             = make([]string, n), make([]string, n)
 		versions, made            = make([]int64, n), make([]int64, n)
 		nexts, nominals, marks    = make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
 		zones                     = make([]string, n)
+		texts                     specTexts
+		err                       error
 	)
 	for i := range jobs {
 		j, p := &jobs[i].Job, &jobs[i].Plan
-		spec, err := json.Marshal(j.Spec)
-		if err != nil {
+		if specs[i], err = texts.of(j.Spec); err != nil {
 			return err
 		}
 		ids[i], shards[i], revisions[i] = uuid(j.ID), int32(p.Shard), int32(j.Revision)
-		namespaces[i], states[i], specs[i] = j.Namespace, string(j.State), string(spec)
+		namespaces[i], states[i] = j.Namespace, string(j.State)
 		names[i], payloads[i], created[i] = text(j.Name), text(string(j.Payload)), j.CreatedAt
+		tags[i], grams[i], handlers[i] = arrayOf(tagsOf(j)), arrayOf(gramsOf(j.Name)), handlerOf(j.Spec)
+		queues[i], types[i] = storable(j.Queue), storable(j.Type)
 		versions[i], made[i], zones[i] = p.Version, p.RunsMade, p.ZoneVersion
 		nexts[i], nominals[i], marks[i] = stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor)
 	}
-	_, err := s.work.Exec(ctx, `/* create */
+	_, err = q.Exec(ctx, `/* create */
 WITH job AS (
-  INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at)
-  SELECT id, shard, namespace, name, revision, state, spec, payload, created_at, created_at
-    FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::timestamptz[])
-      AS j (id, shard, namespace, name, revision, state, spec, payload, created_at))
+  INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at, tags, queue, type, handler, grams)
+  SELECT id, shard, namespace, name, revision, state, spec, payload, created_at, created_at, tags::text[], queue, type, handler, grams::bigint[]
+    FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::timestamptz[],
+                $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
+      AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, grams))
 INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
 SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[])`,
-		ids, shards, namespaces, names, revisions, states, specs, payloads, created, versions, nexts, nominals, marks, made, zones)
+		ids, shards, namespaces, names, revisions, states, specs, payloads, created, versions, nexts, nominals, marks, made, zones,
+		tags, queues, types, handlers, grams)
 	return err
 }
 
 // whyNotCreated explains an error. A key that is there already may be our own:
-// the reply to an earlier commit of the same jobs was lost.
-func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, err error) error {
+// the reply to an earlier commit of the same jobs was lost. Under the key of a
+// request it is not: that would have been found first.
+func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != "23505" {
 		return failed("create jobs", err)
 	}
-	var there int
-	if err := s.work.QueryRow(ctx, `SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)`, uuids(ids)).Scan(&there); err != nil {
-		return failed("create jobs", err)
-	}
-	if there == len(ids) {
-		return nil
+	if r == nil {
+		var there int
+		if err := s.work.QueryRow(ctx, `SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)`, uuids(ids)).Scan(&there); err != nil {
+			return failed("create jobs", err)
+		}
+		if there == len(ids) {
+			return nil
+		}
 	}
 	if refused.ConstraintName != "jobs_name" {
 		return belfry.Errorf(belfry.Conflict, "one of the jobs is there already: %w", err)

@@ -107,9 +107,9 @@ WITH done AS (
   RETURNING r.*, done.n, done.http_status, done.error, done.output
 ), kept AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count)
+                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key)
   SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_at, ready_at, fired_at, fired_by, epoch,
-         attempt, worker, token, started_at, clock_timestamp(), http_status, error, output, 0
+         attempt, worker, token, started_at, clock_timestamp(), http_status, error, output, 0, key
     FROM gone
 )
 SELECT n FROM gone`
@@ -161,9 +161,9 @@ WITH done AS (
   DELETE FROM belfry.runs r USING held WHERE r.id = held.id AND held.next_state = 'dead'
 ), buried AS (
   INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                           timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint)
+                           timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key)
   SELECT id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-         timeout_ms, attempt, failures_now, lost_now, started_at, now, payload, trace, fingerprint
+         timeout_ms, attempt, failures_now, lost_now, started_at, now, payload, trace, fingerprint, key
     FROM held WHERE next_state = 'dead'
 )
 SELECT n FROM held`

@@ -56,8 +56,9 @@ WITH step AS MATERIALIZED (
   RETURNING t.id
 ), wanted AS MATERIALIZED (
   SELECT r.*, adv.job_id, adv.namespace, adv.revision, adv.shard, adv.epoch, adv.lane, adv.timeout_ms
-    FROM unnest($16::bigint[], $17::uuid[], $18::text[], $19::uuid[], $20::timestamptz[], $21::timestamptz[], $22::bigint[], $23::integer[], $24::text[])
-      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, most, payload, i)
+    FROM unnest($16::bigint[], $17::uuid[], $18::text[], $19::uuid[], $20::timestamptz[], $21::timestamptz[], $22::bigint[], $23::integer[], $24::text[],
+                $38::text[])
+      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, most, payload, key, i)
     JOIN adv USING (n)
    WHERE r.trigger_id IS NULL OR r.trigger_id IN (SELECT id FROM wish)
 ), run AS MATERIALIZED (
@@ -69,10 +70,10 @@ WITH step AS MATERIALIZED (
     FROM run
 ), made AS (
   INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                           timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, payload)
+                           timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, payload, key)
   SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN token IS NULL THEN 'ready' ELSE 'running' END, rank, scheduled_at, ready_at, now, $34, epoch,
          timeout_ms, CASE WHEN token IS NULL THEN 0 ELSE 1 END, 0, 0, CASE WHEN token IS NULL THEN NULL ELSE $35::uuid END, token,
-         CASE WHEN token IS NULL THEN NULL ELSE now END, CASE WHEN token IS NULL THEN NULL ELSE now + (timeout_ms + $37) * interval '1 millisecond' END, payload
+         CASE WHEN token IS NULL THEN NULL ELSE now END, CASE WHEN token IS NULL THEN NULL ELSE now + (timeout_ms + $37) * interval '1 millisecond' END, payload, key
     FROM placed WHERE fits
   ON CONFLICT (id) DO NOTHING
   RETURNING id, job_id, state, token, fired_at, deadline_at, payload
@@ -160,7 +161,7 @@ func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadlin
 	run := &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		State: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
-		StartedAt: &at, Worker: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline,
+		StartedAt: &at, Worker: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, Key: r.Key,
 	}
 	if payload.Valid {
 		run.Payload = json.RawMessage(payload.String)

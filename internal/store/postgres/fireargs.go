@@ -33,6 +33,7 @@ type fireArgs struct {
 	ranks              []int64
 	limits             []int32
 	payloads           []pgtype.Text
+	keys               []pgtype.Text // as many as it takes to reach the last one there is
 
 	wishOf []int64 // 1-based step of each trigger
 	wishes []pgtype.UUID
@@ -94,6 +95,10 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 	a.ranks = append(a.ranks, plan.Rank(r.ReadyAt))
 	a.limits = append(a.limits, int32(r.Limit))
 	a.payloads = append(a.payloads, text(string(r.Payload)))
+	if r.Key != "" {
+		a.keys = append(a.keys, make([]pgtype.Text, len(a.ids)-len(a.keys))...)
+		a.keys[len(a.ids)-1] = text(r.Key)
+	}
 }
 
 // list gives the arguments of fireSQL in order.
@@ -109,5 +114,6 @@ func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
 		a.wishOf, a.wishes,
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
 		uuids(tokens), pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
+		a.keys,
 	}
 }

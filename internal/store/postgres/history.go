@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -12,18 +11,26 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// The places where a run may be, in the same columns: one that was asked for and
-// is about to be made is as good as ready.
+// The places where a run may be, read as the same columns: one that was asked for
+// and is about to be made is as good as ready. Each is followed by its table, or
+// a part of it, under the name x.
 const (
-	liveRuns = `SELECT id, job_id, namespace, revision, kind, state, scheduled_at, ready_at, fired_at, attempt, started_at, NULL::timestamptz AS finished_at,
-		worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to, 0::bigint AS skipped_count FROM belfry.runs`
-	deadRuns = `SELECT d.id, d.job_id, d.namespace, d.revision, d.kind, 'dead', d.scheduled_at, d.ready_at, d.fired_at, d.attempt, d.started_at, d.died_at,
-		a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), d.reason, NULL::timestamptz, 0::bigint
-		FROM belfry.dead d LEFT JOIN belfry.attempts a ON a.run_id = d.id AND a.attempt = d.attempt`
-	wishedRuns = `SELECT t.run_id, t.job_id, t.namespace, j.revision, t.kind, 'ready', t.at, t.at, NULL::timestamptz, 0, NULL::timestamptz, NULL::timestamptz,
-		NULL::uuid, 0, '', '', '', NULL::timestamptz, 0::bigint FROM belfry.triggers t JOIN belfry.jobs j ON j.id = t.job_id AND j.state <> 'deleted'`
-	settledRuns = `SELECT id, job_id, namespace, revision, kind, state, scheduled_at, ready_at, fired_at, attempt, started_at, settled_at,
-		worker, http_status, error, output, reason, skipped_to, skipped_count FROM belfry.history`
+	liveRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
+		0::bigint AS skipped_count, coalesce(x.key, '') AS key FROM `
+	deadRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
+		0::bigint, coalesce(x.key, '') FROM `
+	wishedRuns = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, x.at AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
+		NULL::timestamptz, NULL::uuid, 0, '', '', '', NULL::timestamptz,
+		0::bigint, '' FROM `
+	settledRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+		x.settled_at, x.worker, x.http_status, x.error, x.output, x.reason, x.skipped_to,
+		x.skipped_count, coalesce(x.key, '') FROM `
+
+	// What follows a dead letter, and a wish.
+	withAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt`
+	withJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`
 )
 
 func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
@@ -34,7 +41,7 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 		started, finished, skipped pgtype.Timestamptz
 	)
 	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.State, &run.ScheduledAt, &run.ReadyAt, &fired, &run.Attempt,
-		&started, &finished, &worker, &run.HTTPStatus, &run.Error, &run.Output, &run.Reason, &skipped, &run.SkippedCount)
+		&started, &finished, &worker, &run.HTTPStatus, &run.Error, &run.Output, &run.Reason, &skipped, &run.SkippedCount, &run.Key)
 	run.ID, run.JobID, run.Worker = id.Bytes, job.Bytes, worker.Bytes
 	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(fired)
 	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(started), momentOrNil(finished), momentOrNil(skipped)
@@ -43,10 +50,11 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 
 // Run finds a run wherever it is, with the attempts that failed.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
-	rows, err := s.work.Query(ctx, liveRuns+` WHERE namespace = $1 AND id = $2
-		UNION ALL `+deadRuns+` WHERE d.namespace = $1 AND d.id = $2
-		UNION ALL (`+settledRuns+` WHERE namespace = $1 AND id = $2 ORDER BY settled_at DESC)
-		UNION ALL `+wishedRuns+` WHERE t.namespace = $1 AND t.run_id = $2 AND t.fired_at IS NULL
+	const here = ` WHERE x.namespace = $1 AND x.id = $2`
+	rows, err := s.work.Query(ctx, liveRuns+`belfry.runs x`+here+`
+		UNION ALL `+deadRuns+`belfry.dead x`+withAttempt+here+`
+		UNION ALL (`+settledRuns+`belfry.history x`+here+` ORDER BY x.settled_at DESC)
+		UNION ALL `+wishedRuns+`belfry.triggers x`+withJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
 		LIMIT 1`, namespace, uuid(id))
 	if err != nil {
 		return belfry.Run{}, failed("look up a run", err)
@@ -81,84 +89,13 @@ func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, 
 // JobRuns gives the runs and skips of a job, latest occurrence first. Each place
 // is cut to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.RunPage) ([]belfry.Run, error) {
-	const (
-		mine  = ` WHERE namespace = $1 AND job_id = $2 AND ($3::timestamptz IS NULL OR (scheduled_at, id) < ($3, $4)) ORDER BY scheduled_at DESC, id DESC LIMIT $5`
-		mineD = ` WHERE d.namespace = $1 AND d.job_id = $2 AND ($3::timestamptz IS NULL OR (d.scheduled_at, d.id) < ($3, $4)) ORDER BY d.scheduled_at DESC, d.id DESC LIMIT $5`
-	)
-	rows, err := s.work.Query(ctx, `(`+liveRuns+mine+`) UNION ALL (`+deadRuns+mineD+`) UNION ALL (`+settledRuns+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
+	const mine = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
+	rows, err := s.work.Query(ctx, `(`+liveRuns+`belfry.runs x`+mine+`) UNION ALL (`+deadRuns+`belfry.dead x`+withAttempt+mine+`)
+		UNION ALL (`+settledRuns+`belfry.history x`+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
 		namespace, uuid(job), stamp(page.BeforeAt), uuid(page.BeforeID), page.Limit)
 	if err != nil {
 		return nil, failed("list runs", err)
 	}
 	runs, err := pgx.CollectRows(rows, scanRun)
 	return runs, failed("list runs", err)
-}
-
-// Bounds of pruning.
-const (
-	pruneAtATime   = 5000
-	shortKeep      = 48 * time.Hour
-	keepTriggers   = 24 * time.Hour // fired ones, so that repeating a wish does nothing
-	keepTombstones = time.Hour      // deleted jobs
-)
-
-// Prune forgets what is older than keep, whole days at a time by dropping their
-// partition. Only a short keep is worth looking at single rows.
-func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
-	cutoff := s.Now().Add(-keep)
-	if err := makePartitions(ctx, s.work, s.Now()); err != nil {
-		return 0, failed("prune", err)
-	}
-	pruned, err := dropPartitions(ctx, s.work, cutoff)
-	if err != nil {
-		return pruned, failed("prune", err)
-	}
-	table := "belfry.history_default"
-	if keep < shortKeep {
-		table = "belfry.history"
-	}
-	rows, err := s.deleteInBatches(ctx, `DELETE FROM `+table+` WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM `+table+` WHERE settled_at < $1 LIMIT $2)`, cutoff)
-	pruned += rows
-	if err != nil {
-		return pruned, failed("prune", err)
-	}
-	for _, sweep := range []struct {
-		sql    string
-		cutoff time.Time
-	}{
-		{`DELETE FROM belfry.attempts WHERE ctid IN (SELECT a.ctid FROM belfry.attempts a WHERE a.finished_at < $1
-			AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE id = a.run_id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE id = a.run_id) LIMIT $2)`, cutoff},
-		{`DELETE FROM belfry.triggers WHERE ctid IN (SELECT ctid FROM belfry.triggers WHERE fired_at < $1 LIMIT $2)`, s.Now().Add(-keepTriggers)},
-		{`WITH gone AS (DELETE FROM belfry.jobs WHERE ctid IN (SELECT j.ctid FROM belfry.jobs j WHERE j.state = 'deleted' AND j.updated_at < $1
-			AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id) LIMIT $2) RETURNING id),
-			old AS (DELETE FROM belfry.revisions v USING gone WHERE v.job_id = gone.id),
-			wishes AS (DELETE FROM belfry.triggers t USING gone WHERE t.job_id = gone.id)
-			DELETE FROM belfry.plans p USING gone WHERE p.job_id = gone.id`, s.Now().Add(-keepTombstones)},
-	} {
-		if _, err := s.deleteInBatches(ctx, sweep.sql, sweep.cutoff); err != nil {
-			return pruned, failed("prune", err)
-		}
-	}
-	return pruned, nil
-}
-
-// deleteInBatches repeats a DELETE until it finds less than a batch.
-func (s *Store) deleteInBatches(ctx context.Context, sql string, cutoff time.Time) (int, error) {
-	total := 0
-	for {
-		call, cancel, err := detach(ctx, callTimeout)
-		if err != nil {
-			return total, err
-		}
-		tag, err := s.work.Exec(call, sql, cutoff, pruneAtATime)
-		cancel()
-		if err != nil {
-			return total, err
-		}
-		n := int(tag.RowsAffected())
-		total += n
-		if n < pruneAtATime {
-			return total, nil
-		}
-	}
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-const dueColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, j.namespace, j.revision, j.spec`
+// dueColumns are a plan with what is needed to decide it: the name only where a
+// template of keys asks for it.
+const dueColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, j.namespace, j.revision, j.spec,
+	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 
 // dueScan reads dueColumns.
 type dueScan struct {
@@ -22,7 +25,7 @@ type dueScan struct {
 }
 
 func (s *dueScan) fields() []any {
-	return append(s.planScan.fields(), &s.due.Namespace, &s.due.Revision, &s.due.Spec)
+	return append(s.planScan.fields(), &s.due.Namespace, &s.due.Revision, &s.due.Spec, &s.due.Name)
 }
 
 func (s *dueScan) result() store.Due {

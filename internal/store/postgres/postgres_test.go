@@ -110,7 +110,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	<-wake // what was said before it listened
 	there.Changed()
 	job := newJob(t, here)
-	if err := here.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(job, nil) }); err != nil {
+	if err := here.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(job, nil) }, nil); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -33,7 +33,8 @@ WITH pick AS MATERIALIZED (
   RETURNING r.*
 )
 SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.token, r.started_at, r.deadline_at,
-       coalesce(v.spec, j.spec), coalesce(r.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
+       coalesce(v.spec, j.spec), coalesce(r.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END),
+       coalesce(r.key, ''), coalesce(j.name, '')
   FROM taken r` + atRevision + `
  ORDER BY r.rank`
 
@@ -91,7 +92,7 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 		payload        pgtype.Text
 	)
 	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
-		&started, &run.DeadlineAt, &spec, &payload)
+		&started, &run.DeadlineAt, &spec, &payload, &run.Key, &run.JobName)
 	if err != nil {
 		return claimed{}, err
 	}

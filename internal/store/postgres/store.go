@@ -258,11 +258,12 @@ func detach(ctx context.Context, limit time.Duration) (context.Context, context.
 // error that surely left nothing behind becomes a belfry.Error.
 func failed(doing string, err error) error {
 	var known *belfry.Error
+	var repeated *store.Repeated
 	var refused *pgconn.ConnectError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &known):
+	case errors.As(err, &known), errors.As(err, &repeated):
 		return err
 	case errors.As(err, &refused):
 		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)

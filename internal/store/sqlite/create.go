@@ -11,7 +11,7 @@ import (
 
 // CreateJobs stores new jobs with their plans, all or none. A job whose id is
 // there already was stored by an earlier call whose answer was lost.
-func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error]) error {
+func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	waiting := &spool{dir: s.dir}
 	defer waiting.close()
 	for job, err := range jobs {
@@ -25,7 +25,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 			return failed("create jobs", err)
 		}
 	}
-	return s.write(ctx, "create jobs", func(t *tx) error {
+	return s.once(ctx, "create jobs", r, func(t *tx) error {
 		t.news.many = waiting.file != nil
 		t.news.changed = t.news.many
 		return waiting.each(t.insertJob)
@@ -33,8 +33,9 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 }
 
 const (
-	insertJob = `INSERT INTO jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	insertJob = `INSERT INTO jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at,
+  tags, queue, type, handler)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
@@ -47,7 +48,8 @@ func (t *tx) insertJob(n *store.NewJob) error {
 		return fmt.Errorf("job %s: write its spec: %w", job.ID, err)
 	}
 	inserted, err := t.exec(insertJob, job.ID[:], int64(p.Shard), job.Namespace, text(job.Name), int64(job.Revision), string(job.State),
-		string(spec), text(job.Payload), micro(job.CreatedAt), micro(job.CreatedAt))
+		string(spec), text(job.Payload), micro(job.CreatedAt), micro(job.CreatedAt),
+		tagList(job.Tags), job.Queue, job.Type, job.Handler)
 	if err != nil {
 		return nameTaken(err, job.Name)
 	}

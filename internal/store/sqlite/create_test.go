@@ -39,7 +39,7 @@ func TestManyJobsAreSetAside(t *testing.T) {
 		if _, err := s.Hold(ctx, belfry.ID{1}, []string{"x"}, time.Minute); err != nil {
 			t.Errorf("another writer: %v", err)
 		}
-	})
+	}, nil)
 	if err != nil || handed != len(jobs) {
 		t.Fatalf("took %d of %d jobs: %v", handed, len(jobs), err)
 	}
@@ -74,16 +74,16 @@ func TestJobsSetAsideAreAllOrNone(t *testing.T) {
 			}
 		}
 		yield(store.NewJob{}, broken)
-	})
+	}, nil)
 	if err != broken {
 		t.Errorf("got %v, wants the sequence's error as it is", err)
 	}
 	jobs[3].Job.Name = "the last" // which the last one has as well
-	if err := s.CreateJobs(ctx, seq(jobs...)); belfry.CodeOf(err) != belfry.Conflict {
+	if err := s.CreateJobs(ctx, seq(jobs...), nil); belfry.CodeOf(err) != belfry.Conflict {
 		t.Errorf("got %v, wants a conflict", err)
 	}
-	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.Page{Limit: 1}); err != nil || len(listed) != 0 {
-		t.Errorf("%d jobs were kept (%v), wants none", len(listed), err)
+	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
+		t.Errorf("%d jobs were kept (%v), wants none", len(listed.Jobs), err)
 	}
 	onlyOwnFiles(t, s.dir)
 }

@@ -9,6 +9,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // commitError is a commit that failed.
@@ -22,9 +23,10 @@ func (e *commitError) Unwrap() error { return e.err }
 // in writing, the log may hold it all the same.
 func failed(doing string, err error) error {
 	var known *belfry.Error
+	var repeated *store.Repeated
 	var commit *commitError
 	switch code := errorCode(err) & 0xff; {
-	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.As(err, &known), errors.As(err, &repeated), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
 		return fmt.Errorf("%s: %w", doing, err)

@@ -47,9 +47,9 @@ const fence = `WHERE r.id = ? AND r.namespace = ? AND r.attempt = ? AND r.token 
 
 const (
 	settleSuccess = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count)
+  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key)
 SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0 FROM runs r ` + fence
+  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0, key FROM runs r ` + fence
 
 	deleteRun = `DELETE FROM runs WHERE id = ?`
 
@@ -62,9 +62,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
   worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL WHERE id = ?`
 
 	settleDead = `INSERT OR REPLACE INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint)
+  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key)
 SELECT id, shard, namespace, job_id, revision, kind, lane, ?, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, trace, ? FROM runs WHERE id = ?`
+  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, trace, ?, key FROM runs WHERE id = ?`
 )
 
 // Finish settles attempts, each only if its run is held by exactly that one.

@@ -20,14 +20,14 @@ import (
 const advance = `UPDATE plans SET version = version + 1, next_at = ?, nominal_at = ?, fired_for = ?, runs_made = ?, zone_version = ?
 WHERE job_id = ? AND version = ? AND (NOT ? OR next_at <= ?) AND (fired_for IS NULL OR fired_for < ?)`
 
-const runColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, lost, failures, `
+const runColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key, lost, failures, `
 
 const (
 	insertReady = `INSERT INTO runs (` + runColumns + `attempt, state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 'ready') ON CONFLICT (id) DO NOTHING`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 'ready') ON CONFLICT (id) DO NOTHING`
 
 	insertRunning = `INSERT INTO runs (` + runColumns + `attempt, state, worker, token, started_at, deadline_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertSkip = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
 epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count)
@@ -121,7 +121,7 @@ func (f *firing) run(s *plan.Step, r *plan.Run) error {
 	}
 	lane := s.Lane()
 	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt),
-		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), text(r.Payload)}
+		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), text(r.Payload), text(r.Key)}
 	if f.free > 0 && slices.Contains(f.lanes, lane) {
 		return f.start(s, r, args)
 	}
@@ -146,7 +146,7 @@ func (f *firing) start(s *plan.Step, r *plan.Run, args []any) error {
 	started := f.now
 	run := &belfry.Run{
 		ID: r.ID, JobID: s.Seen.JobID, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, State: belfry.RunRunning,
-		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, Worker: f.worker,
+		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, Worker: f.worker, Key: r.Key,
 		Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
 	}
 	n, err := f.exec(insertRunning, append(args, f.worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)

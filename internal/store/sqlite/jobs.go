@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -15,9 +14,9 @@ import (
 )
 
 // selectJob reads jobs with everything that their status is derived from. The
-// caller adds a WHERE on j.
+// caller adds where the jobs j and their plans p come from.
 const selectJob = `
-SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, p.next_at,
+SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, j.tags, p.next_at,
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state = 'running'),
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state <> 'running'),
        (SELECT max(scheduled_at) FROM runs r WHERE r.job_id = j.id),
@@ -25,12 +24,11 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.p
        (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1),
        (SELECT scheduled_at FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1),
        (SELECT state FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1)
-  FROM jobs j CROSS JOIN plans p ON p.job_id = j.id
 `
 
 const (
-	selectOneJob  = selectJob + `WHERE j.namespace = ? AND j.id = ?`
-	selectJobPage = selectJob + `WHERE j.namespace = ? AND j.state <> 'deleted' AND j.id < ? ORDER BY j.id DESC LIMIT ?`
+	selectOneJob   = selectJob + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
+	selectNamedJob = `SELECT id FROM jobs WHERE namespace = ? AND name = ? AND state <> 'deleted'`
 )
 
 func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
@@ -41,7 +39,7 @@ func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
 		alive                     belfry.Live
 	)
 	err := rows.Scan(key{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &spec, payload{&job.Payload},
-		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, moment{&next}, &alive.Running, &alive.Waiting,
+		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, moment{&next}, &alive.Running, &alive.Waiting,
 		moment{&live}, moment{&dead}, moment{&ran}, moment{&at}, &state)
 	if err != nil {
 		return err
@@ -104,22 +102,24 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (job be
 	return job, err
 }
 
-// ListJobs gives the jobs that are not deleted, newest first.
-func (s *Store) ListJobs(ctx context.Context, namespace string, page store.Page) (jobs []belfry.Job, err error) {
-	after := page.After
-	if after.IsZero() {
-		after = belfry.ID(bytes.Repeat([]byte{0xff}, len(after)))
-	}
-	err = s.read(ctx, "list jobs", func(t *tx) error {
-		jobs, err = all(t, t.scanJob, selectJobPage, namespace, after[:], atMost(page.Limit))
+// JobNamed finds the id of the job that is not deleted and has the name.
+func (s *Store) JobNamed(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
+	err = s.read(ctx, "look up a name", func(t *tx) error {
+		err := t.get([]any{key{id[:]}}, selectNamedJob, namespace, name)
+		if errors.Is(err, sql.ErrNoRows) {
+			return belfry.Errorf(belfry.NotFound, "there is no job named %q", belfry.Clean(name, maxNameShown))
+		}
 		return err
 	})
-	return jobs, err
+	return id, err
 }
 
+// maxNameShown bounds what an error repeats of a name that may be anything.
+const maxNameShown = 200
+
 // Trigger records a wish for a run.
-func (s *Store) Trigger(ctx context.Context, w plan.Trigger) error {
-	return s.write(ctx, "record a trigger", func(t *tx) error {
+func (s *Store) Trigger(ctx context.Context, w plan.Trigger, r *store.Request) error {
+	return s.once(ctx, "record a trigger", r, func(t *tx) error {
 		var shard int64
 		err := t.get([]any{&shard}, `SELECT shard FROM jobs WHERE namespace = ? AND id = ? AND state <> 'deleted'`, w.Namespace, w.JobID[:])
 		if errors.Is(err, sql.ErrNoRows) {
@@ -190,8 +190,10 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 	if err != nil {
 		return job, fmt.Errorf("write the spec: %w", err)
 	}
-	_, err = t.exec(`UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ? WHERE id = ?`,
-		text(job.Name), string(job.State), string(spec), text(job.Payload), job.Revision, micro(t.now), old.ID[:])
+	_, err = t.exec(`UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ?,
+  tags = ?, queue = ?, type = ?, handler = ? WHERE id = ?`,
+		text(job.Name), string(job.State), string(spec), text(job.Payload), job.Revision, micro(t.now),
+		tagList(job.Tags), job.Queue, job.Type, job.Handler, old.ID[:])
 	if err != nil {
 		return job, nameTaken(err, job.Name)
 	}

@@ -21,16 +21,22 @@ func (p *planScan) fields() []any {
 	return []any{key{p.JobID[:]}, &p.Shard, &p.Version, moment{&p.NextAt}, moment{&p.NominalAt}, moment{&p.FiredFor}, &p.RunsMade, &p.ZoneVersion}
 }
 
-const dueColumns = planColumns + `, j.namespace, j.revision, j.spec`
+// A name is read only where there may be a template that asks for it.
+const dueColumns = planColumns + `, j.namespace, j.revision, j.spec, CASE WHEN instr(j.spec, '{{') THEN coalesce(j.name, '') ELSE '' END`
 
-func dueFields(p *planScan, d *store.Due) []any {
-	return append(p.fields(), &d.Namespace, &d.Revision, &d.Spec)
-}
+func (t *tx) scanDue(rows *sql.Rows, d *store.Due) error { return t.scanDueAnd(rows, d) }
 
-func scanDue(rows *sql.Rows, d *store.Due) error {
+// scanDueAnd reads dueColumns and what follows them.
+func (t *tx) scanDueAnd(rows *sql.Rows, d *store.Due, more ...any) error {
 	var p planScan
-	err := rows.Scan(dueFields(&p, d)...)
+	err := rows.Scan(append(append(p.fields(), &d.Namespace, &d.Revision, &d.Spec, &d.Name), more...)...)
 	d.Plan = p.Plan
+	if d.Name != "" {
+		keys, err := belfry.ParseKeyTemplate(t.specs.OrNone(d.Spec).IdempotencyKeyTemplate)
+		if err != nil || !keys.UsesName() {
+			d.Name = ""
+		}
+	}
 	return err
 }
 
@@ -62,7 +68,7 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) (due []store.Due, 
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		due, err = all(t, scanDue, selectUpcoming, after, until, shards)
+		due, err = all(t, t.scanDue, selectUpcoming, after, until, shards)
 		return err
 	})
 	return due, err
@@ -71,7 +77,7 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) (due []store.Due, 
 // Overdue gives plans that were due before the instant, the earliest first.
 func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) (due []store.Due, err error) {
 	err = s.read(ctx, "read the overdue plans", func(t *tx) error {
-		due, err = all(t, scanDue, selectOverdue, micro(before), list(shards), atMost(limit))
+		due, err = all(t, t.scanDue, selectOverdue, micro(before), list(shards), atMost(limit))
 		return err
 	})
 	return due, err
@@ -81,7 +87,7 @@ func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, lim
 func (s *Store) Find(ctx context.Context, jobs []belfry.ID) (found []store.Due, err error) {
 	err = s.read(ctx, "find plans", func(t *tx) error {
 		for _, id := range jobs {
-			due, err := all(t, scanDue, selectPlan, id[:])
+			due, err := all(t, t.scanDue, selectPlan, id[:])
 			if err != nil {
 				return err
 			}
@@ -100,11 +106,9 @@ WHERE w.fired_at IS NULL AND j.state <> 'deleted' AND w.` + inShards + `ORDER BY
 func (s *Store) Triggers(ctx context.Context, shards []int, limit int) (wishes []store.Wish, err error) {
 	err = s.read(ctx, "read the triggers", func(t *tx) error {
 		wishes, err = all(t, func(rows *sql.Rows, w *store.Wish) error {
-			var p planScan
 			d, g := &w.Due, &w.Trigger
-			err := rows.Scan(append(dueFields(&p, d), key{g.ID[:]}, &g.Kind, moment{&g.At}, payload{&g.Payload})...)
-			d.Plan = p.Plan
-			g.Namespace, g.JobID, g.Shard = d.Namespace, p.JobID, p.Shard
+			err := t.scanDueAnd(rows, d, key{g.ID[:]}, &g.Kind, moment{&g.At}, payload{&g.Payload})
+			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
 			return err
 		}, selectWishes, list(shards), atMost(limit))
 		return err

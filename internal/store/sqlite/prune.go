@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // pruneBatch bounds the transactions in which old rows go, so that whoever wants
@@ -21,6 +22,8 @@ const (
 const (
 	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? ORDER BY settled_at LIMIT ?)`
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
+
+	pruneRequests = `DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests WHERE created_at < ? LIMIT ?)`
 
 	selectOldAttempts = `SELECT run_id, attempt, finished_at FROM attempts
 WHERE finished_at < ? AND (finished_at, run_id, attempt) > (?, ?, ?) ORDER BY finished_at, run_id, attempt LIMIT ?`
@@ -40,6 +43,9 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		return pruned, err
 	}
 	if _, err := s.pruneBatches(ctx, pruneTriggers, now.Add(-keepTriggers)); err != nil {
+		return pruned, err
+	}
+	if _, err := s.pruneBatches(ctx, pruneRequests, now.Add(-store.KeepRequests)); err != nil {
 		return pruned, err
 	}
 	if err := s.pruneAttempts(ctx, now.Add(-keep)); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // fill inserts n rows by a statement over the numbers i from 1.
-func fill(t *testing.T, s *Store, n int, insert string, args ...any) {
+func fill(t testing.TB, s *Store, n int, insert string, args ...any) {
 	t.Helper()
 	err := s.write(ctx, "fill", func(x *tx) error {
 		_, err := x.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) `+insert, append([]any{n}, args...)...)
@@ -75,7 +75,7 @@ func TestADeletedJobGoesWithItsWishes(t *testing.T) {
 	s := opened(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
-	err := s.Trigger(ctx, plan.Trigger{ID: belfry.NewID(s.Now()), Namespace: job.Job.Namespace, JobID: job.Job.ID, Kind: belfry.KindManual, At: s.Now()})
+	err := s.Trigger(ctx, plan.Trigger{ID: belfry.NewID(s.Now()), Namespace: job.Job.Namespace, JobID: job.Job.ID, Kind: belfry.KindManual, At: s.Now()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

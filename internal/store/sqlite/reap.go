@@ -56,10 +56,12 @@ func (t *tx) settleAll(runs []held, outcome belfry.Outcome, why string) error {
 const releaseBatch = 1000
 
 // release ends what an earlier process left behind. The lock on the directory
-// proves that it is gone, and its workers and terms of office with it.
+// proves that it is gone, and its worker and terms of office with it. Users' own
+// workers are other processes and may well be alive: their lanes tell them apart,
+// see belfry.OwnLane, and they are given up only if they stay silent.
 func (s *Store) release(ctx context.Context) error {
 	err := s.write(ctx, "release the leases", func(t *tx) error {
-		if _, err := t.exec(`DELETE FROM workers`); err != nil {
+		if _, err := t.exec(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
 			return err
 		}
 		_, err := t.exec(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
@@ -67,7 +69,7 @@ func (s *Store) release(ctx context.Context) error {
 	})
 	for released := releaseBatch; err == nil && released == releaseBatch; {
 		err = s.write(ctx, "release the runs", func(t *tx) error {
-			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' LIMIT ?`, releaseBatch)
+			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND instr(r.lane, ':') = 0 LIMIT ?`, releaseBatch)
 			if err != nil {
 				return err
 			}

@@ -23,9 +23,10 @@ const (
 	// The spec and the payload are those of the revision that the run was fired
 	// from, unless the run brings a payload of its own.
 	selectWork = `SELECT r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.timeout_ms,
-  CASE WHEN r.payload IS NOT NULL THEN r.payload WHEN j.id IS NOT NULL THEN j.payload ELSE v.payload END, coalesce(j.spec, v.spec, '')
+  CASE WHEN r.payload IS NOT NULL THEN r.payload WHEN j.revision = r.revision THEN j.payload ELSE v.payload END,
+  coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''), coalesce(j.name, ''), coalesce(r.key, '')
 FROM runs r
-LEFT JOIN jobs j ON j.id = r.job_id AND j.revision = r.revision
+LEFT JOIN jobs j ON j.id = r.job_id
 LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision
 WHERE r.id = ?`
 
@@ -92,7 +93,7 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 	var spec string
 	var timeout int64
 	err := t.get([]any{key{run.JobID[:]}, &run.Namespace, &run.Revision, &run.Kind, moment{&run.ScheduledAt}, moment{&run.ReadyAt}, moment{&run.FiredAt},
-		&run.Attempt, &timeout, payload{&run.Payload}, &spec}, selectWork, id[:])
+		&run.Attempt, &timeout, payload{&run.Payload}, &spec, &run.JobName, &run.Key}, selectWork, id[:])
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestAnEndedContextStartsNothing(t *testing.T) {
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	job := newJob(t, s, s.Now(), "* * * * *")
-	if err := s.CreateJobs(gone, seq(job)); !errors.Is(err, context.Canceled) {
+	if err := s.CreateJobs(gone, seq(job), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("create: got %v", err)
 	}
 	if _, err := s.Job(gone, job.Job.Namespace, job.Job.ID); !errors.Is(err, context.Canceled) {
@@ -111,12 +111,12 @@ func TestAFullDisk(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = newJob(t, s, s.Now(), "* * * * *")
 	}
-	err := s.CreateJobs(ctx, seq(jobs...))
+	err := s.CreateJobs(ctx, seq(jobs...), nil)
 	if belfry.CodeOf(err) != belfry.Unavailable || !strings.Contains(err.Error(), "create jobs") {
 		t.Fatalf("got %v, wants unavailable", err)
 	}
-	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.Page{Limit: 1}); err != nil || len(listed) != 0 {
-		t.Errorf("%d jobs were kept (%v), wants none", len(listed), err)
+	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
+		t.Errorf("%d jobs were kept (%v), wants none", len(listed.Jobs), err)
 	}
 	bound(`PRAGMA max_page_count = 1000000`)
 	create(t, s, jobs...)

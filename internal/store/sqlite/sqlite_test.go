@@ -82,7 +82,7 @@ func seq(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
 
 func create(tb testing.TB, s *Store, jobs ...store.NewJob) {
 	tb.Helper()
-	if err := s.CreateJobs(ctx, seq(jobs...)); err != nil {
+	if err := s.CreateJobs(ctx, seq(jobs...), nil); err != nil {
 		tb.Fatalf("create %d jobs: %v", len(jobs), err)
 	}
 }

@@ -14,8 +14,12 @@ func TestStatementsFindTheirRows(t *testing.T) {
 		name, query string
 		sorts       bool
 	}{
+		{"look up a name", selectNamedJob, false},
+		{"look up a request", selectRequest, false},
+		{"list revisions", selectRevisions, false},
+		{"prune requests", pruneRequests, false},
+		{"look up a wish", fromTriggers + whereWish, false},
 		{"look up a job", selectOneJob, false},
-		{"list jobs", selectJobPage, false},
 		{"find where the limit is reached", selectBound, false},
 		{"read upcoming plans", selectUpcoming, false},
 		{"read overdue plans", selectOverdue, false},
@@ -45,25 +49,64 @@ func TestStatementsFindTheirRows(t *testing.T) {
 		{"find deleted jobs", selectDeletedJobs, false},
 		{"prune a job", pruneJob, false},
 	} {
-		type step struct {
-			id, parent, unused int
-			what               string
-		}
-		err := s.read(ctx, tt.name, func(x *tx) error {
-			plan, err := all(x, func(rows *sql.Rows, p *step) error { return rows.Scan(&p.id, &p.parent, &p.unused, &p.what) },
-				`EXPLAIN QUERY PLAN `+tt.query, make([]any, strings.Count(tt.query, "?"))...)
-			for _, p := range plan {
-				what, scan := strings.CutPrefix(p.what, "SCAN ")
-				if scan && !mayScan(what) || !tt.sorts && strings.Contains(p.what, "TEMP B-TREE FOR ORDER BY") {
-					t.Errorf("%s: %s", tt.name, p.what)
-				}
+		for _, what := range explain(t, s, tt.query) {
+			table, scan := strings.CutPrefix(what, "SCAN ")
+			if scan && !mayScan(table) || !tt.sorts && strings.Contains(what, "TEMP B-TREE FOR ORDER BY") {
+				t.Errorf("%s: %s", tt.name, what)
 			}
-			return err
-		})
-		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+}
+
+// TestListsWalkAlongTheirIndexes looks at each statement of a list: it begins on
+// the index that was meant for it, and sorts nothing.
+func TestListsWalkAlongTheirIndexes(t *testing.T) {
+	s := opened(t)
+	for _, w := range []walk{alongJobs, alongPaused, alongQueue, alongType, alongHandler, alongRuns, alongEnded} {
+		wantWalk(t, s, w.index, w.floor())
+		wantWalk(t, s, w.index, w.page())
+	}
+	for index, h := range map[string]shelf{"PRIMARY KEY": liveShelf, "sqlite_autoindex_dead_1": deadShelf, "history_list": historyShelf, "triggers_run": wishShelf} {
+		wantWalk(t, s, index, h.floor())
+		wantWalk(t, s, index, h.page())
+	}
+	if first := explain(t, s, runningShelf.page())[0]; !strings.Contains(first, "runs_running") {
+		t.Errorf("running runs: %s", first)
+	}
+}
+
+func wantWalk(t *testing.T, s *Store, index, query string) {
+	t.Helper()
+	steps := explain(t, s, query)
+	first, sorted := steps[0], 0
+	for _, what := range steps {
+		if strings.HasPrefix(what, "USE TEMP B-TREE FOR ORDER BY") || strings.HasPrefix(what, "USE TEMP B-TREE FOR GROUP BY") {
+			sorted++
+		}
+	}
+	if !strings.HasPrefix(first, "SEARCH ") || !strings.Contains(first, index) || sorted > 0 {
+		t.Errorf("a walk along %s:\n%s\n%s", index, query, strings.Join(steps, "\n"))
+	}
+}
+
+// explain gives the steps of SQLite's plan for a statement.
+func explain(t *testing.T, s *Store, query string) (steps []string) {
+	t.Helper()
+	args := make([]any, strings.Count(query, "?"))
+	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "look"} {
+		args = append(args, sql.Named(name, nil))
+	}
+	err := s.read(ctx, "explain", func(x *tx) (err error) {
+		steps, err = all(x, func(rows *sql.Rows, what *string) error {
+			var id, parent, unused int
+			return rows.Scan(&id, &parent, &unused, what)
+		}, `EXPLAIN QUERY PLAN `+query, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return steps
 }
 
 // mayScan allows for lists within a statement, and for indexes that hold only

@@ -33,7 +33,7 @@ func TestTrafficFromAllSides(t *testing.T) {
 	}
 	others.Go(func() {
 		for !over(stop) {
-			if _, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.Page{Limit: 10}); err != nil {
+			if _, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 10}); err != nil {
 				t.Errorf("list: %v", err)
 			}
 			if _, err := s.Reap(ctx, allShards(s), time.Hour, 100); err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -24,6 +25,18 @@ func text[T ~string | ~[]byte](s T) any {
 		return nil
 	}
 	return string(s)
+}
+
+// tagList is how tags are stored: sorted, each once, null for none.
+func tagList(tags []string) any {
+	if len(tags) == 0 {
+		return nil
+	}
+	out, err := json.Marshal(slices.Compact(slices.Sorted(slices.Values(tags))))
+	if err != nil { // a list of strings can always be written
+		return nil
+	}
+	return string(out)
 }
 
 // list is a parameter for json_each.
@@ -82,6 +95,21 @@ func (k key) Scan(v any) error {
 		}
 	default:
 		return fmt.Errorf("%T is not an id", v)
+	}
+	return nil
+}
+
+// tags reads what tagList wrote.
+type tags struct{ to *[]string }
+
+func (l tags) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*l.to = nil
+	case string:
+		return json.Unmarshal([]byte(v), l.to)
+	default:
+		return fmt.Errorf("%T is not a list of tags", v)
 	}
 	return nil
 }

@@ -1,0 +1,56 @@
+package belfry
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestAClaimedRunTravels(t *testing.T) {
+	at := time.Date(2026, 3, 2, 9, 0, 0, 123456000, time.UTC)
+	for _, tt := range []struct {
+		name string
+		run  Run
+	}{
+		{"scheduled", Run{Kind: KindScheduled, JobName: "send invoices", Payload: json.RawMessage(`{"a":1}`)}},
+		{"by hand", Run{Kind: KindManual}},
+		{"with a key of its template", Run{Kind: KindScheduled, Key: "report-2026-W10"}},
+		{"by hand, with a key of its template", Run{Kind: KindManual, Key: "report-2026-W10", Payload: json.RawMessage(`[null]`)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run, worker := tt.run, NewID(at)
+			run.ID, run.JobID, run.Namespace, run.Revision, run.State = NewID(at), NewID(at), "team", 3, RunRunning
+			run.ScheduledAt, run.ReadyAt, run.FiredAt = at, at.Add(time.Second), at.Add(2*time.Second)
+			run.Attempt, run.Token, run.DeadlineAt, run.Worker = 2, NewToken(), at.Add(time.Minute), worker
+			run.Spec = Spec{Type: TypeWorker, Handler: "send-invoice", Queue: "slow", TimeoutSeconds: 30}
+
+			text, err := json.Marshal(run.Claimed())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var travelled ClaimedRun
+			if err := json.Unmarshal(text, &travelled); err != nil {
+				t.Fatal(err)
+			}
+			got := travelled.Run(worker)
+			if got.IdempotencyKey() != run.IdempotencyKey() {
+				t.Errorf("the key %q became %q", run.IdempotencyKey(), got.IdempotencyKey())
+			}
+			run.given, run.Key = run.IdempotencyKey(), "" // the whole key is all that a worker needs
+			if !reflect.DeepEqual(*got, run) {
+				t.Errorf("got  %+v\nwant %+v", *got, run)
+			}
+			if again := got.Claimed(); !reflect.DeepEqual(again, travelled) {
+				t.Errorf("a second journey made %+v of %+v", again, travelled)
+			}
+		})
+	}
+}
+
+func TestABuiltInHandlerIsNamedAfterItsType(t *testing.T) {
+	run := Run{Spec: Spec{Type: TypeHTTP, Queue: "default"}}
+	if c := run.Claimed(); c.Handler != "http" || c.Queue != "default" {
+		t.Errorf("got %s/%s", c.Queue, c.Handler)
+	}
+}

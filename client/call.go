@@ -1,0 +1,215 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	api        = "/api/v1"
+	maxAnswer  = 64 << 20         // bytes of an answer
+	tryTimeout = 30 * time.Second // of one try of a call that has no other
+)
+
+// call is one thing asked of the server.
+type call struct {
+	what    string // for errors: "create job"
+	method  string
+	path    string // escaped, with the query
+	body    []byte
+	stream  *lines // instead of body
+	match   string // version that the job must have
+	key     string // idempotency key
+	once    bool   // not to be repeated
+	timeout time.Duration
+	limit   int64 // bytes of the answer
+}
+
+// CallOption changes one call.
+type CallOption func(*call)
+
+// IfMatch lets a call change a job only if it still has the version, which
+// JobWithVersion gives. Otherwise the error is belfry.Changed.
+func IfMatch(version string) CallOption { return func(q *call) { q.match = version } }
+
+// IdempotencyKey makes a create, import or trigger count once, however often it
+// is called with the same key and content in seven days. Without it the tries of
+// one call count once.
+func IdempotencyKey(key string) CallOption { return func(q *call) { q.key = key } }
+
+// answer is what the server said when it did what it was asked for.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// newCall makes a call that may be repeated.
+func newCall(what, method, path string, options ...CallOption) *call {
+	q := &call{what: what, method: method, path: path, timeout: tryTimeout, limit: maxAnswer}
+	for _, option := range options {
+		option(q)
+	}
+	return q
+}
+
+// Do sends a request of the caller's own to a path such as "/api/v1/jobs?limit=5".
+// A body that is not nil is sent as JSON, and the answer decoded into out unless
+// that is nil. It is repeated like other calls, but for a POST without an
+// IdempotencyKey.
+func (c *Client) Do(ctx context.Context, method, path string, body, out any, options ...CallOption) error {
+	if !strings.HasPrefix(path, "/") {
+		return belfry.Errorf(belfry.Invalid, "ask for %.80q: the path does not begin with a slash", path)
+	}
+	q := newCall(fmt.Sprintf("ask for %.80s", path), method, path, options...)
+	q.once = method == http.MethodPost && q.key == ""
+	_, err := c.json(ctx, q, body, out)
+	return err
+}
+
+// json makes a call with JSON both ways.
+func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, error) {
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, belfry.Errorf(belfry.Invalid, "%s: it cannot be written as JSON: %w", q.what, err)
+		}
+		q.body = text
+	}
+	a, err := c.do(ctx, q)
+	if err != nil || out == nil {
+		return a, err
+	}
+	if err := json.Unmarshal(a.body, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", q.what, notOurs(a))
+	}
+	return a, nil
+}
+
+// notOurs says that an answer is no answer of Belfry's.
+func notOurs(a *answer) error {
+	media := oneLine(a.header.Get("Content-Type"), 80)
+	return belfry.Errorf(belfry.Internal, "the answer is %d with %q that cannot be read, and not from a Belfry server of this version: check its address", a.status, media)
+}
+
+// try sends a request once.
+func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, errSlow)
+	defer cancel()
+	r, err := c.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreached(ctx, err)
+	}
+	defer a.Body.Close()
+	limit := q.limit
+	if a.StatusCode >= 300 {
+		limit = maxProblem
+	}
+	body, err := io.ReadAll(io.LimitReader(a.Body, limit+1))
+	if a.StatusCode >= 300 {
+		return nil, failure(a, body[:min(len(body), maxProblem)]) // what there is of it must do
+	}
+	if err != nil {
+		return nil, c.unreached(ctx, err)
+	}
+	if int64(len(body)) > limit {
+		return nil, belfry.Errorf(belfry.TooLarge, "the answer has more than %d bytes: ask for less at once", limit)
+	}
+	return &answer{a.StatusCode, a.Header, body}, nil
+}
+
+var errSlow = errors.New("there was no answer in time")
+
+func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
+	if unsendable(q.key) || unsendable(q.match) {
+		return nil, belfry.Errorf(belfry.Invalid, "an idempotency key or version may only have printable ASCII characters")
+	}
+	var body io.Reader
+	switch {
+	case q.stream != nil:
+		body = q.stream.reader()
+	case q.body != nil:
+		body = bytes.NewReader(q.body)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, body)
+	if err != nil {
+		return nil, belfry.Errorf(belfry.Invalid, "the request cannot be made: %w", err)
+	}
+	switch {
+	case q.stream != nil:
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		r.Header.Set("Expect", "100-continue") // A refusal comes before the jobs are taken.
+	case q.body != nil:
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Accept", "application/json, application/problem+json")
+	r.Header.Set("Belfry-Namespace", c.namespace)
+	r.Header.Set("User-Agent", c.agent)
+	if q.key != "" {
+		r.Header.Set("Idempotency-Key", q.key)
+	}
+	if q.match != "" {
+		r.Header.Set("If-Match", `"`+q.match+`"`)
+	}
+	if c.identify != nil {
+		c.identify(r.Header)
+	}
+	return r, nil
+}
+
+func unsendable(header string) bool {
+	return strings.ContainsFunc(header, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// unreached tells of a request that got no answer. Connections that wait to be
+// used may be as dead as this one.
+func (c *Client) unreached(ctx context.Context, err error) error {
+	c.http.CloseIdleConnections()
+	var outer *url.Error // It repeats method and address.
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == errSlow:
+		err = cause
+	case cause != nil: // the caller gave up
+		return fmt.Errorf("no answer from %s: %w", c.base, cause)
+	}
+	e := belfry.Errorf(belfry.Unavailable, "no answer from %s: %w", c.base, err)
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return &hopeless{e}
+	}
+	return e
+}
+
+// hopeless is a failure that another try will not mend.
+type hopeless struct{ error }
+
+func (h *hopeless) Unwrap() error { return h.error }
+
+// pathOf gives the path of a job, which ref names by id or name, or of what
+// belongs to it.
+func pathOf(ref, part string) (string, error) {
+	switch ref {
+	case "":
+		return "", belfry.Errorf(belfry.Invalid, "a job is named by its id or its name, and here it has none")
+	case ".", "..":
+		return api + "/jobs/" + strings.ReplaceAll(ref, ".", "%2E") + part, nil
+	}
+	return api + "/jobs/" + url.PathEscape(ref) + part, nil
+}

@@ -1,0 +1,27 @@
+package client
+
+import "github.com/belfry-sh/belfry"
+
+// Draft is a job as it is asked for. What is not set is the server's default;
+// where zero is worth asking for, the field is a pointer, as in
+// MaxRetries: new(0).
+type Draft struct {
+	Name                   string              `json:"name,omitempty"`
+	Tags                   []string            `json:"tags,omitempty"`
+	Type                   string              `json:"type,omitempty"`    // "http" if the payload has a url, otherwise "worker"
+	Handler                string              `json:"handler,omitempty"` // of type worker; its name unless set
+	Schedule               string              `json:"schedule,omitempty"`
+	Timezone               string              `json:"timezone,omitempty"`
+	MissedWindow           belfry.MissedWindow `json:"missed_window,omitempty"`
+	Queue                  string              `json:"queue,omitempty"`
+	Overlap                belfry.Overlap      `json:"overlap,omitempty"`
+	TimeoutSeconds         int                 `json:"timeout_seconds,omitempty"`
+	MaxRetries             *int                `json:"max_retries,omitempty"`
+	RetryBackoff           belfry.Backoff      `json:"retry_backoff,omitempty"`
+	RetryBaseSeconds       *float64            `json:"retry_base_seconds,omitempty"`
+	RetryCapSeconds        *float64            `json:"retry_cap_seconds,omitempty"`
+	RetryJitter            *float64            `json:"retry_jitter,omitempty"`
+	IdempotencyKeyTemplate string              `json:"idempotency_key_template,omitempty"`
+	Status                 belfry.Status       `json:"status,omitempty"`  // belfry.StatusPaused, or nothing
+	Payload                any                 `json:"payload,omitempty"` // written as JSON; a json.RawMessage as it is
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// kind is what a field of a job holds.
+type kind int
+
+const (
+	text      kind = iota // text, however it is written in YAML
+	texts                 // a list of texts
+	plainJSON             // whatever it says
+)
+
+// field is a member of a job that people set.
+type field struct {
+	name string
+	kind kind
+}
+
+// fields are the members of a job that people set, in the order of their
+// importance.
+var fields = []field{
+	{"name", text},
+	{"tags", texts},
+	{"type", text},
+	{"handler", text},
+	{"schedule", text},
+	{"timezone", text},
+	{"payload", plainJSON},
+	{"missed_window", text},
+	{"queue", text},
+	{"overlap", text},
+	{"timeout_seconds", plainJSON},
+	{"max_retries", plainJSON},
+	{"retry_backoff", text},
+	{"retry_base_seconds", plainJSON},
+	{"retry_cap_seconds", plainJSON},
+	{"retry_jitter", plainJSON},
+	{"idempotency_key_template", text},
+	{"status", text},
+}
+
+// shownFields are those that only the server sets. They are accepted without
+// effect, so that a job that was printed can be handed back.
+var shownFields = []string{"id", "namespace", "revision", "next_run_at", "last_run_at", "created_at", "updated_at"}
+
+func fieldNamed(name string) (field, bool) {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		return field{}, false
+	}
+	return fields[i], true
+}
+
+func fieldNames() []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// unknownField says what to do about a field that there is not.
+func unknownField(name string) string {
+	switch name {
+	case "url", "method", "headers", "body":
+		return name + " belongs into payload"
+	}
+	if near := nearest(name, fieldNames()); near != "" {
+		return name + " is not known; did you mean " + near + "?"
+	}
+	return name + " is not known; there are " + strings.Join(fieldNames(), ", ")
+}
+
+// nearest gives the word that a mistyped one was meant to be; empty if none is
+// near.
+func nearest(word string, known []string) string {
+	plain := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
+	}
+	best, least := "", 3
+	for _, k := range known {
+		if d := edits(plain(word), plain(k)); d < least && d < len(k) {
+			best, least = k, d
+		}
+	}
+	if best == "" && len(word) > 3 {
+		for _, k := range known {
+			if strings.HasPrefix(plain(k), plain(word)) {
+				return k
+			}
+		}
+	}
+	return best
+}
+
+// edits counts the letters to insert, delete or replace to make one word of the
+// other.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

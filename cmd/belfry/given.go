@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// given is a job as flags describe it.
+type given struct {
+	texts    map[string]*string // by the field that they are for
+	tags     []string
+	url      string
+	method   string
+	headers  []string
+	body     string
+	payload  string
+	timeout  time.Duration
+	retries  int
+	base     time.Duration
+	most     time.Duration
+	jitter   float64
+	paused   bool
+	ownFlags []string
+}
+
+// flags adds the flags of a job to a command.
+func (g *given) flags(cmd *cobra.Command) {
+	f := pflag.NewFlagSet("job", pflag.ContinueOnError)
+	usual := belfry.DefaultSpec()
+	g.texts = make(map[string]*string)
+	text := func(field, usage string) {
+		g.texts[field] = f.String(strings.ReplaceAll(field, "_", "-"), "", usage)
+	}
+	text("name", "name of the job, unique in its namespace")
+	text("schedule", "when it runs: cron such as '0 9 * * MON-FRI', @daily, or an instant such as 2026-12-01T09:00:00Z")
+	text("timezone", "IANA time zone of the schedule (default UTC)")
+	f.StringVar(&g.url, "url", "", "address to call")
+	f.StringVar(&g.method, "method", "", "HTTP method of the call (default POST)")
+	f.StringArrayVar(&g.headers, "header", nil, "header of the call, as NAME=VALUE; may be repeated")
+	f.StringVar(&g.body, "body", "", "body of the call, as JSON or @FILE; a JSON string is sent as plain text")
+	text("handler", "handler of a worker of yours that runs it, instead of --url")
+	f.StringVar(&g.payload, "payload", "", "what the handler is given, as JSON or @FILE")
+	text("queue", "queue of its runs (default default)")
+	f.StringArrayVar(&g.tags, "tag", nil, "tag to find it by; may be repeated")
+	f.DurationVar(&g.timeout, "timeout", usual.Timeout(), "how long an attempt may take")
+	f.IntVar(&g.retries, "max-retries", usual.MaxRetries, "how often a failed attempt is repeated")
+	text("retry_backoff", "how the pause between attempts grows (default exponential)")
+	f.DurationVar(&g.base, "retry-base", usual.Retry().Base, "pause before the first retry")
+	f.DurationVar(&g.most, "retry-cap", usual.Retry().Cap, "longest pause before a retry")
+	f.Float64Var(&g.jitter, "retry-jitter", usual.RetryJitter, "part of the pause, up to 0.25, that is left to chance")
+	text("overlap", "what to do while an earlier run is still going on: skip or parallel (default skip)")
+	text("missed_window", "what to do about occurrences that were missed (default run_once)")
+	text("idempotency_key_template", "template of the idempotency key of its runs, such as report-{{week}}")
+	f.BoolVar(&g.paused, "paused", false, "create it paused")
+	f.VisitAll(func(flag *pflag.Flag) { g.ownFlags = append(g.ownFlags, flag.Name) })
+	cmd.Flags().AddFlagSet(f)
+	words(cmd, "overlap", []string{string(belfry.OverlapSkip), string(belfry.OverlapParallel)})
+	words(cmd, "method", []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+}
+
+// any names a flag of the job that was given; empty if none was.
+func (g *given) any(cmd *cobra.Command) string {
+	for _, name := range g.ownFlags {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// members gives the job: of what was not given, nothing.
+func (g *given) members(cmd *cobra.Command) (members, error) {
+	changed := cmd.Flags().Changed
+	out := make(members)
+	for field, value := range g.texts {
+		if changed(strings.ReplaceAll(field, "_", "-")) {
+			out[field] = json.RawMessage(quote(*value))
+		}
+	}
+	if len(g.tags) > 0 {
+		raw, err := json.Marshal(g.tags)
+		if err != nil {
+			return nil, fmt.Errorf("--tag: %w", err)
+		}
+		out["tags"] = raw
+	}
+	if g.paused {
+		out["status"] = json.RawMessage(`"paused"`)
+	}
+	if changed("max-retries") {
+		out["max_retries"] = json.RawMessage(strconv.Itoa(g.retries))
+	}
+	if changed("retry-jitter") {
+		out["retry_jitter"] = json.RawMessage(strconv.FormatFloat(g.jitter, 'f', -1, 64))
+	}
+	if changed("timeout") {
+		if g.timeout%time.Second != 0 {
+			return nil, usagef("--timeout: %s is not whole seconds", g.timeout)
+		}
+		out["timeout_seconds"] = json.RawMessage(strconv.Itoa(int(g.timeout / time.Second)))
+	}
+	for flag, value := range map[string]time.Duration{"retry-base": g.base, "retry-cap": g.most} {
+		if changed(flag) {
+			out[strings.ReplaceAll(flag, "-", "_")+"_seconds"] = json.RawMessage(strconv.FormatFloat(value.Seconds(), 'f', -1, 64))
+		}
+	}
+	payload, err := g.target(cmd)
+	if payload != nil {
+		out["payload"] = payload
+	}
+	return out, err
+}
+
+// target gives the payload: the request to make, or what a handler is given.
+func (g *given) target(cmd *cobra.Command) (json.RawMessage, error) {
+	changed := cmd.Flags().Changed
+	if !changed("url") {
+		for _, name := range []string{"method", "header", "body"} {
+			if changed(name) {
+				return nil, usagef("--%s is of a call, which needs --url", name)
+			}
+		}
+		if !changed("payload") {
+			return nil, nil
+		}
+		return flagJSON(cmd, "payload", g.payload)
+	}
+	for _, name := range []string{"payload", "handler"} {
+		if changed(name) {
+			return nil, usagef("give --url or --%s, not both: a job calls an address or a handler", name)
+		}
+	}
+	request := map[string]any{"url": g.url}
+	if changed("method") {
+		request["method"] = g.method
+	}
+	if len(g.headers) > 0 {
+		headers := make(map[string]string)
+		for _, h := range g.headers {
+			at := strings.IndexAny(h, "=:")
+			if at < 1 {
+				return nil, usagef("--header: %q is not NAME=VALUE", h)
+			}
+			headers[strings.TrimSpace(h[:at])] = strings.TrimSpace(h[at+1:])
+		}
+		request["headers"] = headers
+	}
+	if changed("body") {
+		body, err := flagJSON(cmd, "body", g.body)
+		if err != nil {
+			return nil, err
+		}
+		request["body"] = body
+	}
+	raw, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("write the payload: %w", err)
+	}
+	return raw, nil
+}
+
+// flagJSON reads a flag that is JSON or @FILE.
+func flagJSON(cmd *cobra.Command, flag, value string) (json.RawMessage, error) {
+	content, err := valueOf("--"+flag, value, cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	return asJSON("--"+flag, content)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
+)
+
+func jobShowCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show REF",
+		Aliases:           []string{"get"},
+		Short:             "Show a job",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: refs(s, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := s.open(cmd)
+			if err != nil {
+				return err
+			}
+			job, err := d.Job(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return d.print(job, func() error { return d.showJob(job) })
+		},
+	}
+}
+
+func (d *door) showJob(job belfry.Job) error {
+	now := d.now()
+	var t details
+	t.add("Name", job.Name)
+	t.add("ID", job.ID)
+	t.add("Namespace", job.Namespace)
+	t.add("Status", statusCell(job.Status))
+	t.add("Next run", exactOr(now, job.NextRunAt))
+	t.add("Last run", exactOr(now, job.LastRunAt))
+	addSpec(&t, job.Spec, job.Payload)
+	t.add("Tags", strings.Join(job.Tags, ", "))
+	t.add("Revision", job.Revision)
+	t.add("Created", exact(now, job.CreatedAt))
+	t.add("Updated", exact(now, job.UpdatedAt))
+	if err := t.write(d.out, d.palette); err != nil {
+		return err
+	}
+	return d.showJSON("Payload", job.Payload)
+}
+
+// addSpec adds how a job wants to be run.
+func addSpec(t *details, spec belfry.Spec, payload json.RawMessage) {
+	t.add("Schedule", spec.Schedule)
+	t.add("Time zone", spec.Timezone)
+	t.add("Target", target(spec, payload))
+	t.add("Queue", spec.Queue)
+	t.add("Timeout", distance(spec.Timeout()))
+	t.add("Retries", retries(spec))
+	t.add("Overlap", spec.Overlap)
+	t.add("Missed", spec.MissedWindow)
+	t.add("Run keys", spec.IdempotencyKeyTemplate)
+}
+
+// retries says how failed attempts are repeated.
+func retries(spec belfry.Spec) string {
+	if spec.MaxRetries == 0 {
+		return "none"
+	}
+	r := spec.Retry()
+	return fmt.Sprintf("%d, %s from %s to %s, ±%.0f%%", r.Max, r.Backoff, pause(r.Base), pause(r.Cap), r.Jitter*100)
+}
+
+// pause is a length of time that may be a fraction of a second.
+func pause(d time.Duration) string {
+	if d < time.Minute {
+		return d.String()
+	}
+	return distance(d)
+}
+
+// showJSON prints a JSON value under a headline, if there is one.
+func (d *door) showJSON(headline string, raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "  ", "  ") != nil {
+		return nil
+	}
+	return line(d.out, "%s\n  %s", headline, safeJSON(b.Bytes()))
+}
+
+// showText prints what somebody else said, under a headline, if they said something.
+func (d *door) showText(headline, said string) error {
+	said = strings.TrimRight(safeLines(said), "\n")
+	if said == "" {
+		return nil
+	}
+	return line(d.out, "%s\n  %s", headline, strings.ReplaceAll(said, "\n", "\n  "))
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
+)
+
+func runShowCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ID",
+		Aliases: []string{"get"},
+		Short:   "Show a run with its attempts",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			d, err := s.open(cmd)
+			if err != nil {
+				return err
+			}
+			run, err := d.Run(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			return d.print(run, func() error { return d.showRun(run, d.jobNames(cmd.Context(), []client.Run{run})[run.JobID]) })
+		},
+	}
+}
+
+func (d *door) showRun(run client.Run, job string) error {
+	now := d.now()
+	var t details
+	t.add("Run", run.ID)
+	t.add("Job", job)
+	t.add("Status", statusCell(run.State))
+	t.add("Reason", run.Reason)
+	t.add("Kind", run.Kind)
+	t.add("Scheduled", exact(now, run.ScheduledAt))
+	if run.SkippedTo != nil {
+		t.add("Skipped", fmt.Sprintf("%d occurrences up to %s", run.SkippedCount, exact(now, *run.SkippedTo)))
+	}
+	if run.State == belfry.RunRetry {
+		t.add("Next try", exact(now, run.ReadyAt))
+	}
+	if run.StartedAt != nil {
+		t.add("Started", exact(now, *run.StartedAt))
+	}
+	if run.FinishedAt != nil {
+		t.add("Finished", exact(now, *run.FinishedAt))
+	}
+	t.add("Took", lasted(run.Run))
+	t.add("Attempt", run.Attempt)
+	t.add("Revision", run.Revision)
+	t.add("Key", run.IdempotencyKey)
+	if run.HTTPStatus != 0 {
+		t.add("Answer", fmt.Sprintf("HTTP %d", run.HTTPStatus))
+	}
+	t.add("Error", run.Error)
+	if err := t.write(d.out, d.palette); err != nil {
+		return err
+	}
+	if err := d.showText("Output", run.Output); err != nil {
+		return err
+	}
+	return d.showAttempts(run.Attempts)
+}
+
+// showAttempts lists the attempts that did not succeed, and what each answered.
+func (d *door) showAttempts(attempts []belfry.Attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
+	now := d.now()
+	t := newTable("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL")
+	for _, a := range attempts {
+		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), took(a.FinishedAt.Sub(a.StartedAt)), saidOf(a.HTTPStatus, a.Error))
+	}
+	if err := line(d.out, "\nAttempts that did not succeed"); err != nil {
+		return err
+	}
+	if err := t.write(d.out, d.palette); err != nil {
+		return err
+	}
+	for _, a := range attempts {
+		if err := d.showText(fmt.Sprintf("Output of attempt %d", a.Number), a.Output); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// wanted gives a declared job as the server will show it: with the defaults of
+// what is left out. It is what a dry run compares; the server has the last word.
+func wanted(d declaration, current members) (members, error) {
+	raw, err := json.Marshal(belfry.DefaultSpec())
+	if err != nil {
+		return nil, fmt.Errorf("write a job: %w", err)
+	}
+	var out members
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, fmt.Errorf("write a job: %w", err)
+	}
+	maps.DeleteFunc(out, func(_ string, value json.RawMessage) bool { return string(value) == `""` })
+	for name, value := range d.members {
+		if string(value) == `""` {
+			continue // An empty text counts as left out.
+		}
+		out[name] = value
+	}
+	out["name"] = json.RawMessage(quote(d.name))
+	for _, name := range []string{"type", "overlap", "retry_backoff", "missed_window", "status"} {
+		out.rewrite(name, strings.ToLower)
+	}
+	out.rewrite("schedule", strings.TrimSpace)
+	out.target(d.name)
+	out.tags()
+	out.longestPause(d)
+	if status := out.text("status"); status != "" && status != string(belfry.StatusPaused) {
+		out["status"] = json.RawMessage(`"active"`)
+	}
+	out.silent(d, current)
+	return out, nil
+}
+
+// text gives a field that is text; empty if it is not.
+func (m members) text(name string) string {
+	var s string
+	if json.Unmarshal(m[name], &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func (m members) rewrite(name string, by func(string) string) {
+	if s := m.text(name); s != "" {
+		m[name] = json.RawMessage(quote(by(s)))
+	}
+}
+
+// target fills in what runs the job, as the server does: HTTP if there is a URL,
+// and otherwise a handler by the name of the job.
+func (m members) target(name string) {
+	if m["type"] == nil {
+		var payload map[string]json.RawMessage
+		kind := belfry.TypeWorker
+		if json.Unmarshal(m["payload"], &payload) == nil && payload["url"] != nil {
+			kind = belfry.TypeHTTP
+		}
+		if m["handler"] != nil {
+			kind = belfry.TypeWorker
+		}
+		m["type"] = json.RawMessage(quote(kind))
+	}
+	if m.text("type") == belfry.TypeWorker && m["handler"] == nil {
+		m["handler"] = json.RawMessage(quote(name))
+	}
+}
+
+// tags brings the tags into the order in which the server keeps them.
+func (m members) tags() {
+	var tags []string
+	if json.Unmarshal(m["tags"], &tags) != nil {
+		return
+	}
+	slices.Sort(tags)
+	tags = slices.Compact(tags)
+	if len(tags) == 0 {
+		delete(m, "tags")
+		return
+	}
+	raw, err := json.Marshal(tags)
+	if err == nil {
+		m["tags"] = raw
+	}
+}
+
+// longestPause is at least the first one, where the file says only that.
+func (m members) longestPause(d declaration) {
+	var base, most float64
+	if d.members["retry_base_seconds"] == nil || d.members["retry_cap_seconds"] != nil ||
+		json.Unmarshal(m["retry_base_seconds"], &base) != nil || json.Unmarshal(m["retry_cap_seconds"], &most) != nil {
+		return
+	}
+	if base > most {
+		m["retry_cap_seconds"] = m["retry_base_seconds"]
+	}
+}
+
+// silent leaves alone what a file says nothing of and the server decides: whether
+// a job is paused, and the zone that its schedule may name.
+func (m members) silent(d declaration, current members) {
+	if m["status"] == nil {
+		m["status"] = json.RawMessage(`"active"`)
+		if current["status"] != nil {
+			m["status"] = current["status"]
+		}
+	}
+	schedule := strings.ToUpper(m.text("schedule"))
+	if d.members["timezone"] == nil && current["timezone"] != nil && (strings.Contains(schedule, "TZ=") || strings.Contains(schedule, "TZID=")) {
+		m["timezone"] = current["timezone"]
+	}
+}

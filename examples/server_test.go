@@ -1,0 +1,114 @@
+//go:build unix
+
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+)
+
+// server is a Belfry of the test's own.
+type server struct {
+	t   *testing.T
+	url string
+}
+
+func serve(t *testing.T) *server {
+	t.Helper()
+	p := start(t, nil, "belfry", "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	return &server{t, p.says(`API\s+(http://\S+)/api/v1`)}
+}
+
+// env tells a program where the server is.
+func (s *server) env() []string { return []string{"BELFRY_SERVER=" + s.url} }
+
+// told is a run as the server tells it.
+type told struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Attempt int    `json:"attempt"`
+	Key     string `json:"idempotency_key"`
+	Output  string `json:"output"`
+	Error   string `json:"error"`
+}
+
+// job is what to create.
+type job map[string]any
+
+func (s *server) ask(method, path string, body, into any) {
+	s.t.Helper()
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	req, err := http.NewRequest(method, s.url+"/api/v1"+path, &content)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode/100 != 2 {
+		err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+	}
+	if err == nil && into != nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+}
+
+func (s *server) create(j job) {
+	s.t.Helper()
+	s.ask("POST", "/jobs", j, nil)
+}
+
+// trigger asks for a run, with a payload of its own unless that is nil, and waits
+// until it is settled.
+func (s *server) trigger(name string, payload any) told {
+	s.t.Helper()
+	var body any
+	if payload != nil {
+		body = job{"payload": payload}
+	}
+	var asked struct {
+		RunID string `json:"run_id"`
+	}
+	s.ask("POST", "/jobs/"+name+"/trigger", body, &asked)
+	var run told
+	eventually(s.t, "a run of "+name+" is settled", func() bool {
+		s.ask("GET", "/runs/"+asked.RunID, nil, &run)
+		return run.Status == "succeeded" || run.Status == "dead"
+	})
+	return run
+}
+
+// succeeded waits until a job has so many runs that succeeded, and gives those.
+func (s *server) succeeded(name string, n int) (good []told) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%s has succeeded %d times", name, n), func() bool {
+		var runs []told
+		s.ask("GET", "/jobs/"+name+"/runs", nil, &runs)
+		good = nil
+		for _, r := range runs {
+			if r.Status == "succeeded" {
+				good = append(good, r)
+			}
+		}
+		return len(good) >= n
+	})
+	return good
+}

@@ -1,0 +1,54 @@
+// Command worker-go runs functions of its own as jobs: it claims their runs from
+// a Belfry server, and tells it how they ended.
+//
+//	BELFRY_SERVER=http://127.0.0.1:7070 go run ./examples/worker-go
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+// report is the payload of a job such as weekly-report in examples/jobs.yaml.
+type report struct {
+	Report string   `json:"report"`
+	To     []string `json:"to"`
+}
+
+// sendReport fails, and so is tried again, when it returns an error. Its context
+// ends when the attempt must: a timeout, a shutdown, a lost lease.
+func sendReport(ctx context.Context, run *belfry.Run, in report) error {
+	if len(in.To) == 0 {
+		return fmt.Errorf("nobody to send the %s report to", in.Report)
+	}
+	fmt.Printf("attempt %d: %s report of %s to %s, once for %s\n",
+		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.IdempotencyKey())
+	run.Report.Output = fmt.Appendf(nil, "sent to %d", len(in.To))
+	return ctx.Err()
+}
+
+func main() {
+	c, err := client.New(cmp.Or(os.Getenv("BELFRY_SERVER"), "http://127.0.0.1:7070"), client.WithKey(os.Getenv("BELFRY_KEY")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := worker.NewMux()
+	worker.HandleJSON(mux, "send-report", sendReport)
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	fmt.Println("serving", mux.Handlers())
+	if err := worker.New(c, mux, worker.Concurrency(10)).Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}

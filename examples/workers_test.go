@@ -1,0 +1,84 @@
+//go:build unix
+
+package examples
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestGoWorker(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	worker := start(t, s.env(), "worker-go")
+	worker.says(`serving \[send-report\]`)
+	s.create(job{"name": "weekly-report", "schedule": "0 9 * * MON", "handler": "send-report", "max_retries": 0,
+		"payload": job{"report": "weekly", "to": []string{"ops@example.com", "boss@example.com"}}})
+
+	run := s.trigger("weekly-report", nil)
+	if run.Status != "succeeded" || run.Output != "sent to 2" {
+		t.Errorf("the run is %+v", run)
+	}
+	worker.says(`attempt 1: weekly report of \d{4}-\d\d-\d\d to ops@example.com, boss@example.com, once for ` + run.Key)
+	for _, tt := range []struct {
+		name    string
+		payload any
+		want    []string
+	}{
+		{"a member of the wrong type", job{"report": 7}, []string{"report", "string"}},
+		{"nobody to send to", job{"report": "weekly"}, []string{"nobody to send the weekly report to"}},
+	} {
+		run := s.trigger("weekly-report", tt.payload)
+		for _, word := range tt.want {
+			if run.Status != "dead" || !strings.Contains(run.Error, word) {
+				t.Errorf("%s: the run is %s with the error %q, want %q in it", tt.name, run.Status, run.Error, word)
+			}
+		}
+	}
+	if code := worker.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("after SIGTERM it ended with %d", code)
+	}
+}
+
+// startPython starts the worker in Python.
+func startPython(t *testing.T, s *server) *program {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skipf("THE PYTHON WORKER IS NOT TESTED: %v", err)
+	}
+	worker := start(t, s.env(), python, "-I", "worker-python/worker.py") // isolated: nothing but the standard library
+	worker.says(`serving default/greet`)
+	return worker
+}
+
+func TestPythonWorker(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	worker := startPython(t, s)
+	s.create(job{"name": "greet", "schedule": "*/15 8-18 * * MON-FRI", "max_retries": 1, "retry_base_seconds": 0.1,
+		"payload": job{"who": "world"}})
+
+	run := s.trigger("greet", nil)
+	if want := "hello, world; key " + run.Key; run.Status != "succeeded" || run.Output != want || run.Key == "" {
+		t.Errorf("the run is %+v, want the output %q", run, want)
+	}
+	failed := s.trigger("greet", job{"whom": "nobody"})
+	if failed.Status != "dead" || failed.Attempt != 2 || failed.Error != "KeyError: 'who'" {
+		t.Errorf("the run that has to fail is %+v", failed)
+	}
+	worker.says(run.ID + " succeeded accepted")
+	asked := time.Now()
+	if code := worker.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("after SIGTERM it ended with %d", code)
+	}
+	t.Logf("it ended %v after SIGTERM", time.Since(asked))
+
+	startPython(t, s)
+	if run := s.trigger("greet", job{"who": "again"}); run.Status != "succeeded" || !strings.Contains(run.Output, "hello, again") {
+		t.Errorf("the run after a restart is %+v", run)
+	}
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// result is a result as it travels.
+type result struct {
+	RunID      belfry.ID      `json:"run_id"`
+	Attempt    int            `json:"attempt"`
+	Token      belfry.Token   `json:"token"`
+	Outcome    belfry.Outcome `json:"outcome"`
+	HTTPStatus int            `json:"http_status,omitempty"`
+	Error      string         `json:"error,omitempty"`
+	Output     string         `json:"output,omitempty"`
+}
+
+// results is the body in which a worker tells what became of its attempts.
+type results struct {
+	Results []result `json:"results"`
+}
+
+// verdicts is the answer to that, in the same order.
+type verdicts struct {
+	Verdicts []belfry.Verdict `json:"verdicts"`
+}
+
+type resultsOf struct {
+	workerOf
+	results []belfry.Result
+}
+
+func readResults(r *http.Request) (in resultsOf, err error) {
+	if in.workerOf, err = readWorker(r); err != nil {
+		return in, err
+	}
+	return in, readWorkerBody(r, maxResultBody, fieldsFor[results](), func(o *object) {
+		o.list("results", fieldsFor[result](), maxResults, func(item *object) {
+			in.results = append(in.results, takeResult(item, in.namespace))
+		})
+	})
+}
+
+func takeResult(o *object, namespace string) belfry.Result {
+	r := belfry.Result{Namespace: namespace}
+	o.attempt(&r.RunID, &r.Attempt)
+	o.needed("token", &r.Token, "the token of the attempt")
+	o.text("outcome", (*string)(&r.Outcome), "")
+	o.whole("http_status", &r.HTTPStatus, 0)
+	o.text("error", &r.Error, "")
+	var output string
+	o.text("output", &output, "")
+	if output != "" {
+		r.Output = []byte(belfry.Clean(output, belfry.MaxOutput))
+	}
+	return r
+}
+
+func (a *api) finishRuns(ctx context.Context, in resultsOf) (answer, error) {
+	all, err := a.control.Finish(ctx, in.namespace, in.results)
+	return answer{status: http.StatusOK, body: verdicts{all}}, err
+}

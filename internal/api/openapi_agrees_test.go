@@ -1,0 +1,196 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/api"
+)
+
+const workerJob = `{"name": "invoices", "handler": "send-invoice", "type": "worker", "schedule": "@daily", "payload": {"customer": 4711}, "tags": ["billing"]}`
+
+func TestJobsAreAnsweredAsTheDocumentSays(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	var job belfry.Job
+	a := s.agreed(c, 201, &job, "POST", "/api/v1/jobs", validJob)
+	id := "/api/v1/jobs/" + job.ID.String()
+	s.agreed(c, 201, nil, "POST", "/api/v1/jobs", workerJob, "Idempotency-Key: one")
+	s.agreed(c, 201, nil, "POST", "/api/v1/jobs", workerJob, "Idempotency-Key: one")
+	s.agreed(c, 422, nil, "POST", "/api/v1/jobs", validJob, "Idempotency-Key: one")
+	s.agreed(c, 201, nil, "POST", "/api/v1/jobs/bulk", `{"schedule": "@hourly", "payload": {"url": "https://example.com/a"}}`+"\n", "Content-Type: application/x-ndjson")
+	s.agreed(c, 201, nil, "POST", "/api/v1/jobs/bulk", `[{"schedule": "@hourly", "payload": {"url": "https://example.com/a"}}]`, "Content-Type: application/json")
+	s.agreed(c, 422, nil, "POST", "/api/v1/jobs/bulk", `[{"schedule": "every so often"}]`, "Content-Type: application/json")
+
+	s.agreed(c, 200, nil, "GET", id, "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/jobs/report", "")
+	first := s.agreed(c, 200, nil, "GET", "/api/v1/jobs?limit=1", "")
+	next := strings.TrimSuffix(strings.TrimPrefix(first.header.Get("Link"), "<"), `>; rel="next"`)
+	s.agreed(c, 200, nil, "GET", next, "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/jobs?status=scheduled&type=worker&handler=send-invoice&queue=default&tag=billing&search=inv", "")
+
+	s.agreed(c, 200, nil, "PATCH", id, `{"schedule": "0 3 * * *", "max_retries": null, "overlap": "parallel"}`, "If-Match: "+a.header.Get("ETag"))
+	s.agreed(c, 412, nil, "PATCH", id, `{"schedule": "0 4 * * *"}`, "If-Match: "+a.header.Get("ETag"))
+	s.agreed(c, 409, nil, "PATCH", id, `{"name": "invoices"}`)
+	s.agreed(c, 200, nil, "PUT", "/api/v1/jobs/report", validJob)
+	s.agreed(c, 201, nil, "PUT", "/api/v1/jobs/other", strings.Replace(validJob, `"report"`, `"other"`, 1))
+	s.agreed(c, 200, nil, "POST", id+"/pause", "")
+	s.agreed(c, 200, nil, "GET", id, "")
+	s.agreed(c, 200, nil, "POST", id+"/resume", "")
+	s.agreed(c, 200, nil, "GET", id+"/revisions", "")
+	s.agreed(c, 200, nil, "GET", id+"/revisions?limit=1", "")
+	s.agreed(c, 200, nil, "POST", id+"/rollback", `{"revision": 1}`)
+	s.agreed(c, 204, nil, "DELETE", id, "")
+	s.agreed(c, 404, nil, "GET", id, "")
+	s.agreed(c, 404, nil, "DELETE", id, "")
+}
+
+func TestRunsAreAnsweredAsTheDocumentSays(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	s.create(validJob)
+	var made struct {
+		RunID string `json:"run_id"`
+	}
+	s.agreed(c, 202, &made, "POST", "/api/v1/jobs/report/trigger", `{"payload": {"a": 1}}`)
+	s.agreed(c, 200, nil, "GET", "/api/v1/runs/"+made.RunID, "")
+	s.fire()
+	s.agreed(c, 202, nil, "POST", "/api/v1/jobs/report/trigger", "")
+	var run belfry.Run
+	s.agreed(c, 200, &run, "GET", "/api/v1/runs/"+made.RunID, "")
+	if len(run.Attempts) != 1 {
+		t.Errorf("the run has %d attempts, want the one that failed", len(run.Attempts))
+	}
+	s.agreed(c, 200, nil, "GET", "/api/v1/jobs/report/runs", "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/jobs/report/runs?limit=1", "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/jobs/report/history", "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/runs?status=retry", "")
+	s.agreed(c, 200, nil, "GET", "/api/v1/runs?limit=1", "")
+	s.agreed(c, 404, nil, "GET", "/api/v1/runs/nothing", "")
+	s.agreed(c, 404, nil, "POST", "/api/v1/jobs/nothing/trigger", "")
+	s.agreed(c, 400, nil, "GET", "/api/v1/runs?limit=0", "")
+}
+
+func TestWorkersAreAnsweredAsTheDocumentSays(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	s.create(workerJob)
+	s.agreed(c, 202, nil, "POST", "/api/v1/jobs/invoices/trigger", "")
+	s.turn()
+	worker := "/api/v1/workers/" + belfry.NewID(s.store.Now()).String()
+	s.agreed(c, 200, nil, "POST", worker+"/heartbeat", `{"node": "n", "slots": 1, "lanes": ["default/send-invoice"], "register": true}`)
+	var got struct{ Runs []belfry.ClaimedRun }
+	s.agreed(c, 200, &got, "POST", worker+"/claim", `{"lanes": ["default/send-invoice"], "limit": 5, "wait_seconds": 0}`)
+	if len(got.Runs) != 1 {
+		t.Fatalf("got %d runs, want one", len(got.Runs))
+	}
+	run := got.Runs[0]
+	s.agreed(c, 200, nil, "POST", worker+"/claim", `{"lanes": ["default/send-invoice"], "wait_seconds": 0}`)
+	s.agreed(c, 200, nil, "POST", worker+"/heartbeat", fmt.Sprintf(`{"slots": 1, "lanes": ["default/send-invoice"], "listed": true, "held": [{"run_id": %q, "attempt": 1}, {"run_id": %q, "attempt": 1}]}`,
+		run.ID, belfry.NewID(s.store.Now())))
+	result := fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": %d, "token": %q, "outcome": "succeeded", "output": "done"}, {"run_id": %q, "attempt": 9, "token": %q, "outcome": "failed", "error": "no"}]}`,
+		run.ID, run.Attempt, run.Token, run.ID, belfry.NewToken())
+	s.agreed(c, 200, nil, "POST", worker+"/finish", result)
+	s.agreed(c, 200, nil, "POST", worker+"/heartbeat", `{"leave": true}`)
+	s.agreed(c, 422, nil, "POST", worker+"/claim", `{"lanes": []}`)
+	s.agreed(c, 422, nil, "POST", worker+"/finish", `{"results": [{"run_id": "x"}]}`)
+	s.agreed(c, 400, nil, "POST", "/api/v1/workers/me/heartbeat", `{}`)
+}
+
+func TestFailuresAreAnsweredAsTheDocumentSays(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	s.create(validJob)
+	s.agreed(c, 409, nil, "POST", "/api/v1/jobs", validJob)
+	s.agreed(c, 400, nil, "POST", "/api/v1/jobs", `{"name"`)
+	s.agreed(c, 422, nil, "POST", "/api/v1/jobs", `{"nmae": "x", "schedule": "61 * * * *"}`)
+	s.agreed(c, 413, nil, "POST", "/api/v1/jobs", strings.Repeat(" ", 2<<20))
+	s.agreed(c, 415, nil, "POST", "/api/v1/jobs", `<job/>`, "Content-Type: application/xml")
+	s.agreed(c, 421, nil, "GET", "/api/v1/jobs", "", "Host: evil.example")
+	s.agreed(c, 403, nil, "POST", "/api/v1/jobs", validJob, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+	s.store.Close()
+	s.agreed(c, 503, nil, "GET", "/api/v1/jobs", "")
+	s.agreed(c, 503, nil, "GET", "/readyz", "")
+}
+
+func TestServerIsAnsweredAsTheDocumentSays(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	for _, path := range []string{"/", "/livez", "/readyz", "/api/v1/openapi.json", "/docs/api"} {
+		s.agreed(c, 200, nil, "GET", path, "")
+	}
+	for _, path := range []string{"/api/v1/openapi.json", "/docs/api"} {
+		s.agreed(c, 304, nil, "GET", path, "", "If-None-Match: *")
+	}
+}
+
+func TestKeysAreAskedForAsTheDocumentSays(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef"
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte("me:"+key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := api.LoadKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, func(o *api.Options) { o.Keys, o.RateLimit = keys, 1 })
+	bearer := "Authorization: Bearer " + key
+	c := contractOf(t, s, bearer)
+	s.agreed(c, 401, nil, "GET", "/api/v1/jobs", "")
+	s.agreed(c, 401, nil, "POST", "/api/v1/jobs", validJob, "Authorization: Bearer wrong")
+	s.agreed(c, 200, nil, "GET", "/livez", "")
+	last := 0
+	for range 20 {
+		if last = s.ask("GET", "/api/v1/jobs", "", bearer).status; last == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if last != http.StatusTooManyRequests {
+		t.Fatalf("twenty requests at once under a limit of one a second: the last one was answered with %d", last)
+	}
+	s.agreed(c, 429, nil, "GET", "/api/v1/jobs", "", bearer)
+}
+
+// Examples are there to be copied: each one that makes or changes a job must work
+// as it stands.
+func TestExamplesOfRequestsWork(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	namespace := 0
+	for _, of := range []struct{ method, template, path string }{
+		{"post", "/api/v1/jobs", "/api/v1/jobs"},
+		{"post", "/api/v1/jobs/bulk", "/api/v1/jobs/bulk"},
+		{"patch", "/api/v1/jobs/{id}", "/api/v1/jobs/report"},
+		{"put", "/api/v1/jobs/{id}", "/api/v1/jobs/nightly-report"},
+		{"post", "/api/v1/jobs/{id}/trigger", "/api/v1/jobs/report/trigger"},
+		{"post", "/api/v1/workers/{worker}/heartbeat", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/heartbeat"},
+		{"post", "/api/v1/workers/{worker}/finish", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/finish"},
+	} {
+		_, body := c.follow("/paths/" + pointer(of.template) + "/" + of.method + "/requestBody")
+		if body == nil {
+			t.Fatalf("%s %s has no body", of.method, of.template)
+		}
+		for media, content := range body["content"].(map[string]any) {
+			examples := content.(map[string]any)["examples"].(map[string]any)
+			for name, example := range examples {
+				text, ok := example.(map[string]any)["value"].(string)
+				if !ok {
+					text = compact(t, example.(map[string]any)["value"])
+				}
+				namespace++
+				inside := fmt.Sprintf("Belfry-Namespace: n%d", namespace)
+				s.create(validJob, inside)
+				a := s.ask(strings.ToUpper(of.method), of.path, text, inside, "Content-Type: "+media)
+				if a.status >= 300 {
+					t.Errorf("%s %s: the example %q is answered with %d: %s", of.method, of.template, name, a.status, a.body)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func compact(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The document names the least and the most of every number, the longest text and
+// the values of every enumeration that a job may have. The API must take what is
+// on the line and refuse what is beyond it.
+func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	_, input := c.follow("/components/schemas/JobInput")
+	count := 0
+	try := func(member, value string, fits bool) {
+		t.Helper()
+		count++
+		job := map[string]json.RawMessage{
+			"schedule": json.RawMessage(`"@daily"`), "payload": json.RawMessage(`{"url": "https://example.com"}`), "retry_base_seconds": json.RawMessage("0"),
+		}
+		if member == "type" && value == `"worker"` {
+			job["handler"] = json.RawMessage(`"send-invoice"`)
+		}
+		job[member] = json.RawMessage(value)
+		a := s.ask("POST", "/api/v1/jobs", compact(t, job))
+		switch {
+		case fits && a.status != 201:
+			t.Errorf("%s may be %.60s, but is answered with %d: %s", member, value, a.status, a.body)
+		case !fits && a.status != 422:
+			t.Errorf("%s may not be %.60s, but is answered with %d", member, value, a.status)
+		case !fits && !slices.Contains(a.problem(t).fields(), member):
+			t.Errorf("%s may not be %.60s, but what is at fault is %v", member, value, a.problem(t).fields())
+		}
+	}
+	for member := range input["properties"].(map[string]any) {
+		_, of := c.follow("/components/schemas/JobInput/properties/" + member)
+		if low, ok := of["minimum"].(json.Number); ok {
+			try(member, low.String(), true)
+			try(member, "-1", false)
+		}
+		if high, ok := of["maximum"].(json.Number); ok {
+			try(member, high.String(), true)
+			n, _ := high.Float64()
+			try(member, fmt.Sprint(int64(n)+1), false)
+		}
+		if most, ok := of["maxLength"].(json.Number); ok {
+			n, _ := most.Int64()
+			try(member, `"`+strings.Repeat("x", int(n))+`"`, true)
+			try(member, `"`+strings.Repeat("x", int(n)+1)+`"`, false)
+		}
+		if values, ok := of["enum"].([]any); ok {
+			for _, value := range values {
+				try(member, compact(t, value), true)
+			}
+			try(member, `"unheard-of"`, false)
+		}
+		if _, ok := of["pattern"]; ok {
+			try(member, `"`+strings.Repeat("x", 100)+`"`, true)
+			try(member, `"`+strings.Repeat("x", 101)+`"`, false)
+			try(member, `"a b"`, false)
+		}
+	}
+	if count < 30 {
+		t.Errorf("only %d values were tried: the test looks in the wrong place", count)
+	}
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	exampleHTTPJob = `{"name": "nightly-report", "schedule": "30 2 * * *", "timezone": "Europe/Paris", "tags": ["billing", "reports"],
+ "payload": {"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}}`
+	exampleWorkerJob = `{"name": "send-weekly-report", "type": "worker", "handler": "send-report", "schedule": "0 9 * * 1", "timezone": "America/New_York",
+ "payload": {"report_type": "weekly"}, "idempotency_key_template": "report-{{week}}", "max_retries": 3, "timeout_seconds": 120}`
+	exampleOneOff = `{"name": "send-report", "schedule": "2027-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`
+
+	exampleLines = `{"name": "nightly-report", "schedule": "30 2 * * *", "payload": {"url": "https://example.com/hooks/report"}}
+{"name": "cleanup", "schedule": "@hourly", "payload": {"url": "https://example.com/hooks/cleanup"}}
+`
+	exampleArray = `[{"name": "nightly-report", "schedule": "30 2 * * *", "payload": {"url": "https://example.com/hooks/report"}},
+ {"name": "cleanup", "schedule": "@hourly", "payload": {"url": "https://example.com/hooks/cleanup"}}]`
+)
+
+// spellings is said of every body that has a job in it.
+const spellings = "Names of members may be written in camelCase too (`maxRetries`), and a policy of retries as an object of its own: " +
+	"`\"retryPolicy\": {\"maxRetries\": 3, \"backoffMs\": 5000}`. Null stands for the default. Members that only answers have, such as `id` and `next_run_at`, " +
+	"are accepted without effect, so that a job can be handed back as it was shown; `namespace` must be the one that is asked in. Any other member is refused."
+
+// jobOperations are those that make and look up jobs.
+func (a *api) jobOperations() []operation {
+	return []operation{
+		{
+			id: "createJob", method: "POST", path: jobsPath, group: groupJobs,
+			summary: "Create a job",
+			about: "Stores a job and plans its first run, which the answer tells. Without a `type` it is an `http` job if its payload has a `url`, and otherwise " +
+				"one for a `worker` whose handler has the job's name. An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
+			parameters: []parameter{keyParameter},
+			body: reads[jobInput](map[string]string{
+				"An HTTP request every night":    exampleHTTPJob,
+				"Work for a handler of your own": exampleWorkerJob,
+				"Once":                           exampleOneOff,
+			}),
+			answers:  []reply{writes[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag")},
+			refusals: refusing(readRefusals, taken),
+			handler:  route(a, readCreation, a.createJob),
+		},
+		{
+			id: "listJobs", method: "GET", path: jobsPath, group: groupJobs,
+			summary: "List jobs",
+			about:   "The jobs of the namespace, newest first. Each parameter narrows the list. The next page is where the `Link` header says; a page may be short, or empty, and still have a next one.",
+			parameters: append([]parameter{
+				filterBy[belfry.Status]("status", "Only jobs that are doing this; in any case.", "paused"),
+				{name: "type", in: "query", about: "Only jobs of this type: `http` or `worker`.", kind: reflect.TypeFor[string](), example: belfry.TypeHTTP},
+				filterBy[string]("handler", "Only jobs that this handler runs.", "send-invoice"),
+				filterBy[string]("queue", "Only jobs in this queue.", belfry.DefaultQueue),
+				{name: "tag", in: "query", about: "Only jobs with this tag; given several times, with all of them.", kind: reflect.TypeFor[string](), many: true, example: "billing"},
+				filterBy[string]("search", "Only jobs with this in their name, in any case.", "report"),
+			}, pageParameters...),
+			answers: []reply{writes[[]belfry.Job](http.StatusOK, "A page of jobs.", "Link")},
+			handler: route(a, readJobList, a.listJobs),
+		},
+		{
+			id: "importJobs", method: "POST", path: bulkPath, group: groupJobs,
+			summary: "Create many jobs",
+			about: "Creates all jobs of the body or none. The body has a job a line, or is an array of jobs, and at most 64 MiB; each job has at most 1 MiB. It is taken in whole before " +
+				"anything is stored, and must come at 64 KiB in 10 seconds or faster. What is wrong is told by line (`line 17.schedule`) or element (`[16].schedule`), " +
+				"for up to 100 faults. Blank lines are skipped. Under an `Idempotency-Key` the very same bytes must be sent again.",
+			parameters: []parameter{keyParameter},
+			body: &content{
+				media: []string{mediaLines, mediaJSON}, kind: reflect.TypeFor[[]jobInput](), required: true,
+				examples: map[string]string{"A job a line": exampleLines, "An array": exampleArray},
+			},
+			answers:  []reply{writes[imported](http.StatusCreated, "The ids of the jobs, in the order of the body.")},
+			refusals: refusing(readRefusals, taken),
+			handler:  http.HandlerFunc(a.importJobs),
+		},
+		{
+			id: "getJob", method: "GET", path: jobsPath + "/{id}", group: groupJobs,
+			summary:  "Get a job",
+			about:    "What looks like a secret in its payload is shown as `***`.",
+			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job.", "ETag")},
+			refusals: []int{missing},
+			handler:  route(a, readTarget, a.getJob),
+		},
+	}
+}
+
+// changeOperations are those that edit jobs or delete them.
+func (a *api) changeOperations() []operation {
+	return []operation{
+		{
+			id: "changeJob", method: "PATCH", path: jobsPath + "/{id}", group: groupJobs,
+			summary: "Change a job",
+			about: "Changes the members that are given and leaves the others as they are; null sets one back to its default. The payload is replaced as a whole, and `***` in it keeps the secret " +
+				"that is stored at that place. What is due already still runs as the job was. `status` pauses the job or lets it go on.\n\n" + spellings,
+			parameters: []parameter{matchParameter},
+			body: reads[jobChange](map[string]string{
+				"Another time": `{"schedule": "0 3 * * *", "timezone": "Europe/Berlin"}`,
+				"Pause":        `{"status": "paused"}`,
+			}),
+			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
+			refusals: refusing(readRefusals, missing, taken, outdated),
+			handler:  route(a, readChange, a.changeJob),
+		},
+		{
+			id: "putJob", method: "PUT", path: jobsPath + "/{id}", group: groupJobs,
+			summary: "Create or replace a job",
+			about: "Under a name, creates the job or makes it what the body says; under an id, replaces a job that must be there. What the body leaves out has its default, but for `status`: " +
+				"without it a paused job stays paused. Nothing changes, not even the revision, if the job is like that already, so that the same request may be repeated at will. " +
+				"With `If-Match: *` the job must be there.\n\n" + spellings,
+			parameters: []parameter{matchParameter},
+			body:       reads[jobInput](map[string]string{"A job": exampleHTTPJob}),
+			answers: []reply{
+				writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag"),
+				writes[belfry.Job](http.StatusCreated, "The job did not exist and was created.", "Location", "ETag"),
+			},
+			refusals: refusing(readRefusals, missing, taken, outdated),
+			handler:  route(a, readReplacement, a.putJob),
+		},
+		{
+			id: "deleteJob", method: "DELETE", path: jobsPath + "/{id}", group: groupJobs,
+			summary:    "Delete a job",
+			about:      "Nothing more is planned for it, and its name is free again. Runs that are alive go on; their history stays for its retention.",
+			parameters: []parameter{matchParameter},
+			answers:    []reply{{status: http.StatusNoContent, about: "The job is gone."}},
+			refusals:   []int{missing, outdated},
+			handler:    route(a, readConditional, a.deleteJob),
+		},
+		{
+			id: "listRevisions", method: "GET", path: jobsPath + "/{id}/revisions", group: groupJobs,
+			summary:    "List the revisions of a job",
+			about:      "What the job is and what it was before each edit, the current one first. Runs tell the revision that they were fired from.",
+			parameters: pageParameters,
+			answers:    []reply{writes[[]revision](http.StatusOK, "A page of revisions.", "Link")},
+			refusals:   []int{missing},
+			handler:    route(a, readRevisionList, a.listRevisions),
+		},
+		{
+			id: "rollbackJob", method: "POST", path: jobsPath + "/{id}/rollback", group: groupJobs,
+			summary:  "Roll a job back",
+			about:    "Makes the job what it was in an earlier revision. That is an edit too: it gets a new revision, and can itself be undone. Name, tags and whether it is paused stay.",
+			body:     reads[rollback](map[string]string{"To the second revision": `{"revision": 2}`}),
+			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
+			refusals: refusing(readRefusals, missing),
+			handler:  route(a, readRollback, a.rollBack),
+		},
+	}
+}

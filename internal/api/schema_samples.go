@@ -1,0 +1,151 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// samples are values that members may have, as JSON. What has none is left out of
+// the examples that are made of them. One job and its runs go through all of
+// them, so that the examples of the reference fit each other.
+var samples = map[string]string{
+	"Job.id":          `"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`,
+	"Job.namespace":   `"default"`,
+	"Job.name":        `"nightly-report"`,
+	"Job.tags":        `["billing", "reports"]`,
+	"Job.revision":    `3`,
+	"Job.status":      `"scheduled"`,
+	"Job.payload":     `{"url": "https://example.com/hooks/report", "headers": {"Authorization": "***"}, "body": {"format": "pdf"}}`,
+	"Job.next_run_at": `"2026-12-02T01:30:00Z"`,
+	"Job.last_run_at": `"2026-12-01T01:30:00Z"`,
+	"Job.created_at":  `"2026-11-15T09:12:44.108Z"`,
+	"Job.updated_at":  `"2026-11-20T16:03:10.551Z"`,
+
+	"Spec.type":               `"http"`,
+	"Spec.schedule":           `"30 2 * * *"`,
+	"Spec.timezone":           `"Europe/Paris"`,
+	"Spec.missed_window":      `"run_once"`,
+	"Spec.queue":              `"default"`,
+	"Spec.overlap":            `"skip"`,
+	"Spec.timeout_seconds":    `60`,
+	"Spec.max_retries":        `3`,
+	"Spec.retry_backoff":      `"exponential"`,
+	"Spec.retry_base_seconds": `5`,
+	"Spec.retry_cap_seconds":  `1800`,
+	"Spec.retry_jitter":       `0.25`,
+
+	"JobInput.payload": `{"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}`,
+	"JobInput.status":  `"active"`,
+
+	"HTTPPayload.url":     `"https://example.com/hooks/report"`,
+	"HTTPPayload.method":  `"POST"`,
+	"HTTPPayload.headers": `{"Accept": "application/json"}`,
+	"HTTPPayload.body":    `{"format": "pdf"}`,
+
+	"Revision.revision":    `2`,
+	"Revision.replaced_at": `"2026-11-20T16:03:10.551Z"`,
+
+	"Run.id":              `"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`,
+	"Run.job_id":          `"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`,
+	"Run.namespace":       `"default"`,
+	"Run.revision":        `3`,
+	"Run.kind":            `"scheduled"`,
+	"Run.status":          `"succeeded"`,
+	"Run.scheduled_at":    `"2026-12-01T01:30:00Z"`,
+	"Run.ready_at":        `"2026-12-01T01:30:00Z"`,
+	"Run.fired_at":        `"2026-12-01T01:30:00.004Z"`,
+	"Run.attempt":         `2`,
+	"Run.started_at":      `"2026-12-01T01:30:05.310Z"`,
+	"Run.finished_at":     `"2026-12-01T01:30:05.944Z"`,
+	"Run.worker":          `"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`,
+	"Run.http_status":     `200`,
+	"Run.output":          `"{\"pages\": 12}"`,
+	"Run.idempotency_key": `"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55:1796088600"`,
+
+	"Attempt.attempt":     `1`,
+	"Attempt.outcome":     `"failed"`,
+	"Attempt.worker":      `"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`,
+	"Attempt.started_at":  `"2026-12-01T01:30:00.006Z"`,
+	"Attempt.finished_at": `"2026-12-01T01:30:00.191Z"`,
+	"Attempt.http_status": `503`,
+	"Attempt.error":       `"the target answered 503"`,
+
+	"Problem.type":       `"about:blank"`,
+	"Problem.title":      `"Unprocessable Entity"`,
+	"Problem.status":     `422`,
+	"Problem.detail":     `"the job is not valid"`,
+	"Problem.code":       `"invalid"`,
+	"Problem.request_id": `"01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8"`,
+	"Fault.field":        `"schedule"`,
+	"Fault.message":      `"column 1: minute 61 is out of range, it goes from 0 to 59; for example \"*/15 * * * *\""`,
+
+	"ClaimedRun.job_name":        `"send-invoices"`,
+	"ClaimedRun.queue":           `"default"`,
+	"ClaimedRun.handler":         `"send-invoice"`,
+	"ClaimedRun.attempt":         `1`,
+	"ClaimedRun.token":           `"9f86d081884c7d659a2feaa0c55ad015"`,
+	"ClaimedRun.timeout_seconds": `60`,
+	"ClaimedRun.deadline_at":     `"2026-12-01T01:31:05.310Z"`,
+	"ClaimedRun.payload":         `{"customer": 4711}`,
+
+	"Beat.node":     `"billing-1"`,
+	"Beat.slots":    `10`,
+	"Beat.lanes":    `["default/send-invoice"]`,
+	"Beat.register": `true`,
+	"Held.run_id":   `"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`,
+	"Held.attempt":  `1`,
+
+	"Claim.lanes":        `["default/send-invoice"]`,
+	"Claim.limit":        `10`,
+	"Claim.wait_seconds": `20`,
+	"Result.outcome":     `"succeeded"`,
+	"Result.output":      `"sent to 3 customers"`,
+	"Result.error":       ``,
+	"Result.http_status": ``,
+
+	"Rollback.revision":    `2`,
+	"TriggerInput.payload": `{"format": "csv"}`,
+	"Triggered.run_id":     `"01a22f3a-7b08-8d3b-a6c4-90e15f7b2d08"`,
+	"Imported.created":     `2`,
+	"Imported.ids":         `["01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55", "01a1de7a-fae0-7c1b-8e02-55d17c9b3a60"]`,
+	"Directory.name":       `"belfry"`,
+	"Directory.paths":      `["POST /api/v1/jobs", "GET /api/v1/jobs"]`,
+
+	"Orders.unknown": `false`,
+	"Orders.lost":    `[]`,
+}
+
+// sample makes an example of a schema out of those of its members. It is nil if
+// there are none.
+func (s *schemas) sample(of *schema) json.RawMessage {
+	if of == nil {
+		return nil
+	}
+	if len(of.Examples) > 0 {
+		return of.Examples[0]
+	}
+	if name, ok := of.refers(); ok {
+		target, _ := s.components.get(name)
+		return s.sample(target)
+	}
+	switch {
+	case of.Items != nil:
+		if item := s.sample(of.Items); item != nil {
+			return json.RawMessage("[" + string(item) + "]")
+		}
+	case len(of.Enum) > 0:
+		text, _ := json.Marshal(of.Enum[0])
+		return text
+	case len(of.Properties) > 0:
+		var members ordered[json.RawMessage]
+		for _, p := range of.Properties {
+			required := slices.Contains(of.Required, p.name)
+			if value := s.sample(p.value); value != nil && (required || len(p.value.Examples) > 0 || p.value.Items != nil) {
+				members.add(p.name, value)
+			}
+		}
+		text, _ := json.Marshal(members) // The samples are JSON.
+		return text
+	}
+	return nil
+}

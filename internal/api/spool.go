@@ -1,0 +1,153 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+const (
+	maxBulk   = 64 << 20 // bytes of a body of many jobs
+	maxSpools = 8        // that may be there at once
+
+	// A body must bring so many bytes within so much time, again and again.
+	paceBytes  = 64 << 10
+	paceWithin = 10 * time.Second
+	bulkWithin = 5 * time.Minute // the whole of it
+)
+
+// spool is a body that came to its end: its first part in memory, the rest in a
+// file without a name.
+type spool struct {
+	head []byte
+	file *os.File // nil: there is no more
+	rest int64    // bytes in it
+	sum  [sha256.Size]byte
+	free func()
+}
+
+// receive takes in the whole body of a request before anything else is done with
+// it: a slow client must hold nothing that others wait for. Only one that has sent
+// something worthwhile takes one of the few places.
+func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
+	if r.ContentLength > maxBulk {
+		return nil, tooLarge(maxBulk)
+	}
+	body := newPaced(w, r.Body)
+	hash := sha256.New()
+	all := io.TeeReader(body, hash)
+	head, err := io.ReadAll(io.LimitReader(all, paceBytes))
+	if err != nil {
+		return nil, unread(err)
+	}
+	select {
+	case a.spools <- struct{}{}:
+	default:
+		return nil, &refusal{
+			status: http.StatusServiceUnavailable,
+			code:   belfry.Unavailable,
+			detail: "there are too many imports at once; try again",
+			header: map[string]string{"Retry-After": "2", "Connection": "close"},
+		}
+	}
+	s := &spool{head: head, free: func() { <-a.spools }}
+	if len(head) == paceBytes {
+		if err := s.store(all); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	hash.Sum(s.sum[:0])
+	return s, nil
+}
+
+// store puts the rest of a body into a file.
+func (s *spool) store(rest io.Reader) error {
+	file, err := os.CreateTemp("", "belfry-import-*")
+	if err != nil {
+		return fmt.Errorf("make a file for a body: %w", err)
+	}
+	s.file = file
+	os.Remove(file.Name()) // Where an open file cannot lose its name, close does it.
+	most := int64(maxBulk - len(s.head))
+	from := &source{Reader: io.LimitReader(rest, most+1)}
+	n, err := io.Copy(file, from)
+	switch {
+	case from.err != nil:
+		return unread(from.err)
+	case err != nil:
+		return fmt.Errorf("keep a body in a file: %w", err)
+	case n > most:
+		return tooLarge(maxBulk)
+	}
+	s.rest = n
+	return nil
+}
+
+// reader gives the body from its start, as often as it is asked.
+func (s *spool) reader() io.Reader {
+	if s.file == nil {
+		return bytes.NewReader(s.head)
+	}
+	return io.MultiReader(bytes.NewReader(s.head), io.NewSectionReader(s.file, 0, s.rest))
+}
+
+func (s *spool) close() {
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name())
+	}
+	s.free()
+}
+
+// source notes the error of a reader, to tell it from that of what is written to.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// paced reads a body for as long as bytes keep coming.
+type paced struct {
+	body       io.Reader
+	connection *http.ResponseController
+	end        time.Time
+	got        int
+}
+
+func newPaced(w http.ResponseWriter, body io.Reader) *paced {
+	p := &paced{body: body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
+	p.connection.SetWriteDeadline(p.end.Add(bulkPatience)) // Where there is none, there is no timeout either.
+	p.renew()
+	return p
+}
+
+func (p *paced) renew() {
+	p.got = 0
+	until := time.Now().Add(paceWithin)
+	if until.After(p.end) {
+		until = p.end
+	}
+	p.connection.SetReadDeadline(until)
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.body.Read(b)
+	if p.got += n; p.got >= paceBytes {
+		p.renew()
+	}
+	return n, err
+}

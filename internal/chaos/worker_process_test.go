@@ -1,0 +1,154 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	remote "github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+// envWorker makes the test binary a worker, built with nothing but the SDK. Its
+// value is a workerOptions.
+const envWorker = "BELFRY_TEST_CHAOS_WORKER"
+
+// workerOptions says what a worker process is.
+type workerOptions struct {
+	Server string
+	Name   string        // in the ledger
+	Slots  int           // how many handlers may run at once
+	Drain  time.Duration // how long they may go on after SIGTERM; 30 s
+}
+
+// byWorkers is what a job says that a Go worker runs, and bySnakes a Python one.
+var (
+	byWorkers = spec{"type": "worker", "handler": "chaos"}
+	bySnakes  = spec{"type": "worker", "handler": "chaos-python"}
+)
+
+// beWorker works until SIGTERM.
+func beWorker() {
+	var o workerOptions
+	err := json.Unmarshal([]byte(os.Getenv(envWorker)), &o)
+	var server *remote.Client
+	if err == nil {
+		server, err = remote.New(o.Server)
+	}
+	if err == nil {
+		mux := worker.NewMux()
+		worker.HandleJSON(mux, "chaos", o.deliver)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		fmt.Println("serving", mux.Handlers())
+		err = worker.New(server, mux, worker.Concurrency(o.Slots), worker.DrainTimeout(o.Drain)).Run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// delivering is the payload of a job: where to report to.
+type delivering struct{ URL string }
+
+// deliver is the handler: it tells the ledger that it began, does as the answer
+// says, and tells how it ended, before it tells anybody else.
+func (o workerOptions) deliver(ctx context.Context, run *belfry.Run, p delivering) error {
+	run.Report.Output = strconv.AppendInt(nil, int64(run.Attempt), 10)
+	begun := o.tell(ctx, run, p.URL, "")
+	ended := "succeeded"
+	if begun != nil {
+		ended = begun.Error()
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		ended = cause.Error()
+	}
+	last, err := url.Parse(p.URL)
+	if err != nil {
+		return err
+	}
+	last.Path = "/ended"
+	if err := o.tell(context.WithoutCancel(ctx), run, last.String(), ended); err != nil {
+		return err
+	}
+	return begun
+}
+
+// unrepeated never sends a request a second time: on a connection that is used again
+// net/http does, if there is an idempotency key and no answer.
+var unrepeated = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func (o workerOptions) tell(ctx context.Context, run *belfry.Run, url, ended string) error {
+	req, err := http.NewRequestWithContext(ctx, "POST", url, nil)
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"Belfry-Run-Id": run.ID.String(), "Belfry-Job-Id": run.JobID.String(), "Belfry-Attempt": strconv.Itoa(run.Attempt),
+		"Belfry-Scheduled-At": run.ScheduledAt.Format(time.RFC3339Nano), "Idempotency-Key": run.IdempotencyKey(),
+		headerBy: o.Name, headerEnded: ended,
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := unrepeated.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("the ledger answered %s", resp.Status)
+	}
+	return nil
+}
+
+// newWorkDriver asks for jobs that workers run.
+func newWorkDriver(tb testing.TB, at func() string) *driver {
+	d := newDriver(tb, at)
+	d.all = byWorkers
+	return d
+}
+
+var serving = regexp.MustCompile(`^serving (.+)`)
+
+// goWorker starts a worker process that is built on the SDK.
+func goWorker(tb testing.TB, o workerOptions) *process {
+	tb.Helper()
+	o.Drain = cmp.Or(o.Drain, 30*time.Second)
+	text, err := json.Marshal(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &process{tb: tb, what: "worker " + o.Name, program: os.Executable, greeting: serving, env: environment(envWorker + "=" + string(text))}
+	p.begin()
+	return p
+}
+
+// pythonSlots is how many handlers the Python worker runs at once.
+const pythonSlots = 4
+
+// pythonWorker starts the example in Python with a handler for the ledger.
+func pythonWorker(tb testing.TB, server, name string) *process {
+	tb.Helper()
+	p := &process{tb: tb, what: "worker " + name, program: python, greeting: serving, args: []string{"testdata/chaos_worker.py"},
+		env: environment("BELFRY_SERVER="+server, "PYTHONPATH=../../examples/worker-python", "PYTHONDONTWRITEBYTECODE=1", "CHAOS_WORKER="+name)}
+	p.begin()
+	return p
+}
+
+func python() (string, error) { return exec.LookPath("python3") }

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// EditJob locks a job and its plan, asks edit what to change, and writes it.
+func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	defer cancel()
+	var job belfry.Job
+	var refusal error // edit's own, which is nobody else's to explain
+	asked := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
+		change, refusal = edit(j, p, now)
+		return change, refusal
+	}
+	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		var err error
+		job, err = s.edit(ctx, tx, namespace, id, asked)
+		return err
+	})
+	if refusal != nil {
+		return belfry.Job{}, refusal
+	}
+	if err != nil {
+		return belfry.Job{}, failed("edit a job", nameTaken(err, job.Name))
+	}
+	s.hints.tellChanged(false, id)
+	s.hints.tellReady()
+	return job, nil
+}
+
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	p, err := lockPlan(ctx, tx, namespace, id)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	old, err := s.job(ctx, tx, namespace, id)
+	if err != nil {
+		return old, err
+	}
+	change, err := edit(old, p, s.Now())
+	if err != nil || change == nil {
+		return old, err
+	}
+	job := change.Job
+	if job.Revision > old.Revision {
+		if _, err := tx.Exec(ctx, `INSERT INTO belfry.revisions (job_id, revision, shard, spec, payload, replaced_at)
+			SELECT id, revision, shard, spec, payload, clock_timestamp() FROM belfry.jobs WHERE id = $1`, uuid(id)); err != nil {
+			return job, err
+		}
+	}
+	spec, err := json.Marshal(job.Spec)
+	if err != nil {
+		return job, err
+	}
+	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
+		tags = $7, queue = $8, type = $9, handler = $10, grams = $11 WHERE id = $1`,
+		uuid(id), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
+		tagsOf(&job), storable(job.Queue), storable(job.Type), handlerOf(job.Spec), gramsOf(job.Name))
+	if err != nil {
+		return job, err
+	}
+	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.Slots{})
+	if err != nil {
+		return job, err
+	}
+	if !fired.Applied[0] {
+		return job, belfry.Errorf(belfry.Conflict, "the job's plan could not be changed; try again")
+	}
+	if job.State == belfry.JobDeleted {
+		return job, nil
+	}
+	return s.job(ctx, tx, namespace, id)
+}
+
+// lockPlan locks a job and its plan against fires and other edits.
+func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
+	rows, err := tx.Query(ctx, `/* edit */ SELECT p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version
+		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (plan.Plan, error) {
+		var scan planScan
+		err := row.Scan(scan.fields()...)
+		return scan.plan(), err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return p, noSuchJob(id)
+	}
+	return p, err
+}
+
+// planScan reads the columns of a plan.
+type planScan struct {
+	p                   plan.Plan
+	id                  pgtype.UUID
+	next, nominal, mark pgtype.Timestamptz
+}
+
+func (s *planScan) fields() []any {
+	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.mark, &s.p.RunsMade, &s.p.ZoneVersion}
+}
+
+func (s *planScan) plan() plan.Plan {
+	p := s.p
+	p.JobID = s.id.Bytes
+	p.NextAt, p.NominalAt, p.FiredFor = moment(s.next), moment(s.nominal), moment(s.mark)
+	return p
+}
+
+// nameTaken turns a violation of the unique name into a Conflict.
+func nameTaken(err error, name string) error {
+	if sqlState(err) != "23505" {
+		return err
+	}
+	return &belfry.Error{
+		Code:    belfry.Conflict,
+		Message: "the name is taken",
+		Faults:  []belfry.Fault{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
+	}
+}

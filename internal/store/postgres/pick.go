@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// picking finds the ids of jobs that pass a filter, as far as a statement can
+// tell: of a job without a plan it is left open how it ended.
+type picking struct {
+	tx      pgx.Tx
+	filter  store.JobFilter
+	ended   bool // the filter asks for jobs that have no plan any more
+	started time.Time
+	args    []any // the namespace first
+	where   string
+}
+
+// picked is a part of a list: ids in its order. Unless that was the end of the
+// list, it goes on after next.
+type picked struct {
+	ids  []pgtype.UUID
+	end  bool
+	next pgtype.UUID
+}
+
+func newPicking(tx pgx.Tx, namespace string, filter store.JobFilter) *picking {
+	p := &picking{tx: tx, filter: filter, started: time.Now(), args: []any{namespace}}
+	switch filter.Status {
+	case belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled:
+		p.ended = true
+	}
+	p.where = p.conditions()
+	return p
+}
+
+// arg adds an argument and gives its placeholder.
+func (p *picking) arg(value any) string {
+	p.args = append(p.args, value)
+	return fmt.Sprintf("$%d", len(p.args))
+}
+
+// conditions says the filter in SQL, about a job j.
+func (p *picking) conditions() string {
+	var b strings.Builder
+	and := func(format string, args ...any) { fmt.Fprintf(&b, " AND "+format, args...) }
+	f := p.filter
+	if f.Queue != "" {
+		and("j.queue = %s", p.arg(storable(f.Queue)))
+	}
+	if f.Type != "" {
+		and("j.type = %s", p.arg(storable(f.Type)))
+	}
+	if f.Type == belfry.TypeWorker {
+		and("j.handler IS NOT NULL")
+	}
+	if f.Handler != "" {
+		and("j.handler = %s", p.arg(storable(f.Handler)))
+	}
+	if len(f.Tags) > 0 {
+		and("j.tags @> %s::text[]", p.arg(storables(f.Tags)))
+	}
+	if f.Search != "" {
+		and("%s", p.search(storable(f.Search)))
+	}
+	const live, running = `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id)`, `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id AND r.state = 'running')`
+	switch f.Status {
+	case "":
+	case belfry.StatusPaused:
+		and(`j.state = 'paused'`)
+	case belfry.StatusRunning:
+		and(`j.state <> 'paused' AND ` + running)
+	case belfry.StatusQueued:
+		and(`j.state <> 'paused' AND ` + live + ` AND NOT ` + running)
+	case belfry.StatusScheduled:
+		and(`j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.plans p WHERE p.job_id = j.id AND p.next_at IS NOT NULL) AND NOT ` + live)
+	case belfry.StatusFailed:
+		and(`j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.dead d WHERE d.job_id = j.id) AND NOT ` + live)
+	case belfry.StatusCompleted, belfry.StatusCancelled:
+		and(`j.state <> 'paused' AND NOT ` + live)
+	default:
+		and(`false`)
+	}
+	return b.String()
+}
+
+// search says that a name has a part, whatever the case of its letters. Plain
+// letters are folded without asking the collation, which takes a third of the
+// time.
+func (p *picking) search(part string) string {
+	collation, letters := ` COLLATE "C"`, 0
+	for _, r := range part {
+		if r > 127 {
+			collation = ""
+		}
+		letters++
+	}
+	pattern := "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
+	condition := fmt.Sprintf(`j.name%s ILIKE %s`, collation, p.arg(pattern))
+	if letters < minIndexed {
+		return condition
+	}
+	var some []string
+	for _, grams := range gramsSought(part) {
+		some = append(some, fmt.Sprintf(`j.grams @> %s::bigint[]`, p.arg(grams)))
+	}
+	return condition + ` AND (` + strings.Join(some, " OR ") + `)`
+}
+
+// late tells that no further look should begin.
+func (p *picking) late() bool { return time.Since(p.started) > lookTime }
+
+// pick gives up to so many ids from somewhere on. It looks at some jobs one by
+// one, which finds what is common; asks the indexes for what is rare; and if
+// they do not answer in time, looks at as many jobs as it has time for.
+func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked, error) {
+	var found picked
+	found.next = from
+	if !p.live() {
+		if full, err := p.look(ctx, &found, firstLook, want); full || err != nil {
+			return found, err
+		}
+	}
+	if p.where != "" && time.Since(p.started) < jumpTime {
+		rest, inTime, err := p.jump(ctx, found.next, want-len(found.ids))
+		if err != nil {
+			return found, err
+		}
+		if inTime {
+			rest.ids = append(found.ids, rest.ids...)
+			return rest, nil
+		}
+	}
+	for n := nextLook; ; n *= 2 {
+		if full, err := p.look(ctx, &found, n, want); full || err != nil || p.late() {
+			return found, err
+		}
+	}
+}
+
+// live tells that the filter asks for jobs with live runs, of which there are so
+// few that looking at jobs one by one is not worth it.
+func (p *picking) live() bool {
+	return p.filter.Status == belfry.StatusRunning || p.filter.Status == belfry.StatusQueued
+}
+
+// walk gives jobs in the order of the list, from somewhere on. The order names
+// the namespace too, which leaves one index to do it by: that of all jobs would
+// have to pass by those of other namespaces.
+func (p *picking) walk(namespace, from, n string) string {
+	if p.ended {
+		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.plans WHERE next_at IS NULL AND job_id < %s ORDER BY job_id DESC LIMIT %s`, from, n)
+	}
+	return fmt.Sprintf(`SELECT * FROM belfry.jobs WHERE (namespace, id) < (%s, %s) AND namespace >= %s AND state <> 'deleted'
+		ORDER BY namespace DESC, id DESC LIMIT %s`, namespace, from, namespace, n)
+}
+
+// look walks over the next n jobs. It tells whether that was enough: there are
+// as many ids as wanted, or no more jobs.
+func (p *picking) look(ctx context.Context, found *picked, n, want int) (enough bool, err error) {
+	from, size := fmt.Sprintf("$%d::uuid", len(p.args)+1), fmt.Sprintf("$%d::bigint", len(p.args)+2)
+	sql := fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) j WHERE $1 <> ''%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`,
+		p.walk("$1", from, size), p.where, want-len(found.ids))
+	if p.ended {
+		sql = fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) e JOIN belfry.jobs j ON j.id = e.id WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`,
+			p.walk("$1", from, size), p.where, want-len(found.ids))
+	}
+	ids, err := p.ids(ctx, sql, append(slices.Clip(p.args), found.next, n)...)
+	if err != nil {
+		return false, err
+	}
+	found.ids = append(found.ids, ids...)
+	if len(found.ids) == want {
+		found.next = found.ids[want-1]
+		return true, nil
+	}
+	last, err := p.ids(ctx, fmt.Sprintf(`/* list */ SELECT id FROM (%s OFFSET $3::bigint - 1) w WHERE $1::text <> ''`, p.walk("$1", "$2::uuid", "1")), p.args[0], found.next, n)
+	if err != nil {
+		return false, err
+	}
+	if len(last) == 0 {
+		found.end = true
+		return true, nil
+	}
+	found.next = last[0]
+	return false, nil
+}
+
+// jump asks for the rest of the page at once. The planner sees the values and
+// may use any index, for a limited time.
+func (p *picking) jump(ctx context.Context, from pgtype.UUID, want int) (rest picked, inTime bool, err error) {
+	try, err := p.tx.Begin(ctx)
+	if err != nil {
+		return rest, false, err
+	}
+	defer func() {
+		// Whatever happened, this puts the settings back.
+		if undo := try.Rollback(ctx); undo != nil && err == nil {
+			err = undo
+		}
+	}()
+	if _, err = try.Exec(ctx, letPlanner, fmt.Sprint(jumpTime.Milliseconds())); err != nil {
+		return rest, false, err
+	}
+	sql := `/* list */ SELECT j.id FROM belfry.jobs j`
+	if p.ended {
+		sql += ` JOIN belfry.plans e ON e.job_id = j.id AND e.next_at IS NULL`
+	}
+	sql += fmt.Sprintf(` WHERE j.namespace = $1 AND j.state <> 'deleted' AND j.id < $%d%s ORDER BY j.id DESC LIMIT %d`, len(p.args)+1, p.where, want)
+	rest.ids, err = p.ids(ctx, sql, append(slices.Clip(p.args), from)...)
+	if sqlState(err) == "57014" && ctx.Err() == nil {
+		return picked{}, false, nil
+	}
+	if err != nil {
+		return rest, false, err
+	}
+	if rest.end = len(rest.ids) < want; !rest.end {
+		rest.next = rest.ids[want-1]
+	}
+	return rest, true, nil
+}
+
+// ids asks for ids. There are many forms of such statements, and the values in
+// them matter to the planner, so none of them is prepared.
+func (p *picking) ids(ctx context.Context, sql string, args ...any) ([]pgtype.UUID, error) {
+	rows, err := p.tx.Query(ctx, sql, append([]any{pgx.QueryExecModeExec}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+}

@@ -1,0 +1,211 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// sight is a job with what its status is derived from.
+type sight struct {
+	job            belfry.Job
+	live           belfry.Live
+	made           int64     // runs of it that there ever were
+	mark           time.Time // the plan's high-water mark
+	liveAt, deadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
+
+	// Of the latest record in history, and of the latest that is a run.
+	settledAt time.Time
+	settled   belfry.RunState
+	ranAt     time.Time
+}
+
+// selectSights reads jobs as far as that is possible without their history,
+// which has a partition a day and is looked at only where something is to be
+// found. The caller adds a WHERE on j.
+const selectSights = `
+SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
+       p.next_at, p.fired_for, p.runs_made, r.running, r.waiting, r.last, d.last
+  FROM belfry.jobs j
+  JOIN belfry.plans p ON p.job_id = j.id
+  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
+                             max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
+  LEFT JOIN LATERAL (SELECT scheduled_at AS last FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+`
+
+// readJobs reads the jobs that a WHERE on j picks, in no order.
+func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
+	rows, err := q.Query(ctx, selectSights+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	sights, err := pgx.CollectRows(rows, s.scanSight)
+	if err != nil {
+		return nil, err
+	}
+	if err := lookBack(ctx, q, sights); err != nil {
+		return nil, err
+	}
+	jobs := make([]belfry.Job, len(sights))
+	for i, v := range sights {
+		jobs[i] = v.derive()
+	}
+	return jobs, nil
+}
+
+func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
+	var (
+		v                      sight
+		job                    = &v.job
+		id                     pgtype.UUID
+		name, payload          pgtype.Text
+		spec                   string
+		next, mark, live, dead pgtype.Timestamptz
+	)
+	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
+		&next, &mark, &v.made, &v.live.Running, &v.live.Waiting, &live, &dead)
+	if err != nil {
+		return nil, err
+	}
+	if job.Spec, err = s.specs.Decode(spec); err != nil {
+		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+	}
+	job.ID, job.Name = id.Bytes, name.String
+	if payload.Valid {
+		job.Payload = json.RawMessage(payload.String)
+	}
+	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
+	job.NextRunAt = momentOrNil(next)
+	v.mark, v.liveAt, v.deadAt = moment(mark), moment(live), moment(dead)
+	return &v, nil
+}
+
+// derive completes the job.
+func (v *sight) derive() belfry.Job {
+	job, last := v.job, v.settled
+	if !v.deadAt.IsZero() && !v.deadAt.Before(v.settledAt) {
+		last = belfry.RunDead
+	}
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, v.live, last)
+	at := v.liveAt
+	for _, other := range []time.Time{v.deadAt, v.ranAt} {
+		if other.After(at) {
+			at = other
+		}
+	}
+	if !at.IsZero() {
+		job.LastRunAt = &at
+	}
+	return job
+}
+
+// settledWithin is how far behind the instant of an occurrence the record of its
+// settlement may seem to be, after the server's clock was set back.
+const settledWithin = 24 * time.Hour
+
+// lookBack finds the latest records in history. Whatever came of the occurrence
+// at a plan's high-water mark was settled after that instant, so most jobs need
+// only the partitions since then. The others are those that skipped something
+// last, or of which nothing is left there.
+func lookBack(ctx context.Context, q querier, sights []*sight) error {
+	var recent, deep []*sight
+	for _, v := range sights {
+		switch {
+		case !v.mark.IsZero():
+			recent = append(recent, v)
+		case v.made > 0:
+			deep = append(deep, v)
+		}
+	}
+	if err := lookSince(ctx, q, recent); err != nil {
+		return err
+	}
+	for _, v := range recent {
+		switch {
+		case v.settled == belfry.RunSkipped:
+			deep = append(deep, v)
+		case v.settled == "" && v.liveAt.Before(v.mark) && v.deadAt.Before(v.mark):
+			deep = append(deep, v)
+		}
+	}
+	return lookAtAll(ctx, q, deep)
+}
+
+// lookSince finds the latest record since each plan's mark.
+func lookSince(ctx context.Context, q querier, sights []*sight) error {
+	if len(sights) == 0 {
+		return nil
+	}
+	byID := make(map[belfry.ID]*sight, len(sights))
+	ids, since := make([]pgtype.UUID, len(sights)), make([]time.Time, len(sights))
+	earliest := sights[0].mark
+	for i, v := range sights {
+		byID[v.job.ID] = v
+		ids[i], since[i] = uuid(v.job.ID), v.mark.Add(-settledWithin)
+		if v.mark.Before(earliest) {
+			earliest = v.mark
+		}
+	}
+	rows, err := q.Query(ctx, `
+SELECT w.id, n.scheduled_at, n.state
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, since)
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
+                      WHERE job_id = w.id AND settled_at >= $3 AND settled_at >= w.since ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
+		ids, since, earliest.Add(-settledWithin))
+	if err != nil {
+		return err
+	}
+	var (
+		id    pgtype.UUID
+		at    time.Time
+		state belfry.RunState
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state}, func() error {
+		v := byID[id.Bytes]
+		v.settledAt, v.settled = at.UTC(), state
+		if state != belfry.RunSkipped {
+			v.ranAt = v.settledAt
+		}
+		return nil
+	})
+	return err
+}
+
+// lookAtAll finds the latest record, and the latest that is a run, in all of
+// history.
+func lookAtAll(ctx context.Context, q querier, sights []*sight) error {
+	if len(sights) == 0 {
+		return nil
+	}
+	byID := make(map[belfry.ID]*sight, len(sights))
+	ids := make([]pgtype.UUID, len(sights))
+	for i, v := range sights {
+		byID[v.job.ID], ids[i] = v, uuid(v.job.ID)
+	}
+	rows, err := q.Query(ctx, `
+SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
+  FROM unnest($1::uuid[]) AS w (id)
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id ORDER BY scheduled_at DESC, id DESC LIMIT 1) s
+  LEFT JOIN LATERAL (SELECT scheduled_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true`, ids)
+	if err != nil {
+		return err
+	}
+	var (
+		id    pgtype.UUID
+		at    time.Time
+		state belfry.RunState
+		ran   pgtype.Timestamptz
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state, &ran}, func() error {
+		v := byID[id.Bytes]
+		v.settledAt, v.settled, v.ranAt = at.UTC(), state, moment(ran)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,162 @@
+package belfry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Payload reads the payload of a run as a T. Members that T does not have are
+// left out, as json.Unmarshal does. An error is Invalid and names the member at
+// fault, such as "lines[2].price". A run without payload is an error too, unless
+// T can be nil.
+func Payload[T any](run *Run) (T, error) {
+	var in T
+	raw := run.Payload
+	if len(bytes.TrimSpace(raw)) == 0 {
+		raw = json.RawMessage("null")
+	}
+	if string(bytes.TrimSpace(raw)) == "null" && !takesNull(reflect.TypeFor[T]()) {
+		return in, unfit(Fault{Field: "payload", Message: "is missing"})
+	}
+	err := json.Unmarshal(raw, &in)
+	if err == nil {
+		return in, nil
+	}
+	path, cause := blame(raw, reflect.TypeFor[T](), "payload", err, 0)
+	var none T // not what was read up to the fault
+	return none, unfit(Fault{Field: path, Message: misfit(cause)})
+}
+
+func unfit(f Fault) *Error {
+	return &Error{Code: Invalid, Message: "the payload is not what the handler reads", Faults: []Fault{f}}
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func takesNull(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+		return true
+	default:
+		return reflect.PointerTo(t).Implements(unmarshaler)
+	}
+}
+
+// maxBlame is how deep blame looks; what lies deeper is blamed on what holds it.
+const maxBlame = 32
+
+// blame finds the innermost part of the JSON that does not decode, given that
+// the whole does not, and why: it decodes the parts one by one.
+func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth int) (string, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if depth >= maxBlame || reflect.PointerTo(t).Implements(unmarshaler) {
+		return path, err
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return path, err
+		}
+		for _, name := range sorted(members) {
+			alone, _ := json.Marshal(map[string]json.RawMessage{name: members[name]})
+			fault := json.Unmarshal(alone, reflect.New(t).Interface())
+			if fault == nil {
+				continue
+			}
+			inner := path + "." + Clean(name, 64)
+			if field, plain := fieldOf(t, name); plain {
+				return blame(members[name], field, inner, fault, depth+1)
+			}
+			return inner, fault
+		}
+	case reflect.Slice, reflect.Array:
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil {
+			return path, err
+		}
+		for i, item := range items {
+			if fault := json.Unmarshal(item, reflect.New(t.Elem()).Interface()); fault != nil {
+				return blame(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), fault, depth+1)
+			}
+		}
+	case reflect.Map:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return path, err
+		}
+		for _, name := range sorted(members) {
+			if fault := json.Unmarshal(members[name], reflect.New(t.Elem()).Interface()); fault != nil {
+				return blame(members[name], t.Elem(), path+"."+Clean(name, 64), fault, depth+1)
+			}
+		}
+	}
+	return path, err
+}
+
+// fieldOf gives the type of the field that a member decodes into, if it is
+// decoded just as a value of that type would be.
+func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		if f.IsExported() && strings.EqualFold(name, member) {
+			return f.Type, !strings.Contains(rest, "string")
+		}
+	}
+	return nil, false
+}
+
+// misfit says what is wrong with a value, in words that fit behind its name.
+func misfit(err error) string {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		given, _, _ := strings.Cut(kind.Value, " ") // "number 12.5": not the value itself
+		return fmt.Sprintf("is %s, want %s", article(given), inJSON(kind.Type))
+	case errors.As(err, &syntax):
+		return "is not JSON"
+	default:
+		return Clean(err.Error(), 200)
+	}
+}
+
+// inJSON says what a type is written as.
+func inJSON(t reflect.Type) string {
+	switch k := t.Kind(); {
+	case k >= reflect.Int && k <= reflect.Uintptr:
+		return "a whole number that fits in " + k.String()
+	case k == reflect.Float32 || k == reflect.Float64:
+		return "a number"
+	case k == reflect.Struct || k == reflect.Map:
+		return "an object"
+	case k == reflect.Slice || k == reflect.Array:
+		return "an array"
+	default:
+		return article(k.String())
+	}
+}
+
+func article(noun string) string {
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// sorted gives the keys of m in order, so that the same payload is blamed for
+// the same thing.
+func sorted(m map[string]json.RawMessage) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,103 @@
+package belfry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+const stillMasked = "is masked; give the secret itself"
+
+// Unmask puts the secrets of a stored payload back into one that was written
+// after Mask had hidden them: where both have the same text or key in the same
+// place. A secret that is still hidden after that is a fault, as all are if
+// nothing is stored. Elements of a list are in the same place only as long as none
+// is taken out, put in between or moved. All else stays as it is written; what is
+// not JSON is left to others.
+func Unmask(payload, stored json.RawMessage) (json.RawMessage, []Fault) {
+	// A star may be written as an escape as well.
+	if !bytes.Contains(payload, []byte(Masked)) && !bytes.Contains(payload, []byte(`\u002`)) || !json.Valid(payload) {
+		return payload, nil
+	}
+	var behind *node
+	if json.Valid(stored) {
+		behind = readNode(stored)
+	}
+	u := unmasker{payload: payload}
+	u.value("payload", readNode(payload), behind, false)
+	if u.from > 0 {
+		u.out.Write(payload[u.from:])
+		payload = u.out.Bytes()
+	}
+	return payload, u.faults
+}
+
+// unmasker copies a payload up to each hidden secret and puts that back.
+type unmasker struct {
+	payload []byte
+	from    int // what comes before it is copied
+	out     bytes.Buffer
+	faults  []Fault
+}
+
+func (u *unmasker) restore(n, behind *node) {
+	u.out.Write(u.payload[u.from:n.start])
+	u.out.Write(behind.raw)
+	u.from = n.end
+}
+
+// value looks at a value and at what is stored in its place, if anything. What is
+// secret was hidden with all that is in it.
+func (u *unmasker) value(path string, n, behind *node, secret bool) {
+	switch n.kind {
+	case '{':
+		u.object(path, n, behind, secret)
+	case '[':
+		opposite := n.opposites(behind)
+		for i, item := range n.items {
+			u.value(fmt.Sprintf("%s[%d]", path, i), item, opposite(i), secret)
+		}
+	case '"':
+		u.text(path, n, behind, secret)
+	}
+}
+
+func (u *unmasker) object(path string, n, behind *node, secret bool) {
+	members := behind.members()
+	for i, key := range n.keys {
+		item, path := n.items[i], path+"."+Clean(key, 100)
+		var opposite *node
+		if left := members[key]; len(left) > 0 { // doubled keys in their order
+			opposite, members[key] = left[0], left[1:]
+		}
+		switch {
+		case secret || !secretName(key):
+			u.value(path, item, opposite, secret)
+		case opposite != nil && item.kind == '"' && item.text == Masked:
+			u.restore(item, opposite)
+		case opposite != nil && bytes.Equal(item.raw, opposite.raw): // it was stored like that
+		default:
+			u.value(path, item, nil, true)
+		}
+	}
+}
+
+func (u *unmasker) text(path string, n, behind *node, secret bool) {
+	switch {
+	case behind != nil && behind.kind == '"' && behind.text == n.text: // nothing is hidden here
+	case behind != nil && behind.kind == '"' && behind.masked == n.text:
+		u.restore(n, behind)
+	case secret && n.text == Masked, hides(n.text):
+		u.faults = append(u.faults, Fault{path, stillMasked})
+	}
+}
+
+// hides reports whether a text has a place of a secret with nothing but Masked
+// in it.
+func hides(text string) (found bool) {
+	maskText(text, 0, func(secret string) string {
+		found = found || secret == Masked
+		return Masked
+	})
+	return found
+}

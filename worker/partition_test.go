@@ -1,0 +1,183 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// link is the way of one worker to a ledger that others use as well. While it is
+// cut, calls hang, or fail at once, or are carried out and their answers lost.
+type link struct {
+	*fake
+	cut  atomic.Bool
+	mode string
+}
+
+var errCut = errors.New("no route to host")
+
+func newLink(l *ledger, mode string) *link {
+	k := &link{mode: mode}
+	k.fake = &fake{ledger: l}
+	k.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+		return across(ctx, k, func() ([]*belfry.Run, error) { return l.claim(ctx, c) })
+	}
+	k.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		return across(ctx, k, func() (belfry.Orders, error) { return l.heartbeat(ctx, b) })
+	}
+	k.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+		return across(ctx, k, func() ([]belfry.Verdict, error) { return l.finish(ctx, rs) })
+	}
+	return k
+}
+
+func across[T any](ctx context.Context, k *link, call func() (T, error)) (T, error) {
+	var none T
+	if k.cut.Load() && k.mode != "deaf" {
+		if k.mode == "hangs" {
+			<-ctx.Done()
+		}
+		return none, errCut
+	}
+	out, err := call()
+	if k.cut.Load() { // also for a claim that waited since before
+		return none, errCut
+	}
+	return out, err
+}
+
+// A worker that is cut off for a minute loses what it held to another, comes back
+// by itself as a new incarnation, and every run is settled by exactly one result.
+func TestPartitionOfAMinuteLosesNothing(t *testing.T) {
+	for _, mode := range []string{"fails", "hangs", "deaf"} {
+		t.Run("the link "+mode, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { partition(t, mode) })
+		})
+	}
+}
+
+func partition(t *testing.T, mode string) {
+	l := newFake().ledger
+	var log bytes.Buffer
+	var lost atomic.Int32
+	near, far := newLink(l, mode), newLink(l, mode)
+	handler := func(ctx context.Context, run *belfry.Run) error {
+		if !sleep(ctx, 30*time.Second) && context.Cause(ctx) == ErrLeaseLost {
+			lost.Add(1)
+		}
+		return ctx.Err()
+	}
+	a := start(far.fake, with(Concurrency(10), Node("far"), Log(slog.New(slog.NewTextHandler(&log, nil)))), handler)
+	b := start(near.fake, with(Concurrency(10), Node("near")), handler)
+	first := l.add(100, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })
+	after(10 * time.Second)
+	worker := a.pool.worker
+	far.cut.Store(true)
+	for range 30 { // a minute, with a reaper that looks every two seconds
+		after(2 * time.Second)
+		if mode != "deaf" { // there heartbeats do arrive
+			l.reap()
+		}
+	}
+	far.cut.Store(false)
+	second := l.add(20, nil)
+	for range 150 {
+		after(2 * time.Second)
+		l.reap()
+	}
+	for _, id := range append(first, second...) {
+		var settled []belfry.Result
+		for _, r := range l.results(id) {
+			if r.Outcome != belfry.OutcomeInterrupted {
+				settled = append(settled, r)
+			}
+		}
+		if len(settled) != 1 || settled[0].Outcome != belfry.OutcomeSucceeded {
+			t.Errorf("run %s was settled by %+v", id, settled)
+		}
+	}
+	if n := l.settled(); n != 120 {
+		t.Errorf("%d of 120 runs ended", n)
+	}
+	if reborn := a.pool.worker != worker; reborn != (mode != "deaf") {
+		t.Errorf("the worker came back as another: %v", reborn)
+	}
+	if mode == "fails" && lost.Load() != 0 { // its handlers of 30 s had returned before it heard
+		t.Errorf("%d handlers were told of the loss", lost.Load())
+	}
+	a.end(t)
+	b.end(t)
+	for line, want := range map[string]int{"the source fails": 1, "the source answers again": 1, "level=ERROR": 0} {
+		if n := strings.Count(log.String(), line); n != want {
+			t.Errorf("%q was logged %d times, want %d:\n%s", line, n, want, log.String())
+		}
+	}
+}
+
+// The handler of an attempt that was given to another while its worker was cut
+// off is told as soon as the worker hears of it.
+func TestHandlersLearnOfTheLossAfterAPartition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newFake().ledger
+		k := newLink(l, "hangs")
+		var told time.Time
+		var cause error
+		b := start(k.fake, nil, func(ctx context.Context, run *belfry.Run) error {
+			if run.Attempt == 1 {
+				<-ctx.Done()
+				told, cause = time.Now(), context.Cause(ctx)
+			}
+			return ctx.Err()
+		})
+		id := l.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })[0]
+		after(time.Second)
+		k.cut.Store(true)
+		after(time.Minute)
+		l.reap()
+		k.cut.Store(false)
+		healed := time.Now()
+		after(15 * time.Second)
+		if cause != ErrLeaseLost || told.Sub(healed) > 10*time.Second {
+			t.Errorf("the handler ended by %v, %s after the partition", cause, told.Sub(healed))
+		}
+		if r := b.outcome(t, id); r.Attempt != 2 {
+			t.Errorf("attempt %d was accepted", r.Attempt)
+		}
+		b.end(t)
+	})
+}
+
+// A server that is restarted knows none of its workers.
+func TestRestartOfTheSource(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newFake().ledger
+		k := newLink(l, "fails")
+		b := start(k.fake, nil, func(ctx context.Context, _ *belfry.Run) error {
+			sleep(ctx, 3*time.Second)
+			return ctx.Err()
+		})
+		ids := l.add(250, nil)
+		after(4 * time.Second)
+		k.cut.Store(true)
+		after(5 * time.Second) // results are made and cannot be sent
+		l.note(func(l *ledger) {
+			clear(l.workers)
+			l.release(func(*entry) bool { return true })
+		})
+		k.cut.Store(false)
+		after(time.Minute)
+		for _, id := range ids {
+			if got := b.outcome(t, id).Outcome; got != belfry.OutcomeSucceeded {
+				t.Errorf("run %s ended %s", id, got)
+			}
+		}
+		b.end(t)
+	})
+}
