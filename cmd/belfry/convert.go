@@ -13,16 +13,17 @@ import (
 
 // Limits on what a file may unfold to; aliases make large things of small ones.
 const (
-	maxUnfolded = 1 << 20 // nodes
+	maxUnfolded = 1 << 17 // nodes that aliases stand for
 	maxNesting  = 64
 )
 
 // unfolding turns nodes of a file into JSON. Aliases are followed and merge keys
 // are merged.
 type unfolding struct {
-	file  string
-	nodes int
-	depth int
+	file    string
+	nodes   int // that were reached through aliases
+	depth   int
+	aliases int // around where it is
 }
 
 func (u *unfolding) fault(n *yaml.Node, format string, args ...any) error {
@@ -45,8 +46,15 @@ func (u *unfolding) json(n *yaml.Node) (json.RawMessage, error) {
 }
 
 func (u *unfolding) write(b *bytes.Buffer, n *yaml.Node) error {
-	if u.nodes++; u.nodes > maxUnfolded {
-		return u.fault(n, "the file unfolds to more than %d values", maxUnfolded)
+	if n.Kind == yaml.AliasNode {
+		u.aliases++
+		defer func() { u.aliases-- }()
+	}
+	if u.aliases > 0 {
+		u.nodes++
+	}
+	if u.nodes > maxUnfolded {
+		return u.fault(n, "the aliases of the file stand for more than %d values", maxUnfolded)
 	}
 	if u.depth++; u.depth > maxNesting {
 		return u.fault(n, "is nested deeper than %d levels", maxNesting)
@@ -152,7 +160,7 @@ func (u *unfolding) members(n *yaml.Node) ([]member, error) {
 // the first of which wins.
 func (u *unfolding) merge(value *yaml.Node) ([]member, error) {
 	if u.nodes++; u.nodes > maxUnfolded {
-		return nil, u.fault(value, "the file unfolds to more than %d values", maxUnfolded)
+		return nil, u.fault(value, "the aliases of the file stand for more than %d values", maxUnfolded)
 	}
 	switch from := follow(value); from.Kind {
 	case yaml.MappingNode:

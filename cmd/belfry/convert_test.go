@@ -83,7 +83,7 @@ func TestWhatCannotBeReadIsToldByItsLine(t *testing.T) {
 		{"a merge of something else", "a: 1\n<<: 5\n", "x.yaml:2: << can merge mappings only"},
 		{"a loop", "a: &a\n  b: *a\n", "x.yaml:1: is nested deeper than 64 levels"},
 		{"a loop of merges", "a: &a\n  <<: *a\n", "nested deeper"},
-		{"a bomb", bomb, "unfolds to more than 1048576 values"},
+		{"a bomb", bomb, "the aliases of the file stand for more than 131072 values"},
 	} {
 		got, err := jsonOfYAML(tt.yaml)
 		if m := (misplaced{}); !errors.As(err, &m) || !strings.Contains(err.Error(), tt.want) {

@@ -41,6 +41,8 @@ func TestExitCodes(t *testing.T) {
 		{"half a header", p, []string{"job", "create", "--url", "http://x", "--header", "Accept"}, exitUsage, `"Accept" is not NAME=VALUE`},
 		{"half a second", p, []string{"job", "create", "--timeout", "1500ms"}, exitUsage, "--timeout: 1.5s is not whole seconds"},
 		{"flags beside a file", p, []string{"job", "create", "-f", "x", "--name", "y"}, exitUsage, "give --file or --name, not both"},
+		{"nothing to run", p, []string{"job", "create", "--name", "b", "--schedule", "@daily"}, exitUsage, "say what to run: --url ADDRESS to call, or --handler NAME"},
+		{"flags of a node that are not valid", p, []string{"serve", "--listen", "99", "--concurrency", "0"}, exitUsage, "belfry: serve: --listen: \"99\" is not host:port, such as 127.0.0.1:7070\nbelfry: serve: --concurrency: "},
 		{"no files", p, []string{"job", "apply"}, exitUsage, "belfry job apply -f jobs.yaml"},
 		{"prune without a tag", p, []string{"job", "apply", "-f", "x", "--prune"}, exitUsage, "--prune needs --tag"},
 		{"a tag without prune", p, []string{"job", "apply", "-f", "x", "--tag", "t"}, exitUsage, "--prune is not given"},

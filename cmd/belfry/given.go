@@ -39,17 +39,17 @@ func (g *given) flags(cmd *cobra.Command) {
 	text := func(field, usage string) {
 		g.texts[field] = f.String(strings.ReplaceAll(field, "_", "-"), "", usage)
 	}
-	text("name", "name of the job, unique in its namespace")
+	text("name", "`NAME` of the job, unique in its namespace")
 	text("schedule", "when it runs: cron such as '0 9 * * MON-FRI', @daily, or an instant such as 2026-12-01T09:00:00Z")
-	text("timezone", "IANA time zone of the schedule (default UTC)")
-	f.StringVar(&g.url, "url", "", "address to call")
-	f.StringVar(&g.method, "method", "", "HTTP method of the call (default POST)")
-	f.StringArrayVar(&g.headers, "header", nil, "header of the call, as NAME=VALUE; may be repeated")
-	f.StringVar(&g.body, "body", "", "body of the call, as JSON or @FILE; a JSON string is sent as plain text")
-	text("handler", "handler of a worker of yours that runs it, instead of --url")
-	f.StringVar(&g.payload, "payload", "", "what the handler is given, as JSON or @FILE")
-	text("queue", "queue of its runs (default default)")
-	f.StringArrayVar(&g.tags, "tag", nil, "tag to find it by; may be repeated")
+	text("timezone", "IANA time `ZONE` of the schedule (default UTC)")
+	f.StringVar(&g.url, "url", "", "`ADDRESS` to call")
+	f.StringVar(&g.method, "method", "", "HTTP `METHOD` of the call (default POST)")
+	f.StringArrayVar(&g.headers, "header", nil, "header of the call, as `NAME=VALUE`; may be repeated")
+	f.StringVar(&g.body, "body", "", "body of the call, as `JSON` or @FILE; a JSON string is sent as plain text")
+	text("handler", "`NAME` of the handler that runs it in a worker of yours, instead of --url")
+	f.StringVar(&g.payload, "payload", "", "what the handler is given, as `JSON` or @FILE")
+	text("queue", "`NAME` of the queue of its runs (default \"default\")")
+	f.StringArrayVar(&g.tags, "tag", nil, "`TAG` to find it by; may be repeated")
 	f.DurationVar(&g.timeout, "timeout", usual.Timeout(), "how long an attempt may take")
 	f.IntVar(&g.retries, "max-retries", usual.MaxRetries, "how often a failed attempt is repeated")
 	text("retry_backoff", "how the pause between attempts grows (default exponential)")
@@ -129,6 +129,9 @@ func (g *given) target(cmd *cobra.Command) (json.RawMessage, error) {
 			}
 		}
 		if !changed("payload") {
+			if !changed("handler") {
+				return nil, usagef("say what to run: --url ADDRESS to call, or --handler NAME of a worker of yours")
+			}
 			return nil, nil
 		}
 		return flagJSON(cmd, "payload", g.payload)

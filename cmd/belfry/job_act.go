@@ -41,23 +41,7 @@ func actCommand(s *session, name, short, done string, act func(context.Context, 
 				}
 				return job, err
 			})
-			return printAll(d, args, jobs, failed)
+			return printAll(d, len(args), jobs, failed)
 		},
 	}
-}
-
-// printAll prints the answers about what a command was given, for programs: one
-// that was asked for stands for itself, of several there is a list.
-func printAll[T any](d *door, asked []string, answers []T, failed error) error {
-	if d.format == "table" || len(answers) == 0 {
-		return failed
-	}
-	var all any = answers
-	if len(asked) == 1 {
-		all = answers[0]
-	}
-	if err := d.print(all, nil); err != nil {
-		return err
-	}
-	return failed
 }

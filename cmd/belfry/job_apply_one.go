@@ -15,7 +15,7 @@ import (
 func (a *apply) one(declared declaration) error {
 	result := applied{Name: declared.name, File: fmt.Sprintf("%s:%d", declared.file, declared.line)}
 	before, version, err := a.JobWithVersion(a.cmd.Context(), declared.name)
-	missing := exitCode(errOr(err)) == exitNotFound
+	missing := err != nil && exitCode(err) == exitNotFound
 	if err != nil && !missing {
 		return &about{declared.name, err}
 	}
@@ -52,14 +52,6 @@ func (a *apply) one(declared declaration) error {
 		result.Result = updatedResult
 	}
 	return a.note(result, nil)
-}
-
-// errOr gives something that has an exit code.
-func errOr(err error) error {
-	if err == nil {
-		return told{exitOK}
-	}
-	return err
 }
 
 // ofRevision tells whether a change of the field is a new revision.

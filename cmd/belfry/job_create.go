@@ -82,15 +82,11 @@ func createFrom(cmd *cobra.Command, d *door, path, key string) error {
 			}
 		}
 	}
-	if d.format != "table" && len(jobs) > 0 {
-		if err := d.print(one(jobs), nil); err != nil {
-			return err
-		}
-	}
+	var failed error
 	if len(faults) > 0 {
-		return faults
+		failed = faults
 	}
-	return nil
+	return printAll(d, len(read.jobs), jobs, failed)
 }
 
 func (d *door) created(job belfry.Job) error { return d.done("created", title(job), d.next(job)) }
@@ -103,7 +99,7 @@ func (d *door) next(job belfry.Job) string {
 	case job.NextRunAt == nil:
 		return ""
 	}
-	return "next " + exact(d.now(), *job.NextRunAt)
+	return "next " + exactIn(job.Timezone, d.now(), job.NextRunAt)
 }
 
 // done tells in a line what was done to a job.

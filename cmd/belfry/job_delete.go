@@ -40,7 +40,7 @@ func jobDeleteCommand(s *session) *cobra.Command {
 				}
 				return job, err
 			})
-			return printAll(d, args, deleted, failed)
+			return printAll(d, len(args), deleted, failed)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

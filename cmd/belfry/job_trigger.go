@@ -83,7 +83,7 @@ func (t *trigger) ask() error {
 		}
 		return run, err
 	})
-	return printAll(t.door, t.refs, runs, failed)
+	return printAll(t.door, len(t.refs), runs, failed)
 }
 
 // wait triggers all jobs and follows their runs to the end.
@@ -100,5 +100,5 @@ func (t *trigger) wait() error {
 			failed = err
 		}
 	}
-	return printAll(t.door, t.refs, runs, failed)
+	return printAll(t.door, len(t.refs), runs, failed)
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
 )
 
 func main() {
@@ -36,6 +38,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, err io.Write
 		failed = context.Canceled
 	}
 	tell(err, ran, failed)
+	if ran.Name() == "serve" && belfry.CodeOf(failed) == belfry.Invalid {
+		return exitUsage // What is not valid are its flags.
+	}
 	return exitCode(failed)
 }
 

@@ -64,13 +64,20 @@ func safeJSON(content []byte) []byte {
 	return b.Bytes()
 }
 
-// one is an answer about one thing, which stands for itself, or about several,
-// which are a list.
-func one[T any](answers []T) any {
-	if len(answers) == 1 {
-		return answers[0]
+// printAll prints the answers about the things that a command was asked for, for
+// programs: one stands for itself, of several there is a list.
+func printAll[T any](d *door, asked int, answers []T, failed error) error {
+	if d.format == "table" || len(answers) == 0 {
+		return failed
 	}
-	return answers
+	var all any = answers
+	if asked == 1 {
+		all = answers[0]
+	}
+	if err := d.print(all, nil); err != nil {
+		return err
+	}
+	return failed
 }
 
 // line prints a line of data.

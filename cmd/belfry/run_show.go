@@ -68,17 +68,17 @@ func (d *door) showRun(run client.Run, job string) error {
 	if err := d.showText("Output", run.Output); err != nil {
 		return err
 	}
-	return d.showAttempts(run.Attempts)
+	return d.showAttempts(run)
 }
 
 // showAttempts lists the attempts that did not succeed, and what each answered.
-func (d *door) showAttempts(attempts []belfry.Attempt) error {
-	if len(attempts) == 0 {
+func (d *door) showAttempts(run client.Run) error {
+	if len(run.Attempts) == 0 {
 		return nil
 	}
 	now := d.now()
 	t := newTable("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL")
-	for _, a := range attempts {
+	for _, a := range run.Attempts {
 		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), took(a.FinishedAt.Sub(a.StartedAt)), saidOf(a.HTTPStatus, a.Error))
 	}
 	if err := line(d.out, "\nAttempts that did not succeed"); err != nil {
@@ -87,7 +87,10 @@ func (d *door) showAttempts(attempts []belfry.Attempt) error {
 	if err := t.write(d.out, d.palette); err != nil {
 		return err
 	}
-	for _, a := range attempts {
+	for _, a := range run.Attempts {
+		if a.Number == run.Attempt && a.Output == run.Output {
+			continue // It stands above.
+		}
 		if err := d.showText(fmt.Sprintf("Output of attempt %d", a.Number), a.Output); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ With --job, follow the runs of a job until you interrupt it.`,
 			if err != nil {
 				return err
 			}
-			return printAll(d, args, []client.Run{run}, verdict(run))
+			return printAll(d, len(args), []client.Run{run}, verdict(run))
 		},
 	}
 	cmd.Flags().StringVar(&job, "job", "", "follow the runs of this job instead")

@@ -78,7 +78,13 @@ func TestTimesAreToldByTheirDistance(t *testing.T) {
 	if got := exact(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
 		t.Errorf("got %q", got)
 	}
-	if relativeTo(now, nil) != "-" || exactOr(now, nil) != "-" {
+	if got := exactIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
+		t.Errorf("got %q", got)
+	}
+	if got := exactIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
+		t.Errorf("got %q", got)
+	}
+	if relativeTo(now, nil) != "-" || exactIn("UTC", now, nil) != "-" {
 		t.Error("a missing instant should be a dash")
 	}
 }

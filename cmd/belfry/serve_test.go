@@ -134,7 +134,7 @@ func TestEveryFlagNamesItsVariable(t *testing.T) {
 		}
 	}
 	usage := serve.Flags().FlagUsages()
-	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "allow-target"} {
+	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target"} {
 		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+envName(name)+"]") {
 			t.Errorf("--%s or its variable is missing from the help", name)
 		}

@@ -32,11 +32,11 @@ type session struct {
 // flags adds the flags of a session to a group of commands.
 func (s *session) flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&s.server, "server", "", "address of the server (default "+defaultServer+") [BELFRY_SERVER]")
-	f.StringVar(&s.key, "key", "", "API key; others on this machine can see it in the list of processes, so prefer BELFRY_KEY, --key-file or the configuration [BELFRY_KEY]")
-	f.StringVar(&s.keyFile, "key-file", "", "file with the API key")
-	f.StringVarP(&s.namespace, "namespace", "n", "", "namespace to work in (default \"default\") [BELFRY_NAMESPACE]")
-	f.StringVarP(&s.output, "output", "o", "", "table, json or yaml (default table)")
+	f.StringVar(&s.server, "server", "", "`ADDRESS` of the server (default "+defaultServer+") [BELFRY_SERVER]")
+	f.StringVar(&s.key, "key", "", "API `KEY`; others on this machine can see it in the list of processes, so prefer BELFRY_KEY, --key-file or the configuration [BELFRY_KEY]")
+	f.StringVar(&s.keyFile, "key-file", "", "`FILE` with the API key")
+	f.StringVarP(&s.namespace, "namespace", "n", "", "`NAME` of the namespace to work in (default \"default\") [BELFRY_NAMESPACE]")
+	f.StringVarP(&s.output, "output", "o", "", "`FORMAT`: table, json or yaml (default table)")
 	f.DurationVar(&s.timeout, "request-timeout", 30*time.Second, "how long one request may take")
 	f.BoolVar(&s.noColor, "no-color", false, "do not colour anything [NO_COLOR]")
 	for flag, words := range map[string][]string{"output": formats, "namespace": nil, "server": nil, "key": nil} {

@@ -32,12 +32,17 @@ func exact(now, at time.Time) string {
 	return fmt.Sprintf("%s (%s)", at.UTC().Format(time.RFC3339), relative(now, at))
 }
 
-// exactOr is exact for an instant that may be missing.
-func exactOr(now time.Time, at *time.Time) string {
+// exactIn names an instant in a time zone, as far as this machine knows it, and
+// how far it is away. A missing one is a dash.
+func exactIn(zone string, now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return exact(now, *at)
+	local, err := time.LoadLocation(zone)
+	if err != nil {
+		return exact(now, *at)
+	}
+	return fmt.Sprintf("%s (%s)", at.In(local).Format(time.RFC3339), relative(now, *at))
 }
 
 // distance is a length of time in its largest unit, or its largest two where one

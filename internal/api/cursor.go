@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -56,7 +57,7 @@ func (l list) cursor(key []byte) string {
 func (l list) key(cursor string, length int) ([]byte, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	switch {
-	case err != nil || len(raw) == 0:
+	case err != nil || len(raw) == 0 || strings.ContainsAny(cursor, "\r\n"): // Decoding would skip those.
 		return nil, errCursor
 	case raw[0] == l.form && len(raw) == 1+digestSize+length:
 		if !bytes.Equal(raw[1:1+digestSize], l.digest()) {

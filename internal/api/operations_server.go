@@ -11,14 +11,14 @@ func (a *api) serverOperations() []operation {
 			summary: "Get this description",
 			about:   "The API as an OpenAPI 3.1 document.",
 			answers: []reply{{status: http.StatusOK, about: "The document.", headers: []string{"ETag"}, content: &content{media: []string{mediaJSON}}}, unchanged},
-			handler: http.HandlerFunc(a.openapi),
+			open:    true, handler: http.HandlerFunc(a.openapi),
 		},
 		{
 			id: "getReference", method: "GET", path: "/docs/api", group: groupServer,
 			summary: "Read this description",
 			about:   "The API as a page for people.",
 			answers: []reply{{status: http.StatusOK, about: "The page.", headers: []string{"ETag"}, content: &content{media: []string{"text/html"}, kind: typeOf[string]()}}, unchanged},
-			handler: http.HandlerFunc(a.reference),
+			open:    true, handler: http.HandlerFunc(a.reference),
 		},
 	}
 }

@@ -144,10 +144,10 @@ func TestEverybodyGetsSomethingIfThereIsEnough(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
 		w := register(t, c, "default/send")
 		var waiting []<-chan got
-		for range 30 { // they would take more than is counted at once
+		for range 16 { // they would take more than is counted at once
 			waiting = append(waiting, claims(t, c, w, 100, 25*time.Second, "default/send"))
 		}
-		drafts := make([]control.Draft, 2200)
+		drafts := make([]control.Draft, 1200)
 		at := time.Now().UTC().Add(time.Second).Format(time.RFC3339)
 		for i := range drafts {
 			drafts[i] = forWorker("send")

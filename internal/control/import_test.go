@@ -145,7 +145,7 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 func TestAnImportOfManyJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := control.New(open(t))
-		const n = 5000
+		const n = 1500
 		many := func(yield func(control.Line, error) bool) {
 			for i := range n {
 				d := named(fmt.Sprint("job ", i), fmt.Sprintf("%d %d * * *", i%60, i/60%24))

@@ -38,10 +38,10 @@ func TestListsHaveWhatTheirFiltersLetPass(t *testing.T) {
 				for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 					w.add(t)
 				}
-				for range 8 {
-					w.wantJobs(t, w.filter(t), rapid.IntRange(1, 5).Draw(t, "limit"))
-				}
-				for _, status := range statuses {
+				for _, status := range statuses { // each along an index of its own
+					filter := w.filter(t)
+					filter.Status = status
+					w.wantJobs(t, filter, rapid.IntRange(1, 5).Draw(t, "limit"))
 					w.wantJobs(t, store.JobFilter{Status: status}, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
 				for _, state := range runStates {
@@ -160,9 +160,6 @@ func (w *world) name(t *rapid.T) string {
 // filter draws a filter that often lets something pass.
 func (w *world) filter(t *rapid.T) (f store.JobFilter) {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what+"?") == 0 }
-	if some("status") {
-		f.Status = pick(t, statuses, "status")
-	}
 	if some("type") {
 		f.Type = pick(t, []string{belfry.TypeHTTP, belfry.TypeWorker, "odd"}, "type")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,6 +155,55 @@ func TestACreateWhoseReplyIsLostCreatesOnce(t *testing.T) {
 			// The name is taken now, by the one that was created.
 			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(5), named("job 0"))), nil)
 			wantCode(t, "take the name", err, belfry.Conflict)
+		})
+	}
+}
+
+func TestARequestWhoseReplyIsLostIsDoneOnceAndAnsweredTheSame(t *testing.T) {
+	reply := func(match string) func(*pgtest.Proxy) { return func(p *pgtest.Proxy) { p.EatReplies(match, 1) } }
+	commit := func(match string) func(*pgtest.Proxy) { return func(p *pgtest.Proxy) { p.EatCommits(match, 1) } }
+	for _, tt := range []struct {
+		verb string
+		loss string
+		lose func(*pgtest.Proxy)
+		done bool // by the first call, although nobody knows
+	}{
+		{"create one", "of the key", reply("/* request */"), false},
+		{"create one", "of the job", reply("/* create */"), false},
+		{"create one", "of the commit", commit("/* create */"), true},
+		{"create many", "of the key", reply("/* request */"), false},
+		{"create many", "of the jobs", reply("copy"), false},
+		{"create many", "of the commit", commit("copy"), true},
+		{"trigger", "of the key", reply("/* request */"), false},
+		{"trigger", "of the wish", reply("/* trigger */"), false},
+		{"trigger", "of the commit", commit("/* trigger */"), true},
+	} {
+		t.Run(tt.verb+", the reply "+tt.loss, func(t *testing.T) {
+			f, proxy := lossy(t)
+			job := f.created(t, -60)
+			v := verbs[slices.IndexFunc(verbs, func(v verb) bool { return v.name == tt.verb })]
+			tt.lose(proxy)
+			calls, found := 0, false
+			insist(t, proxy, func() error {
+				calls++
+				err := v.ask(f, f, job, request("key", "this", fmt.Sprint("answer ", calls)))
+				var before *store.Repeated
+				if found = errors.As(err, &before); found {
+					wantRepeated(t, err, "this", "answer 1")
+					return nil
+				}
+				return err
+			})
+			if found != tt.done {
+				t.Errorf("a call found that it was made before: %v, wants %v", found, tt.done)
+			}
+			f.wantDone(t, v, 1)
+			want := fmt.Sprint("answer ", calls)
+			if tt.done {
+				want = "answer 1"
+			}
+			wantRepeated(t, v.ask(f, f, job, request("key", "this", "the last")), "this", want)
+			f.wantDone(t, v, 1)
 		})
 	}
 }

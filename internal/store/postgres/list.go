@@ -58,8 +58,8 @@ var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadO
 // that stops early must not sort or hash first, whatever the planner believes of
 // a table that was never analysed. With letPlanner it is free again, for a time.
 const (
-	holdPlanner = `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_hashjoin', 'enable_mergejoin', 'jit']) name`
-	letPlanner  = `SELECT set_config(name, 'on', true), set_config('statement_timeout', $1, true) FROM unnest(ARRAY['enable_sort', 'enable_hashjoin', 'enable_mergejoin']) name`
+	holdPlanner = `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_incremental_sort', 'enable_hashjoin', 'enable_mergejoin', 'jit']) name`
+	letPlanner  = `SELECT set_config(name, 'on', true), set_config('statement_timeout', $1, true) FROM unnest(ARRAY['enable_sort', 'enable_incremental_sort', 'enable_hashjoin', 'enable_mergejoin']) name`
 )
 
 // listJobs picks jobs and reads them until the page is full. A status that only

@@ -17,12 +17,13 @@ import (
 // picking finds the ids of jobs that pass a filter, as far as a statement can
 // tell: of a job without a plan it is left open how it ended.
 type picking struct {
-	tx      pgx.Tx
-	filter  store.JobFilter
-	ended   bool // the filter asks for jobs that have no plan any more
-	started time.Time
-	args    []any // the namespace first
-	where   string
+	tx       pgx.Tx
+	filter   store.JobFilter
+	ended    bool // the filter asks for jobs that have no plan any more
+	started  time.Time
+	jumpTime time.Duration
+	args     []any // the namespace first
+	where    string
 }
 
 // picked is a part of a list: ids in its order. Unless that was the end of the
@@ -34,7 +35,7 @@ type picked struct {
 }
 
 func newPicking(tx pgx.Tx, namespace string, filter store.JobFilter) *picking {
-	p := &picking{tx: tx, filter: filter, started: time.Now(), args: []any{namespace}}
+	p := &picking{tx: tx, filter: filter, started: time.Now(), jumpTime: jumpTime, args: []any{namespace}}
 	switch filter.Status {
 	case belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled:
 		p.ended = true
@@ -60,11 +61,11 @@ func (p *picking) conditions() string {
 	if f.Type != "" {
 		and("j.type = %s", p.arg(storable(f.Type)))
 	}
-	if f.Type == belfry.TypeWorker {
-		and("j.handler IS NOT NULL")
-	}
+	// Only jobs of type worker have a handler: to say so makes an index useful.
 	if f.Handler != "" {
-		and("j.handler = %s", p.arg(storable(f.Handler)))
+		and("j.type = 'worker' AND j.handler = %s", p.arg(storable(f.Handler)))
+	} else if f.Type != "" && f.Type != belfry.TypeWorker {
+		and("j.handler IS NULL")
 	}
 	if len(f.Tags) > 0 {
 		and("j.tags @> %s::text[]", p.arg(storables(f.Tags)))
@@ -130,7 +131,7 @@ func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked,
 			return found, err
 		}
 	}
-	if p.where != "" && time.Since(p.started) < jumpTime {
+	if p.where != "" && time.Since(p.started) < p.jumpTime {
 		rest, inTime, err := p.jump(ctx, found.next, want-len(found.ids))
 		if err != nil {
 			return found, err
@@ -208,7 +209,7 @@ func (p *picking) jump(ctx context.Context, from pgtype.UUID, want int) (rest pi
 			err = undo
 		}
 	}()
-	if _, err = try.Exec(ctx, letPlanner, fmt.Sprint(jumpTime.Milliseconds())); err != nil {
+	if _, err = try.Exec(ctx, letPlanner, fmt.Sprint(p.jumpTime.Milliseconds())); err != nil {
 		return rest, false, err
 	}
 	sql := `/* list */ SELECT j.id FROM belfry.jobs j`

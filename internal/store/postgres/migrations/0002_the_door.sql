@@ -30,7 +30,7 @@ ALTER TABLE belfry.jobs ALTER COLUMN queue SET NOT NULL, ALTER COLUMN type SET N
 DROP INDEX belfry.jobs_list;
 CREATE INDEX jobs_list ON belfry.jobs (namespace, id) WHERE state <> 'deleted';
 CREATE INDEX jobs_queue ON belfry.jobs (namespace, queue, id) WHERE state <> 'deleted';
-CREATE INDEX jobs_handler ON belfry.jobs (namespace, handler, id) WHERE handler IS NOT NULL AND state <> 'deleted';
+CREATE INDEX jobs_handler ON belfry.jobs (namespace, type, handler, id) WHERE type <> 'http' AND state <> 'deleted';
 CREATE INDEX jobs_paused ON belfry.jobs (namespace, id) WHERE state = 'paused';
 CREATE INDEX plans_ended ON belfry.plans (job_id) WHERE next_at IS NULL;
 CREATE INDEX jobs_tags ON belfry.jobs USING gin (tags) WHERE tags IS NOT NULL AND state <> 'deleted';

@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+// plainly is what the status and the last run of a job are by definition: the
+// latest of all records, wherever they are.
+const plainly = `
+SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END
+  FROM belfry.jobs j
+  JOIN belfry.plans p ON p.job_id = j.id
+  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
+                             max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
+  LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.dead WHERE job_id = j.id) d ON true
+  LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.history WHERE job_id = j.id AND state <> 'skipped') h ON true
+  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
+
+// A job is seen as the definition says, though only a part of history is read.
+func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
+	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+	const days = 40
+	if err := makePartitions(t.Context(), s.work, s.Now().AddDate(0, 0, -days/2)); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	batch := &pgx.Batch{}
+	for range 400 {
+		queueJob(t, s, batch, random, days)
+	}
+	if err := s.work.SendBatch(t.Context(), batch).Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	jobs, err := s.readJobs(t.Context(), s.work, "")
+	if err != nil || len(jobs) != 400 {
+		t.Fatalf("read %d jobs: %v", len(jobs), err)
+	}
+	got := map[belfry.ID]belfry.Job{}
+	for _, job := range jobs {
+		got[job.ID] = job
+	}
+	rows, err := s.work.Query(t.Context(), plainly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		id         pgtype.UUID
+		state      belfry.JobState
+		next, last pgtype.Timestamptz
+		live       belfry.Live
+		outcome    pgtype.Text
+		statuses   = map[belfry.Status]int{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, &last, &outcome}, func() error {
+		job := got[id.Bytes]
+		want := belfry.StatusOf(state, next.Valid, live, belfry.RunState(outcome.String))
+		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(momentOrNil(last)) {
+			t.Errorf("job %s is %s and ran at %v, wants %s, %v", job.ID, job.Status, job.LastRunAt, want, momentOrNil(last))
+		}
+		statuses[want]++
+		return nil
+	})
+	if err != nil || len(statuses) != 7 {
+		t.Errorf("of the statuses there are %v: %v", statuses, err)
+	}
+}
+
+// queueJob makes a job with a past of some days: occurrences that were run,
+// skipped alone or in ranges, died or still live, some runs asked for by hand,
+// and some that took days to settle.
+func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days int) {
+	job := newJob(t, s)
+	id, now := uuid(job.Job.ID), s.Now()
+	at := now.Add(-time.Duration(1+random.IntN(days*24)) * time.Hour)
+	var mark time.Time
+	made, live := 0, false
+	for range random.IntN(5) {
+		first := at
+		settled := at.Add(time.Duration(random.IntN(60)) * time.Second)
+		if random.IntN(10) == 0 {
+			settled = settled.Add(time.Duration(random.IntN(5*24)) * time.Hour)
+		}
+		manual := random.IntN(4) == 0
+		switch random.IntN(6) {
+		case 0, 1, 2:
+			queueHistory(batch, id, belfry.RunSucceeded, first, settled)
+			made++
+		case 3:
+			if random.IntN(2) == 0 && !manual { // a range, noted at its end
+				at = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
+				settled = at
+			}
+			queueHistory(batch, id, belfry.RunSkipped, first, settled)
+		case 4:
+			batch.Queue(`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				timeout_ms, attempt, failures, lost, died_at, fingerprint)
+				VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'x', 'out_of_retries', $2, $2, $2, $1, 1, 1, 1, 1, 0, $3, 'x')`, id, first, settled)
+			made++
+		case 5:
+			if live {
+				continue
+			}
+			state := []string{"ready", "running"}[random.IntN(2)]
+			batch.Queue(`INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				timeout_ms, attempt, failures, lost, worker, token, deadline_at)
+				SELECT gen_random_uuid(), 0, 'default', $1::uuid, 1, 'scheduled', 'x', $3::text, 1, $2::timestamptz, $2, $2, $1, 1, 1, 1, 0, 0, held, held, CASE WHEN held IS NOT NULL THEN $2::timestamptz END
+				FROM (SELECT CASE WHEN $3 = 'running' THEN $1::uuid END AS held) x`, id, first, state)
+			live = true
+			made++
+		}
+		if !manual {
+			mark = at
+		}
+		at = at.Add(time.Duration(1+random.IntN(72)) * time.Hour)
+	}
+	state, next := belfry.JobActive, pgtype.Timestamptz{}
+	switch random.IntN(6) {
+	case 0:
+		state = belfry.JobPaused
+	case 1:
+		next = stamp(now.AddDate(1, 0, 0))
+	}
+	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
+		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $3, 'default', 'http')`, id, string(state), now)
+	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, '')`,
+		id, next, stamp(mark), made)
+}
+
+func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunState, at, settled time.Time) {
+	batch.Queue(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+		attempt, settled_at, http_status, error, output, skipped_count)
+		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', $2, '', $3, $3, $3, $1, 1, 1, $4, 200, '', '', 0)`, job, string(state), at, settled)
+}
