@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Limits on the payload of an HTTP job.
@@ -32,8 +31,8 @@ type HTTPPayload struct {
 // at once; with none, the payload makes a request that can be sent. Messages
 // never repeat a value, since values may be secret.
 func ParseHTTP(raw json.RawMessage) (HTTPPayload, []Fault) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+	fields := membersOf(raw)
+	if fields == nil {
 		return HTTPPayload{}, []Fault{{"payload", `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
 	}
 	p := httpParser{fields: fields}
@@ -87,18 +86,6 @@ func (p *httpParser) unknown(known ...string) {
 	for _, name := range unknown {
 		p.fault(Clean(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
 	}
-}
-
-// textOf reads a valid JSON value that must be a text.
-func textOf(raw json.RawMessage) (text string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) { // mostly: it stands there as it is
-		return string(raw[1 : len(raw)-1]), true
-	}
-	err := json.Unmarshal(raw, &text)
-	return text, err == nil
 }
 
 func (p *httpParser) url() string {
@@ -168,8 +155,8 @@ func (p *httpParser) headers() map[string]string {
 	if !ok {
 		return nil
 	}
-	var values map[string]json.RawMessage
-	if json.Unmarshal(raw, &values) != nil {
+	values := membersOf(raw)
+	if values == nil {
 		p.fault("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
 		return nil
 	}

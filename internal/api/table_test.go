@@ -239,7 +239,7 @@ func TestACursorIsOfOneListOnly(t *testing.T) {
 
 func TestRefusalsLeaveNothingBehind(t *testing.T) {
 	s := serve(t)
-	large := `{"payload": "` + strings.Repeat("x", 128<<10) + `", "colour": 1, "schedule": 5}`
+	large := `{"payload": "` + strings.Repeat("x", 32<<10) + `", "colour": 1, "schedule": 5}`
 	huge := strings.Repeat("x", api.MaxBody+1)
 	heap := func() uint64 {
 		s.log.b.Reset()
@@ -251,7 +251,7 @@ func TestRefusalsLeaveNothingBehind(t *testing.T) {
 	refuse := func(times int) {
 		for i := range times {
 			body, want := large, http.StatusUnprocessableEntity
-			if i%2 == 1 {
+			if i%4 == 1 {
 				body, want = huge, http.StatusRequestEntityTooLarge
 			}
 			r := httptest.NewRequest("POST", "/api/v1/jobs", strings.NewReader(body))

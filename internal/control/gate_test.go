@@ -222,7 +222,7 @@ func TestALookThatFailsIsRepeated(t *testing.T) {
 func TestManyWorkersShareManyRuns(t *testing.T) {
 	s := open(t)
 	c := control.New(s)
-	const workers, runs = 40, 200
+	const workers, runs = 20, 60
 	job := create(t, c, forWorker("send"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

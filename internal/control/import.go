@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"strings"
@@ -130,27 +131,14 @@ func (b *batch) nextID() belfry.ID {
 // following is an id that comes a random step after another. The step is taken
 // from the end of a fresh id and is small beside what the random bits can hold.
 func following(id, fresh belfry.ID) belfry.ID {
-	carry := uint(1)
-	for i := len(id) - 1; i >= 0 && (i >= 12 || carry > 0); i-- {
-		if i == 6 || i == 8 { // version and variant stay
-			fixed := byte(0xf0)
-			if i == 8 {
-				fixed = 0xc0
-			}
-			sum := uint(id[i]&^fixed) + carry
-			carry = sum >> 4
-			if i == 8 {
-				carry = sum >> 6
-			}
-			id[i] = id[i]&fixed | byte(sum)&^fixed
-			continue
-		}
-		sum := uint(id[i]) + carry
-		if i >= 12 {
-			sum += uint(fresh[i])
-		}
-		id[i], carry = byte(sum), sum>>8
+	const random = 1<<62 - 1 // the bits behind the variant
+	low := binary.BigEndian.Uint64(id[8:])&random + 1 + uint64(binary.BigEndian.Uint32(fresh[12:]))
+	if low > random { // the next millisecond has room
+		high := binary.BigEndian.Uint64(id[:8])
+		version := high & 0xf000
+		binary.BigEndian.PutUint64(id[:8], (high>>16+1)<<16|version)
 	}
+	binary.BigEndian.PutUint64(id[8:], 1<<63|low&random)
 	return id
 }
 

@@ -53,6 +53,11 @@ type Options struct {
 	// cron expressions; an instant without an offset is always the first.
 	Overlap Overlap
 
+	// Start anchors a rule that counts from somewhere and does not say from where:
+	// an interval without a start, a calendar rule without DTSTART. Its wall time
+	// is that of the zone.
+	Start time.Time
+
 	// Now, if set, makes Parse refuse a cron expression with no occurrence in the
 	// 45 years after it, as is right for a schedule that someone just wrote. The
 	// zero time refuses only what has no occurrence from 1970 to 2499, as is

@@ -202,11 +202,17 @@ func checkColumns(t tb, f *fixture) {
 		if err := errors.Join(json.Unmarshal([]byte(c.spec), &spec), json.Unmarshal([]byte(c.tags), &list)); err != nil {
 			t.Errorf("invariant: the job %+v: %v", c, err)
 		}
-		if c.queue != spec.Queue || c.kind != spec.Type || c.handler != spec.Handler {
+		if !kept(c.queue, spec.Queue) || !kept(c.kind, spec.Type) || !kept(c.handler, spec.Handler) {
 			t.Errorf("invariant: the columns of job %+v differ from its spec", c)
 		}
 		if !slices.IsSorted(list) || len(slices.Compact(list)) != len(list) {
 			t.Errorf("invariant: the tags of job %s are %s", c.id, c.tags)
 		}
 	}
+}
+
+// kept reports whether a text was stored as well as the database can: not every
+// one keeps zero bytes.
+func kept(column, text string) bool {
+	return column == text || column == belfry.Clean(text, len(text)*len("\uFFFD"))
 }

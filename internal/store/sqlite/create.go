@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -43,12 +44,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 
 func (t *tx) insertJob(n *store.NewJob) error {
 	job, p := &n.Job, &n.Plan
-	spec, err := json.Marshal(job.Spec)
+	spec, err := t.specText(job.Spec)
 	if err != nil {
-		return fmt.Errorf("job %s: write its spec: %w", job.ID, err)
+		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
 	inserted, err := t.exec(insertJob, job.ID[:], int64(p.Shard), job.Namespace, text(job.Name), int64(job.Revision), string(job.State),
-		string(spec), text(job.Payload), micro(job.CreatedAt), micro(job.CreatedAt),
+		spec, text(job.Payload), micro(job.CreatedAt), micro(job.CreatedAt),
 		tagList(job.Tags), job.Queue, job.Type, job.Handler)
 	if err != nil {
 		return nameTaken(err, job.Name)
@@ -61,4 +62,16 @@ func (t *tx) insertJob(n *store.NewJob) error {
 	}
 	_, err = t.exec(insertPlan, p.JobID[:], int64(p.Shard), p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion)
 	return err
+}
+
+// specText writes a spec down. Jobs that come together often have the same one.
+func (t *tx) specText(spec belfry.Spec) (string, error) {
+	if t.written.text == "" || t.written.spec != spec {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return "", fmt.Errorf("write the spec: %w", err)
+		}
+		t.written.spec, t.written.text = spec, string(text)
+	}
+	return t.written.text, nil
 }

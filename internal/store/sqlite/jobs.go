@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -186,13 +185,13 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 			return job, err
 		}
 	}
-	spec, err := json.Marshal(job.Spec)
+	spec, err := t.specText(job.Spec)
 	if err != nil {
-		return job, fmt.Errorf("write the spec: %w", err)
+		return job, err
 	}
 	_, err = t.exec(`UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ?,
   tags = ?, queue = ?, type = ?, handler = ? WHERE id = ?`,
-		text(job.Name), string(job.State), string(spec), text(job.Payload), job.Revision, micro(t.now),
+		text(job.Name), string(job.State), spec, text(job.Payload), job.Revision, micro(t.now),
 		tagList(job.Tags), job.Queue, job.Type, job.Handler, old.ID[:])
 	if err != nil {
 		return job, nameTaken(err, job.Name)
