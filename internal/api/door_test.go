@@ -128,7 +128,11 @@ func TestADeadDatabase(t *testing.T) {
 	for _, r := range [][3]string{
 		{"GET", "/api/v1/jobs", ""}, {"POST", "/api/v1/jobs", strings.Replace(validJob, "report", "other", 1)}, {"GET", path, ""}, {"DELETE", path, ""},
 		{"PATCH", path, `{"status":"paused"}`}, {"POST", path + "/trigger", ""}, {"GET", path + "/runs", ""}, {"GET", "/api/v1/runs/" + job.ID.String(), ""},
-		{"GET", "/readyz", ""},
+		{"GET", "/readyz", ""}, {"PUT", "/api/v1/jobs/other", `{"schedule": "@daily", "payload": {"url": "https://example.com"}}`}, {"POST", "/api/v1/jobs/bulk", lineOf("x")},
+		{"GET", path + "/history", ""}, {"GET", path + "/revisions", ""}, {"POST", path + "/rollback", `{"revision": 1}`}, {"POST", path + "/pause", ""}, {"POST", path + "/resume", ""},
+		{"GET", "/api/v1/runs", ""}, {"GET", "/api/v1/jobs/report", ""}, {"POST", workerPath() + "/claim", `{"lanes": ["default/send"], "wait_seconds": 0}`},
+		{"POST", workerPath() + "/heartbeat", beat}, {"POST", workerPath() + "/finish", `{"results": [{"run_id": "` + unknownID +
+			`", "attempt": 1, "token": "00000000000000000000000000000000", "outcome": "failed"}]}`},
 	} {
 		a := s.ask(r[0], r[1], r[2])
 		p := a.problem(t)

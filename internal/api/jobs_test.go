@@ -67,7 +67,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 	job := s.create(`{"schedule": "@daily", "payload": {"url": "https://example.com/hook", "headers": {"Authorization": "Bearer ` + secret + `"}}}`)
 	path := "/api/v1/jobs/" + job.ID.String()
 	for _, a := range []answer{
-		s.ask("GET", path, ""), s.ask("GET", "/api/v1/jobs", ""), s.ask("PATCH", path, `{"status":"paused"}`),
+		s.ask("GET", path, ""), s.ask("GET", "/api/v1/jobs", ""), s.ask("PATCH", path, `{"status":"paused"}`), s.ask("POST", path+"/resume", ""),
+		s.ask("PATCH", path, `{"max_retries":1}`), s.ask("GET", path+"/revisions", ""), s.ask("GET", path+"/history", ""), s.ask("POST", path+"/rollback", `{"revision":1}`),
 		{body: string(job.Payload)}, {body: s.log.String()},
 	} {
 		if strings.Contains(a.body, secret) {
@@ -193,6 +194,8 @@ func TestTheIndexNamesEveryPath(t *testing.T) {
 		path = strings.NewReplacer("{id}", unknownID, "{worker}", unknownID).Replace(path)
 		if a := s.ask(method, path, ""); a.status == http.StatusMethodNotAllowed || strings.Contains(a.body, "there is nothing") {
 			t.Errorf("%s is not served: %s", p, a.body)
+		} else if head := s.ask("HEAD", path, ""); method == "GET" && (head.status != a.status || head.header.Get("X-Request-Id") == "") {
+			t.Errorf("HEAD %s: got %d, want %d", path, head.status, a.status)
 		}
 	}
 }

@@ -1,12 +1,13 @@
 -- The door: what people look for jobs by, the keys of their requests, and the
 -- idempotency keys of runs.
 
--- What a list of jobs may be filtered by, taken out of spec and name.
+-- What a list of jobs may be filtered by, taken out of spec and name. Nobody wants
+-- it sorted by a language, which would make indexes slow.
 ALTER TABLE belfry.jobs
-    ADD COLUMN tags    text[], -- null: none
-    ADD COLUMN queue   text,
-    ADD COLUMN type    text,
-    ADD COLUMN handler text,    -- null unless the type is worker
+    ADD COLUMN tags    text[] COLLATE "C", -- null: none
+    ADD COLUMN queue   text COLLATE "C",
+    ADD COLUMN type    text COLLATE "C",
+    ADD COLUMN handler text COLLATE "C", -- null unless the type is worker
     ADD COLUMN grams   bigint[]; -- every third three letters of the name, in lower case, 21 bits a letter
 
 -- A spec that cannot be read must not stop the others.
