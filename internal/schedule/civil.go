@@ -19,6 +19,7 @@ type civil struct {
 	interval bool // interval-like rather than fixed-time
 	repeat   bool // fires at both instants of a wall time shown twice
 	skipGap  bool // makes nothing up for skipped wall times
+	fields   bool // each of second, minute, hour and day matches for itself, as in cron
 }
 
 func (c *civil) onClock() *civil { return c }
@@ -97,7 +98,7 @@ func (c *civil) nextLost(w waller, from, end, shift int64) int64 {
 	// are covered or none is. The same holds for hours and days.
 	grain := int64(1)
 	for _, g := range [...]int64{60, 60 * 60, secondsPerDay} {
-		if shift%g == 0 {
+		if c.fields && shift%g == 0 {
 			grain = g
 		}
 	}

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // macros stand for whole expressions.
 var macros = map[string]string{
@@ -23,10 +20,6 @@ var layouts = map[int][]*field{
 	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
 }
 
-// patience is how far ahead of Options.Now an occurrence may lie. The fifth
-// Tuesday of a February can be 40 years away.
-const patience = 45
-
 func parseCron(text string, o Options) (Rule, error) {
 	z, start, err := cronZone(text, o.Timezone)
 	if err != nil {
@@ -35,6 +28,9 @@ func parseCron(text string, o Options) (Rule, error) {
 	words := split(text, start)
 	if len(words) == 0 {
 		return nil, refuse("the fields are missing after the time zone")
+	}
+	if strings.EqualFold(words[0].text, "@every") {
+		return parseEvery(words, z, o)
 	}
 	if strings.HasPrefix(words[0].text, "@") {
 		if words, err = expand(words); err != nil {
@@ -45,12 +41,8 @@ func parseCron(text string, o Options) (Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.zone = z
-	c.skipGap = o.SkipGap
-	c.repeat = o.Overlap == OverlapBoth || o.Overlap == OverlapAuto && c.interval
-	if err := c.checkFires(o.Now); err != nil {
-		return nil, err
-	}
+	c.text = joined(words)
+	c.follow(z, o)
 	return c, nil
 }
 
@@ -90,12 +82,19 @@ func expand(words []word) ([]word, error) {
 		return split(expression, 0), nil
 	case ok:
 		return nil, at(words[1].pos, macro, "unexpected %q after %s", clip(words[1].text), macro)
-	case macro == "@every":
-		return nil, at(words[0].pos, "*/5 * * * *", "@every is not supported yet; %s", accepted)
 	case macro == "@reboot":
 		return nil, at(words[0].pos, "@daily", "@reboot names no time")
 	}
-	return nil, at(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually", clip(words[0].text))
+	return nil, at(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", clip(words[0].text))
+}
+
+// joined writes words with one blank between them.
+func joined(words []word) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = w.text
+	}
+	return strings.Join(texts, " ")
 }
 
 // build turns fields into a rule without a zone.
@@ -104,8 +103,8 @@ func build(words []word) (*cron, error) {
 	if !ok {
 		return nil, refuse("there are %d fields instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", len(words))
 	}
-	c := &cron{seconds: 1}
-	days := dayFields{either: true}
+	c := &cron{civil: civil{fields: true}, seconds: 1, named: &dayFields{either: true}}
+	days := c.named
 	for i, f := range layout {
 		text := words[i].text
 		v, err := readField(f, words[i])
@@ -140,19 +139,4 @@ func build(words []word) (*cron, error) {
 	}
 	c.days = days.table()
 	return c, nil
-}
-
-// checkFires refuses a rule without an occurrence after now; see Options.Now.
-func (c *cron) checkFires(now time.Time) error {
-	if now.IsZero() {
-		if c.Next(time.Unix(-1, 0)).IsZero() {
-			return refuse("the schedule never fires: no day fits all of its fields")
-		}
-		return nil
-	}
-	next := c.Next(now)
-	if next.IsZero() || next.After(now.AddDate(patience, 0, 0)) {
-		return refuse("the schedule never fires: nothing in the next %d years fits all of its fields", patience)
-	}
-	return nil
 }

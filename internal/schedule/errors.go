@@ -31,11 +31,18 @@ const (
 	cronExample    = "30 9 * * MON-FRI"
 	instantExample = "2026-03-01T09:00:00Z"
 	zoneExample    = "Europe/Paris"
+
+	intervalExample = "R5/2026-03-01T09:00:00Z/PT15M"
 )
 
 // refuse returns an Error about the schedule as a whole.
 func refuse(format string, args ...any) error {
 	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: cronExample}
+}
+
+// refuseInterval returns an Error about an interval as a whole.
+func refuseInterval(format string, args ...any) error {
+	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: intervalExample}
 }
 
 // refuseZone returns an Error about the time zone.

@@ -57,6 +57,10 @@ type set [9]uint64
 
 func (s *set) add(n int) { s[n/64] |= 1 << (n % 64) }
 
+func (s *set) has(n int) bool {
+	return n >= 0 && n < len(s)*64 && s[n/64]>>(n%64)&1 != 0
+}
+
 func (s *set) len() (n int) {
 	for _, word := range s {
 		n += bits.OnesCount64(word)

@@ -167,7 +167,7 @@ func (r *reader) value() (int, error) {
 	}
 	switch {
 	case name == "H":
-		return 0, r.fail(start, "H is not supported yet")
+		return 0, r.fail(start, "H stands for a value that every job gets once, when it is created; here it is still open")
 	case name == "L" && f == weekdayField:
 		return 0, r.fail(start, "L needs a weekday before it, such as FRIL")
 	case name == "W" && f == dayField:

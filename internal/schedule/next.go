@@ -9,16 +9,15 @@ import (
 // cron is a parsed cron expression. Its sets have bit n for the n-th value of
 // their range.
 type cron struct {
-	zone *zone
+	civil
 
 	seconds, minutes, hours uint64
 	months                  uint64
 	years                   *set // from 1970 on; nil means every year
 	days                    days
 
-	interval bool // interval-like rather than fixed-time
-	repeat   bool // fires at both instants of a wall time shown twice
-	skipGap  bool // makes nothing up for skipped wall times
+	named *dayFields // what days was made from
+	text  string     // the fields as they were written, macros expanded
 }
 
 // days holds the matching days of a month, bit 0 for the first. All a month's
@@ -28,72 +27,7 @@ type days [4][7]uint32
 // never is a wall time that no clock reaches.
 const never = math.MaxInt64
 
-// Next walks the periods of the zone. In each it looks for the next matching
-// wall time; between two of them it settles what the change of the clock skips
-// or repeats.
-func (c *cron) Next(after time.Time) time.Time {
-	t := max(after.Unix(), firstInstant)
-	if t >= horizon {
-		return time.Time{}
-	}
-	periods := c.zone.periods
-	i := c.zone.at(t)
-	from := t + 1 + periods[i].offset
-	if i > 0 && !c.repeat {
-		from = max(from, periods[i].start+periods[i-1].offset)
-	}
-	wall := c.nextWall(from) // always the first match that is not before from
-	for ; i+1 < len(periods); i++ {
-		next := &periods[i+1]
-		end := next.start + periods[i].offset // of the wall times of this period
-		if wall < end {
-			break
-		}
-		first := next.start + next.offset // of the wall times of the next one
-		if wall < first && c.makesUp(wall, first, first-end) {
-			return instant(next.start)
-		}
-		if wall < first || c.repeat && first < from {
-			from, wall = first, c.nextWall(first)
-		}
-	}
-	if wall == never {
-		return time.Time{}
-	}
-	return instant(wall - periods[i].offset)
-}
-
-func instant(t int64) time.Time {
-	if t >= horizon {
-		return time.Time{}
-	}
-	return time.Unix(t, 0).UTC()
-}
-
-// makesUp reports whether the rule fires at the end of a skipped stretch of which
-// wall is the first matching time and end the end. Shift is how far the clock
-// jumps. A skipped time of an interval-like rule is covered, and not made up, if
-// the time that lies as much later matches too.
-func (c *cron) makesUp(wall, end, shift int64) bool {
-	if c.skipGap || !c.interval {
-		return !c.skipGap
-	}
-	// A jump of whole minutes leaves the seconds alone, so all times of one minute
-	// are covered or none is. The same holds for hours and days.
-	grain := int64(1)
-	for _, g := range [...]int64{60, 60 * 60, secondsPerDay} {
-		if shift%g == 0 {
-			grain = g
-		}
-	}
-	for wall < end {
-		if c.nextWall(wall+shift) != wall+shift {
-			return true
-		}
-		wall = c.nextWall(wall - floorMod(wall, grain) + grain)
-	}
-	return false
-}
+func (c *cron) Next(after time.Time) time.Time { return c.next(c, after) }
 
 // nextWall returns the first matching wall time that is not before the given
 // one, or never.

@@ -8,7 +8,12 @@ import (
 
 // once is a rule of a single instant.
 type once struct {
-	at time.Time
+	at   time.Time
+	zone *zone
+
+	local   bool  // it was given as a wall time
+	wall    int64 // which one
+	skipped bool  // the clock skips it
 }
 
 func (o *once) Next(after time.Time) time.Time {
@@ -23,46 +28,72 @@ func (o *once) Next(after time.Time) time.Time {
 // clock of the time zone. It has the precision of a microsecond; the seventh to
 // ninth digit of a fraction are read and dropped.
 func parseOnce(text string, o Options) (Rule, error) {
-	r := &stamp{text: text}
+	r := &stamp{text: text, example: instantExample}
+	i, err := r.instant(o.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	if i.skipped && o.SkipGap {
+		return nil, r.refuse(0, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
+	}
+	return &once{at: time.UnixMicro(i.micros).UTC(), zone: i.zone, local: i.local, wall: i.wall, skipped: i.skipped}, nil
+}
+
+// reading is what the text of an instant says.
+type reading struct {
+	micros   int64 // since 1970
+	zone     *zone
+	local    bool  // no offset is given
+	wall     int64 // the wall time in the zone
+	skipped  bool  // no clock of the zone shows it
+	fraction bool  // it lies between two seconds
+}
+
+// instant reads the text to its end.
+func (r *stamp) instant(timezone string) (m reading, err error) {
 	wall, micros := r.dateAndTime()
 	offset, local := r.offset()
 	if r.err != nil {
-		return nil, r.err
+		return m, r.err
 	}
-	if local && o.Timezone == "" {
-		return nil, refuseZone(zoneExample, "an instant without an offset requires a time zone")
+	if local && timezone == "" {
+		return m, refuseZone(zoneExample, "an instant without an offset requires a time zone")
+	}
+	if timezone == "" {
+		timezone = "UTC"
+	}
+	if m.zone, err = loadZone(timezone); err != nil {
+		return m, err
 	}
 	t := wall - offset
-	if o.Timezone != "" {
-		z, err := loadZone(o.Timezone)
-		if err != nil {
-			return nil, err
-		}
-		if local {
-			skipped := false
-			if t, skipped = z.resolve(wall); skipped && o.SkipGap {
-				return nil, r.refuse(0, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
-			} else if skipped {
-				micros = 0
-			}
-		}
+	if m.local = local; local {
+		m.wall = wall
+		t, m.skipped = m.zone.resolve(wall)
+	} else {
+		m.wall = t + m.zone.periods[m.zone.at(t)].offset
 	}
 	if t < 0 || t >= dayNumber(lastInstantYear+1, 1, 1)*secondsPerDay {
-		return nil, r.refuse(0, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
+		return m, r.refuse(0, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
 	}
-	return &once{at: time.Unix(t, micros*1000).UTC()}, nil
+	m.fraction = micros != 0
+	if m.skipped {
+		micros = 0
+	}
+	m.micros = t*microsPerSecond + micros
+	return m, nil
 }
 
 // stamp reads an instant from left to right. After the first fault it reads on
 // without effect.
 type stamp struct {
-	text string
-	pos  int
-	err  error
+	text    string
+	pos     int
+	example string // of a text that is right
+	err     error
 }
 
 func (r *stamp) refuse(column int, format string, args ...any) error {
-	return &Error{Field: "schedule", Column: column, Message: fmt.Sprintf(format, args...), Example: instantExample}
+	return &Error{Field: "schedule", Column: column, Message: fmt.Sprintf(format, args...), Example: r.example}
 }
 
 func (r *stamp) fail(pos int, format string, args ...any) {
@@ -73,7 +104,7 @@ func (r *stamp) fail(pos int, format string, args ...any) {
 
 // dateAndTime reads up to the offset, and returns a wall time.
 func (r *stamp) dateAndTime() (wall, micros int64) {
-	r.pos = len(r.text) - len(strings.TrimLeft(r.text, " \t"))
+	r.pos = len(r.text) - len(strings.TrimLeft(r.text[r.pos:], " \t"))
 	year := r.number("year", 4, firstYear, lastInstantYear)
 	r.mark("-", "the month")
 	month := r.number("month", 2, 1, 12)
@@ -112,7 +143,10 @@ func (r *stamp) offset() (seconds int64, local bool) {
 	default:
 		local = true
 	}
-	if rest := strings.TrimRight(r.text[min(r.pos, len(r.text)):], " \t"); rest != "" {
+	if rest := strings.TrimRight(r.text[min(r.pos, len(r.text)):], " \t"); strings.HasPrefix(rest, "/") {
+		r.example = intervalExample
+		r.fail(r.pos, "an interval begins with R, as in R/%s", clip(strings.TrimSpace(r.text)))
+	} else if rest != "" {
 		r.fail(r.pos, "%q is neither an offset such as +02:00 nor Z", clip(rest))
 	}
 	return seconds, local

@@ -51,15 +51,15 @@ func handlerOf(spec belfry.Spec) pgtype.Text {
 }
 
 // gramEvery is how far apart the grams of a name begin. An index of all of them
-// would be more than twice as dear to write, for the sake of searches of three
-// and four letters.
-const gramEvery = 3
+// would be nearly twice as dear to write, for the sake of searches of three
+// letters.
+const gramEvery = 2
 
 // minIndexed is the number of letters that surely cover a whole gram, wherever
 // they are in a name.
 const minIndexed = gramEvery + 2
 
-// gramsOf gives every third three letters of a name, in lower case.
+// gramsOf gives every second three letters of a name, in lower case.
 func gramsOf(name string) []int64 {
 	letters := folded(name)
 	if len(letters) < 3 {

@@ -16,9 +16,10 @@ import (
 // the filter, and whatever the planner believes of them.
 const (
 	firstLook = 1000                  // jobs looked at one by one before the indexes are asked
-	nextLook  = 8000                  // jobs looked at next if the indexes do not answer; then twice as many
-	jumpTime  = 20 * time.Millisecond // what the indexes may take
-	lookTime  = 25 * time.Millisecond // when no further look is begun
+	nextLook  = 8000                  // jobs looked at, time after time, if the indexes do not answer
+	mostRead  = 250                   // jobs read at a time to find out how they ended
+	jumpTime  = 25 * time.Millisecond // what the indexes may take
+	lookTime  = 28 * time.Millisecond // when no further look is begun
 )
 
 // beyond comes after every id, as nothing comes after it in a list.
@@ -66,7 +67,7 @@ const (
 // history tells is found by reading more of them than fit on the page.
 func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *picking, page store.Page) (list store.JobList, err error) {
 	from := after(page.After)
-	for want := page.Limit + 1; ; want = min(2*want, firstLook) {
+	for want := page.Limit + 1; ; want = max(min(2*want, mostRead), page.Limit+1-len(list.Jobs)) {
 		picked, err := p.pick(ctx, from, want)
 		if err != nil {
 			return list, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -22,8 +24,8 @@ type picking struct {
 	ended    bool // the filter asks for jobs that have no plan any more
 	started  time.Time
 	jumpTime time.Duration
-	args     []any // the namespace first
-	where    string
+	args     []any  // the namespace first
+	where    string // the filter, about a job j
 }
 
 // picked is a part of a list: ids in its order. Unless that was the end of the
@@ -62,7 +64,9 @@ func (p *picking) conditions() string {
 		and("j.type = %s", p.arg(storable(f.Type)))
 	}
 	// Only jobs of type worker have a handler: to say so makes an index useful.
-	if f.Handler != "" {
+	if f.Handler != "" && f.Type != "" && f.Type != belfry.TypeWorker {
+		and("false")
+	} else if f.Handler != "" {
 		and("j.type = 'worker' AND j.handler = %s", p.arg(storable(f.Handler)))
 	} else if f.Type != "" && f.Type != belfry.TypeWorker {
 		and("j.handler IS NULL")
@@ -98,23 +102,12 @@ func (p *picking) conditions() string {
 // letters are folded without asking the collation, which takes a third of the
 // time.
 func (p *picking) search(part string) string {
-	collation, letters := ` COLLATE "C"`, 0
-	for _, r := range part {
-		if r > 127 {
-			collation = ""
-		}
-		letters++
+	collation := ` COLLATE "C"`
+	if strings.ContainsFunc(part, func(r rune) bool { return r > unicode.MaxASCII }) {
+		collation = ""
 	}
 	pattern := "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
-	condition := fmt.Sprintf(`j.name%s ILIKE %s`, collation, p.arg(pattern))
-	if letters < minIndexed {
-		return condition
-	}
-	var some []string
-	for _, grams := range gramsSought(part) {
-		some = append(some, fmt.Sprintf(`j.grams @> %s::bigint[]`, p.arg(grams)))
-	}
-	return condition + ` AND (` + strings.Join(some, " OR ") + `)`
+	return fmt.Sprintf(`j.name%s ILIKE %s`, collation, p.arg(pattern))
 }
 
 // late tells that no further look should begin.
@@ -141,8 +134,8 @@ func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked,
 			return rest, nil
 		}
 	}
-	for n := nextLook; ; n *= 2 {
-		if full, err := p.look(ctx, &found, n, want); full || err != nil || p.late() {
+	for {
+		if full, err := p.look(ctx, &found, nextLook, want); full || err != nil || p.late() {
 			return found, err
 		}
 	}
@@ -171,8 +164,9 @@ func (p *picking) look(ctx context.Context, found *picked, n, want int) (enough 
 	from, size := fmt.Sprintf("$%d::uuid", len(p.args)+1), fmt.Sprintf("$%d::bigint", len(p.args)+2)
 	sql := fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) j WHERE $1 <> ''%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`,
 		p.walk("$1", from, size), p.where, want-len(found.ids))
-	if p.ended {
-		sql = fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) e JOIN belfry.jobs j ON j.id = e.id WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`,
+	if p.ended { // the OFFSET keeps an index of jobs from coming first
+		sql = fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
+			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`,
 			p.walk("$1", from, size), p.where, want-len(found.ids))
 	}
 	ids, err := p.ids(ctx, sql, append(slices.Clip(p.args), found.next, n)...)
@@ -212,12 +206,8 @@ func (p *picking) jump(ctx context.Context, from pgtype.UUID, want int) (rest pi
 	if _, err = try.Exec(ctx, letPlanner, fmt.Sprint(p.jumpTime.Milliseconds())); err != nil {
 		return rest, false, err
 	}
-	sql := `/* list */ SELECT j.id FROM belfry.jobs j`
-	if p.ended {
-		sql += ` JOIN belfry.plans e ON e.job_id = j.id AND e.next_at IS NULL`
-	}
-	sql += fmt.Sprintf(` WHERE j.namespace = $1 AND j.state <> 'deleted' AND j.id < $%d%s ORDER BY j.id DESC LIMIT %d`, len(p.args)+1, p.where, want)
-	rest.ids, err = p.ids(ctx, sql, append(slices.Clip(p.args), from)...)
+	sql, args := p.statement(from)
+	rest.ids, err = p.ids(ctx, fmt.Sprintf(`/* list */ %s ORDER BY j.id DESC LIMIT %d`, sql, want), args...)
 	if sqlState(err) == "57014" && ctx.Err() == nil {
 		return picked{}, false, nil
 	}
@@ -228,6 +218,29 @@ func (p *picking) jump(ctx context.Context, from pgtype.UUID, want int) (rest pi
 		rest.next = rest.ids[want-1]
 	}
 	return rest, true, nil
+}
+
+// statement finds all jobs from somewhere on that pass the filter, in no order.
+func (p *picking) statement(from pgtype.UUID) (sql string, args []any) {
+	sql, args = `SELECT j.id FROM belfry.jobs j`, append(slices.Clip(p.args), from)
+	if p.ended {
+		sql += ` JOIN belfry.plans e ON e.job_id = j.id AND e.next_at IS NULL`
+	}
+	sql += fmt.Sprintf(` WHERE j.namespace = $1 AND j.state <> 'deleted' AND j.id < $%d%s`, len(args), p.where)
+	if part := storable(p.filter.Search); utf8.RuneCountInString(part) >= minIndexed {
+		var some []string
+		for _, grams := range gramsSought(part) {
+			args = append(args, grams)
+			some = append(some, fmt.Sprintf(`j.grams @> $%d::bigint[]`, len(args)))
+		}
+		sql += ` AND (` + strings.Join(some, ` OR `) + `)`
+	}
+	if len(p.filter.Tags) > 0 || p.filter.Search != "" {
+		// The planner knows little of what these have in common with each other and
+		// with the order. Left alone it would walk, hoping to find enough soon.
+		sql = `WITH j AS MATERIALIZED (` + sql + `) SELECT j.id FROM j`
+	}
+	return sql, args
 }
 
 // ids asks for ids. There are many forms of such statements, and the values in

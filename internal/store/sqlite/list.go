@@ -16,7 +16,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// look bounds how many rows one page of a list looks at.
+// look is how many rows one page of a list may look at.
 const look = 20_000
 
 // walk is a way through jobs in descending order of ids, along an index that
@@ -129,7 +129,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.Job
 		return store.JobList{Next: page.After}, ctx.Err()
 	}
 	err = s.read(ctx, "list jobs", func(t *tx) error {
-		out, err = t.listJobs(namespace, filter, firstID(page.After), limit)
+		out, err = t.listJobs(namespace, filter, firstID(page.After), limit, s.look)
 		return err
 	})
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.Job
 	return out, nil
 }
 
-func (t *tx) listJobs(namespace string, filter store.JobFilter, after belfry.ID, limit int) (out store.JobList, err error) {
+func (t *tx) listJobs(namespace string, filter store.JobFilter, after belfry.ID, limit, look int) (out store.JobList, err error) {
 	way := walkFor(filter)
 	args, err := filterArgs(namespace, filter)
 	if err != nil {

@@ -36,7 +36,8 @@ func nth(n int) (id belfry.ID) {
 // as many as it may look at, and none is lost.
 func TestAPageLooksAtSoManyJobs(t *testing.T) {
 	s := opened(t)
-	const jobs = 2*look + look/2
+	const look, jobs = 800, 2000
+	s.look = look
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(look+7)))
 	for _, tt := range []struct {
@@ -88,6 +89,8 @@ SELECT unhex(printf('%032x', i + 1000000)), 0, 'default', zeroblob(16), 1, 'sche
 // TestAPageLooksAtSoManyRuns looks for few runs among many, on several shelves.
 func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	s := opened(t)
+	const look = 800
+	s.look = look
 	fill(t, s, look+100, fillRuns)
 	fill(t, s, look+100, fillHistory)
 	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(look)))
@@ -120,7 +123,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 		}
 	}
 	// All states at once: the shelves are merged without a gap.
-	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 1000}
+	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 100}
 	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
 		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, store.RunFilter{}, page)
 		if err != nil {

@@ -70,7 +70,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 		return store.RunList{Next: page.After}, ctx.Err()
 	}
 	err = s.read(ctx, "list runs", func(t *tx) error {
-		out, err = t.listRuns(namespace, filter, firstID(page.After), page.Limit)
+		out, err = t.listRuns(namespace, filter, firstID(page.After), page.Limit, s.look)
 		return err
 	})
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 
 // listRuns merges what the shelves have, down to where the first of them was not
 // looked at any further.
-func (t *tx) listRuns(namespace string, filter store.RunFilter, after belfry.ID, limit int) (out store.RunList, err error) {
-	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.State)), sql.Named("after", after[:])}
+func (t *tx) listRuns(namespace string, filter store.RunFilter, after belfry.ID, limit, look int) (out store.RunList, err error) {
+	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.State)), sql.Named("after", after[:]), sql.Named("look", look-1)}
 	for _, h := range shelvesFor(filter.State) {
 		runs, floor, err := t.take(h, args, limit+1) // one more tells whether there are more
 		if err != nil {
@@ -108,7 +108,7 @@ func (t *tx) listRuns(namespace string, filter store.RunFilter, after belfry.ID,
 func (t *tx) take(h shelf, args []any, most int) (runs []belfry.Run, floor belfry.ID, err error) {
 	args = slices.Clip(args)
 	if !h.few {
-		err = t.get([]any{key{floor[:]}}, h.floor(), append(args, sql.Named("look", look-1))...)
+		err = t.get([]any{key{floor[:]}}, h.floor(), args...)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, floor, err
 		}

@@ -44,6 +44,7 @@ type Store struct {
 	reader *pool
 	hub    store.Hub
 	specs  store.Specs
+	look   int // how many rows a page of a list may look at
 	close  func() error
 }
 
@@ -58,7 +59,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Log}
+	s := &Store{log: o.Log, look: look}
 	s.close = sync.OnceValue(s.shut)
 	if err := s.open(ctx, o); err != nil {
 		s.Close()

@@ -8,7 +8,7 @@ ALTER TABLE belfry.jobs
     ADD COLUMN queue   text COLLATE "C",
     ADD COLUMN type    text COLLATE "C",
     ADD COLUMN handler text COLLATE "C", -- null unless the type is worker
-    ADD COLUMN grams   bigint[]; -- every third three letters of the name, in lower case, 21 bits a letter
+    ADD COLUMN grams   bigint[]; -- every second three letters of the name, in lower case, 21 bits a letter
 
 -- A spec that cannot be read must not stop the others.
 CREATE FUNCTION pg_temp.field(spec text, name text) RETURNS text LANGUAGE plpgsql AS $$
@@ -21,7 +21,7 @@ UPDATE belfry.jobs
    SET queue = coalesce(pg_temp.field(spec, 'queue'), 'default'), type = coalesce(pg_temp.field(spec, 'type'), 'http'),
        handler = CASE WHEN pg_temp.field(spec, 'type') = 'worker' THEN pg_temp.field(spec, 'handler') END,
        grams = nullif(ARRAY(SELECT DISTINCT (ascii(substr(n, i, 1))::bigint << 42) | (ascii(substr(n, i + 1, 1))::bigint << 21) | ascii(substr(n, i + 2, 1))
-                              FROM lower(name) n, generate_series(1, length(n) - 2, 3) i), '{}');
+                              FROM lower(name) n, generate_series(1, length(n) - 2, 2) i), '{}');
 DROP FUNCTION pg_temp.field(text, text);
 ALTER TABLE belfry.jobs ALTER COLUMN queue SET NOT NULL, ALTER COLUMN type SET NOT NULL;
 

@@ -1,0 +1,194 @@
+package schedule
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// spread is where the H of a field picks its value, unless it says itself. Not
+// every month has the days after the 28th.
+var spread = map[*field][2]int{
+	secondField:  {0, 59},
+	minuteField:  {0, 59},
+	hourField:    {0, 23},
+	dayField:     {1, 28},
+	monthField:   {1, 12},
+	weekdayField: {0, 6},
+}
+
+// fieldNumber numbers the fields, the same for expressions with and without
+// seconds, so that adding them moves nothing.
+var fieldNumber = map[*field]byte{
+	secondField: 0, minuteField: 1, hourField: 2, dayField: 3, monthField: 4, weekdayField: 5, yearField: 6,
+}
+
+// Resolve gives every H of a cron expression a value that depends on nothing but
+// the id and the field, so that jobs that may run at any time do not all run at
+// once. H is one value of the field, H/15 every fifteenth value from one of the
+// first 15 on, and H(0-29) and H(0-29)/10 keep to the range. The answer is a plain
+// expression that Parse reads; a text without an H comes back unchanged.
+func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
+	upper := strings.ToUpper(strings.TrimSpace(text))
+	if upper == "" || len(text) > maxText || isCalendar(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text, false) != nil {
+		return text, false, nil
+	}
+	_, _, rest, _ := splitZone(text)
+	words := split(text, rest)
+	if len(words) == 0 || words[0].text[0] == '@' {
+		return text, false, nil
+	}
+	layout := layouts[len(words)]
+	var b strings.Builder
+	done := 0 // bytes of the text that are settled
+	for i, w := range words {
+		if !hasH(w.text) {
+			continue
+		}
+		if layout == nil {
+			return "", false, at(w.pos, cronExample, "H stands only in the fields of a cron expression, of which there are 5, 6 or 7")
+		}
+		r := &reader{field: layout[i], word: w}
+		field, err := r.resolve(id)
+		if err != nil {
+			return "", false, err
+		}
+		b.WriteString(text[done:w.pos])
+		b.WriteString(field)
+		done = w.pos + len(w.text)
+		changed = true
+	}
+	b.WriteString(text[done:])
+	return b.String(), changed, nil
+}
+
+// hasH reports whether an H that is not part of a name stands in a field.
+func hasH(field string) bool {
+	letter := func(i int) bool {
+		return i >= 0 && i < len(field) && (field[i]|0x20 >= 'a' && field[i]|0x20 <= 'z')
+	}
+	for i := range len(field) {
+		if field[i]|0x20 == 'h' && !letter(i-1) && !letter(i+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// resolve returns the field with a value for every H.
+func (r *reader) resolve(id [16]byte) (string, error) {
+	var items []string
+	for {
+		start := r.next
+		if r.take('H') {
+			item, err := r.hashed(id)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, item)
+		} else {
+			for r.peek() != 0 {
+				r.next++
+			}
+			items = append(items, r.word.text[start:r.next])
+			if hasH(items[len(items)-1]) {
+				return "", r.fail(start, "H stands at the beginning of a list item, as in H, H/2 or H(1-5)")
+			}
+		}
+		if r.next == len(r.word.text) {
+			return strings.Join(items, ","), nil
+		}
+		r.next++ // the comma
+	}
+}
+
+// hashed reads what follows an H and returns the item that it stands for.
+func (r *reader) hashed(id [16]byte) (string, error) {
+	f, start := r.field, r.next-1
+	limits, ok := spread[f]
+	if !ok {
+		return "", r.fail(start, "there is no H for years")
+	}
+	low, high := limits[0], limits[1]
+	if r.take('(') {
+		var err error
+		if low, high, err = r.between(); err != nil {
+			return "", err
+		}
+	}
+	size, step := high-low+1, 0
+	if size <= 0 {
+		size += f.high - f.low + 1 // across the end of the range
+	}
+	if r.take('/') {
+		var err error
+		if step, err = r.number("the step", 1, maxNumber); err != nil {
+			return "", err
+		}
+	}
+	if r.peek() != 0 {
+		rest, _, _ := strings.Cut(r.word.text[r.next:], ",")
+		return "", r.fail(r.next, "unexpected %q after %q", clip(rest), clip(r.word.text[start:r.next]))
+	}
+	choices := size
+	if step > 0 {
+		choices = min(step, size)
+	}
+	value := low + pick(fieldHash(id, fieldNumber[f]), choices)
+	if value > f.most {
+		value -= f.high - f.low + 1
+	}
+	if step == 0 {
+		return strconv.Itoa(value), nil
+	}
+	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
+}
+
+// between reads the rest of "(a-b)".
+func (r *reader) between() (low, high int, err error) {
+	start := r.next
+	if low, err = r.value(); err != nil {
+		return 0, 0, err
+	}
+	if !r.take('-') {
+		return 0, 0, r.fail(r.next, "the range after H has the form (a-b)")
+	}
+	if high, err = r.value(); err != nil {
+		return 0, 0, err
+	}
+	if !r.take(')') {
+		return 0, 0, r.fail(r.next, "a parenthesis is missing after %q", clip(r.word.text[start:r.next]))
+	}
+	return low, high, nil
+}
+
+// fieldHash is the FNV-1a hash of an id and a number.
+func fieldHash(id [16]byte, number byte) uint64 {
+	h := uint64(fnvOffset)
+	for _, b := range id {
+		h = (h ^ uint64(b)) * fnvPrime
+	}
+	return (h ^ uint64(number)) * fnvPrime
+}
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// pick turns a hash into a number from 0 to n-1. The hashes of one id and two
+// fields differ in few of their bits; stirring them first keeps hours from
+// following minutes.
+func pick(h uint64, n int) int {
+	hi, _ := bits.Mul64(stir(h), uint64(n))
+	return int(hi)
+}
+
+// stir lets every bit of a number depend on all of them.
+func stir(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

@@ -1,0 +1,163 @@
+package schedule
+
+import "time"
+
+// anchor is where an interval begins and how often it fires.
+type anchor struct {
+	start   int64 // the first firing, in microseconds since 1970
+	count   int64 // how many firings there are; 0 means no end
+	written bool  // the start is part of the text
+}
+
+// over reports whether the n-th firing, counted from 0, is one too many.
+func (a *anchor) over(n int64) bool { return a.count > 0 && n >= a.count }
+
+// micros returns the last whole microsecond that is not after an instant, or one
+// just before the start or beyond the horizon if it lies far from both.
+func (a *anchor) micros(t time.Time) int64 {
+	switch sec := t.Unix(); {
+	case sec < firstInstant:
+		return a.start - 1
+	case sec >= horizon:
+		return horizon * microsPerSecond
+	}
+	return t.UnixMicro()
+}
+
+const microsPerSecond = 1_000_000
+
+func microInstant(t int64) time.Time {
+	if t >= horizon*microsPerSecond {
+		return time.Time{}
+	}
+	return time.UnixMicro(t).UTC()
+}
+
+// elapsed is an interval of so many microseconds, whatever the clock shows.
+type elapsed struct {
+	anchor
+	zone *zone // in which the start is shown
+	step int64
+}
+
+func (e *elapsed) Next(after time.Time) time.Time {
+	t := e.micros(after)
+	if t < e.start {
+		return microInstant(e.start)
+	}
+	n := (t-e.start)/e.step + 1
+	if e.over(n) {
+		return time.Time{}
+	}
+	return microInstant(e.start + n*e.step)
+}
+
+// stepped is an interval of days and months on the calendar of a zone.
+type stepped struct {
+	civil
+	anchor
+	path
+	skipped bool // the clock skips the start, and so does the rule
+}
+
+func (s *stepped) Next(after time.Time) time.Time {
+	if start := microInstant(s.start); after.Before(start) && !s.skipped {
+		return start
+	}
+	return s.next(s, after)
+}
+
+func (s *stepped) nextWall(from int64) int64 {
+	n := s.first(from)
+	if s.over(n) {
+		return never
+	}
+	return s.wall(n)
+}
+
+// mixed is an interval of days or months and a time: the days lead to a wall
+// time, the time passes from there.
+type mixed struct {
+	anchor
+	path
+	zone *zone
+	step int64 // microseconds that pass for every step on the calendar
+}
+
+func (m *mixed) Next(after time.Time) time.Time {
+	t := m.micros(after)
+	if t < m.start {
+		return microInstant(m.start)
+	}
+	n := m.after(t)
+	if m.over(n) {
+		return time.Time{}
+	}
+	return microInstant(m.instant(n))
+}
+
+// after returns the number of the first firing after an instant that is not
+// before the start.
+func (m *mixed) after(t int64) int64 {
+	n := max((t-m.start)/(m.length()*microsPerSecond+m.step), 1)
+	for n > 1 && m.instant(n-1) > t {
+		n--
+	}
+	for m.instant(n) <= t {
+		n++
+	}
+	return n
+}
+
+// instant returns the n-th firing for an n over 0.
+func (m *mixed) instant(n int64) int64 {
+	t, _ := m.zone.resolve(m.wall(n))
+	return t*microsPerSecond + n*m.step
+}
+
+// path is a sequence of wall times so many months and days apart. Each is counted
+// from the first, so that 31 January leads to 28 February and on to 31 March.
+type path struct {
+	year, month, day int // the date of the first
+	second           int64
+	months, days     int64
+}
+
+func newPath(wall, months, days int64) path {
+	p := path{months: months, days: days}
+	date := floorDiv(wall, secondsPerDay)
+	p.year, p.month, p.day = dateOf(date)
+	p.second = wall - date*secondsPerDay
+	return p
+}
+
+// wall returns the n-th wall time, counted from 0.
+func (p *path) wall(n int64) int64 {
+	month := int64(p.year)*12 + int64(p.month) - 1 + n*p.months
+	y, m := int(floorDiv(month, 12)), int(floorMod(month, 12))+1
+	date := dayNumber(y, m, min(p.day, monthLength(y, m))) + n*p.days
+	return date*secondsPerDay + p.second
+}
+
+// length is what a step takes on average, in seconds.
+func (p *path) length() int64 {
+	const month = daysPer400Years * secondsPerDay / (400 * 12)
+	return p.months*month + p.days*secondsPerDay
+}
+
+// first returns the number of the first wall time that is not before the given
+// one. The average length leads to it within a step or two.
+func (p *path) first(from int64) int64 {
+	start := p.wall(0)
+	if from <= start {
+		return 0
+	}
+	n := max((from-start)/p.length(), 1)
+	for n > 1 && p.wall(n-1) >= from {
+		n--
+	}
+	for p.wall(n) < from {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,235 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+)
+
+// frequency is the kind of period that a recurrence repeats in.
+type frequency uint8
+
+const (
+	yearly frequency = iota
+	monthly
+	weekly
+	daily
+	hourly
+	minutely
+	secondly
+)
+
+var frequencies = []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"}
+
+func (f frequency) String() string { return frequencies[f] }
+
+// recurrence is one RRULE. The lists are as they were written, in order and
+// without repetitions; those that were not given are nil.
+type recurrence struct {
+	freq     frequency
+	every    int64   // INTERVAL, 1 if it is not given
+	count    int64   // COUNT, or 0
+	until    *moment // UNTIL, or nil; a date is the whole day
+	months   []int   // BYMONTH
+	weeks    []int   // BYWEEKNO
+	yearDays []int   // BYYEARDAY
+	days     []int   // BYMONTHDAY
+	weekdays []nthWeekday
+	hours    []int
+	minutes  []int
+	seconds  []int
+	setPos   []int
+	wkst     int // WKST, 0 for a Sunday; Monday if it is not given
+
+	civil
+	pattern
+	begin   int64   // no instant before it
+	last    int64   // no instant after it: UNTIL in UTC, or the end of COUNT
+	floor   int64   // no wall time before it
+	ceiling int64   // no wall time after it: UNTIL on the wall clock
+	lost    []int64 // skipped wall times that are not made up, in order
+}
+
+// nthWeekday is an element of BYDAY.
+type nthWeekday struct {
+	n       int // 2 in 2MO, -1 in -1MO, 0 in MO
+	weekday int // 0 for a Sunday
+}
+
+const weekdayNames = "SUMOTUWETHFRSA"
+
+// recurrencePart is one "NAME=value" of a rule.
+type recurrencePart struct {
+	line    *calendarLine
+	name    string
+	value   string
+	nameAt  int
+	valueAt int
+}
+
+func (p *recurrencePart) fail(i int, format string, args ...any) error {
+	return p.line.at(p.valueAt+i, p.name+": "+format, args...)
+}
+
+// readRecurrence reads the rule that begins at a character of a line.
+func readRecurrence(l *calendarLine, from int) (*recurrence, error) {
+	r := &recurrence{every: 1, wkst: 1}
+	parts := map[string]*recurrencePart{}
+	text := strings.ToUpper(strings.TrimSuffix(l.text, ";"))
+	for item := range strings.SplitSeq(text[min(from, len(text)):], ";") {
+		name, value, ok := strings.Cut(item, "=")
+		p := &recurrencePart{l, name, value, from, from + len(name) + 1}
+		switch {
+		case !ok:
+			return nil, l.at(from, "%q is not of the form NAME=value", clip(item))
+		case parts[name] != nil:
+			return nil, l.at(from, "there are two %s parts", clip(name))
+		}
+		if err := r.read(p); err != nil {
+			return nil, err
+		}
+		parts[name] = p
+		from += len(item) + 1
+	}
+	if parts["FREQ"] == nil {
+		return nil, l.at(0, "FREQ is missing")
+	}
+	return r, r.check(parts)
+}
+
+// read takes one part into the rule.
+func (r *recurrence) read(p *recurrencePart) (err error) {
+	switch p.name {
+	case "FREQ":
+		i := slices.Index(frequencies, p.value)
+		if i < 0 {
+			return p.fail(0, "there is no %q; it is one of %s", clip(p.value), strings.Join(frequencies, ", "))
+		}
+		r.freq = frequency(i)
+	case "INTERVAL":
+		r.every, err = p.positive(maxInterval)
+	case "COUNT":
+		r.count, err = p.positive(maxCount)
+	case "UNTIL":
+		var m moment
+		if m, err = p.line.moment(p.valueAt, p.value); err == nil {
+			r.until = &m
+		}
+	case "WKST":
+		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
+			return p.fail(0, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA", clip(p.value))
+		}
+	case "BYDAY":
+		r.weekdays, err = p.weekdays()
+	case "BYMONTH":
+		r.months, err = p.numbers(1, 12, false)
+	case "BYWEEKNO":
+		r.weeks, err = p.numbers(1, 53, true)
+	case "BYYEARDAY":
+		r.yearDays, err = p.numbers(1, 366, true)
+	case "BYMONTHDAY":
+		r.days, err = p.numbers(1, 31, true)
+	case "BYHOUR":
+		r.hours, err = p.numbers(0, 23, false)
+	case "BYMINUTE":
+		r.minutes, err = p.numbers(0, 59, false)
+	case "BYSECOND":
+		r.seconds, err = p.numbers(0, 59, false)
+	case "BYSETPOS":
+		r.setPos, err = p.numbers(1, 366, true)
+	case "BYEASTER":
+		return p.line.at(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
+	default:
+		return p.line.at(p.nameAt, "there is no part %q in a rule", clip(p.name))
+	}
+	return err
+}
+
+const (
+	maxInterval = 1_000_000_000
+	maxCount    = 1_000_000
+
+	// maxSlowCount is the most for rules of which each occurrence has to be looked
+	// at to count them.
+	maxSlowCount = 100_000
+)
+
+// positive reads a number from 1 to most.
+func (p *recurrencePart) positive(most int) (int64, error) {
+	n, err := p.number(0, p.value, 1, most, false)
+	return int64(n), err
+}
+
+// numbers reads a list of numbers.
+func (p *recurrencePart) numbers(low, high int, signed bool) (list []int, err error) {
+	pos := 0
+	for item := range strings.SplitSeq(p.value, ",") {
+		n, err := p.number(pos, item, low, high, signed)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+		pos += len(item) + 1
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// number reads a number from low to high. A signed one may also be negative, and
+// counts from the end then.
+func (p *recurrencePart) number(pos int, text string, low, high int, signed bool) (int, error) {
+	digits := text
+	if signed && text != "" && (text[0] == '+' || text[0] == '-') {
+		digits = text[1:]
+	}
+	if digits == "" {
+		return 0, p.fail(pos, "a value is missing")
+	}
+	n := 0
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, p.fail(pos, "%q is not a number", clip(text))
+		}
+		n = min(n*10+int(digits[i]-'0'), maxInterval+1)
+	}
+	switch {
+	case (n < low || n > high) && signed:
+		return 0, p.fail(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", clip(text), low, high, high, low)
+	case p.name == "BYSECOND" && n == 60:
+		return 0, p.fail(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59")
+	case n < low || n > high:
+		return 0, p.fail(pos, "%s is out of range, it goes from %d to %d", clip(text), low, high)
+	case text[0] == '-':
+		return -n, nil
+	}
+	return n, nil
+}
+
+// weekdays reads a list such as "MO,2TU,-1FR".
+func (p *recurrencePart) weekdays() (list []nthWeekday, err error) {
+	pos := 0
+	for item := range strings.SplitSeq(p.value, ",") {
+		split := max(len(item)-2, 0)
+		d := nthWeekday{weekday: weekdayNumber(item[split:])}
+		if d.weekday < 0 {
+			return nil, p.fail(pos, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA, with or without a number before them", clip(item))
+		}
+		if split > 0 {
+			if d.n, err = p.number(pos, item[:split], 1, 53, true); err != nil {
+				return nil, err
+			}
+		}
+		if !slices.Contains(list, d) {
+			list = append(list, d)
+		}
+		pos += len(item) + 1
+	}
+	return list, nil
+}
+
+// weekdayNumber returns 0 for "SU" to 6 for "SA", or -1.
+func weekdayNumber(name string) int {
+	if i := strings.Index(weekdayNames, name); len(name) == 2 && i%2 == 0 {
+		return i / 2
+	}
+	return -1
+}
