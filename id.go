@@ -36,6 +36,20 @@ func RunID(job ID, kind Kind, scheduled time.Time, trigger ID) ID {
 	return id
 }
 
+// WorkerID computes the id under which a worker that is elsewhere is known, from
+// the one that it drew and its namespace. People see the former beside its runs,
+// and cannot speak in the worker's name by it.
+func WorkerID(namespace string, drawn ID) ID {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d:%s:", len(namespace), namespace)
+	h.Write(drawn[:])
+	id := drawn
+	copy(id[6:], h.Sum(nil))
+	id[6] = id[6]&0x0f | 8<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
 // stamp writes the millisecond, the version and the variant into id.
 func stamp(id *ID, t time.Time, version byte) {
 	ms := uint64(t.UnixMilli())

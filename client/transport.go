@@ -11,7 +11,7 @@ import (
 // that is given up closes its connection, so that one that fell silent is not
 // used again.
 func newTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: keepAlive}
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -30,3 +30,6 @@ func newTransport() *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
+
+// keepAlive notices a peer that is gone for good within about ten seconds.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}

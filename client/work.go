@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	claimWait  = 20 * time.Second // how long the server may hold a claim that finds nothing
-	claimSlack = 10 * time.Second // what the way there and back may take
+	claimWait  = 10 * time.Second // how long the server may hold a claim that finds nothing
+	claimSlack = 5 * time.Second  // what the way there and back may take
 	maxClaim   = 100              // runs asked for at once, which bounds an answer
 	maxRun     = 6*belfry.MaxPayload + 16<<10
 	maxHeld    = 10_000    // attempts that a server lets a heartbeat list
@@ -21,7 +21,7 @@ const (
 )
 
 // Claim takes up to c.Limit runs for a worker, a hundred at most. It waits until
-// there is something, twenty seconds have passed or ctx is about to end. Like
+// there is something, ten seconds have passed or ctx is about to end. Like
 // Heartbeat and Finish it is made once: package worker repeats them.
 func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, error) {
 	c.worker.Store(&claim.Worker)

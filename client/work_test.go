@@ -22,7 +22,7 @@ func TestClaimWaitsAsLongAsItsContextLets(t *testing.T) {
 	for _, tt := range []struct {
 		deadline time.Duration // zero: none
 		want     int
-	}{{0, 20}, {time.Minute, 20}, {25 * time.Second, 15}, {11500 * time.Millisecond, 1}, {5 * time.Second, 0}} {
+	}{{0, 10}, {time.Minute, 10}, {13 * time.Second, 8}, {6500 * time.Millisecond, 1}, {5 * time.Second, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			c, s := scripted(t, said{status: 200, body: `{"runs":[]}`})
 			ctx := t.Context()

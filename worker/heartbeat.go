@@ -30,6 +30,7 @@ func (p *Pool) beatLoop(ctx context.Context) {
 		case err != nil:
 			if ctx.Err() == nil {
 				p.outage.failed("heartbeat", err)
+				p.reclaim()
 			}
 			pause = retry.delay()
 		case orders.Unknown:
@@ -128,6 +129,16 @@ func (p *Pool) silent() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.trusted(time.Now()) && p.stopClaim != nil {
+		p.stopClaim()
+	}
+}
+
+// reclaim ends a Claim that waits, since it may wait on a connection that is as dead
+// as that of the heartbeat, and is asked anew.
+func (p *Pool) reclaim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopClaim != nil {
 		p.stopClaim()
 	}
 }

@@ -115,11 +115,30 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request) {
 	if err != nil && a.drains() {
 		err = drained()
 	}
+	if r.Context().Err() != nil && len(runs) > 0 {
+		a.handBack(r, in.namespace, runs)
+		return
+	}
 	out := claimed{Runs: make([]belfry.ClaimedRun, len(runs))}
 	for i, run := range runs {
 		out.Runs[i] = run.Claimed()
 	}
 	a.reply(w, r, answer{status: http.StatusOK, last: a.drains(), body: out}, err)
+}
+
+// handBack returns runs whose worker is no longer there to hear of them. If that
+// fails they wait until they are missed in a list of what the worker holds.
+func (a *api) handBack(r *http.Request, namespace string, runs []*belfry.Run) {
+	results := make([]belfry.Result, len(runs))
+	for i, run := range runs {
+		results[i] = belfry.Result{RunID: run.ID, Attempt: run.Attempt, Token: run.Token,
+			Outcome: belfry.OutcomeInterrupted, Error: "the worker left before it was told of the run"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	defer cancel()
+	if _, err := a.control.Finish(ctx, namespace, results); err != nil {
+		a.log.Warn("runs could not be handed back", "runs", len(runs), "error", err)
+	}
 }
 
 // claimGrace is what a claim may take beyond the time that it waits.

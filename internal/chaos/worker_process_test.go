@@ -152,3 +152,12 @@ func pythonWorker(tb testing.TB, server, name string) *process {
 }
 
 func python() (string, error) { return exec.LookPath("python3") }
+
+// havePython says, loudly, if there is none.
+func havePython(tb testing.TB) bool {
+	_, err := python()
+	if err != nil {
+		tb.Logf("THE PYTHON WORKER IS NOT TESTED: %v", err)
+	}
+	return err == nil
+}

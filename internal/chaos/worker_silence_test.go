@@ -43,22 +43,26 @@ func silence(t *testing.T, server *process, mend func(*wire)) {
 
 	killed := goWorker(t, workerOptions{Server: server.at(), Name: "killed", Slots: held})
 	lost := d.hold(held, "/gate/never", nil)
-	snake := pythonWorker(t, server.at(), "snake")
-	lost = append(lost, d.hold(pythonSlots, "/gate/never", bySnakes)...)
+	dying := []*process{killed}
+	if havePython(t) {
+		dying = append(dying, pythonWorker(t, server.at(), "snake"))
+		lost = append(lost, d.hold(pythonSlots, "/gate/never", bySnakes)...)
+	}
 	cut := goWorker(t, workerOptions{Server: between.base(), Name: "cut", Slots: 2*held + 1})
 	late, stuck := d.hold(held, "/gate/meanwhile", nil), d.hold(held, "/gate/never", nil)
 
-	killed.kill()
-	snake.kill()
+	for _, p := range dying {
+		p.kill()
+	}
 	between.stall()
 	silent := time.Now()
 	void := d.vanish() // claimed over the wire, by a worker that never hears of it
 	d.sink.open("meanwhile")
 	d.ended(late, 1, "succeeded") // the handlers are done and cannot say so
 
-	spares := []*process{
-		goWorker(t, workerOptions{Server: server.at(), Name: "spare", Slots: 100}),
-		pythonWorker(t, server.at(), "spare snake"),
+	spares := []*process{goWorker(t, workerOptions{Server: server.at(), Name: "spare", Slots: 100})}
+	if len(dying) > 1 {
+		spares = append(spares, pythonWorker(t, server.at(), "spare snake"))
 	}
 	runs := d.again(append(append(lost, late...), stuck...))
 	returned := d.sink.last(runs, 2).Sub(silent)

@@ -34,6 +34,7 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	if err := p.err("the claim is not valid"); err != nil {
 		return nil, err
 	}
+	claim.Worker = belfry.WorkerID(namespace, claim.Worker)
 	runs, err := c.claim(ctx, claim)
 	if err != nil || len(runs) > 0 || wait <= 0 {
 		return runs, err
@@ -64,6 +65,7 @@ func (c *Control) Heartbeat(ctx context.Context, namespace string, beat belfry.B
 		return belfry.Orders{}, err
 	}
 	beat.Node = belfry.Clean(beat.Node, maxNode)
+	beat.Worker = belfry.WorkerID(namespace, beat.Worker)
 	err = insist(ctx, "note a heartbeat", func() error {
 		orders, err = c.store.Heartbeat(ctx, beat)
 		return err

@@ -160,3 +160,31 @@ func TestAClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 		t.Errorf("got %v after %d claims", err, s.claims)
 	}
 }
+
+// Who sees a worker's id beside a run, or knows it from elsewhere, cannot speak in
+// its name.
+func TestAWorkerIsNotKnownByTheIDThatPeopleSee(t *testing.T) {
+	s := open(t)
+	c := control.New(s)
+	drawn := belfry.NewID(s.Now())
+	lanes := []string{"default/send"}
+	if _, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: drawn, Slots: 1, Lanes: lanes, Register: true}); err != nil {
+		t.Fatal(err)
+	}
+	workers, err := s.Workers(t.Context())
+	if err != nil || len(workers) != 1 || workers[0].ID == drawn {
+		t.Fatalf("got %v, %v", workers, err)
+	}
+	for _, tt := range []struct {
+		namespace string
+		id        belfry.ID
+	}{{ns, workers[0].ID}, {"elsewhere", drawn}, {"elsewhere", workers[0].ID}} {
+		if _, err := c.Heartbeat(t.Context(), tt.namespace, belfry.Beat{Worker: tt.id, Lanes: lanes, Leave: true}); err != nil {
+			t.Fatal(err)
+		}
+		orders, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: drawn, Slots: 1, Lanes: lanes})
+		if err != nil || orders.Unknown {
+			t.Errorf("%s in %s made the worker leave: %v, %v", tt.id, tt.namespace, orders, err)
+		}
+	}
+}

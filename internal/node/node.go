@@ -73,7 +73,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if n.listener, err = net.Listen("tcp", n.config.Listen); err != nil {
+	// A peer that is gone for good, such as a worker that waits for a run, is noticed
+	// within half a minute.
+	alive := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	if n.listener, err = alive.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	return nil

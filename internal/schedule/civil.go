@@ -102,8 +102,16 @@ func (c *civil) nextLost(w waller, from, end, shift int64) int64 {
 			grain = g
 		}
 	}
-	for wall < end && w.nextWall(wall+shift) == wall+shift {
+	for wall < end && matches(w, wall+shift) {
 		wall = w.nextWall(wall - floorMod(wall, grain) + grain)
 	}
 	return wall
+}
+
+// matches reports whether a rule names a wall time, or would if it went on.
+func matches(w waller, wall int64) bool {
+	if w, ok := w.(interface{ has(wall int64) bool }); ok {
+		return w.has(wall)
+	}
+	return w.nextWall(wall) == wall
 }

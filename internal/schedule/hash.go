@@ -30,7 +30,7 @@ var fieldNumber = map[*field]byte{
 // expression that Parse reads; a text without an H comes back unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
 	upper := strings.ToUpper(strings.TrimSpace(text))
-	if upper == "" || len(text) > maxText || isCalendar(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text, false) != nil {
+	if upper == "" || len(text) > maxText || isCalendar(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text) != nil {
 		return text, false, nil
 	}
 	_, _, rest, _ := splitZone(text)

@@ -76,8 +76,13 @@ func previous(r Rule, from, end time.Time, gap time.Duration) time.Time {
 
 // number counts the occurrences after from and before end.
 func number(r Rule, from, end time.Time) (n int64, atLeast bool) {
-	if c, ok := r.(counter); ok {
-		return c.between(from, end), false
+	switch r := r.(type) {
+	case counter:
+		return r.between(from, end), false
+	case *calendarRule:
+		if n, exact := r.between(from, end); exact {
+			return n, false
+		}
 	}
 	for at := r.Next(from); !at.IsZero() && at.Before(end); at = r.Next(at) {
 		if n == maxCounted {

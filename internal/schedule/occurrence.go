@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"iter"
 	"time"
 )
 
@@ -65,114 +64,49 @@ func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 // the rule named.
 func OccurrenceAt(r Rule, at time.Time) Occurrence {
 	o := Occurrence{At: at}
-	switch r := r.(type) {
-	case *once:
+	t := at.Unix()
+	if r, ok := r.(*once); ok {
 		if r.skipped {
 			o.Moved, o.MovedCount = []Wall{Wall(r.wall)}, 1
-		} else if again, _ := r.zone.repeats(at.Unix()); r.local && again {
+		} else if other, _ := r.zone.twin(t); r.local && other != never {
 			o.Repeat = RepeatOnly
 		}
-	case waller:
-		r.onClock().note(r, &o)
+		return o
 	}
-	return o
-}
-
-// note says what a change of the clock did.
-func (c *civil) note(w waller, o *Occurrence) {
-	t := o.At.Unix()
-	i := c.zone.at(t)
-	if c.zone.periods[i].start == t && !c.skipGap {
-		for wall := range c.lost(w, i) {
+	z, skipGap := clockOf(r)
+	if z == nil {
+		return o
+	}
+	if i := z.at(t); z.periods[i].start == t && !skipGap {
+		for _, wall := range lost(r, i) {
 			if o.MovedCount < maxMoved {
 				o.Moved = append(o.Moved, Wall(wall))
 			}
 			o.MovedCount++
 		}
 	}
-	wall := t + c.zone.periods[i].offset
-	switch again, before := c.zone.repeats(t); {
-	case w.nextWall(wall) != wall:
-	case again && !c.repeat:
+	switch other, later := z.twin(t); {
+	case other == never:
+	case later && !firesAt(r, other):
 		o.Repeat = RepeatOnly
-	case before && c.repeat:
+	case !later && firesAt(r, other):
 		o.Repeat = RepeatAgain
 	}
+	return o
 }
 
-// repeats reports whether the clock will show what it shows at an instant again,
-// and whether it has shown it before.
-func (z *zone) repeats(t int64) (again, before bool) {
-	i := z.at(t)
-	wall := t + z.periods[i].offset
-	if i+1 < len(z.periods) {
-		next := z.periods[i+1]
-		again = wall >= next.start+next.offset
-	}
-	return again, i > 0 && wall < z.periods[i].start+z.periods[i-1].offset
+func firesAt(r Rule, t int64) bool {
+	return r.Next(time.Unix(t-1, 0)).Equal(time.Unix(t, 0))
 }
 
-// lost lists the wall times of a rule that the clock skips at the beginning of a
-// period and that nothing covers.
-func (c *civil) lost(w waller, i int) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		if i == 0 {
-			return
-		}
-		p := c.zone.periods[i]
-		from, end := p.start+c.zone.periods[i-1].offset, p.start+p.offset
-		if from >= end {
-			return
-		}
-		shift := end - from
-		for wall := c.nextLost(w, from, end, shift); wall < end; wall = c.nextLost(w, wall+1, end, shift) {
-			if !yield(wall) {
-				return
-			}
-		}
+// clockOf returns the zone of a rule of wall times and whether it leaves out what
+// the clock skips, or nil for any other rule.
+func clockOf(r Rule) (z *zone, skipGap bool) {
+	switch r := r.(type) {
+	case waller:
+		return r.onClock().zone, r.onClock().skipGap
+	case *calendarRule:
+		return r.zone, r.rules[0].skipGap
 	}
-}
-
-// Gap is a stretch of wall times that the clock skipped, with times of a rule in
-// it that did not fire.
-type Gap struct {
-	At          time.Time // its end
-	First, Last Wall
-	Count       int64 // how many times of the rule, from the first to the last
-}
-
-// maxGaps is how many gaps are listed at once: two a year, for all the years.
-const maxGaps = 1060
-
-// Skipped returns what a rule left out because of Options.SkipGap in the gaps that
-// end after from and not after to.
-func Skipped(r Rule, from, to time.Time) []Gap {
-	w, ok := r.(waller)
-	if !ok || !w.onClock().skipGap {
-		return nil
-	}
-	c := w.onClock()
-	var list []Gap
-	for i := c.zone.at(max(from.Unix(), firstInstant)) + 1; i < len(c.zone.periods) && len(list) < maxGaps; i++ {
-		start := c.zone.periods[i].start
-		if start > to.Unix() || start >= horizon {
-			break
-		}
-		if g := c.gap(w, i); g.Count > 0 {
-			list = append(list, g)
-		}
-	}
-	return list
-}
-
-// gap sums up the lost times at the beginning of a period.
-func (c *civil) gap(w waller, i int) Gap {
-	g := Gap{At: time.Unix(c.zone.periods[i].start, 0).UTC()}
-	for wall := range c.lost(w, i) {
-		if g.Count++; g.Count == 1 {
-			g.First = Wall(wall)
-		}
-		g.Last = Wall(wall)
-	}
-	return g
+	return nil, false
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -44,20 +45,16 @@ func parse(text string, o Options) (Rule, error) {
 		return nil, refuse("the text is empty")
 	}
 	upper := strings.ToUpper(trimmed)
-	calendar := isCalendar(upper)
-	most := maxText
-	if calendar {
-		most = maxCalendarText
+	if isCalendar(upper) {
+		return parseCalendar(text, o)
 	}
-	if len(text) > most {
-		return nil, refuse("the text has %d bytes, the most is %d", len(text), most)
+	if len(text) > maxText {
+		return nil, refuse("the text has %d bytes, the most is %d", len(text), maxText)
 	}
-	if err := checkCharacters(text, calendar); err != nil {
+	if err := checkCharacters(text); err != nil {
 		return nil, err
 	}
 	switch {
-	case calendar:
-		return nil, refuse("calendar rules (RRULE) are not supported yet")
 	case isInterval(upper):
 		return parseInterval(text, o)
 	case isInstant(upper):
@@ -68,12 +65,8 @@ func parse(text string, o Options) (Rule, error) {
 
 // isCalendar tells a calendar rule, also one that lacks the most important part.
 func isCalendar(upper string) bool {
-	for _, begin := range [...]string{"RRULE", "DTSTART", "RDATE", "EXDATE", "EXRULE"} {
-		if strings.HasPrefix(upper, begin) {
-			return true
-		}
-	}
-	return strings.Contains(upper, "FREQ=")
+	name, end := propertyName(upper)
+	return strings.Contains(upper, "FREQ=") || slices.Contains(calendarProperties, name) && (end == ':' || end == ';')
 }
 
 // isInstant tells an instant, also one that is not quite right, from a cron
@@ -84,15 +77,13 @@ func isInstant(upper string) bool {
 	return digits > 0 && strings.Contains(word, "T") || digits == 4 && strings.HasPrefix(word[4:], "-")
 }
 
-// checkCharacters lets only printable ASCII characters and tabs pass, and line
-// breaks in calendar rules, so that a column is the same in bytes and in
-// characters from here on.
-func checkCharacters(text string, calendar bool) error {
+// checkCharacters lets only printable ASCII characters and tabs pass, so that a
+// column is the same in bytes and in characters from here on.
+func checkCharacters(text string) error {
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError:
 			return at(i, cronExample, "the text is not valid UTF-8")
-		case calendar && (r == '\n' || r == '\r'):
 		case r < ' ' && r != '\t' || r == 0x7f:
 			return at(i, cronExample, "control character %U", r)
 		case r > '~':
@@ -123,8 +114,11 @@ const patience = 45
 // checkFires refuses a rule without an occurrence after now; see Options.Now. A
 // single instant is always accepted: who asks may still want it late.
 func checkFires(r Rule, now time.Time) error {
-	if _, single := r.(*once); single {
+	switch r := r.(type) {
+	case *once:
 		return nil
+	case *calendarRule:
+		return r.checkFires(now)
 	}
 	if now.IsZero() {
 		if r.Next(time.Unix(-1, 0)).IsZero() {

@@ -13,11 +13,11 @@ func (r *recurrence) countOut() int64 {
 	from := r.enter(i, r.begin+periods[i].offset)
 	left := r.count
 	for ; ; i++ {
-		end := r.ceiling + 1
+		end := horizon + secondsPerDay
 		if i+1 < len(periods) {
-			end = min(end, periods[i+1].start+periods[i].offset)
+			end = periods[i+1].start + periods[i].offset
 		}
-		wall := int64(never)
+		var wall int64
 		if wall, left = r.skip(max(from, r.floor), end, left); left == 0 {
 			return min(wall-periods[i].offset, horizon)
 		}
@@ -74,7 +74,8 @@ func (r *recurrence) countLost(begin, end, limit int64) (n int64) {
 	if r.skipGap {
 		return 0
 	}
-	for wall := r.nextWall(begin); wall < end && n < limit; wall = r.nextWall(wall + 1) {
+	wall := r.pattern.next(max(begin, r.floor), end-1)
+	for ; wall != never && n < limit; wall = r.pattern.next(wall+1, end-1) {
 		if !r.interval || !r.has(wall+end-begin) {
 			n++
 		}

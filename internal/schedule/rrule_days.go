@@ -7,10 +7,7 @@ import "math/bits"
 
 // yearOf returns the year of a day and the day of its 1 January.
 func yearOf(day int64) (year int, first int64) {
-	year, month, _ := dateOf(day)
-	if month == 12 && day-dayNumber(year, 12, 31) > 0 {
-		year++
-	}
+	year, _, _ = dateOf(day)
 	return year, dayNumber(year, 1, 1)
 }
 
@@ -95,14 +92,14 @@ func (p *pattern) period(day int64) (begin, end int64) {
 		year, _, _ := dateOf(day)
 		year = int(p.align(int64(year)))
 		if year > lastYear {
-			return horizon, horizon
+			return never, never
 		}
 		return dayNumber(year, 1, 1), dayNumber(year+1, 1, 1)
 	case monthly:
 		year, month, _ := dateOf(day)
 		n := p.align(int64(year)*12 + int64(month) - 1)
 		if n >= (lastYear+1)*12 {
-			return horizon, horizon
+			return never, never
 		}
 		year, month = int(n/12), int(n%12)+1
 		begin = dayNumber(year, month, 1)

@@ -108,7 +108,7 @@ func (r *recurrence) read(p *recurrencePart) (err error) {
 	case "INTERVAL":
 		r.every, err = p.positive(maxInterval)
 	case "COUNT":
-		r.count, err = p.positive(maxCount)
+		r.count, err = p.positive(maxTimes)
 	case "UNTIL":
 		var m moment
 		if m, err = p.line.moment(p.valueAt, p.value); err == nil {
@@ -146,11 +146,11 @@ func (r *recurrence) read(p *recurrencePart) (err error) {
 
 const (
 	maxInterval = 1_000_000_000
-	maxCount    = 1_000_000
+	maxTimes    = 1_000_000 // of COUNT
 
-	// maxSlowCount is the most for rules of which each occurrence has to be looked
+	// maxSlowTimes is the most for rules of which each occurrence has to be looked
 	// at to count them.
-	maxSlowCount = 100_000
+	maxSlowTimes = 100_000
 )
 
 // positive reads a number from 1 to most.

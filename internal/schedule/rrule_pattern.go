@@ -10,6 +10,7 @@ type pattern struct {
 	origin   int64        // the number of a period of the rule; for HOURLY and finer, its first second
 	times    timeSet      // in a day, or in a unit
 	setPos   *positions   // what is chosen in a period, or nil
+	empty    bool         // nothing is
 
 	weekStart int64 // a day on which a week begins
 
@@ -63,8 +64,10 @@ func newPattern(r *recurrence, start int64) pattern {
 	}
 	if r.freq < hourly {
 		p.times = newTimeSet(hours, minutes, seconds)
+		p.empty = r.freq == daily && p.setPos.none(p.times.len) || r.freq == weekly && p.setPos.none(len(r.weekdays)*p.times.len)
 		return p
 	}
+	p.empty = p.setPos.none(p.times.len)
 	p.origin = start - floorMod(start, p.unit)
 	p.step = p.unit * p.every
 	if r.limits() {
@@ -97,7 +100,7 @@ func (r *recurrence) completed(year, month, date int, day int64) *recurrence {
 // or never.
 func (p *pattern) next(from, limit int64) (wall int64) {
 	switch {
-	case from > limit:
+	case from > limit || p.empty:
 		return never
 	case p.unit > 0:
 		wall = p.nextInUnit(from, limit)

@@ -114,6 +114,12 @@ func (p *positions) next(n, total int) int {
 	return n
 }
 
+// none says whether nothing is chosen of any number of elements up to the given
+// one.
+func (p *positions) none(most int) bool {
+	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
+}
+
 // len returns how many of so many elements are chosen.
 func (p *positions) len(total int) (n int) {
 	if p == nil {

@@ -115,9 +115,6 @@ func (p *pattern) reach() []uint64 {
 	for s := p.within.next(0); s >= 0; s = p.within.next(s + 1) {
 		n := int64(s) % p.step / p.unit
 		residues[n/64] |= 1 << (n % 64)
-		if s == secondsPerDay-1 {
-			break
-		}
 	}
 	return residues
 }

@@ -82,6 +82,8 @@ func (s *sharing) put(key ruleKey, r Rule) Rule {
 		s.rules[key] = hold(s, key, r)
 	case *mixed:
 		s.rules[key] = hold(s, key, r)
+	case *calendarRule:
+		s.rules[key] = hold(s, key, r)
 	case *once:
 		s.rules[key] = hold(s, key, r)
 	}

@@ -186,7 +186,21 @@ type textRule struct{ fields []string }
 func (r *textRule) clockFields() []string { return r.fields[:len(r.fields)-3] }
 
 func (r *textRule) interval() bool {
-	return strings.ContainsAny(strings.Join(r.clockFields(), " "), "*/")
+	fields := r.clockFields()
+	for i, field := range fields {
+		high := 59
+		if i == len(fields)-1 {
+			high = 23
+		}
+		whole := true
+		for value := range high + 1 {
+			whole = whole && named(field, value, 0, high)
+		}
+		if whole || strings.ContainsAny(field, "*/") {
+			return true
+		}
+	}
+	return false
 }
 
 // matcher returns a function of wall times in units. It remembers the answers for
@@ -290,7 +304,9 @@ func named(list string, value, low, high int) bool {
 		if a, b, ranged := strings.Cut(bounds, "-"); ranged {
 			from, to = numberOf(a), numberOf(b)
 		} else if bounds != "*" {
-			from, to = numberOf(bounds), numberOf(bounds)
+			if from = numberOf(bounds); !stepped {
+				to = from
+			}
 		}
 		for v, i := from, 0; ; i++ {
 			if v == value && i%step == 0 {

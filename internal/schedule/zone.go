@@ -164,3 +164,20 @@ func (z *zone) resolve(wall int64) (t int64, skipped bool) {
 		}
 	}
 }
+
+// twin returns the other instant at which the clock shows what it shows at the
+// given one, and whether that is later, or never.
+func (z *zone) twin(t int64) (other int64, later bool) {
+	i := z.at(t)
+	p := z.periods[i]
+	wall := t + p.offset
+	if i+1 < len(z.periods) {
+		if next := z.periods[i+1]; wall >= next.start+next.offset {
+			return wall - next.offset, true
+		}
+	}
+	if i > 0 && wall < p.start+z.periods[i-1].offset {
+		return wall - z.periods[i-1].offset, false
+	}
+	return never, false
+}

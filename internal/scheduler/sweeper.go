@@ -31,10 +31,11 @@ type sweeper struct {
 
 func newSweeper(s *Scheduler) *sweeper {
 	poll := 2 * s.store.PollEvery()
-	return &sweeper{Scheduler: s, every: max(reapEvery, poll), poll: poll}
+	return &sweeper{Scheduler: s, every: reapEvery, poll: poll}
 }
 
 func (w *sweeper) run(ctx context.Context) {
+	w.connected, w.shaken, w.reaped = time.Now(), time.Now(), time.Now()
 	promote := time.NewTimer(0)
 	defer promote.Stop()
 	reap := time.NewTicker(w.every)
@@ -91,9 +92,7 @@ func (w *sweeper) promote(ctx context.Context) time.Duration {
 func (w *sweeper) reap(ctx context.Context) {
 	terms, _ := w.owned()
 	now := time.Now()
-	if w.reaped.IsZero() {
-		w.connected = now
-	} else if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // the store failed, or this process was frozen
+	if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // the store failed, or this process was frozen
 		w.connected, w.shaken = now, now
 	}
 	w.reaped = now

@@ -265,6 +265,11 @@ func (m *model) lose(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")
 	if rapid.Bool().Draw(t, "says goodbye") {
 		m.f.beat(t, belfry.Beat{Worker: m.workers[i], Leave: true})
+		for _, run := range m.anyOrder() {
+			if run.Worker == m.workers[i] {
+				m.settle(run, belfry.OutcomeUnconfirmed)
+			}
+		}
 	} else {
 		m.f.silent(t, m.workers[i], time.Hour)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -48,52 +47,6 @@ func handlerOf(spec belfry.Spec) pgtype.Text {
 		return pgtype.Text{}
 	}
 	return text(spec.Handler)
-}
-
-// gramEvery is how far apart the grams of a name begin. An index of all of them
-// would be nearly twice as dear to write, for the sake of searches of three
-// letters.
-const gramEvery = 2
-
-// minIndexed is the number of letters that surely cover a whole gram, wherever
-// they are in a name.
-const minIndexed = gramEvery + 2
-
-// gramsOf gives every second three letters of a name, in lower case.
-func gramsOf(name string) []int64 {
-	letters := folded(name)
-	if len(letters) < 3 {
-		return nil
-	}
-	return distinctGrams(letters)
-}
-
-// gramsSought gives, for each place where a part of a name may begin between two
-// grams, the grams that a name with that part has.
-func gramsSought(part string) [gramEvery][]int64 {
-	var sought [gramEvery][]int64
-	letters := folded(part)
-	for i := range sought {
-		sought[i] = distinctGrams(letters[i:])
-	}
-	return sought
-}
-
-func folded(s string) []rune {
-	letters := []rune(storable(s))
-	for i, r := range letters {
-		letters[i] = unicode.ToLower(r)
-	}
-	return letters
-}
-
-func distinctGrams(letters []rune) []int64 {
-	grams := make([]int64, 0, len(letters)/gramEvery)
-	for i := 0; i+3 <= len(letters); i += gramEvery {
-		grams = append(grams, int64(letters[i])<<42|int64(letters[i+1])<<21|int64(letters[i+2]))
-	}
-	slices.Sort(grams)
-	return slices.Compact(grams)
 }
 
 // arrayOf writes a list as the text of an array; null for nil.

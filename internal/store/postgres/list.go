@@ -43,7 +43,10 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.Job
 		if _, err := tx.Exec(ctx, holdPlanner); err != nil {
 			return err
 		}
-		list, err = s.listJobs(ctx, tx, newPicking(tx, namespace, filter), page)
+		p, err := s.newPicking(ctx, tx, namespace, filter)
+		if err == nil {
+			list, err = s.listJobs(ctx, tx, p, page)
+		}
 		return err
 	})
 	if err != nil {

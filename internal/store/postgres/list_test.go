@@ -104,7 +104,10 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 		variety(t, s, 2000)
 		for _, filter := range variousFilters {
 			inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-				p := newPicking(tx, "default", filter)
+				p, err := s.newPicking(ctx, tx, "default", filter)
+				if err != nil {
+					return err
+				}
 				jumped, inTime, err := p.patiently().jump(ctx, beyond, 10_000)
 				if err != nil || !inTime || !jumped.end {
 					return fmt.Errorf("jump for %+v: in time %v, at the end %v: %w", filter, inTime, jumped.end, err)
@@ -146,7 +149,10 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 3*firstLook)
 	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p := newPicking(tx, "default", store.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}})
+		p, err := s.newPicking(ctx, tx, "default", store.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}})
+		if err != nil {
+			return err
+		}
 		want, _, err := p.patiently().jump(ctx, beyond, 10_000)
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -24,8 +23,9 @@ type picking struct {
 	ended    bool // the filter asks for jobs that have no plan any more
 	started  time.Time
 	jumpTime time.Duration
-	args     []any  // the namespace first
-	where    string // the filter, about a job j
+	args     []any     // the namespace first
+	where    string    // the filter, about a job j
+	grams    [][]int64 // of which a name has all, for one of the lists
 }
 
 // picked is a part of a list: ids in its order. Unless that was the end of the
@@ -36,14 +36,21 @@ type picked struct {
 	next pgtype.UUID
 }
 
-func newPicking(tx pgx.Tx, namespace string, filter store.JobFilter) *picking {
+func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, filter store.JobFilter) (*picking, error) {
 	p := &picking{tx: tx, filter: filter, started: time.Now(), jumpTime: jumpTime, args: []any{namespace}}
 	switch filter.Status {
 	case belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled:
 		p.ended = true
 	}
 	p.where = p.conditions()
-	return p
+	if sought := gramsSought(storable(filter.Search)); sought != nil {
+		common, err := s.grams.get(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		p.grams = common.worth(sought)
+	}
+	return p, nil
 }
 
 // arg adds an argument and gives its placeholder.
@@ -120,11 +127,15 @@ func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked,
 	var found picked
 	found.next = from
 	if !p.live() {
-		if full, err := p.look(ctx, &found, firstLook, want); full || err != nil {
+		enough, err := p.look(ctx, &found, firstLook, want)
+		if !enough && err == nil && len(found.ids)*nextLook/firstLook >= want { // the next look will most likely do
+			enough, err = p.look(ctx, &found, nextLook, want)
+		}
+		if enough || err != nil {
 			return found, err
 		}
 	}
-	if p.where != "" && time.Since(p.started) < p.jumpTime {
+	if p.indexed() && time.Since(p.started) < p.jumpTime {
 		rest, inTime, err := p.jump(ctx, found.next, want-len(found.ids))
 		if err != nil {
 			return found, err
@@ -135,10 +146,17 @@ func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked,
 		}
 	}
 	for {
-		if full, err := p.look(ctx, &found, nextLook, want); full || err != nil || p.late() {
+		if enough, err := p.look(ctx, &found, nextLook, want); enough || err != nil || p.late() {
 			return found, err
 		}
 	}
+}
+
+// indexed tells whether there is more to ask the indexes for than a search that
+// they cannot help with.
+func (p *picking) indexed() bool {
+	f := p.filter
+	return p.grams != nil || f.Queue != "" || f.Type != "" || f.Handler != "" || f.Status != "" || len(f.Tags) > 0
 }
 
 // live tells that the filter asks for jobs with live runs, of which there are so
@@ -162,7 +180,7 @@ func (p *picking) walk(namespace, from, n string) string {
 // as many ids as wanted, or no more jobs.
 func (p *picking) look(ctx context.Context, found *picked, n, want int) (enough bool, err error) {
 	from, size := fmt.Sprintf("$%d::uuid", len(p.args)+1), fmt.Sprintf("$%d::bigint", len(p.args)+2)
-	sql := fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) j WHERE $1 <> ''%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`,
+	sql := fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) j WHERE true%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`,
 		p.walk("$1", from, size), p.where, want-len(found.ids))
 	if p.ended { // the OFFSET keeps an index of jobs from coming first
 		sql = fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
@@ -178,7 +196,9 @@ func (p *picking) look(ctx context.Context, found *picked, n, want int) (enough 
 		found.next = found.ids[want-1]
 		return true, nil
 	}
-	last, err := p.ids(ctx, fmt.Sprintf(`/* list */ SELECT id FROM (%s OFFSET $3::bigint - 1) w WHERE $1::text <> ''`, p.walk("$1", "$2::uuid", "1")), p.args[0], found.next, n)
+	// Where the walk ended. Not every walk names the namespace, whose type must be known.
+	last, err := p.ids(ctx, fmt.Sprintf(`/* list */ SELECT id FROM (%s OFFSET $3::bigint - 1) w WHERE $1::text IS NOT NULL`, p.walk("$1", "$2::uuid", "1")),
+		p.args[0], found.next, n)
 	if err != nil {
 		return false, err
 	}
@@ -227,9 +247,9 @@ func (p *picking) statement(from pgtype.UUID) (sql string, args []any) {
 		sql += ` JOIN belfry.plans e ON e.job_id = j.id AND e.next_at IS NULL`
 	}
 	sql += fmt.Sprintf(` WHERE j.namespace = $1 AND j.state <> 'deleted' AND j.id < $%d%s`, len(args), p.where)
-	if part := storable(p.filter.Search); utf8.RuneCountInString(part) >= minIndexed {
+	if p.grams != nil {
 		var some []string
-		for _, grams := range gramsSought(part) {
+		for _, grams := range p.grams {
 			args = append(args, grams)
 			some = append(some, fmt.Sprintf(`j.grams @> $%d::bigint[]`, len(args)))
 		}

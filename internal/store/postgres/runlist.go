@@ -13,8 +13,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// runLook is how many runs of each place are looked at first for a page.
-const runLook = 2000
+// runLook is how many runs of each place are looked at, time after time, for a
+// page.
+const runLook = 4000
 
 // place is a table of runs that is walked in descending order of their ids.
 type place struct {
@@ -62,8 +63,8 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 			return err
 		}
 		from := after(page.After)
-		for n := runLook; ; n *= 2 {
-			runs, floor, err := lookAtRuns(ctx, tx, namespace, filter, from, n, page.Limit+1-len(list.Runs))
+		for {
+			runs, floor, err := lookAtRuns(ctx, tx, namespace, filter, from, page.Limit+1-len(list.Runs))
 			if err != nil {
 				return err
 			}
@@ -88,12 +89,12 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 	return list, nil
 }
 
-// lookAtRuns looks at the next n runs of each place. It gives those that pass
+// lookAtRuns looks at the next runs of each place. It gives those that pass
 // the filter down to a floor, below which there may be others; a null one is the
 // end of all places.
-func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter store.RunFilter, from pgtype.UUID, n, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
+func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter store.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
 	for _, p := range placesOf(filter.State) {
-		runs, bottom, err := p.look(ctx, tx, namespace, filter.State, from, n, want)
+		runs, bottom, err := p.look(ctx, tx, namespace, filter.State, from, want)
 		if err != nil {
 			return nil, floor, err
 		}
@@ -109,12 +110,12 @@ func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter store.R
 	return all, floor, nil
 }
 
-// look walks over the next n runs of a place and says how far it came; null if
-// it came to the end.
-func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunState, from pgtype.UUID, n, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
+// look walks over the next runs of a place and says how far it came; null if it
+// came to the end.
+func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunState, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
 	walk := fmt.Sprintf(`FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, p.table, p.id, p.where, p.id)
 	rows, err := tx.Query(ctx, fmt.Sprintf(`%s (SELECT * %s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
-		p.columns, walk, p.join, p.state, p.id), from, n, namespace, string(state), want)
+		p.columns, walk, p.join, p.state, p.id), from, runLook, namespace, string(state), want)
 	if err != nil {
 		return nil, bottom, err
 	}
@@ -124,7 +125,7 @@ func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belf
 	if len(runs) == want {
 		return runs, uuid(runs[want-1].ID), nil
 	}
-	rows, err = tx.Query(ctx, fmt.Sprintf(`SELECT %s %s OFFSET $2 - 1 LIMIT 1`, p.id, walk), from, n)
+	rows, err = tx.Query(ctx, fmt.Sprintf(`SELECT %s %s OFFSET $2 - 1 LIMIT 1`, p.id, walk), from, runLook)
 	if err != nil {
 		return nil, bottom, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -109,6 +110,9 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
 	if b.Leave {
 		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.Worker))
+		if err == nil { // what it still has it never learned of, since it says that it holds nothing
+			_, err = s.confirm(ctx, belfry.Beat{Worker: b.Worker}, 0)
+		}
 		return belfry.Orders{}, failed("heartbeat", err)
 	}
 	lanes, err := json.Marshal(b.Lanes)
@@ -131,14 +135,14 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, er
 	if !b.Listed {
 		return belfry.Orders{}, nil
 	}
-	orders, err := s.confirm(ctx, b)
+	orders, err := s.confirm(ctx, b, store.ConfirmAfter)
 	return orders, failed("confirm claims", err)
 }
 
-// confirm compares what a worker says it holds with what it was given.
-func (s *Store) confirm(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+// confirm compares what a worker says it holds with what it was given so long ago.
+func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration) (belfry.Orders, error) {
 	rows, err := s.vital.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
-		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.Worker), store.ConfirmAfter.Milliseconds())
+		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.Worker), age.Milliseconds())
 	if err != nil {
 		return belfry.Orders{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +17,7 @@ import (
 type sight struct {
 	job            belfry.Job
 	live           belfry.Live
-	made           int64     // runs of it that there ever were
+	made           int64     // runs of it that were ever decided on
 	mark           time.Time // the plan's high-water mark
 	liveAt, deadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
 
@@ -106,24 +107,37 @@ func (v *sight) derive() belfry.Job {
 }
 
 // settledWithin is how far behind the instant of an occurrence the record of its
-// settlement may seem to be, after the server's clock was set back.
+// settlement may seem to be, after the server's clock was set back. Most runs are
+// settled no later than that either.
 const settledWithin = 24 * time.Hour
 
-// lookBack finds the latest records in history. Whatever came of the occurrence
-// at a plan's high-water mark was settled after that instant, so most jobs need
-// only the partitions since then. The others are those that skipped something
-// last, or of which nothing is left there.
+// lookBack finds the latest records in history, in as few of its partitions as
+// possible. Whatever came of the occurrence at a plan's high-water mark was
+// settled after that instant. If it is the only run that there ever was, and is
+// found, nothing can be later. The whole of history is for jobs that skipped
+// something last, or of which nothing is left since their mark.
 func lookBack(ctx context.Context, q querier, sights []*sight) error {
-	var recent, deep []*sight
+	var single, recent, deep []*sight
 	for _, v := range sights {
 		switch {
-		case !v.mark.IsZero():
-			recent = append(recent, v)
-		case v.made > 0:
+		case v.mark.IsZero() && v.made > 0:
 			deep = append(deep, v)
+		case v.mark.IsZero():
+		case v.made == 1:
+			single = append(single, v)
+		default:
+			recent = append(recent, v)
 		}
 	}
-	if err := lookSince(ctx, q, recent); err != nil {
+	if err := lookSince(ctx, q, single, settledWithin); err != nil {
+		return err
+	}
+	for _, v := range single {
+		if !v.ranAt.Equal(v.mark) {
+			recent = append(recent, v)
+		}
+	}
+	if err := lookSince(ctx, q, recent, forever); err != nil {
 		return err
 	}
 	for _, v := range recent {
@@ -137,27 +151,29 @@ func lookBack(ctx context.Context, q querier, sights []*sight) error {
 	return lookAtAll(ctx, q, deep)
 }
 
-// lookSince finds the latest record since each plan's mark.
-func lookSince(ctx context.Context, q querier, sights []*sight) error {
+const forever = 100 * 365 * 24 * time.Hour
+
+// lookSince finds the latest record that was settled since each plan's mark, but
+// no later after it than that.
+func lookSince(ctx context.Context, q querier, sights []*sight, within time.Duration) error {
 	if len(sights) == 0 {
 		return nil
 	}
 	byID := make(map[belfry.ID]*sight, len(sights))
-	ids, since := make([]pgtype.UUID, len(sights)), make([]time.Time, len(sights))
-	earliest := sights[0].mark
+	ids, marks := make([]pgtype.UUID, len(sights)), make([]time.Time, len(sights))
 	for i, v := range sights {
-		byID[v.job.ID] = v
-		ids[i], since[i] = uuid(v.job.ID), v.mark.Add(-settledWithin)
-		if v.mark.Before(earliest) {
-			earliest = v.mark
-		}
+		byID[v.job.ID], ids[i], marks[i] = v, uuid(v.job.ID), v.mark
 	}
+	// The bounds of all jobs together let most partitions be left out for good.
+	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
 	rows, err := q.Query(ctx, `
 SELECT w.id, n.scheduled_at, n.state
-  FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, since)
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, mark)
  CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
-                      WHERE job_id = w.id AND settled_at >= $3 AND settled_at >= w.since ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
-		ids, since, earliest.Add(-settledWithin))
+                      WHERE job_id = w.id AND settled_at BETWEEN $5 AND $6
+                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
+		ids, marks, settledWithin.Seconds(), within.Seconds(), first.Add(-settledWithin), last.Add(within))
 	if err != nil {
 		return err
 	}

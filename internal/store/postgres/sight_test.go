@@ -101,6 +101,8 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 			if random.IntN(2) == 0 && !manual { // a range, noted at its end
 				at = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 				settled = at
+			} else {
+				made++ // it was to be a run, but an earlier one was still alive
 			}
 			queueHistory(batch, id, belfry.RunSkipped, first, settled)
 		case 4:

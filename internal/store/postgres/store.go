@@ -49,6 +49,7 @@ type Store struct {
 	clock  atomic.Pointer[reading]
 	hints  *hints
 	specs  store.Specs
+	grams  gramShares
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }

@@ -118,8 +118,7 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (orders belfry.Ord
 
 func (t *tx) beat(b belfry.Beat) (orders belfry.Orders, err error) {
 	if b.Leave {
-		_, err := t.exec(`DELETE FROM workers WHERE id = ?`, b.Worker[:])
-		return orders, err
+		return orders, t.bid(b.Worker)
 	}
 	lanes, err := json.Marshal(b.Lanes)
 	if err != nil {
@@ -140,6 +139,19 @@ ON CONFLICT (id) DO UPDATE SET node = excluded.node, slots = excluded.slots, lan
 	}
 	orders.Lost, err = t.compare(b)
 	return orders, err
+}
+
+// bid takes leave of a worker. What it still has it never learned of, since it says
+// that it holds nothing.
+func (t *tx) bid(worker belfry.ID) error {
+	if _, err := t.exec(`DELETE FROM workers WHERE id = ?`, worker[:]); err != nil {
+		return err
+	}
+	left, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND r.worker = ?`, worker[:])
+	if err != nil {
+		return err
+	}
+	return t.settleAll(left, belfry.OutcomeUnconfirmed, "the worker never learned of the claim")
 }
 
 // compare sets the attempts that a worker lists against those it was given. It

@@ -1,0 +1,263 @@
+package schedule
+
+import (
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// describe says when a calendar rule fires. One that is not of the common kind is
+// written out in the terms of RFC 5545.
+func (r *calendarRule) describe() string {
+	s := &sentence{}
+	var texts []string
+	for _, rule := range r.rules {
+		text, ok := rule.describe(r)
+		if !ok {
+			text = "By the rule " + rule.write()
+		}
+		texts = append(texts, text)
+	}
+	s.text = strings.Join(texts, "; or ")
+	if n := len(r.rdates); n > 0 {
+		s.add("and on " + plural(int64(n), "other date"))
+	}
+	if n := len(r.exdates); n > 0 {
+		s.add("except on " + plural(int64(n), "date"))
+	}
+	return s.in(r.zone)
+}
+
+// describe says when a recurrence fires, if that can be said in a sentence.
+func (r *recurrence) describe(set *calendarRule) (string, bool) {
+	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.every == 1)
+	if !simple {
+		return "", false
+	}
+	unit := strings.TrimSuffix(strings.ToLower(r.freq.String()), "ly")
+	if r.freq == daily {
+		unit = "day"
+	}
+	s := &sentence{text: "Every " + counted(r.every, unit)}
+	days, ok := r.describeDays(set)
+	if !ok {
+		return "", false
+	}
+	clock, within, ok := r.describeTimes()
+	if !ok {
+		return "", false
+	}
+	if r.freq >= hourly {
+		s.add(clock)
+		s.add(within)
+		s.add(days)
+	} else {
+		s.add(days)
+		s.add(clock)
+	}
+	s.commas = s.commas || strings.Contains(s.text, ",")
+	if u := r.until; u != nil {
+		s.add("until " + describeEnd(u))
+	}
+	s.add(times(r.count))
+	return s.text, true
+}
+
+// describeEnd writes UNTIL.
+func describeEnd(u *moment) string {
+	at := time.Unix(u.at, 0).UTC()
+	switch {
+	case u.dated:
+		return date(at)
+	case u.exact:
+		return date(at) + " at " + timeOfDay(at) + " UTC"
+	}
+	return date(at) + " at " + timeOfDay(at)
+}
+
+// describeTimes says at which times of day or of the unit the rule fires, and
+// within which hours and minutes a rule of hours or less does.
+func (r *recurrence) describeTimes() (clockTimes, within string, ok bool) {
+	t := &r.pattern.times
+	switch {
+	case r.freq < hourly:
+		if t.len > fewTimes {
+			return "", "", false
+		}
+		list := cron{hours: t.hours, minutes: t.minutes, seconds: t.seconds}
+		return "at " + list.listTimes(), "", true
+	case r.freq == hourly && t.seconds == 1 && t.minutes != 1:
+		clockTimes = "at " + numbers(t.minutes, 60, "minute")
+	case r.freq == minutely && t.seconds != 1:
+		clockTimes = "at " + numbers(t.seconds, 60, "second")
+	case r.freq == hourly && t.seconds != 1:
+		return "", "", false
+	}
+	if r.hours != nil {
+		within = "in " + numbers(bitsOf(r.hours), 24, "hour")
+	}
+	if r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil {
+		return "", "", false
+	}
+	return clockTimes, within, true
+}
+
+// describeDays says on which days the rule fires.
+func (r *recurrence) describeDays(set *calendarRule) (string, bool) {
+	month := ""
+	if r.months != nil {
+		month = enumerate(runs(bitsOf(r.months)>>1, 12, 1, monthName))
+	}
+	days, weekdays := r.days, r.weekdays
+	if days == nil && weekdays == nil {
+		year, m, day := dateOf(floorDiv(set.start, secondsPerDay))
+		switch r.freq {
+		case yearly:
+			if days = []int{day}; month == "" {
+				month = monthName(m)
+			}
+		case monthly:
+			days = []int{day}
+		case weekly:
+			weekdays = []nthWeekday{{weekday: weekdayOf(dayNumber(year, m, day))}}
+		}
+	}
+	of := " of the month"
+	switch {
+	case month != "":
+		of = " of " + month
+	case r.freq == yearly && weekdays != nil && days == nil:
+		of = " of the year"
+	case r.freq == monthly:
+		of = "" // It is said already.
+	}
+	switch {
+	case days != nil && weekdays != nil:
+		when, ok := r.listWeekdays(weekdays, "", " of the month")
+		return "on " + listMonthDays(days) + of + ", when it is " + strings.TrimPrefix(when, "on "), ok
+	case days != nil:
+		if len(days) == 1 && days[0] > 0 && month != "" && !strings.Contains(month, " ") {
+			return "on " + strconv.Itoa(days[0]) + " " + month, true
+		}
+		text := "on " + listMonthDays(days) + of
+		if days[0] > 28 {
+			text += " (left out where the month is shorter)"
+		}
+		return text, true
+	case weekdays != nil:
+		return r.listWeekdays(weekdays, month, of)
+	case month != "":
+		return "in " + month, true
+	}
+	return "", true
+}
+
+// listWeekdays lists BYDAY.
+func (r *recurrence) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
+	var plain uint64
+	var list []string
+	for _, d := range weekdays {
+		if d.n == 0 {
+			plain |= 1 << d.weekday
+		}
+	}
+	list = runs(plain, 7, 0, weekdayName)
+	for _, d := range weekdays {
+		if d.n != 0 {
+			list = append(list, "the "+nth(d.n)+" "+weekdayName(d.weekday))
+		}
+	}
+	if plain != 0 && bits.OnesCount64(plain) != len(weekdays) {
+		return "", false
+	}
+	text := "on " + enumerate(list)
+	switch {
+	case plain == 0:
+		text += of
+	case month != "":
+		text += " in " + month
+	}
+	return text, true
+}
+
+// nth writes "second" or "2nd-last".
+func nth(n int) string {
+	switch {
+	case n == -1:
+		return "last"
+	case n < 0:
+		return ordinal(-n) + "-last"
+	case n <= len(nthNames):
+		return nthNames[n-1]
+	}
+	return ordinal(n)
+}
+
+// listMonthDays lists BYMONTHDAY.
+func listMonthDays(days []int) string {
+	var plain uint64
+	var list []string
+	for _, n := range days {
+		if n > 0 {
+			plain |= 1 << (n - 1)
+		}
+	}
+	if plain != 0 {
+		list = append(list, monthDays(plain))
+	}
+	for _, n := range slices.Backward(days) {
+		if n < 0 {
+			list = append(list, "the "+nth(n)+" day")
+		}
+	}
+	return enumerate(list)
+}
+
+// write writes the rule in the form of RFC 5545.
+func (r *recurrence) write() string {
+	parts := []string{"FREQ=" + r.freq.String()}
+	add := func(name string, given bool, value string) {
+		if given {
+			parts = append(parts, name+"="+value)
+		}
+	}
+	list := func(name string, values []int) {
+		texts := make([]string, len(values))
+		for i, v := range values {
+			texts[i] = strconv.Itoa(v)
+		}
+		add(name, values != nil, strings.Join(texts, ","))
+	}
+	add("INTERVAL", r.every > 1, strconv.FormatInt(r.every, 10))
+	add("COUNT", r.count > 0, strconv.FormatInt(r.count, 10))
+	if u := r.until; u != nil {
+		form := "20060102T150405"
+		if u.dated {
+			form = "20060102"
+		} else if u.exact {
+			form += "Z"
+		}
+		add("UNTIL", true, time.Unix(u.at, 0).UTC().Format(form))
+	}
+	list("BYMONTH", r.months)
+	list("BYWEEKNO", r.weeks)
+	list("BYYEARDAY", r.yearDays)
+	list("BYMONTHDAY", r.days)
+	var weekdays []string
+	for _, d := range r.weekdays {
+		name := weekdayNames[2*d.weekday:][:2]
+		if d.n != 0 {
+			name = strconv.Itoa(d.n) + name
+		}
+		weekdays = append(weekdays, name)
+	}
+	add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
+	list("BYHOUR", r.hours)
+	list("BYMINUTE", r.minutes)
+	list("BYSECOND", r.seconds)
+	list("BYSETPOS", r.setPos)
+	add("WKST", r.wkst != 1, weekdayNames[2*r.wkst:][:2])
+	return strings.Join(parts, ";")
+}

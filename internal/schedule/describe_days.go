@@ -1,0 +1,126 @@
+package schedule
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var nthNames = [...]string{"first", "second", "third", "fourth", "fifth"}
+
+func weekdayName(n int) string { return time.Weekday(n % 7).String() }
+func monthName(n int) string   { return time.Month(n).String() }
+
+// describeDays says on which days the rule fires, and in which months if that is a
+// phrase of its own. Nothing means all of them.
+func (c *cron) describeDays() (days, months string) {
+	month := ""
+	if c.months != all(12) {
+		month = enumerate(runs(c.months, 12, 1, monthName))
+		months = "in " + month
+	}
+	f := c.named
+	anyDay, anyWeekday := f.days == all(31), f.weekdays == all(7)
+	switch {
+	case anyDay && anyWeekday, f.either && (anyDay || anyWeekday):
+		return "", months
+	case f.either:
+		return "on " + f.listDays() + " of the month or on " + f.listWeekdays(), months
+	case !anyDay && !anyWeekday:
+		return "on " + f.listDays() + " of the month, when it is " + f.listWeekdays(), months
+	case anyDay:
+		days = f.listWeekdays()
+		if !strings.Contains(days, " of the month") {
+			if _, _, ok := run(f.weekdays, 7); !ok || bits.OnesCount64(f.weekdays) < 3 {
+				days = "on " + days
+			}
+			return days, months
+		}
+		days = "on " + strings.TrimSuffix(days, " of the month")
+	default:
+		if date, ok := f.dateOfYear(c.months); ok {
+			return "on " + date, ""
+		}
+		days = "on " + f.listDays()
+	}
+	if month == "" {
+		return days + " of the month", ""
+	}
+	return days + " of " + month, ""
+}
+
+// dateOfYear writes "29 February" if the fields name one or two days of one month.
+func (f *dayFields) dateOfYear(months uint64) (string, bool) {
+	plain := f.last == 0 && f.nearest == 0 && f.lastNearest == 0
+	if !plain || bits.OnesCount64(f.days) > 2 || bits.OnesCount64(months) != 1 {
+		return "", false
+	}
+	days := enumerate(runs(f.days, 31, 1, strconv.Itoa))
+	return days + " " + monthName(bits.TrailingZeros64(months)+1), true
+}
+
+// listDays lists what the day-of-month field names, to be followed by "of the
+// month".
+func (f *dayFields) listDays() string {
+	var list []string
+	if f.days != 0 {
+		list = append(list, monthDays(f.days))
+	}
+	each := func(set uint64, name func(int) string) {
+		for ; set != 0; set &= set - 1 {
+			list = append(list, name(bits.TrailingZeros64(set)))
+		}
+	}
+	fromEnd := func(n int) string {
+		if n == 0 {
+			return "the last day"
+		}
+		return "the " + ordinal(n+1) + "-last day"
+	}
+	each(f.nearest, func(n int) string { return "the working day nearest to day " + strconv.Itoa(n+1) })
+	each(f.last, fromEnd)
+	each(f.lastNearest, func(n int) string {
+		if n == 0 {
+			return "the last working day"
+		}
+		return "the working day nearest to " + fromEnd(n)
+	})
+	return enumerate(list)
+}
+
+// monthDays lists plain days of a month, of which bit 0 stands for the first.
+func monthDays(set uint64) string {
+	from, to, step := progression(set)
+	switch count := bits.OnesCount64(set); {
+	case count == 1:
+		return "day " + strconv.Itoa(from+1)
+	case count >= enoughSteps && step > 1:
+		return "every " + ordinal(step) + " day from " + strconv.Itoa(from+1) + " to " + strconv.Itoa(to+1)
+	}
+	return "days " + enumerate(runs(set, 64, 1, strconv.Itoa))
+}
+
+// listWeekdays lists what the weekday field names.
+func (f *dayFields) listWeekdays() string {
+	list := runs(f.weekdays, 7, 0, weekdayName)
+	counted := false
+	each := func(set uint64, which string) {
+		for _, day := range runs(set, 64, 0, weekdayName) {
+			first, rest, ranged := strings.Cut(day, " through ")
+			if ranged {
+				rest = " through " + rest
+			}
+			list = append(list, "the "+which+" "+first+rest)
+			counted = true
+		}
+	}
+	for i, set := range f.nth {
+		each(set, nthNames[i])
+	}
+	each(f.lastWeekday, "last")
+	if counted {
+		return enumerate(list) + " of the month"
+	}
+	return enumerate(list)
+}

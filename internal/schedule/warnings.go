@@ -1,0 +1,200 @@
+package schedule
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// maxWarnings is how many clock changes are warned about.
+const maxWarnings = 6
+
+// Warnings says in English sentences what may surprise somebody who wrote a rule:
+// day fields that do not mean what they seem to, steps that do not fit, long waits,
+// and the clock changes within a year from now that concern it.
+func Warnings(r Rule, now time.Time) []string {
+	var list []string
+	if c, ok := r.(*cron); ok {
+		list = append(list, c.dayWarnings()...)
+		list = append(list, c.stepWarnings()...)
+	}
+	if text := rareWarning(r, now); text != "" {
+		list = append(list, text)
+	}
+	return append(list, clockWarnings(r, now)...)
+}
+
+// dayWarnings is about the two day fields of an expression.
+func (c *cron) dayWarnings() (list []string) {
+	f := c.named
+	words := strings.Fields(c.text)
+	first := len(words) - 3
+	if len(words) == 7 {
+		first--
+	}
+	day, month, weekday := words[first], words[first+1], words[first+2]
+	anyDay, anyWeekday := f.days == all(31), f.weekdays == all(7)
+	stepped := func(text string) bool { return strings.HasPrefix(text, "*/") || strings.HasPrefix(text, "?/") }
+	switch {
+	case f.either && !anyDay && !anyWeekday:
+		list = append(list, fmt.Sprintf("day of month %s and weekday %s are alternatives: it runs on %s of the month and also on %s",
+			day, weekday, f.listDays(), f.listWeekdays()))
+	case stepped(day) && !anyDay && !anyWeekday, stepped(weekday) && !anyDay && !anyWeekday:
+		list = append(list, fmt.Sprintf("a day field that begins with * restricts the other one: it runs only on days that fit both %s and %s", day, weekday))
+	}
+	if n, _, _ := strings.Cut(strings.TrimPrefix(day, "*/"), ","); stepped(day) && !anyDay {
+		list = append(list, fmt.Sprintf("day of month %s begins anew on the 1st of each month: there are not always %s days between two runs", day, n))
+	}
+	plain := f.last|f.nearest|f.lastNearest == 0
+	if c.months == 1<<1 && plain && f.days == 1<<28 && anyWeekday {
+		list = append(list, "29 February comes only in leap years, every 4 years and not in 2100")
+	} else if beyond := f.days &^ all(28); plain && anyWeekday && f.days != 0 && f.days == beyond && month == "*" {
+		list = append(list, fmt.Sprintf("not every month has a day %d: the others are left out; L is the last day of a month", bits.TrailingZeros64(f.days)+1))
+	}
+	return list
+}
+
+// stepWarnings is about steps that do not divide the range of their field.
+func (c *cron) stepWarnings() (list []string) {
+	words := strings.Fields(c.text)
+	for i, f := range layouts[len(words)] {
+		size := f.high - f.low + 1
+		if f.isDay() || f == yearField {
+			continue
+		}
+		for item := range strings.SplitSeq(words[i], ",") {
+			bounds, after, ok := strings.Cut(item, "/")
+			step := int(count(after, maxNumber))
+			if !ok || strings.Contains(bounds, "-") {
+				continue
+			}
+			first := 0
+			if bounds != "*" && bounds != "?" {
+				first = int(count(bounds, int64(f.most))) - f.low
+			}
+			switch last := first + (size-1-first)/step*step; {
+			case first+step >= size:
+				list = append(list, fmt.Sprintf("%s in the %s field is a single value: the step is larger than the range", item, f.name))
+			case (first+size-last)%step != 0:
+				list = append(list, fmt.Sprintf("%s in the %s field begins anew each time: from %d to %d it is %s",
+					item, f.name, last+f.low, first+f.low, plural(int64(first+size-last), f.name)))
+			}
+		}
+	}
+	return list
+}
+
+// rareWarning is about a rule that fires less than once a year.
+func rareWarning(r Rule, now time.Time) string {
+	next := r.Next(now)
+	if _, single := r.(*once); single || next.IsZero() {
+		return ""
+	}
+	const year = 367 * 24 * time.Hour
+	local := func(t time.Time) string { return t.Format("2 Jan 2006") }
+	after := r.Next(next)
+	switch {
+	case next.Sub(now) > year:
+		return fmt.Sprintf("it does not run before %s", local(next))
+	case !after.IsZero() && after.Sub(next) > year:
+		return fmt.Sprintf("it runs rarely: on %s, and not again before %s", local(next), local(after))
+	}
+	return ""
+}
+
+// clockWarnings is about clock changes within a year from now.
+func clockWarnings(r Rule, now time.Time) (list []string) {
+	if o, ok := r.(*once); ok {
+		return o.clockWarning()
+	}
+	z, skipGap := clockOf(r)
+	if z == nil {
+		return nil
+	}
+	last := now.AddDate(1, 0, 0).Unix()
+	for i := z.at(now.Unix()) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxWarnings; i++ {
+		text := ""
+		if from, end := z.gap(i); from < end {
+			text = gapWarning(r, z, i, skipGap)
+		} else {
+			text = overlapWarning(r, z, i)
+		}
+		if text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func (o *once) clockWarning() []string {
+	place := o.zone.location.String()
+	switch note := OccurrenceAt(o, o.at); {
+	case o.skipped:
+		return []string{fmt.Sprintf("%s does not exist in %s: runs %s", wallDate(o.wall), place, timeOfDay(o.at.In(o.zone.location)))}
+	case note.Repeat == RepeatOnly:
+		return []string{fmt.Sprintf("%s happens twice in %s: runs at the first", wallDate(o.wall), place)}
+	}
+	return nil
+}
+
+// gapWarning is about what the clock skips at the beginning of a period.
+func gapWarning(r Rule, z *zone, i int, skipGap bool) string {
+	walls := lost(r, i)
+	if len(walls) == 0 {
+		return ""
+	}
+	verb, then := "does", "is left out"
+	if !skipGap {
+		then = "runs " + timeOfDay(time.Unix(z.periods[i].start, 0).In(z.location))
+	}
+	if len(walls) > 1 {
+		verb, then = "do", strings.Replace(strings.Replace(then, "runs ", "runs once, at ", 1), "is left", "are left", 1)
+	}
+	return fmt.Sprintf("%s %s not exist in %s: %s", wallDates(walls), verb, z.location, then)
+}
+
+// overlapWarning is about what the clock shows again when a period begins. A rule
+// that keeps its pace through it needs no warning.
+func overlapWarning(r Rule, z *zone, i int) string {
+	end, begin := z.gap(i) // The clock goes back from end to begin.
+	first := time.Unix(begin-z.periods[i-1].offset-1, 0)
+	var walls []int64
+	both, steady := false, true
+	for at := r.Next(first); !at.IsZero() && at.Unix() < z.periods[i].start; at = r.Next(at) {
+		wall := at.Unix() + z.periods[i-1].offset
+		walls = append(walls, wall)
+		both = both || firesAt(r, wall-z.periods[i].offset)
+		steady = steady && firesAt(r, wall-z.periods[i].offset) && firesAt(r, wall+end-begin-z.periods[i].offset)
+	}
+	if len(walls) == 0 || steady {
+		return ""
+	}
+	verb, then := "happens", "runs at the first"
+	if len(walls) > 1 {
+		verb = "happen"
+	}
+	if both {
+		then = "runs both times"
+	}
+	return fmt.Sprintf("%s %s twice in %s: %s", wallDates(walls), verb, z.location, then)
+}
+
+// wallDate writes a wall time such as "8 Mar 2026 02:30".
+func wallDate(wall int64) string {
+	t := Wall(wall).Time()
+	return t.Format("2 Jan 2006 ") + timeOfDay(t)
+}
+
+// wallDates writes up to three wall times, or the first, the last and how many there
+// are.
+func wallDates(walls []int64) string {
+	if len(walls) > 3 {
+		return fmt.Sprintf("%s to %s (%d times)", wallDate(walls[0]), timeOfDay(Wall(walls[len(walls)-1]).Time()), len(walls))
+	}
+	list := []string{wallDate(walls[0])}
+	for _, wall := range walls[1:] {
+		list = append(list, timeOfDay(Wall(wall).Time()))
+	}
+	return enumerate(list)
+}

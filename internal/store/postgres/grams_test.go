@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whoever searches for a part of a name, in any case of its letters, asks for
+// grams that the name has.
+func TestTheGramsOfAPartAreAmongThoseOfTheName(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := []rune(rapid.StringOfN(rapid.RuneFrom([]rune("abcAB-0ÄäЖж\u20ac😀")), minIndexed, 40, -1).Draw(t, "name"))
+		from := rapid.IntRange(0, len(name)-minIndexed).Draw(t, "from")
+		to := rapid.IntRange(from+minIndexed, len(name)).Draw(t, "to")
+		part := strings.ToUpper(string(name[from:to]))
+		has := gramsOf(string(name))
+		for _, sought := range gramsSought(part) {
+			if len(sought) == 0 {
+				t.Fatalf("a part of %d letters has no gram", to-from)
+			}
+			if !slices.ContainsFunc(sought, func(g int64) bool { return !slices.Contains(has, g) }) {
+				return
+			}
+		}
+		t.Fatalf("%q is not found by its part %q", string(name), part)
+	})
+}
+
+func TestAShortNameHasNoGrams(t *testing.T) {
+	for name, want := range map[string]int{"": 0, "ab": 0, "abc": 1, "abcd": 1, "abcde": 2, "ababab": 1} {
+		if got := gramsOf(name); len(got) != want || (want == 0) != (got == nil) {
+			t.Errorf("%q has the grams %v, wants %d", name, got, want)
+		}
+	}
+}
+
+func TestOnlyRareGramsAreAskedFor(t *testing.T) {
+	known := shares{map[int64]float64{1: 1, 2: 0.9, 3: 0.2, 4: 0.1, 5: 0.05, 6: 0.01, 7: 0.0001}, 0.0001}
+	for _, tt := range []struct {
+		name         string
+		sought, want [][]int64
+	}{
+		{"nothing for a short part", nil, nil},
+		{"the rarest alone, if that is rare enough", [][]int64{{1, 6, 7}}, [][]int64{{7}}},
+		{"one that is not known, which is rarer still", [][]int64{{1, 7, 8}}, [][]int64{{8}}},
+		{"as many as it takes", [][]int64{{1, 2, 4, 5, 6}}, [][]int64{{6, 5}}},
+		{"two common ones that are rare together", [][]int64{{1, 3, 4}}, [][]int64{{4, 3}}},
+		{"none if all are common", [][]int64{{1, 2}}, nil},
+		{"none if they are not rare even together", [][]int64{{1, 3}}, nil},
+		{"none if that is so for one place", [][]int64{{7}, {1, 2}}, nil},
+		{"each place by itself", [][]int64{{1, 7}, {2, 6, 5}}, [][]int64{{7}, {6, 5}}},
+	} {
+		got := known.worth(tt.sought)
+		if !slices.EqualFunc(got, tt.want, slices.Equal[[]int64]) {
+			t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
+		}
+	}
+	sought := [][]int64{{1, 2}, {3}}
+	if all := (shares{}).worth(sought); !slices.EqualFunc(all, sought, slices.Equal[[]int64]) {
+		t.Errorf("without statistics, %v is asked for, wants all of %v", all, sought)
+	}
+}
