@@ -29,7 +29,14 @@ type Spec struct {
 	Type             string       `json:"type"`
 	Handler          string       `json:"handler,omitempty"` // of a job of type worker
 	Schedule         string       `json:"schedule"`
+	Resolved         string       `json:"resolved_schedule,omitempty"` // the schedule with every H replaced
 	Timezone         string       `json:"timezone"`
+	DSTGap           DSTGap       `json:"dst_gap,omitempty"`
+	DSTOverlap       DSTOverlap   `json:"dst_overlap,omitempty"`
+	StartsAt         time.Time    `json:"starts_at,omitzero"`       // no occurrence before; what intervals are counted from
+	EndsAt           time.Time    `json:"ends_at,omitzero"`         // no occurrence after
+	MaxRuns          int          `json:"max_runs,omitempty"`       // scheduled runs in all; 0: no limit
+	JitterSeconds    int          `json:"jitter_seconds,omitempty"` // how much later than its occurrence a run may start
 	MissedWindow     MissedWindow `json:"missed_window"`
 	Queue            string       `json:"queue"`
 	Overlap          Overlap      `json:"overlap"`
@@ -112,6 +119,29 @@ type MissedWindow string
 
 // MissedRunOnce makes one run, for the latest of them.
 const MissedRunOnce MissedWindow = "run_once"
+
+// DSTGap says what becomes of a wall time that the clock skips. Unset, it follows
+// the missed window.
+type DSTGap string
+
+// The ways out of a gap.
+const (
+	GapRun  DSTGap = "run"  // when the gap ends, unless a later time of the rule covers it
+	GapSkip DSTGap = "skip" // not at all, which is recorded
+)
+
+// SkipsGap tells whether wall times that the clock skips do not run.
+func (s Spec) SkipsGap() bool { return s.DSTGap == GapSkip }
+
+// DSTOverlap says at which instants a wall time runs that the clock shows twice.
+type DSTOverlap string
+
+// The ways through an overlap.
+const (
+	OverlapAuto  DSTOverlap = ""      // both for rules like "every 15 minutes", the first for others
+	OverlapFirst DSTOverlap = "first" // the first
+	OverlapBoth  DSTOverlap = "both"  // both
+)
 
 // Overlap says what happens to an occurrence while an earlier run of its job
 // is still alive.

@@ -108,6 +108,8 @@ const (
 	ReasonMissed  Reason = "missed_window" // nobody was in charge at that instant
 	ReasonPaused  Reason = "paused"        // the job was paused at that instant
 	ReasonDeleted Reason = "deleted"       // the job was deleted first
+	ReasonDSTGap  Reason = "dst_gap"       // the clock skipped that wall time
+	ReasonMoved   Reason = "zone_change"   // a newer zone database moved it to another instant
 	ReasonRetries Reason = "out_of_retries"
 	ReasonPoison  Reason = "poison" // its workers were lost, time after time
 )

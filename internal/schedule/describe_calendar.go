@@ -55,9 +55,9 @@ func (r *recurrence) describe(set *calendarRule) (string, bool) {
 		s.add(days)
 	} else {
 		s.add(days)
+		s.commas = s.commas || strings.Contains(days, ",")
 		s.add(clock)
 	}
-	s.commas = s.commas || strings.Contains(s.text, ",")
 	if u := r.until; u != nil {
 		s.add("until " + describeEnd(u))
 	}

@@ -63,7 +63,7 @@ func (r *plainRule) is(wall time.Time) bool {
 		return true
 	}
 	all := r.peers(wall)
-	i := slices.IndexFunc(all, wall.Equal)
+	i, _ := slices.BinarySearchFunc(all, wall, time.Time.Compare)
 	return slices.Contains(choice, i+1) || slices.Contains(choice, i-len(all))
 }
 

@@ -23,6 +23,7 @@ type plainSet struct {
 	skipGap  bool
 	overlap  Overlap
 	first    int64 // the instant of DTSTART
+	startUTC bool  // DTSTART is written in UTC
 }
 
 func (s *plainSet) start() time.Time { return s.rules[0].start }
@@ -30,7 +31,11 @@ func (s *plainSet) start() time.Time { return s.rules[0].start }
 func (s *plainSet) String() string {
 	const local = "20060102T150405"
 	var b strings.Builder
-	fmt.Fprintf(&b, "DTSTART;TZID=%s:%s", s.zone, s.start().Format(local))
+	if s.startUTC {
+		b.WriteString("DTSTART:" + time.Unix(s.first, 0).UTC().Format(local+"Z"))
+	} else {
+		fmt.Fprintf(&b, "DTSTART;TZID=%s:%s", s.zone, s.start().Format(local))
+	}
 	for _, r := range s.rules {
 		b.WriteString("\r\nRRULE:" + r.String())
 		if s.count > 0 {
@@ -183,23 +188,30 @@ func (s *plainSet) compare(t *rapid.T, moments []plainMoment) {
 	}
 }
 
-// drawRule draws a rule that RFC 5545 allows.
-func drawRule(t *rapid.T, freqs []string, start time.Time) *plainRule {
+// drawRule draws a rule that RFC 5545 allows. A dense one has few limits on its
+// days and is busy in the first hours of them.
+func drawRule(t *rapid.T, freqs []string, start time.Time, dense bool) *plainRule {
 	r := &plainRule{by: map[string][]int{}, start: start, periods: map[string][]time.Time{}}
 	r.freq = rapid.SampledFrom(freqs).Draw(t, "freq")
 	r.interval = rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4, 5, 7, 12, 13, 25, 61, 97}).Draw(t, "interval")
+	if dense && rapid.Bool().Draw(t, "every") {
+		r.interval = 1
+	}
 	if r.finer("MINUTELY") {
 		r.interval = rapid.SampledFrom([]int{1, 1, 2, 7, 15, 45, 60, 90, 420, 1439, 1441, 3600, 3601, 86399, 86400, 90061}).Draw(t, "interval")
 	}
 	r.wkst = time.Weekday(rapid.IntRange(0, 6).Draw(t, "wkst"))
 	part := func(name string, chance int, values ...int) {
+		if dense && name != "BYHOUR" && name != "BYMINUTE" && name != "BYSETPOS" {
+			chance = 4
+		}
 		if rapid.IntRange(0, 99).Draw(t, name) < chance {
 			r.by[name] = rapid.SliceOfNDistinct(rapid.SampledFrom(values), 1, min(4, len(values)), rapid.ID).Draw(t, name)
 		}
 	}
 	part("BYMONTH", 20, upTo(1, 12)...)
 	if r.freq == "YEARLY" {
-		part("BYWEEKNO", 25, append(upTo(1, 53), upTo(-53, -1)...)...)
+		part("BYWEEKNO", 25, append(append(upTo(1, 53), upTo(-53, -1)...), repeated(20, 1, 52, 53, -1, -52, -53)...)...)
 	}
 	if r.freq == "YEARLY" || r.finer("HOURLY") {
 		part("BYYEARDAY", 15, append(upTo(1, 366), upTo(-366, -1)...)...)
@@ -207,9 +219,13 @@ func drawRule(t *rapid.T, freqs []string, start time.Time) *plainRule {
 	if r.freq != "WEEKLY" {
 		part("BYMONTHDAY", 25, append(upTo(1, 31), upTo(-31, -1)...)...)
 	}
-	part("BYHOUR", 30, upTo(0, 23)...)
+	if dense {
+		part("BYHOUR", 60, 0, 1, 1, 2, 2, 2, 3, 3, 4, 23)
+	} else {
+		part("BYHOUR", 30, upTo(0, 23)...)
+	}
 	part("BYMINUTE", 25, 0, 1, 15, 20, 30, 45, 59)
-	if rapid.IntRange(0, 99).Draw(t, "BYDAY") < 40 {
+	if chance := map[bool]int{true: 10, false: 40}[dense]; rapid.IntRange(0, 99).Draw(t, "BYDAY") < chance {
 		r.byDay = drawDays(t, r)
 	}
 	if r.byDay != nil || len(r.by) > 0 {
@@ -234,6 +250,13 @@ func drawDays(t *rapid.T, r *plainRule) []plainDay {
 		return d
 	})
 	return rapid.SliceOfNDistinct(numbers, 1, 4, rapid.ID).Draw(t, "days")
+}
+
+func repeated(times int, values ...int) (list []int) {
+	for range times {
+		list = append(list, values...)
+	}
+	return list
 }
 
 func upTo(low, high int) (list []int) {
@@ -291,29 +314,38 @@ func TestCalendarRulesAgreeWithEveryMinuteAroundChanges(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(places).Draw(t, "place")
-		s := &plainSet{overlap: Overlap(rapid.IntRange(0, 2).Draw(t, "overlap")), skipGap: rapid.Bool().Draw(t, "skipGap")}
-		s.place(t, p.zone)
+		s := drawClock(t, p.zone)
 		middle, _ := time.Parse("2006-01-02 15:04", p.middle)
 		// DTSTART is anywhere in the stretch, mostly close to the change.
-		minutes := rapid.SampledFrom([]int{90, 90, 24 * 60, 9 * 24 * 60}).Draw(t, "distance")
-		from, to := middle.Add(-10*24*time.Hour), middle.Add(6*24*time.Hour)
+		minutes := rapid.SampledFrom([]int{90, 90, 24 * 60, 7 * 24 * 60}).Draw(t, "distance")
+		from, to := middle.Add(-8*24*time.Hour), middle.Add(4*24*time.Hour)
 		start := middle.Add(time.Duration(rapid.IntRange(-minutes, 60).Draw(t, "start")) * time.Minute)
 		_, offset := start.In(s.zone).Zone()
+		s.first = start.Unix()
 		start = start.Add(time.Duration(offset) * time.Second).UTC()
 		for range rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "rules") {
-			s.rules = append(s.rules, drawRule(t, []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "DAILY", "HOURLY", "HOURLY", "MINUTELY", "MINUTELY"}, start))
+			s.rules = append(s.rules, drawRule(t, []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "DAILY", "HOURLY", "HOURLY", "MINUTELY", "MINUTELY"}, start, true))
 		}
-		s.first = s.firstInstant(from, to, time.Minute)
+		if !s.startUTC {
+			s.first = s.firstInstant(from, to, time.Minute)
+		}
 		moments := s.stretch(from, to, time.Minute)
 		s.drawBounds(t, moments)
 		s.compare(t, moments)
 	})
 }
 
-func (s *plainSet) place(t *rapid.T, zone string) {
-	var err error
-	if s.zone, err = LoadZone(zone); err != nil {
+// drawClock draws how a set without rules meets the clock of a zone.
+func drawClock(t *rapid.T, zone string) *plainSet {
+	location, err := LoadZone(zone)
+	if err != nil {
 		t.Fatal(err)
+	}
+	return &plainSet{
+		zone:     location,
+		overlap:  rapid.SampledFrom([]Overlap{OverlapAuto, OverlapAuto, OverlapFirst, OverlapBoth}).Draw(t, "overlap"),
+		skipGap:  rapid.IntRange(0, 4).Draw(t, "skipGap") == 0,
+		startUTC: rapid.IntRange(0, 3).Draw(t, "startUTC") == 0,
 	}
 }
 
@@ -335,13 +367,12 @@ func TestCalendarRulesAgreeWithEverySecondAroundChanges(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(places).Draw(t, "place")
-		s := &plainSet{overlap: Overlap(rapid.IntRange(0, 2).Draw(t, "overlap")), skipGap: rapid.Bool().Draw(t, "skipGap")}
-		s.place(t, p.zone)
+		s := drawClock(t, p.zone)
 		middle, _ := time.Parse(time.DateTime, p.middle)
 		from, to := middle.Add(-6*time.Hour), middle.Add(4*time.Hour)
 		start := middle.Add(time.Duration(rapid.IntRange(-5*60*60, 60*60).Draw(t, "start")) * time.Second)
 		_, offset := start.In(s.zone).Zone()
-		r := drawRule(t, []string{"DAILY", "HOURLY", "MINUTELY", "SECONDLY", "SECONDLY"}, start.Add(time.Duration(offset)*time.Second).UTC())
+		r := drawRule(t, []string{"DAILY", "HOURLY", "MINUTELY", "SECONDLY", "SECONDLY"}, start.Add(time.Duration(offset)*time.Second).UTC(), true)
 		if rapid.Bool().Draw(t, "seconds") {
 			r.by["BYSECOND"] = rapid.SliceOfNDistinct(rapid.IntRange(0, 59), 1, 8, rapid.ID).Draw(t, "BYSECOND")
 		}
@@ -352,7 +383,9 @@ func TestCalendarRulesAgreeWithEverySecondAroundChanges(t *testing.T) {
 			delete(r.by, "BYSETPOS")
 		}
 		s.rules = []*plainRule{r}
-		s.first = s.firstInstant(from, to, time.Second)
+		if s.first = start.Unix(); !s.startUTC {
+			s.first = s.firstInstant(from, to, time.Second)
+		}
 		moments := s.stretch(from, to, time.Second)
 		s.drawBounds(t, moments)
 		s.compare(t, moments)
@@ -362,10 +395,14 @@ func TestCalendarRulesAgreeWithEverySecondAroundChanges(t *testing.T) {
 func TestCalendarRulesAgreeWithEveryDayOfDecades(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Date(rapid.IntRange(1990, 2030).Draw(t, "year"), 1, rapid.IntRange(1, 366).Draw(t, "day"), 9, 30, 0, 0, time.UTC)
-		r := drawRule(t, []string{"YEARLY", "YEARLY", "MONTHLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY"}, start)
+		r := drawRule(t, []string{"YEARLY", "YEARLY", "MONTHLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY"}, start, false)
 		s := &plainSet{rules: []*plainRule{r}, zone: time.UTC, first: start.Unix()}
 		var moments []plainMoment
-		for _, wall := range r.between(start, start.AddDate(25, 0, 0)) {
+		years := 25
+		if r.freq == "HOURLY" {
+			years = 3
+		}
+		for _, wall := range r.between(start, start.AddDate(years, 0, 0)) {
 			moments = append(moments, plainMoment{at: wall.Unix(), wall: wall})
 		}
 		if len(moments) == 0 {

@@ -187,6 +187,12 @@ type Plans interface {
 	// Find gives the plans of the jobs.
 	Find(ctx context.Context, jobs []belfry.ID) ([]Due, error)
 
+	// Outdated gives plans of the shards, in the order of their jobs' ids and after
+	// the given one, that have an occurrence left and were made with an older
+	// release of the zone database than the given one. It looks at a bounded number
+	// of plans: the walk goes on after next, unless that is zero.
+	Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []Due, next belfry.ID, err error)
+
 	// Triggers gives triggers of the shards that are not fired yet, oldest first.
 	Triggers(ctx context.Context, shards []int, limit int) ([]Wish, error)
 

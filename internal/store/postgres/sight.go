@@ -113,8 +113,8 @@ const settledWithin = 24 * time.Hour
 
 // lookBack finds the latest records in history, in as few of its partitions as
 // possible. Whatever came of the occurrence at a plan's high-water mark was
-// settled after that instant. If it is the only run that there ever was, and is
-// found, nothing can be later. The whole of history is for jobs that skipped
+// settled after that instant. If it is the only run that there ever was, nothing
+// can be later. The whole of history is for jobs that skipped
 // something last, or of which nothing is left since their mark.
 func lookBack(ctx context.Context, q querier, sights []*sight) error {
 	var single, recent, deep []*sight
@@ -123,6 +123,7 @@ func lookBack(ctx context.Context, q querier, sights []*sight) error {
 		case v.mark.IsZero() && v.made > 0:
 			deep = append(deep, v)
 		case v.mark.IsZero():
+		case v.made == 1 && (v.liveAt.Equal(v.mark) || v.deadAt.Equal(v.mark)): // known without history
 		case v.made == 1:
 			single = append(single, v)
 		default:
