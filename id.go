@@ -59,6 +59,13 @@ func stamp(id *ID, t time.Time, version byte) {
 	id[8] = id[8]&0x3f | 0x80
 }
 
+// Time is the instant that the id carries, in whole milliseconds: of a job, when it
+// was created.
+func (id ID) Time() time.Time {
+	ms := uint64(binary.BigEndian.Uint16(id[0:]))<<32 | uint64(binary.BigEndian.Uint32(id[2:]))
+	return time.UnixMilli(int64(ms)).UTC()
+}
+
 // ParseID reads the text form of an id.
 func ParseID(s string) (ID, error) {
 	var id ID

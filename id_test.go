@@ -205,3 +205,12 @@ func TestTokensAreRandomAndReadBack(t *testing.T) {
 		}
 	}
 }
+
+func TestAnIDCarriesItsTime(t *testing.T) {
+	at := nine.Add(1234567 * time.Microsecond)
+	for name, id := range map[string]ID{"a drawn id": NewID(at), "a run's": RunID(jobA, KindScheduled, at, ID{})} {
+		if got := id.Time(); !got.Equal(at.Truncate(time.Millisecond)) || got.Location() != time.UTC {
+			t.Errorf("%s: got %v, want %v", name, got, at)
+		}
+	}
+}

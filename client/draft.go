@@ -1,6 +1,10 @@
 package client
 
-import "github.com/belfry-sh/belfry"
+import (
+	"time"
+
+	"github.com/belfry-sh/belfry"
+)
 
 // Draft is a job as it is asked for. What is not set is the server's default;
 // where zero is worth asking for, the field is a pointer, as in
@@ -12,6 +16,12 @@ type Draft struct {
 	Handler                string              `json:"handler,omitempty"` // of type worker; its name unless set
 	Schedule               string              `json:"schedule,omitempty"`
 	Timezone               string              `json:"timezone,omitempty"`
+	DSTGap                 belfry.DSTGap       `json:"dst_gap,omitempty"`
+	DSTOverlap             belfry.DSTOverlap   `json:"dst_overlap,omitempty"`
+	StartsAt               time.Time           `json:"starts_at,omitzero"`
+	EndsAt                 time.Time           `json:"ends_at,omitzero"`
+	MaxRuns                int                 `json:"max_runs,omitempty"`
+	JitterSeconds          int                 `json:"jitter_seconds,omitempty"`
 	MissedWindow           belfry.MissedWindow `json:"missed_window,omitempty"`
 	Queue                  string              `json:"queue,omitempty"`
 	Overlap                belfry.Overlap      `json:"overlap,omitempty"`

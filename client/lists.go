@@ -46,6 +46,7 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter) iter.Seq2[belfry.Jo
 type Run struct {
 	belfry.Run
 	IdempotencyKey string `json:"idempotency_key"`
+	Note           string `json:"note,omitempty"` // what a change of the clock had to do with it; lists leave it out
 }
 
 // RunFilter is what the runs of a list have in common.

@@ -86,6 +86,9 @@ func exitCode(err error) int {
 	if m := (misplaced{}); errors.As(err, &m) {
 		return exitRefused
 	}
+	if bad := (*badSchedule)(nil); errors.As(err, &bad) {
+		return exitRefused
+	}
 	if m := (misplacedAll{}); errors.As(err, &m) {
 		return exitRefused
 	}
@@ -129,7 +132,10 @@ func tell(w io.Writer, cmd *cobra.Command, err error) {
 	if cmd.Name() == "serve" && len(lines) == 1 {
 		lines[0] = safe(err.Error()) // Whoever starts a node may know the cause.
 	}
-	for _, l := range lines {
+	for i, l := range lines {
+		if bad := (*badSchedule)(nil); i > 0 && errors.As(err, &bad) {
+			prefix = "" // What follows shows the place.
+		}
 		fmt.Fprintln(w, prefix+l)
 	}
 	if h := hint(cmd, err); h != "" {

@@ -23,6 +23,9 @@ func explain(err error) []string {
 	if e := (usageError{}); errors.As(err, &e) {
 		return []string{safe(e.Error())}
 	}
+	if bad := (*badSchedule)(nil); errors.As(err, &bad) {
+		return bad.lines()
+	}
 	if errors.Is(err, context.Canceled) {
 		return []string{"interrupted"}
 	}

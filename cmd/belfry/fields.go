@@ -29,6 +29,12 @@ var fields = []field{
 	{"handler", text},
 	{"schedule", text},
 	{"timezone", text},
+	{"dst_gap", text},
+	{"dst_overlap", text},
+	{"starts_at", text},
+	{"ends_at", text},
+	{"max_runs", plainJSON},
+	{"jitter_seconds", plainJSON},
 	{"payload", plainJSON},
 	{"missed_window", text},
 	{"queue", text},
@@ -45,7 +51,7 @@ var fields = []field{
 
 // shownFields are those that only the server sets. They are accepted without
 // effect, so that a job that was printed can be handed back.
-var shownFields = []string{"id", "namespace", "revision", "next_run_at", "last_run_at", "created_at", "updated_at"}
+var shownFields = []string{"id", "namespace", "revision", "resolved_schedule", "next_run_at", "last_run_at", "created_at", "updated_at"}
 
 func fieldNamed(name string) (field, bool) {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })

@@ -27,6 +27,8 @@ type given struct {
 	base     time.Duration
 	most     time.Duration
 	jitter   float64
+	maxRuns  int
+	slack    time.Duration
 	paused   bool
 	ownFlags []string
 }
@@ -40,8 +42,14 @@ func (g *given) flags(cmd *cobra.Command) {
 		g.texts[field] = f.String(strings.ReplaceAll(field, "_", "-"), "", usage)
 	}
 	text("name", "`NAME` of the job, unique in its namespace")
-	text("schedule", "when it runs: cron such as '0 9 * * MON-FRI', @daily, or an instant such as 2026-12-01T09:00:00Z")
+	text("schedule", "when it runs: cron such as '0 9 * * MON-FRI', @daily, 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', PT15M, or an instant such as 2027-12-01T09:00:00Z")
 	text("timezone", "IANA time `ZONE` of the schedule (default UTC)")
+	text("starts_at", startsUsage)
+	text("ends_at", endsUsage)
+	f.IntVar(&g.maxRuns, "max-runs", 0, "how many runs the schedule makes in all (default no limit)")
+	f.DurationVar(&g.slack, "jitter", 0, "how much later than its time a run may start, such as 5m; the same for each time of the job")
+	text("dst_gap", dstGapUsage)
+	text("dst_overlap", dstOverlapUsage)
 	f.StringVar(&g.url, "url", "", "`ADDRESS` to call")
 	f.StringVar(&g.method, "method", "", "HTTP `METHOD` of the call (default POST)")
 	f.StringArrayVar(&g.headers, "header", nil, "header of the call, as `NAME=VALUE`; may be repeated")
@@ -63,6 +71,8 @@ func (g *given) flags(cmd *cobra.Command) {
 	f.VisitAll(func(flag *pflag.Flag) { g.ownFlags = append(g.ownFlags, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
 	words(cmd, "overlap", []string{string(belfry.OverlapSkip), string(belfry.OverlapParallel)})
+	words(cmd, "dst-gap", dstGaps)
+	words(cmd, "dst-overlap", dstOverlaps)
 	words(cmd, "method", []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 }
 
@@ -101,11 +111,17 @@ func (g *given) members(cmd *cobra.Command) (members, error) {
 	if changed("retry-jitter") {
 		out["retry_jitter"] = json.RawMessage(strconv.FormatFloat(g.jitter, 'f', -1, 64))
 	}
-	if changed("timeout") {
-		if g.timeout%time.Second != 0 {
-			return nil, usagef("--timeout: %s is not whole seconds", g.timeout)
+	if changed("max-runs") {
+		out["max_runs"] = json.RawMessage(strconv.Itoa(g.maxRuns))
+	}
+	for flag, value := range map[string]time.Duration{"timeout": g.timeout, "jitter": g.slack} {
+		if !changed(flag) {
+			continue
 		}
-		out["timeout_seconds"] = json.RawMessage(strconv.Itoa(int(g.timeout / time.Second)))
+		if value%time.Second != 0 {
+			return nil, usagef("--%s: %s is not whole seconds", flag, value)
+		}
+		out[flag+"_seconds"] = json.RawMessage(strconv.Itoa(int(value / time.Second)))
 	}
 	for flag, value := range map[string]time.Duration{"retry-base": g.base, "retry-cap": g.most} {
 		if changed(flag) {

@@ -55,8 +55,10 @@ func (d *door) showJob(job belfry.Job) error {
 
 // addSpec adds how a job wants to be run.
 func addSpec(t *details, spec belfry.Spec, payload json.RawMessage) {
-	t.add("Schedule", spec.Schedule)
+	t.add("Schedule", withSentence(spec))
+	t.add("Resolved", spec.Resolved)
 	t.add("Time zone", spec.Timezone)
+	addTiming(t, spec)
 	t.add("Target", target(spec, payload))
 	t.add("Queue", spec.Queue)
 	t.add("Timeout", distance(spec.Timeout()))

@@ -55,6 +55,7 @@ func root() *cobra.Command {
   belfry job list                                   see what is planned
   belfry job trigger hello --wait                   run one now
   belfry job apply -f jobs.yaml                     keep jobs in files
+  belfry schedule next '0 9 * * MON-FRI'            see when a schedule runs
 
 The commands job and run speak to the server that --server, BELFRY_SERVER or the
 key server in ~/.config/belfry/config.yaml names.`,
@@ -62,7 +63,7 @@ key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	s := &session{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), scheduleCommand(), completionCommand(), exitCodesTopic())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.SetHelpCommand(helpCommand())
 	refuseAsUsage(cmd)

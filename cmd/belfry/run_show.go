@@ -42,6 +42,7 @@ func (d *door) showRun(run client.Run, job string) error {
 	t.add("Reason", run.Reason)
 	t.add("Kind", run.Kind)
 	t.add("Scheduled", exact(now, run.ScheduledAt))
+	t.add("Note", run.Note)
 	if run.SkippedTo != nil {
 		t.add("Skipped", fmt.Sprintf("%d occurrences up to %s", run.SkippedCount, exact(now, *run.SkippedTo)))
 	}

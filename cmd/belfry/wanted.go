@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -29,9 +30,10 @@ func wanted(d declaration, current members) (members, error) {
 		out[name] = value
 	}
 	out["name"] = json.RawMessage(quote(d.name))
-	for _, name := range []string{"type", "overlap", "retry_backoff", "missed_window", "status"} {
+	for _, name := range []string{"type", "overlap", "retry_backoff", "missed_window", "status", "dst_gap", "dst_overlap"} {
 		out.rewrite(name, strings.ToLower)
 	}
+	out.timing()
 	out.rewrite("schedule", strings.TrimSpace)
 	out.target(d.name)
 	out.tags()
@@ -77,6 +79,28 @@ func (m members) target(name string) {
 	}
 }
 
+// timing brings what stands beside a schedule into the form in which the server
+// shows it: instants in UTC, and nothing of what has its default.
+func (m members) timing() {
+	for _, name := range []string{"starts_at", "ends_at"} {
+		m.rewrite(name, func(text string) string {
+			var at time.Time
+			if at.UnmarshalText([]byte(text)) != nil {
+				return text
+			}
+			return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+		})
+	}
+	if m.text("dst_overlap") == "auto" {
+		delete(m, "dst_overlap")
+	}
+	for _, name := range []string{"max_runs", "jitter_seconds"} {
+		if string(m[name]) == "0" {
+			delete(m, name)
+		}
+	}
+}
+
 // tags brings the tags into the order in which the server keeps them.
 func (m members) tags() {
 	var tags []string
@@ -108,7 +132,8 @@ func (m members) longestPause(d declaration) {
 }
 
 // silent leaves alone what a file says nothing of and the server decides: whether
-// a job is paused, and the zone that its schedule may name.
+// a job is paused, the zone that its schedule may name, and from when on an
+// interval is counted.
 func (m members) silent(d declaration, current members) {
 	if m["status"] == nil {
 		m["status"] = json.RawMessage(`"active"`)
@@ -119,5 +144,8 @@ func (m members) silent(d declaration, current members) {
 	schedule := strings.ToUpper(m.text("schedule"))
 	if d.members["timezone"] == nil && current["timezone"] != nil && (strings.Contains(schedule, "TZ=") || strings.Contains(schedule, "TZID=")) {
 		m["timezone"] = current["timezone"]
+	}
+	if d.members["starts_at"] == nil && current["starts_at"] != nil && same(m["schedule"], current["schedule"]) && unanchored(m.text("schedule"), m.text("timezone")) {
+		m["starts_at"] = current["starts_at"]
 	}
 }

@@ -75,6 +75,7 @@ func takeDraft(o *object, d *control.Draft) {
 	o.text("handler", &s.Handler, usual.Handler)
 	o.text("schedule", &s.Schedule, usual.Schedule)
 	o.text("timezone", &s.Timezone, usual.Timezone)
+	takeTiming(o, s)
 	if m, is := o.take("payload"); is != nothing {
 		if d.Payload = nil; string(m.value) != "null" {
 			d.Payload = m.value
@@ -93,6 +94,16 @@ func takeDraft(o *object, d *control.Draft) {
 	}
 	o.number("retry_jitter", &s.RetryJitter, usual.RetryJitter)
 	o.text("idempotency_key_template", &s.IdempotencyKeyTemplate, usual.IdempotencyKeyTemplate)
+}
+
+// takeTiming takes what stands beside a schedule.
+func takeTiming(o *object, s *belfry.Spec) {
+	o.text("dst_gap", (*string)(&s.DSTGap), string(usual.DSTGap))
+	o.text("dst_overlap", (*string)(&s.DSTOverlap), string(usual.DSTOverlap))
+	o.instant("starts_at", &s.StartsAt)
+	o.instant("ends_at", &s.EndsAt)
+	o.whole("max_runs", &s.MaxRuns, usual.MaxRuns)
+	o.whole("jitter_seconds", &s.JitterSeconds, usual.JitterSeconds)
 }
 
 // status takes whether a job is paused, in any case.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -180,6 +181,34 @@ func (o *object) number(name string, target *float64, usual float64) {
 		return
 	}
 	*target = n
+}
+
+// The years that an instant may lie in.
+const (
+	firstYear = 1970
+	lastYear  = 2499
+)
+
+// instant takes a point in time, in the form of RFC 3339 with an offset. Null is
+// none.
+func (o *object) instant(name string, target *time.Time) {
+	m, is := o.take(name)
+	if is == nothing {
+		return
+	}
+	if *target = (time.Time{}); is == noValue {
+		return
+	}
+	var at time.Time
+	if m.value[0] != '"' {
+		o.fault(m.written, "must be a string, not %s", kindOf(m.value))
+	} else if at.UnmarshalText([]byte(unquote(m.value))) != nil {
+		o.fault(m.written, "must be an instant with an offset or a Z; for example %q or %q", "2027-03-01T09:00:00+01:00", "2027-03-01T08:00:00Z")
+	} else if at = at.UTC().Truncate(time.Microsecond); at.Year() < firstYear || at.Year() > lastYear {
+		o.fault(m.written, "must lie in the years %d to %d", firstYear, lastYear)
+	} else {
+		*target = at
+	}
 }
 
 // truth takes true or false.

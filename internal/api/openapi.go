@@ -209,8 +209,9 @@ func (d *document) tag(name string) {
 
 // groups says what the operations under a heading are about.
 var groups = map[string]string{
-	"Jobs":    "What to run and when.",
-	"Runs":    "What became of it: one record for every occurrence and every trigger.",
-	"Workers": "How a program of your own gets its work: claim, heartbeat, finish.",
-	"Server":  "The server itself.",
+	"Jobs":      "What to run and when.",
+	"Schedules": "What a schedule means, before a job has it.",
+	"Runs":      "What became of it: one record for every occurrence and every trigger.",
+	"Workers":   "How a program of your own gets its work: claim, heartbeat, finish.",
+	"Server":    "The server itself.",
 }

@@ -166,6 +166,7 @@ func TestExamplesOfRequestsWork(t *testing.T) {
 	for _, of := range []struct{ method, template, path string }{
 		{"post", "/api/v1/jobs", "/api/v1/jobs"},
 		{"post", "/api/v1/jobs/bulk", "/api/v1/jobs/bulk"},
+		{"post", "/api/v1/schedules/preview", "/api/v1/schedules/preview"},
 		{"patch", "/api/v1/jobs/{id}", "/api/v1/jobs/report"},
 		{"put", "/api/v1/jobs/{id}", "/api/v1/jobs/nightly-report"},
 		{"post", "/api/v1/jobs/{id}/trigger", "/api/v1/jobs/report/trigger"},

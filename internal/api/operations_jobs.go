@@ -12,7 +12,13 @@ const (
  "payload": {"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}}`
 	exampleWorkerJob = `{"name": "send-weekly-report", "type": "worker", "handler": "send-report", "schedule": "0 9 * * 1", "timezone": "America/New_York",
  "payload": {"report_type": "weekly"}, "idempotency_key_template": "report-{{week}}", "max_retries": 3, "timeout_seconds": 120}`
-	exampleOneOff = `{"name": "send-report", "schedule": "2027-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`
+	exampleCalendar = `{"name": "payroll", "schedule": "DTSTART:20270129T090000 RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "timezone": "Europe/Paris",
+ "payload": {"url": "https://example.com/hooks/payroll"}}`
+	exampleInterval = `{"name": "poll", "schedule": "PT15M", "starts_at": "2030-03-01T09:00:00+01:00", "ends_at": "2030-03-31T18:00:00+02:00",
+ "payload": {"url": "https://example.com/hooks/poll"}}`
+	exampleSpread = `{"name": "cleanup", "schedule": "H 3 * * *", "timezone": "America/New_York", "jitter_seconds": 60, "dst_gap": "skip",
+ "payload": {"url": "https://example.com/hooks/cleanup"}}`
+	exampleOneOff = `{"name": "send-report", "schedule": "2030-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`
 
 	exampleLines = `{"name": "nightly-report", "schedule": "30 2 * * *", "payload": {"url": "https://example.com/hooks/report"}}
 {"name": "cleanup", "schedule": "@hourly", "payload": {"url": "https://example.com/hooks/cleanup"}}
@@ -36,9 +42,12 @@ func (a *api) jobOperations() []operation {
 				"one for a `worker` whose handler has the job's name. An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
 			parameters: []parameter{keyParameter},
 			body: reads[jobInput](map[string]string{
-				"An HTTP request every night":    exampleHTTPJob,
-				"Work for a handler of your own": exampleWorkerJob,
-				"Once":                           exampleOneOff,
+				"An HTTP request every night":                   exampleHTTPJob,
+				"Work for a handler of your own":                exampleWorkerJob,
+				"Once":                                          exampleOneOff,
+				"On the last working day of every month":        exampleCalendar,
+				"Every 15 minutes for a month":                  exampleInterval,
+				"At a minute of its own between three and four": exampleSpread,
 			}),
 			answers:  []reply{writes[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag")},
 			refusals: refusing(readRefusals, taken),

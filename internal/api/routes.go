@@ -8,10 +8,11 @@ import (
 
 // The headings of the reference.
 const (
-	groupJobs    = "Jobs"
-	groupRuns    = "Runs"
-	groupWorkers = "Workers"
-	groupServer  = "Server"
+	groupJobs      = "Jobs"
+	groupSchedules = "Schedules"
+	groupRuns      = "Runs"
+	groupWorkers   = "Workers"
+	groupServer    = "Server"
 )
 
 // operations lists everything that can be asked for. A node without a store
@@ -21,7 +22,7 @@ func (a *api) operations() []operation {
 		return append(a.healthOperations(), a.indexOperation())
 	}
 	return slices.Concat(
-		a.jobOperations(), a.changeOperations(), a.stateOperations(), a.runOperations(), a.workerOperations(),
+		a.jobOperations(), a.changeOperations(), a.scheduleOperations(), a.stateOperations(), a.runOperations(), a.workerOperations(),
 		a.serverOperations(), a.healthOperations(),
 	)
 }

@@ -13,9 +13,12 @@ import (
 type shownRun struct {
 	belfry.Run
 	IdempotencyKey string `json:"idempotency_key"`
+	Note           string `json:"note,omitempty"` // of one that is asked for alone
 }
 
-func showRun(run belfry.Run) shownRun { return shownRun{run, run.IdempotencyKey()} }
+func showRun(run belfry.Run) shownRun {
+	return shownRun{Run: run, IdempotencyKey: run.IdempotencyKey()}
+}
 
 func showRuns(runs []belfry.Run) []shownRun {
 	list := make([]shownRun, len(runs))
@@ -31,7 +34,12 @@ func (a *api) getRun(ctx context.Context, in target) (answer, error) {
 		return answer{}, belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs have ids only", in.ref)
 	}
 	run, err := a.control.Run(ctx, in.namespace, id)
-	return answer{status: http.StatusOK, body: showRun(run)}, err
+	if err != nil {
+		return answer{}, err
+	}
+	out := showRun(run)
+	out.Note = a.control.Note(ctx, run)
+	return answer{status: http.StatusOK, body: out}, nil
 }
 
 // runList is a page of the runs of a job.

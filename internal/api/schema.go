@@ -214,6 +214,10 @@ func (s *schemas) object(name string, t reflect.Type) *schema {
 		}
 		property.Description = lookup(about, name, owner, f.name)
 		property.limits = lookup(bounds, name, owner, f.name)
+		if len(property.Enum) > 0 && slices.Contains(property.Type, "null") { // An enumeration has no null.
+			property.AnyOf = []*schema{{Type: kinds{"string"}, limits: property.limits}, {Type: kinds{"null"}}}
+			property.Type, property.limits = nil, limits{}
+		}
 		if text := lookup(samples, name, owner, f.name); text != "" {
 			property.Examples = []json.RawMessage{json.RawMessage(text)}
 		}

@@ -19,9 +19,20 @@ var about = map[string]string{
 
 	"Spec.type":    "What the runs are: `http` requests, or calls of a handler in a `worker` program of your own.",
 	"Spec.handler": "Of type `worker`, the handler that runs the job.",
-	"Spec.schedule": "Cron with five fields, or six with seconds first; `@daily` and its kin; or one instant such as " +
-		"`2027-01-31T09:00:00Z`.",
-	"Spec.timezone":           "The IANA time zone that the schedule is read in.",
+	"Spec.schedule": "When it runs, in one of four forms that are told by their shape. Cron: five fields, six with seconds first or seven with the year last, " +
+		"`@daily` and its kin, `@every 90s`, and `H` for a value that depends on the job alone, as in `H 3 * * *`. A calendar rule of RFC 5545, such as " +
+		"`FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9`, with lines DTSTART, RDATE and EXDATE if need be. An interval of ISO 8601, such as `PT15M` or " +
+		"`R5/2027-03-01T09:00:00Z/P1D`. One instant, such as `2027-01-31T09:00:00Z`.",
+	"Spec.resolved_schedule": "The schedule with a value for every `H` in it; missing without one.",
+	"Spec.timezone":          "The IANA time zone that the schedule is read in.",
+	"Spec.dst_gap":           "What becomes of a wall time that the clock skips, as when summer time begins. Left out: `run`.",
+	"Spec.dst_overlap": "When a wall time runs that the clock shows twice, as when summer time ends: at the `first` of the two, or at `both`. Left out: at both for rules " +
+		"like every 15 minutes, at the first for others.",
+	"Spec.starts_at": "Nothing runs before this instant. Intervals and calendar rules that do not name their beginning are counted from it; for those it is the time of " +
+		"creation if it is left out.",
+	"Spec.ends_at":            "Nothing runs after this instant.",
+	"Spec.max_runs":           "How many runs the schedule makes in all; then the job is done. Triggers do not count. Left out or 0: no limit.",
+	"Spec.jitter_seconds":     "How many seconds after its occurrence a run may start. How much it is depends on nothing but the job and the occurrence, and always ends before the next one.",
 	"Spec.missed_window":      "What becomes of occurrences at which nobody was in charge, such as during an outage.",
 	"Spec.queue":              "Which workers may run the job: those that serve this queue.",
 	"Spec.overlap":            "What happens to an occurrence while an earlier run of the job is still alive.",
@@ -40,6 +51,11 @@ var about = map[string]string{
 	"JobInput.type":    "What the runs are. Left out: `http` if the payload has a `url`, otherwise `worker`.",
 	"JobInput.handler": "Of type `worker`, the handler that runs the job. Left out: the name of the job.",
 	"JobInput.payload": "What the job works on: of type `http` the request to make, otherwise whatever the handler wants.",
+	"JobInput.dst_overlap": "When a wall time runs that the clock shows twice: at the `first` of the two, at `both`, or `auto`: at both for rules like every 15 minutes, " +
+		"at the first for others.",
+	"JobInput.starts_at": "Nothing runs before this instant, which has an offset or a `Z`. Intervals and calendar rules that do not name their beginning are counted from it; " +
+		"for those it is the time of creation if it is left out.",
+	"JobInput.ends_at": "Nothing runs after this instant, which has an offset or a `Z`.",
 	"JobInput.status":  "`paused` to hold the job back, `active` to let it fire.",
 
 	"JobChange":         "What is to become of a job. What is left out stays as it is; what is null gets its default.",
@@ -65,6 +81,22 @@ var about = map[string]string{
 	"TriggerInput.payload": "For this run alone. Of type `http` it is the body of the request, never its address; otherwise it takes the place of the job's payload.",
 	"Triggered":            "What a trigger becomes.",
 	"Triggered.run_id":     "The id of the run, known before it is made.",
+
+	"PreviewInput":       "A schedule, and what stands beside it in a job.",
+	"PreviewInput.after": "Only occurrences after this instant, which has an offset or a `Z`. Left out: now.",
+	"PreviewInput.count": "How many occurrences to list.",
+
+	"Preview":              "What a schedule means.",
+	"Preview.starts_at":    "The start that was given, or else what the schedule is counted from if it does not say itself.",
+	"Preview.zone_version": "The release of the zone database that it was worked out with.",
+	"Preview.description":  "The schedule as an English sentence.",
+	"Preview.warnings":     "What may surprise somebody who wrote it, such as clock changes within a year that concern it.",
+	"Preview.next":         "Its occurrences, in order; fewer than asked for if it ends.",
+	"Occurrence":           "An instant that a schedule names.",
+	"Occurrence.at":        "The instant.",
+	"Occurrence.local":     "What the clock in the time zone shows then, with its offset.",
+	"Occurrence.weekday":   "The day of the week there.",
+	"Occurrence.note":      "What a change of the clock has to do with it; missing if nothing has.",
 
 	"Imported":         "The jobs that were made.",
 	"Imported.created": "How many.",
@@ -94,6 +126,7 @@ var about = map[string]string{
 	"Run.reason":          "Why the occurrence was skipped or the run is dead.",
 	"Run.skipped_to":      "The last of several occurrences in a row that were skipped; this record stands for all of them.",
 	"Run.skipped_count":   "How many occurrences this record of a skip stands for.",
+	"Run.note":            "What a change of the clock had to do with it; missing if nothing had. Lists leave it out.",
 	"Run.attempts":        "The attempts that did not succeed, in order. Lists leave them out.",
 	"Run.idempotency_key": "What the target or handler is given to tell repeated attempts by: the same in every attempt of the run.",
 
@@ -176,6 +209,7 @@ var about = map[string]string{
 	"Verdict":      "What a result did.",
 	"Overlap":      "What happens to an occurrence while an earlier run of its job is still alive.",
 	"Backoff":      "How the delay between attempts grows.",
+	"DSTGap":       "What becomes of a wall time that the clock skips.",
 	"MissedWindow": "What becomes of occurrences at which nobody was in charge.",
 	"ProblemCode":  "What went wrong, for programs.",
 }

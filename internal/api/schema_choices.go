@@ -40,6 +40,8 @@ var enumerations = map[reflect.Type][]choice{
 		{"missed_window", "nobody was in charge at that instant"},
 		{"paused", "the job was paused at that instant"},
 		{"deleted", "the job was deleted first"},
+		{"dst_gap", "the clock skipped that wall time, and the job says `skip`"},
+		{"zone_change", "a newer zone database moved it to another instant"},
 		{"out_of_retries", "every attempt that it had failed"},
 		{"poison", "its workers were lost, time after time"},
 	},
@@ -64,6 +66,10 @@ var enumerations = map[reflect.Type][]choice{
 	},
 	reflect.TypeFor[belfry.MissedWindow](): {
 		{"run_once", "one run makes up for all of them, as of the latest"},
+	},
+	reflect.TypeFor[belfry.DSTGap](): {
+		{"run", "at the end of the skipped stretch, once for all of it; nothing if a later time of the rule covers it"},
+		{"skip", "not at all, and recorded as skipped"},
 	},
 	reflect.TypeFor[belfry.Code](): {
 		{"bad_request", "the request as such cannot be read: its query, its headers or its JSON"},

@@ -83,6 +83,9 @@ var likened = map[string][]string{
 	"ClaimedRun": {"Run", "Spec"},
 	"Result":     {"Attempt", "ClaimedRun"},
 	"Held":       {"Result"},
+
+	"PreviewInput": {"JobInput", "Spec"},
+	"Preview":      {"Spec"},
 }
 
 // refers gives the name of the component that a schema stands for.

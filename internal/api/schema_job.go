@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -16,6 +17,12 @@ type jobInput struct {
 	Handler                string              `json:"handler,omitempty"`
 	Schedule               string              `json:"schedule"`
 	Timezone               string              `json:"timezone,omitempty"`
+	DSTGap                 belfry.DSTGap       `json:"dst_gap,omitempty"`
+	DSTOverlap             string              `json:"dst_overlap,omitempty"`
+	StartsAt               time.Time           `json:"starts_at,omitzero"`
+	EndsAt                 time.Time           `json:"ends_at,omitzero"`
+	MaxRuns                int                 `json:"max_runs,omitempty"`
+	JitterSeconds          int                 `json:"jitter_seconds,omitempty"`
 	Payload                json.RawMessage     `json:"payload,omitempty"`
 	MissedWindow           belfry.MissedWindow `json:"missed_window,omitempty"`
 	Queue                  string              `json:"queue,omitempty"`
@@ -39,6 +46,12 @@ type jobChange struct {
 	Handler                *string              `json:"handler,omitempty"`
 	Schedule               string               `json:"schedule,omitempty"`
 	Timezone               *string              `json:"timezone,omitempty"`
+	DSTGap                 *belfry.DSTGap       `json:"dst_gap,omitempty"`
+	DSTOverlap             *string              `json:"dst_overlap,omitempty"`
+	StartsAt               *time.Time           `json:"starts_at,omitempty"`
+	EndsAt                 *time.Time           `json:"ends_at,omitempty"`
+	MaxRuns                *int                 `json:"max_runs,omitempty"`
+	JitterSeconds          *int                 `json:"jitter_seconds,omitempty"`
 	Payload                json.RawMessage      `json:"payload,omitempty"`
 	MissedWindow           *belfry.MissedWindow `json:"missed_window,omitempty"`
 	Queue                  *string              `json:"queue,omitempty"`
@@ -55,7 +68,8 @@ type jobChange struct {
 
 // memberDefaults are what members have that are left out.
 var memberDefaults = func() map[string]string {
-	out := map[string]string{"Claim.limit": "1", "Claim.wait_seconds": strconv.Itoa(defaultWait), "HTTPPayload.method": `"POST"`}
+	out := map[string]string{"Claim.limit": "1", "Claim.wait_seconds": strconv.Itoa(defaultWait), "HTTPPayload.method": `"POST"`,
+		"JobInput.dst_overlap": `"auto"`, "PreviewInput.count": strconv.Itoa(defaultPreview)}
 	spec, _ := json.Marshal(belfry.DefaultSpec()) // It has only texts and numbers.
 	var members map[string]json.RawMessage
 	json.Unmarshal(spec, &members)

@@ -34,8 +34,14 @@ var samples = map[string]string{
 	"Spec.retry_cap_seconds":  `1800`,
 	"Spec.retry_jitter":       `0.25`,
 
-	"JobInput.payload": `{"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}`,
-	"JobInput.status":  `"active"`,
+	"JobInput.dst_gap":        `"run"`,
+	"JobInput.dst_overlap":    `"auto"`,
+	"JobInput.starts_at":      `"2027-01-01T00:00:00+01:00"`,
+	"JobInput.ends_at":        `"2027-12-31T23:59:59+01:00"`,
+	"JobInput.max_runs":       `100`,
+	"JobInput.jitter_seconds": `300`,
+	"JobInput.payload":        `{"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}`,
+	"JobInput.status":         `"active"`,
 
 	"HTTPPayload.url":     `"https://example.com/hooks/report"`,
 	"HTTPPayload.method":  `"POST"`,
@@ -102,6 +108,16 @@ var samples = map[string]string{
 	"Result.output":      `"sent to 3 customers"`,
 	"Result.error":       ``,
 	"Result.http_status": ``,
+
+	"PreviewInput.after":   `"2027-03-27T12:00:00Z"`,
+	"PreviewInput.count":   `2`,
+	"Preview.zone_version": `"2025c"`,
+	"Preview.description":  `"At 02:30 every day in Europe/Paris"`,
+	"Preview.warnings":     `["28 Mar 2027 02:30 does not exist in Europe/Paris: runs 03:00"]`,
+	"Occurrence.at":        `"2027-03-28T01:00:00Z"`,
+	"Occurrence.local":     `"2027-03-28T03:00:00+02:00"`,
+	"Occurrence.weekday":   `"Sunday"`,
+	"Occurrence.note":      `"02:30 does not exist that day: runs at 03:00"`,
 
 	"Rollback.revision":    `2`,
 	"TriggerInput.payload": `{"format": "csv"}`,

@@ -14,7 +14,8 @@ import (
 // Check gives everything that Create would refuse about a draft, but for what
 // only the store knows.
 func (c *Control) Check(d Draft) []belfry.Fault {
-	_, faults := newExaminer(c.now()).fresh(d)
+	now := c.now()
+	_, faults := newExaminer(now).fresh(d, belfry.NewID(now))
 	return faults
 }
 
@@ -27,11 +28,12 @@ func (c *Control) Create(ctx context.Context, namespace string, d Draft, k Key) 
 		return decodeJob(answer, err)
 	}
 	now := c.now()
-	p, faults := newExaminer(now).fresh(d)
+	id := belfry.NewID(now)
+	p, faults := newExaminer(now).fresh(d, id)
 	if len(faults) > 0 {
 		return belfry.Job{}, refused(faults)
 	}
-	fresh := c.newJob(namespace, belfry.NewID(now), p, now)
+	fresh := c.newJob(namespace, id, p, now)
 	request := k.request(namespace, func() ([]byte, error) { return encodeJob(fresh.Job) })
 	err := insist(ctx, "create a job", func() error {
 		return c.store.CreateJobs(ctx, only(fresh), request)
@@ -61,7 +63,7 @@ func (c *Control) newJob(namespace string, id belfry.ID, p passed, now time.Time
 			CreatedAt: now,
 			UpdatedAt: now,
 		},
-		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), &plan.Policy{Spec: p.Spec, Rule: p.rule}, now),
+		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), p.policy, now),
 	}
 	if p.Paused {
 		fresh.Plan.NextAt = time.Time{}

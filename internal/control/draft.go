@@ -14,7 +14,9 @@ import (
 // Draft is a job as somebody asks for it. Start from belfry.DefaultSpec. An empty
 // Type is told from the payload, and an empty Handler of a job for a worker is its
 // name; an empty Timezone is the one that the schedule names, or else UTC, and
-// then an instant needs an offset.
+// then an instant needs an offset. An empty StartsAt is the time of creation for a
+// schedule that counts from somewhere and does not say from where. Whatever
+// Resolved says is ignored.
 type Draft struct {
 	Name    string
 	Tags    []string
@@ -59,6 +61,13 @@ func Version(job belfry.Job) string {
 		h.Write([]byte{0xff}) // in no valid text
 	}
 	return strconv.FormatInt(int64(job.Revision), 36) + "-" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// sameSpec reports whether two specs ask for the same.
+func sameSpec(a, b belfry.Spec) bool {
+	same := a.StartsAt.Equal(b.StartsAt) && a.EndsAt.Equal(b.EndsAt)
+	a.StartsAt, a.EndsAt = b.StartsAt, b.EndsAt
+	return same && a == b
 }
 
 // refused is the error about a draft with faults.

@@ -18,9 +18,10 @@ type Patch func(d *Draft) []belfry.Fault
 
 // Edit changes a job. Runs that were fired keep the revision that they were fired
 // from; the number grows if spec or payload differ. If nothing differs nothing is
-// written. Masked secrets in the payload stay what they are. A new schedule or
-// time zone holds from now on: what is due by the old one still runs, or is
-// recorded as skipped if the job is paused.
+// written. Masked secrets in the payload stay what they are. A new schedule, time
+// zone, start or end, or another way through clock changes, holds from now on: what
+// is due by the old rule still runs, or is recorded as skipped if the job is
+// paused.
 //
 // If match is not empty and not the Version of the job, the error is Changed.
 //
@@ -112,45 +113,55 @@ func changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Chan
 		after.Payload = to.Payload
 		after.Revision = job.Revision + 1
 	}
-	if after.Spec != job.Spec {
+	if !sameSpec(after.Spec, job.Spec) {
 		after.Revision = job.Revision + 1
 	}
 	if after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags) {
 		return nil, nil
 	}
-	step, err := stepTo(job, p, after.State == belfry.JobPaused, to.rule, now)
+	step, err := stepTo(job, p, to, now)
 	if err != nil {
 		return nil, err
 	}
 	return &store.Change{Job: after, Step: step}, nil
 }
 
-// stepTo takes the plan of a job along to another rule, if that is not nil, and
-// into or out of a pause.
-func stepTo(job belfry.Job, p plan.Plan, pause bool, rule schedule.Rule, now time.Time) (plan.Step, error) {
+// stepTo takes the plan of a job along to a draft that was examined: to another
+// rule, another number of runs or another jitter, and into or out of a pause.
+func stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, error) {
 	subject, err := subjectOf(job)
-	toggled := pause != (job.State == belfry.JobPaused)
+	toggled := to.Paused != (job.State == belfry.JobPaused)
+	retimed := to.Spec.MaxRuns != job.MaxRuns || to.Spec.JitterSeconds != job.JitterSeconds
 	if err != nil {
-		if rule == nil && toggled {
+		if to.policy == nil && (toggled || retimed) {
 			return plan.Step{}, err
 		}
 		subject.Policy = unreadableRule(job.Spec) // to be replaced, or not asked
 	}
+	policy := to.policy
+	if policy == nil && retimed {
+		if policy, err = plan.Compile(to.Spec); err != nil {
+			return plan.Step{}, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
+		}
+	}
+	step := plan.Step{Subject: subject, Seen: p, Next: p}
 	switch {
-	case rule != nil && !sameInstant(rule, subject.Policy.Rule):
-		step := plan.Edit(subject, rule, p, pause, now)
-		if at, once := schedule.Once(rule); once && step.Next.NominalAt.IsZero() {
+	case to.policy != nil && !sameInstant(policy.Rule, subject.Policy.Rule), to.Spec.MaxRuns != job.MaxRuns && (p.NominalAt.IsZero() || policy.Spent(p.RunsMade)):
+		step = plan.Edit(subject, policy, p, to.Paused, now)
+		if at, once := schedule.Once(policy.Rule); once && step.Next.NominalAt.IsZero() {
 			return step, refused([]belfry.Fault{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
 				" is not after " + step.Next.FiredFor.UTC().Format(time.RFC3339Nano) + ", up to which the job has run already"}})
 		}
 		return step, nil
-	case !toggled:
-		return plan.Step{Subject: subject, Seen: p, Next: p}, nil
-	case pause:
-		return plan.Pause(subject, p, now, now), nil
-	default:
-		return plan.Resume(subject, p, now), nil
+	case toggled && to.Paused:
+		step = plan.Pause(subject, p, now, now)
+	case toggled:
+		step = plan.Resume(subject, p, now)
 	}
+	if policy != nil {
+		step = plan.Retime(step, policy, now)
+	}
+	return step, nil
 }
 
 // sameInstant reports whether two rules are the same one-off, however it is

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // Limits on what a spec may ask for.
@@ -32,43 +32,59 @@ func newExaminer(now time.Time) *examiner {
 	return &examiner{now: now, rules: map[ruleText]reading{}}
 }
 
-// passed is a draft that was examined. The rule is nil if it is that of the job
-// before the edit.
+// passed is a draft that was examined. The policy is nil if the job has the same
+// rule as before the edit.
 type passed struct {
 	Draft
-	rule schedule.Rule
+	policy *plan.Policy
 }
 
-// fresh examines the draft of a new job.
-func (x *examiner) fresh(d Draft) (passed, []belfry.Fault) {
+// fresh examines the draft of a new job that will have the id.
+func (x *examiner) fresh(d Draft, id belfry.ID) (passed, []belfry.Fault) {
 	e := examination{examiner: x}
-	return e.examine(d), e.faults
+	return e.examine(d, id), e.faults
 }
 
 // edited examines the draft that a job is edited to. Its secrets may be masked
 // where the job has them.
 func (x *examiner) edited(d Draft, job belfry.Job) (passed, []belfry.Fault) {
 	e := examination{examiner: x, job: &job}
-	return e.examine(d), e.faults
+	return e.examine(d, job.ID), e.faults
 }
 
 // examination collects what is wrong with one draft.
 type examination struct {
 	*examiner
-	job    *belfry.Job // before the edit; nil for a new one
-	faults []belfry.Fault
+	job     *belfry.Job // before the edit; nil for a new one
+	lenient bool        // it does not matter whether an instant has passed
+	faults  []belfry.Fault
 }
 
-func (e *examination) examine(d Draft) passed {
+func (e *examination) examine(d Draft, id belfry.ID) passed {
 	d.Name = e.name(d.Name)
 	known := e.target(&d)
 	d.Tags = e.tags(d.Tags)
-	rule := e.schedule(&d.Spec)
+	another := e.schedule(&d.Spec, id)
 	d.Payload = e.payload(d.Payload, d.Spec.Type, known)
 	e.delivery(&d.Spec)
 	e.retries(&d.Spec)
 	e.keys(&d.Spec)
-	return passed{d, rule}
+	p := passed{Draft: d}
+	if another && len(e.faults) == 0 {
+		p.policy = e.compile(d.Spec)
+	}
+	return p
+}
+
+// compile reads a spec again as it will be stored.
+func (e *examination) compile(spec belfry.Spec) *plan.Policy {
+	policy, err := plan.Compile(spec)
+	if err != nil {
+		var r reading
+		r.refused(err)
+		e.faults = append(e.faults, r.faults...)
+	}
+	return policy
 }
 
 func (e *examination) fault(field, format string, args ...any) {

@@ -75,7 +75,8 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 			b.err = err
 			break
 		}
-		p, wrong := x.fresh(line.Draft)
+		id := b.nextID()
+		p, wrong := x.fresh(line.Draft, id)
 		if len(line.Faults) > 0 {
 			wrong = merge(line.Faults, wrong)
 		}
@@ -85,7 +86,7 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 		if len(faults) >= MaxImportFaults {
 			break
 		}
-		if len(faults) == 0 && !yield(b.control.newJob(b.namespace, b.nextID(), p, b.now), nil) {
+		if len(faults) == 0 && !yield(b.control.newJob(b.namespace, id, p, b.now), nil) {
 			return
 		}
 	}

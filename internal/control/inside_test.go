@@ -40,7 +40,7 @@ func BenchmarkExamine(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				d.Name = fmt.Sprint("job ", i)
-				if p, faults := x.fresh(d); len(faults) > 0 || p.rule.Next(now).IsZero() {
+				if p, faults := x.fresh(d, belfry.ID{15: byte(i)}); len(faults) > 0 || p.policy.Rule.Next(now).IsZero() {
 					b.Fatal(faults)
 				}
 				i++

@@ -1,59 +1,97 @@
 package control
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 // leniency is how long ago the instant of a new one-off may lie.
 const leniency = 30 * time.Minute
 
-// maxRules bounds how many schedules an examiner remembers.
-const maxRules = 1000
+// Limits on what may stand beside a schedule.
+const (
+	maxRuns         = 1_000_000_000
+	maxDelaySeconds = 24 * 60 * 60
+	firstYear       = 1970
+	lastYear        = 2499
+)
 
-// ruleText is a schedule as it is written.
-type ruleText struct{ schedule, zone string }
-
-// reading is what a schedule comes to: a rule and the zone that is stored, or what
-// is wrong.
-type reading struct {
-	rule   schedule.Rule
-	zone   string
-	faults []belfry.Fault
-}
-
-// schedule checks the schedule and its time zone, both even if one is wrong, and
-// settles which zone is stored. A rule that an edit leaves alone is not looked at:
-// it may be over by now.
-func (e *examination) schedule(s *belfry.Spec) schedule.Rule {
+// schedule checks the schedule and all that stands beside it, everything even if
+// something is wrong, and settles what is stored. It reports whether there is
+// another rule now: one that an edit leaves alone is not looked at, since it may be
+// over by now.
+func (e *examination) schedule(s *belfry.Spec, id belfry.ID) (another bool) {
+	e.clockChanges(s)
+	e.bounds(s)
+	e.between("max_runs", float64(s.MaxRuns), 0, maxRuns)
+	e.between("jitter_seconds", float64(s.JitterSeconds), 0, maxDelaySeconds)
 	if e.leaves(s) {
-		return nil
-	}
-	text := ruleText{s.Schedule, s.Timezone}
-	r, known := e.rules[text]
-	if !known {
-		r = read(text, e.now)
-		if len(e.rules) >= maxRules {
-			clear(e.rules)
+		if at, once := e.before(); once && s.MaxRuns != 0 {
+			e.onlyOnce(s, at)
 		}
-		e.rules[text] = r
+		return false
 	}
+	r := e.reading(s, id)
 	if len(r.faults) > 0 {
 		e.faults = append(e.faults, r.faults...)
-		return nil
+		return false
 	}
-	if at, once := schedule.Once(r.rule); once && e.now.Sub(at) >= leniency && !e.hadInstant(at) {
-		e.fault("schedule", "%s is over: it is %s now, and an instant may lie at most %.0f minutes in the past",
-			at.Format(time.RFC3339Nano), e.now.Format(time.RFC3339), leniency.Minutes())
+	s.Schedule, s.Resolved, s.Timezone = strings.TrimSpace(s.Schedule), r.resolved, r.zone
+	if s.StartsAt.IsZero() {
+		s.StartsAt = r.start
 	}
-	s.Schedule, s.Timezone = strings.TrimSpace(s.Schedule), r.zone
-	return r.rule
+	if at, once := schedule.Once(r.rule); once {
+		e.onlyOnce(s, at)
+	} else {
+		e.fires(s, r.rule)
+	}
+	return true
+}
+
+// clockChanges checks what happens when the clock changes.
+func (e *examination) clockChanges(s *belfry.Spec) {
+	switch gap := strings.ToLower(strings.TrimSpace(string(s.DSTGap))); belfry.DSTGap(gap) {
+	case "", belfry.GapRun, belfry.GapSkip:
+		s.DSTGap = belfry.DSTGap(gap)
+	default:
+		e.fault("dst_gap", "must be %q or %q", belfry.GapRun, belfry.GapSkip)
+		s.DSTGap = ""
+	}
+	switch overlap := strings.ToLower(strings.TrimSpace(string(s.DSTOverlap))); belfry.DSTOverlap(overlap) {
+	case "auto":
+		s.DSTOverlap = belfry.OverlapAuto
+	case belfry.OverlapAuto, belfry.OverlapFirst, belfry.OverlapBoth:
+		s.DSTOverlap = belfry.DSTOverlap(overlap)
+	default:
+		e.fault("dst_overlap", "must be %q, %q or %q", "auto", belfry.OverlapFirst, belfry.OverlapBoth)
+		s.DSTOverlap = belfry.OverlapAuto
+	}
+}
+
+// bounds checks when the rule begins and ends. What is wrong is taken away, so that
+// nothing else is said about it.
+func (e *examination) bounds(s *belfry.Spec) {
+	s.StartsAt, s.EndsAt = e.bound("starts_at", s.StartsAt), e.bound("ends_at", s.EndsAt)
+	if !s.StartsAt.IsZero() && !s.EndsAt.IsZero() && !s.EndsAt.After(s.StartsAt) {
+		e.fault("ends_at", "must be after starts_at, which is %s", s.StartsAt.Format(time.RFC3339Nano))
+		s.EndsAt = time.Time{}
+	}
+}
+
+func (e *examination) bound(field string, at time.Time) time.Time {
+	if at.IsZero() {
+		return time.Time{}
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	if y := at.Year(); y < firstYear || y > lastYear {
+		e.fault(field, "must lie in the years %d to %d", firstYear, lastYear)
+		return time.Time{}
+	}
+	return at
 }
 
 // leaves reports whether an edit leaves the rule of the job as it was, and gives
@@ -66,86 +104,77 @@ func (e *examination) leaves(s *belfry.Spec) bool {
 	if zone == "" {
 		zone = ownZone(text)
 	}
-	if text != e.job.Schedule || zone != e.job.Timezone {
+	if text != e.job.Schedule {
 		return false
 	}
-	s.Schedule, s.Timezone = text, zone
+	start := s.StartsAt
+	if start.IsZero() && !e.job.StartsAt.IsZero() && e.needsStart() {
+		start = e.job.StartsAt
+	}
+	if zone != e.job.Timezone || s.DSTGap != e.job.DSTGap || s.DSTOverlap != e.job.DSTOverlap ||
+		!start.Equal(e.job.StartsAt) || !s.EndsAt.Equal(e.job.EndsAt) {
+		s.StartsAt = start
+		return false
+	}
+	s.Schedule, s.Resolved, s.Timezone, s.StartsAt = text, e.job.Resolved, zone, start
 	return true
 }
 
-// hadInstant reports whether the job was a one-off at that instant before, in other
-// words.
-func (e *examination) hadInstant(at time.Time) bool {
+// needsStart reports whether the schedule of the job counts from its start.
+func (e *examination) needsStart() bool {
+	o := plan.Options(e.job.Spec)
+	o.Start = time.Time{}
+	_, err := schedule.Parse(plan.Text(e.job.Spec), o)
+	return err != nil
+}
+
+// before is the instant of the job before the edit, if it was a one-off.
+func (e *examination) before() (time.Time, bool) {
 	if e.job == nil {
-		return false
+		return time.Time{}, false
 	}
-	rule, err := schedule.Parse(e.job.Schedule, schedule.Options{Timezone: e.job.Timezone})
+	rule, err := schedule.Parse(plan.Text(e.job.Spec), plan.Options(e.job.Spec))
 	if err != nil {
-		return false
+		return time.Time{}, false
 	}
-	before, once := schedule.Once(rule)
-	return once && before.Equal(at)
+	return schedule.Once(rule)
 }
 
-// read parses a schedule and loads its zone.
-func read(text ruleText, now time.Time) (r reading) {
-	r.zone = text.zone
-	if r.zone != "" {
-		if _, err := schedule.LoadZone(r.zone); err != nil {
-			r.refused(err)
-			r.zone = ""
-		}
+// onlyOnce checks a one-off. One that has passed is left alone if the job had the
+// same before, in other words.
+func (e *examination) onlyOnce(s *belfry.Spec, at time.Time) {
+	if before, once := e.before(); e.now.Sub(at) >= leniency && !(once && before.Equal(at)) && !e.lenient {
+		e.fault("schedule", "%s is over: it is %s now, and an instant may lie at most %.0f minutes in the past",
+			at.Format(time.RFC3339Nano), e.now.Format(time.RFC3339), leniency.Minutes())
 	}
-	if strings.TrimSpace(text.schedule) == "" {
-		r.faults = append(r.faults, belfry.Fault{Field: "schedule", Message: `is missing; for example "30 9 * * MON-FRI" or "2030-03-01T09:00:00Z"`})
-		return r
+	const says = "leave it out: the schedule is a single instant"
+	if e.job != nil && s.StartsAt.Equal(e.job.StartsAt) {
+		s.StartsAt = time.Time{} // That of the rule before may not even have been asked for.
 	}
-	rule, err := schedule.Parse(text.schedule, schedule.Options{Timezone: r.zone, Now: now})
-	if err != nil {
-		r.refused(err)
-		return r
+	if !s.StartsAt.IsZero() {
+		e.fault("starts_at", says)
 	}
-	if r.rule = rule; r.zone == "" {
-		r.zone = ownZone(strings.TrimSpace(text.schedule))
+	if !s.EndsAt.IsZero() {
+		e.fault("ends_at", says)
 	}
-	return r
-}
-
-// refused adds what package schedule refuses, unless the field is at fault
-// already.
-func (r *reading) refused(err error) {
-	fault := belfry.Fault{Field: "schedule", Message: "cannot be read"}
-	var refusal *schedule.Error
-	if errors.As(err, &refusal) {
-		fault = belfry.Fault{Field: refusal.Field, Message: refusal.Message}
-		if refusal.Column > 0 {
-			fault.Message = fmt.Sprintf("column %d: %s", refusal.Column, fault.Message)
-		}
-		if refusal.Example != "" {
-			fault.Message = fmt.Sprintf("%s; for example %q", fault.Message, refusal.Example)
-		}
-	}
-	if !slices.ContainsFunc(r.faults, func(f belfry.Fault) bool { return f.Field == fault.Field }) {
-		r.faults = append(r.faults, fault)
+	if s.MaxRuns > 0 {
+		e.fault("max_runs", says)
 	}
 }
 
-// ownZone is the zone that a schedule without a timezone is read in: the one that
-// it names itself as in "CRON_TZ=Europe/Paris 0 9 * * *", or UTC.
-func ownZone(text string) string {
-	if name, ok := namedZone(text); ok {
-		return name
+// fires checks that a rule names something within its bounds. It does so without
+// them.
+func (e *examination) fires(s *belfry.Spec, rule schedule.Rule) {
+	if !plan.Within(rule, s.StartsAt, s.EndsAt).Next(e.now).IsZero() {
+		return
 	}
-	return "UTC"
-}
-
-// namedZone is the zone that a schedule names itself.
-func namedZone(text string) (string, bool) {
-	first, _, _ := strings.Cut(strings.ReplaceAll(text, "\t", " "), " ")
-	for _, prefix := range [...]string{"TZ=", "CRON_TZ="} {
-		if name, ok := strings.CutPrefix(first, prefix); ok {
-			return name, true
-		}
+	next := plan.Within(rule, s.StartsAt, time.Time{}).Next(e.now)
+	switch {
+	case next.IsZero():
+		e.fault("starts_at", "the schedule never fires: it is over by then")
+	case !s.EndsAt.After(e.now):
+		e.fault("ends_at", "the schedule never fires: it is %s now", e.now.Format(time.RFC3339))
+	default:
+		e.fault("ends_at", "the schedule never fires: its next time is %s", next.Format(time.RFC3339Nano))
 	}
-	return "", false
 }

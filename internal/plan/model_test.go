@@ -3,10 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
-	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schedule"
@@ -18,33 +15,109 @@ import (
 // decided the same.
 type model struct {
 	once   bool
-	left   []time.Time // occurrences without a fate
+	left   []occasion // occurrences without a fate
+	gaps   []gap      // what the clock skips and nothing tells yet
 	fates  map[time.Time]belfry.Reason
+	told   map[time.Time]int64 // gaps that were recorded
+	mark   time.Time           // all is decided up to here
+	made   int64
+	most   int
 	paused bool
+}
+
+type occasion struct{ at, ready time.Time }
+
+type gap struct {
+	at    time.Time
+	count int64
 }
 
 const ran belfry.Reason = "ran"
 
-// due is how many occurrences lie no later than now.
+// adopt takes over the occurrences of a rule after an instant and until another,
+// found one by one, and its gaps, found by what the same rule would have made up
+// for.
+func (m *model) adopt(t failer, s Subject, start, end time.Time) {
+	t.Helper()
+	spec := s.Policy.Spec
+	options := schedule.Options{Timezone: spec.Timezone, Start: spec.StartsAt}
+	m.left, m.gaps, m.most = nil, nil, spec.MaxRuns
+	inside := func(at time.Time) bool {
+		return (spec.StartsAt.IsZero() || !at.Before(spec.StartsAt)) && (spec.EndsAt.IsZero() || !at.After(spec.EndsAt))
+	}
+	making, err := schedule.Parse(spec.Schedule, options)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	options.SkipGap = spec.SkipsGap()
+	rule, err := schedule.Parse(spec.Schedule, options)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	jittered := func(at time.Time) occasion {
+		var wait time.Duration
+		if next := rule.Next(at); !next.IsZero() {
+			wait = next.Sub(at)
+		}
+		return occasion{at, at.Add(schedule.Jitter(job, at, time.Duration(spec.JitterSeconds)*time.Second, wait))}
+	}
+	at, once := schedule.Once(rule)
+	if m.once = once; once {
+		m.left = []occasion{jittered(at)}
+		return
+	}
+	for at := rule.Next(start); !at.IsZero() && !at.After(end); at = rule.Next(at) {
+		if inside(at) {
+			m.left = append(m.left, jittered(at))
+		}
+	}
+	for at := making.Next(start); spec.SkipsGap() && !at.IsZero() && !at.After(end); at = making.Next(at) {
+		if o := schedule.OccurrenceAt(making, at); o.MovedCount > 0 && inside(at) {
+			m.gaps = append(m.gaps, gap{at, o.MovedCount})
+		}
+	}
+}
+
+// due is how many occurrences have come by now.
 func (m *model) due(now time.Time) int {
 	n := 0
-	for n < len(m.left) && !m.left[n].After(now) {
+	for n < len(m.left) && !m.left[n].ready.After(now) {
 		n++
 	}
 	return n
 }
 
 func (m *model) settle(n int, fate belfry.Reason) {
-	for _, at := range m.left[:n] {
-		m.fates[at] = fate
+	for _, o := range m.left[:n] {
+		m.fates[o.at] = fate
+		m.pass(o.at)
+		m.mark = o.at
 	}
 	m.left = m.left[n:]
+	if fate == ran {
+		m.made += int64(n)
+	}
+	m.spend()
+}
+
+func (m *model) spend() {
+	if m.most > 0 && m.made >= int64(m.most) {
+		m.left, m.gaps = nil, nil
+	}
+}
+
+// pass tells of the gaps up to an instant.
+func (m *model) pass(at time.Time) {
+	for len(m.gaps) > 0 && !m.gaps[0].at.After(at) {
+		m.told[m.gaps[0].at] = m.gaps[0].count
+		m.gaps = m.gaps[1:]
+	}
 }
 
 // decide is told of a look at the plan while somebody is in charge since then.
 func (m *model) decide(since, now time.Time) {
 	missed := 0
-	for missed < len(m.left) && m.left[missed].Before(since) && m.left[missed].Before(now) {
+	for missed < len(m.left) && m.left[missed].ready.Before(since) && m.left[missed].ready.Before(now) {
 		missed++
 	}
 	m.settle(max(missed-1, 0), belfry.ReasonMissed)
@@ -70,181 +143,60 @@ func (m *model) delete(now time.Time) {
 	if m.paused && !m.once {
 		fate = belfry.ReasonPaused
 	}
-	m.settle(m.due(now), fate)
+	if len(m.left) > 0 {
+		m.settle(m.due(now), fate)
+		m.pass(now)
+	}
 	m.left = nil
 }
 
-// life is a job in the hands of the functions under test.
-type life struct {
-	*rapid.T
-	subject  Subject
-	plan     Plan
-	now      time.Time
-	since    time.Time
-	expected model
-	fates    map[time.Time]belfry.Reason
-	ids      map[belfry.ID]bool
+// edit is told of another rule, which holds from now on. What has passed and waits
+// for its jitter stays if it is one of the new rule's too.
+func (m *model) edit(t failer, to Subject, pause bool, now, end time.Time) {
+	planned, due := len(m.left) > 0, m.due(now)
+	if m.paused {
+		m.settle(due, belfry.ReasonPaused)
+	} else if due > 0 {
+		m.settle(due-1, belfry.ReasonMissed)
+		m.settle(1, ran)
+	}
+	// What the run used up was the old rule's.
+	old := model{}
+	old.adopt(t, to, now.Add(-14*24*time.Hour), end)
+	since := now
+	if len(m.left) > 0 && !m.left[0].at.After(now) && !old.once {
+		if waits := m.left[0].at; slices.ContainsFunc(old.left, func(o occasion) bool { return o.at.Equal(waits) }) {
+			since = waits.Add(-time.Microsecond)
+		}
+	}
+	if planned {
+		m.pass(since)
+	}
+	m.left = slices.DeleteFunc(old.left, func(o occasion) bool { return !o.at.After(m.mark) || !old.once && !o.at.After(since) })
+	m.gaps = slices.DeleteFunc(old.gaps, func(g gap) bool { return !g.at.After(since) || !g.at.After(m.mark) })
+	m.once, m.most, m.paused = old.once, old.most, pause
+	if to.Policy.SkipsGap() && !old.once && since.After(m.mark) {
+		m.mark = since
+	}
+	m.spend()
 }
 
-// apply does what a store does with a step, and notes what became of which
-// occurrence.
-func (l *life) apply(step Step) {
-	l.Helper()
-	sound(l, l.subject, l.plan, step)
-	if step.Due && l.plan.NextAt.After(l.now) {
-		l.Fatalf("a step for %v was made at %v", l.plan.NextAt, l.now)
+// retime is told of another jitter.
+func (m *model) retime(t failer, to Subject, now, end time.Time) {
+	other := model{}
+	other.adopt(t, to, now.Add(-14*24*time.Hour), end)
+	ready := map[time.Time]time.Time{}
+	for _, o := range other.left {
+		ready[o.at] = o.ready
 	}
-	note := func(id belfry.ID, at time.Time, fate belfry.Reason) {
-		if earlier, twice := l.fates[at]; twice {
-			l.Fatalf("%v is %s and %s", at, earlier, fate)
-		}
-		if at.After(l.now) {
-			l.Fatalf("%v is %s although it is only %v", at, fate, l.now)
-		}
-		l.fates[at] = fate
-		l.ids[id] = true
-	}
-	for _, k := range step.Skips {
-		at := k.From
-		for i := int64(1); i < k.Count; i++ {
-			note(k.ID, at, k.Reason)
-			at = l.subject.Policy.Rule.Next(at)
-		}
-		note(k.ID, at, k.Reason)
-		if !at.Equal(k.To) {
-			l.Fatalf("a skip of %d from %v ends at %v, want %v", k.Count, k.From, k.To, at)
-		}
-	}
-	for _, r := range step.Runs {
-		if r.Kind == belfry.KindScheduled {
-			note(r.ID, r.ScheduledAt, ran)
-		} else if l.ids[r.ID] {
-			l.Fatalf("run %s was made twice", r.ID)
-		}
-	}
-	version := l.plan.Version + 1
-	l.plan = step.Next
-	l.plan.Version = version
-}
-
-func (l *life) isDue() bool { return !l.plan.NextAt.IsZero() && !l.plan.NextAt.After(l.now) }
-
-func (l *life) look() {
-	if l.isDue() {
-		l.expected.decide(l.since, l.now)
-		l.apply(Decide(l.subject, l.plan, l.since, l.now))
+	for i, o := range m.left {
+		m.left[i].ready = ready[o.at]
 	}
 }
 
-// agree compares the two.
-func (l *life) agree() {
-	l.Helper()
-	if !maps.Equal(l.fates, l.expected.fates) {
-		l.Fatalf("at %v\ngot  %s\nwant %s", l.now, list(l.fates), list(l.expected.fates))
-	}
-	var nominal time.Time
-	if len(l.expected.left) > 0 {
-		nominal = l.expected.left[0]
-	}
-	if !l.plan.NominalAt.Equal(nominal) {
-		l.Fatalf("at %v %v is next, want %v", l.now, l.plan.NominalAt, nominal)
-	}
-	if want := !nominal.IsZero() && !l.expected.paused; l.plan.NextAt.IsZero() == want {
-		l.Fatalf("at %v the next look is at %v; planned is %v", l.now, l.plan.NextAt, want)
-	}
-}
-
-func list(fates map[time.Time]belfry.Reason) (out string) {
+func list[T any](fates map[time.Time]T, tell func(T) string) (out string) {
 	for _, at := range slices.SortedFunc(maps.Keys(fates), time.Time.Compare) {
-		out += short(at) + " " + string(fates[at]) + ", "
+		out += short(at) + " " + tell(fates[at]) + ", "
 	}
 	return out
-}
-
-// occurrences lists what a rule names after start, until end.
-func occurrences(rule schedule.Rule, start, end time.Time) (out []time.Time) {
-	if at, once := schedule.Once(rule); once {
-		return []time.Time{at}
-	}
-	for at := rule.Next(start); !at.IsZero() && !at.After(end); at = rule.Next(at) {
-		out = append(out, at)
-	}
-	return out
-}
-
-func TestEveryOccurrenceIsDecidedOnce(t *testing.T) {
-	schedules := []string{
-		"* * * * *", "*/7 * * * *", "0 * * * *", "30 9 * * MON-FRI", "*/20 * * * * *",
-		"Europe/Paris */15 * * * *", "Europe/Paris 30 2 * * *", "America/New_York 0 1,2 * * *",
-		"Australia/Lord_Howe */10 1-2 * * *", "0 0 9 29-31 3 * 2026",
-		"2026-03-29T00:50:00Z", "2026-03-28T09:00:00.123456Z", "2026-03-20T09:00:00Z",
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		subject := subject(t, rapid.SampledFrom(schedules).Draw(t, "schedule"))
-		// Around the Sunday on which Paris changes its clocks.
-		start := at(t, "2026-03-28 12:00").Add(time.Duration(rapid.Int64Range(0, int64(30*time.Hour/time.Microsecond)).Draw(t, "start")) * time.Microsecond)
-		stride := rapid.SampledFrom([]time.Duration{10 * time.Second, 2 * time.Minute, time.Hour, 8 * time.Hour}).Draw(t, "stride")
-		const moves = 30
-		_, once := schedule.Once(subject.Policy.Rule)
-		l := &life{
-			T: t, subject: subject, now: start, since: start,
-			plan:  First(job, 5, subject.Policy, start),
-			fates: map[time.Time]belfry.Reason{}, ids: map[belfry.ID]bool{},
-			expected: model{once: once, fates: map[time.Time]belfry.Reason{},
-				left: occurrences(subject.Policy.Rule, start, start.Add((moves+20)*stride+48*time.Hour))},
-		}
-		l.expected.left = slices.Clip(l.expected.left)
-		for range rapid.IntRange(1, moves).Draw(t, "moves") {
-			l.now = l.now.Add(time.Duration(rapid.Int64Range(0, int64(stride/time.Microsecond)).Draw(t, "later")) * time.Microsecond)
-			switch rapid.SampledFrom([]string{"look", "look", "look twice", "outage", "pause", "resume", "trigger", "on the dot"}).Draw(t, "move") {
-			case "look":
-				l.look()
-			case "look twice":
-				l.look()
-				l.look()
-			case "on the dot":
-				if l.plan.NextAt.After(l.now) && l.plan.NextAt.Before(l.now.Add(stride)) {
-					l.now = l.plan.NextAt
-				}
-				l.look()
-			case "outage":
-				l.since = l.now
-			case "pause":
-				if !l.expected.paused {
-					l.expected.pause(l.since, l.now)
-					l.apply(Pause(subject, l.plan, l.since, l.now))
-				}
-			case "resume":
-				if l.expected.paused {
-					l.expected.resume(l.now)
-					l.apply(Resume(subject, l.plan, l.now))
-				}
-			case "trigger":
-				l.apply(Fire(subject, l.plan, []Trigger{{ID: belfry.NewID(l.now), JobID: job, Kind: belfry.KindManual, At: l.now}}))
-			}
-			l.agree()
-		}
-		l.end()
-	})
-}
-
-// end deletes the job, or has everything decided that is due; then no occurrence
-// up to now may be without a fate.
-func (l *life) end() {
-	if rapid.Bool().Draw(l.T, "delete") {
-		l.expected.delete(l.now)
-		l.apply(Delete(l.subject, l.plan, l.now))
-	} else {
-		if l.expected.paused {
-			l.expected.resume(l.now)
-			l.apply(Resume(l.subject, l.plan, l.now))
-		}
-		for l.isDue() {
-			l.look()
-		}
-	}
-	l.agree()
-	if n := l.expected.due(l.now); n > 0 {
-		l.Fatalf("%d occurrences up to %v have no fate", n, l.now)
-	}
 }

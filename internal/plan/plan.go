@@ -6,11 +6,9 @@ package plan
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 // Plan is when a job is next looked at. Every change of a plan is a
@@ -19,38 +17,11 @@ type Plan struct {
 	JobID       belfry.ID
 	Shard       int
 	Version     int64
-	NextAt      time.Time // when to look next; zero: not planned
+	NextAt      time.Time // when to look next: that occurrence with its jitter; zero: not planned
 	NominalAt   time.Time // the first occurrence not yet decided; zero: none is left
-	FiredFor    time.Time // high-water mark: the latest occurrence decided
-	RunsMade    int64
-	ZoneVersion string // zone database that computed NominalAt
-}
-
-// Policy is a spec with its rule parsed. It is shared by all jobs with an equal
-// spec and never changes.
-type Policy struct {
-	belfry.Spec
-	Rule schedule.Rule
-	Keys *belfry.KeyTemplate // nil: none
-	zone *time.Location
-}
-
-// Compile parses the spec's schedule and its template of idempotency keys.
-func Compile(spec belfry.Spec) (*Policy, error) {
-	rule, err := schedule.Parse(spec.Schedule, schedule.Options{Timezone: spec.Timezone})
-	if err != nil {
-		return nil, err
-	}
-	p := &Policy{Spec: spec, Rule: rule}
-	if p.Keys, err = belfry.ParseKeyTemplate(spec.IdempotencyKeyTemplate); err != nil {
-		return nil, fmt.Errorf("idempotency_key_template %w", err)
-	}
-	if p.Keys != nil {
-		if p.zone, err = schedule.LoadZone(spec.Timezone); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
+	FiredFor    time.Time // high-water mark: all is decided up to here, which is the latest occurrence or a later edit
+	RunsMade    int64     // for occurrences; triggers do not count
+	ZoneVersion string    // zone database that computed NominalAt
 }
 
 // Subject is what a decision needs to know of a job beside its plan.
@@ -96,12 +67,14 @@ type Run struct {
 	Payload     json.RawMessage // replaces the job's own if set
 }
 
-// Skip records occurrences that do not run: the first, the last and how many.
+// Skip records occurrences that do not run: the first, the last and how many. With
+// ReasonDSTGap it is a gap instead, at its end, and the number of wall times in
+// it; with ReasonMoved an instant at which an occurrence was planned once.
 type Skip struct {
 	ID     belfry.ID
 	From   time.Time
 	To     time.Time
-	Count  int64 // maxCounted stands for "at least so many"
+	Count  int64 // 100,000 may stand for "at least so many"
 	Reason belfry.Reason
 }
 
@@ -137,7 +110,9 @@ func (s *Step) First() time.Time {
 		}
 	}
 	for _, k := range s.Skips {
-		note(k.From)
+		if k.occurs() {
+			note(k.From)
+		}
 	}
 	return first
 }

@@ -41,12 +41,43 @@ func (r *recurrence) between(first, last int64) (n int64) {
 }
 
 // countWalls counts the wall times from one to before another.
-func (r *recurrence) countWalls(from, end int64) int64 {
-	const many = 1 << 62
+func (r *recurrence) countWalls(from, end int64) (n int64) {
 	from, end = max(from, r.floor), min(end, r.ceiling+1)
 	if from >= end {
 		return 0
 	}
+	if r.unit > 0 && r.within == nil && r.setPos == nil {
+		// What is left of the first day need not be looked at one by one.
+		tomorrow := (floorDiv(from, secondsPerDay) + 1) * secondsPerDay
+		n = r.countUnits(from, min(end, tomorrow))
+		if from = tomorrow; from >= end {
+			return n
+		}
+		today := floorDiv(end, secondsPerDay) * secondsPerDay
+		n += r.countUnits(today, end)
+		end = today
+	}
+	const many = 1 << 62
 	_, left := r.skip(from, end, many)
-	return many - left
+	return n + many - left
+}
+
+// countUnits counts the wall times from one to before another of the same day, for
+// a rule of hours or less that takes all of a unit's times.
+func (p *pattern) countUnits(from, end int64) int64 {
+	day := floorDiv(from, secondsPerDay)
+	first := p.alignUnit(from - p.unit + 1)
+	if first >= end || p.nextDate(day, day) != day {
+		return 0
+	}
+	n := (end-first-1)/p.step + 1
+	last := first + (n-1)*p.step
+	n *= int64(p.times.len)
+	if first < from {
+		n -= int64(p.times.rank(int(from - first)))
+	}
+	if last+p.unit > end {
+		n -= int64(p.times.len - p.times.rank(int(end-last)))
+	}
+	return n
 }

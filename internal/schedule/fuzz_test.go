@@ -137,4 +137,3 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
-

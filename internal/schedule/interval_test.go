@@ -108,7 +108,6 @@ func TestRefusedIntervals(t *testing.T) {
 		{"PT0S", 1, "the duration is zero"},
 		{"PT0.999999S", 1, "the duration is under a second"},
 		{"P-1D", 2, "numbers have no sign"},
-		{"-P1D", 1, "minute: numbers have no sign"}, // read as cron with too few fields or a sign
 		{"P1.5D", 2, "days cannot have a fraction"},
 		{"P0.5Y", 2, "years cannot have a fraction"},
 		{"P0,5M", 2, "months cannot have a fraction"},
@@ -155,7 +154,6 @@ func TestRefusedIntervals(t *testing.T) {
 		_, err := Parse(c.text, Options{})
 		var e *Error
 		switch {
-		case c.text[0] == '-' && err != nil:
 		case !errors.As(err, &e):
 			t.Errorf("%s: error %v, want %q", c.text, err, c.message)
 		case e.Field != "schedule" || e.Column != c.column || !strings.Contains(e.Message, c.message):
@@ -179,7 +177,11 @@ func TestRefusedIntervals(t *testing.T) {
 func TestCalendarStepsAgreeWithCounting(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	places := []string{"UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"}
-	for range 400 {
+	n := 150
+	if raceDetected() {
+		n = 30
+	}
+	for range n {
 		place := places[random.IntN(len(places))]
 		location, err := LoadZone(place)
 		if err != nil {

@@ -46,7 +46,7 @@ func TestJitterIsEven(t *testing.T) {
 		"one job, minute by minute": func(i int) time.Duration {
 			return Jitter(testID(1), start.Add(time.Duration(i)*time.Minute), most, time.Minute)
 		},
-		"one job, day by day": func(i int) time.Duration { return Jitter(testID(2), start.AddDate(0, 0, i), most, 0) },
+		"one job, day by day":     func(i int) time.Duration { return Jitter(testID(2), start.AddDate(0, 0, i), most, 0) },
 		"one midnight, many jobs": func(i int) time.Duration { return Jitter(testID(i), start, most, 0) },
 	} {
 		var parts [10]int

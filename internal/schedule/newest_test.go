@@ -9,7 +9,11 @@ import (
 
 func TestNewestAgreesWithWalking(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
-	for range 3000 {
+	n := 3000
+	if raceDetected() {
+		n = 500
+	}
+	for range n {
 		rule, text, o := randomRule(t, random)
 		from := time.Unix(946_684_800+random.Int64N(1_200_000_000), random.Int64N(2)*500_000_000)
 		end := from.Add(time.Duration(random.Int64N(int64([]time.Duration{time.Minute, 48 * time.Hour, 8000 * time.Hour}[random.IntN(3)]))))

@@ -61,6 +61,14 @@ func randomCron(r *rand.Rand) string {
 	return strings.Join(fields, " ")
 }
 
+var randomCalendar = []string{
+	"FREQ=DAILY;BYHOUR=1,2,3;BYMINUTE=0,30;BYSECOND=0", "FREQ=HOURLY", "FREQ=MINUTELY;INTERVAL=7", "FREQ=MINUTELY;INTERVAL=10;COUNT=5000",
+	"FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU;BYHOUR=2", "FREQ=MONTHLY;BYDAY=-1SU;BYHOUR=2;BYMINUTE=30", "FREQ=SECONDLY;INTERVAL=90;BYHOUR=1,2",
+	"FREQ=DAILY;BYHOUR=1,2;BYSETPOS=-1", "FREQ=HOURLY;INTERVAL=3;UNTIL=20300101T000000Z", "FREQ=SECONDLY;INTERVAL=700;BYMONTHDAY=1,15,-1",
+	"FREQ=HOURLY;INTERVAL=5;BYMINUTE=0,20,40;BYSECOND=0,30", "FREQ=MINUTELY;INTERVAL=11;BYSECOND=5,50;BYDAY=MO,FR", "FREQ=SECONDLY;BYMINUTE=7",
+	"FREQ=YEARLY;BYWEEKNO=13,44;BYDAY=SU;BYHOUR=0,1,2;BYMINUTE=15", "FREQ=DAILY\nEXDATE:20260308T023000,20050403T013000",
+}
+
 // randomRule parses a random text of any form in a random zone.
 func randomRule(t *testing.T, r *rand.Rand) (Rule, string, Options) {
 	t.Helper()
@@ -80,11 +88,7 @@ func randomRule(t *testing.T, r *rand.Rand) (Rule, string, Options) {
 		case 2:
 			text = fmt.Sprintf("P%dDT%dS", 1+r.IntN(3), 1+r.IntN(100_000))
 		case 3:
-			text = []string{
-				"FREQ=DAILY;BYHOUR=1,2,3;BYMINUTE=0,30;BYSECOND=0", "FREQ=HOURLY", "FREQ=MINUTELY;INTERVAL=7", "FREQ=MINUTELY;INTERVAL=10;COUNT=5000",
-				"FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU;BYHOUR=2", "FREQ=MONTHLY;BYDAY=-1SU;BYHOUR=2;BYMINUTE=30", "FREQ=SECONDLY;INTERVAL=90;BYHOUR=1,2",
-				"FREQ=DAILY;BYHOUR=1,2;BYSETPOS=-1", "FREQ=HOURLY;INTERVAL=3;UNTIL=20300101T000000Z",
-			}[r.IntN(9)]
+			text = randomCalendar[r.IntN(len(randomCalendar))]
 		}
 		if rule, err := Parse(text, o); err == nil {
 			return rule, text, o

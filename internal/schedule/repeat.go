@@ -12,7 +12,9 @@ func isInterval(upper string) bool {
 
 // parseInterval reads a repeating interval in the form of ISO 8601, such as
 // R5/2026-03-01T09:00:00Z/PT15M, or a duration alone. An end in place of the
-// duration stands for the time that passes until then.
+// duration stands for the time that passes until then. R5 means five firings, of
+// which the start is the first, and one that the clock skips another; R and R-1
+// mean no end.
 func parseInterval(text string, o Options) (Rule, error) {
 	start := len(text) - len(strings.TrimLeft(text, " \t"))
 	text = strings.TrimRight(text, " \t")

@@ -22,8 +22,6 @@ func (r *recurrence) check(parts map[string]*recurrencePart) error {
 	case r.setPos != nil && r.months == nil && r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil &&
 		r.hours == nil && r.minutes == nil && r.seconds == nil:
 		return forbid("BYSETPOS", "chooses from what another BY part names, and there is none")
-	case r.count > maxSlowTimes && r.countsSlowly():
-		return forbid("COUNT", "goes up to %d in a rule like this; say UNTIL instead", maxSlowTimes)
 	}
 	for _, d := range r.weekdays {
 		switch {

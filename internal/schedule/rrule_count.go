@@ -8,6 +8,8 @@ package schedule
 // countOut returns the instant at which the rule has fired COUNT times, or the
 // horizon.
 func (r *recurrence) countOut() int64 {
+	r.pattern.count()
+	defer func() { r.pattern.counts = nil }()
 	periods := r.zone.periods
 	i := r.zone.at(r.begin - 1)
 	from := r.enter(i, r.begin+periods[i].offset)
@@ -33,19 +35,17 @@ func (r *recurrence) countOut() int64 {
 }
 
 // skip passes over so many matches from one wall time to another. It returns the
-// last of them, or how many are left. Whole days are taken at once.
+// last of them, or how many are left.
 func (r *recurrence) skip(from, to, left int64) (int64, int64) {
 	whole := floorMod(from, secondsPerDay) == 0 // from is the beginning of a day
 	wall := r.pattern.next(from, to-1)
 	for wall != never {
-		day := floorDiv(wall, secondsPerDay)
-		tomorrow := (day + 1) * secondsPerDay
-		if whole && tomorrow <= to {
-			if n := r.timesOn(day); n > 0 && n < left {
-				left -= n
-				wall = r.pattern.next(tomorrow, to-1)
-				continue
-			}
+		tomorrow := (floorDiv(wall, secondsPerDay) + 1) * secondsPerDay
+		if n, resume := r.leap(wall, to, left-1, whole); n > 0 {
+			left -= n
+			wall = r.pattern.next(resume, to-1)
+			whole = floorMod(resume, secondsPerDay) == 0
+			continue
 		}
 		if left--; left == 0 {
 			return wall, 0
@@ -56,16 +56,42 @@ func (r *recurrence) skip(from, to, left int64) (int64, int64) {
 	return never, left
 }
 
-// timesOn returns how many wall times the pattern has on a day on which it has
-// some, or -1 if that takes a look at each.
-func (p *pattern) timesOn(day int64) int64 {
+// leap counts the matches from one on that need no look at each, before a wall
+// time and up to a limit, and returns where to go on. Whole says that the match is
+// the first of its day.
+func (p *pattern) leap(wall, to, limit int64, whole bool) (n, resume int64) {
+	day := floorDiv(wall, secondsPerDay)
+	tomorrow := (day + 1) * secondsPerDay
 	switch {
+	case p.unit > 0 && p.within == nil:
+		begin := wall - floorMod(wall, p.unit)
+		if wall-begin != int64(p.nextTime(0)) {
+			return 0, 0
+		}
+		if !p.everyDay {
+			to = min(to, tomorrow)
+		}
+		times := int64(p.setPos.len(p.times.len))
+		n = min((to-p.unit-begin+p.step)/p.step, limit/times)
+		return n * times, begin + n*p.step
+	case !whole || tomorrow > to || p.unit == 0 && p.setPos != nil:
+		return 0, 0
 	case p.unit > 0:
-		return p.unitsOn(day) * int64(p.setPos.len(p.times.len))
-	case p.setPos == nil:
-		return int64(p.times.len)
+		n = p.unitsOn(day) * int64(p.setPos.len(p.times.len))
+	case p.every == 1:
+		last, times := floorDiv(to, secondsPerDay), int64(p.times.len)
+		dates := int64(p.countDates(day, last))
+		if n = min(dates, limit/times); n < dates {
+			last = p.nthDate(day, int(n))
+		}
+		return n * times, last * secondsPerDay
+	default:
+		n = int64(p.times.len)
 	}
-	return -1
+	if n > limit {
+		return 0, 0
+	}
+	return n, tomorrow
 }
 
 // countLost counts the wall times that are made up at the end of a skipped stretch,

@@ -101,29 +101,21 @@ func (r *plainRule) peers(wall time.Time) []time.Time {
 
 // between lists what fits from one wall time to another.
 func (r *plainRule) between(from, to time.Time) (all []time.Time) {
-	second := func(t time.Time) time.Duration {
-		if !r.secondFits(t) {
-			return time.Second
-		}
-		return 0
-	}
-	for t := from; t.Before(to); {
-		switch {
-		case !r.dayFits(t):
-			t = t.Truncate(24 * time.Hour).Add(24 * time.Hour)
-		case !r.hourFits(t):
-			t = t.Truncate(time.Hour).Add(time.Hour)
-		case !r.minuteFits(t):
-			t = t.Truncate(time.Minute).Add(time.Minute)
-		case second(t) > 0:
-			t = t.Add(time.Second)
-		default:
-			if r.fits(t) {
-				all = append(all, t)
+	steps := func(t time.Time, length, unit time.Duration, fits func(time.Time) bool, inside func(time.Time)) {
+		for end := t.Add(length); t.Before(end) && t.Before(to); t = t.Add(unit) {
+			if t.Add(unit).After(from) && fits(t) {
+				inside(t)
 			}
-			t = t.Add(time.Second)
 		}
 	}
+	const day = 24 * time.Hour
+	steps(from.Truncate(day), to.Sub(from)+day, day, r.dayFits, func(t time.Time) {
+		steps(t, day, time.Hour, r.hourFits, func(t time.Time) {
+			steps(t, time.Hour, time.Minute, r.minuteFits, func(t time.Time) {
+				steps(t, time.Minute, time.Second, r.fits, func(t time.Time) { all = append(all, t) })
+			})
+		})
+	})
 	return all
 }
 

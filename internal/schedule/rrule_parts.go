@@ -148,8 +148,8 @@ const (
 	maxInterval = 1_000_000_000
 	maxTimes    = 1_000_000 // of COUNT
 
-	// maxSlowTimes is the most for rules of which each occurrence has to be looked
-	// at to count them.
+	// maxSlowTimes is the most for all rules of a set together of which each
+	// occurrence has to be looked at to count them.
 	maxSlowTimes = 100_000
 )
 

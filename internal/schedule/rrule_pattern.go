@@ -19,6 +19,7 @@ type pattern struct {
 	step     int64    // seconds from one unit of the rule to the next
 	within   *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
 	residues []uint64 // bit n: a time of within is n units after a multiple of step; or nil
+	counts   []int32  // how many times of within are; only while COUNT is worked out
 }
 
 // newPattern prepares a rule that begins at a wall time.

@@ -8,6 +8,7 @@ type calendarReader struct {
 	start   *dateProperty // DTSTART
 	dates   []*dateProperty
 	rules   []*recurrence
+	slow    int64 // what has to be counted one by one
 }
 
 // dateProperty is a property that holds dates.
@@ -55,10 +56,16 @@ func (c *calendarReader) recurrence(l *calendarLine, from int) error {
 		return l.at(0, "there are more than %d RRULE lines", maxRecurrences)
 	}
 	r, err := readRecurrence(l, from)
-	if err == nil {
-		c.rules = append(c.rules, r)
+	if err != nil {
+		return err
 	}
-	return err
+	if r.countsSlowly() {
+		if c.slow += r.count; c.slow > maxSlowTimes {
+			return l.at(from, "COUNT goes up to %d in rules like this, all together; say UNTIL instead", maxSlowTimes)
+		}
+	}
+	c.rules = append(c.rules, r)
+	return nil
 }
 
 // parameters reads what stands between the name of a property and its colon.

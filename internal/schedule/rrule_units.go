@@ -126,15 +126,25 @@ func (p *pattern) reaches(seconds int64) bool {
 	return p.residues[n/64]>>(n%64)&1 != 0
 }
 
-// unitsOn returns how many units of the rule begin on a day that is a date, or -1
-// if that takes a look at each.
+// count fills counts, for a rule that reaches the times of within on some days.
+func (p *pattern) count() {
+	if p.residues == nil {
+		return
+	}
+	p.counts = make([]int32, p.every)
+	for s := p.within.next(0); s >= 0; s = p.within.next(s + 1) {
+		p.counts[int64(s)%p.step/p.unit]++
+	}
+}
+
+// unitsOn returns how many units within begin on a day that is a date, or -1 if
+// that takes a look at each.
 func (p *pattern) unitsOn(day int64) int64 {
 	switch {
-	case p.within == nil:
-		first := p.alignUnit(day * secondsPerDay)
-		return max(0, (day+1)*secondsPerDay-first+p.step-1) / p.step
 	case p.every == 1:
 		return int64(p.within.len)
+	case p.counts != nil:
+		return int64(p.counts[(p.alignUnit(day*secondsPerDay)-day*secondsPerDay)/p.unit])
 	}
 	return -1
 }

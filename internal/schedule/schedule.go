@@ -1,9 +1,10 @@
 // Package schedule answers one question: when is the next time after this one?
 //
 // Parse turns the text of a schedule into a Rule, and Rule.Next names the
-// occurrences. A rule is a cron expression or a single instant. Cron
-// expressions are read on the wall clock of a time zone, and a change of that
-// clock neither loses nor doubles an occurrence:
+// occurrences. A rule is a cron expression, a calendar rule (RRULE), a repeating
+// interval or a single instant. All but the times of intervals are read on the
+// wall clock of a time zone, and a change of that clock neither loses nor doubles
+// an occurrence:
 //
 //   - A wall time that the clock skips fires when the skipped stretch ends,
 //     unless Options.SkipGap says otherwise. An interval-like rule makes up
@@ -12,9 +13,16 @@
 //   - A wall time that the clock shows twice fires the first time if the rule
 //     is fixed-time, and both times if it is interval-like.
 //
-// A rule is interval-like if its second, minute or hour field holds "*" or "/"
-// or names every value of its range. Only offsets from UTC count, never whether
-// a zone calls one of them daylight saving.
+// A cron expression is interval-like if its second, minute or hour field holds
+// "*" or "/" or names every value of its range, a calendar rule if it repeats
+// hourly or more often. Intervals of days and months are fixed-time; those of
+// hours and less pass whatever the clock shows. Only offsets from UTC count, never
+// whether a zone calls one of them daylight saving.
+//
+// Occurrences and Skipped tell what a change of the clock moved, repeated or left
+// out, Describe and Warnings say it in English. Newest catches up with what an
+// outage missed, Jitter spreads what is due at once, and Resolve does so with the
+// H of cron expressions.
 //
 // All of it is pure: no clock, no file and no setting of the machine is read.
 // The zone database is part of the binary, so that every node agrees on it.
@@ -41,25 +49,26 @@ const (
 
 // Options are the settings that stand beside the text of a schedule.
 type Options struct {
-	// Timezone is an IANA name such as "Europe/Paris". Cron expressions without
-	// one are read in UTC; an instant without an offset requires it.
+	// Timezone is an IANA name such as "Europe/Paris". Rules without one are read in
+	// UTC, but an instant or a start without an offset requires it.
 	Timezone string
 
 	// SkipGap leaves out the occurrences whose wall time the clock skips, and
 	// refuses an instant at such a time.
 	SkipGap bool
 
-	// Overlap decides about wall times that the clock shows twice. It concerns
-	// cron expressions; an instant without an offset is always the first.
+	// Overlap decides about wall times that the clock shows twice. An instant
+	// without an offset is always the first.
 	Overlap Overlap
 
 	// Start anchors a rule that counts from somewhere and does not say from where:
 	// an interval without a start, a calendar rule without DTSTART. Its wall time
-	// is that of the zone.
+	// is that of the zone. It has the precision of a microsecond, and of a second
+	// where days are counted.
 	Start time.Time
 
-	// Now, if set, makes Parse refuse a cron expression with no occurrence in the
-	// 45 years after it, as is right for a schedule that someone just wrote. The
+	// Now, if set, makes Parse refuse a rule with no occurrence in the 45 years
+	// after it, as is right for a schedule that someone just wrote. The
 	// zero time refuses only what has no occurrence from 1970 to 2499, as is
 	// right for reading a stored schedule again: its last year may be over.
 	Now time.Time

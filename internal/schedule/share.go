@@ -31,8 +31,8 @@ type ruleKey struct {
 // keyOf returns the key of a text with its options. What a text without need for a
 // start says does not depend on one.
 func keyOf(text string, o Options) ruleKey {
-	key := ruleKey{text: strings.TrimSpace(text), timezone: o.Timezone, skipGap: o.SkipGap, overlap: o.Overlap}
-	if !o.Start.IsZero() && needsStart(key.text) {
+	key := ruleKey{text: text, timezone: o.Timezone, skipGap: o.SkipGap, overlap: o.Overlap}
+	if !o.Start.IsZero() && needsStart(text) {
 		key.anchored, key.start, key.micros = true, o.Start.Unix(), o.Start.Nanosecond()/1000
 	}
 	return key
@@ -40,11 +40,10 @@ func keyOf(text string, o Options) ruleKey {
 
 // needsStart reports whether a rule may depend on the start beside its text.
 func needsStart(text string) bool {
-	if text == "" {
-		return false
-	}
-	upper := strings.ToUpper(text)
+	upper := strings.ToUpper(strings.TrimSpace(text))
 	switch {
+	case upper == "":
+		return false
 	case isCalendar(upper):
 		return !strings.Contains(upper, "DTSTART")
 	case isInterval(upper):
@@ -72,7 +71,7 @@ func (s *sharing) put(key ruleKey, r Rule) Rule {
 			return earlier
 		}
 	}
-	key.text = strings.Clone(key.text) // It may be part of a large request.
+	key.text, key.timezone = strings.Clone(key.text), strings.Clone(key.timezone) // They may be part of a large request.
 	switch r := r.(type) {
 	case *cron:
 		s.rules[key] = hold(s, key, r)

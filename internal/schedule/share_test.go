@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,6 @@ func TestEqualSchedulesShareOneRule(t *testing.T) {
 		same        bool
 	}{
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{}, true},
-		{"0 9 * * *", " 0 9 * * *\t", Options{}, Options{}, true},
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{Now: start}, true},
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{Start: start}, true},
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{Timezone: "Europe/Paris"}, false},
@@ -50,8 +50,15 @@ func TestSharedRuleIsStillChecked(t *testing.T) {
 	if _, err := Parse("PT5M", Options{}); err == nil {
 		t.Error("an interval without a start was accepted because one is in use")
 	}
+	daily := mustParse(t, "0 9 * * *", Options{})
+	for _, text := range []string{"0 9 * * *\n", "0 9 * * *" + strings.Repeat(" ", 2000)} {
+		if _, err := Parse(text, Options{}); err == nil {
+			t.Errorf("%.20q was accepted because a rule like it is in use", text)
+		}
+	}
 	runtime.KeepAlive(rule)
 	runtime.KeepAlive(epoch)
+	runtime.KeepAlive(daily)
 }
 
 // TestAMillionJobsOfAThousandSchedules measures what rules take in memory.

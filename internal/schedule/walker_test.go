@@ -132,7 +132,7 @@ func TestNextAgreesWithEveryMinuteOfTwoYears(t *testing.T) {
 		{"America/Havana", 2098}, {"Asia/Kathmandu", 1985},
 	}
 	if testing.Short() || raceDetected() {
-		places = places[:3]
+		places = places[:1]
 	}
 	for _, p := range places {
 		t.Run(p.zone, func(t *testing.T) {

@@ -80,6 +80,15 @@ func (f *faulty) Find(ctx context.Context, jobs []belfry.ID) ([]store.Due, error
 	return through(f, "Find", func() ([]store.Due, error) { return f.Store.Find(ctx, jobs) })
 }
 
+func (f *faulty) Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) ([]store.Due, belfry.ID, error) {
+	var next belfry.ID
+	due, err := through(f, "Outdated", func() (due []store.Due, err error) {
+		due, next, err = f.Store.Outdated(ctx, shards, release, after, limit)
+		return due, err
+	})
+	return due, next, err
+}
+
 func (f *faulty) Triggers(ctx context.Context, shards []int, limit int) ([]store.Wish, error) {
 	return through(f, "Triggers", func() ([]store.Wish, error) { return f.Store.Triggers(ctx, shards, limit) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -25,6 +26,8 @@ type bubble struct {
 	dir   string
 	store store.Store
 	slots int
+	log   *slog.Logger
+	keep  time.Duration // history; zero: as long as usual
 
 	mu    sync.Mutex
 	calls []call
@@ -79,7 +82,7 @@ func (b *bubble) open() {
 func (b *bubble) start(s store.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	local := NewLocal(ctx, s)
-	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local})
+	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.keep})
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
 	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots))

@@ -47,6 +47,7 @@ func newLoop(s *Scheduler) *loop {
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	poke(l.wishes) // what was wished for before nobody will hint at again
 	for {
 		terms, moved := l.owned()
 		l.terms = terms
@@ -55,6 +56,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-moved:
+			poke(l.wishes)
 		case dues := <-l.loads:
 			l.take(dues)
 		case <-l.wishes:
@@ -118,6 +120,8 @@ func (l *loop) take(dues []store.Due) {
 		}
 		if p.NextAt.Sub(now) <= horizon && l.wheel.Len() < maxInWheel {
 			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
+		} else {
+			l.wheel.Remove(p.JobID)
 		}
 	}
 }

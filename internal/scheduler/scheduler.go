@@ -99,6 +99,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { newLoader(s).run(ctx) })
 	parts.Go(func() { newSweeper(s).run(ctx) })
+	parts.Go(func() { newRezoner(s).run(ctx) })
 	newLoop(s).run(ctx)
 	parts.Wait()
 	return nil

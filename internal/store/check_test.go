@@ -5,26 +5,31 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 )
 
 // everyRun is all runs and skips, wherever they are.
 const everyRun = `(
-	SELECT id, job_id, shard, revision, kind, state, scheduled_at, fired_at, attempt, 'runs' AS place FROM runs
-	UNION ALL SELECT id, job_id, shard, revision, kind, 'dead', scheduled_at, fired_at, attempt, 'dead' FROM dead
-	UNION ALL SELECT id, job_id, shard, revision, kind, state, scheduled_at, fired_at, attempt, 'history' FROM history
+	SELECT id, job_id, shard, revision, kind, state, '' AS reason, scheduled_at, fired_at, attempt, 'runs' AS place FROM runs
+	UNION ALL SELECT id, job_id, shard, revision, kind, 'dead', reason, scheduled_at, fired_at, attempt, 'dead' FROM dead
+	UNION ALL SELECT id, job_id, shard, revision, kind, state, reason, scheduled_at, fired_at, attempt, 'history' FROM history
 ) r`
+
+// decision is a condition on runs and skips: they decide an occurrence, and do not
+// only note beside the occurrences that the clock skipped something or a plan moved.
+const decision = ` r.kind = 'scheduled' AND r.reason NOT IN ('dst_gap', 'zone_change') `
 
 // wrong are counts that must be zero at every moment, with what they count.
 var wrong = []struct{ sentence, query string }{
 	{"occurrences have two decisions",
-		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` WHERE kind = 'scheduled' GROUP BY job_id, scheduled_at HAVING count(*) > 1) x`},
+		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` WHERE` + decision + `GROUP BY job_id, scheduled_at HAVING count(*) > 1) x`},
 	{"runs have an id that another row has too",
 		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` GROUP BY id HAVING count(*) > 1) x`},
 	{"decisions lie within a recorded range of skips",
 		`SELECT count(*) FROM history s JOIN ` + everyRun + ` ON r.job_id = s.job_id
-		 WHERE s.state = 'skipped' AND s.kind = 'scheduled' AND r.kind = 'scheduled' AND r.id <> s.id
+		 WHERE s.state = 'skipped' AND s.kind = 'scheduled' AND s.reason NOT IN ('dst_gap', 'zone_change') AND r.id <> s.id AND` + decision + `
 		 AND r.scheduled_at >= s.scheduled_at AND r.scheduled_at <= s.skipped_to`},
 	{"skips have no reason, no count or no end",
 		`SELECT count(*) FROM history WHERE state = 'skipped' AND (reason = '' OR skipped_count < 1 OR skipped_to IS NULL OR skipped_to < scheduled_at)`},
@@ -40,7 +45,7 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM plans WHERE next_at IS NOT NULL AND (nominal_at IS NULL OR next_at < nominal_at)`},
 	{"scheduled decisions lie beyond the plan's high-water mark",
 		`SELECT count(*) FROM ` + everyRun + ` JOIN plans p ON p.job_id = r.job_id
-		 WHERE r.kind = 'scheduled' AND (p.fired_for IS NULL OR r.scheduled_at > p.fired_for)`},
+		 WHERE` + decision + `AND (p.fired_for IS NULL OR r.scheduled_at > p.fired_for)`},
 	{"live runs have no job", `SELECT count(*) FROM runs r LEFT JOIN jobs j ON j.id = r.job_id WHERE j.id IS NULL`},
 	{"plans have no job", `SELECT count(*) FROM plans p LEFT JOIN jobs j ON j.id = p.job_id WHERE j.id IS NULL`},
 	{"jobs have no plan", `SELECT count(*) FROM jobs j LEFT JOIN plans p ON p.job_id = j.id WHERE p.job_id IS NULL AND j.state <> 'deleted'`},
@@ -64,7 +69,7 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM (SELECT r.id, CASE WHEN r.state = 'running' THEN r.attempt - 1 ELSE r.attempt END AS wants FROM ` + everyRun + ` WHERE r.place <> 'history') x
 		 WHERE wants <> (SELECT count(*) FROM attempts a WHERE a.run_id = x.id)`},
 	{"scheduled decisions were made early",
-		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND fired_at < scheduled_at`},
+		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND reason <> 'zone_change' AND fired_at < scheduled_at`},
 	{"shards differ between the tables of a job",
 		`SELECT (SELECT count(*) FROM plans x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
 		 (SELECT count(*) FROM revisions x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
@@ -95,6 +100,7 @@ func check(t tb, f *fixture) {
 	checkShards(t, f)
 	checkOverlap(t, f)
 	checkTriggers(t, f)
+	checkNotes(t, f)
 	checkColumns(t, f)
 }
 
@@ -176,6 +182,30 @@ func checkTriggers(t tb, f *fixture) {
 	for _, r := range rows {
 		if n := manual[r.run]; n > 1 || n > 0 && !r.fired {
 			t.Errorf("invariant: a trigger (fired: %v) has %d runs", r.fired, n)
+		}
+	}
+}
+
+// checkNotes expects what is noted beside occurrences to have an id that no run
+// and no decision can have.
+func checkNotes(t tb, f *fixture) {
+	t.Helper()
+	type note struct {
+		id, job belfry.ID
+		reason  belfry.Kind
+		at      time.Time
+	}
+	notes := read(t, f, func(rows *sql.Rows) (note, error) {
+		var id, job idColumn
+		var n note
+		var at timeColumn
+		err := rows.Scan(&id, &job, &n.reason, &at)
+		n.id, n.job, n.at = id.ID, job.ID, at.Time
+		return n, err
+	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE reason IN ('dst_gap', 'zone_change')`)
+	for _, n := range notes {
+		if want := belfry.RunID(n.job, n.reason, n.at, belfry.ID{}); n.id != want {
+			t.Errorf("invariant: the note of %s at %v has id %s, wants %s", n.reason, n.at, n.id, want)
 		}
 	}
 }

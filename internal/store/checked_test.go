@@ -25,7 +25,9 @@ type crime struct{ sentence, sql string }
 var crimes = []crime{
 	{"occurrences have two decisions", `UPDATE runs SET scheduled_at = (SELECT scheduled_at FROM history WHERE state = 'succeeded') WHERE state = 'ready'`},
 	{"runs have an id that another row has too", `UPDATE dead SET id = (SELECT id FROM history WHERE state = 'succeeded')`},
-	{"decisions lie within a recorded range of skips", `UPDATE history SET skipped_to = skipped_to + 60000000 WHERE state = 'skipped'`},
+	{"decisions lie within a recorded range of skips", `UPDATE history SET skipped_to = skipped_to + 60000000 WHERE state = 'skipped' AND reason = 'missed_window'`},
+	{"has id", `UPDATE history SET scheduled_at = scheduled_at + 1, skipped_to = skipped_to + 1 WHERE reason = 'zone_change'`},
+	{"were made early", `UPDATE history SET fired_at = scheduled_at - 1 WHERE reason = 'dst_gap'`},
 	{"skips have no reason", `UPDATE history SET reason = '' WHERE state = 'skipped'`},
 	{"neither succeeded nor skipped", `UPDATE history SET state = 'dead' WHERE state = 'succeeded'`},
 	{"succeeded without an attempt", `UPDATE history SET attempt = 0 WHERE state = 'succeeded'`},
@@ -82,7 +84,7 @@ func TestTheCheckSeesEveryCrime(t *testing.T) {
 	}
 }
 
-// scene makes a job with a run in every place.
+// scene makes a job with a run in every place, and notes beside them.
 func (f *fixture) scene(t tb) {
 	t.Helper()
 	job, worker := f.created(t, 30, parallel, withRetries(0)), f.worker(t)
@@ -90,7 +92,9 @@ func (f *fixture) scene(t tb) {
 	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 	f.fire(t, f.step(t, job))
 	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
-	f.fire(t, f.step(t, job))
+	noted := f.step(t, job)
+	noted.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 1), aside(job.ID, belfry.ReasonMoved, f.minutesAgo(-60), 1)}
+	f.fire(t, noted)
 	f.claimOne(t, worker)
 	f.fire(t, f.step(t, job))
 	f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, "")}))

@@ -28,7 +28,7 @@ func TestATriggerBecomesOneRun(t *testing.T) {
 			t.Error("the trigger is still a wish")
 		}
 		p := f.plan(t, job.ID)
-		if want := step.Next; p.RunsMade != 1 || p.Version != 3 || p.NextAt != want.NextAt || p.NominalAt != want.NominalAt || p.FiredFor != want.FiredFor {
+		if want := step.Next; p.RunsMade != 0 || p.Version != 3 || p.NextAt != want.NextAt || p.NominalAt != want.NominalAt || p.FiredFor != want.FiredFor {
 			t.Errorf("the trigger moved the plan to %+v", p)
 		}
 		f.accepted(t, run, belfry.OutcomeSucceeded)

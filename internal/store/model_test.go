@@ -21,7 +21,7 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
 				f.wipe(t)
-				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, held: map[belfry.ID]*belfry.Run{}}
+				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, made: map[belfry.ID]int64{}, held: map[belfry.ID]*belfry.Run{}}
 				m.workers = []belfry.ID{f.worker(t), f.worker(t)}
 				m.create(t)
 				t.Repeat(map[string]func(*rapid.T){
@@ -51,6 +51,7 @@ type model struct {
 	jobs    map[belfry.ID]*belfry.Job
 	first   map[belfry.ID]time.Time // occurrence of every job there ever was
 	runs    map[belfry.ID]*modelRun
+	made    map[belfry.ID]int64       // scheduled runs of every job, also those that were skipped beside another
 	workers []belfry.ID               // registered
 	held    map[belfry.ID]*belfry.Run // attempts that hold their run
 	past    []pastAttempt
@@ -98,6 +99,9 @@ func (m *model) apply(t tb, step plan.Step) {
 		note(skip.ID, belfry.RunSkipped)
 	}
 	for _, r := range step.Runs {
+		if r.Kind == belfry.KindScheduled {
+			m.made[job]++
+		}
 		if r.Limit > 0 && m.live(job) >= r.Limit {
 			note(r.ID, belfry.RunSkipped)
 		} else {
@@ -353,6 +357,9 @@ func (m *model) compare(t *rapid.T) {
 	}
 	for job, first := range m.first {
 		m.f.wantCovered(t, job, first)
+		if p := m.f.plan(t, job); p.RunsMade != m.made[job] {
+			t.Errorf("the plan of job %s counts %d runs, wants %d", job, p.RunsMade, m.made[job])
+		}
 	}
 	if n := m.f.count(t, `SELECT count(*) FROM `+everyRun); n != int64(len(m.runs)) {
 		t.Errorf("there are %d runs and skips, wants %d", n, len(m.runs))

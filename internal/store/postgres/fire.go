@@ -33,9 +33,10 @@ import (
 const fireSQL = `/* fire */
 WITH step AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], $8::bigint[],
-                       $9::text[], $10::text[], $11::integer[], $12::integer[], $13::bigint[], $14::text[], $15::bigint[])
+                       $9::text[], $10::text[], $11::integer[], $12::integer[], $13::bigint[], $14::text[], $15::bigint[],
+                       $39::bigint[])
     WITH ORDINALITY AS s (job_id, version, due, first_at, next_at, nominal_at, fired_for, runs_made,
-                          zone_version, namespace, revision, shard, epoch, lane, timeout_ms, n)
+                          zone_version, namespace, revision, shard, epoch, lane, timeout_ms, asked, n)
 ), mine AS MATERIALIZED (
   SELECT s.* FROM step s JOIN belfry.plans p ON p.job_id = s.job_id
    WHERE p.version = s.version
@@ -45,7 +46,7 @@ WITH step AS MATERIALIZED (
 ), adv AS (
   UPDATE belfry.plans p
      SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.fired_for,
-         runs_made = s.runs_made, zone_version = s.zone_version
+         runs_made = s.runs_made, runs_asked = p.runs_asked + coalesce(s.asked, 0), zone_version = s.zone_version
     FROM mine s
    WHERE p.job_id = s.job_id AND p.version = s.version
   RETURNING s.n, s.job_id, s.namespace, s.revision, s.shard, s.epoch, s.lane, s.timeout_ms

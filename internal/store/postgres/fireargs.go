@@ -37,6 +37,7 @@ type fireArgs struct {
 
 	wishOf []int64 // 1-based step of each trigger
 	wishes []pgtype.UUID
+	asked  []int64 // triggers of each step, as far as the last that has some
 
 	skipOf     []int64
 	skipIDs    []pgtype.UUID
@@ -85,6 +86,8 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 	a.runs = append(a.runs, r)
 	if !r.Trigger.IsZero() {
 		a.wishOf, a.wishes = append(a.wishOf, step), append(a.wishes, uuid(r.Trigger))
+		a.asked = append(a.asked, make([]int64, step-int64(len(a.asked)))...)
+		a.asked[step-1]++
 	}
 	a.stepOf = append(a.stepOf, step)
 	a.ids = append(a.ids, uuid(r.ID))
@@ -114,6 +117,6 @@ func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
 		a.wishOf, a.wishes,
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
 		uuids(tokens), pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
-		a.keys,
+		a.keys, a.asked,
 	}
 }

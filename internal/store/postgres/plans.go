@@ -33,6 +33,12 @@ func (s *dueScan) result() store.Due {
 	return s.due
 }
 
+func scanDue(row pgx.CollectableRow) (store.Due, error) {
+	var scan dueScan
+	err := row.Scan(scan.fields()...)
+	return scan.result(), err
+}
+
 // Upcoming gives the plans that are due in the window, soonest first. The plans
 // are picked from their narrow table before the jobs are looked up.
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
@@ -57,11 +63,7 @@ func (s *Store) dues(ctx context.Context, picked string, args ...any) ([]store.D
 	if err != nil {
 		return nil, failed("read plans", err)
 	}
-	dues, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Due, error) {
-		var scan dueScan
-		err := row.Scan(scan.fields()...)
-		return scan.result(), err
-	})
+	dues, err := pgx.CollectRows(rows, scanDue)
 	return dues, failed("read plans", err)
 }
 

@@ -17,22 +17,28 @@ import (
 type sight struct {
 	job            belfry.Job
 	live           belfry.Live
-	made           int64     // runs of it that were ever decided on
+	made           int64     // runs of it that were ever decided on, scheduled or asked for
 	mark           time.Time // the plan's high-water mark
 	liveAt, deadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
 
-	// Of the latest record in history, and of the latest that is a run.
+	// Of the latest record in history that tells of an occurrence, and of the latest
+	// that is a run.
 	settledAt time.Time
 	settled   belfry.RunState
 	ranAt     time.Time
 }
+
+// telling leaves out what is only noted beside the occurrences of a job: that the
+// clock skipped a wall time, that a plan was moved. Such notes may lie before or
+// after the mark, and say nothing about how the job ended.
+const telling = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
 
 // selectSights reads jobs as far as that is possible without their history,
 // which has a partition a day and is looked at only where something is to be
 // found. The caller adds a WHERE on j.
 const selectSights = `
 SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
-       p.next_at, p.fired_for, p.runs_made, r.running, r.waiting, r.last, d.last
+       p.next_at, p.fired_for, p.runs_made + p.runs_asked, r.running, r.waiting, r.last, d.last
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
@@ -112,17 +118,18 @@ func (v *sight) derive() belfry.Job {
 const settledWithin = 24 * time.Hour
 
 // lookBack finds the latest records in history, in as few of its partitions as
-// possible. Whatever came of the occurrence at a plan's high-water mark was
-// settled after that instant. If it is the only run that there ever was, nothing
-// can be later. The whole of history is for jobs that skipped
-// something last, or of which nothing is left since their mark.
+// possible. Without a run there is nothing that matters. Whatever came of an
+// occurrence at a plan's high-water mark was settled after that instant, and no
+// other is later; if it is the only run that there ever was, none is. The whole of
+// history is for jobs that skipped something last, and those of which nothing is
+// known at their mark or after it: an edit may have put it there.
 func lookBack(ctx context.Context, q querier, sights []*sight) error {
 	var single, recent, deep []*sight
 	for _, v := range sights {
 		switch {
-		case v.mark.IsZero() && v.made > 0:
-			deep = append(deep, v)
+		case v.made == 0:
 		case v.mark.IsZero():
+			deep = append(deep, v)
 		case v.made == 1 && (v.liveAt.Equal(v.mark) || v.deadAt.Equal(v.mark)): // known without history
 		case v.made == 1:
 			single = append(single, v)
@@ -145,7 +152,7 @@ func lookBack(ctx context.Context, q querier, sights []*sight) error {
 		switch {
 		case v.settled == belfry.RunSkipped:
 			deep = append(deep, v)
-		case v.settled == "" && v.liveAt.Before(v.mark) && v.deadAt.Before(v.mark):
+		case v.settledAt.Before(v.mark) && v.liveAt.Before(v.mark) && v.deadAt.Before(v.mark):
 			deep = append(deep, v)
 		}
 	}
@@ -172,7 +179,7 @@ SELECT w.id, n.scheduled_at, n.state
   FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, mark)
  CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
                       WHERE job_id = w.id AND settled_at BETWEEN $5 AND $6
-                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'
+                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'`+telling+`
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
 		ids, marks, settledWithin.Seconds(), within.Seconds(), first.Add(-settledWithin), last.Add(within))
 	if err != nil {
@@ -208,7 +215,7 @@ func lookAtAll(ctx context.Context, q querier, sights []*sight) error {
 	rows, err := q.Query(ctx, `
 SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
   FROM unnest($1::uuid[]) AS w (id)
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id ORDER BY scheduled_at DESC, id DESC LIMIT 1) s
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+telling+` ORDER BY scheduled_at DESC, id DESC LIMIT 1) s
   LEFT JOIN LATERAL (SELECT scheduled_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true`, ids)
 	if err != nil {
 		return err

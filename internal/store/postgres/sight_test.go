@@ -14,7 +14,8 @@ import (
 )
 
 // plainly is what the status and the last run of a job are by definition: the
-// latest of all records, wherever they are.
+// latest of all records, wherever they are, but for notes that tell of no
+// occurrence.
 const plainly = `
 SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END
   FROM belfry.jobs j
@@ -23,7 +24,7 @@ SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, 
                              max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
   LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.dead WHERE job_id = j.id) d ON true
   LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.history WHERE job_id = j.id AND state <> 'skipped') h ON true
-  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
+  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id AND reason NOT IN ('dst_gap', 'zone_change') ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
 
 // A job is seen as the definition says, though only a part of history is read.
 func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
@@ -79,37 +80,46 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 
 // queueJob makes a job with a past of some days: occurrences that were run,
 // skipped alone or in ranges, died or still live, some runs asked for by hand,
-// and some that took days to settle.
+// some that took days to settle, and notes of what the clock skipped or a newer
+// zone database moved.
 func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days int) {
 	job := newJob(t, s)
 	id, now := uuid(job.Job.ID), s.Now()
 	at := now.Add(-time.Duration(1+random.IntN(days*24)) * time.Hour)
 	var mark time.Time
-	made, live := 0, false
+	made, asked, live := 0, 0, false
 	for range random.IntN(5) {
 		first := at
 		settled := at.Add(time.Duration(random.IntN(60)) * time.Second)
-		if random.IntN(10) == 0 {
-			settled = settled.Add(time.Duration(random.IntN(5*24)) * time.Hour)
+		if random.IntN(5) == 0 {
+			settled = settled.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 		}
 		manual := random.IntN(4) == 0
+		count := &made
+		if manual && random.IntN(5) > 0 { // the others are from before these were told apart
+			count = &asked
+		}
+		if random.IntN(4) == 0 {
+			reason := []belfry.Reason{belfry.ReasonDSTGap, belfry.ReasonMoved}[random.IntN(2)]
+			queueHistory(batch, id, belfry.RunSkipped, reason, at.Add(time.Duration(random.IntN(9)-4)*24*time.Hour), settled)
+		}
 		switch random.IntN(6) {
 		case 0, 1, 2:
-			queueHistory(batch, id, belfry.RunSucceeded, first, settled)
-			made++
+			queueHistory(batch, id, belfry.RunSucceeded, "", first, settled)
+			*count++
 		case 3:
 			if random.IntN(2) == 0 && !manual { // a range, noted at its end
 				at = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 				settled = at
 			} else {
-				made++ // it was to be a run, but an earlier one was still alive
+				*count++ // it was to be a run, but an earlier one was still alive
 			}
-			queueHistory(batch, id, belfry.RunSkipped, first, settled)
+			queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonMissed, first, settled)
 		case 4:
 			batch.Queue(`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 				timeout_ms, attempt, failures, lost, died_at, fingerprint)
 				VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'x', 'out_of_retries', $2, $2, $2, $1, 1, 1, 1, 1, 0, $3, 'x')`, id, first, settled)
-			made++
+			*count++
 		case 5:
 			if live {
 				continue
@@ -120,12 +130,15 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 				SELECT gen_random_uuid(), 0, 'default', $1::uuid, 1, 'scheduled', 'x', $3::text, 1, $2::timestamptz, $2, $2, $1, 1, 1, 1, 0, 0, held, held, CASE WHEN held IS NOT NULL THEN $2::timestamptz END
 				FROM (SELECT CASE WHEN $3 = 'running' THEN $1::uuid END AS held) x`, id, first, state)
 			live = true
-			made++
+			*count++
 		}
 		if !manual {
 			mark = at
 		}
 		at = at.Add(time.Duration(1+random.IntN(72)) * time.Hour)
+	}
+	if random.IntN(3) == 0 { // an edit moved the mark to where there is no occurrence
+		mark = at.Add(time.Duration(random.IntN(72)) * time.Hour)
 	}
 	state, next := belfry.JobActive, pgtype.Timestamptz{}
 	switch random.IntN(6) {
@@ -136,12 +149,12 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	}
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $3, 'default', 'http')`, id, string(state), now)
-	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, '')`,
-		id, next, stamp(mark), made)
+	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_asked, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
+		id, next, stamp(mark), made, asked)
 }
 
-func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunState, at, settled time.Time) {
+func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunState, reason belfry.Reason, at, settled time.Time) {
 	batch.Queue(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 		attempt, settled_at, http_status, error, output, skipped_count)
-		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', $2, '', $3, $3, $3, $1, 1, 1, $4, 200, '', '', 0)`, job, string(state), at, settled)
+		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', $2, $5, $3, $3, $3, $1, 1, 1, $4, 200, '', '', 0)`, job, string(state), at, settled, string(reason))
 }

@@ -21,9 +21,14 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.p
        (SELECT max(scheduled_at) FROM runs r WHERE r.job_id = j.id),
        (SELECT scheduled_at FROM dead d WHERE d.job_id = j.id ORDER BY scheduled_at DESC LIMIT 1),
        (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1),
-       (SELECT scheduled_at FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1),
-       (SELECT state FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1)
+       (SELECT scheduled_at FROM history h WHERE h.job_id = j.id` + telling + `ORDER BY scheduled_at DESC, id DESC LIMIT 1),
+       (SELECT state FROM history h WHERE h.job_id = j.id` + telling + `ORDER BY scheduled_at DESC, id DESC LIMIT 1)
 `
+
+// telling leaves out what is only noted beside the occurrences of a job: that the
+// clock skipped a wall time, that a plan was moved. It says nothing about how the
+// job ended.
+const telling = ` AND (h.state <> 'skipped' OR h.reason NOT IN ('dst_gap', 'zone_change')) `
 
 const (
 	selectOneJob   = selectJob + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`

@@ -102,10 +102,10 @@ const passes = `
     WHEN p.next_at IS NOT NULL THEN 'scheduled'
     WHEN (SELECT max(scheduled_at) FROM dead d WHERE d.job_id = j.id) >= ` + lastSettled + ` THEN 'failed'
     ELSE coalesce((SELECT CASE h.state WHEN 'dead' THEN 'failed' WHEN 'succeeded' THEN 'completed' END
-      FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled') END)`
+      FROM history h WHERE h.job_id = j.id` + telling + `ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled') END)`
 
 // lastSettled is before everything if nothing is settled.
-const lastSettled = `coalesce((SELECT scheduled_at FROM history h WHERE h.job_id = j.id ORDER BY scheduled_at DESC LIMIT 1), -9223372036854775808)`
+const lastSettled = `coalesce((SELECT scheduled_at FROM history h WHERE h.job_id = j.id` + telling + `ORDER BY scheduled_at DESC LIMIT 1), -9223372036854775808)`
 
 func init() {
 	sqlite.MustRegisterDeterministicScalarFunction("belfry_contains", 2, contains)

@@ -24,6 +24,8 @@ func TestStatementsFindTheirRows(t *testing.T) {
 		{"read upcoming plans", selectUpcoming, false},
 		{"read overdue plans", selectOverdue, false},
 		{"find a plan", selectPlan, false},
+		{"find the last plan to look at", selectOutdatedFloor, false},
+		{"read outdated plans", selectOutdated, false},
 		{"read triggers", selectWishes, false},
 		{"promote", promote, false},
 		{"find the next retry", selectRetry, false},

@@ -1,0 +1,132 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Location returns the time zone that a rule is read in, which may be named by its
+// own text.
+func Location(r Rule) *time.Location {
+	switch r := r.(type) {
+	case *once:
+		return r.zone.location
+	case *elapsed:
+		return r.zone.location
+	case *mixed:
+		return r.zone.location
+	}
+	if z, _ := clockOf(r); z != nil {
+		return z.location
+	}
+	return time.UTC
+}
+
+// Note says in a few English words what a change of the clock has to do with an
+// occurrence of a rule, such as "02:30 does not exist that day: runs at 03:00". It
+// is empty if there is nothing to say.
+func Note(r Rule, o Occurrence) string {
+	local := o.At.In(Location(r))
+	var list []string
+	if o.MovedCount > 0 {
+		then := "runs at"
+		switch {
+		case ownWall(r, local):
+			then = "merged into the run at"
+		case o.MovedCount > 1:
+			then = "runs once, at"
+		}
+		list = append(list, fmt.Sprintf("%s not exist that day: %s %s", noteWalls(o.Moved, o.MovedCount, local), then, timeOfDay(local)))
+	}
+	switch o.Repeat {
+	case RepeatOnly:
+		list = append(list, timeOfDay(local)+" comes twice: runs the first time")
+	case RepeatAgain:
+		list = append(list, "second "+timeOfDay(local))
+	}
+	return strings.Join(list, "; ")
+}
+
+// Notes returns the Note of each of the occurrences that follow an instant. With
+// Options.SkipGap it also says what was left out before one.
+func Notes(r Rule, after time.Time, list []Occurrence) []string {
+	notes := make([]string, len(list))
+	for i, o := range list {
+		notes[i] = NoteSkipped(r, after, o.At)
+		if note := Note(r, o); note != "" && notes[i] != "" {
+			notes[i] += "; " + note
+		} else if note != "" {
+			notes[i] = note
+		}
+		after = o.At
+	}
+	return notes
+}
+
+// maxNotedGaps is how many gaps a note tells of.
+const maxNotedGaps = 3
+
+// NoteSkipped says what a rule left out because of Options.SkipGap after an instant
+// and until another one, such as "02:30 does not exist on 8 March 2026: left out".
+// It is empty if that is nothing.
+func NoteSkipped(r Rule, after, until time.Time) string {
+	local := until.In(Location(r))
+	gaps := Skipped(r, after, until)
+	var list []string
+	for _, g := range gaps[:min(len(gaps), maxNotedGaps)] {
+		walls := []Wall{g.First, g.Last}
+		if g.Count == 1 {
+			walls = walls[:1]
+		}
+		day := "that day"
+		if !sameDay(g.First.Time(), local) {
+			day = "on " + g.First.Time().Format("2 January 2006")
+		}
+		list = append(list, fmt.Sprintf("%s not exist %s: left out", noteWalls(walls, g.Count, g.At.In(local.Location())), day))
+	}
+	if more := len(gaps) - len(list); more > 0 {
+		list = append(list, "and so at "+plural(int64(more), "clock change")+" after that")
+	}
+	return strings.Join(list, "; ")
+}
+
+// noteWalls names wall times that the clock skips, and the verb that follows them.
+// Those of another day than that on which the gap ends come with their date.
+func noteWalls(walls []Wall, count int64, end time.Time) string {
+	name := func(w Wall) string {
+		if !sameDay(w.Time(), end) {
+			return w.Time().Format("2 January ") + timeOfDay(w.Time())
+		}
+		return timeOfDay(w.Time())
+	}
+	switch first, last := name(walls[0]), name(walls[len(walls)-1]); {
+	case count == 1:
+		return first + " does"
+	case count == 2:
+		return first + " and " + last + " do"
+	case count > maxMoved && len(walls) == maxMoved: // The last is not among them.
+		return fmt.Sprintf("%s and %d others do", first, count-1)
+	default:
+		return fmt.Sprintf("%s to %s (%d times) do", first, last, count)
+	}
+}
+
+func sameDay(a, b time.Time) bool {
+	return a.Year() == b.Year() && a.YearDay() == b.YearDay()
+}
+
+// ownWall reports whether a rule names the wall time of an occurrence itself.
+func ownWall(r Rule, local time.Time) bool {
+	_, offset := local.Zone()
+	wall := local.Unix() + int64(offset)
+	switch r := r.(type) {
+	case waller:
+		return r.nextWall(wall) == wall
+	case *calendarRule:
+		return slices.ContainsFunc(r.rules, func(rule *recurrence) bool { return rule.nextWall(wall) == wall }) ||
+			slices.ContainsFunc(r.rdates, func(d moment) bool { return d.exact && d.at == local.Unix() || !d.exact && d.at == wall })
+	}
+	return false
+}
