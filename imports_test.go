@@ -34,7 +34,7 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": {"belfry", "client", "internal/node", "internal/schedule", cobra, pflag, yaml}, // schedule: "version" tells that of the zones
+	"cmd/belfry": {"belfry", "client", "internal/node", "internal/schedule", cobra, pflag, yaml}, // schedule: "schedule next" and its kin need no server
 
 	"internal/node": append([]string{xsync}, parts...),
 

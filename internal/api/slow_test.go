@@ -105,7 +105,9 @@ func TestSlowClientsDoNotSlowOthers(t *testing.T) {
 	defer stop()
 	slowMedian, slowP99 := latencies(t, server, path)
 	t.Logf("the median was %v and is %v, of a hundred the slowest was %v and is %v", median, slowMedian, p99, slowP99)
-	if slowMedian > 5*median+10*time.Millisecond || slowP99 > 10*p99+100*time.Millisecond {
+	// Who had to wait for a slow client would wait for as long as that is put up
+	// with, which is seconds. A busy machine may hold up one in a hundred, too.
+	if slowMedian > 5*median+20*time.Millisecond || slowP99 > 10*p99+3*time.Second {
 		t.Errorf("the median was %v and is %v, of a hundred the slowest was %v and is %v", median, slowMedian, p99, slowP99)
 	}
 	created, err := server.Client().Post(server.URL+bulk, "application/x-ndjson", strings.NewReader(lineOf("quick")))

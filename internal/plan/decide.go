@@ -23,7 +23,7 @@ func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	at := seen.NominalAt
-	if s.Policy.ReadyAt(seen.JobID, at).Before(since) {
+	if at.Before(since) { // If it was only waiting for its jitter then, it is the latest.
 		d := s.Policy.dueBefore(seen, earlier(since, now))
 		step.Skips, at = d.missed(), d.latest
 	}

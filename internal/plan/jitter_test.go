@@ -31,6 +31,8 @@ func TestDecisionsAreByNominalTimePlusJitter(t *testing.T) {
 	}
 	paused := first
 	paused.NextAt = time.Time{}
+	last := s
+	last.Policy = tuned(t, "0 * * * *", func(s *belfry.Spec) { s.JitterSeconds, s.MaxRuns = 1800, 1 }).Policy
 	for _, tt := range []struct {
 		name string
 		step Step
@@ -59,6 +61,8 @@ func TestDecisionsAreByNominalTimePlusJitter(t *testing.T) {
 		{"edited when it is due", Edit(s, to(t, "0 17 * * *"), first, false, ready[0]), "run 09:00; next 17:00; decided 09:00"},
 		{"edited while the next waits", Edit(s, to(t, "0 17 * * *"), first, false, ready[1].Add(before)), "run 09:00; next 17:00; decided 09:00"},
 		{"edited while the next waits, which stays", Edit(s, to(t, "0 10,17 * * *"), first, false, ready[1].Add(before)), "run 09:00; next for 10:00; decided 09:00"},
+		{"edited while the next waits, of which there would have been none", Edit(last, to(t, "0 10,17 * * *"), first, false, ready[1].Add(before)),
+			"run 09:00; next 17:00; decided 09:00"},
 		{"edited into a pause while it waits", Edit(s, to(t, "0 9,17 * * *"), first, true, ready[0].Add(before)), "halt before 09:00"},
 	} {
 		got := tell(tt.step)
@@ -97,6 +101,9 @@ func TestAnotherJitter(t *testing.T) {
 	}
 	if now := ready[0].Add(-time.Second); !retime(first, now).NextAt.Equal(now) {
 		t.Error("what would have been due is not due at once")
+	}
+	if now := at(t, "09:50"); !retime(first, now).NextAt.Equal(ready[0]) {
+		t.Error("what is due already is due later")
 	}
 	first.NextAt = time.Time{}
 	if got := retime(first, at(t, "08:40")); got != first {

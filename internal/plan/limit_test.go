@@ -139,6 +139,16 @@ func TestARecordedGapCannotMeetARun(t *testing.T) {
 	}
 }
 
+func TestAGapAfterTheLastRunIsNotTold(t *testing.T) {
+	s := tuned(t, "Europe/Paris 30 2 * * *", func(s *belfry.Spec) { s.DSTGap, s.MaxRuns = belfry.GapSkip, 4 })
+	seen, now := planned(t, "2026-03-28 01:30"), at(t, "2026-03-29 12:00")
+	seen.FiredFor = at(t, "2026-03-27 01:30")
+	step := Edit(s, to(t, "Europe/Paris 0 9 * * *"), seen, false, now)
+	if got, want := tell(step), "run 2026-03-28 01:30; next 2026-03-30 07:00; decided 2026-03-28 01:30"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestGapsOutsideTheBoundsAreNotTold(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string

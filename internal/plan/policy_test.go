@@ -71,7 +71,7 @@ func TestEqualRulesAreShared(t *testing.T) {
 
 func TestJitterDoesNotChangeWithAnythingElse(t *testing.T) {
 	jittered := func(tune func(s *belfry.Spec)) *Policy {
-		return tuned(t, "0 9 * * *", func(s *belfry.Spec) { s.JitterSeconds = 3600; tune(s) }).Policy
+		return tuned(t, "0 * * * *", func(s *belfry.Spec) { s.JitterSeconds = 86400; tune(s) }).Policy
 	}
 	nine := at(t, "09:00")
 	want := jittered(func(*belfry.Spec) {}).ReadyAt(job, nine)
@@ -83,7 +83,7 @@ func TestJitterDoesNotChangeWithAnythingElse(t *testing.T) {
 		"another limit":    func(s *belfry.Spec) { s.MaxRuns = 4 },
 		"the last of all":  func(s *belfry.Spec) { s.EndsAt = nine },
 		"the first of all": func(s *belfry.Spec) { s.StartsAt = nine },
-		"the text":         func(s *belfry.Spec) { s.Schedule = "0 0 9 * * *" },
+		"the text":         func(s *belfry.Spec) { s.Schedule = "0 0 * * * *" },
 	} {
 		if got := jittered(tune).ReadyAt(job, nine); !got.Equal(want) {
 			t.Errorf("%s: got %v, want %v", name, got, want)

@@ -31,6 +31,8 @@ func TestANewerZoneDatabase(t *testing.T) {
 		{"a rule that came after the mark", nine, "2026-02-01 00:00", "Tue 08:00", "12:00", false, "next Tue 08:00"},
 		{"a rule that came after the mark and moves", nine, "2026-02-01 00:00", "Tue 09:00", "12:00", false, "skip 1, Tue 09:00, zone_change; next Tue 08:00"},
 		{"the same, later", nine, "2026-02-01 00:00", "Tue 07:00", "12:00", false, "skip 1, Tue 07:00, zone_change; next Tue 08:00"},
+		{"the same, and another that there was not before", "Europe/Paris 0 9,21 * * *", "2026-02-01 00:00", "Tue 09:00", "12:00", false,
+			"skip 1, Tue 09:00, zone_change; next 20:00"},
 		{"one that there was not before", nine, "2026-03-01 08:00", "Tue 08:00", "07:00", false, "skip 1, Tue 08:00, zone_change; next 08:00"},
 		{"paused", nine, "09:00", "Tue 09:00", "12:00", true, "skip 1, Tue 09:00, zone_change; halt before Tue 08:00"},
 		{"paused and it fell into the pause", nine, "2026-03-01 09:00", "09:00", "12:00", true, "halt before 09:00"},

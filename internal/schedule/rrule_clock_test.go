@@ -31,6 +31,9 @@ var calendarChanges = []struct {
 		"2026-03-08 05:00, 07:00, 08:00, 10:00", "2026-03-08 05:00, 08:00, 10:00, 12:00"},
 	{"every quarter of an hour from 2 to 3 is made up once", "20260301T000000", "FREQ=MINUTELY;INTERVAL=15;BYHOUR=2", "2026-03-08 05:00",
 		"2026-03-08 07:00, 2026-03-09 06:00, 06:15", "2026-03-09 06:00, 06:15, 06:30"},
+	{"COUNT is right where the clock jumps in the middle of a day", "20260304T000000", "FREQ=DAILY;INTERVAL=2;BYHOUR=0,12;COUNT=7", "2026-03-06 00:00",
+		"2026-03-06 05:00, 17:00, 2026-03-08 05:00, 16:00, 2026-03-10 04:00, never",
+		"2026-03-06 05:00, 17:00, 2026-03-08 05:00, 16:00, 2026-03-10 04:00, never"},
 	{"a yearly rule in the gap", "20250308T023000", "FREQ=YEARLY", "2026-01-01 00:00",
 		"2026-03-08 07:00, 2027-03-08 07:30", "2027-03-08 07:30, 2028-03-08 07:30"},
 	{"a position in a set with a skipped day time", "20260301T023000", "FREQ=MONTHLY;BYDAY=SU;BYSETPOS=2", "2026-03-01 00:00",
@@ -40,6 +43,8 @@ var calendarChanges = []struct {
 		"2026-11-01 05:30, 2026-11-02 06:30", "2026-11-01 05:30, 2026-11-02 06:30"},
 	{"also when asked between the two", "20261030T013000", "FREQ=DAILY", "2026-11-01 05:45",
 		"2026-11-02 06:30", "2026-11-02 06:30"},
+	{"and is counted once", "20261031T013000", "FREQ=DAILY;COUNT=3", "2026-10-01 00:00",
+		"2026-10-31 05:30, 2026-11-01 05:30, 2026-11-02 06:30, never", "2026-10-31 05:30, 2026-11-01 05:30, 2026-11-02 06:30, never"},
 	{"an hourly rule fires both times", "20261101T003000", "FREQ=HOURLY", "2026-11-01 04:00",
 		"2026-11-01 04:30, 05:30, 06:30, 07:30", "2026-11-01 04:30, 05:30, 06:30, 07:30"},
 	{"and as often as COUNT says", "20261101T003000", "FREQ=HOURLY;COUNT=4", "2026-11-01 00:00",
@@ -81,6 +86,8 @@ var calendarChanges = []struct {
 	{"or not", "20260308T023000", "FREQ=HOURLY;INTERVAL=2", "2026-03-01 00:00", "2026-03-08 07:00, 08:30, 10:30", "2026-03-08 08:30, 10:30"},
 	{"DTSTART may be the second showing", "20261101T063000Z", "FREQ=DAILY", "2026-11-01 00:00",
 		"2026-11-01 06:30, 2026-11-02 06:30", "2026-11-01 06:30, 2026-11-02 06:30"},
+	{"and then an RDATE is too", "20261101T063000Z", "FREQ=DAILY RDATE:20261101T014500", "2026-11-01 00:00",
+		"2026-11-01 06:30, 06:45, 2026-11-02 06:30", "2026-11-01 06:30, 06:45, 2026-11-02 06:30"},
 }
 
 func TestCalendarRulesAtClockChanges(t *testing.T) {

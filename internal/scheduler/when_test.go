@@ -66,6 +66,9 @@ func nights(from, to time.Time, without ...time.Time) (all []time.Time) {
 }
 
 func TestAYearInNewYork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a year takes a while")
+	}
 	inBubble(t, func(b *bubble) {
 		b.keep = 400 * 24 * time.Hour
 		first, last := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2000, 11, 15, 0, 0, 0, 0, time.UTC)
