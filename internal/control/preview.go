@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
@@ -64,23 +65,21 @@ func (c *Control) Preview(of PreviewOf) (Preview, error) {
 	if y := of.After.UTC().Year(); y < firstYear || y > lastYear {
 		e.fault("after", "must lie in the years %d to %d", firstYear, lastYear)
 	}
-	var n *noter
+	var policy *plan.Policy
 	if len(e.faults) == 0 {
-		var err error
-		if n, err = newNoter(spec); err != nil {
-			e.compile(spec) // which says the same
-		}
+		policy = e.compile(spec)
 	}
 	if len(e.faults) > 0 {
 		return Preview{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: e.faults}
 	}
-	return n.preview(spec, of), nil
+	return preview(policy, of), nil
 }
 
-func (n *noter) preview(spec belfry.Spec, of PreviewOf) Preview {
+func preview(policy *plan.Policy, of PreviewOf) Preview {
+	spec, zone := policy.Spec, schedule.Location(policy.Whole)
 	p := Preview{
 		Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone, StartsAt: spec.StartsAt,
-		ZoneVersion: schedule.ZoneVersion(), Description: schedule.Describe(n.policy.Whole), Warnings: schedule.Warnings(n.policy.Whole, of.After),
+		ZoneVersion: schedule.ZoneVersion(), Description: schedule.Describe(policy.Whole), Warnings: schedule.Warnings(policy.Whole, of.After),
 	}
 	if spec.Resolved != "" && of.JobID.IsZero() {
 		p.Warnings = append(p.Warnings, "what stands for H depends on the job: this is how it would be for one of them")
@@ -91,13 +90,13 @@ func (n *noter) preview(spec belfry.Spec, of PreviewOf) Preview {
 	}
 	last := of.After
 	for range of.Count {
-		at := n.policy.Rule.Next(last)
+		at := policy.Rule.Next(last)
 		if at.IsZero() {
 			break
 		}
-		local := at.In(n.zone)
-		o := PreviewOccurrence{At: at, Local: local.Format(time.RFC3339Nano), Weekday: local.Weekday().String(), Note: n.on(at)}
-		if left := n.left(later(last, spec.StartsAt.Add(-1)), at); left != "" && o.Note != "" {
+		local := at.In(zone)
+		o := PreviewOccurrence{At: at, Local: local.Format(time.RFC3339Nano), Weekday: local.Weekday().String(), Note: schedule.Note(policy.Whole, schedule.OccurrenceAt(policy.Whole, at))}
+		if left := schedule.NoteSkipped(policy.Whole, later(last, spec.StartsAt.Add(-1)), at); left != "" && o.Note != "" {
 			o.Note = left + "; " + o.Note
 		} else if left != "" {
 			o.Note = left

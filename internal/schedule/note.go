@@ -38,7 +38,7 @@ func Note(r Rule, o Occurrence) string {
 		case o.MovedCount > 1:
 			then = "runs once, at"
 		}
-		list = append(list, fmt.Sprintf("%s not exist that day: %s %s", noteWalls(o.Moved, o.MovedCount, local), then, timeOfDay(local)))
+		list = append(list, fmt.Sprintf("%s not exist %s: %s %s", noteWalls(o.Moved, o.MovedCount), noteDay(o.Moved[0], local), then, timeOfDay(local)))
 	}
 	switch o.Repeat {
 	case RepeatOnly:
@@ -80,11 +80,7 @@ func NoteSkipped(r Rule, after, until time.Time) string {
 		if g.Count == 1 {
 			walls = walls[:1]
 		}
-		day := "that day"
-		if !sameDay(g.First.Time(), local) {
-			day = "on " + g.First.Time().Format("2 January 2006")
-		}
-		list = append(list, fmt.Sprintf("%s not exist %s: left out", noteWalls(walls, g.Count, g.At.In(local.Location())), day))
+		list = append(list, fmt.Sprintf("%s not exist %s: left out", noteWalls(walls, g.Count), noteDay(g.First, local)))
 	}
 	if more := len(gaps) - len(list); more > 0 {
 		list = append(list, "and so at "+plural(int64(more), "clock change")+" after that")
@@ -92,22 +88,24 @@ func NoteSkipped(r Rule, after, until time.Time) string {
 	return strings.Join(list, "; ")
 }
 
-// noteWalls names wall times that the clock skips, and the verb that follows them.
-// Those of another day than that on which the gap ends come with their date.
-func noteWalls(walls []Wall, count int64, end time.Time) string {
-	name := func(w Wall) string {
-		if !sameDay(w.Time(), end) {
-			return w.Time().Format("2 January ") + timeOfDay(w.Time())
-		}
-		return timeOfDay(w.Time())
+// noteDay says on which day a wall time is, to somebody who looks at another one.
+func noteDay(w Wall, seen time.Time) string {
+	if sameDay(w.Time(), seen) {
+		return "that day"
 	}
-	switch first, last := name(walls[0]), name(walls[len(walls)-1]); {
+	return "on " + w.Time().Format("2 January 2006")
+}
+
+// noteWalls names wall times that the clock skips, and the verb that follows them.
+func noteWalls(walls []Wall, count int64) string {
+	first, last := timeOfDay(walls[0].Time()), timeOfDay(walls[len(walls)-1].Time())
+	switch {
 	case count == 1:
 		return first + " does"
 	case count == 2:
 		return first + " and " + last + " do"
 	case count > maxMoved && len(walls) == maxMoved: // The last is not among them.
-		return fmt.Sprintf("%s and %d others do", first, count-1)
+		return fmt.Sprintf("%s and %d later times do", first, count-1)
 	default:
 		return fmt.Sprintf("%s to %s (%d times) do", first, last, count)
 	}
