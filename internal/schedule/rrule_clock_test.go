@@ -27,6 +27,8 @@ var calendarChanges = []struct {
 		"2026-03-08 05:30, 06:30, 07:30, 08:30", "2026-03-08 05:30, 06:30, 07:30, 08:30"},
 	{"and fires as often as COUNT says", "20260308T003000", "FREQ=HOURLY;COUNT=4", "2026-03-01 00:00",
 		"2026-03-08 05:30, 06:30, 07:30, 08:30, never", "2026-03-08 05:30, 06:30, 07:30, 08:30, never"},
+	{"also with positions in the hour", "20260307T000000", "FREQ=HOURLY;BYMINUTE=10,20,30;BYSETPOS=2", "2026-03-08 05:00",
+		"2026-03-08 05:20, 06:20, 07:20, 08:20", "2026-03-08 05:20, 06:20, 07:20, 08:20"},
 	{"every two hours nothing covers the skipped one", "20260308T000000", "FREQ=HOURLY;INTERVAL=2", "2026-03-08 04:00",
 		"2026-03-08 05:00, 07:00, 08:00, 10:00", "2026-03-08 05:00, 08:00, 10:00, 12:00"},
 	{"every quarter of an hour from 2 to 3 is made up once", "20260301T000000", "FREQ=MINUTELY;INTERVAL=15;BYHOUR=2", "2026-03-08 05:00",

@@ -14,12 +14,9 @@ func (s *daySet) keep(o *daySet) {
 	}
 }
 
-// next returns the first day that is not before the given one, or -1.
+// next returns the first day that is not before the given one of the year, or -1.
 func (s *daySet) next(n int) int {
 	i := n / 64
-	if i >= len(s) {
-		return -1
-	}
 	for word := s[i] >> (n % 64) << (n % 64); ; word = s[i] {
 		if word != 0 {
 			return i*64 + bits.TrailingZeros64(word)
