@@ -6,6 +6,12 @@ import (
 	"unicode/utf8"
 )
 
+// HasMember reports whether a text is a JSON object with a member of the name.
+func HasMember(text json.RawMessage, name string) bool {
+	_, has := membersOf(text)[name]
+	return has
+}
+
 // membersOf gives the members of a JSON object, the last of each key; nil if it is
 // none. The values are parts of the text and valid. It is on the path of every run,
 // where package json would take most of the time.

@@ -170,7 +170,7 @@ func TestTheKeyIsNowhereToBeSeen(t *testing.T) {
 	}
 	gone, _ := New("http://127.0.0.1:1", WithKey(testKey), WithRetries(0))
 	_, refused := gone.Job(t.Context(), "x")
-	text, _ := json.Marshal(c)
+	text, _ := json.Marshal(map[string]any{"client": c})
 	for _, shown := range []string{shown, fmt.Sprintf("%v %+v %#v", err, err, err), fmt.Sprintf("%v %+v", refused, refused), string(text)} {
 		if strings.Contains(shown, testKey[:12]) {
 			t.Errorf("the key is in %s", shown)

@@ -63,12 +63,7 @@ func hasURL(payload json.RawMessage) bool {
 	if !bytes.Contains(payload, []byte(`"url"`)) && !bytes.Contains(payload, []byte(`\`)) {
 		return false
 	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(payload, &fields) != nil {
-		return false
-	}
-	_, has := fields["url"]
-	return has
+	return belfry.HasMember(payload, "url")
 }
 
 const payloadExample = `for example {"url": "https://example.com/hook"}`

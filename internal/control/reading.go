@@ -14,7 +14,7 @@ import (
 )
 
 // maxRules bounds how many schedules an examiner remembers.
-const maxRules = 1000
+const maxRules = 10_000
 
 // ruleText is a schedule as it is written, and what it depends on beside that.
 type ruleText struct {

@@ -56,7 +56,7 @@ func (s *plainSet) String() string {
 	return b.String()
 }
 
-// moment is an instant of the stretch.
+// plainMoment is an instant of the stretch.
 type plainMoment struct {
 	at      int64
 	wall    time.Time

@@ -18,8 +18,8 @@ const (
 	firstLook = 1000                  // jobs looked at one by one before the indexes are asked
 	nextLook  = 8000                  // jobs looked at, time after time, if the indexes do not answer
 	mostRead  = 250                   // jobs read at a time to find out how they ended
-	jumpTime  = 25 * time.Millisecond // what the indexes may take
-	lookTime  = 28 * time.Millisecond // when no further look is begun
+	jumpTime  = 15 * time.Millisecond // what the indexes may take
+	lookTime  = 16 * time.Millisecond // when no further look is begun
 )
 
 // beyond comes after every id, as nothing comes after it in a list.
