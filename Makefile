@@ -27,7 +27,7 @@ deps:
 	@sh tools/deps.sh
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/node
+	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/control ./internal/api ./internal/node
 
 chaos:
 	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos
