@@ -47,16 +47,19 @@ func newLoop(s *Scheduler) *loop {
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	poke(l.wishes) // what was wished for before nobody will hint at again
+	var known <-chan struct{} // stands for the terms that wishes were looked for in
 	for {
 		terms, moved := l.owned()
 		l.terms = terms
+		if moved != known {
+			known = moved
+			poke(l.wishes) // nobody will hint again at what was wished for before a term
+		}
 		timer.Reset(l.pass(ctx))
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
-			poke(l.wishes)
 		case dues := <-l.loads:
 			l.take(dues)
 		case <-l.wishes:
