@@ -35,14 +35,18 @@ func (l *loader) run(ctx context.Context) {
 	defer wishes.Stop()
 	again := time.NewTimer(0) // when to look at the horizon or the lookups again
 	defer again.Stop()
+	var known <-chan struct{} // stands for the terms that were last seen
 	for {
 		terms, moved := l.owned()
 		l.keep(terms)
+		if moved != known { // seen here, because another event may have come first
+			known = moved
+			again.Reset(0)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
-			again.Reset(0)
 		case <-hints:
 			l.hear()
 			again.Reset(0)
