@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"strings"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // kind is what a field of a job holds.
@@ -75,52 +77,8 @@ func unknownField(name string) string {
 	case "url", "method", "headers", "body":
 		return name + " belongs into payload"
 	}
-	if near := nearest(name, fieldNames()); near != "" {
+	if near := belfry.Nearest(name, fieldNames()); near != "" {
 		return name + " is not known; did you mean " + near + "?"
 	}
 	return name + " is not known; there are " + strings.Join(fieldNames(), ", ")
-}
-
-// nearest gives the word that a mistyped one was meant to be; empty if none is
-// near.
-func nearest(word string, known []string) string {
-	plain := func(s string) string {
-		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
-	}
-	best, least := "", 3
-	for _, k := range known {
-		if d := edits(plain(word), plain(k)); d < least && d < len(k) {
-			best, least = k, d
-		}
-	}
-	if best == "" && len(word) > 3 {
-		for _, k := range known {
-			if strings.HasPrefix(plain(k), plain(word)) {
-				return k
-			}
-		}
-	}
-	return best
-}
-
-// edits counts the letters to insert, delete or replace to make one word of the
-// other.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

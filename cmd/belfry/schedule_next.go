@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
@@ -112,25 +113,6 @@ func (n *nextCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// preview is what a schedule means, in the form in which the API tells it.
-type preview struct {
-	Schedule    string       `json:"schedule"`
-	Resolved    string       `json:"resolved_schedule,omitempty"`
-	Timezone    string       `json:"timezone"`
-	StartsAt    time.Time    `json:"starts_at,omitzero"`
-	ZoneVersion string       `json:"zone_version"`
-	Description string       `json:"description"`
-	Warnings    []string     `json:"warnings"`
-	Next        []occurrence `json:"next"`
-}
-
-type occurrence struct {
-	At      time.Time `json:"at"`
-	Local   string    `json:"local"`
-	Weekday string    `json:"weekday"`
-	Note    string    `json:"note,omitempty"`
-}
-
 // occurrences lists the next ones of a schedule from its start to its end.
 func (r *reading) occurrences(after time.Time, count int) []schedule.Occurrence {
 	if after.Before(r.starts) {
@@ -143,16 +125,16 @@ func (r *reading) occurrences(after time.Time, count int) []schedule.Occurrence 
 	return list
 }
 
-func (r *reading) preview(q question, after time.Time, count int) preview {
+func (r *reading) preview(q question, after time.Time, count int) belfry.Preview {
 	place := schedule.Location(r.rule)
-	p := preview{
+	p := belfry.Preview{
 		Schedule:    strings.TrimSpace(q.text),
 		Resolved:    r.resolved,
 		Timezone:    place.String(),
 		ZoneVersion: schedule.ZoneVersion(),
 		Description: schedule.Describe(r.rule),
 		Warnings:    append([]string{}, r.remarks(after)...),
-		Next:        []occurrence{},
+		Next:        []belfry.Occurrence{},
 	}
 	if p.StartsAt = r.starts; r.starts.IsZero() {
 		p.StartsAt = r.anchor.UTC()
@@ -163,16 +145,16 @@ func (r *reading) preview(q question, after time.Time, count int) preview {
 	list := r.occurrences(after, count)
 	for i, note := range schedule.Notes(r.rule, after, list) {
 		local := list[i].At.In(place)
-		p.Next = append(p.Next, occurrence{list[i].At, local.Format(time.RFC3339Nano), local.Weekday().String(), note})
+		p.Next = append(p.Next, belfry.Occurrence{At: list[i].At, Local: local.Format(time.RFC3339Nano), Weekday: local.Weekday().String(), Note: note})
 	}
 	return p
 }
 
 // table shows the occurrences to a person.
-func (n *nextCommand) table(cmd *cobra.Command, p preview, now time.Time) error {
+func (n *nextCommand) table(cmd *cobra.Command, p belfry.Preview, now time.Time) error {
 	out := cmd.OutOrStdout()
 	colours := palette{on: !n.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminal(out)}
-	noted := slices.ContainsFunc(p.Next, func(o occurrence) bool { return o.Note != "" })
+	noted := slices.ContainsFunc(p.Next, func(o belfry.Occurrence) bool { return o.Note != "" })
 	header := []string{"LOCAL TIME", "UTC", "WHEN"}
 	if noted {
 		header = append(header, "NOTE")

@@ -24,8 +24,8 @@ func readJobList(r *http.Request) (in jobList, err error) {
 	if err != nil {
 		return in, err
 	}
-	p := paging{}
-	if p.query, err = parameters(r, "status", "type", "handler", "queue", "tag...", "search", "limit", "cursor"); err != nil {
+	p, err := pagingOf(r, "status", "type", "handler", "queue", "tag...", "search", "limit", "cursor")
+	if err != nil {
 		return in, err
 	}
 	in.query, in.filter = p.query, p.readJobFilter()
@@ -71,8 +71,8 @@ func readAllRuns(r *http.Request) (in allRuns, err error) {
 	if err != nil {
 		return in, err
 	}
-	p := paging{}
-	if p.query, err = parameters(r, "status", "limit", "cursor"); err != nil {
+	p, err := pagingOf(r, "status", "limit", "cursor")
+	if err != nil {
 		return in, err
 	}
 	in.query, in.filter.State = p.query, oneOf(&p, "status", runStates...)

@@ -301,7 +301,7 @@ func (o *object) finish() []belfry.Fault {
 		written := clip(m.written)
 		if hint := o.hints[m.name]; hint != "" {
 			o.fault(written, "%s", hint)
-		} else if near := nearest(m.name, o.known); near != "" {
+		} else if near := belfry.Nearest(m.name, o.known); near != "" {
 			o.fault(written, "is not known; did you mean %q?", near)
 		} else {
 			o.fault(written, "is not known; known are %s", strings.Join(o.known, ", "))

@@ -1,6 +1,10 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/belfry-sh/belfry"
+)
 
 const (
 	previewPath = "/api/v1/schedules/preview"
@@ -30,7 +34,7 @@ func (a *api) scheduleOperations() []operation {
 				"An interval that ends":                 examplePreviewInterval,
 				"At a time that the job decides on":     examplePreviewSpread,
 			}),
-			answers:  []reply{writes[preview](http.StatusOK, "What the schedule means.")},
+			answers:  []reply{writes[belfry.Preview](http.StatusOK, "What the schedule means.")},
 			refusals: refusing(readRefusals, http.StatusBadRequest),
 			handler:  route(a, readPreview, a.previewSchedule),
 		},

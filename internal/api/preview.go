@@ -35,25 +35,6 @@ type previewInput struct {
 
 var previewFields = fieldsOf(reflect.TypeFor[previewInput]())
 
-// preview is what a schedule means.
-type preview struct {
-	Schedule    string       `json:"schedule"`
-	Resolved    string       `json:"resolved_schedule,omitempty"`
-	Timezone    string       `json:"timezone"`
-	StartsAt    time.Time    `json:"starts_at,omitzero"`
-	ZoneVersion string       `json:"zone_version"`
-	Description string       `json:"description"`
-	Warnings    []string     `json:"warnings"`
-	Next        []occurrence `json:"next"`
-}
-
-type occurrence struct {
-	At      time.Time `json:"at"`
-	Local   string    `json:"local"`
-	Weekday string    `json:"weekday"`
-	Note    string    `json:"note,omitempty"`
-}
-
 // previewed is a question about a schedule, and what was wrong with its JSON.
 type previewed struct {
 	of     control.PreviewOf
@@ -102,12 +83,5 @@ func (a *api) previewSchedule(_ context.Context, in previewed) (answer, error) {
 	if len(in.faults) > 0 {
 		return answer{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: in.faults}
 	}
-	out := preview{
-		Schedule: p.Schedule, Resolved: p.Resolved, Timezone: p.Timezone, StartsAt: p.StartsAt, ZoneVersion: p.ZoneVersion, Description: p.Description,
-		Warnings: append([]string{}, p.Warnings...), Next: make([]occurrence, len(p.Next)),
-	}
-	for i, o := range p.Next {
-		out.Next[i] = occurrence{At: o.At, Local: o.Local, Weekday: o.Weekday, Note: o.Note}
-	}
-	return answer{status: http.StatusOK, body: out}, nil
+	return answer{status: http.StatusOK, body: p}, nil
 }

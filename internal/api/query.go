@@ -18,24 +18,29 @@ import (
 // once, or often if they end in "...", and no other: a filter that is not there
 // must not seem to work.
 func parameters(r *http.Request, names ...string) (url.Values, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, refuse("the query of the address cannot be read")
+	p, err := pagingOf(r, names...)
+	if err == nil {
+		err = p.err()
 	}
-	var faults []belfry.Fault
-	for _, name := range slices.Sorted(maps.Keys(query)) {
+	return p.query, err
+}
+
+// pagingOf is parameters for lists, whose faults are told together with those of
+// the values.
+func pagingOf(r *http.Request, names ...string) (p paging, err error) {
+	if p.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return p, refuse("the query of the address cannot be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.query)) {
 		switch {
 		case slices.Contains(names, name+"..."):
 		case !slices.Contains(names, name):
-			faults = append(faults, belfry.Fault{Field: clip(strings.ToValidUTF8(name, "?")), Message: unknownParameter(name, names)})
-		case len(query[name]) > 1:
-			faults = append(faults, belfry.Fault{Field: name, Message: "is there twice"})
+			p.fault(clip(strings.ToValidUTF8(name, "?")), "%s", unknownParameter(name, names))
+		case len(p.query[name]) > 1:
+			p.fault(name, "is there twice")
 		}
 	}
-	if len(faults) > 0 {
-		return nil, refuseParameters(faults...)
-	}
-	return query, nil
+	return p, nil
 }
 
 func unknownParameter(name string, names []string) string {
@@ -46,7 +51,7 @@ func unknownParameter(name string, names []string) string {
 	for i, n := range names {
 		plain[i] = strings.TrimSuffix(n, "...")
 	}
-	if near := nearest(name, plain); near != "" {
+	if near := belfry.Nearest(name, plain); near != "" {
 		return fmt.Sprintf("is not a parameter here; did you mean %q?", near)
 	}
 	return "is not a parameter here; there are " + strings.Join(plain, ", ")

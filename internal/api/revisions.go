@@ -31,8 +31,8 @@ func readRevisionList(r *http.Request) (in revisionList, err error) {
 	if in.target, err = parseTarget(r); err != nil {
 		return in, err
 	}
-	p := paging{}
-	if p.query, err = parameters(r, "limit", "cursor"); err != nil {
+	p, err := pagingOf(r, "limit", "cursor")
+	if err != nil {
 		return in, err
 	}
 	in.query = p.query

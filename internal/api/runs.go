@@ -57,8 +57,8 @@ func readRunsUnder(r *http.Request, name string) (in runList, err error) {
 	if in.target, err = parseTarget(r); err != nil {
 		return in, err
 	}
-	p := paging{}
-	if p.query, err = parameters(r, "limit", "cursor"); err != nil {
+	p, err := pagingOf(r, "limit", "cursor")
+	if err != nil {
 		return in, err
 	}
 	in.query = p.query

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (e *examination) fault(field, format string, args ...any) {
 
 func (e *examination) between(field string, value, low, high float64) {
 	if !(value >= low && value <= high) {
-		e.fault(field, "must be from %v to %v, not %v", low, high, value)
+		e.fault(field, "must be from %s to %s, not %s", plain(low), plain(high), plain(value))
 	}
 }
 
@@ -136,3 +137,6 @@ func (e *examination) keys(s *belfry.Spec) {
 	}
 	s.IdempotencyKeyTemplate = template.String()
 }
+
+// plain writes a number as people do, without an exponent.
+func plain(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -27,29 +27,9 @@ type PreviewOf struct {
 	JobID      belfry.ID // for which an H is resolved
 }
 
-// Preview is what a schedule means.
-type Preview struct {
-	Schedule    string
-	Resolved    string // with every H replaced; empty if there is none
-	Timezone    string
-	StartsAt    time.Time // also if it is only what the schedule would be counted from
-	ZoneVersion string
-	Description string
-	Warnings    []string
-	Next        []PreviewOccurrence
-}
-
-// PreviewOccurrence is one of the next times.
-type PreviewOccurrence struct {
-	At      time.Time // in UTC
-	Local   string    // in the time zone, with its offset
-	Weekday string    // of the local time
-	Note    string    // what a change of the clock has to do with it; mostly empty
-}
-
 // Preview says when a schedule fires after an instant. It refuses what Create would
 // refuse at that instant, but for a one-off that is over.
-func (c *Control) Preview(of PreviewOf) (Preview, error) {
+func (c *Control) Preview(of PreviewOf) (belfry.Preview, error) {
 	if of.After.IsZero() {
 		of.After = c.now()
 	}
@@ -70,16 +50,16 @@ func (c *Control) Preview(of PreviewOf) (Preview, error) {
 		policy = e.compile(spec)
 	}
 	if len(e.faults) > 0 {
-		return Preview{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: e.faults}
+		return belfry.Preview{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: e.faults}
 	}
 	return preview(policy, of), nil
 }
 
-func preview(policy *plan.Policy, of PreviewOf) Preview {
+func preview(policy *plan.Policy, of PreviewOf) belfry.Preview {
 	spec, zone := policy.Spec, schedule.Location(policy.Whole)
-	p := Preview{
+	p := belfry.Preview{
 		Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone, StartsAt: spec.StartsAt,
-		ZoneVersion: schedule.ZoneVersion(), Description: schedule.Describe(policy.Whole), Warnings: schedule.Warnings(policy.Whole, of.After),
+		ZoneVersion: schedule.ZoneVersion(), Description: schedule.Describe(policy.Whole), Warnings: append([]string{}, schedule.Warnings(policy.Whole, of.After)...), Next: []belfry.Occurrence{},
 	}
 	if spec.Resolved != "" && of.JobID.IsZero() {
 		p.Warnings = append(p.Warnings, "what stands for H depends on the job: this is how it would be for one of them")
@@ -95,7 +75,7 @@ func preview(policy *plan.Policy, of PreviewOf) Preview {
 			break
 		}
 		local := at.In(zone)
-		o := PreviewOccurrence{At: at, Local: local.Format(time.RFC3339Nano), Weekday: local.Weekday().String(), Note: schedule.Note(policy.Whole, schedule.OccurrenceAt(policy.Whole, at))}
+		o := belfry.Occurrence{At: at, Local: local.Format(time.RFC3339Nano), Weekday: local.Weekday().String(), Note: schedule.Note(policy.Whole, schedule.OccurrenceAt(policy.Whole, at))}
 		if left := schedule.NoteSkipped(policy.Whole, later(last, spec.StartsAt.Add(-1)), at); left != "" && o.Note != "" {
 			o.Note = left + "; " + o.Note
 		} else if left != "" {

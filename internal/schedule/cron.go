@@ -101,7 +101,7 @@ func joined(words []word) string {
 func build(words []word) (*cron, error) {
 	layout, ok := layouts[len(words)]
 	if !ok {
-		return nil, refuse("there are %d fields instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", len(words))
+		return nil, refuse("%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
 	}
 	c := &cron{civil: civil{fields: true}, seconds: 1, named: &dayFields{either: true}}
 	days := c.named

@@ -16,10 +16,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"", 0, "the text is empty"},
 		{" \t ", 0, "the text is empty"},
-		{"*", 0, "there are 1 fields instead of 5"},
-		{"* * * *", 0, "there are 4 fields instead of 5"},
-		{"* * * * * * * *", 0, "there are 8 fields"},
-		{strings.Repeat("* ", 500), 0, "there are 500 fields"},
+		{"*", 0, "1 field instead of 5"},
+		{"* * * *", 0, "4 fields instead of 5"},
+		{"* * * * * * * *", 0, "8 fields"},
+		{strings.Repeat("* ", 500), 0, "500 fields"},
 		{strings.Repeat("* ", 5000), 0, "the text has 10000 bytes, the most is 1024"},
 		{"0" + strings.Repeat(",0", 600) + " * * * *", 0, "the text has 1209 bytes"},
 

@@ -1,11 +1,11 @@
-package api
+package belfry
 
 import "strings"
 
-// nearest finds the name that somebody may have meant who wrote another: one that
+// Nearest finds the name that somebody may have meant who wrote another: one that
 // differs in a few letters, or is longer or shorter. Case and the marks between
 // words do not count. There may be none.
-func nearest(written string, names []string) string {
+func Nearest(written string, names []string) string {
 	const most = 64 // characters that are looked at
 	if len(written) > most {
 		return ""
