@@ -29,4 +29,5 @@ type Held struct {
 type Orders struct {
 	Unknown bool   `json:"unknown"` // this incarnation was given up: drop everything, register as another
 	Lost    []Held `json:"lost"`    // listed attempts that are no longer the worker's
+	Cancel  []Held `json:"cancel"`  // attempts of the worker, listed or not, whose runs somebody cancelled: end them and say so
 }

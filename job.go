@@ -17,7 +17,8 @@ type Job struct {
 	Spec
 	Payload   json.RawMessage `json:"payload,omitempty"`
 	NextRunAt *time.Time      `json:"next_run_at"`
-	LastRunAt *time.Time      `json:"last_run_at"` // scheduled instant of the latest run
+	LastRunAt *time.Time      `json:"last_run_at"`      // scheduled instant of the latest run
+	Parked    string          `json:"parked,omitempty"` // why it cannot be fired for now; it is tried again from time to time
 	CreatedAt time.Time       `json:"created_at"`
 	UpdatedAt time.Time       `json:"updated_at"`
 }
@@ -38,14 +39,21 @@ type Spec struct {
 	MaxRuns          int          `json:"max_runs,omitempty"`       // scheduled runs in all; 0: no limit
 	JitterSeconds    int          `json:"jitter_seconds,omitempty"` // how much later than its occurrence a run may start
 	MissedWindow     MissedWindow `json:"missed_window"`
+	MaxMissed        int          `json:"max_missed,omitempty"`              // see MissedLimit
+	CatchUpSeconds   int          `json:"catch_up_window_seconds,omitempty"` // how old an occurrence may be to be made up for; 0: as the server says
 	Queue            string       `json:"queue"`
+	Priority         Priority     `json:"priority"`
 	Overlap          Overlap      `json:"overlap"`
+	MaxQueued        int          `json:"max_queued,omitempty"` // see QueueLimit
 	TimeoutSeconds   int          `json:"timeout_seconds"`
 	MaxRetries       int          `json:"max_retries"`
+	RetryOn          RetryOn      `json:"retry_on,omitempty"`
 	RetryBackoff     Backoff      `json:"retry_backoff"`
 	RetryBaseSeconds float64      `json:"retry_base_seconds"`
 	RetryCapSeconds  float64      `json:"retry_cap_seconds"`
 	RetryJitter      float64      `json:"retry_jitter"`
+	RetryDelays      Delays       `json:"retry_delays,omitempty"`   // with BackoffList
+	RetentionDays    int          `json:"retention_days,omitempty"` // of the history of its runs; 0: as the server says
 
 	IdempotencyKeyTemplate string `json:"idempotency_key_template,omitempty"` // see KeyTemplate
 }
@@ -99,9 +107,11 @@ func (s Spec) Retry() Retry {
 	return Retry{
 		Max:     s.MaxRetries,
 		Backoff: s.RetryBackoff,
+		On:      s.RetryOn,
 		Base:    time.Duration(s.RetryBaseSeconds * float64(time.Second)),
 		Cap:     time.Duration(s.RetryCapSeconds * float64(time.Second)),
 		Jitter:  s.RetryJitter,
+		Delays:  s.RetryDelays,
 	}
 }
 
@@ -117,8 +127,27 @@ var ReservedHandlers = []string{TypeHTTP, "message", "command", TypeWorker}
 // MissedWindow says what becomes of occurrences at which nobody was in charge.
 type MissedWindow string
 
-// MissedRunOnce makes one run, for the latest of them.
-const MissedRunOnce MissedWindow = "run_once"
+// The ways to deal with them. A one-off that was missed always runs.
+const (
+	MissedSkip    MissedWindow = "skip"     // none of them runs
+	MissedRunOnce MissedWindow = "run_once" // one run, for the latest
+	MissedRunAll  MissedWindow = "run_all"  // a run for each of the newest, oldest first, one after another
+)
+
+// MissedLimit is how many runs make up for missed occurrences at most, where each
+// is made up for.
+func (s Spec) MissedLimit() int {
+	if s.MaxMissed == 0 {
+		return DefaultMaxMissed
+	}
+	return s.MaxMissed
+}
+
+// What a spec means that does not say how many.
+const (
+	DefaultMaxMissed = 100
+	DefaultMaxQueued = 100
+)
 
 // DSTGap says what becomes of a wall time that the clock skips. Unset, it follows
 // the missed window.
@@ -131,7 +160,9 @@ const (
 )
 
 // SkipsGap tells whether wall times that the clock skips do not run.
-func (s Spec) SkipsGap() bool { return s.DSTGap == GapSkip }
+func (s Spec) SkipsGap() bool {
+	return s.DSTGap == GapSkip || s.DSTGap == "" && s.MissedWindow == MissedSkip
+}
 
 // DSTOverlap says at which instants a wall time runs that the clock shows twice.
 type DSTOverlap string
@@ -143,22 +174,30 @@ const (
 	OverlapBoth  DSTOverlap = "both"  // both
 )
 
-// Overlap says what happens to an occurrence while an earlier run of its job
-// is still alive.
+// Overlap says what happens to an occurrence, or to a run that somebody asks for,
+// while an earlier run of its job is still alive.
 type Overlap string
 
 // The ways to overlap.
 const (
-	OverlapSkip     Overlap = "skip"     // record a skip; at most one run is alive
+	OverlapSkip     Overlap = "skip"     // record a skip
+	OverlapQueue    Overlap = "queue"    // wait for it; if too many wait already, record a skip
 	OverlapParallel Overlap = "parallel" // run beside it
 )
 
-// Limit is the number of live runs a job may have; zero means no limit.
-func (o Overlap) Limit() int {
-	if o == OverlapParallel {
+// Serial tells whether the runs of a job follow one after another: at most one of
+// its live runs is not waiting for another.
+func (s Spec) Serial() bool { return s.Overlap != OverlapParallel }
+
+// QueueLimit is how many runs of a job may wait for an earlier one.
+func (s Spec) QueueLimit() int {
+	switch {
+	case s.Overlap != OverlapQueue:
 		return 0
+	case s.MaxQueued == 0:
+		return DefaultMaxQueued
 	}
-	return 1
+	return s.MaxQueued
 }
 
 // JobState is the stored state of a job; what people see is its Status.
@@ -169,6 +208,7 @@ const (
 	JobActive  JobState = "active"
 	JobPaused  JobState = "paused"
 	JobDeleted JobState = "deleted" // invisible; kept while runs need it
+	JobEnded   JobState = "ended"   // a one-off that is over and has left the live tables; it can be looked at, and nothing else
 )
 
 // Status is what a job is doing, derived from its state, plan and runs.
@@ -200,7 +240,7 @@ func StatusOf(state JobState, planned bool, live Live, last RunState) Status {
 		return StatusQueued
 	case planned:
 		return StatusScheduled
-	case last == RunDead:
+	case last == RunDead || last == RunDiscarded:
 		return StatusFailed
 	case last == RunSucceeded:
 		return StatusCompleted

@@ -30,6 +30,8 @@ func TestStatusOf(t *testing.T) {
 		{"a paused job has nothing planned", JobPaused, false, none, RunSucceeded, StatusPaused},
 		{"nothing planned, last run succeeded", JobActive, false, none, RunSucceeded, StatusCompleted},
 		{"nothing planned, last run dead", JobActive, false, none, RunDead, StatusFailed},
+		{"nothing planned, last run discarded", JobActive, false, none, RunDiscarded, StatusFailed},
+		{"nothing planned, last run cancelled", JobActive, false, none, RunCancelled, StatusCancelled},
 		{"nothing planned, last occurrence skipped", JobActive, false, none, RunSkipped, StatusCancelled},
 		{"nothing planned, nothing ever run", JobActive, false, none, "", StatusCancelled},
 	} {
@@ -60,6 +62,7 @@ func TestAJobIsFlatInJSON(t *testing.T) {
   "timezone": "UTC",
   "missed_window": "run_once",
   "queue": "default",
+  "priority": "normal",
   "overlap": "skip",
   "timeout_seconds": 60,
   "max_retries": 3,
@@ -86,10 +89,18 @@ func TestASpecIsReadBackAsItWasStored(t *testing.T) {
 		text := rapid.String()
 		spec := Spec{
 			Type: text.Draw(t, "type"), Schedule: text.Draw(t, "schedule"), Timezone: text.Draw(t, "timezone"), Queue: text.Draw(t, "queue"),
-			Overlap:          rapid.SampledFrom([]Overlap{OverlapSkip, OverlapParallel}).Draw(t, "overlap"),
+			MissedWindow:     rapid.SampledFrom([]MissedWindow{MissedSkip, MissedRunOnce, MissedRunAll}).Draw(t, "missed window"),
+			MaxMissed:        rapid.IntRange(0, 1000).Draw(t, "missed"),
+			CatchUpSeconds:   rapid.IntRange(0, 1<<30).Draw(t, "catch up"),
+			Priority:         rapid.SampledFrom(priorities).Draw(t, "priority"),
+			Overlap:          rapid.SampledFrom([]Overlap{OverlapSkip, OverlapQueue, OverlapParallel}).Draw(t, "overlap"),
+			MaxQueued:        rapid.IntRange(0, 10_000).Draw(t, "queued"),
 			TimeoutSeconds:   rapid.IntRange(0, 86400).Draw(t, "timeout"),
 			MaxRetries:       rapid.IntRange(0, 100).Draw(t, "retries"),
-			RetryBackoff:     BackoffExponential,
+			RetryOn:          rapid.SampledFrom([]RetryOn{RetryOnAll, RetryOnServerErrors}).Draw(t, "retry on"),
+			RetryBackoff:     rapid.SampledFrom(backoffs).Draw(t, "backoff"),
+			RetryDelays:      anyDelays(t),
+			RetentionDays:    rapid.IntRange(0, 36500).Draw(t, "retention"),
 			RetryBaseSeconds: rapid.Float64Range(0, 86400).Draw(t, "base"),
 			RetryCapSeconds:  rapid.Float64Range(0, 604800).Draw(t, "cap"),
 			RetryJitter:      rapid.Float64Range(0, 0.25).Draw(t, "jitter"),
@@ -127,11 +138,41 @@ func TestPartsOfASecondCountInARetryPolicy(t *testing.T) {
 	}
 }
 
-func TestOverlapLimitsLiveRuns(t *testing.T) {
-	for overlap, want := range map[Overlap]int{OverlapSkip: 1, OverlapParallel: 0, "of a newer version": 1} {
-		if got := overlap.Limit(); got != want {
-			t.Errorf("%s: got %d, want %d", overlap, got, want)
+func TestOverlapSaysWhichRunsFollowOneAnother(t *testing.T) {
+	for _, tt := range []struct {
+		spec   Spec
+		serial bool
+		queue  int
+	}{
+		{Spec{Overlap: OverlapSkip}, true, 0},
+		{Spec{Overlap: OverlapSkip, MaxQueued: 7}, true, 0},
+		{Spec{Overlap: OverlapQueue}, true, DefaultMaxQueued},
+		{Spec{Overlap: OverlapQueue, MaxQueued: 7}, true, 7},
+		{Spec{Overlap: OverlapParallel, MaxQueued: 7}, false, 0},
+		{Spec{Overlap: "of a newer version", MaxQueued: 7}, true, 0},
+		{Spec{}, true, 0},
+	} {
+		if serial, queue := tt.spec.Serial(), tt.spec.QueueLimit(); serial != tt.serial || queue != tt.queue {
+			t.Errorf("%q with %d: serial %v with a queue of %d, want %v and %d", tt.spec.Overlap, tt.spec.MaxQueued, serial, queue, tt.serial, tt.queue)
 		}
+	}
+}
+
+func TestSoManyMissedOccurrencesAreMadeUpFor(t *testing.T) {
+	for given, want := range map[int]int{0: DefaultMaxMissed, 1: 1, 100: 100, 5000: 5000} {
+		if got := (Spec{MaxMissed: given}).MissedLimit(); got != want {
+			t.Errorf("%d given: got %d, want %d", given, got, want)
+		}
+	}
+}
+
+func TestARetryPolicyIsThatOfItsSpec(t *testing.T) {
+	spec := Spec{
+		MaxRetries: 7, RetryOn: RetryOnServerErrors, RetryBackoff: BackoffList, RetryBaseSeconds: 1, RetryCapSeconds: 2, RetryJitter: 0.1, RetryDelays: "1,2.5",
+	}
+	want := Retry{Max: 7, On: RetryOnServerErrors, Backoff: BackoffList, Base: time.Second, Cap: 2 * time.Second, Jitter: 0.1, Delays: "1,2.5"}
+	if got := spec.Retry(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -36,6 +36,61 @@ func TestDelaysDoubleUpToTheCap(t *testing.T) {
 	}
 }
 
+// backoffs are all the ways to wait.
+var backoffs = []Backoff{BackoffImmediate, BackoffFixed, BackoffLinear, BackoffExponential, BackoffList}
+
+func TestEveryBackoffGrowsInItsWay(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		backoff Backoff
+		delays  Delays
+		want    []time.Duration // after the first failure, the second and so on
+	}{
+		{BackoffImmediate, "", []time.Duration{0, 0, 0, 0, 0, 0}},
+		{BackoffFixed, "", []time.Duration{5 * s, 5 * s, 5 * s, 5 * s, 5 * s, 5 * s}},
+		{BackoffLinear, "", []time.Duration{5 * s, 10 * s, 15 * s, 20 * s, 25 * s, 30 * s, 32 * s, 32 * s}},
+		{BackoffExponential, "", []time.Duration{5 * s, 10 * s, 20 * s, 32 * s, 32 * s, 32 * s}},
+		{"of a newer version", "", []time.Duration{5 * s, 10 * s, 20 * s, 32 * s}},
+		{BackoffList, "1,60,0,0.5,7200", []time.Duration{s, 60 * s, 0, s / 2, 7200 * s, 7200 * s, 7200 * s}},
+		{BackoffList, "3", []time.Duration{3 * s, 3 * s, 3 * s}},
+		{BackoffList, "", []time.Duration{0, 0}},
+	} {
+		r := Retry{Max: 9, Backoff: tt.backoff, Base: 5 * s, Cap: 32 * s, Delays: tt.delays}
+		for i, want := range tt.want {
+			if got := r.Delay(jobA, i+1); got != want {
+				t.Errorf("%s %s after %d failures: got %v, want %v", tt.backoff, tt.delays, i+1, got, want)
+			}
+		}
+		for _, failures := range []int{0, -1, math.MinInt} {
+			if got := r.Delay(jobA, failures); got != tt.want[0] {
+				t.Errorf("%s %s after %d failures: got %v, want the first, %v", tt.backoff, tt.delays, failures, got, tt.want[0])
+			}
+		}
+		if got, last := r.Delay(jobA, math.MaxInt), tt.want[len(tt.want)-1]; got != last {
+			t.Errorf("%s %s after endless failures: got %v, want %v", tt.backoff, tt.delays, got, last)
+		}
+	}
+}
+
+func TestJitterIsAPartOfEveryBackoffsDelay(t *testing.T) {
+	for _, backoff := range backoffs {
+		plain := Retry{Backoff: backoff, Base: 100 * time.Second, Cap: time.Hour, Delays: "100,300"}
+		spread := plain
+		spread.Jitter = 0.25
+		differs := false
+		for failures := 1; failures < 30; failures++ {
+			want, got := plain.Delay(jobA, failures), spread.Delay(jobA, failures)
+			if got < want*3/4 || got > want*5/4 {
+				t.Errorf("%s after %d failures: got %v, want %v give or take a quarter", backoff, failures, got, want)
+			}
+			differs = differs || got != want
+		}
+		if differs == (backoff == BackoffImmediate) {
+			t.Errorf("%s: its delays are spread: %v", backoff, differs)
+		}
+	}
+}
+
 func TestAPolicyWithoutADelayHasNone(t *testing.T) {
 	for name, r := range map[string]Retry{
 		"no base":      {Cap: time.Hour, Jitter: 0.25},

@@ -81,6 +81,7 @@ type Kind string
 const (
 	KindScheduled Kind = "scheduled"
 	KindManual    Kind = "manual"
+	KindBackfill  Kind = "backfill" // an instant of the schedule that somebody asked to have run, again or after all
 )
 
 // RunState is where a run is on its path. The first four are live; the others
@@ -95,8 +96,10 @@ const (
 	RunWaiting RunState = "waiting" // waits for an earlier run of its job
 
 	RunSucceeded RunState = "succeeded"
-	RunDead      RunState = "dead" // out of attempts: a dead letter
+	RunDead      RunState = "dead" // out of attempts: a dead letter, which may be redriven
 	RunSkipped   RunState = "skipped"
+	RunCancelled RunState = "cancelled" // somebody cancelled it
+	RunDiscarded RunState = "discarded" // a dead letter that somebody gave up
 )
 
 // Reason says why an occurrence was skipped or a run is dead.
@@ -105,13 +108,19 @@ type Reason string
 // The reasons.
 const (
 	ReasonOverlap Reason = "overlap"       // an earlier run was still alive
+	ReasonFull    Reason = "queue_full"    // as many runs as may wait were waiting for an earlier one
 	ReasonMissed  Reason = "missed_window" // nobody was in charge at that instant
+	ReasonMany    Reason = "max_missed"    // more were missed than are made up for
 	ReasonPaused  Reason = "paused"        // the job was paused at that instant
+	ReasonEdited  Reason = "edited"        // an edit took it from the schedule before it could start
+	ReasonCancel  Reason = "cancelled"     // the job was cancelled first
 	ReasonDeleted Reason = "deleted"       // the job was deleted first
+	ReasonKey     Reason = "duplicate_key" // a run with the same idempotency key is alive, or succeeded lately
 	ReasonDSTGap  Reason = "dst_gap"       // the clock skipped that wall time
 	ReasonMoved   Reason = "zone_change"   // a newer zone database moved it to another instant
 	ReasonRetries Reason = "out_of_retries"
-	ReasonPoison  Reason = "poison" // its workers were lost, time after time
+	ReasonFinal   Reason = "permanent" // a failure that no retry would change
+	ReasonPoison  Reason = "poison"    // its workers were lost, time after time
 )
 
 // Attempt is one claim of a run by one worker that did not end in success.
@@ -141,6 +150,8 @@ const (
 	OutcomeInterrupted Outcome = "interrupted" // handed back by a worker that shuts down
 	OutcomeLost        Outcome = "lost"        // its worker fell silent
 	OutcomeUnconfirmed Outcome = "unconfirmed" // claimed, but the worker never learned of it
+	OutcomeSnoozed     Outcome = "snoozed"     // handed back until later, see Snooze
+	OutcomeCancelled   Outcome = "cancelled"   // it ended because somebody cancelled the run
 )
 
 // Result is what became of an attempt. It is accepted only while the run is
@@ -154,6 +165,11 @@ type Result struct {
 	HTTPStatus int     `json:"http_status,omitempty"`
 	Error      string  `json:"error,omitempty"`
 	Output     []byte  `json:"-"` // travels as text
+
+	// What the handler knows of another attempt: how long to wait before it, or that
+	// it would be useless.
+	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
+	Permanent         bool    `json:"permanent,omitempty"`
 }
 
 // Verdict says what a result did.

@@ -7,12 +7,13 @@ const PoisonLimit = 3
 
 // Tally is what a run remembers of its earlier attempts.
 type Tally struct {
-	Failures int // attempts that failed or timed out
-	Lost     int // workers lost in a row
+	Failures  int  // attempts that failed or timed out
+	Lost      int  // workers lost in a row
+	Cancelled bool // somebody cancelled the run while it was running
 }
 
 // Settlement is what an attempt's outcome makes of its run: it succeeded, is
-// ready again at once, waits for a retry, or is dead.
+// ready again at once, waits for a retry, is cancelled, or is dead.
 type Settlement struct {
 	State  RunState
 	Delay  time.Duration // until a retry is ready
@@ -20,26 +21,37 @@ type Settlement struct {
 	Tally  Tally
 }
 
-// Settle decides what becomes of a run after an attempt. An interrupted or
-// unconfirmed attempt costs no retry; a lost one costs none either but counts
-// towards poison.
-func Settle(run ID, tally Tally, policy Retry, outcome Outcome) Settlement {
-	switch outcome {
-	case OutcomeSucceeded:
+// Settle decides what becomes of a run after an attempt. An interrupted, snoozed
+// or unconfirmed attempt costs no retry; a lost one costs none either but counts
+// towards poison. A cancelled run that did not succeed is not tried again,
+// whatever came of its attempt. A delay that the handler asks for takes the place
+// of the policy's.
+func Settle(run ID, tally Tally, policy Retry, r Result) Settlement {
+	asked := time.Duration(min(max(r.RetryAfterSeconds, 0), MaxDelay.Seconds()) * float64(time.Second)).Round(time.Millisecond)
+	switch {
+	case r.Outcome == OutcomeSucceeded:
 		return Settlement{State: RunSucceeded, Tally: tally}
-	case OutcomeInterrupted, OutcomeUnconfirmed:
+	case tally.Cancelled || r.Outcome == OutcomeCancelled:
+		return Settlement{State: RunCancelled, Tally: tally}
+	case r.Outcome == OutcomeInterrupted || r.Outcome == OutcomeUnconfirmed:
 		return Settlement{State: RunReady, Tally: tally}
-	case OutcomeLost:
+	case r.Outcome == OutcomeSnoozed:
+		return Settlement{State: RunRetry, Delay: max(asked, time.Second), Tally: Tally{Failures: tally.Failures}} // never in a tight loop
+	case r.Outcome == OutcomeLost:
 		tally.Lost++
 		if tally.Lost >= PoisonLimit {
 			return Settlement{State: RunDead, Reason: ReasonPoison, Tally: tally}
 		}
 		return Settlement{State: RunReady, Tally: tally}
-	default:
-		tally = Tally{Failures: tally.Failures + 1}
-		if tally.Failures > policy.Max {
-			return Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally}
-		}
-		return Settlement{State: RunRetry, Delay: policy.Delay(run, tally.Failures), Tally: tally}
 	}
+	tally = Tally{Failures: tally.Failures + 1}
+	switch {
+	case r.Permanent || policy.useless(r.HTTPStatus):
+		return Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally}
+	case tally.Failures > policy.Max:
+		return Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally}
+	case asked > 0:
+		return Settlement{State: RunRetry, Delay: asked, Tally: tally}
+	}
+	return Settlement{State: RunRetry, Delay: policy.Delay(run, tally.Failures), Tally: tally}
 }

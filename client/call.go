@@ -20,18 +20,22 @@ const (
 	api        = "/api/v1"
 	maxAnswer  = 64 << 20         // bytes of an answer
 	tryTimeout = 30 * time.Second // of one try of a call that has no other
+
+	manyTimeout = 3 * time.Minute // of one that decides about thousands of things
 )
 
 // call is one thing asked of the server.
 type call struct {
 	what    string // for errors: "create job"
 	method  string
-	path    string // escaped, with the query
+	path    string     // escaped, with the query
+	query   url.Values // more of it
 	body    []byte
 	stream  *lines // instead of body
 	match   string // version that the job must have
 	key     string // idempotency key
 	once    bool   // not to be repeated
+	moves   bool   // it finds nothing if an earlier try was carried out
 	timeout time.Duration
 	limit   int64 // bytes of the answer
 }
@@ -43,10 +47,23 @@ type CallOption func(*call)
 // JobWithVersion gives. Otherwise the error is belfry.Changed.
 func IfMatch(version string) CallOption { return func(q *call) { q.match = version } }
 
-// IdempotencyKey makes a create, import or trigger count once, however often it
-// is called with the same key and content in seven days. Without it the tries of
-// one call count once.
+// IdempotencyKey makes a create, import, trigger, backfill or bulk action count
+// once, however often it is called with the same key and content in seven days.
+// Without it the tries of one call count once.
 func IdempotencyKey(key string) CallOption { return func(q *call) { q.key = key } }
+
+// CatchUp has ResumeJob make up for what the job missed while it was paused, as
+// its missed_window says.
+func CatchUp() CallOption { return with("catch_up", "true") }
+
+// CancelRuns has DeleteJob cancel the runs that are alive. Without it they finish.
+func CancelRuns() CallOption { return with("runs", "cancel") }
+
+// DeleteHistory has DeleteJob delete what happened to the job's runs too. Without
+// it that is kept for its retention.
+func DeleteHistory() CallOption { return with("history", "delete") }
+
+func with(name, value string) CallOption { return func(q *call) { q.query.Set(name, value) } }
 
 // answer is what the server said when it did what it was asked for.
 type answer struct {
@@ -57,9 +74,16 @@ type answer struct {
 
 // newCall makes a call that may be repeated.
 func newCall(what, method, path string, options ...CallOption) *call {
-	q := &call{what: what, method: method, path: path, timeout: tryTimeout, limit: maxAnswer}
+	q := &call{what: what, method: method, path: path, query: url.Values{}, timeout: tryTimeout, limit: maxAnswer}
 	for _, option := range options {
 		option(q)
+	}
+	if len(q.query) > 0 {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		q.path += sep + q.query.Encode()
 	}
 	return q
 }

@@ -16,10 +16,10 @@
 //
 // Calls that are safe to repeat are repeated when the server cannot be reached,
 // is overloaded or is being restarted: those that look and those that say how
-// something shall be, and those that create and trigger, under an idempotency
-// key that is drawn once a call. What a server refuses is an *Error; belfry.CodeOf
-// tells the kind of any error of this package, belfry.Unavailable being that
-// nobody answered.
+// something shall be, and those that create, trigger and backfill, under an
+// idempotency key that is drawn once a call. What a server refuses is an *Error;
+// belfry.CodeOf tells the kind of any error of this package, belfry.Unavailable
+// being that nobody answered.
 package client
 
 import (

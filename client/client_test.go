@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -121,6 +122,8 @@ func TestDraftSendsWhatIsSet(t *testing.T) {
 	}{
 		{Draft{}, `{}`},
 		{Draft{Schedule: "@daily", MaxRetries: new(0), RetryJitter: new(0.0)}, `{"schedule":"@daily","max_retries":0,"retry_jitter":0}`},
+		{Draft{Priority: belfry.PriorityHigh, RetryDelays: []float64{0, 1.5, 60}}, `{"priority":"high","retry_delays":[0,1.5,60]}`},
+		{Draft{Priority: "normal"}, `{"priority":"normal"}`},
 		{Draft{Status: belfry.StatusPaused, Tags: []string{"a"}, Payload: json.RawMessage(`{"b": 1}`)},
 			`{"tags":["a"],"status":"paused","payload":{"b":1}}`},
 	} {
@@ -132,12 +135,14 @@ func TestDraftSendsWhatIsSet(t *testing.T) {
 
 // Every member of a job that a person may set is in the draft under its name.
 func TestDraftHasEveryFieldOfAJob(t *testing.T) {
-	full, _ := json.Marshal(belfry.Spec{Handler: "h", IdempotencyKeyTemplate: "k"})
+	full, _ := json.Marshal(belfry.Spec{Handler: "h", IdempotencyKeyTemplate: "k", DSTGap: "g", DSTOverlap: "o", StartsAt: time.Now(), EndsAt: time.Now(),
+		MaxRuns: 1, JitterSeconds: 1, MaxMissed: 1, CatchUpSeconds: 1, MaxQueued: 1, RetryOn: "r", RetryDelays: "1", RetentionDays: 1})
 	var spec map[string]any
 	json.Unmarshal(full, &spec)
 	filled, _ := json.Marshal(Draft{Name: "n", Tags: []string{"t"}, Type: "t", Handler: "h", Schedule: "s", Timezone: "z", MissedWindow: "m",
 		Queue: "q", Overlap: "o", TimeoutSeconds: 1, MaxRetries: new(1), RetryBackoff: "b", RetryBaseSeconds: new(1.0), RetryCapSeconds: new(1.0),
-		RetryJitter: new(1.0), IdempotencyKeyTemplate: "k", Status: "s", Payload: 1})
+		RetryJitter: new(1.0), IdempotencyKeyTemplate: "k", Status: "s", Payload: 1, DSTGap: "g", DSTOverlap: "o", StartsAt: time.Now(), EndsAt: time.Now(),
+		MaxRuns: 1, JitterSeconds: 1, MaxMissed: 1, CatchUpSeconds: 1, Priority: "high", MaxQueued: 1, RetryOn: "r", RetryDelays: []float64{1}, RetentionDays: 1})
 	var draft map[string]any
 	json.Unmarshal(filled, &draft)
 	for name := range spec {

@@ -57,12 +57,15 @@ func (c *Client) PauseJob(ctx context.Context, ref string) (belfry.Job, error) {
 	return c.jobOf(ctx, "pause job", http.MethodPost, ref, "/pause", nil)
 }
 
-// ResumeJob ends a pause.
-func (c *Client) ResumeJob(ctx context.Context, ref string) (belfry.Job, error) {
-	return c.jobOf(ctx, "resume job", http.MethodPost, ref, "/resume", nil)
+// ResumeJob ends a pause. What the job missed meanwhile stays missed, unless the
+// option CatchUp is given.
+func (c *Client) ResumeJob(ctx context.Context, ref string, options ...CallOption) (belfry.Job, error) {
+	return c.jobOf(ctx, "resume job", http.MethodPost, ref, "/resume", nil, options...)
 }
 
-// DeleteJob deletes a job. One that is not there is a belfry.NotFound.
+// DeleteJob deletes a job. Its live runs finish and its history is kept, unless
+// the options CancelRuns and DeleteHistory are given. One that is not there is a
+// belfry.NotFound.
 func (c *Client) DeleteJob(ctx context.Context, ref string, options ...CallOption) error {
 	path, err := pathOf(ref, "")
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 			if told.Status == http.StatusNotFound && q.method == http.MethodDelete {
 				return &answer{status: http.StatusNoContent}, nil
 			}
-			told.doubt = told.Status == http.StatusPreconditionFailed
+			told.doubt = told.Status == http.StatusPreconditionFailed || q.moves && told.Status == http.StatusNotFound
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", q.what, err)

@@ -83,10 +83,12 @@ func TestClaimedRunsArriveWhole(t *testing.T) {
 
 func TestHeartbeatsTellAndLearn(t *testing.T) {
 	held := belfry.Held{RunID: belfry.NewID(time.Now()), Attempt: 2}
-	c, s := scripted(t, said{status: 200, body: `{"unknown":false,"lost":[{"run_id":"` + held.RunID.String() + `","attempt":2}]}`})
+	other := belfry.Held{RunID: belfry.NewID(time.Now()), Attempt: 1}
+	c, s := scripted(t, said{status: 200, body: `{"unknown":false,"lost":[{"run_id":"` + held.RunID.String() + `","attempt":2}],` +
+		`"cancel":[{"run_id":"` + other.RunID.String() + `","attempt":1}]}`})
 	beat := belfry.Beat{Worker: belfry.NewID(time.Now()), Node: "n", Slots: 3, Lanes: []string{"default/a"}, Listed: true, Held: []belfry.Held{held}}
 	orders, err := c.Heartbeat(t.Context(), beat)
-	if err != nil || !slices.Equal(orders.Lost, []belfry.Held{held}) || orders.Unknown {
+	if err != nil || !slices.Equal(orders.Lost, []belfry.Held{held}) || !slices.Equal(orders.Cancel, []belfry.Held{other}) || orders.Unknown {
 		t.Errorf("got %+v and %v", orders, err)
 	}
 	want := `{"node":"n","slots":3,"lanes":["default/a"],"held":[{"run_id":"` + held.RunID.String() + `","attempt":2}],"listed":true}`
@@ -158,6 +160,24 @@ func TestOutputTravelsAsText(t *testing.T) {
 		}
 		if seen[i]["output"] != wants[i] {
 			t.Errorf("%.20q arrived as %.20q", output, seen[i]["output"])
+		}
+	}
+}
+
+func TestAdviceTravels(t *testing.T) {
+	var sizes []int
+	var seen []map[string]any
+	c := sorter(t, &sizes, &seen)
+	results := []belfry.Result{{Outcome: belfry.OutcomeSnoozed, RetryAfterSeconds: 0.25}, {Outcome: belfry.OutcomeFailed, Permanent: true}, {Outcome: belfry.OutcomeCancelled}}
+	if _, err := c.Finish(t.Context(), results); err != nil {
+		t.Fatal(err)
+	}
+	if seen[0]["outcome"] != "snoozed" || seen[0]["retry_after_seconds"] != 0.25 || seen[1]["permanent"] != true || seen[2]["outcome"] != "cancelled" {
+		t.Errorf("arrived as %v", seen)
+	}
+	for _, name := range []string{"retry_after_seconds", "permanent"} {
+		if v, there := seen[2][name]; there {
+			t.Errorf("%s is sent though it says nothing: %v", name, v)
 		}
 	}
 }

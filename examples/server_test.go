@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 )
 
 // server is a Belfry of the test's own.
@@ -28,12 +30,26 @@ func (s *server) env() []string { return []string{"BELFRY_SERVER=" + s.url} }
 
 // told is a run as the server tells it.
 type told struct {
-	ID      string `json:"id"`
-	Status  string `json:"status"`
-	Attempt int    `json:"attempt"`
-	Key     string `json:"idempotency_key"`
-	Output  string `json:"output"`
-	Error   string `json:"error"`
+	ID      string    `json:"id"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Attempt int       `json:"attempt"`
+	ReadyAt time.Time `json:"ready_at"`
+	Key     string    `json:"idempotency_key"`
+	Output  string    `json:"output"`
+	Error   string    `json:"error"`
+
+	Attempts []struct {
+		Error string `json:"error"`
+	} `json:"attempts"`
+}
+
+// last is the error of the latest attempt that did not succeed.
+func (r told) last() string {
+	if len(r.Attempts) == 0 {
+		return ""
+	}
+	return r.Attempts[len(r.Attempts)-1].Error
 }
 
 // job is what to create.
@@ -80,6 +96,12 @@ func (s *server) create(j job) {
 // until it is settled.
 func (s *server) trigger(name string, payload any) told {
 	s.t.Helper()
+	return s.settled(s.begin(name, payload))
+}
+
+// begin asks for a run and gives its id.
+func (s *server) begin(name string, payload any) string {
+	s.t.Helper()
 	var body any
 	if payload != nil {
 		body = job{"payload": payload}
@@ -88,12 +110,36 @@ func (s *server) trigger(name string, payload any) told {
 		RunID string `json:"run_id"`
 	}
 	s.ask("POST", "/jobs/"+name+"/trigger", body, &asked)
-	var run told
-	eventually(s.t, "a run of "+name+" is settled", func() bool {
-		s.ask("GET", "/runs/"+asked.RunID, nil, &run)
-		return run.Status == "succeeded" || run.Status == "dead"
+	return asked.RunID
+}
+
+// settled waits until a run is over.
+func (s *server) settled(id string) told {
+	s.t.Helper()
+	return s.until(id, "settled", func(run told) bool {
+		return run.Status == "succeeded" || run.Status == "dead" || run.Status == "cancelled"
+	})
+}
+
+// until waits until something is so of a run.
+func (s *server) until(id, what string, so func(told) bool) (run told) {
+	s.t.Helper()
+	eventually(s.t, "run "+id+" is "+what, func() bool {
+		run = told{}
+		s.ask("GET", "/runs/"+id, nil, &run)
+		return so(run)
 	})
 	return run
+}
+
+// skipped waits until a job has a skip for the reason.
+func (s *server) skipped(name, reason string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("an occurrence of %s is skipped: %s", name, reason), func() bool {
+		var runs []told
+		s.ask("GET", "/jobs/"+name+"/runs", nil, &runs)
+		return slices.ContainsFunc(runs, func(r told) bool { return r.Status == "skipped" && r.Reason == reason })
+	})
 }
 
 // succeeded waits until a job has so many runs that succeeded, and gives those.

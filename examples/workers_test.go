@@ -26,17 +26,23 @@ func TestGoWorker(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		payload any
+		reason  string
 		want    []string
 	}{
-		{"a member of the wrong type", job{"report": 7}, []string{"report", "string"}},
-		{"nobody to send to", job{"report": "weekly"}, []string{"nobody to send the weekly report to"}},
+		{"a member of the wrong type", job{"report": 7}, "out_of_retries", []string{"report", "string"}},
+		{"nobody to send to", job{"report": "weekly"}, "permanent", []string{"nobody to send the weekly report to"}},
 	} {
 		run := s.trigger("weekly-report", tt.payload)
 		for _, word := range tt.want {
-			if run.Status != "dead" || !strings.Contains(run.Error, word) {
-				t.Errorf("%s: the run is %s with the error %q, want %q in it", tt.name, run.Status, run.Error, word)
+			if run.Status != "dead" || run.Reason != tt.reason || !strings.Contains(run.Error, word) {
+				t.Errorf("%s: the run is %s (%s) with the error %q, want %q in it", tt.name, run.Status, run.Reason, run.Error, word)
 			}
 		}
+	}
+	embargo := time.Now().Add(time.Second)
+	run = s.trigger("weekly-report", job{"report": "secret", "to": []string{"ops@example.com"}, "not_before": embargo})
+	if run.Status != "succeeded" || run.Attempt != 2 || time.Now().Before(embargo) {
+		t.Errorf("the run that had to wait is %+v", run)
 	}
 	if code := worker.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM it ended with %d", code)
@@ -71,6 +77,15 @@ func TestPythonWorker(t *testing.T) {
 		t.Errorf("the run that has to fail is %+v", failed)
 	}
 	worker.says(run.ID + " succeeded accepted")
+	useless := s.trigger("greet", job{"who": ""})
+	if useless.Status != "dead" || useless.Attempt != 1 || useless.Reason != "permanent" || useless.Error != "Permanent: nobody to greet" {
+		t.Errorf("the run that no retry helps is %+v", useless)
+	}
+	early := time.Now().Add(time.Second)
+	waited := s.trigger("greet", job{"who": "world", "not_before": float64(early.UnixMilli()) / 1000})
+	if waited.Status != "succeeded" || waited.Attempt != 2 || time.Now().Before(early.Truncate(time.Millisecond)) {
+		t.Errorf("the run that had to wait is %+v", waited)
+	}
 	asked := time.Now()
 	if code := worker.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM it ended with %d", code)
@@ -80,5 +95,33 @@ func TestPythonWorker(t *testing.T) {
 	startPython(t, s)
 	if run := s.trigger("greet", job{"who": "again"}); run.Status != "succeeded" || !strings.Contains(run.Output, "hello, again") {
 		t.Errorf("the run after a restart is %+v", run)
+	}
+}
+
+func TestPythonWorkerIsToldToEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	worker := startPython(t, s)
+	s.create(job{"name": "crawl", "schedule": "@monthly", "timeout_seconds": 3600, "payload": job{"pages": 3000}})
+
+	running := s.begin("crawl", nil)
+	worker.says(running + ` crawls page 0`)
+	asked := time.Now()
+	s.ask("POST", "/runs/"+running+"/cancel", nil, nil)
+	if run := s.settled(running); run.Status != "cancelled" || run.Attempt != 1 || run.Error != "the run was cancelled" {
+		t.Errorf("the run that was cancelled is %+v", run)
+	}
+	t.Logf("it ended %v after it was cancelled", time.Since(asked))
+	worker.says(running + ` cancelled accepted`)
+
+	// The handler asks for an hour, and the job's own policy for seconds.
+	busy := s.begin("crawl", job{"pages": 2, "busy": 0})
+	run := s.until(busy, "to be tried again", func(run told) bool { return run.Status == "retry" })
+	if wait := time.Until(run.ReadyAt); wait < 50*time.Minute || wait > time.Hour || run.last() != "RetryAfter: the site is busy" {
+		t.Errorf("the run waits for %v: %+v", wait, run)
+	}
+	s.ask("POST", "/runs/"+busy+"/cancel", nil, nil)
+	if run := s.settled(busy); run.Status != "cancelled" {
+		t.Errorf("the run that waited is %+v", run)
 	}
 }

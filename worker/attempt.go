@@ -15,15 +15,16 @@ import (
 var (
 	ErrTimedOut    = errors.New("the attempt timed out")
 	ErrInterrupted = errors.New("the worker is shutting down")
+	ErrCancelled   = errors.New("the run was cancelled")
 	ErrLeaseLost   = errors.New("the attempt is no longer this worker's")
 )
 
 const (
-	stuckAfter = 5 * time.Second // past its timeout, a handler that still runs is given up
+	stuckAfter = 5 * time.Second // past its timeout or cancellation, a handler that still runs is given up
 	maxError   = 8 << 10         // bytes kept of an error's text
 )
 
-// attempt is one run in the hands of this worker. Its fields but the last three
+// attempt is one run in the hands of this worker. Its fields but the last four
 // never change.
 type attempt struct {
 	worker  belfry.ID
@@ -33,9 +34,10 @@ type attempt struct {
 	cancel  context.CancelCauseFunc // ends ctx early
 	stop    context.CancelFunc      // ends the clock
 
-	over     bool // its result is made, or none is due; guarded by Pool.mu
-	returned bool // its handler has returned; guarded by Pool.mu
-	stuck    bool // it was given up while its handler ran on; guarded by Pool.mu
+	over      bool // its result is made, or none is due; guarded by Pool.mu
+	returned  bool // its handler has returned; guarded by Pool.mu
+	stuck     bool // it was given up while its handler ran on; guarded by Pool.mu
+	cancelled bool // the source ordered its end; guarded by Pool.mu
 }
 
 // newAttempt starts the clock of an attempt. A run that names no timeout gets
@@ -60,6 +62,11 @@ func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt
 	return a
 }
 
+// name says which attempt it is.
+func (a *attempt) name() belfry.Held {
+	return belfry.Held{RunID: a.result.RunID, Attempt: a.result.Attempt}
+}
+
 // end frees the context of an attempt that nobody works on any more.
 func (a *attempt) end() {
 	a.cancel(nil)
@@ -71,7 +78,7 @@ func (a *attempt) end() {
 func (p *Pool) work(a *attempt, run *belfry.Run) {
 	// The grace begins when the timeout is noticed: after a pause of the whole
 	// process both would be over at once, and the handler had no time at all.
-	grace := time.AfterFunc(a.timeout, func() { time.AfterFunc(stuckAfter, func() { p.overdue(a) }) })
+	grace := time.AfterFunc(a.timeout, func() { p.lookLater(a, ErrTimedOut) })
 	err := errors.New("the handler ended its goroutine instead of returning")
 	defer func() {
 		if v := recover(); v != nil {
@@ -89,7 +96,7 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 // finished takes what a handler returned. It counts only if the attempt was
 // neither given up nor lost before.
 func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
-	outcome, text := a.judge(err)
+	how := p.bounded(a, a.judge(err))
 	output := bytes.Clone(report.Output[:min(len(report.Output), belfry.MaxOutput)])
 	p.mu.Lock()
 	a.returned = true
@@ -99,7 +106,7 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	}
 	if !a.over {
 		a.result.HTTPStatus, a.result.Output = report.HTTPStatus, output
-		p.post(a, outcome, text)
+		p.post(a, how)
 	}
 	room, draining := p.room(), p.draining
 	p.mu.Unlock()
@@ -111,22 +118,55 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	}
 }
 
-// judge says how an attempt ended whose handler returned err.
-func (a *attempt) judge(err error) (belfry.Outcome, string) {
+// ending is how an attempt ended: the part of a result that judge decides.
+type ending struct {
+	outcome   belfry.Outcome
+	text      string
+	after     float64 // seconds that the handler asks for before another attempt
+	permanent bool
+}
+
+// judge says how an attempt ended whose handler returned err. Why its context
+// ended counts for more than what the handler asks for.
+func (a *attempt) judge(err error) ending {
 	switch cause := context.Cause(a.ctx); {
 	case err == nil:
-		return belfry.OutcomeSucceeded, ""
+		return ending{outcome: belfry.OutcomeSucceeded}
 	case cause == ErrTimedOut:
-		return belfry.OutcomeTimedOut, a.lateness()
+		return ending{outcome: belfry.OutcomeTimedOut, text: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
 	case cause == ErrInterrupted:
-		return belfry.OutcomeInterrupted, "interrupted: " + cause.Error()
+		return ending{outcome: belfry.OutcomeInterrupted, text: "interrupted: " + cause.Error()}
+	case cause == ErrCancelled:
+		return ending{outcome: belfry.OutcomeCancelled, text: cause.Error()}
 	default:
-		return belfry.OutcomeFailed, belfry.Clean(message(err), maxError)
+		r := advised(err)
+		return ending{r.Outcome, belfry.Clean(message(err), maxError), r.RetryAfterSeconds, r.Permanent}
 	}
 }
 
-func (a *attempt) lateness() string {
-	return fmt.Sprintf("no answer within %gs", a.timeout.Seconds())
+// advised is a failed result with what the error asks for, as far as the error's
+// own methods do not panic.
+func advised(err error) (r belfry.Result) {
+	defer func() {
+		if recover() != nil {
+			r = belfry.Result{Outcome: belfry.OutcomeFailed}
+		}
+	}()
+	r.Outcome = belfry.OutcomeFailed
+	r.Advise(err)
+	return r
+}
+
+// bounded keeps a wait that a handler asks for within what a run may wait.
+func (p *Pool) bounded(a *attempt, how ending) ending {
+	most := belfry.MaxDelay.Seconds()
+	if how.after <= most {
+		return how
+	}
+	p.log.Warn("a handler asks for a longer wait than a run may have; the longest is taken", "run", a.result.RunID,
+		"attempt", a.result.Attempt, "asked", time.Duration(how.after*float64(time.Second)), "taken", belfry.MaxDelay)
+	how.after = most
+	return how
 }
 
 // message is the text of an error whose own methods may panic.
@@ -140,12 +180,13 @@ func message(err error) (text string) {
 }
 
 // post makes the result of an attempt and puts it in the queue; mu is held.
-func (p *Pool) post(a *attempt, outcome belfry.Outcome, text string) {
+func (p *Pool) post(a *attempt, how ending) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
-	a.result.Outcome, a.result.Error = outcome, text
+	a.result.Outcome, a.result.Error = how.outcome, how.text
+	a.result.RetryAfterSeconds, a.result.Permanent = how.after, how.permanent
 	p.unsent = append(p.unsent, parcel{worker: a.worker, result: a.result})
 	if len(p.unsent) == 1 { // otherwise the send loop is at it
 		signal(p.sendable)
@@ -162,30 +203,36 @@ func (p *Pool) lose(a *attempt) {
 	p.owed--
 }
 
-// overdue gives up a handler that ignores the end of its context: the timeout
-// is reported, the slot stays taken until the handler returns.
-func (p *Pool) overdue(a *attempt) {
-	p.mu.Lock()
-	given := p.abandon(a, belfry.OutcomeTimedOut, a.lateness())
-	p.mu.Unlock()
-	if !given {
-		return
-	}
+// lookLater gives up the handler of an attempt whose context has just ended if it
+// ignores that: why it had to end is reported, and the slot stays taken until the
+// handler returns.
+func (p *Pool) lookLater(a *attempt, why error) {
+	time.AfterFunc(stuckAfter, func() {
+		p.mu.Lock()
+		given := p.abandon(a, why)
+		p.mu.Unlock()
+		if given {
+			p.tellStuck(a)
+			signal(p.changed)
+		}
+	})
+}
+
+func (p *Pool) tellStuck(a *attempt) {
 	p.log.Warn("a handler is stuck: it ignores the end of its context",
-		"run", a.result.RunID, "attempt", a.result.Attempt, "timeout", a.timeout)
-	signal(p.changed)
+		"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
 }
 
 // abandon stops waiting for a handler; mu is held. It reports whether there was
 // something to abandon.
-func (p *Pool) abandon(a *attempt, outcome belfry.Outcome, text string) bool {
+func (p *Pool) abandon(a *attempt, why error) bool {
 	if a.returned || a.stuck {
 		return false
 	}
 	a.stuck = true
 	p.stuck++
 	if !a.over {
-		p.post(a, outcome, text)
+		p.post(a, a.judge(why))
 	}
 	return true
 }
@@ -209,10 +256,8 @@ func (p *Pool) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.live() {
-		outcome, text := a.judge(ErrInterrupted)
-		if p.abandon(a, outcome, text) {
-			p.log.Warn("a handler is stuck: it ignores the end of its context",
-				"run", a.result.RunID, "attempt", a.result.Attempt)
+		if p.abandon(a, ErrInterrupted) {
+			p.tellStuck(a)
 		}
 	}
 }

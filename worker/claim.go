@@ -136,8 +136,14 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 			superseded = append(superseded, old)
 		}
 		p.owed++
+		if p.doomed[a.name()] {
+			p.post(a, ending{outcome: belfry.OutcomeCancelled, text: ErrCancelled.Error() + " before it was started"})
+			attempts[i] = nil
+			a.end()
+			continue
+		}
 		if !fit || p.busy >= p.opt.concurrency {
-			p.post(a, belfry.OutcomeInterrupted, "handed back before it was started")
+			p.post(a, ending{outcome: belfry.OutcomeInterrupted, text: "handed back before it was started"})
 			attempts[i] = nil
 			a.end()
 			continue

@@ -73,6 +73,8 @@ type entry struct {
 	since   time.Time
 	results []belfry.Result
 	settled bool
+
+	cancelled bool // somebody cancelled it while it was held
 }
 
 func (l *ledger) note(fn func(*ledger)) {
@@ -163,6 +165,11 @@ func (l *ledger) heartbeat(_ context.Context, b belfry.Beat) (belfry.Orders, err
 		return belfry.Orders{}, nil
 	}
 	var orders belfry.Orders
+	for _, e := range l.order {
+		if e.cancelled && e.worker == b.Worker {
+			orders.Cancel = append(orders.Cancel, belfry.Held{RunID: e.run.ID, Attempt: e.run.Attempt})
+		}
+	}
 	if b.Listed {
 		for _, h := range b.Held {
 			e := l.entries[h.RunID]
@@ -223,10 +230,15 @@ func (l *ledger) finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict
 		verdicts[i] = belfry.VerdictAccepted
 		e.results = append(e.results, r)
 		e.worker = belfry.ID{}
-		e.settled = r.Outcome != belfry.OutcomeInterrupted
+		e.settled = e.cancelled || r.Outcome != belfry.OutcomeInterrupted
 	}
 	l.ready()
 	return verdicts, nil
+}
+
+// cancel notes that somebody cancelled a run, as a store does for one that is held.
+func (l *ledger) cancel(id belfry.ID) {
+	l.note(func(l *ledger) { l.entries[id].cancelled = true })
 }
 
 // results lists what was accepted of a run.

@@ -10,6 +10,7 @@ import (
 
 const (
 	beatInterval = 5 * time.Second
+	toldWithin   = 7 * time.Second // of a cancellation its worker hears in this time
 	beatTimeout  = 4 * time.Second
 	trustFor     = 15 * time.Second // without a heartbeat, nothing is started
 	listInterval = 30 * time.Second
@@ -45,15 +46,23 @@ func (p *Pool) beatLoop(ctx context.Context) {
 		default:
 			p.outage.worked("heartbeat")
 			p.trust(beat, sent)
-			p.obey(orders.Lost)
+			p.obey(orders)
 			registered = true
 			retry.reset()
-			pause = beatInterval - time.Since(sent)
+			took := time.Since(sent)
+			pause = untilNext(took) - took
 		}
 		if !sleep(ctx, pause) {
 			return
 		}
 	}
+}
+
+// untilNext is the time from one heartbeat to the next after an answer that took
+// so long. An order may be given just after the server looked, and then takes the
+// next answer's time as well: where that is long, the next is asked for earlier.
+func untilNext(took time.Duration) time.Duration {
+	return min(beatInterval, toldWithin-took)
 }
 
 // beat sends one heartbeat.
@@ -86,8 +95,8 @@ func (p *Pool) nextBeat(now time.Time, register bool) belfry.Beat {
 // the source has said; mu is held.
 func (p *Pool) held() []belfry.Held {
 	held := make([]belfry.Held, 0, len(p.running)+len(p.unsent))
-	for id, a := range p.running {
-		held = append(held, belfry.Held{RunID: id, Attempt: a.result.Attempt})
+	for _, a := range p.running {
+		held = append(held, a.name())
 	}
 	for _, parcel := range p.unsent {
 		if parcel.worker == p.worker {
@@ -143,19 +152,44 @@ func (p *Pool) reclaim() {
 	}
 }
 
-// obey cancels attempts that the source has given to others. A result that was
-// already made is still sent: if it is late, it is evidence.
-func (p *Pool) obey(lost []belfry.Held) {
-	var gone []*attempt
+// obey ends attempts that the source has given to others, and those whose runs
+// somebody cancelled. A result that was already made is still sent: if it is late,
+// it is evidence.
+func (p *Pool) obey(orders belfry.Orders) {
+	var gone, cancelled []*attempt
 	p.mu.Lock()
-	for _, h := range lost {
-		if a := p.running[h.RunID]; a != nil && a.result.Attempt == h.Attempt {
+	for _, h := range orders.Lost {
+		if a := p.runningAs(h); a != nil {
 			p.lose(a)
 			gone = append(gone, a)
 		}
 	}
+	clear(p.doomed)
+	for _, h := range orders.Cancel {
+		a := p.runningAs(h)
+		switch {
+		case a == nil: // The answer to the claim may still be on its way.
+			p.doomed[h] = true
+		case !a.cancelled: // Every heartbeat repeats the order until the result is in.
+			a.cancelled = true
+			cancelled = append(cancelled, a)
+		}
+	}
 	p.mu.Unlock()
 	p.cancelLost(gone)
+	for _, a := range cancelled {
+		p.log.Info("a run was cancelled; its handler is told to end", "run", a.result.RunID, "attempt", a.result.Attempt)
+		a.cancel(ErrCancelled)
+		p.lookLater(a, ErrCancelled)
+	}
+}
+
+// runningAs finds the attempt that runs; mu is held. Nil if there is none.
+func (p *Pool) runningAs(h belfry.Held) *attempt {
+	if a := p.running[h.RunID]; a != nil && a.result.Attempt == h.Attempt {
+		return a
+	}
+	return nil
 }
 
 // restart drops every attempt and takes a new incarnation, unless the pool

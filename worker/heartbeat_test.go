@@ -281,7 +281,7 @@ func TestSilenceStopsClaimingUntilAHeartbeatSucceeds(t *testing.T) {
 				<-ctx.Done()
 				return belfry.Orders{}, ctx.Err()
 			}
-			time.Sleep(3 * time.Second) // trust counts from when it was sent
+			time.Sleep(2 * time.Second) // trust counts from when it was sent
 			return f.ledger.heartbeat(ctx, b)
 		}
 		var cut time.Time

@@ -9,11 +9,26 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Handler does the work of a run. A nil error means that it succeeded.
+// Handler does the work of a run. A nil error means that it succeeded, and any
+// other that it is tried again as the job's retry policy says. An error may ask for
+// something else, also from inside another that wraps it:
 //
-// The context ends when the attempt must: context.Cause tells ErrTimedOut,
-// ErrInterrupted and ErrLeaseLost apart. What there is to tell beyond the error
-// goes into run.Report. The run must not be touched after Handle returned.
+//   - belfry.Snooze(d) hands the run back for d, at most 7 days, and is no failure.
+//   - belfry.RetryAfter(err, d) is a failure that is tried again after d, at most
+//     7 days, instead of the policy's delay.
+//   - belfry.Permanent(err) is a failure that no retry would change: the run is a
+//     dead letter at once.
+//
+// The context ends when the attempt must, and context.Cause tells why: ErrTimedOut,
+// ErrInterrupted when the worker shuts down, which costs the run no retry,
+// ErrCancelled when somebody cancelled the run, and ErrLeaseLost when the run is
+// another worker's by now. After that an error says no more than that the handler
+// ended; nil is a success all the same, unless the lease was lost. A handler that
+// does not return within 5 seconds is given up, and its slot stays taken until it
+// does.
+//
+// What there is to tell beyond the error goes into run.Report. The run must not be
+// touched after Handle returned.
 type Handler interface {
 	Handle(ctx context.Context, run *belfry.Run) error
 }

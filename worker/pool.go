@@ -11,7 +11,8 @@
 // A handler may be called again for the same run: after an error, after the loss
 // of its worker, and when nobody can tell whether it finished. Its idempotency
 // key is the same every time. The context of a handler ends when the attempt
-// must; see ErrTimedOut, ErrInterrupted and ErrLeaseLost.
+// must; see ErrTimedOut, ErrInterrupted, ErrCancelled and ErrLeaseLost. A handler
+// may say when to try again, or that it would be useless; see Handler.
 //
 // Run ends when its context does, after a drain. Until then a server that cannot
 // be reached is tried again for ever, with one line in the log when that begins
@@ -68,6 +69,7 @@ type Pool struct {
 	silence  *time.Timer // ends a blocked Claim when heartbeats stay out
 
 	running map[belfry.ID]*attempt // by run: held by this incarnation, no result yet
+	doomed  map[belfry.Held]bool   // cancelled as the latest heartbeat said, and not running here
 	unsent  []parcel               // results that were not yet accepted, oldest first
 	busy    int                    // slots taken: handlers that have not returned
 	stuck   int                    // of these, handlers that were given up
@@ -88,6 +90,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 		sendable:  make(chan struct{}, 1),
 		changed:   make(chan struct{}, 1),
 		running:   make(map[belfry.ID]*attempt),
+		doomed:    make(map[belfry.Held]bool),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
@@ -21,15 +22,21 @@ import (
 
 // report is the payload of a job such as weekly-report in examples/jobs.yaml.
 type report struct {
-	Report string   `json:"report"`
-	To     []string `json:"to"`
+	Report    string    `json:"report"`
+	To        []string  `json:"to"`
+	NotBefore time.Time `json:"not_before"` // nobody gets it earlier, whenever the job is run
 }
 
-// sendReport fails, and so is tried again, when it returns an error. Its context
-// ends when the attempt must: a timeout, a shutdown, a lost lease.
+// sendReport fails, and so is tried again, when it returns an error, unless that
+// says otherwise: no retry finds somebody to send to, and to wait is no failure. Its
+// context ends when the attempt must: a timeout, a shutdown, a cancelled run, a lost
+// lease.
 func sendReport(ctx context.Context, run *belfry.Run, in report) error {
 	if len(in.To) == 0 {
-		return fmt.Errorf("nobody to send the %s report to", in.Report)
+		return belfry.Permanent(fmt.Errorf("nobody to send the %s report to", in.Report))
+	}
+	if wait := time.Until(in.NotBefore); wait > 0 {
+		return belfry.Snooze(wait)
 	}
 	fmt.Printf("attempt %d: %s report of %s to %s, once for %s\n",
 		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.IdempotencyKey())

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,13 +53,17 @@ const policyField = "retry_policy"
 
 // policyNames are the members of a retry policy, and what a job calls them.
 var policyNames = map[string]string{
-	"max_retries": "max_retries",
-	"backoff_ms":  "retry_base_seconds",
-	"backoff":     "retry_backoff",
-	"strategy":    "retry_backoff",
+	"max_retries":    "max_retries",
+	"backoff_ms":     "retry_base_seconds",
+	"max_backoff_ms": "retry_cap_seconds",
+	"jitter":         "retry_jitter",
+	"delays_ms":      "retry_delays",
+	"backoff":        "retry_backoff",
+	"strategy":       "retry_backoff",
 }
 
-var policyFields = []string{"max_retries", "backoff_ms", "backoff", "strategy"}
+// The last of them is another name of the one before it.
+var policyFields = []string{"max_retries", "backoff_ms", "max_backoff_ms", "jitter", "delays_ms", "backoff", "strategy"}
 
 // unfold replaces a retry policy by the members of the job that it stands for.
 func (o *object) unfold() {
@@ -70,7 +75,7 @@ func (o *object) unfold() {
 	o.members = slices.Delete(o.members, at, at+1)
 	switch {
 	case string(policy.value) == "null":
-		for _, name := range policyFields[:3] {
+		for _, name := range policyFields[:len(policyFields)-1] {
 			o.put(member{name: policyNames[name], written: policy.written, value: policy.value})
 		}
 		return
@@ -89,8 +94,11 @@ func (o *object) unfold() {
 		if !known {
 			continue // finish tells of it
 		}
-		if m.name == "backoff_ms" {
+		switch m.name {
+		case "backoff_ms", "max_backoff_ms":
 			m.value = inner.seconds(m)
+		case "delays_ms":
+			m.value = inner.secondsEach(m)
 		}
 		m.name = name
 		o.put(m)
@@ -120,4 +128,27 @@ func (o *object) seconds(m member) []byte {
 		o.fault(m.written, "must be a number, not %s", kindOf(m.value))
 	}
 	return []byte("null")
+}
+
+// secondsEach turns an array of milliseconds into the text of an array of seconds.
+func (o *object) secondsEach(m member) []byte {
+	if string(m.value) == "null" {
+		return m.value
+	}
+	if m.value[0] != '[' {
+		o.fault(m.written, "must be an array of numbers, not %s", kindOf(m.value))
+		return []byte("null")
+	}
+	before := len(o.faults)
+	out := []byte{'['}
+	for i, element := range elements(m.value) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, o.seconds(member{written: fmt.Sprintf("%s[%d]", m.written, i), value: element})...)
+	}
+	if len(o.faults) > before {
+		return []byte("null")
+	}
+	return append(out, ']')
 }

@@ -22,6 +22,9 @@ const (
 	jobRunCursor   byte = 0x22 // microseconds and an id
 	runCursor      byte = 0x31 // an id
 	revisionCursor byte = 0x41 // a number
+	deadCursor     byte = 0x51 // microseconds and an id
+	eventCursor    byte = 0x61 // an id
+	actionCursor   byte = 0x71 // an id
 )
 
 const digestSize = 8
@@ -80,9 +83,13 @@ func (l list) readAfter(cursor string, page *control.Page) error {
 }
 
 // before encodes a place in a list of the runs of a job.
-func (l list) before(last belfry.Run) string {
-	key := binary.BigEndian.AppendUint64(nil, uint64(last.ScheduledAt.UnixMicro()))
-	return l.cursor(append(key, last.ID[:]...))
+func (l list) before(last belfry.Run) string { return l.beforeAt(last.ScheduledAt, last.ID) }
+
+// beforeAt encodes a place in a list ordered by instants, and by ids where those are
+// equal.
+func (l list) beforeAt(at time.Time, id belfry.ID) string {
+	key := binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro()))
+	return l.cursor(append(key, id[:]...))
 }
 
 func (l list) readBefore(cursor string, page *control.RunPage) error {

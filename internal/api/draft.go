@@ -82,17 +82,15 @@ func takeDraft(o *object, d *control.Draft) {
 		}
 	}
 	o.text("missed_window", (*string)(&s.MissedWindow), string(usual.MissedWindow))
+	o.whole("max_missed", &s.MaxMissed, usual.MaxMissed)
+	o.whole("catch_up_window_seconds", &s.CatchUpSeconds, usual.CatchUpSeconds)
 	o.text("queue", &s.Queue, usual.Queue)
+	o.priority("priority", &s.Priority)
 	o.text("overlap", (*string)(&s.Overlap), string(usual.Overlap))
+	o.whole("max_queued", &s.MaxQueued, usual.MaxQueued)
 	o.whole("timeout_seconds", &s.TimeoutSeconds, usual.TimeoutSeconds)
-	o.whole("max_retries", &s.MaxRetries, usual.MaxRetries)
-	o.text("retry_backoff", (*string)(&s.RetryBackoff), string(usual.RetryBackoff))
-	o.number("retry_base_seconds", &s.RetryBaseSeconds, usual.RetryBaseSeconds)
-	o.number("retry_cap_seconds", &s.RetryCapSeconds, usual.RetryCapSeconds)
-	if o.find("retry_base_seconds") >= 0 && o.find("retry_cap_seconds") < 0 {
-		s.RetryCapSeconds = max(s.RetryCapSeconds, s.RetryBaseSeconds) // Nobody asked for less.
-	}
-	o.number("retry_jitter", &s.RetryJitter, usual.RetryJitter)
+	takeRetries(o, s)
+	o.whole("retention_days", &s.RetentionDays, usual.RetentionDays)
 	o.text("idempotency_key_template", &s.IdempotencyKeyTemplate, usual.IdempotencyKeyTemplate)
 }
 

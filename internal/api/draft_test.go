@@ -75,6 +75,67 @@ func TestBothSpellingsMeanTheSame(t *testing.T) {
 	}
 }
 
+func TestDelaysSayHowRetriesWait(t *testing.T) {
+	listed := control.Draft{Spec: belfry.Spec{RetryBackoff: "list", RetryDelays: "1,2,3", MaxRetries: 3}}
+	for _, tt := range []struct {
+		body    string
+		of      control.Draft // what it changes
+		backoff belfry.Backoff
+		delays  belfry.Delays
+		retries int
+	}{
+		{`{"retry_delays": [5, 30]}`, control.Draft{}, "list", "5,30", 2},
+		{`{"retryPolicy": {"delaysMs": [500, 30000]}}`, control.Draft{}, "list", "0.5,30", 2},
+		{`{"retry_delays": [5], "max_retries": 7}`, control.Draft{}, "list", "5", 7},
+		{`{"retry_delays": [5], "max_retries": null, "retry_backoff": null}`, control.Draft{}, "list", "5", 1},
+		{`{"retry_delays": [5], "retry_backoff": "LIST"}`, control.Draft{}, "LIST", "5", 1},
+		{`{"retry_delays": [5], "retry_backoff": "fixed"}`, control.Draft{}, "fixed", "5", 1}, // for others to refuse
+		{`{"max_retries": 1}`, listed, "list", "1,2,3", 1},
+		{`{"retry_delays": [9]}`, listed, "list", "9", 1},
+		{`{"retry_delays": null}`, listed, "exponential", "", 3},
+		{`{"retry_delays": []}`, listed, "exponential", "", 3},
+		{`{"retry_backoff": "fixed"}`, listed, "fixed", "", 3},
+		{`{"retry_backoff": "List"}`, listed, "List", "1,2,3", 3},
+		{`{"retryPolicy": null}`, listed, "exponential", "", 3},
+	} {
+		patch, faults, f := readPatch([]byte(tt.body), ns)
+		if f != nil || len(faults) > 0 {
+			t.Fatalf("%s: %v, %v", tt.body, faults, f)
+		}
+		d := tt.of
+		patch(&d)
+		if d.Spec.RetryBackoff != tt.backoff || d.Spec.RetryDelays != tt.delays || d.Spec.MaxRetries != tt.retries {
+			t.Errorf("%s: got %q, %q, %d", tt.body, d.Spec.RetryBackoff, d.Spec.RetryDelays, d.Spec.MaxRetries)
+		}
+	}
+}
+
+func TestAPolicyOfRetriesMayBeAnObject(t *testing.T) {
+	flat := read(t, `{"max_retries": 2, "retry_base_seconds": 0.5, "retry_cap_seconds": 90, "retry_jitter": 0.1, "retry_backoff": "linear"}`)
+	if got := read(t, `{"retryPolicy": {"maxRetries": 2, "backoffMs": 500, "maxBackoffMs": 90000, "jitter": 0.1, "strategy": "linear"}}`); !reflect.DeepEqual(got, flat) {
+		t.Errorf("got %+v, want %+v", got, flat)
+	}
+	for body, field := range map[string]string{
+		`{"retryPolicy": {"delaysMs": 5}}`:                       "retryPolicy.delaysMs",
+		`{"retryPolicy": {"delaysMs": [1, "x"]}}`:                "retryPolicy.delaysMs[1]",
+		`{"retryPolicy": {"delays_ms": [1, null]}}`:              "retryPolicy.delays_ms[1]",
+		`{"retryPolicy": {"delaysMs": [-1]}}`:                    "retryPolicy.delaysMs",
+		`{"retryPolicy": {"maxBackoff": 1}}`:                     "retryPolicy.maxBackoff",
+		`{"retryPolicy": {"jitter": 0.1}, "retry_jitter": 0.1}`:  "retryPolicy.jitter",
+		`{"retry_delays": [1, true]}`:                            "retry_delays[1]",
+		`{"retry_delays": "1,2"}`:                                "retry_delays",
+		`{"retry_delays": [604801]}`:                             "retry_delays",
+		`{"priority": true}`:                                     "priority",
+		`{"retry_delays": [` + strings.Repeat("1,", 100) + `1]}`: "retry_delays",
+		`{"catch_up_window_seconds": "1h"}`:                      "catch_up_window_seconds",
+	} {
+		_, faults, f := readDraft([]byte(body), ns, false)
+		if f != nil || len(faults) != 1 || faults[0].Field != field {
+			t.Errorf("%s: got %v, want a fault of %s", body, faults, field)
+		}
+	}
+}
+
 func TestALongPauseRaisesTheCapThatNobodyGave(t *testing.T) {
 	for body, want := range map[string]float64{
 		`{"retryPolicy": {"backoffMs": 5000}}`:                                1800,
@@ -151,7 +212,10 @@ func TestAChangeLeavesTheRest(t *testing.T) {
 			}},
 		{"a policy", `{"retryPolicy": {"maxRetries": 1}}`, func(d *control.Draft) { d.Spec.MaxRetries = 1 }},
 		{"no policy", `{"retryPolicy": null}`, func(d *control.Draft) {
-			d.Spec.MaxRetries, d.Spec.RetryBackoff, d.Spec.RetryBaseSeconds = 3, "exponential", 5
+			d.Spec.MaxRetries, d.Spec.RetryBackoff, d.Spec.RetryBaseSeconds, d.Spec.RetryCapSeconds, d.Spec.RetryJitter = 3, "exponential", 5, 1800, 0.25
+		}},
+		{"delays", `{"retry_delays": [1, 2.5]}`, func(d *control.Draft) {
+			d.Spec.RetryDelays, d.Spec.RetryBackoff, d.Spec.MaxRetries = "1,2.5", "list", 2
 		}},
 		{"a base above the cap", `{"retry_base_seconds": 30}`, func(d *control.Draft) { d.Spec.RetryBaseSeconds, d.Spec.RetryCapSeconds = 30, 30 }},
 		{"a payload that is an empty text", `{"payload": ""}`, func(d *control.Draft) { d.Payload = json.RawMessage(`""`) }},

@@ -29,7 +29,7 @@ func OperationsOf(h http.Handler) []Operation {
 				kind = kind.Elem()
 			}
 			out.Media, out.Required = op.body.media, op.body.required
-			out.Fields = slices.DeleteFunc(fieldsOf(kind), func(name string) bool { return name == payloadField })
+			out.Fields = slices.DeleteFunc(fieldsOf(kind), func(name string) bool { return name == payloadField || name == "filter" })
 		}
 		list = append(list, out)
 	}

@@ -16,6 +16,9 @@ type result struct {
 	HTTPStatus int            `json:"http_status,omitempty"`
 	Error      string         `json:"error,omitempty"`
 	Output     string         `json:"output,omitempty"`
+
+	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
+	Permanent         bool    `json:"permanent,omitempty"`
 }
 
 // results is the body in which a worker tells what became of its attempts.
@@ -51,6 +54,11 @@ func takeResult(o *object, namespace string) belfry.Result {
 	o.text("outcome", (*string)(&r.Outcome), "")
 	o.whole("http_status", &r.HTTPStatus, 0)
 	o.text("error", &r.Error, "")
+	o.truth("permanent", &r.Permanent)
+	o.number("retry_after_seconds", &r.RetryAfterSeconds, 0)
+	if r.RetryAfterSeconds < 0 {
+		o.fault(o.within+"retry_after_seconds", "must be 0 or more")
+	}
 	var output string
 	o.text("output", &output, "")
 	if output != "" {

@@ -137,14 +137,6 @@ func (a *api) locate(ctx context.Context, in conditional) (id belfry.ID, match s
 	return id, match, err
 }
 
-func (a *api) deleteJob(ctx context.Context, in conditional) (answer, error) {
-	id, match, err := a.locate(ctx, in)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{status: http.StatusNoContent}, a.control.Delete(ctx, in.namespace, id, match)
-}
-
 // change is what is to become of a job.
 type change struct {
 	conditional

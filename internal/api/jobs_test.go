@@ -186,7 +186,7 @@ func TestTheIndexNamesEveryPath(t *testing.T) {
 		Paths []string
 	}
 	s.want(http.StatusOK, &index, "GET", "/", "")
-	if index.Name != "belfry" || len(index.Paths) != 25 || !slices.Contains(index.Paths, "POST /api/v1/jobs/{id}/trigger") {
+	if index.Name != "belfry" || len(index.Paths) != 38 || !slices.Contains(index.Paths, "POST /api/v1/jobs/{id}/trigger") {
 		t.Errorf("got %+v", index)
 	}
 	for _, p := range index.Paths {

@@ -63,7 +63,7 @@ type allRuns struct {
 // runStates are those that a run may be in.
 var runStates = []belfry.RunState{
 	belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting,
-	belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped,
+	belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded,
 }
 
 func readAllRuns(r *http.Request) (in allRuns, err error) {

@@ -199,13 +199,10 @@ func (o *object) instant(name string, target *time.Time) {
 	if *target = (time.Time{}); is == noValue {
 		return
 	}
-	var at time.Time
 	if m.value[0] != '"' {
 		o.fault(m.written, "must be a string, not %s", kindOf(m.value))
-	} else if at.UnmarshalText([]byte(unquote(m.value))) != nil {
-		o.fault(m.written, "must be an instant with an offset or a Z; for example %q or %q", "2027-03-01T09:00:00+01:00", "2027-03-01T08:00:00Z")
-	} else if at = at.UTC().Truncate(time.Microsecond); at.Year() < firstYear || at.Year() > lastYear {
-		o.fault(m.written, "must lie in the years %d to %d", firstYear, lastYear)
+	} else if at, problem := parseInstant(unquote(m.value)); problem != "" {
+		o.fault(m.written, "%s", problem)
 	} else {
 		*target = at
 	}
@@ -242,41 +239,6 @@ func (o *object) texts(name string, target *[]string) {
 			continue
 		}
 		*target = append(*target, unquote(element))
-	}
-}
-
-// list takes an array of objects, each of which is read on its own.
-func (o *object) list(name string, known []string, most int, read func(item *object)) {
-	m, is := o.take(name)
-	if is != aValue {
-		return
-	}
-	if m.value[0] != '[' {
-		o.fault(m.written, "must be an array of objects, not %s", kindOf(m.value))
-		return
-	}
-	all := elements(m.value)
-	if len(all) > most {
-		o.fault(m.written, "has %d elements, the most is %d", len(all), most)
-		return
-	}
-	for i, element := range all {
-		place := fmt.Sprintf("%s[%d]", m.written, i)
-		if element[0] != '{' {
-			o.fault(place, "must be an object, not %s", kindOf(element))
-			continue
-		}
-		item := &object{known: known, within: place + "."}
-		if !item.split(element) {
-			o.fault(place, "has more than %d members", maxMembers)
-			continue
-		}
-		item.spell()
-		read(item)
-		o.faults = append(o.faults, item.finish()...)
-		if len(o.faults) >= maxFaults {
-			return
-		}
 	}
 }
 

@@ -212,6 +212,9 @@ var groups = map[string]string{
 	"Jobs":      "What to run and when.",
 	"Schedules": "What a schedule means, before a job has it.",
 	"Runs":      "What became of it: one record for every occurrence and every trigger.",
-	"Workers":   "How a program of your own gets its work: claim, heartbeat, finish.",
-	"Server":    "The server itself.",
+
+	"Dead letters": "Runs that are out of attempts: look at them, run them again, or give them up.",
+	"Events":       "What people should hear of although nobody asked for it.",
+	"Workers":      "How a program of your own gets its work: claim, heartbeat, finish.",
+	"Server":       "The server itself.",
 }

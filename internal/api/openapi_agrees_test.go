@@ -170,6 +170,11 @@ func TestExamplesOfRequestsWork(t *testing.T) {
 		{"patch", "/api/v1/jobs/{id}", "/api/v1/jobs/report"},
 		{"put", "/api/v1/jobs/{id}", "/api/v1/jobs/nightly-report"},
 		{"post", "/api/v1/jobs/{id}/trigger", "/api/v1/jobs/report/trigger"},
+		{"post", "/api/v1/jobs/{id}/resume", "/api/v1/jobs/report/resume"},
+		{"post", "/api/v1/jobs/{id}/backfill", "/api/v1/jobs/report/backfill"},
+		{"post", "/api/v1/jobs/actions", "/api/v1/jobs/actions"},
+		{"post", "/api/v1/dead-letters/redrive", "/api/v1/dead-letters/redrive"},
+		{"post", "/api/v1/dead-letters/discard", "/api/v1/dead-letters/discard"},
 		{"post", "/api/v1/workers/{worker}/heartbeat", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/heartbeat"},
 		{"post", "/api/v1/workers/{worker}/finish", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/finish"},
 	} {

@@ -34,6 +34,9 @@ func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
 		if member == "type" && value == `"worker"` {
 			job["handler"] = json.RawMessage(`"send-invoice"`)
 		}
+		if member == "retry_backoff" && value == `"list"` {
+			job["retry_delays"] = json.RawMessage("[1, 60]")
+		}
 		job[member] = json.RawMessage(value)
 		a := s.ask("POST", "/api/v1/jobs", compact(t, job))
 		switch {

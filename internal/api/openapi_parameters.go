@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,7 @@ func (d *document) parameters(op *operation) []*documentParameter {
 		component := match[1]
 		if component == "id" {
 			component = "job"
-			if strings.HasPrefix(op.path, runsPath) {
+			if strings.HasPrefix(op.path, runsPath) || strings.HasPrefix(op.path, deadPath) {
 				component = "run"
 			}
 		}
@@ -32,7 +33,7 @@ func (d *document) parameters(op *operation) []*documentParameter {
 		if p.name == namespaceHeader {
 			continue
 		}
-		if _, shared := sharedParameters[p.name]; shared {
+		if shared, ok := sharedParameters[p.name]; ok && shared.In == p.in {
 			out = append(out, d.sharedParameter(p.name, p.name))
 		} else {
 			out = append(out, d.parameter(p))
@@ -44,7 +45,9 @@ func (d *document) parameters(op *operation) []*documentParameter {
 // spoken tells whether an operation is part of the versioned API and looks into a
 // namespace.
 func spoken(op *operation) bool {
-	return strings.HasPrefix(op.path, jobsPath) || strings.HasPrefix(op.path, runsPath) || strings.HasPrefix(op.path, "/api/v1/workers")
+	return slices.ContainsFunc([]string{jobsPath, runsPath, workersPath, deadPath, eventsPath}, func(path string) bool {
+		return strings.HasPrefix(op.path, path)
+	})
 }
 
 // parameter describes one that a single operation has.
@@ -53,6 +56,7 @@ func (d *document) parameter(p parameter) *documentParameter {
 	if p.kind == nil {
 		out.Schema = &schema{Type: kinds{"string"}}
 	}
+	out.Schema.Enum = append(out.Schema.Enum, p.words...)
 	if p.many && out.Schema.Items == nil {
 		out.Schema = &schema{Type: kinds{"array"}, Items: out.Schema}
 	}

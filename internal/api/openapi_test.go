@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
 
@@ -27,7 +28,7 @@ func apiOf(t *testing.T, of traits) *api {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	o := Options{Control: control.New(s), Version: of.version}
+	o := Options{Control: control.New(s, plan.Defaults{}), Version: of.version}
 	if of.keyed {
 		o.Keys = &Keys{}
 	}

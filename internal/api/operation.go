@@ -31,7 +31,8 @@ type parameter struct {
 	in      string // "query" or "header"
 	about   string
 	kind    reflect.Type
-	many    bool // may be given several times
+	many    bool     // may be given several times
+	words   []string // the only values that there are
 	example any
 }
 

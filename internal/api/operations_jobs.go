@@ -18,6 +18,8 @@ const (
  "payload": {"url": "https://example.com/hooks/poll"}}`
 	exampleSpread = `{"name": "cleanup", "schedule": "H 3 * * *", "timezone": "America/New_York", "jitter_seconds": 60, "dst_gap": "skip",
  "payload": {"url": "https://example.com/hooks/cleanup"}}`
+	exampleCareful = `{"name": "settle-accounts", "schedule": "*/10 * * * *", "payload": {"url": "https://example.com/hooks/settle"}, "overlap": "queue", "max_queued": 5,
+ "missed_window": "run_all", "max_missed": 12, "catch_up_window_seconds": 7200, "priority": "high", "retry_on": "server_errors", "retry_delays": [5, 30, 120], "retention_days": 30}`
 	exampleOneOff = `{"name": "send-report", "schedule": "2030-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`
 
 	exampleLines = `{"name": "nightly-report", "schedule": "30 2 * * *", "payload": {"url": "https://example.com/hooks/report"}}
@@ -29,7 +31,7 @@ const (
 
 // spellings is said of every body that has a job in it.
 const spellings = "Names of members may be written in camelCase too (`maxRetries`), and a policy of retries as an object of its own: " +
-	"`\"retryPolicy\": {\"maxRetries\": 3, \"backoffMs\": 5000}`. Null stands for the default. Members that only answers have, such as `id` and `next_run_at`, " +
+	"`\"retryPolicy\": {\"maxRetries\": 3, \"backoffMs\": 5000}`, with `maxBackoffMs`, `jitter`, `strategy` and `delaysMs` if need be. Null stands for the default. Members that only answers have, such as `id` and `next_run_at`, " +
 	"are accepted without effect, so that a job can be handed back as it was shown; `namespace` must be the one that is asked in. Any other member is refused."
 
 // jobOperations are those that make and look up jobs.
@@ -48,6 +50,7 @@ func (a *api) jobOperations() []operation {
 				"On the last working day of every month":        exampleCalendar,
 				"Every 15 minutes for a month":                  exampleInterval,
 				"At a minute of its own between three and four": exampleSpread,
+				"With policies of its own":                      exampleCareful,
 			}),
 			answers:  []reply{writes[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag")},
 			refusals: refusing(readRefusals, taken),
@@ -56,7 +59,8 @@ func (a *api) jobOperations() []operation {
 		{
 			id: "listJobs", method: "GET", path: jobsPath, group: groupJobs,
 			summary: "List jobs",
-			about:   "The jobs of the namespace, newest first. Each parameter narrows the list. The next page is where the `Link` header says; a page may be short, or empty, and still have a next one.",
+			about: "The jobs of the namespace, newest first. Each parameter narrows the list. One-offs that have ended are listed only with a `status` that they may have: " +
+				"`completed`, `failed` or `cancelled`. The next page is where the `Link` header says; a page may be short, or empty, and still have a next one.",
 			parameters: append([]parameter{
 				filterBy[belfry.Status]("status", "Only jobs that are doing this; in any case.", "paused"),
 				{name: "type", in: "query", about: "Only jobs of this type: `http` or `worker`.", kind: reflect.TypeFor[string](), example: belfry.TypeHTTP},
@@ -84,9 +88,26 @@ func (a *api) jobOperations() []operation {
 			handler:  http.HandlerFunc(a.importJobs),
 		},
 		{
+			id: "actOnJobs", method: "POST", path: actionsPath, group: groupJobs,
+			summary: "Do something to many jobs",
+			about: "Pauses, resumes, triggers, cancels or deletes every job that passes the filter, or redrives their dead letters (`retry`), newest job first. A dry run only counts them. " +
+				"What fails for one job is told and does not keep the action from the others. Repeating it is harmless; under an `Idempotency-Key`, no job is triggered twice. " +
+				"One request looks at 10,000 jobs at most: if the answer has a `next`, send the same again with it as `cursor`.",
+			parameters: []parameter{keyParameter},
+			body: reads[actionOrder](map[string]string{
+				"Count what would be paused":      `{"action": "pause", "filter": {"tags": ["billing"]}, "dry_run": true}`,
+				"Pause a queue":                   `{"action": "pause", "filter": {"queue": "reports", "status": "scheduled"}}`,
+				"Redrive all dead letters":        `{"action": "retry", "all": true}`,
+				"Delete a hundred jobs at a time": `{"action": "delete", "filter": {"search": "test-"}, "limit": 100}`,
+			}),
+			answers:  []reply{writes[acted](http.StatusOK, "What came of it.")},
+			refusals: readRefusals,
+			handler:  within(a, bulkPatience, readAction, a.act),
+		},
+		{
 			id: "getJob", method: "GET", path: jobsPath + "/{id}", group: groupJobs,
 			summary:  "Get a job",
-			about:    "What looks like a secret in its payload is shown as `***`.",
+			about:    "What looks like a secret in its payload is shown as `***`. A one-off that has ended is still found, by its id or its name, for as long as its history is kept; it can no longer be changed.",
 			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job.", "ETag")},
 			refusals: []int{missing},
 			handler:  route(a, readTarget, a.getJob),
@@ -128,12 +149,19 @@ func (a *api) changeOperations() []operation {
 		},
 		{
 			id: "deleteJob", method: "DELETE", path: jobsPath + "/{id}", group: groupJobs,
-			summary:    "Delete a job",
-			about:      "Nothing more is planned for it, and its name is free again. Runs that are alive go on; their history stays for its retention.",
-			parameters: []parameter{matchParameter},
-			answers:    []reply{{status: http.StatusNoContent, about: "The job is gone."}},
-			refusals:   []int{missing, outdated},
-			handler:    route(a, readConditional, a.deleteJob),
+			summary: "Delete a job",
+			about: "Nothing more is planned for it, and its name is free again. Runs that are alive finish, unless `runs` says that they are cancelled; the history stays for its " +
+				"retention, unless `history` says that it goes, too. A one-off that has ended is gone already, but for its history.",
+			parameters: []parameter{
+				matchParameter,
+				{name: "runs", in: "query", about: "What becomes of runs that are alive: they `finish`, as when it is left out, or are cancelled (`cancel`).",
+					kind: reflect.TypeFor[string](), words: runsAfter, example: "cancel"},
+				{name: "history", in: "query", about: "What becomes of the records of its runs: they are kept (`keep`), as when it is left out, or go as soon as no run is alive (`delete`).",
+					kind: reflect.TypeFor[string](), words: historyAfter, example: "keep"},
+			},
+			answers:  []reply{{status: http.StatusNoContent, about: "The job is gone."}},
+			refusals: []int{missing, taken, outdated},
+			handler:  route(a, readDeletion, a.deleteJob),
 		},
 		{
 			id: "listRevisions", method: "GET", path: jobsPath + "/{id}/revisions", group: groupJobs,
@@ -150,7 +178,7 @@ func (a *api) changeOperations() []operation {
 			about:    "Makes the job what it was in an earlier revision. That is an edit too: it gets a new revision, and can itself be undone. Name, tags and whether it is paused stay.",
 			body:     reads[rollback](map[string]string{"To the second revision": `{"revision": 2}`}),
 			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing),
+			refusals: refusing(readRefusals, missing, taken),
 			handler:  route(a, readRollback, a.rollBack),
 		},
 	}

@@ -14,16 +14,21 @@ func (a *api) stateOperations() []operation {
 			summary:  "Pause a job",
 			about:    "Keeps the job from firing until it is resumed; what is due already still runs. A job that is paused stays as it is.",
 			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing),
+			refusals: refusing(readRefusals, missing, taken),
 			handler:  route(a, readBare, a.pauseJob),
 		},
 		{
 			id: "resumeJob", method: "POST", path: jobsPath + "/{id}/resume", group: groupJobs,
-			summary:  "Resume a job",
-			about:    "Lets a paused job fire again. What fell into the pause is recorded as skipped, but a one-off that is overdue runs. A job that is not paused stays as it is.",
+			summary: "Resume a job",
+			about: "Lets a paused job fire again. What fell into the pause is recorded as skipped, but a one-off that is overdue runs. With `catch_up` it is made up for instead, as the job's " +
+				"`missed_window` says. A job that is not paused stays as it is.",
+			parameters: []parameter{filterBy[bool]("catch_up", "The same as in the body, which may then be left out.", true)},
+			body: &content{media: []string{mediaJSON}, kind: typeOf[resumeInput](), examples: map[string]string{
+				"Making up for the pause": `{"catch_up": true}`,
+			}},
 			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing),
-			handler:  route(a, readBare, a.resumeJob),
+			refusals: refusing(readRefusals, missing, taken),
+			handler:  route(a, readResume, a.resumeJob),
 		},
 		{
 			id: "triggerJob", method: "POST", path: jobsPath + "/{id}/trigger", group: groupRuns,
@@ -35,7 +40,7 @@ func (a *api) stateOperations() []operation {
 				"With another payload": `{"payload": {"report_type": "monthly"}}`,
 			}},
 			answers:  []reply{writes[triggered](http.StatusAccepted, "The run that it becomes.", "Location")},
-			refusals: refusing(readRefusals, missing),
+			refusals: refusing(readRefusals, missing, taken),
 			handler:  route(a, readTrigger, a.triggerJob),
 		},
 	}

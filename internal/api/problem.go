@@ -45,6 +45,19 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.detail }
 
+// sentence is all that a client is told, in one line.
+func (e *refusal) sentence() string {
+	text := e.detail
+	for i, f := range e.faults {
+		mark := "; "
+		if i == 0 {
+			mark = ": "
+		}
+		text += mark + f.Field + " " + f.Message
+	}
+	return text
+}
+
 // refuse answers a request that is wrong as such.
 func refuse(format string, args ...any) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: badRequest, detail: fmt.Sprintf(format, args...)}

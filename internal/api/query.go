@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/belfry-sh/belfry"
@@ -118,15 +119,63 @@ func oneOf[Word ~string](p *paging, name string, words ...Word) Word {
 	return ""
 }
 
+// truth takes a parameter that is true or false.
+func (p *paging) truth(name string) (value, given bool) {
+	switch text := p.query.Get(name); text {
+	case "":
+		return false, false
+	case "true", "false":
+		return text == "true", true
+	}
+	p.fault(name, "must be true or false")
+	return false, false
+}
+
+// instant takes a parameter that is a point in time; zero if it is not there. A plus
+// sign that nobody encoded has become a blank.
+func (p *paging) instant(name string) time.Time {
+	text := p.query.Get(name)
+	if text == "" {
+		return time.Time{}
+	}
+	at, problem := parseInstant(strings.Replace(text, " ", "+", 1))
+	if problem != "" {
+		p.fault(name, "%s", problem)
+	}
+	return at
+}
+
+// parseInstant reads a point in time in the form of RFC 3339. If it cannot, it says
+// why, in words that fit behind the name of a field.
+func parseInstant(text string) (at time.Time, problem string) {
+	if at.UnmarshalText([]byte(text)) != nil {
+		return time.Time{}, noInstant
+	}
+	if at = at.UTC().Truncate(time.Microsecond); at.Year() < firstYear || at.Year() > lastYear {
+		return time.Time{}, fmt.Sprintf("must lie in the years %d to %d", firstYear, lastYear)
+	}
+	return at, ""
+}
+
+const noInstant = `must be an instant with an offset or a Z; for example "2027-03-01T09:00:00+01:00" or "2027-03-01T08:00:00Z"`
+
 // words takes a parameter that is part of a name.
 func (p *paging) words(name, text string) string {
+	if problem := checkWords(text); problem != "" {
+		p.fault(name, "%s", problem)
+		return ""
+	}
+	return text
+}
+
+// checkWords says what keeps a text from being part of a name, in words that fit
+// behind that of a field.
+func checkWords(text string) string {
 	switch {
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		p.fault(name, "must be text in UTF-8 without control characters")
+		return "must be text in UTF-8 without control characters"
 	case utf8.RuneCountInString(text) > belfry.MaxName:
-		p.fault(name, "has %d characters, the most is %d", utf8.RuneCountInString(text), belfry.MaxName)
-	default:
-		return text
+		return fmt.Sprintf("has %d characters, the most is %d", utf8.RuneCountInString(text), belfry.MaxName)
 	}
 	return ""
 }
@@ -143,16 +192,25 @@ func (p *paging) readJobFilter() control.JobFilter {
 		Queue:   p.words("queue", p.query.Get("queue")),
 		Search:  p.words("search", p.query.Get("search")),
 	}
+	var tags []string
 	for _, tag := range p.query["tag"] {
-		if tag = p.words("tag", tag); tag != "" && !slices.Contains(f.Tags, tag) {
-			f.Tags = append(f.Tags, tag)
-		}
+		tags = append(tags, p.words("tag", tag))
 	}
-	slices.Sort(f.Tags)
+	f.Tags = distinct(tags)
 	if len(f.Tags) > maxTagFilter {
 		p.fault("tag", "is there %d times, the most is %d", len(f.Tags), maxTagFilter)
 	}
 	return f
+}
+
+// distinct are words in order, each once, without empty ones; nil for none.
+func distinct(words []string) []string {
+	slices.Sort(words)
+	words = slices.DeleteFunc(slices.Compact(words), func(w string) bool { return w == "" })
+	if len(words) == 0 {
+		return nil
+	}
+	return words
 }
 
 // nextPage is the address at which a list goes on, with the filter that it has.

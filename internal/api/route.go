@@ -34,13 +34,21 @@ const patience = 20 * time.Second
 // route makes a handler of a function that reads a request and one that does what
 // it asks for. Only the first knows HTTP.
 func route[In any](a *api, read func(*http.Request) (In, error), do func(context.Context, In) (answer, error)) http.Handler {
+	return within(a, patience, read, do)
+}
+
+// within is route for what may take so long.
+func within[In any](a *api, long time.Duration, read func(*http.Request) (In, error), do func(context.Context, In) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in, err := read(r)
 		if err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		if long > patience {
+			extend(w, long+patience)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), long)
 		defer cancel()
 		out, err := do(ctx, in)
 		a.reply(w, r, out, err)

@@ -11,6 +11,8 @@ const (
 	groupJobs      = "Jobs"
 	groupSchedules = "Schedules"
 	groupRuns      = "Runs"
+	groupDead      = "Dead letters"
+	groupEvents    = "Events"
 	groupWorkers   = "Workers"
 	groupServer    = "Server"
 )
@@ -22,7 +24,8 @@ func (a *api) operations() []operation {
 		return append(a.healthOperations(), a.indexOperation())
 	}
 	return slices.Concat(
-		a.jobOperations(), a.changeOperations(), a.scheduleOperations(), a.stateOperations(), a.runOperations(), a.workerOperations(),
+		a.jobOperations(), a.changeOperations(), a.scheduleOperations(), a.stateOperations(), a.endOperations(), a.runOperations(), a.deadOperations(),
+		a.eventOperations(), a.workerOperations(),
 		a.serverOperations(), a.healthOperations(),
 	)
 }

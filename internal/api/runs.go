@@ -29,9 +29,9 @@ func showRuns(runs []belfry.Run) []shownRun {
 }
 
 func (a *api) getRun(ctx context.Context, in target) (answer, error) {
-	id, err := belfry.ParseID(in.ref)
+	id, err := runID(in, "run")
 	if err != nil {
-		return answer{}, belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs have ids only", in.ref)
+		return answer{}, err
 	}
 	run, err := a.control.Run(ctx, in.namespace, id)
 	if err != nil {

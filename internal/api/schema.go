@@ -127,6 +127,12 @@ func (s *schemas) of(t reflect.Type) *schema {
 	case reflect.TypeFor[belfry.Token]():
 		return &schema{Type: kinds{"string"}, limits: limits{Pattern: "^[0-9a-f]{32}$"}}
 	}
+	switch t {
+	case reflect.TypeFor[belfry.Priority]():
+		return s.priority()
+	case reflect.TypeFor[belfry.Delays]():
+		return &schema{Type: kinds{"array"}, Items: &schema{Type: kinds{"number"}, limits: between(0, belfry.MaxDelay.Seconds())}}
+	}
 	if list, ok := enumerations[t]; ok {
 		return s.enumeration(t, list)
 	}
@@ -166,6 +172,8 @@ func nullable(of *schema) *schema {
 	switch {
 	case of.Ref != "":
 		return &schema{AnyOf: []*schema{of, {Type: kinds{"null"}}}}
+	case len(of.AnyOf) > 0:
+		of.AnyOf = append(of.AnyOf, &schema{Type: kinds{"null"}})
 	case len(of.Type) > 0:
 		of.Type = append(of.Type, "null")
 	}
@@ -252,9 +260,10 @@ func componentName(t reflect.Type) string {
 
 // names are those of types whose own would say little to people.
 var names = map[string]string{
-	"shownRun": "Run",
-	"Status":   "JobStatus",
-	"RunState": "RunStatus",
-	"Kind":     "RunKind",
-	"Code":     "ProblemCode",
+	"shownRun":  "Run",
+	"shownDead": "DeadLetter",
+	"Status":    "JobStatus",
+	"RunState":  "RunStatus",
+	"Kind":      "RunKind",
+	"Code":      "ProblemCode",
 }

@@ -1,8 +1,17 @@
 package api
 
+import "maps"
+
 // about says of every component, and of every member of one, what it is. A test
 // proves that nothing is left out and that nothing is said of what is not there.
-var about = map[string]string{
+var about = func() map[string]string {
+	all := maps.Clone(aboutWork)
+	maps.Copy(all, aboutOrders)
+	return all
+}()
+
+// aboutWork is of jobs, their runs, and the workers that run them.
+var aboutWork = map[string]string{
 	"Job":           "What to run and when.",
 	"Job.id":        "Drawn when the job is created. Ids sort by the time of their creation.",
 	"Job.namespace": "The namespace that the job lives in. Jobs of other namespaces are not seen.",
@@ -14,6 +23,7 @@ var about = map[string]string{
 		"Values that look like secrets are shown as `***`.",
 	"Job.next_run_at": "When the job fires next; null when nothing is planned.",
 	"Job.last_run_at": "The scheduled instant of the latest run; null before the first.",
+	"Job.parked":      "Why the job cannot be fired for now, such as a payload that cannot be rendered. It is tried again from time to time, and at once after an edit. Missing if it can.",
 	"Job.created_at":  "When the job was created.",
 	"Job.updated_at":  "When the job was last edited.",
 
@@ -25,23 +35,32 @@ var about = map[string]string{
 		"`R5/2027-03-01T09:00:00Z/P1D`. One instant, such as `2027-01-31T09:00:00Z`.",
 	"Spec.resolved_schedule": "The schedule with a value for every `H` in it; missing without one.",
 	"Spec.timezone":          "The IANA time zone that the schedule is read in.",
-	"Spec.dst_gap":           "What becomes of a wall time that the clock skips, as when summer time begins. Left out: `run`.",
+	"Spec.dst_gap":           "What becomes of a wall time that the clock skips, as when summer time begins. Left out: `skip` if `missed_window` is `skip`, and otherwise `run`.",
 	"Spec.dst_overlap": "When a wall time runs that the clock shows twice, as when summer time ends: at the `first` of the two, or at `both`. Left out: at both for rules " +
 		"like every 15 minutes, at the first for others.",
 	"Spec.starts_at": "Nothing runs before this instant. Intervals and calendar rules that do not name their beginning are counted from it; for those it is the time of " +
 		"creation if it is left out.",
-	"Spec.ends_at":            "Nothing runs after this instant.",
-	"Spec.max_runs":           "How many runs the schedule makes in all; then the job is done. Triggers do not count. Left out or 0: no limit.",
-	"Spec.jitter_seconds":     "How many seconds after its occurrence a run may start. How much it is depends on nothing but the job and the occurrence, and always ends before the next one.",
-	"Spec.missed_window":      "What becomes of occurrences at which nobody was in charge, such as during an outage.",
-	"Spec.queue":              "Which workers may run the job: those that serve this queue.",
-	"Spec.overlap":            "What happens to an occurrence while an earlier run of the job is still alive.",
+	"Spec.ends_at":        "Nothing runs after this instant.",
+	"Spec.max_runs":       "How many runs the schedule makes in all; then the job is done. Triggers do not count. Left out or 0: no limit.",
+	"Spec.jitter_seconds": "How many seconds after its occurrence a run may start. How much it is depends on nothing but the job and the occurrence, and always ends before the next one.",
+	"Spec.missed_window":  "What becomes of occurrences at which nobody was in charge, such as during an outage. One that is late only because workers are busy is not missed, and a one-off always runs.",
+	"Spec.max_missed":     "How many missed occurrences run at most where `missed_window` is `run_all`: the newest. Left out or 0: 100.",
+	"Spec.catch_up_window_seconds": "How old a missed occurrence may be to run after all. Left out or 0: as the server says, which is, unless it was told otherwise, 30 minutes for `run_all` " +
+		"and no limit for `run_once`.",
+	"Spec.queue": "Which workers may run the job: those that serve this queue.",
+	"Spec.priority": "Which of the runs that wait for the same workers is first: `high` before `normal` before `low`, or a digit of which 9 is the first. A run of a lower priority gains on the others " +
+		"while it waits, so that none waits for ever.",
+	"Spec.overlap":            "What happens to an occurrence, or to a run that somebody asks for, while an earlier run of the job is still alive. Runs that make up for missed occurrences, and backfills, wait for each other unless it is `parallel`.",
+	"Spec.max_queued":         "How many runs may wait for an earlier one where `overlap` is `queue`. Left out or 0: 100.",
 	"Spec.timeout_seconds":    "How long one attempt may take.",
 	"Spec.max_retries":        "How many failures after the first are tried again.",
-	"Spec.retry_backoff":      "How the delay between attempts grows.",
+	"Spec.retry_on":           "Which failures are tried again. Left out: all.",
+	"Spec.retry_backoff":      "How the delay between attempts grows. A target may ask for a delay of its own, with `Retry-After` on 429 and 503.",
 	"Spec.retry_base_seconds": "The delay before the first retry.",
 	"Spec.retry_cap_seconds":  "The longest delay between two attempts; not less than `retry_base_seconds`.",
 	"Spec.retry_jitter":       "Up to this part of a delay is added or taken away, so that failures do not come back all at once.",
+	"Spec.retry_delays":       "The delays in seconds, one for each retry, where `retry_backoff` is `list`; the last one holds for all that follow.",
+	"Spec.retention_days":     "How many days the records of its runs are kept. Left out or 0: as the server says.",
 	"Spec.idempotency_key_template": "The idempotency key of a scheduled run, in which `{{job_id}}`, `{{name}}`, `{{scheduled_at}}`, `{{unix}}`, " +
 		"`{{date}}`, `{{week}}`, `{{month}}`, `{{year}}` and `{{hour}}` stand for parts of its instant in the job's time zone. Left out: `{{job_id}}:{{unix}}`.",
 
@@ -56,7 +75,10 @@ var about = map[string]string{
 	"JobInput.starts_at": "Nothing runs before this instant, which has an offset or a `Z`. Intervals and calendar rules that do not name their beginning are counted from it; " +
 		"for those it is the time of creation if it is left out.",
 	"JobInput.ends_at": "Nothing runs after this instant, which has an offset or a `Z`.",
-	"JobInput.status":  "`paused` to hold the job back, `active` to let it fire.",
+	"JobInput.priority": "Which of the runs that wait for the same workers is first: `high` before `normal` before `low`, or a number from 0 to 9, of which 9 is the first. A run of a lower " +
+		"priority gains on the others while it waits, so that none waits for ever.",
+	"JobInput.retry_delays": "The delays in seconds, one for each retry; the last one holds for all that follow. With them `retry_backoff` is `list`, and `max_retries`, if it is left out, their number.",
+	"JobInput.status":       "`paused` to hold the job back, `active` to let it fire.",
 
 	"JobChange":         "What is to become of a job. What is left out stays as it is; what is null gets its default.",
 	"JobChange.payload": "The new payload, whole. A value `***` stands for the secret that is stored in that place.",
@@ -81,6 +103,9 @@ var about = map[string]string{
 	"TriggerInput.payload": "For this run alone. Of type `http` it is the body of the request, never its address; otherwise it takes the place of the job's payload.",
 	"Triggered":            "What a trigger becomes.",
 	"Triggered.run_id":     "The id of the run, known before it is made.",
+
+	"ResumeInput":          "How a job is to go on.",
+	"ResumeInput.catch_up": "True to make up for what fell into the pause, as the job's `missed_window` says.",
 
 	"PreviewInput":       "A schedule, and what stands beside it in a job.",
 	"PreviewInput.after": "Only occurrences after this instant, which has an offset or a `Z`. Left out: now.",
@@ -184,22 +209,25 @@ var about = map[string]string{
 	"Claimed":            "The runs that the worker now holds.",
 	"Claimed.runs":       "As many as there were, up to the limit; none when the wait was over.",
 
-	"Results":            "What became of attempts.",
-	"Results.results":    "One for each attempt that ended.",
-	"Result":             "What became of one attempt.",
-	"Result.run_id":      "The run.",
-	"Result.attempt":     "The number of the attempt, as it was claimed.",
-	"Result.token":       "The token, as it was claimed.",
-	"Result.outcome":     "How the attempt ended.",
-	"Result.output":      "What the handler has to tell, as text; the first 64 KiB are kept.",
-	"Result.error":       "What went wrong, for people.",
-	"Result.http_status": "What a target answered, if the work was an HTTP request.",
-	"Verdicts":           "What the results did.",
-	"Verdicts.verdicts":  "One for each result, in the same order.",
+	"Results":                    "What became of attempts.",
+	"Results.results":            "One for each attempt that ended.",
+	"Result":                     "What became of one attempt.",
+	"Result.run_id":              "The run.",
+	"Result.attempt":             "The number of the attempt, as it was claimed.",
+	"Result.token":               "The token, as it was claimed.",
+	"Result.outcome":             "How the attempt ended.",
+	"Result.output":              "What the handler has to tell, as text; the first 64 KiB are kept.",
+	"Result.error":               "What went wrong, for people.",
+	"Result.http_status":         "What a target answered, if the work was an HTTP request.",
+	"Result.retry_after_seconds": "How long to wait before the next attempt, at most 7 days, in place of the delay of the job's own policy.",
+	"Result.permanent":           "True if another attempt would be useless: a failed run is then a dead letter at once.",
+	"Verdicts":                   "What the results did.",
+	"Verdicts.verdicts":          "One for each result, in the same order.",
 
 	"Orders":         "The answer to a heartbeat.",
 	"Orders.unknown": "True when this worker was given up: drop everything and register under a fresh id.",
 	"Orders.lost":    "The listed attempts that are no longer the worker's: stop them.",
+	"Orders.cancel":  "Attempts of the worker, listed or not, whose runs somebody cancelled: end them, and hand in the outcome `cancelled`.",
 
 	"JobStatus":    "What a job is doing.",
 	"RunStatus":    "Where a run is on its path. The first four are alive, the others final.",
@@ -211,5 +239,11 @@ var about = map[string]string{
 	"Backoff":      "How the delay between attempts grows.",
 	"DSTGap":       "What becomes of a wall time that the clock skips.",
 	"MissedWindow": "What becomes of occurrences at which nobody was in charge.",
+	"RetryOn":      "Which failures are worth another attempt.",
+	"Priority":     "Which of the runs that wait for the same workers is first.",
+	"Decision":     "What became of an instant.",
+	"Awaited":      "What a run waits for.",
+	"Action":       "What is done to many jobs at once.",
+	"EventKind":    "What an event is about.",
 	"ProblemCode":  "What went wrong, for programs.",
 }

@@ -6,6 +6,14 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
+// Limits of the policies of a job. Package control holds it to them.
+const (
+	maxMissed    = 1000
+	maxCatchUp   = 10 * 366 * 24 * 60 * 60 // seconds
+	maxQueued    = 10_000
+	maxRetention = 36_500 // days
+)
+
 // bounds are what members must keep to that are read. A test drives the API to
 // each of them and beyond.
 var bounds = map[string]limits{
@@ -18,6 +26,11 @@ var bounds = map[string]limits{
 	"JobInput.jitter_seconds":           between(0, maxJitter),
 	"PreviewInput.count":                between(1, maxPreview),
 	"JobInput.queue":                    {Pattern: `^[a-zA-Z0-9._-]{1,100}$`},
+	"JobInput.max_missed":               between(0, maxMissed),
+	"JobInput.catch_up_window_seconds":  between(0, maxCatchUp),
+	"JobInput.max_queued":               between(0, maxQueued),
+	"JobInput.retry_delays":             {MaxItems: belfry.MaxDelays},
+	"JobInput.retention_days":           between(0, maxRetention),
 	"JobInput.timeout_seconds":          between(1, 24*60*60),
 	"JobInput.max_retries":              between(0, 100),
 	"JobInput.retry_base_seconds":       between(0, 24*60*60),
@@ -34,7 +47,15 @@ var bounds = map[string]limits{
 	"Beat.slots":                        between(0, 1<<20),
 	"Results.results":                   {MinItems: 1, MaxItems: maxResults},
 	"Result.attempt":                    {Minimum: new(float64(1))},
-	"Result.outcome":                    {Enum: []string{"succeeded", "failed", "timed_out", "interrupted"}},
+	"Result.outcome":                    {Enum: []string{"succeeded", "failed", "timed_out", "interrupted", "snoozed", "cancelled"}},
+	"Result.retry_after_seconds":        {Minimum: new(float64(0))},
+	"DeadFilter.reason":                 {Enum: texts(deadReasons)},
+	"DiscardOrder.limit":                between(1, maxDecided),
+	"RedriveOrder.rate":                 {Maximum: new(float64(maxRate))},
+	"JobFilter.type":                    {Enum: []string{belfry.TypeHTTP, belfry.TypeWorker}},
+	"JobFilter.tags":                    {MaxItems: maxTagFilter},
+	"ActionOrder.limit":                 between(1, maxActed),
+	"BackfillInput.limit":               between(1, maxBackfill),
 	"Rollback.revision":                 {Minimum: new(float64(1))},
 	"HTTPPayload.method":                {Enum: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}},
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 )
 
 // choice is one of the values of an enumeration.
@@ -19,30 +20,39 @@ var enumerations = map[reflect.Type][]choice{
 		{"running", "has a run that a worker holds"},
 		{"paused", "fires nothing until it is resumed"},
 		{"completed", "nothing is planned any more, and its last run succeeded"},
-		{"failed", "nothing is planned any more, and its last run is a dead letter"},
-		{"cancelled", "nothing is planned any more, and its last occurrence was not run"},
+		{"failed", "nothing is planned any more, and its last run is a dead letter, or was one that somebody discarded"},
+		{"cancelled", "nothing is planned any more, and its last run was cancelled, or its last occurrence was not run"},
 	},
 	reflect.TypeFor[belfry.RunState](): {
 		{"ready", "may be claimed by a worker"},
 		{"running", "a worker holds it"},
-		{"retry", "failed and waits for its next attempt"},
+		{"retry", "waits for its next attempt, or for its instant"},
 		{"waiting", "waits for an earlier run of its job"},
 		{"succeeded", "done"},
-		{"dead", "out of attempts: a dead letter"},
+		{"dead", "out of attempts: a dead letter, which may be redriven or discarded"},
 		{"skipped", "an occurrence that was not run; the reason says why"},
+		{"cancelled", "somebody cancelled it"},
+		{"discarded", "a dead letter that somebody gave up"},
 	},
 	reflect.TypeFor[belfry.Kind](): {
 		{"scheduled", "the schedule named its instant"},
 		{"manual", "somebody triggered it"},
+		{"backfill", "an instant of the schedule that somebody asked to have run, again or after all"},
 	},
 	reflect.TypeFor[belfry.Reason](): {
 		{"overlap", "an earlier run of the job was still alive"},
+		{"queue_full", "as many runs as `max_queued` allows were waiting for an earlier one"},
 		{"missed_window", "nobody was in charge at that instant"},
+		{"max_missed", "more occurrences were missed than `max_missed` makes up for"},
 		{"paused", "the job was paused at that instant"},
+		{"edited", "an edit took it from the schedule before it could start"},
+		{"cancelled", "the job was cancelled first"},
 		{"deleted", "the job was deleted first"},
+		{"duplicate_key", "a run with the same idempotency key was alive, or had succeeded within the last 7 days"},
 		{"dst_gap", "the clock skipped that wall time, and the job says `skip`"},
 		{"zone_change", "a newer zone database moved it to another instant"},
 		{"out_of_retries", "every attempt that it had failed"},
+		{"permanent", "it failed in a way that no retry would change"},
 		{"poison", "its workers were lost, time after time"},
 	},
 	reflect.TypeFor[belfry.Outcome](): {
@@ -52,6 +62,8 @@ var enumerations = map[reflect.Type][]choice{
 		{"interrupted", "handed back by a worker that shuts down; it costs no retry"},
 		{"lost", "the worker fell silent"},
 		{"unconfirmed", "claimed, but the worker never learned of it"},
+		{"snoozed", "handed back for the time that the handler asked for; it costs no retry"},
+		{"cancelled", "ended because somebody cancelled the run"},
 	},
 	reflect.TypeFor[belfry.Verdict](): {
 		{"accepted", "the result decided the attempt, now or when it was sent before"},
@@ -59,13 +71,63 @@ var enumerations = map[reflect.Type][]choice{
 	},
 	reflect.TypeFor[belfry.Overlap](): {
 		{"skip", "an occurrence is skipped, and recorded as such, while an earlier run is alive"},
+		{"queue", "an occurrence waits for the earlier run; if `max_queued` wait already, it is skipped"},
 		{"parallel", "runs may be alive side by side"},
 	},
 	reflect.TypeFor[belfry.Backoff](): {
+		{"immediate", "there is no delay"},
+		{"fixed", "the delay is always `retry_base_seconds`"},
+		{"linear", "the delay grows by `retry_base_seconds` with every failure"},
 		{"exponential", "the delay doubles with every failure"},
+		{"list", "the delays are those of `retry_delays`, the last one for all that follow"},
+	},
+	reflect.TypeFor[belfry.RetryOn](): {
+		{"all", "every failure is tried again"},
+		{"server_errors", "an answer of 4xx is final, but for 408, 425 and 429; every other failure is tried again"},
+	},
+	reflect.TypeFor[belfry.Priority](): {
+		{"high", "first; the same as 9"},
+		{"normal", "the same as 5"},
+		{"low", "the same as 1"},
 	},
 	reflect.TypeFor[belfry.MissedWindow](): {
+		{"skip", "none of them runs; a one-off does all the same"},
 		{"run_once", "one run makes up for all of them, as of the latest"},
+		{"run_all", "the newest `max_missed` of them run, the oldest first, one after another"},
+	},
+	reflect.TypeFor[belfry.EventKind](): {
+		{"large_catch_up", "many runs were made at once for occurrences that were missed"},
+	},
+	reflect.TypeFor[control.Decision](): {
+		{"ran", "a run succeeded"},
+		{"running", "a worker holds its run"},
+		{"queued", "its run waits for a worker"},
+		{"retrying", "its run waits for its next attempt"},
+		{"waiting", "its run waits for an earlier run of the job"},
+		{"dead", "its run is a dead letter"},
+		{"discarded", "its run was a dead letter that somebody gave up"},
+		{"skipped", "it was not run; the reason says why"},
+		{"cancelled", "somebody cancelled its run"},
+		{"planned", "it lies ahead"},
+		{"due", "it is about to be decided"},
+		{"parked", "the job cannot be fired for now"},
+		{"paused", "it is not decided while the job is paused"},
+		{"none", "the schedule does not name that instant"},
+		{"unknown", "what was decided is no longer known"},
+	},
+	reflect.TypeFor[control.Awaited](): {
+		{"worker", "one that serves its queue and handler: there is none"},
+		{"slot", "a free slot of a worker that serves them"},
+		{"run", "the end of an earlier run of its job"},
+		{"time", "an instant"},
+	},
+	reflect.TypeFor[control.Action](): {
+		{"pause", "keep the jobs from firing"},
+		{"resume", "let paused jobs fire again"},
+		{"trigger", "run the jobs now"},
+		{"delete", "delete the jobs; runs that are alive finish, and their history is kept"},
+		{"cancel", "plan nothing more for the jobs, and cancel their runs"},
+		{"retry", "redrive the dead letters of the jobs"},
 	},
 	reflect.TypeFor[belfry.DSTGap](): {
 		{"run", "at the end of the skipped stretch, once for all of it; nothing if a later time of the rule covers it"},
@@ -104,4 +166,16 @@ func (s *schemas) enumeration(t reflect.Type, list []choice) *schema {
 		s.components.add(name, out)
 	}
 	return &schema{Ref: componentRef + name}
+}
+
+// priority is one of the names, or a digit; what is read may be a number, too.
+func (s *schemas) priority() *schema {
+	out := &schema{AnyOf: []*schema{
+		s.enumeration(reflect.TypeFor[belfry.Priority](), enumerations[reflect.TypeFor[belfry.Priority]()]),
+		{Type: kinds{"string"}, limits: limits{Pattern: "^[0-9]$"}},
+	}}
+	if s.strict {
+		out.AnyOf = append(out.AnyOf, &schema{Type: kinds{"integer"}, limits: between(belfry.LowestLevel, belfry.HighestLevel)})
+	}
+	return out
 }

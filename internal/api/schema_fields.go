@@ -86,6 +86,9 @@ var likened = map[string][]string{
 
 	"PreviewInput": {"JobInput", "Spec"},
 	"Preview":      {"Spec"},
+
+	"DeadLetter": {"Run"},
+	"WhyRule":    {"Spec"},
 }
 
 // refers gives the name of the component that a schema stands for.

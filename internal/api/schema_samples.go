@@ -26,6 +26,7 @@ var samples = map[string]string{
 	"Spec.timezone":           `"Europe/Paris"`,
 	"Spec.missed_window":      `"run_once"`,
 	"Spec.queue":              `"default"`,
+	"Spec.priority":           `"normal"`,
 	"Spec.overlap":            `"skip"`,
 	"Spec.timeout_seconds":    `60`,
 	"Spec.max_retries":        `3`,
@@ -40,8 +41,14 @@ var samples = map[string]string{
 	"JobInput.ends_at":        `"2027-12-31T23:59:59+01:00"`,
 	"JobInput.max_runs":       `100`,
 	"JobInput.jitter_seconds": `300`,
-	"JobInput.payload":        `{"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}`,
-	"JobInput.status":         `"active"`,
+
+	"JobInput.max_missed":              `100`,
+	"JobInput.catch_up_window_seconds": `3600`,
+	"JobInput.max_queued":              `10`,
+	"JobInput.retry_delays":            `[5, 30, 120]`,
+	"JobInput.retention_days":          `30`,
+	"JobInput.payload":                 `{"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}`,
+	"JobInput.status":                  `"active"`,
 
 	"HTTPPayload.url":     `"https://example.com/hooks/report"`,
 	"HTTPPayload.method":  `"POST"`,
@@ -129,6 +136,60 @@ var samples = map[string]string{
 
 	"Orders.unknown": `false`,
 	"Orders.lost":    `[]`,
+	"Orders.cancel":  `[]`,
+
+	"ResumeInput.catch_up": `true`,
+
+	"DeadLetter.status":      `"dead"`,
+	"DeadLetter.reason":      `"out_of_retries"`,
+	"DeadLetter.attempt":     `4`,
+	"DeadLetter.http_status": `503`,
+	"DeadLetter.output":      ``,
+	"DeadLetter.error":       `"the target answered 503"`,
+	"DeadLetter.job_name":    `"nightly-report"`,
+	"DeadLetter.fingerprint": `"3f9a0c51d2e87b46"`,
+	"DeadLetter.payload":     `{"url": "https://example.com/hooks/report", "headers": {"Authorization": "***"}, "body": {"format": "pdf"}}`,
+
+	"DeadGroup.fingerprint": `"3f9a0c51d2e87b46"`,
+	"DeadGroup.count":       `17`,
+	"DeadGroup.jobs":        `2`,
+	"DeadGroup.error":       `"the target answered 503"`,
+	"DeadGroup.http_status": `503`,
+	"DeadGroup.first_at":    `"2026-11-30T01:31:12.020Z"`,
+	"DeadGroup.last_at":     `"2026-12-01T01:30:05.944Z"`,
+	"DeadGroup.latest":      `"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`,
+
+	"Decided.matched":  `17`,
+	"Decided.done":     `17`,
+	"Decided.more":     `false`,
+	"Redriven.last_at": `"2026-12-01T09:15:03.400Z"`,
+
+	"Acted.matched":        `213`,
+	"Acted.done":           `212`,
+	"ActionFailure.job_id": `"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`,
+	"ActionFailure.name":   `"nightly-report"`,
+	"ActionFailure.error":  `"the job has ended; create it again"`,
+
+	"Backfilled.count":    `2`,
+	"Backfilled.instants": `["2026-11-29T01:30:00Z", "2026-11-30T01:30:00Z"]`,
+	"Backfilled.runs":     `["01a224ec-ae40-8d3b-a6c4-90e15f7b2d08", "01a22a13-0a40-8d3b-a6c4-90e15f7b2d08"]`,
+	"Backfilled.more":     `false`,
+
+	"Why.at":              `"2026-12-01T01:30:00Z"`,
+	"Why.decision":        `"ran"`,
+	"Why.sentence":        `"2026-12-01 02:30 +01:00 ran: it succeeded in the second attempt."`,
+	"Why.revision":        `3`,
+	"Why.previous":        `"2026-11-30T01:30:00Z"`,
+	"Why.next":            `"2026-12-02T01:30:00Z"`,
+	"WhyRule.description": `"At 02:30 every day in Europe/Paris"`,
+
+	"Event.id":        `"01a22f39-15c0-8a11-b0c4-6d1e5f7b2d08"`,
+	"Event.namespace": `"default"`,
+	"Event.job_id":    `"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`,
+	"Event.kind":      `"large_catch_up"`,
+	"Event.at":        `"2026-12-01T01:30:00.004Z"`,
+	"Event.message":   `"40 runs make up for what \"nightly-report\" missed"`,
+	"Event.count":     `40`,
 }
 
 // sample makes an example of a schema out of those of its members. It is nil if

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
@@ -55,7 +56,7 @@ func serve(t testing.TB, options ...func(*api.Options)) *service {
 	t.Cleanup(func() { s.Close() })
 	log := new(lines)
 	o := api.Options{
-		Control: control.New(s),
+		Control: control.New(s, plan.Defaults{}),
 		Ready:   s.Ping,
 		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -170,16 +171,41 @@ func (s *service) turn() {
 	s.t.Helper()
 	wishes, err := s.store.Triggers(context.Background(), []int{0, 1, 2, 3}, 100)
 	s.check(err)
-	var steps []plan.Step
+	dues := make(map[belfry.ID]store.Due)
+	triggers := make(map[belfry.ID][]plan.Trigger)
 	for _, w := range wishes {
-		var spec belfry.Spec
-		s.check(json.Unmarshal([]byte(w.Due.Spec), &spec))
-		policy, err := plan.Compile(spec)
-		s.check(err)
-		subject := plan.Subject{Namespace: w.Due.Namespace, Name: w.Due.Name, Revision: w.Due.Revision, Policy: policy}
-		steps = append(steps, plan.Fire(subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
+		dues[w.Due.Plan.JobID] = w.Due
+		triggers[w.Due.Plan.JobID] = append(triggers[w.Due.Plan.JobID], w.Trigger)
+	}
+	var steps []plan.Step
+	for id, due := range dues {
+		steps = append(steps, plan.Fire(s.subject(due), due.Plan, triggers[id]))
 	}
 	_, err = s.store.Fire(context.Background(), belfry.NewID(s.store.Now()), steps, store.Slots{})
+	s.check(err)
+}
+
+// subject is what a decision needs to know of the job of a plan.
+func (s *service) subject(due store.Due) plan.Subject {
+	s.t.Helper()
+	var spec belfry.Spec
+	s.check(json.Unmarshal([]byte(due.Spec), &spec))
+	policy, err := plan.Compile(spec)
+	s.check(err)
+	return plan.Subject{Namespace: due.Namespace, Name: due.Name, Revision: due.Revision, Policy: policy}
+}
+
+// tick decides about every occurrence that is due.
+func (s *service) tick() {
+	s.t.Helper()
+	now := s.store.Now()
+	due, err := s.store.Overdue(context.Background(), []int{0, 1, 2, 3}, now.Add(time.Microsecond), 100)
+	s.check(err)
+	var steps []plan.Step
+	for _, d := range due {
+		steps = append(steps, plan.Decide(s.subject(d), d.Plan, time.Time{}, now))
+	}
+	_, err = s.store.Fire(context.Background(), belfry.NewID(now), steps, store.Slots{})
 	s.check(err)
 }
 

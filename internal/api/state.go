@@ -52,8 +52,44 @@ func (a *api) pauseJob(ctx context.Context, in target) (answer, error) {
 	return a.switchJob(ctx, in, a.control.Pause)
 }
 
-func (a *api) resumeJob(ctx context.Context, in target) (answer, error) {
-	return a.switchJob(ctx, in, a.control.Resume)
+// resumeInput describes the body of a wish to let a job go on.
+type resumeInput struct {
+	CatchUp bool `json:"catch_up,omitempty"`
+}
+
+type resumeOf struct {
+	target
+	resumeInput
+}
+
+func readResume(r *http.Request) (in resumeOf, err error) {
+	if in.target, err = parseTarget(r); err != nil {
+		return in, err
+	}
+	p, err := pagingOf(r, "catch_up")
+	if err != nil {
+		return in, err
+	}
+	asked, given := p.truth("catch_up")
+	if err := p.err(); err != nil {
+		return in, err
+	}
+	o, _, err := readSmall(r, fieldsFor[resumeInput]())
+	if err != nil {
+		return in, err
+	}
+	o.truth("catch_up", &in.CatchUp)
+	if given && o.has("catch_up") && asked != in.CatchUp {
+		o.fault("catch_up", "is %t here and %t in the address; give it once", in.CatchUp, asked)
+	}
+	in.CatchUp = in.CatchUp || asked
+	return in, invalid("the request is not valid", o.finish())
+}
+
+func (a *api) resumeJob(ctx context.Context, in resumeOf) (answer, error) {
+	return a.switchJob(ctx, in.target, func(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
+		return a.control.Resume(ctx, namespace, id, in.CatchUp)
+	})
 }
 
 func (a *api) switchJob(ctx context.Context, in target, to func(context.Context, string, belfry.ID) (belfry.Job, error)) (answer, error) {
@@ -91,10 +127,7 @@ func readTrigger(r *http.Request) (in trigger, err error) {
 	if err != nil {
 		return in, err
 	}
-	if m, is := o.take(payloadField); is != nothing && string(m.value) != "null" {
-		in.payload = m.value
-	}
-	in.body = body
+	in.payload, in.body = o.payload(), body
 	return in, invalid("the trigger is not valid", o.finish())
 }
 

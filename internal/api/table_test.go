@@ -108,6 +108,18 @@ func badQueries(op api.Operation, path, body string) []bad {
 	return list
 }
 
+// rightBodies are those that nothing is wrong with, of operations that take no job.
+var rightBodies = map[string]string{
+	"rollbackJob": `{"revision": 1}`,
+	"backfillJob": `{"from": "2026-01-01T00:00:00Z"}`,
+}
+
+// besides is the path that takes a name where another has a word of its own, as in
+// /jobs/bulk: what a method has no word for is a name to it.
+func besides(path string) string {
+	return path[:strings.LastIndex(path, "/")+1] + "{id}"
+}
+
 func TestEveryOperationRefusesWhatIsWrong(t *testing.T) {
 	s := serve(t)
 	job := s.create(validJob)
@@ -126,8 +138,8 @@ func TestEveryOperationRefusesWhatIsWrong(t *testing.T) {
 		all = append(all, badBodies(op, path)...)
 		all = append(all, badQueries(op, path, body)...)
 		if strings.Contains(op.Path, "{id}") {
-			if op.ID == "rollbackJob" {
-				body = `{"revision": 1}`
+			if right := rightBodies[op.ID]; right != "" {
+				body = right
 			}
 			for name, id := range map[string]string{"an unknown id": unknownID, "an id of another namespace": elsewhere.ID.String()} {
 				all = append(all, bad{name, op.Method, at(op, id), body, nil, http.StatusNotFound, ""})
@@ -137,7 +149,7 @@ func TestEveryOperationRefusesWhatIsWrong(t *testing.T) {
 			}
 		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
-			if !slices.Contains(methods[op.Path], method) && op.Path != "/api/v1/jobs/bulk" {
+			if !slices.Contains(methods[op.Path], method) && !slices.Contains(methods[besides(op.Path)], method) {
 				all = append(all, bad{"the method " + method, method, path, "", nil, http.StatusMethodNotAllowed, ""})
 			}
 		}
@@ -205,7 +217,9 @@ func TestACursorIsOfOneListOnly(t *testing.T) {
 		s.turn()
 		s.want(http.StatusOK, nil, "PATCH", "/api/v1/jobs/one", fmt.Sprintf(`{"timeout_seconds": %d}`, 100+i))
 	}
+	s.bury("dead", `"error": "no paper"`, `"error": "no paper"`)
 	lists := []string{
+		"/api/v1/dead-letters?limit=1", "/api/v1/dead-letters?limit=1&job=dead", "/api/v1/dead-letters?limit=1&error=paper", "/api/v1/dead-letters?limit=1&reason=out_of_retries",
 		"/api/v1/jobs?limit=1", "/api/v1/jobs?limit=1&queue=q", "/api/v1/jobs?limit=1&type=http", "/api/v1/jobs?limit=1&status=scheduled",
 		"/api/v1/runs?limit=1", "/api/v1/runs?limit=1&status=ready", "/api/v1/jobs/one/runs?limit=1", "/api/v1/jobs/one/history?limit=1",
 		"/api/v1/jobs/one/revisions?limit=1", "/api/v1/jobs/" + one.ID.String() + "/runs?limit=1",

@@ -226,5 +226,8 @@ func (a *api) beat(ctx context.Context, in beatOf) (answer, error) {
 	if orders.Lost == nil {
 		orders.Lost = []belfry.Held{}
 	}
+	if orders.Cancel == nil {
+		orders.Cancel = []belfry.Held{}
+	}
 	return answer{status: http.StatusOK, body: orders}, err
 }

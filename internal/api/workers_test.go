@@ -21,7 +21,7 @@ func (s *service) worker(headers ...string) string {
 	s.t.Helper()
 	path := workerPath()
 	a := s.want(http.StatusOK, nil, "POST", path+"/heartbeat", beat, headers...)
-	if a.body != `{"unknown":false,"lost":[]}`+"\n" {
+	if a.body != `{"unknown":false,"lost":[],"cancel":[]}`+"\n" {
 		s.t.Fatalf("the orders are %s", a.body)
 	}
 	return path
@@ -59,7 +59,7 @@ func TestTheLifeOfAWorker(t *testing.T) {
 	}
 	held := fmt.Sprintf(`{"slots": 2, "lanes": ["default/send"], "listed": true, "held": [{"run_id": %q, "attempt": 1}, {"runId": %q, "attempt": 7}]}`, run.ID, unknownID)
 	a = s.want(http.StatusOK, nil, "POST", path+"/heartbeat", held)
-	if want := fmt.Sprintf(`{"unknown":false,"lost":[{"run_id":%q,"attempt":7}]}`+"\n", unknownID); a.body != want {
+	if want := fmt.Sprintf(`{"unknown":false,"lost":[{"run_id":%q,"attempt":7}],"cancel":[]}`+"\n", unknownID); a.body != want {
 		t.Errorf("the orders are %s, want %s", a.body, want)
 	}
 	result := func(run belfry.ClaimedRun, more string) string {

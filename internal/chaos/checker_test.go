@@ -28,6 +28,7 @@ const (
 	givenUpEarly verdict = "a run was given up with attempts left, or went on without any"
 	unrecorded   verdict = "an attempt is not recorded"
 	beside       verdict = "an attempt began while another was valid"
+	crowded      verdict = "two runs of a job that may have one had valid attempts at a time"
 )
 
 // finding is a verdict on something.
@@ -66,6 +67,9 @@ func check(h history) []finding {
 	c.indexRuns()
 	for id, j := range c.asked {
 		c.checkOccurrences(id, j)
+		if j.OneAtATime {
+			c.checkOneAtATime(id, j)
+		}
 	}
 	c.checkTriggers()
 	c.checkKeys()
@@ -168,6 +172,30 @@ func (c *checker) checkOccurrences(id string, j *askedJob) {
 	}
 }
 
+// checkOneAtATime wants the attempts of all runs of a job to be valid one after
+// another, as the database has it.
+func (c *checker) checkOneAtATime(id string, j *askedJob) {
+	type span struct {
+		run      string
+		from, to time.Time
+	}
+	var spans []span
+	for _, r := range c.ofJob[id] {
+		for _, a := range r.Attempts {
+			spans = append(spans, span{r.ID, a.StartedAt, a.FinishedAt})
+		}
+		if r.Status == "succeeded" && r.StartedAt != nil && r.FinishedAt != nil {
+			spans = append(spans, span{r.ID, *r.StartedAt, *r.FinishedAt})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	for i := 1; i < len(spans); i++ {
+		if before, s := spans[i-1], spans[i]; before.run != s.run && s.from.Before(before.to) {
+			c.find(crowded, "%s and %s of %q, by %v", before.run, s.run, j.Name, before.to.Sub(s.from))
+		}
+	}
+}
+
 // overlapSlack is how far apart two clock readings of one instant may be that
 // concurrent statements took.
 const overlapSlack = 2 * time.Second
@@ -180,12 +208,16 @@ func (c *checker) checkExcuse(j *askedJob, skip *toldRun) {
 		if !c.Faults {
 			c.find(falseExcuse, "%s of %q says %s without a fault", skip.ID, j.Name, skip.Reason)
 		}
-	case "overlap":
+	case "max_missed":
+		if !c.Faults || !j.MakesUp {
+			c.find(falseExcuse, "%s of %q says %s", skip.ID, j.Name, skip.Reason)
+		}
+	case "overlap", "queue_full":
 		alive := slices.ContainsFunc(c.ofJob[skip.Job], func(r *toldRun) bool {
 			return !r.skipped() && r.FiredAt.Before(skip.FiredAt.Add(overlapSlack)) &&
 				(r.FinishedAt == nil || r.FinishedAt.After(skip.FiredAt.Add(-overlapSlack)))
 		})
-		if !j.OneAtATime || !alive {
+		if !j.OneAtATime || !alive || j.Queues != (skip.Reason == "queue_full") {
 			c.find(falseExcuse, "%s of %q says %s, and no other run was alive", skip.ID, j.Name, skip.Reason)
 		}
 	default:

@@ -95,6 +95,12 @@ func unknown(err error) bool {
 	return !errors.As(err, &r) || r.status == http.StatusServiceUnavailable
 }
 
+// ended reports whether a request was refused because its job, a one-off, is over.
+func ended(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.status == http.StatusConflict
+}
+
 // pages reads a whole list.
 func pages[T any](base, path string) ([]T, error) {
 	var all []T

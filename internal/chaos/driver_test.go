@@ -78,7 +78,9 @@ func (d *driver) create(j askedJob, schedule, path string, s spec) (askedJob, er
 	maps.Copy(body, d.all)
 	maps.Copy(body, s)
 	j.Retries, _ = body["max_retries"].(int)
-	j.OneAtATime = body["overlap"] == "skip"
+	j.OneAtATime = body["overlap"] != "parallel"
+	j.Queues = body["overlap"] == "queue"
+	j.MakesUp = body["missed_window"] == "run_all"
 	j.ByWorker = body["type"] == "worker"
 	var told toldJob
 	err := ask(d.at(), "POST", "/api/v1/jobs", body, &told)
@@ -105,7 +107,7 @@ func (d *driver) trigger(j askedJob) error {
 		RunID string `json:"run_id"`
 	}
 	err := ask(d.at(), "POST", "/api/v1/jobs/"+j.ID+"/trigger", nil, &told)
-	if err == errDown {
+	if err == errDown || j.Every == 0 && ended(err) {
 		return err
 	}
 	if err != nil && !unknown(err) {

@@ -30,7 +30,9 @@ type askedJob struct {
 	Every            time.Duration
 	From, Until, End time.Time
 	Retries          int
-	OneAtATime       bool // overlap skip
+	OneAtATime       bool // overlap skip or queue
+	Queues           bool // overlap queue
+	MakesUp          bool // for each of the missed occurrences
 	ByWorker         bool // a worker's handler does it, and says when it is done
 }
 

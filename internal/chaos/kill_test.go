@@ -46,6 +46,9 @@ func killUnderLoad(t *testing.T, open ...func() *process) {
 		d.every(1, "/slow/700", quick(spec{"overlap": "skip"})),
 		d.every(2, "/slow/1500", quick(spec{"overlap": "skip"})),
 		d.every(3, "/fail/1", quick(nil)),
+		d.every(1, "/slow/600", quick(spec{"overlap": "queue", "max_queued": 3})),
+		d.every(2, "/slow/300", quick(spec{"overlap": "queue", "max_queued": 100, "missed_window": "run_all"})),
+		d.every(2, "/fail/1", quick(spec{"overlap": "skip", "missed_window": "run_all", "max_missed": 2})),
 	}
 	loading, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup

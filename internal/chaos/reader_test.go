@@ -13,7 +13,7 @@ const readers = 8
 
 // read adds to a history what a node tells: every job and every run.
 func (h *history) read(base string) error {
-	jobs, err := pages[toldJob](base, "/api/v1/jobs?limit=500")
+	jobs, err := everyJob(base)
 	if err != nil {
 		return err
 	}
@@ -40,6 +40,25 @@ func (h *history) read(base string) error {
 	close(next)
 	reading.Wait()
 	return err
+}
+
+// everyJob gives the live jobs, and after them the one-offs that have ended: one
+// that ends while this is read is among either.
+func everyJob(base string) (all []toldJob, err error) {
+	seen := map[string]bool{}
+	for _, filter := range []string{"", "&status=completed", "&status=failed", "&status=cancelled"} {
+		jobs, err := pages[toldJob](base, "/api/v1/jobs?limit=500"+filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range jobs {
+			if !seen[job.ID] {
+				seen[job.ID] = true
+				all = append(all, job)
+			}
+		}
+	}
+	return all, nil
 }
 
 // settles waits until everything that was asked for is done, checks it, and gives

@@ -137,6 +137,12 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{givenUpEarly, "a poison that killed nobody", func(h *history) { h.Runs[7].Reason = "poison" }},
 		{unrecorded, "an attempt is missing", func(h *history) { h.Runs[0].Attempts = nil }},
 		{beside, "an attempt began before a worker was given up", func(h *history) { h.Runs[0].Attempts[0].FinishedAt = second(1.3) }},
+		{crowded, "a run began while another of its job was running", func(h *history) {
+			h.Runs[3].StartedAt, h.Runs[3].FinishedAt = pointer(second(2)), pointer(second(12.5))
+			h.Runs[6].StartedAt, h.Runs[6].FinishedAt = pointer(second(12)), pointer(second(12.6))
+		}},
+		{falseExcuse, "a queue was full that there is not", func(h *history) { h.Runs[4].Reason = "queue_full" }},
+		{falseExcuse, "more were missed than are made up for, by a job that makes up for one", func(h *history) { h.Runs[5].Reason = "max_missed" }},
 		{beside, "an attempt began before another had failed", func(h *history) { h.Runs[7].Attempts[1].StartedAt = second(3.1) }},
 		{unrecorded, "an attempt has another's number", func(h *history) { h.Runs[0].Attempts[0].Number = 2 }},
 	} {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,11 @@ const (
 	maxNode    = 200     // bytes of a worker's name for people
 	maxError   = 8 << 10 // bytes of what went wrong
 )
+
+// outcomes are those that a worker may tell of.
+var outcomes = []belfry.Outcome{
+	belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted, belfry.OutcomeSnoozed, belfry.OutcomeCancelled,
+}
 
 // Claim hands ready runs of the lanes, as in "queue/handler", to a worker. If there
 // are none it waits for some, until the wait is over or ctx ends, which is no
@@ -54,8 +60,8 @@ func (c *Control) claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run,
 	return runs, err
 }
 
-// Heartbeat notes that a worker is alive and answers with what it lost. Lanes are
-// those of Claim.
+// Heartbeat notes that a worker is alive and answers with what it lost and what was
+// cancelled of its attempts. Lanes are those of Claim.
 func (c *Control) Heartbeat(ctx context.Context, namespace string, beat belfry.Beat) (orders belfry.Orders, err error) {
 	p := problems{}
 	beat.Lanes = p.lanes(namespace, beat.Lanes)
@@ -81,11 +87,11 @@ func (c *Control) Finish(ctx context.Context, namespace string, results []belfry
 	own := make([]belfry.Result, len(results))
 	for i, r := range results {
 		field := fmt.Sprintf("results[%d].", i)
-		switch r.Outcome {
-		case belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted:
-		default:
-			p.fault(field+"outcome", fmt.Sprintf("must be %q, %q, %q or %q", belfry.OutcomeSucceeded,
-				belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted))
+		if !slices.Contains(outcomes, r.Outcome) {
+			p.fault(field+"outcome", choices(string(r.Outcome), outcomes))
+		}
+		if !(r.RetryAfterSeconds >= 0 && r.RetryAfterSeconds <= belfry.MaxDelay.Seconds()) {
+			p.fault(field+"retry_after_seconds", fmt.Sprintf("must be from 0 to %.0f, not %s", belfry.MaxDelay.Seconds(), plain(r.RetryAfterSeconds)))
 		}
 		p.between(field+"http_status", r.HTTPStatus, 0, 999)
 		r.Namespace = namespace

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -37,7 +39,7 @@ func forWorker(handler string) control.Draft {
 func ready(t *testing.T, s store.Store, job belfry.ID, n int) {
 	t.Helper()
 	for range n {
-		if _, err := control.New(s).Trigger(t.Context(), ns, job, nil, none); err != nil {
+		if _, err := control.New(s, plan.Defaults{}).Trigger(t.Context(), ns, job, nil, none); err != nil {
 			t.Fatal(err)
 		}
 		fire(t, s)
@@ -45,7 +47,7 @@ func ready(t *testing.T, s store.Store, job belfry.ID, n int) {
 }
 
 func TestWhatAWorkerIsRefusedFor(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	claim := func(limit int, lanes ...string) error {
 		_, err := c.Claim(t.Context(), ns, belfry.Claim{Lanes: lanes, Limit: limit}, time.Hour)
 		return err
@@ -74,6 +76,9 @@ func TestWhatAWorkerIsRefusedFor(t *testing.T) {
 		{"too many results", finish(slices.Repeat([]belfry.Result{{Outcome: "failed"}}, 1001)...), "results", "1 to 1000"},
 		{"an outcome that only Belfry knows", finish(belfry.Result{Outcome: "failed"}, belfry.Result{Outcome: belfry.OutcomeLost}), "results[1].outcome", `"succeeded"`},
 		{"no outcome", finish(belfry.Result{}), "results[0].outcome", `"interrupted"`},
+		{"an outcome with a typing error", finish(belfry.Result{Outcome: "canceled"}), "results[0].outcome", `did you mean "cancelled"?`},
+		{"a wait for the past", finish(belfry.Result{Outcome: "snoozed", RetryAfterSeconds: -1}), "results[0].retry_after_seconds", "from 0 to 604800, not -1"},
+		{"a wait for ever", finish(belfry.Result{Outcome: "failed", RetryAfterSeconds: math.NaN()}), "results[0].retry_after_seconds", "from 0 to 604800"},
 		{"an odd status", finish(belfry.Result{Outcome: "failed", HTTPStatus: 1000}), "results[0].http_status", "999"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { oneFault(t, tt.err, tt.field, tt.says) })
@@ -82,7 +87,7 @@ func TestWhatAWorkerIsRefusedFor(t *testing.T) {
 
 func TestAWorkerElsewhere(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	job := create(t, c, forWorker("send"))
 	worker := register(t, c, "default/send")
 	ready(t, s, job.ID, 3)
@@ -154,7 +159,7 @@ func (s *cut) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) 
 
 func TestAClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	s := &cut{Store: open(t)}
-	_, err := control.New(s).Claim(t.Context(), ns, belfry.Claim{Lanes: []string{"default/x"}, Limit: 1}, time.Hour)
+	_, err := control.New(s, plan.Defaults{}).Claim(t.Context(), ns, belfry.Claim{Lanes: []string{"default/x"}, Limit: 1}, time.Hour)
 	codeOf(t, err, belfry.Unavailable)
 	if !errors.Is(err, errCut) || s.claims != 1 {
 		t.Errorf("got %v after %d claims", err, s.claims)
@@ -165,7 +170,7 @@ func TestAClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 // its name.
 func TestAWorkerIsNotKnownByTheIDThatPeopleSee(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	drawn := belfry.NewID(s.Now())
 	lanes := []string{"default/send"}
 	if _, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: drawn, Slots: 1, Lanes: lanes, Register: true}); err != nil {

@@ -1,7 +1,8 @@
 // Package control does what people ask for: create, import, look up, edit, pause,
-// resume, trigger and delete jobs, and claim and finish runs for workers that are
-// elsewhere. It checks what they hand in, and asks the store until the outcome is
-// known.
+// resume, trigger, backfill, cancel and delete jobs, one or many; say why a job did
+// or did not run; decide about dead letters; and claim and finish runs for workers
+// that are elsewhere. It checks what they hand in, and asks the store until the
+// outcome is known.
 //
 // Every method takes a namespace that ValidNamespace accepts, and gives failures
 // that people may see as a *belfry.Error. What it returns is the truth, secrets
@@ -14,28 +15,32 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // What lists are asked for by, and what they give.
 type (
-	Page      = store.Page
-	RunPage   = store.RunPage
-	JobFilter = store.JobFilter
-	JobList   = store.JobList
-	RunFilter = store.RunFilter
-	RunList   = store.RunList
-	Revision  = store.Revision
+	Page       = store.Page
+	RunPage    = store.RunPage
+	JobFilter  = store.JobFilter
+	JobList    = store.JobList
+	RunFilter  = store.RunFilter
+	RunList    = store.RunList
+	DeadFilter = store.DeadFilter
+	Revision   = store.Revision
 )
 
 // Control works on one store. It is safe for concurrent use.
 type Control struct {
-	store store.Store
-	gate  gate
+	store    store.Store
+	defaults plan.Defaults
+	gate     gate
 }
 
-// New returns a Control that works on s.
-func New(s store.Store) *Control { return &Control{store: s} }
+// New returns a Control that works on s. The defaults must be those of the nodes
+// that fire its jobs.
+func New(s store.Store, d plan.Defaults) *Control { return &Control{store: s, defaults: d} }
 
 var namespaces = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
@@ -72,7 +77,7 @@ func noJobNamed(ref string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job with the id or name %q", belfry.Clean(ref, 200))
 }
 
-// Get finds a job that is not deleted.
+// Get finds a job that is not deleted, or one that has ended.
 func (c *Control) Get(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
 	err = insist(ctx, "look up a job", func() error {
 		job, err = c.store.Job(ctx, namespace, id)
@@ -81,8 +86,9 @@ func (c *Control) Get(ctx context.Context, namespace string, id belfry.ID) (job 
 	return job, err
 }
 
-// List gives the jobs that are not deleted and pass the filter, newest first. A
-// page may be short, or empty, and still be followed by others.
+// List gives the jobs that are not deleted and pass the filter, newest first. Those
+// that have ended are among them only if the filter asks for a status that they may
+// have. A page may be short, or empty, and still be followed by others.
 func (c *Control) List(ctx context.Context, namespace string, filter JobFilter, page Page) (list JobList, err error) {
 	err = insist(ctx, "list jobs", func() error {
 		list, err = c.store.ListJobs(ctx, namespace, filter, page)
@@ -121,4 +127,13 @@ func (c *Control) ListRuns(ctx context.Context, namespace string, filter RunFilt
 		return err
 	})
 	return list, err
+}
+
+// Events gives what was told of in a namespace, latest first.
+func (c *Control) Events(ctx context.Context, namespace string, page Page) (events []belfry.Event, err error) {
+	err = insist(ctx, "list events", func() error {
+		events, err = c.store.Events(ctx, namespace, page)
+		return err
+	})
+	return events, err
 }

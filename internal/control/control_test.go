@@ -15,7 +15,7 @@ import (
 )
 
 func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft(" CRON_TZ=Europe/Paris 30 9 * * MON-FRI ")
 	d.Name, d.Spec.Type, d.Spec.Overlap = "  nightly report ", "", "PARALLEL"
 	made := create(t, c, d)
@@ -40,7 +40,7 @@ func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
 }
 
 func TestPlacesHaveTheirOwnClock(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("0 9 * * *")
 	d.Spec.Timezone = "Asia/Tokyo"
 	if got := create(t, c, d).NextRunAt.Format("15:04Z07:00"); got != "00:00Z" {
@@ -53,7 +53,7 @@ func TestPlacesHaveTheirOwnClock(t *testing.T) {
 
 func TestAOneOffMayBeALittleLate(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	at := s.Now().Add(-29 * time.Minute).UTC().Truncate(time.Microsecond)
 	job := create(t, c, draft(at.Format(time.RFC3339Nano)))
 	if !job.NextRunAt.Equal(job.CreatedAt) {
@@ -74,7 +74,7 @@ func TestAOneOffMayBeALittleLate(t *testing.T) {
 }
 
 func TestATakenNameIsAConflict(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	d.Name = "report"
 	job := create(t, c, d)
@@ -86,14 +86,14 @@ func TestATakenNameIsAConflict(t *testing.T) {
 	if _, err := c.Create(t.Context(), "elsewhere", d, none); err != nil {
 		t.Errorf("the name is taken in another namespace: %v", err)
 	}
-	if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	create(t, c, d)
 }
 
 func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@daily"))
 	ctx := t.Context()
 	_, err := c.Get(ctx, "elsewhere", job.ID)
@@ -104,14 +104,14 @@ func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
 	codeOf(t, err, belfry.NotFound)
 	_, err = c.Runs(ctx, "elsewhere", job.ID, control.RunPage{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(ctx, "elsewhere", job.ID, ""), belfry.NotFound)
+	codeOf(t, c.Delete(ctx, "elsewhere", job.ID, "", control.DeleteOptions{}), belfry.NotFound)
 	if list, err := c.List(ctx, "elsewhere", control.JobFilter{}, control.Page{Limit: 10}); err != nil || len(list.Jobs) != 0 {
 		t.Errorf("listed %d jobs, error %v", len(list.Jobs), err)
 	}
 }
 
 func TestPauseAndResumeCanBeRepeated(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@yearly"))
 	for range 2 {
 		paused, err := c.Pause(t.Context(), ns, job.ID)
@@ -120,7 +120,7 @@ func TestPauseAndResumeCanBeRepeated(t *testing.T) {
 		}
 	}
 	for range 2 {
-		resumed, err := c.Resume(t.Context(), ns, job.ID)
+		resumed, err := c.Resume(t.Context(), ns, job.ID, false)
 		if err != nil || resumed.Status != belfry.StatusScheduled || !resumed.NextRunAt.Equal(*job.NextRunAt) {
 			t.Fatalf("status %s, next run at %v, error %v", resumed.Status, resumed.NextRunAt, err)
 		}
@@ -129,7 +129,7 @@ func TestPauseAndResumeCanBeRepeated(t *testing.T) {
 
 func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		job := create(t, c, draft("* * * * *"))
 		time.Sleep(time.Until(*job.NextRunAt) + 90*time.Second)
 		if _, err := c.Pause(t.Context(), ns, job.ID); err != nil {
@@ -144,7 +144,7 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 			t.Errorf("look up the run: %v", err)
 		}
 		time.Sleep(time.Hour)
-		resumed, err := c.Resume(t.Context(), ns, job.ID)
+		resumed, err := c.Resume(t.Context(), ns, job.ID, false)
 		if err != nil || resumed.NextRunAt.Sub(*job.NextRunAt) != 62*time.Minute {
 			t.Fatalf("the next run is at %v, error %v", resumed.NextRunAt, err)
 		}
@@ -156,21 +156,21 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 }
 
 func TestADeletedJobIsGone(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@daily"))
-	if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Get(t.Context(), ns, job.ID)
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(t.Context(), ns, job.ID, ""), belfry.NotFound)
+	codeOf(t, c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}), belfry.NotFound)
 	_, err = c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 }
 
 func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	id := belfry.NewID(now)
 	spec := draft("every blue moon").Spec
@@ -184,7 +184,7 @@ func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
 	}
 	_, err = c.Pause(t.Context(), ns, id)
 	codeOf(t, err, belfry.Internal)
-	if err := c.Delete(t.Context(), ns, id, ""); err != nil {
+	if err := c.Delete(t.Context(), ns, id, "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	runs, err := s.JobRuns(t.Context(), ns, id, store.RunPage{Limit: 10})
@@ -195,7 +195,7 @@ func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
 
 func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	job := create(t, c, draft("@yearly"))
 	promised, err := c.Trigger(t.Context(), ns, job.ID, nil, none)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
 }
 
 func TestPagesOfJobsMeet(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	var want []belfry.ID
 	for range 7 {
 		want = append(want, create(t, c, draft("@daily")).ID)

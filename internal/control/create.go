@@ -15,7 +15,7 @@ import (
 // only the store knows.
 func (c *Control) Check(d Draft) []belfry.Fault {
 	now := c.now()
-	_, faults := newExaminer(now).fresh(d, belfry.NewID(now))
+	_, faults := c.examiner(now).fresh(d, belfry.NewID(now))
 	return faults
 }
 
@@ -29,7 +29,7 @@ func (c *Control) Create(ctx context.Context, namespace string, d Draft, k Key) 
 	}
 	now := c.now()
 	id := belfry.NewID(now)
-	p, faults := newExaminer(now).fresh(d, id)
+	p, faults := c.examiner(now).fresh(d, id)
 	if len(faults) > 0 {
 		return belfry.Job{}, refused(faults)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // key is the key of a request for something.
@@ -21,7 +22,7 @@ func key(text, what string) control.Key {
 }
 
 func TestATypeIsToldFromThePayload(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	for _, tt := range []struct{ name, handler, payload, want string }{
 		{"an address", "", `{"url":"https://example.com"}`, "http"},
 		{"an address, written with escapes", "", `{"\u0075rl":"https://example.com"}`, "http"},
@@ -45,7 +46,7 @@ func TestATypeIsToldFromThePayload(t *testing.T) {
 }
 
 func TestTagsAndTemplatesHaveANormalForm(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	d.Tags, d.Spec.IdempotencyKeyTemplate, d.Spec.MissedWindow = []string{"b", " a", "B", "b"}, " report-{{ week }}", "RUN_ONCE"
 	job := create(t, c, d)
@@ -62,7 +63,7 @@ func TestTagsAndTemplatesHaveANormalForm(t *testing.T) {
 func TestAJobMayBeCreatedPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		c := control.New(s)
+		c := control.New(s, plan.Defaults{})
 		d := draft("* * * * *")
 		d.Paused = true
 		job := create(t, c, d)
@@ -79,7 +80,7 @@ func TestAJobMayBeCreatedPaused(t *testing.T) {
 		}
 		same(t, found, job)
 		time.Sleep(time.Until(first.NominalAt) + 3*time.Minute)
-		if job, err = c.Resume(t.Context(), ns, job.ID); err != nil || !job.NextRunAt.Equal(first.NominalAt.Add(4*time.Minute)) {
+		if job, err = c.Resume(t.Context(), ns, job.ID, false); err != nil || !job.NextRunAt.Equal(first.NominalAt.Add(4*time.Minute)) {
 			t.Errorf("the next run is at %v, error %v", job.NextRunAt, err)
 		}
 		if got := history(t, c, job.ID, first.NominalAt); got != "0 paused x4 r1" {
@@ -90,7 +91,7 @@ func TestAJobMayBeCreatedPaused(t *testing.T) {
 
 func TestTheSameKeyGivesTheSameJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		d := draft(time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 		d.Name = "once"
 		d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"Bearer abc"}}`)
@@ -135,7 +136,7 @@ func TestTwoAtTheSameInstantMakeOneJob(t *testing.T) {
 		{"the same key for something else", [2]control.Key{key("k", "a"), key("k", "b")}, "a", "b", string(belfry.Invalid)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := control.New(open(t))
+			c := control.New(open(t), plan.Defaults{})
 			var jobs [8]belfry.Job
 			var errs [8]error
 			var all sync.WaitGroup

@@ -21,13 +21,13 @@ type Patch func(d *Draft) []belfry.Fault
 // written. Masked secrets in the payload stay what they are. A new schedule, time
 // zone, start or end, or another way through clock changes, holds from now on: what
 // is due by the old rule still runs, or is recorded as skipped if the job is
-// paused.
+// paused. A job that has ended is a Conflict.
 //
 // If match is not empty and not the Version of the job, the error is Changed.
 //
 // What the patch leaves alone may follow what it changes: a job that is no longer
-// for a worker loses its handler, and a schedule that names its own time zone
-// replaces the one before.
+// for a worker loses its handler, a schedule that names its own time zone replaces
+// the one before, and a list of delays goes with its backoff.
 func (c *Control) Edit(ctx context.Context, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
 	return c.patch(ctx, "edit a job", namespace, id, match, func(d *Draft) []belfry.Fault {
 		before := d.Spec
@@ -39,6 +39,7 @@ func (c *Control) Edit(ctx context.Context, namespace string, id belfry.ID, matc
 		if _, named := namedZone(strings.TrimSpace(s.Schedule)); named && s.Timezone == before.Timezone && s.Schedule != before.Schedule {
 			s.Timezone = ""
 		}
+		follow(s, before)
 		return faults
 	})
 }
@@ -73,11 +74,11 @@ func (c *Control) patch(ctx context.Context, doing, namespace string, id belfry.
 		}
 		d := DraftOf(job)
 		faults := patch(&d)
-		done, more := newExaminer(now).edited(d, job)
+		done, more := c.examiner(now).edited(d, job)
 		if faults = merge(faults, more); len(faults) > 0 {
 			return nil, refused(faults)
 		}
-		change, err := changed(job, p, done, now)
+		change, err := c.changed(job, p, done, now)
 		if err == nil && change != nil && stale != nil {
 			return nil, stale
 		}
@@ -106,7 +107,7 @@ func (c *Control) edit(ctx context.Context, doing, namespace string, id belfry.I
 }
 
 // changed is what takes a job to a draft that was examined; nil if it is there.
-func changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Change, error) {
+func (c *Control) changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Change, error) {
 	after := job
 	after.Name, after.Tags, after.Spec, after.State, after.UpdatedAt = to.Name, to.Tags, to.Spec, to.state(), now
 	if !sameJSON(job.Payload, to.Payload) {
@@ -119,7 +120,7 @@ func changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Chan
 	if after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags) {
 		return nil, nil
 	}
-	step, err := stepTo(job, p, to, now)
+	step, err := c.stepTo(job, p, to, now)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +129,8 @@ func changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Chan
 
 // stepTo takes the plan of a job along to a draft that was examined: to another
 // rule, another number of runs or another jitter, and into or out of a pause.
-func stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, error) {
-	subject, err := subjectOf(job)
+func (c *Control) stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, error) {
+	subject, err := c.subjectOf(job)
 	toggled := to.Paused != (job.State == belfry.JobPaused)
 	retimed := to.Spec.MaxRuns != job.MaxRuns || to.Spec.JitterSeconds != job.JitterSeconds
 	if err != nil {
@@ -140,7 +141,7 @@ func stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, e
 	}
 	policy := to.policy
 	if policy == nil && retimed {
-		if policy, err = plan.Compile(to.Spec); err != nil {
+		if policy, err = c.defaults.Compile(to.Spec); err != nil {
 			return plan.Step{}, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
 		}
 	}
@@ -154,9 +155,9 @@ func stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, e
 		}
 		return step, nil
 	case toggled && to.Paused:
-		step = plan.Pause(subject, p, now, now)
+		step = plan.Pause(subject, p, now)
 	case toggled:
-		step = plan.Resume(subject, p, now)
+		step = plan.Resume(subject, p, to.catchUp, now)
 	}
 	if policy != nil {
 		step = plan.Retime(step, policy, now)
@@ -173,9 +174,9 @@ func sameInstant(a, b schedule.Rule) bool {
 }
 
 // subjectOf gives what a decision needs to know of a job.
-func subjectOf(job belfry.Job) (plan.Subject, error) {
+func (c *Control) subjectOf(job belfry.Job) (plan.Subject, error) {
 	subject := plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision}
-	policy, err := plan.Compile(job.Spec)
+	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {
 		return subject, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
 	}

@@ -53,7 +53,7 @@ func TestWhatAnEditChanges(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t)
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			d := named("report", "0 9 * * *")
 			d.Tags = []string{"a", "b"}
 			before := create(t, c, d)
@@ -80,7 +80,7 @@ func TestWhatAnEditChanges(t *testing.T) {
 }
 
 func TestAnEditIsRefusedWithAllFaults(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@daily"))
 	create(t, c, named("taken", "@daily"))
 	_, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.Fault {
@@ -102,7 +102,7 @@ func TestAnEditIsRefusedWithAllFaults(t *testing.T) {
 }
 
 func TestAnEditOfWhatChangedMeanwhile(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@daily"))
 	read := control.Version(job)
 	tag := func(text string) control.Patch { return to(func(d *control.Draft) { d.Tags = []string{text} }) }
@@ -116,8 +116,8 @@ func TestAnEditOfWhatChangedMeanwhile(t *testing.T) {
 	codeOf(t, err, belfry.Changed)
 	_, err = c.Replace(t.Context(), ns, job.ID, read, draft("@daily"))
 	codeOf(t, err, belfry.Changed)
-	codeOf(t, c.Delete(t.Context(), ns, job.ID, read), belfry.Changed)
-	if err := c.Delete(t.Context(), ns, job.ID, control.Version(job)); err != nil {
+	codeOf(t, c.Delete(t.Context(), ns, job.ID, read, control.DeleteOptions{}), belfry.Changed)
+	if err := c.Delete(t.Context(), ns, job.ID, control.Version(job), control.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -126,7 +126,7 @@ func TestALostAnswerToAnEdit(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("the request is lost: ", before), func(t *testing.T) {
 			s := &lossy{Store: open(t), before: before}
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			job := create(t, c, draft("@daily"))
 			s.losses = 2
 			job, err := c.Edit(t.Context(), ns, job.ID, control.Version(job), to(func(d *control.Draft) { d.Spec.MaxRetries = 7 }))
@@ -138,7 +138,7 @@ func TestALostAnswerToAnEdit(t *testing.T) {
 }
 
 func TestMaskedSecretsSurviveAnEdit(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	d.Payload = json.RawMessage(`{"url":"https://example.com/?token=abc","headers":{"Authorization":"Bearer xyz"}}`)
 	job := create(t, c, d)
@@ -158,7 +158,7 @@ func TestMaskedSecretsSurviveAnEdit(t *testing.T) {
 }
 
 func TestWhatFollowsAnEdit(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := named("send", "0 9 * * *")
 	d.Spec.Type, d.Payload = "worker", nil
 	job := create(t, c, d)
@@ -184,7 +184,7 @@ func TestWhatFollowsAnEdit(t *testing.T) {
 
 func TestAJobWhoseRuleCannotBeReadCanBeMended(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	id := belfry.NewID(now)
 	d := draft("every blue moon")
@@ -213,7 +213,7 @@ func TestAJobWhoseRuleCannotBeReadCanBeMended(t *testing.T) {
 func TestAnEditedRunKeepsTheRevisionThatItWasFiredFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		c := control.New(s)
+		c := control.New(s, plan.Defaults{})
 		d := named("send", "* * * * *")
 		d.Spec.Type, d.Payload = "worker", json.RawMessage(`"old"`)
 		job := create(t, c, d)

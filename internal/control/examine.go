@@ -18,6 +18,10 @@ const (
 	maxBaseSeconds    = 24 * 60 * 60
 	maxCapSeconds     = 7 * 24 * 60 * 60
 	maxJitter         = 0.25
+	mostMissed        = 1000
+	maxCatchUpSeconds = 10 * 366 * 24 * 60 * 60
+	mostQueued        = 10_000
+	maxRetentionDays  = 36_500
 )
 
 var queues = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
@@ -25,19 +29,21 @@ var queues = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 // examiner brings drafts into the form that is stored and finds all that is wrong
 // with them, as of one instant.
 type examiner struct {
-	now   time.Time
-	rules map[ruleText]reading // schedules that were read already
+	now      time.Time
+	defaults plan.Defaults
+	rules    map[ruleText]reading // schedules that were read already
 }
 
-func newExaminer(now time.Time) *examiner {
-	return &examiner{now: now, rules: map[ruleText]reading{}}
+func (c *Control) examiner(now time.Time) *examiner {
+	return &examiner{now: now, defaults: c.defaults, rules: map[ruleText]reading{}}
 }
 
 // passed is a draft that was examined. The policy is nil if the job has the same
 // rule as before the edit.
 type passed struct {
 	Draft
-	policy *plan.Policy
+	policy  *plan.Policy
+	catchUp bool // what fell into a pause that ends is made up for
 }
 
 // fresh examines the draft of a new job that will have the id.
@@ -65,6 +71,7 @@ func (e *examination) examine(d Draft, id belfry.ID) passed {
 	d.Name = e.name(d.Name)
 	known := e.target(&d)
 	d.Tags = e.tags(d.Tags)
+	e.missed(&d.Spec)
 	another := e.schedule(&d.Spec, id)
 	d.Payload = e.payload(d.Payload, d.Spec.Type, known)
 	e.delivery(&d.Spec)
@@ -79,7 +86,7 @@ func (e *examination) examine(d Draft, id belfry.ID) passed {
 
 // compile reads a spec again as it will be stored.
 func (e *examination) compile(spec belfry.Spec) *plan.Policy {
-	policy, err := plan.Compile(spec)
+	policy, err := e.defaults.Compile(spec)
 	if err != nil {
 		var r reading
 		r.refused(err)
@@ -98,34 +105,37 @@ func (e *examination) between(field string, value, low, high float64) {
 	}
 }
 
-// delivery checks when and how a run reaches a worker.
+// missed checks what becomes of occurrences at which nobody was in charge. What the
+// clock skips may follow it.
+func (e *examination) missed(s *belfry.Spec) {
+	s.MissedWindow = choose(e, "missed_window", s.MissedWindow, []belfry.MissedWindow{belfry.MissedSkip, belfry.MissedRunOnce, belfry.MissedRunAll})
+	e.atMost("max_missed", s.MaxMissed, mostMissed)
+	e.atMost("catch_up_window_seconds", s.CatchUpSeconds, maxCatchUpSeconds)
+}
+
+// delivery checks when and how a run reaches a worker, and how long it is kept.
 func (e *examination) delivery(s *belfry.Spec) {
-	s.MissedWindow = belfry.MissedWindow(strings.ToLower(string(s.MissedWindow)))
-	if s.MissedWindow != belfry.MissedRunOnce {
-		e.fault("missed_window", "must be %q, which is all there is so far", belfry.MissedRunOnce)
-	}
 	if !queues.MatchString(s.Queue) {
 		e.fault("queue", "must have 1 to 100 letters, digits, dots, underscores and hyphens")
 	}
-	s.Overlap = belfry.Overlap(strings.ToLower(string(s.Overlap)))
-	if s.Overlap != belfry.OverlapSkip && s.Overlap != belfry.OverlapParallel {
-		e.fault("overlap", "must be %q or %q", belfry.OverlapSkip, belfry.OverlapParallel)
+	if s.Priority != belfry.PriorityNormal {
+		priority, err := belfry.ParsePriority(string(s.Priority))
+		if err != nil {
+			e.fault("priority", "%s", err)
+		}
+		s.Priority = priority
 	}
+	s.Overlap = choose(e, "overlap", s.Overlap, []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel})
+	e.atMost("max_queued", s.MaxQueued, mostQueued)
 	e.between("timeout_seconds", float64(s.TimeoutSeconds), 1, maxTimeoutSeconds)
+	e.atMost("retention_days", s.RetentionDays, maxRetentionDays)
 }
 
-func (e *examination) retries(s *belfry.Spec) {
-	e.between("max_retries", float64(s.MaxRetries), 0, maxRetries)
-	s.RetryBackoff = belfry.Backoff(strings.ToLower(string(s.RetryBackoff)))
-	if s.RetryBackoff != belfry.BackoffExponential {
-		e.fault("retry_backoff", "must be %q", belfry.BackoffExponential)
+// atMost checks a number that is at least one where it is given.
+func (e *examination) atMost(field string, value, most int) {
+	if value != 0 {
+		e.between(field, float64(value), 1, float64(most))
 	}
-	e.between("retry_base_seconds", s.RetryBaseSeconds, 0, maxBaseSeconds)
-	e.between("retry_cap_seconds", s.RetryCapSeconds, 0, maxCapSeconds)
-	if s.RetryBaseSeconds <= maxBaseSeconds && s.RetryBaseSeconds > s.RetryCapSeconds {
-		e.fault("retry_cap_seconds", "must be at least retry_base_seconds, which is %v", s.RetryBaseSeconds)
-	}
-	e.between("retry_jitter", s.RetryJitter, 0, maxJitter)
 }
 
 // keys checks the template of idempotency keys and brings it into its normal form.

@@ -9,10 +9,11 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 func TestWhatADraftIsRefusedFor(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	for _, tt := range []struct {
 		name  string
 		spoil func(*control.Draft)
@@ -43,8 +44,7 @@ func TestWhatADraftIsRefusedFor(t *testing.T) {
 		{"a tag in Latin-1", func(d *control.Draft) { d.Tags = []string{"caf\xe9"} }, "tags[0]", "letters"},
 		{"a long tag", func(d *control.Draft) { d.Tags = []string{strings.Repeat("é", 101)} }, "tags[0]", "101"},
 		{"many tags", func(d *control.Draft) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t u", " ") }, "tags", "21"},
-		{"another missed window", func(d *control.Draft) { d.Spec.MissedWindow = "RUN_ALL" }, "missed_window", `"run_once"`},
-		{"no missed window", func(d *control.Draft) { d.Spec.MissedWindow = "" }, "missed_window", `"run_once"`},
+		{"no missed window", func(d *control.Draft) { d.Spec.MissedWindow = "" }, "missed_window", `must be "skip", "run_once" or "run_all"`},
 		{"a wrong template", func(d *control.Draft) { d.Spec.IdempotencyKeyTemplate = "{{moon}}" }, "idempotency_key_template", "{{week}}"},
 		{"a masked secret", func(d *control.Draft) {
 			d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"***"}}`)
@@ -97,10 +97,10 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 		Payload: json.RawMessage(`3`),
 	}
 	var fields []string
-	for _, f := range control.New(open(t)).Check(d) {
+	for _, f := range control.New(open(t), plan.Defaults{}).Check(d) {
 		fields = append(fields, f.Field)
 	}
-	want := []string{"name", "type", "timezone", "schedule", "payload", "missed_window", "queue", "overlap", "timeout_seconds",
+	want := []string{"name", "type", "missed_window", "timezone", "schedule", "payload", "queue", "overlap", "timeout_seconds",
 		"max_retries", "retry_backoff", "retry_base_seconds", "retry_cap_seconds", "retry_jitter"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got  %v\nwant %v", fields, want)
@@ -108,7 +108,7 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 }
 
 func TestWhatIsAllowedAtTheEdges(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	for _, tt := range []struct {
 		name string
 		bend func(*control.Draft)

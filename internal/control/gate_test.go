@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -71,7 +72,7 @@ func (g got) want(t *testing.T, runs int, after, within time.Duration) {
 func gated(t *testing.T, test func(t *testing.T, s *watched, c *control.Control)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &watched{Store: open(t)}
-		test(t, s, control.New(s))
+		test(t, s, control.New(s, plan.Defaults{}))
 	})
 }
 
@@ -221,7 +222,7 @@ func TestALookThatFailsIsRepeated(t *testing.T) {
 // Many workers and many runs, in real time: every run is claimed once.
 func TestManyWorkersShareManyRuns(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	const workers, runs = 20, 60
 	job := create(t, c, forWorker("send"))
 	ctx, cancel := context.WithCancel(t.Context())

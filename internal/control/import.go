@@ -68,7 +68,7 @@ type batch struct {
 // the lines are still looked at; the error comes last.
 func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 	b.taken, b.err = 0, nil
-	x := newExaminer(b.now)
+	x := b.control.examiner(b.now)
 	var faults []belfry.Fault
 	for line, err := range b.lines {
 		if err != nil {

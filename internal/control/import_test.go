@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // lines is an import of drafts.
@@ -33,7 +34,7 @@ func named(name, schedule string) control.Draft {
 
 func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	paused := named("c", "@daily")
 	paused.Paused = true
 	all := lines(named("a", "@daily"), named("b", "0 9 * * *"), paused)
@@ -64,7 +65,7 @@ func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
 }
 
 func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	bad := named("x/y", "0 25 * * *")
 	bad.Spec.Type, bad.Payload = "worker", nil
 	seq := func(yield func(control.Line, error) bool) {
@@ -86,7 +87,7 @@ func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
 }
 
 func TestAnImportStopsAfterManyFaults(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	read := 0
 	endless := func(yield func(control.Line, error) bool) {
 		for yield(control.Line{Place: fmt.Sprint("line ", read), Draft: draft("never")}, nil) {
@@ -100,7 +101,7 @@ func TestAnImportStopsAfterManyFaults(t *testing.T) {
 }
 
 func TestAnImportThatCannotBeReadIsNotTriedAgain(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	errBody, passes := errors.New("unexpected end"), 0
 	broken := func(yield func(control.Line, error) bool) {
 		passes++
@@ -121,7 +122,7 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("the request is lost: ", before), func(t *testing.T) {
 			s := &lossy{Store: open(t), losses: 2, before: before}
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			all := lines(named("a", "@daily"), named("b", "@daily"))
 			ids, err := c.Import(t.Context(), ns, all, none)
 			if err != nil || len(ids) != 2 || count(t, c) != 2 {
@@ -144,7 +145,7 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 // Equal schedules are read once, and many different ones take no room.
 func TestAnImportOfManyJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		const n = 1500
 		many := func(yield func(control.Line, error) bool) {
 			for i := range n {

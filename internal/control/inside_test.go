@@ -32,7 +32,7 @@ func BenchmarkExamine(b *testing.B) {
 	for _, kind := range []string{"http", "worker"} {
 		b.Run(kind, func(b *testing.B) {
 			now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-			x := newExaminer(now)
+			x := (&Control{}).examiner(now)
 			d := Draft{Spec: belfry.DefaultSpec(), Tags: []string{"team:billing"}}
 			d.Spec.Type, d.Spec.Schedule, d.Spec.Timezone = kind, "30 9 * * MON-FRI", "Europe/Paris"
 			d.Payload = json.RawMessage(`{"url": "https://example.com/hook", "headers": {"Authorization": "Bearer abc"}, "body": {"id": 17}}`)

@@ -3,8 +3,10 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -18,6 +20,7 @@ import (
 // breaks after the commit does.
 type lossy struct {
 	store.Store
+	mu     sync.Mutex
 	losses int
 	before bool // the request is lost already
 }
@@ -26,10 +29,15 @@ var errCut = errors.New("read tcp 10.0.0.1:5432: connection reset; SELECT secret
 
 // answer loses an answer, if it is time to.
 func (l *lossy) answer(do func() error) error {
-	if l.losses == 0 {
+	l.mu.Lock()
+	lost := l.losses > 0
+	if lost {
+		l.losses--
+	}
+	l.mu.Unlock()
+	if !lost {
 		return do()
 	}
-	l.losses--
 	if !l.before {
 		do()
 	}
@@ -48,8 +56,8 @@ func (l *lossy) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	return job, err
 }
 
-func (l *lossy) Trigger(ctx context.Context, t plan.Trigger, r *store.Request) error {
-	return l.answer(func() error { return l.Store.Trigger(ctx, t, r) })
+func (l *lossy) Trigger(ctx context.Context, list []plan.Trigger, r *store.Request) error {
+	return l.answer(func() error { return l.Store.Trigger(ctx, list, r) })
 }
 
 func (l *lossy) Job(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
@@ -58,6 +66,26 @@ func (l *lossy) Job(ctx context.Context, namespace string, id belfry.ID) (job be
 		return err
 	})
 	return job, err
+}
+
+func (l *lossy) Redrive(ctx context.Context, namespace string, list []store.Redrive) (n int, err error) {
+	err = l.answer(func() error {
+		n, err = l.Store.Redrive(ctx, namespace, list)
+		return err
+	})
+	return n, err
+}
+
+func (l *lossy) Discard(ctx context.Context, namespace string, runs []belfry.ID) (n int, err error) {
+	err = l.answer(func() error {
+		n, err = l.Store.Discard(ctx, namespace, runs)
+		return err
+	})
+	return n, err
+}
+
+func (l *lossy) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
+	return l.answer(func() error { return l.Store.Cancel(ctx, namespace, run) })
 }
 
 // inBubble runs a subtest in which nobody really waits.
@@ -77,7 +105,7 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := &lossy{Store: open(t), before: tt.before}
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			lose := func() { s.losses = tt.losses }
 
 			lose()
@@ -99,7 +127,7 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 				t.Fatalf("status %s, error %v", paused.Status, err)
 			}
 			lose()
-			if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
+			if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			lose()
@@ -109,11 +137,47 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 	}
 }
 
+func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		staged(t, fmt.Sprintf("the request is lost: %v", before), func(g *stage) {
+			s := &lossy{Store: g.s, before: before}
+			c := control.New(s, plan.Defaults{})
+			job := g.every("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
+			dead := g.letters(job, 4)
+
+			s.losses = 2
+			done, err := c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{Run: dead[0]}})
+			if err != nil || done.Done != 1 || g.run(dead[0]).State != belfry.RunReady {
+				g.Errorf("redriven: %+v, error %v, the run is %s", done, err, g.run(dead[0]).State)
+			}
+			s.losses = 2
+			done, err = c.Discard(g.Context(), ns, control.DeadOrder{All: true, Limit: 2})
+			if err != nil || done.Done != 2 || !done.More || g.run(dead[1]).State != belfry.RunDiscarded || g.run(dead[3]).State != belfry.RunDead {
+				g.Errorf("discarded: %+v, error %v", done, err)
+			}
+			s.losses = 2
+			run, err := c.CancelRun(g.Context(), ns, dead[0])
+			if err != nil || run.State != belfry.RunCancelled {
+				g.Errorf("cancelled: %s, error %v", run.State, err)
+			}
+			s.losses = 2
+			filled, err := c.Backfill(g.Context(), ns, job.ID, control.Backfill{From: g.at("1999-12-31 00:00")}, none)
+			if wishes, _ := g.s.Triggers(g.Context(), shards, 10); err != nil || len(filled.Runs) != 1 || len(wishes) != 1 {
+				g.Errorf("backfilled: %+v, %d wishes, error %v", filled, len(wishes), err)
+			}
+			s.losses = 2
+			if after, err := c.CancelJob(g.Context(), ns, job.ID); err != nil || after.NextRunAt != nil {
+				g.Errorf("next run at %v, error %v", after.NextRunAt, err)
+			}
+		})
+	}
+}
+
 func TestADeadDatabaseIsUnavailable(t *testing.T) { synctest.Test(t, deadDatabase) }
 
 func deadDatabase(t *testing.T) {
 	s := &lossy{Store: open(t), losses: 1000, before: true}
-	_, err := control.New(s).Create(t.Context(), ns, draft("@daily"), none)
+	_, err := control.New(s, plan.Defaults{}).Create(t.Context(), ns, draft("@daily"), none)
 	codeOf(t, err, belfry.Unavailable)
 	if !errors.Is(err, errCut) {
 		t.Errorf("the cause is lost: %v", err)
@@ -131,7 +195,7 @@ func TestNobodyWaitsForACallerWhoLeft(t *testing.T) {
 	s := &lossy{Store: open(t), losses: 1000, before: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := control.New(s).Trigger(ctx, ns, belfry.NewID(s.Now()), nil, none)
+	_, err := control.New(s, plan.Defaults{}).Trigger(ctx, ns, belfry.NewID(s.Now()), nil, none)
 	codeOf(t, err, belfry.Unavailable)
 	if tries := 1000 - s.losses; tries != 1 {
 		t.Errorf("it was asked %d times", tries)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
@@ -23,7 +22,7 @@ func (c *Control) Note(ctx context.Context, run belfry.Run) string {
 	if err != nil {
 		return ""
 	}
-	policy, err := plan.Compile(spec)
+	policy, err := c.defaults.Compile(spec)
 	if err != nil {
 		return ""
 	}

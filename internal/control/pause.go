@@ -12,43 +12,22 @@ import (
 // Pause keeps a job from firing until it is resumed. What is due already still
 // runs. A paused job stays as it is.
 func (c *Control) Pause(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	return c.toggle(ctx, "pause a job", namespace, id, true)
+	return c.toggle(ctx, "pause a job", namespace, id, passed{Draft: Draft{Paused: true}})
 }
 
-// Resume lets a paused job fire again: what fell into the pause is recorded as
-// skipped, but a one-off that is overdue runs. A job that is not paused stays as
-// it is.
-func (c *Control) Resume(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	return c.toggle(ctx, "resume a job", namespace, id, false)
+// Resume lets a paused job fire again. What fell into the pause is recorded as
+// skipped, or with catchUp is made up for as if nobody had been in charge; a one-off
+// that is overdue runs in any case. A job that is not paused stays as it is.
+func (c *Control) Resume(ctx context.Context, namespace string, id belfry.ID, catchUp bool) (belfry.Job, error) {
+	return c.toggle(ctx, "resume a job", namespace, id, passed{catchUp: catchUp})
 }
 
-func (c *Control) toggle(ctx context.Context, doing, namespace string, id belfry.ID, pause bool) (belfry.Job, error) {
+// toggle changes nothing but whether a job is paused.
+func (c *Control) toggle(ctx context.Context, doing, namespace string, id belfry.ID, to passed) (belfry.Job, error) {
 	return c.edit(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		d := DraftOf(job)
-		d.Paused = pause
-		return changed(job, p, passed{Draft: d}, now)
+		paused := to.Paused
+		to.Draft = DraftOf(job)
+		to.Paused = paused
+		return c.changed(job, p, to, now)
 	})
-}
-
-// Delete makes a job invisible and plans nothing more for it. Runs that are
-// alive go on. The match is that of Edit.
-func (c *Control) Delete(ctx context.Context, namespace string, id belfry.ID, match string) error {
-	seen := false // by an edit whose outcome may be unknown
-	_, err := c.edit(ctx, "delete a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		if err := matches(job, match); err != nil {
-			return nil, err
-		}
-		seen = true
-		subject, err := subjectOf(job)
-		if err != nil {
-			// A rule that can no longer be read must not keep its job alive.
-			subject.Policy = unreadableRule(job.Spec)
-		}
-		job.State, job.UpdatedAt = belfry.JobDeleted, now
-		return &store.Change{Job: job, Step: plan.Delete(subject, p, now)}, nil
-	})
-	if seen && belfry.CodeOf(err) == belfry.NotFound {
-		return nil // The first try did it, though its answer was lost.
-	}
-	return err
 }

@@ -36,7 +36,7 @@ func (c *Control) Preview(of PreviewOf) (belfry.Preview, error) {
 	spec := belfry.Spec{
 		Schedule: of.Schedule, Timezone: of.Timezone, DSTGap: of.DSTGap, DSTOverlap: of.DSTOverlap, StartsAt: of.StartsAt, EndsAt: of.EndsAt,
 	}
-	e := examination{examiner: newExaminer(of.After.UTC()), lenient: true}
+	e := examination{examiner: c.examiner(of.After.UTC()), lenient: true}
 	e.schedule(&spec, of.JobID)
 	if of.Count == 0 {
 		of.Count = defaultPreview

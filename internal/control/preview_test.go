@@ -9,11 +9,12 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 func TestAPreviewSaysWhatTheClockDoes(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	const ny, spring, autumn = "America/New_York", "2026-03-07T12:00:00Z", "2026-10-31T12:00:00Z"
 	for _, tt := range []struct {
 		schedule, zone, gap, overlap, after string
@@ -63,7 +64,7 @@ func TestAPreviewSaysWhatTheClockDoes(t *testing.T) {
 
 func TestAPreview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		now := time.Now().UTC()
 		p, err := c.Preview(control.PreviewOf{Schedule: " 0 9 * * MON-FRI "})
 		if err != nil || p.Schedule != "0 9 * * MON-FRI" || p.Timezone != "UTC" || p.ZoneVersion != schedule.ZoneVersion() ||
@@ -99,7 +100,7 @@ func TestAPreview(t *testing.T) {
 func TestANoteToARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		c := control.New(s)
+		c := control.New(s, plan.Defaults{})
 		make := func(name, text, gap string) belfry.ID {
 			d := named(name, text)
 			d.Spec.Timezone, d.Spec.DSTGap, d.Spec.Overlap = "Europe/Paris", belfry.DSTGap(gap), belfry.OverlapParallel

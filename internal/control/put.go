@@ -12,8 +12,9 @@ import (
 const putTries = 5
 
 // Put makes the job of a name what a draft says: it creates the job if there is
-// none, and tells whether it did, or else does as Replace. The draft's own name
-// must be empty or the same. With a match there must be a job.
+// none, or only one that has ended, and tells whether it did, or else does as
+// Replace. The draft's own name must be empty or the same. With a match there must
+// be a job.
 func (c *Control) Put(ctx context.Context, namespace, name, match string, d Draft) (job belfry.Job, made bool, err error) {
 	name = strings.TrimSpace(name)
 	var faults []belfry.Fault
@@ -42,9 +43,14 @@ func (c *Control) put(ctx context.Context, namespace, match string, d Draft, fau
 	switch {
 	case err == nil:
 		job, err := c.patch(ctx, "replace a job by its name", namespace, id, match, replacement(d, faults))
-		return job, false, err
+		if belfry.CodeOf(err) != belfry.Conflict || !c.ended(ctx, namespace, id) {
+			return job, false, err
+		}
 	case belfry.CodeOf(err) != belfry.NotFound:
 		return belfry.Job{}, false, err
+	}
+	// There is none, or one that has ended and does not need its name any more.
+	switch {
 	case match != "":
 		return belfry.Job{}, false, belfry.Errorf(belfry.Changed, "there is no job named %q any more", d.Name)
 	case len(faults) > 0:
@@ -52,4 +58,10 @@ func (c *Control) put(ctx context.Context, namespace, match string, d Draft, fau
 	}
 	job, err := c.Create(ctx, namespace, d, Key{})
 	return job, err == nil, err
+}
+
+// ended tells whether a job has left the live tables.
+func (c *Control) ended(ctx context.Context, namespace string, id belfry.ID) bool {
+	job, err := c.Get(ctx, namespace, id)
+	return err == nil && job.State == belfry.JobEnded
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -23,7 +24,7 @@ func put(t *testing.T, c *control.Control, d control.Draft) (belfry.Job, bool) {
 }
 
 func TestPutCreatesAndReplaces(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	d.Tags = []string{"a"}
 	first, made := put(t, c, d)
@@ -49,7 +50,7 @@ func TestPutCreatesAndReplaces(t *testing.T) {
 }
 
 func TestPutAndAPause(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	for _, step := range []struct {
 		paused, keep bool
@@ -69,7 +70,7 @@ func TestPutAndAPause(t *testing.T) {
 }
 
 func TestPutUnderAName(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("@daily")
 	d.Name, d.Spec.Queue = "other", ""
 	_, _, err := c.Put(t.Context(), ns, "report", "", d)
@@ -86,7 +87,7 @@ func TestPutUnderAName(t *testing.T) {
 }
 
 func TestPutOfWhatChangedMeanwhile(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	_, _, err := c.Put(t.Context(), ns, "report", "1-abc", draft("@daily"))
 	codeOf(t, err, belfry.Changed)
 	job, _ := put(t, c, draft("@daily"))
@@ -98,7 +99,7 @@ func TestPutOfWhatChangedMeanwhile(t *testing.T) {
 }
 
 func TestManyPutsOfOneName(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	var all sync.WaitGroup
 	var made [16]bool
 	var errs [16]error
@@ -151,7 +152,7 @@ func TestPutMeetsARival(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &rival{Store: open(t)}
-			other, c := control.New(s.Store), control.New(s)
+			other, c := control.New(s.Store, plan.Defaults{}), control.New(s, plan.Defaults{})
 			if !tt.creates {
 				create(t, other, named("report", "@daily"))
 			}
@@ -163,7 +164,7 @@ func TestPutMeetsARival(t *testing.T) {
 				}
 				id, err := other.Find(t.Context(), ns, "report")
 				if err == nil {
-					err = other.Delete(t.Context(), ns, id, "")
+					err = other.Delete(t.Context(), ns, id, "", control.DeleteOptions{})
 				}
 				if err != nil {
 					t.Error(err)
@@ -178,7 +179,7 @@ func TestPutMeetsARival(t *testing.T) {
 }
 
 func TestReplaceByID(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, named("report", "@daily"))
 	d := draft("@hourly")
 	d.Spec.Type, d.Payload = "", json.RawMessage(`7`)
@@ -191,7 +192,7 @@ func TestReplaceByID(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, named("näch/tly & co", "@daily"))
 	for _, ref := range []string{job.ID.String(), "näch/tly & co", " näch/tly & co "} {
 		if id, err := c.Find(t.Context(), ns, ref); err != nil || id != job.ID {

@@ -8,11 +8,12 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 func TestRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		d := named("report", "* * * * *")
 		d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"first"}}`)
 		job := create(t, c, d)
@@ -60,7 +61,7 @@ func TestRollback(t *testing.T) {
 
 func TestRollbackToAnInstantThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		job := create(t, c, draft(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 		edit(t, c, job.ID, func(d *control.Draft) { d.Spec.Schedule = "@daily" })
 		time.Sleep(3 * time.Hour)

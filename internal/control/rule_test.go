@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // Each case is about a job that fires every minute from start, looked at after
@@ -44,7 +45,7 @@ func TestAnEditOfTheRule(t *testing.T) {
 			"0 paused x3 r1", 3 * time.Minute},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
-			c := control.New(open(t))
+			c := control.New(open(t), plan.Defaults{})
 			time.Sleep(9*time.Minute + 20*time.Second) // it is ten minutes past soon
 			d := draft("* * * * *")
 			d.Paused = tt.paused
@@ -73,7 +74,7 @@ func TestAnEditOfTheRule(t *testing.T) {
 func TestAnEditOfAOneOffThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		c := control.New(s)
+		c := control.New(s, plan.Defaults{})
 		at := time.Now().UTC().Add(time.Hour)
 		job := create(t, c, named("once", at.Format(time.RFC3339)))
 		time.Sleep(time.Hour)

@@ -91,9 +91,15 @@ func oneFault(t *testing.T, err error, field, says string) {
 
 var shards = []int{0, 1, 2, 3}
 
-// fire does what the owner of all shards does: it makes runs of what is due and of
-// what was asked for.
+// fire does what the owner of all shards does that was in charge all the time until
+// now: it makes runs of what is due and of what was asked for.
 func fire(t *testing.T, s store.Store) {
+	t.Helper()
+	fireSince(t, s, s.Now().UTC().Truncate(time.Microsecond))
+}
+
+// fireSince is fire for an owner that is in charge since an instant.
+func fireSince(t *testing.T, s store.Store, since time.Time) {
 	t.Helper()
 	var steps []plan.Step
 	due, err := s.Overdue(t.Context(), shards, s.Now().Add(time.Microsecond), 1000)
@@ -102,16 +108,28 @@ func fire(t *testing.T, s store.Store) {
 	}
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	for _, d := range due {
-		steps = append(steps, plan.Decide(subject(t, d), d.Plan, now, now))
+		steps = append(steps, plan.Decide(subject(t, d), d.Plan, since, now))
 	}
+	apply(t, s, steps)
 	wishes, err := s.Triggers(t.Context(), shards, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
+	dues, triggers := map[belfry.ID]store.Due{}, map[belfry.ID][]plan.Trigger{}
 	for _, w := range wishes {
-		steps = append(steps, plan.Fire(subject(t, w.Due), w.Due.Plan, []plan.Trigger{w.Trigger}))
+		id := w.Trigger.JobID
+		dues[id], triggers[id] = w.Due, append(triggers[id], w.Trigger)
 	}
-	fired, err := s.Fire(t.Context(), belfry.NewID(now), steps, store.Slots{})
+	steps = nil
+	for id, due := range dues {
+		steps = append(steps, plan.Fire(subject(t, due), due.Plan, triggers[id]))
+	}
+	apply(t, s, steps)
+}
+
+func apply(t *testing.T, s store.Store, steps []plan.Step) {
+	t.Helper()
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, store.Slots{})
 	if err != nil || slices.Contains(fired.Applied, false) {
 		t.Fatalf("fired %v, error %v", fired.Applied, err)
 	}

@@ -42,7 +42,7 @@ func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID, p
 	run := wish.RunID()
 	request := k.request(namespace, func() ([]byte, error) { return encodeIDs([]belfry.ID{run}), nil })
 	err := insist(ctx, "trigger a job", func() error {
-		return c.store.Trigger(ctx, wish, request)
+		return c.store.Trigger(ctx, []plan.Trigger{wish}, request)
 	})
 	if err != nil {
 		return decodeID(k.repeated(err))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 func TestATriggerWithAPayload(t *testing.T) {
@@ -33,7 +34,7 @@ func TestATriggerWithAPayload(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t)
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			d := named("job", "@yearly")
 			d.Spec.Type, d.Payload = tt.kind, json.RawMessage(tt.own)
 			job := create(t, c, d)
@@ -60,7 +61,7 @@ func TestATriggerWithAPayload(t *testing.T) {
 
 func TestTheSameKeyGivesTheSameRun(t *testing.T) {
 	s := open(t)
-	c := control.New(s)
+	c := control.New(s, plan.Defaults{})
 	job := create(t, c, draft("@yearly"))
 	first, err := c.Trigger(t.Context(), ns, job.ID, nil, key("k", "a"))
 	if err != nil {
@@ -79,7 +80,7 @@ func TestTheSameKeyGivesTheSameRun(t *testing.T) {
 	if wishes, err := s.Triggers(t.Context(), shards, 10); err != nil || len(wishes) != 2 {
 		t.Errorf("there are %d triggers, error %v", len(wishes), err)
 	}
-	if err := c.Delete(t.Context(), ns, job.ID, ""); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := c.Trigger(t.Context(), ns, job.ID, nil, key("k", "a")); err != nil || again != first {

@@ -111,7 +111,7 @@ func (e *examination) leaves(s *belfry.Spec) bool {
 	if start.IsZero() && !e.job.StartsAt.IsZero() && e.needsStart() {
 		start = e.job.StartsAt
 	}
-	if zone != e.job.Timezone || s.DSTGap != e.job.DSTGap || s.DSTOverlap != e.job.DSTOverlap ||
+	if zone != e.job.Timezone || s.SkipsGap() != e.job.SkipsGap() || s.DSTOverlap != e.job.DSTOverlap ||
 		!start.Equal(e.job.StartsAt) || !s.EndsAt.Equal(e.job.EndsAt) {
 		s.StartsAt = start
 		return false

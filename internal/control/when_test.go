@@ -16,7 +16,7 @@ import (
 
 func TestWhatMayStandBesideASchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in the year 2000
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		now := time.Now().UTC()
 		for _, tt := range []struct {
 			name, schedule string
@@ -87,7 +87,7 @@ func TestAllFaultsBesideAScheduleAreToldAtOnce(t *testing.T) {
 	d.Spec.DSTGap, d.Spec.DSTOverlap, d.Spec.StartsAt, d.Spec.EndsAt = "x", "y", time.Unix(-1, 0), time.Unix(-2, 0)
 	d.Spec.MaxRuns, d.Spec.JitterSeconds, d.Spec.Timezone = -1, -1, "Paris"
 	var fields []string
-	for _, f := range control.New(open(t)).Check(d) {
+	for _, f := range control.New(open(t), plan.Defaults{}).Check(d) {
 		fields = append(fields, f.Field)
 	}
 	if want := []string{"dst_gap", "dst_overlap", "starts_at", "ends_at", "max_runs", "jitter_seconds", "timezone", "schedule"}; !slices.Equal(fields, want) {
@@ -96,7 +96,7 @@ func TestAllFaultsBesideAScheduleAreToldAtOnce(t *testing.T) {
 }
 
 func TestAnHIsResolvedForTheJob(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := named("spread", " H H(0-5) * * * ")
 	d.Spec.Resolved = "0 0 * * *" // nobody asked
 	job := create(t, c, d)
@@ -141,7 +141,7 @@ func TestAnHIsResolvedForTheJob(t *testing.T) {
 
 func TestWhatARuleIsCountedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t))
+		c := control.New(open(t), plan.Defaults{})
 		time.Sleep(90*time.Second + 400*time.Millisecond)
 		now := time.Now().UTC()
 		second := now.Truncate(time.Second)
@@ -202,7 +202,7 @@ func TestAnEditOfWhatStandsBesideARule(t *testing.T) {
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			s := open(t)
-			c := control.New(s)
+			c := control.New(s, plan.Defaults{})
 			time.Sleep(9*time.Minute + 20*time.Second)
 			d := draft("* * * * *")
 			d.Spec.Overlap = belfry.OverlapParallel
@@ -237,7 +237,7 @@ func TestAnEditOfWhatStandsBesideARule(t *testing.T) {
 func TestAnEditOfTheJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		c := control.New(s)
+		c := control.New(s, plan.Defaults{})
 		job := create(t, c, draft("0 9 * * *"))
 		nine := *job.NextRunAt
 		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.JitterSeconds = 3600 })
@@ -266,7 +266,7 @@ func TestAnEditOfTheJitter(t *testing.T) {
 }
 
 func TestASpecSurvivesItsJSON(t *testing.T) {
-	c := control.New(open(t))
+	c := control.New(open(t), plan.Defaults{})
 	d := draft("H 2 * * *")
 	start := time.Date(2030, 1, 1, 0, 0, 0, 123456789, time.FixedZone("", -3600))
 	d.Spec.DSTGap, d.Spec.DSTOverlap, d.Spec.StartsAt, d.Spec.EndsAt, d.Spec.MaxRuns, d.Spec.JitterSeconds = "SKIP", "both", start, start.AddDate(1, 0, 0), 7, 60

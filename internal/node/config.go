@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // The roles a process may have.
@@ -28,6 +29,11 @@ type Config struct {
 	Concurrency  int
 	DrainTimeout time.Duration
 	Retention    time.Duration
+
+	CatchUpWindow  time.Duration // for jobs that do not say it; 0: 30 minutes for run_all, none for run_once
+	PriorityAgeing time.Duration // how much longer a run of the lowest priority may wait than one of the highest
+	LargeCatchUp   int           // a catch-up of more runs of one job is an event
+
 	APIKeyFile   string
 	RateLimit    float64  // requests a second that each API key may make; 0: no limit
 	AllowTargets []string // CIDRs that HTTP targets may reach although they are private
@@ -49,6 +55,9 @@ func Defaults() Config {
 		DrainTimeout: 30 * time.Second,
 		Retention:    90 * 24 * time.Hour,
 		RateLimit:    1000,
+
+		PriorityAgeing: 10 * time.Minute,
+		LargeCatchUp:   10,
 	}
 }
 
@@ -87,6 +96,15 @@ func (c Config) Validate() error {
 	if c.Retention < time.Second {
 		fault("--retention", "%s is less than a second", c.Retention)
 	}
+	if c.CatchUpWindow < 0 {
+		fault("--catch-up-window", "%s is negative", c.CatchUpWindow)
+	}
+	if a := c.PriorityAgeing; a != 0 && (a < time.Second || a > 7*24*time.Hour) {
+		fault("--priority-ageing", "%s is not between 1s and 168h", c.PriorityAgeing)
+	}
+	if c.LargeCatchUp < 0 {
+		fault("--large-catch-up", "%d is negative", c.LargeCatchUp)
+	}
 	if !(c.RateLimit >= 0 && c.RateLimit <= 1e6) {
 		fault("--rate-limit", "%v is not between 0 and 1000000", c.RateLimit)
 	}
@@ -97,6 +115,11 @@ func (c Config) Validate() error {
 		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Faults: faults}
 	}
 	return nil
+}
+
+// defaults are what the server says for jobs that do not say it themselves.
+func (c Config) defaults() plan.Defaults {
+	return plan.Defaults{CatchUpWindow: c.CatchUpWindow, Ageing: c.PriorityAgeing, LargeCatchUp: c.LargeCatchUp}
 }
 
 func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }

@@ -127,7 +127,7 @@ func (n *Node) Run(ctx context.Context) error {
 		local = scheduler.NewLocal(ctx, n.store)
 	}
 	if n.config.has(RoleScheduler) {
-		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Log: n.log})
+		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.defaults(), Log: n.log})
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elector().Run(ctx, s.Lead) })
 	}
@@ -173,7 +173,7 @@ func (n *Node) serve(ctx context.Context) error {
 		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
 	}
 	if n.config.has(RoleAPI) {
-		o.Control = control.New(n.store)
+		o.Control = control.New(n.store, n.config.defaults())
 	}
 	server := api.NewServer(api.New(o))
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestADecisionHasABoundedCost(t *testing.T) {
 			subject, seen, now := subject(t, tt.schedule), planned(t, tt.nominal), at(t, tt.now)
 			check := func(verb string, step Step, count int64, to, mark string, reason belfry.Reason) {
 				t.Helper()
-				want := Skip{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, at(t, to), count, reason}
+				want := Skip{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, at(t, to), count, reason, false}
 				if len(step.Skips) != 1 || step.Skips[0] != want || !step.Next.FiredFor.Equal(at(t, mark)) {
 					t.Errorf("%s: got %s, want %+v and a mark at %s", verb, tell(step), want, mark)
 				}
@@ -50,7 +51,7 @@ func TestADecisionHasABoundedCost(t *testing.T) {
 				seen.NextAt = seen.NominalAt
 				check("decide", Decide(subject, seen, now, now), missed, tt.second, tt.last, belfry.ReasonMissed)
 				seen.NextAt = time.Time{}
-				check("resume", Resume(subject, seen, now), all, tt.last, tt.last, belfry.ReasonPaused)
+				check("resume", Resume(subject, seen, false, now), all, tt.last, tt.last, belfry.ReasonPaused)
 			}
 			both(tt.count-1, tt.count)
 			rule := &counted{Rule: subject.Policy.Rule} // of no kind that can compute
@@ -83,10 +84,47 @@ func TestCountsAreExact(t *testing.T) {
 		}
 		paused := seen
 		paused.NextAt = time.Time{}
-		resumed := Resume(subject, paused, now)
+		resumed := Resume(subject, paused, false, now)
 		if k := resumed.Skips[0]; k.Count != missed || !k.To.Equal(last) {
 			t.Errorf("%d fell into the pause: got %s", missed, tell(resumed))
 		}
+	}
+}
+
+// Where each is made up for, what is too old and what is too much are counted apart.
+func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
+	const day, month = 86_400, 40 * 86_400
+	s := tuned(t, "* * * * * *", func(s *belfry.Spec) {
+		s.MissedWindow, s.MaxMissed, s.CatchUpSeconds = belfry.MissedRunAll, 1000, 10*day
+	})
+	exact, now := s.Policy.Rule, at(t, "09:00").AddDate(0, 0, 40)
+	rule := &counted{Rule: exact} // of no kind that can compute
+	for _, tt := range []struct {
+		rule      schedule.Rule
+		old, many int64
+	}{
+		{exact, month - 10*day, 10*day - 1000},
+		{rule, maxCounted, maxCounted},
+	} {
+		s.Policy.Rule = tt.rule
+		seen := planned(t, "09:00")
+		step := Decide(s, seen, now, now)
+		sound(t, s, seen, step)
+		oldest, newest := now.Add(-10*day*time.Second), now.Add(-time.Second)
+		first := newest.Add(-999 * time.Second)
+		want := []Skip{
+			{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, oldest.Add(-time.Second), tt.old, belfry.ReasonMissed, false},
+			{belfry.RunID(job, belfry.KindScheduled, oldest, belfry.ID{}), oldest, first.Add(-time.Second), tt.many, belfry.ReasonMany, false},
+		}
+		if !slices.Equal(step.Skips, want) {
+			t.Errorf("got  %+v\nwant %+v", step.Skips, want)
+		}
+		if n := len(step.Runs); n != 1000 || !step.Runs[0].ScheduledAt.Equal(first) || !step.Runs[n-1].ScheduledAt.Equal(newest) {
+			t.Errorf("got %s", tell(step))
+		}
+	}
+	if rule.calls > 3*maxCounted+10_000 {
+		t.Errorf("the rule was asked %d times", rule.calls)
 	}
 }
 
@@ -94,16 +132,17 @@ func TestCountsAreExact(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	for _, text := range []string{"* * * * * *", "*/5 * * * *", "America/New_York 0 9 * * MON-FRI"} {
 		for _, jitter := range []int{0, 300} {
-			b.Run(fmt.Sprint(text, " with jitter ", jitter), func(b *testing.B) {
-				subject := subject(b, text)
-				subject.Policy.JitterSeconds = jitter
-				seen := First(job, 5, subject.Policy, at(b, "09:00"))
-				now := at(b, "09:00").AddDate(0, 0, 40)
-				b.ReportAllocs()
-				for b.Loop() {
-					Decide(subject, seen, now, now)
-				}
-			})
+			for name, w := range map[string]way{"the latest": onceAny, "100": {belfry.MissedRunAll, 100, 86_400}, "1000": {belfry.MissedRunAll, 1000, 40 * 86_400}} {
+				b.Run(fmt.Sprint(text, " with jitter ", jitter, " and runs for ", name), func(b *testing.B) {
+					subject := tuned(b, text, func(s *belfry.Spec) { w.tune(s); s.JitterSeconds = jitter })
+					seen := First(job, 5, subject.Policy, at(b, "09:00"))
+					now := at(b, "09:00").AddDate(0, 0, 40)
+					b.ReportAllocs()
+					for b.Loop() {
+						Decide(subject, seen, now, now)
+					}
+				})
+			}
 		}
 	}
 }
@@ -162,9 +201,10 @@ func TestTheLatestBeforeAnEnd(t *testing.T) {
 		{"further away than a duration can tell", "0 0 9 2 3 * 2026", "1970-03-02 09:00", "2499-12-31 00:00", "1970-03-02 09:00", "09:00"},
 		{"centuries before the end", "0 0 9 2 3 * 1970-1975", "1970-03-02 09:00", "2499-12-31 00:00", "1974-03-02 09:00", "1975-03-02 09:00"},
 	} {
-		got := subject(t, tt.schedule).Policy.dueBefore(Plan{NominalAt: at(t, tt.first)}, at(t, tt.end))
-		if !got.latest.Equal(at(t, tt.latest)) || !got.previous.Equal(at(t, tt.previous)) {
-			t.Errorf("%s: got %v after %v, want %s after %s", tt.name, got.latest, got.previous, tt.latest, tt.previous)
+		got := subject(t, tt.schedule).Policy.dueBefore(Plan{NominalAt: at(t, tt.first)}, at(t, tt.end), 1)
+		previous := got.newest[max(len(got.newest)-2, 0)]
+		if !got.latest().Equal(at(t, tt.latest)) || !previous.Equal(at(t, tt.previous)) {
+			t.Errorf("%s: got %v after %v, want %s after %s", tt.name, got.latest(), previous, tt.latest, tt.previous)
 		}
 	}
 }

@@ -13,29 +13,48 @@ func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 	if at, once := schedule.Once(p.Rule); once {
 		return p.plan(out, at).notBefore(now)
 	}
-	return p.plan(out, p.Rule.Next(now))
+	return p.plan(out, p.next(now))
 }
 
 // Decide says what becomes of a plan that is due at now. Occurrences whose time,
 // jitter included, came before since, the instant from which somebody was in
-// charge without a break, were missed: the latest of them runs and the others are
-// skipped. An occurrence after that is merely late, and runs.
+// charge without a break, were missed, and the policy for missed windows decides
+// about all of them. An occurrence after that is merely late, and runs; and so does
+// a one-off in any case.
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
-	at := seen.NominalAt
-	if at.Before(since) { // If it was only waiting for its jitter then, it is the latest.
-		d := s.Policy.dueBefore(seen, earlier(since, now))
-		step.Skips, at = d.missed(), d.latest
+	p, at, end := s.Policy, seen.NominalAt, earlier(since, now)
+	if !p.once() && seen.NextAt.Before(end) {
+		d := p.dueBefore(seen, end, p.mostMadeUp(seen.RunsMade)+1)
+		step.makeUp(d, p.oldest(now), belfry.ReasonMissed, now)
+		at = d.latest()
+	} else {
+		step.run(at)
 	}
-	step.run(at)
 	step.passed(at)
 	step.goOn()
 	return step
 }
 
+// settle decides all that is due, for somebody who does not know since when anybody
+// was in charge: by the policy for missed windows, but the latest occurrence runs if
+// it is only just due. Something must be due.
+func (step *Step) settle(now time.Time) {
+	p, seen, recent := step.Policy, step.Seen, now.Add(-lately)
+	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
+	at := d.latest()
+	if p.once() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
+		step.skip(d.but(1), belfry.ReasonMissed)
+		step.run(at)
+	} else {
+		step.makeUp(d, earlier(p.oldest(now), recent), belfry.ReasonMissed, now)
+	}
+	step.Next.FiredFor = at
+}
+
 // run makes a run of an occurrence.
 func (step *Step) run(at time.Time) {
-	step.Runs = []Run{step.scheduled(step.Seen.JobID, at)}
+	step.Runs = append(step.Runs, step.scheduled(step.Seen.JobID, at))
 	step.Next.RunsMade++
 }
 
@@ -49,7 +68,7 @@ func (step *Step) passed(at time.Time) {
 // goOn plans the occurrence after the mark.
 func (step *Step) goOn() {
 	step.Next.ZoneVersion = schedule.ZoneVersion()
-	step.Next = step.Policy.plan(step.Next, step.Policy.Rule.Next(step.Next.FiredFor))
+	step.Next = step.Policy.plan(step.Next, step.Policy.next(step.Next.FiredFor))
 }
 
 // scheduled is the run for an occurrence.
@@ -59,73 +78,34 @@ func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
 		Kind:        belfry.KindScheduled,
 		ScheduledAt: at,
 		ReadyAt:     s.Policy.ReadyAt(job, at),
-		Limit:       s.Policy.Overlap.Limit(),
+		Serial:      s.Policy.Serial(),
+		Queue:       s.Policy.QueueLimit(),
 		Key:         s.key(job, at),
 	}
 }
 
 // Fire turns triggers of one job into runs, whatever its plan says. The plan
-// only moves to its next version.
+// only moves to its next version. Backfilled instants of a job whose runs follow
+// one after another wait, however many they are.
 func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	for _, t := range triggers {
+		queue := s.Policy.QueueLimit()
+		if t.Kind == belfry.KindBackfill {
+			queue = Unbounded
+		}
 		step.Runs = append(step.Runs, Run{
 			ID:          t.RunID(),
 			Kind:        t.Kind,
 			Trigger:     t.ID,
 			ScheduledAt: t.At,
-			ReadyAt:     t.At,
-			Limit:       s.Policy.Overlap.Limit(),
+			ReadyAt:     later(t.At, t.ReadyAt),
+			Serial:      s.Policy.Serial(),
+			Queue:       queue,
 			Payload:     t.Payload,
 			Key:         s.key(t.JobID, t.At),
 		})
 	}
-	return step
-}
-
-// Pause decides what is due already and plans nothing more. The first
-// undecided occurrence stays on the plan for Resume.
-func Pause(s Subject, seen Plan, since, now time.Time) Step {
-	step := Step{Subject: s, Seen: seen, Next: seen}
-	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
-		step = Decide(s, seen, since, now)
-	}
-	step.Next.NextAt = time.Time{}
-	return step
-}
-
-// Resume skips what became due in the pause and plans the next occurrence. A
-// one-off is never dropped: it is due at once if its time has passed.
-func Resume(s Subject, seen Plan, now time.Time) Step {
-	step := Step{Subject: s, Seen: seen, Next: seen}
-	if _, once := schedule.Once(s.Policy.Rule); once || !s.Policy.isDue(seen, now) {
-		step.Next = s.Policy.plan(seen, seen.NominalAt).notBefore(now)
-		return step
-	}
-	d := s.Policy.dueBefore(seen, now.Add(1))
-	step.Skips = d.all(belfry.ReasonPaused)
-	step.passed(d.latest)
-	step.goOn()
-	return step
-}
-
-// Delete plans nothing more; what was due and not yet decided is skipped. What
-// fell into a pause would have been skipped by Resume, but for a one-off.
-func Delete(s Subject, seen Plan, now time.Time) Step {
-	step := Step{Subject: s, Seen: seen, Next: seen}
-	if s.Policy.isDue(seen, now) {
-		reason := belfry.ReasonDeleted
-		if _, once := schedule.Once(s.Policy.Rule); seen.NextAt.IsZero() && !once {
-			reason = belfry.ReasonPaused
-		}
-		d := s.Policy.dueBefore(seen, now.Add(1))
-		step.Skips = d.all(reason)
-		step.Next.FiredFor = d.latest
-	}
-	if !seen.NominalAt.IsZero() {
-		step.Skips = append(step.Skips, s.Policy.gaps(seen, now)...)
-	}
-	step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
 	return step
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,13 +85,29 @@ func TestDecide(t *testing.T) {
 }
 
 func TestTheOverlapPolicyGoesWithTheRun(t *testing.T) {
-	for overlap, want := range map[belfry.Overlap]int{belfry.OverlapSkip: 1, belfry.OverlapParallel: 0} {
-		subject := subject(t, "* * * * *")
-		subject.Policy.Overlap = overlap
-		due := Decide(subject, planned(t, "09:00"), at(t, "08:00"), at(t, "09:00"))
-		asked := Fire(subject, planned(t, "10:00"), []Trigger{{Kind: belfry.KindManual}})
-		if due.Runs[0].Limit != want || asked.Runs[0].Limit != want {
-			t.Errorf("%s: got %d and %d, want %d", overlap, due.Runs[0].Limit, asked.Runs[0].Limit, want)
+	for _, tt := range []struct {
+		overlap belfry.Overlap
+		bound   int
+		serial  bool
+		queue   int
+	}{
+		{belfry.OverlapSkip, 0, true, 0},
+		{belfry.OverlapSkip, 7, true, 0},
+		{belfry.OverlapQueue, 0, true, 100},
+		{belfry.OverlapQueue, 7, true, 7},
+		{belfry.OverlapParallel, 7, false, 0},
+	} {
+		subject := tuned(t, "* * * * *", func(s *belfry.Spec) { s.Overlap, s.MaxQueued = tt.overlap, tt.bound })
+		due := Decide(subject, planned(t, "09:00"), at(t, "08:00"), at(t, "09:00")).Runs
+		missed := Decide(subject, planned(t, "09:00"), at(t, "09:05"), at(t, "09:05")).Runs
+		asked := Fire(subject, planned(t, "10:00"), []Trigger{{Kind: belfry.KindManual}, {Kind: belfry.KindBackfill}}).Runs
+		for name, r := range map[string]Run{"due": due[0], "made up for": missed[0], "asked for": asked[0]} {
+			if r.Serial != tt.serial || r.Queue != tt.queue {
+				t.Errorf("%s, %s: got %v, %d; want %v, %d", tt.overlap, name, r.Serial, r.Queue, tt.serial, tt.queue)
+			}
+		}
+		if r := asked[1]; r.Serial != tt.serial || r.Queue != Unbounded {
+			t.Errorf("%s, backfilled: got %v, %d; want %v and no bound", tt.overlap, r.Serial, r.Queue, tt.serial)
 		}
 	}
 }
@@ -110,11 +127,24 @@ func TestFirst(t *testing.T) {
 	} {
 		got := First(job, 5, subject(t, tt.schedule).Policy, at(t, tt.now))
 		want := Plan{
-			JobID: job, Shard: 5, Version: 1, ZoneVersion: schedule.ZoneVersion(),
+			JobID: job, Shard: 5, Version: 1, ZoneVersion: schedule.ZoneVersion(), Once: strings.HasPrefix(tt.schedule, "2026"),
 			NextAt: at(t, tt.next), NominalAt: at(t, tt.nominal),
 		}
 		if got != want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
+		}
+	}
+}
+
+// A backfilled instant has passed; its run may start when the backfill lets it.
+func TestATriggerMayStartLaterThanItsInstant(t *testing.T) {
+	for _, tt := range []struct{ at, ready, want string }{
+		{"09:00", "", "09:00"}, {"09:00", "12:00", "12:00"}, {"12:00", "09:00", "12:00"},
+	} {
+		wish := Trigger{ID: belfry.ID{15: 1}, JobID: job, Kind: belfry.KindBackfill, At: at(t, tt.at), ReadyAt: at(t, tt.ready)}
+		r := Fire(subject(t, "0 * * * *"), planned(t, "13:00"), []Trigger{wish}).Runs[0]
+		if !r.ScheduledAt.Equal(wish.At) || !r.ReadyAt.Equal(at(t, tt.want)) || r.Kind != belfry.KindBackfill || r.ID != wish.RunID() {
+			t.Errorf("%+v: got %+v", tt, r)
 		}
 	}
 }

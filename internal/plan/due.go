@@ -14,29 +14,44 @@ const maxCounted = 100_000
 // maxGaps is how many clock changes a decision looks back to: those of 50 years.
 const maxGaps = 100
 
-// due is the occurrences of a plan whose time has come: the first one not yet
-// decided, the last two, and how many there are.
+// due is some occurrences in a row: the first, the newest, and how many there are.
 type due struct {
-	job                     belfry.ID
-	first, previous, latest time.Time
-	count                   int64
-	atLeast                 bool // there may be more in between
+	first   time.Time
+	newest  []time.Time // oldest first; at least two if there are two
+	count   int64
+	atLeast bool // there may be more in between
 }
 
-// dueBefore finds what is due before an instant, jitter included, beginning with
-// the plan's own occurrence, which counts in any case. It looks back from the
-// end, whatever the number. Jitter ends before the next occurrence, so that only
-// the last one can have passed without being due.
-func (p *Policy) dueBefore(seen Plan, end time.Time) due {
-	first := seen.NominalAt
-	found, older, atLeast := newest(p.Rule, first, end.Add(-1), 3)
-	if n := len(found); n > 0 && p.JitterSeconds > 0 && !p.ReadyAt(seen.JobID, found[n-1]).Before(end) {
-		found = found[:n-1]
+// span is the occurrences from the first, which counts in any case, to an instant,
+// and of them the newest n, at least two. It looks back from the end, whatever the
+// number.
+func (p *Policy) span(first, until time.Time, n int) due {
+	found, older, atLeast := newest(p.Rule, first, until, max(n, 2))
+	d := due{first: first, newest: found, count: 1 + older + int64(len(found)), atLeast: atLeast}
+	if older == 0 && !atLeast {
+		d.newest = append([]time.Time{first}, found...)
 	}
-	d := due{seen.JobID, first, first, first, 1 + older + int64(len(found)), atLeast}
-	for _, at := range found {
-		d.previous, d.latest = d.latest, at
+	return d
+}
+
+// dueBefore is what of a plan is due before an instant, jitter included, and of it
+// the newest n. Jitter ends before the next occurrence, so that only the last one
+// can have passed without being due.
+func (p *Policy) dueBefore(seen Plan, end time.Time, n int) due {
+	d := p.span(seen.NominalAt, end.Add(-1), max(n, 2)+1)
+	if d.count > 1 && p.JitterSeconds > 0 && !p.ReadyAt(seen.JobID, d.latest()).Before(end) {
+		d.newest, d.count = d.newest[:len(d.newest)-1], d.count-1
 	}
+	return d
+}
+
+// latest is the last of them.
+func (d due) latest() time.Time { return d.newest[len(d.newest)-1] }
+
+// but is all of them but the newest n, of which so many must be known and one more;
+// none if there are no others.
+func (d due) but(n int) due {
+	d.newest, d.count = d.newest[:len(d.newest)-n], d.count-int64(n)
 	return d
 }
 
@@ -45,35 +60,24 @@ func (p *Policy) isDue(seen Plan, now time.Time) bool {
 	return !seen.NominalAt.IsZero() && !p.ReadyAt(seen.JobID, seen.NominalAt).After(now)
 }
 
-// missed is the skip of all but the latest; none if that is the only one.
-func (d due) missed() []Skip {
-	if d.count == 1 {
-		return nil
+// skip records all of them as not run.
+func (step *Step) skip(d due, reason belfry.Reason) {
+	if d.count == 0 {
+		return
 	}
-	return d.skip(d.previous, d.count-1, belfry.ReasonMissed)
-}
-
-// all is the skip of all of them.
-func (d due) all(reason belfry.Reason) []Skip { return d.skip(d.latest, d.count, reason) }
-
-func (d due) skip(to time.Time, count int64, reason belfry.Reason) []Skip {
 	if d.atLeast {
-		count = maxCounted
+		d.count = maxCounted
 	}
-	id := belfry.RunID(d.job, belfry.KindScheduled, d.first, belfry.ID{})
-	return []Skip{{ID: id, From: d.first, To: to, Count: count, Reason: reason}}
+	id := belfry.RunID(step.Seen.JobID, belfry.KindScheduled, d.first, belfry.ID{})
+	step.Skips = append(step.Skips, Skip{ID: id, From: d.first, To: d.latest(), Count: d.count, Reason: reason})
 }
 
 // besides is a record of something other than an occurrence of the rule. Its id
 // cannot meet that of a run at the same instant.
 func besides(job belfry.ID, at time.Time, count int64, reason belfry.Reason) Skip {
 	id := belfry.RunID(job, belfry.Kind(reason), at, belfry.ID{})
-	return Skip{ID: id, From: at, To: at, Count: count, Reason: reason}
+	return Skip{ID: id, From: at, To: at, Count: count, Reason: reason, Beside: true}
 }
-
-// occurs reports whether a skip is one of occurrences, and not a record beside
-// them.
-func (k Skip) occurs() bool { return k.Reason != belfry.ReasonDSTGap && k.Reason != belfry.ReasonMoved }
 
 // gaps records the wall times that the clock skipped after a plan's mark and until
 // an instant, for a policy that does not make up for them. Every mark that passes

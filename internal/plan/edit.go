@@ -8,26 +8,34 @@ import (
 )
 
 // Edit gives a job another rule, and leaves it paused or not. What is due by the
-// old one is decided first, as of the subject before the edit: the latest
-// occurrence runs and earlier ones were missed, but whatever fell into a pause is
-// skipped. The new rule holds after that, and after whatever was decided before:
-// a one-off that is not later than all of it leaves the job without a plan. An
-// occurrence that only waits for its jitter stays if the new rule names it too.
+// old one is decided first, as of the subject before the edit and as settle does,
+// but whatever fell into a pause is skipped. The new rule holds after that, and
+// after whatever was decided before: a one-off that is not later than all of it
+// leaves the job without a plan. An occurrence that only waits for its jitter stays
+// if the new rule names it too, and is skipped otherwise.
 func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	if s.Policy.isDue(seen, now) {
-		d := s.Policy.dueBefore(seen, now.Add(1))
 		if seen.NextAt.IsZero() {
-			step.Skips = d.all(belfry.ReasonPaused)
+			d := s.Policy.dueBefore(seen, now.Add(1), 1)
+			step.skip(d, belfry.ReasonPaused)
+			step.Next.FiredFor = d.latest()
 		} else {
-			step.Due = !seen.NextAt.After(now) // it runs in any case: nothing else will decide it
-			step.Skips = d.missed()
-			step.run(d.latest)
+			step.Due = !seen.NextAt.After(now) // it is decided in any case: nothing else will do it
+			step.settle(now)
 		}
-		step.Next.FiredFor = d.latest
-		step.Next = s.Policy.plan(step.Next, s.Policy.Rule.Next(d.latest))
+		step.Next = s.Policy.plan(step.Next, s.Policy.next(step.Next.FiredFor))
 	}
-	at, since := to.from(step.Next, now)
+	at, since := step.Next.NominalAt, now
+	if to.takesOver(step.Next, now) {
+		since = at.Add(-time.Microsecond)
+	} else {
+		step.withdraw(at, now, belfry.ReasonEdited)
+		at = to.from(step.Next.FiredFor, now)
+	}
+	if to.once() {
+		since = now
+	}
 	switch {
 	case seen.NominalAt.IsZero():
 	case s.Policy.Spent(step.Next.RunsMade):
@@ -35,7 +43,7 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	default:
 		step.Skips = append(step.Skips, s.Policy.gaps(seen, since)...)
 	}
-	if _, once := schedule.Once(to.Rule); to.SkipsGap() && !once {
+	if to.SkipsGap() && !to.once() {
 		// The gaps before are not the new rule's, and recorded if they were the old one's.
 		step.Next.FiredFor = later(step.Next.FiredFor, since)
 	}
@@ -47,29 +55,27 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	return step
 }
 
-// from is the first occurrence of a policy that holds from now on and has nothing
-// to say about what is decided, and the instant after which it holds. A one-off
-// may be a little late.
-func (p *Policy) from(decided Plan, now time.Time) (at, since time.Time) {
-	mark, waits := decided.FiredFor, decided.NominalAt
-	if at, once := schedule.Once(p.Rule); once {
-		if at.After(mark) {
-			return at, now
-		}
-		return time.Time{}, now
+// takesOver tells whether an occurrence that has passed and waits for its jitter is
+// one of a policy that comes now, and will run by it.
+func (p *Policy) takesOver(decided Plan, now time.Time) bool {
+	at := decided.NominalAt
+	return !at.IsZero() && !at.After(now) && !p.Spent(decided.RunsMade) && p.next(at.Add(-time.Microsecond)).Equal(at)
+}
+
+// from is the first occurrence of a policy that holds from now on and has nothing to
+// say about what is decided, up to a mark. A one-off may be a little late.
+func (p *Policy) from(mark, now time.Time) time.Time {
+	if at, once := schedule.Once(p.Rule); !once {
+		return p.next(later(mark, now))
+	} else if at.After(mark) {
+		return at
 	}
-	if waits.After(mark) && !waits.After(now) {
-		if before := waits.Add(-time.Microsecond); p.Rule.Next(before).Equal(waits) {
-			return waits, before
-		}
-	}
-	return p.Rule.Next(later(mark, now)), now
+	return time.Time{}
 }
 
 // Retime plans the occurrence that a step leaves on the plan as another policy has
 // it, which differs in its jitter, its number of runs and what is no concern of
-// time. What is due already is not due later for it, unless
-// its jitter says so.
+// time. What is due already is not due later for it, unless its jitter says so.
 func Retime(step Step, to *Policy, now time.Time) Step {
 	if was := step.Next.NextAt; !was.IsZero() {
 		if step.Next = to.plan(step.Next, step.Next.NominalAt); was.After(now) {

@@ -47,19 +47,31 @@ func TestDecisionsAreByNominalTimePlusJitter(t *testing.T) {
 		{"missed, and the third waits", Decide(s, first, ready[2], ready[2]), "skip 1, 09:00, missed_window; run 10:00; next for 11:00; decided 10:00"},
 		{"missed, and the third too", Decide(s, first, ready[2].Add(after), ready[2].Add(after)),
 			"skip 2, 09:00 to 10:00, missed_window; run 11:00; next for 12:00; decided 11:00"},
-		{"a pause before it is due", Pause(s, first, at(t, "08:00"), ready[0].Add(before)), "halt before 09:00"},
-		{"a pause when it is due", Pause(s, first, at(t, "08:00"), ready[0]), "run 09:00; halt before 10:00; decided 09:00"},
-		{"resumed before it is due", Resume(s, paused, ready[0].Add(before)), "next for 09:00"},
-		{"resumed when it is due", Resume(s, paused, ready[0]), "skip 1, 09:00, paused; next for 10:00; decided 09:00"},
-		{"resumed while the next waits", Resume(s, paused, ready[1].Add(before)), "skip 1, 09:00, paused; next for 10:00; decided 09:00"},
-		{"resumed when the next is due", Resume(s, paused, ready[1]), "skip 2, 09:00 to 10:00, paused; next for 11:00; decided 10:00"},
-		{"deleted before it is due", Delete(s, first, ready[0].Add(before)), "next never"},
+		{"a pause before it is due", Pause(s, first, ready[0].Add(before)), "halt before 09:00"},
+		{"a pause when it is due", Pause(s, first, ready[0]), "run 09:00; halt before 10:00; decided 09:00"},
+		{"resumed before it is due", Resume(s, paused, false, ready[0].Add(before)), "next for 09:00"},
+		{"resumed when it is due", Resume(s, paused, false, ready[0]), "skip 1, 09:00, paused; next for 10:00; decided 09:00"},
+		{"resumed while the next waits", Resume(s, paused, false, ready[1].Add(before)), "skip 1, 09:00, paused; next for 10:00; decided 09:00"},
+		{"resumed when the next is due", Resume(s, paused, false, ready[1]), "skip 2, 09:00 to 10:00, paused; next for 11:00; decided 10:00"},
+		{"deleted before its nominal time", Delete(s, first, at(t, "08:59")), "next never"},
+		{"deleted before it is due", Delete(s, first, ready[0].Add(before)), "skip 1, 09:00, deleted; next never; decided 09:00"},
 		{"deleted when it is due", Delete(s, first, ready[0]), "skip 1, 09:00, deleted; next never; decided 09:00"},
-		{"deleted while the next waits", Delete(s, first, ready[1].Add(before)), "skip 1, 09:00, deleted; next never; decided 09:00"},
-		{"edited before it is due", Edit(s, to(t, "17 * * * *"), first, false, ready[0].Add(before)), "next 09:17"},
+		{"deleted while the next waits", Delete(s, first, ready[1].Add(before)), "skip 2, 09:00 to 10:00, deleted; next never; decided 10:00"},
+		{"deleted in a pause while the next waits", Delete(s, paused, ready[1].Add(before)),
+			"skip 1, 09:00, paused; skip 1, 10:00, deleted; next never; decided 10:00"},
+		{"cancelled before its nominal time", Cancel(s, first, at(t, "08:59")), "skip 1, 09:00, cancelled; next never"},
+		{"cancelled before it is due", Cancel(s, first, ready[0].Add(before)), "skip 1, 09:00, cancelled; next never; decided 09:00"},
+		{"cancelled while the next waits", Cancel(s, first, ready[1].Add(before)), "skip 2, 09:00 to 10:00, cancelled; next never; decided 10:00"},
+		{"edited before it is due", Edit(s, to(t, "17 * * * *"), first, false, ready[0].Add(before)), "skip 1, 09:00, edited; next 09:17; decided 09:00"},
+		{"edited before its nominal time", Edit(s, to(t, "17 * * * *"), first, false, at(t, "08:59")), "next 09:17"},
+		{"edited to fewer runs than were made", Edit(s, tuned(t, "0 9,17 * * *", func(s *belfry.Spec) { s.MaxRuns = 2 }).Policy, made(first, 2), false, ready[0].Add(before)),
+			"skip 1, 09:00, edited; next never; decided 09:00"},
+		{"edited to a one-off before it", Edit(s, to(t, "2026-03-02T08:50:00Z"), first, false, ready[0].Add(before)), "skip 1, 09:00, edited; next never; decided 09:00"},
+		{"edited to a one-off that is the same", Edit(s, to(t, "2026-03-02T09:00:00Z"), first, false, ready[0].Add(before)), "next for 09:00"},
+		{"edited to a one-off after it", Edit(s, to(t, "2026-03-02T09:00:01Z"), first, false, ready[0].Add(before)), "skip 1, 09:00, edited; next for 09:00:01; decided 09:00"},
 		{"edited to what names it too", Edit(s, to(t, "0 9,17 * * *"), first, false, ready[0].Add(before)), "next for 09:00"},
 		{"edited when it is due", Edit(s, to(t, "0 17 * * *"), first, false, ready[0]), "run 09:00; next 17:00; decided 09:00"},
-		{"edited while the next waits", Edit(s, to(t, "0 17 * * *"), first, false, ready[1].Add(before)), "run 09:00; next 17:00; decided 09:00"},
+		{"edited while the next waits", Edit(s, to(t, "0 17 * * *"), first, false, ready[1].Add(before)), "skip 1, 10:00, edited; run 09:00; next 17:00; decided 10:00"},
 		{"edited while the next waits, which stays", Edit(s, to(t, "0 10,17 * * *"), first, false, ready[1].Add(before)), "run 09:00; next for 10:00; decided 09:00"},
 		{"edited while the next waits, of which there would have been none", Edit(last, to(t, "0 10,17 * * *"), first, false, ready[1].Add(before)),
 			"run 09:00; next 17:00; decided 09:00"},
@@ -75,12 +87,19 @@ func TestDecisionsAreByNominalTimePlusJitter(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
 		}
+		sound(t, tt.step.Subject, tt.step.Seen, tt.step)
 		for _, r := range tt.step.Runs {
 			if !r.ReadyAt.Equal(s.Policy.ReadyAt(job, r.ScheduledAt)) || r.ReadyAt.Equal(r.ScheduledAt) {
 				t.Errorf("%s: got %+v", tt.name, r)
 			}
 		}
 	}
+}
+
+// made is a plan after so many runs.
+func made(p Plan, runs int64) Plan {
+	p.RunsMade = runs
+	return p
 }
 
 // tellNext is tell without the instant of the next look, which depends on jitter.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type life struct {
 	expected model
 	fates    map[time.Time]belfry.Reason
 	told     map[time.Time]int64
+	gone     []time.Time
 	ids      map[belfry.ID]bool
 }
 
@@ -32,6 +34,7 @@ func start(t *rapid.T, s Subject, now, end time.Time) *life {
 		expected: model{fates: map[time.Time]belfry.Reason{}, told: map[time.Time]int64{}},
 	}
 	l.expected.adopt(t, s, now, end)
+	l.expected.aim(now)
 	// The job's id is much older than the job, so the time until now is decided.
 	if s.Policy.SkipsGap() && !l.expected.once {
 		l.plan.FiredFor, l.expected.mark = now, now
@@ -50,45 +53,74 @@ func (l *life) apply(step Step) {
 	if first := step.First(); !first.IsZero() && !first.After(l.plan.FiredFor) {
 		l.Fatalf("%v is decided although all up to %v is", first, l.plan.FiredFor)
 	}
-	fresh := func(id belfry.ID) {
-		if l.ids[id] {
-			l.Fatalf("%s was recorded twice", id)
-		}
-		l.ids[id] = true
-	}
-	note := func(at time.Time, fate belfry.Reason) {
-		if earlier, twice := l.fates[at]; twice {
-			l.Fatalf("%v is %s and %s", at, earlier, fate)
-		}
-		if ready := l.subject.Policy.ReadyAt(job, at); ready.After(l.now) {
-			l.Fatalf("%v is %s although it is only %v", ready, fate, l.now)
-		}
-		l.fates[at] = fate
-	}
 	for _, k := range step.Skips {
-		fresh(k.ID)
-		at := k.From
-		if k.Reason == belfry.ReasonDSTGap {
-			l.told[at] = k.Count
-			continue
-		}
-		for i := int64(1); i < k.Count; i++ {
-			note(at, k.Reason)
-			at = l.subject.Policy.Rule.Next(at)
-		}
-		note(at, k.Reason)
-		if !at.Equal(k.To) {
-			l.Fatalf("a skip of %d from %v ends at %v, want %v", k.Count, k.From, k.To, at)
-		}
+		l.skipped(k)
 	}
 	for _, r := range step.Runs {
-		if fresh(r.ID); r.Kind == belfry.KindScheduled {
-			note(r.ScheduledAt, ran)
+		l.fresh(r.ID)
+		if r.Kind != belfry.KindScheduled {
+			continue
+		}
+		if l.note(r.ScheduledAt, ran); r.Queue == Unbounded {
+			l.fates[r.ScheduledAt] = madeUp
+		}
+		if r.ReadyAt.After(l.now) {
+			l.Fatalf("%v runs although it is only %v", r.ReadyAt, l.now)
 		}
 	}
+	var large int64
+	if step.Event != nil {
+		l.fresh(step.Event.ID)
+		large = step.Event.Count
+	}
+	if large != l.expected.large {
+		l.Fatalf("an event tells of %d runs, want %d", large, l.expected.large)
+	}
+	l.expected.large = 0
 	version := l.plan.Version + 1
 	l.plan = step.Next
 	l.plan.Version = version
+}
+
+func (l *life) fresh(id belfry.ID) {
+	l.Helper()
+	if l.ids[id] {
+		l.Fatalf("%s was recorded twice", id)
+	}
+	l.ids[id] = true
+}
+
+func (l *life) note(at time.Time, fate belfry.Reason) {
+	l.Helper()
+	if earlier, twice := l.fates[at]; twice {
+		l.Fatalf("%v is %s and %s", at, earlier, fate)
+	}
+	if at.After(l.now) {
+		l.Fatalf("%v is %s although it is only %v", at, fate, l.now)
+	}
+	l.fates[at] = fate
+}
+
+func (l *life) skipped(k Skip) {
+	l.Helper()
+	l.fresh(k.ID)
+	at := k.From
+	switch {
+	case k.Beside && k.Reason == belfry.ReasonDSTGap:
+		l.told[at] = k.Count
+		return
+	case k.Beside:
+		l.gone = append(l.gone, at)
+		return
+	}
+	for i := int64(1); i < k.Count; i++ {
+		l.note(at, k.Reason)
+		at = l.subject.Policy.Rule.Next(at)
+	}
+	l.note(at, k.Reason)
+	if !at.Equal(k.To) {
+		l.Fatalf("a skip of %d from %v ends at %v, want %v", k.Count, k.From, k.To, at)
+	}
 }
 
 func (l *life) isDue() bool { return !l.plan.NextAt.IsZero() && !l.plan.NextAt.After(l.now) }
@@ -111,32 +143,34 @@ func (l *life) agree() {
 		tell := func(n int64) string { return fmt.Sprint(n) }
 		l.Fatalf("at %v\ngot gaps %s\nwant     %s", l.now, list(l.told, tell), list(l.expected.told, tell))
 	}
-	var first occasion
+	if !slices.EqualFunc(l.gone, l.expected.gone, time.Time.Equal) {
+		l.Fatalf("at %v %v were cancelled before their time, want %v", l.now, l.gone, l.expected.gone)
+	}
+	var first, look time.Time
 	if len(l.expected.left) > 0 {
-		first = l.expected.left[0]
+		first = l.expected.left[0].at
 	}
-	if !l.plan.NominalAt.Equal(first.at) || l.plan.RunsMade != l.expected.made {
-		l.Fatalf("at %v %v is next after %d runs, want %v after %d", l.now, l.plan.NominalAt, l.plan.RunsMade, first.at, l.expected.made)
+	if !l.expected.paused {
+		look = l.expected.look
 	}
-	next := l.plan.NextAt
-	if want := !first.at.IsZero() && !l.expected.paused; next.IsZero() == want {
-		l.Fatalf("at %v the next look is at %v; planned is %v", l.now, next, want)
-	} else if want && !next.Equal(first.ready) && (next.Before(first.ready) || next.After(l.now)) {
-		l.Fatalf("at %v the next look is at %v, want %v", l.now, next, first.ready)
+	p, want := l.plan, l.expected
+	if !p.NominalAt.Equal(first) || !p.NextAt.Equal(look) || !p.FiredFor.Equal(want.mark) || p.RunsMade != want.made || p.Once != want.once {
+		l.Fatalf("at %v the plan is %+v, want %v to be looked at at %v, after %v and %d runs", l.now, p, first, look, want.mark, want.made)
 	}
 }
 
-// end deletes the job, or has everything decided that is due; then no occurrence
-// up to now may be without a fate.
+// finish deletes or cancels the job, or has everything decided that is due; then no
+// occurrence up to now may be without a fate, unless it waits for its jitter.
 func (l *life) finish() {
-	if rapid.Bool().Draw(l.T, "delete") {
-		l.expected.delete(l.now)
+	switch rapid.SampledFrom([]string{"delete", "cancel", "go on"}).Draw(l.T, "finish") {
+	case "delete":
+		l.expected.end(belfry.ReasonDeleted, l.now)
 		l.apply(Delete(l.subject, l.plan, l.now))
-	} else {
-		if l.expected.paused {
-			l.expected.resume(l.now)
-			l.apply(Resume(l.subject, l.plan, l.now))
-		}
+	case "cancel":
+		l.expected.cancel(l.now)
+		l.apply(Cancel(l.subject, l.plan, l.now))
+	default:
+		l.move("resume", 0)
 		for l.isDue() {
 			l.look()
 		}
@@ -164,27 +198,34 @@ func (l *life) move(what string, stride time.Duration) {
 		l.since = l.now
 	case "pause":
 		if !l.expected.paused {
-			l.expected.pause(l.since, l.now)
-			l.apply(Pause(l.subject, l.plan, l.since, l.now))
+			l.expected.pause(l.now)
+			l.apply(Pause(l.subject, l.plan, l.now))
 		}
 	case "resume":
 		if l.expected.paused {
-			l.expected.resume(l.now)
-			l.apply(Resume(l.subject, l.plan, l.now))
+			catchUp := rapid.Bool().Draw(l.T, "catch up")
+			l.expected.resume(catchUp, l.now)
+			l.apply(Resume(l.subject, l.plan, catchUp, l.now))
 		}
+	case "cancel":
+		l.expected.cancel(l.now)
+		l.apply(Cancel(l.subject, l.plan, l.now))
 	case "trigger":
-		l.apply(Fire(l.subject, l.plan, []Trigger{{ID: belfry.NewID(l.now), JobID: job, Kind: belfry.KindManual, At: l.now}}))
+		kind := rapid.SampledFrom([]belfry.Kind{belfry.KindManual, belfry.KindBackfill}).Draw(l.T, "kind")
+		l.apply(Fire(l.subject, l.plan, []Trigger{{ID: belfry.NewID(l.now), JobID: job, Kind: kind, At: l.now}}))
 	}
 }
 
 // anySubject draws a schedule and what stands beside it, around the Sunday on which
 // Paris changes its clocks.
 func anySubject(t *rapid.T, schedules []string) Subject {
-	return tuned(t, rapid.SampledFrom(schedules).Draw(t, "schedule"), func(s *belfry.Spec) {
+	s := tuned(t, rapid.SampledFrom(schedules).Draw(t, "schedule"), func(s *belfry.Spec) {
 		s.JitterSeconds = rapid.SampledFrom([]int{0, 0, 1, 30, 600, 7200, 86400}).Draw(t, "jitter")
-		if rapid.Bool().Draw(t, "skip") {
-			s.DSTGap = belfry.GapSkip
-		}
+		s.DSTGap = rapid.SampledFrom([]belfry.DSTGap{"", "", belfry.GapRun, belfry.GapSkip}).Draw(t, "gap")
+		s.MissedWindow = rapid.SampledFrom([]belfry.MissedWindow{belfry.MissedSkip, belfry.MissedRunOnce, belfry.MissedRunAll}).Draw(t, "missed")
+		s.MaxMissed = rapid.SampledFrom([]int{0, 0, 1, 2, 5, 1000}).Draw(t, "max missed")
+		s.CatchUpSeconds = rapid.SampledFrom([]int{0, 0, 1, 60, 3600, 86400, 7 * 86400}).Draw(t, "window")
+		s.Overlap = rapid.SampledFrom([]belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}).Draw(t, "overlap")
 		if s.Schedule[0] == '2' { // an instant
 			return
 		}
@@ -200,6 +241,11 @@ func anySubject(t *rapid.T, schedules []string) Subject {
 			s.EndsAt = hours("end at", 48)
 		}
 	})
+	s.Policy.usual = Defaults{
+		CatchUpWindow: rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Minute, 5 * time.Hour}).Draw(t, "server's window"),
+		LargeCatchUp:  rapid.SampledFrom([]int{0, 3}).Draw(t, "large"),
+	}
+	return s
 }
 
 func (l *life) later(most time.Duration) {
@@ -235,7 +281,7 @@ func TestNoEditLosesOrDoublesAnOccurrence(t *testing.T) {
 		"* * * * *", "*/7 * * * *", "0 * * * *", "*/20 * * * * *", "Europe/Paris */15 * * * *", "Europe/Paris 30 2 * * *",
 		"Europe/Paris 0,20,40 2,3 * * *", "PT25M", "2026-03-29T00:50:00Z", "2026-03-28T18:00:00.123456Z", "2026-03-20T09:00:00Z",
 	}
-	moves := []string{"look", "outage", "pause", "resume", "edit", "edit", "retime", "on the dot"}
+	moves := []string{"look", "outage", "pause", "resume", "edit", "edit", "edit", "retime", "cancel", "on the dot"}
 	rapid.Check(t, func(t *rapid.T) {
 		from := at(t, "2026-03-28 12:00")
 		l := start(t, anySubject(t, schedules), from, from.Add(96*time.Hour))
@@ -250,7 +296,7 @@ func TestNoEditLosesOrDoublesAnOccurrence(t *testing.T) {
 			case "retime":
 				spec := l.subject.Policy.Spec
 				spec.JitterSeconds = rapid.SampledFrom([]int{0, 60, 3600}).Draw(t, "jitter")
-				policy, err := Compile(spec)
+				policy, err := l.subject.Policy.usual.Compile(spec)
 				if err != nil {
 					t.Fatal(err)
 				}

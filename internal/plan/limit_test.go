@@ -27,8 +27,8 @@ func TestNothingIsPlannedAfterTheLastRun(t *testing.T) {
 		{"the last", Decide(limited(4), seen, now, now), "run 09:00; next never; decided 09:00"},
 		{"the last, with others missed", Decide(limited(4), seen, at(t, "10:02"), at(t, "10:02")),
 			"skip 12, 09:00 to 09:55, missed_window; run 10:00; next never; decided 10:00"},
-		{"the last when it is paused", Pause(limited(4), seen, now, now), "run 09:00; next never; decided 09:00"},
-		{"skips are not counted", Resume(limited(4), paused, at(t, "10:02")), "skip 13, 09:00 to 10:00, paused; next 10:05; decided 10:00"},
+		{"the last when it is paused", Pause(limited(4), seen, now), "run 09:00; next never; decided 09:00"},
+		{"skips are not counted", Resume(limited(4), paused, false, at(t, "10:02")), "skip 13, 09:00 to 10:00, paused; next 10:05; decided 10:00"},
 		{"raised after the last", Edit(limited(3), limited(4).Policy, over, false, now), "next 09:05"},
 		{"raised while it is paused", Edit(limited(3), limited(4).Policy, over, true, now), "halt before 09:05"},
 		{"lowered below what was", Edit(limited(0), limited(2).Policy, seen, false, at(t, "08:58")), "next never"},
@@ -107,10 +107,10 @@ func TestWhatTheClockSkipsIsRecorded(t *testing.T) {
 			case "decide":
 				step = Decide(s, seen, now, now)
 			case "pause":
-				step = Pause(s, seen, now, now)
+				step = Pause(s, seen, now)
 			case "resume":
 				seen.NextAt = time.Time{}
-				step = Resume(s, seen, now)
+				step = Resume(s, seen, false, now)
 			case "edit":
 				step = Edit(s, to(t, "Europe/Paris 0 9 * * *"), seen, false, now)
 			case "edit to skip":

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -14,14 +12,18 @@ import (
 // occurrence by its own reading of the rules. In the end the steps must have
 // decided the same.
 type model struct {
+	spec   belfry.Spec
+	usual  Defaults
 	once   bool
 	left   []occasion // occurrences without a fate
+	look   time.Time  // when the first of them is looked at, unless the job is paused
 	gaps   []gap      // what the clock skips and nothing tells yet
 	fates  map[time.Time]belfry.Reason
 	told   map[time.Time]int64 // gaps that were recorded
+	gone   []time.Time         // what was cancelled before its time
 	mark   time.Time           // all is decided up to here
 	made   int64
-	most   int
+	large  int64 // runs of the catch-up that people should hear of
 	paused bool
 }
 
@@ -32,7 +34,11 @@ type gap struct {
 	count int64
 }
 
-const ran belfry.Reason = "ran"
+// What may become of an occurrence beside a skip.
+const (
+	ran    belfry.Reason = "ran"
+	madeUp belfry.Reason = "made up for" // it ran, and waits for others in any number
+)
 
 // adopt takes over the occurrences of a rule after an instant and until another,
 // found one by one, and its gaps, found by what the same rule would have made up
@@ -41,7 +47,7 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 	t.Helper()
 	spec := s.Policy.Spec
 	options := schedule.Options{Timezone: spec.Timezone, Start: spec.StartsAt}
-	m.left, m.gaps, m.most = nil, nil, spec.MaxRuns
+	m.left, m.gaps, m.spec, m.usual = nil, nil, spec, s.Policy.usual
 	inside := func(at time.Time) bool {
 		return (spec.StartsAt.IsZero() || !at.Before(spec.StartsAt)) && (spec.EndsAt.IsZero() || !at.After(spec.EndsAt))
 	}
@@ -49,7 +55,7 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	options.SkipGap = spec.SkipsGap()
+	options.SkipGap = spec.DSTGap == belfry.GapSkip || spec.DSTGap == "" && spec.MissedWindow == belfry.MissedSkip
 	rule, err := schedule.Parse(spec.Schedule, options)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -71,7 +77,7 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 			m.left = append(m.left, jittered(at))
 		}
 	}
-	for at := making.Next(start); spec.SkipsGap() && !at.IsZero() && !at.After(end); at = making.Next(at) {
+	for at := making.Next(start); options.SkipGap && !at.IsZero() && !at.After(end); at = making.Next(at) {
 		if o := schedule.OccurrenceAt(making, at); o.MovedCount > 0 && inside(at) {
 			m.gaps = append(m.gaps, gap{at, o.MovedCount})
 		}
@@ -87,21 +93,33 @@ func (m *model) due(now time.Time) int {
 	return n
 }
 
-func (m *model) settle(n int, fate belfry.Reason) {
-	for _, o := range m.left[:n] {
-		m.fates[o.at] = fate
+// fate notes what became of the first n, each as the function says.
+func (m *model) fate(n int, of func(i int) belfry.Reason) {
+	for i, o := range m.left[:n] {
+		why := of(i)
+		if m.fates[o.at] = why; why == ran || why == madeUp {
+			m.made++
+		}
 		m.pass(o.at)
 		m.mark = o.at
 	}
 	m.left = m.left[n:]
-	if fate == ran {
-		m.made += int64(n)
-	}
 	m.spend()
+	m.aim(time.Time{})
+}
+
+func (m *model) all(n int, why belfry.Reason) { m.fate(n, func(int) belfry.Reason { return why }) }
+
+// aim notes when the first occurrence left is looked at, which is not before some
+// instant.
+func (m *model) aim(now time.Time) {
+	if m.look = (time.Time{}); len(m.left) > 0 {
+		m.look = later(m.left[0].ready, now)
+	}
 }
 
 func (m *model) spend() {
-	if m.most > 0 && m.made >= int64(m.most) {
+	if m.spec.MaxRuns > 0 && m.made >= int64(m.spec.MaxRuns) {
 		m.left, m.gaps = nil, nil
 	}
 }
@@ -114,89 +132,85 @@ func (m *model) pass(at time.Time) {
 	}
 }
 
-// decide is told of a look at the plan while somebody is in charge since then.
-func (m *model) decide(since, now time.Time) {
-	missed := 0
-	for missed < len(m.left) && m.left[missed].ready.Before(since) && m.left[missed].ready.Before(now) {
-		missed++
+// window is how late an occurrence may be to be made up for, zero: no matter.
+func (m *model) window() time.Duration {
+	switch {
+	case m.spec.CatchUpSeconds > 0:
+		return time.Duration(m.spec.CatchUpSeconds) * time.Second
+	case m.usual.CatchUpWindow > 0:
+		return m.usual.CatchUpWindow
+	case m.spec.MissedWindow == belfry.MissedRunAll:
+		return 30 * time.Minute
 	}
-	m.settle(max(missed-1, 0), belfry.ReasonMissed)
-	m.settle(1, ran)
+	return 0
 }
 
-func (m *model) pause(since, now time.Time) {
-	if m.due(now) > 0 {
-		m.decide(since, now)
-	}
-	m.paused = true
-}
-
-func (m *model) resume(now time.Time) {
-	if !m.once {
-		m.settle(m.due(now), belfry.ReasonPaused)
-	}
-	m.paused = false
-}
-
-func (m *model) delete(now time.Time) {
-	fate := belfry.ReasonDeleted
-	if m.paused && !m.once {
-		fate = belfry.ReasonPaused
-	}
-	if len(m.left) > 0 {
-		m.settle(m.due(now), fate)
-		m.pass(now)
-	}
-	m.left = nil
-}
-
-// edit is told of another rule, which holds from now on. What has passed and waits
-// for its jitter stays if it is one of the new rule's too.
-func (m *model) edit(t failer, to Subject, pause bool, now, end time.Time) {
-	planned, due := len(m.left) > 0, m.due(now)
-	if m.paused {
-		m.settle(due, belfry.ReasonPaused)
-	} else if due > 0 {
-		m.settle(due-1, belfry.ReasonMissed)
-		m.settle(1, ran)
-	}
-	// What the run used up was the old rule's.
-	old := model{}
-	old.adopt(t, to, now.Add(-14*24*time.Hour), end)
-	since := now
-	if len(m.left) > 0 && !m.left[0].at.After(now) && !old.once {
-		if waits := m.left[0].at; slices.ContainsFunc(old.left, func(o occasion) bool { return o.at.Equal(waits) }) {
-			since = waits.Add(-time.Microsecond)
+// makeUp decides about the first n, which were missed: the newest first, as long as
+// there are runs to give.
+func (m *model) makeUp(n int, window time.Duration, otherwise belfry.Reason, now time.Time) {
+	all, runs := m.spec.MissedWindow == belfry.MissedRunAll, 0
+	why := ran
+	if m.spec.MissedWindow == belfry.MissedRunOnce {
+		runs = 1
+	} else if all {
+		why = madeUp
+		if runs = m.spec.MaxMissed; runs == 0 {
+			runs = 100
 		}
 	}
-	if planned {
-		m.pass(since)
+	if left := m.spec.MaxRuns - int(m.made); m.spec.MaxRuns > 0 && runs > left {
+		runs = left
 	}
-	m.left = slices.DeleteFunc(old.left, func(o occasion) bool { return !o.at.After(m.mark) || !old.once && !o.at.After(since) })
-	m.gaps = slices.DeleteFunc(old.gaps, func(g gap) bool { return !g.at.After(since) || !g.at.After(m.mark) })
-	m.once, m.most, m.paused = old.once, old.most, pause
-	if to.Policy.SkipsGap() && !old.once && since.After(m.mark) {
-		m.mark = since
+	fates, made := make([]belfry.Reason, n), int64(0)
+	for i := n - 1; i >= 0; i-- {
+		tooLate := window > 0 && now.Sub(m.left[i].ready) > window
+		switch {
+		case runs > 0 && !tooLate:
+			fates[i] = why
+			runs--
+			made++
+		case all && !tooLate:
+			fates[i] = belfry.ReasonMany
+		default:
+			fates[i] = otherwise
+		}
 	}
-	m.spend()
-}
-
-// retime is told of another jitter.
-func (m *model) retime(t failer, to Subject, now, end time.Time) {
-	other := model{}
-	other.adopt(t, to, now.Add(-14*24*time.Hour), end)
-	ready := map[time.Time]time.Time{}
-	for _, o := range other.left {
-		ready[o.at] = o.ready
-	}
-	for i, o := range m.left {
-		m.left[i].ready = ready[o.at]
+	m.fate(n, func(i int) belfry.Reason { return fates[i] })
+	if most := int64(m.usual.LargeCatchUp); most > 0 && made > most || most == 0 && made > 10 {
+		m.large = made
 	}
 }
 
-func list[T any](fates map[time.Time]T, tell func(T) string) (out string) {
-	for _, at := range slices.SortedFunc(maps.Keys(fates), time.Time.Compare) {
-		out += short(at) + " " + tell(fates[at]) + ", "
+// decide is told of a look at the plan while somebody is in charge since then.
+func (m *model) decide(since, now time.Time) {
+	missed := func(t time.Time) bool { return t.Before(since) && t.Before(now) }
+	if m.once || !missed(m.look) {
+		m.all(1, ran)
+		return
 	}
-	return out
+	n := 1
+	for n < len(m.left) && missed(m.left[n].ready) {
+		n++
+	}
+	m.makeUp(n, m.window(), belfry.ReasonMissed, now)
+}
+
+// settle is told of somebody who decides what is due and does not know who was in
+// charge.
+func (m *model) settle(now time.Time) {
+	n, window := m.due(now), m.window()
+	recent := n > 0 && now.Sub(m.left[n-1].ready) <= time.Minute
+	switch {
+	case n == 0:
+	case m.once:
+		m.all(1, ran)
+	case m.spec.MissedWindow == belfry.MissedSkip && recent:
+		m.all(n-1, belfry.ReasonMissed)
+		m.all(1, ran)
+	default:
+		if window > 0 {
+			window = max(window, time.Minute)
+		}
+		m.makeUp(n, window, belfry.ReasonMissed, now)
+	}
 }

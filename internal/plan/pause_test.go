@@ -7,23 +7,24 @@ import (
 
 func TestPause(t *testing.T) {
 	for _, tt := range []struct {
-		name, schedule      string
-		nominal, since, now string
-		due                 bool
-		want                string
+		name, schedule string
+		nominal, now   string
+		due            bool
+		want           string
 	}{
-		{"nothing is due", "*/5 * * * *", "09:05", "08:00", "09:03", false, "halt before 09:05"},
-		{"something is due this instant", "*/5 * * * *", "09:05", "08:00", "09:05", true, "run 09:05; halt before 09:10; decided 09:05"},
-		{"something is due since a while", "*/5 * * * *", "09:05", "08:00", "09:07", true, "run 09:05; halt before 09:10; decided 09:05"},
-		{"something was missed", "*/5 * * * *", "09:00", "09:13", "09:13", true,
+		{"nothing is due", "*/5 * * * *", "09:05", "09:03", false, "halt before 09:05"},
+		{"something is due this instant", "*/5 * * * *", "09:05", "09:05", true, "run 09:05; halt before 09:10; decided 09:05"},
+		{"something is due since a while", "*/5 * * * *", "09:05", "09:07", true, "run 09:05; halt before 09:10; decided 09:05"},
+		{"something was missed", "*/5 * * * *", "09:00", "09:13", true,
 			"skip 2, 09:00 to 09:05, missed_window; run 09:10; halt before 09:15; decided 09:10"},
-		{"a one-off to come", "2026-03-02T09:00:00Z", "09:00", "08:00", "08:30", false, "halt before 09:00"},
-		{"a one-off that is due", "2026-03-02T09:00:00Z", "09:00", "08:00", "09:00", true, "run 09:00; next never; decided 09:00"},
-		{"nothing is left", "2026-03-02T09:00:00Z", "", "08:00", "09:00", false, "next never"},
+		{"a one-off to come", "2026-03-02T09:00:00Z", "09:00", "08:30", false, "halt before 09:00"},
+		{"a one-off that is due", "2026-03-02T09:00:00Z", "09:00", "09:00", true, "run 09:00; next never; decided 09:00"},
+		{"a one-off that is due for long", "2026-03-02T09:00:00Z", "09:00", "Sun 09:00", true, "run 09:00; next never; decided 09:00"},
+		{"nothing is left", "2026-03-02T09:00:00Z", "", "09:00", false, "next never"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			subject, seen := subject(t, tt.schedule), planned(t, tt.nominal)
-			step := Pause(subject, seen, at(t, tt.since), at(t, tt.now))
+			step := Pause(subject, seen, at(t, tt.now))
 			if got := tell(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -38,7 +39,7 @@ func TestPause(t *testing.T) {
 func TestAPauseOfAPausedPlanChangesNothing(t *testing.T) {
 	subject, seen := subject(t, "*/5 * * * *"), planned(t, "09:05")
 	seen.NextAt = time.Time{}
-	step := Pause(subject, seen, at(t, "08:00"), at(t, "12:00"))
+	step := Pause(subject, seen, at(t, "12:00"))
 	if step.Next != seen || step.Due || step.Runs != nil || step.Skips != nil {
 		t.Errorf("got %+v", step)
 	}
@@ -67,7 +68,7 @@ func TestResume(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			subject, seen := subject(t, tt.schedule), planned(t, tt.nominal)
 			seen.NextAt = time.Time{}
-			step := Resume(subject, seen, at(t, tt.now))
+			step := Resume(subject, seen, false, at(t, tt.now))
 			if got := tell(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -81,8 +82,8 @@ func TestResume(t *testing.T) {
 
 func TestAResumedOneOffRunsForItsOwnInstant(t *testing.T) {
 	subject, seen := subject(t, "2026-03-02T09:00:00Z"), planned(t, "09:00")
-	paused := Pause(subject, seen, at(t, "08:00"), at(t, "08:30")).Next
-	resumed := Resume(subject, paused, at(t, "11:00")).Next
+	paused := Pause(subject, seen, at(t, "08:30")).Next
+	resumed := Resume(subject, paused, false, at(t, "11:00")).Next
 	for _, since := range []string{"08:00", "11:30"} {
 		step := Decide(subject, resumed, at(t, since), at(t, "11:31"))
 		if got, want := tell(step), "run 09:00; next never; decided 09:00"; got != want {

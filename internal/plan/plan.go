@@ -6,6 +6,7 @@ package plan
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -21,6 +22,7 @@ type Plan struct {
 	NominalAt   time.Time // the first occurrence not yet decided; zero: none is left
 	FiredFor    time.Time // high-water mark: all is decided up to here, which is the latest occurrence or a later edit
 	RunsMade    int64     // for occurrences; triggers do not count
+	Once        bool      // the rule is a single instant
 	ZoneVersion string    // zone database that computed NominalAt
 }
 
@@ -52,7 +54,8 @@ type Step struct {
 	Due   bool // decides Seen.NominalAt: refused before Seen.NextAt by the store's clock
 	Runs  []Run
 	Skips []Skip
-	Epoch int64 // of the owner's term; evidence only
+	Event *belfry.Event // to be told of with the decision; nil: nothing
+	Epoch int64         // of the owner's term; evidence only
 }
 
 // Run is a run to be made.
@@ -62,20 +65,23 @@ type Run struct {
 	Trigger     belfry.ID // the trigger it consumes; zero for scheduled runs
 	ScheduledAt time.Time
 	ReadyAt     time.Time
-	Limit       int             // becomes a skip if the job has so many live runs already; 0: no limit
+	Serial      bool            // while the job has a live run it waits, or becomes a skip
+	Queue       int             // how many may wait: if so many do already, and if none may, it becomes a skip
 	Key         string          // by the job's template; empty without one
 	Payload     json.RawMessage // replaces the job's own if set
 }
 
-// Skip records occurrences that do not run: the first, the last and how many. With
-// ReasonDSTGap it is a gap instead, at its end, and the number of wall times in
-// it; with ReasonMoved an instant at which an occurrence was planned once.
+// Skip records occurrences that do not run: the first, the last and how many. One
+// that stands beside them is of something else: with ReasonDSTGap of a gap, at its
+// end, and the number of wall times in it; with ReasonMoved and ReasonCancel of an
+// instant at which an occurrence was planned once.
 type Skip struct {
 	ID     belfry.ID
 	From   time.Time
 	To     time.Time
 	Count  int64 // 100,000 may stand for "at least so many"
 	Reason belfry.Reason
+	Beside bool
 }
 
 // Trigger is a wish for a run that is not scheduled.
@@ -86,14 +92,19 @@ type Trigger struct {
 	Shard     int
 	Kind      belfry.Kind
 	At        time.Time
+	ReadyAt   time.Time // when the run may start, if that is later
 	Payload   json.RawMessage
 }
 
 // RunID is the id of the run that the trigger becomes.
 func (t Trigger) RunID() belfry.ID { return belfry.RunID(t.JobID, t.Kind, t.At, t.ID) }
 
-// Rank orders the ready runs of a lane, lowest first.
-func Rank(readyAt time.Time) int64 { return readyAt.UnixMicro() }
+// Unbounded is the queue of a run that waits however many do.
+const Unbounded = math.MaxInt32
+
+// Rank orders the ready runs of a lane, lowest first: by when they became ready,
+// and how much later their priority makes that seem, see Policy.Weight.
+func Rank(readyAt time.Time, weight int64) int64 { return readyAt.UnixMicro() + weight }
 
 // First is the earliest occurrence that the step decides; zero if it decides
 // none.
@@ -110,7 +121,7 @@ func (s *Step) First() time.Time {
 		}
 	}
 	for _, k := range s.Skips {
-		if k.occurs() {
+		if !k.Beside {
 			note(k.From)
 		}
 	}

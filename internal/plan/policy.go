@@ -8,6 +8,14 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
+// Defaults are what a server says for the jobs that do not say it themselves. Its
+// zero fields mean the stated default.
+type Defaults struct {
+	CatchUpWindow time.Duration // how old an occurrence may be to be made up for; 30 minutes where each is, and no limit where the latest is
+	Ageing        time.Duration // how much longer than one of the highest priority a run of the lowest may wait; 10 minutes
+	LargeCatchUp  int           // a catch-up of more runs than that is told of; 10
+}
+
 // Policy is a spec with its rule parsed. It is shared by all jobs with an equal
 // spec and never changes.
 type Policy struct {
@@ -16,11 +24,12 @@ type Policy struct {
 	Whole schedule.Rule       // as the text has it, for what package schedule tells of a rule; nil: the same
 	Keys  *belfry.KeyTemplate // nil: none
 	zone  *time.Location
+	usual Defaults
 }
 
 // Compile parses the spec's schedule and its template of idempotency keys.
-func Compile(spec belfry.Spec) (*Policy, error) {
-	p := &Policy{Spec: spec}
+func (d Defaults) Compile(spec belfry.Spec) (*Policy, error) {
+	p := &Policy{Spec: spec, usual: d}
 	var err error
 	if p.Whole, err = schedule.Parse(Text(spec), Options(spec)); err != nil {
 		return nil, err
@@ -35,6 +44,28 @@ func Compile(spec belfry.Spec) (*Policy, error) {
 		}
 	}
 	return p, nil
+}
+
+// Compile parses a spec where nothing else is said.
+func Compile(spec belfry.Spec) (*Policy, error) { return Defaults{}.Compile(spec) }
+
+// Weight is how many microseconds later than it is a run seems to be ready, for the
+// sake of its priority; none for the normal one.
+func (p *Policy) Weight() int64 { return p.usual.Weight(p.Priority) }
+
+// Weight is Policy.Weight of a priority.
+func (d Defaults) Weight(p belfry.Priority) int64 {
+	ageing := d.Ageing
+	if ageing == 0 {
+		ageing = 10 * time.Minute
+	}
+	return int64(belfry.NormalLevel-p.Level()) * ageing.Microseconds() / (belfry.HighestLevel - belfry.LowestLevel)
+}
+
+// once tells whether the rule is a single instant.
+func (p *Policy) once() bool {
+	_, once := schedule.Once(p.Rule)
+	return once
 }
 
 // Text is the schedule of a spec as package schedule reads it.
@@ -81,71 +112,25 @@ func (p *Policy) ReadyAt(job belfry.ID, at time.Time) time.Time {
 // Spent reports whether so many scheduled runs are all that the job may have.
 func (p *Policy) Spent(made int64) bool { return p.MaxRuns > 0 && made >= int64(p.MaxRuns) }
 
+// next is the first occurrence after an instant; zero: none. It panics if the rule
+// names one that is not after it: a job whose plan does not go on would be fired for
+// ever.
+func (p *Policy) next(after time.Time) time.Time {
+	at := p.Rule.Next(after)
+	if !at.IsZero() && !at.After(after) {
+		panic(fmt.Sprintf("the schedule names %v after %v", at, after))
+	}
+	return at
+}
+
 // plan puts an occurrence on a plan, unless there were runs enough.
 func (p *Policy) plan(on Plan, at time.Time) Plan {
 	if at.IsZero() || p.Spent(on.RunsMade) {
 		at = time.Time{}
 	}
+	on.Once = p.once()
 	if on.NominalAt, on.NextAt = at, at; !at.IsZero() {
 		on.NextAt = p.ReadyAt(on.JobID, at)
 	}
 	return on
-}
-
-// bounded is a rule that names nothing before one instant and after another.
-type bounded struct {
-	rule     schedule.Rule
-	from, to time.Time // zero: no bound
-}
-
-// Within keeps a rule to its bounds. A one-off has none.
-func Within(rule schedule.Rule, from, to time.Time) schedule.Rule {
-	if _, once := schedule.Once(rule); once || from.IsZero() && to.IsZero() {
-		return rule
-	}
-	return &bounded{rule, from, to}
-}
-
-func (b *bounded) Next(after time.Time) time.Time {
-	after, _ = b.clip(after, after)
-	next := b.rule.Next(after)
-	if !b.to.IsZero() && next.After(b.to) {
-		return time.Time{}
-	}
-	return next
-}
-
-// clip shortens the time after one instant and until another to what lies within
-// the bounds.
-func (b *bounded) clip(after, until time.Time) (time.Time, time.Time) {
-	if !b.from.IsZero() {
-		after = later(after, b.from.Add(-1))
-	}
-	if !b.to.IsZero() {
-		until = earlier(until, b.to)
-	}
-	return after, until
-}
-
-// newest is schedule.Newest for a rule with bounds.
-func newest(rule schedule.Rule, after, until time.Time, n int) (found []time.Time, older int64, atLeast bool) {
-	if b, ok := rule.(*bounded); ok {
-		after, until = b.clip(after, until)
-		rule = b.rule
-	}
-	return schedule.Newest(rule, after, until, n)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

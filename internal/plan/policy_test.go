@@ -44,6 +44,8 @@ func TestTheRuleOfAPolicyIsReadAsItsSpecSays(t *testing.T) {
 	}{
 		{"a gap runs", func(s *belfry.Spec) {}, summer, "2026-03-29 01:00"},
 		{"a gap is skipped", func(s *belfry.Spec) { s.DSTGap = belfry.GapSkip }, summer, "2026-03-30 00:30"},
+		{"a gap is skipped where nothing that is missed runs", func(s *belfry.Spec) { s.MissedWindow = belfry.MissedSkip }, summer, "2026-03-30 00:30"},
+		{"a gap runs all the same", func(s *belfry.Spec) { s.MissedWindow, s.DSTGap = belfry.MissedSkip, belfry.GapRun }, summer, "2026-03-29 01:00"},
 		{"an overlap by its kind", func(s *belfry.Spec) {}, autumn, "2026-10-25 00:30"},
 		{"an overlap the first time", func(s *belfry.Spec) { s.DSTOverlap = belfry.OverlapFirst }, "2026-10-25 00:30", "2026-10-26 01:30"},
 		{"an overlap both times", func(s *belfry.Spec) { s.DSTOverlap = belfry.OverlapBoth }, "2026-10-25 00:30", "2026-10-25 01:30"},
@@ -95,6 +97,51 @@ func TestJitterDoesNotChangeWithAnythingElse(t *testing.T) {
 	dense := tuned(t, "* * * * * *", func(s *belfry.Spec) { s.JitterSeconds = 3600 }).Policy
 	if got := dense.ReadyAt(job, nine); !got.Equal(nine) {
 		t.Errorf("a rule of seconds has a jitter until %v", got)
+	}
+}
+
+func TestWeightsFollowPriorities(t *testing.T) {
+	for _, tt := range []struct {
+		priority belfry.Priority
+		ageing   time.Duration
+		want     time.Duration
+	}{
+		{belfry.PriorityNormal, 0, 0},
+		{"normal", time.Hour, 0},
+		{"0", 0, 5 * 10 * time.Minute / 9},
+		{belfry.PriorityLow, 0, 4 * 10 * time.Minute / 9},
+		{belfry.PriorityHigh, 0, -4 * 10 * time.Minute / 9},
+		{belfry.PriorityHigh, 9 * time.Second, -4 * time.Second},
+		{"6", 9 * time.Second, -time.Second},
+		{"0", 9 * time.Second, 5 * time.Second},
+	} {
+		spec := tuned(t, "* * * * *", func(s *belfry.Spec) { s.Priority = tt.priority }).Policy.Spec
+		policy, err := Defaults{Ageing: tt.ageing}.Compile(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := policy.Weight(); got != tt.want.Microseconds() {
+			t.Errorf("%q within %v: got %d, want %v", tt.priority, tt.ageing, got, tt.want)
+		}
+	}
+}
+
+// A run of the lowest priority waits as much longer than one of the highest as the
+// ageing says, and no longer.
+func TestNoPriorityStarvesAnother(t *testing.T) {
+	weight := func(p belfry.Priority) int64 {
+		return tuned(t, "* * * * *", func(s *belfry.Spec) { s.Priority = p }).Policy.Weight()
+	}
+	asked := at(t, "09:00")
+	low, lowest := Rank(asked, weight("low")), Rank(asked, weight("0"))
+	if r := Rank(asked.Add(8*time.Minute), weight("high")); r >= low {
+		t.Error("after 8 minutes a high one is not before the low one")
+	}
+	if r := Rank(asked.Add(9*time.Minute), weight("high")); r <= low {
+		t.Error("after 9 minutes a high one is before the low one")
+	}
+	if r := Rank(asked.Add(10*time.Minute+time.Microsecond), weight("9")); r <= lowest {
+		t.Error("after 10 minutes a high one is before the lowest")
 	}
 }
 

@@ -45,7 +45,7 @@ func (p *Policy) rezoned(seen Plan, now time.Time) time.Time {
 		}
 		return was
 	}
-	next := p.Rule.Next(mark)
+	next := p.next(mark)
 	if next.IsZero() {
 		return next
 	}
@@ -57,7 +57,7 @@ func (p *Policy) rezoned(seen Plan, now time.Time) time.Time {
 	case next.After(now):
 		return next
 	case near.After(now):
-		return p.Rule.Next(now)
+		return p.next(now)
 	}
 	return near
 }

@@ -41,19 +41,20 @@ func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int
 }
 
 // previous returns the latest occurrence after from and before end, or the zero
-// time. It expects it about so far before the end as gap says.
+// time. It expects it about so far before the end as gap says. It comes to an end
+// also with a rule that names something that is not after the given instant.
 func previous(r Rule, from, end time.Time, gap time.Duration) time.Time {
 	var latest time.Time
 	high := end // no occurrence from here on
 	for back := max(gap, time.Second) + 1; latest.IsZero(); back *= 2 {
 		if back <= 0 || back >= end.Sub(from) {
-			if latest = r.Next(from); latest.IsZero() || !latest.Before(end) {
+			if latest = r.Next(from); !latest.After(from) || !latest.Before(end) {
 				return time.Time{}
 			}
 			break
 		}
 		low := end.Add(-back)
-		if at := r.Next(low); !at.IsZero() && at.Before(end) {
+		if at := r.Next(low); at.After(low) && at.Before(end) {
 			latest = at
 		} else {
 			high = low.Add(1)
@@ -61,12 +62,12 @@ func previous(r Rule, from, end time.Time, gap time.Duration) time.Time {
 	}
 	for {
 		at := r.Next(latest)
-		if at.IsZero() || !at.Before(end) {
+		if !at.After(latest) || !at.Before(end) {
 			return latest
 		}
 		latest = at
 		middle := latest.Add(high.Sub(latest) / 2)
-		if at = r.Next(middle); !at.IsZero() && at.Before(end) {
+		if at = r.Next(middle); at.After(latest) && at.Before(end) {
 			latest = at
 		} else {
 			high = middle.Add(1)

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"container/heap"
 	"encoding/json"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -69,12 +71,15 @@ func (b *backlog) push(it item) {
 	b.known[it.job] = it.version
 }
 
-// pop takes up to n items of a lane. Items that a newer plan has overtaken are
-// dropped.
-func (b *backlog) pop(lane string, n int) []item {
+// anyRank is above every rank.
+const anyRank = math.MaxInt64
+
+// pop takes up to n items of a lane whose rank is below the given one. Items that a
+// newer plan has overtaken are dropped.
+func (b *backlog) pop(lane string, n int, below int64) []item {
 	q := b.lanes[lane]
 	var out []item
-	for q != nil && len(out) < n && q.Len() > 0 {
+	for q != nil && len(out) < n && q.Len() > 0 && (*q)[0].rank < below {
 		it := heap.Pop(q).(item)
 		if b.known[it.job] == it.version {
 			delete(b.known, it.job)
@@ -105,8 +110,9 @@ func (r *ranked) Pop() any {
 
 // subjects shares what equal jobs have in common.
 type subjects struct {
-	known map[subjectKey]*plan.Subject
-	bad   map[subjectKey]error
+	defaults plan.Defaults
+	known    map[subjectKey]*plan.Subject
+	bad      map[subjectKey]error
 }
 
 type subjectKey struct {
@@ -117,8 +123,8 @@ type subjectKey struct {
 // maxSubjects bounds what is remembered for sharing; entries keep what they use.
 const maxSubjects = 100_000
 
-func newSubjects() *subjects {
-	return &subjects{known: map[subjectKey]*plan.Subject{}, bad: map[subjectKey]error{}}
+func newSubjects(d plan.Defaults) *subjects {
+	return &subjects{defaults: d, known: map[subjectKey]*plan.Subject{}, bad: map[subjectKey]error{}}
 }
 
 // of gives the subject of a due plan. An error is fresh the first time that a
@@ -131,12 +137,7 @@ func (s *subjects) of(d store.Due) (subject *plan.Subject, fresh bool, err error
 	if err, known := s.bad[key]; known {
 		return nil, false, err
 	}
-	var spec belfry.Spec
-	err = json.Unmarshal([]byte(d.Spec), &spec)
-	var policy *plan.Policy
-	if err == nil {
-		policy, err = plan.Compile(spec)
-	}
+	policy, err := s.compile(d.Spec)
 	if len(s.known)+len(s.bad) >= maxSubjects {
 		clear(s.known)
 		clear(s.bad)
@@ -148,4 +149,15 @@ func (s *subjects) of(d store.Due) (subject *plan.Subject, fresh bool, err error
 	subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
 	s.known[key] = subject
 	return subject, false, nil
+}
+
+// compile reads the text of a spec. One that makes the parser panic is one that
+// cannot be read.
+func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
+	defer broke(&err)
+	var spec belfry.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return nil, fmt.Errorf("its spec cannot be read: %w", err)
+	}
+	return s.defaults.Compile(spec)
 }

@@ -145,7 +145,7 @@ func (b *bubble) scenario(f *faulty) (calls int) {
 	}
 	b.start(f)
 	wish := plan.Trigger{ID: belfry.NewID(time.Now()), Namespace: "default", JobID: wished, Kind: belfry.KindManual, At: b.store.Now()}
-	if err := b.store.Trigger(b.Context(), wish, nil); err != nil {
+	if err := b.store.Trigger(b.Context(), []plan.Trigger{wish}, nil); err != nil {
 		b.Fatal(err)
 	}
 	for until := 15 * time.Second; until <= 240*time.Second; until += 15 * time.Second {

@@ -13,6 +13,7 @@ const (
 	batch     = 5000 // steps in one fire
 	retryFire = 200 * time.Millisecond
 	maxWishes = 1000
+	overtaken = 100 // items of a lane that are fired at once because others were passed to the worker before them
 )
 
 // drain fires the backlog at the pace of demand and says how long to wait before
@@ -31,12 +32,16 @@ func (l *loop) drain(ctx context.Context) time.Duration {
 }
 
 // pick takes the items that workers have room for, lowest rank first in each
-// lane.
+// lane. Where there is no room it takes those that the local worker has passed over
+// for ready runs of a higher rank: once they are ready too, they come first.
 func (l *loop) pick(ctx context.Context) []item {
 	var items []item
 	for lane := range l.backlog.lanes {
-		if n := min(l.room.in(ctx, lane), batch-len(items)); n > 0 {
-			items = append(items, l.backlog.pop(lane, n)...)
+		left := batch - len(items)
+		if n := min(l.room.in(ctx, lane), left); n > 0 {
+			items = append(items, l.backlog.pop(lane, n, anyRank)...)
+		} else if rank, passed := l.room.passed(lane, l.opts.Defaults); passed {
+			items = append(items, l.backlog.pop(lane, min(overtaken, left), rank)...)
 		}
 	}
 	return items
@@ -59,7 +64,11 @@ func (l *loop) fireItems(ctx context.Context, items []item) bool {
 		if !mine {
 			continue
 		}
-		step := plan.Decide(*it.subject, it.plan(it.job, it.at), l.since(int(it.shard)), now)
+		step, err := l.decide(it, now)
+		if err != nil {
+			l.park(ctx, it.job, err)
+			continue
+		}
 		step.Epoch = term.Epoch
 		steps = append(steps, decided{step, it.subject})
 		kept = append(kept, it)
@@ -93,7 +102,8 @@ func (l *loop) fire(ctx context.Context, steps []decided) bool {
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		if applied {
-			delete(l.parked, steps[i].Seen.JobID)
+			l.unpark(steps[i].Seen.JobID)
+			l.announce(steps[i].Event)
 			l.replan(&steps[i])
 		} else {
 			stale = append(stale, steps[i].Seen.JobID)
@@ -144,8 +154,15 @@ func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
 		l.ask([]belfry.ID{job}) // only the connection was lost
 		return true
 	}
-	l.park(job, err)
+	l.park(ctx, job, err)
 	return true
+}
+
+// announce says in the log what the store was told with a decision.
+func (l *loop) announce(e *belfry.Event) {
+	if e != nil {
+		l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
+	}
 }
 
 // grant turns triggers into runs.
@@ -159,14 +176,14 @@ func (l *loop) grant(ctx context.Context) {
 		l.broken(ctx, "triggers could not be read", err)
 		return
 	}
-	l.fire(ctx, l.wishSteps(wishes))
+	l.fire(ctx, l.wishSteps(ctx, wishes))
 	if len(wishes) == maxWishes {
 		poke(l.wishes)
 	}
 }
 
 // wishSteps makes one step of all the triggers of a job.
-func (l *loop) wishSteps(wishes []store.Wish) []decided {
+func (l *loop) wishSteps(ctx context.Context, wishes []store.Wish) []decided {
 	triggers := map[belfry.ID][]plan.Trigger{}
 	var dues []store.Due
 	for _, w := range wishes {
@@ -183,12 +200,17 @@ func (l *loop) wishSteps(wishes []store.Wish) []decided {
 			if fresh {
 				l.log.Error("a job's spec cannot be read; its triggers are left alone", "job", d.Plan.JobID, "error", err)
 			}
+			l.tell(ctx, d.Plan.JobID, err)
 			continue
 		}
 		if l.isParked(d.Plan.JobID, now) {
 			continue
 		}
-		step := plan.Fire(*subject, d.Plan, triggers[d.Plan.JobID])
+		step, err := grantOne(*subject, d, triggers[d.Plan.JobID])
+		if err != nil {
+			l.park(ctx, d.Plan.JobID, err)
+			continue
+		}
 		step.Epoch = l.terms[d.Plan.Shard].Epoch
 		steps = append(steps, decided{step, subject})
 	}

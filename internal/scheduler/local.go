@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -27,9 +28,10 @@ type Local struct {
 
 	mu      sync.Mutex
 	open    *request
-	last    belfry.ID // worker that claimed last
-	ready   bool      // something may be ready in the store
-	checked time.Time // when it was last looked at
+	last    belfry.ID        // worker that claimed last
+	ready   bool             // something may be ready in the store
+	checked time.Time        // when it was last looked at
+	claimed map[string]claim // the last ready run of each lane that was claimed since somebody asked
 }
 
 // request is a claim that waits. While it is being filled it cannot be
@@ -41,6 +43,12 @@ type request struct {
 	answer  chan answer
 }
 
+// claim is what the rank of a run that was claimed comes from.
+type claim struct {
+	readyAt  time.Time
+	priority belfry.Priority
+}
+
 type answer struct {
 	runs []*belfry.Run
 	err  error
@@ -48,7 +56,10 @@ type answer struct {
 
 // NewLocal makes the source; its hints stop when ctx ends.
 func NewLocal(ctx context.Context, s store.Store) *Local {
-	return &Local{Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollEvery(), demand: make(chan struct{}, 1), ready: true}
+	return &Local{
+		Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollEvery(), demand: make(chan struct{}, 1), ready: true,
+		claimed: map[string]claim{},
+	}
 }
 
 // Claim takes what is ready, or waits for what is fired until ctx ends. One
@@ -58,7 +69,7 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 		if l.shouldCheck() {
 			runs, err := l.Runs.Claim(ctx, c)
 			if err != nil || len(runs) > 0 {
-				l.mayBeReady() // there may be more
+				l.took(runs)
 				return runs, err
 			}
 		}
@@ -102,6 +113,29 @@ func (l *Local) withdraw(r *request) ([]*belfry.Run, error) {
 	l.mu.Unlock()
 	a := <-r.answer
 	return a.runs, a.err
+}
+
+// took notes what was claimed, and that there may be more.
+func (l *Local) took(runs []*belfry.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = true
+	for _, run := range runs {
+		l.claimed[run.Spec.Lane(run.Namespace)] = claim{run.ReadyAt, run.Spec.Priority}
+	}
+}
+
+// passed is the rank of the last run that was noted in the lane, if one was since
+// this was last asked.
+func (l *Local) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, ok := l.claimed[lane]
+	if !ok {
+		return 0, false
+	}
+	delete(l.claimed, lane)
+	return plan.Rank(c.readyAt, d.Weight(c.priority)), true
 }
 
 func (l *Local) mayBeReady() {

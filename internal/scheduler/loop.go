@@ -27,6 +27,7 @@ type loop struct {
 	subjects *subjects
 	room     *room
 	parked   map[belfry.ID]parking // jobs that could not be fired
+	told     map[belfry.ID]string  // why, as the store knows
 	terms    map[int]store.Term
 
 	healed  time.Time // the store failed before; nobody was in charge until then
@@ -38,9 +39,10 @@ func newLoop(s *Scheduler) *loop {
 		Scheduler: s,
 		wheel:     wheel.New[belfry.ID, entry](s.store.Now()),
 		backlog:   newBacklog(),
-		subjects:  newSubjects(),
+		subjects:  newSubjects(s.opts.Defaults),
 		room:      newRoom(s.store, s.opts.Local),
 		parked:    map[belfry.ID]parking{},
+		told:      map[belfry.ID]string{},
 	}
 }
 
@@ -61,7 +63,7 @@ func (l *loop) run(ctx context.Context) {
 			return
 		case <-moved:
 		case dues := <-l.loads:
-			l.take(dues)
+			l.take(ctx, dues)
 		case <-l.wishes:
 			l.grant(ctx)
 		case <-l.demand():
@@ -85,7 +87,7 @@ func (l *loop) pass(ctx context.Context) time.Duration {
 	now := l.store.Now()
 	l.wheel.Advance(now.Add(-margin), func(job belfry.ID, at time.Time, e entry) {
 		if _, mine := l.terms[int(e.shard)]; mine {
-			l.backlog.push(item{job: job, at: at, rank: plan.Rank(at), entry: e})
+			l.backlog.push(item{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
 		}
 	})
 	wait := l.drain(ctx)
@@ -96,7 +98,7 @@ func (l *loop) pass(ctx context.Context) time.Duration {
 }
 
 // take puts loaded plans where they belong, unless they are known already.
-func (l *loop) take(dues []store.Due) {
+func (l *loop) take(ctx context.Context, dues []store.Due) {
 	now := l.store.Now()
 	for _, d := range dues {
 		p := d.Plan
@@ -119,6 +121,7 @@ func (l *loop) take(dues []store.Due) {
 			if fresh {
 				l.log.Error("a job's spec cannot be read; it is left alone", "job", p.JobID, "error", err)
 			}
+			l.tell(ctx, p.JobID, err)
 			continue
 		}
 		if p.NextAt.Sub(now) <= horizon && l.wheel.Len() < maxInWheel {

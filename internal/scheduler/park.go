@@ -1,9 +1,13 @@
 package scheduler
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // How long a job that cannot be fired is left alone: a moment at first, since two
@@ -13,6 +17,11 @@ const (
 	parkMost  = time.Minute
 )
 
+const (
+	maxTold = 10_000 // jobs of which it is remembered that people were told
+	maxWhy  = 500    // bytes told of an error
+)
+
 // parking is a job that is left alone for a while.
 type parking struct {
 	until time.Time
@@ -20,11 +29,12 @@ type parking struct {
 }
 
 // park leaves a job alone and has its plan read again afterwards.
-func (l *loop) park(job belfry.ID, err error) {
+func (l *loop) park(ctx context.Context, job belfry.ID, err error) {
 	span := min(max(2*l.parked[job].span, parkLeast), parkMost)
 	l.log.Error("a job cannot be fired; it is left alone for a while", "job", job, "for", span, "error", err)
 	l.parked[job] = parking{l.store.Now().Add(span), span}
 	time.AfterFunc(span+margin, func() { l.ask([]belfry.ID{job}) })
+	l.tell(ctx, job, err)
 }
 
 // isParked reports whether a job is left alone for now. One that caused no
@@ -35,4 +45,47 @@ func (l *loop) isParked(job belfry.ID, now time.Time) bool {
 		delete(l.parked, job)
 	}
 	return ok && now.Before(p.until)
+}
+
+// unpark forgets that a job caused trouble.
+func (l *loop) unpark(job belfry.ID) {
+	delete(l.parked, job)
+	delete(l.told, job)
+}
+
+// tell has the store remember why a job cannot be fired, for whoever looks at it. A
+// step of the job that is applied takes it back.
+func (l *loop) tell(ctx context.Context, job belfry.ID, err error) {
+	why := belfry.Clean(err.Error(), maxWhy)
+	if l.told[job] == why {
+		return
+	}
+	if err := l.store.Park(ctx, job, why); err != nil {
+		l.warn(ctx, "the reason why a job cannot be fired could not be noted", err)
+		return
+	}
+	if len(l.told) >= maxTold {
+		clear(l.told)
+	}
+	l.told[job] = why
+}
+
+// decide asks for the step of an item. A rule that panics is an error of that job
+// alone.
+func (l *loop) decide(it item, now time.Time) (step plan.Step, err error) {
+	defer broke(&err)
+	return plan.Decide(*it.subject, it.plan(it.job, it.at), l.since(int(it.shard)), now), nil
+}
+
+// grantOne asks for the step of the triggers of a job.
+func grantOne(subject plan.Subject, d store.Due, triggers []plan.Trigger) (step plan.Step, err error) {
+	defer broke(&err)
+	return plan.Fire(subject, d.Plan, triggers), nil
+}
+
+// broke makes an error of a panic.
+func broke(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the job's rule failed: %v", v)
+	}
 }

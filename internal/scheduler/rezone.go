@@ -70,7 +70,7 @@ func (r *rezoner) unchecked(terms map[int]store.Term) []int {
 // walk looks at all plans of the shards that were not looked at yet. It tries
 // again after an error, from where it was; false means that everything ends.
 func (r *rezoner) walk(ctx context.Context, terms map[int]store.Term) bool {
-	w := &rezoning{rezoner: r, shards: r.unchecked(terms), terms: terms, subjects: newSubjects(), retry: rezoneRetry}
+	w := &rezoning{rezoner: r, shards: r.unchecked(terms), terms: terms, subjects: newSubjects(r.opts.Defaults), retry: rezoneRetry}
 	for more := true; more; {
 		var err error
 		wait := rezonePause

@@ -81,6 +81,15 @@ func (r *room) count(ctx context.Context) {
 	}
 }
 
+// passed is the highest rank among the ready runs of the lane that the local worker
+// has claimed since this was last asked.
+func (r *room) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
+	if r.local == nil {
+		return 0, false
+	}
+	return r.local.passed(lane, d)
+}
+
 // slots takes the local worker's demand, to be filled by a fire.
 func (r *room) slots() store.Slots {
 	if r.local == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -16,6 +17,7 @@ type Options struct {
 	Owner     belfry.ID     // the node's incarnation
 	Local     *Local        // hands runs to the node's own worker; nil: there is none
 	Retention time.Duration // of history; default 90 days
+	Defaults  plan.Defaults // for jobs that do not say it themselves
 	Log       *slog.Logger
 }
 

@@ -121,7 +121,7 @@ func TestATriggerRunsAtOnceAndLeavesThePlan(t *testing.T) {
 		asked := time.Now()
 		wish := plan.Trigger{ID: belfry.NewID(asked), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
 		for range 2 { // asking again with the same id changes nothing
-			if err := b.store.Trigger(b.Context(), wish, nil); err != nil {
+			if err := b.store.Trigger(b.Context(), []plan.Trigger{wish}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -198,12 +198,12 @@ func TestPausedOccurrencesAreSkippedAndRecorded(t *testing.T) {
 		b.sleep(25 * time.Minute)
 		b.edit(job, func(s plan.Subject, j *belfry.Job, p plan.Plan, now time.Time) plan.Step {
 			j.State = belfry.JobPaused
-			return plan.Pause(s, p, p.NextAt, now)
+			return plan.Pause(s, p, now)
 		})
 		b.sleep(time.Hour)
 		b.edit(job, func(s plan.Subject, j *belfry.Job, p plan.Plan, now time.Time) plan.Step {
 			j.State = belfry.JobActive
-			return plan.Resume(s, p, now)
+			return plan.Resume(s, p, false, now)
 		})
 		b.sleep(10 * time.Minute)
 		made, skips := 0, int64(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -14,6 +15,8 @@ const (
 	reapLimit    = 1000
 	silence      = 20 * time.Second // after which a worker is given up
 	pruneEvery   = time.Minute
+	retireEvery  = time.Minute
+	retireLimit  = 1000
 )
 
 // sweeper repairs by looking: it makes due retries ready, gives up silent
@@ -27,6 +30,7 @@ type sweeper struct {
 	connected time.Time     // since when every call to the store has worked
 	shaken    time.Time     // when the store was reached again after it had failed
 	reaped    time.Time     // when Reap was last called
+	retired   belfry.ID     // where the walk over one-offs that are over is
 }
 
 func newSweeper(s *Scheduler) *sweeper {
@@ -43,6 +47,8 @@ func (w *sweeper) run(ctx context.Context) {
 	hints := w.store.Wakeups(ctx, store.TopicPlans) // a retry was planned, perhaps
 	prune := time.NewTimer(0)
 	defer prune.Stop()
+	retire := time.NewTicker(retireEvery)
+	defer retire.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,6 +67,8 @@ func (w *sweeper) run(ctx context.Context) {
 		case <-prune.C:
 			w.prune(ctx)
 			prune.Reset(max(min(pruneEvery, w.opts.Retention/2), time.Second))
+		case <-retire.C:
+			w.retire(ctx)
 		}
 	}
 }
@@ -116,6 +124,21 @@ func (w *sweeper) reached(ctx context.Context, err error) {
 		w.connected = time.Time{}
 		w.warn(ctx, "lost attempts could not be looked for", err)
 	}
+}
+
+// retire has one-offs leave the live tables that did not when their run was
+// settled. Each time it looks at some of those that are over and still there.
+func (w *sweeper) retire(ctx context.Context) {
+	terms, _ := w.owned()
+	if len(terms) == 0 {
+		return
+	}
+	_, next, err := w.store.Retire(ctx, shardsOf(terms), w.retired, retireLimit)
+	if err != nil {
+		w.warn(ctx, "one-offs that are over could not be put away", err)
+		return
+	}
+	w.retired = next
 }
 
 // prune is the duty of whoever owns the first shard.

@@ -126,7 +126,7 @@ func TestAYearInNewYork(t *testing.T) {
 func (b *bubble) trigger(job belfry.ID) {
 	b.Helper()
 	wish := plan.Trigger{ID: belfry.NewID(time.Now()), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
-	if err := b.store.Trigger(b.Context(), wish, nil); err != nil {
+	if err := b.store.Trigger(b.Context(), []plan.Trigger{wish}, nil); err != nil {
 		b.Fatal(err)
 	}
 }

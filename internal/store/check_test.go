@@ -12,14 +12,20 @@ import (
 
 // everyRun is all runs and skips, wherever they are.
 const everyRun = `(
-	SELECT id, job_id, shard, revision, kind, state, '' AS reason, scheduled_at, fired_at, attempt, 'runs' AS place FROM runs
-	UNION ALL SELECT id, job_id, shard, revision, kind, 'dead', reason, scheduled_at, fired_at, attempt, 'dead' FROM dead
-	UNION ALL SELECT id, job_id, shard, revision, kind, state, reason, scheduled_at, fired_at, attempt, 'history' FROM history
+	SELECT id, job_id, shard, revision, kind, state, '' AS reason, scheduled_at, fired_at, attempt, key, 'runs' AS place FROM runs
+	UNION ALL SELECT id, job_id, shard, revision, kind, 'dead', reason, scheduled_at, fired_at, attempt, key, 'dead' FROM dead
+	UNION ALL SELECT id, job_id, shard, revision, kind, state, reason, scheduled_at, fired_at, attempt, key, 'history' FROM history
 ) r`
 
-// decision is a condition on runs and skips: they decide an occurrence, and do not
-// only note beside the occurrences that the clock skipped something or a plan moved.
-const decision = ` r.kind = 'scheduled' AND r.reason NOT IN ('dst_gap', 'zone_change') `
+// besides is a condition on rows of history: they only note beside the occurrences that
+// the clock skipped something, or that an occurrence was planned there once.
+const besides = ` (reason IN ('dst_gap', 'zone_change') OR reason = 'cancelled' AND state = 'skipped' AND scheduled_at > fired_at) `
+
+// decision is a condition on runs and skips: they decide an occurrence.
+const decision = ` r.kind = 'scheduled' AND NOT (r.reason IN ('dst_gap', 'zone_change') OR r.reason = 'cancelled' AND r.state = 'skipped' AND r.scheduled_at > r.fired_at) `
+
+// everySpec is all revisions of all jobs, wherever they are.
+const everySpec = `SELECT id AS job_id, revision, spec FROM jobs UNION ALL SELECT id, revision, spec FROM ended UNION ALL SELECT job_id, revision, spec FROM revisions`
 
 // wrong are counts that must be zero at every moment, with what they count.
 var wrong = []struct{ sentence, query string }{
@@ -29,12 +35,14 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` GROUP BY id HAVING count(*) > 1) x`},
 	{"decisions lie within a recorded range of skips",
 		`SELECT count(*) FROM history s JOIN ` + everyRun + ` ON r.job_id = s.job_id
-		 WHERE s.state = 'skipped' AND s.kind = 'scheduled' AND s.reason NOT IN ('dst_gap', 'zone_change') AND r.id <> s.id AND` + decision + `
+		 WHERE s.id IN (SELECT id FROM history WHERE state = 'skipped' AND kind = 'scheduled' AND NOT` + besides + `) AND r.id <> s.id AND` + decision + `
 		 AND r.scheduled_at >= s.scheduled_at AND r.scheduled_at <= s.skipped_to`},
 	{"skips have no reason, no count or no end",
 		`SELECT count(*) FROM history WHERE state = 'skipped' AND (reason = '' OR skipped_count < 1 OR skipped_to IS NULL OR skipped_to < scheduled_at)`},
-	{"rows of history are neither succeeded nor skipped",
-		`SELECT count(*) FROM history WHERE state NOT IN ('succeeded', 'skipped')`},
+	{"rows of history are not settled",
+		`SELECT count(*) FROM history WHERE state NOT IN ('succeeded', 'skipped', 'cancelled', 'discarded')`},
+	{"discarded runs have no reason or attempt",
+		`SELECT count(*) FROM history WHERE state = 'discarded' AND (reason = '' OR attempt < 1)`},
 	{"runs succeeded without an attempt",
 		`SELECT count(*) FROM history WHERE state = 'succeeded' AND (attempt < 1 OR worker IS NULL OR token IS NULL OR started_at IS NULL)`},
 	{"dead letters have no reason, attempt or fingerprint",
@@ -65,15 +73,17 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.attempt > r.attempt OR a.attempt < 1`},
 	{"attempts are recorded of a run that still holds them or won with them",
 		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.attempt = r.attempt AND r.state IN ('running', 'succeeded')`},
-	{"attempts are missing of a live or dead run",
-		`SELECT count(*) FROM (SELECT r.id, CASE WHEN r.state = 'running' THEN r.attempt - 1 ELSE r.attempt END AS wants FROM ` + everyRun + ` WHERE r.place <> 'history') x
-		 WHERE wants <> (SELECT count(*) FROM attempts a WHERE a.run_id = x.id)`},
+	{"attempts are missing of a run that did not succeed",
+		`SELECT count(*) FROM (SELECT r.id, CASE WHEN r.state = 'running' THEN r.attempt - 1 ELSE r.attempt END AS wants FROM ` + everyRun + `
+		 WHERE r.state NOT IN ('succeeded', 'skipped')) x WHERE wants <> (SELECT count(*) FROM attempts a WHERE a.run_id = x.id)`},
 	{"scheduled decisions were made early",
-		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND reason <> 'zone_change' AND fired_at < scheduled_at`},
+		`SELECT count(*) FROM ` + everyRun + ` WHERE kind = 'scheduled' AND reason <> 'zone_change' AND NOT (reason = 'cancelled' AND state = 'skipped') AND fired_at < scheduled_at`},
 	{"shards differ between the tables of a job",
 		`SELECT (SELECT count(*) FROM plans x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
 		 (SELECT count(*) FROM revisions x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
 		 (SELECT count(*) FROM triggers x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
+		 (SELECT count(*) FROM keys x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
+		 (SELECT count(*) FROM events x JOIN jobs j ON j.id = x.job_id WHERE x.shard <> j.shard) +
 		 (SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.shard <> j.shard)`},
 	{"attempts are in another shard than their run",
 		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.shard <> r.shard`},
@@ -84,6 +94,23 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM revisions v JOIN jobs j ON j.id = v.job_id WHERE v.revision >= j.revision`},
 	{"keys of runs are empty rather than null",
 		`SELECT (SELECT count(*) FROM runs WHERE key = '') + (SELECT count(*) FROM dead WHERE key = '') + (SELECT count(*) FROM history WHERE key = '')`},
+	{"runs that are not running are marked as cancelled",
+		`SELECT count(*) FROM runs WHERE cancel_at IS NOT NULL AND state <> 'running'`},
+	{"keys are kept of a job without a template",
+		`SELECT count(*) FROM keys k WHERE NOT EXISTS (SELECT 1 FROM (` + everySpec + `) x WHERE x.job_id = k.job_id AND x.spec LIKE '%"idempotency_key_template"%')`},
+	{"keys are of a run that has another, or is not scheduled",
+		`SELECT count(*) FROM keys k JOIN ` + everyRun + ` ON r.id = k.run_id WHERE r.key IS NULL OR r.key <> k.key OR r.job_id <> k.job_id OR r.kind <> 'scheduled'`},
+	{"keys do not tell whether their run succeeded",
+		`SELECT count(*) FROM keys k JOIN ` + everyRun + ` ON r.id = k.run_id WHERE (k.succeeded_at IS NOT NULL) <> (r.state = 'succeeded')`},
+	{"live scheduled runs have a key that is not kept",
+		`SELECT count(*) FROM runs r WHERE r.kind = 'scheduled' AND r.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keys k WHERE k.job_id = r.job_id AND k.key = r.key)`},
+	{"ended jobs are in a live table",
+		`SELECT count(*) FROM ended e WHERE EXISTS (SELECT 1 FROM jobs x WHERE x.id = e.id) OR EXISTS (SELECT 1 FROM plans x WHERE x.job_id = e.id) OR EXISTS (SELECT 1 FROM runs x WHERE x.job_id = e.id)
+		 OR EXISTS (SELECT 1 FROM dead x WHERE x.job_id = e.id) OR EXISTS (SELECT 1 FROM triggers x WHERE x.job_id = e.id AND x.fired_at IS NULL)`},
+	{"ended jobs have another status than ended ones have",
+		`SELECT count(*) FROM ended WHERE status NOT IN ('completed', 'failed', 'cancelled')`},
+	{"rows of history were to be forgotten before they were settled",
+		`SELECT count(*) FROM history WHERE keep_until <= settled_at`},
 	{"requests have no key or hash",
 		`SELECT count(*) FROM requests WHERE key = '' OR length(hash) <> 32`},
 }
@@ -96,22 +123,11 @@ func check(t tb, f *fixture) {
 			t.Errorf("invariant: %d %s", n, w.sentence)
 		}
 	}
-	checkRanks(t, f)
 	checkShards(t, f)
-	checkOverlap(t, f)
+	checkLive(t, f)
 	checkTriggers(t, f)
 	checkNotes(t, f)
 	checkColumns(t, f)
-}
-
-// checkRanks expects ready runs to stand in the queue where plan.Rank puts them.
-func checkRanks(t tb, f *fixture) {
-	t.Helper()
-	for _, run := range read(t, f, scanID, `SELECT id FROM runs WHERE state = 'ready'`) {
-		if r := f.live(t, run); r.Rank != r.ReadyAt.UnixMicro() {
-			t.Errorf("invariant: the run %s is ready since %v and has rank %d", run, r.ReadyAt, r.Rank)
-		}
-	}
 }
 
 // checkShards expects every job in the shard that its id says.
@@ -134,32 +150,6 @@ func checkShards(t tb, f *fixture) {
 	}
 }
 
-// checkOverlap expects at most one live run of a job that never asked for more.
-func checkOverlap(t tb, f *fixture) {
-	t.Helper()
-	type crowd struct {
-		job  belfry.ID
-		spec string
-		live int
-	}
-	crowds := read(t, f, func(rows *sql.Rows) (crowd, error) {
-		var id idColumn
-		var c crowd
-		err := rows.Scan(&id, &c.spec, &c.live)
-		c.job = id.ID
-		return c, err
-	}, `SELECT j.id, j.spec, count(*) FROM jobs j JOIN runs r ON r.job_id = j.id AND r.revision = j.revision GROUP BY j.id, j.spec HAVING count(*) > 1`)
-	for _, c := range crowds {
-		var spec belfry.Spec
-		if err := json.Unmarshal([]byte(c.spec), &spec); err != nil {
-			t.Errorf("invariant: the spec of job %s is %q: %v", c.job, c.spec, err)
-		}
-		if limit := spec.Overlap.Limit(); limit > 0 && c.live > limit {
-			t.Errorf("invariant: job %s has %d live runs, at most %d are allowed", c.job, c.live, limit)
-		}
-	}
-}
-
 // checkTriggers expects one run or skip of every fired trigger, and none of the
 // others. Pruning may have taken either away.
 func checkTriggers(t tb, f *fixture) {
@@ -175,12 +165,12 @@ func checkTriggers(t tb, f *fixture) {
 		err := rows.Scan(&id, &job, &kind, &at, &fired)
 		return row{belfry.RunID(job.ID, kind, at.Time, id.ID), !fired.IsZero()}, err
 	}, `SELECT id, job_id, kind, at, fired_at FROM triggers`)
-	manual := map[belfry.ID]int{}
-	for _, id := range read(t, f, scanID, `SELECT id FROM `+everyRun+` WHERE kind = 'manual'`) {
-		manual[id]++
+	asked := map[belfry.ID]int{}
+	for _, id := range read(t, f, scanID, `SELECT id FROM `+everyRun+` WHERE kind <> 'scheduled'`) {
+		asked[id]++
 	}
 	for _, r := range rows {
-		if n := manual[r.run]; n > 1 || n > 0 && !r.fired {
+		if n := asked[r.run]; n > 1 || n > 0 && !r.fired {
 			t.Errorf("invariant: a trigger (fired: %v) has %d runs", r.fired, n)
 		}
 	}
@@ -202,9 +192,14 @@ func checkNotes(t tb, f *fixture) {
 		err := rows.Scan(&id, &job, &n.reason, &at)
 		n.id, n.job, n.at = id.ID, job.ID, at.Time
 		return n, err
-	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE reason IN ('dst_gap', 'zone_change')`)
+	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE`+besides)
 	for _, n := range notes {
-		if want := belfry.RunID(n.job, n.reason, n.at, belfry.ID{}); n.id != want {
+		want := belfry.RunID(n.job, n.reason, n.at, belfry.ID{})
+		if n.reason == belfry.Kind(belfry.ReasonCancel) { // an instant may be planned and cancelled again
+			if n.id == belfry.RunID(n.job, belfry.KindScheduled, n.at, belfry.ID{}) {
+				t.Errorf("invariant: the note of %s at %v has id %s, which a run may have", n.reason, n.at, n.id)
+			}
+		} else if n.id != want {
 			t.Errorf("invariant: the note of %s at %v has id %s, wants %s", n.reason, n.at, n.id, want)
 		}
 	}

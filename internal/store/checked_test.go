@@ -29,29 +29,43 @@ var crimes = []crime{
 	{"has id", `UPDATE history SET scheduled_at = scheduled_at + 1, skipped_to = skipped_to + 1 WHERE reason = 'zone_change'`},
 	{"were made early", `UPDATE history SET fired_at = scheduled_at - 1 WHERE reason = 'dst_gap'`},
 	{"skips have no reason", `UPDATE history SET reason = '' WHERE state = 'skipped'`},
-	{"neither succeeded nor skipped", `UPDATE history SET state = 'dead' WHERE state = 'succeeded'`},
+	{"rows of history are not settled", `UPDATE history SET state = 'dead' WHERE state = 'succeeded'`},
 	{"succeeded without an attempt", `UPDATE history SET attempt = 0 WHERE state = 'succeeded'`},
 	{"dead letters have no reason", `UPDATE dead SET reason = ''`},
 	{"not beyond their high-water mark", `UPDATE plans SET nominal_at = fired_for`},
 	{"due without an occurrence or before it", `UPDATE plans SET next_at = nominal_at - 1`},
 	{"lie beyond the plan's high-water mark", `UPDATE plans SET fired_for = fired_for - 600000000`},
 	{"live runs have no job", `UPDATE runs SET job_id = zeroblob(16) WHERE state = 'ready'`},
-	{"plans have no job", `INSERT INTO plans SELECT zeroblob(16), shard, version, next_at, nominal_at, fired_for, runs_made, zone_version FROM plans`},
+	{"plans have no job", `INSERT INTO plans (job_id, shard, version, runs_made, zone_version) SELECT zeroblob(16), shard, version, runs_made, zone_version FROM plans LIMIT 1`},
 	{"jobs have no plan", `DELETE FROM plans`},
 	{"deleted or paused jobs are planned", `UPDATE jobs SET state = 'paused'`},
 	{"live runs have an unknown state", `UPDATE runs SET state = 'odd' WHERE state = 'ready'`},
 	{"running runs lack a worker", `UPDATE runs SET token = NULL WHERE state = 'running'`},
 	{"runs that nobody holds have a worker", `UPDATE runs SET worker = fired_by WHERE state = 'ready'`},
 	{"a number that their run has not reached", `UPDATE attempts SET attempt = 9`},
-	{"still holds them or won with them", `UPDATE attempts SET run_id = (SELECT id FROM runs WHERE state = 'running')`},
+	{"still holds them or won with them", `UPDATE attempts SET run_id = (SELECT id FROM runs WHERE state = 'running') WHERE run_id IN (SELECT id FROM dead)`},
 	{"attempts are missing", `DELETE FROM attempts`},
 	{"were made early", `UPDATE runs SET fired_at = scheduled_at - 1 WHERE kind = 'scheduled'`},
 	{"shards differ", `UPDATE runs SET shard = shard + 1 WHERE state = 'ready'`},
 	{"attempts are in another shard", `UPDATE attempts SET shard = shard + 1`},
 	{"a revision that is kept nowhere", `UPDATE runs SET revision = 9 WHERE state = 'ready'`},
 	{"and has rank", `UPDATE runs SET rank = rank + 1 WHERE state = 'ready'`},
+	{"and has rank", `UPDATE runs SET ready_at = ready_at + 1 WHERE state = 'ready'`},
+	{"its spec says", `UPDATE runs SET weight = weight + 1, rank = rank + 1 WHERE state = 'ready'`},
+	{"its spec says", `UPDATE runs SET keep_days = 3 WHERE state = 'running'`},
+	{"discarded runs have no reason", `UPDATE history SET reason = '' WHERE state = 'discarded'`},
+	{"attempts are missing", `DELETE FROM attempts WHERE run_id IN (SELECT id FROM history WHERE state = 'cancelled')`},
+	{"marked as cancelled", `UPDATE runs SET cancel_at = 1 WHERE state = 'ready'`},
+	{"a job without a template", `INSERT INTO keys SELECT id, 'k', shard, zeroblob(16), 0, NULL FROM jobs WHERE spec NOT LIKE '%template%'`},
+	{"has another, or is not scheduled", `UPDATE keys SET key = 'other'`},
+	{"whether their run succeeded", `UPDATE keys SET succeeded_at = 1`},
+	{"a key that is not kept", `DELETE FROM keys`},
+	{"ended jobs are in a live table", `UPDATE runs SET job_id = (SELECT id FROM ended) WHERE state = 'running'`},
+	{"ended jobs are in a live table", `UPDATE triggers SET fired_at = NULL, job_id = (SELECT id FROM ended)`},
+	{"ended jobs have another status", `UPDATE ended SET status = 'running'`},
+	{"to be forgotten before", `UPDATE history SET keep_until = settled_at WHERE state = 'succeeded'`},
 	{"is in shard", `UPDATE jobs SET shard = 1 - shard`},
-	{"has 3 live runs, at most 1", `UPDATE jobs SET spec = replace(spec, '"parallel"', '"skip"')`},
+	{"has 3 runs that do not wait", `UPDATE jobs SET spec = replace(spec, '"parallel"', '"skip"')`},
 	{"differ from its spec", `UPDATE jobs SET queue = 'other'`},
 	{"differ from its spec", `UPDATE jobs SET type = 'other'`},
 	{"differ from its spec", `UPDATE jobs SET handler = 'other'`},
@@ -87,6 +101,7 @@ func TestTheCheckSeesEveryCrime(t *testing.T) {
 // scene makes a job with a run in every place, and notes beside them.
 func (f *fixture) scene(t tb) {
 	t.Helper()
+	f.prelude(t)
 	job, worker := f.created(t, 30, parallel, withRetries(0)), f.worker(t)
 	f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(20), f.Now()))
 	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
@@ -98,4 +113,20 @@ func (f *fixture) scene(t tb) {
 	f.claimOne(t, worker)
 	f.fire(t, f.step(t, job))
 	f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, "")}))
+}
+
+// prelude makes what has to do with cancelling, discarding, keys and ends.
+func (f *fixture) prelude(t tb) {
+	t.Helper()
+	given := f.dead(t)
+	f.discard(t, given.Namespace, given.ID)
+	cancelled := f.started(t)
+	f.cancel(t, cancelled.Namespace, cancelled.ID)
+	f.accepted(t, cancelled, belfry.OutcomeCancelled)
+	f.edit(t, f.created(t, -60), abandon(t))
+	once := f.once(t, 5)
+	step := f.step(t, once)
+	f.fire(t, step)
+	f.cancel(t, once.Namespace, step.Runs[0].ID)
+	f.fire(t, f.step(t, f.created(t, 5, inQueue("keyed"), withKeys("k-{{unix}}"))))
 }

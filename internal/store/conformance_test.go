@@ -68,7 +68,12 @@ func eachStore(t *testing.T, test func(t *testing.T, f *fixture)) {
 func open(tb testing.TB, b backend) *fixture {
 	tb.Helper()
 	f := b.open(tb)
-	tb.Cleanup(func() { check(tb, f) })
+	tb.Cleanup(func() {
+		if !f.restarted { // what was opened later is closed by now
+			checkWaiting(tb, f)
+		}
+		check(tb, f)
+	})
 	return f
 }
 
@@ -86,6 +91,8 @@ type fixture struct {
 
 	// again opens the same database after it was closed.
 	again func(tb testing.TB) store.Store
+
+	restarted bool
 }
 
 // restart closes the store and opens it again.
@@ -94,7 +101,7 @@ func (f *fixture) restart(tb testing.TB) {
 	if err := f.Close(); err != nil {
 		tb.Fatalf("close the store: %v", err)
 	}
-	f.Store = f.again(tb)
+	f.Store, f.restarted = f.again(tb), true
 }
 
 func openSQLite(tb testing.TB) *fixture {

@@ -43,35 +43,55 @@ func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
 	})
 }
 
-func TestPausingDecidesWhatIsDueAndResumingSkipsThePause(t *testing.T) {
+func TestPausingDecidesWhatIsDue(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job := f.created(t, 10, parallel)
 		at := f.plan(t, job.ID).NominalAt
 		f.edit(t, job, pause(t))
 		runs := f.jobRuns(t, job)
-		if len(runs) != 1 || runs[0].State != belfry.RunReady || !runs[0].ScheduledAt.Equal(at) {
-			t.Fatalf("pausing left runs %+v, wants one for %v", runs, at)
+		if len(runs) != 2 || runs[0].State != belfry.RunReady || runs[0].ScheduledAt.Before(f.minutesAgo(0)) {
+			t.Fatalf("pausing left %+v, wants a run for the latest occurrence and a skip", runs)
+		}
+		if skip := runs[1]; skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(at) || skip.SkippedTo == nil || !skip.SkippedTo.Equal(runs[0].ScheduledAt.Add(-time.Minute)) {
+			t.Errorf("the skip is %+v", skip)
 		}
 		if got := f.found(t, job); got.Status != belfry.StatusPaused {
 			t.Errorf("the paused job with a live run is %s", got.Status)
 		}
-		f.edit(t, job, resume(t))
-		runs = f.jobRuns(t, job)
-		if len(runs) != 2 {
-			t.Fatalf("there are %d records, wants the run and the skip", len(runs))
-		}
-		skip := runs[0]
-		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonPaused || !skip.ScheduledAt.Equal(at.Add(time.Minute)) ||
-			skip.SkippedTo == nil || skip.SkippedTo.Before(f.minutesAgo(1)) || skip.SkippedCount < 9 {
-			t.Errorf("the skip is %+v", skip)
-		}
-		p := f.plan(t, job.ID)
-		if skip.SkippedTo != nil && (!p.FiredFor.Equal(*skip.SkippedTo) || !p.NominalAt.Equal(p.FiredFor.Add(time.Minute))) {
-			t.Errorf("the plan after the resume is %+v", p)
-		}
 		// What is due cannot be decided again by whoever saw it before the pause.
 		if worker := f.worker(t); len(f.claim(t, worker, 10)) != 1 {
 			t.Error("there is not exactly one run to claim")
+		}
+	})
+}
+
+func TestResumingSkipsThePauseOrMakesUpForIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, catchUp := range []bool{false, true} {
+			paused := f.job(f.minutesAgo(10))
+			paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
+			f.create(t, paused)
+			job := paused.Job
+			f.edit(t, job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+				job.State = belfry.JobActive
+				return &store.Change{Job: job, Step: plan.Resume(subject(t, job.Namespace, 1, job.Spec), p, catchUp, now)}, nil
+			})
+			runs := f.jobRuns(t, job)
+			skip, ran := runs[len(runs)-1], 0
+			if catchUp {
+				ran = 1
+			}
+			if len(runs) != 1+ran || skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonPaused || !skip.ScheduledAt.Equal(f.minutesAgo(10)) ||
+				skip.SkippedTo == nil || skip.SkippedTo.Before(f.minutesAgo(1)) || skip.SkippedCount < int64(11-ran) {
+				t.Fatalf("catch up %v: there are %+v", catchUp, runs)
+			}
+			p := f.plan(t, job.ID)
+			if !p.NominalAt.Equal(p.FiredFor.Add(time.Minute)) || p.FiredFor.Before(f.minutesAgo(0)) || !p.NextAt.Equal(p.NominalAt) {
+				t.Errorf("catch up %v: the plan after the resume is %+v", catchUp, p)
+			}
+			if n := len(f.claim(t, f.worker(t), 10)); n != ran {
+				t.Errorf("catch up %v: %d runs can be claimed, wants %d", catchUp, n, ran)
+			}
 		}
 	})
 }
@@ -86,7 +106,7 @@ func TestADeletedJobIsGoneButItsRunsGoOn(t *testing.T) {
 		wantCode(t, "find a deleted job", err, belfry.NotFound)
 		_, err = f.EditJob(ctx, job.Namespace, job.ID, pause(t))
 		wantCode(t, "edit a deleted job", err, belfry.NotFound)
-		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.wish(job, ""), nil), belfry.NotFound)
+		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.one(job), nil), belfry.NotFound)
 		if due := f.due(t); len(due) != 0 {
 			t.Errorf("a deleted job is due")
 		}
@@ -224,7 +244,7 @@ func TestAnEditWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
 			return pause(t)(job, p, now)
 		})
 		state, version, runs := f.found(t, job).State, f.plan(t, job.ID).Version, len(f.jobRuns(t, job))
-		whole := state == belfry.JobPaused && version == 2 && runs == 1
+		whole := state == belfry.JobPaused && version == 2 && runs == 2
 		if nothing := state == belfry.JobActive && version == 1 && runs == 0; !whole && (err == nil || !nothing) {
 			t.Errorf("the edit answered %v and left state %s, version %d and %d runs", err, state, version, runs)
 		}
@@ -239,7 +259,7 @@ func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
 				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
 			}
-			list, err := f.ListJobs(ctx, job.Namespace, store.JobFilter{}, store.Page{Limit: 1})
+			list, err := f.ListJobs(ctx, job.Namespace, store.JobFilter{Status: status}, store.Page{Limit: 1})
 			if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Status != status {
 				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list.Jobs, err, status)
 			}
@@ -299,10 +319,16 @@ func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 				t.Errorf("the job is %s, wants paused", got.State)
 			}
 			p := f.plan(t, job.ID)
-			runs := f.jobRuns(t, job)
-			if !p.NextAt.IsZero() || int64(len(runs)) != p.RunsMade || !p.FiredFor.Equal(runs[0].ScheduledAt) {
-				t.Errorf("the plan is %+v and there are %d runs", p, len(runs))
+			made := int64(0)
+			for _, run := range f.jobRuns(t, job) {
+				if run.State != belfry.RunSkipped {
+					made++
+				}
 			}
+			if !p.NextAt.IsZero() || made != p.RunsMade || p.FiredFor.Before(f.minutesAgo(0)) {
+				t.Errorf("the plan is %+v and there are %d runs", p, made)
+			}
+			f.wantCovered(t, job.ID, f.minutesAgo(3))
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestAnAttemptIsSettledAsTheRulesSay(t *testing.T) {
 					t.Fatalf("%v: attempt %d has number %d", outcomes, i+1, run.Attempt)
 				}
 				f.accepted(t, run, outcome)
-				want := belfry.Settle(run.ID, tally, job.Retry(), outcome)
+				want := belfry.Settle(run.ID, tally, job.Retry(), result(run, outcome))
 				f.wantSettled(t, run, want)
 				tally = want.Tally
 				if want.State == belfry.RunRetry {
@@ -165,7 +165,7 @@ func (f *fixture) repeat(t tb, outcome belfry.Outcome, retries int) {
 			}
 		}
 	}
-	f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), outcome))
+	f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), r))
 	got := f.run(t, run.Namespace, run.ID)
 	if outcome != belfry.OutcomeSucceeded && (len(got.Attempts) != 1 || got.Attempts[0].LateOutcome != "" || got.Attempts[0].Outcome != outcome) {
 		t.Errorf("%s: the attempts are %+v", outcome, got.Attempts)
@@ -284,7 +284,7 @@ func TestALateResultDoesNotHideTheValidOneBesideIt(t *testing.T) {
 			if verdicts[0] != belfry.VerdictLate || verdicts[1] != belfry.VerdictLate || verdicts[2] != belfry.VerdictAccepted {
 				t.Errorf("%s: the verdicts are %v, wants late, late and accepted", outcome, verdicts)
 			}
-			if want := belfry.Settle(lost.ID, belfry.Tally{Lost: 1}, lost.Spec.Retry(), outcome).State; f.state(t, lost.ID) != want {
+			if want := belfry.Settle(lost.ID, belfry.Tally{Lost: 1}, lost.Spec.Retry(), result(second, outcome)).State; f.state(t, lost.ID) != want {
 				t.Errorf("%s: the run is %s, wants %s", outcome, f.state(t, lost.ID), want)
 				f.finish(t, result(second, outcome))
 			}

@@ -39,7 +39,7 @@ func TestFiringMakesARunAndMovesThePlan(t *testing.T) {
 			t.Errorf("the run is %+v", run)
 		}
 		row := f.live(t, want.ID)
-		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt) {
+		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt, 0) {
 			t.Errorf("the row is %+v", row)
 		}
 		next := step.Next

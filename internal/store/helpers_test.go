@@ -61,8 +61,15 @@ func (f *fixture) job(at time.Time, changes ...func(*belfry.Job)) store.NewJob {
 	}
 	return store.NewJob{Job: job, Plan: plan.Plan{
 		JobID: job.ID, Shard: belfry.ShardOf(job.ID, f.Shards()), Version: 1,
-		NextAt: at, NominalAt: at, ZoneVersion: schedule.ZoneVersion(),
+		NextAt: at, NominalAt: at, Once: isInstant(job.Schedule), ZoneVersion: schedule.ZoneVersion(),
 	}}
+}
+
+// isInstant reports whether a schedule is a single instant, in the form that this
+// suite gives it.
+func isInstant(text string) bool {
+	_, err := time.Parse(time.RFC3339, text)
+	return err == nil
 }
 
 // Changes of a job about to be made.
@@ -85,6 +92,15 @@ func ofWorker(handler string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Type, j.Handler = belfry.TypeWorker, handler }
 }
 func parallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
+func queued(most int) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.Overlap, j.MaxQueued = belfry.OverlapQueue, most }
+}
+func withPriority(p belfry.Priority) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.Priority = p }
+}
+func withRetention(days int) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.RetentionDays = days }
+}
 func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }
 }
@@ -322,71 +338,6 @@ func (f *fixture) edit(t tb, job belfry.Job, edit store.Edit) belfry.Job {
 		t.Fatalf("edit job %s: %v", job.ID, err)
 	}
 	return got
-}
-
-// The edits that people ask for most.
-
-func pause(t tb) store.Edit {
-	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		job.State = belfry.JobPaused
-		return &store.Change{Job: job, Step: plan.Pause(subject(t, job.Namespace, job.Revision, job.Spec), p, time.Time{}, now)}, nil
-	}
-}
-
-func resume(t tb) store.Edit {
-	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		job.State = belfry.JobActive
-		return &store.Change{Job: job, Step: plan.Resume(subject(t, job.Namespace, job.Revision, job.Spec), p, now)}, nil
-	}
-}
-
-func remove(t tb) store.Edit {
-	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		job.State = belfry.JobDeleted
-		return &store.Change{Job: job, Step: plan.Delete(subject(t, job.Namespace, job.Revision, job.Spec), p, now)}, nil
-	}
-}
-
-// revise changes the spec or payload, which makes a new revision, and leaves
-// the plan's instants alone.
-func revise(t tb, change func(*belfry.Job)) store.Edit {
-	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		change(&job)
-		job.Revision++
-		return &store.Change{Job: job, Step: plan.Step{Subject: subject(t, job.Namespace, job.Revision, job.Spec), Seen: p, Next: p}}, nil
-	}
-}
-
-// trigger records a wish for a run of the job.
-func (f *fixture) trigger(t tb, job belfry.Job, payload string) plan.Trigger {
-	t.Helper()
-	wish := f.wish(job, payload)
-	if err := f.Trigger(ctx, wish, nil); err != nil {
-		t.Fatalf("trigger job %s: %v", job.ID, err)
-	}
-	return wish
-}
-
-// wish makes a trigger without recording it.
-func (f *fixture) wish(job belfry.Job, payload string) plan.Trigger {
-	w := plan.Trigger{
-		ID: newID(), Namespace: job.Namespace, JobID: job.ID, Shard: belfry.ShardOf(job.ID, f.Shards()),
-		Kind: belfry.KindManual, At: f.Now().UTC().Truncate(time.Microsecond),
-	}
-	if payload != "" {
-		w.Payload = json.RawMessage(payload)
-	}
-	return w
-}
-
-// wishes are the triggers that are not fired yet.
-func (f *fixture) wishes(t tb) []store.Wish {
-	t.Helper()
-	found, err := f.Triggers(ctx, f.all(), 1000)
-	if err != nil {
-		t.Fatalf("list triggers: %v", err)
-	}
-	return found
 }
 
 // wantCode expects an error of the given kind.

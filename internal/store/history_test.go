@@ -95,7 +95,7 @@ func TestTheRunsOfAJobAreListedLatestFirst(t *testing.T) {
 		for range 3 {
 			w := f.wish(job, "")
 			w.At = at
-			if err := f.Trigger(ctx, w, nil); err != nil {
+			if err := f.Trigger(ctx, []plan.Trigger{w}, nil); err != nil {
 				t.Fatal(err)
 			}
 			wishes = append(wishes, w)

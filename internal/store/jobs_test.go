@@ -57,7 +57,7 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 		})
 		wantCode(t, "edit a job", err, belfry.NotFound)
 		wish := f.wish(belfry.Job{ID: job, Namespace: "theirs"}, "")
-		wantCode(t, "trigger a job", f.Trigger(ctx, wish, nil), belfry.NotFound)
+		wantCode(t, "trigger a job", f.Trigger(ctx, []plan.Trigger{wish}, nil), belfry.NotFound)
 		if wishes := f.wishes(t); len(wishes) != 0 {
 			t.Errorf("there are %d triggers, wants none", len(wishes))
 		}

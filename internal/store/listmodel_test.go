@@ -59,7 +59,8 @@ var (
 		belfry.StatusCancelled, "unheard of",
 	}
 	runStates = []belfry.RunState{
-		"", belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting, belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, "unheard of",
+		"", belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting, belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped,
+		belfry.RunCancelled, belfry.RunDiscarded, "unheard of",
 	}
 	namespaces = []string{belfry.DefaultNamespace, "theirs"}
 	queues     = []string{belfry.DefaultQueue, "bulk", "büro"}
@@ -75,6 +76,9 @@ func (w *world) wantJobs(t *rapid.T, filter store.JobFilter, limit int) {
 		var want []belfry.Job
 		for _, made := range w.jobs {
 			job, err := w.f.Job(ctx, made.Namespace, made.ID)
+			if job.State == belfry.JobEnded && filter.Status == "" {
+				continue // those that are over have to be asked for
+			}
 			if err == nil && job.Namespace == namespace && passes(job, filter) {
 				want = append(want, job)
 			}
@@ -212,6 +216,19 @@ var fates = []fate{
 		w.start(t, w.f.step(t, job))
 		w.f.fire(t, w.f.step(t, job))
 	}},
+	{name: "one behind another", changes: []func(*belfry.Job){queued(3)}, happens: func(w *world, t *rapid.T, job belfry.Job) {
+		w.start(t, w.f.step(t, job))
+		w.f.fire(t, w.f.step(t, job))
+		w.f.fire(t, w.f.step(t, job))
+	}},
+	{name: "cancelled while running", happens: func(w *world, t *rapid.T, job belfry.Job) {
+		run := w.start(t, w.f.step(t, job))
+		w.f.cancel(t, job.Namespace, run.ID)
+	}},
+	{name: "abandoned", happens: func(w *world, t *rapid.T, job belfry.Job) {
+		w.f.fire(t, w.f.step(t, job))
+		w.f.edit(t, job, abandon(t))
+	}},
 	{name: "running and paused", happens: func(w *world, t *rapid.T, job belfry.Job) {
 		w.start(t, w.f.step(t, job))
 		w.f.edit(t, job, pause(t))
@@ -230,6 +247,16 @@ var fates = []fate{
 	}},
 	{name: "once and dead", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
 		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
+	}},
+	{name: "once and discarded", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
+		run := w.start(t, w.f.step(t, job))
+		w.f.accepted(t, run, belfry.OutcomeFailed)
+		w.f.discard(t, job.Namespace, run.ID)
+	}},
+	{name: "once and cancelled", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
+		step := w.f.step(t, job)
+		w.f.fire(t, step)
+		w.f.cancel(t, job.Namespace, step.Runs[0].ID)
 	}},
 	{name: "once and ready", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) { w.f.fire(t, w.f.step(t, job)) }},
 	{name: "deleted", happens: func(w *world, t *rapid.T, job belfry.Job) {
@@ -265,7 +292,7 @@ func (w *world) byHand(t *rapid.T, job belfry.Job) {
 	for i := range rapid.IntRange(1, 4).Draw(t, "triggers") {
 		wish := w.f.wish(job, fmt.Sprint(i))
 		wish.At = w.f.minutesAgo(rapid.IntRange(1, 3).Draw(t, "minutes ago"))
-		if err := w.f.Trigger(ctx, wish, nil); err != nil {
+		if err := w.f.Trigger(ctx, []plan.Trigger{wish}, nil); err != nil {
 			t.Fatalf("trigger: %v", err)
 		}
 		run := w.start(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), w.f.plan(t, job.ID), []plan.Trigger{wish}))

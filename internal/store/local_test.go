@@ -34,7 +34,7 @@ func TestATriggerBecomesOneRun(t *testing.T) {
 		f.accepted(t, run, belfry.OutcomeSucceeded)
 
 		// Neither repeating the wish nor firing it again from memory makes another run.
-		if err := f.Trigger(ctx, wish, nil); err != nil || len(f.wishes(t)) != 0 {
+		if err := f.Trigger(ctx, []plan.Trigger{wish}, nil); err != nil || len(f.wishes(t)) != 0 {
 			t.Errorf("recording the wish again: %v, and %d are open", err, len(f.wishes(t)))
 		}
 		fired := f.tryFire(t, plan.Fire(step.Subject, f.plan(t, job.ID), []plan.Trigger{wish}))

@@ -21,14 +21,16 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
 				f.wipe(t)
-				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, made: map[belfry.ID]int64{}, held: map[belfry.ID]*belfry.Run{}}
+				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, made: map[belfry.ID]int64{}, held: map[belfry.ID]*belfry.Run{}, serial: map[belfry.ID]bool{}}
 				m.workers = []belfry.ID{f.worker(t), f.worker(t)}
 				m.create(t)
 				t.Repeat(map[string]func(*rapid.T){
 					"create": m.create, "fire": m.fire, "trigger": m.trigger, "fire triggers": m.fireTriggers,
 					"claim": m.claim, "finish": m.finish, "promote": m.promote,
 					"lose a worker": m.lose, "pass a deadline": m.overrun, "forget a claim": m.forget,
-					"pause or resume": m.toggle, "delete": m.remove,
+					"pause or resume": m.toggle, "delete": m.remove, "delete and cancel": m.removeAll,
+					"cancel": m.cancel, "pass the grace": m.insist, "redrive": m.redrive, "discard": m.discard,
+					"": m.compareLive,
 				})
 				m.drain(t)
 				m.compare(t)
@@ -40,7 +42,7 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 
 // wipe makes the store as good as new.
 func (f *fixture) wipe(t tb) {
-	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests"} {
+	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests", "keys", "ended", "events"} {
 		f.exec(t, `DELETE FROM `+table)
 	}
 }
@@ -50,6 +52,7 @@ type model struct {
 	f       *fixture
 	jobs    map[belfry.ID]*belfry.Job
 	first   map[belfry.ID]time.Time // occurrence of every job there ever was
+	serial  map[belfry.ID]bool      // jobs whose runs follow one after another
 	runs    map[belfry.ID]*modelRun
 	made    map[belfry.ID]int64       // scheduled runs of every job, also those that were skipped beside another
 	workers []belfry.ID               // registered
@@ -59,8 +62,12 @@ type model struct {
 }
 
 type modelRun struct {
-	job     belfry.ID
+	id, job belfry.ID
+	kind    belfry.Kind
+	at      time.Time
+	key     string
 	state   belfry.RunState
+	delayed bool // it is not due yet, although it waits
 	attempt int
 	tally   belfry.Tally
 }
@@ -81,34 +88,60 @@ func (m *model) count(job belfry.ID, states ...belfry.RunState) int {
 	return n
 }
 
+// moving are the states of the live runs that do not wait for others.
+var moving = []belfry.RunState{belfry.RunReady, belfry.RunRunning, belfry.RunRetry}
+
+// live counts the live runs of a job.
 func (m *model) live(job belfry.ID) int {
-	return m.count(job, belfry.RunReady, belfry.RunRunning, belfry.RunRetry)
+	return m.count(job, moving...) + m.count(job, belfry.RunWaiting)
 }
 
 // apply is what an applied step does.
 func (m *model) apply(t tb, step plan.Step) {
 	t.Helper()
 	job := step.Seen.JobID
-	note := func(id belfry.ID, state belfry.RunState) {
-		if _, twice := m.runs[id]; twice {
-			t.Fatalf("run %s was decided twice", id)
+	note := func(r modelRun) {
+		if _, twice := m.runs[r.id]; twice {
+			t.Fatalf("run %s was decided twice", r.id)
 		}
-		m.runs[id] = &modelRun{job: job, state: state}
+		r.job = job
+		m.runs[r.id] = &r
 	}
 	for _, skip := range step.Skips {
-		note(skip.ID, belfry.RunSkipped)
+		note(modelRun{id: skip.ID, kind: belfry.KindScheduled, at: skip.From, state: belfry.RunSkipped})
 	}
 	for _, r := range step.Runs {
 		if r.Kind == belfry.KindScheduled {
 			m.made[job]++
 		}
-		if r.Limit > 0 && m.live(job) >= r.Limit {
-			note(r.ID, belfry.RunSkipped)
-		} else {
-			note(r.ID, belfry.RunReady)
+		made := modelRun{id: r.ID, kind: r.Kind, at: r.ScheduledAt, key: r.Key, state: belfry.RunReady}
+		switch {
+		case m.taken(job, r):
+			made.state = belfry.RunSkipped
+		case !r.Serial || m.live(job) == 0:
+		case m.count(job, belfry.RunWaiting) < r.Queue:
+			made.state = belfry.RunWaiting
+		default:
+			made.state = belfry.RunSkipped
 		}
+		note(made)
 	}
 	m.stale = append(m.stale, step)
+}
+
+// taken tells whether a scheduled run has the key of another that is alive or has
+// succeeded.
+func (m *model) taken(job belfry.ID, r plan.Run) bool {
+	if r.Key == "" || r.Kind != belfry.KindScheduled {
+		return false
+	}
+	for _, other := range m.runs {
+		if other.job == job && other.kind == r.Kind && other.key == r.Key &&
+			(other.state == belfry.RunWaiting || other.state == belfry.RunSucceeded || slices.Contains(moving, other.state)) {
+			return true
+		}
+	}
+	return false
 }
 
 // start is what a claim does.
@@ -123,27 +156,61 @@ func (m *model) start(t tb, run *belfry.Run, worker belfry.ID) {
 }
 
 // settle is what the end of an attempt does.
-func (m *model) settle(run *belfry.Run, outcome belfry.Outcome) {
-	r := m.runs[run.ID]
-	s := belfry.Settle(run.ID, r.tally, run.Spec.Retry(), outcome)
-	r.state, r.tally = s.State, s.Tally
+func (m *model) settle(run *belfry.Run, r belfry.Result) {
+	was := m.runs[run.ID]
+	s := belfry.Settle(run.ID, was.tally, run.Spec.Retry(), r)
+	was.state, was.tally = s.State, s.Tally
 	delete(m.held, run.ID)
-	m.past = append(m.past, pastAttempt{run, outcome})
+	m.past = append(m.past, pastAttempt{run, r.Outcome})
+	m.goAhead(was.job)
+}
+
+// goAhead is what the end of a run does to those of its job that wait.
+func (m *model) goAhead(job belfry.ID) {
+	if m.count(job, moving...) > 0 {
+		return
+	}
+	var first *modelRun
+	for _, r := range m.runs {
+		if r.job != job || r.state != belfry.RunWaiting {
+			continue
+		}
+		if first == nil || r.at.Before(first.at) || r.at.Equal(first.at) && r.id.Compare(first.id) < 0 {
+			first = r
+		}
+	}
+	switch {
+	case first == nil:
+	case first.delayed:
+		first.state = belfry.RunRetry
+	default:
+		first.state = belfry.RunReady
+	}
 }
 
 func (m *model) create(t *rapid.T) {
 	job := m.f.created(t, rapid.IntRange(1, 40).Draw(t, "due for minutes"), withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), func(j *belfry.Job) {
-		if rapid.Bool().Draw(t, "parallel") {
-			parallel(j)
+		j.Overlap = pick(t, []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}, "overlap")
+		j.MaxQueued = rapid.IntRange(1, 3).Draw(t, "queue")
+		j.Priority = pick(t, []belfry.Priority{belfry.PriorityNormal, belfry.PriorityHigh, belfry.PriorityLow}, "priority")
+		j.IdempotencyKeyTemplate = pick(t, []string{"", "", "t-{{unix}}", "hour-{{hour}}"}, "keys")
+		if rapid.Bool().Draw(t, "makes up for all") {
+			j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, rapid.IntRange(1, 4).Draw(t, "most")
 		}
 	})
-	m.jobs[job.ID], m.first[job.ID] = &job, m.f.plan(t, job.ID).NominalAt
+	m.jobs[job.ID], m.first[job.ID], m.serial[job.ID] = &job, m.f.plan(t, job.ID).NominalAt, job.Serial()
 }
 
 func (m *model) fire(t *rapid.T) {
-	steps := m.f.decide(t, m.f.due(t))
-	if len(steps) == 0 {
+	due := m.f.due(t)
+	if len(due) == 0 {
 		t.Skip("nothing is due")
+	}
+	steps := m.f.decide(t, due)
+	if rapid.IntRange(0, 3).Draw(t, "missed") == 0 {
+		for i, s := range steps {
+			steps[i] = plan.Decide(s.Subject, s.Seen, m.f.Now(), m.f.Now())
+		}
 	}
 	steps = steps[:rapid.IntRange(1, len(steps)).Draw(t, "steps")]
 	fresh := len(steps)
@@ -173,10 +240,18 @@ func (m *model) fire(t *rapid.T) {
 }
 
 func (m *model) trigger(t *rapid.T) {
-	wish := m.f.trigger(t, *m.anyJob(t), `"mine"`)
-	if rapid.Bool().Draw(t, "again") {
-		if err := m.f.Trigger(ctx, wish, nil); err != nil {
-			t.Fatalf("trigger again: %v", err)
+	job := *m.anyJob(t)
+	var wishes []plan.Trigger
+	for range rapid.IntRange(1, 3).Draw(t, "wishes") {
+		wish := m.f.wish(job, `"mine"`)
+		if rapid.Bool().Draw(t, "backfill") {
+			wish = m.f.backfill(job, m.f.minutesAgo(rapid.IntRange(0, 90).Draw(t, "minutes ago")))
+		}
+		wishes = append(wishes, wish)
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		if err := m.f.Trigger(ctx, wishes, nil); err != nil {
+			t.Fatalf("trigger: %v", err)
 		}
 	}
 }
@@ -210,7 +285,22 @@ func (m *model) claim(t *rapid.T) {
 	}
 }
 
-var outcomes = []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted}
+// outcomes are those that a worker hands in.
+var outcomes = []belfry.Outcome{
+	belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted, belfry.OutcomeSnoozed, belfry.OutcomeCancelled,
+}
+
+// anyResult draws how an attempt ended.
+func anyResult(t *rapid.T, run *belfry.Run) belfry.Result {
+	r := result(run, pick(t, outcomes, "outcome"))
+	switch rapid.IntRange(0, 5).Draw(t, "advice") {
+	case 0:
+		r.Permanent = true
+	case 1:
+		r.RetryAfterSeconds = 600
+	}
+	return r
+}
 
 func (m *model) finish(t *rapid.T) {
 	var results []belfry.Result
@@ -221,9 +311,9 @@ func (m *model) finish(t *rapid.T) {
 		want = append(want, map[bool]belfry.Verdict{true: belfry.VerdictAccepted, false: belfry.VerdictLate}[outcome == past.outcome])
 	}
 	for _, run := range m.someHeld(t) {
-		outcome := pick(t, outcomes, "outcome")
-		results, want = append(results, result(run, outcome)), append(want, belfry.VerdictAccepted)
-		m.settle(run, outcome)
+		r := anyResult(t, run)
+		results, want = append(results, r), append(want, belfry.VerdictAccepted)
+		m.settle(run, r)
 	}
 	if got := m.f.finish(t, results...); !slices.Equal(got, want) {
 		t.Fatalf("the verdicts are %v, wants %v", got, want)
@@ -231,30 +321,27 @@ func (m *model) finish(t *rapid.T) {
 }
 
 func (m *model) promote(t *rapid.T) {
-	m.f.backdate(t, 24*time.Hour, "runs", "ready_at", "state = 'retry'")
-	m.f.exec(t, `UPDATE runs SET rank = rank - ? WHERE state = 'retry'`, (24 * time.Hour).Microseconds())
 	want := m.count(belfry.ID{}, belfry.RunRetry)
-	n, next, err := m.f.Promote(ctx, m.f.all(), 1000)
-	if err != nil || n != want || !next.IsZero() {
-		t.Fatalf("promoted %d, the next at %v (%v), wants %d", n, next, err, want)
+	if n := m.f.promoteAll(t); n != want {
+		t.Fatalf("promoted %d, wants %d", n, want)
 	}
 	for _, r := range m.runs {
 		if r.state == belfry.RunRetry {
-			r.state = belfry.RunReady
+			r.state, r.delayed = belfry.RunReady, false
 		}
 	}
 }
 
 // reap expects the reaper to find exactly the attempts whose worker is gone,
-// and those given.
-func (m *model) reap(t *rapid.T, silence time.Duration, late ...*belfry.Run) {
+// and those given, which end in the given way.
+func (m *model) reap(t *rapid.T, silence time.Duration, end belfry.Outcome, late ...*belfry.Run) {
 	want := 0
 	for _, run := range m.anyOrder() {
 		switch {
 		case !slices.Contains(m.workers, run.Worker):
-			m.settle(run, belfry.OutcomeLost)
+			m.settle(run, result(run, belfry.OutcomeLost))
 		case slices.Contains(late, run):
-			m.settle(run, belfry.OutcomeTimedOut)
+			m.settle(run, result(run, end))
 		default:
 			continue
 		}
@@ -271,14 +358,14 @@ func (m *model) lose(t *rapid.T) {
 		m.f.beat(t, belfry.Beat{Worker: m.workers[i], Leave: true})
 		for _, run := range m.anyOrder() {
 			if run.Worker == m.workers[i] {
-				m.settle(run, belfry.OutcomeUnconfirmed)
+				m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 			}
 		}
 	} else {
 		m.f.silent(t, m.workers[i], time.Hour)
 	}
 	m.workers[i] = m.f.worker(t)
-	m.reap(t, time.Minute)
+	m.reap(t, time.Minute, "")
 }
 
 func (m *model) overrun(t *rapid.T) {
@@ -286,7 +373,7 @@ func (m *model) overrun(t *rapid.T) {
 	for _, run := range late {
 		m.f.aged(t, run, time.Hour)
 	}
-	m.reap(t, 0, late...)
+	m.reap(t, 0, belfry.OutcomeTimedOut, late...)
 }
 
 func (m *model) forget(t *rapid.T) {
@@ -301,10 +388,18 @@ func (m *model) forget(t *rapid.T) {
 			continue
 		}
 		m.f.aged(t, run, store.ConfirmAfter+time.Second)
-		m.settle(run, belfry.OutcomeUnconfirmed)
+		m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 	}
-	if orders := m.f.beat(t, beat); orders.Unknown || len(orders.Lost) != 0 {
-		t.Fatalf("the heartbeat answers %+v", orders)
+	var want []belfry.Held
+	for _, held := range beat.Held {
+		if m.runs[held.RunID].tally.Cancelled {
+			want = append(want, held)
+		}
+	}
+	orders := m.f.beat(t, beat)
+	slices.SortFunc(orders.Cancel, func(a, b belfry.Held) int { return a.RunID.Compare(b.RunID) })
+	if orders.Unknown || len(orders.Lost) != 0 || !slices.Equal(orders.Cancel, want) {
+		t.Fatalf("the heartbeat answers %+v, wants that %v are cancelled", orders, want)
 	}
 }
 
@@ -343,7 +438,7 @@ func (m *model) drain(t *rapid.T) {
 		}
 		for _, run := range m.anyOrder() {
 			m.f.accepted(t, run, belfry.OutcomeSucceeded)
-			m.settle(run, belfry.OutcomeSucceeded)
+			m.settle(run, result(run, belfry.OutcomeSucceeded))
 		}
 	}
 }

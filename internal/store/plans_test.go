@@ -217,7 +217,7 @@ func TestATriggerIsAWishUntilItIsFired(t *testing.T) {
 		first := f.trigger(t, job, `"mine"`)
 		second := f.trigger(t, other, "")
 		third := f.trigger(t, job, "")
-		if err := f.Trigger(ctx, first, nil); err != nil {
+		if err := f.Trigger(ctx, []plan.Trigger{first}, nil); err != nil {
 			t.Errorf("trigger again: %v", err)
 		}
 		wishes := f.wishes(t)
@@ -248,7 +248,7 @@ func TestATriggerIsAWishUntilItIsFired(t *testing.T) {
 				}
 			}
 		}
-		wantCode(t, "trigger what is not there", f.Trigger(ctx, f.wish(belfry.Job{ID: newID(), Namespace: "ours"}, ""), nil), belfry.NotFound)
+		wantCode(t, "trigger what is not there", f.Trigger(ctx, f.one(belfry.Job{ID: newID(), Namespace: "ours"}), nil), belfry.NotFound)
 	})
 }
 

@@ -94,7 +94,7 @@ func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 		if n := f.reap(t, 0); n != 1 {
 			t.Errorf("reaped %d runs after the grace, wants 1", n)
 		}
-		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), belfry.OutcomeTimedOut))
+		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), result(run, belfry.OutcomeTimedOut)))
 		got := f.run(t, run.Namespace, run.ID)
 		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeTimedOut {
 			t.Errorf("the attempts are %+v", got.Attempts)

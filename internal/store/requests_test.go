@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -43,8 +44,8 @@ var verbs = []verb{
 		return s.CreateJobs(ctx, each(jobs...), r)
 	}, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE tags IS NOT NULL`},
 	{"trigger", func(s store.Store, f *fixture, job belfry.Job, r *store.Request) error {
-		return s.Trigger(ctx, f.wish(job, `"mine"`), r)
-	}, `SELECT count(*) FROM triggers`},
+		return s.Trigger(ctx, []plan.Trigger{f.wish(job, `"mine"`), f.wish(job, "")}, r)
+	}, `SELECT count(*) / 2 FROM triggers`},
 }
 
 // eachVerb runs a test over every backend and verb. The job is one to trigger.
@@ -228,9 +229,9 @@ func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 					}, request("key", "this", ""))
 				}, isBroken},
 				{"there is no answer to a create", func() error { return f.CreateJobs(ctx, each(jobs(size)...), mute) }, isBroken},
-				{"there is no answer to a trigger", func() error { return f.Trigger(ctx, f.wish(job, ""), mute) }, isBroken},
+				{"there is no answer to a trigger", func() error { return f.Trigger(ctx, f.one(job), mute) }, isBroken},
 				{"there is no such job", func() error {
-					return f.Trigger(ctx, f.wish(belfry.Job{ID: newID(), Namespace: job.Namespace}, ""), request("key", "this", ""))
+					return f.Trigger(ctx, f.one(belfry.Job{ID: newID(), Namespace: job.Namespace}), request("key", "this", ""))
 				}, isCode(belfry.NotFound)},
 			} {
 				if err := tt.call(); !tt.want(err) {

@@ -65,7 +65,7 @@ func TestACallerThatIsGoneStartsNothingOrAll(t *testing.T) {
 			t.Errorf("finish answered %v and left the run %s", err, state)
 		}
 		wish := f.wish(job, "")
-		if err := f.Trigger(gone, wish, nil); (err == nil) != (len(f.wishes(t)) == 1) {
+		if err := f.Trigger(gone, []plan.Trigger{wish}, nil); (err == nil) != (len(f.wishes(t)) == 1) {
 			t.Errorf("trigger answered %v, and %d wishes are there", err, len(f.wishes(t)))
 		}
 		if _, err := f.Hold(gone, owner, []string{"duty"}, time.Minute); (err == nil) != (len(f.held(t, "duty")) == 1) {

@@ -167,10 +167,10 @@ func (f *fixture) plan(t tb, job belfry.ID) plan.Plan {
 	found := read(t, f, func(rows *sql.Rows) (plan.Plan, error) {
 		p := plan.Plan{JobID: job}
 		var next, nominal, fired timeColumn
-		err := rows.Scan(&p.Shard, &p.Version, &next, &nominal, &fired, &p.RunsMade, &p.ZoneVersion)
+		err := rows.Scan(&p.Shard, &p.Version, &next, &nominal, &fired, &p.RunsMade, &p.Once, &p.ZoneVersion)
 		p.NextAt, p.NominalAt, p.FiredFor = next.Time, nominal.Time, fired.Time
 		return p, err
-	}, `SELECT shard, version, next_at, nominal_at, fired_for, runs_made, zone_version FROM plans WHERE job_id = ?`, job)
+	}, `SELECT shard, version, next_at, nominal_at, fired_for, runs_made, once, zone_version FROM plans WHERE job_id = ?`, job)
 	if len(found) != 1 {
 		t.Fatalf("job %s has %d plans, wants 1", job, len(found))
 	}
@@ -185,6 +185,9 @@ type liveRow struct {
 	FiredBy, Worker         belfry.ID
 	Lane                    string
 	ReadyAt, DeadlineAt     time.Time
+	Weight                  int64 // what its priority adds to its rank
+	KeepDays                int   // zero: no retention of its own
+	CancelAt                time.Time
 }
 
 // live reads a run that is still alive.
@@ -193,11 +196,11 @@ func (f *fixture) live(t tb, run belfry.ID) liveRow {
 	found := read(t, f, func(rows *sql.Rows) (liveRow, error) {
 		var r liveRow
 		var by, worker idColumn
-		var ready, deadline timeColumn
-		err := rows.Scan(&r.State, &r.Attempt, &r.Failures, &r.Lost, &r.Rank, &r.Epoch, &r.TimeoutMS, &by, &worker, &r.Lane, &ready, &deadline)
-		r.FiredBy, r.Worker, r.ReadyAt, r.DeadlineAt = by.ID, worker.ID, ready.Time, deadline.Time
+		var ready, deadline, cancel timeColumn
+		err := rows.Scan(&r.State, &r.Attempt, &r.Failures, &r.Lost, &r.Rank, &r.Epoch, &r.TimeoutMS, &by, &worker, &r.Lane, &ready, &deadline, &r.Weight, &r.KeepDays, &cancel)
+		r.FiredBy, r.Worker, r.ReadyAt, r.DeadlineAt, r.CancelAt = by.ID, worker.ID, ready.Time, deadline.Time, cancel.Time
 		return r, err
-	}, `SELECT state, attempt, failures, lost, rank, epoch, timeout_ms, fired_by, worker, lane, ready_at, deadline_at FROM runs WHERE id = ?`, run)
+	}, `SELECT state, attempt, failures, lost, rank, epoch, timeout_ms, fired_by, worker, lane, ready_at, deadline_at, weight, coalesce(keep_days, 0), cancel_at FROM runs WHERE id = ?`, run)
 	if len(found) != 1 {
 		t.Fatalf("there are %d live runs with id %s, wants 1", len(found), run)
 	}

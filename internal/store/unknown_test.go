@@ -126,7 +126,7 @@ func TestAFinishWhoseReplyIsLostSettlesOnce(t *testing.T) {
 			if verdicts[0] != belfry.VerdictAccepted || verdicts[1] != belfry.VerdictAccepted {
 				t.Errorf("the verdicts are %v, wants accepted", verdicts)
 			}
-			f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), outcome))
+			f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), result(run, outcome)))
 		})
 	}
 }
@@ -228,7 +228,7 @@ func TestAnEditWhoseReplyIsLostEditsOnce(t *testing.T) {
 				return err
 			})
 			got, p := f.found(t, job), f.plan(t, job.ID)
-			if got.State != belfry.JobPaused || got.Revision != 2 || p.Version != 2 || len(f.jobRuns(t, job)) != 1 {
+			if got.State != belfry.JobPaused || got.Revision != 2 || p.Version != 2 || len(f.jobRuns(t, job)) != 2 {
 				t.Errorf("the job is %s at revision %d, its plan %+v, with %d runs", got.State, got.Revision, p, len(f.jobRuns(t, job)))
 			}
 		})
@@ -240,7 +240,7 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 	job := f.created(t, 5, withBase(0))
 	wish := f.wish(job, "")
 	proxy.EatReplies("/* trigger */", 1)
-	insist(t, proxy, func() error { return f.Trigger(ctx, wish, nil) })
+	insist(t, proxy, func() error { return f.Trigger(ctx, []plan.Trigger{wish}, nil) })
 	if wishes := f.wishes(t); len(wishes) != 1 {
 		t.Errorf("%d triggers are there, wants 1", len(wishes))
 	}

@@ -152,7 +152,7 @@ func TestRunsWaitInTheOrderInWhichTheyBecameReady(t *testing.T) {
 
 // aside is a note beside the occurrences of a job.
 func aside(job belfry.ID, reason belfry.Reason, at time.Time, count int64) plan.Skip {
-	return plan.Skip{ID: belfry.RunID(job, belfry.Kind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason}
+	return plan.Skip{ID: belfry.RunID(job, belfry.Kind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Beside: true}
 }
 
 func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {

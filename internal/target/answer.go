@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -57,8 +58,39 @@ func (l *lively) Read(p []byte) (int, error) {
 	return l.body.Read(p)
 }
 
-// answered is the error for an answer that is not 2xx.
+// answered is the error for an answer that is not 2xx. One that asks to be left
+// alone for a while is not tried again before that.
 func answered(resp *http.Response) error {
+	err := refusal(resp)
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if wait := retryAfter(resp.Header, time.Now()); wait > 0 {
+			return belfry.RetryAfter(err, wait)
+		}
+	}
+	return err
+}
+
+// retryAfter reads how long a target wants to be left alone, up to the longest that
+// a run may wait. A date counts from the target's own, if it says that too: its clock
+// may be wrong. What cannot be read says nothing.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(belfry.MaxDelay/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(at.Sub(now), belfry.MaxDelay)
+}
+
+// refusal says what a target answered instead of 2xx.
+func refusal(resp *http.Response) error {
 	status := fmt.Sprint(resp.StatusCode)
 	if text := http.StatusText(resp.StatusCode); text != "" {
 		status += " " + text

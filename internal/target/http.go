@@ -74,12 +74,14 @@ func NewHTTP(o HTTPOptions) *HTTP {
 func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
 
 // Handle makes the request that the run's payload describes. An answer of 2xx
-// is success; any other is an error that names it. Status and the beginning of
-// the body are reported in every case.
+// is success; any other is an error that names it, and one of 429 or 503 may say
+// when to try again. Status and the beginning of the body are reported in every
+// case. A payload that makes no request never will, so that is permanent. The end
+// of the context drops the request.
 func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	payload, faults := belfry.ParseHTTP(run.Payload)
 	if len(faults) > 0 {
-		return &belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Faults: faults}
+		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Faults: faults})
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -113,7 +115,7 @@ func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.
 	}
 	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, content)
 	if err != nil {
-		return nil, errors.New("make the request: the payload's url or method is not valid")
+		return nil, belfry.Permanent(errors.New("make the request: the payload's url or method is not valid"))
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)

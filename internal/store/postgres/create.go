@@ -24,7 +24,7 @@ const (
 var (
 	jobColumns = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at",
 		"tags", "queue", "type", "handler", "grams"}
-	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version"}
+	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "once"}
 )
 
 // CreateJobs stores new jobs with their plans, all or none: a few in one
@@ -42,16 +42,19 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		return first.err
 	}
 	var ids []belfry.ID
-	if first.last && r == nil {
+	if first.last && r == nil && len(onceOf(first.jobs)) == 0 {
 		ids, err = idsOf(nil, first.jobs), insertFew(ctx, s.work, first.jobs)
 	} else {
 		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
 			return keyed(ctx, tx, r, func() error {
-				if first.last {
-					ids = idsOf(nil, first.jobs)
-					return insertFew(ctx, tx, first.jobs)
+				if !first.last {
+					return insertMany(ctx, tx, first, in, &ids)
 				}
-				return insertMany(ctx, tx, first, in, &ids)
+				ids = idsOf(nil, first.jobs)
+				if err := insertFew(ctx, tx, first.jobs); err != nil {
+					return err
+				}
+				return notEnded(ctx, tx, first.jobs)
 			})
 		})
 	}
@@ -69,6 +72,34 @@ func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	return ids
 }
 
+// onceOf gives the ids of the one-offs.
+func onceOf(jobs []store.NewJob) (ids []pgtype.UUID) {
+	for i := range jobs {
+		if jobs[i].Plan.Once {
+			ids = append(ids, uuid(jobs[i].Job.ID))
+		}
+	}
+	return ids
+}
+
+// errEnded says that a job was there before, and has ended since.
+var errEnded = errors.New("a job with this id has ended already")
+
+// notEnded makes sure that none of the jobs, which were just stored, has ended
+// before: then the reply to an earlier call was lost.
+func notEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
+	once := onceOf(jobs)
+	if len(once) == 0 {
+		return nil
+	}
+	var ended bool
+	err := tx.QueryRow(ctx, `/* create */ SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE id = ANY($1))`, once).Scan(&ended)
+	if err == nil && ended {
+		return errEnded
+	}
+	return err
+}
+
 // insertMany stores the first jobs and all that follow, and notes the ids so far.
 func insertMany(ctx context.Context, tx pgx.Tx, first batch, in *supply, ids *[]belfry.ID) error {
 	// A caller may need longer to produce the next jobs than a session may idle.
@@ -83,7 +114,10 @@ func insertMany(ctx context.Context, tx pgx.Tx, first batch, in *supply, ids *[]
 			in.fetch(jobsAtATime)
 		}
 		*ids = idsOf(*ids, b.jobs)
-		if err := copyJobs(ctx, tx, b.jobs); err != nil || b.last {
+		if err := copyJobs(ctx, tx, b.jobs); err != nil {
+			return err
+		}
+		if err := notEnded(ctx, tx, b.jobs); err != nil || b.last {
 			return err
 		}
 		in.reuse(b.jobs)
@@ -106,7 +140,7 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "plans"}, planColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		p := &jobs[i].Plan
-		return []any{uuid(p.JobID), p.Shard, p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion}, nil
+		return []any{uuid(p.JobID), p.Shard, p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
 	}))
 	return err
 }
@@ -129,6 +163,7 @@ func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
 		versions, made            = make([]int64, n), make([]int64, n)
 		nexts, nominals, marks    = make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
 		zones                     = make([]string, n)
+		onces                     = make([]bool, n)
 		texts                     specTexts
 		err                       error
 	)
@@ -142,7 +177,7 @@ func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
 		names[i], payloads[i], created[i] = text(j.Name), text(string(j.Payload)), j.CreatedAt
 		tags[i], grams[i], handlers[i] = arrayOf(tagsOf(j)), arrayOf(gramsOf(j.Name)), handlerOf(j.Spec)
 		queues[i], types[i] = storable(j.Queue), storable(j.Type)
-		versions[i], made[i], zones[i] = p.Version, p.RunsMade, p.ZoneVersion
+		versions[i], made[i], zones[i], onces[i] = p.Version, p.RunsMade, p.ZoneVersion, p.Once
 		nexts[i], nominals[i], marks[i] = stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor)
 	}
 	_, err = q.Exec(ctx, `/* create */
@@ -152,10 +187,10 @@ WITH job AS (
     FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::timestamptz[],
                 $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
       AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, grams))
-INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
-SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[])`,
+INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, once)
+SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $21::boolean[])`,
 		ids, shards, namespaces, names, revisions, states, specs, payloads, created, versions, nexts, nominals, marks, made, zones,
-		tags, queues, types, handlers, grams)
+		tags, queues, types, handlers, grams, onces)
 	return err
 }
 
@@ -164,19 +199,20 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[
 // request it is not: that would have been found first.
 func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
 	var refused *pgconn.PgError
-	if !errors.As(err, &refused) || refused.Code != "23505" {
+	if taken := errors.As(err, &refused) && refused.Code == "23505"; !taken && !errors.Is(err, errEnded) {
 		return failed("create jobs", err)
 	}
 	if r == nil {
 		var there int
-		if err := s.work.QueryRow(ctx, `SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)`, uuids(ids)).Scan(&there); err != nil {
+		if err := s.work.QueryRow(ctx, `SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)) + (SELECT count(*) FROM belfry.ended WHERE id = ANY($1))`,
+			uuids(ids)).Scan(&there); err != nil {
 			return failed("create jobs", err)
 		}
 		if there == len(ids) {
 			return nil
 		}
 	}
-	if refused.ConstraintName != "jobs_name" {
+	if refused == nil || refused.ConstraintName != "jobs_name" {
 		return belfry.Errorf(belfry.Conflict, "one of the jobs is there already: %w", err)
 	}
 	return failed("create jobs", nameTaken(err, takenName(refused.Detail)))

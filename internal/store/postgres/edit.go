@@ -22,15 +22,18 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		return belfry.Job{}, err
 	}
 	defer cancel()
-	var job belfry.Job
-	var refusal error // edit's own, which is nobody else's to explain
+	var (
+		job     belfry.Job
+		rest    aftermath
+		refusal error // edit's own, which is nobody else's to explain
+	)
 	asked := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
 		change, refusal = edit(j, p, now)
 		return change, refusal
 	}
 	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
 		var err error
-		job, err = s.edit(ctx, tx, namespace, id, asked)
+		job, err = s.edit(ctx, tx, namespace, id, asked, &rest)
 		return err
 	})
 	if refusal != nil {
@@ -41,10 +44,11 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	}
 	s.hints.tellChanged(false, id)
 	s.hints.tellReady()
+	s.follow(ctx, rest)
 	return job, nil
 }
 
-func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, rest *aftermath) (belfry.Job, error) {
 	p, err := lockPlan(ctx, tx, namespace, id)
 	if err != nil {
 		return belfry.Job{}, err
@@ -69,9 +73,9 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		return job, err
 	}
 	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
-		tags = $7, queue = $8, type = $9, handler = $10, grams = $11 WHERE id = $1`,
+		tags = $7, queue = $8, type = $9, handler = $10, grams = $11, purge = $12 WHERE id = $1`,
 		uuid(id), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
-		tagsOf(&job), storable(job.Queue), storable(job.Type), handlerOf(job.Spec), gramsOf(job.Name))
+		tagsOf(&job), storable(job.Queue), storable(job.Type), handlerOf(job.Spec), gramsOf(job.Name), change.Purge)
 	if err != nil {
 		return job, err
 	}
@@ -82,6 +86,11 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	if !fired.Applied[0] {
 		return job, belfry.Errorf(belfry.Conflict, "the job's plan could not be changed; try again")
 	}
+	if change.Cancel {
+		if err := cancelAll(ctx, tx, &job, rest); err != nil {
+			return job, err
+		}
+	}
 	if job.State == belfry.JobDeleted {
 		return job, nil
 	}
@@ -90,7 +99,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 
 // lockPlan locks a job and its plan against fires and other edits.
 func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
-	rows, err := tx.Query(ctx, `/* edit */ SELECT p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version
+	rows, err := tx.Query(ctx, `/* edit */ SELECT p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once
 		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
 		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
 	if err != nil {
@@ -102,7 +111,7 @@ func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (p
 		return scan.plan(), err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return p, noSuchJob(id)
+		return p, endedOrNone(ctx, tx, namespace, id)
 	}
 	return p, err
 }
@@ -115,7 +124,7 @@ type planScan struct {
 }
 
 func (s *planScan) fields() []any {
-	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.mark, &s.p.RunsMade, &s.p.ZoneVersion}
+	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.mark, &s.p.RunsMade, &s.p.ZoneVersion, &s.p.Once}
 }
 
 func (s *planScan) plan() plan.Plan {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
@@ -47,7 +46,8 @@ func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.V
 
 // settle applies results to the runs that are held by exactly their attempts,
 // and says which: first those that need nothing but the run itself, then those
-// whose retry policy has to be asked.
+// whose retry policy has to be asked. What comes after the runs that are over is
+// seen to as well, or else by the sweeps.
 func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []bool, err error) {
 	settled = make([]bool, len(results))
 	order := make([]int, len(results)) // by id, in which most plans lock the runs
@@ -63,10 +63,12 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 			bad = append(bad, i)
 		}
 	}
-	if err := s.succeed(ctx, results, good, settled); err != nil {
-		return nil, err
+	var rest aftermath
+	if err = s.succeed(ctx, results, good, settled, &rest); err == nil {
+		err = s.fail(ctx, results, bad, settled, &rest)
 	}
-	return settled, s.fail(ctx, results, bad, settled)
+	s.follow(ctx, rest)
+	return settled, err
 }
 
 // fenceArgs is the columns that every result has.
@@ -97,6 +99,14 @@ func newFenceArgs(results []belfry.Result, which []int) *fenceArgs {
 	return a
 }
 
+// aftermathSQL are the columns of an answer about runs r that may have left: the result
+// that settled it, and the job if something comes after it. Mostly nothing waits,
+// which one probe of a small index tells.
+const aftermathSQL = `CASE WHEN r.once OR r.waits THEN r.job_id END, r.once, r.waits`
+
+// waitsSQL tells whether a run of the same job waits.
+const waitsSQL = `(SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL`
+
 const succeedSQL = `/* finish */
 WITH done AS (
   SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[])
@@ -104,147 +114,27 @@ WITH done AS (
 ), gone AS (
   DELETE FROM belfry.runs r USING done
    WHERE r.id = done.id AND r.namespace = done.namespace AND r.state = 'running' AND r.attempt = done.attempt AND r.token = done.token
-  RETURNING r.*, done.n, done.http_status, done.error, done.output
+  RETURNING r.*, done.n, done.http_status, done.error, done.output, clock_timestamp() AS now, ` + waitsSQL + ` AS waits
 ), kept AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key)
+                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
   SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_at, ready_at, fired_at, fired_by, epoch,
-         attempt, worker, token, started_at, clock_timestamp(), http_status, error, output, 0, key
+         attempt, worker, token, started_at, now, http_status, error, output, 0, key, now + keep_days * interval '24 hours'
     FROM gone
+), keyed AS (
+  INSERT INTO belfry.keys (job_id, key, shard, run_id, made_at, succeeded_at)
+  SELECT DISTINCT ON (job_id, key) job_id, key, shard, id, now, now FROM gone WHERE key IS NOT NULL AND kind = 'scheduled' ORDER BY job_id, key, id
+  ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at
 )
-SELECT n FROM gone`
+SELECT r.n, ` + aftermathSQL + ` FROM gone r`
 
-func (s *Store) succeed(ctx context.Context, results []belfry.Result, which []int, settled []bool) error {
+func (s *Store) succeed(ctx context.Context, results []belfry.Result, which []int, settled []bool, rest *aftermath) error {
 	if len(which) == 0 {
 		return nil
 	}
 	a := newFenceArgs(results, which)
 	rows, err := s.work.Query(ctx, succeedSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs)
-	return mark(rows, err, settled)
-}
-
-// mark notes the results whose index was returned.
-func mark(rows pgx.Rows, err error, settled []bool) error {
-	if err != nil {
-		return err
-	}
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
-		settled[n] = true
-		return nil
-	})
-	return err
-}
-
-const failSQL = `/* finish */
-WITH done AS (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[],
-                       $9::text[], $10::text[], $11::bigint[], $12::integer[], $13::integer[], $14::text[], $15::text[])
-    AS f (n, id, namespace, attempt, token, http_status, error, output,
-          outcome, next_state, delay_ms, failures_now, lost_now, reason, fingerprint)
-), held AS MATERIALIZED (
-  SELECT r.*, done.n, done.http_status, done.error, done.output, done.outcome, done.next_state, done.failures_now, done.lost_now, done.reason,
-         done.fingerprint, clock_timestamp() AS now, clock_timestamp() + done.delay_ms * interval '1 millisecond' AS again_at
-    FROM belfry.runs r JOIN done USING (id)
-   WHERE r.namespace = done.namespace AND r.state = 'running' AND r.attempt = done.attempt AND r.token = done.token
-   ORDER BY r.id FOR UPDATE OF r
-), noted AS (
-  INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
-  SELECT id, attempt, shard, namespace, outcome, worker, token, started_at, now, http_status, error, output FROM held
-  ON CONFLICT DO NOTHING
-), again AS (
-  UPDATE belfry.runs r
-     SET state = held.next_state, ready_at = held.again_at, rank = (extract(epoch FROM held.again_at) * 1000000)::bigint,
-         failures = held.failures_now, lost = held.lost_now, worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL
-    FROM held WHERE r.id = held.id AND held.next_state <> 'dead'
-), gone AS (
-  DELETE FROM belfry.runs r USING held WHERE r.id = held.id AND held.next_state = 'dead'
-), buried AS (
-  INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                           timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key)
-  SELECT id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-         timeout_ms, attempt, failures_now, lost_now, started_at, now, payload, trace, fingerprint, key
-    FROM held WHERE next_state = 'dead'
-)
-SELECT n FROM held`
-
-// fail settles attempts that did not succeed, as the job's policy says.
-func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, settled []bool) error {
-	if len(which) == 0 {
-		return nil
-	}
-	ids := make([]belfry.ID, len(which))
-	for k, i := range which {
-		ids[k] = results[i].RunID
-	}
-	policies, err := s.policies(ctx, ids)
-	if err != nil {
-		return err
-	}
-	var known []int
-	var outcomes, states, reasons, prints []string
-	var delays []int64
-	var failures, lost []int32
-	again, retry := false, false
-	for _, i := range which {
-		r := results[i]
-		p, ok := policies[r.RunID]
-		if !ok || p.attempt != r.Attempt || p.token != r.Token {
-			continue
-		}
-		delete(policies, r.RunID) // another result of this attempt in the batch is a repetition
-		next := belfry.Settle(r.RunID, p.tally, p.retry, r.Outcome)
-		known = append(known, i)
-		outcomes, states = append(outcomes, string(r.Outcome)), append(states, string(next.State))
-		delays = append(delays, next.Delay.Milliseconds())
-		failures, lost = append(failures, int32(next.Tally.Failures)), append(lost, int32(next.Tally.Lost))
-		reasons, prints = append(reasons, string(next.Reason)), append(prints, belfry.Fingerprint(r))
-		again = again || next.State == belfry.RunReady
-		retry = retry || next.State == belfry.RunRetry
-	}
-	if len(known) == 0 {
-		return nil
-	}
-	a := newFenceArgs(results, known)
-	rows, err := s.work.Query(ctx, failSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs,
-		outcomes, states, delays, failures, lost, reasons, prints)
-	if err := mark(rows, err, settled); err != nil {
-		return err
-	}
-	if again {
-		s.hints.tellReady()
-	}
-	if retry {
-		s.hints.tellChanged(false)
-	}
-	return nil
-}
-
-type policy struct {
-	attempt int
-	token   belfry.Token
-	tally   belfry.Tally
-	retry   belfry.Retry
-}
-
-// policies reads what settling a run that failed depends on.
-func (s *Store) policies(ctx context.Context, ids []belfry.ID) (map[belfry.ID]policy, error) {
-	rows, err := s.work.Query(ctx, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, coalesce(v.spec, j.spec) FROM belfry.runs r`+atRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, uuids(ids))
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[belfry.ID]policy, len(ids))
-	var (
-		id, token pgtype.UUID
-		p         policy
-		text      string
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &p.attempt, &token, &p.tally.Failures, &p.tally.Lost, &text}, func() error {
-		p.retry, p.token = s.specs.OrNone(text).Retry(), token.Bytes
-		out[id.Bytes] = p
-		return nil
-	})
-	return out, err
+	return rest.mark(rows, err, settled)
 }
 
 // lateOrKnown says whether a result that fits no live attempt was accepted
@@ -252,7 +142,7 @@ func (s *Store) policies(ctx context.Context, ids []belfry.ID) (map[belfry.ID]po
 func (s *Store) lateOrKnown(ctx context.Context, r belfry.Result) (belfry.Verdict, error) {
 	var known bool
 	err := s.work.QueryRow(ctx, `/* late */
-SELECT EXISTS (SELECT 1 FROM belfry.history WHERE id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND state = $5)
+SELECT EXISTS (SELECT 1 FROM belfry.history WHERE id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND state = 'succeeded' AND $5 = 'succeeded')
     OR EXISTS (SELECT 1 FROM belfry.attempts WHERE run_id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND outcome = $5)`,
 		uuid(r.RunID), storable(r.Namespace), r.Attempt, uuid(r.Token), string(r.Outcome)).Scan(&known)
 	if err != nil {

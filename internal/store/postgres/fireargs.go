@@ -25,25 +25,31 @@ type fireArgs struct {
 	revisions, shards      []int32
 	epochs, timeouts       []int64
 	lanes                  []string
+	asked                  []int64 // triggers of each step; this and the next three reach as far as the last step that has some
+	once                   []bool
+	weights                []int64
+	keeps                  []pgtype.Int4
 
 	stepOf             []int64 // 1-based step of each run
 	ids, triggers      []pgtype.UUID
 	kinds              []string
 	scheduled, readies []time.Time
 	ranks              []int64
-	limits             []int32
+	queues             []int32 // below zero: it waits for none
 	payloads           []pgtype.Text
 	keys               []pgtype.Text // as many as it takes to reach the last one there is
 
 	wishOf []int64 // 1-based step of each trigger
 	wishes []pgtype.UUID
-	asked  []int64 // triggers of each step, as far as the last that has some
 
 	skipOf     []int64
 	skipIDs    []pgtype.UUID
 	froms, tos []time.Time
 	counts     []int64
 	reasons    []string
+
+	eventOf []int64 // 1-based step of each event
+	events  []*belfry.Event
 }
 
 func newFireArgs(steps []plan.Step) *fireArgs {
@@ -58,6 +64,9 @@ func newFireArgs(steps []plan.Step) *fireArgs {
 			a.skipIDs = append(a.skipIDs, uuid(k.ID))
 			a.froms, a.tos = append(a.froms, k.From), append(a.tos, k.To)
 			a.counts, a.reasons = append(a.counts, k.Count), append(a.reasons, string(k.Reason))
+		}
+		if steps[i].Event != nil {
+			a.eventOf, a.events = append(a.eventOf, int64(i+1)), append(a.events, steps[i].Event)
 		}
 	}
 	return a
@@ -79,14 +88,30 @@ func (a *fireArgs) addStep(s *plan.Step) {
 	a.epochs = append(a.epochs, s.Epoch)
 	a.lanes = append(a.lanes, storable(s.Lane()))
 	a.timeouts = append(a.timeouts, s.Policy.Timeout().Milliseconds())
+	n := len(a.jobs)
+	if s.Next.Once {
+		a.once = reach(a.once, n)
+		a.once[n-1] = true
+	}
+	if weight := s.Policy.Weight(); weight != 0 {
+		a.weights = reach(a.weights, n)
+		a.weights[n-1] = weight
+	}
+	if s.Policy.RetentionDays > 0 {
+		a.keeps = reach(a.keeps, n)
+		a.keeps[n-1] = pgtype.Int4{Int32: int32(s.Policy.RetentionDays), Valid: true}
+	}
 }
+
+// reach makes a list so long.
+func reach[T any](list []T, n int) []T { return append(list, make([]T, n-len(list))...) }
 
 func (a *fireArgs) addRun(step int64, r plan.Run) {
 	a.index[r.ID] = len(a.runs)
 	a.runs = append(a.runs, r)
 	if !r.Trigger.IsZero() {
 		a.wishOf, a.wishes = append(a.wishOf, step), append(a.wishes, uuid(r.Trigger))
-		a.asked = append(a.asked, make([]int64, step-int64(len(a.asked)))...)
+		a.asked = reach(a.asked, int(step))
 		a.asked[step-1]++
 	}
 	a.stepOf = append(a.stepOf, step)
@@ -95,28 +120,53 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 	a.triggers = append(a.triggers, uuid(r.Trigger))
 	a.scheduled = append(a.scheduled, r.ScheduledAt)
 	a.readies = append(a.readies, r.ReadyAt)
-	a.ranks = append(a.ranks, plan.Rank(r.ReadyAt))
-	a.limits = append(a.limits, int32(r.Limit))
+	a.ranks = append(a.ranks, plan.Rank(r.ReadyAt, a.steps[step-1].Policy.Weight()))
+	queue := int32(-1)
+	if r.Serial {
+		queue = int32(r.Queue)
+	}
+	a.queues = append(a.queues, queue)
 	a.payloads = append(a.payloads, text(string(r.Payload)))
 	if r.Key != "" {
-		a.keys = append(a.keys, make([]pgtype.Text, len(a.ids)-len(a.keys))...)
+		a.keys = reach(a.keys, len(a.ids))
 		a.keys[len(a.ids)-1] = text(r.Key)
 	}
 }
 
-// list gives the arguments of fireSQL in order.
+// form says which parts of the statement the batch needs.
+func (a *fireArgs) form() fireForm { return fireForm{keyed: len(a.keys) > 0, told: len(a.events) > 0} }
+
+// list gives the arguments of the statement in order.
 func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
 	tokens := make([]belfry.Token, min(slots.Free, len(a.runs)))
 	for i := range tokens {
 		tokens[i] = belfry.NewToken()
 	}
-	return []any{
+	args := []any{
 		a.jobs, a.versions, a.due, a.firsts, a.nexts, a.nominals, a.marks, a.made,
 		a.zones, a.namespaces, a.revisions, a.shards, a.epochs, a.lanes, a.timeouts,
-		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.limits, a.payloads,
+		a.asked, a.once, a.weights, a.keeps,
+		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readies, a.ranks, a.queues, a.payloads, a.keys,
 		a.wishOf, a.wishes,
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
 		uuids(tokens), pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
-		a.keys, a.asked,
 	}
+	if len(a.events) > 0 {
+		args = append(args, a.told()...)
+	}
+	return args
+}
+
+// told gives the arguments that only events need.
+func (a *fireArgs) told() []any {
+	n := len(a.events)
+	ids, jobs := make([]pgtype.UUID, n), make([]pgtype.UUID, n)
+	namespaces, kinds, messages := make([]string, n), make([]string, n), make([]string, n)
+	times, counts := make([]time.Time, n), make([]int64, n)
+	for i, e := range a.events {
+		ids[i], jobs[i] = uuid(e.ID), uuid(e.JobID)
+		namespaces[i], kinds[i], messages[i] = storable(e.Namespace), storable(string(e.Kind)), storable(e.Message)
+		times[i], counts[i] = e.At, e.Count
+	}
+	return []any{a.eventOf, ids, namespaces, jobs, kinds, times, messages, counts}
 }

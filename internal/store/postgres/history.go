@@ -33,19 +33,31 @@ const (
 	withJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`
 )
 
+// runScan reads a run in these columns.
+type runScan struct {
+	run                               belfry.Run
+	id, job, worker                   pgtype.UUID
+	fired, started, finished, skipped pgtype.Timestamptz
+}
+
+func (s *runScan) fields() []any {
+	r := &s.run
+	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.State, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
+		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &r.Key}
+}
+
+func (s *runScan) result() belfry.Run {
+	run := s.run
+	run.ID, run.JobID, run.Worker = s.id.Bytes, s.job.Bytes, s.worker.Bytes
+	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(s.fired)
+	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(s.started), momentOrNil(s.finished), momentOrNil(s.skipped)
+	return run
+}
+
 func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
-	var (
-		run                        belfry.Run
-		id, job, worker            pgtype.UUID
-		fired                      pgtype.Timestamptz
-		started, finished, skipped pgtype.Timestamptz
-	)
-	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.State, &run.ScheduledAt, &run.ReadyAt, &fired, &run.Attempt,
-		&started, &finished, &worker, &run.HTTPStatus, &run.Error, &run.Output, &run.Reason, &skipped, &run.SkippedCount, &run.Key)
-	run.ID, run.JobID, run.Worker = id.Bytes, job.Bytes, worker.Bytes
-	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(fired)
-	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(started), momentOrNil(finished), momentOrNil(skipped)
-	return run, err
+	var scan runScan
+	err := row.Scan(scan.fields()...)
+	return scan.result(), err
 }
 
 // Run finds a run wherever it is, with the attempts that failed.

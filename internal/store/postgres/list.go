@@ -43,11 +43,18 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.Job
 		if _, err := tx.Exec(ctx, holdPlanner); err != nil {
 			return err
 		}
-		p, err := s.newPicking(ctx, tx, namespace, filter)
-		if err == nil {
-			list, err = s.listJobs(ctx, tx, p, page)
+		for _, from := range sourcesOf(filter.Status) {
+			p, err := s.newPicking(ctx, tx, namespace, filter, from)
+			if err != nil {
+				return err
+			}
+			part, err := s.listJobs(ctx, tx, p, page)
+			if err != nil {
+				return err
+			}
+			list = merged(list, part, page.Limit)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return store.JobList{}, failed("list jobs", err)
@@ -75,7 +82,7 @@ func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *picking, page store.
 		if err != nil {
 			return list, err
 		}
-		jobs, err := s.readPicked(ctx, tx, picked.ids)
+		jobs, err := s.readPicked(ctx, tx, p.from, picked.ids)
 		if err != nil {
 			return list, err
 		}
@@ -93,7 +100,7 @@ func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *picking, page store.
 			return list, nil
 		}
 		from = picked.next
-		if !p.ended || p.late() {
+		if p.from == ofJobs || p.late() {
 			list.Next = from.Bytes
 			return list, nil
 		}
@@ -101,11 +108,33 @@ func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *picking, page store.
 }
 
 // readPicked reads jobs in the order of their ids.
-func (s *Store) readPicked(ctx context.Context, tx pgx.Tx, ids []pgtype.UUID) ([]belfry.Job, error) {
+func (s *Store) readPicked(ctx context.Context, tx pgx.Tx, from source, ids []pgtype.UUID) (jobs []belfry.Job, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	jobs, err := s.readJobs(ctx, tx, `WHERE j.id = ANY($1)`, ids)
+	if from == ofEnded {
+		jobs, err = s.readEnded(ctx, tx, `WHERE id = ANY($1)`, ids)
+	} else {
+		jobs, err = s.readJobs(ctx, tx, `WHERE j.id = ANY($1)`, ids)
+	}
 	slices.SortFunc(jobs, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
 	return jobs, err
+}
+
+// merged makes one page of two. Each has all jobs down to where it goes on, and so
+// has the page.
+func merged(a, b store.JobList, limit int) (page store.JobList) {
+	page.Next = a.Next
+	if b.Next.Compare(a.Next) > 0 {
+		page.Next = b.Next
+	}
+	all := slices.Concat(a.Jobs, b.Jobs)
+	slices.SortFunc(all, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
+	all = slices.CompactFunc(all, func(a, b belfry.Job) bool { return a.ID == b.ID })
+	page.Jobs = slices.DeleteFunc(all, func(job belfry.Job) bool { return job.ID.Compare(page.Next) < 0 })
+	if len(page.Jobs) > limit {
+		page.Jobs = page.Jobs[:limit]
+		page.Next = page.Jobs[limit-1].ID
+	}
+	return page
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 		variety(t, s, 2000)
 		for _, filter := range variousFilters {
 			inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-				p, err := s.newPicking(ctx, tx, "default", filter)
+				p, err := s.newPicking(ctx, tx, "default", filter, sourcesOf(filter.Status)[0])
 				if err != nil {
 					return err
 				}
@@ -149,7 +150,7 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 3*firstLook)
 	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p, err := s.newPicking(ctx, tx, "default", store.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}})
+		p, err := s.newPicking(ctx, tx, "default", store.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, ofJobs)
 		if err != nil {
 			return err
 		}
@@ -176,27 +177,116 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	})
 }
 
+// endings has some of the jobs without a plan leave the live tables, in any way, and
+// gives others a dead letter, or one that somebody gave up.
+func endings(t *testing.T, s *Store) {
+	t.Helper()
+	for _, sql := range []string{
+		`CREATE TABLE fates AS SELECT j.*, row_number() OVER (ORDER BY j.id) AS n FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+			WHERE p.next_at IS NULL AND j.state = 'active'`,
+		`INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, ended_at)
+			SELECT id, shard, namespace, name, tags, revision, (ARRAY['completed', 'failed', 'cancelled'])[1 + n % 3], spec, payload, queue, type, handler, created_at, updated_at, clock_timestamp()
+			  FROM fates WHERE n % 5 < 2`,
+		`DELETE FROM belfry.jobs WHERE id IN (SELECT id FROM fates WHERE n % 5 < 2)`,
+		`DELETE FROM belfry.plans WHERE job_id IN (SELECT id FROM fates WHERE n % 5 < 2)`,
+		`UPDATE belfry.plans SET runs_made = 3 WHERE job_id IN (SELECT id FROM fates WHERE n % 5 IN (2, 3))`,
+		`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				attempt, settled_at, http_status, error, output, skipped_count)
+			SELECT gen_random_uuid(), shard, namespace, id, 1, 'scheduled', CASE WHEN n % 10 = 2 THEN 'succeeded' ELSE 'discarded' END, '', at, at, at, id, 1, 1, at, 200, '', '', 0
+			  FROM fates CROSS JOIN (VALUES (clock_timestamp()), (clock_timestamp() - interval '1 day')) v (at) WHERE n % 5 IN (2, 3)`,
+		`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				timeout_ms, attempt, failures, lost, died_at, fingerprint)
+			SELECT gen_random_uuid(), shard, namespace, id, 1, 'scheduled', 'x', 'out_of_retries', at, at, at, id, 1, 1, 1, 1, 0, at, 'x'
+			  FROM fates CROSS JOIN (SELECT clock_timestamp() + CASE WHEN random() < 0.5 THEN interval '1 hour' ELSE interval '-1 hour' END AS at) v WHERE n % 5 = 3 AND n % 2 = 0`,
+	} {
+		change(t, s, sql)
+	}
+}
+
+// A list has the jobs that pass its filter, looked at one by one: those that have
+// ended only where their status is asked for.
+func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
+	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+	variety(t, s, 800)
+	endings(t, s)
+	rows, err := s.work.Query(t.Context(), `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
+	ids, err := collectIDs(rows, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []belfry.Job
+	for _, id := range ids {
+		job, err := s.Job(t.Context(), "default", id.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, job)
+	}
+	over := 0
+	for _, base := range variousFilters {
+		for _, status := range []belfry.Status{"", belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled, belfry.StatusScheduled} {
+			filter := base
+			filter.Status = status
+			var want []belfry.ID
+			for _, job := range all {
+				if suits(job, filter) {
+					want = append(want, job.ID)
+				}
+				if job.State == belfry.JobEnded && suits(job, filter) {
+					over++
+				}
+			}
+			for _, limit := range []int{3, 1000} {
+				if got := listed(t, s, filter, limit); !slices.Equal(got, want) {
+					t.Errorf("%+v: pages of %d give %d jobs, wants %d", filter, limit, len(got), len(want))
+				}
+			}
+		}
+	}
+	if over < 100 {
+		t.Errorf("only %d of what was asked for had ended", over)
+	}
+}
+
+// suits tells whether a job passes a filter.
+func suits(job belfry.Job, f store.JobFilter) bool {
+	for _, tag := range f.Tags {
+		if !slices.Contains(job.Tags, tag) {
+			return false
+		}
+	}
+	return (f.Status == job.Status || f.Status == "" && job.State != belfry.JobEnded) && (f.Type == "" || job.Type == f.Type) && (f.Handler == "" || job.Handler == f.Handler) &&
+		(f.Queue == "" || job.Queue == f.Queue) && strings.Contains(strings.ToLower(job.Name), strings.ToLower(f.Search))
+}
+
+// listed gives the ids of a list, page by page.
+func listed(t *testing.T, s *Store, filter store.JobFilter, limit int) (ids []belfry.ID) {
+	t.Helper()
+	page := store.Page{Limit: limit}
+	for pages := 0; pages == 0 || !page.After.IsZero(); pages++ {
+		list, err := s.ListJobs(t.Context(), "default", filter, page)
+		if err != nil || len(list.Jobs) > limit || pages > 1000 {
+			t.Fatalf("%+v, page %d of %d: %d jobs, %v", filter, pages, limit, len(list.Jobs), err)
+		}
+		for _, job := range list.Jobs {
+			ids = append(ids, job.ID)
+		}
+		page.After = list.Next
+	}
+	return ids
+}
+
 func TestPagesOfEverySizeGiveTheSameList(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 300)
+	endings(t, s)
 	for _, filter := range variousFilters {
 		whole, err := s.ListJobs(t.Context(), "default", filter, store.Page{Limit: 1000})
 		if err != nil || !whole.Next.IsZero() {
 			t.Fatalf("%+v: %v, next %v", filter, err, whole.Next)
 		}
 		for _, limit := range []int{1, 7, 100, max(len(whole.Jobs), 1), len(whole.Jobs) + 1} {
-			var got []belfry.ID
-			page := store.Page{Limit: limit}
-			for pages := 0; pages == 0 || !page.After.IsZero(); pages++ {
-				list, err := s.ListJobs(t.Context(), "default", filter, page)
-				if err != nil || len(list.Jobs) > limit || pages > len(whole.Jobs)+1 {
-					t.Fatalf("%+v, page %d of %d: %d jobs, %v", filter, pages, limit, len(list.Jobs), err)
-				}
-				for _, job := range list.Jobs {
-					got = append(got, job.ID)
-				}
-				page.After = list.Next
-			}
+			got := listed(t, s, filter, limit)
 			if !slices.EqualFunc(got, whole.Jobs, func(id belfry.ID, job belfry.Job) bool { return id == job.ID }) {
 				t.Errorf("%+v: pages of %d give %d jobs, wants %d", filter, limit, len(got), len(whole.Jobs))
 			}

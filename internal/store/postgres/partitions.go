@@ -15,6 +15,7 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Begin(ctx context.Context) (pgx.Tx, error) // within a transaction: a part of it that can be undone
 }
 
 // daysAhead is how many days of history have their partition made beforehand.
@@ -48,31 +49,6 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// dropPartitions drops the days that ended before the cutoff and says how many
-// rows went with them.
-func dropPartitions(ctx context.Context, q querier, cutoff time.Time) (int, error) {
-	names, err := partitionNames(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	dropped := 0
-	for name := range names {
-		day, err := time.Parse(partitionName, name)
-		if err != nil || day.AddDate(0, 0, 1).After(cutoff) {
-			continue
-		}
-		var rows int
-		if err := q.QueryRow(ctx, `SELECT count(*) FROM belfry.`+name).Scan(&rows); err != nil {
-			return dropped, err
-		}
-		if _, err := q.Exec(ctx, `DROP TABLE IF EXISTS belfry.`+name); err != nil {
-			return dropped, fmt.Errorf("drop partition %s: %w", name, err)
-		}
-		dropped += rows
-	}
-	return dropped, nil
 }
 
 func partitionNames(ctx context.Context, q querier) (map[string]bool, error) {

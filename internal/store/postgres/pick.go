@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,12 +14,33 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+// source is where jobs are picked from.
+type source int
+
+const (
+	ofJobs      source = iota // all that are alive
+	ofUnplanned               // those without a plan, of which only history tells how they ended
+	ofDiscarded               // the same, if they had a dead letter that somebody gave up
+	ofEnded                   // those that have left the live tables
+)
+
+// sourcesOf gives the sources that together have all jobs of a status.
+func sourcesOf(status belfry.Status) []source {
+	switch status {
+	case belfry.StatusCompleted, belfry.StatusCancelled:
+		return []source{ofUnplanned, ofEnded}
+	case belfry.StatusFailed:
+		return []source{ofUnplanned, ofDiscarded, ofEnded}
+	}
+	return []source{ofJobs}
+}
+
 // picking finds the ids of jobs that pass a filter, as far as a statement can
 // tell: of a job without a plan it is left open how it ended.
 type picking struct {
 	tx       pgx.Tx
 	filter   store.JobFilter
-	ended    bool // the filter asks for jobs that have no plan any more
+	from     source
 	started  time.Time
 	jumpTime time.Duration
 	args     []any     // the namespace first
@@ -36,14 +56,10 @@ type picked struct {
 	next pgtype.UUID
 }
 
-func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, filter store.JobFilter) (*picking, error) {
-	p := &picking{tx: tx, filter: filter, started: time.Now(), jumpTime: jumpTime, args: []any{namespace}}
-	switch filter.Status {
-	case belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled:
-		p.ended = true
-	}
-	p.where = p.conditions()
-	if sought := gramsSought(storable(filter.Search)); sought != nil {
+func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, filter store.JobFilter, from source) (*picking, error) {
+	p := &picking{tx: tx, filter: filter, from: from, started: time.Now(), jumpTime: jumpTime, args: []any{namespace}}
+	p.where = p.attributes() + p.status()
+	if sought := gramsSought(storable(filter.Search)); sought != nil && p.jumps() {
 		common, err := s.grams.get(ctx, tx)
 		if err != nil {
 			return nil, err
@@ -51,70 +67,6 @@ func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, fil
 		p.grams = common.worth(sought)
 	}
 	return p, nil
-}
-
-// arg adds an argument and gives its placeholder.
-func (p *picking) arg(value any) string {
-	p.args = append(p.args, value)
-	return fmt.Sprintf("$%d", len(p.args))
-}
-
-// conditions says the filter in SQL, about a job j.
-func (p *picking) conditions() string {
-	var b strings.Builder
-	and := func(format string, args ...any) { fmt.Fprintf(&b, " AND "+format, args...) }
-	f := p.filter
-	if f.Queue != "" {
-		and("j.queue = %s", p.arg(storable(f.Queue)))
-	}
-	if f.Type != "" {
-		and("j.type = %s", p.arg(storable(f.Type)))
-	}
-	// Only jobs of type worker have a handler: to say so makes an index useful.
-	if f.Handler != "" && f.Type != "" && f.Type != belfry.TypeWorker {
-		and("false")
-	} else if f.Handler != "" {
-		and("j.type = 'worker' AND j.handler = %s", p.arg(storable(f.Handler)))
-	} else if f.Type != "" && f.Type != belfry.TypeWorker {
-		and("j.handler IS NULL")
-	}
-	if len(f.Tags) > 0 {
-		and("j.tags @> %s::text[]", p.arg(storables(f.Tags)))
-	}
-	if f.Search != "" {
-		and("%s", p.search(storable(f.Search)))
-	}
-	const live, running = `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id)`, `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id AND r.state = 'running')`
-	switch f.Status {
-	case "":
-	case belfry.StatusPaused:
-		and(`j.state = 'paused'`)
-	case belfry.StatusRunning:
-		and(`j.state <> 'paused' AND ` + running)
-	case belfry.StatusQueued:
-		and(`j.state <> 'paused' AND ` + live + ` AND NOT ` + running)
-	case belfry.StatusScheduled:
-		and(`j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.plans p WHERE p.job_id = j.id AND p.next_at IS NOT NULL) AND NOT ` + live)
-	case belfry.StatusFailed:
-		and(`j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.dead d WHERE d.job_id = j.id) AND NOT ` + live)
-	case belfry.StatusCompleted, belfry.StatusCancelled:
-		and(`j.state <> 'paused' AND NOT ` + live)
-	default:
-		and(`false`)
-	}
-	return b.String()
-}
-
-// search says that a name has a part, whatever the case of its letters. Plain
-// letters are folded without asking the collation, which takes a third of the
-// time.
-func (p *picking) search(part string) string {
-	collation := ` COLLATE "C"`
-	if strings.ContainsFunc(part, func(r rune) bool { return r > unicode.MaxASCII }) {
-		collation = ""
-	}
-	pattern := "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
-	return fmt.Sprintf(`j.name%s ILIKE %s`, collation, p.arg(pattern))
 }
 
 // late tells that no further look should begin.
@@ -126,7 +78,7 @@ func (p *picking) late() bool { return time.Since(p.started) > lookTime }
 func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked, error) {
 	var found picked
 	found.next = from
-	if !p.live() {
+	if !p.live() && p.jumps() {
 		enough, err := p.look(ctx, &found, firstLook, want)
 		if !enough && err == nil && len(found.ids)*nextLook/firstLook >= want { // the next look will most likely do
 			enough, err = p.look(ctx, &found, nextLook, want)
@@ -156,8 +108,11 @@ func (p *picking) pick(ctx context.Context, from pgtype.UUID, want int) (picked,
 // they cannot help with.
 func (p *picking) indexed() bool {
 	f := p.filter
-	return p.grams != nil || f.Queue != "" || f.Type != "" || f.Handler != "" || f.Status != "" || len(f.Tags) > 0
+	return p.jumps() && (p.grams != nil || f.Queue != "" || f.Type != "" || f.Handler != "" || f.Status != "" || len(f.Tags) > 0)
 }
+
+// jumps tells whether the source has indexes for anything but its own order.
+func (p *picking) jumps() bool { return p.from == ofJobs || p.from == ofUnplanned }
 
 // live tells that the filter asks for jobs with live runs, of which there are so
 // few that looking at jobs one by one is not worth it.
@@ -169,24 +124,36 @@ func (p *picking) live() bool {
 // the namespace too, which leaves one index to do it by: that of all jobs would
 // have to pass by those of other namespaces.
 func (p *picking) walk(namespace, from, n string) string {
-	if p.ended {
+	switch p.from {
+	case ofUnplanned:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.plans WHERE next_at IS NULL AND job_id < %s ORDER BY job_id DESC LIMIT %s`, from, n)
+	case ofDiscarded:
+		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.history WHERE state = 'discarded' AND job_id < %s ORDER BY job_id DESC LIMIT %s`, from, n)
+	case ofEnded:
+		return fmt.Sprintf(`SELECT * FROM belfry.ended WHERE (namespace, status, id) < (%[1]s, '%[2]s', %[3]s) AND (namespace, status) >= (%[1]s, '%[2]s')
+			ORDER BY namespace DESC, status DESC, id DESC LIMIT %[4]s`, namespace, p.filter.Status, from, n)
 	}
 	return fmt.Sprintf(`SELECT * FROM belfry.jobs WHERE (namespace, id) < (%s, %s) AND namespace >= %s AND state <> 'deleted'
 		ORDER BY namespace DESC, id DESC LIMIT %s`, namespace, from, namespace, n)
+}
+
+// passing gives those that pass the filter of the jobs of a walk.
+func (p *picking) passing(walk string, limit int) string {
+	switch p.from {
+	case ofUnplanned, ofDiscarded: // the OFFSET keeps an index of jobs from coming first
+		return fmt.Sprintf(`SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
+			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`, walk, p.where, limit)
+	case ofEnded:
+		return fmt.Sprintf(`SELECT j.id FROM (%s) j WHERE true%s ORDER BY j.namespace DESC, j.status DESC, j.id DESC LIMIT %d`, walk, p.where, limit)
+	}
+	return fmt.Sprintf(`SELECT j.id FROM (%s) j WHERE true%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`, walk, p.where, limit)
 }
 
 // look walks over the next n jobs. It tells whether that was enough: there are
 // as many ids as wanted, or no more jobs.
 func (p *picking) look(ctx context.Context, found *picked, n, want int) (enough bool, err error) {
 	from, size := fmt.Sprintf("$%d::uuid", len(p.args)+1), fmt.Sprintf("$%d::bigint", len(p.args)+2)
-	sql := fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) j WHERE true%s ORDER BY j.namespace DESC, j.id DESC LIMIT %d`,
-		p.walk("$1", from, size), p.where, want-len(found.ids))
-	if p.ended { // the OFFSET keeps an index of jobs from coming first
-		sql = fmt.Sprintf(`/* list */ SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
-			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`,
-			p.walk("$1", from, size), p.where, want-len(found.ids))
-	}
+	sql := `/* list */ ` + p.passing(p.walk("$1", from, size), want-len(found.ids))
 	ids, err := p.ids(ctx, sql, append(slices.Clip(p.args), found.next, n)...)
 	if err != nil {
 		return false, err
@@ -243,7 +210,7 @@ func (p *picking) jump(ctx context.Context, from pgtype.UUID, want int) (rest pi
 // statement finds all jobs from somewhere on that pass the filter, in no order.
 func (p *picking) statement(from pgtype.UUID) (sql string, args []any) {
 	sql, args = `SELECT j.id FROM belfry.jobs j`, append(slices.Clip(p.args), from)
-	if p.ended {
+	if p.from == ofUnplanned {
 		sql += ` JOIN belfry.plans e ON e.job_id = j.id AND e.next_at IS NULL`
 	}
 	sql += fmt.Sprintf(` WHERE j.namespace = $1 AND j.state <> 'deleted' AND j.id < $%d%s`, len(args), p.where)

@@ -15,7 +15,7 @@ import (
 
 // dueColumns are a plan with what is needed to decide it: the name only where a
 // template of keys asks for it.
-const dueColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, j.namespace, j.revision, j.spec,
+const dueColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once, j.namespace, j.revision, j.spec,
 	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 
 // dueScan reads dueColumns.
@@ -67,10 +67,11 @@ func (s *Store) dues(ctx context.Context, picked string, args ...any) ([]store.D
 	return dues, failed("read plans", err)
 }
 
-// Triggers gives the triggers that are not fired yet, oldest first.
+// Triggers gives the triggers that are not fired yet, oldest first. No run is ready
+// before it was asked for.
 func (s *Store) Triggers(ctx context.Context, shards []int, limit int) ([]store.Wish, error) {
 	rows, err := s.work.Query(ctx, `
-SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.payload, `+dueColumns+`
+SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload, `+dueColumns+`
   FROM belfry.triggers t
   JOIN belfry.plans p ON p.job_id = t.job_id
   JOIN belfry.jobs j ON j.id = t.job_id
@@ -86,8 +87,8 @@ SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.payload, `+dueColum
 			id, job pgtype.UUID
 			payload pgtype.Text
 		)
-		err := row.Scan(append([]any{&id, &t.Namespace, &job, &t.Shard, &t.Kind, &t.At, &payload}, scan.fields()...)...)
-		t.ID, t.JobID, t.At = id.Bytes, job.Bytes, t.At.UTC()
+		err := row.Scan(append([]any{&id, &t.Namespace, &job, &t.Shard, &t.Kind, &t.At, &t.ReadyAt, &payload}, scan.fields()...)...)
+		t.ID, t.JobID, t.At, t.ReadyAt = id.Bytes, job.Bytes, t.At.UTC(), t.ReadyAt.UTC()
 		if payload.Valid {
 			t.Payload = json.RawMessage(payload.String)
 		}
@@ -96,7 +97,7 @@ SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.payload, `+dueColum
 	return wishes, failed("read triggers", err)
 }
 
-// Promote makes runs whose retry is due ready.
+// Promote makes runs whose retry is due ready, and runs that wait for nothing.
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -114,6 +115,11 @@ UPDATE belfry.runs SET state = 'ready'
 	if promoted > 0 {
 		s.hints.tellReady()
 	}
+	freed, err := s.unstick(ctx, shards)
+	if err != nil {
+		return promoted, time.Time{}, failed("let waiting runs go ahead", err)
+	}
+	promoted += freed
 	var at pgtype.Timestamptz
 	err = s.work.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(&at)
 	return promoted, moment(at), failed("promote", err)
@@ -141,4 +147,15 @@ SELECT lane.name, n.ready FROM lane
 		return nil
 	})
 	return ready, failed("count ready runs", err)
+}
+
+// Park notes beside the plan of a job why it cannot be fired.
+func (s *Store) Park(ctx context.Context, job belfry.ID, why string) error {
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = s.work.Exec(ctx, `/* park */ UPDATE belfry.plans SET parked = $2 WHERE job_id = $1 AND parked IS DISTINCT FROM $2`, uuid(job), storable(why))
+	return failed("park", err)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // Reap gives up silent workers and settles attempts that nobody will finish.
@@ -25,28 +26,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return 0, failed("give up workers", err)
 		}
 	}
-	rows, err := s.work.Query(ctx, `
-SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL
-  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.shard = ANY($1) AND (w.id IS NULL OR r.deadline_at < clock_timestamp())
- ORDER BY r.id LIMIT $2`, int32s(shards), limit)
-	if err != nil {
-		return 0, failed("reap", err)
-	}
-	results, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.Result, error) {
-		var (
-			r         belfry.Result
-			id, token pgtype.UUID
-			lost      bool
-		)
-		err := row.Scan(&id, &r.Namespace, &r.Attempt, &token, &lost)
-		r.RunID, r.Token = id.Bytes, token.Bytes
-		r.Outcome, r.Error = belfry.OutcomeTimedOut, "no result came by the deadline"
-		if lost {
-			r.Outcome, r.Error = belfry.OutcomeLost, "its worker fell silent"
-		}
-		return r, err
-	})
+	results, err := s.abandoned(ctx, shards, limit)
 	if err != nil {
 		return 0, failed("reap", err)
 	}
@@ -58,4 +38,36 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL
 		}
 	}
 	return reaped, failed("reap", err)
+}
+
+// abandoned says of attempts that nobody will finish how they ended.
+func (s *Store) abandoned(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
+	rows, err := s.work.Query(ctx, `
+SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
+  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
+ WHERE r.state = 'running' AND r.shard = ANY($1)
+   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_at < clock_timestamp() - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.Result, error) {
+		var (
+			r         belfry.Result
+			id, token pgtype.UUID
+			lost      bool
+			late      bool
+		)
+		err := row.Scan(&id, &r.Namespace, &r.Attempt, &token, &lost, &late)
+		r.RunID, r.Token = id.Bytes, token.Bytes
+		switch {
+		case lost:
+			r.Outcome, r.Error = belfry.OutcomeLost, "its worker fell silent"
+		case late:
+			r.Outcome, r.Error = belfry.OutcomeTimedOut, "no result came by the deadline"
+		default:
+			r.Outcome, r.Error = belfry.OutcomeCancelled, "it was cancelled, and its worker did not let go of it"
+		}
+		return r, err
+	})
 }

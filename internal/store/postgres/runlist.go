@@ -45,7 +45,7 @@ func placesOf(state belfry.RunState) []place {
 		return []place{livePlace}
 	case belfry.RunDead:
 		return []place{deadPlace}
-	case belfry.RunSucceeded, belfry.RunSkipped:
+	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
 		return []place{settledPlace}
 	}
 	return nil

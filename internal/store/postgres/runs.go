@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -106,12 +107,13 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 	return claimed{run, err}, nil
 }
 
-// Heartbeat notes that a worker is alive and answers with what it lost.
+// Heartbeat notes that a worker is alive and answers with what it lost and what is
+// cancelled.
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
 	if b.Leave {
 		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.Worker))
 		if err == nil { // what it still has it never learned of, since it says that it holds nothing
-			_, err = s.confirm(ctx, belfry.Beat{Worker: b.Worker}, 0)
+			err = s.confirm(ctx, belfry.Beat{Worker: b.Worker}, 0, &belfry.Orders{})
 		}
 		return belfry.Orders{}, failed("heartbeat", err)
 	}
@@ -119,32 +121,45 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, er
 	if err != nil {
 		return belfry.Orders{}, err
 	}
-	sql := `/* heartbeat */ UPDATE belfry.workers SET node = $2, slots = $3, lanes = $4, last_seen = clock_timestamp() WHERE id = $1`
+	sql := `UPDATE belfry.workers SET node = $2, slots = $3, lanes = $4, last_seen = clock_timestamp() WHERE id = $1`
 	if b.Register {
-		sql = `/* heartbeat */ INSERT INTO belfry.workers (id, node, slots, lanes, started_at, last_seen)
+		sql = `INSERT INTO belfry.workers (id, node, slots, lanes, started_at, last_seen)
 			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp())
 			ON CONFLICT (id) DO UPDATE SET last_seen = clock_timestamp()`
 	}
-	tag, err := s.vital.Exec(ctx, sql, uuid(b.Worker), b.Node, b.Slots, string(lanes))
+	// A worker that is known makes one row at least.
+	rows, err := s.vital.Query(ctx, `/* heartbeat */ WITH beat AS (`+sql+` RETURNING 1)
+		SELECT r.id, r.attempt FROM beat LEFT JOIN (SELECT id, attempt FROM belfry.runs WHERE worker = $1 AND cancel_at IS NOT NULL) r ON true`,
+		uuid(b.Worker), b.Node, b.Slots, string(lanes))
 	if err != nil {
 		return belfry.Orders{}, failed("heartbeat", err)
 	}
-	if tag.RowsAffected() == 0 {
-		return belfry.Orders{Unknown: true}, nil
+	orders := belfry.Orders{Unknown: true}
+	var run pgtype.UUID
+	var attempt pgtype.Int4
+	_, err = pgx.ForEachRow(rows, []any{&run, &attempt}, func() error {
+		orders.Unknown = false
+		if run.Valid {
+			orders.Cancel = append(orders.Cancel, belfry.Held{RunID: run.Bytes, Attempt: int(attempt.Int32)})
+		}
+		return nil
+	})
+	if err != nil {
+		return belfry.Orders{}, failed("heartbeat", err)
 	}
-	if !b.Listed {
-		return belfry.Orders{}, nil
+	if b.Listed && !orders.Unknown {
+		err = s.confirm(ctx, b, store.ConfirmAfter, &orders)
 	}
-	orders, err := s.confirm(ctx, b, store.ConfirmAfter)
 	return orders, failed("confirm claims", err)
 }
 
-// confirm compares what a worker says it holds with what it was given so long ago.
-func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration) (belfry.Orders, error) {
+// confirm compares what a worker says it holds with what it was given so long ago,
+// and adds to its orders what it lost. What it does not know of it need not cancel.
+func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration, orders *belfry.Orders) error {
 	rows, err := s.vital.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
 		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.Worker), age.Milliseconds())
 	if err != nil {
-		return belfry.Orders{}, err
+		return err
 	}
 	given := map[belfry.Held]belfry.Result{}
 	var (
@@ -161,9 +176,8 @@ func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration) (
 		return nil
 	})
 	if err != nil {
-		return belfry.Orders{}, err
+		return err
 	}
-	var orders belfry.Orders
 	for _, held := range b.Held {
 		if _, ok := given[held]; !ok {
 			orders.Lost = append(orders.Lost, held)
@@ -174,10 +188,11 @@ func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration) (
 	for held, result := range given {
 		if settled[held] {
 			forgotten = append(forgotten, result)
+			orders.Cancel = slices.DeleteFunc(orders.Cancel, func(h belfry.Held) bool { return h == held })
 		}
 	}
 	_, err = s.settle(ctx, forgotten)
-	return orders, err
+	return err
 }
 
 // Workers lists the workers that are registered.

@@ -30,7 +30,8 @@ type sight struct {
 
 // telling leaves out what is only noted beside the occurrences of a job: that the
 // clock skipped a wall time, that a plan was moved. Such notes may lie before or
-// after the mark, and say nothing about how the job ended.
+// after the mark, and say nothing about how the job ended. The note that the job
+// was cancelled before an occurrence does, and lies after the mark.
 const telling = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
 
 // selectSights reads jobs as far as that is possible without their history,
@@ -38,7 +39,7 @@ const telling = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_cha
 // found. The caller adds a WHERE on j.
 const selectSights = `
 SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
-       p.next_at, p.fired_for, p.runs_made + p.runs_asked, r.running, r.waiting, r.last, d.last
+       p.next_at, p.parked, p.fired_for, p.runs_made + p.runs_asked, r.running, r.waiting, r.last, d.last
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
@@ -71,19 +72,19 @@ func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
 		v                      sight
 		job                    = &v.job
 		id                     pgtype.UUID
-		name, payload          pgtype.Text
+		name, payload, parked  pgtype.Text
 		spec                   string
 		next, mark, live, dead pgtype.Timestamptz
 	)
 	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
-		&next, &mark, &v.made, &v.live.Running, &v.live.Waiting, &live, &dead)
+		&next, &parked, &mark, &v.made, &v.live.Running, &v.live.Waiting, &live, &dead)
 	if err != nil {
 		return nil, err
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
 		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
 	}
-	job.ID, job.Name = id.Bytes, name.String
+	job.ID, job.Name, job.Parked = id.Bytes, name.String, parked.String
 	if payload.Valid {
 		job.Payload = json.RawMessage(payload.String)
 	}
@@ -122,7 +123,8 @@ const settledWithin = 24 * time.Hour
 // occurrence at a plan's high-water mark was settled after that instant, and no
 // other is later; if it is the only run that there ever was, none is. The whole of
 // history is for jobs that skipped something last, and those of which nothing is
-// known at their mark or after it: an edit may have put it there.
+// known at their mark or after it: an edit may have put it there. Only an edit
+// notes that a job was cancelled, and a job remembers when it was last edited.
 func lookBack(ctx context.Context, q querier, sights []*sight) error {
 	var single, recent, deep []*sight
 	for _, v := range sights {
@@ -130,8 +132,9 @@ func lookBack(ctx context.Context, q querier, sights []*sight) error {
 		case v.made == 0:
 		case v.mark.IsZero():
 			deep = append(deep, v)
-		case v.made == 1 && (v.liveAt.Equal(v.mark) || v.deadAt.Equal(v.mark)): // known without history
-		case v.made == 1:
+		case v.made == 1 && v.liveAt.Equal(v.mark): // known without history
+		case v.made == 1 && v.deadAt.Equal(v.mark) && !v.stoppedAfter(v.mark): // so is this
+		case v.made == 1 && !v.stoppedAfter(v.mark.Add(settledWithin-time.Minute)):
 			single = append(single, v)
 		default:
 			recent = append(recent, v)
@@ -157,6 +160,11 @@ func lookBack(ctx context.Context, q querier, sights []*sight) error {
 		}
 	}
 	return lookAtAll(ctx, q, deep)
+}
+
+// stoppedAfter tells whether somebody may have cancelled the job after an instant.
+func (v *sight) stoppedAfter(at time.Time) bool {
+	return v.job.State == belfry.JobActive && v.job.NextRunAt == nil && v.job.UpdatedAt.After(v.job.CreatedAt) && v.job.UpdatedAt.After(at)
 }
 
 const forever = 100 * 365 * 24 * time.Hour

@@ -105,7 +105,8 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		}
 		switch random.IntN(6) {
 		case 0, 1, 2:
-			queueHistory(batch, id, belfry.RunSucceeded, "", first, settled)
+			state := []belfry.RunState{belfry.RunSucceeded, belfry.RunSucceeded, belfry.RunCancelled, belfry.RunDiscarded}[random.IntN(4)]
+			queueHistory(batch, id, state, "", first, settled)
 			*count++
 		case 3:
 			if random.IntN(2) == 0 && !manual { // a range, noted at its end
@@ -141,14 +142,21 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		mark = at.Add(time.Duration(random.IntN(72)) * time.Hour)
 	}
 	state, next := belfry.JobActive, pgtype.Timestamptz{}
+	created := now.AddDate(0, 0, -2*days)
+	edited := created
 	switch random.IntN(6) {
 	case 0:
 		state = belfry.JobPaused
 	case 1:
 		next = stamp(now.AddDate(1, 0, 0))
+	case 2, 3: // somebody cancelled it before another occurrence, some time after the last
+		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
+		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancel, edited.Add(time.Hour), edited.Add(time.Millisecond))
+	case 4:
+		edited = now
 	}
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
-		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $3, 'default', 'http')`, id, string(state), now)
+		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $4, 'default', 'http')`, id, string(state), created, edited)
 	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_asked, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
 		id, next, stamp(mark), made, asked)
 }

@@ -50,6 +50,7 @@ type Store struct {
 	hints  *hints
 	specs  store.Specs
 	grams  gramShares
+	walk   walk
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }

@@ -34,12 +34,13 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 }
 
 const (
+	// One that has ended meanwhile must not begin anew.
 	insertJob = `INSERT INTO jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at,
   tags, queue, type, handler)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+SELECT ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM ended WHERE id = ?1) ON CONFLICT (id) DO NOTHING`
 
-	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, once)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func (t *tx) insertJob(n *store.NewJob) error {
@@ -60,7 +61,7 @@ func (t *tx) insertJob(n *store.NewJob) error {
 	if !t.news.many {
 		t.news.change(job.ID)
 	}
-	_, err = t.exec(insertPlan, p.JobID[:], int64(p.Shard), p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion)
+	_, err = t.exec(insertPlan, p.JobID[:], int64(p.Shard), p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once)
 	return err
 }
 

@@ -23,18 +23,20 @@ type held struct {
 	worker    belfry.ID
 	token     belfry.Token
 	startedAt time.Time
+	weight    int64
 	spec      string
 }
 
-const selectHeld = `SELECT r.id, r.namespace, r.shard, r.attempt, r.failures, r.lost, r.worker, r.token, r.started_at, coalesce(j.spec, v.spec, '')
+const selectHeld = `SELECT r.id, r.namespace, r.shard, r.attempt, r.failures, r.lost, r.cancel_at IS NOT NULL, r.worker, r.token, r.started_at, r.weight,
+  coalesce(j.spec, v.spec, '')
 FROM runs r
 LEFT JOIN jobs j ON j.id = r.job_id AND j.revision = r.revision
 LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision
 `
 
 func scanHeld(rows *sql.Rows, h *held) error {
-	return rows.Scan(key{h.id[:]}, &h.namespace, &h.shard, &h.attempt, &h.tally.Failures, &h.tally.Lost, key{h.worker[:]}, key{h.token[:]},
-		moment{&h.startedAt}, &h.spec)
+	return rows.Scan(key{h.id[:]}, &h.namespace, &h.shard, &h.attempt, &h.tally.Failures, &h.tally.Lost, &h.tally.Cancelled, key{h.worker[:]}, key{h.token[:]},
+		moment{&h.startedAt}, &h.weight, &h.spec)
 }
 
 // result is what the store itself says of an attempt.
@@ -46,12 +48,18 @@ func (h *held) result(outcome belfry.Outcome, why string) belfry.Result {
 const fence = `WHERE r.id = ? AND r.namespace = ? AND r.attempt = ? AND r.token = ? AND r.state = 'running'`
 
 const (
-	settleSuccess = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key)
-SELECT id, shard, namespace, job_id, revision, kind, 'succeeded', '', scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0, key FROM runs r ` + fence
+	// intoHistory takes the state, the time, what came of the last attempt, and the
+	// time again. The caller adds which runs.
+	intoHistory = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
+  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
+SELECT id, shard, namespace, job_id, revision, kind, ?, '', scheduled_at, ready_at, fired_at, fired_by,
+  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0, key, ? + keep_days * 86400000000 FROM runs r `
 
-	deleteRun = `DELETE FROM runs WHERE id = ?`
+	settleSuccess   = intoHistory + fence
+	settleCancelled = intoHistory + `WHERE r.id = ?`
+
+	deleteRun = `DELETE FROM runs WHERE id = ? RETURNING job_id, shard, kind, coalesce(key, ''), once,
+  EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
 
 	// An attempt that is there already belongs to an earlier life of the same
 	// run, before a restore.
@@ -62,10 +70,26 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
   worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL WHERE id = ?`
 
 	settleDead = `INSERT OR REPLACE INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key)
+  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key, weight, once, keep_days)
 SELECT id, shard, namespace, job_id, revision, kind, lane, ?, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, trace, ?, key FROM runs WHERE id = ?`
+  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, trace, ?, key, weight, once, keep_days FROM runs WHERE id = ?`
 )
+
+// gone is what is still needed of a run that is no longer alive.
+type gone struct {
+	job   belfry.ID
+	shard int64
+	kind  belfry.Kind
+	key   string
+	once  int64 // as good as a bool, and read faster
+	waits int64 // others of its job do
+}
+
+// remove takes a run, which must be there, from the live ones.
+func (t *tx) remove(run belfry.ID) (g gone, err error) {
+	err = t.get([]any{key{g.job[:]}, &g.shard, &g.kind, &g.key, &g.once, &g.waits}, deleteRun, run[:])
+	return g, err
+}
 
 // Finish settles attempts, each only if its run is held by exactly that one.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) (verdicts []belfry.Verdict, err error) {
@@ -105,13 +129,26 @@ func (t *tx) finish(r *belfry.Result) (belfry.Verdict, error) {
 }
 
 func (t *tx) succeed(r *belfry.Result) (done bool, err error) {
-	n, err := t.exec(settleSuccess, micro(t.now), int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput),
-		r.RunID[:], r.Namespace, int64(r.Attempt), r.Token[:])
+	n, err := t.exec(settleSuccess, append(t.settled(belfry.RunSucceeded, r), r.RunID[:], r.Namespace, int64(r.Attempt), r.Token[:])...)
 	if err != nil || n == 0 {
 		return false, err
 	}
-	_, err = t.exec(deleteRun, r.RunID[:])
-	return true, err
+	g, err := t.remove(r.RunID)
+	if err != nil {
+		return true, err
+	}
+	if g.key != "" && g.kind == belfry.KindScheduled {
+		if err := t.spendKey(r.RunID, &g); err != nil {
+			return true, err
+		}
+	}
+	return true, t.left(&g)
+}
+
+// settled are the first parameters of intoHistory.
+func (t *tx) settled(state belfry.RunState, r *belfry.Result) []any {
+	now := micro(t.now)
+	return []any{string(state), now, int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput), now}
 }
 
 func (t *tx) fail(r *belfry.Result) (done bool, err error) {
@@ -123,7 +160,7 @@ func (t *tx) fail(r *belfry.Result) (done bool, err error) {
 }
 
 // settle ends an attempt that did not succeed: its run is ready again, waits
-// for a retry, or is dead.
+// for a retry, is cancelled, or is dead.
 func (t *tx) settle(h *held, r belfry.Result) error {
 	now := micro(t.now)
 	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
@@ -131,21 +168,37 @@ func (t *tx) settle(h *held, r belfry.Result) error {
 	if err != nil {
 		return err
 	}
-	s := belfry.Settle(h.id, h.tally, t.specs.OrNone(h.spec).Retry(), r.Outcome)
-	if s.State == belfry.RunDead {
-		if _, err := t.exec(settleDead, string(s.Reason), s.Tally.Failures, s.Tally.Lost, now, belfry.Fingerprint(r), h.id[:]); err != nil {
-			return err
-		}
-		_, err = t.exec(deleteRun, h.id[:])
+	s := belfry.Settle(h.id, h.tally, t.specs.OrNone(h.spec).Retry(), r)
+	switch s.State {
+	case belfry.RunDead:
+		_, err = t.exec(settleDead, string(s.Reason), s.Tally.Failures, s.Tally.Lost, now, belfry.Fingerprint(r), h.id[:])
+	case belfry.RunCancelled:
+		_, err = t.exec(settleCancelled, append(t.settled(s.State, &r), h.id[:])...)
+	default:
+		return t.again(h, s)
+	}
+	if err != nil {
 		return err
 	}
+	g, err := t.remove(h.id)
+	if err != nil {
+		return err
+	}
+	if s.State == belfry.RunDead { // it keeps its job
+		g.once = 0
+	}
+	return t.left(&g)
+}
+
+// again has a run wait for its next attempt.
+func (t *tx) again(h *held, s belfry.Settlement) error {
 	if s.State == belfry.RunReady {
 		t.news.ready = true
 	} else {
 		t.news.change() // whoever promotes retries has one more instant to wait for
 	}
 	at := t.now.Add(s.Delay)
-	_, err = t.exec(settleWaiting, string(s.State), micro(at), plan.Rank(at), s.Tally.Failures, s.Tally.Lost, h.id[:])
+	_, err := t.exec(settleWaiting, string(s.State), micro(at), plan.Rank(at, h.weight), s.Tally.Failures, s.Tally.Lost, h.id[:])
 	return err
 }
 

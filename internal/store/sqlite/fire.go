@@ -17,21 +17,22 @@ import (
 // advance moves a plan to its next version. It changes nothing if the plan has
 // moved since it was seen, is not due, or has passed the first occurrence that
 // the step decides.
-const advance = `UPDATE plans SET version = version + 1, next_at = ?, nominal_at = ?, fired_for = ?, runs_made = ?, zone_version = ?
+const advance = `UPDATE plans SET version = version + 1, next_at = ?, nominal_at = ?, fired_for = ?, runs_made = ?, zone_version = ?, once = ?, parked = NULL
 WHERE job_id = ? AND version = ? AND (NOT ? OR next_at <= ?) AND (fired_for IS NULL OR fired_for < ?)`
 
-const runColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key, lost, failures, `
+const runColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key,
+weight, once, keep_days, lost, failures, `
 
 const (
-	insertReady = `INSERT INTO runs (` + runColumns + `attempt, state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 'ready') ON CONFLICT (id) DO NOTHING`
+	insertRun = `INSERT INTO runs (` + runColumns + `attempt, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertRunning = `INSERT INTO runs (` + runColumns + `attempt, state, worker, token, started_at, deadline_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertSkip = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count)
-VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, '', '', ?, ?)`
+epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count, keep_until)
+VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, '', '', ?, ?, ?)`
 )
 
 // firing is one Fire.
@@ -74,7 +75,7 @@ func (f *firing) step(s *plan.Step) (applied bool, err error) {
 	if at := s.First(); !at.IsZero() {
 		first = micro(at)
 	}
-	n, err := f.exec(advance, stamp(next.NextAt), stamp(next.NominalAt), stamp(next.FiredFor), next.RunsMade, next.ZoneVersion,
+	n, err := f.exec(advance, stamp(next.NextAt), stamp(next.NominalAt), stamp(next.FiredFor), next.RunsMade, next.ZoneVersion, next.Once,
 		seen.JobID[:], seen.Version, s.Due, now, first)
 	if err != nil || n == 0 {
 		return false, err
@@ -90,18 +91,18 @@ func (f *firing) step(s *plan.Step) (applied bool, err error) {
 			return false, err
 		}
 	}
-	return true, nil
+	return true, f.raise(seen.Shard, s.Event)
 }
 
 func (f *firing) skip(s *plan.Step, skip *plan.Skip, kind belfry.Kind, readyAt time.Time) error {
 	now := micro(f.now)
 	_, err := f.exec(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
-		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, micro(skip.To), skip.Count)
+		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, micro(skip.To), skip.Count, keepUntil(f.now, s.Policy.RetentionDays))
 	return err
 }
 
-// run makes a run of the step, unless its trigger is consumed already or the
-// job has as many live runs as it may.
+// run makes a run of the step, or a skip in its place, unless its trigger is
+// consumed already or the run is there.
 func (f *firing) run(s *plan.Step, r *plan.Run) error {
 	if !r.Trigger.IsZero() {
 		n, err := f.exec(`UPDATE triggers SET fired_at = ? WHERE id = ? AND fired_at IS NULL`, micro(f.now), r.Trigger[:])
@@ -109,36 +110,30 @@ func (f *firing) run(s *plan.Step, r *plan.Run) error {
 			return err
 		}
 	}
-	if r.Limit > 0 {
-		full, known, err := f.full(s.Seen.JobID, r)
-		switch {
-		case err != nil || known:
-			return err
-		case full:
-			skip := &plan.Skip{ID: r.ID, From: r.ScheduledAt, To: r.ScheduledAt, Count: 1, Reason: belfry.ReasonOverlap}
-			return f.skip(s, skip, r.Kind, r.ReadyAt)
+	state, reason, err := f.place(s.Seen.JobID, r)
+	switch {
+	case err != nil || state == "":
+		return err
+	case state == belfry.RunSkipped:
+		skip := &plan.Skip{ID: r.ID, From: r.ScheduledAt, To: r.ScheduledAt, Count: 1, Reason: reason}
+		return f.skip(s, skip, r.Kind, r.ReadyAt)
+	}
+	lane, weight := s.Lane(), s.Policy.Weight()
+	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt, weight),
+		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), text(r.Payload), text(r.Key),
+		weight, s.Next.Once, keepDays(s.Policy.RetentionDays)}
+	if state == belfry.RunReady && f.free > 0 && slices.Contains(f.lanes, lane) {
+		err = f.start(s, r, args)
+	} else {
+		var n int
+		if n, err = f.exec(insertRun, append(args, string(state))...); state == belfry.RunReady {
+			f.Ready += n
 		}
 	}
-	lane := s.Lane()
-	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt),
-		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), text(r.Payload), text(r.Key)}
-	if f.free > 0 && slices.Contains(f.lanes, lane) {
-		return f.start(s, r, args)
+	if err != nil || !keyed(r) {
+		return err
 	}
-	n, err := f.exec(insertReady, args...)
-	f.Ready += n
-	return err
-}
-
-// full reports whether the job has as many live runs as the run's limit, and
-// whether the run itself is one of them.
-func (f *firing) full(job belfry.ID, r *plan.Run) (full, known bool, err error) {
-	var live int
-	if err := f.get([]any{&live}, `SELECT count(*) FROM runs WHERE job_id = ?`, job[:]); err != nil || live < r.Limit {
-		return false, false, err
-	}
-	err = f.get([]any{&known}, `SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)`, r.ID[:])
-	return true, known, err
+	return f.noteKey(s, r)
 }
 
 // start makes a run that the worker holds from the beginning.

@@ -25,7 +25,7 @@ FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
   r.started_at, r.settled_at, r.worker, r.http_status, r.output, r.error, r.reason, r.skipped_to, r.skipped_count, coalesce(r.key, '')
 FROM history r `
 
-	fromTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, r.at, NULL, 0,
+	fromTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, max(r.at, r.created_at), NULL, 0,
   NULL, NULL, NULL, 0, '', '', '', NULL, 0, '' FROM triggers r CROSS JOIN jobs j ON j.id = r.job_id AND j.state <> 'deleted' `
 
 	whereRun  = `WHERE r.id = ? AND r.namespace = ? `
@@ -46,22 +46,29 @@ func runFields(r *belfry.Run) []any {
 		maybe{&r.SkippedTo}, &r.SkippedCount, &r.Key}
 }
 
+func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
+
 // Run finds a run wherever it is, with the attempts that failed.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (run belfry.Run, err error) {
 	err = s.read(ctx, "look up a run", func(t *tx) error {
 		if err := t.findRun(&run, namespace, id); err != nil {
 			return err
 		}
-		run.Attempts, err = all(t, func(rows *sql.Rows, a *belfry.Attempt) error {
-			return rows.Scan(&a.Number, &a.Outcome, key{a.Worker[:]}, moment{&a.StartedAt}, moment{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
-				&a.LateOutcome, maybe{&a.LateAt})
-		}, selectAttempts, id[:])
+		run.Attempts, err = t.attempts(id)
 		return err
 	})
 	if err != nil {
 		return belfry.Run{}, err
 	}
 	return run, nil
+}
+
+// attempts are those of a run that did not succeed, in order.
+func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
+	return all(t, func(rows *sql.Rows, a *belfry.Attempt) error {
+		return rows.Scan(&a.Number, &a.Outcome, key{a.Worker[:]}, moment{&a.StartedAt}, moment{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
+			&a.LateOutcome, maybe{&a.LateAt})
+	}, selectAttempts, run[:])
 }
 
 func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
@@ -84,7 +91,7 @@ func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, pa
 		args = append(args, job[:], namespace, before, page.BeforeID[:], limit)
 	}
 	err = s.read(ctx, "list the runs of a job", func(t *tx) error {
-		runs, err = all(t, func(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }, selectJobRuns, append(args, limit)...)
+		runs, err = all(t, scanRun, selectJobRuns, append(args, limit)...)
 		return err
 	})
 	return runs, err

@@ -15,7 +15,7 @@ import (
 // selectJob reads jobs with everything that their status is derived from. The
 // caller adds where the jobs j and their plans p come from.
 const selectJob = `
-SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, j.tags, p.next_at,
+SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, j.tags, p.next_at, coalesce(p.parked, ''),
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state = 'running'),
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state <> 'running'),
        (SELECT max(scheduled_at) FROM runs r WHERE r.job_id = j.id),
@@ -43,7 +43,7 @@ func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
 		alive                     belfry.Live
 	)
 	err := rows.Scan(key{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &spec, payload{&job.Payload},
-		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, moment{&next}, &alive.Running, &alive.Waiting,
+		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, moment{&next}, &job.Parked, &alive.Running, &alive.Waiting,
 		moment{&live}, moment{&dead}, moment{&ran}, moment{&at}, &state)
 	if err != nil {
 		return err
@@ -89,27 +89,44 @@ func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
 	return jobs[0], nil
 }
 
-func (t *tx) liveJob(namespace string, id belfry.ID) (belfry.Job, error) {
+// visibleJob finds a job that is not deleted, or has ended.
+func (t *tx) visibleJob(namespace string, id belfry.ID) (belfry.Job, error) {
 	job, err := t.job(namespace, id)
+	if belfry.CodeOf(err) == belfry.NotFound {
+		return t.endedJob(namespace, id)
+	}
 	if err == nil && job.State == belfry.JobDeleted {
 		return belfry.Job{}, noSuchJob(id)
 	}
 	return job, err
 }
 
-// Job finds a job that is not deleted.
+// liveJob finds a job that is not deleted. One that has ended is a Conflict.
+func (t *tx) liveJob(namespace string, id belfry.ID) (belfry.Job, error) {
+	job, err := t.visibleJob(namespace, id)
+	if err == nil && job.State == belfry.JobEnded {
+		return belfry.Job{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+	}
+	return job, err
+}
+
+// Job finds a job that is not deleted, or has ended.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
 	err = s.read(ctx, "look up a job", func(t *tx) error {
-		job, err = t.liveJob(namespace, id)
+		job, err = t.visibleJob(namespace, id)
 		return err
 	})
 	return job, err
 }
 
-// JobNamed finds the id of the job that is not deleted and has the name.
+// JobNamed finds the id of the job that is not deleted and has the name, or of the
+// last one that had it and ended.
 func (s *Store) JobNamed(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
 	err = s.read(ctx, "look up a name", func(t *tx) error {
 		err := t.get([]any{key{id[:]}}, selectNamedJob, namespace, name)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = t.get([]any{key{id[:]}}, selectNamedEnded, namespace, name)
+		}
 		if errors.Is(err, sql.ErrNoRows) {
 			return belfry.Errorf(belfry.NotFound, "there is no job named %q", belfry.Clean(name, maxNameShown))
 		}
@@ -121,23 +138,28 @@ func (s *Store) JobNamed(ctx context.Context, namespace, name string) (id belfry
 // maxNameShown bounds what an error repeats of a name that may be anything.
 const maxNameShown = 200
 
-// Trigger records a wish for a run.
-func (s *Store) Trigger(ctx context.Context, w plan.Trigger, r *store.Request) error {
-	return s.once(ctx, "record a trigger", r, func(t *tx) error {
-		var shard int64
-		err := t.get([]any{&shard}, `SELECT shard FROM jobs WHERE namespace = ? AND id = ? AND state <> 'deleted'`, w.Namespace, w.JobID[:])
-		if errors.Is(err, sql.ErrNoRows) {
-			return noSuchJob(w.JobID)
+const insertWish = `INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+SELECT ?, shard, namespace, id, ?, ?, ?, ?, ? FROM jobs WHERE id = ? ON CONFLICT (id) DO NOTHING`
+
+// Trigger records wishes for runs, all or none.
+func (s *Store) Trigger(ctx context.Context, wishes []plan.Trigger, r *store.Request) error {
+	return s.once(ctx, "record triggers", r, func(t *tx) error {
+		var seen belfry.ID
+		for i := range wishes {
+			w, run := &wishes[i], wishes[i].RunID()
+			if w.JobID != seen {
+				if _, err := t.liveJob(w.Namespace, w.JobID); err != nil {
+					return err
+				}
+				seen = w.JobID
+				t.news.change(w.JobID)
+			}
+			_, err := t.exec(insertWish, w.ID[:], run[:], string(w.Kind), micro(w.At), text(w.Payload), micro(t.now), w.JobID[:])
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		t.news.change(w.JobID)
-		run := w.RunID()
-		_, err = t.exec(`INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-			w.ID[:], shard, w.Namespace, w.JobID[:], run[:], string(w.Kind), micro(w.At), text(w.Payload), micro(t.now))
-		return err
+		return nil
 	})
 }
 
@@ -195,9 +217,9 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 		return job, err
 	}
 	_, err = t.exec(`UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ?,
-  tags = ?, queue = ?, type = ?, handler = ? WHERE id = ?`,
+  tags = ?, queue = ?, type = ?, handler = ?, purge = ? WHERE id = ?`,
 		text(job.Name), string(job.State), spec, text(job.Payload), job.Revision, micro(t.now),
-		tagList(job.Tags), job.Queue, job.Type, job.Handler, old.ID[:])
+		tagList(job.Tags), job.Queue, job.Type, job.Handler, c.Purge && job.State == belfry.JobDeleted, old.ID[:])
 	if err != nil {
 		return job, nameTaken(err, job.Name)
 	}
@@ -209,5 +231,14 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 		return job, belfry.Errorf(belfry.Internal, "the step for job %s does not fit its plan", old.ID)
 	}
 	t.news.change(old.ID)
-	return t.job(old.Namespace, old.ID)
+	if c.Cancel {
+		if err := t.cancelAll(old.ID); err != nil {
+			return job, err
+		}
+	}
+	job, err = t.job(old.Namespace, old.ID)
+	if belfry.CodeOf(err) == belfry.NotFound {
+		return t.endedJob(old.Namespace, old.ID)
+	}
+	return job, err
 }

@@ -19,7 +19,7 @@ func fillJobs(tb testing.TB, s *Store, n int) {
 	fill(tb, s, n, `INSERT INTO jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at, tags, queue, type, handler)
 SELECT unhex(printf('%032x', i)), shard, namespace, 'job number ' || i, 1, state, spec, payload, created_at, updated_at, '["all"]', queue, type, ''
 FROM jobs, n`)
-	fill(tb, s, n, `INSERT INTO plans SELECT unhex(printf('%032x', i)), shard, 1, next_at, nominal_at, NULL, 0, zone_version FROM plans, n`)
+	fill(tb, s, n, `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version) SELECT unhex(printf('%032x', i)), shard, 1, next_at, nominal_at, NULL, 0, zone_version FROM plans, n`)
 	fill(tb, s, 0, `DELETE FROM jobs WHERE name IS NULL`)
 	fill(tb, s, 0, `DELETE FROM plans WHERE job_id = ?`, model.Job.ID[:])
 }

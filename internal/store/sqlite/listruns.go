@@ -46,7 +46,7 @@ func shelvesFor(state belfry.RunState) []shelf {
 		return []shelf{runningShelf}
 	case belfry.RunDead:
 		return []shelf{deadShelf}
-	case belfry.RunSucceeded, belfry.RunSkipped:
+	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
 		return []shelf{historyShelf}
 	default:
 		return []shelf{liveShelf}
@@ -58,9 +58,10 @@ func (h shelf) floor() string {
 	return `SELECT ` + h.id + ` FROM ` + h.table + ` WHERE ` + h.where + ` AND ` + h.id + ` < @after ORDER BY ` + h.id + ` DESC LIMIT 1 OFFSET @look`
 }
 
-// page reads the runs from there up.
+// page reads the runs from there up. The plus keeps SQLite from an index by
+// namespace that has another order.
 func (h shelf) page() string {
-	return h.from + `WHERE ` + h.where + ` AND r.namespace = @namespace AND ` + h.id + ` < @after AND ` + h.id + ` >= @floor` + h.state +
+	return h.from + `WHERE ` + h.where + ` AND +r.namespace = @namespace AND ` + h.id + ` < @after AND ` + h.id + ` >= @floor` + h.state +
 		` ORDER BY ` + h.id + ` DESC` + h.order + ` LIMIT @limit`
 }
 
@@ -113,7 +114,7 @@ func (t *tx) take(h shelf, args []any, most int) (runs []belfry.Run, floor belfr
 			return nil, floor, err
 		}
 	}
-	runs, err = all(t, func(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }, h.page(),
+	runs, err = all(t, scanRun, h.page(),
 		append(args, sql.Named("floor", floor[:]), sql.Named("limit", most))...)
 	if err == nil && len(runs) == most {
 		floor = runs[most-1].ID

@@ -22,11 +22,12 @@ INSERT INTO jobs (id, shard, namespace, name, revision, state, spec, payload, cr
   (x'01000000000000000000000000000000', 0, 'default', 'report', 2, 'active', '{"type":"http","schedule":"* * * * *","timezone":"UTC","queue":"bulk"}', '{"url":"http://localhost"}', 1000000, 1000000),
   (x'02000000000000000000000000000000', 0, 'default', NULL, 1, 'paused', '{"type":"http","schedule":"* * * * *","timezone":"UTC","queue":"default"}', NULL, 1000000, 1000000),
   (x'03000000000000000000000000000000', 0, 'default', NULL, 1, 'deleted', '{"type":"http","schedule":"* * * * *","timezone":"UTC","queue":"default"}', NULL, 1000000, 1000000),
+  (x'05000000000000000000000000000000', 0, 'elsewhere', 'once', 1, 'active', '{"type":"http","schedule":" 2026-03-01T09:00:00Z","timezone":"UTC","queue":"default"}', NULL, 1000000, 1000000),
   (x'04000000000000000000000000000000', 0, 'elsewhere', NULL, 1, 'active', 'not JSON', NULL, 1000000, 1000000);
 INSERT INTO revisions (job_id, revision, shard, spec, payload, replaced_at) VALUES
   (x'01000000000000000000000000000000', 1, 0, '{"type":"http","schedule":"0 * * * *","timezone":"UTC","queue":"default"}', '{"url":"http://earlier"}', 2000000);
 INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version)
-  SELECT id, shard, 1, CASE state WHEN 'active' THEN 4102444800000000 END, NULL, NULL, 0, 'v' FROM jobs;
+  SELECT id, shard, 1, CASE WHEN state = 'active' AND name IS NOT 'once' THEN 4102444800000000 END, NULL, NULL, 0, 'v' FROM jobs;
 INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms,
   attempt, failures, lost, worker, token, started_at, deadline_at) VALUES
   (x'0a000000000000000000000000000000', 0, 'default', x'01000000000000000000000000000000', 1, 'scheduled', 'default/http', 'ready', 3000000, 3000000, 3000000, 3000000,
@@ -131,4 +132,43 @@ func TestOldRunsGoOnAfterAMigration(t *testing.T) {
 		t.Errorf("%d runs succeeded, wants 3", n)
 	}
 	create(t, s, newJob(t, s, time.Now(), "* * * * *"))
+}
+
+// TestOldOneOffsAreRetired has a one-off that was over before there was a place for
+// such jobs. One whose spec nobody can read stays where it is.
+func TestOldOneOffsAreRetired(t *testing.T) {
+	s := openedOld(t)
+	if n, _, err := s.Retire(ctx, allShards(s), belfry.ID{}, 10); n != 1 || err != nil {
+		t.Errorf("%d jobs were retired (%v), wants 1", n, err)
+	}
+	id, err := s.JobNamed(ctx, "elsewhere", "once")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err := s.Job(ctx, "elsewhere", id); err != nil || job.State != belfry.JobEnded || job.Status != belfry.StatusCancelled {
+		t.Errorf("the job is %+v (%v), wants one that has ended without a run", job, err)
+	}
+	if n := count(t, s, `SELECT count(*) FROM jobs`); n != 4 {
+		t.Errorf("%d jobs are left, wants 4", n)
+	}
+}
+
+// TestOldDeadLettersCanBeRedriven brings back a dead letter that knows nothing of
+// priorities and retention.
+func TestOldDeadLettersCanBeRedriven(t *testing.T) {
+	s := openedOld(t)
+	letters, err := s.DeadLetters(ctx, belfry.DefaultNamespace, store.DeadFilter{}, store.RunPage{Limit: 10})
+	if err != nil || len(letters) != 1 || letters[0].JobName != "report" || letters[0].Fingerprint != "f" {
+		t.Fatalf("the dead letters are %+v (%v)", letters, err)
+	}
+	letter, err := s.DeadLetter(ctx, belfry.DefaultNamespace, letters[0].ID)
+	if err != nil || letter.Spec.Schedule != "0 * * * *" || string(letter.Payload) != `{"url":"http://earlier"}` {
+		t.Errorf("the dead letter has the spec and payload of another revision: %+v (%v)", letter, err)
+	}
+	if n, err := s.Redrive(ctx, belfry.DefaultNamespace, []store.Redrive{{Run: letter.ID}}); n != 1 || err != nil {
+		t.Fatalf("%d were redriven (%v)", n, err)
+	}
+	if run, err := s.Run(ctx, belfry.DefaultNamespace, letter.ID); err != nil || run.State != belfry.RunWaiting || run.Attempt != 1 {
+		t.Errorf("the run is %s after %d attempts (%v), wants it to wait for the two that are alive", run.State, run.Attempt, err)
+	}
 }

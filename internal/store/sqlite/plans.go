@@ -12,13 +12,13 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version`
+const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once`
 
 // planScan reads planColumns.
 type planScan struct{ plan.Plan }
 
 func (p *planScan) fields() []any {
-	return []any{key{p.JobID[:]}, &p.Shard, &p.Version, moment{&p.NextAt}, moment{&p.NominalAt}, moment{&p.FiredFor}, &p.RunsMade, &p.ZoneVersion}
+	return []any{key{p.JobID[:]}, &p.Shard, &p.Version, moment{&p.NextAt}, moment{&p.NominalAt}, moment{&p.FiredFor}, &p.RunsMade, &p.ZoneVersion, &p.Once}
 }
 
 // A name is read only where there may be a template that asks for it.
@@ -98,7 +98,7 @@ func (s *Store) Find(ctx context.Context, jobs []belfry.ID) (found []store.Due, 
 	return found, err
 }
 
-const selectWishes = `SELECT ` + dueColumns + `, w.id, w.kind, w.at, w.payload
+const selectWishes = `SELECT ` + dueColumns + `, w.id, w.kind, w.at, w.created_at, w.payload
 FROM triggers w CROSS JOIN jobs j ON j.id = w.job_id CROSS JOIN plans p ON p.job_id = w.job_id
 WHERE w.fired_at IS NULL AND j.state <> 'deleted' AND w.` + inShards + `ORDER BY w.created_at, w.id LIMIT ?`
 
@@ -107,7 +107,7 @@ func (s *Store) Triggers(ctx context.Context, shards []int, limit int) (wishes [
 	err = s.read(ctx, "read the triggers", func(t *tx) error {
 		wishes, err = all(t, func(rows *sql.Rows, w *store.Wish) error {
 			d, g := &w.Due, &w.Trigger
-			err := t.scanDueAnd(rows, d, key{g.ID[:]}, &g.Kind, moment{&g.At}, payload{&g.Payload})
+			err := t.scanDueAnd(rows, d, key{g.ID[:]}, &g.Kind, moment{&g.At}, moment{&g.ReadyAt}, payload{&g.Payload})
 			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
 			return err
 		}, selectWishes, list(shards), atMost(limit))
@@ -117,13 +117,13 @@ func (s *Store) Triggers(ctx context.Context, shards []int, limit int) (wishes [
 }
 
 const (
-	promote = `UPDATE runs SET state = 'ready', rank = ready_at WHERE id IN
+	promote = `UPDATE runs SET state = 'ready', rank = ready_at + weight WHERE id IN
 (SELECT id FROM runs WHERE state = 'retry' AND ready_at <= ? AND` + inShards + `ORDER BY ready_at LIMIT ?)`
 
 	selectRetry = `SELECT ready_at FROM runs WHERE state = 'retry' AND` + inShards + `ORDER BY ready_at LIMIT 1`
 )
 
-// Promote makes runs whose retry is due ready.
+// Promote makes runs whose retry is due ready, and lets go what waits for nothing.
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
 	mine := list(shards)
 	err = s.write(ctx, "promote retries", func(t *tx) error {
@@ -131,6 +131,16 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 			return err
 		}
 		t.news.ready = promoted > 0
+		free, err := all(t, scanID, selectHeldUp, mine, atMost(limit-promoted))
+		if err != nil {
+			return err
+		}
+		for _, job := range free {
+			if err := t.goAhead(job); err != nil {
+				return err
+			}
+		}
+		promoted += len(free)
 		if err := t.get([]any{moment{&next}}, selectRetry, mine); !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -140,6 +150,16 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 		return 0, time.Time{}, err
 	}
 	return promoted, next, nil
+}
+
+func scanID(rows *sql.Rows, id *belfry.ID) error { return rows.Scan(key{id[:]}) }
+
+// Park notes beside the plan of a job why it cannot be fired.
+func (s *Store) Park(ctx context.Context, job belfry.ID, why string) error {
+	return s.write(ctx, "park a plan", func(t *tx) error {
+		_, err := t.exec(`UPDATE plans SET parked = ? WHERE job_id = ?`, belfry.Clean(why, maxError), job[:])
+		return err
+	})
 }
 
 // countReady hops from lane to lane, so that a long queue costs no more than the

@@ -75,7 +75,7 @@ func TestADeletedJobGoesWithItsWishes(t *testing.T) {
 	s := opened(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
-	err := s.Trigger(ctx, plan.Trigger{ID: belfry.NewID(s.Now()), Namespace: job.Job.Namespace, JobID: job.Job.ID, Kind: belfry.KindManual, At: s.Now()}, nil)
+	err := s.Trigger(ctx, []plan.Trigger{{ID: belfry.NewID(s.Now()), Namespace: job.Job.Namespace, JobID: job.Job.ID, Kind: belfry.KindManual, At: s.Now()}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,40 +5,54 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
 	whereLost = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
 	whereLate = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ? LIMIT ?`
+
+	whereCancelled = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_at <= ? LIMIT ?`
 )
 
-// Reap gives silent workers up and settles what they, and attempts past their
-// deadline, leave behind.
+// Reap gives silent workers up and settles what they, attempts past their
+// deadline and attempts that nobody lets go of leave behind.
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (reaped int, err error) {
 	mine := list(shards)
 	err = s.write(ctx, "reap", func(t *tx) error {
-		reaped = 0
 		if silence > 0 {
 			if _, err := t.exec(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
 				return err
 			}
 		}
-		lost, err := all(t, scanHeld, selectHeld+whereLost, mine, atMost(limit))
-		if err != nil {
-			return err
-		}
-		if err := t.settleAll(lost, belfry.OutcomeLost, "the worker fell silent"); err != nil {
-			return err
-		}
-		late, err := all(t, scanHeld, selectHeld+whereLate, mine, micro(t.now), atMost(limit-len(lost)))
-		if err != nil {
-			return err
-		}
-		reaped = len(lost) + len(late)
-		return t.settleAll(late, belfry.OutcomeTimedOut, "no result by the deadline")
+		reaped, err = t.reap(mine, limit)
+		return err
 	})
 	if err != nil {
 		return 0, err
+	}
+	return reaped, nil
+}
+
+func (t *tx) reap(shards string, limit int) (reaped int, err error) {
+	for _, why := range []struct {
+		where   string
+		args    []any
+		outcome belfry.Outcome
+		text    string
+	}{
+		{whereLost, []any{shards}, belfry.OutcomeLost, "the worker fell silent"},
+		{whereCancelled, []any{shards, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, "the worker did not let go of the cancelled run in time"},
+		{whereLate, []any{shards, micro(t.now)}, belfry.OutcomeTimedOut, "no result by the deadline"},
+	} {
+		runs, err := all(t, scanHeld, selectHeld+why.where, append(why.args, atMost(limit-reaped))...)
+		if err != nil {
+			return reaped, err
+		}
+		if err := t.settleAll(runs, why.outcome, why.text); err != nil {
+			return reaped, err
+		}
+		reaped += len(runs)
 	}
 	return reaped, nil
 }

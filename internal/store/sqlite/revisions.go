@@ -20,7 +20,7 @@ func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, b
 		below = math.MaxInt64
 	}
 	err = s.read(ctx, "list the revisions of a job", func(t *tx) error {
-		if _, err := t.liveJob(namespace, id); err != nil {
+		if _, err := t.visibleJob(namespace, id); err != nil {
 			return err
 		}
 		revisions, err = all(t, t.scanRevision, selectRevisions, id[:], below, atMost(limit))

@@ -104,7 +104,8 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 	return run, err
 }
 
-// Heartbeat notes that a worker is alive and answers with what it lost.
+// Heartbeat notes that a worker is alive and answers with what it lost and
+// what is cancelled.
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (orders belfry.Orders, err error) {
 	err = s.write(ctx, "note a heartbeat", func(t *tx) error {
 		orders, err = t.beat(b)
@@ -134,10 +135,15 @@ ON CONFLICT (id) DO UPDATE SET node = excluded.node, slots = excluded.slots, lan
 		n, err = t.exec(`UPDATE workers SET node = ?, slots = ?, lanes = ?, last_seen = ? WHERE id = ?`, b.Node, b.Slots, string(lanes), now, b.Worker[:])
 		orders.Unknown = err == nil && n == 0
 	}
-	if err != nil || orders.Unknown || !b.Listed {
+	if err != nil || orders.Unknown {
 		return orders, err
 	}
-	orders.Lost, err = t.compare(b)
+	if b.Listed {
+		if orders.Lost, err = t.compare(b); err != nil {
+			return orders, err
+		}
+	}
+	orders.Cancel, err = all(t, func(rows *sql.Rows, h *belfry.Held) error { return rows.Scan(key{h.RunID[:]}, &h.Attempt) }, selectCancelled, b.Worker[:])
 	return orders, err
 }
 

@@ -50,6 +50,51 @@ func TestStatementsFindTheirRows(t *testing.T) {
 		{"prune an attempt", pruneAttempt, false},
 		{"find deleted jobs", selectDeletedJobs, false},
 		{"prune a job", pruneJob, false},
+		{"look for live runs", hasLive, false},
+		{"look for a live run", isLive, false},
+		{"remove a run", deleteRun, false},
+		{"count waiting runs", countWaiting, false},
+		{"let a waiting run go", goAhead, false},
+		{"find runs that wait for nothing", selectHeldUp, false},
+		{"look for a key", selectKey, false},
+		{"note a key", insertKey, false},
+		{"note a success", succeedKey, false},
+		{"cancel", settleCancelled, false},
+		{"cancel a running run", markCancelled, false},
+		{"cancel the runs of a job", cancelUnheld, false},
+		{"remove the runs of a job", deleteUnheld, false},
+		{"cancel the running runs of a job", markHeld, false},
+		{"cancel a wish", cancelWish + ofWish, false},
+		{"cancel the wishes of a job", cancelWish + ofJobWishes, false},
+		{"tell of cancelled runs", selectCancelled, false},
+		{"find cancelled runs", selectHeld + whereCancelled, false},
+		{"look at a one-off", selectOver, false},
+		{"end a one-off", insertEnded, false},
+		{"find one-offs that may be over", selectPerhapsOver, false},
+		{"look up an ended job", selectOneEnded, false},
+		{"look up the name of an ended job", selectNamedEnded, false},
+		{"look up an instant", selectDecided, false},
+		{"look at a live run", selectWaiting, false},
+		{"count the runs ahead", countAhead, false},
+		{"find the runs before", selectBefore, true}, // of one job
+		{"look up a dead letter", selectDeadLetter, false},
+		{"list dead letters", selectDeadLetters, false},
+		{"look at what is redriven", selectRevival, false},
+		{"redrive", revive, false},
+		{"bury", deleteDead, false},
+		{"discard", discard, false},
+		{"list events", selectEvents, false},
+		{"prune what has a retention of its own", pruneKept, false},
+		{"prune its attempts", pruneAttemptsOfKept, false},
+		{"prune keys", pruneKeys, false},
+		{"prune events", pruneEvents, false},
+		{"find ended jobs", selectEndedBefore, false},
+		{"find ended jobs with a retention", selectEndedKept, false},
+		{"find purged jobs", selectPurged, false},
+		{"purge attempts", purgeAttempts, true}, // of one job
+		{"purge history", purgeHistory, true},
+		{"purge attempts of dead letters", purgeDeadAttempts, true},
+		{"purge dead letters", purgeDead, true},
 	} {
 		for _, what := range explain(t, s, tt.query) {
 			table, scan := strings.CutPrefix(what, "SCAN ")
@@ -64,7 +109,7 @@ func TestStatementsFindTheirRows(t *testing.T) {
 // the index that was meant for it, and sorts nothing.
 func TestListsWalkAlongTheirIndexes(t *testing.T) {
 	s := opened(t)
-	for _, w := range []walk{alongJobs, alongPaused, alongQueue, alongType, alongHandler, alongRuns, alongEnded} {
+	for _, w := range []walk{alongJobs, alongPaused, alongQueue, alongType, alongHandler, alongRuns, alongUnplanned, alongEnded} {
 		wantWalk(t, s, w.index, w.floor())
 		wantWalk(t, s, w.index, w.page())
 	}
@@ -95,7 +140,8 @@ func wantWalk(t *testing.T, s *Store, index, query string) {
 func explain(t *testing.T, s *Store, query string) (steps []string) {
 	t.Helper()
 	args := make([]any, strings.Count(query, "?"))
-	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "look"} {
+	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "look",
+		"now", "job", "at", "id", "since", "until", "fingerprint", "reason", "error", "before"} {
 		args = append(args, sql.Named(name, nil))
 	}
 	err := s.read(ctx, "explain", func(x *tx) (err error) {
@@ -114,12 +160,12 @@ func explain(t *testing.T, s *Store, query string) (steps []string) {
 // mayScan allows for lists within a statement, and for indexes that hold only
 // the few rows in question.
 func mayScan(what string) bool {
-	for _, list := range []string{"json_each ", "lanes", "(subquery"} {
+	for _, list := range []string{"json_each ", "lanes", "held", "(subquery", "CONSTANT ROW"} {
 		if strings.HasPrefix(what, list) {
 			return true
 		}
 	}
-	for _, index := range []string{"runs_running", "runs_retry", "triggers_pending"} {
+	for _, index := range []string{"runs_running", "runs_retry", "runs_cancelled", "triggers_pending"} {
 		if strings.HasSuffix(what, "USING INDEX "+index) {
 			return true
 		}

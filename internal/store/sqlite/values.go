@@ -27,6 +27,26 @@ func text[T ~string | ~[]byte](s T) any {
 	return string(s)
 }
 
+// aDay is how long a day of retention is, in microseconds.
+const aDay = int64(24 * time.Hour / time.Microsecond)
+
+// keepDays is null for no retention of a job's own.
+func keepDays(days int) any {
+	if days <= 0 {
+		return nil
+	}
+	return int64(days)
+}
+
+// keepUntil is when a retention of a job's own ends that begins now; null without
+// one.
+func keepUntil(now time.Time, days int) any {
+	if days <= 0 {
+		return nil
+	}
+	return micro(now) + int64(days)*aDay
+}
+
 // tagList is how tags are stored: sorted, each once, null for none.
 func tagList(tags []string) any {
 	if len(tags) == 0 {

@@ -1,0 +1,84 @@
+package api_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+type why struct {
+	At                         time.Time
+	Decision, Reason, Sentence string
+	Run                        *struct{ ID, Status string }
+	Rule                       struct{ Schedule, Timezone, Description string }
+	Revision                   int
+	Previous, Next             *time.Time
+	WaitsFor                   *struct{ What, Queue, Handler string } `json:"waits_for"`
+}
+
+func TestWhyAnswersForAnyInstant(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	s.create(validJob) // 30 9 * * MON-FRI in Paris
+	ask := func(at string) (w why) {
+		t.Helper()
+		path := "/api/v1/jobs/report/why"
+		if at != "" {
+			path += "?at=" + at
+		}
+		s.agreed(c, 200, &w, "GET", path, "")
+		if w.Sentence == "" || w.Rule.Schedule != "30 9 * * MON-FRI" || w.Rule.Timezone != "Europe/Paris" || w.Rule.Description == "" || w.Revision != 1 {
+			t.Errorf("%s: got %+v", at, w)
+		}
+		return w
+	}
+	const monday = "2099-03-02T08:30:00Z"
+	for _, at := range []string{monday, "2099-03-02T09:30:00%2B01:00", "2099-03-02T09:30:00+01:00", "2099-03-02T09:30", "2099-03-02+09:30", "2099-03-02%2009:30:00"} {
+		if w := ask(at); w.At.UTC().Format(time.RFC3339) != monday || w.Decision != "planned" || w.Previous == nil || w.Next == nil {
+			t.Errorf("%s: got %+v", at, w)
+		}
+	}
+	if w := ask("2099-03-02T09:31"); w.Decision != "none" || w.Next.UTC().Format(time.RFC3339) != "2099-03-03T08:30:00Z" || w.Previous.UTC().Format(time.RFC3339) != monday {
+		t.Errorf("got %+v", w)
+	}
+	// 2:30 does not exist on that night: it is when the clock goes on.
+	if w := ask("2098-03-30T02:30"); w.At.UTC().Format(time.RFC3339) != "2098-03-30T01:00:00Z" {
+		t.Errorf("a skipped wall time is %v", w.At)
+	}
+	if w := ask(""); w.Decision != "planned" || w.At.Before(time.Now()) {
+		t.Errorf("got %+v", w)
+	}
+	for _, at := range []string{"yesterday", "09:30", "2099-03-02", "2099-13-02T09:30", "1066-10-14T09:30", "2099-03-02T09:30&at=x"} {
+		if p := s.agreed(c, 400, nil, "GET", "/api/v1/jobs/report/why?at="+at, "").problem(t); !slices.Equal(p.fields(), []string{"at"}) {
+			t.Errorf("%s: got %+v", at, p)
+		}
+	}
+	s.agreed(c, 404, nil, "GET", "/api/v1/jobs/nobody/why", "")
+	s.agreed(c, 404, nil, "GET", "/api/v1/jobs/report/why?at=2099-03-02T09:30", "", "Belfry-Namespace: other")
+}
+
+func TestWhyTellsWhatARunWaitsFor(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	s.queue(1)
+	var runs []struct {
+		ScheduledAt time.Time `json:"scheduled_at"`
+		ID          string
+	}
+	s.want(http.StatusOK, &runs, "GET", "/api/v1/jobs/send/runs", "")
+	path := "/api/v1/jobs/send/why?at=" + url.QueryEscape(runs[0].ScheduledAt.Format(time.RFC3339Nano))
+	var w why
+	s.agreed(c, 200, &w, "GET", path, "")
+	if w.Decision != "queued" || w.Run == nil || w.Run.ID != runs[0].ID || w.WaitsFor == nil || w.WaitsFor.What != "worker" || w.WaitsFor.Handler != "send" || !strings.Contains(w.Sentence, "send") {
+		t.Errorf("got %+v", w)
+	}
+	worker := s.worker()
+	s.finish(worker, s.claim(worker)[0], `"outcome": "succeeded"`)
+	w = why{}
+	if s.agreed(c, 200, &w, "GET", path, ""); w.Decision != "ran" || w.WaitsFor != nil || w.Run.Status != "succeeded" {
+		t.Errorf("got %+v", w)
+	}
+}

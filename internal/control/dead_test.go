@@ -1,0 +1,207 @@
+package control_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
+)
+
+// letters makes so many dead letters of a job, a second apart, and gives the
+// latest first.
+func (g *stage) letters(job belfry.Job, n int) (dead []belfry.ID) {
+	g.Helper()
+	for range n {
+		time.Sleep(time.Second)
+		g.trigger(job)
+		fire(g.T, g.s)
+		dead = append(dead, g.die(1)...)
+	}
+	slices.Reverse(dead)
+	return dead
+}
+
+func TestWhatAnOrderAboutDeadLettersIsRefusedFor(t *testing.T) {
+	staged(t, "before anything is done", func(g *stage) {
+		job := g.every("@yearly")
+		dead := g.letters(job, 1)
+		for _, tt := range []struct {
+			name        string
+			of          control.RedriveOrder
+			field, says string
+		}{
+			{"nothing in common", control.RedriveOrder{}, "filter", "all of them are meant"},
+			{"a negative limit", control.RedriveOrder{DeadOrder: control.DeadOrder{All: true, Limit: -1}}, "limit", "0 to 10000"},
+			{"too much", control.RedriveOrder{DeadOrder: control.DeadOrder{All: true, Limit: 10_001}}, "limit", "0 to 10000"},
+			{"backwards", control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}, Rate: -1}, "rate", "from 0.001 to 1000"},
+			{"at once and not", control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}, Rate: 1001}, "rate", "leave it out"},
+			{"one payload for all jobs", control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}, Payload: json.RawMessage(`1`)}, "payload", "one job only"},
+			{"a payload that is none", control.RedriveOrder{DeadOrder: control.DeadOrder{Run: dead[0]}, Payload: json.RawMessage(`{`)}, "payload", "must be JSON"},
+			{"a payload that is none, for many", control.RedriveOrder{
+				DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, DryRun: true}, Payload: json.RawMessage(`{`)}, "payload", "must be JSON"},
+		} {
+			_, err := g.c.Redrive(g.Context(), ns, tt.of)
+			if oneFault(g.T, err, tt.field, tt.says); g.Failed() {
+				g.Fatal(tt.name)
+			}
+		}
+		_, err := g.c.Discard(g.Context(), ns, control.DeadOrder{})
+		oneFault(g.T, err, "filter", "is empty")
+		for _, dry := range []bool{false, true} {
+			gone := control.DeadOrder{Run: belfry.NewID(time.Now()), DryRun: dry}
+			_, err = g.c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: gone})
+			codeOf(g.T, err, belfry.NotFound)
+			_, err = g.c.Discard(g.Context(), ns, gone)
+			codeOf(g.T, err, belfry.NotFound)
+		}
+		if g.run(dead[0]).State != belfry.RunDead {
+			g.Error("the dead letter is none any more")
+		}
+	})
+}
+
+func TestARedrivenRunKeepsItsPast(t *testing.T) {
+	staged(t, "and gets another payload", func(g *stage) {
+		job := g.every("*/5 * * * *")
+		g.fired("09:00")
+		claimed := g.claim(1)[0]
+		key := claimed.IdempotencyKey()
+		g.finish(claimed, belfry.OutcomeFailed, func(r *belfry.Result) { r.Permanent = true })
+		edit(g.T, g.c, job.ID, func(d *control.Draft) { d.Payload = json.RawMessage(`{"b":2}`) })
+		letter, err := g.c.DeadLetter(g.Context(), ns, claimed.ID)
+		if err != nil || string(letter.Payload) != `{"a":1}` || len(letter.Attempts) != 1 || letter.Fingerprint == "" {
+			g.Fatalf("got %+v, error %v", letter, err)
+		}
+		done, err := g.c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{Run: claimed.ID}, Payload: json.RawMessage(`{"a": 3}`)})
+		if err != nil || done.Matched != 1 || done.Done != 1 || !done.Until.Equal(g.at("09:00")) {
+			g.Fatalf("got %+v, error %v", done, err)
+		}
+		again := g.claim(1)[0]
+		if again.ID != claimed.ID || again.IdempotencyKey() != key || again.Attempt != 2 || again.Revision != 1 || string(again.Payload) != `{"a":3}` {
+			g.Errorf("got %+v with the payload %s", again, again.Payload)
+		}
+		if _, err := g.c.DeadLetter(g.Context(), ns, claimed.ID); belfry.CodeOf(err) != belfry.NotFound {
+			g.Errorf("it is still a dead letter: %v", err)
+		}
+		g.finish(again, belfry.OutcomeSucceeded)
+		if run := g.run(claimed.ID); run.State != belfry.RunSucceeded || len(run.Attempts) != 1 {
+			g.Errorf("it is %s with %d failed attempts", run.State, len(run.Attempts))
+		}
+	})
+}
+
+func TestRedrivingByFilter(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		order   func(job, other belfry.Job) control.RedriveOrder
+		matched int
+		done    int
+		more    bool
+		after   []time.Duration // the redriven ones start, latest death first
+	}{
+		{"all of a job", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}}}
+		}, 5, 5, false, []time.Duration{0, 0, 0, 0, 0}},
+		{"first as a dry run", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, DryRun: true}}
+		}, 5, 0, false, nil},
+		{"at a rate", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}}, Rate: 2}
+		}, 5, 5, false, []time.Duration{0, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 2 * time.Second}},
+		{"some of them", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, Limit: 2}}
+		}, 2, 2, true, []time.Duration{0, 0}},
+		{"as many as there are", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, Limit: 5}}
+		}, 5, 5, false, []time.Duration{0, 0, 0, 0, 0}},
+		{"some as a dry run", func(job, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, Limit: 2, DryRun: true}}
+		}, 2, 0, true, nil},
+		{"all there are", func(_, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}}
+		}, 6, 6, false, []time.Duration{0, 0, 0, 0, 0}},
+		{"none", func(_, _ belfry.Job) control.RedriveOrder {
+			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Error: "never said"}}}
+		}, 0, 0, false, nil},
+	} {
+		staged(t, tt.name, func(g *stage) {
+			job := g.every("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
+			other := g.every("@yearly")
+			dead := g.letters(job, 5)
+			g.letters(other, 1)
+			now := time.Now().UTC()
+			done, err := g.c.Redrive(g.Context(), ns, tt.order(job, other))
+			if err != nil || done.Matched != tt.matched || done.Done != tt.done || done.More != tt.more {
+				g.Errorf("got %+v, error %v", done, err)
+			}
+			if n := len(tt.after); n > 0 && !done.Until.Equal(now.Add(tt.after[n-1])) {
+				g.Errorf("the last starts at %s", done.Until)
+			}
+			for i, id := range dead {
+				run := g.run(id)
+				if i >= len(tt.after) {
+					if run.State != belfry.RunDead {
+						g.Errorf("%d is %s", i, run.State)
+					}
+				} else if got := run.ReadyAt.Sub(now); got != tt.after[i] || run.State == belfry.RunDead {
+					g.Errorf("%d is %s and starts after %s, want %s", i, run.State, got, tt.after[i])
+				}
+			}
+		})
+	}
+}
+
+func TestManyDeadLettersArePaged(t *testing.T) {
+	staged(t, "whatever is done takes them away", func(g *stage) {
+		const many = 1100 // more than two pages
+		job := g.every("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
+		order := control.Backfill{From: time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), Limit: 1000}
+		edit(g.T, g.c, job.ID, func(d *control.Draft) { d.Spec.Schedule = "@hourly" })
+		for made := 0; made < many; {
+			done, err := g.c.Backfill(g.Context(), ns, job.ID, order, none)
+			g.ok(err)
+			fire(g.T, g.s)
+			order.From, order.Limit = done.NextFrom, many-len(done.Runs)
+			made += len(done.Runs)
+		}
+		for made := 0; made < many; made += 100 {
+			runs := g.claim(100)
+			results := make([]belfry.Result, len(runs))
+			for i, run := range runs {
+				results[i] = belfry.Result{RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Error: fmt.Sprint("row ", i), Permanent: true}
+			}
+			_, err := g.c.Finish(g.Context(), ns, results)
+			g.ok(err)
+		}
+		groups, err := g.c.DeadGroups(g.Context(), ns, control.DeadFilter{}, 10)
+		if err != nil || len(groups) != 1 || groups[0].Count != many || groups[0].Jobs != 1 {
+			g.Errorf("got the groups %+v, error %v", groups, err)
+		}
+		filter := control.DeadFilter{Job: job.ID}
+		dry, err := g.c.Discard(g.Context(), ns, control.DeadOrder{Filter: filter, DryRun: true})
+		if err != nil || dry.Matched != many || dry.Done != 0 || dry.More {
+			g.Errorf("a dry run: %+v, error %v", dry, err)
+		}
+		redriven, err := g.c.Redrive(g.Context(), ns, control.RedriveOrder{
+			DeadOrder: control.DeadOrder{Filter: filter, Limit: 530}, Payload: json.RawMessage(`[7]`)})
+		if err != nil || redriven.Matched != 530 || redriven.Done != 530 || !redriven.More {
+			g.Errorf("redriven: %+v, error %v", redriven, err)
+		}
+		for _, run := range g.claim(530) {
+			if string(run.Payload) != `[7]` {
+				g.Fatalf("a run has the payload %s", run.Payload)
+			}
+		}
+		discarded, err := g.c.Discard(g.Context(), ns, control.DeadOrder{Filter: filter})
+		if err != nil || discarded.Matched != many-530 || discarded.Done != many-530 || discarded.More {
+			g.Errorf("discarded: %+v, error %v", discarded, err)
+		}
+		if left, err := g.c.DeadLetters(g.Context(), ns, control.DeadFilter{}, control.RunPage{Limit: 10}); err != nil || len(left) != 0 {
+			g.Errorf("%d are left, error %v", len(left), err)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/target"
+)
+
+// unfit is a store that refuses every batch with a certain job in it.
+type unfit struct {
+	store.Store
+	job belfry.ID
+}
+
+func (u *unfit) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+	for _, s := range steps {
+		if s.Seen.JobID == u.job {
+			return store.Fired{}, fmt.Errorf("a value of the job cannot be stored")
+		}
+	}
+	return u.Store.Fire(ctx, owner, steps, slots)
+}
+
+// Of 500 jobs that are due at the same instant some are bad, each in its own way.
+// All others run, and each of the bad ones tells why it does not.
+func TestABadJobDoesNotStopTheOthers(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.slots = 100
+		at := "2000-01-01T00:01:00Z"
+		jobs := make([]belfry.ID, 500)
+		http := target.NewHTTP(target.HTTPOptions{})
+		payload := map[belfry.ID]bool{}
+		for i := range jobs {
+			switch i {
+			case 100:
+				jobs[i] = b.createBroken("no rule at all")
+			case 300:
+				jobs[i] = b.create(at, nil)
+				payload[jobs[i]] = true
+			default:
+				jobs[i] = b.create(at, nil)
+			}
+		}
+		b.fail = func(run *belfry.Run) error {
+			if payload[run.JobID] {
+				return http.Handle(context.Background(), run) // its payload makes no request
+			}
+			return nil
+		}
+		b.start(&unfit{b.store, jobs[200]})
+		b.sleep(10 * time.Minute)
+		for i, id := range jobs {
+			job, err := b.store.Job(b.Context(), "default", id)
+			if err != nil {
+				b.Fatal(err)
+			}
+			switch i {
+			case 100:
+				b.wantParked(job, "4 fields instead of 5")
+			case 200:
+				b.wantParked(job, "a value of the job cannot be stored")
+			case 300:
+				if runs := b.runs(id); len(runs) != 1 || runs[0].State != belfry.RunDead || runs[0].Reason != belfry.ReasonFinal || runs[0].Attempt != 1 {
+					b.Errorf("the run without a payload is %+v", runs)
+				}
+			default:
+				if job.Status != belfry.StatusCompleted || job.Parked != "" {
+					b.Errorf("job %d is %s, %q", i, job.Status, job.Parked)
+				}
+			}
+		}
+		if n := len(b.handled()); n != 498 {
+			b.Errorf("%d handlers were called, want one for each run that there can be", n)
+		}
+	})
+}
+
+func (b *bubble) wantParked(job belfry.Job, why string) {
+	b.Helper()
+	if !strings.Contains(job.Parked, why) || len(b.runs(job.ID)) != 0 {
+		b.Errorf("the bad job is parked for %q, want %q; it has the runs %+v", job.Parked, why, b.runs(job.ID))
+	}
+}
+
+// A job that could not be fired is not parked any more once it can.
+func TestAJobIsNoLongerParkedOnceItFires(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		job := b.create("* * * * *", nil)
+		u := &unfit{b.store, job}
+		b.start(u)
+		b.sleep(90 * time.Second)
+		b.stop()
+		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Parked == "" {
+			b.Fatalf("the job is %+v, %v", j, err)
+		}
+		b.start(b.store)
+		b.sleep(time.Minute)
+		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Parked != "" || len(b.runs(job)) == 0 {
+			b.Errorf("the job is parked for %q, %v", j.Parked, err)
+		}
+	})
+}
+
+// createBroken makes a job with a schedule that cannot be read, due in a minute.
+func (b *bubble) createBroken(schedule string) belfry.ID {
+	b.Helper()
+	spec := belfry.DefaultSpec()
+	spec.Type, spec.Schedule = belfry.TypeHTTP, schedule
+	now := b.store.Now()
+	id, at := belfry.NewID(now), now.Add(time.Minute)
+	job := store.NewJob{
+		Job:  belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now},
+		Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, b.store.Shards()), Version: 1, NextAt: at, NominalAt: at},
+	}
+	var list iter.Seq2[store.NewJob, error] = one(job)
+	if err := b.store.CreateJobs(b.Context(), list, nil); err != nil {
+		b.Fatal(err)
+	}
+	return id
+}

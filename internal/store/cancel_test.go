@@ -1,0 +1,259 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+func TestARunThatNobodyHoldsIsCancelledAtOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 20, queued(9), withRetries(3), withRetention(3))
+		ready := f.step(t, job)
+		f.fire(t, ready)
+		waiting := f.step(t, job)
+		f.fire(t, waiting)
+		third := f.step(t, job)
+		f.fire(t, third)
+
+		want := func(doing string, id belfry.ID, attempts int) {
+			t.Helper()
+			for range 2 {
+				f.cancel(t, job.Namespace, id)
+			}
+			got := f.run(t, job.Namespace, id)
+			if got.State != belfry.RunCancelled || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Attempt != attempts ||
+				len(got.Attempts) != attempts || got.JobID != job.ID || got.Kind != belfry.KindScheduled {
+				t.Errorf("%s: the cancelled run is %+v", doing, got)
+			}
+		}
+		want("a run that waits", waiting.Runs[0].ID, 0)
+		f.wantState(t, "the one before it", ready.Runs[0].ID, belfry.RunReady)
+		want("a ready run", ready.Runs[0].ID, 0)
+		f.wantState(t, "the one behind them", third.Runs[0].ID, belfry.RunReady)
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+		want("a run that waits for its retry", third.Runs[0].ID, 1)
+		if runs := f.claim(t, worker, 10); len(runs) != 0 {
+			t.Errorf("%d cancelled runs were claimed", len(runs))
+		}
+		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'cancelled' AND keep_until IS NOT NULL`); n != 3 {
+			t.Errorf("%d cancelled runs have the retention of their job, wants 3", n)
+		}
+	})
+}
+
+func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, tt := range []struct {
+			outcome belfry.Outcome
+			want    belfry.RunState
+		}{
+			{belfry.OutcomeCancelled, belfry.RunCancelled},
+			{belfry.OutcomeFailed, belfry.RunCancelled},
+			{belfry.OutcomeTimedOut, belfry.RunCancelled},
+			{belfry.OutcomeInterrupted, belfry.RunCancelled},
+			{belfry.OutcomeSnoozed, belfry.RunCancelled},
+			{belfry.OutcomeSucceeded, belfry.RunSucceeded},
+		} {
+			job := f.created(t, 10, queued(5), withRetries(3))
+			f.fire(t, f.step(t, job))
+			next := f.step(t, job)
+			f.fire(t, next)
+			run := f.claimOne(t, f.worker(t))
+			before := f.beat(t, belfry.Beat{Worker: run.Worker})
+			for range 2 {
+				f.cancel(t, run.Namespace, run.ID)
+			}
+			held := belfry.Held{RunID: run.ID, Attempt: 1}
+			for _, beat := range []belfry.Beat{{Worker: run.Worker}, {Worker: run.Worker, Listed: true, Held: []belfry.Held{held}}} {
+				if orders := f.beat(t, beat); len(before.Cancel) != 0 || !slices.Equal(orders.Cancel, []belfry.Held{held}) || len(orders.Lost) != 0 || orders.Unknown {
+					t.Errorf("%s: the worker was told %+v before, and then %+v", tt.outcome, before, orders)
+				}
+			}
+			f.wantState(t, "when it was cancelled", run.ID, belfry.RunRunning)
+			f.wantState(t, "the one behind it", next.Runs[0].ID, belfry.RunWaiting)
+			if row := f.live(t, run.ID); !near(row.CancelAt, f.Now(), 20*time.Second) {
+				t.Errorf("%s: the run was cancelled at %v", tt.outcome, row.CancelAt)
+			}
+			f.accepted(t, run, tt.outcome)
+			f.accepted(t, run, tt.outcome)
+			f.wantState(t, string(tt.outcome), run.ID, tt.want)
+			f.wantState(t, "the one behind it", next.Runs[0].ID, belfry.RunReady)
+			got := f.run(t, run.Namespace, run.ID)
+			if attempts := got.Attempts; tt.want == belfry.RunCancelled && (len(attempts) != 1 || attempts[0].Outcome != tt.outcome || got.Worker != run.Worker || got.StartedAt == nil) {
+				t.Errorf("%s: the cancelled run is %+v", tt.outcome, got)
+			}
+			if orders := f.beat(t, belfry.Beat{Worker: run.Worker}); len(orders.Cancel) != 0 {
+				t.Errorf("%s: the worker is told to cancel %v again", tt.outcome, orders.Cancel)
+			}
+			f.settleAll(t)
+		}
+	})
+}
+
+func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		end := func(doing string, want belfry.Outcome, lose func(run *belfry.Run)) *belfry.Run {
+			t.Helper()
+			run := f.started(t, withRetries(5))
+			f.cancel(t, run.Namespace, run.ID)
+			lose(run)
+			got := f.run(t, run.Namespace, run.ID)
+			if got.State != belfry.RunCancelled || len(got.Attempts) != 1 || got.Attempts[0].Outcome != want {
+				t.Errorf("%s: the run is %+v, wants it cancelled after one that was %s", doing, got, want)
+			}
+			return run
+		}
+		reap := func(silence time.Duration, want int) {
+			t.Helper()
+			if n := f.reap(t, silence); n != want {
+				t.Errorf("reaped %d attempts, wants %d", n, want)
+			}
+		}
+		late := end("the grace has passed", belfry.OutcomeCancelled, func(run *belfry.Run) {
+			f.backdate(t, store.CancelGrace-5*time.Second, "runs", "cancel_at", "")
+			reap(0, 0)
+			f.backdate(t, 10*time.Second, "runs", "cancel_at", "")
+			reap(0, 1)
+			reap(0, 0)
+		})
+		orders := f.beat(t, belfry.Beat{Worker: late.Worker, Listed: true, Held: []belfry.Held{{RunID: late.ID, Attempt: 1}}})
+		if len(orders.Lost) != 1 || len(orders.Cancel) != 0 {
+			t.Errorf("the worker was told %+v, wants that it lost the run", orders)
+		}
+		if v := f.finish(t, result(late, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
+			t.Errorf("a success after that is %s, wants late", v)
+		}
+		f.wantState(t, "after a late success", late.ID, belfry.RunCancelled)
+		if got := f.run(t, late.Namespace, late.ID).Attempts[0]; got.LateOutcome != belfry.OutcomeSucceeded {
+			t.Errorf("the evidence is %+v", got)
+		}
+		end("its worker fell silent", belfry.OutcomeLost, func(run *belfry.Run) {
+			f.silent(t, run.Worker, time.Hour)
+			reap(time.Minute, 1)
+		})
+		end("its deadline has passed", belfry.OutcomeTimedOut, func(run *belfry.Run) {
+			f.aged(t, run, time.Hour)
+			reap(0, 1)
+		})
+		end("its worker left", belfry.OutcomeUnconfirmed, func(run *belfry.Run) { f.beat(t, belfry.Beat{Worker: run.Worker, Leave: true}) })
+		end("its worker does not know of it", belfry.OutcomeUnconfirmed, func(run *belfry.Run) {
+			f.aged(t, run, store.ConfirmAfter+time.Second)
+			f.beat(t, belfry.Beat{Worker: run.Worker, Listed: true})
+		})
+	})
+}
+
+func TestOnlyALiveRunOfTheNamespaceCanBeCancelled(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.started(t, inNamespace("ours"))
+		wantCode(t, "cancel a run of another namespace", f.Cancel(ctx, "theirs", run.ID), belfry.NotFound)
+		wantCode(t, "cancel a run that never was", f.Cancel(ctx, "ours", newID()), belfry.NotFound)
+		if row := f.live(t, run.ID); !row.CancelAt.IsZero() {
+			t.Errorf("another namespace cancelled a run at %v", row.CancelAt)
+		}
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+		wantCode(t, "cancel a run that succeeded", f.Cancel(ctx, "ours", run.ID), belfry.Conflict)
+		wantCode(t, "cancel one of another namespace that succeeded", f.Cancel(ctx, "theirs", run.ID), belfry.NotFound)
+		dead := f.dead(t)
+		wantCode(t, "cancel a dead letter", f.Cancel(ctx, dead.Namespace, dead.ID), belfry.Conflict)
+		f.discard(t, dead.Namespace, dead.ID)
+		wantCode(t, "cancel a discarded run", f.Cancel(ctx, dead.Namespace, dead.ID), belfry.Conflict)
+		job := f.created(t, 5)
+		step := f.step(t, job)
+		f.fire(t, step)
+		beside := f.step(t, job)
+		f.fire(t, beside)
+		wantCode(t, "cancel a skip", f.Cancel(ctx, job.Namespace, beside.Runs[0].ID), belfry.Conflict)
+		f.wantState(t, "the run beside it", step.Runs[0].ID, belfry.RunReady)
+	})
+}
+
+func TestARunThatWasOnlyAskedForCanBeCancelled(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, -60)
+		wish, other := f.trigger(t, job, ""), f.trigger(t, job, "")
+		seen := f.plan(t, job.ID)
+		for range 2 {
+			f.cancel(t, job.Namespace, wish.RunID())
+		}
+		if wishes := f.wishes(t); len(wishes) != 1 || wishes[0].Trigger.ID != other.ID {
+			t.Errorf("%d wishes are left, wants the other one", len(wishes))
+		}
+		// Somebody who saw the wish before fires it.
+		f.tryFire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), seen, []plan.Trigger{wish}))
+		f.tryFire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{wish}))
+		if got := f.run(t, job.Namespace, wish.RunID()); got.State != belfry.RunCancelled || got.Kind != belfry.KindManual {
+			t.Errorf("the run is %+v, wants it cancelled", got)
+		}
+		if runs := f.claim(t, f.worker(t), 5); len(runs) != 0 {
+			t.Errorf("%d runs can be claimed, wants none", len(runs))
+		}
+	})
+}
+
+func TestCancellingAJobCancelsWhatIsAliveOfIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for name, edit := range map[string]func(tb) store.Edit{"cancel": abandon, "delete": removeAll} {
+			worker := f.worker(t)
+			job, other := f.created(t, 10, queued(9)), f.created(t, 10, inQueue("other"))
+			f.fire(t, f.step(t, other))
+			f.fire(t, f.step(t, job))
+			held := f.claimOne(t, worker)
+			var waiting []belfry.ID
+			for range 3 {
+				step := f.step(t, job)
+				f.fire(t, step)
+				waiting = append(waiting, step.Runs[0].ID)
+			}
+			wish := f.trigger(t, job, "")
+			f.edit(t, job, edit(t))
+			for _, id := range waiting {
+				f.wantState(t, name, id, belfry.RunCancelled)
+			}
+			if got := f.run(t, job.Namespace, wish.RunID()); got.State != belfry.RunCancelled || len(f.wishes(t)) != 0 {
+				t.Errorf("%s: what was only asked for is %+v, and %d wishes are left", name, got, len(f.wishes(t)))
+			}
+			if orders := f.beat(t, belfry.Beat{Worker: worker}); len(orders.Cancel) != 1 || orders.Cancel[0].RunID != held.ID {
+				t.Errorf("%s: the worker was told %+v", name, orders)
+			}
+			f.accepted(t, held, belfry.OutcomeCancelled)
+			f.wantState(t, name, held.ID, belfry.RunCancelled)
+			if n := f.count(t, `SELECT count(*) FROM runs`); n != 1 {
+				t.Errorf("%s: %d runs are alive, wants that of the other job", name, n)
+			}
+			if p := f.plan(t, job.ID); !p.NextAt.IsZero() || !p.NominalAt.IsZero() {
+				t.Errorf("%s: the plan is %+v", name, p)
+			}
+			f.edit(t, other, removeAll(t))
+		}
+	})
+}
+
+func TestACancelledJobCanBeGivenAnotherRule(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, -60)
+		planned := f.plan(t, job.ID).NominalAt
+		got := f.edit(t, job, abandon(t))
+		if got.Status != belfry.StatusCancelled || got.NextRunAt != nil {
+			t.Errorf("the cancelled job is %s, next at %v", got.Status, got.NextRunAt)
+		}
+		runs := f.jobRuns(t, job)
+		if len(runs) != 1 || runs[0].Reason != belfry.ReasonCancel || runs[0].State != belfry.RunSkipped || !runs[0].ScheduledAt.Equal(planned) {
+			t.Fatalf("what was planned is told of as %+v", runs)
+		}
+		f.edit(t, job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+			job.Revision++
+			s := subject(t, job.Namespace, job.Revision, job.Spec)
+			return &store.Change{Job: job, Step: plan.Edit(s, s.Policy, p, false, now)}, nil
+		})
+		if got := f.found(t, job); got.Status != belfry.StatusScheduled || got.NextRunAt == nil {
+			t.Errorf("with another rule the job is %s, next at %v", got.Status, got.NextRunAt)
+		}
+	})
+}

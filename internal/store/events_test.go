@@ -1,0 +1,107 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// told walks through all pages of events.
+func (f *fixture) told(t tb, namespace string, limit int) (all []belfry.Event) {
+	t.Helper()
+	page := store.Page{Limit: limit}
+	for {
+		some, err := f.Events(ctx, namespace, page)
+		if err != nil || len(some) > limit {
+			t.Fatalf("a page of %d has %d events (%v)", limit, len(some), err)
+		}
+		if len(some) == 0 {
+			return all
+		}
+		all = append(all, some...)
+		page.After = some[len(some)-1].ID
+	}
+}
+
+func TestALargeCatchUpIsToldOfOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 25, inNamespace("ours"), func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
+		step := plan.Decide(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
+		if step.Event == nil || step.Event.Count < 25 {
+			t.Fatalf("the step has the event %+v", step.Event)
+		}
+		stale := step
+		stale.Seen.Version = 9
+		if f.tryFire(t, stale); len(f.told(t, "ours", 5)) != 0 {
+			t.Error("a step that was not applied was told of")
+		}
+		f.fire(t, step)
+		f.tryFire(t, step)
+		got := f.told(t, "ours", 5)
+		if len(got) != 1 || !near(got[0].At, step.Event.At, time.Millisecond) {
+			t.Fatalf("told of are %+v, wants the catch-up once", got)
+		}
+		want := *step.Event
+		want.At = got[0].At
+		if diff := cmp.Diff(want, got[0]); diff != "" {
+			t.Errorf("the event differs (-want +got):\n%s", diff)
+		}
+		if theirs := f.told(t, "theirs", 5); len(theirs) != 0 {
+			t.Errorf("another namespace is told of %+v", theirs)
+		}
+		quiet := f.created(t, 5)
+		f.fire(t, plan.Decide(subject(t, namespace, 1, quiet.Spec), f.plan(t, quiet.ID), f.Now(), f.Now()))
+		if usual := f.told(t, namespace, 5); len(usual) != 0 {
+			t.Errorf("a usual step is told of as %+v", usual)
+		}
+	})
+}
+
+func TestAnEditThatMakesUpForMuchIsToldOf(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 25, func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
+		f.edit(t, job, pause(t))
+		if got := f.told(t, namespace, 5); len(got) != 1 || got[0].JobID != job.ID || got[0].Kind != belfry.EventCatchUp {
+			t.Errorf("told of are %+v, wants the catch-up", got)
+		}
+	})
+}
+
+func TestEventsAreListedLatestFirstAndForgotten(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		var want []belfry.ID
+		for i := range 7 {
+			step := f.step(t, f.created(t, 30-i, inQueue(fmt.Sprint(i))))
+			at := step.Runs[0].ScheduledAt
+			step.Event = &belfry.Event{
+				ID: belfry.RunID(step.Seen.JobID, belfry.Kind(belfry.EventCatchUp), at, belfry.ID{}), Namespace: namespace, JobID: step.Seen.JobID,
+				Kind: belfry.EventCatchUp, At: f.minutesAgo(30 - i), Message: fmt.Sprint("event ", i), Count: int64(i),
+			}
+			f.fire(t, step)
+			want = append([]belfry.ID{step.Event.ID}, want...)
+		}
+		for limit := 1; limit <= 8; limit++ {
+			var got []belfry.ID
+			for _, e := range f.told(t, namespace, limit) {
+				got = append(got, e.ID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("pages of %d give %v, wants %v", limit, got, want)
+			}
+		}
+		f.backdate(t, 100*day, "events", "at", "count < 3")
+		if _, err := f.Prune(ctx, 90*day); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.told(t, namespace, 10); len(got) != 4 {
+			t.Errorf("%d events are left, wants 4", len(got))
+		}
+	})
+}

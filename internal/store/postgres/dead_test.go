@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// bury writes n dead letters of a hundred jobs, with their last attempts, a second
+// apart: one in a thousand has an error of its own, the others have one of twenty.
+func bury(t testing.TB, s *Store, n int) {
+	t.Helper()
+	config := s.work.Config().ConnConfig.Copy()
+	delete(config.RuntimeParams, "statement_timeout") // this is no everyday statement
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, sql := range []string{
+		`INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, created_at, updated_at, queue, type)
+			SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(j), 12, '0'))::uuid, 0, 'default', 'job ' || j, 1, 'active', '{}', clock_timestamp(), clock_timestamp(), 'default', 'http'
+			  FROM generate_series(0, 99) j`,
+		`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				timeout_ms, attempt, failures, lost, died_at, fingerprint)
+			SELECT gen_random_uuid(), 0, 'default', ('00000000-0000-7000-8000-' || lpad(to_hex(i % 100), 12, '0'))::uuid, 1, 'scheduled', 'default/http', 'out_of_retries', at, at, at,
+				gen_random_uuid(), 1, 60000, 4, 4, 0, at, 'print ' || CASE WHEN i % 1000 = 7 THEN i ELSE i % 20 END
+			  FROM generate_series(1, ` + fmt.Sprint(n) + `) i CROSS JOIN LATERAL (SELECT clock_timestamp() - i * interval '1 second' AS at) x`,
+		`INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
+			SELECT id, attempt, 0, 'default', 'failed', fired_by, id, died_at, died_at, 500, 'it went wrong, as ' || fingerprint || ' says: ' || repeat('some text ', 20), '' FROM belfry.dead`,
+		`ANALYZE belfry.dead, belfry.attempts, belfry.jobs`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var deadFilters = []struct {
+	name   string
+	filter store.DeadFilter
+}{
+	{"all", store.DeadFilter{}},
+	{"a job", store.DeadFilter{Job: belfry.ID{6: 0x70, 8: 0x80, 15: 42}}},
+	{"no such job", store.DeadFilter{Job: belfry.ID{1}}},
+	{"a kind", store.DeadFilter{Fingerprint: "print 3"}},
+	{"a rare kind", store.DeadFilter{Fingerprint: "print 99007"}},
+	{"an error", store.DeadFilter{Error: "WENT wrong"}},
+	{"a rare error", store.DeadFilter{Error: "print 99007 says"}},
+	{"no such error", store.DeadFilter{Error: "ünheard of"}},
+	{"a reason", store.DeadFilter{Reason: belfry.ReasonPoison}},
+	{"a time", store.DeadFilter{Since: time.Now().Add(-10 * time.Hour), Until: time.Now().Add(-9 * time.Hour)}},
+}
+
+// passes tells whether a dead letter passes a filter.
+func passes(d belfry.DeadLetter, f store.DeadFilter) bool {
+	return (f.Job.IsZero() || d.JobID == f.Job) && (f.Since.IsZero() || !d.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || d.FinishedAt.Before(f.Until)) &&
+		(f.Fingerprint == "" || d.Fingerprint == f.Fingerprint) && (f.Reason == "" || d.Reason == f.Reason) &&
+		(f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error)))
+}
+
+// letters reads all dead letters of a namespace that pass a filter, page by page.
+func letters(t *testing.T, s *Store, namespace string, filter store.DeadFilter, limit int) (all []belfry.DeadLetter) {
+	t.Helper()
+	page := store.RunPage{Limit: limit}
+	for {
+		some, err := s.DeadLetters(t.Context(), namespace, filter, page)
+		if err != nil || len(some) > limit {
+			t.Fatalf("a page of %d has %d: %v", limit, len(some), err)
+		}
+		if len(some) == 0 {
+			return all
+		}
+		all = append(all, some...)
+		last := some[len(some)-1]
+		page.BeforeAt, page.BeforeID = *last.FinishedAt, last.ID
+	}
+}
+
+// Lists and groups have what a filter lets pass, in their order, whatever the pages.
+func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
+	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+	const n = 1200
+	bury(t, s, n)
+	for _, sql := range []string{
+		`UPDATE belfry.dead SET died_at = date_trunc('minute', died_at) WHERE fingerprint < 'print 15'`, // many at once
+		`UPDATE belfry.dead SET reason = 'poison' WHERE fingerprint LIKE '%1'`,
+		`UPDATE belfry.dead SET namespace = 'other' WHERE fingerprint LIKE '%2'`,
+		`UPDATE belfry.attempts SET error = 'Ein ÜBEL: 100%_' WHERE error LIKE '%print 3 %'`,
+		`DELETE FROM belfry.attempts a USING belfry.dead d WHERE d.id = a.run_id AND d.fingerprint = 'print 4'`,
+		`DELETE FROM belfry.jobs WHERE name = 'job 42'`,
+	} {
+		change(t, s, sql)
+	}
+	all := letters(t, s, "default", store.DeadFilter{}, n)
+	if other := letters(t, s, "other", store.DeadFilter{}, n); len(all)+len(other) != n || len(other) == 0 {
+		t.Fatalf("there are %d and %d, wants %d together", len(all), len(other), n)
+	}
+	if !slices.IsSortedFunc(all, func(a, b belfry.DeadLetter) int {
+		return cmp.Or(b.FinishedAt.Compare(*a.FinishedAt), b.ID.Compare(a.ID))
+	}) {
+		t.Error("they are not in order")
+	}
+	filters := deadFilters
+	for _, filter := range []store.DeadFilter{
+		{Error: "übel: 100%_"}, {Error: "ü"}, {Error: "%"}, {Error: "_wrong"}, {Error: `\`}, {Reason: belfry.ReasonPoison, Error: "Went"},
+		{Fingerprint: "print 4"}, {Fingerprint: "print 5", Job: belfry.ID{6: 0x70, 8: 0x80, 15: 5}}, {Error: "print 7 says", Since: time.Now().Add(-10 * time.Minute)},
+	} {
+		filters = append(filters, struct {
+			name   string
+			filter store.DeadFilter
+		}{fmt.Sprintf("%+v", filter), filter})
+	}
+	for _, tt := range filters {
+		want := slices.DeleteFunc(slices.Clone(all), func(d belfry.DeadLetter) bool { return !passes(d, tt.filter) })
+		for _, limit := range []int{7, 500} {
+			got := letters(t, s, "default", tt.filter, limit)
+			if !slices.EqualFunc(got, want, func(a, b belfry.DeadLetter) bool {
+				return a.ID == b.ID && a.Fingerprint == b.Fingerprint && a.JobName == b.JobName && a.Error == b.Error
+			}) {
+				t.Errorf("%s: pages of %d have %d, wants %d", tt.name, limit, len(got), len(want))
+			}
+		}
+		wantGroups(t, s, tt.filter, want)
+	}
+}
+
+// wantGroups expects the groups to count the letters, which are in their order.
+func wantGroups(t *testing.T, s *Store, filter store.DeadFilter, letters []belfry.DeadLetter) {
+	t.Helper()
+	byPrint, jobs := map[string]*belfry.DeadGroup{}, map[string]map[belfry.ID]bool{}
+	for _, d := range letters {
+		g := byPrint[d.Fingerprint]
+		if g == nil {
+			g = &belfry.DeadGroup{Fingerprint: d.Fingerprint, Error: d.Error, HTTPStatus: d.HTTPStatus, LastAt: *d.FinishedAt, Latest: d.ID}
+			byPrint[d.Fingerprint], jobs[d.Fingerprint] = g, map[belfry.ID]bool{}
+		}
+		jobs[d.Fingerprint][d.JobID] = true
+		g.Count, g.Jobs, g.FirstAt = g.Count+1, len(jobs[d.Fingerprint]), *d.FinishedAt
+	}
+	var want []belfry.DeadGroup
+	for _, g := range byPrint {
+		want = append(want, *g)
+	}
+	slices.SortFunc(want, func(a, b belfry.DeadGroup) int {
+		return cmp.Or(b.Count-a.Count, b.LastAt.Compare(a.LastAt), strings.Compare(a.Fingerprint, b.Fingerprint))
+	})
+	for _, limit := range []int{1, 5, 1000} {
+		got, err := s.DeadGroups(t.Context(), "default", filter, limit)
+		if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
+			t.Errorf("%+v: the groups are\n%+v, wants\n%+v: %v", filter, got, want[:min(limit, len(want))], err)
+		}
+	}
+}
+
+// BenchmarkDeadLetters measures a page of fifty, and fifty groups, of 100,000.
+func BenchmarkDeadLetters(b *testing.B) {
+	s, err := Open(b.Context(), Options{URL: pgtest.Database(b, Migrate)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	bury(b, s, 100_000)
+	for _, tt := range deadFilters {
+		b.Run("list/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				letters, err := s.DeadLetters(b.Context(), "default", tt.filter, store.RunPage{Limit: 50})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n = len(letters)
+			}
+			b.ReportMetric(float64(n), "letters")
+		})
+		b.Run("groups/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				groups, err := s.DeadGroups(b.Context(), "default", tt.filter, 50)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n = len(groups)
+			}
+			b.ReportMetric(float64(n), "groups")
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// retireLook is how many jobs one call of Retire looks at.
+const retireLook = 5000
+
+// over is a condition on the plan p of a one-off that has nothing planned.
+const over = `p.once AND p.next_at IS NULL AND p.nominal_at IS NULL`
+
+// alone is a condition on a job j: no run of it is alive, dead or wished for.
+const alone = `NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id)
+   AND NOT EXISTS (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL)`
+
+// retire has those of the jobs leave the live tables that are one-offs and over.
+// What somebody else is changing just now is left for Retire.
+func (s *Store) retire(ctx context.Context, q querier, jobs []belfry.ID) error {
+	_, err := s.retireSome(ctx, q, uuids(jobs))
+	return err
+}
+
+// retireSome locks jobs and plans first, so that nobody makes a run or records a
+// wish any more, and then looks whether there is one.
+func (s *Store) retireSome(ctx context.Context, q querier, jobs []pgtype.UUID) (retired int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	err = pgx.BeginFunc(ctx, q, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `/* retire */ SELECT j.id FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+			WHERE j.id = ANY($1) AND j.state = 'active' AND `+over+` FOR UPDATE SKIP LOCKED`, jobs)
+		if err != nil {
+			return err
+		}
+		locked, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		sights, err := s.lastSights(ctx, tx, locked)
+		if err != nil || len(sights) == 0 {
+			return err
+		}
+		retired = len(sights)
+		return bow(ctx, tx, sights)
+	})
+	return retired, err
+}
+
+// lastSights reads those of the jobs that have nothing left, with how they ended.
+// A spec that cannot be read has no retention of its own.
+func (s *Store) lastSights(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) ([]*sight, error) {
+	rows, err := tx.Query(ctx, `/* retire */ SELECT j.id, j.spec, j.created_at, j.updated_at, p.fired_for, p.runs_made + p.runs_asked
+		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id WHERE j.id = ANY($1) AND `+alone, jobs)
+	if err != nil {
+		return nil, err
+	}
+	sights, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*sight, error) {
+		v := &sight{job: belfry.Job{State: belfry.JobActive}}
+		var id pgtype.UUID
+		var spec string
+		var mark pgtype.Timestamptz
+		err := row.Scan(&id, &spec, &v.job.CreatedAt, &v.job.UpdatedAt, &mark, &v.made)
+		v.job.ID, v.job.Spec, v.mark = id.Bytes, s.specs.OrNone(spec), moment(mark)
+		return v, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sights, lookBack(ctx, tx, sights)
+}
+
+// bow moves jobs out of the live tables.
+func bow(ctx context.Context, tx pgx.Tx, sights []*sight) error {
+	var (
+		ids      []pgtype.UUID
+		statuses []string
+		lasts    []pgtype.Timestamptz
+		days     []pgtype.Int4
+	)
+	for _, v := range sights {
+		job := v.derive()
+		ids, statuses, days = append(ids, uuid(job.ID)), append(statuses, string(job.Status)), append(days, keepDays(job.Spec))
+		var last pgtype.Timestamptz
+		if job.LastRunAt != nil {
+			last = stamp(*job.LastRunAt)
+		}
+		lasts = append(lasts, last)
+	}
+	_, err := tx.Exec(ctx, `/* retire */
+WITH one AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS o (job_id, status, last_run_at, keep_days)
+), gone AS (
+  DELETE FROM belfry.jobs j USING one WHERE j.id = one.job_id RETURNING j.*, one.status, one.last_run_at, one.keep_days
+), unplanned AS (
+  DELETE FROM belfry.plans p USING one WHERE p.job_id = one.job_id
+)
+INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
+                          ended_at, keep_until)
+SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
+       clock_timestamp(), clock_timestamp() + keep_days * interval '24 hours'
+  FROM gone`, ids, statuses, lasts, days)
+	return err
+}
+
+// keepDays is the retention of a spec's own; null if it has none.
+func keepDays(spec belfry.Spec) pgtype.Int4 {
+	return pgtype.Int4{Int32: int32(spec.RetentionDays), Valid: spec.RetentionDays > 0}
+}
+
+// Retire has one-offs of the shards that are over leave the live tables.
+func (s *Store) Retire(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error) {
+	if limit < 1 {
+		return 0, after, nil
+	}
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return 0, next, err
+	}
+	defer cancel()
+	var found []pgtype.UUID
+	err = pgx.BeginTxFunc(ctx, s.work, snapshot, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, holdPlanner); err != nil {
+			return err
+		}
+		found, next, err = overOnes(ctx, tx, int32s(shards), pgtype.UUID{Bytes: after, Valid: true}, limit)
+		return err
+	})
+	if err == nil {
+		retired, err = s.retireSome(ctx, s.work, found)
+	}
+	if err != nil {
+		return retired, belfry.ID{}, failed("retire jobs", err)
+	}
+	return retired, next, nil
+}
+
+// overOnes finds one-offs that seem to be over, in the order of their ids, and says
+// after which one the walk goes on; zero: that was the end.
+func overOnes(ctx context.Context, tx pgx.Tx, shards []int32, after pgtype.UUID, limit int) (found []pgtype.UUID, next belfry.ID, err error) {
+	const walk = ` FROM belfry.plans p WHERE ` + over + ` AND job_id > $1 ORDER BY job_id`
+	rows, err := tx.Query(ctx, `SELECT j.id FROM (SELECT job_id, shard`+walk+` LIMIT $2) w JOIN belfry.jobs j ON j.id = w.job_id
+		WHERE w.shard = ANY($3) AND j.state = 'active' AND `+alone+` ORDER BY w.job_id LIMIT $4`, after, retireLook, shards, limit)
+	if err != nil {
+		return nil, next, err
+	}
+	if found, err = pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID]); err != nil {
+		return nil, next, err
+	}
+	if len(found) == limit {
+		return found, found[limit-1].Bytes, nil
+	}
+	if rows, err = tx.Query(ctx, `SELECT job_id`+walk+` OFFSET $2 - 1 LIMIT 1`, after, retireLook); err != nil {
+		return nil, next, err
+	}
+	last, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	if len(last) > 0 {
+		next = last[0].Bytes
+	}
+	return found, next, err
+}

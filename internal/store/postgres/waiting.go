@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// aftermath is the jobs of runs that are over and that something comes after.
+type aftermath struct {
+	waited []belfry.ID // another run waits
+	once   []belfry.ID // it may have been the last that a one-off had
+}
+
+// mark notes the results whose index was returned, and what comes after their
+// runs: see aftermathSQL.
+func (a *aftermath) mark(rows pgx.Rows, err error, settled []bool) error {
+	if err != nil {
+		return err
+	}
+	var (
+		n           int64
+		job         pgtype.UUID
+		once, waits bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&n, &job, &once, &waits}, func() error {
+		settled[n] = true
+		a.add(job.Bytes, once, waits)
+		return nil
+	})
+	return err
+}
+
+func (a *aftermath) add(job belfry.ID, once, waits bool) {
+	if waits {
+		a.waited = append(a.waited, job)
+	}
+	if once {
+		a.once = append(a.once, job)
+	}
+}
+
+// follow sees to what comes after runs that are over. They are settled in any case:
+// what goes wrong here is left to Promote and Retire.
+func (s *Store) follow(ctx context.Context, a aftermath) {
+	if _, err := s.advance(ctx, a.waited); err != nil {
+		s.log.Warn("runs that wait for others will go ahead a little later", "jobs", len(a.waited), "error", err)
+	}
+	if len(a.once) == 0 {
+		return
+	}
+	if err := s.retire(ctx, s.work, a.once); err != nil {
+		s.log.Warn("one-offs that are over will leave a little later", "jobs", len(a.once), "error", err)
+	}
+}
+
+// advance lets the first waiting run of each of the jobs go ahead that has no other
+// live run, and says how many are ready.
+//
+// The plans are locked first, and the runs looked at in a statement of its own, so
+// that its snapshot is younger than the locks. Two that do this for one job then
+// follow each other, and the second sees what the first did. Whoever makes runs of
+// the job has the same lock and moves the version. A fire that took its snapshot
+// before us and gets the lock after us still sees the run that we let go, as
+// waiting, and makes nothing beside it, since to it every live run counts. So
+// there is never more than one live run of such a job that does not wait.
+//
+// The other way round a run may wait for nothing: a fire still sees a run that is
+// over, and makes another that waits for it, which whoever settled the first did
+// not see. Nor does anybody come here if the process dies after settling. Promote
+// looks for such runs.
+func (s *Store) advance(ctx context.Context, jobs []belfry.ID) (ready int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	ids := uuids(jobs)
+	batch := &pgx.Batch{} // a transaction of its own
+	batch.Queue(`/* advance */ SELECT count(*) FROM (SELECT 1 FROM belfry.plans WHERE job_id = ANY($1) ORDER BY job_id FOR UPDATE) p`, ids)
+	later := 0
+	batch.Queue(`/* advance */
+WITH head AS MATERIALIZED (
+  SELECT x.id, greatest(x.ready_at, c.now) AS ready_at, CASE WHEN x.ready_at > c.now THEN 'retry' ELSE 'ready' END AS state
+    FROM (SELECT DISTINCT unnest($1::uuid[])) AS j (job_id)
+   CROSS JOIN (SELECT clock_timestamp() AS now) c
+   CROSS JOIN LATERAL (SELECT r.id, r.ready_at FROM belfry.runs r WHERE r.job_id = j.job_id AND r.state = 'waiting' ORDER BY r.scheduled_at, r.id LIMIT 1) x
+   WHERE `+aloneSQL+`)
+UPDATE belfry.runs r SET state = head.state, ready_at = head.ready_at, rank = (extract(epoch FROM head.ready_at) * 1000000)::bigint + r.weight
+  FROM head WHERE r.id = head.id AND r.state = 'waiting'
+RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
+		var state belfry.RunState
+		_, err := pgx.ForEachRow(rows, []any{&state}, func() error {
+			if state == belfry.RunReady {
+				ready++
+			} else {
+				later++
+			}
+			return nil
+		})
+		return err
+	})
+	if err := s.work.SendBatch(ctx, batch).Close(); err != nil {
+		return 0, err
+	}
+	if ready > 0 {
+		s.hints.tellReady()
+	}
+	if later > 0 {
+		s.hints.tellChanged(false)
+	}
+	return ready, nil
+}
+
+// aloneSQL tells of a job j whether all its live runs wait.
+const aloneSQL = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
+
+// lookWaiting is how many jobs whose runs wait one call of unstick looks at.
+const lookWaiting = 1000
+
+// walk is where the next look at jobs whose runs wait begins.
+type walk struct {
+	sync.Mutex
+	after belfry.ID
+}
+
+// unstick lets runs of the shards go ahead that wait for nothing. It walks from job
+// to job, and a later call goes on where this one ended, so that its cost does not
+// grow with what waits.
+func (s *Store) unstick(ctx context.Context, shards []int) (ready int, err error) {
+	s.walk.Lock()
+	defer s.walk.Unlock()
+	rows, err := s.work.Query(ctx, `/* advance */
+WITH RECURSIVE j (job_id, shard, n) AS (
+  (SELECT job_id, shard, 1 FROM belfry.runs WHERE state = 'waiting' AND job_id > $2 ORDER BY job_id LIMIT 1)
+   UNION ALL
+  SELECT r.job_id, r.shard, j.n + 1 FROM j
+   CROSS JOIN LATERAL (SELECT job_id, shard FROM belfry.runs WHERE state = 'waiting' AND job_id > j.job_id ORDER BY job_id LIMIT 1) r
+   WHERE j.n < $3)
+SELECT job_id, n = $3, shard = ANY($1) AND `+aloneSQL+` FROM j`, int32s(shards), pgtype.UUID{Bytes: s.walk.after, Valid: true}, lookWaiting)
+	if err != nil {
+		return 0, err
+	}
+	var (
+		next         belfry.ID
+		stuck        []belfry.ID
+		job          pgtype.UUID
+		last, waited bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&job, &last, &waited}, func() error {
+		if last {
+			next = job.Bytes
+		}
+		if waited {
+			stuck = append(stuck, job.Bytes)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.walk.after = next
+	return s.advance(ctx, stuck)
+}

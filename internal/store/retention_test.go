@@ -1,0 +1,155 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const day = 24 * time.Hour
+
+func TestHistoryIsKeptAsLongAsItsJobSays(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		// Of each job a success after a failure, a cancelled run, a discarded one and a skip.
+		lives := func(changes ...func(*belfry.Job)) belfry.Job {
+			t.Helper()
+			job := f.created(t, 20, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
+			f.next(t, job)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+			f.next(t, job)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.cancel(t, job.Namespace, f.next(t, job).ID)
+			f.next(t, job)
+			run := f.claimOne(t, worker)
+			f.accepted(t, run, belfry.OutcomeFailed)
+			f.discard(t, job.Namespace, run.ID)
+			return job
+		}
+		usual, short, long := lives(), lives(withRetention(2)), lives(withRetention(50))
+		const keep = 10 * day
+		left := func(days int, want map[belfry.ID]int) {
+			t.Helper()
+			before := f.count(t, `SELECT count(*) FROM history`)
+			n, err := f.Prune(ctx, keep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := 0
+			for _, job := range []belfry.Job{usual, short, long} {
+				got := len(f.jobRuns(t, job))
+				if all += got; got != want[job.ID] {
+					t.Errorf("after %d days %d records of the job with %d days are left, wants %d", days, got, job.RetentionDays, want[job.ID])
+				}
+			}
+			if int(before)-n != all {
+				t.Errorf("after %d days %d of %d records went and %d are left", days, n, before, all)
+			}
+		}
+		age := func(days int) {
+			t.Helper()
+			by := time.Duration(days) * day
+			f.backdate(t, by, "history", "settled_at keep_until", "")
+			f.backdate(t, by, "attempts", "started_at finished_at", "")
+		}
+		left(0, map[belfry.ID]int{usual.ID: 4, short.ID: 4, long.ID: 4})
+		age(1)
+		left(1, map[belfry.ID]int{usual.ID: 4, short.ID: 4, long.ID: 4})
+		age(2)
+		left(3, map[belfry.ID]int{usual.ID: 4, long.ID: 4})
+		age(10)
+		left(13, map[belfry.ID]int{long.ID: 4})
+		attempts := 0
+		for _, run := range f.jobRuns(t, long) {
+			attempts += len(f.run(t, long.Namespace, run.ID).Attempts)
+		}
+		if attempts != 2 {
+			t.Errorf("%d attempts of runs that are kept longer are left, wants 2", attempts)
+		}
+		age(30)
+		left(43, map[belfry.ID]int{long.ID: 4})
+		age(10)
+		left(53, nil)
+		if n := f.count(t, `SELECT count(*) FROM attempts`); n != 0 {
+			t.Errorf("%d attempts are left of what was forgotten", n)
+		}
+	})
+}
+
+func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 20, withRetention(3), withKeys("same"))
+		f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(10), f.Now())) // a range
+		f.next(t, job)                                                                                               // beside it, or with its key
+		f.edit(t, job, remove(t))                                                                                    // what was due
+		type row struct{ n, kept int64 }
+		got := row{f.count(t, `SELECT count(*) FROM history`), f.count(t, `SELECT count(*) FROM history WHERE keep_until IS NOT NULL`)}
+		if got.n != 3 || got.kept != 3 {
+			t.Errorf("of %d skips %d have a retention of their own, wants 3", got.n, got.kept)
+		}
+		for _, at := range read(t, f, scanTime, `SELECT keep_until FROM history`) {
+			if !near(at, f.Now().Add(3*day), time.Minute) {
+				t.Errorf("a skip is kept until %v, wants three days", at)
+			}
+		}
+		plain := f.created(t, 5, inQueue("other"))
+		f.next(t, plain)
+		f.next(t, plain)
+		if n := f.count(t, `SELECT count(*) FROM history WHERE keep_until IS NOT NULL AND job_id = ?`, plain.ID); n != 0 {
+			t.Errorf("%d skips of a job without a retention have one", n)
+		}
+	})
+}
+
+func TestADeletedJobTakesItsHistoryWithItIfAsked(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		purge := func(t tb) store.Edit {
+			return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+				change, err := remove(t)(job, p, now)
+				change.Purge = true
+				return change, err
+			}
+		}
+		past := func() (belfry.Job, *belfry.Run) {
+			t.Helper()
+			job := f.created(t, 20, withRetries(3), parallel)
+			f.next(t, job)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.next(t, job)
+			return job, f.claimOne(t, worker)
+		}
+		kept, _ := past()
+		gone, held := past()
+		f.edit(t, kept, remove(t))
+		f.edit(t, gone, purge(t))
+		prune := func() {
+			t.Helper()
+			if _, err := f.Prune(ctx, 90*day); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows := func(job belfry.Job) int64 {
+			t.Helper()
+			return f.count(t, `SELECT (SELECT count(*) FROM history WHERE job_id = ?) + (SELECT count(*) FROM dead WHERE job_id = ?)`, job.ID, job.ID)
+		}
+		prune()
+		f.wantState(t, "while it is held", held.ID, belfry.RunRunning)
+		f.accepted(t, held, belfry.OutcomeSucceeded)
+		prune()
+		prune()
+		if n := rows(gone); n != 0 {
+			t.Errorf("%d records are left of the job that was to take them with it", n)
+		}
+		if n := f.count(t, `SELECT count(*) FROM attempts WHERE run_id NOT IN (SELECT id FROM history) AND run_id NOT IN (SELECT id FROM runs)`); n != 0 {
+			t.Errorf("%d attempts of what is gone are left", n)
+		}
+		if n := rows(kept); n != 2 {
+			t.Errorf("%d records are left of the job that was only deleted, wants 2", n)
+		}
+	})
+}

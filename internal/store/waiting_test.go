@@ -1,0 +1,376 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// states gives the states of a job's scheduled runs and skips, the earliest first.
+func (f *fixture) states(t tb, job belfry.Job) (states []belfry.RunState) {
+	t.Helper()
+	for _, run := range slices.Backward(f.jobRuns(t, job)) {
+		states = append(states, run.State)
+	}
+	return states
+}
+
+func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 10, queued(2))
+		ready := 0
+		for range 5 {
+			ready += f.fire(t, f.step(t, job)).Ready
+		}
+		want := []belfry.RunState{"ready", "waiting", "waiting", "skipped", "skipped"}
+		if got := f.states(t, job); !slices.Equal(got, want) || ready != 1 {
+			t.Fatalf("the runs are %v, %d told of, wants %v", got, ready, want)
+		}
+		if wish := f.wish(job, ""); f.fireWishes(t, job, wish).Ready != 0 || f.run(t, job.Namespace, wish.RunID()).Reason != belfry.ReasonFull {
+			t.Errorf("a run that was asked for is %+v, wants a skip because the queue is full", f.run(t, job.Namespace, wish.RunID()))
+		}
+		for _, run := range f.jobRuns(t, job) {
+			if run.State == belfry.RunSkipped && (run.Reason != belfry.ReasonFull || run.SkippedCount != 1) {
+				t.Errorf("the skip is %+v", run)
+			}
+		}
+		if got := f.found(t, job); got.Status != belfry.StatusQueued {
+			t.Errorf("the job is %s", got.Status)
+		}
+		// One that has gone ahead leaves its place to another.
+		f.accepted(t, f.claimOne(t, f.worker(t)), belfry.OutcomeSucceeded)
+		f.fire(t, f.step(t, job))
+		want = []belfry.RunState{"succeeded", "ready", "waiting", "skipped", "skipped", "waiting"}
+		if got := f.states(t, job)[:6]; !slices.Equal(got, want) {
+			t.Errorf("the runs are %v, wants %v", got, want)
+		}
+	})
+}
+
+func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		makers := map[belfry.Kind]func(belfry.Job) belfry.ID{
+			belfry.KindScheduled: func(job belfry.Job) belfry.ID {
+				step := f.step(t, job)
+				f.fire(t, step)
+				return step.Runs[0].ID
+			},
+			belfry.KindManual: func(job belfry.Job) belfry.ID {
+				wish := f.wish(job, "")
+				f.fireWishes(t, job, wish)
+				return wish.RunID()
+			},
+			belfry.KindBackfill: func(job belfry.Job) belfry.ID {
+				wish := f.backfill(job, f.minutesAgo(90))
+				f.fireWishes(t, job, wish)
+				return wish.RunID()
+			},
+		}
+		for first := range makers {
+			for second := range makers {
+				for _, tt := range []struct {
+					overlap string
+					change  func(*belfry.Job)
+					want    belfry.RunState
+				}{{"skip", func(*belfry.Job) {}, belfry.RunSkipped}, {"queue", queued(1), belfry.RunWaiting}, {"parallel", parallel, belfry.RunReady}} {
+					want := tt.want
+					if want == belfry.RunSkipped && second == belfry.KindBackfill {
+						want = belfry.RunWaiting // they follow one after another, however many they are
+					}
+					job := f.created(t, 10, tt.change)
+					f.wantState(t, string(first)+", "+tt.overlap, makers[first](job), belfry.RunReady)
+					run := makers[second](job)
+					f.wantState(t, string(second)+" beside "+string(first)+", "+tt.overlap, run, want)
+					if got := f.run(t, job.Namespace, run); want == belfry.RunSkipped && (got.Reason != belfry.ReasonOverlap || got.Kind != second) {
+						t.Errorf("%s beside %s: the skip is %+v", second, first, got)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRunsThatWaitFollowInTheOrderOfTheirInstants(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, queued(10), withRetries(0), withPriority(belfry.PriorityLow))
+		step := f.step(t, job)
+		f.fire(t, step)
+		want := []belfry.ID{step.Runs[0].ID}
+		// Asked for in one order, and to be run in another.
+		late, early, middle := f.backfill(job, f.minutesAgo(60)), f.backfill(job, f.minutesAgo(80)), f.backfill(job, f.minutesAgo(70))
+		f.fireWishes(t, job, late, early)
+		f.fireWishes(t, job, middle)
+		twin := []plan.Trigger{f.backfill(job, f.minutesAgo(50)), f.backfill(job, f.minutesAgo(50))}
+		f.fireWishes(t, job, twin...)
+		want = append(want, early.RunID(), middle.RunID(), late.RunID())
+		twins := []belfry.ID{twin[0].RunID(), twin[1].RunID()}
+		slices.SortFunc(twins, belfry.ID.Compare)
+		want = append(want, twins...)
+
+		ends := []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeCancelled, belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeSucceeded}
+		for i, id := range want {
+			run := f.claimOne(t, worker) // there is no other
+			if run.ID != id {
+				t.Fatalf("run %d is %s, wants %s", i, run.ID, id)
+			}
+			f.accepted(t, run, ends[i])
+			if i+1 < len(want) {
+				row := f.live(t, want[i+1])
+				if row.State != belfry.RunReady || !near(row.ReadyAt, f.Now(), 20*time.Second) || row.Rank != plan.Rank(row.ReadyAt, row.Weight) || row.Weight <= 0 {
+					t.Errorf("after run %d the next is %+v", i, row)
+				}
+			}
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs`); n != 0 {
+			t.Errorf("%d runs are left", n)
+		}
+	})
+}
+
+func TestWhatWaitsGoesAheadOnlyWhenTheRunIsOver(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, queued(5), withRetries(1))
+		f.fire(t, f.step(t, job))
+		next := f.step(t, job)
+		f.fire(t, next)
+		waits := func(doing string) {
+			t.Helper()
+			if _, _, err := f.Promote(ctx, f.all(), 100); err != nil {
+				t.Fatal(err)
+			}
+			f.wantState(t, doing, next.Runs[0].ID, belfry.RunWaiting)
+		}
+		waits("while the other is ready")
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+		waits("when it was interrupted")
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+		waits("while it waits for its retry")
+		f.promoteAll(t)
+		lost := f.claimOne(t, worker)
+		f.silent(t, worker, time.Hour)
+		f.reap(t, time.Minute)
+		waits("when its worker was lost")
+		worker = f.worker(t)
+		last := f.claimOne(t, worker)
+		if v := f.finish(t, result(lost, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
+			t.Errorf("the late result is %s", v)
+		}
+		waits("when the lost worker told of its success")
+		f.aged(t, last, time.Hour)
+		f.reap(t, 0)
+		f.wantState(t, "when the other is dead", last.ID, belfry.RunDead)
+		f.wantState(t, "when the other is dead", next.Runs[0].ID, belfry.RunReady)
+
+		// Three lost workers end a run as well.
+		third := f.step(t, job)
+		f.fire(t, third)
+		for range belfry.PoisonLimit {
+			f.claimOne(t, worker)
+			f.silent(t, worker, time.Hour)
+			f.reap(t, time.Minute)
+			worker = f.worker(t)
+		}
+		f.wantState(t, "poison", next.Runs[0].ID, belfry.RunDead)
+		f.wantState(t, "after poison", third.Runs[0].ID, belfry.RunReady)
+	})
+}
+
+func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for _, tt := range []struct {
+			overlap string
+			change  func(*belfry.Job)
+			want    []belfry.RunState
+		}{
+			{"skip", func(*belfry.Job) {}, []belfry.RunState{"skipped", "running", "waiting", "waiting", "waiting"}},
+			{"queue", queued(1), []belfry.RunState{"skipped", "running", "waiting", "waiting", "waiting"}},
+			{"parallel", parallel, []belfry.RunState{"skipped", "running", "running", "running", "ready"}},
+		} {
+			job := f.created(t, 10, tt.change, func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
+			step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
+			fired := f.fireInto(t, slots(worker, 3), step)
+			if got := f.states(t, job); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: the runs are %v, wants %v", tt.overlap, got, tt.want)
+			}
+			if len(fired.Claimed)+fired.Ready != map[string]int{"skip": 1, "queue": 1, "parallel": 4}[tt.overlap] {
+				t.Errorf("%s: %d are claimed and %d ready", tt.overlap, len(fired.Claimed), fired.Ready)
+			}
+			if runs := f.jobRuns(t, job); runs[4].Reason != belfry.ReasonMany || runs[4].SkippedCount < 6 {
+				t.Errorf("%s: the skip is %+v", tt.overlap, runs[4])
+			}
+			for _, run := range fired.Claimed {
+				f.accepted(t, run, belfry.OutcomeSucceeded)
+			}
+			var order []time.Time
+			for runs := f.claim(t, worker, 1); len(runs) > 0; runs = f.claim(t, worker, 1) {
+				order = append(order, runs[0].ScheduledAt)
+				f.accepted(t, runs[0], belfry.OutcomeSucceeded)
+			}
+			if !slices.IsSortedFunc(order, time.Time.Compare) || len(order) != 4-len(fired.Claimed) {
+				t.Errorf("%s: the others were run as of %v", tt.overlap, order)
+			}
+		}
+	})
+}
+
+func TestARunThatWaitsIsNotReadyBeforeItsTime(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, queued(5), withRetries(0))
+		f.fire(t, f.step(t, job))
+		dead := f.claimOne(t, worker)
+		f.accepted(t, dead, belfry.OutcomeFailed)
+		f.fire(t, f.step(t, job))
+		held := f.claimOne(t, worker)
+		f.redrive(t, namespace, store.Redrive{Run: dead.ID, After: time.Hour})
+		f.wantState(t, "behind another", dead.ID, belfry.RunWaiting)
+		due := f.live(t, dead.ID).ReadyAt
+		f.accepted(t, held, belfry.OutcomeSucceeded)
+		if row := f.live(t, dead.ID); row.State != belfry.RunRetry || !row.ReadyAt.Equal(due) || !near(due, f.Now().Add(time.Hour), 20*time.Second) {
+			t.Errorf("the run that waited is %+v, wants it to wait for %v", row, due)
+		}
+		if _, next, err := f.Promote(ctx, f.all(), 10); err != nil || !next.Equal(due) || len(f.claim(t, worker, 1)) != 0 {
+			t.Errorf("the next one is due at %v (%v), wants %v", next, err, due)
+		}
+		f.promoteAll(t)
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+	})
+}
+
+// A backfill of last year must not be before everything else for its age.
+func TestARunThatWasAskedForIsReadyFromThenOn(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job, other := f.created(t, -60, parallel), f.created(t, 5)
+		f.fire(t, f.step(t, other))
+		old := f.backfill(job, f.minutesAgo(300*24*60))
+		if err := f.Trigger(ctx, []plan.Trigger{old, f.wish(job, "")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range f.wishes(t) {
+			step := plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{w.Trigger})
+			if got := step.Runs[0].ReadyAt; !near(got, f.Now(), 20*time.Second) || !step.Runs[0].ScheduledAt.Equal(w.Trigger.At) {
+				t.Errorf("the run of %v may start at %v, wants now", w.Trigger.At, got)
+			}
+			f.fire(t, step)
+		}
+		if runs := f.claim(t, f.worker(t), 1); len(runs) != 1 || runs[0].JobID != other.ID {
+			t.Errorf("claimed %+v, wants what was due before the others were asked for", runs)
+		}
+	})
+}
+
+func TestPromoteLetsGoWhatWaitsForNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		var waiting []belfry.ID
+		for range 5 {
+			job := f.created(t, 10, queued(5), withPriority(belfry.PriorityHigh))
+			f.fire(t, f.step(t, job))
+			for range 2 {
+				step := f.step(t, job)
+				f.fire(t, step)
+				waiting = append(waiting, step.Runs[0].ID)
+			}
+		}
+		// As if those before them had ended just when these were made.
+		f.exec(t, `DELETE FROM runs WHERE state = 'ready'`)
+		if n := f.count(t, stuck); n != 10 {
+			t.Fatalf("%d runs wait for nothing, wants 10", n)
+		}
+		if n, _, err := f.Promote(ctx, nil, 100); n != 0 || err != nil || f.count(t, stuck) != 10 {
+			t.Errorf("%d runs of no shard were promoted (%v)", n, err)
+		}
+		if _, _, err := f.Promote(ctx, f.all(), 100); err != nil {
+			t.Fatal(err)
+		}
+		for i, id := range waiting {
+			want := []belfry.RunState{belfry.RunReady, belfry.RunWaiting}[i%2]
+			if row := f.live(t, id); row.State != want {
+				t.Errorf("run %d is %s, wants %s", i, row.State, want)
+			}
+		}
+	})
+}
+
+func TestAnEditOfTheOverlapHoldsForWhatIsFiredAfterIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 20, parallel)
+		f.fire(t, f.step(t, job))
+		f.fire(t, f.step(t, job))
+		side := f.claim(t, worker, 2)
+		job = f.edit(t, job, revise(t, queued(5)))
+		waits := f.step(t, job)
+		f.fire(t, waits)
+		f.wantState(t, "behind two that run", waits.Runs[0].ID, belfry.RunWaiting)
+		f.accepted(t, side[0], belfry.OutcomeSucceeded)
+		f.wantState(t, "behind one that runs", waits.Runs[0].ID, belfry.RunWaiting)
+		job = f.edit(t, job, revise(t, parallel))
+		beside := f.step(t, job)
+		f.fire(t, beside)
+		f.wantState(t, "of a job that runs in parallel again", beside.Runs[0].ID, belfry.RunReady)
+		f.accepted(t, side[1], belfry.OutcomeSucceeded)
+		f.wantState(t, "behind one that came later", waits.Runs[0].ID, belfry.RunWaiting)
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.wantState(t, "when nothing is before it", waits.Runs[0].ID, belfry.RunReady)
+	})
+}
+
+func TestOneResultOfABatchDoesNotLetTwoRunsGoAhead(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		var jobs []belfry.Job
+		for range 8 {
+			job := f.created(t, 10, queued(5))
+			for range 4 {
+				f.fire(t, f.step(t, job))
+			}
+			jobs = append(jobs, job)
+		}
+		for round := range 4 {
+			runs := f.claim(t, worker, 100)
+			if len(runs) != len(jobs) {
+				t.Fatalf("round %d: %d runs are ready, wants one a job", round, len(runs))
+			}
+			var results []belfry.Result
+			for _, run := range runs {
+				r := result(run, belfry.OutcomeSucceeded)
+				results = append(results, r, r)
+			}
+			f.finish(t, results...)
+			f.finish(t, results...)
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs`); n != 0 {
+			t.Errorf("%d runs are left", n)
+		}
+	})
+}
+
+func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.started(t, queued(5))
+		snooze := result(run, belfry.OutcomeSnoozed)
+		snooze.RetryAfterSeconds = 3600
+		f.finish(t, snooze)
+		if _, next, err := f.Promote(ctx, f.all(), 10); err != nil || !near(next, f.Now().Add(time.Hour), 20*time.Second) {
+			t.Errorf("the next retry is due at %v (%v), wants in an hour", next, err)
+		}
+		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), snooze))
+		got := f.run(t, run.Namespace, run.ID)
+		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeSnoozed {
+			t.Errorf("the attempts are %+v", got.Attempts)
+		}
+		if _, err := f.Wait(ctx, run.Namespace, run.ID); err != nil {
+			t.Errorf("what does it wait for: %v", err)
+		}
+		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.RunPage{Limit: 5}); err != nil || len(page) != 1 || page[0].State != belfry.RunRetry {
+			t.Errorf("the runs are %+v (%v)", page, err)
+		}
+	})
+}

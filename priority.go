@@ -1,0 +1,95 @@
+package belfry
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Priority says which of the runs that wait for the same workers is first: "high"
+// before "normal" before "low", or a digit from 0 to 9, of which 9 is the first.
+// The empty priority is the normal one. None waits for ever behind the others: see
+// plan.Defaults.Ageing.
+type Priority string
+
+// The priorities that have a name. They are 9, 5 and 1.
+const (
+	PriorityHigh   Priority = "high"
+	PriorityNormal Priority = ""
+	PriorityLow    Priority = "low"
+)
+
+// The levels of a priority.
+const (
+	LowestLevel  = 0
+	NormalLevel  = 5
+	HighestLevel = 9
+)
+
+var levelNames = map[string]int{"high": 9, "normal": NormalLevel, "low": 1}
+
+// ParsePriority reads a name, in any case, or a digit, into its usual form, or says
+// what is wrong in words that fit behind the name of a field.
+func ParsePriority(text string) (Priority, error) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	level, named := levelNames[text]
+	if !named {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < LowestLevel || n > HighestLevel || len(text) != 1 {
+			return "", fmt.Errorf(`must be "high", "normal" or "low", or a number from 0 to 9, of which 9 comes first`)
+		}
+		level = n
+	}
+	switch level {
+	case levelNames["high"]:
+		return PriorityHigh, nil
+	case NormalLevel:
+		return PriorityNormal, nil
+	case levelNames["low"]:
+		return PriorityLow, nil
+	}
+	return Priority(strconv.Itoa(level)), nil
+}
+
+// Level is the priority as a number from 0 to 9; normal for one that is not known.
+func (p Priority) Level() int {
+	if level, named := levelNames[string(p)]; named {
+		return level
+	}
+	if len(p) == 1 && p[0] >= '0' && p[0] <= '9' {
+		return int(p[0] - '0')
+	}
+	return NormalLevel
+}
+
+// String is the name of the priority, or its digit.
+func (p Priority) String() string {
+	if p == PriorityNormal {
+		return "normal"
+	}
+	return string(p)
+}
+
+// MarshalJSON writes the name, or the digit as text.
+func (p Priority) MarshalJSON() ([]byte, error) { return json.Marshal(p.String()) }
+
+// UnmarshalJSON reads a name or a number.
+func (p *Priority) UnmarshalJSON(text []byte) error {
+	var name string
+	if len(text) > 0 && text[0] != '"' {
+		name = string(text)
+	} else if err := json.Unmarshal(text, &name); err != nil {
+		return err
+	}
+	if name == "null" || name == "" {
+		*p = PriorityNormal
+		return nil
+	}
+	parsed, err := ParsePriority(name)
+	if err != nil {
+		return fmt.Errorf("a priority %w", err)
+	}
+	*p = parsed
+	return nil
+}
