@@ -35,9 +35,9 @@ func exitCodesTopic() *cobra.Command {
     0   done
     1   something else went wrong
     2   the command was not used right: an unknown command or flag, a wrong argument
-    3   there is no such job or run
+    3   there is no such job, run or dead letter
     4   refused: not valid, in conflict with what is there, or changed by somebody else meanwhile
-    5   the run that was waited for did not succeed: it is dead or was skipped
+    5   the run that was waited for did not succeed: it is dead, was skipped or was cancelled
     6   not authorised: no API key, or not the right one
     7   the server cannot be reached, or cannot answer now
   130   interrupted

@@ -39,21 +39,28 @@ var fields = []field{
 	{"jitter_seconds", plainJSON},
 	{"payload", plainJSON},
 	{"missed_window", text},
+	{"max_missed", plainJSON},
+	{"catch_up_window_seconds", plainJSON},
 	{"queue", text},
+	{"priority", text},
 	{"overlap", text},
+	{"max_queued", plainJSON},
 	{"timeout_seconds", plainJSON},
 	{"max_retries", plainJSON},
+	{"retry_on", text},
 	{"retry_backoff", text},
 	{"retry_base_seconds", plainJSON},
 	{"retry_cap_seconds", plainJSON},
 	{"retry_jitter", plainJSON},
+	{"retry_delays", plainJSON},
+	{"retention_days", plainJSON},
 	{"idempotency_key_template", text},
 	{"status", text},
 }
 
 // shownFields are those that only the server sets. They are accepted without
 // effect, so that a job that was printed can be handed back.
-var shownFields = []string{"id", "namespace", "revision", "resolved_schedule", "next_run_at", "last_run_at", "created_at", "updated_at"}
+var shownFields = []string{"id", "namespace", "revision", "resolved_schedule", "next_run_at", "last_run_at", "parked", "created_at", "updated_at"}
 
 func fieldNamed(name string) (field, bool) {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })

@@ -72,7 +72,7 @@ func (d *door) follow(ctx context.Context, id belfry.ID) (client.Run, error) {
 
 // over tells whether a state is final.
 func over(state belfry.RunState) bool {
-	return slices.Contains([]belfry.RunState{belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped}, state)
+	return slices.Contains([]belfry.RunState{belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded}, state)
 }
 
 // followJob tells every change of the latest runs of a job, until it is interrupted.
@@ -148,6 +148,8 @@ func (w *watched) more(run client.Run) string {
 		return "waits for a worker"
 	case belfry.RunRunning:
 		return fmt.Sprintf("attempt %d", run.Attempt)
+	case belfry.RunWaiting:
+		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
 		return "next attempt " + relative(w.now(), run.ReadyAt)
 	case belfry.RunSucceeded:

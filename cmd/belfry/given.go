@@ -27,8 +27,11 @@ type given struct {
 	base     time.Duration
 	most     time.Duration
 	jitter   float64
+	delays   []time.Duration
 	maxRuns  int
 	slack    time.Duration
+	catchUp  time.Duration
+	counts   map[string]*int // by the field that they are for
 	paused   bool
 	ownFlags []string
 }
@@ -36,7 +39,6 @@ type given struct {
 // flags adds the flags of a job to a command.
 func (g *given) flags(cmd *cobra.Command) {
 	f := pflag.NewFlagSet("job", pflag.ContinueOnError)
-	usual := belfry.DefaultSpec()
 	g.texts = make(map[string]*string)
 	text := func(field, usage string) {
 		g.texts[field] = f.String(strings.ReplaceAll(field, "_", "-"), "", usage)
@@ -58,19 +60,16 @@ func (g *given) flags(cmd *cobra.Command) {
 	f.StringVar(&g.payload, "payload", "", "what the handler is given, as `JSON` or @FILE")
 	text("queue", "`NAME` of the queue of its runs (default \"default\")")
 	f.StringArrayVar(&g.tags, "tag", nil, "`TAG` to find it by; may be repeated")
-	f.DurationVar(&g.timeout, "timeout", usual.Timeout(), "how long an attempt may take")
-	f.IntVar(&g.retries, "max-retries", usual.MaxRetries, "how often a failed attempt is repeated")
-	text("retry_backoff", "how the pause between attempts grows (default exponential)")
-	f.DurationVar(&g.base, "retry-base", usual.Retry().Base, "pause before the first retry")
-	f.DurationVar(&g.most, "retry-cap", usual.Retry().Cap, "longest pause before a retry")
-	f.Float64Var(&g.jitter, "retry-jitter", usual.RetryJitter, "part of the pause, up to 0.25, that is left to chance")
-	text("overlap", "what to do while an earlier run is still going on: skip or parallel (default skip)")
-	text("missed_window", "what to do about occurrences that were missed (default run_once)")
+	f.DurationVar(&g.timeout, "timeout", belfry.DefaultSpec().Timeout(), "how long an attempt may take")
+	g.retryFlags(f, text)
+	g.policyFlags(f, text)
 	text("idempotency_key_template", "template of the idempotency key of its runs, such as report-{{week}}")
 	f.BoolVar(&g.paused, "paused", false, "create it paused")
 	f.VisitAll(func(flag *pflag.Flag) { g.ownFlags = append(g.ownFlags, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
-	words(cmd, "overlap", []string{string(belfry.OverlapSkip), string(belfry.OverlapParallel)})
+	for flag, known := range policyWords {
+		words(cmd, flag, known)
+	}
 	words(cmd, "dst-gap", dstGaps)
 	words(cmd, "dst-overlap", dstOverlaps)
 	words(cmd, "method", []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -105,29 +104,19 @@ func (g *given) members(cmd *cobra.Command) (members, error) {
 	if g.paused {
 		out["status"] = json.RawMessage(`"paused"`)
 	}
-	if changed("max-retries") {
-		out["max_retries"] = json.RawMessage(strconv.Itoa(g.retries))
-	}
-	if changed("retry-jitter") {
-		out["retry_jitter"] = json.RawMessage(strconv.FormatFloat(g.jitter, 'f', -1, 64))
-	}
 	if changed("max-runs") {
 		out["max_runs"] = json.RawMessage(strconv.Itoa(g.maxRuns))
 	}
-	for flag, value := range map[string]time.Duration{"timeout": g.timeout, "jitter": g.slack} {
+	for flag, value := range map[string]time.Duration{"timeout": g.timeout, "jitter": g.slack, "catch-up-window": g.catchUp} {
 		if !changed(flag) {
 			continue
 		}
 		if value%time.Second != 0 {
 			return nil, usagef("--%s: %s is not whole seconds", flag, value)
 		}
-		out[flag+"_seconds"] = json.RawMessage(strconv.Itoa(int(value / time.Second)))
+		out[strings.ReplaceAll(flag, "-", "_")+"_seconds"] = json.RawMessage(strconv.Itoa(int(value / time.Second)))
 	}
-	for flag, value := range map[string]time.Duration{"retry-base": g.base, "retry-cap": g.most} {
-		if changed(flag) {
-			out[strings.ReplaceAll(flag, "-", "_")+"_seconds"] = json.RawMessage(strconv.FormatFloat(value.Seconds(), 'f', -1, 64))
-		}
-	}
+	g.policies(changed, out)
 	payload, err := g.target(cmd)
 	if payload != nil {
 		out["payload"] = payload

@@ -136,7 +136,7 @@ func statusCell[S ~string](status S) cell {
 		string(belfry.StatusPaused): yellow, string(belfry.StatusCompleted): grey, string(belfry.StatusFailed): red,
 		string(belfry.StatusCancelled): grey,
 		string(belfry.RunReady):        blue, string(belfry.RunRetry): yellow, string(belfry.RunWaiting): yellow,
-		string(belfry.RunSucceeded): green, string(belfry.RunDead): red, string(belfry.RunSkipped): grey,
+		string(belfry.RunSucceeded): green, string(belfry.RunDead): red, string(belfry.RunSkipped): grey, string(belfry.RunDiscarded): grey,
 	}
 	return cell{string(status), colours[string(status)]}
 }

@@ -103,6 +103,7 @@ func (e *edit) set(sets []string) error {
 	for name, value := range e.before {
 		fields[name] = value
 	}
+	set := make(map[string]bool)
 	for _, s := range sets {
 		path, value, ok := strings.Cut(s, "=")
 		if !ok {
@@ -111,6 +112,10 @@ func (e *edit) set(sets []string) error {
 		if err := fields.assign(path, value); err != nil {
 			return err
 		}
+		set[path] = true
+	}
+	if set["retry_delays"] && !set["max_retries"] && fields["retry_delays"] != nil {
+		delete(fields, "max_retries") // The list says how many there are.
 	}
 	return e.send(fields)
 }

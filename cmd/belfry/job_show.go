@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,6 +38,7 @@ func (d *door) showJob(job belfry.Job) error {
 	t.add("ID", job.ID)
 	t.add("Namespace", job.Namespace)
 	t.add("Status", statusCell(job.Status))
+	t.add("Cannot fire", cell{job.Parked, red})
 	t.add("Next run", exactIn(job.Timezone, now, job.NextRunAt))
 	t.add("Last run", exactIn(job.Timezone, now, job.LastRunAt))
 	addSpec(&t, job.Spec, job.Payload)
@@ -61,28 +60,17 @@ func addSpec(t *details, spec belfry.Spec, payload json.RawMessage) {
 	addTiming(t, spec)
 	t.add("Target", target(spec, payload))
 	t.add("Queue", spec.Queue)
+	if spec.Priority != belfry.PriorityNormal {
+		t.add("Priority", spec.Priority)
+	}
 	t.add("Timeout", distance(spec.Timeout()))
 	t.add("Retries", retries(spec))
-	t.add("Overlap", spec.Overlap)
-	t.add("Missed", spec.MissedWindow)
+	t.add("Overlap", overlap(spec))
+	t.add("Missed", missed(spec))
+	if spec.RetentionDays > 0 {
+		t.add("Retention", counted(spec.RetentionDays, "day"))
+	}
 	t.add("Run keys", spec.IdempotencyKeyTemplate)
-}
-
-// retries says how failed attempts are repeated.
-func retries(spec belfry.Spec) string {
-	if spec.MaxRetries == 0 {
-		return "none"
-	}
-	r := spec.Retry()
-	return fmt.Sprintf("%d, %s from %s to %s, ±%.0f%%", r.Max, r.Backoff, pause(r.Base), pause(r.Cap), r.Jitter*100)
-}
-
-// pause is a length of time that may be a fraction of a second.
-func pause(d time.Duration) string {
-	if d < time.Minute {
-		return d.String()
-	}
-	return distance(d)
 }
 
 // showJSON prints a JSON value under a headline, if there is one.

@@ -16,10 +16,10 @@ func runCommand(s *session) *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "run",
 		Aliases: []string{"runs"},
-		Short:   "Look at runs and follow them",
+		Short:   "Look at runs, follow and cancel them",
 	})
 	s.flags(cmd)
-	cmd.AddCommand(runListCommand(s), runShowCommand(s), runWatchCommand(s))
+	cmd.AddCommand(runListCommand(s), runShowCommand(s), runWatchCommand(s), runCancelCommand(s))
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func runListCommand(s *session) *cobra.Command {
 
 var runStates = []string{
 	string(belfry.RunReady), string(belfry.RunRunning), string(belfry.RunRetry), string(belfry.RunWaiting),
-	string(belfry.RunSucceeded), string(belfry.RunDead), string(belfry.RunSkipped),
+	string(belfry.RunSucceeded), string(belfry.RunDead), string(belfry.RunSkipped), string(belfry.RunCancelled), string(belfry.RunDiscarded),
 }
 
 // jobNames asks for the names of the jobs of runs, as far as that is quick. A job

@@ -15,7 +15,7 @@ func runWatchCommand(s *session) *cobra.Command {
 		Use:   "watch ID | watch --job REF",
 		Short: "Follow a run until it is over, or the runs of a job",
 		Long: `Follow a run until it is over: every change of its state is told. The exit code
-is 0 if it succeeded and 5 if it is dead or was skipped.
+is 0 if it succeeded and 5 if it is dead, was skipped or was cancelled.
 
 With --job, follow the runs of a job until you interrupt it.`,
 		Args: cobra.MaximumNArgs(1),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func wanted(d declaration, current members) (members, error) {
 		out[name] = value
 	}
 	out["name"] = json.RawMessage(quote(d.name))
-	for _, name := range []string{"type", "overlap", "retry_backoff", "missed_window", "status", "dst_gap", "dst_overlap"} {
+	for _, name := range []string{"type", "overlap", "retry_on", "retry_backoff", "missed_window", "status", "dst_gap", "dst_overlap"} {
 		out.rewrite(name, strings.ToLower)
 	}
 	out.timing()
@@ -38,6 +39,7 @@ func wanted(d declaration, current members) (members, error) {
 	out.target(d.name)
 	out.tags()
 	out.longestPause(d)
+	out.policies(d)
 	if status := out.text("status"); status != "" && status != string(belfry.StatusPaused) {
 		out["status"] = json.RawMessage(`"active"`)
 	}
@@ -94,7 +96,7 @@ func (m members) timing() {
 	if m.text("dst_overlap") == "auto" {
 		delete(m, "dst_overlap")
 	}
-	for _, name := range []string{"max_runs", "jitter_seconds"} {
+	for _, name := range []string{"max_runs", "jitter_seconds", "max_missed", "catch_up_window_seconds", "max_queued", "retention_days"} {
 		if string(m[name]) == "0" {
 			delete(m, name)
 		}
@@ -116,6 +118,35 @@ func (m members) tags() {
 	raw, err := json.Marshal(tags)
 	if err == nil {
 		m["tags"] = raw
+	}
+}
+
+// policies brings the policies into the form in which the server shows them. A list
+// of pauses takes the place of a backoff that the file does not choose, and says
+// how many retries there are.
+func (m members) policies(d declaration) {
+	m.rewrite("priority", func(text string) string {
+		if p, err := belfry.ParsePriority(text); err == nil {
+			return p.String()
+		}
+		return text
+	})
+	if m.text("retry_on") == everyFailure {
+		delete(m, "retry_on")
+	}
+	var delays []json.Number
+	if json.Unmarshal(m["retry_delays"], &delays) != nil {
+		return
+	}
+	if len(delays) == 0 {
+		delete(m, "retry_delays")
+		return
+	}
+	if backoff := m.text("retry_backoff"); backoff == string(belfry.BackoffExponential) {
+		m["retry_backoff"] = json.RawMessage(quote(string(belfry.BackoffList)))
+	}
+	if d.members["max_retries"] == nil {
+		m["max_retries"] = json.RawMessage(strconv.Itoa(len(delays)))
 	}
 }
 

@@ -24,7 +24,7 @@ func (a *api) operations() []operation {
 		return append(a.healthOperations(), a.indexOperation())
 	}
 	return slices.Concat(
-		a.jobOperations(), a.changeOperations(), a.scheduleOperations(), a.stateOperations(), a.endOperations(), a.runOperations(), a.deadOperations(),
+		a.jobOperations(), a.changeOperations(), a.manyOperations(), a.scheduleOperations(), a.stateOperations(), a.endOperations(), a.runOperations(), a.deadOperations(),
 		a.eventOperations(), a.workerOperations(),
 		a.serverOperations(), a.healthOperations(),
 	)

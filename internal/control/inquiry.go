@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -31,18 +32,20 @@ func (c *Control) Why(ctx context.Context, namespace string, id belfry.ID, at ti
 		}
 	}
 	q.At = at.UTC().Truncate(time.Microsecond)
-	for range settledMeanwhile {
-		err = q.answer(ctx)
-		if !gone(err) {
+	for range movedMeanwhile {
+		if err = q.answer(ctx); !gone(err) && !errors.Is(err, errMoved) {
 			break
 		}
 	}
 	return q.Why, err
 }
 
-// settledMeanwhile is how often a question is asked again because the run that it
-// is about was settled while it was asked.
-const settledMeanwhile = 3
+// errMoved tells that a run went on while it was looked at.
+var errMoved = belfry.Errorf(belfry.Unavailable, "the run is changing; ask again")
+
+// movedMeanwhile is how often a question is asked because the run that it is about
+// went on, or was settled, while it was asked.
+const movedMeanwhile = 3
 
 // inquiry is a question about a job under way.
 type inquiry struct {

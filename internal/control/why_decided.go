@@ -132,8 +132,11 @@ func (q *inquiry) cancelled(run belfry.Run) string {
 // alive tells of a run that is not over.
 func (q *inquiry) alive(ctx context.Context, run belfry.Run) (what string, err error) {
 	w, err := q.wait(ctx, run.ID)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case w.State != run.State:
+		return "", errMoved
 	}
 	switch run.State {
 	case belfry.RunRunning:

@@ -75,6 +75,21 @@ func putNext(want string, step Step) string {
 	return want[:len(want)-len(tail)] + "next " + short(step.Next.NextAt) + "; " + tail
 }
 
+func TestAJitteredOccurrenceIsJustDueWhenItsJitterEnds(t *testing.T) {
+	s, ready := hourly(t)
+	s.Policy.MissedWindow = belfry.MissedSkip
+	seen := First(job, 5, s.Policy, at(t, "08:30"))
+	for late, want := range map[time.Duration]string{
+		0:                              "run 09:00; halt before 10:00; decided 09:00",
+		time.Minute:                    "run 09:00; halt before 10:00; decided 09:00",
+		time.Minute + time.Microsecond: "skip 1, 09:00, missed_window; halt before 10:00; decided 09:00",
+	} {
+		if got := tell(Pause(s, seen, ready[0].Add(late))); got != want {
+			t.Errorf("%v late: got %s, want %s", late, got, want)
+		}
+	}
+}
+
 // Each case is a job of every 5 minutes that was paused before 9:00.
 func TestResumeWithACatchUp(t *testing.T) {
 	for _, tt := range []struct {

@@ -149,6 +149,25 @@ func TestAGapAfterTheLastRunIsNotTold(t *testing.T) {
 	}
 }
 
+// A one-off never tells of gaps, so that those until now are told when it takes over
+// what waits for its jitter.
+func TestAGapAfterWhatAOneOffTakesOver(t *testing.T) {
+	s := tuned(t, "Europe/Paris 50 1,2 * * *", func(s *belfry.Spec) { s.DSTGap, s.JitterSeconds = belfry.GapSkip, 36_000 })
+	seen, now := planned(t, "2026-03-29 00:50"), at(t, "2026-03-29 01:10")
+	seen.FiredFor, seen.NextAt = at(t, "2026-03-28 01:50"), s.Policy.ReadyAt(job, seen.NominalAt)
+	if !seen.NextAt.After(now) {
+		t.Fatal("the tests need another job")
+	}
+	for rule, want := range map[string]string{
+		"2026-03-29T00:50:00Z":      "skip 1, 2026-03-29 01:00, dst_gap; next 2026-03-29 01:10 for 2026-03-29 00:50",
+		"Europe/Paris 50 1,2 * * *": "next 2026-03-29 01:10 for 2026-03-29 00:50",
+	} {
+		if got := tell(Edit(s, to(t, rule), seen, false, now)); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", rule, got, want)
+		}
+	}
+}
+
 func TestGapsOutsideTheBoundsAreNotTold(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string

@@ -25,87 +25,90 @@ var (
 	eachOne = way{missed: belfry.MissedRunAll, most: 1, window: 60}
 )
 
+const onTime = "run 09:00; next 09:01; decided 09:00"
+
 // Each case is a job of every minute, to be looked at for 9:00, when nobody was in
 // charge until the instant "since".
+var missedCases = []struct {
+	name, since, now string
+	want             map[way]string
+}{
+	{"on time", "08:00", "09:00", map[way]string{
+		skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
+	}},
+	{"late through load by an hour", "08:00", "10:00:30", map[way]string{
+		skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
+	}},
+	{"in charge from that very instant", "09:00", "09:05", map[way]string{
+		skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
+	}},
+	{"missed by a microsecond", "09:00:00.000001", "09:00:00.000001", map[way]string{
+		skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+		onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
+	}},
+	{"missed by a microsecond, and looked at long after", "09:00:00.000001", "12:00", map[way]string{
+		skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+		onceAny: onTime,
+		onceNew: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+		each:    "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+		eachOf3: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+		eachDay: onTime,
+		eachOne: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+	}},
+	{"a minute", "09:01:30", "09:01:30", map[way]string{
+		skips:   "skip 2, 09:00 to 09:01, missed_window; next 09:02; decided 09:01",
+		onceAny: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
+		onceNew: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
+		each:    "run 09:00; run 09:01; next 09:02; decided 09:01",
+		eachOf3: "run 09:00; run 09:01; next 09:02; decided 09:01",
+		eachDay: "run 09:00; run 09:01; next 09:02; decided 09:01",
+		eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
+	}},
+	{"a minute, at the edges of two windows", "09:01:30.000001", "09:01:30.000001", map[way]string{
+		onceNew: "skip 2, 09:00 to 09:01, missed_window; next 09:02; decided 09:01",
+		eachOf3: "run 09:00; run 09:01; next 09:02; decided 09:01",
+		eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
+	}},
+	{"exactly a minute is young enough for a window of it", "09:01", "09:01", map[way]string{
+		eachOne: onTime, onceNew: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
+	}},
+	{"a microsecond more is not", "09:01:00.000001", "09:01:00.000001", map[way]string{
+		eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
+	}},
+	{"an hour", "10:00:30", "10:00:30", map[way]string{
+		skips:   "skip 61, 09:00 to 10:00, missed_window; next 10:01; decided 10:00",
+		onceAny: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
+		onceNew: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
+		each:    "skip 31, 09:00 to 09:30, missed_window; run 30, 09:31 to 10:00; next 10:01; decided 10:00",
+		eachOf3: "skip 31, 09:00 to 09:30, missed_window; skip 27, 09:31 to 09:57, max_missed; run 09:58; run 09:59; run 10:00; next 10:01; decided 10:00",
+		eachDay: "run 61, 09:00 to 10:00; next 10:01; decided 10:00",
+		eachOne: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
+	}},
+	{"an hour, looked at later: the windows count from now", "10:00:30", "10:20", map[way]string{
+		onceAny: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
+		onceNew: "skip 61, 09:00 to 10:00, missed_window; next 10:01; decided 10:00",
+		each:    "skip 50, 09:00 to 09:49, missed_window; run 11, 09:50 to 10:00; next 10:01; decided 10:00",
+	}},
+	{"8 hours", "17:00:30", "17:00:30", map[way]string{
+		skips:   "skip 481, 09:00 to 17:00, missed_window; next 17:01; decided 17:00",
+		onceAny: "skip 480, 09:00 to 16:59, missed_window; run 17:00; next 17:01; decided 17:00",
+		each:    "skip 451, 09:00 to 16:30, missed_window; run 30, 16:31 to 17:00; next 17:01; decided 17:00",
+		eachOf3: "skip 451, 09:00 to 16:30, missed_window; skip 27, 16:31 to 16:57, max_missed; run 16:58; run 16:59; run 17:00; next 17:01; decided 17:00",
+		eachDay: "skip 381, 09:00 to 15:20, max_missed; run 100, 15:21 to 17:00; next 17:01; decided 17:00",
+	}},
+	{"40 days", "2026-04-11 09:00:30", "2026-04-11 09:00:30", map[way]string{
+		skips: "skip 57601, 09:00 to 2026-04-11 09:00, missed_window; next 2026-04-11 09:01; decided 2026-04-11 09:00",
+		onceAny: "skip 57600, 09:00 to 2026-04-11 08:59, missed_window; run 2026-04-11 09:00; next 2026-04-11 09:01; " +
+			"decided 2026-04-11 09:00",
+		each: "skip 57571, 09:00 to 2026-04-11 08:30, missed_window; run 30, 2026-04-11 08:31 to 2026-04-11 09:00; " +
+			"next 2026-04-11 09:01; decided 2026-04-11 09:00",
+		eachDay: "skip 56161, 09:00 to 2026-04-10 09:00, missed_window; skip 1340, 2026-04-10 09:01 to 2026-04-11 07:20, max_missed; " +
+			"run 100, 2026-04-11 07:21 to 2026-04-11 09:00; next 2026-04-11 09:01; decided 2026-04-11 09:00",
+	}},
+}
+
 func TestMissedWindows(t *testing.T) {
-	const onTime = "run 09:00; next 09:01; decided 09:00"
-	for _, tt := range []struct {
-		name, since, now string
-		want             map[way]string
-	}{
-		{"on time", "08:00", "09:00", map[way]string{
-			skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
-		}},
-		{"late through load by an hour", "08:00", "10:00:30", map[way]string{
-			skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
-		}},
-		{"in charge from that very instant", "09:00", "09:05", map[way]string{
-			skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
-		}},
-		{"missed by a microsecond", "09:00:00.000001", "09:00:00.000001", map[way]string{
-			skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-			onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
-		}},
-		{"missed by a microsecond, and looked at long after", "09:00:00.000001", "12:00", map[way]string{
-			skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-			onceAny: onTime,
-			onceNew: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-			each:    "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-			eachOf3: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-			eachDay: onTime,
-			eachOne: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-		}},
-		{"a minute", "09:01:30", "09:01:30", map[way]string{
-			skips:   "skip 2, 09:00 to 09:01, missed_window; next 09:02; decided 09:01",
-			onceAny: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
-			onceNew: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
-			each:    "run 09:00; run 09:01; next 09:02; decided 09:01",
-			eachOf3: "run 09:00; run 09:01; next 09:02; decided 09:01",
-			eachDay: "run 09:00; run 09:01; next 09:02; decided 09:01",
-			eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
-		}},
-		{"a minute, at the edges of two windows", "09:01:30.000001", "09:01:30.000001", map[way]string{
-			onceNew: "skip 2, 09:00 to 09:01, missed_window; next 09:02; decided 09:01",
-			eachOf3: "run 09:00; run 09:01; next 09:02; decided 09:01",
-			eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
-		}},
-		{"exactly a minute is young enough for a window of it", "09:01", "09:01", map[way]string{
-			eachOne: onTime, onceNew: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
-		}},
-		{"a microsecond more is not", "09:01:00.000001", "09:01:00.000001", map[way]string{
-			eachOne: "skip 1, 09:00, missed_window; run 09:01; next 09:02; decided 09:01",
-		}},
-		{"an hour", "10:00:30", "10:00:30", map[way]string{
-			skips:   "skip 61, 09:00 to 10:00, missed_window; next 10:01; decided 10:00",
-			onceAny: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
-			onceNew: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
-			each:    "skip 31, 09:00 to 09:30, missed_window; run 30, 09:31 to 10:00; next 10:01; decided 10:00",
-			eachOf3: "skip 31, 09:00 to 09:30, missed_window; skip 27, 09:31 to 09:57, max_missed; run 09:58; run 09:59; run 10:00; next 10:01; decided 10:00",
-			eachDay: "run 61, 09:00 to 10:00; next 10:01; decided 10:00",
-			eachOne: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
-		}},
-		{"an hour, looked at later: the windows count from now", "10:00:30", "10:20", map[way]string{
-			onceAny: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
-			onceNew: "skip 61, 09:00 to 10:00, missed_window; next 10:01; decided 10:00",
-			each:    "skip 50, 09:00 to 09:49, missed_window; run 11, 09:50 to 10:00; next 10:01; decided 10:00",
-		}},
-		{"8 hours", "17:00:30", "17:00:30", map[way]string{
-			skips:   "skip 481, 09:00 to 17:00, missed_window; next 17:01; decided 17:00",
-			onceAny: "skip 480, 09:00 to 16:59, missed_window; run 17:00; next 17:01; decided 17:00",
-			each:    "skip 451, 09:00 to 16:30, missed_window; run 30, 16:31 to 17:00; next 17:01; decided 17:00",
-			eachOf3: "skip 451, 09:00 to 16:30, missed_window; skip 27, 16:31 to 16:57, max_missed; run 16:58; run 16:59; run 17:00; next 17:01; decided 17:00",
-			eachDay: "skip 381, 09:00 to 15:20, max_missed; run 100, 15:21 to 17:00; next 17:01; decided 17:00",
-		}},
-		{"40 days", "2026-04-11 09:00:30", "2026-04-11 09:00:30", map[way]string{
-			skips: "skip 57601, 09:00 to 2026-04-11 09:00, missed_window; next 2026-04-11 09:01; decided 2026-04-11 09:00",
-			onceAny: "skip 57600, 09:00 to 2026-04-11 08:59, missed_window; run 2026-04-11 09:00; next 2026-04-11 09:01; " +
-				"decided 2026-04-11 09:00",
-			each: "skip 57571, 09:00 to 2026-04-11 08:30, missed_window; run 30, 2026-04-11 08:31 to 2026-04-11 09:00; " +
-				"next 2026-04-11 09:01; decided 2026-04-11 09:00",
-			eachDay: "skip 56161, 09:00 to 2026-04-10 09:00, missed_window; skip 1340, 2026-04-10 09:01 to 2026-04-11 07:20, max_missed; " +
-				"run 100, 2026-04-11 07:21 to 2026-04-11 09:00; next 2026-04-11 09:01; decided 2026-04-11 09:00",
-		}},
-	} {
+	for _, tt := range missedCases {
 		for w, want := range tt.want {
 			for _, overlap := range []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel} {
 				s := tuned(t, "* * * * *", w.tune)
@@ -155,6 +158,10 @@ func TestMissedWindowsWithMoreInTheSpec(t *testing.T) {
 			"skip 5, 09:00 to 13:00, missed_window; run 14:00; next 15:00; decided 14:00"},
 		{"no run is left", "0 * * * *", 3, func(s *belfry.Spec) { day(s); s.MaxRuns = 3 },
 			"skip 6, 09:00 to 14:00, max_missed; next never; decided 14:00"},
+		{"fewer than no run are left", "0 * * * *", 4, func(s *belfry.Spec) { day(s); s.MaxRuns = 3 },
+			"skip 6, 09:00 to 14:00, max_missed; next never; decided 14:00"},
+		{"no run is left for the latest", "0 * * * *", 3, func(s *belfry.Spec) { onceAny.tune(s); s.MaxRuns = 3 },
+			"skip 6, 09:00 to 14:00, missed_window; next never; decided 14:00"},
 		{"skips are not runs", "0 * * * *", 3, func(s *belfry.Spec) { skips.tune(s); s.MaxRuns = 4 },
 			"skip 6, 09:00 to 14:00, missed_window; next 15:00; decided 14:00"},
 		{"the end came in between", "0 * * * *", 0, func(s *belfry.Spec) { day(s); s.EndsAt = at(t, "11:00") },
@@ -203,6 +210,8 @@ func TestTheAgeOfAJitteredOccurrence(t *testing.T) {
 			"skip 1, 09:00, missed_window; run 10:00; run 11:00; run 12:00"},
 		{"one more is too old", func(s *belfry.Spec) { s.CatchUpSeconds = int(ready[3].Sub(ready[1]) / time.Second) }, ready[3].Add(time.Second),
 			"skip 2, 09:00 to 10:00, missed_window; run 11:00; run 12:00"},
+		{"the first is young enough and too many", func(s *belfry.Spec) { s.CatchUpSeconds = int(ready[3].Sub(ready[0])/time.Second) + 2 }, ready[3].Add(time.Second),
+			"skip 1, 09:00, max_missed; run 10:00; run 11:00; run 12:00"},
 		{"one of the young ones is too many", func(s *belfry.Spec) { s.CatchUpSeconds, s.MaxMissed = int(ready[3].Sub(ready[1])/time.Second)+2, 2 }, ready[3].Add(time.Second),
 			"skip 1, 09:00, missed_window; skip 1, 10:00, max_missed; run 11:00; run 12:00"},
 	} {
@@ -224,6 +233,19 @@ func TestWhatIsPlannedLateIsNotMissed(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got, want := tell(Decide(s, seen, at(t, "09:21"), at(t, "09:25"))), "skip 1, 09:00, missed_window; next 10:00; decided 09:00"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A zone database may shorten or lengthen the jitter of an occurrence that is
+// planned: when it is looked at, it counts as due.
+func TestWhatIsLookedAtIsDue(t *testing.T) {
+	s, seen := tuned(t, "0 * * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 }), planned(t, "09:00")
+	now := at(t, "09:00:01")
+	if !s.Policy.ReadyAt(job, seen.NominalAt).After(now) {
+		t.Fatal("the tests need another job")
+	}
+	if got, want := tellNext(Decide(s, seen, now, now)), "run 09:00; next for 10:00; decided 09:00"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

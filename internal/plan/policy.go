@@ -8,12 +8,20 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// Defaults are what a server says for the jobs that do not say it themselves. Its
-// zero fields mean the stated default.
+// Defaults are what a server says for the jobs that do not say it themselves, and
+// for all of them where no job can. A zero field means what is stated last.
 type Defaults struct {
-	CatchUpWindow time.Duration // how old an occurrence may be to be made up for; 30 minutes where each is, and no limit where the latest is
-	Ageing        time.Duration // how much longer than one of the highest priority a run of the lowest may wait; 10 minutes
-	LargeCatchUp  int           // a catch-up of more runs than that is told of; 10
+	// CatchUpWindow is how long ago a missed occurrence may have been due, jitter
+	// included, to be made up for: 30 minutes where each is, and any time where only
+	// the latest is.
+	CatchUpWindow time.Duration
+
+	// Ageing is how much longer than a run of the highest priority one of the lowest
+	// may wait: 10 minutes.
+	Ageing time.Duration
+
+	// LargeCatchUp is how many runs of one job at once are nothing to tell of: 10.
+	LargeCatchUp int
 }
 
 // Policy is a spec with its rule parsed. It is shared by all jobs with an equal
