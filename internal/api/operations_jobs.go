@@ -113,7 +113,7 @@ func (a *api) changeOperations() []operation {
 			id: "deleteJob", method: "DELETE", path: jobsPath + "/{id}", group: groupJobs,
 			summary: "Delete a job",
 			about: "Nothing more is planned for it, and its name is free again. Runs that are alive finish, unless `runs` says that they are cancelled; the history stays for its " +
-				"retention, unless `history` says that it goes, too. A one-off that has ended is gone already, but for its history.",
+				"retention, unless `history` says that it goes, too. A one-off that has ended is found no more after that.",
 			parameters: []parameter{
 				matchParameter,
 				{name: "runs", in: "query", about: "What becomes of runs that are alive: they `finish`, as when it is left out, or are cancelled (`cancel`).",

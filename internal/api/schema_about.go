@@ -43,7 +43,7 @@ var aboutWork = map[string]string{
 	"Spec.ends_at":        "Nothing runs after this instant.",
 	"Spec.max_runs":       "How many runs the schedule makes in all; then the job is done. Triggers do not count. Left out or 0: no limit.",
 	"Spec.jitter_seconds": "How many seconds after its occurrence a run may start. How much it is depends on nothing but the job and the occurrence, and always ends before the next one.",
-	"Spec.missed_window":  "What becomes of occurrences at which nobody was in charge, such as during an outage. One that is late only because workers are busy is not missed, and a one-off always runs.",
+	"Spec.missed_window":  "What becomes of occurrences at which nobody was in charge, such as during an outage. One that is late only because workers are busy is not missed, and a one-off runs however late, unless it says `skip`.",
 	"Spec.max_missed":     "How many missed occurrences run at most where `missed_window` is `run_all`: the newest. Left out or 0: 100.",
 	"Spec.catch_up_window_seconds": "How old a missed occurrence may be to run after all. Left out or 0: as the server says, which is, unless it was told otherwise, 30 minutes for `run_all` " +
 		"and no limit for `run_once`.",

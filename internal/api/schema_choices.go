@@ -91,7 +91,7 @@ var enumerations = map[reflect.Type][]choice{
 		{"low", "the same as 1"},
 	},
 	reflect.TypeFor[belfry.MissedWindow](): {
-		{"skip", "none of them runs; a one-off does all the same"},
+		{"skip", "none of them runs"},
 		{"run_once", "one run makes up for all of them, as of the latest"},
 		{"run_all", "the newest `max_missed` of them run, the oldest first, one after another"},
 	},

@@ -17,8 +17,7 @@ type DeleteOptions struct {
 }
 
 // Delete makes a job invisible and plans nothing more for it. The match is that of
-// Edit. A job that has ended is a Conflict: it is gone already, but for its
-// history.
+// Edit; a job that has ended changes no more, and has none.
 func (c *Control) Delete(ctx context.Context, namespace string, id belfry.ID, match string, o DeleteOptions) error {
 	seen := false // by an edit whose outcome may be unknown
 	_, err := c.edit(ctx, "delete a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
@@ -35,14 +34,29 @@ func (c *Control) Delete(ctx context.Context, namespace string, id belfry.ID, ma
 			return nil // The first try did it, though its answer was lost.
 		}
 	case belfry.Conflict:
-		return belfry.Errorf(belfry.Conflict, "the job has ended: nothing is left of it but its history, which goes when it is old enough: %w", err)
+		if job, e := c.Get(ctx, namespace, id); e == nil && job.State == belfry.JobEnded {
+			return c.forget(ctx, namespace, id, o.ForgetHistory)
+		}
 	}
 	return err
 }
 
+// forget takes away what is left of a job that has ended.
+func (c *Control) forget(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+	tried := false
+	return insist(ctx, "delete a job", func() error {
+		err := c.store.Forget(ctx, namespace, id, history)
+		if tried && belfry.CodeOf(err) == belfry.NotFound {
+			return nil // The first try did it, though its answer was lost.
+		}
+		tried = true
+		return err
+	})
+}
+
 // CancelJob plans nothing more for a job and cancels what is left of it: live runs,
 // and those that were asked for and not fired. The job stays, no longer paused,
-// until it is deleted; an edit may give it another rule.
+// and an edit may give it another rule; but a one-off ends with that.
 func (c *Control) CancelJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
 	return c.edit(ctx, "cancel a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		step := plan.Cancel(c.subjectToEnd(job), p, now)

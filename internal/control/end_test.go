@@ -151,7 +151,29 @@ func TestDeletingWithRunsInFlight(t *testing.T) {
 }
 
 func TestAOneOffThatHasEnded(t *testing.T) {
-	staged(t, "can be looked at and nothing else", func(g *stage) {
+	for _, forget := range []bool{false, true} {
+		staged(t, "can be deleted", func(g *stage) {
+			d := forWorker("send")
+			d.Spec.Schedule = "2000-01-03T09:00:00+01:00"
+			job := create(g.T, g.c, d)
+			g.fired("09:00")
+			run := g.claim(1)[0]
+			g.finish(run, belfry.OutcomeSucceeded)
+			if err := g.c.Delete(g.Context(), ns, job.ID, "", control.DeleteOptions{ForgetHistory: forget}); err != nil {
+				g.Fatal(err)
+			}
+			_, err := g.c.Get(g.Context(), ns, job.ID)
+			codeOf(g.T, err, belfry.NotFound)
+			codeOf(g.T, g.c.Delete(g.Context(), ns, job.ID, "", control.DeleteOptions{}), belfry.NotFound)
+			if _, err := g.s.Prune(g.Context(), time.Hour); err != nil {
+				g.Fatal(err)
+			}
+			if _, err := g.c.Run(g.Context(), ns, run.ID); (err != nil) != forget {
+				g.Errorf("with its history %v: looking for its run gives %v", forget, err)
+			}
+		})
+	}
+	staged(t, "can be looked at and not changed", func(g *stage) {
 		d := forWorker("send")
 		d.Name, d.Spec.Schedule = "once", "2000-01-03T09:00:00+01:00"
 		job := create(g.T, g.c, d)
@@ -173,7 +195,6 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 			"trigger":  second(g.c.Trigger(g.Context(), ns, job.ID, nil, none)),
 			"cancel":   second(g.c.CancelJob(g.Context(), ns, job.ID)),
 			"backfill": second(g.c.Backfill(g.Context(), ns, job.ID, control.Backfill{From: g.at("09:00")}, none)),
-			"delete":   g.c.Delete(g.Context(), ns, job.ID, "", control.DeleteOptions{ForgetHistory: true}),
 		} {
 			if belfry.CodeOf(err) != belfry.Conflict {
 				g.Errorf("%s: %v", name, err)

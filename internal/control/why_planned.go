@@ -47,7 +47,11 @@ func (q *inquiry) elsewhere(before, after time.Time) string {
 	if once, is := schedule.Once(q.policy.Rule); is {
 		return "is not the instant of the job, which runs once, at " + q.words.short(once) + "."
 	}
-	what := fmt.Sprintf("is not an occurrence of %s in %s; ", q.Rule.Schedule, q.words.zone)
+	rule := q.Rule.Schedule
+	if q.Rule.Resolved != "" {
+		rule += " (" + q.Rule.Resolved + ")"
+	}
+	what := fmt.Sprintf("is not an occurrence of %s in %s; ", rule, q.words.zone)
 	switch {
 	case before.IsZero() && after.IsZero():
 		return what + "there is none at all."

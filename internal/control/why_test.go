@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,10 @@ func TestWhyTellsOfTheRule(t *testing.T) {
 		}
 		if why.Before == nil || !why.Before.Equal(first.Add(-15*time.Minute)) || why.After == nil || !why.After.Equal(first.Add(15*time.Minute)) {
 			g.Errorf("got %v and %v around it", why.Before, why.After)
+		}
+		beside, err := g.c.Why(g.Context(), ns, job.ID, first.Add(-time.Second))
+		if err != nil || !strings.Contains(beside.Sentence, "is not an occurrence of H/15 * * * * ("+job.Resolved+") in Europe/Paris;") {
+			g.Errorf("beside it: %s, error %v", beside.Sentence, err)
 		}
 		if why.Run == nil || len(why.Run.Attempts) != 1 || why.Run.Attempts[0].Error != "no such customer" || !why.At.Equal(first) || why.Job.ID != job.ID {
 			g.Errorf("got the run %+v", why.Run)

@@ -48,6 +48,10 @@ type Jobs interface {
 	// nil request has no key.
 	Trigger(ctx context.Context, wishes []plan.Trigger, r *Request) error
 
+	// Forget has a job that has ended be found no more; with history, what happened to
+	// it goes as well. NotFound if there is no such job that has ended.
+	Forget(ctx context.Context, namespace string, id belfry.ID, history bool) error
+
 	// Answered finds the answer that was kept under a key; nil if there is none.
 	Answered(ctx context.Context, namespace, key string) (*Repeated, error)
 }
