@@ -127,7 +127,7 @@ var ReservedHandlers = []string{TypeHTTP, "message", "command", TypeWorker}
 // MissedWindow says what becomes of occurrences at which nobody was in charge.
 type MissedWindow string
 
-// The ways to deal with them. A one-off that was missed always runs.
+// The ways to deal with them. A one-off that was missed runs unless it says skip.
 const (
 	MissedSkip    MissedWindow = "skip"     // none of them runs
 	MissedRunOnce MissedWindow = "run_once" // one run, for the latest

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,7 +60,7 @@ func withServer(t *testing.T, args ...string) *prompt {
 func (p *prompt) run(args ...string) result {
 	p.t.Helper()
 	var out, err bytes.Buffer
-	if (args[0] == "job" || args[0] == "run") && p.server != "" {
+	if slices.Contains([]string{"job", "run", "dead", "event"}, args[0]) && p.server != "" {
 		args = append(args[:len(args):len(args)], "--server", p.server)
 	}
 	in := p.stdin

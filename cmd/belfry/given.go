@@ -27,7 +27,7 @@ type given struct {
 	base     time.Duration
 	most     time.Duration
 	jitter   float64
-	delays   []time.Duration
+	delays   string
 	maxRuns  int
 	slack    time.Duration
 	catchUp  time.Duration
@@ -116,7 +116,9 @@ func (g *given) members(cmd *cobra.Command) (members, error) {
 		}
 		out[strings.ReplaceAll(flag, "-", "_")+"_seconds"] = json.RawMessage(strconv.Itoa(int(value / time.Second)))
 	}
-	g.policies(changed, out)
+	if err := g.policies(changed, out); err != nil {
+		return nil, err
+	}
 	payload, err := g.target(cmd)
 	if payload != nil {
 		out["payload"] = payload

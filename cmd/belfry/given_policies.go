@@ -41,7 +41,7 @@ func (g *given) retryFlags(f *pflag.FlagSet, text func(field, usage string)) {
 	f.DurationVar(&g.base, "retry-base", usual.Retry().Base, "pause before the first retry")
 	f.DurationVar(&g.most, "retry-cap", usual.Retry().Cap, "longest pause before a retry")
 	f.Float64Var(&g.jitter, "retry-jitter", usual.RetryJitter, "part of the pause, up to 0.25, that is left to chance")
-	f.DurationSliceVar(&g.delays, "retry-delays", nil, "the pauses themselves, such as 1s,10s,1m: one retry after each, unless --max-retries says otherwise")
+	f.StringVar(&g.delays, "retry-delays", "", "`LIST` of the pauses themselves, such as 1s,10s,1m: one retry after each, unless --max-retries says otherwise")
 }
 
 // policyFlags adds the flags of what becomes of an occurrence.
@@ -60,7 +60,7 @@ func (g *given) policyFlags(f *pflag.FlagSet, text func(field, usage string)) {
 }
 
 // policies adds the policies that were given.
-func (g *given) policies(changed func(flag string) bool, out members) {
+func (g *given) policies(changed func(flag string) bool, out members) error {
 	for field, value := range g.counts {
 		if changed(strings.ReplaceAll(field, "_", "-")) {
 			out[field] = json.RawMessage(strconv.Itoa(*value))
@@ -77,13 +77,19 @@ func (g *given) policies(changed func(flag string) bool, out members) {
 			out[strings.ReplaceAll(flag, "-", "_")+"_seconds"] = seconds(value)
 		}
 	}
-	if changed("retry-delays") {
-		list := make([]string, len(g.delays))
-		for i, d := range g.delays {
-			list[i] = string(seconds(d))
-		}
-		out["retry_delays"] = json.RawMessage("[" + strings.Join(list, ",") + "]")
+	if !changed("retry-delays") {
+		return nil
 	}
+	var list []string
+	for part := range strings.SplitSeq(g.delays, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return usagef("--retry-delays: %q is not a list of pauses such as 1s,10s,1m", g.delays)
+		}
+		list = append(list, string(seconds(d)))
+	}
+	out["retry_delays"] = json.RawMessage("[" + strings.Join(list, ",") + "]")
+	return nil
 }
 
 // seconds writes a length of time as the API has it.

@@ -23,7 +23,9 @@ func jobCommand(s *session) *cobra.Command {
 		Short:   "Create, change and look at jobs",
 		Long: `Create, change and look at jobs.
 
-REF names a job by its name or its id.
+REF names a job by its name or its id. Where several can be named, --status,
+--type, --handler, --queue, --tag and --search say what they have in common
+instead, and --all means every job of the namespace; then they are counted first.
 
 The server is named by --server, BELFRY_SERVER, or server: in the configuration
 file ~/.config/belfry/config.yaml, in this order; it is ` + defaultServer + `
@@ -33,8 +35,8 @@ key, and --namespace, BELFRY_NAMESPACE and namespace: the namespace.`,
 	s.flags(cmd)
 	cmd.AddCommand(
 		jobCreateCommand(s), jobApplyCommand(s), jobListCommand(s), jobShowCommand(s), jobEditCommand(s),
-		jobPauseCommand(s), jobResumeCommand(s), jobTriggerCommand(s), jobDeleteCommand(s),
-		jobRunsCommand(s), jobRevisionsCommand(s), jobRollbackCommand(s),
+		jobPauseCommand(s), jobResumeCommand(s), jobTriggerCommand(s), jobCancelCommand(s), jobRetryCommand(s), jobDeleteCommand(s),
+		jobWhyCommand(s), jobBackfillCommand(s), jobRunsCommand(s), jobRevisionsCommand(s), jobRollbackCommand(s),
 	)
 	return cmd
 }

@@ -30,6 +30,9 @@ func (a *apply) one(declared declaration) error {
 		return a.compare(declared, old, result)
 	}
 	job, err := a.put(a.cmd.Context(), declared.name, declared.keeping(old), version)
+	if codeOf(err) == belfry.Changed && a.ended(before, version) {
+		return a.again(declared, old, result)
+	}
 	if err != nil {
 		return a.refuse(declared, result, err)
 	}
@@ -51,6 +54,35 @@ func (a *apply) one(declared declaration) error {
 	if len(result.Fields) > 0 {
 		result.Result = updatedResult
 	}
+	return a.note(result, nil)
+}
+
+// ended tells whether a job has ended: then it is no longer there to be changed,
+// though it is still shown as it was.
+func (a *apply) ended(before belfry.Job, version string) bool {
+	if before.NextRunAt != nil {
+		return false
+	}
+	_, now, err := a.JobWithVersion(a.cmd.Context(), before.ID.String())
+	return err == nil && now == version
+}
+
+// again applies a job that has ended: it is made again if the file asks for
+// something else than it was.
+func (a *apply) again(declared declaration, old members, result applied) error {
+	want, err := wanted(declared, old)
+	if err != nil {
+		return err
+	}
+	if len(changes(old, want)) == 0 {
+		result.Result, result.remark = unchangedResult, "(it has ended)"
+		return a.note(result, nil)
+	}
+	job, err := a.put(a.cmd.Context(), declared.name, declared.keeping(nil), "")
+	if err != nil {
+		return a.refuse(declared, result, err)
+	}
+	result.ID, result.Result = job.ID.String(), createdResult
 	return a.note(result, nil)
 }
 

@@ -114,10 +114,25 @@ func (e *edit) set(sets []string) error {
 		}
 		set[path] = true
 	}
-	if set["retry_delays"] && !set["max_retries"] && fields["retry_delays"] != nil {
-		delete(fields, "max_retries") // The list says how many there are.
-	}
+	fields.follow(set)
 	return e.send(fields)
+}
+
+// follow leaves to the server what a change of the pauses before retries decides
+// too, as far as nobody set it: a list goes with a backoff of its own and says how
+// many retries there are.
+func (m members) follow(set map[string]bool) {
+	switch {
+	case set["retry_delays"]:
+		if !set["retry_backoff"] {
+			delete(m, "retry_backoff")
+		}
+		if !set["max_retries"] && m["retry_delays"] != nil {
+			delete(m, "max_retries")
+		}
+	case set["retry_backoff"] && !strings.EqualFold(m.text("retry_backoff"), string(belfry.BackoffList)):
+		delete(m, "retry_delays")
+	}
 }
 
 // assign sets a field, or a member of the payload, to a value: JSON, or text where

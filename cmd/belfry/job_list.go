@@ -3,7 +3,6 @@ package main
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,15 +44,8 @@ func jobListCommand(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar((*string)(&filter.Status), "status", "", "only jobs in this state: "+strings.Join(jobStatuses, ", "))
-	f.StringVar(&filter.Type, "type", "", "only jobs of this type: http or worker")
-	f.StringVar(&filter.Handler, "handler", "", "only jobs that this handler runs")
-	f.StringVar(&filter.Queue, "queue", "", "only jobs in this queue")
-	f.StringArrayVar(&filter.Tags, "tag", nil, "only jobs with this tag; several: with all of them")
-	f.StringVar(&filter.Search, "search", "", "only jobs with this in their name")
+	jobFilterFlags(cmd, f, &filter)
 	f.IntVar(&limit, "limit", 50, "how many to list; 0: all")
-	words(cmd, "status", jobStatuses)
-	words(cmd, "type", []string{belfry.TypeHTTP, belfry.TypeWorker})
 	return cmd
 }
 

@@ -70,8 +70,8 @@ func missed(spec belfry.Spec) string {
 	return text
 }
 
-// counted is a number of things: "1 job", "2 jobs".
-func counted(n int, thing string) string {
+// howMany is a number of things: "1 job", "2 jobs".
+func howMany(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

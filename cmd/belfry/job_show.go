@@ -68,7 +68,7 @@ func addSpec(t *details, spec belfry.Spec, payload json.RawMessage) {
 	t.add("Overlap", overlap(spec))
 	t.add("Missed", missed(spec))
 	if spec.RetentionDays > 0 {
-		t.add("Retention", counted(spec.RetentionDays, "day"))
+		t.add("Retention", howMany(spec.RetentionDays, "day"))
 	}
 	t.add("Run keys", spec.IdempotencyKeyTemplate)
 }

@@ -12,19 +12,32 @@ import (
 func jobTriggerCommand(s *session) *cobra.Command {
 	var payload, key string
 	wait := false
+	b := &selection{}
 	cmd := &cobra.Command{
-		Use:   "trigger REF...",
+		Use:   "trigger REF... | --FILTER",
 		Short: "Run jobs now",
 		Long: `Run jobs now, beside their schedule. With --wait the command ends when the runs
 do, and its exit code is 5 unless all of them succeeded.`,
 		Example: `  belfry job trigger report --wait
-  belfry job trigger invoices --payload '{"customer": 17}'`,
-		Args:              cobra.MinimumNArgs(1),
+  belfry job trigger invoices --payload '{"customer": 17}'
+  belfry job trigger --tag nightly --dry-run`,
 		ValidArgsFunction: refs(s, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := b.check(cmd, args)
+			if err != nil {
+				return err
+			}
+			for _, name := range []string{"payload", "idempotency-key", "wait"} {
+				if found && cmd.Flags().Changed(name) {
+					return usagef("--%s is for jobs that are named, not for those that a filter finds", name)
+				}
+			}
 			d, err := s.open(cmd)
 			if err != nil {
 				return err
+			}
+			if found {
+				return b.bulk(cmd, d, triggerAction)
 			}
 			t := trigger{door: d, cmd: cmd, key: key, refs: args}
 			if cmd.Flags().Changed("payload") {
@@ -44,6 +57,7 @@ do, and its exit code is 5 unless all of them succeeded.`,
 	f.StringVar(&payload, "payload", "", "what replaces the body of the call, or the payload of the handler, as JSON or @FILE")
 	f.StringVar(&key, "idempotency-key", "", "the same key makes one run, however often this is called in seven days")
 	f.BoolVarP(&wait, "wait", "w", false, "wait until the runs are over")
+	b.flags(cmd)
 	return cmd
 }
 

@@ -54,16 +54,18 @@ func root() *cobra.Command {
   belfry job create --name hello --schedule '* * * * *' --url https://example.com/hook
   belfry job list                                   see what is planned
   belfry job trigger hello --wait                   run one now
+  belfry job why hello                              see why it ran, or did not
+  belfry dead list                                  see what failed for good
   belfry job apply -f jobs.yaml                     keep jobs in files
   belfry schedule next '0 9 * * MON-FRI'            see when a schedule runs
 
-The commands job and run speak to the server that --server, BELFRY_SERVER or the
-key server in ~/.config/belfry/config.yaml names.`,
+The commands job, run, dead and event speak to the server that --server,
+BELFRY_SERVER or the key server in ~/.config/belfry/config.yaml names.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
 	s := &session{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), scheduleCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), deadCommand(s), eventCommand(s), scheduleCommand(), completionCommand(), exitCodesTopic())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.SetHelpCommand(helpCommand())
 	refuseAsUsage(cmd)

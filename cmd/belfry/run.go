@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func runListCommand(s *session) *cobra.Command {
 					d.say("No runs yet. Run a job now with: belfry job trigger NAME")
 					return nil
 				}
-				return d.runTable(runs, d.jobNames(cmd.Context(), runs))
+				return d.runTable(runs, d.jobNames(cmd.Context(), jobsOf(runs...)))
 			})
 		},
 	}
@@ -68,23 +69,34 @@ var runStates = []string{
 	string(belfry.RunSucceeded), string(belfry.RunDead), string(belfry.RunSkipped), string(belfry.RunCancelled), string(belfry.RunDiscarded),
 }
 
-// jobNames asks for the names of the jobs of runs, as far as that is quick. A job
-// that was deleted has none any more.
-func (d *door) jobNames(ctx context.Context, runs []client.Run) map[belfry.ID]string {
+// jobNames asks for the names of jobs, as far as that is quick. One that was deleted
+// has none any more.
+func (d *door) jobNames(ctx context.Context, ids iter.Seq[belfry.ID]) map[belfry.ID]string {
 	const most = 20
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	names := make(map[belfry.ID]string)
-	for _, r := range runs {
-		if _, asked := names[r.JobID]; asked || len(names) == most {
+	for id := range ids {
+		if _, asked := names[id]; asked || len(names) == most || id.IsZero() {
 			continue
 		}
-		names[r.JobID] = r.JobID.String()
-		if job, err := d.Job(ctx, r.JobID.String()); err == nil {
-			names[r.JobID] = title(job)
+		names[id] = id.String()
+		if job, err := d.Job(ctx, id.String()); err == nil {
+			names[id] = title(job)
 		}
 	}
 	return names
+}
+
+// jobsOf gives the jobs of runs.
+func jobsOf(runs ...client.Run) iter.Seq[belfry.ID] {
+	return func(yield func(belfry.ID) bool) {
+		for _, r := range runs {
+			if !yield(r.JobID) {
+				return
+			}
+		}
+	}
 }
 
 // runTable lists runs; with the names of their jobs if they are of several.

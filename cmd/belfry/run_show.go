@@ -28,7 +28,7 @@ func runShowCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return d.print(run, func() error { return d.showRun(run, d.jobNames(cmd.Context(), []client.Run{run})[run.JobID]) })
+			return d.print(run, func() error { return d.showRun(run, d.jobNames(cmd.Context(), jobsOf(run))[run.JobID]) })
 		},
 	}
 }

@@ -82,6 +82,9 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 		{"split roles on SQLite", []string{"--roles", "api"}, "", "--database-url"},
 		{"no slots", []string{"--concurrency", "0"}, "", "--concurrency"},
 		{"a bad network", []string{"--allow-target", "10.0.0.0/99"}, "", "--allow-target"},
+		{"a window in the future", []string{"--catch-up-window", "-1s"}, "", "--catch-up-window"},
+		{"ageing in no time", []string{"--priority-ageing", "1ms"}, "", "--priority-ageing"},
+		{"less than no catch-up", nil, "BELFRY_LARGE_CATCH_UP=-1", "--large-catch-up"},
 		{"a bad log format", []string{"--log-format", "xml"}, "", "--log-format"},
 		{"a key file that is not there", []string{"--api-key-file", "nowhere"}, "", "nowhere"},
 		{"a database that is not there", []string{"--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"}, "", "database cannot be reached"},
@@ -134,7 +137,7 @@ func TestEveryFlagNamesItsVariable(t *testing.T) {
 		}
 	}
 	usage := serve.Flags().FlagUsages()
-	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target"} {
+	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target", "catch-up-window", "priority-ageing", "large-catch-up"} {
 		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+envName(name)+"]") {
 			t.Errorf("--%s or its variable is missing from the help", name)
 		}

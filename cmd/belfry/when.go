@@ -48,7 +48,6 @@ func exactIn(zone string, now time.Time, at *time.Time) string {
 // distance is a length of time in its largest unit, or its largest two where one
 // would be coarse.
 func distance(d time.Duration) string {
-	const day = 24 * time.Hour
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)

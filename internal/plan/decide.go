@@ -20,11 +20,11 @@ func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 // jitter included, came before since, the instant from which somebody was in
 // charge without a break, were missed, and the policy for missed windows decides
 // about all of them. An occurrence after that is merely late, and runs; and so does
-// a one-off in any case.
+// a one-off in any case, unless it says skip.
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	p, at, end := s.Policy, seen.NominalAt, earlier(since, now)
-	if !p.once() && seen.NextAt.Before(end) {
+	if !p.certain() && seen.NextAt.Before(end) {
 		d := p.dueBefore(seen, end, p.mostMadeUp(seen.RunsMade)+1)
 		step.makeUp(d, p.oldest(now), belfry.ReasonMissed, now)
 		at = d.latest()
@@ -43,7 +43,7 @@ func (step *Step) settle(now time.Time) {
 	p, seen, recent := step.Policy, step.Seen, now.Add(-lately)
 	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
 	at := d.latest()
-	if p.once() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
+	if p.certain() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
 		step.skip(d.but(1), belfry.ReasonMissed)
 		step.run(at)
 	} else {

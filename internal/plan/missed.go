@@ -18,6 +18,9 @@ const usualCatchUp = 10
 // somebody who does not know since when anybody was in charge.
 const lately = time.Minute
 
+// certain tells whether the job is a one-off that runs however late.
+func (p *Policy) certain() bool { return p.MissedWindow != belfry.MissedSkip && p.once() }
+
 // oldest is the instant before which an occurrence, jitter included, is too old to
 // be made up for; zero: none is.
 func (p *Policy) oldest(now time.Time) time.Time {

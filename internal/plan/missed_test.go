@@ -250,8 +250,31 @@ func TestWhatIsLookedAtIsDue(t *testing.T) {
 	}
 }
 
+func TestAOneOffThatSaysSkipIsSkippedWhenItIsMissed(t *testing.T) {
+	s, seen := tuned(t, "2026-03-02T09:00:00Z", skips.tune), planned(t, "09:00")
+	paused := seen
+	paused.NextAt = time.Time{}
+	const run, skip = "run 09:00; next never; decided 09:00", "skip 1, 09:00, missed_window; next never; decided 09:00"
+	for _, tt := range []struct {
+		name string
+		step Step
+		want string
+	}{
+		{"on time", Decide(s, seen, at(t, "08:00"), at(t, "09:00")), run},
+		{"late", Decide(s, seen, at(t, "08:00"), at(t, "12:00")), run},
+		{"missed", Decide(s, seen, at(t, "09:01"), at(t, "09:01")), skip},
+		{"paused when it is only just due", Pause(s, seen, at(t, "09:00:30")), run},
+		{"paused long after", Pause(s, seen, at(t, "10:00")), skip},
+		{"resumed", Decide(s, Resume(s, paused, false, at(t, "10:00")).Next, at(t, "08:00"), at(t, "10:00:01")), run},
+	} {
+		if got := tell(tt.step); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestAOneOffIsNeverDropped(t *testing.T) {
-	for _, w := range []way{skips, onceAny, onceNew, each, eachOf3, eachOne} {
+	for _, w := range []way{onceAny, onceNew, each, eachOf3, eachOne} {
 		s, seen := tuned(t, "2026-03-02T09:00:00Z", w.tune), planned(t, "09:00")
 		for _, now := range []string{"09:00", "09:01:30", "10:00", "17:00", "2026-04-11 09:00", "2066-04-11 09:00"} {
 			want := "run 09:00; next never; decided 09:00"

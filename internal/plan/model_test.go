@@ -84,6 +84,9 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 	}
 }
 
+// certain is a one-off that does not say skip.
+func (m *model) certain() bool { return m.once && m.spec.MissedWindow != belfry.MissedSkip }
+
 // due is how many occurrences have come by now.
 func (m *model) due(now time.Time) int {
 	n := 0
@@ -184,7 +187,7 @@ func (m *model) makeUp(n int, window time.Duration, otherwise belfry.Reason, now
 // decide is told of a look at the plan while somebody is in charge since then.
 func (m *model) decide(since, now time.Time) {
 	missed := func(t time.Time) bool { return t.Before(since) && t.Before(now) }
-	if m.once || !missed(m.look) {
+	if m.certain() || !missed(m.look) {
 		m.all(1, ran)
 		return
 	}
@@ -202,7 +205,7 @@ func (m *model) settle(now time.Time) {
 	recent := n > 0 && now.Sub(m.left[n-1].ready) <= time.Minute
 	switch {
 	case n == 0:
-	case m.once:
+	case m.certain():
 		m.all(1, ran)
 	case m.spec.MissedWindow == belfry.MissedSkip && recent:
 		m.all(n-1, belfry.ReasonMissed)

@@ -70,12 +70,11 @@ func (m *model) insist(t *rapid.T) {
 	m.reap(t, 0, belfry.OutcomeCancelled, late...)
 }
 
-// anyDead draws a dead letter. One whose key another run has taken since is left
-// alone: nobody says which of the two has it then.
+// anyDead draws a dead letter.
 func (m *model) anyDead(t *rapid.T) *modelRun {
 	var dead []belfry.ID
 	for id, r := range m.runs {
-		if r.state == belfry.RunDead && (r.key == "" || !m.later(r)) {
+		if r.state == belfry.RunDead {
 			dead = append(dead, id)
 		}
 	}
@@ -84,16 +83,6 @@ func (m *model) anyDead(t *rapid.T) *modelRun {
 	}
 	slices.SortFunc(dead, belfry.ID.Compare)
 	return m.runs[pick(t, dead, "dead letter")]
-}
-
-// later tells whether a later occurrence of the job has the key of a run.
-func (m *model) later(r *modelRun) bool {
-	for _, other := range m.runs {
-		if other.job == r.job && other.key == r.key && other.kind == belfry.KindScheduled && other.state != belfry.RunSkipped && other.at.After(r.at) {
-			return true
-		}
-	}
-	return false
 }
 
 func (m *model) redrive(t *rapid.T) {

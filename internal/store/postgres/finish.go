@@ -99,13 +99,14 @@ func newFenceArgs(results []belfry.Result, which []int) *fenceArgs {
 	return a
 }
 
-// aftermathSQL are the columns of an answer about runs r that may have left: the result
-// that settled it, and the job if something comes after it. Mostly nothing waits,
-// which one probe of a small index tells.
+// aftermathSQL are the columns of an answer about runs r that tell what comes after
+// them, with the job if anything does.
 const aftermathSQL = `CASE WHEN r.once OR r.waits THEN r.job_id END, r.once, r.waits`
 
-// waitsSQL tells whether a run of the same job waits.
-const waitsSQL = `(SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL`
+// waitsSQL tells whether another run of the job of r waits. Mostly none does of any
+// job, which one look tells for all.
+const waitsSQL = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
+         ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
 
 const succeedSQL = `/* finish */
 WITH done AS (

@@ -21,7 +21,7 @@ const (
 	deadRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
 		0::bigint, coalesce(x.key, '') FROM `
-	wishedRuns = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, x.at AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
+	wishedRuns = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, greatest(x.at, x.created_at) AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
 		NULL::timestamptz, NULL::uuid, 0, '', '', '', NULL::timestamptz,
 		0::bigint, '' FROM `
 	settledRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,

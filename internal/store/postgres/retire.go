@@ -15,9 +15,13 @@ const retireLook = 5000
 // over is a condition on the plan p of a one-off that has nothing planned.
 const over = `p.once AND p.next_at IS NULL AND p.nominal_at IS NULL`
 
-// alone is a condition on a job j: no run of it is alive, dead or wished for.
-const alone = `NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id)
-   AND NOT EXISTS (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL)`
+// alone is a condition on a job j: no run of it is alive, dead or wished for. Each is
+// looked up, whatever the planner believes of how many there are.
+const alone = `(SELECT 1 FROM belfry.runs WHERE job_id = j.id LIMIT 1) IS NULL AND (SELECT 1 FROM belfry.dead WHERE job_id = j.id LIMIT 1) IS NULL
+   AND (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL LIMIT 1) IS NULL`
+
+// these are jobs j and their plans p by their ids.
+const these = `unnest($1::uuid[]) AS one (id) JOIN belfry.jobs j ON j.id = one.id JOIN belfry.plans p ON p.job_id = one.id`
 
 // retire has those of the jobs leave the live tables that are one-offs and over.
 // What somebody else is changing just now is left for Retire.
@@ -33,8 +37,9 @@ func (s *Store) retireSome(ctx context.Context, q querier, jobs []pgtype.UUID) (
 		return 0, nil
 	}
 	err = pgx.BeginFunc(ctx, q, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `/* retire */ SELECT j.id FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
-			WHERE j.id = ANY($1) AND j.state = 'active' AND `+over+` FOR UPDATE SKIP LOCKED`, jobs)
+		// In this form the planner does not walk over all plans that are over for it.
+		rows, err := tx.Query(ctx, `/* retire */ SELECT j.id FROM `+these+`
+			WHERE j.state = 'active' AND coalesce(`+over+`, false) FOR UPDATE OF j, p SKIP LOCKED`, jobs)
 		if err != nil {
 			return err
 		}
@@ -56,7 +61,7 @@ func (s *Store) retireSome(ctx context.Context, q querier, jobs []pgtype.UUID) (
 // A spec that cannot be read has no retention of its own.
 func (s *Store) lastSights(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) ([]*sight, error) {
 	rows, err := tx.Query(ctx, `/* retire */ SELECT j.id, j.spec, j.created_at, j.updated_at, p.fired_for, p.runs_made + p.runs_asked
-		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id WHERE j.id = ANY($1) AND `+alone, jobs)
+		FROM `+these+` WHERE `+alone, jobs)
 	if err != nil {
 		return nil, err
 	}

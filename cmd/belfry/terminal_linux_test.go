@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// typing gives the command line a terminal at which somebody has typed a text.
+func (p *prompt) typing(text string) {
+	p.t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		p.t.Skipf("there are no terminals here: %v", err)
+	}
+	number, locked := uint32(0), uint32(0)
+	for request, value := range map[uintptr]*uint32{syscall.TIOCSPTLCK: &locked, syscall.TIOCGPTN: &number} {
+		if _, _, failed := syscall.Syscall(syscall.SYS_IOCTL, person.Fd(), request, uintptr(unsafe.Pointer(value))); failed != 0 {
+			p.t.Fatal(failed)
+		}
+	}
+	end, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		end.Close()
+		person.Close()
+	})
+	if _, err := person.WriteString(text); err != nil {
+		p.t.Fatal(err)
+	}
+	p.stdin = end
+}
+
+func TestAPersonAtATerminalIsAsked(t *testing.T) {
+	p := withServer(t)
+	for _, name := range []string{"a", "b"} {
+		p.ok("job", "create", "--name", name, "--schedule", "0 0 * * *", "--handler", "h", "--tag", "t")
+	}
+	for _, tt := range []struct {
+		typed string
+		args  []string
+		said  string
+		out   string
+	}{
+		{"n\n", []string{"job", "pause", "--tag", "t"}, "Pause 2 jobs? [y/N] Nothing was done.\n", ""},
+		{"y\n", []string{"job", "pause", "--tag", "t"}, "Pause 2 jobs? [y/N] ", "paused     2 jobs\n"},
+		{"\n", []string{"job", "resume", "--status", "paused", "--catch-up"}, "Resume 2 jobs? [y/N] Nothing was done.\n", ""},
+		{"yes\n", []string{"job", "resume", "--status", "paused", "--catch-up"}, "Resume 2 jobs? [y/N] ", "resumed    2 jobs\n"},
+		{"n\n", []string{"job", "retry", "--search", "A"}, "Retry the dead letters of 1 job? [y/N] Nothing was done.\n", ""},
+		{"n\n", []string{"job", "delete", "a", "b"}, "Delete a, b? [y/N] Nothing was done.\n", ""},
+		{"n\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 instant? [y/N] Nothing was done.\n", ""},
+		{"y\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 instant? [y/N] ", "backfilled  a   1 run, 20"},
+		{"y\n", []string{"job", "backfill", "a", "--from", "0s"}, "Nothing to run: the schedule of a has no instant in that span.\n", ""},
+		{"n\n", []string{"dead", "discard", "01890a5d-ac96-774b-bcce-b302099a8057"}, "Discard 01890a5d-ac96-774b-bcce-b302099a8057? [y/N] Nothing was done.\n", ""},
+		{"n\n", []string{"dead", "redrive", "--all"}, "No dead letters.\n", ""},
+		{"y\n", []string{"job", "delete", "--all", "--history", "delete"}, "Delete 2 jobs? [y/N] ", "deleted    2 jobs\n"},
+	} {
+		p.typing(tt.typed)
+		r := p.ok(tt.args...)
+		said := r.err[max(0, len(r.err)-len(tt.said)):]
+		if said != tt.said || r.out[:min(len(r.out), len(tt.out))] != tt.out || tt.out == "" && r.out != "" {
+			t.Errorf("%q: it printed %+v, want %q and %q", tt.args, r, tt.said, tt.out)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package store_test
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// What may happen to the store and to the model of it.
+
+func (m *model) create(t *rapid.T) {
+	job := m.f.created(t, rapid.IntRange(1, 40).Draw(t, "due for minutes"), withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), func(j *belfry.Job) {
+		j.Overlap = pick(t, []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}, "overlap")
+		j.MaxQueued = rapid.IntRange(1, 3).Draw(t, "queue")
+		j.Priority = pick(t, []belfry.Priority{belfry.PriorityNormal, belfry.PriorityHigh, belfry.PriorityLow}, "priority")
+		j.IdempotencyKeyTemplate = pick(t, []string{"", "", "t-{{unix}}", "hour-{{hour}}"}, "keys")
+		if rapid.Bool().Draw(t, "makes up for all") {
+			j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, rapid.IntRange(1, 4).Draw(t, "most")
+		}
+	})
+	m.jobs[job.ID], m.first[job.ID], m.serial[job.ID] = &job, m.f.plan(t, job.ID).NominalAt, job.Serial()
+}
+
+func (m *model) fire(t *rapid.T) {
+	due := m.f.due(t)
+	if len(due) == 0 {
+		t.Skip("nothing is due")
+	}
+	steps := m.f.decide(t, due)
+	if rapid.IntRange(0, 3).Draw(t, "missed") == 0 {
+		for i, s := range steps {
+			steps[i] = plan.Decide(s.Subject, s.Seen, m.f.Now(), m.f.Now())
+		}
+	}
+	steps = steps[:rapid.IntRange(1, len(steps)).Draw(t, "steps")]
+	fresh := len(steps)
+	if len(m.stale) > 0 {
+		steps = append(steps, pick(t, m.stale, "stale step"))
+	}
+	room := slots(pick(t, m.workers, "worker"), rapid.IntRange(0, 3).Draw(t, "free"))
+	fired, err := m.f.Fire(ctx, owner, steps, room)
+	if err != nil {
+		t.Fatalf("fire: %v", err)
+	}
+	ready := -m.count(belfry.ID{}, belfry.RunReady)
+	for i, step := range steps {
+		if fired.Applied[i] != (i < fresh) {
+			t.Fatalf("step %d of %d (%d fresh) was applied: %v", i, len(steps), fresh, fired.Applied[i])
+		}
+		if i < fresh {
+			m.apply(t, step)
+		}
+	}
+	for _, run := range fired.Claimed {
+		m.start(t, run, room.Worker)
+	}
+	if ready += m.count(belfry.ID{}, belfry.RunReady); ready != fired.Ready || len(fired.Claimed) > room.Free {
+		t.Fatalf("%d runs are ready and %d claimed with room for %d, was told %d", ready, len(fired.Claimed), room.Free, fired.Ready)
+	}
+}
+
+func (m *model) trigger(t *rapid.T) {
+	job := *m.anyJob(t)
+	var wishes []plan.Trigger
+	for range rapid.IntRange(1, 3).Draw(t, "wishes") {
+		wish := m.f.wish(job, `"mine"`)
+		if rapid.Bool().Draw(t, "backfill") {
+			wish = m.f.backfill(job, m.f.minutesAgo(rapid.IntRange(0, 90).Draw(t, "minutes ago")))
+		}
+		wishes = append(wishes, wish)
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		if err := m.f.Trigger(ctx, wishes, nil); err != nil {
+			t.Fatalf("trigger: %v", err)
+		}
+	}
+}
+
+func (m *model) fireTriggers(t *rapid.T) {
+	wishes := m.f.wishes(t)
+	if len(wishes) == 0 {
+		t.Skip("nothing is wished for")
+	}
+	job := pick(t, wishes, "wish").Due
+	var triggers []plan.Trigger
+	for _, w := range wishes {
+		if w.Trigger.JobID == job.Plan.JobID {
+			triggers = append(triggers, w.Trigger)
+		}
+	}
+	step := plan.Fire(m.f.decide(t, []store.Due{job})[0].Subject, job.Plan, triggers)
+	m.f.fire(t, step)
+	m.apply(t, step)
+}
+
+func (m *model) claim(t *rapid.T) {
+	worker, limit := pick(t, m.workers, "worker"), rapid.IntRange(1, 5).Draw(t, "limit")
+	want := min(limit, m.count(belfry.ID{}, belfry.RunReady))
+	runs := m.f.claim(t, worker, limit)
+	if len(runs) != want {
+		t.Fatalf("claimed %d runs, wants %d", len(runs), want)
+	}
+	for _, run := range runs {
+		m.start(t, run, worker)
+	}
+}
+
+// outcomes are those that a worker hands in.
+var outcomes = []belfry.Outcome{
+	belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeTimedOut, belfry.OutcomeInterrupted, belfry.OutcomeSnoozed, belfry.OutcomeCancelled,
+}
+
+// anyResult draws how an attempt ended.
+func anyResult(t *rapid.T, run *belfry.Run) belfry.Result {
+	r := result(run, pick(t, outcomes, "outcome"))
+	switch rapid.IntRange(0, 5).Draw(t, "advice") {
+	case 0:
+		r.Permanent = true
+	case 1:
+		r.RetryAfterSeconds = 600
+	}
+	return r
+}
+
+func (m *model) finish(t *rapid.T) {
+	var results []belfry.Result
+	var want []belfry.Verdict
+	if len(m.past) > 0 && rapid.Bool().Draw(t, "late") {
+		past, outcome := pick(t, m.past, "attempt"), pick(t, outcomes, "late outcome")
+		results = append(results, result(past.run, outcome))
+		want = append(want, map[bool]belfry.Verdict{true: belfry.VerdictAccepted, false: belfry.VerdictLate}[outcome == past.outcome])
+	}
+	for _, run := range m.someHeld(t) {
+		r := anyResult(t, run)
+		results, want = append(results, r), append(want, belfry.VerdictAccepted)
+		m.settle(run, r)
+	}
+	if got := m.f.finish(t, results...); !slices.Equal(got, want) {
+		t.Fatalf("the verdicts are %v, wants %v", got, want)
+	}
+}
+
+func (m *model) promote(t *rapid.T) {
+	want := m.count(belfry.ID{}, belfry.RunRetry)
+	if n := m.f.promoteAll(t); n != want {
+		t.Fatalf("promoted %d, wants %d", n, want)
+	}
+	for _, r := range m.runs {
+		if r.state == belfry.RunRetry {
+			r.state, r.delayed = belfry.RunReady, false
+		}
+	}
+}
+
+// reap expects the reaper to find exactly the attempts whose worker is gone,
+// and those given, which end in the given way.
+func (m *model) reap(t *rapid.T, silence time.Duration, end belfry.Outcome, late ...*belfry.Run) {
+	want := 0
+	for _, run := range m.anyOrder() {
+		switch {
+		case !slices.Contains(m.workers, run.Worker):
+			m.settle(run, result(run, belfry.OutcomeLost))
+		case slices.Contains(late, run):
+			m.settle(run, result(run, end))
+		default:
+			continue
+		}
+		want++
+	}
+	if n := m.f.reap(t, silence); n != want {
+		t.Fatalf("reaped %d attempts, wants %d", n, want)
+	}
+}
+
+func (m *model) lose(t *rapid.T) {
+	i := rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")
+	if rapid.Bool().Draw(t, "says goodbye") {
+		m.f.beat(t, belfry.Beat{Worker: m.workers[i], Leave: true})
+		for _, run := range m.anyOrder() {
+			if run.Worker == m.workers[i] {
+				m.settle(run, result(run, belfry.OutcomeUnconfirmed))
+			}
+		}
+	} else {
+		m.f.silent(t, m.workers[i], time.Hour)
+	}
+	m.workers[i] = m.f.worker(t)
+	m.reap(t, time.Minute, "")
+}
+
+func (m *model) overrun(t *rapid.T) {
+	late := m.someHeld(t)
+	for _, run := range late {
+		m.f.aged(t, run, time.Hour)
+	}
+	m.reap(t, 0, belfry.OutcomeTimedOut, late...)
+}
+
+func (m *model) forget(t *rapid.T) {
+	worker := pick(t, m.workers, "worker")
+	beat := belfry.Beat{Worker: worker, Listed: true}
+	for _, run := range m.anyOrder() {
+		if run.Worker != worker {
+			continue
+		}
+		if rapid.Bool().Draw(t, "is listed") {
+			beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+			continue
+		}
+		m.f.aged(t, run, store.ConfirmAfter+time.Second)
+		m.settle(run, result(run, belfry.OutcomeUnconfirmed))
+	}
+	var want []belfry.Held
+	for _, held := range beat.Held {
+		if m.runs[held.RunID].tally.Cancelled {
+			want = append(want, held)
+		}
+	}
+	orders := m.f.beat(t, beat)
+	slices.SortFunc(orders.Cancel, func(a, b belfry.Held) int { return a.RunID.Compare(b.RunID) })
+	if orders.Unknown || len(orders.Lost) != 0 || !slices.Equal(orders.Cancel, want) {
+		t.Fatalf("the heartbeat answers %+v, wants that %v are cancelled", orders, want)
+	}
+}
+
+// edit changes a job, and notes what that decides.
+func (m *model) edit(t *rapid.T, job *belfry.Job, edit store.Edit) {
+	var step plan.Step
+	*job = m.f.edit(t, *job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		change, err := edit(job, p, now)
+		step = change.Step
+		return change, err
+	})
+	m.apply(t, step)
+}
+
+func (m *model) toggle(t *rapid.T) {
+	job := m.anyJob(t)
+	if job.State == belfry.JobPaused {
+		m.edit(t, job, resume(t))
+	} else {
+		m.edit(t, job, pause(t))
+	}
+}
+
+func (m *model) remove(t *rapid.T) {
+	job := m.anyJob(t)
+	m.edit(t, job, remove(t))
+	delete(m.jobs, job.ID)
+}
+
+// drain lets everything that is alive come to its end.
+func (m *model) drain(t *rapid.T) {
+	for m.live(belfry.ID{}) > 0 {
+		m.promote(t)
+		for _, run := range m.f.claim(t, m.workers[0], 1000) {
+			m.start(t, run, m.workers[0])
+		}
+		for _, run := range m.anyOrder() {
+			m.f.accepted(t, run, belfry.OutcomeSucceeded)
+			m.settle(run, result(run, belfry.OutcomeSucceeded))
+		}
+	}
+}
