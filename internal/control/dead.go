@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -125,43 +126,52 @@ func (o DeadOrder) check(p *problems) {
 	}
 }
 
-// eachDead has something done about the dead letters that an order is about, in
-// pages, unless it is a dry run. What is done may take them away: the next page
-// begins where the last one ended.
+// eachDead has something done about the dead letters that an order is about, the
+// oldest death first, unless it is a dry run.
 func (c *Control) eachDead(ctx context.Context, namespace string, o DeadOrder, do decision) (done DeadDone, err error) {
 	if !o.Run.IsZero() {
 		return c.oneDead(ctx, namespace, o, do)
 	}
+	runs, more, err := c.meantDead(ctx, namespace, o)
+	if err != nil {
+		return DeadDone{}, err
+	}
+	done = DeadDone{Matched: len(runs), More: more}
+	if o.DryRun {
+		return done, nil
+	}
+	for page := range slices.Chunk(runs, deadPage) {
+		if err := do(ctx, page, &done); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// meantDead lists the dead letters that the filter of an order is about, the oldest
+// death first, and says whether there are more.
+func (c *Control) meantDead(ctx context.Context, namespace string, o DeadOrder) (runs []belfry.ID, more bool, err error) {
 	limit := o.Limit
 	if limit == 0 {
 		limit = maxDecided
 	}
-	page := RunPage{Limit: min(deadPage, limit)}
-	for {
+	for page := (RunPage{}); len(runs) <= limit; {
+		page.Limit = min(deadPage, limit+1-len(runs)) // the one beyond the limit tells whether there are more
 		letters, err := c.DeadLetters(ctx, namespace, o.Filter, page)
-		if err != nil || len(letters) == 0 {
-			return done, err
+		if err != nil {
+			return nil, false, err
 		}
-		if done.Matched == limit {
-			done.More = true
-			return done, nil
-		}
-		runs := make([]belfry.ID, len(letters))
-		for i, letter := range letters {
-			runs[i], page.BeforeID = letter.ID, letter.ID
-			page.BeforeAt = diedAt(letter)
-		}
-		done.Matched += len(runs)
-		if !o.DryRun {
-			if err := do(ctx, runs, &done); err != nil {
-				return done, err
-			}
+		for _, letter := range letters {
+			runs, page.BeforeID, page.BeforeAt = append(runs, letter.ID), letter.ID, diedAt(letter)
 		}
 		if len(letters) < page.Limit {
-			return done, nil
+			break
 		}
-		page.Limit = max(min(deadPage, limit-done.Matched), 1) // the one beyond the limit tells whether there are more
 	}
+	more = len(runs) > limit
+	runs = runs[:min(len(runs), limit)]
+	slices.Reverse(runs)
+	return runs, more, nil
 }
 
 // decision is what is done about some dead letters.

@@ -111,7 +111,7 @@ func TestRedrivingByFilter(t *testing.T) {
 		}, 5, 0, false, nil},
 		{"at a rate", func(job, _ belfry.Job) control.RedriveOrder {
 			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}}, Rate: 2}
-		}, 5, 5, false, []time.Duration{0, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 2 * time.Second}},
+		}, 5, 5, false, []time.Duration{2 * time.Second, 1500 * time.Millisecond, time.Second, 500 * time.Millisecond, 0}},
 		{"some of them", func(job, _ belfry.Job) control.RedriveOrder {
 			return control.RedriveOrder{DeadOrder: control.DeadOrder{Filter: control.DeadFilter{Job: job.ID}, Limit: 2}}
 		}, 2, 2, true, []time.Duration{0, 0}},
@@ -138,7 +138,7 @@ func TestRedrivingByFilter(t *testing.T) {
 			if err != nil || done.Matched != tt.matched || done.Done != tt.done || done.More != tt.more {
 				g.Errorf("got %+v, error %v", done, err)
 			}
-			if n := len(tt.after); n > 0 && !done.Until.Equal(now.Add(tt.after[n-1])) {
+			if n := len(tt.after); n > 0 && !done.Until.Equal(now.Add(slices.Max(tt.after))) {
 				g.Errorf("the last starts at %s", done.Until)
 			}
 			for i, id := range dead {

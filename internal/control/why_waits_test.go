@@ -112,10 +112,13 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			control.WaitsFor{What: control.AwaitsTime}},
 		{"its time after a redrive", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.MaxRetries = 0 })
+			g.another() // so that it is not the first
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeFailed)
-			order := control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}, Rate: 0.5}
-			g.another(order) // so that it is not the first
+			done, err := g.c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{All: true}, Rate: 0.5})
+			if err != nil || done.Done != 2 {
+				g.Fatalf("got %+v, error %v", done, err)
+			}
 			return job
 		}, control.DecisionRetrying, "had 1 attempt; the next attempt is at 09:00:02.", control.WaitsFor{What: control.AwaitsTime}},
 	} {
@@ -140,15 +143,10 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	}
 }
 
-// another makes one more dead letter, later than the others, and redrives all.
-func (g *stage) another(order control.RedriveOrder) {
+// another makes a dead letter of another job.
+func (g *stage) another() {
 	g.Helper()
-	time.Sleep(time.Millisecond)
 	g.trigger(g.every("@yearly"))
 	fire(g.T, g.s)
 	g.die(1)
-	done, err := g.c.Redrive(g.Context(), ns, order)
-	if err != nil || done.Done != 2 {
-		g.Fatalf("got %+v, error %v", done, err)
-	}
 }

@@ -117,6 +117,7 @@ func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
 		}
 		late := end("the grace has passed", belfry.OutcomeCancelled, func(run *belfry.Run) {
 			f.backdate(t, store.CancelGrace-5*time.Second, "runs", "cancel_at", "")
+			f.cancel(t, run.Namespace, run.ID) // again, which gives the worker no more time
 			reap(0, 0)
 			f.backdate(t, 10*time.Second, "runs", "cancel_at", "")
 			reap(0, 1)

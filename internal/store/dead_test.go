@@ -140,14 +140,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 		a := f.died(t, 50, "refused by 10.0.0.1")
 		b := f.died(t, 40, "refused by 10.0.0.2")
 		c := f.died(t, 30, "Größe 100% zu GROSS_x")
-		poison := f.started(t)
-		for range belfry.PoisonLimit - 1 {
-			f.silent(t, poison.Worker, time.Hour)
-			f.reap(t, time.Minute)
-			poison = f.claimOne(t, f.worker(t))
-		}
-		f.silent(t, poison.Worker, time.Hour)
-		f.reap(t, time.Minute)
+		poison := f.poisoned(t)
 		f.exec(t, `UPDATE dead SET died_at = ? WHERE id = ?`, f.minutesAgo(20), poison.ID)
 		f.died(t, 45, "refused by 10.0.0.1", inNamespace("theirs"))
 		kind := f.letters(t, namespace, store.DeadFilter{Job: a.JobID}, 10)[0].Fingerprint
@@ -288,6 +281,53 @@ func TestARedrivenRunMayHaveAnotherPayloadAndADelay(t *testing.T) {
 		}
 		if d, err := f.DeadLetter(ctx, namespace, edited.ID); err != nil || string(d.Payload) != `{"fixed":  true}` {
 			t.Errorf("the payload of the run that died again is %s (%v)", d.Payload, err)
+		}
+		f.redrive(t, namespace, store.Redrive{Run: edited.ID, Payload: json.RawMessage(`"at last"`)})
+		if run := f.claimOne(t, worker); string(run.Payload) != `"at last"` {
+			t.Errorf("with a third payload it was claimed with %s", run.Payload)
+		}
+	})
+}
+
+// poisoned gives a run of a new job that lost so many workers that it is dead.
+func (f *fixture) poisoned(t tb, changes ...func(*belfry.Job)) *belfry.Run {
+	t.Helper()
+	run := f.started(t, changes...)
+	for lost := 1; ; lost++ {
+		f.silent(t, run.Worker, time.Hour)
+		f.reap(t, time.Minute)
+		if lost == belfry.PoisonLimit {
+			return run
+		}
+		run = f.claimOne(t, f.worker(t))
+	}
+}
+
+func TestARedrivenRunMayLoseItsWorkersAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.poisoned(t)
+		f.redrive(t, namespace, store.Redrive{Run: run.ID})
+		if row := f.live(t, run.ID); row.Lost != 0 || row.Attempt != belfry.PoisonLimit {
+			t.Errorf("the redriven run is %+v", row)
+		}
+	})
+}
+
+func TestARedrivenRunIsSerialIfItWasWhenItWasFired(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, tt := range []struct {
+			was, is func(*belfry.Job)
+			want    belfry.RunState
+		}{
+			{queued(3), parallel, belfry.RunWaiting},
+			{parallel, queued(3), belfry.RunReady},
+		} {
+			dead := f.dead(t, tt.was)
+			job := f.edit(t, belfry.Job{ID: dead.JobID, Namespace: namespace}, revise(t, tt.is))
+			f.next(t, job)
+			f.redrive(t, namespace, store.Redrive{Run: dead.ID})
+			f.wantState(t, "redriven beside another", dead.ID, tt.want)
+			f.settleAll(t)
 		}
 	})
 }

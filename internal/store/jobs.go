@@ -40,7 +40,8 @@ type Jobs interface {
 	// EditJob locks a job that is not deleted and its plan, asks edit what to
 	// change, and writes that. An error from edit is returned as it is and
 	// nothing changes; edit may be called again if the outcome was unknown. A job
-	// that has ended is a Conflict.
+	// that has ended is a Conflict. What waits for others goes ahead if the runs of the
+	// job need not follow one after another any more.
 	EditJob(ctx context.Context, namespace string, id belfry.ID, edit Edit) (belfry.Job, error)
 
 	// Trigger records wishes for runs of one job, all or none; the owner of the job's

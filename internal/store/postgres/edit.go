@@ -91,6 +91,11 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 			return job, err
 		}
 	}
+	if old.Serial() && !job.Serial() {
+		if _, err := tx.Exec(ctx, releaseSQL, uuid(id)); err != nil {
+			return job, err
+		}
+	}
 	if job.State == belfry.JobDeleted {
 		return job, nil
 	}

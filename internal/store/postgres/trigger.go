@@ -49,7 +49,7 @@ func wish(ctx context.Context, q querier, wishes []plan.Trigger) error {
 		ids[i], runs[i], kinds[i] = uuid(t.ID), uuid(t.RunID()), string(t.Kind)
 		times[i], payloads[i] = t.At, text(string(t.Payload))
 	}
-	var found bool
+	var found, known bool
 	err := q.QueryRow(ctx, `/* trigger */
 WITH job AS MATERIALIZED (SELECT id, shard, namespace FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted' FOR KEY SHARE),
 wish AS (
@@ -57,8 +57,8 @@ wish AS (
   SELECT w.id, job.shard, job.namespace, job.id, w.run_id, w.kind, w.at, w.payload, clock_timestamp()
     FROM job CROSS JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[]) AS w (id, run_id, kind, at, payload)
   ON CONFLICT (id) DO NOTHING)
-SELECT EXISTS (SELECT 1 FROM job)`, namespace, uuid(job), ids, runs, kinds, times, payloads).Scan(&found)
-	if err == nil && !found {
+SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE id = ($3::uuid[])[1])`, namespace, uuid(job), ids, runs, kinds, times, payloads).Scan(&found, &known)
+	if err == nil && !found && !known { // A wish that is known may have been the last that the job had to fulfil.
 		return endedOrNone(ctx, q, namespace, job)
 	}
 	return err

@@ -114,6 +114,12 @@ RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
 	return ready, nil
 }
 
+// releaseSQL lets all runs of a job go that wait for others, once they need not.
+const releaseSQL = `/* advance */
+UPDATE belfry.runs SET state = CASE WHEN ready_at > c.now THEN 'retry' ELSE 'ready' END, ready_at = greatest(ready_at, c.now),
+       rank = (extract(epoch FROM greatest(ready_at, c.now)) * 1000000)::bigint + weight
+  FROM (SELECT clock_timestamp() AS now) c WHERE job_id = $1 AND state = 'waiting'`
+
 // aloneSQL tells of a job j whether all its live runs wait.
 const aloneSQL = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
 

@@ -149,7 +149,7 @@ func (s *Store) Trigger(ctx context.Context, wishes []plan.Trigger, r *store.Req
 			w, run := &wishes[i], wishes[i].RunID()
 			if w.JobID != seen {
 				if _, err := t.liveJob(w.Namespace, w.JobID); err != nil {
-					return err
+					return t.unlessWished(w.ID, err)
 				}
 				seen = w.JobID
 				t.news.change(w.JobID)
@@ -161,6 +161,16 @@ func (s *Store) Trigger(ctx context.Context, wishes []plan.Trigger, r *store.Req
 		}
 		return nil
 	})
+}
+
+// unlessWished is an error about a job, unless a wish is known that is repeated: it
+// may have been the last that the job had to fulfil.
+func (t *tx) unlessWished(wish belfry.ID, err error) error {
+	var known bool
+	if failed := t.get([]any{&known}, `SELECT EXISTS (SELECT 1 FROM triggers WHERE id = ?)`, wish[:]); failed != nil || known {
+		return failed
+	}
+	return err
 }
 
 // EditJob reads a job and its plan, asks edit what to change, and writes it.
@@ -235,6 +245,12 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 		if err := t.cancelAll(old.ID); err != nil {
 			return job, err
 		}
+	}
+	if old.Serial() && !job.Serial() {
+		if _, err := t.exec(release, sql.Named("now", micro(t.now)), sql.Named("job", old.ID[:])); err != nil {
+			return job, err
+		}
+		t.news.ready = true
 	}
 	job, err = t.job(old.Namespace, old.ID)
 	if belfry.CodeOf(err) == belfry.NotFound {

@@ -17,7 +17,12 @@ const (
 	// notWaiting is a condition on the live runs of a job that lets the index answer.
 	notWaiting = ` state IN ('ready', 'running', 'retry') `
 
-	goAhead = `UPDATE runs SET state = CASE WHEN ready_at > @now THEN 'retry' ELSE 'ready' END, ready_at = max(ready_at, @now), rank = max(ready_at, @now) + weight
+	letGo = `UPDATE runs SET state = CASE WHEN ready_at > @now THEN 'retry' ELSE 'ready' END, ready_at = max(ready_at, @now), rank = max(ready_at, @now) + weight `
+
+	// release is for a job whose runs need not wait for each other any more.
+	release = letGo + `WHERE job_id = @job AND state = 'waiting'`
+
+	goAhead = letGo + `
 WHERE id = (SELECT id FROM runs WHERE job_id = @job AND state = 'waiting' ORDER BY scheduled_at, id LIMIT 1)
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = @job AND r.` + notWaiting + `) RETURNING state`
 
