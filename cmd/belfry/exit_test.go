@@ -154,9 +154,20 @@ func TestAnswersOfTheServerCannotSteerTheTerminal(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		job := `{"id":"` + belfry.ID{1}.String() + `","name":` + nasty + `,"tags":[` + nasty + `],"schedule":` + nasty + `,"type":` + nasty + `,"payload":{"x":` + nasty + `}}`
 		run := `{"id":"` + belfry.ID{2}.String() + `","status":"succeeded","output":` + nasty + `,"error":` + nasty + `,"attempts":[{"attempt":1,"outcome":` + nasty + `,"output":` + nasty + `}]}`
+		letter := strings.Replace(run, "{", `{"job_name":`+nasty+`,"fingerprint":`+nasty+`,"reason":`+nasty+`,"payload":{"x":`+nasty+`},`, 1)
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/jobs"):
 			fmt.Fprintf(w, "[%s]", job)
+		case strings.HasSuffix(r.URL.Path, "/why"):
+			fmt.Fprintf(w, `{"sentence":%[1]s,"decision":%[1]s,"run":%[2]s,"rule":{"schedule":%[1]s,"timezone":%[1]s},"waits_for":{"what":%[1]s}}`, nasty, run)
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			fmt.Fprintf(w, `[{"kind":%[1]s,"message":%[1]s}]`, nasty)
+		case strings.HasSuffix(r.URL.Path, "/groups"):
+			fmt.Fprintf(w, `[{"fingerprint":%[1]s,"error":%[1]s}]`, nasty)
+		case strings.HasSuffix(r.URL.Path, "/dead-letters"):
+			fmt.Fprintf(w, "[%s]", letter)
+		case strings.Contains(r.URL.Path, "/dead-letters/"):
+			fmt.Fprint(w, letter)
 		case strings.Contains(r.URL.Path, "/runs"):
 			fmt.Fprint(w, run)
 		default:
@@ -165,7 +176,10 @@ func TestAnswersOfTheServerCannotSteerTheTerminal(t *testing.T) {
 	}))
 	defer server.Close()
 	p := &prompt{t: t, server: server.URL}
-	for _, args := range [][]string{{"job", "list"}, {"job", "show", "x"}, {"job", "pause", "x"}, {"run", "show", belfry.ID{2}.String()}, {"run", "watch", belfry.ID{2}.String()}} {
+	for _, args := range [][]string{
+		{"job", "list"}, {"job", "show", "x"}, {"job", "pause", "x"}, {"run", "show", belfry.ID{2}.String()}, {"run", "watch", belfry.ID{2}.String()},
+		{"job", "why", "x"}, {"event", "list"}, {"dead", "list"}, {"dead", "list", "--group"}, {"dead", "show", belfry.ID{2}.String()},
+	} {
 		for _, format := range formats {
 			r := p.ok(append(args, "-o", format)...)
 			if strings.ContainsFunc(r.out, func(c rune) bool { return c != '\n' && hidden(c) }) || !strings.Contains(r.out, "31m") {

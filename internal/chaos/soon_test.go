@@ -39,7 +39,7 @@ func TestAJobIn300MillisecondsRunsIn300Milliseconds(t *testing.T) {
 		h := d.settles(time.Minute, false)
 		foreign := 0
 		for job, node := range asked {
-			if owners[query[int](t, url, `SELECT shard FROM belfry.plans WHERE job_id = $1::uuid`, job)] != node {
+			if owners[query[int](t, url, `SELECT shard FROM belfry.plans WHERE job_id = $1::uuid UNION ALL SELECT shard FROM belfry.ended WHERE id = $1::uuid`, job)] != node {
 				foreign++
 			}
 		}

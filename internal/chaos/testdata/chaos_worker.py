@@ -13,7 +13,7 @@ def tell(run, url, ended):
     urllib.request.urlopen(urllib.request.Request(url, b"", headers), timeout=120).close()
 
 
-def chaos(run):
+def chaos(run, ended):
     url = run["payload"]["url"]
     tell(run, url, "")
     tell(run, urllib.parse.urljoin(url, "/ended"), "succeeded")
