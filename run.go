@@ -29,6 +29,8 @@ type Run struct {
 	Error      string `json:"error,omitempty"`
 	Reason     Reason `json:"reason,omitempty"` // why it was skipped or is dead
 
+	CancelAskedAt *time.Time `json:"cancel_asked_at,omitempty"` // of a run that its worker has not let go of yet
+
 	// A skip of several occurrences in a row is one record of the first of
 	// them: it reaches to SkippedTo and counts SkippedCount.
 	SkippedTo    *time.Time `json:"skipped_to,omitempty"`

@@ -100,7 +100,7 @@ func TestDeadLettersAreListedAndShown(t *testing.T) {
 		t.Errorf("show said %q", r.err)
 	}
 	completed := columns(strings.ReplaceAll(p.ok("__complete", "dead", "--server", p.server, "redrive", all[1], all[0][:13]).out, "\t", "  "))
-	if len(completed) == 0 || completed[0][0] != all[0] || completed[0][1] != "b: out_of_retries: the target answered 500 Internal Server…" {
+	if len(completed) == 0 || completed[0][0] != all[0] || completed[0][1] != "b: out_of_retries: the target answered 500 Internal Server …" {
 		t.Errorf("ids are completed as %q", completed)
 	}
 	for _, tt := range []struct {
@@ -188,6 +188,7 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if r := p.ok("dead", "redrive", "--job", "a", "--rate", "0.01", "--yes"); !strings.HasPrefix(r.out, "redriven   3 dead letters   the last starts in 3m") {
 		t.Errorf("redrive at a rate printed %+v", r)
 	}
+	println(p.ok("job", "runs", "a", "-o", "json").out); for _, x := range all { println(x) }
 	p.succeeded(all[3])
 	if rows := columns(p.ok("run", "list", "--status", "retry").out); len(rows) != 3 {
 		t.Errorf("those that wait are %q", rows)

@@ -52,6 +52,9 @@ func (d *door) showRun(run client.Run, job string) error {
 	if run.StartedAt != nil {
 		t.add("Started", exact(now, *run.StartedAt))
 	}
+	if run.CancelAskedAt != nil {
+		t.add("Cancelled", exact(now, *run.CancelAskedAt)+", and its worker has not let go of it yet")
+	}
 	if run.FinishedAt != nil {
 		t.add("Finished", exact(now, *run.FinishedAt))
 	}

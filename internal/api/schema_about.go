@@ -149,6 +149,7 @@ var aboutWork = map[string]string{
 	"Run.output":          "What the latest attempt answered, at most 64 KiB of it.",
 	"Run.error":           "What went wrong in the latest attempt.",
 	"Run.reason":          "Why the occurrence was skipped or the run is dead.",
+	"Run.cancel_asked_at": "When somebody cancelled the run that its worker has not let go of yet.",
 	"Run.skipped_to":      "The last of several occurrences in a row that were skipped; this record stands for all of them.",
 	"Run.skipped_count":   "How many occurrences this record of a skip stands for.",
 	"Run.note":            "What a change of the clock had to do with it; missing if nothing had. Lists leave it out.",

@@ -79,6 +79,8 @@ func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
 			f.wantState(t, "the one behind it", next.Runs[0].ID, belfry.RunWaiting)
 			if row := f.live(t, run.ID); !near(row.CancelAt, f.Now(), 20*time.Second) {
 				t.Errorf("%s: the run was cancelled at %v", tt.outcome, row.CancelAt)
+			} else if asked := f.run(t, run.Namespace, run.ID).CancelAskedAt; asked == nil || !asked.Equal(row.CancelAt) {
+				t.Errorf("%s: the run says that it was cancelled at %v", tt.outcome, asked)
 			}
 			f.accepted(t, run, tt.outcome)
 			f.accepted(t, run, tt.outcome)

@@ -312,13 +312,20 @@ func TestAnEditOfTheOverlapHoldsForWhatIsFiredAfterIt(t *testing.T) {
 		f.accepted(t, side[0], belfry.OutcomeSucceeded)
 		f.wantState(t, "behind one that runs", waits.Runs[0].ID, belfry.RunWaiting)
 		job = f.edit(t, job, revise(t, parallel))
-		beside := f.step(t, job)
-		f.fire(t, beside)
-		f.wantState(t, "of a job that runs in parallel again", beside.Runs[0].ID, belfry.RunReady)
-		f.accepted(t, side[1], belfry.OutcomeSucceeded)
-		f.wantState(t, "behind one that came later", waits.Runs[0].ID, belfry.RunWaiting)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-		f.wantState(t, "when nothing is before it", waits.Runs[0].ID, belfry.RunReady)
+		f.wantState(t, "of a job that runs in parallel again", waits.Runs[0].ID, belfry.RunReady)
+		beside := f.next(t, job)
+		f.wantState(t, "beside two others", beside.ID, belfry.RunReady)
+		job = f.edit(t, job, revise(t, queued(5)))
+		last := f.next(t, job)
+		held := append(f.claim(t, worker, 5), side[1])
+		if len(held) != 3 {
+			t.Errorf("%d runs are held, wants the two that went beside the first, and no other", len(held))
+		}
+		for _, run := range held {
+			f.wantState(t, "behind three", last.ID, belfry.RunWaiting)
+			f.accepted(t, run, belfry.OutcomeSucceeded)
+		}
+		f.wantState(t, "when nothing is before it", last.ID, belfry.RunReady)
 	})
 }
 

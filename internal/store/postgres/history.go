@@ -17,16 +17,16 @@ import (
 const (
 	liveRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
-		0::bigint AS skipped_count, coalesce(x.key, '') AS key FROM `
+		0::bigint AS skipped_count, x.cancel_at, coalesce(x.key, '') AS key FROM `
 	deadRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
-		0::bigint, coalesce(x.key, '') FROM `
+		0::bigint, NULL::timestamptz, coalesce(x.key, '') FROM `
 	wishedRuns = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, greatest(x.at, x.created_at) AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
 		NULL::timestamptz, NULL::uuid, 0, '', '', '', NULL::timestamptz,
-		0::bigint, '' FROM `
+		0::bigint, NULL::timestamptz, '' FROM `
 	settledRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.settled_at, x.worker, x.http_status, x.error, x.output, x.reason, x.skipped_to,
-		x.skipped_count, coalesce(x.key, '') FROM `
+		x.skipped_count, NULL::timestamptz, coalesce(x.key, '') FROM `
 
 	// What follows a dead letter, and a wish.
 	withAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt`
@@ -38,12 +38,13 @@ type runScan struct {
 	run                               belfry.Run
 	id, job, worker                   pgtype.UUID
 	fired, started, finished, skipped pgtype.Timestamptz
+	cancel                            pgtype.Timestamptz
 }
 
 func (s *runScan) fields() []any {
 	r := &s.run
 	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.State, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
-		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &r.Key}
+		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &s.cancel, &r.Key}
 }
 
 func (s *runScan) result() belfry.Run {
@@ -51,6 +52,7 @@ func (s *runScan) result() belfry.Run {
 	run.ID, run.JobID, run.Worker = s.id.Bytes, s.job.Bytes, s.worker.Bytes
 	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(s.fired)
 	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(s.started), momentOrNil(s.finished), momentOrNil(s.skipped)
+	run.CancelAskedAt = momentOrNil(s.cancel)
 	return run
 }
 

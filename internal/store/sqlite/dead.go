@@ -14,7 +14,7 @@ const (
 	// selectDead reads a dead letter as fromDead does, and what is more about it.
 	selectDead = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), r.reason, NULL, 0,
-  coalesce(r.key, ''), r.fingerprint, coalesce(j.name, '')`
+  NULL, coalesce(r.key, ''), r.fingerprint, coalesce(j.name, '')`
 
 	fromLetters = `
 FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt LEFT JOIN jobs j ON j.id = r.job_id `

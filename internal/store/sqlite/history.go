@@ -14,19 +14,19 @@ import (
 // for and is about to be made is as good as ready.
 const (
 	fromRuns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
-  r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, coalesce(r.key, '') FROM runs r `
+  r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, r.cancel_at, coalesce(r.key, '') FROM runs r `
 
 	fromDead = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), r.reason, NULL, 0,
-  coalesce(r.key, '')
+  NULL, coalesce(r.key, '')
 FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
 
 	fromHistory = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
-  r.started_at, r.settled_at, r.worker, r.http_status, r.output, r.error, r.reason, r.skipped_to, r.skipped_count, coalesce(r.key, '')
+  r.started_at, r.settled_at, r.worker, r.http_status, r.output, r.error, r.reason, r.skipped_to, r.skipped_count, NULL, coalesce(r.key, '')
 FROM history r `
 
 	fromTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, max(r.at, r.created_at), NULL, 0,
-  NULL, NULL, NULL, 0, '', '', '', NULL, 0, '' FROM triggers r CROSS JOIN jobs j ON j.id = r.job_id AND j.state <> 'deleted' `
+  NULL, NULL, NULL, 0, '', '', '', NULL, 0, NULL, '' FROM triggers r CROSS JOIN jobs j ON j.id = r.job_id AND j.state <> 'deleted' `
 
 	whereRun  = `WHERE r.id = ? AND r.namespace = ? `
 	whereWish = `WHERE r.run_id = ? AND r.namespace = ? AND r.fired_at IS NULL`
@@ -43,7 +43,7 @@ FROM attempts WHERE run_id = ? ORDER BY attempt`
 func runFields(r *belfry.Run) []any {
 	return []any{key{r.ID[:]}, key{r.JobID[:]}, &r.Namespace, &r.Revision, &r.Kind, &r.State, moment{&r.ScheduledAt}, moment{&r.ReadyAt}, moment{&r.FiredAt},
 		&r.Attempt, maybe{&r.StartedAt}, maybe{&r.FinishedAt}, key{r.Worker[:]}, &r.HTTPStatus, &r.Output, &r.Error, &r.Reason,
-		maybe{&r.SkippedTo}, &r.SkippedCount, &r.Key}
+		maybe{&r.SkippedTo}, &r.SkippedCount, maybe{&r.CancelAskedAt}, &r.Key}
 }
 
 func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
