@@ -74,7 +74,9 @@ func TestSettleDoesWhatTheHandlerAsksFor(t *testing.T) {
 		{"a snooze costs no retry", tally(2, 0), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Tally: tally(2, 0)}},
 		{"a snooze ends a row of losses", tally(2, 2), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Tally: tally(2, 0)}},
 		{"a snooze is at most a week", tally(0, 0), after(OutcomeSnoozed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay}},
-		{"a snooze for no time is due at once", tally(0, 0), after(OutcomeSnoozed, 0), Settlement{State: RunRetry}},
+		{"a snooze is a second at least", tally(0, 0), after(OutcomeSnoozed, 0), Settlement{State: RunRetry, Delay: time.Second}},
+		{"a snooze of less is a second", tally(0, 0), after(OutcomeSnoozed, 0.25), Settlement{State: RunRetry, Delay: time.Second}},
+		{"a snooze until before is a second", tally(0, 0), after(OutcomeSnoozed, -9), Settlement{State: RunRetry, Delay: time.Second}},
 
 		{"a permanent failure is death", tally(0, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally(1, 0)}},
 		{"a permanent timeout too", tally(1, 2), useless(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally(2, 0)}},
@@ -147,7 +149,7 @@ func anyResult(t *rapid.T) Result {
 		r.Permanent = rapid.IntRange(0, 9).Draw(t, "permanent") == 0
 	}
 	if r.Outcome == OutcomeSnoozed || rapid.Bool().Draw(t, "asks for a delay") {
-		r.RetryAfterSeconds = float64(rapid.IntRange(0, 900_000).Draw(t, "delay"))
+		r.RetryAfterSeconds = float64(rapid.OneOf(rapid.IntRange(0, 2), rapid.IntRange(0, 900_000)).Draw(t, "delay"))
 	}
 	return r
 }
@@ -184,7 +186,7 @@ func (c *count) after(run ID, policy Retry, r Result) Settlement {
 			c.retries++
 		}
 	case r.Outcome == OutcomeSnoozed:
-		want.State, want.Delay = RunRetry, asked
+		want.State, want.Delay = RunRetry, max(asked, time.Second)
 		c.lost = 0
 	case r.Outcome == OutcomeLost:
 		if c.lost++; c.lost == 3 {

@@ -132,3 +132,36 @@ func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
 		t.Errorf("it ended with %+v", r)
 	}
 }
+
+func TestWhatHasNoBulkActionIsDoneToOneJobAfterAnother(t *testing.T) {
+	broken := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		problem := func(status int, code string) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"detail":"it cannot be","code":%q}`, code)
+		}
+		switch {
+		case r.Method == http.MethodGet:
+			fmt.Fprintf(w, `[{"id":%q,"name":"one"},{"id":%q,"name":"two"},{"id":%q}]`, belfry.ID{1}, belfry.ID{2}, belfry.ID{3})
+		case r.URL.Query().Get("catch_up") != "true":
+			t.Errorf("asked for %s", r.URL)
+		case strings.Contains(r.URL.Path, belfry.ID{2}.String()) && broken:
+			problem(http.StatusForbidden, "forbidden")
+		case strings.Contains(r.URL.Path, belfry.ID{2}.String()):
+			problem(http.StatusConflict, "conflict")
+		default:
+			fmt.Fprint(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	p := &prompt{t: t, server: server.URL}
+	if r := p.run("job", "resume", "--all", "--catch-up", "--yes"); r.code != exitRefused || r.out != "resumed    2 jobs\n" || r.err != "belfry: job resume: two: it cannot be\n" {
+		t.Errorf("it ended with %+v", r)
+	}
+	broken = true
+	if r := p.run("job", "resume", "--all", "--catch-up", "--yes"); r.code != exitNotAllowed || r.out != "" || r.err != "Before this went wrong, 1 job had been resumed.\nbelfry: job resume: two: it cannot be\n" {
+		t.Errorf("it ended with %+v", r)
+	}
+}

@@ -11,11 +11,11 @@ import (
 	"github.com/belfry-sh/belfry/client"
 )
 
-// decideStep is how many dead letters a server is asked to decide about at once, so
-// that it answers soon, and maxDecided the most that it takes.
+// maxDecided is how many dead letters a server decides about at once, and payloadStep
+// how many it is asked to give another payload, which takes longer.
 const (
-	decideStep = 1000
-	maxDecided = 10_000
+	maxDecided  = 10_000
+	payloadStep = 1000
 )
 
 // decision is one call of a command that decides about dead letters: those that
@@ -49,7 +49,7 @@ func (c *decision) flags(s *session, cmd *cobra.Command) {
 	c.given.flags(s, cmd)
 	f := cmd.Flags()
 	f.BoolVar(&c.all, "all", false, "every dead letter of the namespace")
-	f.IntVar(&c.limit, "limit", 0, "how many at most, the latest deaths first; 0: all")
+	f.IntVar(&c.limit, "limit", 0, "how many at most, of those that died last; 0: all")
 	f.BoolVar(&c.dryRun, "dry-run", false, "show which ones are meant, and do nothing")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask")
 }

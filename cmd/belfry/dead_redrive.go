@@ -68,20 +68,19 @@ func (r redriving) one(id belfry.ID) (any, string, error) {
 }
 
 func (r redriving) many(ctx context.Context, filter client.DeadFilter, limit int, dry bool) (decided, error) {
-	order := client.Redrive{Filter: filter, Rate: r.rate, Limit: step(limit, dry || r.rate > 0), DryRun: dry}
+	order := client.Redrive{Filter: filter, Rate: r.rate, Limit: atMost(limit, maxDecided), DryRun: dry}
 	if r.payload != nil {
 		order.Payload = r.payload
+		if !dry && r.rate == 0 { // What a rate spreads is one order.
+			order.Limit = atMost(limit, payloadStep)
+		}
 	}
 	done, err := r.RedriveDeadLetters(ctx, order)
 	return decided{done.Matched, done.Done, done.More, done.LastAt}, err
 }
 
-// step is how many to ask for at once: what a rate spreads is one order.
-func step(limit int, whole bool) int {
-	most := decideStep
-	if whole {
-		most = maxDecided
-	}
+// atMost is how many to ask for at once; a limit of 0 means all.
+func atMost(limit, most int) int {
 	if limit == 0 {
 		return most
 	}
@@ -115,6 +114,6 @@ func (c *decision) discardOne(id belfry.ID) (any, string, error) {
 }
 
 func (c *decision) discardMany(ctx context.Context, filter client.DeadFilter, limit int, dry bool) (decided, error) {
-	done, err := c.DiscardDeadLetters(ctx, client.Discard{Filter: filter, Limit: step(limit, dry), DryRun: dry})
+	done, err := c.DiscardDeadLetters(ctx, client.Discard{Filter: filter, Limit: atMost(limit, maxDecided), DryRun: dry})
 	return decided{Matched: done.Matched, Done: done.Done, More: done.More}, err
 }

@@ -188,8 +188,7 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if r := p.ok("dead", "redrive", "--job", "a", "--rate", "0.01", "--yes"); !strings.HasPrefix(r.out, "redriven   3 dead letters   the last starts in 3m") {
 		t.Errorf("redrive at a rate printed %+v", r)
 	}
-	println(p.ok("job", "runs", "a", "-o", "json").out); for _, x := range all { println(x) }
-	p.succeeded(all[3])
+	p.succeeded(all[5])
 	if rows := columns(p.ok("run", "list", "--status", "retry").out); len(rows) != 3 {
 		t.Errorf("those that wait are %q", rows)
 	}
@@ -307,6 +306,10 @@ func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
 	if len(orders) != 2 || orders[1].Limit != maxDecided || orders[1].Rate != 3 || !strings.HasPrefix(r.out, "redriven   10000 dead letters   the last starts in ") ||
 		!strings.HasPrefix(r.err, "There are more that match. Repeat the command in ") {
 		t.Errorf("with a rate it printed %+v after %+v", r, orders)
+	}
+	orders, answers = nil, []string{`{"matched":1000,"done":0,"more":true}`, `{"matched":1000,"done":1000,"more":true}`, `{"matched":200,"done":200,"more":true}`}
+	if p.ok("dead", "redrive", "--all", "--yes", "--limit", "1200", "--payload", "1"); len(orders) != 3 || orders[1].Limit != payloadStep || orders[2].Limit != 200 {
+		t.Errorf("with a limit the orders are %+v", orders)
 	}
 	orders, answers = nil, []string{`{"matched":10000,"done":0,"more":true}`, `{"matched":1000,"done":0,"more":true}`}
 	if r := p.ok("dead", "redrive", "--all", "--yes"); len(orders) != 2 || r.out != "redriven   0 dead letters\n" || r.err != "There are more that match. Repeat the command to redrive them too.\n" {
