@@ -92,7 +92,7 @@ type Trigger struct {
 	Shard     int
 	Kind      belfry.Kind
 	At        time.Time
-	ReadyAt   time.Time // when the run may start, if that is later
+	ReadyAt   time.Time // when it was asked for, by the store's clock; the run does not start before
 	Payload   json.RawMessage
 }
 

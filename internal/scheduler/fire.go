@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -36,6 +38,7 @@ func (l *loop) drain(ctx context.Context) time.Duration {
 // for ready runs of a higher rank: once they are ready too, they come first.
 func (l *loop) pick(ctx context.Context) []item {
 	var items []item
+	several := len(l.backlog.lanes) > 1
 	for lane := range l.backlog.lanes {
 		left := batch - len(items)
 		if n := min(l.room.in(ctx, lane), left); n > 0 {
@@ -43,6 +46,9 @@ func (l *loop) pick(ctx context.Context) []item {
 		} else if rank, passed := l.room.passed(lane, l.opts.Defaults); passed {
 			items = append(items, l.backlog.pop(lane, min(overtaken, left), rank)...)
 		}
+	}
+	if several {
+		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.rank, b.rank) }) // for the slots that they share
 	}
 	return items
 }
