@@ -17,8 +17,9 @@ type Job struct {
 	Spec
 	Payload   json.RawMessage `json:"payload,omitempty"`
 	NextRunAt *time.Time      `json:"next_run_at"`
-	LastRunAt *time.Time      `json:"last_run_at"`      // scheduled instant of the latest run
-	Parked    string          `json:"parked,omitempty"` // why it cannot be fired for now; it is tried again from time to time
+	LastRunAt *time.Time      `json:"last_run_at"`        // scheduled instant of the latest run
+	Parked    string          `json:"parked,omitempty"`   // why it cannot be fired for now; it is tried again from time to time
+	EndedAt   *time.Time      `json:"ended_at,omitempty"` // when a one-off that is over left the live tables
 	CreatedAt time.Time       `json:"created_at"`
 	UpdatedAt time.Time       `json:"updated_at"`
 }

@@ -23,7 +23,7 @@ type Backfilled struct {
 	Instants []time.Time `json:"instants"`
 	Runs     []belfry.ID `json:"runs"`      // in the order of the instants; none of a dry run
 	More     bool        `json:"more"`      // the limit left some out
-	NextFrom time.Time   `json:"next_from"` // where those begin
+	NextFrom time.Time   `json:"next_from,omitzero"` // where those begin
 }
 
 // Backfill asks for runs of a job for instants of the past.

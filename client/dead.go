@@ -113,7 +113,7 @@ type Redriven struct {
 	Matched int       `json:"matched"`
 	Done    int       `json:"done"`
 	More    bool      `json:"more"`    // there are others that match: ask again
-	LastAt  time.Time `json:"last_at"` // when the last of them is ready
+	LastAt  time.Time `json:"last_at,omitzero"` // when the last of them is ready
 }
 
 // RedriveDeadLetters has the dead letters that match run again. When an answer was

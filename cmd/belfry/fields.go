@@ -60,7 +60,7 @@ var fields = []field{
 
 // shownFields are those that only the server sets. They are accepted without
 // effect, so that a job that was printed can be handed back.
-var shownFields = []string{"id", "namespace", "revision", "resolved_schedule", "next_run_at", "last_run_at", "parked", "created_at", "updated_at"}
+var shownFields = []string{"id", "namespace", "revision", "resolved_schedule", "next_run_at", "last_run_at", "parked", "ended_at", "created_at", "updated_at"}
 
 func fieldNamed(name string) (field, bool) {
 	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })

@@ -41,6 +41,9 @@ func (d *door) showJob(job belfry.Job) error {
 	t.add("Cannot fire", cell{job.Parked, red})
 	t.add("Next run", exactIn(job.Timezone, now, job.NextRunAt))
 	t.add("Last run", exactIn(job.Timezone, now, job.LastRunAt))
+	if job.EndedAt != nil {
+		t.add("Ended", exactIn(job.Timezone, now, job.EndedAt))
+	}
 	addSpec(&t, job.Spec, job.Payload)
 	t.add("Tags", strings.Join(job.Tags, ", "))
 	t.add("Revision", job.Revision)

@@ -230,7 +230,7 @@ func TestAOneOffThatHasEndedCanStillBeLookedAt(t *testing.T) {
 			path := "/api/v1/jobs/" + ref
 			var ended belfry.Job
 			s.agreed(c, 200, &ended, "GET", path, "")
-			if ended.ID != job.ID || ended.Status != belfry.StatusCompleted || ended.NextRunAt != nil {
+			if ended.ID != job.ID || ended.Status != belfry.StatusCompleted || ended.NextRunAt != nil || ended.EndedAt == nil {
 				t.Errorf("%s: got %+v", ref, ended)
 			}
 			for _, more := range []string{"/runs", "/history", "/revisions", "/why"} {
@@ -241,7 +241,7 @@ func TestAOneOffThatHasEndedCanStillBeLookedAt(t *testing.T) {
 			}
 			for _, change := range [][3]string{
 				{"PATCH", "", `{"max_retries": 1}`}, {"POST", "/pause", ""}, {"POST", "/resume", ""}, {"POST", "/cancel", ""}, {"POST", "/trigger", ""},
-				{"POST", "/backfill", `{"from": "1999-01-01T00:00:00Z"}`}, {"DELETE", "", ""},
+				{"POST", "/backfill", `{"from": "1999-01-01T00:00:00Z"}`},
 			} {
 				if p := s.agreed(c, 409, nil, change[0], path+change[1], change[2]).problem(t); !strings.Contains(p.Detail, "ended") {
 					t.Errorf("%s %s: got %q", change[0], change[1], p.Detail)
@@ -254,6 +254,8 @@ func TestAOneOffThatHasEndedCanStillBeLookedAt(t *testing.T) {
 		if ids, _ := s.follow("/api/v1/jobs?status=completed"); !slices.Equal(ids, []string{job.ID.String()}) {
 			t.Errorf("completed are %v", ids)
 		}
+		s.agreed(c, 204, nil, "DELETE", "/api/v1/jobs/"+job.ID.String(), "")
+		s.agreed(c, 404, nil, "GET", "/api/v1/jobs/"+job.ID.String(), "")
 		// Its name is free.
 		if again := s.create(`{"name": "once", "type": "worker", "handler": "send", "schedule": "@daily"}`); again.ID == job.ID {
 			t.Error("the job came back")

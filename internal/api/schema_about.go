@@ -22,6 +22,7 @@ var aboutWork = map[string]string{
 	"Job.payload": "What the job works on: of type `http` the request to make, otherwise whatever the handler wants. " +
 		"Values that look like secrets are shown as `***`.",
 	"Job.next_run_at": "When the job fires next; null when nothing is planned.",
+	"Job.ended_at":    "When the job, a one-off that is over, left the live jobs. It can be looked at, and no longer changed.",
 	"Job.last_run_at": "The scheduled instant of the latest run; null before the first.",
 	"Job.parked":      "Why the job cannot be fired for now, such as a payload that cannot be rendered. It is tried again from time to time, and at once after an edit. Missing if it can.",
 	"Job.created_at":  "When the job was created.",

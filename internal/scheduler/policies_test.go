@@ -1,10 +1,12 @@
 package scheduler
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +116,11 @@ func (p *play) begin(text string) {
 // ledger lists the runs and skips of the job, oldest first.
 func (p *play) ledger() (lines []string) {
 	p.Helper()
-	for _, run := range p.runs(p.job) {
+	runs := p.runs(p.job)
+	slices.SortStableFunc(runs, func(a, b belfry.Run) int {
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), -cmp.Compare(a.Kind, b.Kind))
+	})
+	for _, run := range runs {
 		line := fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt), run.State)
 		if run.Kind != belfry.KindScheduled {
 			line = fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt)+" "+string(run.Kind), run.State)

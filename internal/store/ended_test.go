@@ -21,7 +21,7 @@ func (f *fixture) wantEnded(t tb, doing string, job belfry.Job, want belfry.Stat
 	}
 	got := f.found(t, job)
 	if got.State != belfry.JobEnded || got.Status != want || got.Spec != job.Spec || string(got.Payload) != string(job.Payload) || got.Name != job.Name ||
-		got.Revision != job.Revision || got.NextRunAt != nil || !cmp.Equal(got.Tags, job.Tags) || !near(got.CreatedAt, job.CreatedAt, time.Millisecond) {
+		got.Revision != job.Revision || got.NextRunAt != nil || got.EndedAt == nil || got.EndedAt.After(f.Now()) || !cmp.Equal(got.Tags, job.Tags) || !near(got.CreatedAt, job.CreatedAt, time.Millisecond) {
 		t.Errorf("%s: the job that is over is %+v, wants it %s", doing, got, want)
 	}
 }

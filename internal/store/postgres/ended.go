@@ -13,7 +13,7 @@ import (
 
 // readEnded reads the jobs that have ended and that a WHERE picks, in no order.
 func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
-	rows, err := q.Query(ctx, `SELECT id, namespace, name, tags, revision, status, spec, payload, created_at, updated_at, last_run_at FROM belfry.ended `+where, args...)
+	rows, err := q.Query(ctx, `SELECT id, namespace, name, tags, revision, status, spec, payload, created_at, updated_at, last_run_at, ended_at FROM belfry.ended `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -26,9 +26,9 @@ func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
 		id            pgtype.UUID
 		name, payload pgtype.Text
 		spec          string
-		last          pgtype.Timestamptz
+		last, ended   pgtype.Timestamptz
 	)
-	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.Status, &spec, &payload, &job.CreatedAt, &job.UpdatedAt, &last)
+	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.Status, &spec, &payload, &job.CreatedAt, &job.UpdatedAt, &last, &ended)
 	if err != nil {
 		return job, err
 	}
@@ -40,5 +40,6 @@ func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
 		job.Payload = json.RawMessage(payload.String)
 	}
 	job.CreatedAt, job.UpdatedAt, job.LastRunAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC(), momentOrNil(last)
+	job.EndedAt = momentOrNil(ended)
 	return job, nil
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	selectEnded = `
-SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.payload, j.created_at, j.updated_at, j.tags, j.last_run_at
+SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.payload, j.created_at, j.updated_at, j.tags, j.last_run_at, j.ended_at
 `
 	selectOneEnded   = selectEnded + `FROM ended j WHERE j.id = ? AND j.namespace = ?`
 	selectNamedEnded = `SELECT id FROM ended WHERE namespace = ? AND name = ? ORDER BY ended_at DESC LIMIT 1`
@@ -91,7 +91,7 @@ func (s *Store) Retire(ctx context.Context, shards []int, after belfry.ID, limit
 func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 	var spec string
 	err := rows.Scan(key{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.Status, &spec, payload{&job.Payload},
-		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, maybe{&job.LastRunAt})
+		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, maybe{&job.LastRunAt}, maybe{&job.EndedAt})
 	if err != nil {
 		return err
 	}
