@@ -61,6 +61,11 @@ SELECT id, shard, namespace, job_id, revision, kind, ?, '', scheduled_at, ready_
 	deleteRun = `DELETE FROM runs WHERE id = ? RETURNING job_id, shard, kind, coalesce(key, ''), once,
   EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
 
+	// deletePlain is for a run that leaves nothing behind, as most do: to be told what
+	// is left takes half as long again.
+	deletePlain = `DELETE FROM runs WHERE id = ? AND NOT once AND key IS NULL
+  AND NOT EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
+
 	// An attempt that is there already belongs to an earlier life of the same
 	// run, before a restore.
 	insertAttempt = `INSERT OR REPLACE INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
@@ -132,6 +137,9 @@ func (t *tx) succeed(r *belfry.Result) (done bool, err error) {
 	n, err := t.exec(settleSuccess, append(t.settled(belfry.RunSucceeded, r), r.RunID[:], r.Namespace, int64(r.Attempt), r.Token[:])...)
 	if err != nil || n == 0 {
 		return false, err
+	}
+	if n, err = t.exec(deletePlain, r.RunID[:]); err != nil || n == 1 {
+		return true, err
 	}
 	g, err := t.remove(r.RunID)
 	if err != nil {

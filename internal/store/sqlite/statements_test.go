@@ -50,6 +50,7 @@ var statements = []struct {
 	{"look for live runs", hasLive, false},
 	{"look for a live run", isLive, false},
 	{"remove a run", deleteRun, false},
+	{"take a run that leaves nothing", deletePlain, false},
 	{"count waiting runs", countWaiting, false},
 	{"let a waiting run go", goAhead, false},
 	{"find runs that wait for nothing", selectHeldUp, false},
