@@ -21,8 +21,8 @@ type Backfill struct {
 type Backfilled struct {
 	Count    int         `json:"count"`
 	Instants []time.Time `json:"instants"`
-	Runs     []belfry.ID `json:"runs"`      // in the order of the instants; none of a dry run
-	More     bool        `json:"more"`      // the limit left some out
+	Runs     []belfry.ID `json:"runs"`               // in the order of the instants; none of a dry run
+	More     bool        `json:"more"`               // the limit left some out
 	NextFrom time.Time   `json:"next_from,omitzero"` // where those begin
 }
 

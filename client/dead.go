@@ -112,7 +112,7 @@ type Redrive struct {
 type Redriven struct {
 	Matched int       `json:"matched"`
 	Done    int       `json:"done"`
-	More    bool      `json:"more"`    // there are others that match: ask again
+	More    bool      `json:"more"`             // there are others that match: ask again
 	LastAt  time.Time `json:"last_at,omitzero"` // when the last of them is ready
 }
 
