@@ -108,8 +108,8 @@ WITH one AS MATERIALIZED (
 INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
                           ended_at, keep_until)
 SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
-       clock_timestamp(), clock_timestamp() + keep_days * interval '24 hours'
-  FROM gone`, ids, statuses, lasts, days)
+       c.now, c.now + keep_days * interval '24 hours'
+  FROM gone CROSS JOIN (SELECT clock_timestamp() AS now) c`, ids, statuses, lasts, days)
 	return err
 }
 
