@@ -38,6 +38,9 @@ func TestRunsAreCancelled(t *testing.T) {
 	if p.json(&run, "run", "show", third); run.State != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
 		t.Errorf("the run is %s, and the job is %+v", run.State, p.job("a"))
 	}
+	if r := p.ok("job", "resume", "a"); r.out != "resumed    a   nothing is planned: it was cancelled, and an edit of its schedule plans it again\n" {
+		t.Errorf("resume of a cancelled job printed %+v", r)
+	}
 	if r := p.run("run", "cancel", "latest"); r.code != exitUsage || !strings.Contains(r.err, `"latest" is not an id`) {
 		t.Errorf("a run by a word: %+v", r)
 	}

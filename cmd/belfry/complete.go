@@ -47,6 +47,17 @@ func (s *session) names(cmd *cobra.Command, had []string, begun string) []cobra.
 	return names
 }
 
+// completeNoFiles keeps shells from offering the names of files as arguments: no
+// command takes any.
+func completeNoFiles(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && cmd.ValidArgs == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, c := range cmd.Commands() {
+		completeNoFiles(c)
+	}
+}
+
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 func completionCommand() *cobra.Command {

@@ -195,6 +195,14 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if p.json(&done, "dead", "discard", "--all", "--yes"); done != (decided{Matched: 2, Done: 2}) {
 		t.Errorf("discard gave %+v", done)
 	}
+	for _, row := range columns(p.ok("run", "list", "--status", "discarded").out)[1:] {
+		if took := row[5]; took != "-" { // It ended when it was discarded, and that is no part of its attempt.
+			t.Errorf("a discarded run took %s", took)
+		}
+	}
+	if r := p.ok("run", "show", all[1]); strings.Contains(r.out, "Took") || !strings.Contains(r.out, "discarded") {
+		t.Errorf("a discarded run is shown as\n%s", r.out)
+	}
 	if r := p.ok("dead", "redrive", "--all", "--yes"); r.out != "" || r.err != "No dead letters.\n" {
 		t.Errorf("nothing to redrive: %+v", r)
 	}

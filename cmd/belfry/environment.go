@@ -45,6 +45,9 @@ func fromEnvironment(cmd *cobra.Command, environ []string) error {
 			continue
 		}
 		if err := flag.Value.Set(value); err != nil {
+			if want := expected[flag.Value.Type()]; want != "" {
+				err = fmt.Errorf("%q is not %s", value, want)
+			}
 			return fmt.Errorf("environment variable %s: %w", name, err)
 		}
 		flag.Changed = true

@@ -77,11 +77,7 @@ func actCommand(s *session, does action, special *bool, act func(context.Context
 			jobs, failed := each(d, cmd, args, func(ref string) (belfry.Job, error) {
 				job, err := act(cmd.Context(), d, ref)
 				if err == nil && d.format == "table" {
-					more := ""
-					if job.Status != belfry.StatusPaused {
-						more = d.next(job)
-					}
-					err = d.done(does.done, title(job), more)
+					err = d.acted(does, job)
 				}
 				return job, err
 			})
@@ -90,4 +86,22 @@ func actCommand(s *session, does action, special *bool, act func(context.Context
 	}
 	b.flags(cmd)
 	return cmd
+}
+
+// acted tells what was done to a job. That it was resumed does not mean that it
+// will run.
+func (d *door) acted(does action, job belfry.Job) error {
+	more := ""
+	if job.Status != belfry.StatusPaused {
+		more = d.next(job)
+	}
+	if does.name == client.ActionResume && job.NextRunAt == nil {
+		switch job.Status {
+		case belfry.StatusCancelled:
+			more = "nothing is planned: it was cancelled, and an edit of its schedule plans it again"
+		case belfry.StatusCompleted, belfry.StatusFailed:
+			more = "nothing is planned any more"
+		}
+	}
+	return d.done(does.done, title(job), more)
 }

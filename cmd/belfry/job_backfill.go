@@ -58,7 +58,7 @@ At a terminal it shows what would run and asks first, unless --yes is given.`,
 	f := cmd.Flags()
 	f.StringVar(&b.from, "from", "", "first instant that may run, as `T`")
 	f.StringVar(&b.to, "to", "", "last instant that may run, as `T` (default now)")
-	f.IntVar(&b.limit, "limit", 0, "how many runs at most, up to 1000 (default 100)")
+	f.IntVar(&b.limit, "limit", 100, "how many runs at most, up to 1000")
 	f.BoolVar(&b.dryRun, "dry-run", false, "show what would run, and run nothing")
 	f.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	f.StringVar(&b.key, "idempotency-key", "", "the same key makes the runs once, however often this is called in seven days")
@@ -103,8 +103,8 @@ func (b *backfill) run() error {
 
 // order reads the flags.
 func (b *backfill) order() (order client.Backfill, err error) {
-	if b.limit < 0 {
-		return order, usagef("--limit: %d is negative", b.limit)
+	if b.limit < 1 {
+		return order, usagef("--limit: must be from 1 to 1000, not %d", b.limit)
 	}
 	order.Limit = b.limit
 	if order.From, err = readMoment("from", b.from, b.job.Timezone, b.now()); err != nil {

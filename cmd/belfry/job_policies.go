@@ -18,8 +18,8 @@ func retries(spec belfry.Spec) string {
 	if r.Backoff != belfry.BackoffImmediate && r.Jitter > 0 {
 		text += fmt.Sprintf(", ±%.0f%%", r.Jitter*100)
 	}
-	if r.On != belfry.RetryOnAll {
-		text += fmt.Sprintf(", on %s only", strings.ReplaceAll(string(r.On), "_", " "))
+	if r.On == belfry.RetryOnServerErrors {
+		text += ", not after 4xx but 408, 425 and 429"
 	}
 	return text
 }

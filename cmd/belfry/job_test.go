@@ -259,6 +259,11 @@ func TestNamesAreCompleted(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)
 		}
 	}
+	for _, args := range [][]string{{"run", "cancel"}, {"run", "show"}, {"run", "watch"}, {"event", "list"}, {"dead", "list"}, {"job", "apply"}, {"schedule", "next"}, {"serve"}} {
+		if r := p.ok(slices.Concat([]string{"__complete"}, args, []string{""})...); strings.TrimSpace(r.out) != ":4" {
+			t.Errorf("%q is completed by files: %q", args, r.out)
+		}
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if r := p.ok("completion", shell); !strings.Contains(r.out, "belfry") {
 			t.Errorf("the completion for %s is %q", shell, r.out)

@@ -19,7 +19,8 @@ func jobWhyCommand(s *session) *cobra.Command {
 		Long: `Tell what was decided for an instant of a job and by which rule, or what is
 planned, and of a run that waits what it waits for.
 
-Without --at it is the latest instant that was decided, or else the next one.`,
+Without --at it is the latest instant that was decided, or a later run that you
+asked for and that is not over, or else the next instant.`,
 		Example: `  belfry job why report
   belfry job why report --at '2026-03-02 09:05'
   belfry job why report --at 2026-03-02T09:05:00+01:00 -o json`,
@@ -94,8 +95,8 @@ func waitsFor(w client.WaitsFor, zone string, now time.Time) string {
 	case "worker":
 		return fmt.Sprintf("a worker that serves %s/%s: there is none", w.Queue, w.Handler)
 	case "slot":
-		return fmt.Sprintf("a free slot: %s with %s serve %s/%s, %d run, %s first",
-			howMany(w.Workers, "worker"), howMany(w.Slots, "slot"), w.Queue, w.Handler, w.Running, howMany(w.Ahead, "other"))
+		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d busy with it; before it: %s",
+			w.Queue, w.Handler, howMany(w.Workers, "worker"), howMany(w.Slots, "slot"), w.Running, howMany(w.Ahead, "run"))
 	case "run":
 		ids := make([]string, len(w.Runs))
 		for i, id := range w.Runs {

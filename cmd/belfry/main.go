@@ -66,9 +66,10 @@ BELFRY_SERVER or the key server in ~/.config/belfry/config.yaml names.`,
 	})
 	s := &session{}
 	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), deadCommand(s), eventCommand(s), scheduleCommand(), completionCommand(), exitCodesTopic())
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	cmd.SetHelpCommand(helpCommand())
 	refuseAsUsage(cmd)
+	completeNoFiles(cmd)
 	return cmd
 }
 

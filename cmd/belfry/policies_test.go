@@ -18,7 +18,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 	}
 	shown := p.ok("job", "show", "a").out
 	for _, words := range []string{
-		"Priority    8\n", "Retries     3, after 500ms, 10s, 1m, ±25%, on server errors only\n", "Overlap     queue, 3 at most\n",
+		"Priority    8\n", "Retries     3, after 500ms, 10s, 1m, ±25%, not after 4xx but 408, 425 and 429\n", "Overlap     queue, 3 at most\n",
 		"Missed      run_all, the newest 7, not older than 2h\n", "Retention   5 days\n",
 	} {
 		if !strings.Contains(shown, words) {
@@ -68,7 +68,9 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 		{[]string{"--max-queued", "100000"}, exitRefused, "max_queued: "},
 		{[]string{"--overlap", "wait"}, exitRefused, "overlap: "},
 		{[]string{"--retry-on", "never"}, exitRefused, "retry_on: "},
-		{[]string{"--retention-days", "many"}, exitUsage, "--retention-days"},
+		{[]string{"--retention-days", "many"}, exitUsage, `--retention-days: "many" is not a whole number`},
+		{[]string{"--catch-up-window", "30"}, exitUsage, `--catch-up-window: "30" is not a length of time such as 30s, 10m or 2h`},
+		{[]string{"--retry-jitter", "10%"}, exitUsage, `--retry-jitter: "10%" is not a number such as 0.5`},
 	} {
 		r := p.run(append([]string{"job", "create", "--schedule", "@daily", "--handler", "h"}, tt.args...)...)
 		if r.code != tt.code || !strings.Contains(r.err, tt.want) || r.out != "" {

@@ -121,9 +121,10 @@ func (d *door) runTable(runs []client.Run, names map[belfry.ID]string) error {
 	return t.write(d.out, d.palette)
 }
 
-// lasted is how long the latest attempt of a run took; empty unless it is over.
+// lasted is how long the latest attempt of a run took; empty unless it is over. What
+// was discarded finished when somebody decided so, long after its attempt.
 func lasted(r belfry.Run) string {
-	if r.StartedAt == nil || r.FinishedAt == nil {
+	if r.StartedAt == nil || r.FinishedAt == nil || r.State == belfry.RunDiscarded {
 		return ""
 	}
 	return took(r.FinishedAt.Sub(*r.StartedAt))

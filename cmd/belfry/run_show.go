@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +30,28 @@ func runShowCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return d.print(run, func() error { return d.showRun(run, d.jobNames(cmd.Context(), jobsOf(run))[run.JobID]) })
+			return d.print(run, func() error {
+				if err := d.showRun(run, d.jobNames(cmd.Context(), jobsOf(run))[run.JobID]); err != nil {
+					return err
+				}
+				d.hintWhy(cmd.Context(), run)
+				return nil
+			})
 		},
+	}
+}
+
+// hintWhy says how to ask what a run waits for, if its job is there to be asked. A run
+// that is only just asked for waits for nothing yet.
+func (d *door) hintWhy(ctx context.Context, run client.Run) {
+	if run.FiredAt.IsZero() {
+		return
+	}
+	switch run.State {
+	case belfry.RunReady, belfry.RunWaiting, belfry.RunRetry:
+		if _, err := d.Job(ctx, run.JobID.String()); err == nil {
+			d.say("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ shell takes a bare * for the names of files.`,
 		if strings.HasPrefix(err.Error(), "unknown shorthand flag") {
 			return usagef("%w; an expression that begins with a - goes behind a --", err)
 		}
-		return usageError{err}
+		return flagError(err)
 	})
 	return cmd
 }

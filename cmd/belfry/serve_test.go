@@ -73,7 +73,7 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 	}{
 		{"an unknown flag", []string{"--shard", "3"}, "", "unknown flag: --shard"},
 		{"an unknown variable", nil, "BELFRY_LISTENN=x", "BELFRY_LISTENN is not known"},
-		{"a variable of the wrong type", nil, "BELFRY_CONCURRENCY=many", "BELFRY_CONCURRENCY"},
+		{"a variable of the wrong type", nil, "BELFRY_CONCURRENCY=many", `BELFRY_CONCURRENCY: "many" is not a whole number`},
 		{"an argument too many", []string{"now"}, "", "unknown command"},
 		{"a port without a host", []string{"--listen", "7070"}, "", "--listen: \"7070\" is not host:port"},
 		{"every interface without keys", []string{"--listen", ":0"}, "", "--api-key-file"},

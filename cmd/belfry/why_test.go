@@ -68,7 +68,7 @@ func TestWhyTellsWhatARunWaitsFor(t *testing.T) {
 	p := &prompt{t: t, server: server.URL}
 	for _, tt := range []struct{ waits, want string }{
 		{`{"what":"worker","queue":"q","handler":"h"}`, "a worker that serves q/h: there is none"},
-		{`{"what":"slot","queue":"q","handler":"h","workers":2,"slots":100,"running":99,"ahead":1}`, "a free slot: 2 workers with 100 slots serve q/h, 99 run, 1 other first"},
+		{`{"what":"slot","queue":"q","handler":"h","workers":2,"slots":100,"running":99,"ahead":1}`, "a free slot for q/h: 2 workers, 100 slots, 99 busy with it; before it: 1 run"},
 		{`{"what":"run","runs":["01890a5d-ac96-774b-bcce-b302099a8058","01890a5d-ac96-774b-bcce-b302099a8059"]}`, "earlier runs of the job: 01890a5d-ac96-774b-bcce-b302099a8058, 01890a5d-ac96-774b-bcce-b302099a8059"},
 		{`{"what":"time","until":"2030-01-01T09:00:00Z"}`, "2030-01-01T10:00:00+01:00 (in "},
 		{`{"what":"godot"}`, "godot"},
@@ -78,6 +78,41 @@ func TestWhyTellsWhatARunWaitsFor(t *testing.T) {
 		if !strings.HasPrefix(r.out, "It waits.\n\n") || !strings.Contains(r.out, "Waits for   "+tt.want) ||
 			!strings.Contains(r.out, "Run         01890a5d-ac96-774b-bcce-b302099a8057\nAttempt     2\nSaid        no luck\n") {
 			t.Errorf("%s is told as\n%s, want %q", tt.waits, r.out, tt.want)
+		}
+	}
+}
+
+func TestARunThatWaitsLeadsToWhy(t *testing.T) {
+	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+	run, job := "", http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasPrefix(r.URL.Path, "/api/v1/runs/") {
+			fmt.Fprintf(w, `{"id": %q, "job_id": %q, "scheduled_at": "2026-03-02T08:05:00.25Z", %s}`, id, id, run)
+			return
+		}
+		w.WriteHeader(job)
+		fmt.Fprintf(w, `{"id": %q, "name": "a b"}`, id)
+	}))
+	defer server.Close()
+	p := &prompt{t: t, server: server.URL}
+	const fired, hint = `"fired_at": "2026-03-02T08:05:01Z"`, "See what it waits for: belfry job why " + id + " --at 2026-03-02T08:05:00.25Z\n"
+	for _, tt := range []struct {
+		run  string
+		job  int
+		want string
+	}{
+		{`"status": "ready", ` + fired, http.StatusOK, hint},
+		{`"status": "waiting", ` + fired, http.StatusOK, hint},
+		{`"status": "retry", ` + fired, http.StatusOK, hint},
+		{`"status": "running", ` + fired, http.StatusOK, ""},
+		{`"status": "succeeded", ` + fired, http.StatusOK, ""},
+		{`"status": "ready"`, http.StatusOK, ""},
+		{`"status": "ready", ` + fired, http.StatusNotFound, ""}, // Its job was deleted.
+	} {
+		run, job = tt.run, tt.job
+		if r := p.ok("run", "show", id); r.err != tt.want {
+			t.Errorf("%s, job %d: it says %q, want %q", tt.run, tt.job, r.err, tt.want)
 		}
 	}
 }

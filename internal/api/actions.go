@@ -84,7 +84,13 @@ func takeAction(o *object, in *action) {
 	var cursor string
 	if o.text("cursor", &cursor, ""); cursor != "" {
 		var page control.Page
-		if err := in.readAfter(cursor, &page); err != nil {
+		switch err := in.readAfter(cursor, &page); err {
+		case nil:
+		case errCursor:
+			o.fault("cursor", "is not one of an action; take it from next of the answer before")
+		case errOffCursor:
+			o.fault("cursor", "belongs to another action or filter; repeat those of the answer before, or leave it out to begin anew")
+		default:
 			o.fault("cursor", "%s", err)
 		}
 		in.order.After = page.After

@@ -88,7 +88,7 @@ func TestAnActionGoesOnWhereItStopped(t *testing.T) {
 				break
 			}
 			p := s.ask("POST", actions, fmt.Sprintf(`{"action": %s, "cursor": %q}`, other, next)).problem(t)
-			if p.Status != http.StatusUnprocessableEntity || !slices.Equal(p.fields(), []string{"cursor"}) {
+			if p.Status != http.StatusUnprocessableEntity || !slices.Equal(p.fields(), []string{"cursor"}) || !strings.Contains(p.Errors[0].Message, "another action or filter") {
 				t.Errorf("%s goes on with the cursor of another: %+v", other, p)
 			}
 		}
@@ -141,7 +141,7 @@ func TestWrongActionsAreRefused(t *testing.T) {
 		{`{"action": "delete", "filter": {"tags": ["` + strings.Join(strings.Split("abcdefghijklmnopqrstu", ""), `","`) + `"]}}`, "filter.tags", "20"},
 		{`{"action": "delete", "all": true, "limit": 10001}`, "limit", "10000"},
 		{`{"action": "delete", "all": true, "limit": -1}`, "limit", "10000"},
-		{`{"action": "delete", "all": true, "cursor": "x"}`, "cursor", "cursor"},
+		{`{"action": "delete", "all": true, "cursor": "x"}`, "cursor", "next of the answer before"},
 		{`{"action": "delete", "all": true, "dryrun": true}`, "dryrun", "dry_run"},
 	} {
 		p := s.ask("POST", actions, tt.body).problem(t)

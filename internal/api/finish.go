@@ -56,8 +56,8 @@ func takeResult(o *object, namespace string) belfry.Result {
 	o.text("error", &r.Error, "")
 	o.truth("permanent", &r.Permanent)
 	o.number("retry_after_seconds", &r.RetryAfterSeconds, 0)
-	if r.RetryAfterSeconds < 0 {
-		o.fault(o.within+"retry_after_seconds", "must be 0 or more")
+	if most := belfry.MaxDelay.Seconds(); r.RetryAfterSeconds < 0 || r.RetryAfterSeconds > most {
+		o.fault(o.within+"retry_after_seconds", "must be from 0 to %.0f seconds, which are 7 days", most)
 	}
 	var output string
 	o.text("output", &output, "")

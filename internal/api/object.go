@@ -265,6 +265,8 @@ func (o *object) finish() []belfry.Fault {
 			o.fault(written, "%s", hint)
 		} else if near := belfry.Nearest(m.name, o.known); near != "" {
 			o.fault(written, "is not known; did you mean %q?", near)
+		} else if len(o.known) == 0 {
+			o.fault(written, "is not known; there are no members here: leave it out")
 		} else {
 			o.fault(written, "is not known; known are %s", strings.Join(o.known, ", "))
 		}

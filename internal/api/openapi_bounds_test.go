@@ -80,3 +80,35 @@ func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
 		t.Errorf("only %d values were tried: the test looks in the wrong place", count)
 	}
 }
+
+// What orders and results may ask for is on the same line in the document and in
+// the API.
+func TestBoundsOfOrdersAreThoseOfTheDocument(t *testing.T) {
+	s := serve(t)
+	c := contractOf(t, s)
+	const worker = "/api/v1/workers/0190b0f2-0000-7000-8000-000000000002/finish"
+	for _, tt := range []struct{ member, path, body, field string }{
+		{"RedriveOrder/properties/rate", "/api/v1/dead-letters/redrive", `{"all": true, "dry_run": true, "rate": %v}`, "rate"},
+		{"Result/properties/retry_after_seconds", worker,
+			`{"results": [{"run_id": "` + unknownID + `", "attempt": 1, "token": "x", "outcome": "snoozed", "retry_after_seconds": %v}]}`, "results[0].retry_after_seconds"},
+	} {
+		_, of := c.follow("/components/schemas/" + tt.member)
+		low, err := of["minimum"].(json.Number).Float64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		high, err := of["maximum"].(json.Number).Float64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []struct {
+			value   float64
+			refused bool
+		}{{low, false}, {high, false}, {low - 0.0001, true}, {high + 1, true}} {
+			a := s.ask("POST", tt.path, fmt.Sprintf(tt.body, at.value))
+			if refused := a.status == 422 && slices.Contains(a.problem(t).fields(), tt.field); refused != at.refused {
+				t.Errorf("%s of %v is answered with %d: %s", tt.member, at.value, a.status, a.body)
+			}
+		}
+	}
+}

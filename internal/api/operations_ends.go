@@ -25,7 +25,7 @@ func (a *api) endOperations() []operation {
 			id: "whyJob", method: "GET", path: jobsPath + "/{id}/why", group: groupRuns,
 			summary: "Ask why a job ran or did not",
 			about: "Says in a sentence what was decided for an instant of the job and by which rule; for a run that waits, what it waits for; and for the future, what is planned. " +
-				"Without `at` it is about the latest occurrence that was decided, or else about the next one.",
+				"Without `at` it is about the latest occurrence that was decided, or a later run that somebody asked for and that is not over, or else about the next occurrence.",
 			parameters: []parameter{filterBy[string]("at", "An instant with an offset or a `Z`, or a wall time without one, which is read in the job's time zone.", "2026-12-01T02:30")},
 			answers:    []reply{writes[why](http.StatusOK, "What is known of that instant.")},
 			refusals:   []int{missing},

@@ -21,7 +21,7 @@ func (a *api) stateOperations() []operation {
 			id: "resumeJob", method: "POST", path: jobsPath + "/{id}/resume", group: groupJobs,
 			summary: "Resume a job",
 			about: "Lets a paused job fire again. What fell into the pause is recorded as skipped, but a one-off that is overdue runs. With `catch_up` it is made up for instead, as the job's " +
-				"`missed_window` says. A job that is not paused stays as it is.",
+				"`missed_window` says. A job that is not paused stays as it is; for one that was cancelled nothing is planned until its schedule is edited.",
 			parameters: []parameter{filterBy[bool]("catch_up", "The same as in the body, which may then be left out.", true)},
 			body: &content{media: []string{mediaJSON}, kind: typeOf[resumeInput](), examples: map[string]string{
 				"Making up for the pause": `{"catch_up": true}`,

@@ -12,7 +12,8 @@ import (
 // order to them.
 const (
 	maxDecided = 10_000
-	maxRate    = 1000 // a second
+	minRate    = 0.001 // a second
+	maxRate    = 1000
 )
 
 // redrive is a wish to have one dead letter run again.
@@ -101,8 +102,8 @@ func readRedriveOrder(r *http.Request) (deadOrder, error) {
 		in.order.Payload = o.payload()
 		before := len(o.faults)
 		o.number("rate", &in.order.Rate, 0)
-		if o.has("rate") && len(o.faults) == before && !(in.order.Rate > 0 && in.order.Rate <= maxRate) {
-			o.fault("rate", "must be more than 0 and at most %d runs a second; leave it out to start all at once", maxRate)
+		if o.has("rate") && len(o.faults) == before && !(in.order.Rate >= minRate && in.order.Rate <= maxRate) {
+			o.fault("rate", "must be from %g to %d runs a second; leave it out to start all at once", minRate, maxRate)
 		}
 	})
 }

@@ -136,6 +136,9 @@ func TestWhatIsRefused(t *testing.T) {
 			}
 		})
 	}
+	if p := s.ask("POST", job+"/pause", `{"reason": "x"}`).problem(t); p.Errors[0].Message != "is not known; there are no members here: leave it out" {
+		t.Errorf("a pause with a reason: %q", p.Errors[0].Message)
+	}
 	if ids, _ := s.follow(jobs); len(ids) != 1 {
 		t.Errorf("there are %d jobs after all that", len(ids))
 	}

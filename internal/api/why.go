@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -26,7 +27,9 @@ func readQuestion(r *http.Request) (in question, err error) {
 	if err != nil {
 		return in, err
 	}
-	if in.wall = wallTime(p.query.Get("at")); in.wall == "" {
+	if in.wall, err = wallTime(p.query.Get("at")); err != nil {
+		p.fault("at", "%s", err)
+	} else if in.wall == "" {
 		if in.at = p.instant("at"); len(p.faults) > 0 && p.faults[0].Message == noInstant {
 			p.faults[0].Message = `must be an instant such as "2027-03-01T09:00:00Z", or a wall time in the job's time zone such as "2027-03-01 09:00"`
 		}
@@ -35,14 +38,19 @@ func readQuestion(r *http.Request) (in question, err error) {
 }
 
 // wallTime is a time without an offset in the one form that schedules have it in;
-// empty if it is none.
-func wallTime(text string) string {
+// empty if it is none. Its error fits behind the name of a field.
+func wallTime(text string) (string, error) {
 	for _, form := range [...]string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"} {
-		if at, err := time.Parse(form, text); err == nil && at.Year() >= firstYear && at.Year() <= lastYear {
-			return at.Format("2006-01-02T15:04:05")
+		at, err := time.Parse(form, text)
+		switch {
+		case err != nil:
+			continue
+		case at.Year() < firstYear || at.Year() > lastYear:
+			return "", fmt.Errorf("must lie in the years %d to %d", firstYear, lastYear)
 		}
+		return at.Format("2006-01-02T15:04:05"), nil
 	}
-	return ""
+	return "", nil
 }
 
 // instantOf finds when the clock in the zone of a job shows a wall time: for one
@@ -56,7 +64,7 @@ func instantOf(wall string, job belfry.Job) (time.Time, error) {
 		}
 	}
 	return time.Time{}, refuseParameters(belfry.Fault{
-		Field: "at", Message: "cannot be found on the clock of the job's time zone; give an instant with an offset or a Z",
+		Field: "at", Message: "cannot be read as a wall time, which goes from 1970 to 2262; give an instant with an offset or a Z",
 	})
 }
 

@@ -51,8 +51,12 @@ func TestWhyAnswersForAnyInstant(t *testing.T) {
 	if w := ask(""); w.Decision != "planned" || w.At.Before(time.Now()) {
 		t.Errorf("got %+v", w)
 	}
-	for _, at := range []string{"yesterday", "09:30", "2099-03-02", "2099-13-02T09:30", "1066-10-14T09:30", "2099-03-02T09:30&at=x"} {
-		if p := s.agreed(c, 400, nil, "GET", "/api/v1/jobs/report/why?at="+at, "").problem(t); !slices.Equal(p.fields(), []string{"at"}) {
+	for at, says := range map[string]string{
+		"yesterday": "wall time", "09:30": "wall time", "2099-03-02": "wall time", "2099-13-02T09:30": "wall time",
+		"1066-10-14T09:30": "the years 1970 to 2499", "2600-10-14T09:30:00Z": "the years 1970 to 2499", "2400-10-14T09:30": "give an instant with an offset or a Z", "2099-03-02T09:30&at=x": "",
+	} {
+		p := s.agreed(c, 400, nil, "GET", "/api/v1/jobs/report/why?at="+at, "").problem(t)
+		if !slices.Equal(p.fields(), []string{"at"}) || !strings.Contains(p.Errors[0].Message, says) {
 			t.Errorf("%s: got %+v", at, p)
 		}
 	}

@@ -329,20 +329,23 @@ func (c *checker) checkAttempts(r *toldRun) {
 		c.find(unrecorded, "%s has %d of %d", r.ID, len(r.Attempts), recorded)
 		return
 	}
-	limit := 0
+	limit, given := 0, r.Status == "dead" || r.Status == "discarded"
 	if j := c.asked[r.Job]; j != nil {
 		limit = j.Retries
+		if j.Redriven && failures > limit {
+			limit += j.Retries + 1
+		}
 	}
 	switch {
-	case r.Status == "dead" && r.Reason == "out_of_retries":
+	case given && r.Reason == "out_of_retries":
 		if failures != limit+1 {
 			c.find(givenUpEarly, "%s is dead after %d failures, %d retries are allowed", r.ID, failures, limit)
 		}
-	case r.Status == "dead" && r.Reason == "poison":
+	case given && r.Reason == "poison":
 		if lost < 3 {
 			c.find(givenUpEarly, "%s is poison after %d lost workers", r.ID, lost)
 		}
-	case r.Status == "dead" || failures > limit || lost >= 3:
+	case given || r.Status == "cancelled" || failures > limit || lost >= 3:
 		c.find(givenUpEarly, "%s is %s (%s) after %d failures and %d lost workers", r.ID, r.Status, r.Reason, failures, lost)
 	}
 }

@@ -127,7 +127,7 @@ func getRun(base, id string) (toldRun, error) {
 func runsOf(base, job string) ([]toldRun, error) {
 	runs, err := pages[toldRun](base, "/api/v1/jobs/"+job+"/runs?limit=500")
 	for i := range runs {
-		if err == nil && !runs[i].skipped() && (runs[i].Attempt > 1 || runs[i].Status == "dead") {
+		if err == nil && !runs[i].skipped() && runs[i].settled() && (runs[i].Attempt > 1 || runs[i].Status != "succeeded") {
 			runs[i], err = getRun(base, runs[i].ID)
 		}
 	}

@@ -1,7 +1,8 @@
 // Package chaos proves the guarantees with real processes: nodes are killed,
 // frozen and drained, the database is stopped and crashed, its answers are lost,
 // every node believes that it owns everything, and workers elsewhere are killed,
-// drained and cut off from their server.
+// drained and cut off from their server. Meanwhile runs are cancelled, windows
+// missed, dead letters redriven and one-offs put away, as the policies say.
 //
 // Each test has four parts that no fault touches. The driver asks for jobs and
 // remembers what was acknowledged. The ledger is the HTTP server that the jobs, and

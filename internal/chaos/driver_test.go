@@ -163,8 +163,8 @@ func (d *driver) latest(j askedJob) time.Time {
 }
 
 // load asks for one-off jobs that are due within span, so many a second, until ctx
-// ends: most call a quick target, some a slow or failing one, and one in eight is
-// triggered as well.
+// ends: most call a quick target, some a slow or failing one. One in eight is
+// triggered as well, and another when it is due, about when its run is over.
 func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, random *rand.Rand) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -179,7 +179,8 @@ func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, ra
 		}
 		path := []string{"/ok", "/ok", "/ok", "/ok", "/ok", "/slow/200", "/fail/1", "/cut/1"}[random.IntN(8)]
 		due := time.Duration(random.Int64N(int64(span)))
-		triggered := random.IntN(8) == 0
+		triggered, late := random.IntN(8) == 0, random.IntN(8) == 0
+		after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done():
@@ -190,6 +191,12 @@ func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, ra
 			j, err := d.once(time.Now().Add(due), path, quick(nil))
 			if err == nil && triggered {
 				d.trigger(j)
+			}
+			if err == nil && late {
+				asking.Go(func() { // without a place: it mostly waits
+					time.Sleep(time.Until(j.At) + after)
+					d.trigger(j)
+				})
 			}
 		})
 	}

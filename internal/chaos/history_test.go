@@ -34,6 +34,7 @@ type askedJob struct {
 	Queues           bool // overlap queue
 	MakesUp          bool // for each of the missed occurrences
 	ByWorker         bool // a worker's handler does it, and says when it is done
+	Redriven         bool // once, if its run was dead: it had all its retries again
 }
 
 // askedTrigger is a wish for a run at once.
@@ -51,6 +52,7 @@ type delivery struct {
 	Arrived       time.Time
 	Answered      int  // zero: not at all
 	Over          bool // it was answered, or its caller is gone
+	OverAt        time.Time
 
 	// Of a worker's handler: the process, and how the handler says that it ended.
 	By, Ended string
@@ -98,7 +100,11 @@ type toldAttempt struct {
 func (r *toldRun) skipped() bool { return r.Status == "skipped" }
 
 func (r *toldRun) settled() bool {
-	return r.Status == "succeeded" || r.Status == "dead" || r.Status == "skipped"
+	switch r.Status {
+	case "succeeded", "dead", "skipped", "cancelled", "discarded":
+		return true
+	}
+	return false
 }
 
 // began is when an attempt began, as far as is told.

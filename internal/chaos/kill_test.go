@@ -13,6 +13,7 @@ import (
 )
 
 func TestKilledNodesLoseNothing(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
@@ -66,6 +67,7 @@ func killUnderLoad(t *testing.T, open ...func() *process) {
 		d.stop(j)
 	}
 	h := d.settles(2*time.Minute, true)
+	d.retires(h)
 	for _, n := range nodes {
 		n.drain(time.Minute)
 	}

@@ -90,7 +90,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (l *ledger) over(d *delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d.Over = true
+	d.Over, d.OverAt = true, time.Now()
 }
 
 // wait reports whether the event came before the caller went away.

@@ -3,10 +3,13 @@
 package chaos
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +28,10 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(envWorker) != "" {
 		beWorker()
+	}
+	// The tests wait more than they compute; what the command line says counts more.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), 4))); err != nil {
+		panic(err)
 	}
 	code := pgtest.Main(m)
 	code = max(code, cleanUp())

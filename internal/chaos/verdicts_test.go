@@ -135,6 +135,12 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{givenUpEarly, "a run went on after its last retry", func(h *history) { h.Asked[4].Retries = 0 }},
 		{givenUpEarly, "a success came after too many failures", func(h *history) { h.Runs[0].Attempts[0].Outcome = "failed" }},
 		{givenUpEarly, "a poison that killed nobody", func(h *history) { h.Runs[7].Reason = "poison" }},
+		{givenUpEarly, "a run was cancelled that nobody wanted cancelled", func(h *history) { h.Runs[7].Status = "cancelled" }},
+		{givenUpEarly, "a dead letter was discarded with a retry left", func(h *history) { h.Runs[7].Status = "discarded"; h.Asked[4].Retries = 2 }},
+		{givenUpEarly, "a run that was redriven failed more often than twice its retries allow", func(h *history) {
+			h.Asked[4].Retries, h.Asked[4].Redriven = 0, true
+			h.Runs[7].Attempt, h.Runs[7].Attempts = 3, append(h.Runs[7].Attempts, toldAttempt{Number: 3, Outcome: "failed", StartedAt: second(4)})
+		}},
 		{unrecorded, "an attempt is missing", func(h *history) { h.Runs[0].Attempts = nil }},
 		{beside, "an attempt began before a worker was given up", func(h *history) { h.Runs[0].Attempts[0].FinishedAt = second(1.3) }},
 		{crowded, "a run began while another of its job was running", func(h *history) {

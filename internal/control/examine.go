@@ -146,7 +146,18 @@ func (e *examination) keys(s *belfry.Spec) {
 		return
 	}
 	s.IdempotencyKeyTemplate = template.String()
+	if e.job != nil && s.IdempotencyKeyTemplate == e.job.IdempotencyKeyTemplate {
+		return
+	}
+	for _, m := range braced.FindAllStringSubmatch(s.IdempotencyKeyTemplate, -1) {
+		if _, err := belfry.ParseKeyTemplate("{{" + m[1] + "}}"); err == nil && !strings.HasPrefix(m[0], "{{") {
+			e.fault("idempotency_key_template", "has %s, which would be the same in every key; write {{%s}}", m[0], m[1])
+		}
+	}
 }
+
+// braced finds words in braces. Those of a template have two.
+var braced = regexp.MustCompile(`\{+ *(\w+) *\}+`)
 
 // plain writes a number as people do, without an exponent.
 func plain(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -46,6 +46,7 @@ func TestWhatADraftIsRefusedFor(t *testing.T) {
 		{"many tags", func(d *control.Draft) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t u", " ") }, "tags", "21"},
 		{"no missed window", func(d *control.Draft) { d.Spec.MissedWindow = "" }, "missed_window", `must be "skip", "run_once" or "run_all"`},
 		{"a wrong template", func(d *control.Draft) { d.Spec.IdempotencyKeyTemplate = "{{moon}}" }, "idempotency_key_template", "{{week}}"},
+		{"a template with too few braces", func(d *control.Draft) { d.Spec.IdempotencyKeyTemplate = "{{name}}-{week}" }, "idempotency_key_template", "has {week}, which would be the same in every key; write {{week}}"},
 		{"a masked secret", func(d *control.Draft) {
 			d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"***"}}`)
 		}, "payload.headers.Authorization", "masked"},
@@ -87,6 +88,16 @@ func TestWhatADraftIsRefusedFor(t *testing.T) {
 			_, err := c.Create(t.Context(), ns, d, none)
 			oneFault(t, err, tt.field, tt.says)
 		})
+	}
+}
+
+func TestBracesThatStandForThemselves(t *testing.T) {
+	c := control.New(open(t), plan.Defaults{})
+	d := draft("@daily")
+	d.Spec.IdempotencyKeyTemplate = "{moon}-{}-{{ week }}-{ 3 }"
+	job := create(t, c, d)
+	if job.IdempotencyKeyTemplate != "{moon}-{}-{{week}}-{ 3 }" {
+		t.Errorf("the template is %q", job.IdempotencyKeyTemplate)
 	}
 }
 

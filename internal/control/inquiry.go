@@ -15,8 +15,9 @@ import (
 
 // Why says what was decided for an instant of a job and by which rule; for a run
 // that waits, what for; and for the future what is planned. The zero instant stands
-// for the latest occurrence that was decided, or else for the next. A job that has
-// ended can be asked about as well.
+// for the latest occurrence that was decided, or a later run that somebody asked for
+// and that is not over, or else for the next occurrence. A job that has ended can be
+// asked about as well.
 func (c *Control) Why(ctx context.Context, namespace string, id belfry.ID, at time.Time) (Why, error) {
 	job, err := c.Get(ctx, namespace, id)
 	if err != nil {
@@ -72,8 +73,8 @@ func (c *Control) planOf(ctx context.Context, id belfry.ID) (p plan.Plan, err er
 	return due[0].Plan, nil
 }
 
-// latest is the latest occurrence that was decided, or else the next one, or else
-// the latest run of any kind, or else now.
+// latest is the latest occurrence that was decided, or a later run that is not over,
+// or else the next occurrence, or else the latest run of any kind, or else now.
 func (q *inquiry) latest(ctx context.Context) (time.Time, error) {
 	const enough = 100 // runs that nobody scheduled and that may come before one that was
 	runs, err := q.c.Runs(ctx, q.job.Namespace, q.job.ID, RunPage{Limit: enough})
@@ -81,7 +82,7 @@ func (q *inquiry) latest(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	for _, r := range runs {
-		if r.Kind != belfry.KindScheduled {
+		if r.Kind != belfry.KindScheduled && !alive(r.State) {
 			continue
 		}
 		if r.SkippedTo != nil {
@@ -96,6 +97,11 @@ func (q *inquiry) latest(ctx context.Context) (time.Time, error) {
 		return runs[0].ScheduledAt, nil
 	}
 	return q.now, nil
+}
+
+// alive tells whether a run is not over.
+func alive(s belfry.RunState) bool {
+	return s == belfry.RunReady || s == belfry.RunRunning || s == belfry.RunRetry || s == belfry.RunWaiting
 }
 
 // answer looks for what was decided, or else at what is planned.

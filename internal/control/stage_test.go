@@ -46,6 +46,9 @@ func (g *stage) at(clock string) time.Time {
 			return at.UTC()
 		}
 	}
+	if at, err := time.Parse(time.RFC3339, clock); err == nil {
+		return at.UTC()
+	}
 	g.Fatalf("there is no time %q", clock)
 	return time.Time{}
 }

@@ -44,6 +44,9 @@ func (q *inquiry) elsewhere(before, after time.Time) string {
 		}
 		return "is not run: it lies after ends_at, which is " + q.words.short(s.EndsAt) + "."
 	}
+	if gap := q.comingGap(); gap != "" {
+		return gap
+	}
 	if once, is := schedule.Once(q.policy.Rule); is {
 		return "is not the instant of the job, which runs once, at " + q.words.short(once) + "."
 	}
@@ -60,7 +63,7 @@ func (q *inquiry) elsewhere(before, after time.Time) string {
 	case after.IsZero():
 		return what + "the last is " + q.words.short(before) + "."
 	}
-	return what + "the ones around it are " + q.words.short(before) + " and " + q.words.short(after) + "."
+	return what + "the ones around it are " + q.words.short(before) + " and " + q.words.short(after) + "." + q.again(before)
 }
 
 // forgotten tells of an occurrence that has passed and has no record: mostly it is
@@ -116,9 +119,9 @@ func (q *inquiry) ahead() (Decision, string) {
 	case q.spentBefore():
 		return DecisionNone, fmt.Sprintf("will not be run: the job has all its runs by then, unless some are skipped (max_runs: %d).", q.policy.MaxRuns)
 	case coming && starts.Equal(q.At):
-		return DecisionPlanned, "is planned: the job is due then."
+		return DecisionPlanned, "is planned: the job is due then." + q.clock(q.At)
 	case coming:
-		return DecisionPlanned, "is planned: its run may start at " + q.words.moment(starts) + " (jitter_seconds)."
+		return DecisionPlanned, "is planned: its run may start at " + q.words.moment(starts) + " (jitter_seconds)." + q.clock(q.At)
 	}
 	return DecisionDue, fmt.Sprintf("is due for %s and about to be decided; what is due is fired as fast as workers can take it.", duration(q.now.Sub(starts)))
 }

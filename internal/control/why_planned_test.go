@@ -22,6 +22,21 @@ func TestWhyOfWhatIsNotDecided(t *testing.T) {
 			"2000-07-03 09:00 +02:00 is planned: the job is due then."},
 		{"one with jitter", func(g *stage) belfry.Job { return g.every("0 * * * *", func(s *belfry.Spec) { s.JitterSeconds = 1 }) }, "09:00", control.DecisionPlanned,
 			"2000-01-03 09:00 +01:00 is planned: its run may start at 09:00 (jitter_seconds)."},
+		{"a wall time that the clock will skip", func(g *stage) belfry.Job { return g.every("30 2 * * *") }, "2000-03-26 03:00", control.DecisionPlanned,
+			"2000-03-26 03:00 +02:00 is planned: the job is due then. The clock changes: 02:30 does not exist that day: runs at 03:00."},
+		{"a wall time that the clock will skip, and so does the job", func(g *stage) belfry.Job {
+			return g.every("30 2 * * *", func(s *belfry.Spec) { s.DSTGap = belfry.GapSkip })
+		}, "2000-03-26 03:00", control.DecisionNone, "2000-03-26 03:00 +02:00 is when the clock is set forward: 02:30 does not exist that day: left out (dst_gap: skip)."},
+		{"a wall time that the clock will skip, and so does what is missed", func(g *stage) belfry.Job {
+			return g.every("30 2 * * *", func(s *belfry.Spec) { s.MissedWindow = belfry.MissedSkip })
+		}, "2000-03-26 03:00", control.DecisionNone, "2000-03-26 03:00 +02:00 is when the clock is set forward: 02:30 does not exist that day: left out (dst_gap follows missed_window: skip)."},
+		{"a wall time that the clock will skip after the end", func(g *stage) belfry.Job {
+			return g.every("30 2 * * *", func(s *belfry.Spec) { s.DSTGap, s.EndsAt = belfry.GapSkip, g.at("2000-03-25 12:00") })
+		}, "2000-03-26 03:00", control.DecisionNone, "2000-03-26 03:00 +02:00 is not an occurrence of 30 2 * * * in Europe/Paris; the last is 2000-03-25 02:30 +01:00."},
+		{"a wall time that comes twice", func(g *stage) belfry.Job { return g.every("30 2 * * *") }, "2000-10-29T00:30:00Z", control.DecisionPlanned,
+			"2000-10-29 02:30 +02:00 is planned: the job is due then. The clock changes: 02:30 comes twice: runs the first time."},
+		{"the second time of it", func(g *stage) belfry.Job { return g.every("30 2 * * *") }, "2000-10-29T01:30:00Z", control.DecisionNone,
+			"2000-10-29 02:30 +01:00 is not an occurrence of 30 2 * * * in Europe/Paris; the ones around it are 2000-10-29 02:30 +02:00 and 2000-10-30 02:30 +01:00. The clock changes: 02:30 comes twice: runs the first time."},
 		{"no occurrence", func(g *stage) belfry.Job { return g.every("*/5 * * * *") }, "09:07", control.DecisionNone,
 			"2000-01-03 09:07 +01:00 is not an occurrence of */5 * * * * in Europe/Paris; the ones around it are 09:05 and 09:10."},
 		{"no occurrence in a range of skips", func(g *stage) belfry.Job {

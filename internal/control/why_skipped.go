@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 // skipped tells why an occurrence was not run.
@@ -110,10 +109,7 @@ func (q *inquiry) missed(ctx context.Context, skip belfry.Run) (string, error) {
 			return fmt.Sprintf("%s (missed_window: run_once makes up for the latest only, which was %s)", nobody, q.words.short(latest)), nil
 		}
 	}
-	window := q.c.defaults.CatchUpWindow
-	if spec.CatchUpSeconds > 0 {
-		window = time.Duration(spec.CatchUpSeconds) * time.Second
-	}
+	window := q.policy.CatchUpWindow()
 	if window == 0 {
 		return nobody + ", and it was too old to be made up for (catch_up_window_seconds)", nil
 	}
@@ -141,19 +137,4 @@ func (q *inquiry) madeUp(ctx context.Context, skip belfry.Run) (time.Time, error
 		}
 	}
 	return time.Time{}, err
-}
-
-// gap tells of wall times that do not exist. The record stands where the clock
-// went on, which need not be an occurrence.
-func (q *inquiry) gap(skip belfry.Run) string {
-	why := "dst_gap: skip"
-	if q.spec().DSTGap == "" {
-		why = "dst_gap follows missed_window: skip"
-	}
-	if q.policy != nil {
-		if note := schedule.NoteSkipped(q.policy.Whole, skip.ScheduledAt.Add(-time.Second), skip.ScheduledAt); note != "" {
-			return "is when the clock was set forward: " + note + " (" + why + ")."
-		}
-	}
-	return "is when the clock was set forward: " + number(skip.SkippedCount, "time") + " of the schedule did not exist that day (" + why + ")."
 }

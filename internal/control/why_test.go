@@ -182,6 +182,11 @@ func TestWhyOfASkip(t *testing.T) {
 			g.fired("12:00")
 			return job
 		}, "11:00", belfry.ReasonMissed, "2000-01-03 11:00 +01:00 was skipped: nobody was in charge, and it was older than 29 minutes, which is how far back occurrences are made up for (catch_up_window_seconds). 3 occurrences from 09:00 to 11:00 are one record."},
+		{"a missed window of a job that does not say how old", func(g *stage) belfry.Job {
+			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.MissedWindow = "run_all" })
+			g.fired("09:40:01")
+			return job
+		}, "09:05", belfry.ReasonMissed, "2000-01-03 09:05 +01:00 was skipped: nobody was in charge, and it was older than 30 minutes, which is how far back occurrences are made up for (catch_up_window_seconds). 3 occurrences from 09:00 to 09:10 are one record."},
 		{"one of many that were missed", func(g *stage) belfry.Job {
 			job := g.every("* * * * *", func(s *belfry.Spec) { s.MissedWindow, s.MaxMissed = "run_all", 2 })
 			g.fired("09:05:30")
@@ -270,6 +275,22 @@ func TestWhyWithoutAnInstant(t *testing.T) {
 			g.until("09:06")
 			return job
 		}, "2000-01-03 09:05 +01:00 was skipped: the run of 09:00 was not over yet (overlap: skip)."},
+		{"a run that somebody asked for and that waits", func(g *stage) belfry.Job {
+			job := g.every("*/5 * * * *")
+			g.fired("09:00")
+			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
+			g.until("09:01")
+			g.trigger(job)
+			fire(g.T, g.s)
+			return job
+		}, "The manual run of 2000-01-03 09:01 +01:00 is queued: no run comes first, and 0 of 10 slots of the worker that serves default/send are busy; it starts as soon as one of them takes it."},
+		{"not one that is over", func(g *stage) belfry.Job {
+			job := g.every("*/5 * * * *")
+			g.trigger(job)
+			fire(g.T, g.s)
+			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
+			return job
+		}, "2000-01-03 09:00 +01:00 is planned: the job is due then."},
 		{"the end of many", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.MissedWindow = "skip" })
 			g.fired("09:12")

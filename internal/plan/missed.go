@@ -21,18 +21,28 @@ const lately = time.Minute
 // certain tells whether the job is a one-off that runs however late.
 func (p *Policy) certain() bool { return p.MissedWindow != belfry.MissedSkip && p.once() }
 
+// CatchUpWindow is how old a missed occurrence may be to be made up for; zero: as
+// old as it likes.
+func (p *Policy) CatchUpWindow() time.Duration {
+	switch {
+	case p.CatchUpSeconds > 0:
+		return time.Duration(p.CatchUpSeconds) * time.Second
+	case p.usual.CatchUpWindow > 0:
+		return p.usual.CatchUpWindow
+	case p.MissedWindow == belfry.MissedRunAll:
+		return usualWindow
+	}
+	return 0
+}
+
 // oldest is the instant before which an occurrence, jitter included, is too old to
 // be made up for; zero: none is.
 func (p *Policy) oldest(now time.Time) time.Time {
-	switch {
-	case p.CatchUpSeconds > 0:
-		return now.Add(-time.Duration(p.CatchUpSeconds) * time.Second)
-	case p.usual.CatchUpWindow > 0:
-		return now.Add(-p.usual.CatchUpWindow)
-	case p.MissedWindow == belfry.MissedRunAll:
-		return now.Add(-usualWindow)
+	window := p.CatchUpWindow()
+	if window == 0 {
+		return time.Time{}
 	}
-	return time.Time{}
+	return now.Add(-window)
 }
 
 // mostMadeUp is how many runs may make up for missed occurrences after so many

@@ -16,6 +16,7 @@ const (
 	silence      = 20 * time.Second // after which a worker is given up
 	pruneEvery   = time.Minute
 	retireEvery  = time.Minute
+	retireSoon   = 5 * time.Second // where there may be more
 	retireLimit  = 1000
 )
 
@@ -47,7 +48,7 @@ func (w *sweeper) run(ctx context.Context) {
 	hints := w.store.Wakeups(ctx, store.TopicPlans) // a retry was planned, perhaps
 	prune := time.NewTimer(0)
 	defer prune.Stop()
-	retire := time.NewTicker(retireEvery)
+	retire := time.NewTimer(retireSoon) // whoever was here before may have left some
 	defer retire.Stop()
 	for {
 		select {
@@ -68,7 +69,7 @@ func (w *sweeper) run(ctx context.Context) {
 			w.prune(ctx)
 			prune.Reset(max(min(pruneEvery, w.opts.Retention/2), time.Second))
 		case <-retire.C:
-			w.retire(ctx)
+			retire.Reset(w.retire(ctx))
 		}
 	}
 }
@@ -127,18 +128,23 @@ func (w *sweeper) reached(ctx context.Context, err error) {
 }
 
 // retire has one-offs leave the live tables that did not when their run was
-// settled. Each time it looks at some of those that are over and still there.
-func (w *sweeper) retire(ctx context.Context) {
+// settled, and says when to come back. Each time it looks at some of those that are
+// over and still there.
+func (w *sweeper) retire(ctx context.Context) time.Duration {
 	terms, _ := w.owned()
 	if len(terms) == 0 {
-		return
+		return retireSoon
 	}
-	_, next, err := w.store.Retire(ctx, shardsOf(terms), w.retired, retireLimit)
+	retired, next, err := w.store.Retire(ctx, shardsOf(terms), w.retired, retireLimit)
 	if err != nil {
 		w.warn(ctx, "one-offs that are over could not be put away", err)
-		return
+		return retireEvery
 	}
 	w.retired = next
+	if retired == retireLimit {
+		return retireSoon
+	}
+	return retireEvery
 }
 
 // prune is the duty of whoever owns the first shard.

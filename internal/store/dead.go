@@ -24,8 +24,9 @@ type Dead interface {
 
 	// Redrive makes runs of dead letters again, which keep their ids, keys, attempts
 	// and revisions, and have all their retries. Each is ready after its delay; one of
-	// a job whose runs follow one after another waits behind those that are alive.
-	// Those that are not there are left out. It says how many there were.
+	// a job whose runs follow one after another waits behind those that are alive, and
+	// of several the earliest goes first. Those that are not there are left out. It
+	// says how many there were.
 	Redrive(ctx context.Context, namespace string, list []Redrive) (int, error)
 
 	// Discard gives dead letters up: they become history. It says how many there were.

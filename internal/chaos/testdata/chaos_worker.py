@@ -1,5 +1,5 @@
-"""The example worker with a handler that reports to the ledger of the chaos tests."""
-import os, urllib.parse, urllib.request
+"""The example worker with handlers that report to the ledger of the chaos tests."""
+import os, threading, urllib.parse, urllib.request
 
 import worker
 
@@ -13,12 +13,24 @@ def tell(run, url, ended):
     urllib.request.urlopen(urllib.request.Request(url, b"", headers), timeout=120).close()
 
 
-def chaos(run, ended):
+def chaos(run, ended):  # does not look whether it shall end
     url = run["payload"]["url"]
     tell(run, url, "")
     tell(run, urllib.parse.urljoin(url, "/ended"), "succeeded")
     return str(run["attempt"])
 
 
-worker.HANDLERS = {"chaos-python": chaos}
+def polite(run, ended):  # ends when it shall
+    url = run["payload"]["url"]
+    answered = threading.Thread(target=tell, args=[run, url, ""], daemon=True)
+    answered.start()
+    while answered.is_alive() and not ended.wait(0.05):
+        pass
+    tell(run, urllib.parse.urljoin(url, "/ended"), "the run was cancelled" if ended.is_set() else "succeeded")
+    if ended.is_set():
+        raise InterruptedError
+    return str(run["attempt"])
+
+
+worker.HANDLERS = {"chaos-python": chaos, "chaos-python-polite": polite}
 worker.main()

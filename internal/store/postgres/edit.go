@@ -31,11 +31,17 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		change, refusal = edit(j, p, now)
 		return change, refusal
 	}
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-		var err error
-		job, err = s.edit(ctx, tx, namespace, id, asked, &rest)
-		return err
-	})
+	try := func() error {
+		rest = aftermath{}
+		return pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) (err error) {
+			job, err = s.edit(ctx, tx, namespace, id, asked, &rest)
+			return err
+		})
+	}
+	err = try()
+	for tries := 0; sqlState(err) == deadlock && tries < 3; tries++ {
+		err = try()
+	}
 	if refusal != nil {
 		return belfry.Job{}, refusal
 	}

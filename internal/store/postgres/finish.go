@@ -13,7 +13,8 @@ import (
 const maxError = 8 << 10
 
 // deadlock is what the server answers to one of two transactions that wait for
-// each other: here, two that settle the same attempts. Nothing was done.
+// each other: two that settle the same attempts, or one that settles attempts of a
+// job and one that cancels them. Nothing was done.
 const deadlock = "40P01"
 
 // Finish settles attempts. A result that fits no live attempt was accepted

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -26,7 +27,9 @@ const these = `unnest($1::uuid[]) AS one (id) JOIN belfry.jobs j ON j.id = one.i
 // retire has those of the jobs leave the live tables that are one-offs and over.
 // What somebody else is changing just now is left for Retire.
 func (s *Store) retire(ctx context.Context, q querier, jobs []belfry.ID) error {
-	_, err := s.retireSome(ctx, q, uuids(jobs))
+	each := slices.Clone(jobs) // several runs of a job may be over at once
+	slices.SortFunc(each, belfry.ID.Compare)
+	_, err := s.retireSome(ctx, q, uuids(slices.Compact(each)))
 	return err
 }
 

@@ -31,7 +31,8 @@ type sight struct {
 // telling leaves out what is only noted beside the occurrences of a job: that the
 // clock skipped a wall time, that a plan was moved. Such notes may lie before or
 // after the mark, and say nothing about how the job ended. The note that the job
-// was cancelled before an occurrence does, and lies after the mark.
+// was cancelled before an occurrence does, and lies after the mark, until a run of
+// it is fired after that: see lookAtAll.
 const telling = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
 
 // selectSights reads jobs as far as that is possible without their history,
@@ -210,7 +211,8 @@ SELECT w.id, n.scheduled_at, n.state
 }
 
 // lookAtAll finds the latest record, and the latest that is a run, in all of
-// history.
+// history. That the job was cancelled tells no more once a later run of it was
+// fired, though the occurrence that it was cancelled before is still to come.
 func lookAtAll(ctx context.Context, q querier, sights []*sight) error {
 	if len(sights) == 0 {
 		return nil
@@ -219,12 +221,16 @@ func lookAtAll(ctx context.Context, q querier, sights []*sight) error {
 	ids := make([]pgtype.UUID, len(sights))
 	for i, v := range sights {
 		byID[v.job.ID], ids[i] = v, uuid(v.job.ID)
+		v.settledAt, v.settled, v.ranAt = time.Time{}, "", time.Time{}
 	}
 	rows, err := q.Query(ctx, `
 SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
   FROM unnest($1::uuid[]) AS w (id)
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+telling+` ORDER BY scheduled_at DESC, id DESC LIMIT 1) s
-  LEFT JOIN LATERAL (SELECT scheduled_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true`, ids)
+  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
+  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = w.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+telling+`
+                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // plainly is what the status and the last run of a job are by definition: the
 // latest of all records, wherever they are, but for notes that tell of no
-// occurrence.
+// occurrence, and for the note that it was cancelled once it was run after that.
 const plainly = `
 SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END
   FROM belfry.jobs j
@@ -24,7 +24,9 @@ SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, 
                              max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
   LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.dead WHERE job_id = j.id) d ON true
   LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.history WHERE job_id = j.id AND state <> 'skipped') h ON true
-  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id AND reason NOT IN ('dst_gap', 'zone_change') ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
+  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id AND reason NOT IN ('dst_gap', 'zone_change')
+                        AND (reason <> 'cancelled' OR settled_at >= ALL (SELECT fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' UNION ALL SELECT fired_at FROM belfry.dead WHERE job_id = j.id))
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
 
 // A job is seen as the definition says, though only a part of history is read.
 func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
@@ -117,9 +119,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 			}
 			queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonMissed, first, settled)
 		case 4:
-			batch.Queue(`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-				timeout_ms, attempt, failures, lost, died_at, fingerprint)
-				VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'x', 'out_of_retries', $2, $2, $2, $1, 1, 1, 1, 1, 0, $3, 'x')`, id, first, settled)
+			queueDead(batch, id, first, settled)
 			*count++
 		case 5:
 			if live {
@@ -144,7 +144,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	state, next := belfry.JobActive, pgtype.Timestamptz{}
 	created := now.AddDate(0, 0, -2*days)
 	edited := created
-	switch random.IntN(6) {
+	switch random.IntN(7) {
 	case 0:
 		state = belfry.JobPaused
 	case 1:
@@ -154,6 +154,15 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancel, edited.Add(time.Hour), edited.Add(time.Millisecond))
 	case 4:
 		edited = now
+	case 5: // the same, but it was run once more before that occurrence
+		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
+		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancel, edited.Add(time.Duration(2+random.IntN(100))*time.Hour), edited.Add(time.Millisecond))
+		at = edited.Add(time.Hour)
+		if mark, made = at, made+1; random.IntN(3) == 0 {
+			queueDead(batch, id, at, at.Add(time.Second))
+		} else {
+			queueHistory(batch, id, belfry.RunSucceeded, "", at, at.Add(time.Second))
+		}
 	}
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $4, 'default', 'http')`, id, string(state), created, edited)
@@ -165,4 +174,10 @@ func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunState, reas
 	batch.Queue(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 		attempt, settled_at, http_status, error, output, skipped_count)
 		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', $2, $5, $3, $3, $3, $1, 1, 1, $4, 200, '', '', 0)`, job, string(state), at, settled, string(reason))
+}
+
+func queueDead(batch *pgx.Batch, job pgtype.UUID, at, died time.Time) {
+	batch.Queue(`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+		timeout_ms, attempt, failures, lost, died_at, fingerprint)
+		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'x', 'out_of_retries', $2, $2, $2, $1, 1, 1, 1, 1, 0, $3, 'x')`, job, at, died)
 }

@@ -20,7 +20,11 @@ type news struct {
 // change notes that the plans of the jobs were written.
 func (n *news) change(jobs ...belfry.ID) {
 	n.changed = true
-	n.jobs = append(n.jobs, jobs...)
+	for _, job := range jobs {
+		if len(n.jobs) == 0 || n.jobs[len(n.jobs)-1] != job { // many writes in a row may be about one job
+			n.jobs = append(n.jobs, job)
+		}
+	}
 }
 
 func (s *Store) tell(n *news) {

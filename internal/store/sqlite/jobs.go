@@ -27,8 +27,11 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.p
 
 // telling leaves out what is only noted beside the occurrences of a job: that the
 // clock skipped a wall time, that a plan was moved. It says nothing about how the
-// job ended.
-const telling = ` AND (h.state <> 'skipped' OR h.reason NOT IN ('dst_gap', 'zone_change')) `
+// job ended. Nor does the note that the job was cancelled before an occurrence, once
+// a run of it was fired after that.
+const telling = ` AND (h.state <> 'skipped' OR h.reason NOT IN ('dst_gap', 'zone_change', 'cancelled') OR h.reason = 'cancelled'
+  AND h.settled_at >= coalesce((SELECT o.fired_at FROM history o WHERE o.job_id = h.job_id AND o.state <> 'skipped' ORDER BY o.scheduled_at DESC, o.id DESC LIMIT 1), 0)
+  AND h.settled_at >= coalesce((SELECT o.fired_at FROM dead o WHERE o.job_id = h.job_id ORDER BY o.scheduled_at DESC LIMIT 1), 0)) `
 
 const (
 	selectOneJob   = selectJob + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`

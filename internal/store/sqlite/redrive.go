@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -34,8 +35,11 @@ SELECT r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, 'discarded', r.
 FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt ` + whereRun
 )
 
-// Redrive makes runs of dead letters again.
+// Redrive makes runs of dead letters again. Of several of one job the earliest goes
+// first: ids are in the order of scheduled instants.
 func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (redriven int, err error) {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b store.Redrive) int { return a.Run.Compare(b.Run) })
 	err = s.write(ctx, "redrive dead letters", func(t *tx) error {
 		for i := range list {
 			done, err := t.redrive(namespace, &list[i])

@@ -1,0 +1,94 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+// TestALowRunIsNotStarvedByHighOnes keeps a remote worker busier than it can be with
+// runs of a high priority, all fired by one of two nodes, and wants those of a low
+// one, fired by the other node, to begin when they have aged, and not much earlier.
+func TestALowRunIsNotStarvedByHighOnes(t *testing.T) {
+	t.Parallel()
+	const (
+		ageing = 10 * time.Second
+		least  = ageing * 8 / 9 // between high, which is 9, and low, which is 1
+		slots  = 4
+		takes  = 100 * time.Millisecond
+	)
+	url := pgtest.Database(t, nil)
+	aged := []string{"--priority-ageing", ageing.String()}
+	nodes := []*process{onPostgres(t, url, aged...), onPostgres(t, url, aged...)}
+	owners := spread(t, url, nodes...)
+	d := newWorkDriver(t, nodes[0].at)
+	goWorker(t, workerOptions{Server: nodes[0].at(), Name: "busy", Slots: slots})
+
+	// So many a second take the worker a little more than a second.
+	path := fmt.Sprintf("/slow/%d", takes.Milliseconds())
+	high := d.ownedBy(url, owners, 0, int(time.Second/takes)*slots*11/10, func() askedJob {
+		return d.every(1, path, quick(spec{"priority": "high", "timeout_seconds": 120, "overlap": "parallel"}))
+	})
+	d.sink.reached(t, time.Minute, high...)
+	low := d.ownedBy(url, owners, 1, 3, func() askedJob {
+		return d.soon(2*time.Second, path, quick(spec{"priority": "low", "timeout_seconds": 120}))
+	})
+	d.sink.reached(t, 2*time.Minute, low...)
+	var longest time.Duration
+	for _, j := range low {
+		longest = max(longest, d.waitedFair(j, high, least))
+	}
+	if longest > 3*ageing {
+		t.Errorf("a run of low priority waited for %v, with an ageing of %v", longest, ageing)
+	}
+	t.Logf("%d runs of low priority waited for %v at most, with an ageing of %v", len(low), longest, ageing)
+}
+
+// waitedFair wants the run of a job to have begun before the runs of others that were
+// due more than so much later, and after those that were due earlier, and says how
+// long it waited.
+func (d *driver) waitedFair(j askedJob, others []askedJob, later time.Duration) time.Duration {
+	d.tb.Helper()
+	const slack = 1500 * time.Millisecond // for who is asked first among several at once
+	begun, turn := d.sink.of(j.ID)[0].Arrived, j.At.Add(later)
+	crowd := map[string]bool{}
+	for _, other := range others {
+		crowd[other.ID] = true
+	}
+	unfair, before := 0, 0
+	for _, seen := range d.sink.all() {
+		switch {
+		case !crowd[seen.Job]:
+		case seen.Arrived.Before(begun) && seen.ScheduledAt.After(turn.Add(slack)):
+			unfair++
+		case seen.Arrived.After(begun) && seen.ScheduledAt.Before(turn.Add(-slack)):
+			before++
+		}
+	}
+	if unfair > 0 || before > 0 {
+		d.tb.Errorf("%d runs that were due after the turn of a run of low priority began before it, and %d that were due before its turn after it", unfair, before)
+	}
+	return begun.Sub(j.At)
+}
+
+// ownedBy asks for jobs until so many belong to shards of a node, and takes back the
+// others.
+func (d *driver) ownedBy(url string, owners map[int]int, node, n int, more func() askedJob) (mine []askedJob) {
+	d.tb.Helper()
+	for tries := 0; len(mine) < n; tries++ {
+		if tries > 20*n+100 {
+			d.tb.Fatalf("of %d jobs only %d belong to node %d", tries, len(mine), node)
+		}
+		j := more()
+		if owners[query[int](d.tb, url, `SELECT shard FROM belfry.plans WHERE job_id = $1::uuid`, j.ID)] == node {
+			mine = append(mine, j)
+		} else if err := ask(d.at(), "DELETE", "/api/v1/jobs/"+j.ID+"?runs=cancel", nil, nil); err != nil {
+			d.tb.Fatalf("delete a job: %v", err)
+		}
+	}
+	return mine
+}

@@ -1,0 +1,291 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+// large is the catch-up that is told of in the tests of missed windows.
+const large = 5
+
+// TestAfterAnOutageThePolicyDecides has every node be down for some seconds, with
+// jobs of every policy for missed windows and for overlaps.
+func TestAfterAnOutageThePolicyDecides(t *testing.T) {
+	t.Parallel()
+	args := []string{"--large-catch-up", fmt.Sprint(large)}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		missWindows(t, onSQLite(t, dir, args...))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.Database(t, nil)
+		missWindows(t, onPostgres(t, url, args...), onPostgres(t, url, args...))
+	})
+}
+
+// misser is a job that runs every second, and what it says of missed windows.
+type misser struct {
+	askedJob
+	window   string
+	most     int           // max_missed
+	youngest time.Duration // catch_up_window_seconds
+}
+
+func (m *misser) String() string { return fmt.Sprintf("%q (%s)", m.Name, m.window) }
+
+// down is when nobody was in charge, at least.
+type down struct{ from, to time.Time }
+
+func missWindows(t *testing.T, nodes ...*process) {
+	spans := []time.Duration{8 * time.Second}
+	if long {
+		spans = []time.Duration{8 * time.Second, 20 * time.Second, time.Minute}
+	}
+	d := newDriver(t, anyOf(nodes))
+	var all []*misser
+	add := func(window, overlap string, more spec) {
+		s := quick(spec{"overlap": overlap, "missed_window": window, "timeout_seconds": 30})
+		m := &misser{window: window}
+		for name, value := range more {
+			s[name] = value
+		}
+		m.most, _ = s["max_missed"].(int)
+		if n, ok := s["catch_up_window_seconds"].(int); ok {
+			m.youngest = time.Duration(n) * time.Second
+		}
+		m.askedJob = d.every(1, "/slow/100", s)
+		all = append(all, m)
+	}
+	for _, overlap := range []string{"skip", "queue", "parallel"} {
+		for _, window := range []string{"skip", "run_once", "run_all"} {
+			add(window, overlap, nil)
+		}
+		add("run_all", overlap, spec{"max_missed": 3})
+		add("run_all", overlap, spec{"catch_up_window_seconds": 3})
+	}
+	var downs []down
+	var once, never []askedJob // one-offs that were due while nobody was there
+	for _, span := range spans {
+		once = append(once, d.soon(span/2+4*time.Second, "/ok", quick(nil)))
+		never = append(never, d.soon(span/2+4*time.Second, "/ok", quick(spec{"missed_window": "skip"})))
+		due := once[len(once)-1].At
+		downs = append(downs, d.outage(nodes, all, due.Add(-span/2), due.Add(span/2)))
+		for _, m := range all {
+			d.caughtUp(m.askedJob)
+		}
+	}
+	for _, m := range all {
+		d.stop(m.askedJob)
+	}
+	h := d.settles(2*time.Minute, true)
+	events := d.events()
+	for _, m := range all {
+		for _, gap := range downs {
+			checkMissed(t, h, m, gap, events)
+		}
+	}
+	if len(events) > 0 {
+		t.Errorf("there are %d events of catch-ups that are not large: %+v", len(events), events)
+	}
+	for _, r := range h.of(once) {
+		if r.Status != "succeeded" {
+			t.Errorf("a one-off that was due during the outage is %+v", r)
+		}
+	}
+	for _, r := range h.of(never) {
+		if r.Status != "skipped" || r.Reason != "missed_window" {
+			t.Errorf("a one-off that says skip and was due during the outage is %+v", r)
+		}
+	}
+	report(t, h, len(spans)*len(nodes))
+}
+
+// outage kills all nodes when the time has come and no run is under way, and starts
+// them again.
+func (d *driver) outage(nodes []*process, all []*misser, from, to time.Time) down {
+	d.tb.Helper()
+	time.Sleep(time.Until(from))
+	eventually(d.tb, "no run is under way", time.Minute, func() bool {
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second / 2)))
+		if time.Now().Nanosecond() > int(700*time.Millisecond) {
+			time.Sleep(time.Second / 2)
+			return false
+		}
+		return d.idle(all) && time.Now().Nanosecond() < int(900*time.Millisecond)
+	})
+	for _, n := range nodes {
+		n.signal(syscall.SIGKILL)
+	}
+	for _, n := range nodes {
+		n.kill()
+	}
+	gap := down{from: time.Now()}
+	time.Sleep(time.Until(to))
+	gap.to = time.Now()
+	for _, n := range nodes {
+		n.start()
+	}
+	return gap
+}
+
+// idle reports whether the latest run of every job is over.
+func (d *driver) idle(all []*misser) bool {
+	for _, m := range all {
+		var runs []toldRun
+		err := ask(d.at(), "GET", "/api/v1/jobs/"+m.ID+"/runs?limit=1", nil, &runs)
+		if err != nil || len(runs) == 0 || !runs[0].settled() || time.Since(runs[0].ScheduledAt) > time.Second {
+			return false
+		}
+	}
+	return true
+}
+
+// caughtUp waits until the latest occurrence of a job is decided, and nothing of it
+// waits.
+func (d *driver) caughtUp(j askedJob) {
+	d.tb.Helper()
+	eventually(d.tb, "a job has caught up", time.Minute, func() bool {
+		runs, err := runsOf(d.at(), j.ID)
+		return err == nil && !slices.ContainsFunc(runs, func(r toldRun) bool { return r.Status == "waiting" }) &&
+			time.Since(d.latest(j)) < 2*time.Second
+	})
+}
+
+// toldEvent is an event as the API tells it.
+type toldEvent struct {
+	Job   string `json:"job_id"`
+	Kind  string `json:"kind"`
+	Count int    `json:"count"`
+}
+
+// events counts the catch-ups that people were told of, by how large they were.
+func (d *driver) events() map[toldEvent]int {
+	d.tb.Helper()
+	all, err := pages[toldEvent](d.at(), "/api/v1/events?limit=500")
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	counts := map[toldEvent]int{}
+	for _, e := range all {
+		counts[e]++
+	}
+	return counts
+}
+
+// checkMissed wants the occurrences of an outage decided at once, as the job's policy
+// says, and takes the event that belongs to it.
+func checkMissed(t *testing.T, h history, m *misser, gap down, events map[toldEvent]int) {
+	t.Helper()
+	runs, skips := m.decision(h, gap)
+	must := m.occurrences(gap.from.Add(1), gap.to)
+	if len(must) < 3 {
+		t.Fatalf("%v missed only %d occurrences", m, len(must))
+	}
+	var made, left []time.Time
+	for _, r := range runs {
+		made = append(made, r.ScheduledAt)
+	}
+	for _, r := range skips {
+		left = append(left, m.occurrences(r.ScheduledAt, *cmp.Or(r.SkippedTo, &r.ScheduledAt))...)
+	}
+	all := append(left, made...) // the older ones are left out
+	if len(all) == 0 || all[0].After(must[0]) || all[len(all)-1].Before(must[len(must)-1]) ||
+		!slices.EqualFunc(all, m.occurrences(all[0], all[len(all)-1]), time.Time.Equal) {
+		t.Errorf("%v was down from %v to %v, leaves out %v and makes up for %v", m, gap.from, gap.to, left, made)
+		return
+	}
+	reason, least, most := m.wanted(all, slices.Concat(skips, runs)[0].FiredAt)
+	if len(made) < least || len(made) > most && made[most].Before(gap.to) {
+		t.Errorf("%v makes up for %v of the missed %v", m, made, all)
+	}
+	if len(left) > 0 != (len(skips) == 1) || len(skips) == 1 && skips[0].Reason != reason || len(left) > 0 && reason == "" {
+		t.Errorf("%v leaves out %d occurrences with %+v", m, len(left), skips)
+	}
+	inOrder(t, h, m, runs)
+	if len(must)-len(left) > large && !takeEvent(events, m.ID, len(must)-len(left), len(made)) {
+		t.Errorf("nobody was told that %v makes up for %d", m, len(made))
+	}
+}
+
+// wanted says how many of the missed occurrences the policy makes up for, at least
+// and at most, and why it leaves out the others. What came right after an outage may
+// have been decided at the same moment, without having been missed.
+func (m *misser) wanted(missed []time.Time, decided time.Time) (reason string, least, most int) {
+	const slow = 300 * time.Millisecond // from a decision to its record
+	last := missed[len(missed)-1]
+	switch {
+	case m.window == "skip":
+		return "missed_window", 0, 0
+	case m.window == "run_once":
+		return "missed_window", 1, 1
+	case m.most > 0:
+		return "max_missed", m.most, m.most
+	case m.youngest > 0:
+		return "missed_window", len(m.occurrences(decided.Add(-m.youngest), last)), len(m.occurrences(decided.Add(-m.youngest-slow), last))
+	}
+	return "", len(missed), len(missed)
+}
+
+// takeEvent takes the one event of a job about so many runs, if there is one.
+func takeEvent(events map[toldEvent]int, job string, least, most int) bool {
+	for e, n := range events {
+		if e.Job == job && e.Kind == "large_catch_up" && e.Count >= least && e.Count <= most && n == 1 {
+			delete(events, e)
+			return true
+		}
+	}
+	return false
+}
+
+// decision gives the runs and skips that came of the look at a job that decided the
+// end of an outage, oldest first.
+func (m *misser) decision(h history, gap down) (runs, skips []toldRun) {
+	var at time.Time
+	mine := h.of([]askedJob{m.askedJob})
+	slices.SortFunc(mine, func(a, b toldRun) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
+	last := gap.to.Add(-1).Truncate(time.Second)
+	for _, r := range mine {
+		if !r.ScheduledAt.After(last) && !cmp.Or(r.SkippedTo, &r.ScheduledAt).Before(last) {
+			at = r.FiredAt
+		}
+	}
+	for _, r := range mine {
+		switch {
+		case r.FiredAt.Sub(at).Abs() > time.Second/10 || r.ScheduledAt.After(at):
+		case r.skipped():
+			skips = append(skips, r)
+		default:
+			runs = append(runs, r)
+		}
+	}
+	return runs, skips
+}
+
+// inOrder wants runs that make up for missed occurrences to have begun oldest first,
+// and each when the one before was over, by the ledger, unless they may overlap.
+func inOrder(t *testing.T, h history, m *misser, runs []toldRun) {
+	t.Helper()
+	byRun := map[string]delivery{}
+	for _, d := range h.Deliveries {
+		byRun[d.Run] = d
+	}
+	for i := 1; i < len(runs); i++ {
+		before, after := byRun[runs[i-1].ID], byRun[runs[i].ID]
+		if m.OneAtATime && after.Arrived.Before(before.OverAt) {
+			t.Errorf("%v: the run for %v began %v before the one for %v was over", m, after.ScheduledAt, before.OverAt.Sub(after.Arrived), before.ScheduledAt)
+		}
+		if runs[i].StartedAt.Before(*runs[i-1].StartedAt) {
+			t.Errorf("%v: the run for %v began before the one for %v", m, after.ScheduledAt, before.ScheduledAt)
+		}
+	}
+}
