@@ -75,11 +75,11 @@ func TestWhatIsAskedForJobsAndRuns(t *testing.T) {
 			"GET /api/v1/jobs/j/why?at=2026-03-02T09%3A05%3A00%2B01%3A00", "", false},
 		{only(func(x ctx, c *Client) (BulkDone, error) {
 			filter := JobFilter{Status: belfry.StatusPaused, Type: "http", Handler: "h", Queue: "q", Tags: []string{"a", "b"}, Search: "s", PageSize: 3}
-			return c.Bulk(x, Bulk{Action: ActionRetry, Filter: filter, DryRun: true, Limit: 9, Cursor: "c"})
+			return c.Bulk(x, Bulk{Action: belfry.ActionRetry, Filter: filter, DryRun: true, Limit: 9, Cursor: "c"})
 		}), "POST /api/v1/jobs/actions", `{"action":"retry","filter":{"status":"paused","type":"http","handler":"h","queue":"q","tags":["a","b"],"search":"s"},` +
 			`"dry_run":true,"limit":9,"cursor":"c"}`, true},
 		{only(func(x ctx, c *Client) (BulkDone, error) {
-			return c.Bulk(x, Bulk{Action: ActionPause, All: true}, IdempotencyKey("mine"))
+			return c.Bulk(x, Bulk{Action: belfry.ActionPause, All: true}, IdempotencyKey("mine"))
 		}), "POST /api/v1/jobs/actions", `{"action":"pause","filter":{},"all":true}`, true},
 	} {
 		a.check(t)

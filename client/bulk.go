@@ -7,27 +7,14 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Action is what is done to many jobs at once.
-type Action string
-
-// The actions.
-const (
-	ActionPause   Action = "pause"
-	ActionResume  Action = "resume"
-	ActionTrigger Action = "trigger"
-	ActionDelete  Action = "delete"
-	ActionCancel  Action = "cancel"
-	ActionRetry   Action = "retry" // redrives the dead letters of the jobs
-)
-
 // Bulk is an action on all jobs that match. An empty filter needs All.
 type Bulk struct {
-	Action Action    `json:"action"`
-	Filter JobFilter `json:"filter"`
-	All    bool      `json:"all,omitempty"`
-	DryRun bool      `json:"dry_run,omitempty"` // only count
-	Limit  int       `json:"limit,omitempty"`   // jobs at once; zero is the server's choice
-	Cursor string    `json:"cursor,omitempty"`  // Next of the call before
+	Action belfry.Action `json:"action"`
+	Filter JobFilter     `json:"filter"`
+	All    bool          `json:"all,omitempty"`
+	DryRun bool          `json:"dry_run,omitempty"` // only count
+	Limit  int           `json:"limit,omitempty"`   // jobs at once; zero is the server's choice
+	Cursor string        `json:"cursor,omitempty"`  // Next of the call before
 }
 
 // BulkDone is what became of one call of a bulk action.

@@ -181,7 +181,7 @@ func TestManyJobsAtOnce(t *testing.T) {
 			}
 		}
 	}
-	for _, action := range []client.Action{client.ActionPause, client.ActionResume, client.ActionTrigger, client.ActionRetry, client.ActionCancel, client.ActionDelete} {
+	for _, action := range []belfry.Action{belfry.ActionPause, belfry.ActionResume, belfry.ActionTrigger, belfry.ActionRetry, belfry.ActionCancel, belfry.ActionDelete} {
 		if matched, done := act(client.Bulk{Action: action, DryRun: true}); matched != 7 || done != 0 {
 			t.Errorf("%s as a dry run: %d and %d", action, matched, done)
 		}
@@ -189,7 +189,7 @@ func TestManyJobsAtOnce(t *testing.T) {
 			t.Errorf("%s: %d and %d", action, matched, done)
 		}
 	}
-	if _, err := c.Bulk(ctx, client.Bulk{Action: client.ActionDelete}); belfry.CodeOf(err) != belfry.Invalid {
+	if _, err := c.Bulk(ctx, client.Bulk{Action: belfry.ActionDelete}); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("an order about nobody knows what: %v", err)
 	}
 	if left := all(t, c.Jobs(ctx, client.JobFilter{})); len(left) != 1 || left[0].Name != "other" {

@@ -119,7 +119,7 @@ func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
 		t.Errorf("it ended with %+v, want %q", r, want)
 	}
 	if len(orders) != 3 || orders[0].Limit != 0 || orders[1].Limit != bulkStep || orders[1].Cursor != "" || orders[2].Cursor != "c" ||
-		orders[2].Action != client.ActionPause || strings.Join(orders[2].Filter.Tags, " ") != "a b" {
+		orders[2].Action != belfry.ActionPause || strings.Join(orders[2].Filter.Tags, " ") != "a b" {
 		t.Errorf("the orders are %+v", orders)
 	}
 	r = p.run("job", "pause", "--tag", "a", "--yes", "-o", "json")

@@ -95,7 +95,7 @@ func (d *door) acted(does action, job belfry.Job) error {
 	if job.Status != belfry.StatusPaused {
 		more = d.next(job)
 	}
-	if does.name == client.ActionResume && job.NextRunAt == nil {
+	if does.name == belfry.ActionResume && job.NextRunAt == nil {
 		switch job.Status {
 		case belfry.StatusCancelled:
 			more = "nothing is planned: it was cancelled, and an edit of its schedule plans it again"

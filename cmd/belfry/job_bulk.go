@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
 )
 
@@ -15,19 +16,19 @@ const bulkStep = 500
 
 // action is what is done to many jobs at once, and how it is told.
 type action struct {
-	name     client.Action
+	name     belfry.Action
 	question string // with % for the jobs
 	done     string
 }
 
 // The actions.
 var (
-	pauseAction   = action{client.ActionPause, "Pause %?", "paused"}
-	resumeAction  = action{client.ActionResume, "Resume %?", "resumed"}
-	triggerAction = action{client.ActionTrigger, "Trigger %?", "triggered"}
-	deleteAction  = action{client.ActionDelete, "Delete %?", deletedResult}
-	cancelAction  = action{client.ActionCancel, "Cancel %?", "cancelled"}
-	retryAction   = action{client.ActionRetry, "Retry the dead letters of %?", "retried"}
+	pauseAction   = action{belfry.ActionPause, "Pause %?", "paused"}
+	resumeAction  = action{belfry.ActionResume, "Resume %?", "resumed"}
+	triggerAction = action{belfry.ActionTrigger, "Trigger %?", "triggered"}
+	deleteAction  = action{belfry.ActionDelete, "Delete %?", deletedResult}
+	cancelAction  = action{belfry.ActionCancel, "Cancel %?", "cancelled"}
+	retryAction   = action{belfry.ActionRetry, "Retry the dead letters of %?", "retried"}
 )
 
 // bulked is what became of a bulk action, as it is printed for programs.

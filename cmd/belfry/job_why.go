@@ -72,7 +72,7 @@ func (d *door) showWhy(why client.Why) error {
 }
 
 // ruleOf is the rule that an instant was judged by, and what it means.
-func ruleOf(r client.WhyRule) string {
+func ruleOf(r belfry.WhyRule) string {
 	text := r.Schedule
 	if r.Description != "" {
 		text += "  (" + r.Description + ")"
@@ -81,30 +81,30 @@ func ruleOf(r client.WhyRule) string {
 }
 
 // decisionCell shows a decision in the colour of what it led to.
-func decisionCell(decision string) cell {
-	colours := map[string]string{
+func decisionCell(decision belfry.Decision) cell {
+	colours := map[belfry.Decision]string{
 		"ran": green, "planned": green, "due": blue, "running": blue, "queued": blue, "retrying": yellow, "waiting": yellow,
 		"paused": yellow, "dead": red, "parked": red, "skipped": grey, "cancelled": grey, "discarded": grey, "none": grey, "unknown": grey,
 	}
-	return cell{decision, colours[decision]}
+	return cell{string(decision), colours[decision]}
 }
 
 // waitsFor says what a run waits for.
-func waitsFor(w client.WaitsFor, zone string, now time.Time) string {
+func waitsFor(w belfry.WaitsFor, zone string, now time.Time) string {
 	switch w.What {
-	case "worker":
+	case belfry.AwaitsWorker:
 		return fmt.Sprintf("a worker that serves %s/%s: there is none", w.Queue, w.Handler)
-	case "slot":
+	case belfry.AwaitsSlot:
 		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d busy with it; before it: %s",
 			w.Queue, w.Handler, howMany(w.Workers, "worker"), howMany(w.Slots, "slot"), w.Running, howMany(w.Ahead, "run"))
-	case "run":
+	case belfry.AwaitsRun:
 		ids := make([]string, len(w.Runs))
 		for i, id := range w.Runs {
 			ids[i] = id.String()
 		}
 		return "earlier runs of the job: " + strings.Join(ids, ", ")
-	case "time":
+	case belfry.AwaitsTime:
 		return exactIn(zone, now, w.Until)
 	}
-	return w.What
+	return string(w.What)
 }

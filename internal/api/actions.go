@@ -27,12 +27,12 @@ type jobFilter struct {
 
 // actionOrder describes the body of an order about many jobs.
 type actionOrder struct {
-	Action control.Action `json:"action"`
-	Filter jobFilter      `json:"filter,omitzero"`
-	All    bool           `json:"all,omitempty"`
-	DryRun bool           `json:"dry_run,omitempty"`
-	Limit  int            `json:"limit,omitempty"`
-	Cursor string         `json:"cursor,omitempty"`
+	Action belfry.Action `json:"action"`
+	Filter jobFilter     `json:"filter,omitzero"`
+	All    bool          `json:"all,omitempty"`
+	DryRun bool          `json:"dry_run,omitempty"`
+	Limit  int           `json:"limit,omitempty"`
+	Cursor string        `json:"cursor,omitempty"`
 }
 
 // action is something that is done to all jobs that pass a filter.
@@ -65,7 +65,7 @@ func readAction(r *http.Request) (in action, err error) {
 }
 
 func takeAction(o *object, in *action) {
-	actions := texts(control.Actions)
+	actions := texts(belfry.Actions)
 	before := len(o.faults)
 	o.oneOf("action", (*string)(&in.order.Action), actions...)
 	if in.order.Action == "" && len(o.faults) == before {

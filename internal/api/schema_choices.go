@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/control"
 )
 
 // choice is one of the values of an enumeration.
@@ -98,7 +97,7 @@ var enumerations = map[reflect.Type][]choice{
 	reflect.TypeFor[belfry.EventKind](): {
 		{"large_catch_up", "many runs were made at once for occurrences that were missed"},
 	},
-	reflect.TypeFor[control.Decision](): {
+	reflect.TypeFor[belfry.Decision](): {
 		{"ran", "a run succeeded"},
 		{"running", "a worker holds its run"},
 		{"queued", "its run waits for a worker"},
@@ -115,13 +114,13 @@ var enumerations = map[reflect.Type][]choice{
 		{"none", "the schedule does not name that instant"},
 		{"unknown", "what was decided is no longer known"},
 	},
-	reflect.TypeFor[control.Awaited](): {
+	reflect.TypeFor[belfry.Awaited](): {
 		{"worker", "one that serves its queue and handler: there is none"},
 		{"slot", "a free slot of a worker that serves them"},
 		{"run", "the end of an earlier run of its job"},
 		{"time", "an instant"},
 	},
-	reflect.TypeFor[control.Action](): {
+	reflect.TypeFor[belfry.Action](): {
 		{"pause", "keep the jobs from firing"},
 		{"resume", "let paused jobs fire again"},
 		{"trigger", "run the jobs now"},

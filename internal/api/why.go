@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
@@ -70,16 +69,16 @@ func instantOf(wall string, job belfry.Job) (time.Time, error) {
 
 // why is what is known of an instant.
 type why struct {
-	At       time.Time         `json:"at"`
-	Decision control.Decision  `json:"decision"`
-	Reason   belfry.Reason     `json:"reason,omitempty"`
-	Sentence string            `json:"sentence"`
-	Run      *shownRun         `json:"run,omitempty"`
-	Rule     control.WhyRule   `json:"rule"`
-	Revision int               `json:"revision"`
-	Previous *time.Time        `json:"previous"`
-	Next     *time.Time        `json:"next"`
-	WaitsFor *control.WaitsFor `json:"waits_for,omitempty"`
+	At       time.Time        `json:"at"`
+	Decision belfry.Decision  `json:"decision"`
+	Reason   belfry.Reason    `json:"reason,omitempty"`
+	Sentence string           `json:"sentence"`
+	Run      *shownRun        `json:"run,omitempty"`
+	Rule     belfry.WhyRule   `json:"rule"`
+	Revision int              `json:"revision"`
+	Previous *time.Time       `json:"previous"`
+	Next     *time.Time       `json:"next"`
+	WaitsFor *belfry.WaitsFor `json:"waits_for,omitempty"`
 }
 
 func (a *api) explain(ctx context.Context, in question) (answer, error) {

@@ -11,25 +11,9 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Action is what is done to many jobs at once.
-type Action string
-
-// The actions.
-const (
-	ActionPause   Action = "pause"
-	ActionResume  Action = "resume"
-	ActionTrigger Action = "trigger"
-	ActionDelete  Action = "delete"
-	ActionCancel  Action = "cancel"
-	ActionRetry   Action = "retry" // redrives the dead letters of the jobs
-)
-
-// Actions are all there are.
-var Actions = []Action{ActionPause, ActionResume, ActionTrigger, ActionDelete, ActionCancel, ActionRetry}
-
 // BulkOrder says what is done to which jobs.
 type BulkOrder struct {
-	Action Action
+	Action belfry.Action
 	Filter JobFilter // one that lets everything pass needs All
 	All    bool
 	DryRun bool      // count them, and do nothing
@@ -93,11 +77,11 @@ func (c *Control) Bulk(ctx context.Context, namespace string, o BulkOrder) (Bulk
 
 // bulkAction checks an order and gives what it does to a job.
 func (c *Control) bulkAction(namespace string, o *BulkOrder) (func(context.Context, belfry.Job) error, error) {
-	o.Action = Action(strings.ToLower(strings.TrimSpace(string(o.Action))))
+	o.Action = belfry.Action(strings.ToLower(strings.TrimSpace(string(o.Action))))
 	p := problems{}
 	act, known := c.bulkActions(namespace, o.Key)[o.Action]
 	if !known {
-		p.fault("action", choices(string(o.Action), Actions))
+		p.fault("action", choices(string(o.Action), belfry.Actions))
 	}
 	if o.Limit == 0 {
 		o.Limit = maxBulk
@@ -109,32 +93,32 @@ func (c *Control) bulkAction(namespace string, o *BulkOrder) (func(context.Conte
 	return act, p.err("the order is not valid")
 }
 
-func (c *Control) bulkActions(namespace string, k Key) map[Action]func(context.Context, belfry.Job) error {
-	return map[Action]func(context.Context, belfry.Job) error{
-		ActionPause: func(ctx context.Context, job belfry.Job) error {
+func (c *Control) bulkActions(namespace string, k Key) map[belfry.Action]func(context.Context, belfry.Job) error {
+	return map[belfry.Action]func(context.Context, belfry.Job) error{
+		belfry.ActionPause: func(ctx context.Context, job belfry.Job) error {
 			_, err := c.Pause(ctx, namespace, job.ID)
 			return err
 		},
-		ActionResume: func(ctx context.Context, job belfry.Job) error {
+		belfry.ActionResume: func(ctx context.Context, job belfry.Job) error {
 			_, err := c.Resume(ctx, namespace, job.ID, false)
 			return err
 		},
-		ActionTrigger: func(ctx context.Context, job belfry.Job) error {
+		belfry.ActionTrigger: func(ctx context.Context, job belfry.Job) error {
 			_, err := c.Trigger(ctx, namespace, job.ID, nil, k.of(job.ID))
 			return err
 		},
-		ActionDelete: func(ctx context.Context, job belfry.Job) error {
+		belfry.ActionDelete: func(ctx context.Context, job belfry.Job) error {
 			err := c.Delete(ctx, namespace, job.ID, "", DeleteOptions{})
 			if gone(err) {
 				return nil // Somebody else was faster.
 			}
 			return err
 		},
-		ActionCancel: func(ctx context.Context, job belfry.Job) error {
+		belfry.ActionCancel: func(ctx context.Context, job belfry.Job) error {
 			_, err := c.CancelJob(ctx, namespace, job.ID)
 			return err
 		},
-		ActionRetry: func(ctx context.Context, job belfry.Job) error {
+		belfry.ActionRetry: func(ctx context.Context, job belfry.Job) error {
 			_, err := c.Redrive(ctx, namespace, RedriveOrder{DeadOrder: DeadOrder{Filter: DeadFilter{Job: job.ID}}})
 			return err
 		},

@@ -36,25 +36,25 @@ func TestWhatABulkOrderIsRefusedFor(t *testing.T) {
 func TestWhatIsDoneToManyJobs(t *testing.T) {
 	tagged := control.JobFilter{Tags: []string{"a"}}
 	for _, tt := range []struct {
-		action control.Action
+		action belfry.Action
 		check  func(g *stage, job belfry.Job) bool
 	}{
-		{control.ActionPause, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobPaused }},
-		{control.ActionResume, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobActive }},
-		{control.ActionTrigger, func(g *stage, job belfry.Job) bool { return len(g.runs(job)) == 2 }},
-		{control.ActionDelete, func(g *stage, job belfry.Job) bool {
+		{belfry.ActionPause, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobPaused }},
+		{belfry.ActionResume, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobActive }},
+		{belfry.ActionTrigger, func(g *stage, job belfry.Job) bool { return len(g.runs(job)) == 2 }},
+		{belfry.ActionDelete, func(g *stage, job belfry.Job) bool {
 			_, err := g.c.Get(g.Context(), ns, job.ID)
 			return belfry.CodeOf(err) == belfry.NotFound
 		}},
-		{control.ActionCancel, func(g *stage, job belfry.Job) bool { return planOf(g.T, g.s, job.ID).NominalAt.IsZero() }},
-		{control.ActionRetry, func(g *stage, job belfry.Job) bool { return g.runs(job)[0].State == belfry.RunReady }},
+		{belfry.ActionCancel, func(g *stage, job belfry.Job) bool { return planOf(g.T, g.s, job.ID).NominalAt.IsZero() }},
+		{belfry.ActionRetry, func(g *stage, job belfry.Job) bool { return g.runs(job)[0].State == belfry.RunReady }},
 	} {
 		staged(t, string(tt.action), func(g *stage) {
 			const many = 120 // more than a page
 			var jobs []belfry.Job
 			for i := range many + 1 {
 				d := forWorker("send")
-				d.Name, d.Tags, d.Paused = fmt.Sprint("job ", i), []string{"a"}, tt.action == control.ActionResume
+				d.Name, d.Tags, d.Paused = fmt.Sprint("job ", i), []string{"a"}, tt.action == belfry.ActionResume
 				if i == many {
 					d.Tags = nil
 				}
@@ -77,7 +77,7 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 				if err != nil || done.Done != done.Matched || len(done.Failed) != 0 {
 					g.Errorf("got %+v, error %v", done, err)
 				}
-				if done.Matched != many && tt.action != control.ActionDelete {
+				if done.Matched != many && tt.action != belfry.ActionDelete {
 					g.Errorf("%d jobs matched", done.Matched)
 				}
 			}
@@ -95,7 +95,7 @@ func TestManyJobsPageByPage(t *testing.T) {
 		for range 25 {
 			g.every("@yearly")
 		}
-		order := control.BulkOrder{Action: control.ActionPause, Filter: control.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
+		order := control.BulkOrder{Action: belfry.ActionPause, Filter: control.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
 		var sizes []int
 		for {
 			done, err := g.c.Bulk(g.Context(), ns, order)
@@ -114,7 +114,7 @@ func TestManyJobsPageByPage(t *testing.T) {
 func TestOneJobThatFailsDoesNotStopTheOthers(t *testing.T) {
 	staged(t, "and is told of", func(g *stage) {
 		done := func() control.Bulked {
-			out, err := g.c.Bulk(g.Context(), ns, control.BulkOrder{Action: control.ActionTrigger, Filter: control.JobFilter{Status: belfry.StatusCompleted}})
+			out, err := g.c.Bulk(g.Context(), ns, control.BulkOrder{Action: belfry.ActionTrigger, Filter: control.JobFilter{Status: belfry.StatusCompleted}})
 			g.ok(err)
 			return out
 		}
@@ -148,7 +148,7 @@ func TestManyJobsOfADeadDatabase(t *testing.T) {
 			create(t, c, draft("@yearly"))
 		}
 		s.losses, s.before = 1000, true
-		out, err := c.Bulk(t.Context(), ns, control.BulkOrder{Action: control.ActionPause, All: true})
+		out, err := c.Bulk(t.Context(), ns, control.BulkOrder{Action: belfry.ActionPause, All: true})
 		codeOf(t, err, belfry.Unavailable)
 		if out.Matched != 3 || out.Done != 0 || len(out.Failed) != 0 {
 			t.Errorf("got %+v", out)
@@ -162,7 +162,7 @@ func TestManyJobsOfACallerWhoLeft(t *testing.T) {
 	create(t, c, draft("@yearly"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	cancel()
-	out, err := c.Bulk(ctx, ns, control.BulkOrder{Action: control.ActionPause, All: true})
+	out, err := c.Bulk(ctx, ns, control.BulkOrder{Action: belfry.ActionPause, All: true})
 	codeOf(t, err, belfry.Unavailable)
 	if out.Done != 0 {
 		t.Errorf("got %+v", out)

@@ -186,8 +186,8 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 		if runs := g.runs(job); len(runs) != 1 || runs[0].State != belfry.RunSucceeded {
 			g.Errorf("its runs are %+v", runs)
 		}
-		g.why(job, "09:00", control.DecisionRan, "", "2000-01-03 08:00 UTC ran: it succeeded at 08:00.")
-		g.why(job, "09:30", control.DecisionNone, "", "2000-01-03 08:30 UTC is not the instant of the job, which runs once, at 08:00.")
+		g.why(job, "09:00", belfry.DecisionRan, "", "2000-01-03 08:00 UTC ran: it succeeded at 08:00.")
+		g.why(job, "09:30", belfry.DecisionNone, "", "2000-01-03 08:30 UTC is not the instant of the job, which runs once, at 08:00.")
 		for name, err := range map[string]error{
 			"edit":     second(g.c.Edit(g.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.Fault { d.Spec.MaxRetries = 1; return nil })),
 			"pause":    second(g.c.Pause(g.Context(), ns, job.ID)),

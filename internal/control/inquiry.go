@@ -188,7 +188,7 @@ func (q *inquiry) judgeBy(ctx context.Context, revision int) error {
 		return err
 	}
 	q.Revision = revision
-	q.Rule = WhyRule{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone}
+	q.Rule = belfry.WhyRule{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone}
 	q.words = words{zone: time.UTC, at: q.At}
 	if q.policy, err = q.c.defaults.Compile(spec); err != nil {
 		q.policy = nil

@@ -51,19 +51,19 @@ func (q *inquiry) subject(run belfry.Run) string {
 func (q *inquiry) became(ctx context.Context, run belfry.Run) (what string, err error) {
 	switch run.State {
 	case belfry.RunSucceeded:
-		q.Decision = DecisionRan
+		q.Decision = belfry.DecisionRan
 		return q.ran(run), nil
 	case belfry.RunDead:
-		q.Decision = DecisionDead
+		q.Decision = belfry.DecisionDead
 		return q.died(run) + " It is a dead letter until somebody redrives or discards it.", nil
 	case belfry.RunDiscarded:
-		q.Decision = DecisionDiscarded
+		q.Decision = belfry.DecisionDiscarded
 		return q.died(run) + " Somebody discarded the dead letter.", nil
 	case belfry.RunCancelled:
-		q.Decision = DecisionCancelled
+		q.Decision = belfry.DecisionCancelled
 		return q.cancelled(run), nil
 	case belfry.RunSkipped:
-		q.Decision = DecisionSkipped
+		q.Decision = belfry.DecisionSkipped
 		return q.skipped(ctx, run)
 	}
 	return q.alive(ctx, run)
@@ -140,22 +140,22 @@ func (q *inquiry) alive(ctx context.Context, run belfry.Run) (what string, err e
 	}
 	switch run.State {
 	case belfry.RunRunning:
-		q.Decision = DecisionRunning
+		q.Decision = belfry.DecisionRunning
 		what = "is running"
 		if run.StartedAt != nil {
 			what += " since " + q.words.moment(*run.StartedAt)
 		}
 		what += fmt.Sprintf(" (attempt %d).", run.Attempt)
 	case belfry.RunRetry:
-		q.Decision = DecisionRetrying
+		q.Decision = belfry.DecisionRetrying
 		what = q.retries(run)
 	case belfry.RunWaiting:
-		q.Decision = DecisionWaiting
+		q.Decision = belfry.DecisionWaiting
 		if what, err = q.queues(ctx, w); err != nil {
 			return "", err
 		}
 	default:
-		q.Decision = DecisionQueued
+		q.Decision = belfry.DecisionQueued
 		if what, err = q.ready(ctx, run, w); err != nil {
 			return "", err
 		}

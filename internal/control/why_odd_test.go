@@ -30,7 +30,7 @@ func TestWhyOfARunThatIsSettledMeanwhile(t *testing.T) {
 		g.fired("09:00")
 		run := g.claim(1)[0]
 		g.c = control.New(&meanwhile{g.s, func() { g.finish(run, belfry.OutcomeSucceeded) }}, plan.Defaults{})
-		why := g.why(job, "09:00", control.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00.")
+		why := g.why(job, "09:00", belfry.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00.")
 		if why.Waits != nil {
 			g.Errorf("it waits for %+v", why.Waits)
 		}
@@ -42,7 +42,7 @@ func TestWhyOfARunThatIsTakenMeanwhile(t *testing.T) {
 		job := g.every("*/5 * * * *")
 		g.fired("09:00")
 		g.c = control.New(&meanwhile{g.s, func() { g.claim(1) }}, plan.Defaults{})
-		g.why(job, "09:00", control.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1).")
+		g.why(job, "09:00", belfry.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1).")
 	})
 }
 
@@ -60,9 +60,9 @@ func TestWhyOfAScheduleThatCannotBeRead(t *testing.T) {
 		job := g.every("*/5 * * * *")
 		g.fired("09:00", "09:05")
 		g.c = control.New(garbled{g.s}, plan.Defaults{})
-		g.why(job, "09:05", control.DecisionSkipped, belfry.ReasonOverlap,
+		g.why(job, "09:05", belfry.DecisionSkipped, belfry.ReasonOverlap,
 			"2000-01-03 08:05 UTC was skipped: the run of 08:00 was not over yet (overlap: skip).")
-		g.why(job, "09:10", control.DecisionUnknown, "",
+		g.why(job, "09:10", belfry.DecisionUnknown, "",
 			`It cannot be told what the job does at 2000-01-03 08:10 UTC: this server cannot read its schedule "at dawn".`)
 	})
 }

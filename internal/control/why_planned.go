@@ -13,7 +13,7 @@ import (
 // undecided tells of an instant of which there is no record.
 func (q *inquiry) undecided(ctx context.Context) (err error) {
 	if q.policy == nil {
-		q.Decision = DecisionUnknown
+		q.Decision = belfry.DecisionUnknown
 		q.Sentence = fmt.Sprintf("It cannot be told what the job does at %s: this server cannot read its schedule %q.", q.words.full(q.At), q.Rule.Schedule)
 		return nil
 	}
@@ -21,13 +21,13 @@ func (q *inquiry) undecided(ctx context.Context) (err error) {
 	var what string
 	switch {
 	case !q.At.After(q.job.CreatedAt):
-		q.Decision, what = DecisionNone, "lies before the job, which was created at "+q.words.moment(q.job.CreatedAt)+"."
+		q.Decision, what = belfry.DecisionNone, "lies before the job, which was created at "+q.words.moment(q.job.CreatedAt)+"."
 	case !is:
-		q.Decision, what = DecisionNone, q.elsewhere(before, after)
+		q.Decision, what = belfry.DecisionNone, q.elsewhere(before, after)
 	case !q.plan.NominalAt.IsZero() && !q.At.Before(q.plan.NominalAt):
 		q.Decision, what = q.ahead()
 	case !q.plan.JobID.IsZero() && q.plan.NominalAt.IsZero() && q.At.After(q.plan.FiredFor):
-		q.Decision, what = DecisionNone, q.nothingMore()
+		q.Decision, what = belfry.DecisionNone, q.nothingMore()
 	default:
 		q.Decision, what, err = q.forgotten(ctx)
 	}
@@ -68,24 +68,24 @@ func (q *inquiry) elsewhere(before, after time.Time) string {
 
 // forgotten tells of an occurrence that has passed and has no record: mostly it is
 // no longer there, but while a job was cancelled there was none.
-func (q *inquiry) forgotten(ctx context.Context) (Decision, string, error) {
+func (q *inquiry) forgotten(ctx context.Context) (belfry.Decision, string, error) {
 	const enough = 100 // runs that nobody scheduled and that may lie between
 	runs, err := q.c.Runs(ctx, q.job.Namespace, q.job.ID, RunPage{BeforeAt: q.At, Limit: enough})
 	if err != nil {
 		return "", "", err
 	}
 	if i := slices.IndexFunc(runs, func(r belfry.Run) bool { return r.Kind == belfry.KindScheduled }); i >= 0 && runs[i].Reason == belfry.ReasonCancel {
-		return DecisionNone, "was not run: the job was cancelled then, and nothing was planned.", nil
+		return belfry.DecisionNone, "was not run: the job was cancelled then, and nothing was planned.", nil
 	}
 	keep := "as long as the server is set to"
 	if days := q.policy.RetentionDays; days > 0 {
 		keep = "for " + number(days, "day") + " (retention_days)"
 	}
 	if q.policy.MaxRuns > 0 {
-		return DecisionUnknown, fmt.Sprintf("has no record: the job had all its runs by then (max_runs: %d), or it is no longer there, since history is kept %s.",
+		return belfry.DecisionUnknown, fmt.Sprintf("has no record: the job had all its runs by then (max_runs: %d), or it is no longer there, since history is kept %s.",
 			q.policy.MaxRuns, keep), nil
 	}
-	return DecisionUnknown, "was decided, but its record is no longer there: history is kept " + keep + ".", nil
+	return belfry.DecisionUnknown, "was decided, but its record is no longer there: history is kept " + keep + ".", nil
 }
 
 // nothingMore tells why nothing is planned any more.
@@ -101,29 +101,29 @@ func (q *inquiry) nothingMore() string {
 }
 
 // ahead tells of an occurrence that is still to be decided.
-func (q *inquiry) ahead() (Decision, string) {
+func (q *inquiry) ahead() (belfry.Decision, string) {
 	_, once := schedule.Once(q.policy.Rule)
 	starts := q.policy.ReadyAt(q.job.ID, q.At)
 	coming := starts.After(q.now)
 	switch {
 	case q.job.State == belfry.JobPaused && once:
-		return DecisionPaused, "is planned, but the job is paused: it runs when the job is resumed, however late."
+		return belfry.DecisionPaused, "is planned, but the job is paused: it runs when the job is resumed, however late."
 	case q.job.State == belfry.JobPaused && coming:
-		return DecisionPaused, "is planned, but the job is paused: it will be skipped unless the job is resumed before."
+		return belfry.DecisionPaused, "is planned, but the job is paused: it will be skipped unless the job is resumed before."
 	case q.job.State == belfry.JobPaused:
-		return DecisionPaused, "fell into a pause that is not over: it will be skipped when the job is resumed, unless that is asked to make up for it (catch_up)."
+		return belfry.DecisionPaused, "fell into a pause that is not over: it will be skipped when the job is resumed, unless that is asked to make up for it (catch_up)."
 	case q.job.Parked != "" && coming:
-		return DecisionParked, "is planned, but the job cannot be fired: " + quoted(q.job.Parked) + "."
+		return belfry.DecisionParked, "is planned, but the job cannot be fired: " + quoted(q.job.Parked) + "."
 	case q.job.Parked != "":
-		return DecisionParked, "is due, but the job cannot be fired: " + quoted(q.job.Parked) + "."
+		return belfry.DecisionParked, "is due, but the job cannot be fired: " + quoted(q.job.Parked) + "."
 	case q.spentBefore():
-		return DecisionNone, fmt.Sprintf("will not be run: the job has all its runs by then, unless some are skipped (max_runs: %d).", q.policy.MaxRuns)
+		return belfry.DecisionNone, fmt.Sprintf("will not be run: the job has all its runs by then, unless some are skipped (max_runs: %d).", q.policy.MaxRuns)
 	case coming && starts.Equal(q.At):
-		return DecisionPlanned, "is planned: the job is due then." + q.clock(q.At)
+		return belfry.DecisionPlanned, "is planned: the job is due then." + q.clock(q.At)
 	case coming:
-		return DecisionPlanned, "is planned: its run may start at " + q.words.moment(starts) + " (jitter_seconds)." + q.clock(q.At)
+		return belfry.DecisionPlanned, "is planned: its run may start at " + q.words.moment(starts) + " (jitter_seconds)." + q.clock(q.At)
 	}
-	return DecisionDue, fmt.Sprintf("is due for %s and about to be decided; what is due is fired as fast as workers can take it.", duration(q.now.Sub(starts)))
+	return belfry.DecisionDue, fmt.Sprintf("is due for %s and about to be decided; what is due is fired as fast as workers can take it.", duration(q.now.Sub(starts)))
 }
 
 // spentBefore tells whether the runs that the job may still have come before the

@@ -14,7 +14,7 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 		name     string
 		play     func(g *stage) belfry.Job
 		at       string
-		decision control.Decision
+		decision belfry.Decision
 		reason   belfry.Reason
 		want     string
 	}{
@@ -25,7 +25,7 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.until("09:00:02")
 			g.finish(run, belfry.OutcomeSucceeded)
 			return job
-		}, "09:00", control.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00:02."},
+		}, "09:00", belfry.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00:02."},
 		{"a success after a failure", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.RetryBackoff = "immediate" })
 			g.fired("09:00")
@@ -33,25 +33,25 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.promote()
 			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
 			return job
-		}, "09:00", control.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00, at attempt 2."},
+		}, "09:00", belfry.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00, at attempt 2."},
 		{"one that was made up for", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("12:03:10")
 			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
 			return job
-		}, "12:00", control.DecisionRan, "", "2000-01-03 12:00 +01:00 ran: it succeeded at 12:03:10. It was fired at 12:03:10, which was 3 minutes 10 seconds late."},
+		}, "12:00", belfry.DecisionRan, "", "2000-01-03 12:00 +01:00 ran: it succeeded at 12:03:10. It was fired at 12:03:10, which was 3 minutes 10 seconds late."},
 		{"one that runs", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00:00")
 			g.claim(1)
 			return job
-		}, "09:00", control.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1)."},
+		}, "09:00", belfry.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1)."},
 		{"one that runs and is cancelled", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
 			g.cancelRun(g.claim(1)[0].ID)
 			return job
-		}, "09:00", control.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1). Somebody cancelled it: it ends when its worker lets go of it."},
+		}, "09:00", belfry.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 1). Somebody cancelled it: it ends when its worker lets go of it."},
 		{"one that is to be tried again", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.RetryBackoff, s.RetryBaseSeconds = "fixed", 90 })
 			g.fired("09:00")
@@ -60,25 +60,25 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.promote()
 			g.finish(g.claim(1)[0], belfry.OutcomeTimedOut, func(r *belfry.Result) { r.Error = "it took\n too long" })
 			return job
-		}, "09:00", control.DecisionRetrying, "", "2000-01-03 09:00 +01:00 failed 2 of 4 attempts; the next attempt is at 09:03. The last error was: it took too long."},
+		}, "09:00", belfry.DecisionRetrying, "", "2000-01-03 09:00 +01:00 failed 2 of 4 attempts; the next attempt is at 09:03. The last error was: it took too long."},
 		{"one that was put off", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeSnoozed, func(r *belfry.Result) { r.RetryAfterSeconds = 600 })
 			return job
-		}, "09:00", control.DecisionRetrying, "", "2000-01-03 09:00 +01:00 was put off by its handler; the next attempt is at 09:10."},
+		}, "09:00", belfry.DecisionRetrying, "", "2000-01-03 09:00 +01:00 was put off by its handler; the next attempt is at 09:10."},
 		{"one that is dead", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.MaxRetries = 0 })
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeFailed)
 			return job
-		}, "09:00", control.DecisionDead, belfry.ReasonRetries, "2000-01-03 09:00 +01:00 ran and failed for good at 09:00: it is out of retries after 1 attempt; the last error was: no such customer. It is a dead letter until somebody redrives or discards it."},
+		}, "09:00", belfry.DecisionDead, belfry.ReasonRetries, "2000-01-03 09:00 +01:00 ran and failed for good at 09:00: it is out of retries after 1 attempt; the last error was: no such customer. It is a dead letter until somebody redrives or discards it."},
 		{"one that was discarded", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
 			g.discard(g.die(1)[0])
 			return job
-		}, "09:00", control.DecisionDiscarded, belfry.ReasonFinal, "2000-01-03 09:00 +01:00 ran and failed for good: a failure that no retry would change, after 1 attempt; the last error was: no such customer. Somebody discarded the dead letter."},
+		}, "09:00", belfry.DecisionDiscarded, belfry.ReasonFinal, "2000-01-03 09:00 +01:00 ran and failed for good: a failure that no retry would change, after 1 attempt; the last error was: no such customer. Somebody discarded the dead letter."},
 		{"one that was redriven", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
@@ -86,13 +86,13 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.redrive(run)
 			g.claim(1)
 			return job
-		}, "09:00", control.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 2)."},
+		}, "09:00", belfry.DecisionRunning, "", "2000-01-03 09:00 +01:00 is running since 09:00 (attempt 2)."},
 		{"one that was cancelled before it started", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
 			g.cancelRun(g.runs(job)[0].ID)
 			return job
-		}, "09:00", control.DecisionCancelled, "", "2000-01-03 09:00 +01:00 was cancelled at 09:00, before it started."},
+		}, "09:00", belfry.DecisionCancelled, "", "2000-01-03 09:00 +01:00 was cancelled at 09:00, before it started."},
 		{"one that was run again", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
@@ -101,14 +101,14 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.fired("09:00:01")
 			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
 			return job
-		}, "09:00", control.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00. Somebody asked for it again: that run succeeded."},
+		}, "09:00", belfry.DecisionRan, "", "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00. Somebody asked for it again: that run succeeded."},
 		{"one that was run before the job was there", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.backfill(job, "08:00")
 			g.fired("08:59")
 			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
 			return job
-		}, "08:00", control.DecisionRan, "", "The backfill of 2000-01-03 08:00 +01:00 ran: it succeeded at 08:59."},
+		}, "08:00", belfry.DecisionRan, "", "The backfill of 2000-01-03 08:00 +01:00 ran: it succeeded at 08:59."},
 	} {
 		staged(t, tt.name, func(g *stage) {
 			job := tt.play(g)
@@ -220,13 +220,13 @@ func TestWhyOfASkip(t *testing.T) {
 	} {
 		staged(t, tt.name, func(g *stage) {
 			job := tt.play(g)
-			g.why(job, tt.at, control.DecisionSkipped, tt.reason, tt.want)
+			g.why(job, tt.at, belfry.DecisionSkipped, tt.reason, tt.want)
 		})
 	}
 }
 
 // why asks about a time and compares the answer.
-func (g *stage) why(job belfry.Job, at string, decision control.Decision, reason belfry.Reason, want string) control.Why {
+func (g *stage) why(job belfry.Job, at string, decision belfry.Decision, reason belfry.Reason, want string) control.Why {
 	g.Helper()
 	why, err := g.c.Why(g.Context(), ns, job.ID, g.at(at))
 	if err != nil || why.Decision != decision || why.Reason != reason || why.Sentence != want {

@@ -26,7 +26,7 @@ func (q *inquiry) wait(ctx context.Context, run belfry.ID) (w store.Wait, err er
 
 // retries tells of a run that waits for its next attempt.
 func (q *inquiry) retries(run belfry.Run) string {
-	q.Waits = &WaitsFor{What: AwaitsTime, Until: given(run.ReadyAt)}
+	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsTime, Until: given(run.ReadyAt)}
 	next := "the next attempt is at " + q.words.moment(run.ReadyAt)
 	failures, last := 0, belfry.Outcome("")
 	for _, a := range run.Attempts {
@@ -51,7 +51,7 @@ func (q *inquiry) retries(run belfry.Run) string {
 
 // queues tells of a run that waits for others of its job.
 func (q *inquiry) queues(ctx context.Context, w store.Wait) (string, error) {
-	q.Waits = &WaitsFor{What: AwaitsRun, Runs: w.Before}
+	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsRun, Runs: w.Before}
 	how := " (overlap: " + string(q.spec().Overlap) + ")."
 	if len(w.Before) == 0 {
 		return "is about to start: it waited for an earlier run of the same job" + how, nil
@@ -93,7 +93,7 @@ func (q *inquiry) ready(ctx context.Context, run belfry.Run, w store.Wait) (stri
 		return "", err
 	}
 	queue, handler := laneParts(w.Lane)
-	q.Waits = &WaitsFor{What: AwaitsSlot, Queue: queue, Handler: handler, Running: w.Running, Ahead: w.Ahead}
+	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: queue, Handler: handler, Running: w.Running, Ahead: w.Ahead}
 	var seen time.Time // of the latest that fell silent
 	shared := false
 	for _, one := range workers {
@@ -108,19 +108,19 @@ func (q *inquiry) ready(ctx context.Context, run belfry.Run, w store.Wait) (stri
 		}
 	}
 	if q.Waits.Workers == 0 {
-		q.Waits.What = AwaitsWorker
+		q.Waits.What = belfry.AwaitsWorker
 		what := fmt.Sprintf("is queued: no worker serves handler %s in queue %s", handler, queue)
 		if !seen.IsZero() {
 			what += "; the last that did was heard of at " + q.words.moment(seen)
 		}
 		return what + ".", nil
 	}
-	return "is queued: " + q.Waits.slots(shared && q.now.Sub(run.ReadyAt) > noticeable), nil
+	return "is queued: " + slotsOf(q.Waits, shared && q.now.Sub(run.ReadyAt) > noticeable), nil
 }
 
-// slots tells of workers that are there, and may also be busy with what is not
+// slotsOf tells of workers that are there, and may also be busy with what is not
 // counted here.
-func (w *WaitsFor) slots(elsewhere bool) string {
+func slotsOf(w *belfry.WaitsFor, elsewhere bool) string {
 	serve := fmt.Sprintf("%s that serve %s/%s", number(w.Workers, "worker"), w.Queue, w.Handler)
 	if w.Workers == 1 {
 		serve = fmt.Sprintf("the worker that serves %s/%s", w.Queue, w.Handler)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 func TestHowInstantsAreWritten(t *testing.T) {
@@ -75,22 +77,22 @@ func TestThePartsOfALane(t *testing.T) {
 
 func TestWhatABusyWorkerIsSaidToBe(t *testing.T) {
 	for _, tt := range []struct {
-		waits     WaitsFor
+		waits     belfry.WaitsFor
 		elsewhere bool
 		want      string
 	}{
-		{WaitsFor{Queue: "default", Handler: "http", Workers: 2, Slots: 100, Running: 100, Ahead: 17}, true,
+		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 2, Slots: 100, Running: 100, Ahead: 17}, true,
 			"all 100 slots of 2 workers that serve default/http are busy; 17 runs come first."},
-		{WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 1, Running: 1}, false,
+		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 1, Running: 1}, false,
 			"the only slot of the worker that serves default/http is busy; no run comes first."},
-		{WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, true,
+		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, true,
 			"1 of 2 slots of the worker that serves default/http are busy with its kind, and the others may be with other queues and handlers; 1 run comes first."},
-		{WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, false,
+		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, false,
 			"1 run comes first, and 1 of 2 slots of the worker that serves default/http are busy; it starts as soon as one of them takes it."},
-		{WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 0}, false,
+		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 0}, false,
 			"the worker that serves default/http has no slots; no run comes first."},
 	} {
-		if got := tt.waits.slots(tt.elsewhere); got != tt.want {
+		if got := slotsOf(&tt.waits, tt.elsewhere); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}
