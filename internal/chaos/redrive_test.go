@@ -84,7 +84,7 @@ func redriveUnderKills(t *testing.T, nodes ...*process) {
 func (d *driver) die(n int, path string) (jobs []askedJob) {
 	d.tb.Helper()
 	for i := range n {
-		s := quick(spec{"max_retries": 0})
+		s := quick(spec{"max_retries": 0, "timeout_seconds": 60}) // a lost worker is noticed before
 		if i%2 == 0 {
 			s["idempotency_key_template"] = "invoice-{{job_id}}-{{date}}"
 		}

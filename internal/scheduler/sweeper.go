@@ -50,15 +50,19 @@ func (w *sweeper) run(ctx context.Context) {
 	defer prune.Stop()
 	retire := time.NewTimer(retireSoon) // whoever was here before may have left some
 	defer retire.Stop()
+	var known <-chan struct{} // stands for the terms that were last seen
 	for {
+		_, moved := w.owned()
+		if moved != known {
+			known = moved
+			w.look(promote) // nobody will hint again at the retries of a shard that is new
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-moved:
 		case <-hints:
-			if time.Until(w.next) > hintDelay {
-				w.next = time.Now().Add(hintDelay)
-				promote.Reset(hintDelay)
-			}
+			w.look(promote)
 		case <-promote.C:
 			wait := w.promote(ctx)
 			w.next = time.Now().Add(wait)
@@ -71,6 +75,14 @@ func (w *sweeper) run(ctx context.Context) {
 		case <-retire.C:
 			retire.Reset(w.retire(ctx))
 		}
+	}
+}
+
+// look has retries be looked for within a moment.
+func (w *sweeper) look(promote *time.Timer) {
+	if time.Until(w.next) > hintDelay {
+		w.next = time.Now().Add(hintDelay)
+		promote.Reset(hintDelay)
 	}
 }
 
