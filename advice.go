@@ -20,8 +20,7 @@ func (a *advice) Error() string { return a.err.Error() }
 func (a *advice) Unwrap() error { return a.err }
 
 // Snooze is what a handler returns to be called again after d, a second at least
-// and 7 days at most,
-// without that counting as a failure.
+// and 7 days at most, without that counting as a failure.
 func Snooze(d time.Duration) error {
 	return &advice{err: fmt.Errorf("snoozed for %s", d), after: d, snooze: true}
 }
