@@ -7,22 +7,22 @@ import (
 )
 
 // advice is an error of a handler that says what to do about it.
-type advice struct {
+type retryError struct {
 	err       error
 	after     time.Duration
 	snooze    bool
 	permanent bool
 }
 
-func (a *advice) Error() string { return a.err.Error() }
+func (a *retryError) Error() string { return a.err.Error() }
 
 // Unwrap gives the failure itself.
-func (a *advice) Unwrap() error { return a.err }
+func (a *retryError) Unwrap() error { return a.err }
 
 // Snooze is what a handler returns to be called again after d, a second at least
 // and 7 days at most, without that counting as a failure.
 func Snooze(d time.Duration) error {
-	return &advice{err: fmt.Errorf("snoozed for %s", d), after: d, snooze: true}
+	return &retryError{err: fmt.Errorf("snoozed for %s", d), after: d, snooze: true}
 }
 
 // Permanent is what a handler returns when trying again would be useless: the run
@@ -31,7 +31,7 @@ func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &advice{err: err, permanent: true}
+	return &retryError{err: err, permanent: true}
 }
 
 // RetryAfter is what a handler returns to have a failure tried again after d, at
@@ -41,12 +41,12 @@ func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &advice{err: err, after: d}
+	return &retryError{err: err, after: d}
 }
 
 // Advise puts what an error of a handler asks for into the result of its attempt.
-func (r *Result) Advise(err error) {
-	var a *advice
+func (r *Result) ApplyError(err error) {
+	var a *retryError
 	if !errors.As(err, &a) {
 		return
 	}

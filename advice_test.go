@@ -31,7 +31,7 @@ func TestAHandlersErrorSaysWhatToDo(t *testing.T) {
 		{"nothing to try again", RetryAfter(nil, time.Minute), failed},
 	} {
 		got := failed
-		got.Advise(tt.err)
+		got.ApplyError(tt.err)
 		if got.Outcome != tt.want.Outcome || got.RetryAfterSeconds != tt.want.RetryAfterSeconds || got.Permanent != tt.want.Permanent {
 			t.Errorf("%s: got %s, after %v s, permanent: %v; want %+v", tt.name, got.Outcome, got.RetryAfterSeconds, got.Permanent, tt.want)
 		}
@@ -57,15 +57,15 @@ func TestAdviceIsFollowedWhenTheAttemptIsSettled(t *testing.T) {
 		err  error
 		want Settlement
 	}{
-		{broken, Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: Tally{Failures: 1}}},
+		{broken, Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: AttemptCounts{Failures: 1}}},
 		{Snooze(time.Hour), Settlement{State: RunRetry, Delay: time.Hour}},
 		{Snooze(1000 * time.Hour), Settlement{State: RunRetry, Delay: MaxDelay}},
-		{RetryAfter(broken, time.Hour), Settlement{State: RunRetry, Delay: time.Hour, Tally: Tally{Failures: 1}}},
-		{Permanent(broken), Settlement{State: RunDead, Reason: ReasonFinal, Tally: Tally{Failures: 1}}},
+		{RetryAfter(broken, time.Hour), Settlement{State: RunRetry, Delay: time.Hour, Counts: AttemptCounts{Failures: 1}}},
+		{Permanent(broken), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: AttemptCounts{Failures: 1}}},
 	} {
 		r := Result{Outcome: OutcomeFailed}
-		r.Advise(tt.err)
-		if got := Settle(jobA, Tally{}, policy, r); got != tt.want {
+		r.ApplyError(tt.err)
+		if got := Settle(jobA, AttemptCounts{}, policy, r); got != tt.want {
 			t.Errorf("%v: got %+v, want %+v", tt.err, got, tt.want)
 		}
 	}

@@ -12,7 +12,7 @@ type ClaimedRun struct {
 	JobName        string          `json:"job_name,omitempty"`
 	Namespace      string          `json:"namespace"`
 	Revision       int             `json:"revision"`
-	Kind           Kind            `json:"kind"`
+	Kind           RunKind         `json:"kind"`
 	Queue          string          `json:"queue"`
 	Handler        string          `json:"handler"`
 	ScheduledAt    time.Time       `json:"scheduled_at"`
@@ -41,8 +41,8 @@ func (r *Run) Claimed() ClaimedRun {
 func (c ClaimedRun) Run(worker ID) *Run {
 	return &Run{
 		ID: c.ID, JobID: c.JobID, JobName: c.JobName, Namespace: c.Namespace, Revision: c.Revision, Kind: c.Kind,
-		State: RunRunning, ScheduledAt: c.ScheduledAt, ReadyAt: c.ReadyAt, FiredAt: c.FiredAt, Attempt: c.Attempt,
-		Worker: worker, Token: c.Token, Payload: c.Payload, DeadlineAt: c.DeadlineAt, given: c.IdempotencyKey,
+		Status: RunRunning, ScheduledAt: c.ScheduledAt, ReadyAt: c.ReadyAt, FiredAt: c.FiredAt, Attempt: c.Attempt,
+		WorkerID: worker, Token: c.Token, Payload: c.Payload, DeadlineAt: c.DeadlineAt, given: c.IdempotencyKey,
 		Spec: Spec{Type: TypeWorker, Handler: c.Handler, Queue: c.Queue, TimeoutSeconds: c.TimeoutSeconds},
 	}
 }

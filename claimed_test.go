@@ -15,14 +15,14 @@ func TestAClaimedRunTravels(t *testing.T) {
 	}{
 		{"scheduled", Run{Kind: KindScheduled, JobName: "send invoices", Payload: json.RawMessage(`{"a":1}`)}},
 		{"by hand", Run{Kind: KindManual}},
-		{"with a key of its template", Run{Kind: KindScheduled, Key: "report-2026-W10"}},
-		{"by hand, with a key of its template", Run{Kind: KindManual, Key: "report-2026-W10", Payload: json.RawMessage(`[null]`)}},
+		{"with a key of its template", Run{Kind: KindScheduled, TemplateKey: "report-2026-W10"}},
+		{"by hand, with a key of its template", Run{Kind: KindManual, TemplateKey: "report-2026-W10", Payload: json.RawMessage(`[null]`)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			run, worker := tt.run, NewID(at)
-			run.ID, run.JobID, run.Namespace, run.Revision, run.State = NewID(at), NewID(at), "team", 3, RunRunning
+			run.ID, run.JobID, run.Namespace, run.Revision, run.Status = NewID(at), NewID(at), "team", 3, RunRunning
 			run.ScheduledAt, run.ReadyAt, run.FiredAt = at, at.Add(time.Second), at.Add(2*time.Second)
-			run.Attempt, run.Token, run.DeadlineAt, run.Worker = 2, NewToken(), at.Add(time.Minute), worker
+			run.Attempt, run.Token, run.DeadlineAt, run.WorkerID = 2, NewToken(), at.Add(time.Minute), worker
 			run.Spec = Spec{Type: TypeWorker, Handler: "send-invoice", Queue: "slow", TimeoutSeconds: 30}
 
 			text, err := json.Marshal(run.Claimed())
@@ -37,7 +37,7 @@ func TestAClaimedRunTravels(t *testing.T) {
 			if got.IdempotencyKey() != run.IdempotencyKey() {
 				t.Errorf("the key %q became %q", run.IdempotencyKey(), got.IdempotencyKey())
 			}
-			run.given, run.Key = run.IdempotencyKey(), "" // the whole key is all that a worker needs
+			run.given, run.TemplateKey = run.IdempotencyKey(), "" // the whole key is all that a worker needs
 			if !reflect.DeepEqual(*got, run) {
 				t.Errorf("got  %+v\nwant %+v", *got, run)
 			}

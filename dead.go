@@ -22,5 +22,5 @@ type DeadGroup struct {
 	HTTPStatus  int       `json:"http_status,omitempty"`
 	FirstAt     time.Time `json:"first_at"` // when the first and the last of them died
 	LastAt      time.Time `json:"last_at"`
-	Latest      ID        `json:"latest"` // the run that died last
+	LatestRunID ID        `json:"latest"` // the run that died last
 }

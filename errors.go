@@ -21,7 +21,7 @@ const (
 )
 
 // Fault names one field that is wrong and what to do about it.
-type Fault struct {
+type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
@@ -31,7 +31,7 @@ type Fault struct {
 type Error struct {
 	Code    Code
 	Message string
-	Faults  []Fault
+	Fields  []FieldError
 	err     error
 }
 
@@ -39,7 +39,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Message)
-	for i, f := range e.Faults {
+	for i, f := range e.Fields {
 		sep := "; "
 		if i == 0 {
 			sep = ": "

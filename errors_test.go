@@ -15,9 +15,9 @@ func TestErrorsReadAsSentences(t *testing.T) {
 	}{
 		{"a plain one", Errorf(NotFound, "find job %d", 7), "find job 7"},
 		{"with its cause", Errorf(Unavailable, "find a job: %w", context.DeadlineExceeded), "find a job: context deadline exceeded"},
-		{"with a fault", &Error{Code: Invalid, Message: "the job is not valid", Faults: []Fault{{"name", "is missing"}}},
+		{"with a fault", &Error{Code: Invalid, Message: "the job is not valid", Fields: []FieldError{{"name", "is missing"}}},
 			"the job is not valid: name: is missing"},
-		{"with several", &Error{Code: Invalid, Message: "the job is not valid", Faults: []Fault{{"name", "is missing"}, {"queue", "is too long"}}},
+		{"with several", &Error{Code: Invalid, Message: "the job is not valid", Fields: []FieldError{{"name", "is missing"}, {"queue", "is too long"}}},
 			"the job is not valid: name: is missing; queue: is too long"},
 	} {
 		if got := tt.err.Error(); got != tt.want {

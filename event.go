@@ -18,4 +18,4 @@ type EventKind string
 
 // EventCatchUp tells of more runs at once, for missed occurrences of one job, than
 // the server finds usual.
-const EventCatchUp EventKind = "large_catch_up"
+const EventLargeCatchUp EventKind = "large_catch_up"

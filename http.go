@@ -30,10 +30,10 @@ type HTTPPayload struct {
 // ParseHTTP reads and checks the payload of an HTTP job. It returns every fault
 // at once; with none, the payload makes a request that can be sent. Messages
 // never repeat a value, since values may be secret.
-func ParseHTTP(raw json.RawMessage) (HTTPPayload, []Fault) {
+func ParseHTTP(raw json.RawMessage) (HTTPPayload, []FieldError) {
 	fields := membersOf(raw)
 	if fields == nil {
-		return HTTPPayload{}, []Fault{{"payload", `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
+		return HTTPPayload{}, []FieldError{{"payload", `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
 	}
 	p := httpParser{fields: fields}
 	p.unknown("url", "method", "headers", "body")
@@ -62,11 +62,11 @@ func (p HTTPPayload) Content() (body []byte, contentType string) {
 // httpParser gathers faults while it takes a payload apart.
 type httpParser struct {
 	fields map[string]json.RawMessage
-	faults []Fault
+	faults []FieldError
 }
 
 func (p *httpParser) fault(field, format string, args ...any) {
-	p.faults = append(p.faults, Fault{"payload." + field, fmt.Sprintf(format, args...)})
+	p.faults = append(p.faults, FieldError{"payload." + field, fmt.Sprintf(format, args...)})
 }
 
 // given returns a field that is there and not null.

@@ -78,7 +78,7 @@ func TestParseHTTPNamesWhatIsWrong(t *testing.T) {
 		{"a field in another case", `{"url":"http://a","Method":"GET"}`, "payload.Method: there is no such field"},
 	} {
 		_, faults := ParseHTTP(json.RawMessage(tt.raw))
-		if got := (&Error{Faults: faults}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(faults) != 1 {
+		if got := (&Error{Fields: faults}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(faults) != 1 {
 			t.Errorf("%s: got%s, want %s", tt.name, got, tt.want)
 		}
 	}

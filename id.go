@@ -25,7 +25,7 @@ func NewID(now time.Time) ID {
 // firing has the same id after a lost commit, a failover or a restore. The
 // first 48 bits are the scheduled millisecond, the rest a hash (UUID version 8).
 // The trigger is the zero ID for scheduled runs.
-func RunID(job ID, kind Kind, scheduled time.Time, trigger ID) ID {
+func RunID(job ID, kind RunKind, scheduled time.Time, trigger ID) ID {
 	h := sha256.New()
 	h.Write(job[:])
 	fmt.Fprintf(h, "%d:%s:%d:", len(kind), kind, scheduled.UnixMicro())

@@ -22,7 +22,7 @@ func TestRunIDsStayTheSameForEver(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		job       ID
-		kind      Kind
+		kind      RunKind
 		scheduled time.Time
 		trigger   ID
 		want      string

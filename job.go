@@ -7,21 +7,21 @@ import (
 
 // Job is what to run and when, as people see it.
 type Job struct {
-	ID        ID       `json:"id"`
-	Namespace string   `json:"namespace"`
-	Name      string   `json:"name,omitempty"`
-	Tags      []string `json:"tags,omitempty"` // sorted, each once
-	Revision  int      `json:"revision"`       // grows with every edit of spec or payload
-	Status    Status   `json:"status"`         // derived when the job is read
-	State     JobState `json:"-"`              // what is stored
+	ID        ID        `json:"id"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name,omitempty"`
+	Tags      []string  `json:"tags,omitempty"` // sorted, each once
+	Revision  int       `json:"revision"`       // grows with every edit of spec or payload
+	Status    JobStatus `json:"status"`         // derived when the job is read
+	State     JobState  `json:"-"`              // what is stored
 	Spec
-	Payload   json.RawMessage `json:"payload,omitempty"`
-	NextRunAt *time.Time      `json:"next_run_at"`
-	LastRunAt *time.Time      `json:"last_run_at"`        // scheduled instant of the latest run
-	Parked    string          `json:"parked,omitempty"`   // why it cannot be fired for now; it is tried again from time to time
-	EndedAt   *time.Time      `json:"ended_at,omitempty"` // when a one-off that is over left the live tables
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	Payload     json.RawMessage `json:"payload,omitempty"`
+	NextRunAt   *time.Time      `json:"next_run_at"`
+	LastRunAt   *time.Time      `json:"last_run_at"`        // scheduled instant of the latest run
+	Quarantined string          `json:"parked,omitempty"`   // why it cannot be fired for now; it is tried again from time to time
+	EndedAt     *time.Time      `json:"ended_at,omitempty"` // when a one-off that is over left the live tables
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
 }
 
 // Spec is how a job wants to be run: everything but its name, tags and payload. Jobs
@@ -88,7 +88,7 @@ func (s Spec) HandlerName() string {
 // a queue and a handler, and for a user's own handler the namespace too.
 func (s Spec) Lane(namespace string) string {
 	if s.Type == TypeWorker {
-		return OwnLane(namespace, Lane(s.Queue, s.Handler))
+		return NamespaceLane(namespace, Lane(s.Queue, s.Handler))
 	}
 	return Lane(s.Queue, s.Type)
 }
@@ -98,7 +98,7 @@ func Lane(queue, handler string) string { return queue + "/" + handler }
 
 // OwnLane is a lane of users' own handlers. Other namespaces have others of the
 // same name, while the built-in handlers serve all namespaces alike.
-func OwnLane(namespace, lane string) string { return namespace + ":" + lane }
+func NamespaceLane(namespace, lane string) string { return namespace + ":" + lane }
 
 // Timeout bounds one attempt.
 func (s Spec) Timeout() time.Duration { return time.Duration(s.TimeoutSeconds) * time.Second }
@@ -170,9 +170,9 @@ type DSTOverlap string
 
 // The ways through an overlap.
 const (
-	OverlapAuto  DSTOverlap = ""      // both for rules like "every 15 minutes", the first for others
-	OverlapFirst DSTOverlap = "first" // the first
-	OverlapBoth  DSTOverlap = "both"  // both
+	DSTAuto  DSTOverlap = ""      // both for rules like "every 15 minutes", the first for others
+	DSTFirst DSTOverlap = "first" // the first
+	DSTBoth  DSTOverlap = "both"  // both
 )
 
 // Overlap says what happens to an occurrence, or to a run that somebody asks for,
@@ -213,25 +213,25 @@ const (
 )
 
 // Status is what a job is doing, derived from its state, plan and runs.
-type Status string
+type JobStatus string
 
 // What a job may be doing.
 const (
-	StatusScheduled Status = "scheduled" // waits for its next occurrence
-	StatusQueued    Status = "queued"    // has a run that waits for a worker
-	StatusRunning   Status = "running"   // has a run that a worker holds
-	StatusPaused    Status = "paused"
-	StatusCompleted Status = "completed" // nothing planned; its last run succeeded
-	StatusFailed    Status = "failed"    // nothing planned; its last run is a dead letter
-	StatusCancelled Status = "cancelled" // nothing planned; its last occurrence was not run
+	StatusScheduled JobStatus = "scheduled" // waits for its next occurrence
+	StatusQueued    JobStatus = "queued"    // has a run that waits for a worker
+	StatusRunning   JobStatus = "running"   // has a run that a worker holds
+	StatusPaused    JobStatus = "paused"
+	StatusCompleted JobStatus = "completed" // nothing planned; its last run succeeded
+	StatusFailed    JobStatus = "failed"    // nothing planned; its last run is a dead letter
+	StatusCancelled JobStatus = "cancelled" // nothing planned; its last occurrence was not run
 )
 
 // Live counts the live runs of a job.
-type Live struct{ Running, Waiting int }
+type LiveRuns struct{ Running, Waiting int }
 
 // StatusOf derives a job's status. The last outcome is that of its latest
 // settled run, empty when there is none.
-func StatusOf(state JobState, planned bool, live Live, last RunState) Status {
+func StatusOf(state JobState, planned bool, live LiveRuns, last RunStatus) JobStatus {
 	switch {
 	case state == JobPaused:
 		return StatusPaused

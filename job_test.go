@@ -10,23 +10,23 @@ import (
 )
 
 func TestStatusOf(t *testing.T) {
-	none := Live{}
+	none := LiveRuns{}
 	for _, tt := range []struct {
 		name    string
 		state   JobState
 		planned bool
-		live    Live
-		last    RunState
-		want    Status
+		live    LiveRuns
+		last    RunStatus
+		want    JobStatus
 	}{
 		{"a new job waits for its first occurrence", JobActive, true, none, "", StatusScheduled},
 		{"after a success it waits for the next", JobActive, true, none, RunSucceeded, StatusScheduled},
 		{"after a dead letter too", JobActive, true, none, RunDead, StatusScheduled},
-		{"a ready run waits for a worker", JobActive, true, Live{Waiting: 1}, "", StatusQueued},
-		{"a one-off that is fired is not over", JobActive, false, Live{Waiting: 1}, "", StatusQueued},
-		{"a run is held by a worker", JobActive, true, Live{Running: 1}, RunDead, StatusRunning},
-		{"running beats queued", JobActive, false, Live{Running: 1, Waiting: 3}, "", StatusRunning},
-		{"paused beats all", JobPaused, true, Live{Running: 1, Waiting: 1}, RunDead, StatusPaused},
+		{"a ready run waits for a worker", JobActive, true, LiveRuns{Waiting: 1}, "", StatusQueued},
+		{"a one-off that is fired is not over", JobActive, false, LiveRuns{Waiting: 1}, "", StatusQueued},
+		{"a run is held by a worker", JobActive, true, LiveRuns{Running: 1}, RunDead, StatusRunning},
+		{"running beats queued", JobActive, false, LiveRuns{Running: 1, Waiting: 3}, "", StatusRunning},
+		{"paused beats all", JobPaused, true, LiveRuns{Running: 1, Waiting: 1}, RunDead, StatusPaused},
 		{"a paused job has nothing planned", JobPaused, false, none, RunSucceeded, StatusPaused},
 		{"nothing planned, last run succeeded", JobActive, false, none, RunSucceeded, StatusCompleted},
 		{"nothing planned, last run dead", JobActive, false, none, RunDead, StatusFailed},

@@ -143,8 +143,8 @@ func TestTheKeyOfARun(t *testing.T) {
 	}{
 		{"scheduled", Run{Kind: KindScheduled}, keyJob.String() + ":1772442000"},
 		{"by hand", Run{Kind: KindManual}, keyJob.String() + ":1772442000:" + run.String()},
-		{"by a template", Run{Kind: KindScheduled, Key: "report"}, "report"},
-		{"by a template and by hand", Run{Kind: KindManual, Key: "report"}, "report:" + run.String()},
+		{"by a template", Run{Kind: KindScheduled, TemplateKey: "report"}, "report"},
+		{"by a template and by hand", Run{Kind: KindManual, TemplateKey: "report"}, "report:" + run.String()},
 	} {
 		tt.run.ID, tt.run.JobID, tt.run.ScheduledAt = run, keyJob, at
 		if got := tt.run.IdempotencyKey(); got != tt.want {

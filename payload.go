@@ -22,7 +22,7 @@ func Payload[T any](run *Run) (T, error) {
 		raw = json.RawMessage("null")
 	}
 	if string(bytes.TrimSpace(raw)) == "null" && !takesNull(reflect.TypeFor[T]()) {
-		return in, unfit(Fault{Field: "payload", Message: "is missing"})
+		return in, unfit(FieldError{Field: "payload", Message: "is missing"})
 	}
 	err := json.Unmarshal(raw, &in)
 	if err == nil {
@@ -30,11 +30,11 @@ func Payload[T any](run *Run) (T, error) {
 	}
 	path, cause := blame(raw, reflect.TypeFor[T](), "payload", err, 0)
 	var none T // not what was read up to the fault
-	return none, unfit(Fault{Field: path, Message: misfit(cause)})
+	return none, unfit(FieldError{Field: path, Message: misfit(cause)})
 }
 
-func unfit(f Fault) *Error {
-	return &Error{Code: Invalid, Message: "the payload is not what the handler reads", Faults: []Fault{f}}
+func unfit(f FieldError) *Error {
+	return &Error{Code: Invalid, Message: "the payload is not what the handler reads", Fields: []FieldError{f}}
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

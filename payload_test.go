@@ -103,7 +103,7 @@ func FuzzPayload(f *testing.F) {
 		if (plain == nil) != (err == nil) && !missing {
 			t.Fatalf("%q: got %v, json.Unmarshal says %v", raw, err, plain)
 		}
-		if err != nil && !strings.HasPrefix(err.(*Error).Faults[0].Field, "payload") {
+		if err != nil && !strings.HasPrefix(err.(*Error).Fields[0].Field, "payload") {
 			t.Fatalf("%q: %v", raw, err)
 		}
 	})

@@ -22,12 +22,12 @@ const (
 
 // The levels of a priority.
 const (
-	LowestLevel  = 0
-	NormalLevel  = 5
-	HighestLevel = 9
+	MinPriority    = 0
+	NormalPriority = 5
+	MaxPriority    = 9
 )
 
-var levelNames = map[string]int{"high": 9, "normal": NormalLevel, "low": 1}
+var levelNames = map[string]int{"high": 9, "normal": NormalPriority, "low": 1}
 
 // ParsePriority reads a name, in any case, or a digit, into its usual form, or says
 // what is wrong in words that fit behind the name of a field.
@@ -36,7 +36,7 @@ func ParsePriority(text string) (Priority, error) {
 	level, named := levelNames[text]
 	if !named {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < LowestLevel || n > HighestLevel || len(text) != 1 {
+		if err != nil || n < MinPriority || n > MaxPriority || len(text) != 1 {
 			return "", fmt.Errorf(`must be "high", "normal" or "low", or a number from 0 to 9, of which 9 comes first`)
 		}
 		level = n
@@ -44,7 +44,7 @@ func ParsePriority(text string) (Priority, error) {
 	switch level {
 	case levelNames["high"]:
 		return PriorityHigh, nil
-	case NormalLevel:
+	case NormalPriority:
 		return PriorityNormal, nil
 	case levelNames["low"]:
 		return PriorityLow, nil
@@ -60,7 +60,7 @@ func (p Priority) Level() int {
 	if len(p) == 1 && p[0] >= '0' && p[0] <= '9' {
 		return int(p[0] - '0')
 	}
-	return NormalLevel
+	return NormalPriority
 }
 
 // String is the name of the priority, or its digit.

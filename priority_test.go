@@ -16,7 +16,7 @@ func TestEveryPriorityHasItsLevel(t *testing.T) {
 		}
 	}
 	for _, odd := range []Priority{"urgent", "10", "-1", "x", " "} {
-		if got := odd.Level(); got != NormalLevel {
+		if got := odd.Level(); got != NormalPriority {
 			t.Errorf("%q: got level %d, want the normal one", odd, got)
 		}
 	}

@@ -63,7 +63,7 @@ func (r Retry) Delay(run ID, failures int) time.Duration {
 
 // useless tells whether another attempt after an answer of this status is not
 // worth it. Zero stands for no answer.
-func (r Retry) useless(status int) bool {
+func (r Retry) permanent(status int) bool {
 	if r.On != RetryOnServerErrors || status < 400 || status > 499 {
 		return false
 	}

@@ -13,8 +13,8 @@ type Run struct {
 	JobID       ID        `json:"job_id"`
 	Namespace   string    `json:"namespace"`
 	Revision    int       `json:"revision"` // the revision of the job that it was fired from
-	Kind        Kind      `json:"kind"`
-	State       RunState  `json:"status"`
+	Kind        RunKind   `json:"kind"`
+	Status      RunStatus `json:"status"`
 	ScheduledAt time.Time `json:"scheduled_at"`      // nominal: identity, key and header
 	ReadyAt     time.Time `json:"ready_at"`          // when it may start: nominal plus jitter, or the next retry
 	FiredAt     time.Time `json:"fired_at,omitzero"` // unset while a trigger has only been asked for
@@ -22,14 +22,14 @@ type Run struct {
 
 	StartedAt  *time.Time `json:"started_at"`  // of the latest attempt
 	FinishedAt *time.Time `json:"finished_at"` // when it was settled
-	Worker     ID         `json:"worker,omitzero"`
+	WorkerID   ID         `json:"worker,omitzero"`
 
 	HTTPStatus int    `json:"http_status,omitempty"`
 	Output     string `json:"output,omitempty"`
 	Error      string `json:"error,omitempty"`
 	Reason     Reason `json:"reason,omitempty"` // why it was skipped or is dead
 
-	CancelAskedAt *time.Time `json:"cancel_asked_at,omitempty"` // of a run that its worker has not let go of yet
+	CancelRequestedAt *time.Time `json:"cancel_asked_at,omitempty"` // of a run that its worker has not let go of yet
 
 	// A skip of several occurrences in a row is one record of the first of
 	// them: it reaches to SkippedTo and counts SkippedCount.
@@ -39,8 +39,8 @@ type Run struct {
 	Attempts []Attempt `json:"attempts,omitempty"` // those that did not succeed, in order
 
 	// Key is the idempotency key that the job's template gave; empty without one.
-	Key   string `json:"-"`
-	given string // the whole key, of a run that travelled
+	TemplateKey string `json:"-"`
+	given       string // the whole key, of a run that travelled
 
 	// Set on a claimed run only; the name is not known to a run that was claimed
 	// while it was fired.
@@ -66,7 +66,7 @@ func (r *Run) IdempotencyKey() string {
 	if r.given != "" {
 		return r.given
 	}
-	key := r.Key
+	key := r.TemplateKey
 	if key == "" {
 		key = fmt.Sprintf("%s:%d", r.JobID, r.ScheduledAt.Unix())
 	}
@@ -77,31 +77,31 @@ func (r *Run) IdempotencyKey() string {
 }
 
 // Kind says what made a run.
-type Kind string
+type RunKind string
 
 // What may make a run.
 const (
-	KindScheduled Kind = "scheduled"
-	KindManual    Kind = "manual"
-	KindBackfill  Kind = "backfill" // an instant of the schedule that somebody asked to have run, again or after all
+	KindScheduled RunKind = "scheduled"
+	KindManual    RunKind = "manual"
+	KindBackfill  RunKind = "backfill" // an instant of the schedule that somebody asked to have run, again or after all
 )
 
 // RunState is where a run is on its path. The first four are live; the others
 // are final.
-type RunState string
+type RunStatus string
 
 // The states of a run.
 const (
-	RunReady   RunState = "ready"   // may be claimed
-	RunRunning RunState = "running" // a worker holds it
-	RunRetry   RunState = "retry"   // waits for its next attempt
-	RunWaiting RunState = "waiting" // waits for an earlier run of its job
+	RunReady   RunStatus = "ready"   // may be claimed
+	RunRunning RunStatus = "running" // a worker holds it
+	RunRetry   RunStatus = "retry"   // waits for its next attempt
+	RunWaiting RunStatus = "waiting" // waits for an earlier run of its job
 
-	RunSucceeded RunState = "succeeded"
-	RunDead      RunState = "dead" // out of attempts: a dead letter, which may be redriven
-	RunSkipped   RunState = "skipped"
-	RunCancelled RunState = "cancelled" // somebody cancelled it
-	RunDiscarded RunState = "discarded" // a dead letter that somebody gave up
+	RunSucceeded RunStatus = "succeeded"
+	RunDead      RunStatus = "dead" // out of attempts: a dead letter, which may be redriven
+	RunSkipped   RunStatus = "skipped"
+	RunCancelled RunStatus = "cancelled" // somebody cancelled it
+	RunDiscarded RunStatus = "discarded" // a dead letter that somebody gave up
 )
 
 // Reason says why an occurrence was skipped or a run is dead.
@@ -109,27 +109,27 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonOverlap Reason = "overlap"       // an earlier run was still alive
-	ReasonFull    Reason = "queue_full"    // as many runs as may wait were waiting for an earlier one
-	ReasonMissed  Reason = "missed_window" // nobody was in charge at that instant
-	ReasonMany    Reason = "max_missed"    // more were missed than are made up for
-	ReasonPaused  Reason = "paused"        // the job was paused at that instant
-	ReasonEdited  Reason = "edited"        // an edit took it from the schedule before it could start
-	ReasonCancel  Reason = "cancelled"     // the job was cancelled first
-	ReasonDeleted Reason = "deleted"       // the job was deleted first
-	ReasonKey     Reason = "duplicate_key" // a run with the same idempotency key is alive, or succeeded lately
-	ReasonDSTGap  Reason = "dst_gap"       // the clock skipped that wall time
-	ReasonMoved   Reason = "zone_change"   // a newer zone database moved it to another instant
-	ReasonRetries Reason = "out_of_retries"
-	ReasonFinal   Reason = "permanent" // a failure that no retry would change
-	ReasonPoison  Reason = "poison"    // its workers were lost, time after time
+	ReasonOverlap      Reason = "overlap"       // an earlier run was still alive
+	ReasonQueueFull    Reason = "queue_full"    // as many runs as may wait were waiting for an earlier one
+	ReasonMissed       Reason = "missed_window" // nobody was in charge at that instant
+	ReasonMaxMissed    Reason = "max_missed"    // more were missed than are made up for
+	ReasonPaused       Reason = "paused"        // the job was paused at that instant
+	ReasonEdited       Reason = "edited"        // an edit took it from the schedule before it could start
+	ReasonCancelled    Reason = "cancelled"     // the job was cancelled first
+	ReasonDeleted      Reason = "deleted"       // the job was deleted first
+	ReasonDuplicateKey Reason = "duplicate_key" // a run with the same idempotency key is alive, or succeeded lately
+	ReasonDSTGap       Reason = "dst_gap"       // the clock skipped that wall time
+	ReasonZoneChange   Reason = "zone_change"   // a newer zone database moved it to another instant
+	ReasonOutOfRetries Reason = "out_of_retries"
+	ReasonPermanent    Reason = "permanent" // a failure that no retry would change
+	ReasonPoison       Reason = "poison"    // its workers were lost, time after time
 )
 
 // Attempt is one claim of a run by one worker that did not end in success.
 type Attempt struct {
 	Number     int       `json:"attempt"`
 	Outcome    Outcome   `json:"outcome"`
-	Worker     ID        `json:"worker"`
+	WorkerID   ID        `json:"worker"`
 	StartedAt  time.Time `json:"started_at"`
 	FinishedAt time.Time `json:"finished_at"`
 	HTTPStatus int       `json:"http_status,omitempty"`

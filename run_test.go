@@ -27,7 +27,7 @@ func TestIdempotencyKey(t *testing.T) {
 }
 
 func TestTheFenceOfARunIsNotShown(t *testing.T) {
-	run := Run{ID: jobA, JobID: jobB, Namespace: "default", Revision: 1, Kind: KindScheduled, State: RunReady,
+	run := Run{ID: jobA, JobID: jobB, Namespace: "default", Revision: 1, Kind: KindScheduled, Status: RunReady,
 		ScheduledAt: nine, ReadyAt: nine, FiredAt: nine,
 		Token: NewToken(), Payload: json.RawMessage(`{"secret":1}`), Spec: DefaultSpec(), DeadlineAt: nine, Report: Report{Output: []byte("x")}}
 	const want = `{"id":"0190b0f2-0001-7000-8000-0000000000aa","job_id":"0190b0f2-0001-7000-8000-0000000000bb",` +

@@ -12,35 +12,35 @@ func ended(outcome Outcome) Result { return Result{Outcome: outcome} }
 
 func TestSettle(t *testing.T) {
 	policy := Retry{Max: 2, Base: 10 * time.Second, Cap: time.Minute}
-	fresh := Tally{}
-	tally := func(failures, lost int) Tally { return Tally{Failures: failures, Lost: lost} }
+	fresh := AttemptCounts{}
+	tally := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
 	for _, tt := range []struct {
 		name   string
-		tally  Tally
+		tally  AttemptCounts
 		result Result
 		want   Settlement
 	}{
 		{"success ends it", fresh, ended(OutcomeSucceeded), Settlement{State: RunSucceeded}},
-		{"success after failures ends it", tally(2, 0), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Tally: tally(2, 0)}},
-		{"success after losses ends it", tally(1, 2), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Tally: tally(1, 2)}},
+		{"success after failures ends it", tally(2, 0), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(2, 0)}},
+		{"success after losses ends it", tally(1, 2), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(1, 2)}},
 
-		{"a first failure is tried again", fresh, ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: tally(1, 0)}},
-		{"a second failure waits twice as long", tally(1, 0), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 20 * time.Second, Tally: tally(2, 0)}},
-		{"a failure beyond the last retry is death", tally(2, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally(3, 0)}},
-		{"a failure far beyond it too", tally(9, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally(10, 0)}},
-		{"a failure ends a row of losses", tally(0, 2), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: tally(1, 0)}},
-		{"a timeout is a failure", fresh, ended(OutcomeTimedOut), Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: tally(1, 0)}},
-		{"a last timeout is death", tally(2, 1), ended(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally(3, 0)}},
-		{"an outcome of a newer version is a failure", fresh, ended("melted"), Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: tally(1, 0)}},
+		{"a first failure is tried again", fresh, ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
+		{"a second failure waits twice as long", tally(1, 0), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 20 * time.Second, Counts: tally(2, 0)}},
+		{"a failure beyond the last retry is death", tally(2, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
+		{"a failure far beyond it too", tally(9, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(10, 0)}},
+		{"a failure ends a row of losses", tally(0, 2), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
+		{"a timeout is a failure", fresh, ended(OutcomeTimedOut), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
+		{"a last timeout is death", tally(2, 1), ended(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
+		{"an outcome of a newer version is a failure", fresh, ended("melted"), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
 
-		{"a first loss is repeated at once", fresh, ended(OutcomeLost), Settlement{State: RunReady, Tally: tally(0, 1)}},
-		{"a second loss too", tally(0, 1), ended(OutcomeLost), Settlement{State: RunReady, Tally: tally(0, 2)}},
-		{"a third in a row is poison", tally(0, 2), ended(OutcomeLost), Settlement{State: RunDead, Reason: ReasonPoison, Tally: tally(0, 3)}},
-		{"a loss costs no retry", tally(2, 0), ended(OutcomeLost), Settlement{State: RunReady, Tally: tally(2, 1)}},
+		{"a first loss is repeated at once", fresh, ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(0, 1)}},
+		{"a second loss too", tally(0, 1), ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(0, 2)}},
+		{"a third in a row is poison", tally(0, 2), ended(OutcomeLost), Settlement{State: RunDead, Reason: ReasonPoison, Counts: tally(0, 3)}},
+		{"a loss costs no retry", tally(2, 0), ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(2, 1)}},
 
-		{"an interruption costs nothing", tally(2, 2), ended(OutcomeInterrupted), Settlement{State: RunReady, Tally: tally(2, 2)}},
+		{"an interruption costs nothing", tally(2, 2), ended(OutcomeInterrupted), Settlement{State: RunReady, Counts: tally(2, 2)}},
 		{"an interruption at first costs nothing", fresh, ended(OutcomeInterrupted), Settlement{State: RunReady}},
-		{"a claim nobody learned of costs nothing", tally(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Tally: tally(2, 2)}},
+		{"a claim nobody learned of costs nothing", tally(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Counts: tally(2, 2)}},
 		{"a claim nobody learned of at first costs nothing", fresh, ended(OutcomeUnconfirmed), Settlement{State: RunReady}},
 	} {
 		if got := Settle(jobA, tt.tally, policy, tt.result); got != tt.want {
@@ -51,38 +51,38 @@ func TestSettle(t *testing.T) {
 
 func TestSettleDoesWhatTheHandlerAsksFor(t *testing.T) {
 	policy := Retry{Max: 2, Base: 10 * time.Second, Cap: time.Minute}
-	tally := func(failures, lost int) Tally { return Tally{Failures: failures, Lost: lost} }
+	tally := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
 	after := func(outcome Outcome, seconds float64) Result {
 		return Result{Outcome: outcome, RetryAfterSeconds: seconds}
 	}
 	useless := func(outcome Outcome) Result { return Result{Outcome: outcome, Permanent: true} }
 	for _, tt := range []struct {
 		name   string
-		tally  Tally
+		tally  AttemptCounts
 		result Result
 		want   Settlement
 	}{
-		{"a delay asked for replaces the policy's", tally(1, 0), after(OutcomeFailed, 90), Settlement{State: RunRetry, Delay: 90 * time.Second, Tally: tally(2, 0)}},
-		{"it may be shorter", tally(1, 0), after(OutcomeFailed, 0.25), Settlement{State: RunRetry, Delay: 250 * time.Millisecond, Tally: tally(2, 0)}},
-		{"it is at most a week", tally(1, 0), after(OutcomeFailed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay, Tally: tally(2, 0)}},
-		{"one before now is none", tally(0, 0), after(OutcomeFailed, -5), Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: tally(1, 0)}},
-		{"it gives no further retry", tally(2, 0), after(OutcomeFailed, 5), Settlement{State: RunDead, Reason: ReasonRetries, Tally: tally(3, 0)}},
-		{"after a timeout too", tally(0, 1), after(OutcomeTimedOut, 5), Settlement{State: RunRetry, Delay: 5 * time.Second, Tally: tally(1, 0)}},
-		{"success needs no other attempt", tally(1, 1), after(OutcomeSucceeded, 5), Settlement{State: RunSucceeded, Tally: tally(1, 1)}},
-		{"an interrupted attempt is repeated at once", tally(1, 1), after(OutcomeInterrupted, 5), Settlement{State: RunReady, Tally: tally(1, 1)}},
+		{"a delay asked for replaces the policy's", tally(1, 0), after(OutcomeFailed, 90), Settlement{State: RunRetry, Delay: 90 * time.Second, Counts: tally(2, 0)}},
+		{"it may be shorter", tally(1, 0), after(OutcomeFailed, 0.25), Settlement{State: RunRetry, Delay: 250 * time.Millisecond, Counts: tally(2, 0)}},
+		{"it is at most a week", tally(1, 0), after(OutcomeFailed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay, Counts: tally(2, 0)}},
+		{"one before now is none", tally(0, 0), after(OutcomeFailed, -5), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
+		{"it gives no further retry", tally(2, 0), after(OutcomeFailed, 5), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
+		{"after a timeout too", tally(0, 1), after(OutcomeTimedOut, 5), Settlement{State: RunRetry, Delay: 5 * time.Second, Counts: tally(1, 0)}},
+		{"success needs no other attempt", tally(1, 1), after(OutcomeSucceeded, 5), Settlement{State: RunSucceeded, Counts: tally(1, 1)}},
+		{"an interrupted attempt is repeated at once", tally(1, 1), after(OutcomeInterrupted, 5), Settlement{State: RunReady, Counts: tally(1, 1)}},
 
-		{"a snooze costs no retry", tally(2, 0), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Tally: tally(2, 0)}},
-		{"a snooze ends a row of losses", tally(2, 2), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Tally: tally(2, 0)}},
+		{"a snooze costs no retry", tally(2, 0), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: tally(2, 0)}},
+		{"a snooze ends a row of losses", tally(2, 2), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: tally(2, 0)}},
 		{"a snooze is at most a week", tally(0, 0), after(OutcomeSnoozed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay}},
 		{"a snooze is a second at least", tally(0, 0), after(OutcomeSnoozed, 0), Settlement{State: RunRetry, Delay: time.Second}},
 		{"a snooze of less is a second", tally(0, 0), after(OutcomeSnoozed, 0.25), Settlement{State: RunRetry, Delay: time.Second}},
 		{"a snooze until before is a second", tally(0, 0), after(OutcomeSnoozed, -9), Settlement{State: RunRetry, Delay: time.Second}},
 
-		{"a permanent failure is death", tally(0, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally(1, 0)}},
-		{"a permanent timeout too", tally(1, 2), useless(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally(2, 0)}},
-		{"it is permanent rather than the last", tally(2, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonFinal, Tally: tally(3, 0)}},
-		{"a permanent success is a success", tally(1, 0), useless(OutcomeSucceeded), Settlement{State: RunSucceeded, Tally: tally(1, 0)}},
-		{"what was interrupted did not fail", tally(1, 0), useless(OutcomeInterrupted), Settlement{State: RunReady, Tally: tally(1, 0)}},
+		{"a permanent failure is death", tally(0, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(1, 0)}},
+		{"a permanent timeout too", tally(1, 2), useless(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(2, 0)}},
+		{"it is permanent rather than the last", tally(2, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(3, 0)}},
+		{"a permanent success is a success", tally(1, 0), useless(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(1, 0)}},
+		{"what was interrupted did not fail", tally(1, 0), useless(OutcomeInterrupted), Settlement{State: RunReady, Counts: tally(1, 0)}},
 	} {
 		if got := Settle(jobA, tt.tally, policy, tt.result); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
@@ -92,19 +92,19 @@ func TestSettleDoesWhatTheHandlerAsksFor(t *testing.T) {
 
 func TestACancelledRunIsNotTriedAgain(t *testing.T) {
 	policy := Retry{Max: 9, Base: time.Second, Cap: time.Minute}
-	for _, before := range []Tally{{}, {Failures: 3}, {Lost: 2}} {
+	for _, before := range []AttemptCounts{{}, {Failures: 3}, {Lost: 2}} {
 		marked := before
 		marked.Cancelled = true
 		for _, outcome := range []Outcome{OutcomeFailed, OutcomeTimedOut, OutcomeInterrupted, OutcomeLost, OutcomeUnconfirmed, OutcomeSnoozed, OutcomeCancelled, "melted"} {
 			r := Result{Outcome: outcome, RetryAfterSeconds: 5}
-			if got, want := Settle(jobA, marked, policy, r), (Settlement{State: RunCancelled, Tally: marked}); got != want {
+			if got, want := Settle(jobA, marked, policy, r), (Settlement{State: RunCancelled, Counts: marked}); got != want {
 				t.Errorf("%s of a cancelled run: got %+v, want %+v", outcome, got, want)
 			}
 		}
-		if got, want := Settle(jobA, marked, policy, ended(OutcomeSucceeded)), (Settlement{State: RunSucceeded, Tally: marked}); got != want {
+		if got, want := Settle(jobA, marked, policy, ended(OutcomeSucceeded)), (Settlement{State: RunSucceeded, Counts: marked}); got != want {
 			t.Errorf("success of a cancelled run: got %+v, want %+v", got, want)
 		}
-		if got, want := Settle(jobA, before, policy, ended(OutcomeCancelled)), (Settlement{State: RunCancelled, Tally: before}); got != want {
+		if got, want := Settle(jobA, before, policy, ended(OutcomeCancelled)), (Settlement{State: RunCancelled, Counts: before}); got != want {
 			t.Errorf("an attempt that was cancelled: got %+v, want %+v", got, want)
 		}
 	}
@@ -115,25 +115,25 @@ func TestAnswersOfTheClientsFaultArePermanentIfTheJobSaysSo(t *testing.T) {
 	for _, status := range []int{0, 200, 302, 399, 400, 401, 403, 404, 407, 408, 409, 410, 424, 425, 426, 428, 429, 430, 451, 499, 500, 502, 503, 599} {
 		for _, on := range []RetryOn{RetryOnAll, RetryOnServerErrors} {
 			policy := Retry{Max: 1, On: on, Base: 10 * time.Second, Cap: time.Minute}
-			want := Settlement{State: RunRetry, Delay: 10 * time.Second, Tally: Tally{Failures: 1}}
+			want := Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: AttemptCounts{Failures: 1}}
 			if on == RetryOnServerErrors && !again[status] {
-				want = Settlement{State: RunDead, Reason: ReasonFinal, Tally: Tally{Failures: 1}}
+				want = Settlement{State: RunDead, Reason: ReasonPermanent, Counts: AttemptCounts{Failures: 1}}
 			}
-			if got := Settle(jobA, Tally{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: status}); got != want {
+			if got := Settle(jobA, AttemptCounts{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: status}); got != want {
 				t.Errorf("status %d, retry on %q: got %+v, want %+v", status, on, got, want)
 			}
 		}
 	}
 	policy := Retry{Max: 1, On: RetryOnServerErrors, Base: 10 * time.Second, Cap: time.Minute}
-	asked := Settle(jobA, Tally{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: 429, RetryAfterSeconds: 3})
-	if want := (Settlement{State: RunRetry, Delay: 3 * time.Second, Tally: Tally{Failures: 1}}); asked != want {
+	asked := Settle(jobA, AttemptCounts{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: 429, RetryAfterSeconds: 3})
+	if want := (Settlement{State: RunRetry, Delay: 3 * time.Second, Counts: AttemptCounts{Failures: 1}}); asked != want {
 		t.Errorf("429 with a delay: got %+v, want %+v", asked, want)
 	}
 }
 
 func TestWithoutRetriesTheFirstFailureIsDeath(t *testing.T) {
-	got := Settle(jobA, Tally{}, Retry{Base: time.Second, Cap: time.Minute}, ended(OutcomeFailed))
-	if want := (Settlement{State: RunDead, Reason: ReasonRetries, Tally: Tally{Failures: 1}}); got != want {
+	got := Settle(jobA, AttemptCounts{}, Retry{Base: time.Second, Cap: time.Minute}, ended(OutcomeFailed))
+	if want := (Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: AttemptCounts{Failures: 1}}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -175,9 +175,9 @@ func (c *count) after(run ID, policy Retry, r Result) Settlement {
 		c.failures, c.lost = c.failures+1, 0
 		switch {
 		case r.Permanent || policy.On == RetryOnServerErrors && r.HTTPStatus == 404:
-			want.State, want.Reason = RunDead, ReasonFinal
+			want.State, want.Reason = RunDead, ReasonPermanent
 		case c.failures == policy.Max+1:
-			want.State, want.Reason = RunDead, ReasonRetries
+			want.State, want.Reason = RunDead, ReasonOutOfRetries
 		default:
 			want.State, want.Delay = RunRetry, policy.Delay(run, c.failures)
 			if asked > 0 {
@@ -193,7 +193,7 @@ func (c *count) after(run ID, policy Retry, r Result) Settlement {
 			want.State, want.Reason = RunDead, ReasonPoison
 		}
 	}
-	want.Tally = Tally{Failures: c.failures, Lost: c.lost, Cancelled: c.cancelled}
+	want.Counts = AttemptCounts{Failures: c.failures, Lost: c.lost, Cancelled: c.cancelled}
 	return want
 }
 
@@ -206,7 +206,7 @@ func TestARunFollowsItsPolicy(t *testing.T) {
 			Backoff: rapid.SampledFrom(backoffs).Draw(t, "backoff"), Base: time.Second, Cap: time.Hour, Jitter: 0.25, Delays: "1,0,30",
 		}
 		run := ID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "run"))
-		var tally Tally
+		var tally AttemptCounts
 		var own count
 		for range 40 {
 			if !own.cancelled && rapid.IntRange(0, 19).Draw(t, "cancel") == 0 {
@@ -223,7 +223,7 @@ func TestARunFollowsItsPolicy(t *testing.T) {
 			if s.State != RunReady && s.State != RunRetry {
 				return // Nothing is settled after the end.
 			}
-			tally = s.Tally
+			tally = s.Counts
 		}
 	})
 }

@@ -14,7 +14,7 @@ const stillMasked = "is masked; give the secret itself"
 // nothing is stored. Elements of a list are in the same place only as long as none
 // is taken out, put in between or moved. All else stays as it is written; what is
 // not JSON is left to others.
-func Unmask(payload, stored json.RawMessage) (json.RawMessage, []Fault) {
+func Unmask(payload, stored json.RawMessage) (json.RawMessage, []FieldError) {
 	// A star may be written as an escape as well.
 	if !bytes.Contains(payload, []byte(Masked)) && !bytes.Contains(payload, []byte(`\u002`)) || !json.Valid(payload) {
 		return payload, nil
@@ -37,7 +37,7 @@ type unmasker struct {
 	payload []byte
 	from    int // what comes before it is copied
 	out     bytes.Buffer
-	faults  []Fault
+	faults  []FieldError
 }
 
 func (u *unmasker) restore(n, behind *node) {
@@ -88,7 +88,7 @@ func (u *unmasker) text(path string, n, behind *node, secret bool) {
 	case behind != nil && behind.kind == '"' && behind.masked == n.text:
 		u.restore(n, behind)
 	case secret && n.text == Masked, hides(n.text):
-		u.faults = append(u.faults, Fault{path, stillMasked})
+		u.faults = append(u.faults, FieldError{path, stillMasked})
 	}
 }
 

@@ -151,12 +151,12 @@ func TestAnswersAreRead(t *testing.T) {
 	}
 	letter, err := asked(`{"id":"`+runText+`","status":"dead","job_name":"n","fingerprint":"f","reason":"permanent","idempotency_key":"k",
 		"payload":{"a":1},"attempts":[{"attempt":1,"outcome":"failed","output":"o"}]}`).DeadLetter(ctx, runID)
-	if err != nil || letter.ID != runID || letter.JobName != "n" || letter.Fingerprint != "f" || letter.Reason != belfry.ReasonFinal ||
+	if err != nil || letter.ID != runID || letter.JobName != "n" || letter.Fingerprint != "f" || letter.Reason != belfry.ReasonPermanent ||
 		letter.IdempotencyKey != "k" || string(letter.Payload) != `{"a":1}` || letter.Attempts[0].Output != "o" {
 		t.Errorf("a dead letter is read as %+v, %v", letter, err)
 	}
 	groups, err := asked(`[{"fingerprint":"f","count":5,"jobs":2,"error":"e","latest":"`+runText+`"}]`).DeadGroups(ctx, DeadFilter{})
-	if err != nil || len(groups) != 1 || groups[0].Count != 5 || groups[0].Latest != runID {
+	if err != nil || len(groups) != 1 || groups[0].Count != 5 || groups[0].LatestRunID != runID {
 		t.Errorf("groups are read as %+v, %v", groups, err)
 	}
 	redriven, err := asked(`{"matched":5,"done":3,"more":true,"last_at":"2030-01-01T08:00:00Z"}`).RedriveDeadLetters(ctx, Redrive{})
@@ -172,7 +172,7 @@ func TestAnswersAreRead(t *testing.T) {
 		t.Errorf("a bulk action is read as %+v, %v", bulk, err)
 	}
 	for event, err := range asked(`[{"id":"` + runText + `","kind":"large_catch_up","message":"m","count":12}]`).Events(ctx) {
-		if err != nil || event.ID != runID || event.Kind != belfry.EventCatchUp || event.Count != 12 {
+		if err != nil || event.ID != runID || event.Kind != belfry.EventLargeCatchUp || event.Count != 12 {
 			t.Errorf("an event is read as %+v, %v", event, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestRedriveIsRepeatedWithoutHarm(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		answers []said
-		want    belfry.RunState
+		want    belfry.RunStatus
 		refused string
 	}{
 		{"it was redriven", []said{lost, gone, {status: 200, body: `{"status":"ready"}`}}, belfry.RunReady, ""},
@@ -199,8 +199,8 @@ func TestRedriveIsRepeatedWithoutHarm(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := scripted(t, tt.answers...)
 			run, err := c.RedriveDeadLetter(t.Context(), runID, nil)
-			if tt.refused == "" && (err != nil || run.State != tt.want) {
-				t.Errorf("%s: got %s and %v", tt.name, run.State, err)
+			if tt.refused == "" && (err != nil || run.Status != tt.want) {
+				t.Errorf("%s: got %s and %v", tt.name, run.Status, err)
 			}
 			if tt.refused != "" && (belfry.CodeOf(err) != belfry.NotFound || !strings.Contains(err.Error(), tt.refused)) {
 				t.Errorf("%s: got %v", tt.name, err)

@@ -32,7 +32,7 @@ type DeadFilter struct {
 	PageSize    int           `json:"-"` // asked for at once, and of groups in all; zero is the server's choice
 }
 
-func (f DeadFilter) values() url.Values {
+func (f DeadFilter) query() url.Values {
 	v := url.Values{}
 	set(v, "job", f.Job)
 	instant(v, "since", f.Since)
@@ -52,14 +52,14 @@ func instant(v url.Values, name string, t time.Time) {
 
 // DeadLetters lists dead letters, the latest death first, like Jobs.
 func (c *Client) DeadLetters(ctx context.Context, filter DeadFilter) iter.Seq2[DeadLetter, error] {
-	return pages[DeadLetter](ctx, c, "list dead letters", deadPath, filter.values())
+	return pages[DeadLetter](ctx, c, "list dead letters", deadPath, filter.query())
 }
 
 // DeadGroups counts dead letters by the kind of their failure, the largest group
 // first.
 func (c *Client) DeadGroups(ctx context.Context, filter DeadFilter) (groups []belfry.DeadGroup, err error) {
 	path := deadPath + "/groups"
-	if query := filter.values().Encode(); query != "" {
+	if query := filter.query().Encode(); query != "" {
 		path += "?" + query
 	}
 	_, err = c.json(ctx, newCall("group dead letters", http.MethodGet, path), nil, &groups)
@@ -85,7 +85,7 @@ func (c *Client) RedriveDeadLetter(ctx context.Context, run belfry.ID, payload a
 	_, err = c.json(ctx, q, body, &again)
 	var told *Error
 	if errors.As(err, &told) && told.doubt { // It may be gone because an earlier try redrove it.
-		if now, failed := c.Run(ctx, run); failed == nil && now.State != belfry.RunDiscarded {
+		if now, failed := c.Run(ctx, run); failed == nil && now.Status != belfry.RunDiscarded {
 			return now, nil
 		}
 	}

@@ -39,6 +39,6 @@ type Draft struct {
 	RetryDelays            []float64           `json:"retry_delays,omitempty"` // in seconds; the number of retries unless MaxRetries is set
 	RetentionDays          int                 `json:"retention_days,omitempty"`
 	IdempotencyKeyTemplate string              `json:"idempotency_key_template,omitempty"`
-	Status                 belfry.Status       `json:"status,omitempty"`  // belfry.StatusPaused, or nothing
+	Status                 belfry.JobStatus    `json:"status,omitempty"`  // belfry.StatusPaused, or nothing
 	Payload                any                 `json:"payload,omitempty"` // written as JSON; a json.RawMessage as it is
 }

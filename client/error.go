@@ -25,12 +25,12 @@ const (
 // Error is what a server, or a proxy in front of it, answered instead of doing
 // what it was asked for.
 type Error struct {
-	Status     int            // of the HTTP answer
-	Code       belfry.Code    // the kind of failure
-	Detail     string         // a sentence for people
-	Faults     []belfry.Fault // the fields that are wrong
-	RequestID  string         // under which the server's log has more
-	RetryAfter time.Duration  // what the server asked for; zero if nothing
+	Status     int                 // of the HTTP answer
+	Code       belfry.Code         // the kind of failure
+	Detail     string              // a sentence for people
+	Faults     []belfry.FieldError // the fields that are wrong
+	RequestID  string              // under which the server's log has more
+	RetryAfter time.Duration       // what the server asked for; zero if nothing
 
 	doubt bool // an earlier try of the same call may have been carried out
 }
@@ -66,7 +66,7 @@ func (e *Error) Unwrap() error {
 	if code == BadRequest {
 		code = belfry.Invalid
 	}
-	return &belfry.Error{Code: code, Message: e.Detail, Faults: e.Faults}
+	return &belfry.Error{Code: code, Message: e.Detail, Fields: e.Faults}
 }
 
 const (
@@ -76,10 +76,10 @@ const (
 
 // problem is the document of RFC 9457 that a server answers.
 type problem struct {
-	Detail    string         `json:"detail"`
-	Code      belfry.Code    `json:"code"`
-	RequestID string         `json:"request_id"`
-	Errors    []belfry.Fault `json:"errors"`
+	Detail    string              `json:"detail"`
+	Code      belfry.Code         `json:"code"`
+	RequestID string              `json:"request_id"`
+	Errors    []belfry.FieldError `json:"errors"`
 }
 
 // failure makes the Error of an answer. Of one that is no problem document only
@@ -94,7 +94,7 @@ func failure(a *http.Response, body []byte) *Error {
 			e.RequestID = oneLine(p.RequestID, 100)
 		}
 		for _, f := range p.Errors {
-			e.Faults = append(e.Faults, belfry.Fault{Field: oneLine(f.Field, maxDetail), Message: oneLine(f.Message, maxDetail)})
+			e.Faults = append(e.Faults, belfry.FieldError{Field: oneLine(f.Field, maxDetail), Message: oneLine(f.Message, maxDetail)})
 		}
 		return e
 	}

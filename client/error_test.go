@@ -53,15 +53,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestManyFaultsAreCounted(t *testing.T) {
-	e := &Error{Detail: "the jobs are not valid", Faults: make([]belfry.Fault, 50)}
+	e := &Error{Detail: "the jobs are not valid", Faults: make([]belfry.FieldError, 50)}
 	for i := range e.Faults {
-		e.Faults[i] = belfry.Fault{Field: fmt.Sprintf("line %d", i), Message: "is bad"}
+		e.Faults[i] = belfry.FieldError{Field: fmt.Sprintf("line %d", i), Message: "is bad"}
 	}
 	if got := e.Error(); !strings.HasSuffix(got, "line 9: is bad; and 40 more") || strings.Contains(got, "\n") {
 		t.Errorf("got %s", got)
 	}
 	var known *belfry.Error
-	if !errors.As(error(e), &known) || len(known.Faults) != 50 {
+	if !errors.As(error(e), &known) || len(known.Fields) != 50 {
 		t.Errorf("got %+v", known)
 	}
 }

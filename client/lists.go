@@ -17,13 +17,13 @@ import (
 // JobFilter is what the jobs of a list have in common. Its zero fields let
 // everything pass.
 type JobFilter struct {
-	Status   belfry.Status `json:"status,omitempty"`
-	Type     string        `json:"type,omitempty"`
-	Handler  string        `json:"handler,omitempty"`
-	Queue    string        `json:"queue,omitempty"`
-	Tags     []string      `json:"tags,omitempty"`   // all of them
-	Search   string        `json:"search,omitempty"` // part of the name, in any case of its letters
-	PageSize int           `json:"-"`                // jobs asked for at once; zero is the server's choice
+	Status   belfry.JobStatus `json:"status,omitempty"`
+	Type     string           `json:"type,omitempty"`
+	Handler  string           `json:"handler,omitempty"`
+	Queue    string           `json:"queue,omitempty"`
+	Tags     []string         `json:"tags,omitempty"`   // all of them
+	Search   string           `json:"search,omitempty"` // part of the name, in any case of its letters
+	PageSize int              `json:"-"`                // jobs asked for at once; zero is the server's choice
 }
 
 // Jobs lists jobs, newest first, page by page as the loop goes on. After an
@@ -51,8 +51,8 @@ type Run struct {
 
 // RunFilter is what the runs of a list have in common.
 type RunFilter struct {
-	Status   belfry.RunState // empty: any
-	PageSize int             // runs asked for at once; zero is the server's choice
+	Status   belfry.RunStatus // empty: any
+	PageSize int              // runs asked for at once; zero is the server's choice
 }
 
 // Runs lists the runs of all jobs, latest first, like Jobs.

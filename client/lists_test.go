@@ -94,7 +94,7 @@ func TestRunsAndRevisionsAreRead(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	c, s := scripted(t, said{status: 200, body: `[{"id":"` + id + `","status":"dead","idempotency_key":"k","attempts":[{"attempt":1,"outcome":"failed"}]}]`})
 	for run, err := range c.Runs(t.Context(), RunFilter{Status: belfry.RunDead, PageSize: 5}) {
-		if err != nil || run.ID.String() != id || run.State != belfry.RunDead || run.IdempotencyKey != "k" || run.Attempts[0].Outcome != belfry.OutcomeFailed {
+		if err != nil || run.ID.String() != id || run.Status != belfry.RunDead || run.IdempotencyKey != "k" || run.Attempts[0].Outcome != belfry.OutcomeFailed {
 			t.Errorf("got %+v and %v", run, err)
 		}
 	}

@@ -36,17 +36,17 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	pooled(t, c, mux)
 	for _, tt := range []struct {
 		payload string
-		state   belfry.RunState
+		state   belfry.RunStatus
 		reason  belfry.Reason
 		outcome belfry.Outcome
 		wait    time.Duration
 	}{
 		{"snooze", belfry.RunSucceeded, "", belfry.OutcomeSnoozed, 100 * time.Millisecond},
-		{"permanent", belfry.RunDead, belfry.ReasonFinal, belfry.OutcomeFailed, 0},
+		{"permanent", belfry.RunDead, belfry.ReasonPermanent, belfry.OutcomeFailed, 0},
 		{"later", belfry.RunSucceeded, "", belfry.OutcomeFailed, 200 * time.Millisecond},
 	} {
 		run := settled(t, c, must[belfry.ID](t)(c.TriggerJob(ctx, "work", tt.payload)))
-		if run.State != tt.state || run.Reason != tt.reason || len(run.Attempts) != 1 || run.Attempts[0].Outcome != tt.outcome {
+		if run.Status != tt.state || run.Reason != tt.reason || len(run.Attempts) != 1 || run.Attempts[0].Outcome != tt.outcome {
 			t.Errorf("%s: the run is %+v", tt.payload, run)
 			continue
 		}
@@ -72,24 +72,24 @@ func TestRunsAndJobsAreCancelled(t *testing.T) {
 	running := must[belfry.ID](t)(c.TriggerJob(ctx, "slow", nil))
 	<-began
 	waiting := must[belfry.ID](t)(c.TriggerJob(ctx, "slow", nil))
-	await(t, func() bool { return must[client.Run](t)(c.Run(ctx, waiting)).State == belfry.RunWaiting })
-	if run := must[client.Run](t)(c.CancelRun(ctx, waiting)); run.State != belfry.RunCancelled {
-		t.Errorf("the run that waited is %s", run.State)
+	await(t, func() bool { return must[client.Run](t)(c.Run(ctx, waiting)).Status == belfry.RunWaiting })
+	if run := must[client.Run](t)(c.CancelRun(ctx, waiting)); run.Status != belfry.RunCancelled {
+		t.Errorf("the run that waited is %s", run.Status)
 	}
 	asked := time.Now()
-	if run := must[client.Run](t)(c.CancelRun(ctx, running)); run.State != belfry.RunRunning && run.State != belfry.RunCancelled { // by now
-		t.Errorf("the run that is under way is %s", run.State)
+	if run := must[client.Run](t)(c.CancelRun(ctx, running)); run.Status != belfry.RunRunning && run.Status != belfry.RunCancelled { // by now
+		t.Errorf("the run that is under way is %s", run.Status)
 	}
 	if cause := <-causes; cause != worker.ErrCancelled {
 		t.Errorf("its context ended by %v", cause)
 	}
 	t.Logf("its worker heard of it after %s", time.Since(asked))
 	run := settled(t, c, running)
-	if run.State != belfry.RunCancelled || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeCancelled {
+	if run.Status != belfry.RunCancelled || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeCancelled {
 		t.Errorf("it ended as %+v", run)
 	}
-	if again := must[client.Run](t)(c.CancelRun(ctx, running)); again.State != belfry.RunCancelled {
-		t.Errorf("cancelled twice it is %s", again.State)
+	if again := must[client.Run](t)(c.CancelRun(ctx, running)); again.Status != belfry.RunCancelled {
+		t.Errorf("cancelled twice it is %s", again.Status)
 	}
 	job := must[belfry.Job](t)(c.CancelJob(ctx, "slow"))
 	if job.Status != belfry.StatusCancelled || job.NextRunAt != nil {
@@ -115,7 +115,7 @@ func TestDeadLettersAreDecidedOn(t *testing.T) {
 		settled(t, c, id)
 		ids = append(ids, id)
 	}
-	filter := client.DeadFilter{Job: "work", Error: "IS UNKNOWN", Reason: belfry.ReasonRetries, PageSize: 2}
+	filter := client.DeadFilter{Job: "work", Error: "IS UNKNOWN", Reason: belfry.ReasonOutOfRetries, PageSize: 2}
 	letters := all(t, c.DeadLetters(ctx, filter))
 	if len(letters) != 5 || letters[0].ID != ids[4] || letters[0].JobName != "work" || letters[0].IdempotencyKey == "" {
 		t.Fatalf("the dead letters are %+v", letters)
@@ -132,10 +132,10 @@ func TestDeadLettersAreDecidedOn(t *testing.T) {
 	if run := must[client.Run](t)(c.RedriveDeadLetter(ctx, ids[0], map[string]int{"customer": 0})); run.ID != ids[0] {
 		t.Errorf("redriven it is %+v", run)
 	}
-	if run := settled(t, c, ids[0]); run.State != belfry.RunSucceeded || run.Attempt != 2 || run.IdempotencyKey != letter.IdempotencyKey {
+	if run := settled(t, c, ids[0]); run.Status != belfry.RunSucceeded || run.Attempt != 2 || run.IdempotencyKey != letter.IdempotencyKey {
 		t.Errorf("redriven it ended as %+v", run)
 	}
-	if err := c.DiscardDeadLetter(ctx, ids[1]); err != nil || must[client.Run](t)(c.Run(ctx, ids[1])).State != belfry.RunDiscarded {
+	if err := c.DiscardDeadLetter(ctx, ids[1]); err != nil || must[client.Run](t)(c.Run(ctx, ids[1])).Status != belfry.RunDiscarded {
 		t.Errorf("a discard: %v", err)
 	}
 	if _, err := c.RedriveDeadLetters(ctx, client.Redrive{}); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "all") {
@@ -216,7 +216,7 @@ func TestThePastIsMadeUpForAndExplained(t *testing.T) {
 	}
 	pooled(t, c, mux)
 	for i, id := range made.Runs {
-		if run := settled(t, c, id); run.State != belfry.RunSucceeded || run.Kind != belfry.KindBackfill || !run.ScheduledAt.Equal(made.Instants[i]) {
+		if run := settled(t, c, id); run.Status != belfry.RunSucceeded || run.Kind != belfry.KindBackfill || !run.ScheduledAt.Equal(made.Instants[i]) {
 			t.Errorf("run %d is %+v", i, run)
 		}
 	}

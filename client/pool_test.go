@@ -78,7 +78,7 @@ func TestRunsAreDeliveredAndResultsAccepted(t *testing.T) {
 	pooled(t, c, mux)
 	for _, tt := range []struct {
 		payload any
-		state   belfry.RunState
+		state   belfry.RunStatus
 		output  string
 		err     string
 	}{
@@ -89,8 +89,8 @@ func TestRunsAreDeliveredAndResultsAccepted(t *testing.T) {
 	} {
 		id := must[belfry.ID](t)(c.TriggerJob(ctx, "monthly", tt.payload))
 		run := settled(t, c, id)
-		if run.State != tt.state || run.Output != tt.output || run.Error != tt.err {
-			t.Errorf("%v: got %s %q %q", tt.payload, run.State, run.Output, run.Error)
+		if run.Status != tt.state || run.Output != tt.output || run.Error != tt.err {
+			t.Errorf("%v: got %s %q %q", tt.payload, run.Status, run.Output, run.Error)
 		}
 		if tt.output != "" {
 			if key := <-keys; key != run.IdempotencyKey || !strings.HasPrefix(key, "invoice-20") {
@@ -125,12 +125,12 @@ func TestDrainHandsBackWhatItInterrupts(t *testing.T) {
 	<-started
 	stop()
 	run := must[client.Run](t)(c.Run(ctx, id))
-	if run.State != belfry.RunReady || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeInterrupted {
+	if run.Status != belfry.RunReady || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeInterrupted {
 		t.Errorf("handed back it is %+v", run)
 	}
 	pooled(t, c, mux)
-	if run := settled(t, c, id); run.State != belfry.RunSucceeded || run.Attempt != 2 {
-		t.Errorf("it ended %s in attempt %d", run.State, run.Attempt)
+	if run := settled(t, c, id); run.Status != belfry.RunSucceeded || run.Attempt != 2 {
+		t.Errorf("it ended %s in attempt %d", run.Status, run.Attempt)
 	}
 }
 
@@ -152,8 +152,8 @@ func TestWorkerReconnectsByItself(t *testing.T) {
 		ids := []belfry.ID{must[belfry.ID](t)(direct.TriggerJob(ctx, "work", nil)), must[belfry.ID](t)(direct.TriggerJob(ctx, "work", nil))}
 		p.mend()
 		for _, id := range ids {
-			if run := settled(t, direct, id); run.State != belfry.RunSucceeded {
-				t.Errorf("the run is %s: %s", run.State, run.Error)
+			if run := settled(t, direct, id); run.Status != belfry.RunSucceeded {
+				t.Errorf("the run is %s: %s", run.Status, run.Error)
 			}
 		}
 	}
@@ -204,8 +204,8 @@ func TestServerIsRestartedUnderAWorker(t *testing.T) {
 	}
 	defer second.stop()
 	for _, id := range ids {
-		if run := settled(t, c, id); run.State != belfry.RunSucceeded {
-			t.Errorf("run %s is %s: %s", id, run.State, run.Error)
+		if run := settled(t, c, id); run.Status != belfry.RunSucceeded {
+			t.Errorf("run %s is %s: %s", id, run.Status, run.Error)
 		}
 	}
 	if n := len(all(t, c.RunsOf(ctx, "work"))); n != 20 {

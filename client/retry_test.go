@@ -34,7 +34,7 @@ func TestCallsAreRepeatedWhereThatIsSafe(t *testing.T) {
 	trigger := func(ctx context.Context, c *Client) error { _, err := c.TriggerJob(ctx, "x", nil); return err }
 	rollback := func(ctx context.Context, c *Client) error { _, err := c.Rollback(ctx, "x", 3); return err }
 	post := func(ctx context.Context, c *Client) error { return c.Do(ctx, "POST", "/api/v1/jobs", 1, nil) }
-	beat := func(ctx context.Context, c *Client) error { _, err := c.Heartbeat(ctx, belfry.Beat{}); return err }
+	beat := func(ctx context.Context, c *Client) error { _, err := c.Heartbeat(ctx, belfry.Heartbeat{}); return err }
 	claim := func(ctx context.Context, c *Client) error { _, err := c.Claim(ctx, belfry.Claim{}); return err }
 	finish := func(ctx context.Context, c *Client) error {
 		_, err := c.Finish(ctx, make([]belfry.Result, 1))

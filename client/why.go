@@ -11,16 +11,16 @@ import (
 
 // Why tells what was decided for an instant of a job, or is planned.
 type Why struct {
-	At       time.Time        `json:"at"`
-	Decision belfry.Decision  `json:"decision"`
-	Reason   belfry.Reason    `json:"reason,omitempty"` // of a skip or a dead letter
-	Sentence string           `json:"sentence"`         // the whole answer, for people
-	Run      *Run             `json:"run,omitempty"`    // or the skip
-	Rule     belfry.WhyRule   `json:"rule"`             // by which it was decided
-	Revision int              `json:"revision"`         // of the job, which the rule is from
-	Previous *time.Time       `json:"previous"`         // the occurrences of the rule around the instant
-	Next     *time.Time       `json:"next"`
-	WaitsFor *belfry.WaitsFor `json:"waits_for,omitempty"` // of a run that is alive and does not run
+	At       time.Time          `json:"at"`
+	Decision belfry.Decision    `json:"decision"`
+	Reason   belfry.Reason      `json:"reason,omitempty"` // of a skip or a dead letter
+	Sentence string             `json:"sentence"`         // the whole answer, for people
+	Run      *Run               `json:"run,omitempty"`    // or the skip
+	Rule     belfry.RuleSummary `json:"rule"`             // by which it was decided
+	Revision int                `json:"revision"`         // of the job, which the rule is from
+	Previous *time.Time         `json:"previous"`         // the occurrences of the rule around the instant
+	Next     *time.Time         `json:"next"`
+	WaitsFor *belfry.Wait       `json:"waits_for,omitempty"` // of a run that is alive and does not run
 }
 
 // Why explains an instant of a job. It is given as in RFC 3339, or as a wall time

@@ -24,7 +24,7 @@ const (
 // there is something, ten seconds have passed or ctx is about to end. Like
 // Heartbeat and Finish it is made once: package worker repeats them.
 func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, error) {
-	c.worker.Store(&claim.Worker)
+	c.worker.Store(&claim.WorkerID)
 	wait := claimWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)-claimSlack)
@@ -34,7 +34,7 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 		belfry.Claim
 		Wait int `json:"wait_seconds"`
 	}{claim, max(int(wait/time.Second), 0)}
-	q := workerCall("claim", claim.Worker)
+	q := workerCall("claim", claim.WorkerID)
 	q.timeout = max(wait, 0) + claimSlack
 	q.limit = int64(1<<20 + max(claim.Limit, 0)*maxRun)
 	var out struct {
@@ -45,19 +45,19 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 	}
 	runs := make([]*belfry.Run, len(out.Runs))
 	for i, run := range out.Runs {
-		runs[i] = run.Run(claim.Worker)
+		runs[i] = run.Run(claim.WorkerID)
 	}
 	return runs, nil
 }
 
 // Heartbeat says that a worker is alive and learns what it must drop.
-func (c *Client) Heartbeat(ctx context.Context, beat belfry.Beat) (belfry.Orders, error) {
-	c.worker.Store(&beat.Worker)
+func (c *Client) Heartbeat(ctx context.Context, beat belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+	c.worker.Store(&beat.WorkerID)
 	if len(beat.Held) > maxHeld {
-		beat.Held, beat.Listed = nil, false // half a list would release the other half
+		beat.Held, beat.Complete = nil, false // half a list would release the other half
 	}
-	var orders belfry.Orders
-	_, err := c.json(ctx, workerCall("heartbeat", beat.Worker), beat, &orders)
+	var orders belfry.HeartbeatReply
+	_, err := c.json(ctx, workerCall("heartbeat", beat.WorkerID), beat, &orders)
 	return orders, err
 }
 

@@ -32,7 +32,7 @@ func TestClaimWaitsAsLongAsItsContextLets(t *testing.T) {
 				defer cancel()
 			}
 			w := belfry.NewID(time.Now())
-			runs, err := c.Claim(ctx, belfry.Claim{Worker: w, Lanes: []string{"default/a"}, Limit: 1000})
+			runs, err := c.Claim(ctx, belfry.Claim{WorkerID: w, Lanes: []string{"default/a"}, Limit: 1000})
 			want := fmt.Sprintf(`{"lanes":["default/a"],"limit":100,"wait_seconds":%d}`, tt.want)
 			if err != nil || len(runs) != 0 || s.bodies[0] != want || s.requests[0].URL.Path != "/api/v1/workers/"+w.String()+"/claim" {
 				t.Errorf("within %s: got %v and %v, asked for %s at %s", tt.deadline, runs, err, s.bodies[0], s.requests[0].URL)
@@ -61,12 +61,12 @@ func TestClaimedRunsArriveWhole(t *testing.T) {
 	sent := belfry.Run{
 		ID: belfry.NewID(now), JobID: belfry.NewID(now), JobName: "invoices", Namespace: "billing", Revision: 3, Kind: belfry.KindManual,
 		ScheduledAt: now, ReadyAt: now, FiredAt: now, Attempt: 2, Token: belfry.NewToken(), Payload: json.RawMessage(`{"a":"<&>"}`),
-		DeadlineAt: now.Add(time.Minute), Key: "week-1", Spec: belfry.Spec{Type: belfry.TypeWorker, Handler: "send", Queue: "mail", TimeoutSeconds: 7},
+		DeadlineAt: now.Add(time.Minute), TemplateKey: "week-1", Spec: belfry.Spec{Type: belfry.TypeWorker, Handler: "send", Queue: "mail", TimeoutSeconds: 7},
 	}
 	body, _ := json.Marshal(map[string]any{"runs": []any{sent.Claimed()}})
 	c, _ := scripted(t, said{status: 200, body: string(body)})
 	w := belfry.NewID(now)
-	runs, err := c.Claim(t.Context(), belfry.Claim{Worker: w, Limit: 1})
+	runs, err := c.Claim(t.Context(), belfry.Claim{WorkerID: w, Limit: 1})
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("got %v and %v", runs, err)
 	}
@@ -75,27 +75,27 @@ func TestClaimedRunsArriveWhole(t *testing.T) {
 	if json.Unmarshal(run.Payload, &payload); payload.A != "<&>" {
 		t.Errorf("the payload is %s", run.Payload)
 	}
-	if run.ID != sent.ID || run.Token != sent.Token || run.Attempt != 2 || run.JobName != "invoices" || !run.ScheduledAt.Equal(now) || run.Worker != w ||
+	if run.ID != sent.ID || run.Token != sent.Token || run.Attempt != 2 || run.JobName != "invoices" || !run.ScheduledAt.Equal(now) || run.WorkerID != w ||
 		run.IdempotencyKey() != sent.IdempotencyKey() || run.Spec.HandlerName() != "send" || run.Spec.Timeout() != 7*time.Second || run.Namespace != "billing" {
 		t.Errorf("got %+v", run)
 	}
 }
 
 func TestHeartbeatsTellAndLearn(t *testing.T) {
-	held := belfry.Held{RunID: belfry.NewID(time.Now()), Attempt: 2}
-	other := belfry.Held{RunID: belfry.NewID(time.Now()), Attempt: 1}
+	held := belfry.HeldAttempt{RunID: belfry.NewID(time.Now()), Attempt: 2}
+	other := belfry.HeldAttempt{RunID: belfry.NewID(time.Now()), Attempt: 1}
 	c, s := scripted(t, said{status: 200, body: `{"unknown":false,"lost":[{"run_id":"` + held.RunID.String() + `","attempt":2}],` +
 		`"cancel":[{"run_id":"` + other.RunID.String() + `","attempt":1}]}`})
-	beat := belfry.Beat{Worker: belfry.NewID(time.Now()), Node: "n", Slots: 3, Lanes: []string{"default/a"}, Listed: true, Held: []belfry.Held{held}}
+	beat := belfry.Heartbeat{WorkerID: belfry.NewID(time.Now()), Node: "n", Slots: 3, Lanes: []string{"default/a"}, Complete: true, Held: []belfry.HeldAttempt{held}}
 	orders, err := c.Heartbeat(t.Context(), beat)
-	if err != nil || !slices.Equal(orders.Lost, []belfry.Held{held}) || !slices.Equal(orders.Cancel, []belfry.Held{other}) || orders.Unknown {
+	if err != nil || !slices.Equal(orders.Lost, []belfry.HeldAttempt{held}) || !slices.Equal(orders.Cancel, []belfry.HeldAttempt{other}) || orders.Unknown {
 		t.Errorf("got %+v and %v", orders, err)
 	}
 	want := `{"node":"n","slots":3,"lanes":["default/a"],"held":[{"run_id":"` + held.RunID.String() + `","attempt":2}],"listed":true}`
 	if s.bodies[0] != want {
 		t.Errorf("sent %s", s.bodies[0])
 	}
-	beat.Held = make([]belfry.Held, maxHeld+1)
+	beat.Held = make([]belfry.HeldAttempt, maxHeld+1)
 	if _, err := c.Heartbeat(t.Context(), beat); err != nil || strings.Contains(s.bodies[1], "listed") || strings.Contains(s.bodies[1], "held") {
 		t.Errorf("more than fits: got %v, sent %.200s", err, s.bodies[1])
 	}

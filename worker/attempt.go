@@ -63,8 +63,8 @@ func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt
 }
 
 // name says which attempt it is.
-func (a *attempt) name() belfry.Held {
-	return belfry.Held{RunID: a.result.RunID, Attempt: a.result.Attempt}
+func (a *attempt) name() belfry.HeldAttempt {
+	return belfry.HeldAttempt{RunID: a.result.RunID, Attempt: a.result.Attempt}
 }
 
 // end frees the context of an attempt that nobody works on any more.
@@ -153,7 +153,7 @@ func advised(err error) (r belfry.Result) {
 		}
 	}()
 	r.Outcome = belfry.OutcomeFailed
-	r.Advise(err)
+	r.ApplyError(err)
 	return r
 }
 

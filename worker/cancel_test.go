@@ -63,7 +63,7 @@ func TestCancellationIsHeardInTime(t *testing.T) {
 		for wait := 10 * time.Second; wait < 18*time.Second; wait += 125 * time.Millisecond {
 			bubble(t, func(t *testing.T) {
 				f := newFake()
-				f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+				f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 					time.Sleep(tt.there)
 					orders, err := f.ledger.heartbeat(ctx, b)
 					time.Sleep(tt.back)
@@ -122,7 +122,7 @@ func TestRepeatedOrdersCountOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
 		orders := 0
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			o, err := f.ledger.heartbeat(ctx, b)
 			orders += len(o.Cancel)
 			time.Sleep(3 * time.Second)

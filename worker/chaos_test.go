@@ -67,8 +67,8 @@ func everyRunEnds(t *testing.T, seed uint64) {
 	f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 		return through(ctx, tr, func() ([]*belfry.Run, error) { return f.ledger.claim(ctx, c) })
 	}
-	f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
-		return through(ctx, tr, func() (belfry.Orders, error) { return f.ledger.heartbeat(ctx, b) })
+	f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+		return through(ctx, tr, func() (belfry.HeartbeatReply, error) { return f.ledger.heartbeat(ctx, b) })
 	}
 	f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 		return through(ctx, tr, func() ([]belfry.Verdict, error) { return f.ledger.finish(ctx, rs) })

@@ -100,7 +100,7 @@ func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*
 	}
 	p.stopClaim = cancel
 	p.mu.Unlock()
-	runs, err = p.source.Claim(call, belfry.Claim{Worker: worker, Lanes: p.lanes, Limit: limit})
+	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Limit: limit})
 	p.mu.Lock()
 	p.stopClaim = nil
 	p.mu.Unlock()

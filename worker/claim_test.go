@@ -167,7 +167,7 @@ func TestClaimInDoubtIsListedUntilReleased(t *testing.T) {
 		}
 		var listed []bool
 		for _, beat := range b.seenBeats() {
-			listed = append(listed, beat.Listed)
+			listed = append(listed, beat.Complete)
 		}
 		// Registration, then every beat lists until one is 12 seconds younger than the doubt.
 		if want := []bool{false, true, true, true, false}; !slices.Equal(listed, want) {

@@ -138,7 +138,7 @@ func TestHeartbeatIsTheLastToStop(t *testing.T) {
 		}
 		last := beats[len(beats)-1]
 		if !last.Leave || last.at.Before(lastFinish) {
-			t.Errorf("the last beat is %+v", last.Beat)
+			t.Errorf("the last beat is %+v", last.Heartbeat)
 		}
 		for _, beat := range beats[:len(beats)-1] {
 			if beat.Leave {
@@ -186,7 +186,7 @@ func TestWorkerGivenUpWhileDrainingDoesNotComeBack(t *testing.T) {
 		}
 		for _, beat := range b.seenBeats()[1:] {
 			if beat.Register || beat.Leave {
-				t.Errorf("it sent %+v", beat.Beat)
+				t.Errorf("it sent %+v", beat.Heartbeat)
 			}
 		}
 		if len(b.sent) != 0 {

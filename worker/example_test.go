@@ -42,7 +42,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	run, err := c.Run(context.Background(), id)
-	fmt.Println(run.State, run.Output, err)
+	fmt.Println(run.Status, run.Output, err)
 	// Output:
 	// attempt 1 of send-invoice with {"customer":"ACME"}
 	// succeeded sent <nil>

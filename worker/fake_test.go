@@ -17,7 +17,7 @@ import (
 // its ledger.
 type fake struct {
 	claim     func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
-	heartbeat func(ctx context.Context, b belfry.Beat) (belfry.Orders, error)
+	heartbeat func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 	finish    func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error)
 	*ledger
 }
@@ -32,7 +32,7 @@ func (f *fake) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	return f.claim(ctx, c)
 }
 
-func (f *fake) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+func (f *fake) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	f.note(func(l *ledger) { l.beats = append(l.beats, beatSeen{time.Now(), b}) })
 	return f.heartbeat(ctx, b)
 }
@@ -63,7 +63,7 @@ type claimSeen struct {
 
 type beatSeen struct {
 	at time.Time
-	belfry.Beat
+	belfry.Heartbeat
 }
 
 // entry is one run: who holds it, and the results that were accepted.
@@ -127,7 +127,7 @@ func (l *ledger) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, erro
 
 // take claims what is ready; mu is held.
 func (l *ledger) take(c belfry.Claim) []*belfry.Run {
-	if _, live := l.workers[c.Worker]; !live {
+	if _, live := l.workers[c.WorkerID]; !live {
 		return nil
 	}
 	var runs []*belfry.Run
@@ -138,7 +138,7 @@ func (l *ledger) take(c belfry.Claim) []*belfry.Run {
 		if e.settled || !e.worker.IsZero() || !slices.Contains(c.Lanes, belfry.Lane(e.run.Spec.Queue, e.run.Spec.HandlerName())) {
 			continue
 		}
-		e.worker, e.since = c.Worker, time.Now()
+		e.worker, e.since = c.WorkerID, time.Now()
 		e.run.Attempt++
 		e.run.Token = belfry.NewToken()
 		run := e.run
@@ -147,39 +147,39 @@ func (l *ledger) take(c belfry.Claim) []*belfry.Run {
 	return runs
 }
 
-func (l *ledger) heartbeat(_ context.Context, b belfry.Beat) (belfry.Orders, error) {
+func (l *ledger) heartbeat(_ context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	if b.Register {
-		l.workers[b.Worker] = now
-		return belfry.Orders{}, nil
+		l.workers[b.WorkerID] = now
+		return belfry.HeartbeatReply{}, nil
 	}
-	if _, live := l.workers[b.Worker]; !live {
-		return belfry.Orders{Unknown: true}, nil
+	if _, live := l.workers[b.WorkerID]; !live {
+		return belfry.HeartbeatReply{Unknown: true}, nil
 	}
-	l.workers[b.Worker] = now
+	l.workers[b.WorkerID] = now
 	if b.Leave {
-		delete(l.workers, b.Worker)
-		l.release(func(e *entry) bool { return e.worker == b.Worker })
-		return belfry.Orders{}, nil
+		delete(l.workers, b.WorkerID)
+		l.release(func(e *entry) bool { return e.worker == b.WorkerID })
+		return belfry.HeartbeatReply{}, nil
 	}
-	var orders belfry.Orders
+	var orders belfry.HeartbeatReply
 	for _, e := range l.order {
-		if e.cancelled && e.worker == b.Worker {
-			orders.Cancel = append(orders.Cancel, belfry.Held{RunID: e.run.ID, Attempt: e.run.Attempt})
+		if e.cancelled && e.worker == b.WorkerID {
+			orders.Cancel = append(orders.Cancel, belfry.HeldAttempt{RunID: e.run.ID, Attempt: e.run.Attempt})
 		}
 	}
-	if b.Listed {
+	if b.Complete {
 		for _, h := range b.Held {
 			e := l.entries[h.RunID]
-			if e == nil || e.worker != b.Worker || e.run.Attempt != h.Attempt {
+			if e == nil || e.worker != b.WorkerID || e.run.Attempt != h.Attempt {
 				orders.Lost = append(orders.Lost, h)
 			}
 		}
 		l.release(func(e *entry) bool {
-			held := belfry.Held{RunID: e.run.ID, Attempt: e.run.Attempt}
-			return e.worker == b.Worker && now.Sub(e.since) >= 10*time.Second && !slices.Contains(b.Held, held)
+			held := belfry.HeldAttempt{RunID: e.run.ID, Attempt: e.run.Attempt}
+			return e.worker == b.WorkerID && now.Sub(e.since) >= 10*time.Second && !slices.Contains(b.Held, held)
 		})
 	}
 	return orders, nil

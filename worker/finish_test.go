@@ -267,9 +267,9 @@ func TestTroubleIsLoggedOnceAStreak(t *testing.T) {
 			sleep(ctx, time.Second)
 			return nil, nil
 		}
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			if !up.Load() && !b.Register {
-				return belfry.Orders{}, down
+				return belfry.HeartbeatReply{}, down
 			}
 			return f.ledger.heartbeat(ctx, b)
 		}

@@ -35,7 +35,7 @@ func (p *Pool) beatLoop(ctx context.Context) {
 			}
 			pause = retry.delay()
 		case orders.Unknown:
-			p.log.Warn("the source gave this worker up; its attempts are dropped", "worker", beat.Worker)
+			p.log.Warn("the source gave this worker up; its attempts are dropped", "worker", beat.WorkerID)
 			if !p.restart() {
 				return
 			}
@@ -66,7 +66,7 @@ func untilNext(took time.Duration) time.Duration {
 }
 
 // beat sends one heartbeat.
-func (p *Pool) beat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+func (p *Pool) beat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	return p.source.Heartbeat(call, b)
@@ -74,18 +74,18 @@ func (p *Pool) beat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
 
 // nextBeat makes the heartbeat to send now. It lists what the worker holds when
 // a claim ended in doubt, and from time to time.
-func (p *Pool) nextBeat(now time.Time, register bool) belfry.Beat {
+func (p *Pool) nextBeat(now time.Time, register bool) belfry.Heartbeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := belfry.Beat{
-		Worker:   p.worker,
+	b := belfry.Heartbeat{
+		WorkerID: p.worker,
 		Node:     p.opt.node,
 		Slots:    p.opt.concurrency,
 		Lanes:    p.lanes,
 		Register: register,
-		Listed:   !register && (!p.suspect.IsZero() || now.Sub(p.listedAt) >= listInterval),
+		Complete: !register && (!p.suspect.IsZero() || now.Sub(p.listedAt) >= listInterval),
 	}
-	if b.Listed {
+	if b.Complete {
 		b.Held = p.held()
 	}
 	return b
@@ -93,14 +93,14 @@ func (p *Pool) nextBeat(now time.Time, register bool) belfry.Beat {
 
 // held lists the attempts of this incarnation that were not finished as far as
 // the source has said; mu is held.
-func (p *Pool) held() []belfry.Held {
-	held := make([]belfry.Held, 0, len(p.running)+len(p.unsent))
+func (p *Pool) held() []belfry.HeldAttempt {
+	held := make([]belfry.HeldAttempt, 0, len(p.running)+len(p.unsent))
 	for _, a := range p.running {
 		held = append(held, a.name())
 	}
 	for _, parcel := range p.unsent {
 		if parcel.worker == p.worker {
-			held = append(held, belfry.Held{RunID: parcel.result.RunID, Attempt: parcel.result.Attempt})
+			held = append(held, belfry.HeldAttempt{RunID: parcel.result.RunID, Attempt: parcel.result.Attempt})
 		}
 	}
 	return held
@@ -108,10 +108,10 @@ func (p *Pool) held() []belfry.Held {
 
 // trust notes a heartbeat that was accepted. It counts from when it was sent: a
 // slow answer must not lengthen our belief.
-func (p *Pool) trust(b belfry.Beat, sent time.Time) {
+func (p *Pool) trust(b belfry.Heartbeat, sent time.Time) {
 	p.mu.Lock()
 	p.lastBeat = sent
-	if b.Listed {
+	if b.Complete {
 		p.listedAt = sent
 		if sent.Sub(p.suspect) >= doubtFor {
 			p.suspect = time.Time{}
@@ -155,7 +155,7 @@ func (p *Pool) reclaim() {
 // obey ends attempts that the source has given to others, and those whose runs
 // somebody cancelled. A result that was already made is still sent: if it is late,
 // it is evidence.
-func (p *Pool) obey(orders belfry.Orders) {
+func (p *Pool) obey(orders belfry.HeartbeatReply) {
 	var gone, cancelled []*attempt
 	p.mu.Lock()
 	for _, h := range orders.Lost {
@@ -185,7 +185,7 @@ func (p *Pool) obey(orders belfry.Orders) {
 }
 
 // runningAs finds the attempt that runs; mu is held. Nil if there is none.
-func (p *Pool) runningAs(h belfry.Held) *attempt {
+func (p *Pool) runningAs(h belfry.HeldAttempt) *attempt {
 	if a := p.running[h.RunID]; a != nil && a.result.Attempt == h.Attempt {
 		return a
 	}
@@ -228,7 +228,7 @@ func (p *Pool) cancelLost(gone []*attempt) {
 func (p *Pool) leave() error {
 	p.mu.Lock()
 	known, left := !p.lastBeat.IsZero(), len(p.unsent)
-	b := belfry.Beat{Worker: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Leave: true}
+	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Leave: true}
 	if p.silence != nil {
 		p.silence.Stop()
 	}

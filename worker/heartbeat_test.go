@@ -16,11 +16,11 @@ func TestWorkerRegistersWithWhatItServes(t *testing.T) {
 		b := start(newFake(), with(Node("a"), Queues("mail", "default"), Concurrency(9)), nothing)
 		after(0)
 		beat := b.seenBeats()[0]
-		if !beat.Register || beat.Worker.IsZero() || beat.Node != "a" || beat.Slots != 9 ||
+		if !beat.Register || beat.WorkerID.IsZero() || beat.Node != "a" || beat.Slots != 9 ||
 			!slices.Equal(beat.Lanes, []string{"mail/work", "default/work"}) {
-			t.Errorf("registered as %+v", beat.Beat)
+			t.Errorf("registered as %+v", beat.Heartbeat)
 		}
-		if c := b.seenClaims(); len(c) != 1 || c[0].Worker != beat.Worker || !slices.Equal(c[0].Lanes, beat.Lanes) {
+		if c := b.seenClaims(); len(c) != 1 || c[0].WorkerID != beat.WorkerID || !slices.Equal(c[0].Lanes, beat.Lanes) {
 			t.Errorf("claims %+v", c)
 		}
 		b.end(t)
@@ -31,9 +31,9 @@ func TestRegistrationIsRetriedAndNothingClaimedBefore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
 		var up atomic.Bool
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			if !up.Load() {
-				return belfry.Orders{}, errors.New("down")
+				return belfry.HeartbeatReply{}, errors.New("down")
 			}
 			return f.ledger.heartbeat(ctx, b)
 		}
@@ -44,8 +44,8 @@ func TestRegistrationIsRetriedAndNothingClaimedBefore(t *testing.T) {
 			t.Errorf("%d tries and %d claims in 30s, want several and none", len(beats), len(b.seenClaims()))
 		}
 		for _, beat := range beats {
-			if !beat.Register || beat.Worker != beats[0].Worker {
-				t.Errorf("a try was %+v", beat.Beat)
+			if !beat.Register || beat.WorkerID != beats[0].WorkerID {
+				t.Errorf("a try was %+v", beat.Heartbeat)
 			}
 		}
 		up.Store(true)
@@ -60,8 +60,8 @@ func TestRegistrationIsRetriedAndNothingClaimedBefore(t *testing.T) {
 func TestWorkerThatNeverRegisteredStopsCleanly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.heartbeat = func(context.Context, belfry.Beat) (belfry.Orders, error) {
-			return belfry.Orders{}, errors.New("down")
+		f.heartbeat = func(context.Context, belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+			return belfry.HeartbeatReply{}, errors.New("down")
 		}
 		b := start(f, nil, nothing)
 		after(time.Second)
@@ -76,7 +76,7 @@ func TestWorkerThatNeverRegisteredStopsCleanly(t *testing.T) {
 func TestHeartbeatsComeEveryFiveSecondsAndListEveryThirty(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			time.Sleep(time.Second) // a slow answer does not slow the beat
 			return f.ledger.heartbeat(ctx, b)
 		}
@@ -89,10 +89,10 @@ func TestHeartbeatsComeEveryFiveSecondsAndListEveryThirty(t *testing.T) {
 			t.Errorf("%d beats in 121s, want 25", len(beats))
 		}
 		for i, beat := range beats {
-			if want := i > 0 && i%6 == 0; beat.Listed != want {
-				t.Errorf("beat %d lists: %v, want %v", i, beat.Listed, want)
+			if want := i > 0 && i%6 == 0; beat.Complete != want {
+				t.Errorf("beat %d lists: %v, want %v", i, beat.Complete, want)
 			}
-			if beat.Listed && !slices.Equal(beat.Held, []belfry.Held{{RunID: id, Attempt: 1}}) {
+			if beat.Complete && !slices.Equal(beat.Held, []belfry.HeldAttempt{{RunID: id, Attempt: 1}}) {
 				t.Errorf("beat %d lists %v", i, beat.Held)
 			}
 		}
@@ -121,7 +121,7 @@ func TestUnsentResultsAreListed(t *testing.T) {
 		id := b.add(1, nil)[0]
 		after(65 * time.Second)
 		beats := b.seenBeats()
-		if last := beats[12]; !last.Listed || !slices.Equal(last.Held, []belfry.Held{{RunID: id, Attempt: 1}}) {
+		if last := beats[12]; !last.Complete || !slices.Equal(last.Held, []belfry.HeldAttempt{{RunID: id, Attempt: 1}}) {
 			t.Errorf("the beat lists %v", last.Held)
 		}
 		up.Store(true)
@@ -184,12 +184,12 @@ func TestWorkerGivenUpStartsOverAsAnother(t *testing.T) {
 			}
 		}
 		beats := b.seenBeats()
-		if len(beats) != 3 || !beats[2].Register || beats[2].Worker == beats[0].Worker || beats[2].at != beats[1].at {
+		if len(beats) != 3 || !beats[2].Register || beats[2].WorkerID == beats[0].WorkerID || beats[2].at != beats[1].at {
 			t.Errorf("beats %+v", beats)
 		}
 		claims := b.seenClaims()
-		if last := claims[len(claims)-1]; last.Worker != beats[2].Worker {
-			t.Errorf("the last claim was in the name of %s", last.Worker)
+		if last := claims[len(claims)-1]; last.WorkerID != beats[2].WorkerID {
+			t.Errorf("the last claim was in the name of %s", last.WorkerID)
 		}
 		b.end(t)
 	})
@@ -204,7 +204,7 @@ func TestClaimOfAFormerIncarnationIsHandedBack(t *testing.T) {
 			if first {
 				first = false
 				<-ctx.Done() // ends because the worker is given up
-				f.note(func(l *ledger) { l.workers[c.Worker] = time.Now() })
+				f.note(func(l *ledger) { l.workers[c.WorkerID] = time.Now() })
 			}
 			return f.ledger.claim(ctx, c)
 		}
@@ -240,7 +240,7 @@ func TestResultsOfAFormerIncarnationAreSentButNotListed(t *testing.T) {
 		after(50 * time.Second)
 		listed := 0
 		for _, beat := range b.seenBeats()[1:] {
-			if beat.Listed {
+			if beat.Complete {
 				listed++
 			}
 			if len(beat.Held) != 0 {
@@ -259,8 +259,8 @@ func TestResultsOfAFormerIncarnationAreSentButNotListed(t *testing.T) {
 func TestRegistrationThatIsRefusedBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFake()
-		f.heartbeat = func(context.Context, belfry.Beat) (belfry.Orders, error) {
-			return belfry.Orders{Unknown: true}, nil
+		f.heartbeat = func(context.Context, belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+			return belfry.HeartbeatReply{Unknown: true}, nil
 		}
 		b := start(f, nil, nothing)
 		after(time.Minute)
@@ -276,10 +276,10 @@ func TestSilenceStopsClaimingUntilAHeartbeatSucceeds(t *testing.T) {
 		f := newFake()
 		var up atomic.Bool
 		up.Store(true)
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			if !up.Load() {
 				<-ctx.Done()
-				return belfry.Orders{}, ctx.Err()
+				return belfry.HeartbeatReply{}, ctx.Err()
 			}
 			time.Sleep(2 * time.Second) // trust counts from when it was sent
 			return f.ledger.heartbeat(ctx, b)
@@ -332,10 +332,10 @@ func TestRunsThatArriveAfterSilenceAreNotStarted(t *testing.T) {
 			}
 			return runs, err
 		}
-		f.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+		f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 			if !b.Register && frozen.Load() {
 				<-ctx.Done()
-				return belfry.Orders{}, ctx.Err()
+				return belfry.HeartbeatReply{}, ctx.Err()
 			}
 			return f.ledger.heartbeat(ctx, b)
 		}

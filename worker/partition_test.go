@@ -29,8 +29,8 @@ func newLink(l *ledger, mode string) *link {
 	k.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 		return across(ctx, k, func() ([]*belfry.Run, error) { return l.claim(ctx, c) })
 	}
-	k.heartbeat = func(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
-		return across(ctx, k, func() (belfry.Orders, error) { return l.heartbeat(ctx, b) })
+	k.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+		return across(ctx, k, func() (belfry.HeartbeatReply, error) { return l.heartbeat(ctx, b) })
 	}
 	k.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 		return across(ctx, k, func() ([]belfry.Verdict, error) { return l.finish(ctx, rs) })

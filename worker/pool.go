@@ -68,12 +68,12 @@ type Pool struct {
 	suspect  time.Time   // when a claim last ended in doubt; zero once that was cleared up
 	silence  *time.Timer // ends a blocked Claim when heartbeats stay out
 
-	running map[belfry.ID]*attempt // by run: held by this incarnation, no result yet
-	doomed  map[belfry.Held]bool   // cancelled as the latest heartbeat said, and not running here
-	unsent  []parcel               // results that were not yet accepted, oldest first
-	busy    int                    // slots taken: handlers that have not returned
-	stuck   int                    // of these, handlers that were given up
-	owed    int                    // results not yet accepted, made or still to come
+	running map[belfry.ID]*attempt      // by run: held by this incarnation, no result yet
+	doomed  map[belfry.HeldAttempt]bool // cancelled as the latest heartbeat said, and not running here
+	unsent  []parcel                    // results that were not yet accepted, oldest first
+	busy    int                         // slots taken: handlers that have not returned
+	stuck   int                         // of these, handlers that were given up
+	owed    int                         // results not yet accepted, made or still to come
 }
 
 // New makes a Pool that serves the handlers of mux with runs of the source;
@@ -90,7 +90,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 		sendable:  make(chan struct{}, 1),
 		changed:   make(chan struct{}, 1),
 		running:   make(map[belfry.ID]*attempt),
-		doomed:    make(map[belfry.Held]bool),
+		doomed:    make(map[belfry.HeldAttempt]bool),
 	}
 }
 

@@ -77,8 +77,8 @@ func (h *hopper) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, erro
 	return runs, nil
 }
 
-func (h *hopper) Heartbeat(context.Context, belfry.Beat) (belfry.Orders, error) {
-	return belfry.Orders{}, nil
+func (h *hopper) Heartbeat(context.Context, belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+	return belfry.HeartbeatReply{}, nil
 }
 
 func (h *hopper) Finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {

@@ -16,7 +16,7 @@ type Source interface {
 	Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 
 	// Heartbeat says that the worker is alive and learns what it must drop.
-	Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error)
+	Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 
 	// Finish hands in results and answers one verdict for each, in order. The
 	// same results may be handed in again after an error.

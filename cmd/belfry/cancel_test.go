@@ -35,8 +35,8 @@ func TestRunsAreCancelled(t *testing.T) {
 		t.Errorf("cancel of a job printed %+v", r)
 	}
 	var run client.Run
-	if p.json(&run, "run", "show", third); run.State != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
-		t.Errorf("the run is %s, and the job is %+v", run.State, p.job("a"))
+	if p.json(&run, "run", "show", third); run.Status != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
+		t.Errorf("the run is %s, and the job is %+v", run.Status, p.job("a"))
 	}
 	if r := p.ok("job", "resume", "a"); r.out != "resumed    a   nothing is planned: it was cancelled, and an edit of its schedule plans it again\n" {
 		t.Errorf("resume of a cancelled job printed %+v", r)
@@ -83,11 +83,11 @@ func TestADeletionTakesRunsAndHistoryAlong(t *testing.T) {
 	p.ok("job", "delete", "a", "--yes")
 	p.ok("job", "delete", "b", "--runs", "CANCEL", "--yes")
 	var run client.Run
-	if p.json(&run, "run", "show", a.RunID.String()); run.State != belfry.RunReady {
-		t.Errorf("the run of a is %s", run.State)
+	if p.json(&run, "run", "show", a.RunID.String()); run.Status != belfry.RunReady {
+		t.Errorf("the run of a is %s", run.Status)
 	}
-	if p.json(&run, "run", "show", b.RunID.String()); run.State != belfry.RunCancelled {
-		t.Errorf("the run of b is %s", run.State)
+	if p.json(&run, "run", "show", b.RunID.String()); run.Status != belfry.RunCancelled {
+		t.Errorf("the run of b is %s", run.Status)
 	}
 }
 

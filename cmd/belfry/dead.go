@@ -25,7 +25,7 @@ discards it. ID is that of the run.`,
 	return cmd
 }
 
-var deadReasons = []string{string(belfry.ReasonRetries), string(belfry.ReasonFinal), string(belfry.ReasonPoison)}
+var deadReasons = []string{string(belfry.ReasonOutOfRetries), string(belfry.ReasonPermanent), string(belfry.ReasonPoison)}
 
 // deadFilter is what dead letters have in common, as flags say it.
 type deadFilter struct {

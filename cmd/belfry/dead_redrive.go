@@ -64,7 +64,7 @@ func (r redriving) one(id belfry.ID) (any, string, error) {
 		payload = r.payload
 	}
 	run, err := r.RedriveDeadLetter(r.cmd.Context(), id, payload)
-	return run, string(run.State), err
+	return run, string(run.Status), err
 }
 
 func (r redriving) many(ctx context.Context, filter client.DeadFilter, limit int, dry bool) (decided, error) {

@@ -155,8 +155,8 @@ func TestNamedDeadLettersAreDecidedAbout(t *testing.T) {
 		t.Errorf("discard gave %+v", letter)
 	}
 	var run client.Run
-	if p.json(&run, "run", "show", ids[0]); run.State != belfry.RunDiscarded || len(p.dead()) != 0 {
-		t.Errorf("the run is %s, and dead are %q", run.State, p.dead())
+	if p.json(&run, "run", "show", ids[0]); run.Status != belfry.RunDiscarded || len(p.dead()) != 0 {
+		t.Errorf("the run is %s, and dead are %q", run.Status, p.dead())
 	}
 	if rows := columns(p.ok("run", "list", "--status", "discarded").out); len(rows) != 3 {
 		t.Errorf("the discarded are %q", rows)

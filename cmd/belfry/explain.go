@@ -44,10 +44,10 @@ func explain(err error) []string {
 	if known.Code == belfry.Unavailable {
 		return []string{safe(subject + known.Message + reason(err))}
 	}
-	return explainFaults(subject, known.Message, known.Faults, nil)
+	return explainFaults(subject, known.Message, known.Fields, nil)
 }
 
-func explainFaults(subject, message string, faults []belfry.Fault, answered *client.Error) []string {
+func explainFaults(subject, message string, faults []belfry.FieldError, answered *client.Error) []string {
 	if len(faults) == 0 {
 		if answered != nil && answered.Status >= 500 && answered.RequestID != "" {
 			message += " (request " + answered.RequestID + ")"

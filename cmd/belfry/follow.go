@@ -65,14 +65,14 @@ func (d *door) follow(ctx context.Context, id belfry.ID) (client.Run, error) {
 		}
 		run = now
 		changed, err = w.tell(run, "")
-		return changed, over(run.State), err
+		return changed, over(run.Status), err
 	})
 	return run, err
 }
 
 // over tells whether a state is final.
-func over(state belfry.RunState) bool {
-	return slices.Contains([]belfry.RunState{belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded}, state)
+func over(state belfry.RunStatus) bool {
+	return slices.Contains([]belfry.RunStatus{belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded}, state)
 }
 
 // followJob tells every change of the latest runs of a job, until it is interrupted.
@@ -91,7 +91,7 @@ func (d *door) followJob(ctx context.Context, ref string) error {
 		for _, run := range slices.Backward(latest) {
 			w := runs[run.ID]
 			if w == nil {
-				w = &watched{door: d, out: d.out, quiet: first && over(run.State), whole: d.format != "table"}
+				w = &watched{door: d, out: d.out, quiet: first && over(run.Status), whole: d.format != "table"}
 				runs[run.ID] = w
 			}
 			news, err := w.tell(run, run.ID.String()+"  ")
@@ -115,18 +115,18 @@ type watched struct {
 	out      io.Writer
 	quiet    bool // what is over already is not told
 	whole    bool // the whole run is printed, for programs
-	state    belfry.RunState
+	state    belfry.RunStatus
 	attempt  int
 	attempts int
 }
 
 // tell prints what changed of a run since it was seen last.
 func (w *watched) tell(run client.Run, prefix string) (changed bool, err error) {
-	if run.State == w.state && run.Attempt == w.attempt && len(run.Attempts) == w.attempts {
+	if run.Status == w.state && run.Attempt == w.attempt && len(run.Attempts) == w.attempts {
 		return false, nil
 	}
 	failed := run.Attempts[min(w.attempts, len(run.Attempts)):]
-	w.state, w.attempt, w.attempts = run.State, run.Attempt, len(run.Attempts)
+	w.state, w.attempt, w.attempts = run.Status, run.Attempt, len(run.Attempts)
 	if w.quiet {
 		return false, nil
 	}
@@ -138,12 +138,12 @@ func (w *watched) tell(run client.Run, prefix string) (changed bool, err error) 
 			return true, err
 		}
 	}
-	return true, w.line(prefix, statusCell(run.State), w.more(run))
+	return true, w.line(prefix, statusCell(run.Status), w.more(run))
 }
 
 // more says what belongs to the state of a run.
 func (w *watched) more(run client.Run) string {
-	switch run.State {
+	switch run.Status {
 	case belfry.RunReady:
 		return "waits for a worker"
 	case belfry.RunRunning:

@@ -66,7 +66,7 @@ func (d *door) jobTable(jobs []belfry.Job) error {
 // noJobs says that a list is empty and what to do about it.
 func (d *door) noJobs(filter client.JobFilter) error {
 	filter.PageSize = 0
-	if filter.Status+belfry.Status(filter.Type+filter.Handler+filter.Queue+filter.Search) != "" || len(filter.Tags) > 0 {
+	if filter.Status+belfry.JobStatus(filter.Type+filter.Handler+filter.Queue+filter.Search) != "" || len(filter.Tags) > 0 {
 		d.say("No jobs like that.")
 		return nil
 	}

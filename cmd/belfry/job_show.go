@@ -38,7 +38,7 @@ func (d *door) showJob(job belfry.Job) error {
 	t.add("ID", job.ID)
 	t.add("Namespace", job.Namespace)
 	t.add("Status", statusCell(job.Status))
-	t.add("Cannot fire", cell{job.Parked, red})
+	t.add("Cannot fire", cell{job.Quarantined, red})
 	t.add("Next run", exactIn(job.Timezone, now, job.NextRunAt))
 	t.add("Last run", exactIn(job.Timezone, now, job.LastRunAt))
 	if job.EndedAt != nil {

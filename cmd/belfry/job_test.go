@@ -143,7 +143,7 @@ func TestTriggerWaitsAndTellsHowItEnded(t *testing.T) {
 	}
 	var run client.Run
 	r = p.run("job", "trigger", "bad", "--wait", "-o", "json")
-	if err := json.Unmarshal([]byte(r.out), &run); err != nil || r.code != exitNoSuccess || run.State != belfry.RunDead {
+	if err := json.Unmarshal([]byte(r.out), &run); err != nil || r.code != exitNoSuccess || run.Status != belfry.RunDead {
 		t.Errorf("as JSON it ended with %+v, error %v", r, err)
 	}
 	if r := p.run("run", "watch", run.ID.String()); r.code != exitNoSuccess {

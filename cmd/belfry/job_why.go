@@ -56,7 +56,7 @@ func (d *door) showWhy(why client.Why) error {
 	t.add("Instant", exactIn(zone, now, &why.At))
 	t.add("Decision", decisionCell(why.Decision))
 	t.add("Reason", why.Reason)
-	if run := why.Run; run != nil && run.State != belfry.RunSkipped {
+	if run := why.Run; run != nil && run.Status != belfry.RunSkipped {
 		t.add("Run", run.ID)
 		t.add("Attempt", run.Attempt)
 		t.add("Said", saidOf(run.HTTPStatus, run.Error))
@@ -72,7 +72,7 @@ func (d *door) showWhy(why client.Why) error {
 }
 
 // ruleOf is the rule that an instant was judged by, and what it means.
-func ruleOf(r belfry.WhyRule) string {
+func ruleOf(r belfry.RuleSummary) string {
 	text := r.Schedule
 	if r.Description != "" {
 		text += "  (" + r.Description + ")"
@@ -90,20 +90,20 @@ func decisionCell(decision belfry.Decision) cell {
 }
 
 // waitsFor says what a run waits for.
-func waitsFor(w belfry.WaitsFor, zone string, now time.Time) string {
+func waitsFor(w belfry.Wait, zone string, now time.Time) string {
 	switch w.What {
-	case belfry.AwaitsWorker:
+	case belfry.WaitForWorker:
 		return fmt.Sprintf("a worker that serves %s/%s: there is none", w.Queue, w.Handler)
-	case belfry.AwaitsSlot:
+	case belfry.WaitForSlot:
 		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d busy with it; before it: %s",
 			w.Queue, w.Handler, howMany(w.Workers, "worker"), howMany(w.Slots, "slot"), w.Running, howMany(w.Ahead, "run"))
-	case belfry.AwaitsRun:
+	case belfry.WaitForRun:
 		ids := make([]string, len(w.Runs))
 		for i, id := range w.Runs {
 			ids[i] = id.String()
 		}
 		return "earlier runs of the job: " + strings.Join(ids, ", ")
-	case belfry.AwaitsTime:
+	case belfry.WaitForTime:
 		return exactIn(zone, now, w.Until)
 	}
 	return string(w.What)

@@ -116,7 +116,7 @@ func (d *door) runTable(runs []client.Run, names map[belfry.ID]string) error {
 			}
 			row = append(row, name)
 		}
-		t.row(append(row, statusCell(r.State), r.Kind, relative(now, r.ScheduledAt), lasted(r.Run), r.Attempt, shorten(safe(detail(r.Run)), 60))...)
+		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), lasted(r.Run), r.Attempt, shorten(safe(detail(r.Run)), 60))...)
 	}
 	return t.write(d.out, d.palette)
 }
@@ -124,7 +124,7 @@ func (d *door) runTable(runs []client.Run, names map[belfry.ID]string) error {
 // lasted is how long the latest attempt of a run took; empty unless it is over. What
 // was discarded finished when somebody decided so, long after its attempt.
 func lasted(r belfry.Run) string {
-	if r.StartedAt == nil || r.FinishedAt == nil || r.State == belfry.RunDiscarded {
+	if r.StartedAt == nil || r.FinishedAt == nil || r.Status == belfry.RunDiscarded {
 		return ""
 	}
 	return took(r.FinishedAt.Sub(*r.StartedAt))

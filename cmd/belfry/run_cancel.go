@@ -40,7 +40,7 @@ a handler ends. What succeeds all the same has succeeded.`,
 
 // cancelled tells what came of a cancellation.
 func (d *door) cancelled(run client.Run) error {
-	if run.State == belfry.RunCancelled {
+	if run.Status == belfry.RunCancelled {
 		return d.done("cancelled", run.ID.String(), "")
 	}
 	return d.done("cancelling", run.ID.String(), "its worker is told; see: belfry run watch "+run.ID.String())

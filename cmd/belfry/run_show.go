@@ -47,7 +47,7 @@ func (d *door) hintWhy(ctx context.Context, run client.Run) {
 	if run.FiredAt.IsZero() {
 		return
 	}
-	switch run.State {
+	switch run.Status {
 	case belfry.RunReady, belfry.RunWaiting, belfry.RunRetry:
 		if _, err := d.Job(ctx, run.JobID.String()); err == nil {
 			d.say("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
@@ -60,7 +60,7 @@ func (d *door) showRun(run client.Run, job string) error {
 	var t details
 	t.add("Run", run.ID)
 	t.add("Job", job)
-	t.add("Status", statusCell(run.State))
+	t.add("Status", statusCell(run.Status))
 	t.add("Reason", run.Reason)
 	t.add("Kind", run.Kind)
 	t.add("Scheduled", exact(now, run.ScheduledAt))
@@ -68,14 +68,14 @@ func (d *door) showRun(run client.Run, job string) error {
 	if run.SkippedTo != nil {
 		t.add("Skipped", fmt.Sprintf("%d occurrences up to %s", run.SkippedCount, exact(now, *run.SkippedTo)))
 	}
-	if run.State == belfry.RunRetry {
+	if run.Status == belfry.RunRetry {
 		t.add("Next try", exact(now, run.ReadyAt))
 	}
 	if run.StartedAt != nil {
 		t.add("Started", exact(now, *run.StartedAt))
 	}
-	if run.CancelAskedAt != nil {
-		t.add("Cancelled", exact(now, *run.CancelAskedAt)+", and its worker has not let go of it yet")
+	if run.CancelRequestedAt != nil {
+		t.add("Cancelled", exact(now, *run.CancelRequestedAt)+", and its worker has not let go of it yet")
 	}
 	if run.FinishedAt != nil {
 		t.add("Finished", exact(now, *run.FinishedAt))

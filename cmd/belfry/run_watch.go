@@ -48,10 +48,10 @@ With --job, follow the runs of a job until you interrupt it.`,
 
 // verdict is the failure of a run that is over and did not succeed.
 func verdict(run client.Run) error {
-	if run.State == belfry.RunSucceeded {
+	if run.Status == belfry.RunSucceeded {
 		return nil
 	}
-	what := fmt.Sprintf("run %s is %s", run.ID, run.State)
+	what := fmt.Sprintf("run %s is %s", run.ID, run.Status)
 	if run.Attempt > 0 {
 		what += fmt.Sprintf(" after attempt %d", run.Attempt)
 	}

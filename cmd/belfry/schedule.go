@@ -75,7 +75,7 @@ const (
 
 var (
 	dstGaps     = []string{string(belfry.GapRun), string(belfry.GapSkip)}
-	dstOverlaps = []string{"auto", string(belfry.OverlapFirst), string(belfry.OverlapBoth)}
+	dstOverlaps = []string{"auto", string(belfry.DSTFirst), string(belfry.DSTBoth)}
 )
 
 // reading is what a question comes to.
@@ -143,9 +143,9 @@ func readGap(word string) (skip bool, err error) {
 func readOverlap(word string) (schedule.Overlap, error) {
 	word, err := oneOf(word, dstOverlaps)
 	switch belfry.DSTOverlap(word) {
-	case belfry.OverlapFirst:
+	case belfry.DSTFirst:
 		return schedule.OverlapFirst, err
-	case belfry.OverlapBoth:
+	case belfry.DSTBoth:
 		return schedule.OverlapBoth, err
 	}
 	return schedule.OverlapAuto, err

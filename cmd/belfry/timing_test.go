@@ -14,7 +14,7 @@ func TestFlagsSayWhatStandsBesideASchedule(t *testing.T) {
 		"--starts-at", "2030-01-01T00:00:00+01:00", "--ends-at", "2031-01-01T00:00:00Z", "--max-runs", "5", "--jitter", "5m", "--dst-gap", "skip", "--dst-overlap", "First")
 	job := p.job("report")
 	if !job.StartsAt.Equal(time.Date(2029, 12, 31, 23, 0, 0, 0, time.UTC)) || !job.EndsAt.Equal(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)) || job.MaxRuns != 5 ||
-		job.JitterSeconds != 300 || job.DSTGap != belfry.GapSkip || job.DSTOverlap != belfry.OverlapFirst {
+		job.JitterSeconds != 300 || job.DSTGap != belfry.GapSkip || job.DSTOverlap != belfry.DSTFirst {
 		t.Errorf("the flags made %+v", job.Spec)
 	}
 	shown := p.ok("job", "show", "report").out

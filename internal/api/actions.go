@@ -17,12 +17,12 @@ const maxActed = 10_000
 
 // jobFilter describes what jobs have in common.
 type jobFilter struct {
-	Status  belfry.Status `json:"status,omitempty"`
-	Type    string        `json:"type,omitempty"`
-	Handler string        `json:"handler,omitempty"`
-	Queue   string        `json:"queue,omitempty"`
-	Tags    []string      `json:"tags,omitempty"`
-	Search  string        `json:"search,omitempty"`
+	Status  belfry.JobStatus `json:"status,omitempty"`
+	Type    string           `json:"type,omitempty"`
+	Handler string           `json:"handler,omitempty"`
+	Queue   string           `json:"queue,omitempty"`
+	Tags    []string         `json:"tags,omitempty"`
+	Search  string           `json:"search,omitempty"`
 }
 
 // actionOrder describes the body of an order about many jobs.

@@ -33,7 +33,7 @@ type deadQuery struct {
 }
 
 // deadReasons are those that a run may be dead for.
-var deadReasons = []belfry.Reason{belfry.ReasonRetries, belfry.ReasonFinal, belfry.ReasonPoison}
+var deadReasons = []belfry.Reason{belfry.ReasonOutOfRetries, belfry.ReasonPermanent, belfry.ReasonPoison}
 
 // readDeadFilter reads what the dead letters of a list shall have in common.
 func (p *paging) readDeadFilter(namespace string) deadQuery {

@@ -92,7 +92,7 @@ func TestDeadLettersAreListedByTheirDeath(t *testing.T) {
 	s.agreed(c, 404, nil, "GET", deadLetters+"?job=nobody", "")
 	var groups []belfry.DeadGroup
 	s.agreed(c, 200, &groups, "GET", deadLetters+"/groups", "")
-	if len(groups) != 3 || groups[0].Count != 2 || groups[0].Jobs != 2 || groups[0].Error != "no paper" || groups[0].Latest.String() != runs[1] {
+	if len(groups) != 3 || groups[0].Count != 2 || groups[0].Jobs != 2 || groups[0].Error != "no paper" || groups[0].LatestRunID.String() != runs[1] {
 		t.Errorf("the groups are %+v", groups)
 	}
 	if s.agreed(c, 200, &groups, "GET", deadLetters+"/groups?limit=1", ""); len(groups) != 1 {

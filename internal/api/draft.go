@@ -27,7 +27,7 @@ func readJobObject(text []byte, namespace string) (*object, *flaw) {
 // readDraft takes a whole job out of a text. A member of the wrong type is a fault
 // and has its default in the draft, so that the rest can be checked too. A job
 // that replaces another may have any status that it was shown with.
-func readDraft(text []byte, namespace string, replaces bool) (control.Draft, []belfry.Fault, *flaw) {
+func readDraft(text []byte, namespace string, replaces bool) (control.Draft, []belfry.FieldError, *flaw) {
 	o, f := readJobObject(text, namespace)
 	if f != nil {
 		return control.Draft{}, nil, f
@@ -41,12 +41,12 @@ func readDraft(text []byte, namespace string, replaces bool) (control.Draft, []b
 
 // readPatch takes out of a text what is to change of a job. What is null gets its
 // default.
-func readPatch(text []byte, namespace string) (control.Patch, []belfry.Fault, *flaw) {
+func readPatch(text []byte, namespace string) (control.Patch, []belfry.FieldError, *flaw) {
 	o, f := readJobObject(text, namespace)
 	if f != nil {
 		return nil, nil, f
 	}
-	patch := func(d *control.Draft) []belfry.Fault {
+	patch := func(d *control.Draft) []belfry.FieldError {
 		again := &object{members: o.members}
 		takeDraft(again, d)
 		again.status(d, false)
@@ -114,7 +114,7 @@ func (o *object) status(d *control.Draft, shown bool) {
 		d.Paused = true
 	case status == "active" || status == string(belfry.StatusScheduled):
 		d.Paused = false
-	case shown && slices.Contains(jobStatuses, belfry.Status(status)):
+	case shown && slices.Contains(jobStatuses, belfry.JobStatus(status)):
 		d.Paused = false
 	default:
 		o.fault("status", `must be "paused", or "active" for a job that is to run`)
@@ -122,7 +122,7 @@ func (o *object) status(d *control.Draft, shown bool) {
 }
 
 // jobStatuses are those that a job may be shown with.
-var jobStatuses = []belfry.Status{
+var jobStatuses = []belfry.JobStatus{
 	belfry.StatusScheduled, belfry.StatusQueued, belfry.StatusRunning, belfry.StatusPaused,
 	belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled,
 }

@@ -72,7 +72,7 @@ func (a *api) cancelRun(ctx context.Context, in target) (answer, error) {
 		return answer{}, err
 	}
 	status := http.StatusAccepted
-	if run.State == belfry.RunCancelled {
+	if run.Status == belfry.RunCancelled {
 		status = http.StatusOK
 	}
 	return answer{status: status, body: showRun(run)}, nil

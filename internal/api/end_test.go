@@ -57,9 +57,9 @@ func TestTheWorkerOfARunningRunIsToldToEndIt(t *testing.T) {
 	if s.agreed(c, 202, &now, "POST", path+"/cancel", ""); now.Status != "running" {
 		t.Errorf("got %+v", now)
 	}
-	var orders struct{ Cancel []belfry.Held }
+	var orders struct{ Cancel []belfry.HeldAttempt }
 	s.agreed(c, 200, &orders, "POST", worker+"/heartbeat", `{"slots": 2, "lanes": ["default/send"]}`)
-	if want := []belfry.Held{{RunID: runs[0].ID, Attempt: 1}}; !slices.Equal(orders.Cancel, want) {
+	if want := []belfry.HeldAttempt{{RunID: runs[0].ID, Attempt: 1}}; !slices.Equal(orders.Cancel, want) {
 		t.Errorf("the worker is to cancel %v, want %v", orders.Cancel, want)
 	}
 	s.finish(worker, runs[0], `"outcome": "cancelled", "error": "somebody cancelled it"`)
@@ -152,7 +152,7 @@ func TestADeletionDecidesAboutRunsAndHistory(t *testing.T) {
 		runs := s.claim(worker)
 		s.finish(worker, runs[0], `"outcome": "succeeded"`)
 		s.agreed(c, 204, nil, "DELETE", "/api/v1/jobs/send"+tt.query, "")
-		var orders struct{ Cancel []belfry.Held }
+		var orders struct{ Cancel []belfry.HeldAttempt }
 		s.want(http.StatusOK, &orders, "POST", worker+"/heartbeat", `{"slots": 2, "lanes": ["default/send"]}`)
 		if len(orders.Cancel) != tt.orders {
 			t.Errorf("%s: the worker is to cancel %v", tt.query, orders.Cancel)

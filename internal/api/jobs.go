@@ -19,7 +19,7 @@ const jobsPath = "/api/v1/jobs"
 type creation struct {
 	namespace string
 	draft     control.Draft
-	faults    []belfry.Fault
+	faults    []belfry.FieldError
 	key       control.Key
 }
 
@@ -76,18 +76,18 @@ func (a *api) createJob(ctx context.Context, in creation) (answer, error) {
 
 // verify tells everything that is wrong with a job of which the JSON is wrong
 // already.
-func (a *api) verify(d control.Draft, faults []belfry.Fault) error {
+func (a *api) verify(d control.Draft, faults []belfry.FieldError) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Faults: merge(faults, a.control.Check(d))}
+	return &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Fields: merge(faults, a.control.Check(d))}
 }
 
 // merge adds faults of fields that have none yet.
-func merge(faults, more []belfry.Fault) []belfry.Fault {
+func merge(faults, more []belfry.FieldError) []belfry.FieldError {
 	merged := slices.Clone(faults)
 	for _, f := range more {
-		if !slices.ContainsFunc(faults, func(g belfry.Fault) bool { return g.Field == f.Field }) {
+		if !slices.ContainsFunc(faults, func(g belfry.FieldError) bool { return g.Field == f.Field }) {
 			merged = append(merged, f)
 		}
 	}
@@ -156,7 +156,7 @@ func readChange(r *http.Request) (in change, err error) {
 		return in, f.refusal()
 	}
 	// What the JSON is wrong about is told together with what the change is.
-	in.patch = func(d *control.Draft) []belfry.Fault { return merge(faults, patch(d)) }
+	in.patch = func(d *control.Draft) []belfry.FieldError { return merge(faults, patch(d)) }
 	return in, nil
 }
 
@@ -173,7 +173,7 @@ func (a *api) changeJob(ctx context.Context, in change) (answer, error) {
 type replacement struct {
 	conditional
 	draft  control.Draft
-	faults []belfry.Fault
+	faults []belfry.FieldError
 }
 
 func readReplacement(r *http.Request) (in replacement, err error) {
@@ -198,7 +198,7 @@ func (a *api) putJob(ctx context.Context, in replacement) (answer, error) {
 	if in.draft.Name == "" {
 		in.draft.Name = in.ref
 	} else if in.draft.Name != in.ref {
-		in.faults = append(in.faults, belfry.Fault{
+		in.faults = append(in.faults, belfry.FieldError{
 			Field:   "name",
 			Message: "is not the name in the address; leave it out, or rename the job with PATCH",
 		})

@@ -61,7 +61,7 @@ type allRuns struct {
 }
 
 // runStates are those that a run may be in.
-var runStates = []belfry.RunState{
+var runStates = []belfry.RunStatus{
 	belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting,
 	belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded,
 }

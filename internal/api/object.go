@@ -23,7 +23,7 @@ type object struct {
 	known   []string          // the names that members may have
 	ignored []string          // those that they may have too, without any effect
 	hints   map[string]string // what to say of others
-	faults  []belfry.Fault
+	faults  []belfry.FieldError
 
 	asked *[]string // notes the names that were asked for, if it is set
 }
@@ -98,7 +98,7 @@ func (o *object) find(name string) int {
 
 func (o *object) fault(field, format string, args ...any) {
 	if len(o.faults) < maxFaults {
-		o.faults = append(o.faults, belfry.Fault{Field: field, Message: fmt.Sprintf(format, args...)})
+		o.faults = append(o.faults, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -255,7 +255,7 @@ func (o *object) needed(name string, target encoding.TextUnmarshaler, what strin
 }
 
 // finish names the members that are not known, and gives all faults.
-func (o *object) finish() []belfry.Fault {
+func (o *object) finish() []belfry.FieldError {
 	for _, m := range o.members {
 		if slices.Contains(o.known, m.name) || slices.Contains(o.ignored, m.name) {
 			continue

@@ -26,7 +26,7 @@ type failure struct {
 var failures = map[int]failure{
 	http.StatusBadRequest: {
 		name: "BadRequest", about: "The request as such cannot be read: its query, its headers or its JSON.",
-		example: refuseParameters(belfry.Fault{Field: "limit", Message: "must be from 1 to 500"}),
+		example: refuseParameters(belfry.FieldError{Field: "limit", Message: "must be from 1 to 500"}),
 	},
 	http.StatusUnauthorized: {
 		name: "Unauthorized", about: "An API key is needed, and there is none or a wrong one.", headers: []string{"WWW-Authenticate"},
@@ -54,7 +54,7 @@ var failures = map[int]failure{
 	},
 	http.StatusUnprocessableEntity: {
 		name: "Invalid", about: "What was asked for is wrong. Every field at fault is named.",
-		example: tell(&belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Faults: []belfry.Fault{
+		example: tell(&belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Fields: []belfry.FieldError{
 			{Field: "schedule", Message: `column 1: minute 61 is out of range, it goes from 0 to 59; for example "*/15 * * * *"`},
 			{Field: "timezone", Message: `there is no time zone "Paris"; did you mean "Europe/Paris"?`},
 		}}),

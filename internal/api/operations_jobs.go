@@ -56,7 +56,7 @@ func (a *api) jobOperations() []operation {
 			about: "The jobs of the namespace, newest first. Each parameter narrows the list. One-offs that have ended are listed only with a `status` that they may have: " +
 				"`completed`, `failed` or `cancelled`. The next page is where the `Link` header says; a page may be short, or empty, and still have a next one.",
 			parameters: append([]parameter{
-				filterBy[belfry.Status]("status", "Only jobs that are doing this; in any case.", "paused"),
+				filterBy[belfry.JobStatus]("status", "Only jobs that are doing this; in any case.", "paused"),
 				{name: "type", in: "query", about: "Only jobs of this type: `http` or `worker`.", kind: reflect.TypeFor[string](), example: belfry.TypeHTTP},
 				filterBy[string]("handler", "Only jobs that this handler runs.", "send-invoice"),
 				filterBy[string]("queue", "Only jobs in this queue.", belfry.DefaultQueue),

@@ -72,7 +72,7 @@ func (a *api) runOperations() []operation {
 			summary: "List the runs of all jobs",
 			about:   "Runs and skipped occurrences of the whole namespace, the latest first. A page may be short, or empty, and still have a next one.",
 			parameters: append([]parameter{
-				filterBy[belfry.RunState]("status", "Only runs in this state; in any case. Dead letters are `dead`.", "dead"),
+				filterBy[belfry.RunStatus]("status", "Only runs in this state; in any case. Dead letters are `dead`.", "dead"),
 			}, pageParameters...),
 			answers: []reply{writes[[]shownRun](http.StatusOK, "A page of runs.", "Link")},
 			handler: route(a, readAllRuns, a.listAllRuns),

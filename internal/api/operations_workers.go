@@ -20,13 +20,13 @@ func (a *api) workerOperations() []operation {
 				"(`listed`, `held`): claims that it does not know of are released, and the answer names those that are no longer its own (`lost`), which it must stop. " +
 				"Attempts whose runs somebody cancelled are named in `cancel`, listed or not: it ends them and hands in the outcome `cancelled`. " +
 				"If the answer says `unknown`, it drops everything and starts under another id. One that ends says so (`leave`).",
-			body: reads[belfry.Beat](map[string]string{
+			body: reads[belfry.Heartbeat](map[string]string{
 				"The first one": `{"node": "billing-1", "slots": 10, "lanes": ["default/send-invoice"], "register": true}`,
 				"With what it holds": `{"node": "billing-1", "slots": 10, "lanes": ["default/send-invoice"], "listed": true,
  "held": [{"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1}]}`,
 				"The last one": `{"slots": 0, "lanes": ["default/send-invoice"], "leave": true}`,
 			}),
-			answers:  []reply{writes[belfry.Orders](http.StatusOK, "What the worker is to know.")},
+			answers:  []reply{writes[belfry.HeartbeatReply](http.StatusOK, "What the worker is to know.")},
 			refusals: readRefusals,
 			handler:  route(a, readBeat, a.beat),
 		},

@@ -94,7 +94,7 @@ var harmless = func() control.Draft {
 func (p *parts) job(place string) control.Line {
 	line := control.Line{Place: place, Draft: harmless}
 	if p.over {
-		line.Faults = []belfry.Fault{{Message: fmt.Sprintf("has more than %d bytes", maxPart)}}
+		line.Faults = []belfry.FieldError{{Message: fmt.Sprintf("has more than %d bytes", maxPart)}}
 		return line
 	}
 	draft, faults, f := readDraft(p.text, p.namespace, false)
@@ -103,7 +103,7 @@ func (p *parts) job(place string) control.Line {
 		if !p.array {
 			what = strings.Replace(what, "line 1, ", "", 1) // The place tells the line.
 		}
-		line.Faults = []belfry.Fault{{Message: what}}
+		line.Faults = []belfry.FieldError{{Message: what}}
 		return line
 	}
 	draft.Payload = bytes.Clone(draft.Payload) // The text is used again.

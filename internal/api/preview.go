@@ -38,7 +38,7 @@ var previewFields = fieldsOf(reflect.TypeFor[previewInput]())
 // previewed is a question about a schedule, and what was wrong with its JSON.
 type previewed struct {
 	of     control.PreviewOf
-	faults []belfry.Fault
+	faults []belfry.FieldError
 }
 
 func readPreview(r *http.Request) (in previewed, err error) {
@@ -76,12 +76,12 @@ func (a *api) previewSchedule(_ context.Context, in previewed) (answer, error) {
 	p, err := a.control.Preview(in.of)
 	var refused *belfry.Error
 	if errors.As(err, &refused) && refused.Code == belfry.Invalid {
-		in.faults = merge(in.faults, refused.Faults)
+		in.faults = merge(in.faults, refused.Fields)
 	} else if err != nil {
 		return answer{}, err
 	}
 	if len(in.faults) > 0 {
-		return answer{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: in.faults}
+		return answer{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Fields: in.faults}
 	}
 	return answer{status: http.StatusOK, body: p}, nil
 }

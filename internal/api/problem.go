@@ -39,7 +39,7 @@ type refusal struct {
 	status int
 	code   belfry.Code
 	detail string
-	faults []belfry.Fault
+	faults []belfry.FieldError
 	header map[string]string
 }
 
@@ -64,7 +64,7 @@ func refuse(format string, args ...any) *refusal {
 }
 
 // refuseParameters answers a request whose query or headers are wrong.
-func refuseParameters(faults ...belfry.Fault) *refusal {
+func refuseParameters(faults ...belfry.FieldError) *refusal {
 	e := refuse("the request has wrong parameters")
 	e.faults = faults
 	return e
@@ -90,13 +90,13 @@ func wrongMethod(r *http.Request, allow string) *refusal {
 // problem is the document of RFC 9457, with a code for programs, the request's id
 // and the fields at fault.
 type problem struct {
-	Type      string         `json:"type"`
-	Title     string         `json:"title"`
-	Status    int            `json:"status"`
-	Detail    string         `json:"detail"`
-	Code      belfry.Code    `json:"code"`
-	RequestID string         `json:"request_id"`
-	Errors    []belfry.Fault `json:"errors,omitempty"`
+	Type      string              `json:"type"`
+	Title     string              `json:"title"`
+	Status    int                 `json:"status"`
+	Detail    string              `json:"detail"`
+	Code      belfry.Code         `json:"code"`
+	RequestID string              `json:"request_id"`
+	Errors    []belfry.FieldError `json:"errors,omitempty"`
 }
 
 // fail writes the problem document of an error, and logs what it does not say.
@@ -139,7 +139,7 @@ func tell(err error) *refusal {
 	if !ok {
 		known, status = &belfry.Error{Code: belfry.Internal}, http.StatusInternalServerError
 	}
-	told = &refusal{status: status, code: known.Code, detail: known.Message, faults: known.Faults}
+	told = &refusal{status: status, code: known.Code, detail: known.Message, faults: known.Fields}
 	switch known.Code {
 	case belfry.Unavailable:
 		told.detail = "the database cannot be reached; try again"

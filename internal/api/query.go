@@ -66,11 +66,11 @@ const (
 // paging reads what is common to lists; each has a cursor of its own form.
 type paging struct {
 	query  url.Values
-	faults []belfry.Fault
+	faults []belfry.FieldError
 }
 
 func (p *paging) fault(field, format string, args ...any) {
-	p.faults = append(p.faults, belfry.Fault{Field: field, Message: fmt.Sprintf(format, args...)})
+	p.faults = append(p.faults, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // limit is how many items a page has.

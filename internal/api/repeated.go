@@ -10,8 +10,8 @@ import (
 
 // repeated names the members that an object, at any depth, has twice: whoever
 // reads them might see the one that was not checked. The text must be JSON.
-func repeated(text []byte) []belfry.Fault {
-	var faults []belfry.Fault
+func repeated(text []byte) []belfry.FieldError {
+	var faults []belfry.FieldError
 	w := walk{levels: make([]level, 0, 8), names: make([][]byte, 0, 32)}
 	for i := 0; i < len(text) && len(faults) < maxFaults; i++ {
 		switch text[i] {
@@ -28,7 +28,7 @@ func repeated(text []byte) []belfry.Fault {
 		case '"':
 			end := closingQuote(text, i)
 			if w.awaitsName() && w.enter(text[i:end+1]) {
-				faults = append(faults, belfry.Fault{Field: w.path(), Message: "is there twice"})
+				faults = append(faults, belfry.FieldError{Field: w.path(), Message: "is there twice"})
 			}
 			i = end
 		}

@@ -48,7 +48,7 @@ func readNamespace(r *http.Request) (string, error) {
 		return belfry.DefaultNamespace, nil
 	}
 	if len(names) > 1 || !control.ValidNamespace(names[0]) {
-		return "", refuseParameters(belfry.Fault{
+		return "", refuseParameters(belfry.FieldError{
 			Field:   namespaceHeader,
 			Message: "must have 1 to 63 lower case letters, digits and hyphens",
 		})
@@ -79,7 +79,7 @@ func readKey(r *http.Request) (string, error) {
 	default:
 		return key, nil
 	}
-	return "", refuseParameters(belfry.Fault{Field: keyHeader, Message: message})
+	return "", refuseParameters(belfry.FieldError{Field: keyHeader, Message: message})
 }
 
 const matchHeader = "If-Match"
@@ -111,7 +111,7 @@ func readCondition(r *http.Request) (c condition, err error) {
 		behind = strings.TrimLeft(behind, " \t")
 		next, comma := strings.CutPrefix(behind, ",")
 		if !ok || !closed || behind != "" && !comma {
-			return c, refuseParameters(belfry.Fault{
+			return c, refuseParameters(belfry.FieldError{
 				Field:   matchHeader,
 				Message: `must be * or the ETag of an answer, in its quotes, or several with commas between them`,
 			})

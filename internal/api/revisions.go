@@ -97,7 +97,7 @@ func readRollback(r *http.Request) (in rollbackOf, err error) {
 	o.whole("revision", &in.Revision, 0)
 	faults := o.finish()
 	if len(faults) == 0 && in.Revision < 1 {
-		faults = []belfry.Fault{{Field: "revision", Message: "must be the number of a revision, 1 or more"}}
+		faults = []belfry.FieldError{{Field: "revision", Message: "must be the number of a revision, 1 or more"}}
 	}
 	return in, invalid("the rollback is not valid", faults)
 }

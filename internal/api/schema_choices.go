@@ -13,7 +13,7 @@ type choice struct{ value, about string }
 // enumerations are the types that have a few values only. A test compares them
 // with the constants of those types.
 var enumerations = map[reflect.Type][]choice{
-	reflect.TypeFor[belfry.Status](): {
+	reflect.TypeFor[belfry.JobStatus](): {
 		{"scheduled", "waits for its next occurrence"},
 		{"queued", "has a run that waits for a worker"},
 		{"running", "has a run that a worker holds"},
@@ -22,7 +22,7 @@ var enumerations = map[reflect.Type][]choice{
 		{"failed", "nothing is planned any more, and its last run is a dead letter, or was one that somebody discarded"},
 		{"cancelled", "nothing is planned any more, and its last run was cancelled, or its last occurrence was not run"},
 	},
-	reflect.TypeFor[belfry.RunState](): {
+	reflect.TypeFor[belfry.RunStatus](): {
 		{"ready", "may be claimed by a worker"},
 		{"running", "a worker holds it"},
 		{"retry", "waits for its next attempt, or for its instant"},
@@ -33,7 +33,7 @@ var enumerations = map[reflect.Type][]choice{
 		{"cancelled", "somebody cancelled it"},
 		{"discarded", "a dead letter that somebody gave up"},
 	},
-	reflect.TypeFor[belfry.Kind](): {
+	reflect.TypeFor[belfry.RunKind](): {
 		{"scheduled", "the schedule named its instant"},
 		{"manual", "somebody triggered it"},
 		{"backfill", "an instant of the schedule that somebody asked to have run, again or after all"},
@@ -114,7 +114,7 @@ var enumerations = map[reflect.Type][]choice{
 		{"none", "the schedule does not name that instant"},
 		{"unknown", "what was decided is no longer known"},
 	},
-	reflect.TypeFor[belfry.Awaited](): {
+	reflect.TypeFor[belfry.WaitKind](): {
 		{"worker", "one that serves its queue and handler: there is none"},
 		{"slot", "a free slot of a worker that serves them"},
 		{"run", "the end of an earlier run of its job"},
@@ -174,7 +174,7 @@ func (s *schemas) priority() *schema {
 		{Type: kinds{"string"}, limits: limits{Pattern: "^[0-9]$"}},
 	}}
 	if s.strict {
-		out.AnyOf = append(out.AnyOf, &schema{Type: kinds{"integer"}, limits: between(belfry.LowestLevel, belfry.HighestLevel)})
+		out.AnyOf = append(out.AnyOf, &schema{Type: kinds{"integer"}, limits: between(belfry.MinPriority, belfry.MaxPriority)})
 	}
 	return out
 }

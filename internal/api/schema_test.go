@@ -41,8 +41,8 @@ func TestSchemaIsThatOfTheJSON(t *testing.T) {
 		{"ids", []belfry.ID{}, `{"type":"array","items":{"type":"string","format":"uuid"}}`},
 		{"texts by name", map[string]string{}, `{"type":"object","additionalProperties":{"type":"string"}}`},
 		{"an enumeration", belfry.KindManual, `{"$ref":"#/components/schemas/RunKind"}`},
-		{"an enumeration that may be null", new(belfry.Kind), `{"anyOf":[{"$ref":"#/components/schemas/RunKind"},{"type":"null"}]}`},
-		{"a struct", belfry.Fault{}, `{"$ref":"#/components/schemas/Fault"}`},
+		{"an enumeration that may be null", new(belfry.RunKind), `{"anyOf":[{"$ref":"#/components/schemas/RunKind"},{"type":"null"}]}`},
+		{"a struct", belfry.FieldError{}, `{"$ref":"#/components/schemas/Fault"}`},
 		{"members with and without tags", struct {
 			Plain string
 			Named int    `json:"named"`
@@ -246,7 +246,7 @@ func TestDecoderTakesEveryMemberOfJobInput(t *testing.T) {
 				value = json.RawMessage(`"word"`)
 			}
 			text := []byte(`{"` + p.name + `": ` + string(value) + `}`)
-			var faults []belfry.Fault
+			var faults []belfry.FieldError
 			var f *flaw
 			if component == "JobInput" {
 				_, faults, f = readDraft(text, belfry.DefaultNamespace, false)

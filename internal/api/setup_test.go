@@ -109,13 +109,13 @@ func (s *service) want(status int, into any, method, path, body string, headers 
 
 // problem is a problem document as a client reads it.
 type problem struct {
-	Type      string         `json:"type"`
-	Title     string         `json:"title"`
-	Status    int            `json:"status"`
-	Detail    string         `json:"detail"`
-	Code      string         `json:"code"`
-	RequestID string         `json:"request_id"`
-	Errors    []belfry.Fault `json:"errors"`
+	Type      string              `json:"type"`
+	Title     string              `json:"title"`
+	Status    int                 `json:"status"`
+	Detail    string              `json:"detail"`
+	Code      string              `json:"code"`
+	RequestID string              `json:"request_id"`
+	Errors    []belfry.FieldError `json:"errors"`
 }
 
 // problem decodes an answer that must be a problem document without internals.
@@ -216,9 +216,9 @@ func (s *service) fire() {
 	ctx := context.Background()
 	s.turn()
 	worker := belfry.NewID(s.store.Now())
-	_, err := s.store.Heartbeat(ctx, belfry.Beat{Worker: worker, Node: "test", Slots: 1, Lanes: []string{"default/http"}, Register: true})
+	_, err := s.store.Heartbeat(ctx, belfry.Heartbeat{WorkerID: worker, Node: "test", Slots: 1, Lanes: []string{"default/http"}, Register: true})
 	s.check(err)
-	runs, err := s.store.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{"default/http"}, Limit: 1})
+	runs, err := s.store.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{"default/http"}, Limit: 1})
 	s.check(err)
 	for _, run := range runs {
 		_, err := s.store.Finish(ctx, []belfry.Result{{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token,

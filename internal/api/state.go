@@ -41,11 +41,11 @@ func readSmall(r *http.Request, known []string) (*object, []byte, error) {
 }
 
 // invalid is the error of faults, if there are any.
-func invalid(message string, faults []belfry.Fault) error {
+func invalid(message string, faults []belfry.FieldError) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: message, Faults: faults}
+	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: faults}
 }
 
 func (a *api) pauseJob(ctx context.Context, in target) (answer, error) {

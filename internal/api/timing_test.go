@@ -23,7 +23,7 @@ func TestAJobHasWhatStandsBesideItsSchedule(t *testing.T) {
 		want := belfry.DefaultSpec()
 		want.Type, want.Schedule, want.Timezone = belfry.TypeHTTP, "0 9 * * *", "Europe/Paris"
 		want.StartsAt, want.EndsAt = time.Date(2029, 12, 31, 23, 0, 0, 0, time.UTC), time.Date(2031, 1, 1, 0, 0, 0, 123456000, time.UTC)
-		want.MaxRuns, want.JitterSeconds, want.DSTGap, want.DSTOverlap = 5, 60, belfry.GapSkip, belfry.OverlapBoth
+		want.MaxRuns, want.JitterSeconds, want.DSTGap, want.DSTOverlap = 5, 60, belfry.GapSkip, belfry.DSTBoth
 		if job.Spec != want {
 			t.Errorf("got  %+v\nwant %+v", job.Spec, want)
 		}

@@ -62,23 +62,23 @@ func instantOf(wall string, job belfry.Job) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, refuseParameters(belfry.Fault{
+	return time.Time{}, refuseParameters(belfry.FieldError{
 		Field: "at", Message: "cannot be read as a wall time, which goes from 1970 to 2262; give an instant with an offset or a Z",
 	})
 }
 
 // why is what is known of an instant.
 type why struct {
-	At       time.Time        `json:"at"`
-	Decision belfry.Decision  `json:"decision"`
-	Reason   belfry.Reason    `json:"reason,omitempty"`
-	Sentence string           `json:"sentence"`
-	Run      *shownRun        `json:"run,omitempty"`
-	Rule     belfry.WhyRule   `json:"rule"`
-	Revision int              `json:"revision"`
-	Previous *time.Time       `json:"previous"`
-	Next     *time.Time       `json:"next"`
-	WaitsFor *belfry.WaitsFor `json:"waits_for,omitempty"`
+	At       time.Time          `json:"at"`
+	Decision belfry.Decision    `json:"decision"`
+	Reason   belfry.Reason      `json:"reason,omitempty"`
+	Sentence string             `json:"sentence"`
+	Run      *shownRun          `json:"run,omitempty"`
+	Rule     belfry.RuleSummary `json:"rule"`
+	Revision int                `json:"revision"`
+	Previous *time.Time         `json:"previous"`
+	Next     *time.Time         `json:"next"`
+	WaitsFor *belfry.Wait       `json:"waits_for,omitempty"`
 }
 
 func (a *api) explain(ctx context.Context, in question) (answer, error) {

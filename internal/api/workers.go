@@ -41,7 +41,7 @@ func readWorker(r *http.Request) (in workerOf, err error) {
 		return in, err
 	}
 	if in.id, err = belfry.ParseID(r.PathValue("worker")); err != nil || in.id.IsZero() {
-		return in, refuseParameters(belfry.Fault{
+		return in, refuseParameters(belfry.FieldError{
 			Field:   "worker",
 			Message: "must be a UUID that the worker draws each time it starts",
 		})
@@ -111,7 +111,7 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
 	defer cancel()
 	defer a.untilDraining(cancel)()
-	runs, err := a.control.Claim(ctx, in.namespace, belfry.Claim{Worker: in.id, Lanes: in.Lanes, Limit: in.Limit}, wait)
+	runs, err := a.control.Claim(ctx, in.namespace, belfry.Claim{WorkerID: in.id, Lanes: in.Lanes, Limit: in.Limit}, wait)
 	if err != nil && a.drains() {
 		err = drained()
 	}
@@ -188,23 +188,23 @@ func drained() error {
 
 type beatOf struct {
 	workerOf
-	belfry.Beat
+	belfry.Heartbeat
 }
 
 func readBeat(r *http.Request) (in beatOf, err error) {
 	if in.workerOf, err = readWorker(r); err != nil {
 		return in, err
 	}
-	in.Worker = in.id
-	return in, readWorkerBody(r, maxBody, fieldsFor[belfry.Beat](), func(o *object) {
+	in.WorkerID = in.id
+	return in, readWorkerBody(r, maxBody, fieldsFor[belfry.Heartbeat](), func(o *object) {
 		o.text("node", &in.Node, "")
 		o.whole("slots", &in.Slots, 0)
 		o.texts("lanes", &in.Lanes)
 		o.truth("register", &in.Register)
 		o.truth("leave", &in.Leave)
-		o.truth("listed", &in.Listed)
-		o.list("held", fieldsFor[belfry.Held](), maxHeld, func(item *object) {
-			var h belfry.Held
+		o.truth("listed", &in.Complete)
+		o.list("held", fieldsFor[belfry.HeldAttempt](), maxHeld, func(item *object) {
+			var h belfry.HeldAttempt
 			item.attempt(&h.RunID, &h.Attempt)
 			in.Held = append(in.Held, h)
 		})
@@ -222,12 +222,12 @@ func (o *object) attempt(run *belfry.ID, number *int) {
 }
 
 func (a *api) beat(ctx context.Context, in beatOf) (answer, error) {
-	orders, err := a.control.Heartbeat(ctx, in.namespace, in.Beat)
+	orders, err := a.control.Heartbeat(ctx, in.namespace, in.Heartbeat)
 	if orders.Lost == nil {
-		orders.Lost = []belfry.Held{}
+		orders.Lost = []belfry.HeldAttempt{}
 	}
 	if orders.Cancel == nil {
-		orders.Cancel = []belfry.Held{}
+		orders.Cancel = []belfry.HeldAttempt{}
 	}
 	return answer{status: http.StatusOK, body: orders}, err
 }

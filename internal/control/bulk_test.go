@@ -47,7 +47,7 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 			return belfry.CodeOf(err) == belfry.NotFound
 		}},
 		{belfry.ActionCancel, func(g *stage, job belfry.Job) bool { return planOf(g.T, g.s, job.ID).NominalAt.IsZero() }},
-		{belfry.ActionRetry, func(g *stage, job belfry.Job) bool { return g.runs(job)[0].State == belfry.RunReady }},
+		{belfry.ActionRetry, func(g *stage, job belfry.Job) bool { return g.runs(job)[0].Status == belfry.RunReady }},
 	} {
 		staged(t, string(tt.action), func(g *stage) {
 			const many = 120 // more than a page

@@ -40,7 +40,7 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	if err := p.err("the claim is not valid"); err != nil {
 		return nil, err
 	}
-	claim.Worker = belfry.WorkerID(namespace, claim.Worker)
+	claim.WorkerID = belfry.WorkerID(namespace, claim.WorkerID)
 	runs, err := c.claim(ctx, claim)
 	if err != nil || len(runs) > 0 || wait <= 0 {
 		return runs, err
@@ -62,16 +62,16 @@ func (c *Control) claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run,
 
 // Heartbeat notes that a worker is alive and answers with what it lost and what was
 // cancelled of its attempts. Lanes are those of Claim.
-func (c *Control) Heartbeat(ctx context.Context, namespace string, beat belfry.Beat) (orders belfry.Orders, err error) {
+func (c *Control) Heartbeat(ctx context.Context, namespace string, beat belfry.Heartbeat) (orders belfry.HeartbeatReply, err error) {
 	p := problems{}
 	beat.Lanes = p.lanes(namespace, beat.Lanes)
 	p.between("slots", beat.Slots, 0, maxSlots)
 	p.between("held", len(beat.Held), 0, maxSlots)
 	if err := p.err("the heartbeat is not valid"); err != nil {
-		return belfry.Orders{}, err
+		return belfry.HeartbeatReply{}, err
 	}
 	beat.Node = belfry.Clean(beat.Node, maxNode)
-	beat.Worker = belfry.WorkerID(namespace, beat.Worker)
+	beat.WorkerID = belfry.WorkerID(namespace, beat.WorkerID)
 	err = insist(ctx, "note a heartbeat", func() error {
 		orders, err = c.store.Heartbeat(ctx, beat)
 		return err
@@ -110,10 +110,10 @@ func (c *Control) Finish(ctx context.Context, namespace string, results []belfry
 }
 
 // problems collects what is wrong with what a worker says.
-type problems struct{ faults []belfry.Fault }
+type problems struct{ faults []belfry.FieldError }
 
 func (p *problems) fault(field, message string) {
-	p.faults = append(p.faults, belfry.Fault{Field: field, Message: message})
+	p.faults = append(p.faults, belfry.FieldError{Field: field, Message: message})
 }
 
 func (p *problems) between(field string, value, low, high int) {
@@ -126,7 +126,7 @@ func (p *problems) err(message string) error {
 	if len(p.faults) == 0 {
 		return nil
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: message, Faults: p.faults}
+	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: p.faults}
 }
 
 // lanes gives the lanes of a namespace that a worker names, as the store knows
@@ -141,7 +141,7 @@ func (p *problems) lanes(namespace string, lanes []string) []string {
 		if problem := checkLane(lane); problem != "" {
 			p.fault(fmt.Sprintf("lanes[%d]", i), problem)
 		}
-		own[i] = belfry.OwnLane(namespace, lane)
+		own[i] = belfry.NamespaceLane(namespace, lane)
 	}
 	return own
 }

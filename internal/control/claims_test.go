@@ -21,7 +21,7 @@ import (
 func register(t *testing.T, c *control.Control, lanes ...string) belfry.ID {
 	t.Helper()
 	id := belfry.NewID(time.Now())
-	orders, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: id, Node: "test", Slots: 10, Lanes: lanes, Register: true})
+	orders, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: id, Node: "test", Slots: 10, Lanes: lanes, Register: true})
 	if err != nil || orders.Unknown {
 		t.Fatalf("got %+v, error %v", orders, err)
 	}
@@ -52,7 +52,7 @@ func TestWhatAWorkerIsRefusedFor(t *testing.T) {
 		_, err := c.Claim(t.Context(), ns, belfry.Claim{Lanes: lanes, Limit: limit}, time.Hour)
 		return err
 	}
-	beat := func(b belfry.Beat) error { _, err := c.Heartbeat(t.Context(), ns, b); return err }
+	beat := func(b belfry.Heartbeat) error { _, err := c.Heartbeat(t.Context(), ns, b); return err }
 	finish := func(results ...belfry.Result) error { _, err := c.Finish(t.Context(), ns, results); return err }
 	for _, tt := range []struct {
 		name        string
@@ -70,8 +70,8 @@ func TestWhatAWorkerIsRefusedFor(t *testing.T) {
 		{"a control character", claim(1, "default/a\nb"), "lanes[0]", "control"},
 		{"nothing to claim", claim(0, "default/x"), "limit", "1 to 1000"},
 		{"too much to claim", claim(1001, "default/x"), "limit", "1 to 1000"},
-		{"a heartbeat with a bad lane", beat(belfry.Beat{Lanes: []string{"default/Command"}}), "lanes[0]", "Belfry itself"},
-		{"negative slots", beat(belfry.Beat{Slots: -1}), "slots", "0 to"},
+		{"a heartbeat with a bad lane", beat(belfry.Heartbeat{Lanes: []string{"default/Command"}}), "lanes[0]", "Belfry itself"},
+		{"negative slots", beat(belfry.Heartbeat{Slots: -1}), "slots", "0 to"},
 		{"no results", finish(), "results", "1 to 1000"},
 		{"too many results", finish(slices.Repeat([]belfry.Result{{Outcome: "failed"}}, 1001)...), "results", "1 to 1000"},
 		{"an outcome that only Belfry knows", finish(belfry.Result{Outcome: "failed"}, belfry.Result{Outcome: belfry.OutcomeLost}), "results[1].outcome", `"succeeded"`},
@@ -92,13 +92,13 @@ func TestAWorkerElsewhere(t *testing.T) {
 	worker := register(t, c, "default/send")
 	ready(t, s, job.ID, 3)
 
-	if runs, err := c.Claim(t.Context(), "elsewhere", belfry.Claim{Worker: worker, Lanes: []string{"default/send"}, Limit: 10}, 0); err != nil || len(runs) != 0 {
+	if runs, err := c.Claim(t.Context(), "elsewhere", belfry.Claim{WorkerID: worker, Lanes: []string{"default/send"}, Limit: 10}, 0); err != nil || len(runs) != 0 {
 		t.Errorf("another namespace got %d runs, error %v", len(runs), err)
 	}
-	if runs, err := c.Claim(t.Context(), ns, belfry.Claim{Worker: worker, Lanes: []string{"default/other", "slow/send"}, Limit: 10}, 0); err != nil || len(runs) != 0 {
+	if runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Lanes: []string{"default/other", "slow/send"}, Limit: 10}, 0); err != nil || len(runs) != 0 {
 		t.Errorf("other lanes got %d runs, error %v", len(runs), err)
 	}
-	runs, err := c.Claim(t.Context(), ns, belfry.Claim{Worker: worker, Lanes: []string{"default/send"}, Limit: 2}, time.Hour)
+	runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Lanes: []string{"default/send"}, Limit: 2}, time.Hour)
 	if err != nil || len(runs) != 2 || string(runs[0].Payload) != `{"a":1}` || runs[0].Attempt != 1 || runs[0].Spec.Handler != "send" {
 		t.Fatalf("got %+v, error %v", runs, err)
 	}
@@ -115,8 +115,8 @@ func TestAWorkerElsewhere(t *testing.T) {
 	if _, err := c.Finish(t.Context(), "elsewhere", results); err != nil {
 		t.Error(err)
 	}
-	if run, err := c.Run(t.Context(), ns, runs[0].ID); err != nil || run.State != belfry.RunRunning {
-		t.Errorf("a result from another namespace made it %s, error %v", run.State, err)
+	if run, err := c.Run(t.Context(), ns, runs[0].ID); err != nil || run.Status != belfry.RunRunning {
+		t.Errorf("a result from another namespace made it %s, error %v", run.Status, err)
 	}
 	verdicts, err := c.Finish(t.Context(), ns, results)
 	if err != nil || !slices.Equal(verdicts, []belfry.Verdict{belfry.VerdictAccepted, belfry.VerdictAccepted}) {
@@ -127,20 +127,20 @@ func TestAWorkerElsewhere(t *testing.T) {
 	}
 	failed, err := c.Run(t.Context(), ns, runs[0].ID)
 	if err != nil || len(failed.Attempts) != 1 || len(failed.Attempts[0].Error) != 8<<10 || len(failed.Attempts[0].Output) != belfry.MaxOutput {
-		t.Errorf("got %+v, error %v", failed.State, err)
+		t.Errorf("got %+v, error %v", failed.Status, err)
 	}
 	list, err := c.ListRuns(t.Context(), ns, control.RunFilter{State: belfry.RunSucceeded}, control.Page{Limit: 10})
 	if err != nil || len(list.Runs) != 1 || list.Runs[0].ID != runs[1].ID {
 		t.Errorf("listed %+v, error %v", list.Runs, err)
 	}
-	orders, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: worker, Slots: 1, Lanes: []string{"default/send"}, Listed: true, Held: []belfry.Held{{RunID: runs[0].ID, Attempt: 1}}})
+	orders, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: worker, Slots: 1, Lanes: []string{"default/send"}, Complete: true, Held: []belfry.HeldAttempt{{RunID: runs[0].ID, Attempt: 1}}})
 	if err != nil || orders.Unknown || len(orders.Lost) != 1 {
 		t.Errorf("got %+v, error %v", orders, err)
 	}
-	if _, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: worker, Leave: true}); err != nil {
+	if _, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: worker, Leave: true}); err != nil {
 		t.Errorf("leave: %v", err)
 	}
-	if orders, err = c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: worker}); err != nil || !orders.Unknown {
+	if orders, err = c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: worker}); err != nil || !orders.Unknown {
 		t.Errorf("got %+v, error %v", orders, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestAWorkerIsNotKnownByTheIDThatPeopleSee(t *testing.T) {
 	c := control.New(s, plan.Defaults{})
 	drawn := belfry.NewID(s.Now())
 	lanes := []string{"default/send"}
-	if _, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: drawn, Slots: 1, Lanes: lanes, Register: true}); err != nil {
+	if _, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: drawn, Slots: 1, Lanes: lanes, Register: true}); err != nil {
 		t.Fatal(err)
 	}
 	workers, err := s.Workers(t.Context())
@@ -184,10 +184,10 @@ func TestAWorkerIsNotKnownByTheIDThatPeopleSee(t *testing.T) {
 		namespace string
 		id        belfry.ID
 	}{{ns, workers[0].ID}, {"elsewhere", drawn}, {"elsewhere", workers[0].ID}} {
-		if _, err := c.Heartbeat(t.Context(), tt.namespace, belfry.Beat{Worker: tt.id, Lanes: lanes, Leave: true}); err != nil {
+		if _, err := c.Heartbeat(t.Context(), tt.namespace, belfry.Heartbeat{WorkerID: tt.id, Lanes: lanes, Leave: true}); err != nil {
 			t.Fatal(err)
 		}
-		orders, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: drawn, Slots: 1, Lanes: lanes})
+		orders, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: drawn, Slots: 1, Lanes: lanes})
 		if err != nil || orders.Unknown {
 			t.Errorf("%s in %s made the worker leave: %v, %v", tt.id, tt.namespace, orders, err)
 		}

@@ -137,7 +137,7 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 		}
 		runs, err := c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 10})
 		// Two were due and nobody fired them: the later one runs, the other was missed.
-		if err != nil || len(runs) != 2 || runs[0].State != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
+		if err != nil || len(runs) != 2 || runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}
 		if _, err := c.Run(t.Context(), ns, runs[0].ID); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // Check gives everything that Create would refuse about a draft, but for what
 // only the store knows.
-func (c *Control) Check(d Draft) []belfry.Fault {
+func (c *Control) Check(d Draft) []belfry.FieldError {
 	now := c.now()
 	_, faults := c.examiner(now).fresh(d, belfry.NewID(now))
 	return faults
@@ -73,7 +73,7 @@ func (c *Control) newJob(namespace string, id belfry.ID, p passed, now time.Time
 		next := fresh.Plan.NextAt
 		fresh.Job.NextRunAt = &next
 	}
-	fresh.Job.Status = belfry.StatusOf(fresh.Job.State, planned, belfry.Live{}, "")
+	fresh.Job.Status = belfry.StatusOf(fresh.Job.State, planned, belfry.LiveRuns{}, "")
 	return fresh
 }
 

@@ -58,7 +58,7 @@ func TestWhatAnOrderAboutDeadLettersIsRefusedFor(t *testing.T) {
 			_, err = g.c.Discard(g.Context(), ns, gone)
 			codeOf(g.T, err, belfry.NotFound)
 		}
-		if g.run(dead[0]).State != belfry.RunDead {
+		if g.run(dead[0]).Status != belfry.RunDead {
 			g.Error("the dead letter is none any more")
 		}
 	})
@@ -88,8 +88,8 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 			g.Errorf("it is still a dead letter: %v", err)
 		}
 		g.finish(again, belfry.OutcomeSucceeded)
-		if run := g.run(claimed.ID); run.State != belfry.RunSucceeded || len(run.Attempts) != 1 {
-			g.Errorf("it is %s with %d failed attempts", run.State, len(run.Attempts))
+		if run := g.run(claimed.ID); run.Status != belfry.RunSucceeded || len(run.Attempts) != 1 {
+			g.Errorf("it is %s with %d failed attempts", run.Status, len(run.Attempts))
 		}
 	})
 }
@@ -144,11 +144,11 @@ func TestRedrivingByFilter(t *testing.T) {
 			for i, id := range dead {
 				run := g.run(id)
 				if i >= len(tt.after) {
-					if run.State != belfry.RunDead {
-						g.Errorf("%d is %s", i, run.State)
+					if run.Status != belfry.RunDead {
+						g.Errorf("%d is %s", i, run.Status)
 					}
-				} else if got := run.ReadyAt.Sub(now); got != tt.after[i] || run.State == belfry.RunDead {
-					g.Errorf("%d is %s and starts after %s, want %s", i, run.State, got, tt.after[i])
+				} else if got := run.ReadyAt.Sub(now); got != tt.after[i] || run.Status == belfry.RunDead {
+					g.Errorf("%d is %s and starts after %s, want %s", i, run.Status, got, tt.after[i])
 				}
 			}
 		})

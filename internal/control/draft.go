@@ -71,15 +71,15 @@ func sameSpec(a, b belfry.Spec) bool {
 }
 
 // refused is the error about a draft with faults.
-func refused(faults []belfry.Fault) error {
-	return &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Faults: faults}
+func refused(faults []belfry.FieldError) error {
+	return &belfry.Error{Code: belfry.Invalid, Message: "the job is not valid", Fields: faults}
 }
 
 // merge adds faults of fields that have none yet.
-func merge(faults, more []belfry.Fault) []belfry.Fault {
+func merge(faults, more []belfry.FieldError) []belfry.FieldError {
 	merged := slices.Clone(faults)
 	for _, f := range more {
-		if !slices.ContainsFunc(faults, func(g belfry.Fault) bool { return g.Field == f.Field }) {
+		if !slices.ContainsFunc(faults, func(g belfry.FieldError) bool { return g.Field == f.Field }) {
 			merged = append(merged, f)
 		}
 	}

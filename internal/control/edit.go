@@ -14,7 +14,7 @@ import (
 
 // Patch changes a draft of a job as it is, and says what is wrong with what it
 // was asked for. It must be pure, and may be called again.
-type Patch func(d *Draft) []belfry.Fault
+type Patch func(d *Draft) []belfry.FieldError
 
 // Edit changes a job. Runs that were fired keep the revision that they were fired
 // from; the number grows if spec or payload differ. If nothing differs nothing is
@@ -29,7 +29,7 @@ type Patch func(d *Draft) []belfry.Fault
 // for a worker loses its handler, a schedule that names its own time zone replaces
 // the one before, and a list of delays goes with its backoff.
 func (c *Control) Edit(ctx context.Context, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
-	return c.patch(ctx, "edit a job", namespace, id, match, func(d *Draft) []belfry.Fault {
+	return c.patch(ctx, "edit a job", namespace, id, match, func(d *Draft) []belfry.FieldError {
 		before := d.Spec
 		faults := patch(d)
 		s := &d.Spec
@@ -51,8 +51,8 @@ func (c *Control) Replace(ctx context.Context, namespace string, id belfry.ID, m
 }
 
 // replacement puts a draft, which may have faults, in the place of another.
-func replacement(d Draft, faults []belfry.Fault) Patch {
-	return func(now *Draft) []belfry.Fault {
+func replacement(d Draft, faults []belfry.FieldError) Patch {
+	return func(now *Draft) []belfry.FieldError {
 		name, paused := now.Name, now.Paused
 		*now = d
 		if d.Name == "" {
@@ -150,7 +150,7 @@ func (c *Control) stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) 
 	case to.policy != nil && !sameInstant(policy.Rule, subject.Policy.Rule), to.Spec.MaxRuns != job.MaxRuns && (p.NominalAt.IsZero() || policy.Spent(p.RunsMade)):
 		step = plan.Edit(subject, policy, p, to.Paused, now)
 		if at, once := schedule.Once(policy.Rule); once && step.Next.NominalAt.IsZero() {
-			return step, refused([]belfry.Fault{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
+			return step, refused([]belfry.FieldError{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
 				" is not after " + step.Next.FiredFor.UTC().Format(time.RFC3339Nano) + ", up to which the job has run already"}})
 		}
 		return step, nil

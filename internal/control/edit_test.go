@@ -16,7 +16,7 @@ import (
 
 // to is a patch that cannot be at fault.
 func to(change func(d *control.Draft)) control.Patch {
-	return func(d *control.Draft) []belfry.Fault { change(d); return nil }
+	return func(d *control.Draft) []belfry.FieldError { change(d); return nil }
 }
 
 func edit(t *testing.T, c *control.Control, id belfry.ID, change func(d *control.Draft)) belfry.Job {
@@ -83,9 +83,9 @@ func TestAnEditIsRefusedWithAllFaults(t *testing.T) {
 	c := control.New(open(t), plan.Defaults{})
 	job := create(t, c, draft("@daily"))
 	create(t, c, named("taken", "@daily"))
-	_, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.Fault {
+	_, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.FieldError {
 		d.Spec.Queue, d.Spec.MaxRetries = "", -1
-		return []belfry.Fault{{Field: "queue", Message: "must be text"}, {Field: "bogus", Message: "there is no such field"}}
+		return []belfry.FieldError{{Field: "queue", Message: "must be text"}, {Field: "bogus", Message: "there is no such field"}}
 	})
 	if got := strings.Join(faultsOf(t, err), "; "); got != "queue: must be text; bogus: there is no such field; max_retries: must be from 0 to 100, not -1" {
 		t.Errorf("got %s", got)
@@ -223,7 +223,7 @@ func TestAnEditedRunKeepsTheRevisionThatItWasFiredFrom(t *testing.T) {
 			d.Spec.Schedule, d.Spec.Handler, d.Payload = "0 0 1 1 *", "other", json.RawMessage(`"new"`)
 		})
 		w := register(t, c, "default/send", "default/other")
-		runs, err := c.Claim(t.Context(), ns, belfry.Claim{Worker: w, Lanes: []string{"default/send", "default/other"}, Limit: 10}, 0)
+		runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: w, Lanes: []string{"default/send", "default/other"}, Limit: 10}, 0)
 		if err != nil || len(runs) != 1 || string(runs[0].Payload) != `"old"` || runs[0].Spec.Handler != "send" || runs[0].Revision != 1 {
 			t.Errorf("got %+v, error %v", runs, err)
 		}

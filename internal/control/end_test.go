@@ -28,7 +28,7 @@ func TestCancellingAJob(t *testing.T) {
 		if wishes, err := g.s.Triggers(g.Context(), shards, 10); err != nil || len(wishes) != 0 {
 			g.Errorf("%d wishes are left, error %v", len(wishes), err)
 		}
-		orders, err := g.c.Heartbeat(g.Context(), ns, belfry.Beat{Worker: g.worker, Slots: 10, Lanes: []string{lane}})
+		orders, err := g.c.Heartbeat(g.Context(), ns, belfry.Heartbeat{WorkerID: g.worker, Slots: 10, Lanes: []string{lane}})
 		if err != nil || len(orders.Cancel) != 1 || orders.Cancel[0].RunID != run.ID {
 			g.Errorf("the worker hears of %v, error %v", orders.Cancel, err)
 		}
@@ -36,8 +36,8 @@ func TestCancellingAJob(t *testing.T) {
 		if got, want := history(g.T, g.c, job.ID, start), "58.5 cancelled r1, 60 cancelled r1, 60 cancelled r1, 120 cancelled r1"; got != want {
 			g.Errorf("got  %s\nwant %s", got, want)
 		}
-		if run := g.run(wish); run.State != belfry.RunCancelled {
-			g.Errorf("the run that was wished for is %s", run.State)
+		if run := g.run(wish); run.Status != belfry.RunCancelled {
+			g.Errorf("the run that was wished for is %s", run.Status)
 		}
 		if job := g.job(job.ID); job.Status != belfry.StatusCancelled {
 			g.Errorf("it is %s", job.Status)
@@ -83,20 +83,20 @@ func TestCancellingARun(t *testing.T) {
 		ready := g.runs(job)[0]
 
 		run, err := g.c.CancelRun(g.Context(), ns, ready.ID)
-		if err != nil || run.State != belfry.RunCancelled {
-			g.Errorf("the ready run is %s, error %v", run.State, err)
+		if err != nil || run.Status != belfry.RunCancelled {
+			g.Errorf("the ready run is %s, error %v", run.Status, err)
 		}
 		run, err = g.c.CancelRun(g.Context(), ns, ready.ID)
-		if err != nil || run.State != belfry.RunCancelled {
-			g.Errorf("the second time it is %s, error %v", run.State, err)
+		if err != nil || run.Status != belfry.RunCancelled {
+			g.Errorf("the second time it is %s, error %v", run.Status, err)
 		}
 		run, err = g.c.CancelRun(g.Context(), ns, held.ID)
-		if err != nil || run.State != belfry.RunRunning {
-			g.Errorf("the running one is %s, error %v", run.State, err)
+		if err != nil || run.Status != belfry.RunRunning {
+			g.Errorf("the running one is %s, error %v", run.Status, err)
 		}
 		g.finish(held, belfry.OutcomeFailed)
-		if run := g.run(held.ID); run.State != belfry.RunCancelled || len(run.Attempts) != 1 {
-			g.Errorf("it became %s with %d attempts", run.State, len(run.Attempts))
+		if run := g.run(held.ID); run.Status != belfry.RunCancelled || len(run.Attempts) != 1 {
+			g.Errorf("it became %s with %d attempts", run.Status, len(run.Attempts))
 		}
 	})
 	staged(t, "that is over", func(g *stage) {
@@ -116,8 +116,8 @@ func TestDeletingWithRunsInFlight(t *testing.T) {
 		name    string
 		options control.DeleteOptions
 		outcome belfry.Outcome
-		want    belfry.RunState // of the run that is running then
-		waiting belfry.RunState // and of the one that waits for it
+		want    belfry.RunStatus // of the run that is running then
+		waiting belfry.RunStatus // and of the one that waits for it
 		forgets bool
 	}{
 		{"that may finish", control.DeleteOptions{}, belfry.OutcomeSucceeded, belfry.RunSucceeded, belfry.RunReady, false},
@@ -143,7 +143,7 @@ func TestDeletingWithRunsInFlight(t *testing.T) {
 				}
 				return
 			}
-			if got, next := g.run(held.ID).State, g.run(waiting.ID).State; got != tt.want || next != tt.waiting {
+			if got, next := g.run(held.ID).Status, g.run(waiting.ID).Status; got != tt.want || next != tt.waiting {
 				g.Errorf("they became %s and %s, want %s and %s", got, next, tt.want, tt.waiting)
 			}
 		})
@@ -183,13 +183,13 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 		if job := g.job(job.ID); job.State != belfry.JobEnded || job.Status != belfry.StatusCompleted {
 			g.Fatalf("it is %s and %s", job.State, job.Status)
 		}
-		if runs := g.runs(job); len(runs) != 1 || runs[0].State != belfry.RunSucceeded {
+		if runs := g.runs(job); len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
 			g.Errorf("its runs are %+v", runs)
 		}
 		g.why(job, "09:00", belfry.DecisionRan, "", "2000-01-03 08:00 UTC ran: it succeeded at 08:00.")
 		g.why(job, "09:30", belfry.DecisionNone, "", "2000-01-03 08:30 UTC is not the instant of the job, which runs once, at 08:00.")
 		for name, err := range map[string]error{
-			"edit":     second(g.c.Edit(g.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.Fault { d.Spec.MaxRetries = 1; return nil })),
+			"edit":     second(g.c.Edit(g.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.FieldError { d.Spec.MaxRetries = 1; return nil })),
 			"pause":    second(g.c.Pause(g.Context(), ns, job.ID)),
 			"resume":   second(g.c.Resume(g.Context(), ns, job.ID, false)),
 			"trigger":  second(g.c.Trigger(g.Context(), ns, job.ID, nil, none)),

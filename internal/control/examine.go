@@ -47,14 +47,14 @@ type passed struct {
 }
 
 // fresh examines the draft of a new job that will have the id.
-func (x *examiner) fresh(d Draft, id belfry.ID) (passed, []belfry.Fault) {
+func (x *examiner) fresh(d Draft, id belfry.ID) (passed, []belfry.FieldError) {
 	e := examination{examiner: x}
 	return e.examine(d, id), e.faults
 }
 
 // edited examines the draft that a job is edited to. Its secrets may be masked
 // where the job has them.
-func (x *examiner) edited(d Draft, job belfry.Job) (passed, []belfry.Fault) {
+func (x *examiner) edited(d Draft, job belfry.Job) (passed, []belfry.FieldError) {
 	e := examination{examiner: x, job: &job}
 	return e.examine(d, job.ID), e.faults
 }
@@ -64,7 +64,7 @@ type examination struct {
 	*examiner
 	job     *belfry.Job // before the edit; nil for a new one
 	lenient bool        // it does not matter whether an instant has passed
-	faults  []belfry.Fault
+	faults  []belfry.FieldError
 }
 
 func (e *examination) examine(d Draft, id belfry.ID) passed {
@@ -96,7 +96,7 @@ func (e *examination) compile(spec belfry.Spec) *plan.Policy {
 }
 
 func (e *examination) fault(field, format string, args ...any) {
-	e.faults = append(e.faults, belfry.Fault{Field: field, Message: fmt.Sprintf(format, args...)})
+	e.faults = append(e.faults, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (e *examination) between(field string, value, low, high float64) {

@@ -54,7 +54,7 @@ type got struct {
 func claims(t *testing.T, c *control.Control, worker belfry.ID, limit int, wait time.Duration, lanes ...string) <-chan got {
 	answer, start := make(chan got, 1), time.Now()
 	go func() {
-		runs, err := c.Claim(t.Context(), ns, belfry.Claim{Worker: worker, Lanes: lanes, Limit: limit}, wait)
+		runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Lanes: lanes, Limit: limit}, wait)
 		answer <- got{len(runs), time.Since(start), err}
 	}()
 	synctest.Wait()
@@ -189,7 +189,7 @@ func TestAStrangerDoesNotKeepTheOthersWaiting(t *testing.T) {
 		if n := s.claims.Load() - asked; n > 20 {
 			t.Errorf("the stranger asked %d times", n)
 		}
-		if _, err := c.Heartbeat(t.Context(), ns, belfry.Beat{Worker: stranger, Slots: 1, Lanes: []string{"default/send"}, Register: true}); err != nil {
+		if _, err := c.Heartbeat(t.Context(), ns, belfry.Heartbeat{WorkerID: stranger, Slots: 1, Lanes: []string{"default/send"}, Register: true}); err != nil {
 			t.Fatal(err)
 		}
 		(<-strange).want(t, 1, 10*time.Second, 2*time.Second)
@@ -234,7 +234,7 @@ func TestManyWorkersShareManyRuns(t *testing.T) {
 		w := register(t, c, "default/send")
 		all.Go(func() {
 			for ctx.Err() == nil {
-				claimed, err := c.Claim(ctx, ns, belfry.Claim{Worker: w, Lanes: []string{"default/send"}, Limit: 3}, 200*time.Millisecond)
+				claimed, err := c.Claim(ctx, ns, belfry.Claim{WorkerID: w, Lanes: []string{"default/send"}, Limit: 3}, 200*time.Millisecond)
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}

@@ -22,7 +22,7 @@ const MaxImportFaults = 100
 type Line struct {
 	Place  string
 	Draft  Draft
-	Faults []belfry.Fault
+	Faults []belfry.FieldError
 }
 
 // Import creates many jobs, all or none, and returns their ids in the order of the
@@ -69,7 +69,7 @@ type batch struct {
 func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 	b.taken, b.err = 0, nil
 	x := b.control.examiner(b.now)
-	var faults []belfry.Fault
+	var faults []belfry.FieldError
 	for line, err := range b.lines {
 		if err != nil {
 			b.err = err
@@ -81,7 +81,7 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 			wrong = merge(line.Faults, wrong)
 		}
 		for _, f := range wrong {
-			faults = append(faults, belfry.Fault{Field: placed(line.Place, f.Field), Message: f.Message})
+			faults = append(faults, belfry.FieldError{Field: placed(line.Place, f.Field), Message: f.Message})
 		}
 		if len(faults) >= MaxImportFaults {
 			break
@@ -98,13 +98,13 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 	}
 }
 
-func tooFaulty(faults []belfry.Fault) error {
+func tooFaulty(faults []belfry.FieldError) error {
 	message := "some of the jobs are not valid; none was created"
 	if len(faults) >= MaxImportFaults {
 		faults = faults[:MaxImportFaults]
 		message = fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d faults", MaxImportFaults)
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: message, Faults: faults}
+	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: faults}
 }
 
 // placed is the field of a line.

@@ -72,7 +72,7 @@ func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
 		_ = yield(control.Line{Place: "[0]", Draft: named("fine", "@daily")}, nil) &&
 			yield(control.Line{Place: "[1]", Draft: bad}, nil) &&
 			yield(control.Line{Place: "[2]", Draft: named("fine too", "@daily")}, nil) &&
-			yield(control.Line{Place: "[3]", Draft: draft(""), Faults: []belfry.Fault{{Field: "schedule", Message: "must be text"}, {Field: "", Message: "is odd"}}}, nil) &&
+			yield(control.Line{Place: "[3]", Draft: draft(""), Faults: []belfry.FieldError{{Field: "schedule", Message: "must be text"}, {Field: "", Message: "is odd"}}}, nil) &&
 			yield(control.Line{Place: "[4]", Draft: named("..", "@daily")}, nil)
 	}
 	_, err := c.Import(t.Context(), ns, seq, none)

@@ -82,7 +82,7 @@ func (q *inquiry) latest(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	for _, r := range runs {
-		if r.Kind != belfry.KindScheduled && !alive(r.State) {
+		if r.Kind != belfry.KindScheduled && !alive(r.Status) {
 			continue
 		}
 		if r.SkippedTo != nil {
@@ -100,7 +100,7 @@ func (q *inquiry) latest(ctx context.Context) (time.Time, error) {
 }
 
 // alive tells whether a run is not over.
-func alive(s belfry.RunState) bool {
+func alive(s belfry.RunStatus) bool {
 	return s == belfry.RunReady || s == belfry.RunRunning || s == belfry.RunRetry || s == belfry.RunWaiting
 }
 
@@ -150,7 +150,7 @@ func (q *inquiry) closeness(r belfry.Run) int {
 		return 3
 	case !r.ScheduledAt.Equal(q.At):
 		return 2
-	case r.Reason == belfry.ReasonDSTGap || r.Reason == belfry.ReasonMoved:
+	case r.Reason == belfry.ReasonDSTGap || r.Reason == belfry.ReasonZoneChange:
 		return 1
 	}
 	return 0
@@ -188,7 +188,7 @@ func (q *inquiry) judgeBy(ctx context.Context, revision int) error {
 		return err
 	}
 	q.Revision = revision
-	q.Rule = belfry.WhyRule{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone}
+	q.Rule = belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone}
 	q.words = words{zone: time.UTC, at: q.At}
 	if q.policy, err = q.c.defaults.Compile(spec); err != nil {
 		q.policy = nil

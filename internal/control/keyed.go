@@ -44,7 +44,7 @@ func (c *Control) answered(ctx context.Context, namespace string, k Key) (answer
 // same gives an earlier answer, if it was to the same question.
 func (k Key) same(earlier *store.Repeated) ([]byte, error) {
 	if earlier.Hash != k.Hash {
-		return nil, &belfry.Error{Code: belfry.Invalid, Message: "the idempotency key was used for something else", Faults: []belfry.Fault{{
+		return nil, &belfry.Error{Code: belfry.Invalid, Message: "the idempotency key was used for something else", Fields: []belfry.FieldError{{
 			Field: "Idempotency-Key", Message: "was used with another request before; a key stands for one request and what repeats it",
 		}}}
 	}

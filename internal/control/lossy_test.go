@@ -147,18 +147,18 @@ func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
 
 			s.losses = 2
 			done, err := c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{Run: dead[0]}})
-			if err != nil || done.Done != 1 || g.run(dead[0]).State != belfry.RunReady {
-				g.Errorf("redriven: %+v, error %v, the run is %s", done, err, g.run(dead[0]).State)
+			if err != nil || done.Done != 1 || g.run(dead[0]).Status != belfry.RunReady {
+				g.Errorf("redriven: %+v, error %v, the run is %s", done, err, g.run(dead[0]).Status)
 			}
 			s.losses = 2
 			done, err = c.Discard(g.Context(), ns, control.DeadOrder{All: true, Limit: 2})
-			if err != nil || done.Done != 2 || !done.More || g.run(dead[1]).State != belfry.RunDiscarded || g.run(dead[3]).State != belfry.RunDead {
+			if err != nil || done.Done != 2 || !done.More || g.run(dead[1]).Status != belfry.RunDiscarded || g.run(dead[3]).Status != belfry.RunDead {
 				g.Errorf("discarded: %+v, error %v", done, err)
 			}
 			s.losses = 2
 			run, err := c.CancelRun(g.Context(), ns, dead[0])
-			if err != nil || run.State != belfry.RunCancelled {
-				g.Errorf("cancelled: %s, error %v", run.State, err)
+			if err != nil || run.Status != belfry.RunCancelled {
+				g.Errorf("cancelled: %s, error %v", run.Status, err)
 			}
 			s.losses = 2
 			filled, err := c.Backfill(g.Context(), ns, job.ID, control.Backfill{From: g.at("1999-12-31 00:00")}, none)

@@ -15,7 +15,7 @@ func (c *Control) Note(ctx context.Context, run belfry.Run) string {
 	switch {
 	case run.Kind != belfry.KindScheduled:
 		return ""
-	case run.Reason == belfry.ReasonMoved:
+	case run.Reason == belfry.ReasonZoneChange:
 		return "a newer zone database moved what was planned for this instant to another one"
 	}
 	spec, err := c.specOf(ctx, run)

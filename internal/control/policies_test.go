@@ -133,7 +133,7 @@ func TestDelaysAndBackoffFollowEachOtherInAnEdit(t *testing.T) {
 		d := draft("@daily")
 		tt.from(&d.Spec)
 		job := create(t, c, d)
-		after, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.Fault {
+		after, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.FieldError {
 			tt.edit(&d.Spec)
 			return nil
 		})

@@ -50,7 +50,7 @@ func (c *Control) Preview(of PreviewOf) (belfry.Preview, error) {
 		policy = e.compile(spec)
 	}
 	if len(e.faults) > 0 {
-		return belfry.Preview{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Faults: e.faults}
+		return belfry.Preview{}, &belfry.Error{Code: belfry.Invalid, Message: "the schedule is not valid", Fields: e.faults}
 	}
 	return preview(policy, of), nil
 }

@@ -120,7 +120,7 @@ func TestANoteToARun(t *testing.T) {
 			}
 			var out []string
 			for _, r := range list {
-				out = append(out, fmt.Sprintf("%s %s%s: %s", r.ScheduledAt.Format("02 15:04"), r.State, r.Reason, c.Note(t.Context(), r)))
+				out = append(out, fmt.Sprintf("%s %s%s: %s", r.ScheduledAt.Format("02 15:04"), r.Status, r.Reason, c.Note(t.Context(), r)))
 			}
 			return strings.Join(out, "\n")
 		}
@@ -141,7 +141,7 @@ func TestANoteToARun(t *testing.T) {
 				t.Errorf("%s: %s", name, got)
 			}
 		}
-		if got := c.Note(t.Context(), belfry.Run{Kind: belfry.KindScheduled, Reason: belfry.ReasonMoved}); !strings.Contains(got, "zone database") {
+		if got := c.Note(t.Context(), belfry.Run{Kind: belfry.KindScheduled, Reason: belfry.ReasonZoneChange}); !strings.Contains(got, "zone database") {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -17,13 +17,13 @@ const putTries = 5
 // be a job.
 func (c *Control) Put(ctx context.Context, namespace, name, match string, d Draft) (job belfry.Job, made bool, err error) {
 	name = strings.TrimSpace(name)
-	var faults []belfry.Fault
+	var faults []belfry.FieldError
 	if own := strings.TrimSpace(d.Name); own != "" && own != name {
-		faults = []belfry.Fault{{Field: "name", Message: "is not that of the job that is put; leave it out"}}
+		faults = []belfry.FieldError{{Field: "name", Message: "is not that of the job that is put; leave it out"}}
 	}
 	d.Name = name
 	if name == "" {
-		faults = []belfry.Fault{{Field: "name", Message: "must not be blank"}}
+		faults = []belfry.FieldError{{Field: "name", Message: "must not be blank"}}
 	}
 	if name == "" || checkName(name) != "" {
 		return belfry.Job{}, false, refused(merge(faults, c.Check(d)))
@@ -38,7 +38,7 @@ func (c *Control) Put(ctx context.Context, namespace, name, match string, d Draf
 	return job, made, err
 }
 
-func (c *Control) put(ctx context.Context, namespace, match string, d Draft, faults []belfry.Fault) (belfry.Job, bool, error) {
+func (c *Control) put(ctx context.Context, namespace, match string, d Draft, faults []belfry.FieldError) (belfry.Job, bool, error) {
 	id, err := c.named(ctx, namespace, d.Name)
 	switch {
 	case err == nil:

@@ -54,7 +54,7 @@ func TestPutAndAPause(t *testing.T) {
 	d := draft("@daily")
 	for _, step := range []struct {
 		paused, keep bool
-		want         belfry.Status
+		want         belfry.JobStatus
 	}{
 		{true, true, belfry.StatusPaused}, // a new one has nothing to keep
 		{false, true, belfry.StatusPaused},

@@ -29,7 +29,7 @@ type reading struct {
 	resolved string // the text with every H replaced; empty if there is none
 	zone     string
 	start    time.Time // that it counts from, if none was given
-	faults   []belfry.Fault
+	faults   []belfry.FieldError
 }
 
 // reading reads the schedule of a spec for the job of that id.
@@ -66,7 +66,7 @@ func (t ruleText) read(now time.Time, err error) (r reading) {
 		}
 	}
 	if strings.TrimSpace(t.text) == "" {
-		r.faults = append(r.faults, belfry.Fault{Field: "schedule", Message: `is missing; for example "30 9 * * MON-FRI" or "2030-03-01T09:00:00Z"`})
+		r.faults = append(r.faults, belfry.FieldError{Field: "schedule", Message: `is missing; for example "30 9 * * MON-FRI" or "2030-03-01T09:00:00Z"`})
 		return r
 	}
 	o := t.options
@@ -106,10 +106,10 @@ var limited = regexp.MustCompile(`(?i)^\s*R[0-9]|COUNT=`)
 // refused adds what package schedule refuses, unless the field is at fault
 // already.
 func (r *reading) refused(err error) {
-	fault := belfry.Fault{Field: "schedule", Message: "cannot be read"}
+	fault := belfry.FieldError{Field: "schedule", Message: "cannot be read"}
 	var refusal *schedule.Error
 	if errors.As(err, &refusal) {
-		fault = belfry.Fault{Field: refusal.Field, Message: refusal.Message}
+		fault = belfry.FieldError{Field: refusal.Field, Message: refusal.Message}
 		if refusal.Column > 0 {
 			fault.Message = fmt.Sprintf("column %d: %s", refusal.Column, fault.Message)
 		}
@@ -117,7 +117,7 @@ func (r *reading) refused(err error) {
 			fault.Message = fmt.Sprintf("%s; for example %q", fault.Message, refusal.Example)
 		}
 	}
-	if !slices.ContainsFunc(r.faults, func(f belfry.Fault) bool { return f.Field == fault.Field }) {
+	if !slices.ContainsFunc(r.faults, func(f belfry.FieldError) bool { return f.Field == fault.Field }) {
 		r.faults = append(r.faults, fault)
 	}
 }

@@ -86,7 +86,7 @@ func (r *redriver) payload(ctx context.Context, run belfry.ID) (json.RawMessage,
 	}
 	payload, faults := payloadFor(belfry.Job{Spec: letter.Spec, Payload: letter.Payload}, r.order.Payload)
 	if len(faults) > 0 {
-		return nil, &belfry.Error{Code: belfry.Invalid, Message: "the payload is not valid for run " + run.String(), Faults: faults}
+		return nil, &belfry.Error{Code: belfry.Invalid, Message: "the payload is not valid for run " + run.String(), Fields: faults}
 	}
 	return payload, nil
 }

@@ -32,7 +32,7 @@ func (c *Control) Rollback(ctx context.Context, namespace string, id belfry.ID, 
 	if len(earlier) == 0 || earlier[0].Number != revision {
 		return belfry.Job{}, belfry.Errorf(belfry.NotFound, "the job has no revision %d; it is at revision %d", revision, job.Revision)
 	}
-	return c.patch(ctx, "roll back a job", namespace, id, "", func(d *Draft) []belfry.Fault {
+	return c.patch(ctx, "roll back a job", namespace, id, "", func(d *Draft) []belfry.FieldError {
 		d.Spec, d.Payload = earlier[0].Spec, earlier[0].Payload
 		return nil
 	})

@@ -72,10 +72,10 @@ func count(t *testing.T, c *control.Control) int {
 func faultsOf(t *testing.T, err error) (faults []string) {
 	t.Helper()
 	var e *belfry.Error
-	if !errors.As(err, &e) || e.Code != belfry.Invalid || len(e.Faults) == 0 {
+	if !errors.As(err, &e) || e.Code != belfry.Invalid || len(e.Fields) == 0 {
 		t.Fatalf("got error %v, want faults", err)
 	}
-	for _, f := range e.Faults {
+	for _, f := range e.Fields {
 		faults = append(faults, f.Field+": "+f.Message)
 	}
 	return faults
@@ -169,7 +169,7 @@ func history(t *testing.T, c *control.Control, job belfry.ID, start time.Time) s
 	}
 	var out []string
 	for _, r := range slices.Backward(runs) {
-		what := string(r.State)
+		what := string(r.Status)
 		if r.Reason != "" {
 			what = string(r.Reason)
 		}

@@ -94,7 +94,7 @@ func (g *stage) claim(n int) []*belfry.Run {
 	if g.worker.IsZero() {
 		g.worker = register(g.T, g.c, lane)
 	}
-	runs, err := g.c.Claim(g.Context(), ns, belfry.Claim{Worker: g.worker, Lanes: []string{lane}, Limit: n}, 0)
+	runs, err := g.c.Claim(g.Context(), ns, belfry.Claim{WorkerID: g.worker, Lanes: []string{lane}, Limit: n}, 0)
 	if err != nil || len(runs) != n {
 		g.Fatalf("claimed %d runs, want %d, error %v", len(runs), n, err)
 	}

@@ -24,9 +24,9 @@ func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID, p
 		if err != nil {
 			return belfry.ID{}, err
 		}
-		var faults []belfry.Fault
+		var faults []belfry.FieldError
 		if payload, faults = payloadFor(job, payload); len(faults) > 0 {
-			return belfry.ID{}, &belfry.Error{Code: belfry.Invalid, Message: "the payload is not valid", Faults: faults}
+			return belfry.ID{}, &belfry.Error{Code: belfry.Invalid, Message: "the payload is not valid", Fields: faults}
 		}
 	}
 	now := c.now()
@@ -51,8 +51,10 @@ func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID, p
 }
 
 // payloadFor is the whole payload of a run for which somebody gave one.
-func payloadFor(job belfry.Job, given json.RawMessage) (json.RawMessage, []belfry.Fault) {
-	fault := func(message string) []belfry.Fault { return []belfry.Fault{{Field: "payload", Message: message}} }
+func payloadFor(job belfry.Job, given json.RawMessage) (json.RawMessage, []belfry.FieldError) {
+	fault := func(message string) []belfry.FieldError {
+		return []belfry.FieldError{{Field: "payload", Message: message}}
+	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, given) != nil {
 		return nil, fault("must be JSON")

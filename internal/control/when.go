@@ -63,12 +63,12 @@ func (e *examination) clockChanges(s *belfry.Spec) {
 	}
 	switch overlap := strings.ToLower(strings.TrimSpace(string(s.DSTOverlap))); belfry.DSTOverlap(overlap) {
 	case "auto":
-		s.DSTOverlap = belfry.OverlapAuto
-	case belfry.OverlapAuto, belfry.OverlapFirst, belfry.OverlapBoth:
+		s.DSTOverlap = belfry.DSTAuto
+	case belfry.DSTAuto, belfry.DSTFirst, belfry.DSTBoth:
 		s.DSTOverlap = belfry.DSTOverlap(overlap)
 	default:
-		e.fault("dst_overlap", "must be %q, %q or %q", "auto", belfry.OverlapFirst, belfry.OverlapBoth)
-		s.DSTOverlap = belfry.OverlapAuto
+		e.fault("dst_overlap", "must be %q, %q or %q", "auto", belfry.DSTFirst, belfry.DSTBoth)
+		s.DSTOverlap = belfry.DSTAuto
 	}
 }
 

@@ -196,7 +196,7 @@ func TestAnEditOfWhatStandsBesideARule(t *testing.T) {
 		{"a start", 0, func(s *belfry.Spec, start time.Time) { s.StartsAt = start.Add(5 * time.Minute) }, "0 ready r1", 5 * time.Minute},
 		{"an end", 0, func(s *belfry.Spec, start time.Time) { s.EndsAt = start.Add(time.Hour) }, "0 ready r1", time.Minute},
 		{"a gap", 0, func(s *belfry.Spec, _ time.Time) { s.DSTGap = belfry.GapSkip }, "0 ready r1", time.Minute},
-		{"an overlap", 0, func(s *belfry.Spec, _ time.Time) { s.DSTOverlap = belfry.OverlapFirst }, "0 ready r1", time.Minute},
+		{"an overlap", 0, func(s *belfry.Spec, _ time.Time) { s.DSTOverlap = belfry.DSTFirst }, "0 ready r1", time.Minute},
 		{"a number of runs to come", 0, func(s *belfry.Spec, _ time.Time) { s.MaxRuns = 2 }, "", 0},
 		{"a number of runs that were", 1, func(s *belfry.Spec, _ time.Time) { s.MaxRuns = 1 }, "0 ready r1, 1 ready r1", -1},
 	} {

@@ -14,7 +14,7 @@ const noticeable = time.Minute
 // tell says what became of the instant, by its record and what else happened then.
 func (q *inquiry) tell(ctx context.Context, row belfry.Run, others []belfry.Run) error {
 	q.Run = &row
-	if row.State != belfry.RunSkipped {
+	if row.Status != belfry.RunSkipped {
 		run, err := q.c.Run(ctx, q.job.Namespace, row.ID)
 		if err != nil {
 			return err
@@ -29,7 +29,7 @@ func (q *inquiry) tell(ctx context.Context, row belfry.Run, others []belfry.Run)
 	q.Sentence = q.subject(*q.Run) + " " + what
 	for _, other := range others {
 		if other.Kind == belfry.KindBackfill {
-			q.Sentence += " Somebody asked for it again: that run " + stateVerb(other.State) + "."
+			q.Sentence += " Somebody asked for it again: that run " + stateVerb(other.Status) + "."
 			break
 		}
 	}
@@ -49,7 +49,7 @@ func (q *inquiry) subject(run belfry.Run) string {
 
 // became says what became of a run or skip, and in which word.
 func (q *inquiry) became(ctx context.Context, run belfry.Run) (what string, err error) {
-	switch run.State {
+	switch run.Status {
 	case belfry.RunSucceeded:
 		q.Decision = belfry.DecisionRan
 		return q.ran(run), nil
@@ -88,13 +88,13 @@ func (q *inquiry) ran(run belfry.Run) string {
 // died tells of a run that is out of attempts, or was.
 func (q *inquiry) died(run belfry.Run) string {
 	what := "ran and failed for good"
-	if run.FinishedAt != nil && run.State == belfry.RunDead {
+	if run.FinishedAt != nil && run.Status == belfry.RunDead {
 		what += " at " + q.words.moment(*run.FinishedAt)
 	}
 	switch run.Reason {
 	case belfry.ReasonPoison:
 		what += fmt.Sprintf(": %d workers in a row were lost while they ran it, so that it was taken out of the way", belfry.PoisonLimit)
-	case belfry.ReasonFinal:
+	case belfry.ReasonPermanent:
 		what += ": a failure that no retry would change, after " + number(run.Attempt, "attempt")
 	default:
 		what += ": it is out of retries after " + number(run.Attempt, "attempt")
@@ -135,10 +135,10 @@ func (q *inquiry) alive(ctx context.Context, run belfry.Run) (what string, err e
 	switch {
 	case err != nil:
 		return "", err
-	case w.State != run.State:
+	case w.State != run.Status:
 		return "", errMoved
 	}
-	switch run.State {
+	switch run.Status {
 	case belfry.RunRunning:
 		q.Decision = belfry.DecisionRunning
 		what = "is running"

@@ -72,7 +72,7 @@ func TestALargeCatchUpIsToldOf(t *testing.T) {
 		job := g.every("* * * * *", func(s *belfry.Spec) { s.MissedWindow = "run_all" })
 		g.fired("09:20:30")
 		events, err := g.c.Events(g.Context(), ns, control.Page{Limit: 10})
-		if err != nil || len(events) != 1 || events[0].Kind != belfry.EventCatchUp || events[0].JobID != job.ID || events[0].Count != 22 {
+		if err != nil || len(events) != 1 || events[0].Kind != belfry.EventLargeCatchUp || events[0].JobID != job.ID || events[0].Count != 22 {
 			g.Errorf("got %+v, error %v", events, err)
 		}
 		if events, err := g.c.Events(g.Context(), "elsewhere", control.Page{Limit: 10}); err != nil || len(events) != 0 {

@@ -74,7 +74,7 @@ func (q *inquiry) forgotten(ctx context.Context) (belfry.Decision, string, error
 	if err != nil {
 		return "", "", err
 	}
-	if i := slices.IndexFunc(runs, func(r belfry.Run) bool { return r.Kind == belfry.KindScheduled }); i >= 0 && runs[i].Reason == belfry.ReasonCancel {
+	if i := slices.IndexFunc(runs, func(r belfry.Run) bool { return r.Kind == belfry.KindScheduled }); i >= 0 && runs[i].Reason == belfry.ReasonCancelled {
 		return belfry.DecisionNone, "was not run: the job was cancelled then, and nothing was planned.", nil
 	}
 	keep := "as long as the server is set to"
@@ -112,10 +112,10 @@ func (q *inquiry) ahead() (belfry.Decision, string) {
 		return belfry.DecisionPaused, "is planned, but the job is paused: it will be skipped unless the job is resumed before."
 	case q.job.State == belfry.JobPaused:
 		return belfry.DecisionPaused, "fell into a pause that is not over: it will be skipped when the job is resumed, unless that is asked to make up for it (catch_up)."
-	case q.job.Parked != "" && coming:
-		return belfry.DecisionParked, "is planned, but the job cannot be fired: " + quoted(q.job.Parked) + "."
-	case q.job.Parked != "":
-		return belfry.DecisionParked, "is due, but the job cannot be fired: " + quoted(q.job.Parked) + "."
+	case q.job.Quarantined != "" && coming:
+		return belfry.DecisionQuarantined, "is planned, but the job cannot be fired: " + quoted(q.job.Quarantined) + "."
+	case q.job.Quarantined != "":
+		return belfry.DecisionQuarantined, "is due, but the job cannot be fired: " + quoted(q.job.Quarantined) + "."
 	case q.spentBefore():
 		return belfry.DecisionNone, fmt.Sprintf("will not be run: the job has all its runs by then, unless some are skipped (max_runs: %d).", q.policy.MaxRuns)
 	case coming && starts.Equal(q.At):

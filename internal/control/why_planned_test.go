@@ -79,13 +79,13 @@ func TestWhyOfWhatIsNotDecided(t *testing.T) {
 			job := g.every("*/5 * * * *")
 			g.ok(g.s.Park(g.Context(), job.ID, "its spec is of a newer version"))
 			return job
-		}, "09:00", belfry.DecisionParked, "2000-01-03 09:00 +01:00 is planned, but the job cannot be fired: its spec is of a newer version."},
+		}, "09:00", belfry.DecisionQuarantined, "2000-01-03 09:00 +01:00 is planned, but the job cannot be fired: its spec is of a newer version."},
 		{"a job that is due and cannot be fired", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.ok(g.s.Park(g.Context(), job.ID, "its spec is of a newer version"))
 			g.until("09:01")
 			return job
-		}, "09:00", belfry.DecisionParked, "2000-01-03 09:00 +01:00 is due, but the job cannot be fired: its spec is of a newer version."},
+		}, "09:00", belfry.DecisionQuarantined, "2000-01-03 09:00 +01:00 is due, but the job cannot be fired: its spec is of a newer version."},
 		{"one that is due", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.until("09:01:05")

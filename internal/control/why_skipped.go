@@ -37,26 +37,26 @@ func (q *inquiry) because(ctx context.Context, skip belfry.Run) (string, error) 
 	switch skip.Reason {
 	case belfry.ReasonOverlap:
 		return q.overlap(ctx, skip)
-	case belfry.ReasonFull:
+	case belfry.ReasonQueueFull:
 		return fmt.Sprintf("%s waited for an earlier one already, and no more may (overlap: queue, max_queued: %d)",
 			number(spec.QueueLimit(), "run"), spec.QueueLimit()), nil
 	case belfry.ReasonMissed:
 		return q.missed(ctx, skip)
-	case belfry.ReasonMany:
+	case belfry.ReasonMaxMissed:
 		return fmt.Sprintf("nobody was in charge, and more occurrences were missed than are made up for (missed_window: run_all makes up for the newest %d, as max_missed says)",
 			spec.MissedLimit()), nil
 	case belfry.ReasonPaused:
 		return "the job was paused", nil
 	case belfry.ReasonEdited:
 		return "the schedule was edited before it could start, and the new one does not name it", nil
-	case belfry.ReasonCancel:
+	case belfry.ReasonCancelled:
 		return "the job was cancelled before it was due", nil
 	case belfry.ReasonDeleted:
 		return "the job was deleted first", nil
-	case belfry.ReasonKey:
+	case belfry.ReasonDuplicateKey:
 		return fmt.Sprintf("its idempotency key is that of another run of the job, which was not over or had succeeded lately (idempotency_key_template: %s)",
 			spec.IdempotencyKeyTemplate), nil
-	case belfry.ReasonMoved:
+	case belfry.ReasonZoneChange:
 		return "a newer zone database moved what was planned for it to another instant", nil
 	}
 	return "the reason is " + string(skip.Reason), nil
@@ -80,7 +80,7 @@ func (q *inquiry) overlap(ctx context.Context, skip belfry.Run) (string, error) 
 	how := " (overlap: " + string(q.spec().Overlap) + ")"
 	for _, r := range runs {
 		over := r.FinishedAt != nil && r.FinishedAt.Before(skip.FiredAt)
-		if r.ID == skip.ID || r.State == belfry.RunSkipped || over || r.FiredAt.IsZero() || r.FiredAt.After(skip.FiredAt) {
+		if r.ID == skip.ID || r.Status == belfry.RunSkipped || over || r.FiredAt.IsZero() || r.FiredAt.After(skip.FiredAt) {
 			continue
 		}
 		if r.StartedAt == nil || r.StartedAt.After(skip.FiredAt) {

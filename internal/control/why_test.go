@@ -72,13 +72,13 @@ func TestWhyOfWhatWasDecided(t *testing.T) {
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeFailed)
 			return job
-		}, "09:00", belfry.DecisionDead, belfry.ReasonRetries, "2000-01-03 09:00 +01:00 ran and failed for good at 09:00: it is out of retries after 1 attempt; the last error was: no such customer. It is a dead letter until somebody redrives or discards it."},
+		}, "09:00", belfry.DecisionDead, belfry.ReasonOutOfRetries, "2000-01-03 09:00 +01:00 ran and failed for good at 09:00: it is out of retries after 1 attempt; the last error was: no such customer. It is a dead letter until somebody redrives or discards it."},
 		{"one that was discarded", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
 			g.discard(g.die(1)[0])
 			return job
-		}, "09:00", belfry.DecisionDiscarded, belfry.ReasonFinal, "2000-01-03 09:00 +01:00 ran and failed for good: a failure that no retry would change, after 1 attempt; the last error was: no such customer. Somebody discarded the dead letter."},
+		}, "09:00", belfry.DecisionDiscarded, belfry.ReasonPermanent, "2000-01-03 09:00 +01:00 ran and failed for good: a failure that no retry would change, after 1 attempt; the last error was: no such customer. Somebody discarded the dead letter."},
 		{"one that was redriven", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("09:00")
@@ -159,7 +159,7 @@ func TestWhyOfASkip(t *testing.T) {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.Overlap, s.MaxQueued = "queue", 1 })
 			g.fired("09:00", "09:05", "09:10")
 			return job
-		}, "09:10", belfry.ReasonFull, "2000-01-03 09:10 +01:00 was skipped: 1 run waited for an earlier one already, and no more may (overlap: queue, max_queued: 1)."},
+		}, "09:10", belfry.ReasonQueueFull, "2000-01-03 09:10 +01:00 was skipped: 1 run waited for an earlier one already, and no more may (overlap: queue, max_queued: 1)."},
 		{"a missed window of which the latest runs", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *")
 			g.fired("11:02")
@@ -191,7 +191,7 @@ func TestWhyOfASkip(t *testing.T) {
 			job := g.every("* * * * *", func(s *belfry.Spec) { s.MissedWindow, s.MaxMissed = "run_all", 2 })
 			g.fired("09:05:30")
 			return job
-		}, "09:01", belfry.ReasonMany, "2000-01-03 09:01 +01:00 was skipped: nobody was in charge, and more occurrences were missed than are made up for (missed_window: run_all makes up for the newest 2, as max_missed says). 5 occurrences from 08:59 to 09:03 are one record."},
+		}, "09:01", belfry.ReasonMaxMissed, "2000-01-03 09:01 +01:00 was skipped: nobody was in charge, and more occurrences were missed than are made up for (missed_window: run_all makes up for the newest 2, as max_missed says). 5 occurrences from 08:59 to 09:03 are one record."},
 		{"a pause over midnight", func(g *stage) belfry.Job {
 			job := g.every("0 */6 * * *")
 			g.pause(job)
@@ -203,14 +203,14 @@ func TestWhyOfASkip(t *testing.T) {
 			job := g.every("*/5 * * * *")
 			g.cancelJob(job)
 			return job
-		}, "09:00", belfry.ReasonCancel, "2000-01-03 09:00 +01:00 was skipped: the job was cancelled before it was due."},
+		}, "09:00", belfry.ReasonCancelled, "2000-01-03 09:00 +01:00 was skipped: the job was cancelled before it was due."},
 		{"a key that was used", func(g *stage) belfry.Job {
 			job := g.every("*/5 * * * *", func(s *belfry.Spec) { s.IdempotencyKeyTemplate = "{{date}}" })
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeSucceeded)
 			g.fired("09:05")
 			return job
-		}, "09:05", belfry.ReasonKey, "2000-01-03 09:05 +01:00 was skipped: its idempotency key is that of another run of the job, which was not over or had succeeded lately (idempotency_key_template: {{date}})."},
+		}, "09:05", belfry.ReasonDuplicateKey, "2000-01-03 09:05 +01:00 was skipped: its idempotency key is that of another run of the job, which was not over or had succeeded lately (idempotency_key_template: {{date}})."},
 		{"a clock that was set forward", func(g *stage) belfry.Job {
 			g.until("2000-03-25 12:00")
 			job := g.every("30 2 * * *", func(s *belfry.Spec) { s.MissedWindow = "skip" })

@@ -26,7 +26,7 @@ func (q *inquiry) wait(ctx context.Context, run belfry.ID) (w store.Wait, err er
 
 // retries tells of a run that waits for its next attempt.
 func (q *inquiry) retries(run belfry.Run) string {
-	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsTime, Until: given(run.ReadyAt)}
+	q.Waits = &belfry.Wait{What: belfry.WaitForTime, Until: given(run.ReadyAt)}
 	next := "the next attempt is at " + q.words.moment(run.ReadyAt)
 	failures, last := 0, belfry.Outcome("")
 	for _, a := range run.Attempts {
@@ -51,7 +51,7 @@ func (q *inquiry) retries(run belfry.Run) string {
 
 // queues tells of a run that waits for others of its job.
 func (q *inquiry) queues(ctx context.Context, w store.Wait) (string, error) {
-	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsRun, Runs: w.Before}
+	q.Waits = &belfry.Wait{What: belfry.WaitForRun, Runs: w.Before}
 	how := " (overlap: " + string(q.spec().Overlap) + ")."
 	if len(w.Before) == 0 {
 		return "is about to start: it waited for an earlier run of the same job" + how, nil
@@ -60,7 +60,7 @@ func (q *inquiry) queues(ctx context.Context, w store.Wait) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	what := "waits for " + q.words.runOf(first) + " of the same job, which " + stateVerb(first.State)
+	what := "waits for " + q.words.runOf(first) + " of the same job, which " + stateVerb(first.Status)
 	if more := len(w.Before) - 1; more > 0 {
 		what += fmt.Sprintf(", and for %d more", more)
 	}
@@ -68,7 +68,7 @@ func (q *inquiry) queues(ctx context.Context, w store.Wait) (string, error) {
 }
 
 // stateVerb says of a run what its state is.
-func stateVerb(s belfry.RunState) string {
+func stateVerb(s belfry.RunStatus) string {
 	switch s {
 	case belfry.RunReady:
 		return "is queued"
@@ -93,7 +93,7 @@ func (q *inquiry) ready(ctx context.Context, run belfry.Run, w store.Wait) (stri
 		return "", err
 	}
 	queue, handler := laneParts(w.Lane)
-	q.Waits = &belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: queue, Handler: handler, Running: w.Running, Ahead: w.Ahead}
+	q.Waits = &belfry.Wait{What: belfry.WaitForSlot, Queue: queue, Handler: handler, Running: w.Running, Ahead: w.Ahead}
 	var seen time.Time // of the latest that fell silent
 	shared := false
 	for _, one := range workers {
@@ -108,7 +108,7 @@ func (q *inquiry) ready(ctx context.Context, run belfry.Run, w store.Wait) (stri
 		}
 	}
 	if q.Waits.Workers == 0 {
-		q.Waits.What = belfry.AwaitsWorker
+		q.Waits.What = belfry.WaitForWorker
 		what := fmt.Sprintf("is queued: no worker serves handler %s in queue %s", handler, queue)
 		if !seen.IsZero() {
 			what += "; the last that did was heard of at " + q.words.moment(seen)
@@ -120,7 +120,7 @@ func (q *inquiry) ready(ctx context.Context, run belfry.Run, w store.Wait) (stri
 
 // slotsOf tells of workers that are there, and may also be busy with what is not
 // counted here.
-func slotsOf(w *belfry.WaitsFor, elsewhere bool) string {
+func slotsOf(w *belfry.Wait, elsewhere bool) string {
 	serve := fmt.Sprintf("%s that serve %s/%s", number(w.Workers, "worker"), w.Queue, w.Handler)
 	if w.Workers == 1 {
 		serve = fmt.Sprintf("the worker that serves %s/%s", w.Queue, w.Handler)

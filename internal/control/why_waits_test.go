@@ -13,7 +13,7 @@ import (
 func (g *stage) hire(slots int, lanes ...string) belfry.ID {
 	g.Helper()
 	id := belfry.NewID(time.Now())
-	_, err := g.c.Heartbeat(g.Context(), ns, belfry.Beat{Worker: id, Node: "test", Slots: slots, Lanes: lanes, Register: true})
+	_, err := g.c.Heartbeat(g.Context(), ns, belfry.Heartbeat{WorkerID: id, Node: "test", Slots: slots, Lanes: lanes, Register: true})
 	g.ok(err)
 	return id
 }
@@ -25,7 +25,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		play     func(g *stage) belfry.Job
 		decision belfry.Decision
 		want     string
-		waits    belfry.WaitsFor
+		waits    belfry.Wait
 	}{
 		{"any worker", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *")
@@ -33,14 +33,14 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionQueued, "is queued: no worker serves handler send in queue default.",
-			belfry.WaitsFor{What: belfry.AwaitsWorker, Queue: "default", Handler: "send"}},
+			belfry.Wait{What: belfry.WaitForWorker, Queue: "default", Handler: "send"}},
 		{"a worker that has gone", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *")
 			g.hire(10, lane)
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionQueued, "is queued: no worker serves handler send in queue default; the last that did was heard of at 08:58:30.",
-			belfry.WaitsFor{What: belfry.AwaitsWorker, Queue: "default", Handler: "send"}},
+			belfry.Wait{What: belfry.WaitForWorker, Queue: "default", Handler: "send"}},
 		{"a free slot", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.Priority = "low" })
 			for range 3 {
@@ -53,7 +53,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionQueued, "is queued: the only slot of the worker that serves default/send is busy; 2 runs come first.",
-			belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 1, Running: 1, Ahead: 2}},
+			belfry.Wait{What: belfry.WaitForSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 1, Running: 1, Ahead: 2}},
 		{"one of many slots", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *")
 			for range 6 {
@@ -67,7 +67,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionQueued, "is queued: all 5 slots of 2 workers that serve default/send are busy; 1 run comes first.",
-			belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: "default", Handler: "send", Workers: 2, Slots: 5, Running: 5, Ahead: 1}},
+			belfry.Wait{What: belfry.WaitForSlot, Queue: "default", Handler: "send", Workers: 2, Slots: 5, Running: 5, Ahead: 1}},
 		{"a worker that may take it", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *")
 			g.until("08:59:30")
@@ -75,7 +75,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionQueued, "is queued: no run comes first, and 0 of 3 slots of the worker that serves default/send are busy; it starts as soon as one of them takes it.",
-			belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 3}},
+			belfry.Wait{What: belfry.WaitForSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 3}},
 		{"a worker that is busy elsewhere", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *")
 			g.fired("09:00")
@@ -83,7 +83,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.hire(3, lane, "default/other")
 			return job
 		}, belfry.DecisionQueued, "is queued: 0 of 3 slots of the worker that serves default/send are busy with its kind, and the others may be with other queues and handlers; no run comes first.",
-			belfry.WaitsFor{What: belfry.AwaitsSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 3}},
+			belfry.Wait{What: belfry.WaitForSlot, Queue: "default", Handler: "send", Workers: 1, Slots: 3}},
 		{"an earlier run", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.Overlap = "queue" })
 			g.until("08:59:30")
@@ -93,7 +93,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionWaiting, "waits for the manual run of 08:59:30 of the same job, which is running (overlap: queue).",
-			belfry.WaitsFor{What: belfry.AwaitsRun, Runs: make([]belfry.ID, 1)}},
+			belfry.Wait{What: belfry.WaitForRun, Runs: make([]belfry.ID, 1)}},
 		{"several earlier runs", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.Overlap = "queue" })
 			g.backfill(job, "07:00")
@@ -102,14 +102,14 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			g.fired("09:00")
 			return job
 		}, belfry.DecisionWaiting, "waits for the backfill of 07:00 of the same job, which is queued, and for 1 more (overlap: queue).",
-			belfry.WaitsFor{What: belfry.AwaitsRun, Runs: make([]belfry.ID, 2)}},
+			belfry.Wait{What: belfry.WaitForRun, Runs: make([]belfry.ID, 2)}},
 		{"its next attempt", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.RetryDelays = "75" })
 			g.fired("09:00")
 			g.finish(g.claim(1)[0], belfry.OutcomeFailed, func(r *belfry.Result) { r.Error, r.HTTPStatus = "", 502 })
 			return job
 		}, belfry.DecisionRetrying, "failed 1 of 4 attempts; the next attempt is at 09:01:15. The last error was: HTTP status 502.",
-			belfry.WaitsFor{What: belfry.AwaitsTime}},
+			belfry.Wait{What: belfry.WaitForTime}},
 		{"its time after a redrive", func(g *stage) belfry.Job {
 			job := g.every("0 * * * *", func(s *belfry.Spec) { s.MaxRetries = 0 })
 			g.another() // so that it is not the first
@@ -120,7 +120,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 				g.Fatalf("got %+v, error %v", done, err)
 			}
 			return job
-		}, belfry.DecisionRetrying, "had 1 attempt; the next attempt is at 09:00:02.", belfry.WaitsFor{What: belfry.AwaitsTime}},
+		}, belfry.DecisionRetrying, "had 1 attempt; the next attempt is at 09:00:02.", belfry.Wait{What: belfry.WaitForTime}},
 	} {
 		staged(t, tt.name, func(g *stage) {
 			job := tt.play(g)
@@ -129,7 +129,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 				g.Fatal("it waits for nothing")
 			}
 			got := *why.Waits
-			if tt.waits.What == belfry.AwaitsTime && (got.Until == nil || !got.Until.Equal(why.Run.ReadyAt)) {
+			if tt.waits.What == belfry.WaitForTime && (got.Until == nil || !got.Until.Equal(why.Run.ReadyAt)) {
 				g.Errorf("it waits until %v", got.Until)
 			}
 			if len(got.Runs) != len(tt.waits.Runs) {

@@ -77,19 +77,19 @@ func TestThePartsOfALane(t *testing.T) {
 
 func TestWhatABusyWorkerIsSaidToBe(t *testing.T) {
 	for _, tt := range []struct {
-		waits     belfry.WaitsFor
+		waits     belfry.Wait
 		elsewhere bool
 		want      string
 	}{
-		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 2, Slots: 100, Running: 100, Ahead: 17}, true,
+		{belfry.Wait{Queue: "default", Handler: "http", Workers: 2, Slots: 100, Running: 100, Ahead: 17}, true,
 			"all 100 slots of 2 workers that serve default/http are busy; 17 runs come first."},
-		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 1, Running: 1}, false,
+		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 1, Running: 1}, false,
 			"the only slot of the worker that serves default/http is busy; no run comes first."},
-		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, true,
+		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, true,
 			"1 of 2 slots of the worker that serves default/http are busy with its kind, and the others may be with other queues and handlers; 1 run comes first."},
-		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, false,
+		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, false,
 			"1 run comes first, and 1 of 2 slots of the worker that serves default/http are busy; it starts as soon as one of them takes it."},
-		{belfry.WaitsFor{Queue: "default", Handler: "http", Workers: 1, Slots: 0}, false,
+		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 0}, false,
 			"the worker that serves default/http has no slots; no run comes first."},
 	} {
 		if got := slotsOf(&tt.waits, tt.elsewhere); got != tt.want {

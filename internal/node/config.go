@@ -63,9 +63,9 @@ func Defaults() Config {
 
 // Validate names everything that is wrong, and what to do about it.
 func (c Config) Validate() error {
-	var faults []belfry.Fault
+	var faults []belfry.FieldError
 	fault := func(field, format string, args ...any) {
-		faults = append(faults, belfry.Fault{Field: field, Message: fmt.Sprintf(format, args...)})
+		faults = append(faults, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c Config) Validate() error {
 		fault("--allow-target", "%s", err)
 	}
 	if faults != nil {
-		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Faults: faults}
+		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: faults}
 	}
 	return nil
 }

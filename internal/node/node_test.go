@@ -126,8 +126,8 @@ func TestPrivateTargetsAreReachedOnlyWhereOnlyThisMachineCanAsk(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			base, _ := up(t, tt.change)
 			run := runNow(t, base, url)
-			if allowed := run.State == belfry.RunSucceeded; allowed != tt.allowed {
-				t.Errorf("the run is %s: %s", run.State, run.Error)
+			if allowed := run.Status == belfry.RunSucceeded; allowed != tt.allowed {
+				t.Errorf("the run is %s: %s", run.Status, run.Error)
 			}
 			if !tt.allowed && !strings.Contains(run.Error, "--allow-target") {
 				t.Errorf("the error does not say what to do: %s", run.Error)
@@ -166,7 +166,7 @@ func TestRolesCanBeSplitOverProcesses(t *testing.T) {
 	api := role(RoleAPI)
 	scheduler := role(RoleScheduler)
 	role(RoleWorker)
-	if run := runNow(t, api, receiver(t)); run.State != belfry.RunSucceeded || run.Output != "done" {
+	if run := runNow(t, api, receiver(t)); run.Status != belfry.RunSucceeded || run.Output != "done" {
 		t.Errorf("the run is %+v", run)
 	}
 	if status := ask(t, "GET", scheduler+"/api/v1/jobs", "", nil); status != http.StatusNotFound {
@@ -188,8 +188,8 @@ func TestANodeThatLeavesHandsItsShardsOver(t *testing.T) {
 	runNow(t, stays, sink)
 	stop()
 	for range 8 { // over all shards, more or less
-		if run := runNow(t, stays, sink); run.State != belfry.RunSucceeded {
-			t.Errorf("the run is %s: %s", run.State, run.Error)
+		if run := runNow(t, stays, sink); run.Status != belfry.RunSucceeded {
+			t.Errorf("the run is %s: %s", run.Status, run.Error)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
 		first := newest.Add(-999 * time.Second)
 		want := []Skip{
 			{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, oldest.Add(-time.Second), tt.old, belfry.ReasonMissed, false},
-			{belfry.RunID(job, belfry.KindScheduled, oldest, belfry.ID{}), oldest, first.Add(-time.Second), tt.many, belfry.ReasonMany, false},
+			{belfry.RunID(job, belfry.KindScheduled, oldest, belfry.ID{}), oldest, first.Add(-time.Second), tt.many, belfry.ReasonMaxMissed, false},
 		}
 		if !slices.Equal(step.Skips, want) {
 			t.Errorf("got  %+v\nwant %+v", step.Skips, want)

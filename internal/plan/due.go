@@ -75,7 +75,7 @@ func (step *Step) skip(d due, reason belfry.Reason) {
 // besides is a record of something other than an occurrence of the rule. Its id
 // cannot meet that of a run at the same instant.
 func besides(job belfry.ID, at time.Time, count int64, reason belfry.Reason) Skip {
-	id := belfry.RunID(job, belfry.Kind(reason), at, belfry.ID{})
+	id := belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{})
 	return Skip{ID: id, From: at, To: at, Count: count, Reason: reason, Beside: true}
 }
 

@@ -45,9 +45,9 @@ func Resume(s Subject, seen Plan, catchUp bool, now time.Time) Step {
 // Cancel plans nothing more, as Delete does, and records what was planned next if
 // that is still to come. An edit may give the job another rule.
 func Cancel(s Subject, seen Plan, now time.Time) Step {
-	step := end(s, seen, now, belfry.ReasonCancel)
+	step := end(s, seen, now, belfry.ReasonCancelled)
 	if at := seen.NominalAt; at.After(now) {
-		record := besides(seen.JobID, at, 1, belfry.ReasonCancel)
+		record := besides(seen.JobID, at, 1, belfry.ReasonCancelled)
 		record.ID = cancelID(seen)
 		step.Skips = append(step.Skips, record)
 	}
@@ -59,7 +59,7 @@ func Cancel(s Subject, seen Plan, now time.Time) Step {
 func cancelID(seen Plan) belfry.ID {
 	var version belfry.ID
 	binary.BigEndian.PutUint64(version[8:], uint64(seen.Version))
-	return belfry.RunID(seen.JobID, belfry.Kind(belfry.ReasonCancel), seen.NominalAt, version)
+	return belfry.RunID(seen.JobID, belfry.RunKind(belfry.ReasonCancelled), seen.NominalAt, version)
 }
 
 // Delete plans nothing more. What has passed and was not yet decided is skipped,

@@ -211,7 +211,7 @@ func (l *life) move(what string, stride time.Duration) {
 		l.expected.cancel(l.now)
 		l.apply(Cancel(l.subject, l.plan, l.now))
 	case "trigger":
-		kind := rapid.SampledFrom([]belfry.Kind{belfry.KindManual, belfry.KindBackfill}).Draw(l.T, "kind")
+		kind := rapid.SampledFrom([]belfry.RunKind{belfry.KindManual, belfry.KindBackfill}).Draw(l.T, "kind")
 		l.apply(Fire(l.subject, l.plan, []Trigger{{ID: belfry.NewID(l.now), JobID: job, Kind: kind, At: l.now}}))
 	}
 }

@@ -89,11 +89,11 @@ func (step *Step) leaveOut(d due, oldest time.Time, reason belfry.Reason) {
 	case p.MissedWindow != belfry.MissedRunAll, step.readyAt(d.latest()).Before(oldest):
 		step.skip(d, reason)
 	case !step.readyAt(d.first).Before(oldest):
-		step.skip(d, belfry.ReasonMany)
+		step.skip(d, belfry.ReasonMaxMissed)
 	default:
 		old := p.dueBefore(step.Seen, oldest, 1)
 		step.skip(old, reason)
-		step.skip(p.span(p.next(old.latest()), d.latest(), 1), belfry.ReasonMany)
+		step.skip(p.span(p.next(old.latest()), d.latest(), 1), belfry.ReasonMaxMissed)
 	}
 }
 
@@ -110,10 +110,10 @@ func (step *Step) tellOf(n int, now time.Time) {
 	}
 	first, last := step.Runs[0].ScheduledAt, step.Runs[n-1].ScheduledAt
 	step.Event = &belfry.Event{
-		ID:        belfry.RunID(step.Seen.JobID, belfry.Kind(belfry.EventCatchUp), last, belfry.ID{}),
+		ID:        belfry.RunID(step.Seen.JobID, belfry.RunKind(belfry.EventLargeCatchUp), last, belfry.ID{}),
 		Namespace: step.Namespace,
 		JobID:     step.Seen.JobID,
-		Kind:      belfry.EventCatchUp,
+		Kind:      belfry.EventLargeCatchUp,
 		At:        now,
 		Message:   fmt.Sprintf("%d runs make up for occurrences from %s to %s", n, first.UTC().Format(time.RFC3339), last.UTC().Format(time.RFC3339)),
 		Count:     int64(n),

@@ -54,7 +54,7 @@ func (m *model) cancel(now time.Time) {
 	if len(m.left) > 0 && m.left[0].at.After(now) {
 		m.gone = append(m.gone, m.left[0].at)
 	}
-	m.end(belfry.ReasonCancel, now)
+	m.end(belfry.ReasonCancelled, now)
 }
 
 // edit is told of another rule, which holds from now on. What has passed and waits

@@ -173,7 +173,7 @@ func (m *model) makeUp(n int, window time.Duration, otherwise belfry.Reason, now
 			runs--
 			made++
 		case all && !tooLate:
-			fates[i] = belfry.ReasonMany
+			fates[i] = belfry.ReasonMaxMissed
 		default:
 			fates[i] = otherwise
 		}

@@ -61,7 +61,7 @@ type Step struct {
 // Run is a run to be made.
 type Run struct {
 	ID          belfry.ID
-	Kind        belfry.Kind
+	Kind        belfry.RunKind
 	Trigger     belfry.ID // the trigger it consumes; zero for scheduled runs
 	ScheduledAt time.Time
 	ReadyAt     time.Time
@@ -90,7 +90,7 @@ type Trigger struct {
 	Namespace string
 	JobID     belfry.ID
 	Shard     int
-	Kind      belfry.Kind
+	Kind      belfry.RunKind
 	At        time.Time
 	ReadyAt   time.Time // when it was asked for, by the store's clock; the run does not start before
 	Payload   json.RawMessage

@@ -67,7 +67,7 @@ func (d Defaults) Weight(p belfry.Priority) int64 {
 	if ageing == 0 {
 		ageing = 10 * time.Minute
 	}
-	return int64(belfry.NormalLevel-p.Level()) * ageing.Microseconds() / (belfry.HighestLevel - belfry.LowestLevel)
+	return int64(belfry.NormalPriority-p.Level()) * ageing.Microseconds() / (belfry.MaxPriority - belfry.MinPriority)
 }
 
 // once tells whether the rule is a single instant.
@@ -88,9 +88,9 @@ func Text(spec belfry.Spec) string {
 func Options(spec belfry.Spec) schedule.Options {
 	o := schedule.Options{Timezone: spec.Timezone, SkipGap: spec.SkipsGap(), Start: spec.StartsAt}
 	switch spec.DSTOverlap {
-	case belfry.OverlapFirst:
+	case belfry.DSTFirst:
 		o.Overlap = schedule.OverlapFirst
-	case belfry.OverlapBoth:
+	case belfry.DSTBoth:
 		o.Overlap = schedule.OverlapBoth
 	}
 	return o

@@ -47,8 +47,8 @@ func TestTheRuleOfAPolicyIsReadAsItsSpecSays(t *testing.T) {
 		{"a gap is skipped where nothing that is missed runs", func(s *belfry.Spec) { s.MissedWindow = belfry.MissedSkip }, summer, "2026-03-30 00:30"},
 		{"a gap runs all the same", func(s *belfry.Spec) { s.MissedWindow, s.DSTGap = belfry.MissedSkip, belfry.GapRun }, summer, "2026-03-29 01:00"},
 		{"an overlap by its kind", func(s *belfry.Spec) {}, autumn, "2026-10-25 00:30"},
-		{"an overlap the first time", func(s *belfry.Spec) { s.DSTOverlap = belfry.OverlapFirst }, "2026-10-25 00:30", "2026-10-26 01:30"},
-		{"an overlap both times", func(s *belfry.Spec) { s.DSTOverlap = belfry.OverlapBoth }, "2026-10-25 00:30", "2026-10-25 01:30"},
+		{"an overlap the first time", func(s *belfry.Spec) { s.DSTOverlap = belfry.DSTFirst }, "2026-10-25 00:30", "2026-10-26 01:30"},
+		{"an overlap both times", func(s *belfry.Spec) { s.DSTOverlap = belfry.DSTBoth }, "2026-10-25 00:30", "2026-10-25 01:30"},
 		{"what was resolved", func(s *belfry.Spec) { s.Schedule, s.Resolved = "H 2 * * *", "30 2 * * *" }, summer, "2026-03-29 01:00"},
 	} {
 		policy := tuned(t, "Europe/Paris 30 2 * * *", tt.tune).Policy

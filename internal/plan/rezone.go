@@ -23,7 +23,7 @@ func Rezone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	}
 	to := s.Policy.rezoned(seen, now)
 	if moved = !to.Equal(at); moved {
-		step.Skips = []Skip{besides(seen.JobID, at, 1, belfry.ReasonMoved)}
+		step.Skips = []Skip{besides(seen.JobID, at, 1, belfry.ReasonZoneChange)}
 	}
 	step.Next.ZoneVersion = schedule.ZoneVersion()
 	step.Next = s.Policy.plan(step.Next, to).notBefore(now)

@@ -86,10 +86,10 @@ func soundSkips(t failer, seen Plan, step Step) {
 	for _, k := range step.Skips {
 		if k.Beside {
 			want := besides(seen.JobID, k.From, k.Count, k.Reason)
-			if k.Reason == belfry.ReasonCancel {
+			if k.Reason == belfry.ReasonCancelled {
 				want.ID = cancelID(seen)
 			}
-			known := k.Reason == belfry.ReasonDSTGap || k.Reason == belfry.ReasonMoved || k.Reason == belfry.ReasonCancel
+			known := k.Reason == belfry.ReasonDSTGap || k.Reason == belfry.ReasonZoneChange || k.Reason == belfry.ReasonCancelled
 			if k != want || k.Count < 1 || !known {
 				t.Fatalf("got %+v", k)
 			}
@@ -117,7 +117,7 @@ func soundEvent(t failer, subject Subject, step Step) {
 	}
 	want := belfry.Event{
 		ID:        belfry.RunID(step.Seen.JobID, "large_catch_up", step.Runs[n-1].ScheduledAt, belfry.ID{}),
-		Namespace: subject.Namespace, JobID: step.Seen.JobID, Kind: belfry.EventCatchUp, At: e.At, Message: e.Message, Count: int64(n),
+		Namespace: subject.Namespace, JobID: step.Seen.JobID, Kind: belfry.EventLargeCatchUp, At: e.At, Message: e.Message, Count: int64(n),
 	}
 	if n <= most || *e != want || e.Message == "" || e.At.Before(step.Runs[n-1].ReadyAt) {
 		t.Fatalf("%d runs: got %+v, want %+v", n, e, want)

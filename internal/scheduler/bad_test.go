@@ -68,12 +68,12 @@ func TestABadJobDoesNotStopTheOthers(t *testing.T) {
 			case 200:
 				b.wantParked(job, "a value of the job cannot be stored")
 			case 300:
-				if runs := b.runs(id); len(runs) != 1 || runs[0].State != belfry.RunDead || runs[0].Reason != belfry.ReasonFinal || runs[0].Attempt != 1 {
+				if runs := b.runs(id); len(runs) != 1 || runs[0].Status != belfry.RunDead || runs[0].Reason != belfry.ReasonPermanent || runs[0].Attempt != 1 {
 					b.Errorf("the run without a payload is %+v", runs)
 				}
 			default:
-				if job.Status != belfry.StatusCompleted || job.Parked != "" {
-					b.Errorf("job %d is %s, %q", i, job.Status, job.Parked)
+				if job.Status != belfry.StatusCompleted || job.Quarantined != "" {
+					b.Errorf("job %d is %s, %q", i, job.Status, job.Quarantined)
 				}
 			}
 		}
@@ -85,8 +85,8 @@ func TestABadJobDoesNotStopTheOthers(t *testing.T) {
 
 func (b *bubble) wantParked(job belfry.Job, why string) {
 	b.Helper()
-	if !strings.Contains(job.Parked, why) || len(b.runs(job.ID)) != 0 {
-		b.Errorf("the bad job is parked for %q, want %q; it has the runs %+v", job.Parked, why, b.runs(job.ID))
+	if !strings.Contains(job.Quarantined, why) || len(b.runs(job.ID)) != 0 {
+		b.Errorf("the bad job is parked for %q, want %q; it has the runs %+v", job.Quarantined, why, b.runs(job.ID))
 	}
 }
 
@@ -98,13 +98,13 @@ func TestAJobIsNoLongerParkedOnceItFires(t *testing.T) {
 		b.start(u)
 		b.sleep(90 * time.Second)
 		b.stop()
-		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Parked == "" {
+		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Quarantined == "" {
 			b.Fatalf("the job is %+v, %v", j, err)
 		}
 		b.start(b.store)
 		b.sleep(time.Minute)
-		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Parked != "" || len(b.runs(job)) == 0 {
-			b.Errorf("the job is parked for %q, %v", j.Parked, err)
+		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Quarantined != "" || len(b.runs(job)) == 0 {
+			b.Errorf("the job is parked for %q, %v", j.Quarantined, err)
 		}
 	})
 }

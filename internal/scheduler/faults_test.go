@@ -110,8 +110,8 @@ func (f *faulty) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, erro
 	return through(f, "Claim", func() ([]*belfry.Run, error) { return f.Store.Claim(ctx, c) })
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
-	return through(f, "Heartbeat", func() (belfry.Orders, error) { return f.Store.Heartbeat(ctx, b) })
+func (f *faulty) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+	return through(f, "Heartbeat", func() (belfry.HeartbeatReply, error) { return f.Store.Heartbeat(ctx, b) })
 }
 
 func (f *faulty) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
@@ -194,13 +194,13 @@ func (b *bubble) expect(name string, job belfry.ID, occurrences int) {
 			b.Errorf("%s: two decisions for %s", name, run.ScheduledAt)
 		}
 		seen[run.ScheduledAt] = true
-		switch run.State {
+		switch run.Status {
 		case belfry.RunSucceeded:
 			decided++
 		case belfry.RunSkipped:
 			decided += int(run.SkippedCount)
 		default:
-			b.Errorf("%s: the run of %s is still %s", name, run.ScheduledAt, run.State)
+			b.Errorf("%s: the run of %s is still %s", name, run.ScheduledAt, run.Status)
 		}
 		for _, c := range b.of(run.ID) {
 			if c.at.Before(run.ScheduledAt) {

@@ -136,7 +136,7 @@ func (b *bubble) toggle(c *control.Control, job belfry.ID, paused map[belfry.ID]
 // reschedule gives a job another rule, and the ledger a new chapter.
 func (b *bubble) reschedule(c *control.Control, r *rand.Rand, l *ledger) {
 	b.Helper()
-	_, err := c.Edit(b.Context(), "default", l.job, "", func(d *control.Draft) []belfry.Fault {
+	_, err := c.Edit(b.Context(), "default", l.job, "", func(d *control.Draft) []belfry.FieldError {
 		anyRule(r, &d.Spec)
 		d.Payload = []byte(`{"url": "https://example.com/hook"}`) // which an edit looks at
 		return nil
@@ -191,7 +191,7 @@ func (b *bubble) wantPartition(l *ledger, until time.Time) {
 		reasons[run.Reason] += max(run.SkippedCount, 1)
 		switch {
 		case run.Kind != belfry.KindScheduled || run.Reason == belfry.ReasonDSTGap:
-		case run.State != belfry.RunSkipped || run.SkippedCount == 1:
+		case run.Status != belfry.RunSkipped || run.SkippedCount == 1:
 			got = append(got, run.ScheduledAt)
 		default:
 			at, left := run.ScheduledAt, run.SkippedCount

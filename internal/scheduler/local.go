@@ -84,7 +84,7 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	r := &request{claim: c, answer: make(chan answer, 1)}
 	l.mu.Lock()
-	l.open, l.last = r, c.Worker
+	l.open, l.last = r, c.WorkerID
 	l.mu.Unlock()
 	poke(l.demand)
 	timer := time.NewTimer(l.poll)
@@ -188,7 +188,7 @@ func (l *Local) begin() store.Slots {
 	}
 	l.open.filling = true
 	c := l.open.claim
-	return store.Slots{Worker: c.Worker, Lanes: c.Lanes, Free: c.Limit}
+	return store.Slots{Worker: c.WorkerID, Lanes: c.Lanes, Free: c.Limit}
 }
 
 // end answers the claim that was taken, or opens it again if it got nothing.

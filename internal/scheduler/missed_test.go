@@ -82,7 +82,7 @@ func (b *bubble) wantMadeUp(job belfry.ID, since time.Time, policy belfry.Missed
 	skipped, made := int64(0), 0
 	for _, run := range b.runs(job) {
 		switch {
-		case run.State == belfry.RunSkipped:
+		case run.Status == belfry.RunSkipped:
 			skipped += run.SkippedCount
 		case run.ScheduledAt.Before(since):
 			made++

@@ -31,7 +31,7 @@ func TestAResultThatWaitedForTheStoreIsAcceptedAfterItsDeadline(t *testing.T) {
 			b.sleep(heals) // it has ended, and its deadline has passed
 			s.reachable(true)
 			b.sleep(time.Minute)
-			if runs := b.runs(job); len(runs) != 1 || runs[0].State != belfry.RunSucceeded || runs[0].Attempt != 1 || len(b.handled()) != 1 {
+			if runs := b.runs(job); len(runs) != 1 || runs[0].Status != belfry.RunSucceeded || runs[0].Attempt != 1 || len(b.handled()) != 1 {
 				b.Errorf("after an outage of %v the run is %+v", heals, runs)
 			}
 		})

@@ -35,7 +35,7 @@ func TestAJobIsFiredOnTimeAgainSoonAfterAnswersWereLost(t *testing.T) {
 			b.sleep(5*time.Minute + time.Second)
 			var worst time.Duration
 			for _, run := range b.runs(job)[1:] { // the run whose answers were lost is offered again later
-				if run.State != belfry.RunSucceeded {
+				if run.Status != belfry.RunSucceeded {
 					b.Fatalf("after %d lost answers there is %+v", lost, run)
 				}
 				worst = max(worst, b.of(run.ID)[0].at.Sub(run.ScheduledAt))

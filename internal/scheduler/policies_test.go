@@ -121,12 +121,12 @@ func (p *play) ledger() (lines []string) {
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), -cmp.Compare(a.Kind, b.Kind))
 	})
 	for _, run := range runs {
-		line := fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt), run.State)
+		line := fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt), run.Status)
 		if run.Kind != belfry.KindScheduled {
-			line = fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt)+" "+string(run.Kind), run.State)
+			line = fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt)+" "+string(run.Kind), run.Status)
 		}
-		if run.State == belfry.RunSkipped && run.SkippedCount > 1 {
-			line = fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt)+" to "+shown(*run.SkippedTo), run.State)
+		if run.Status == belfry.RunSkipped && run.SkippedCount > 1 {
+			line = fmt.Sprintf("%-14s %-9s", shown(run.ScheduledAt)+" to "+shown(*run.SkippedTo), run.Status)
 		}
 		lines = append(lines, strings.TrimRight(line+" "+p.facts(run), " "))
 	}
@@ -136,7 +136,7 @@ func (p *play) ledger() (lines []string) {
 // facts are what there is to say of a run beside its state.
 func (p *play) facts(run belfry.Run) string {
 	var parts []string
-	if run.State == belfry.RunSkipped {
+	if run.Status == belfry.RunSkipped {
 		if run.SkippedCount > 1 {
 			parts = append(parts, fmt.Sprintf("%d occurrences", run.SkippedCount))
 		}

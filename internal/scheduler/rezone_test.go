@@ -53,12 +53,12 @@ func (b *bubble) wantMoved(what string, job belfry.ID, from, to time.Time) {
 	var notes, made []time.Time
 	for _, run := range b.runs(job) {
 		switch {
-		case run.State == belfry.RunSkipped && run.Reason == belfry.ReasonMoved:
+		case run.Status == belfry.RunSkipped && run.Reason == belfry.ReasonZoneChange:
 			notes = append(notes, run.ScheduledAt)
-			if want := belfry.RunID(job, belfry.Kind(belfry.ReasonMoved), from, belfry.ID{}); run.ID != want || run.SkippedCount != 1 {
+			if want := belfry.RunID(job, belfry.RunKind(belfry.ReasonZoneChange), from, belfry.ID{}); run.ID != want || run.SkippedCount != 1 {
 				b.Errorf("%s: the note is %+v, wants id %s", what, run, want)
 			}
-		case run.State == belfry.RunSucceeded:
+		case run.Status == belfry.RunSucceeded:
 			made = append(made, run.ScheduledAt)
 			if calls := b.of(run.ID); len(calls) == 0 || calls[0].at.Before(to) {
 				b.Errorf("%s: the run of %v was called %+v", what, run.ScheduledAt, calls)

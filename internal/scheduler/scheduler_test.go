@@ -29,8 +29,8 @@ func TestAMinutelyJobRunsEveryMinuteOfADay(t *testing.T) {
 			}
 		}
 		for _, run := range b.runs(job) {
-			if run.State != belfry.RunSucceeded || run.Attempt != 1 {
-				b.Errorf("run at %s is %s after %d attempts", run.ScheduledAt, run.State, run.Attempt)
+			if run.Status != belfry.RunSucceeded || run.Attempt != 1 {
+				b.Errorf("run at %s is %s after %d attempts", run.ScheduledAt, run.Status, run.Attempt)
 			}
 		}
 	})
@@ -61,13 +61,13 @@ func TestAJobDueWhileEverythingWasDownFiresOnceWithItsOriginalTime(t *testing.T)
 		b.start(b.store)
 		b.sleep(time.Minute)
 		runs := b.runs(once)
-		if len(runs) != 1 || runs[0].State != belfry.RunSucceeded || !runs[0].ScheduledAt.Equal(time.Date(2000, 1, 1, 0, 30, 0, 0, time.UTC)) {
+		if len(runs) != 1 || runs[0].Status != belfry.RunSucceeded || !runs[0].ScheduledAt.Equal(time.Date(2000, 1, 1, 0, 30, 0, 0, time.UTC)) {
 			b.Errorf("the one-off became %+v", runs)
 		}
 		var skipped int64
 		made := 0
 		for _, run := range b.runs(minutely) {
-			if run.State == belfry.RunSkipped {
+			if run.Status == belfry.RunSkipped {
 				skipped += run.SkippedCount
 				if run.Reason != belfry.ReasonMissed {
 					b.Errorf("skipped for reason %s", run.Reason)
@@ -104,7 +104,7 @@ func TestAFailingJobIsRetriedAndThenDead(t *testing.T) {
 			}
 		}
 		run, err := b.store.Run(b.Context(), "default", calls[0].run.ID)
-		if err != nil || run.State != belfry.RunDead || run.Reason != belfry.ReasonRetries || len(run.Attempts) != 4 {
+		if err != nil || run.Status != belfry.RunDead || run.Reason != belfry.ReasonOutOfRetries || len(run.Attempts) != 4 {
 			b.Errorf("the run became %+v, %v", run, err)
 		}
 		if j, err := b.store.Job(b.Context(), "default", job); err != nil || j.Status != belfry.StatusFailed {
@@ -156,7 +156,7 @@ func TestOverlapSkipKeepsOneRunAlive(t *testing.T) {
 
 func count(runs []belfry.Run) (made, skipped int) {
 	for _, run := range runs {
-		if run.State == belfry.RunSkipped {
+		if run.Status == belfry.RunSkipped {
 			skipped++
 		} else {
 			made++
@@ -208,9 +208,9 @@ func TestPausedOccurrencesAreSkippedAndRecorded(t *testing.T) {
 		b.sleep(10 * time.Minute)
 		made, skips := 0, int64(0)
 		for _, run := range b.runs(job) {
-			if run.State == belfry.RunSkipped && run.Reason == belfry.ReasonPaused {
+			if run.Status == belfry.RunSkipped && run.Reason == belfry.ReasonPaused {
 				skips += run.SkippedCount
-			} else if run.State == belfry.RunSucceeded {
+			} else if run.Status == belfry.RunSucceeded {
 				made++
 			}
 		}

@@ -88,7 +88,7 @@ func TestAYearInNewYork(t *testing.T) {
 			jitter time.Duration
 			runs   []time.Time
 			gaps   []time.Time
-			status belfry.Status
+			status belfry.JobStatus
 		}
 		all := []wants{
 			{"what the clock skips runs at the end of the gap", in(nil), 0, nights(first, last), nil, belfry.StatusScheduled},
@@ -139,11 +139,11 @@ func (b *bubble) wantYear(what string, job belfry.ID, jitter time.Duration, runs
 	manual := 0
 	for _, run := range b.runs(job) {
 		switch {
-		case run.State == belfry.RunSkipped && run.Reason == belfry.ReasonDSTGap && run.SkippedCount == 1:
+		case run.Status == belfry.RunSkipped && run.Reason == belfry.ReasonDSTGap && run.SkippedCount == 1:
 			gotGaps = append(gotGaps, run.ScheduledAt)
-		case run.State == belfry.RunSucceeded && run.Kind == belfry.KindManual:
+		case run.Status == belfry.RunSucceeded && run.Kind == belfry.KindManual:
 			manual++
-		case run.State == belfry.RunSucceeded:
+		case run.Status == belfry.RunSucceeded:
 			gotRuns = append(gotRuns, run.ScheduledAt)
 			due := run.ScheduledAt.Add(schedule.Jitter(job, run.ScheduledAt, jitter, 24*time.Hour))
 			calls := b.of(run.ID)

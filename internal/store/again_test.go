@@ -28,7 +28,7 @@ func TestACancelledJobThatRunsAgainIsWhatCameOfThat(t *testing.T) {
 		for name, tt := range map[string]struct {
 			outcome belfry.Outcome
 			then    func(job belfry.Job, run *belfry.Run)
-			want    belfry.Status
+			want    belfry.JobStatus
 			ended   bool
 		}{
 			"succeeded": {outcome: belfry.OutcomeSucceeded, want: belfry.StatusCompleted, ended: true},

@@ -27,7 +27,7 @@ func TestARunThatNobodyHoldsIsCancelledAtOnce(t *testing.T) {
 				f.cancel(t, job.Namespace, id)
 			}
 			got := f.run(t, job.Namespace, id)
-			if got.State != belfry.RunCancelled || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Attempt != attempts ||
+			if got.Status != belfry.RunCancelled || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Attempt != attempts ||
 				len(got.Attempts) != attempts || got.JobID != job.ID || got.Kind != belfry.KindScheduled {
 				t.Errorf("%s: the cancelled run is %+v", doing, got)
 			}
@@ -51,7 +51,7 @@ func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, tt := range []struct {
 			outcome belfry.Outcome
-			want    belfry.RunState
+			want    belfry.RunStatus
 		}{
 			{belfry.OutcomeCancelled, belfry.RunCancelled},
 			{belfry.OutcomeFailed, belfry.RunCancelled},
@@ -65,13 +65,13 @@ func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
 			next := f.step(t, job)
 			f.fire(t, next)
 			run := f.claimOne(t, f.worker(t))
-			before := f.beat(t, belfry.Beat{Worker: run.Worker})
+			before := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID})
 			for range 2 {
 				f.cancel(t, run.Namespace, run.ID)
 			}
-			held := belfry.Held{RunID: run.ID, Attempt: 1}
-			for _, beat := range []belfry.Beat{{Worker: run.Worker}, {Worker: run.Worker, Listed: true, Held: []belfry.Held{held}}} {
-				if orders := f.beat(t, beat); len(before.Cancel) != 0 || !slices.Equal(orders.Cancel, []belfry.Held{held}) || len(orders.Lost) != 0 || orders.Unknown {
+			held := belfry.HeldAttempt{RunID: run.ID, Attempt: 1}
+			for _, beat := range []belfry.Heartbeat{{WorkerID: run.WorkerID}, {WorkerID: run.WorkerID, Complete: true, Held: []belfry.HeldAttempt{held}}} {
+				if orders := f.beat(t, beat); len(before.Cancel) != 0 || !slices.Equal(orders.Cancel, []belfry.HeldAttempt{held}) || len(orders.Lost) != 0 || orders.Unknown {
 					t.Errorf("%s: the worker was told %+v before, and then %+v", tt.outcome, before, orders)
 				}
 			}
@@ -79,7 +79,7 @@ func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
 			f.wantState(t, "the one behind it", next.Runs[0].ID, belfry.RunWaiting)
 			if row := f.live(t, run.ID); !near(row.CancelAt, f.Now(), 20*time.Second) {
 				t.Errorf("%s: the run was cancelled at %v", tt.outcome, row.CancelAt)
-			} else if asked := f.run(t, run.Namespace, run.ID).CancelAskedAt; asked == nil || !asked.Equal(row.CancelAt) {
+			} else if asked := f.run(t, run.Namespace, run.ID).CancelRequestedAt; asked == nil || !asked.Equal(row.CancelAt) {
 				t.Errorf("%s: the run says that it was cancelled at %v", tt.outcome, asked)
 			}
 			f.accepted(t, run, tt.outcome)
@@ -87,10 +87,10 @@ func TestARunningRunIsCancelledWhenItsWorkerLetsGo(t *testing.T) {
 			f.wantState(t, string(tt.outcome), run.ID, tt.want)
 			f.wantState(t, "the one behind it", next.Runs[0].ID, belfry.RunReady)
 			got := f.run(t, run.Namespace, run.ID)
-			if attempts := got.Attempts; tt.want == belfry.RunCancelled && (len(attempts) != 1 || attempts[0].Outcome != tt.outcome || got.Worker != run.Worker || got.StartedAt == nil) {
+			if attempts := got.Attempts; tt.want == belfry.RunCancelled && (len(attempts) != 1 || attempts[0].Outcome != tt.outcome || got.WorkerID != run.WorkerID || got.StartedAt == nil) {
 				t.Errorf("%s: the cancelled run is %+v", tt.outcome, got)
 			}
-			if orders := f.beat(t, belfry.Beat{Worker: run.Worker}); len(orders.Cancel) != 0 {
+			if orders := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID}); len(orders.Cancel) != 0 {
 				t.Errorf("%s: the worker is told to cancel %v again", tt.outcome, orders.Cancel)
 			}
 			f.settleAll(t)
@@ -106,7 +106,7 @@ func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
 			f.cancel(t, run.Namespace, run.ID)
 			lose(run)
 			got := f.run(t, run.Namespace, run.ID)
-			if got.State != belfry.RunCancelled || len(got.Attempts) != 1 || got.Attempts[0].Outcome != want {
+			if got.Status != belfry.RunCancelled || len(got.Attempts) != 1 || got.Attempts[0].Outcome != want {
 				t.Errorf("%s: the run is %+v, wants it cancelled after one that was %s", doing, got, want)
 			}
 			return run
@@ -125,7 +125,7 @@ func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
 			reap(0, 1)
 			reap(0, 0)
 		})
-		orders := f.beat(t, belfry.Beat{Worker: late.Worker, Listed: true, Held: []belfry.Held{{RunID: late.ID, Attempt: 1}}})
+		orders := f.beat(t, belfry.Heartbeat{WorkerID: late.WorkerID, Complete: true, Held: []belfry.HeldAttempt{{RunID: late.ID, Attempt: 1}}})
 		if len(orders.Lost) != 1 || len(orders.Cancel) != 0 {
 			t.Errorf("the worker was told %+v, wants that it lost the run", orders)
 		}
@@ -137,17 +137,17 @@ func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
 			t.Errorf("the evidence is %+v", got)
 		}
 		end("its worker fell silent", belfry.OutcomeLost, func(run *belfry.Run) {
-			f.silent(t, run.Worker, time.Hour)
+			f.silent(t, run.WorkerID, time.Hour)
 			reap(time.Minute, 1)
 		})
 		end("its deadline has passed", belfry.OutcomeTimedOut, func(run *belfry.Run) {
 			f.aged(t, run, time.Hour)
 			reap(0, 1)
 		})
-		end("its worker left", belfry.OutcomeUnconfirmed, func(run *belfry.Run) { f.beat(t, belfry.Beat{Worker: run.Worker, Leave: true}) })
+		end("its worker left", belfry.OutcomeUnconfirmed, func(run *belfry.Run) { f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Leave: true}) })
 		end("its worker does not know of it", belfry.OutcomeUnconfirmed, func(run *belfry.Run) {
 			f.aged(t, run, store.ConfirmAfter+time.Second)
-			f.beat(t, belfry.Beat{Worker: run.Worker, Listed: true})
+			f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Complete: true})
 		})
 	})
 }
@@ -191,7 +191,7 @@ func TestARunThatWasOnlyAskedForCanBeCancelled(t *testing.T) {
 		// Somebody who saw the wish before fires it.
 		f.tryFire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), seen, []plan.Trigger{wish}))
 		f.tryFire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{wish}))
-		if got := f.run(t, job.Namespace, wish.RunID()); got.State != belfry.RunCancelled || got.Kind != belfry.KindManual {
+		if got := f.run(t, job.Namespace, wish.RunID()); got.Status != belfry.RunCancelled || got.Kind != belfry.KindManual {
 			t.Errorf("the run is %+v, wants it cancelled", got)
 		}
 		if runs := f.claim(t, f.worker(t), 5); len(runs) != 0 {
@@ -219,10 +219,10 @@ func TestCancellingAJobCancelsWhatIsAliveOfIt(t *testing.T) {
 			for _, id := range waiting {
 				f.wantState(t, name, id, belfry.RunCancelled)
 			}
-			if got := f.run(t, job.Namespace, wish.RunID()); got.State != belfry.RunCancelled || len(f.wishes(t)) != 0 {
+			if got := f.run(t, job.Namespace, wish.RunID()); got.Status != belfry.RunCancelled || len(f.wishes(t)) != 0 {
 				t.Errorf("%s: what was only asked for is %+v, and %d wishes are left", name, got, len(f.wishes(t)))
 			}
-			if orders := f.beat(t, belfry.Beat{Worker: worker}); len(orders.Cancel) != 1 || orders.Cancel[0].RunID != held.ID {
+			if orders := f.beat(t, belfry.Heartbeat{WorkerID: worker}); len(orders.Cancel) != 1 || orders.Cancel[0].RunID != held.ID {
 				t.Errorf("%s: the worker was told %+v", name, orders)
 			}
 			f.accepted(t, held, belfry.OutcomeCancelled)
@@ -247,7 +247,7 @@ func TestACancelledJobCanBeGivenAnotherRule(t *testing.T) {
 			t.Errorf("the cancelled job is %s, next at %v", got.Status, got.NextRunAt)
 		}
 		runs := f.jobRuns(t, job)
-		if len(runs) != 1 || runs[0].Reason != belfry.ReasonCancel || runs[0].State != belfry.RunSkipped || !runs[0].ScheduledAt.Equal(planned) {
+		if len(runs) != 1 || runs[0].Reason != belfry.ReasonCancelled || runs[0].Status != belfry.RunSkipped || !runs[0].ScheduledAt.Equal(planned) {
 			t.Fatalf("what was planned is told of as %+v", runs)
 		}
 		f.edit(t, job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {

@@ -160,7 +160,7 @@ func checkTriggers(t tb, f *fixture) {
 	}
 	rows := read(t, f, func(rows *sql.Rows) (row, error) {
 		var id, job idColumn
-		var kind belfry.Kind
+		var kind belfry.RunKind
 		var at, fired timeColumn
 		err := rows.Scan(&id, &job, &kind, &at, &fired)
 		return row{belfry.RunID(job.ID, kind, at.Time, id.ID), !fired.IsZero()}, err
@@ -182,7 +182,7 @@ func checkNotes(t tb, f *fixture) {
 	t.Helper()
 	type note struct {
 		id, job belfry.ID
-		reason  belfry.Kind
+		reason  belfry.RunKind
 		at      time.Time
 	}
 	notes := read(t, f, func(rows *sql.Rows) (note, error) {
@@ -195,7 +195,7 @@ func checkNotes(t tb, f *fixture) {
 	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE`+besides)
 	for _, n := range notes {
 		want := belfry.RunID(n.job, n.reason, n.at, belfry.ID{})
-		if n.reason == belfry.Kind(belfry.ReasonCancel) { // an instant may be planned and cancelled again
+		if n.reason == belfry.RunKind(belfry.ReasonCancelled) { // an instant may be planned and cancelled again
 			if n.id == belfry.RunID(n.job, belfry.KindScheduled, n.at, belfry.ID{}) {
 				t.Errorf("invariant: the note of %s at %v has id %s, which a run may have", n.reason, n.at, n.id)
 			}

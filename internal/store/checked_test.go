@@ -108,7 +108,7 @@ func (f *fixture) scene(t tb) {
 	f.fire(t, f.step(t, job))
 	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
 	noted := f.step(t, job)
-	noted.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 1), aside(job.ID, belfry.ReasonMoved, f.minutesAgo(-60), 1)}
+	noted.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 1), aside(job.ID, belfry.ReasonZoneChange, f.minutesAgo(-60), 1)}
 	f.fire(t, noted)
 	f.claimOne(t, worker)
 	f.fire(t, f.step(t, job))

@@ -11,7 +11,7 @@ import (
 // alive is a live run with the spec of the revision that it was fired from.
 type alive struct {
 	run, job belfry.ID
-	state    belfry.RunState
+	state    belfry.RunStatus
 	spec     belfry.Spec
 	freed    bool // the job ran in parallel later, so that it need not wait
 }

@@ -105,8 +105,8 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.ID != last.ID || got.JobID != job.ID || got.JobName != "report" || got.Namespace != "ours" || got.Revision != 1 || got.State != belfry.RunDead ||
-			got.Reason != belfry.ReasonRetries || got.Attempt != 2 || got.Error != "no upstream" || got.HTTPStatus != 502 ||
+		if got.ID != last.ID || got.JobID != job.ID || got.JobName != "report" || got.Namespace != "ours" || got.Revision != 1 || got.Status != belfry.RunDead ||
+			got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 2 || got.Error != "no upstream" || got.HTTPStatus != 502 ||
 			string(got.Payload) != string(job.Payload) || got.Fingerprint != belfry.Fingerprint(r) || got.IdempotencyKey() != last.IdempotencyKey() ||
 			!got.ScheduledAt.Equal(last.ScheduledAt) || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Spec != job.Spec {
 			t.Errorf("the dead letter is %+v", got)
@@ -163,7 +163,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 			{"another error", store.DeadFilter{Error: "unheard of"}, nil},
 			{"fingerprint", store.DeadFilter{Fingerprint: kind}, []belfry.ID{b.ID, a.ID}},
 			{"reason", store.DeadFilter{Reason: belfry.ReasonPoison}, []belfry.ID{poison.ID}},
-			{"all at once", store.DeadFilter{Job: a.JobID, Since: f.minutesAgo(60), Until: f.minutesAgo(1), Error: "10.0", Fingerprint: kind, Reason: belfry.ReasonRetries}, []belfry.ID{a.ID}},
+			{"all at once", store.DeadFilter{Job: a.JobID, Since: f.minutesAgo(60), Until: f.minutesAgo(1), Error: "10.0", Fingerprint: kind, Reason: belfry.ReasonOutOfRetries}, []belfry.ID{a.ID}},
 			{"what contradicts itself", store.DeadFilter{Job: a.JobID, Reason: belfry.ReasonPoison}, nil},
 		} {
 			for _, limit := range []int{1, 2, 10} {
@@ -185,7 +185,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 			t.Fatalf("there are %d groups (%v), wants 3", len(groups), err)
 		}
 		want := belfry.DeadGroup{
-			Fingerprint: kind, Count: 2, Jobs: 2, Error: "refused by 10.0.0.2", HTTPStatus: 500, FirstAt: f.minutesAgo(50), LastAt: f.minutesAgo(40), Latest: b.ID,
+			Fingerprint: kind, Count: 2, Jobs: 2, Error: "refused by 10.0.0.2", HTTPStatus: 500, FirstAt: f.minutesAgo(50), LastAt: f.minutesAgo(40), LatestRunID: b.ID,
 		}
 		if diff := cmp.Diff(want, groups[0], cmpopts.EquateApproxTime(0)); diff != "" {
 			t.Errorf("the largest group differs (-want +got):\n%s", diff)
@@ -240,12 +240,12 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 			f.promoteAll(t)
 		}
 		got := f.run(t, "ours", first.ID)
-		if got.State != belfry.RunDead || got.Attempt != 4 || len(got.Attempts) != 4 {
+		if got.Status != belfry.RunDead || got.Attempt != 4 || len(got.Attempts) != 4 {
 			t.Errorf("the run that died again is %+v", got)
 		}
 		f.redrive(t, "ours", store.Redrive{Run: first.ID})
 		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-		if got = f.run(t, "ours", first.ID); got.State != belfry.RunSucceeded || got.Attempt != 5 || len(got.Attempts) != 4 {
+		if got = f.run(t, "ours", first.ID); got.Status != belfry.RunSucceeded || got.Attempt != 5 || len(got.Attempts) != 4 {
 			t.Errorf("the run that succeeded at last is %+v", got)
 		}
 		if n := f.redrive(t, "ours", store.Redrive{Run: first.ID}); n != 0 {
@@ -294,7 +294,7 @@ func (f *fixture) poisoned(t tb, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()
 	run := f.started(t, changes...)
 	for lost := 1; ; lost++ {
-		f.silent(t, run.Worker, time.Hour)
+		f.silent(t, run.WorkerID, time.Hour)
 		f.reap(t, time.Minute)
 		if lost == belfry.PoisonLimit {
 			return run
@@ -317,7 +317,7 @@ func TestARedrivenRunIsSerialIfItWasWhenItWasFired(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, tt := range []struct {
 			was, is func(*belfry.Job)
-			want    belfry.RunState
+			want    belfry.RunStatus
 		}{
 			{queued(3), parallel, belfry.RunWaiting},
 			{parallel, queued(3), belfry.RunReady},
@@ -382,9 +382,9 @@ func TestARedrivenRunWaitsBehindOthersOfItsJob(t *testing.T) {
 			dead = append(dead, store.Redrive{Run: run.ID, After: time.Hour})
 		}
 		f.redrive(t, namespace, dead...)
-		states := []belfry.RunState{f.state(t, dead[0].Run), f.state(t, dead[1].Run)}
+		states := []belfry.RunStatus{f.state(t, dead[0].Run), f.state(t, dead[1].Run)}
 		slices.Sort(states)
-		if !slices.Equal(states, []belfry.RunState{belfry.RunRetry, belfry.RunWaiting}) {
+		if !slices.Equal(states, []belfry.RunStatus{belfry.RunRetry, belfry.RunWaiting}) {
 			t.Errorf("two that were redriven with a delay are %v", states)
 		}
 	})
@@ -404,7 +404,7 @@ func TestADiscardedRunIsHistory(t *testing.T) {
 			t.Errorf("what was discarded was found %d times", n)
 		}
 		got := f.run(t, "ours", run.ID)
-		if got.State != belfry.RunDiscarded || got.Reason != belfry.ReasonRetries || got.Attempt != 1 || len(got.Attempts) != 1 || got.Attempts[0].Error != "no upstream" ||
+		if got.Status != belfry.RunDiscarded || got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 1 || len(got.Attempts) != 1 || got.Attempts[0].Error != "no upstream" ||
 			got.IdempotencyKey() != before.IdempotencyKey() || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Revision != 1 {
 			t.Errorf("the discarded run is %+v", got)
 		}

@@ -20,7 +20,7 @@ func (f *fixture) decided(t tb, job belfry.Job, at time.Time) []belfry.ID {
 	var out []belfry.ID
 	for _, run := range runs {
 		same := f.run(t, job.Namespace, run.ID)
-		if run.State != same.State || run.Reason != same.Reason || !run.ScheduledAt.Equal(same.ScheduledAt) || run.SkippedCount != same.SkippedCount || run.Kind != same.Kind {
+		if run.Status != same.Status || run.Reason != same.Reason || !run.ScheduledAt.Equal(same.ScheduledAt) || run.SkippedCount != same.SkippedCount || run.Kind != same.Kind {
 			t.Errorf("what was decided is %+v, found it is %+v", run, same)
 		}
 		out = append(out, run.ID)

@@ -49,7 +49,7 @@ func TestPausingDecidesWhatIsDue(t *testing.T) {
 		at := f.plan(t, job.ID).NominalAt
 		f.edit(t, job, pause(t))
 		runs := f.jobRuns(t, job)
-		if len(runs) != 2 || runs[0].State != belfry.RunReady || runs[0].ScheduledAt.Before(f.minutesAgo(0)) {
+		if len(runs) != 2 || runs[0].Status != belfry.RunReady || runs[0].ScheduledAt.Before(f.minutesAgo(0)) {
 			t.Fatalf("pausing left %+v, wants a run for the latest occurrence and a skip", runs)
 		}
 		if skip := runs[1]; skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(at) || skip.SkippedTo == nil || !skip.SkippedTo.Equal(runs[0].ScheduledAt.Add(-time.Minute)) {
@@ -81,7 +81,7 @@ func TestResumingSkipsThePauseOrMakesUpForIt(t *testing.T) {
 			if catchUp {
 				ran = 1
 			}
-			if len(runs) != 1+ran || skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonPaused || !skip.ScheduledAt.Equal(f.minutesAgo(10)) ||
+			if len(runs) != 1+ran || skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonPaused || !skip.ScheduledAt.Equal(f.minutesAgo(10)) ||
 				skip.SkippedTo == nil || skip.SkippedTo.Before(f.minutesAgo(1)) || skip.SkippedCount < int64(11-ran) {
 				t.Fatalf("catch up %v: there are %+v", catchUp, runs)
 			}
@@ -253,7 +253,7 @@ func TestAnEditWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
 
 func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		want := func(job belfry.Job, doing string, status belfry.Status, last *time.Time) {
+		want := func(job belfry.Job, doing string, status belfry.JobStatus, last *time.Time) {
 			t.Helper()
 			got := f.found(t, job)
 			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
@@ -266,7 +266,7 @@ func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 		}
 		for _, outcome := range []struct {
 			outcome belfry.Outcome
-			once    belfry.Status
+			once    belfry.JobStatus
 		}{{belfry.OutcomeSucceeded, belfry.StatusCompleted}, {belfry.OutcomeFailed, belfry.StatusFailed}} {
 			at := f.minutesAgo(5)
 			once := f.job(at, withSchedule(at.Format(time.RFC3339)), withRetries(0))
@@ -321,7 +321,7 @@ func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 			p := f.plan(t, job.ID)
 			made := int64(0)
 			for _, run := range f.jobRuns(t, job) {
-				if run.State != belfry.RunSkipped {
+				if run.Status != belfry.RunSkipped {
 					made++
 				}
 			}

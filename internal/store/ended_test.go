@@ -13,7 +13,7 @@ import (
 )
 
 // wantEnded expects a job to have left the live tables, and still to be found.
-func (f *fixture) wantEnded(t tb, doing string, job belfry.Job, want belfry.Status) {
+func (f *fixture) wantEnded(t tb, doing string, job belfry.Job, want belfry.JobStatus) {
 	t.Helper()
 	live := f.count(t, `SELECT (SELECT count(*) FROM jobs WHERE id = ?) + (SELECT count(*) FROM plans WHERE job_id = ?)`, job.ID, job.ID)
 	if live != 0 || f.count(t, `SELECT count(*) FROM ended WHERE id = ?`, job.ID) != 1 {
@@ -59,7 +59,7 @@ func TestAOneOffLeavesWhenItsRunIsOver(t *testing.T) {
 		for _, tt := range []struct {
 			name string
 			end  func(run *belfry.Run)
-			want belfry.Status
+			want belfry.JobStatus
 		}{
 			{"succeeded", func(run *belfry.Run) { f.accepted(t, run, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
 			{"cancelled while running", func(run *belfry.Run) {
@@ -162,7 +162,7 @@ func TestACancelledOneOffIsOver(t *testing.T) {
 		if got := f.found(t, job); got.LastRunAt != nil {
 			t.Errorf("a job that never ran ran at %v", got.LastRunAt)
 		}
-		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].Reason != belfry.ReasonCancel {
+		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].Reason != belfry.ReasonCancelled {
 			t.Errorf("its history is %+v", runs)
 		}
 	})
@@ -181,7 +181,7 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 		if id, err := f.JobNamed(ctx, "ours", "report"); err != nil || id != job.ID {
 			t.Errorf("by its name it is %s (%v)", id, err)
 		}
-		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].ID != run.ID || f.run(t, "ours", run.ID).State != belfry.RunSucceeded {
+		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].ID != run.ID || f.run(t, "ours", run.ID).Status != belfry.RunSucceeded {
 			t.Errorf("its runs are %+v", runs)
 		}
 		if got := f.decided(t, job, f.minutesAgo(5)); len(got) != 1 {

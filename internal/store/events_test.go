@@ -68,7 +68,7 @@ func TestAnEditThatMakesUpForMuchIsToldOf(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job := f.created(t, 25, func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
 		f.edit(t, job, pause(t))
-		if got := f.told(t, namespace, 5); len(got) != 1 || got[0].JobID != job.ID || got[0].Kind != belfry.EventCatchUp {
+		if got := f.told(t, namespace, 5); len(got) != 1 || got[0].JobID != job.ID || got[0].Kind != belfry.EventLargeCatchUp {
 			t.Errorf("told of are %+v, wants the catch-up", got)
 		}
 	})
@@ -81,8 +81,8 @@ func TestEventsAreListedLatestFirstAndForgotten(t *testing.T) {
 			step := f.step(t, f.created(t, 30-i, inQueue(fmt.Sprint(i))))
 			at := step.Runs[0].ScheduledAt
 			step.Event = &belfry.Event{
-				ID: belfry.RunID(step.Seen.JobID, belfry.Kind(belfry.EventCatchUp), at, belfry.ID{}), Namespace: namespace, JobID: step.Seen.JobID,
-				Kind: belfry.EventCatchUp, At: f.minutesAgo(30 - i), Message: fmt.Sprint("event ", i), Count: int64(i),
+				ID: belfry.RunID(step.Seen.JobID, belfry.RunKind(belfry.EventLargeCatchUp), at, belfry.ID{}), Namespace: namespace, JobID: step.Seen.JobID,
+				Kind: belfry.EventLargeCatchUp, At: f.minutesAgo(30 - i), Message: fmt.Sprint("event ", i), Count: int64(i),
 			}
 			f.fire(t, step)
 			want = append([]belfry.ID{step.Event.ID}, want...)

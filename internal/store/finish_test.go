@@ -23,7 +23,7 @@ func TestAnAttemptIsSettledAsTheRulesSay(t *testing.T) {
 		} {
 			job := f.created(t, 5, withRetries(2), withBase(1000))
 			f.fire(t, f.step(t, job))
-			tally := belfry.Tally{}
+			tally := belfry.AttemptCounts{}
 			for i, outcome := range outcomes {
 				run := f.claimOne(t, worker)
 				if run.Attempt != i+1 {
@@ -32,7 +32,7 @@ func TestAnAttemptIsSettledAsTheRulesSay(t *testing.T) {
 				f.accepted(t, run, outcome)
 				want := belfry.Settle(run.ID, tally, job.Retry(), result(run, outcome))
 				f.wantSettled(t, run, want)
-				tally = want.Tally
+				tally = want.Counts
 				if want.State == belfry.RunRetry {
 					f.backdate(t, 5*time.Hour, "runs", "ready_at", "state = 'retry'")
 					if n, _, err := f.Promote(ctx, f.all(), 10); n != 1 || err != nil {
@@ -53,8 +53,8 @@ func (f *fixture) wantSettled(t tb, run *belfry.Run, want belfry.Settlement) {
 	switch want.State {
 	case belfry.RunReady, belfry.RunRetry:
 		row := f.live(t, run.ID)
-		if row.Failures != want.Tally.Failures || row.Lost != want.Tally.Lost {
-			t.Errorf("the run remembers %d failures and %d lost, wants %+v", row.Failures, row.Lost, want.Tally)
+		if row.Failures != want.Counts.Failures || row.Lost != want.Counts.Lost {
+			t.Errorf("the run remembers %d failures and %d lost, wants %+v", row.Failures, row.Lost, want.Counts)
 		}
 		if ready := f.Now().Add(want.Delay); want.State == belfry.RunRetry && !near(row.ReadyAt, ready, 20*time.Second) {
 			t.Errorf("the retry is due at %v, wants about %v", row.ReadyAt, ready)
@@ -64,12 +64,12 @@ func (f *fixture) wantSettled(t tb, run *belfry.Run, want belfry.Settlement) {
 		}
 	case belfry.RunDead:
 		got := f.run(t, run.Namespace, run.ID)
-		if got.State != belfry.RunDead || got.Reason != want.Reason || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) {
+		if got.Status != belfry.RunDead || got.Reason != want.Reason || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) {
 			t.Errorf("the dead letter is %+v, wants reason %s", got, want.Reason)
 		}
 	case belfry.RunSucceeded:
 		got := f.run(t, run.Namespace, run.ID)
-		if got.State != belfry.RunSucceeded || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Worker != run.Worker ||
+		if got.Status != belfry.RunSucceeded || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.WorkerID != run.WorkerID ||
 			got.StartedAt == nil || !got.StartedAt.Equal(*run.StartedAt) || got.Attempt != run.Attempt || len(got.Attempts) != run.Attempt-1 {
 			t.Errorf("the settled run is %+v", got)
 		}
@@ -85,7 +85,7 @@ func TestAResultIsKeptWithItsRun(t *testing.T) {
 		if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
 			t.Fatalf("promoted %d (%v), wants 1", n, err)
 		}
-		second := f.claimOne(t, run.Worker)
+		second := f.claimOne(t, run.WorkerID)
 		done := result(second, belfry.OutcomeSucceeded)
 		done.HTTPStatus, done.Output = 200, []byte("all well")
 		f.finish(t, done)
@@ -99,7 +99,7 @@ func TestAResultIsKeptWithItsRun(t *testing.T) {
 			t.Fatalf("%d attempts are kept, wants 1", len(got.Attempts))
 		}
 		a := got.Attempts[0]
-		if a.Number != 1 || a.Outcome != belfry.OutcomeFailed || a.Worker != run.Worker || a.HTTPStatus != 503 || a.Error != "no upstream" ||
+		if a.Number != 1 || a.Outcome != belfry.OutcomeFailed || a.WorkerID != run.WorkerID || a.HTTPStatus != 503 || a.Error != "no upstream" ||
 			a.Output != "try later" || !a.StartedAt.Equal(*run.StartedAt) || a.FinishedAt.Before(a.StartedAt) || a.LateOutcome != "" || a.LateAt != nil {
 			t.Errorf("the attempt is %+v", a)
 		}
@@ -114,7 +114,7 @@ func TestARunOutOfRetriesIsADeadLetter(t *testing.T) {
 			r.Error, r.HTTPStatus, r.Output = text, 500, []byte("see the log")
 			f.finish(t, r)
 			got := f.run(t, "ours", run.ID)
-			if got.State != belfry.RunDead || got.Reason != belfry.ReasonRetries || got.Attempt != 1 || len(got.Attempts) != 1 ||
+			if got.Status != belfry.RunDead || got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 1 || len(got.Attempts) != 1 ||
 				got.Attempts[0].Error != text || got.Attempts[0].Output != "see the log" {
 				t.Errorf("the dead letter is %+v", got)
 			}
@@ -122,7 +122,7 @@ func TestARunOutOfRetriesIsADeadLetter(t *testing.T) {
 			if len(prints) != 1 || prints[0] != belfry.Fingerprint(r) {
 				t.Errorf("the fingerprint is %v, wants %s", prints, belfry.Fingerprint(r))
 			}
-			if again := f.claim(t, run.Worker, 1); len(again) != 0 {
+			if again := f.claim(t, run.WorkerID, 1); len(again) != 0 {
 				t.Error("a dead letter was claimed")
 			}
 			return prints[0]
@@ -165,7 +165,7 @@ func (f *fixture) repeat(t tb, outcome belfry.Outcome, retries int) {
 			}
 		}
 	}
-	f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), r))
+	f.wantSettled(t, run, belfry.Settle(run.ID, belfry.AttemptCounts{}, run.Spec.Retry(), r))
 	got := f.run(t, run.Namespace, run.ID)
 	if outcome != belfry.OutcomeSucceeded && (len(got.Attempts) != 1 || got.Attempts[0].LateOutcome != "" || got.Attempts[0].Outcome != outcome) {
 		t.Errorf("%s: the attempts are %+v", outcome, got.Attempts)
@@ -208,7 +208,7 @@ func TestOnlyTheAttemptThatHoldsARunFinishesIt(t *testing.T) {
 			if v := f.finish(t, r)[0]; v != belfry.VerdictLate {
 				t.Errorf("%s: the verdict is %s, wants late", name, v)
 			}
-			if got := f.run(t, run.Namespace, run.ID); got.State != belfry.RunRunning || got.Worker != run.Worker || len(got.Attempts) != 0 {
+			if got := f.run(t, run.Namespace, run.ID); got.Status != belfry.RunRunning || got.WorkerID != run.WorkerID || len(got.Attempts) != 0 {
 				t.Errorf("%s: the run is %+v", name, got)
 			}
 		}
@@ -218,7 +218,7 @@ func TestOnlyTheAttemptThatHoldsARunFinishesIt(t *testing.T) {
 		if v := f.finish(t, foreign)[0]; v != belfry.VerdictLate {
 			t.Errorf("a result that was accepted is %s when another namespace repeats it, wants late", v)
 		}
-		run = f.claimOne(t, run.Worker)
+		run = f.claimOne(t, run.WorkerID)
 		f.accepted(t, run, belfry.OutcomeSucceeded)
 		other := result(run, belfry.OutcomeFailed)
 		other.Token = belfry.NewToken()
@@ -226,7 +226,7 @@ func TestOnlyTheAttemptThatHoldsARunFinishesIt(t *testing.T) {
 			t.Errorf("a stranger's result for a settled run is %s, and it is %s", v, f.state(t, run.ID))
 		}
 		f.finish(t, result(run, belfry.OutcomeFailed))
-		if got := f.run(t, run.Namespace, run.ID); got.State != belfry.RunSucceeded || got.Error != "" {
+		if got := f.run(t, run.Namespace, run.ID); got.Status != belfry.RunSucceeded || got.Error != "" {
 			t.Errorf("a change of mind made the settled run %+v", got)
 		}
 		f.finish(t)
@@ -241,13 +241,13 @@ func TestALateResultIsEvidenceAndChangesNothing(t *testing.T) {
 			t.Fatalf("reaped %d, wants 1", n)
 		}
 		second := f.claimOne(t, f.worker(t))
-		late := func(when string, want belfry.RunState) {
+		late := func(when string, want belfry.RunStatus) {
 			t.Helper()
 			if v := f.finish(t, result(lost, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
 				t.Errorf("%s: the verdict is %s, wants late", when, v)
 			}
 			got := f.run(t, lost.Namespace, lost.ID)
-			if got.State != want || len(got.Attempts) < 1 {
+			if got.Status != want || len(got.Attempts) < 1 {
 				t.Fatalf("%s: the run is %+v", when, got)
 			}
 			a := got.Attempts[0]
@@ -256,7 +256,7 @@ func TestALateResultIsEvidenceAndChangesNothing(t *testing.T) {
 			}
 		}
 		late("while another attempt holds the run", belfry.RunRunning)
-		if row := f.live(t, lost.ID); row.Worker != second.Worker || row.Attempt != 2 {
+		if row := f.live(t, lost.ID); row.Worker != second.WorkerID || row.Attempt != 2 {
 			t.Errorf("the late result made the row %+v", row)
 		}
 		f.accepted(t, second, belfry.OutcomeSucceeded)
@@ -275,7 +275,7 @@ func TestALateResultDoesNotHideTheValidOneBesideIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, outcome := range []belfry.Outcome{belfry.OutcomeFailed, belfry.OutcomeSucceeded, belfry.OutcomeInterrupted} {
 			lost := f.started(t, withRetries(3))
-			f.silent(t, lost.Worker, time.Hour)
+			f.silent(t, lost.WorkerID, time.Hour)
 			f.reap(t, time.Minute)
 			second := f.claimOne(t, f.worker(t))
 			forged := result(second, belfry.OutcomeFailed)
@@ -284,7 +284,7 @@ func TestALateResultDoesNotHideTheValidOneBesideIt(t *testing.T) {
 			if verdicts[0] != belfry.VerdictLate || verdicts[1] != belfry.VerdictLate || verdicts[2] != belfry.VerdictAccepted {
 				t.Errorf("%s: the verdicts are %v, wants late, late and accepted", outcome, verdicts)
 			}
-			if want := belfry.Settle(lost.ID, belfry.Tally{Lost: 1}, lost.Spec.Retry(), result(second, outcome)).State; f.state(t, lost.ID) != want {
+			if want := belfry.Settle(lost.ID, belfry.AttemptCounts{Lost: 1}, lost.Spec.Retry(), result(second, outcome)).State; f.state(t, lost.ID) != want {
 				t.Errorf("%s: the run is %s, wants %s", outcome, f.state(t, lost.ID), want)
 				f.finish(t, result(second, outcome))
 			}

@@ -34,8 +34,8 @@ func TestFiringMakesARunAndMovesThePlan(t *testing.T) {
 		}
 		run, want := f.run(t, "ours", step.Runs[0].ID), step.Runs[0]
 		if run.ID != want.ID || run.JobID != job.ID || run.Namespace != "ours" || run.Revision != 1 || run.Kind != belfry.KindScheduled ||
-			run.State != belfry.RunReady || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) ||
-			!near(run.FiredAt, f.Now(), 10*time.Second) || run.Attempt != 0 || run.StartedAt != nil || run.FinishedAt != nil || !run.Worker.IsZero() {
+			run.Status != belfry.RunReady || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) ||
+			!near(run.FiredAt, f.Now(), 10*time.Second) || run.Attempt != 0 || run.StartedAt != nil || run.FinishedAt != nil || !run.WorkerID.IsZero() {
 			t.Errorf("the run is %+v", run)
 		}
 		row := f.live(t, want.ID)
@@ -191,17 +191,17 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 			t.Fatalf("there are %d records, wants 2", len(runs))
 		}
 		run, skip := runs[0], runs[1]
-		if run.State != belfry.RunReady || !run.ScheduledAt.Equal(seen.NominalAt.Add(4*time.Minute)) {
-			t.Errorf("the run is %s for %v, wants ready for the latest missed occurrence", run.State, run.ScheduledAt)
+		if run.Status != belfry.RunReady || !run.ScheduledAt.Equal(seen.NominalAt.Add(4*time.Minute)) {
+			t.Errorf("the run is %s for %v, wants ready for the latest missed occurrence", run.Status, run.ScheduledAt)
 		}
-		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(seen.NominalAt) ||
+		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(seen.NominalAt) ||
 			skip.SkippedTo == nil || !skip.SkippedTo.Equal(seen.NominalAt.Add(3*time.Minute)) || skip.SkippedCount != 4 || skip.Kind != belfry.KindScheduled {
 			t.Errorf("the skip is %+v", skip)
 		}
 		if n := f.count(t, `SELECT count(*) FROM history WHERE fired_by = ? AND epoch = 7`, owner); n != 1 {
 			t.Errorf("%d skips tell who decided, wants 1", n)
 		}
-		if got := f.run(t, job.Namespace, skip.ID); got.State != belfry.RunSkipped {
+		if got := f.run(t, job.Namespace, skip.ID); got.Status != belfry.RunSkipped {
 			t.Errorf("the skip is found as %+v", got)
 		}
 	})
@@ -217,7 +217,7 @@ func TestAnOccurrenceBesideALiveRunIsSkipped(t *testing.T) {
 		}
 		skip := f.run(t, job.Namespace, second.Runs[0].ID)
 		at := second.Runs[0].ScheduledAt
-		if skip.State != belfry.RunSkipped || skip.Reason != belfry.ReasonOverlap || !skip.ScheduledAt.Equal(at) || skip.SkippedCount != 1 ||
+		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonOverlap || !skip.ScheduledAt.Equal(at) || skip.SkippedCount != 1 ||
 			skip.SkippedTo == nil || !skip.SkippedTo.Equal(at) {
 			t.Errorf("the skip is %+v", skip)
 		}
@@ -312,7 +312,7 @@ func TestAJobThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 		worker := f.worker(t)
 		claimed := map[belfry.ID]*belfry.Run{}
 		spoil(`{"timeout_seconds": "written by a newer version"}`)
-		runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 10})
+		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 10})
 		for _, run := range runs {
 			claimed[run.JobID] = run
 		}

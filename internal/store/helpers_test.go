@@ -228,11 +228,11 @@ func (f *fixture) fireDue(t tb) store.Fired {
 func (f *fixture) worker(t tb) belfry.ID {
 	t.Helper()
 	id := newID()
-	f.beat(t, belfry.Beat{Worker: id, Node: "here", Slots: 10, Lanes: []string{lane}, Register: true})
+	f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 10, Lanes: []string{lane}, Register: true})
 	return id
 }
 
-func (f *fixture) beat(t tb, b belfry.Beat) belfry.Orders {
+func (f *fixture) beat(t tb, b belfry.Heartbeat) belfry.HeartbeatReply {
 	t.Helper()
 	orders, err := f.Heartbeat(ctx, b)
 	if err != nil {
@@ -246,7 +246,7 @@ func (f *fixture) claim(t tb, worker belfry.ID, limit int, lanes ...string) []*b
 	if len(lanes) == 0 {
 		lanes = []string{lane}
 	}
-	runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: lanes, Limit: limit})
+	runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: lanes, Limit: limit})
 	if err != nil {
 		t.Fatalf("claim %d runs: %v", limit, err)
 	}

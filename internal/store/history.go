@@ -50,7 +50,7 @@ type RunPage struct {
 
 // RunFilter is what the runs of a list have in common.
 type RunFilter struct {
-	State belfry.RunState // empty: any
+	State belfry.RunStatus // empty: any
 }
 
 // RunList is a page of runs in descending order of their ids, and so of their
@@ -62,7 +62,7 @@ type RunList struct {
 
 // Wait is what there is to know about a live run that waits.
 type Wait struct {
-	State   belfry.RunState
+	State   belfry.RunStatus
 	ReadyAt time.Time
 	Lane    string
 	Ahead   int         // ready runs of the lane that come first; only of a ready run

@@ -13,10 +13,10 @@ import (
 func TestARunIsFoundWhereverItIs(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		run := f.started(t, withRetries(1), withBase(0))
-		want := func(state belfry.RunState, attempts int) {
+		want := func(state belfry.RunStatus, attempts int) {
 			t.Helper()
 			got := f.run(t, run.Namespace, run.ID)
-			if got.State != state || len(got.Attempts) != attempts || got.JobID != run.JobID || !got.ScheduledAt.Equal(run.ScheduledAt) ||
+			if got.Status != state || len(got.Attempts) != attempts || got.JobID != run.JobID || !got.ScheduledAt.Equal(run.ScheduledAt) ||
 				!got.FiredAt.Equal(run.FiredAt) || got.Kind != belfry.KindScheduled || got.Namespace != run.Namespace || got.Revision != 1 {
 				t.Errorf("the %s run is %+v", state, got)
 			}
@@ -32,12 +32,12 @@ func TestARunIsFoundWhereverItIs(t *testing.T) {
 		want(belfry.RunRunning, 0)
 		f.accepted(t, run, belfry.OutcomeInterrupted)
 		want(belfry.RunReady, 1)
-		f.accepted(t, f.claimOne(t, run.Worker), belfry.OutcomeFailed)
+		f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
 		want(belfry.RunRetry, 2)
 		if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
 			t.Fatalf("promoted %d (%v)", n, err)
 		}
-		f.accepted(t, f.claimOne(t, run.Worker), belfry.OutcomeFailed)
+		f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
 		want(belfry.RunDead, 3)
 		_, err := f.Run(ctx, run.Namespace, newID())
 		wantCode(t, "find a run that never was", err, belfry.NotFound)
@@ -48,11 +48,11 @@ func TestATriggerIsFoundAsTheRunThatItWillBe(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job := f.created(t, -60, inNamespace("ours"))
 		wish := f.trigger(t, job, `"mine"`)
-		want := func(state belfry.RunState) {
+		want := func(state belfry.RunStatus) {
 			t.Helper()
 			got := f.run(t, "ours", wish.RunID())
 			if got.ID != wish.RunID() || got.JobID != job.ID || got.Namespace != "ours" || got.Kind != belfry.KindManual ||
-				got.State != state || !got.ScheduledAt.Equal(wish.At) || got.Revision != 1 {
+				got.Status != state || !got.ScheduledAt.Equal(wish.At) || got.Revision != 1 {
 				t.Errorf("the trigger is found as %+v, wants it %s", got, state)
 			}
 			_, err := f.Run(ctx, "theirs", wish.RunID())
@@ -103,9 +103,9 @@ func TestTheRunsOfAJobAreListedLatestFirst(t *testing.T) {
 		f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), wishes))
 
 		all := f.jobRuns(t, job)
-		var states []belfry.RunState
+		var states []belfry.RunStatus
 		for i, run := range all {
-			states = append(states, run.State)
+			states = append(states, run.Status)
 			if run.JobID != job.ID || len(run.Attempts) != 0 {
 				t.Errorf("record %d is %+v", i, run)
 			}
@@ -113,7 +113,7 @@ func TestTheRunsOfAJobAreListedLatestFirst(t *testing.T) {
 				t.Errorf("record %d (%v, %s) comes before %v, %s", i, all[i-1].ScheduledAt, all[i-1].ID, run.ScheduledAt, run.ID)
 			}
 		}
-		want := []belfry.RunState{"ready", "ready", "ready", "ready", "running", "dead", "succeeded", "skipped"}
+		want := []belfry.RunStatus{"ready", "ready", "ready", "ready", "running", "dead", "succeeded", "skipped"}
 		if !slices.Equal(states, want) {
 			t.Fatalf("the records are %v, wants %v", states, want)
 		}
@@ -167,7 +167,7 @@ func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
 		settled := func(age time.Duration) *belfry.Run {
 			run := f.started(t, parallel, withRetries(5))
 			f.accepted(t, run, belfry.OutcomeInterrupted)
-			f.accepted(t, f.claimOne(t, run.Worker), belfry.OutcomeSucceeded)
+			f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeSucceeded)
 			f.backdate(t, age, "history", "settled_at", "id = ?", run.ID)
 			f.backdate(t, age, "attempts", "finished_at started_at", "run_id = ?", run.ID)
 			return run
@@ -179,7 +179,7 @@ func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
 		prune(3)
 		prune(0)
 		for _, run := range []*belfry.Run{fresh, young} {
-			if got := f.run(t, run.Namespace, run.ID); got.State != belfry.RunSucceeded || len(got.Attempts) != 1 {
+			if got := f.run(t, run.Namespace, run.ID); got.Status != belfry.RunSucceeded || len(got.Attempts) != 1 {
 				t.Errorf("a run that is to be kept is %+v", got)
 			}
 		}
@@ -214,7 +214,7 @@ func TestPruneLeavesWhatIsStillNeeded(t *testing.T) {
 		if _, err := f.Prune(ctx, keep); err != nil {
 			t.Fatalf("prune: %v", err)
 		}
-		if got := f.run(t, dead.Namespace, dead.ID); got.State != belfry.RunDead || len(got.Attempts) != 1 {
+		if got := f.run(t, dead.Namespace, dead.ID); got.Status != belfry.RunDead || len(got.Attempts) != 1 {
 			t.Errorf("the dead letter is %+v", got)
 		}
 		if wishes := f.wishes(t); len(wishes) != 1 || wishes[0].Trigger.ID != wish.ID {

@@ -82,7 +82,7 @@ func (*Repeated) Error() string { return "this was asked for before" }
 // JobFilter is what the jobs of a list have in common. Its zero fields let
 // everything pass.
 type JobFilter struct {
-	Status  belfry.Status
+	Status  belfry.JobStatus
 	Type    string
 	Handler string
 	Queue   string

@@ -28,7 +28,7 @@ func (f *fixture) wantKey(t tb, run belfry.ID, job belfry.Job, want string) {
 	}
 	for _, r := range got {
 		if r.IdempotencyKey() != want {
-			t.Errorf("the %s run has the key %q, wants %q", r.State, r.IdempotencyKey(), want)
+			t.Errorf("the %s run has the key %q, wants %q", r.Status, r.IdempotencyKey(), want)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestAKeyIsTheSameInEveryAttemptAndPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.accepted(t, try(4), last)
-			if state := f.state(t, id); state != map[belfry.Outcome]belfry.RunState{"succeeded": "succeeded", "failed": "dead"}[last] {
+			if state := f.state(t, id); state != map[belfry.Outcome]belfry.RunStatus{"succeeded": "succeeded", "failed": "dead"}[last] {
 				t.Errorf("the run is %s", state)
 			}
 			f.wantKey(t, id, job, want)
@@ -82,7 +82,7 @@ func TestARunThatIsClaimedWhileItIsFiredHasItsKey(t *testing.T) {
 		} {
 			job := f.created(t, 5, named("né"), withKeys(tt.template))
 			fired := f.fireInto(t, slots(worker, 1), f.decide(t, f.due(t))[0])
-			if len(fired.Claimed) != 1 || fired.Claimed[0].Key != tt.want {
+			if len(fired.Claimed) != 1 || fired.Claimed[0].TemplateKey != tt.want {
 				t.Fatalf("template %q: claimed %+v, wants the key %q", tt.template, fired.Claimed, tt.want)
 			}
 			run := fired.Claimed[0]
@@ -103,9 +103,9 @@ func TestTheKeyOfAManualRunIsItsOwn(t *testing.T) {
 			w := f.wishes(t)[0]
 			step := plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger})
 			f.fire(t, step)
-			want := belfry.Run{ID: wish.RunID(), JobID: job.ID, Kind: belfry.KindManual, ScheduledAt: wish.At, Key: step.Runs[0].Key}
-			if (want.Key == "") != (template == "") {
-				t.Fatalf("the template %q gave the key %q", template, want.Key)
+			want := belfry.Run{ID: wish.RunID(), JobID: job.ID, Kind: belfry.KindManual, ScheduledAt: wish.At, TemplateKey: step.Runs[0].Key}
+			if (want.TemplateKey == "") != (template == "") {
+				t.Fatalf("the template %q gave the key %q", template, want.TemplateKey)
 			}
 			for attempt := range 3 {
 				run := f.claimOne(t, worker)

@@ -22,24 +22,24 @@ func TestASecondOccurrenceWithTheSameKeyIsSkipped(t *testing.T) {
 		worker := f.worker(t)
 		job := f.created(t, 30, parallel, withKeys("all-the-same"), withRetries(1))
 		other := f.created(t, 30, parallel, withKeys("all-the-same"), inQueue("other"))
-		if got := f.next(t, other); got.State != belfry.RunReady {
-			t.Errorf("another job with the key has a run that is %s", got.State)
+		if got := f.next(t, other); got.Status != belfry.RunReady {
+			t.Errorf("another job with the key has a run that is %s", got.Status)
 		}
 		twice := func(doing string) {
 			t.Helper()
 			got := f.next(t, job)
-			if got.State != belfry.RunSkipped || got.Reason != belfry.ReasonKey || got.SkippedCount != 1 || got.Kind != belfry.KindScheduled {
+			if got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey || got.SkippedCount != 1 || got.Kind != belfry.KindScheduled {
 				t.Errorf("%s: the second is %+v", doing, got)
 			}
 		}
 		free := func(doing string) *belfry.Run {
 			t.Helper()
-			if got := f.next(t, job); got.State != belfry.RunReady || got.IdempotencyKey() != "all-the-same" {
+			if got := f.next(t, job); got.Status != belfry.RunReady || got.IdempotencyKey() != "all-the-same" {
 				t.Fatalf("%s: the next is %+v, wants it ready", doing, got)
 			}
 			return f.claimOne(t, worker)
 		}
-		if got := f.next(t, job); got.State != belfry.RunReady {
+		if got := f.next(t, job); got.Status != belfry.RunReady {
 			t.Fatalf("the first is %+v", got)
 		}
 		twice("beside a ready run")
@@ -80,7 +80,7 @@ func TestOccurrencesOfOneStepWithTheSameKeyRunOnce(t *testing.T) {
 			}
 			f.wantState(t, name, step.Runs[0].ID, belfry.RunReady)
 			for _, r := range step.Runs[1:] {
-				if got := f.run(t, job.Namespace, r.ID); got.State != belfry.RunSkipped || got.Reason != belfry.ReasonKey {
+				if got := f.run(t, job.Namespace, r.ID); got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey {
 					t.Errorf("%s: another is %+v", name, got)
 				}
 			}
@@ -101,7 +101,7 @@ func TestOnlyScheduledRunsTakeAKey(t *testing.T) {
 		if n := f.count(t, `SELECT count(*) FROM keys`); n != 0 {
 			t.Errorf("%d keys are kept of runs that were asked for", n)
 		}
-		if got := f.next(t, job); got.State != belfry.RunReady {
+		if got := f.next(t, job); got.Status != belfry.RunReady {
 			t.Errorf("a scheduled run beside them is %+v", got)
 		}
 		late := f.wish(job, "")
@@ -121,8 +121,8 @@ func TestARunThatIsSkippedDoesNotTakeItsKey(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		worker := f.worker(t)
 		job := f.created(t, 10, withKeys("k-{{unix}}"), queued(1))
-		if a, b, c := f.next(t, job), f.next(t, job), f.next(t, job); a.State != belfry.RunReady || b.State != belfry.RunWaiting || c.Reason != belfry.ReasonFull {
-			t.Fatalf("the runs are %s, %s and %s", a.State, b.State, c.State)
+		if a, b, c := f.next(t, job), f.next(t, job), f.next(t, job); a.Status != belfry.RunReady || b.Status != belfry.RunWaiting || c.Reason != belfry.ReasonQueueFull {
+			t.Fatalf("the runs are %s, %s and %s", a.Status, b.Status, c.Status)
 		}
 		if n := f.count(t, `SELECT count(*) FROM keys`); n != 2 {
 			t.Errorf("%d keys are kept, wants 2", n)
@@ -130,7 +130,7 @@ func TestARunThatIsSkippedDoesNotTakeItsKey(t *testing.T) {
 		// With one key an hour, what waits has the key as well.
 		hourly := f.created(t, 10, withKeys("same"), queued(5), inQueue("other"))
 		f.next(t, hourly)
-		if got := f.next(t, hourly); got.State != belfry.RunSkipped || got.Reason != belfry.ReasonKey {
+		if got := f.next(t, hourly); got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey {
 			t.Errorf("the second with the key is %+v, wants no place in the queue", got)
 		}
 		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
@@ -146,11 +146,11 @@ func TestARedrivenRunHasItsKeyAgain(t *testing.T) {
 		run := f.claimOne(t, worker)
 		f.accepted(t, run, belfry.OutcomeFailed)
 		f.redrive(t, namespace, store.Redrive{Run: run.ID})
-		if got := f.next(t, job); got.Reason != belfry.ReasonKey {
+		if got := f.next(t, job); got.Reason != belfry.ReasonDuplicateKey {
 			t.Errorf("beside the redriven run the next is %+v", got)
 		}
 		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-		if got := f.next(t, job); got.Reason != belfry.ReasonKey {
+		if got := f.next(t, job); got.Reason != belfry.ReasonDuplicateKey {
 			t.Errorf("after its success the next is %+v", got)
 		}
 	})

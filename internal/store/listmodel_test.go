@@ -54,11 +54,11 @@ func TestListsHaveWhatTheirFiltersLetPass(t *testing.T) {
 }
 
 var (
-	statuses = []belfry.Status{
+	statuses = []belfry.JobStatus{
 		"", belfry.StatusScheduled, belfry.StatusQueued, belfry.StatusRunning, belfry.StatusPaused, belfry.StatusCompleted, belfry.StatusFailed,
 		belfry.StatusCancelled, "unheard of",
 	}
-	runStates = []belfry.RunState{
+	runStates = []belfry.RunStatus{
 		"", belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting, belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped,
 		belfry.RunCancelled, belfry.RunDiscarded, "unheard of",
 	}
@@ -117,7 +117,7 @@ func (w *world) wantRuns(t *rapid.T, filter store.RunFilter, limit int) {
 				all = append(all, run)
 			}
 		}
-		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.State != "" && r.State != filter.State })
+		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.State != "" && r.Status != filter.State })
 		slices.SortFunc(want, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
 		got := w.f.listedRuns(t, namespace, filter, limit)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {

@@ -38,7 +38,7 @@ func TestATriggerBecomesOneRun(t *testing.T) {
 			t.Errorf("recording the wish again: %v, and %d are open", err, len(f.wishes(t)))
 		}
 		fired := f.tryFire(t, plan.Fire(step.Subject, f.plan(t, job.ID), []plan.Trigger{wish}))
-		if runs := f.jobRuns(t, job); fired.Ready != 0 || len(runs) != 1 || runs[0].State != belfry.RunSucceeded {
+		if runs := f.jobRuns(t, job); fired.Ready != 0 || len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
 			t.Errorf("a fired trigger was fired again: %+v, runs %+v", fired, runs)
 		}
 	})
@@ -148,7 +148,7 @@ func TestARunThatWasFiredIntoASlotIsLikeAClaimedOne(t *testing.T) {
 			t.Errorf("the run is %+v", run)
 		}
 		f.accepted(t, run, belfry.OutcomeFailed)
-		if got := f.run(t, "ours", run.ID); got.State != belfry.RunRetry || len(got.Attempts) != 1 || got.Attempts[0].Worker != worker {
+		if got := f.run(t, "ours", run.ID); got.Status != belfry.RunRetry || len(got.Attempts) != 1 || got.Attempts[0].WorkerID != worker {
 			t.Errorf("the failed run is %+v", got)
 		}
 

@@ -62,13 +62,13 @@ type model struct {
 
 type modelRun struct {
 	id, job belfry.ID
-	kind    belfry.Kind
+	kind    belfry.RunKind
 	at      time.Time
 	key     string
-	state   belfry.RunState
+	state   belfry.RunStatus
 	delayed bool // it is not due yet, although it waits
 	attempt int
-	tally   belfry.Tally
+	tally   belfry.AttemptCounts
 }
 
 type pastAttempt struct {
@@ -77,7 +77,7 @@ type pastAttempt struct {
 }
 
 // count counts the runs in a state, of one job or, for the zero id, of all.
-func (m *model) count(job belfry.ID, states ...belfry.RunState) int {
+func (m *model) count(job belfry.ID, states ...belfry.RunStatus) int {
 	n := 0
 	for _, r := range m.runs {
 		if (job.IsZero() || r.job == job) && slices.Contains(states, r.state) {
@@ -88,7 +88,7 @@ func (m *model) count(job belfry.ID, states ...belfry.RunState) int {
 }
 
 // moving are the states of the live runs that do not wait for others.
-var moving = []belfry.RunState{belfry.RunReady, belfry.RunRunning, belfry.RunRetry}
+var moving = []belfry.RunStatus{belfry.RunReady, belfry.RunRunning, belfry.RunRetry}
 
 // live counts the live runs of a job.
 func (m *model) live(job belfry.ID) int {
@@ -147,7 +147,7 @@ func (m *model) taken(job belfry.ID, r plan.Run) bool {
 func (m *model) start(t tb, run *belfry.Run, worker belfry.ID) {
 	t.Helper()
 	r := m.runs[run.ID]
-	if r == nil || r.state != belfry.RunReady || run.Attempt != r.attempt+1 || run.Worker != worker || m.held[run.ID] != nil {
+	if r == nil || r.state != belfry.RunReady || run.Attempt != r.attempt+1 || run.WorkerID != worker || m.held[run.ID] != nil {
 		t.Fatalf("attempt %d of run %s was handed out; the model says %+v", run.Attempt, run.ID, r)
 	}
 	r.state, r.attempt = belfry.RunRunning, run.Attempt
@@ -158,7 +158,7 @@ func (m *model) start(t tb, run *belfry.Run, worker belfry.ID) {
 func (m *model) settle(run *belfry.Run, r belfry.Result) {
 	was := m.runs[run.ID]
 	s := belfry.Settle(run.ID, was.tally, run.Spec.Retry(), r)
-	was.state, was.tally = s.State, s.Tally
+	was.state, was.tally = s.State, s.Counts
 	delete(m.held, run.ID)
 	m.past = append(m.past, pastAttempt{run, r.Outcome})
 	m.goAhead(was.job)

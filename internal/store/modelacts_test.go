@@ -163,7 +163,7 @@ func (m *model) reap(t *rapid.T, silence time.Duration, end belfry.Outcome, late
 	want := 0
 	for _, run := range m.anyOrder() {
 		switch {
-		case !slices.Contains(m.workers, run.Worker):
+		case !slices.Contains(m.workers, run.WorkerID):
 			m.settle(run, result(run, belfry.OutcomeLost))
 		case slices.Contains(late, run):
 			m.settle(run, result(run, end))
@@ -180,9 +180,9 @@ func (m *model) reap(t *rapid.T, silence time.Duration, end belfry.Outcome, late
 func (m *model) lose(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")
 	if rapid.Bool().Draw(t, "says goodbye") {
-		m.f.beat(t, belfry.Beat{Worker: m.workers[i], Leave: true})
+		m.f.beat(t, belfry.Heartbeat{WorkerID: m.workers[i], Leave: true})
 		for _, run := range m.anyOrder() {
-			if run.Worker == m.workers[i] {
+			if run.WorkerID == m.workers[i] {
 				m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 			}
 		}
@@ -203,26 +203,26 @@ func (m *model) overrun(t *rapid.T) {
 
 func (m *model) forget(t *rapid.T) {
 	worker := pick(t, m.workers, "worker")
-	beat := belfry.Beat{Worker: worker, Listed: true}
+	beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 	for _, run := range m.anyOrder() {
-		if run.Worker != worker {
+		if run.WorkerID != worker {
 			continue
 		}
 		if rapid.Bool().Draw(t, "is listed") {
-			beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+			beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 			continue
 		}
 		m.f.aged(t, run, store.ConfirmAfter+time.Second)
 		m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 	}
-	var want []belfry.Held
+	var want []belfry.HeldAttempt
 	for _, held := range beat.Held {
 		if m.runs[held.RunID].tally.Cancelled {
 			want = append(want, held)
 		}
 	}
 	orders := m.f.beat(t, beat)
-	slices.SortFunc(orders.Cancel, func(a, b belfry.Held) int { return a.RunID.Compare(b.RunID) })
+	slices.SortFunc(orders.Cancel, func(a, b belfry.HeldAttempt) int { return a.RunID.Compare(b.RunID) })
 	if orders.Unknown || len(orders.Lost) != 0 || !slices.Equal(orders.Cancel, want) {
 		t.Fatalf("the heartbeat answers %+v, wants that %v are cancelled", orders, want)
 	}

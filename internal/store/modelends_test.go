@@ -95,7 +95,7 @@ func (m *model) redrive(t *rapid.T) {
 		t.Fatalf("%d dead letters were redriven, wants 1", n)
 	}
 	live := m.live(r.job)
-	r.tally, r.delayed = belfry.Tally{}, again.After > 0
+	r.tally, r.delayed = belfry.AttemptCounts{}, again.After > 0
 	switch {
 	case m.serial[r.job] && live > 0:
 		r.state = belfry.RunWaiting
@@ -136,9 +136,9 @@ func (m *model) removeAll(t *rapid.T) {
 func (m *model) compareLive(t *rapid.T) {
 	type row struct {
 		id    belfry.ID
-		state belfry.RunState
+		state belfry.RunStatus
 	}
-	got := map[belfry.ID]belfry.RunState{}
+	got := map[belfry.ID]belfry.RunStatus{}
 	for _, r := range read(t, m.f, func(rows *sql.Rows) (row, error) {
 		var id idColumn
 		var r row
@@ -148,7 +148,7 @@ func (m *model) compareLive(t *rapid.T) {
 	}, `SELECT id, state FROM runs`) {
 		got[r.id] = r.state
 	}
-	want, ahead := map[belfry.ID]belfry.RunState{}, map[belfry.ID]int{}
+	want, ahead := map[belfry.ID]belfry.RunStatus{}, map[belfry.ID]int{}
 	for id, r := range m.runs {
 		moves := slices.Contains(moving, r.state)
 		if moves || r.state == belfry.RunWaiting {

@@ -20,12 +20,12 @@ func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
 		}
 		want := func(doing, why string) {
 			t.Helper()
-			if got := f.found(t, job); got.Parked != why {
-				t.Errorf("%s: the job is parked with %q, wants %q", doing, got.Parked, why)
+			if got := f.found(t, job); got.Quarantined != why {
+				t.Errorf("%s: the job is parked with %q, wants %q", doing, got.Quarantined, why)
 			}
 			for _, listed := range f.listed(t, namespace, store.JobFilter{}, 5) {
-				if listed.ID == job.ID && listed.Parked != why || listed.ID == other.ID && listed.Parked != "" {
-					t.Errorf("%s: listed with %q", doing, listed.Parked)
+				if listed.ID == job.ID && listed.Quarantined != why || listed.ID == other.ID && listed.Quarantined != "" {
+					t.Errorf("%s: listed with %q", doing, listed.Quarantined)
 				}
 			}
 		}

@@ -165,7 +165,7 @@ func (f *fixture) promoteAll(t tb) int {
 }
 
 // wantState expects a run to be where it should.
-func (f *fixture) wantState(t tb, doing string, run belfry.ID, want belfry.RunState) {
+func (f *fixture) wantState(t tb, doing string, run belfry.ID, want belfry.RunStatus) {
 	t.Helper()
 	if got := f.state(t, run); got != want {
 		t.Errorf("%s: the run %s is %q, wants %s", doing, run, got, want)

@@ -28,8 +28,8 @@ func (f *fixture) aged(t tb, run *belfry.Run, by time.Duration) {
 func TestASilentWorkerLosesItsRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		lost, kept := f.started(t), f.started(t)
-		f.silent(t, lost.Worker, 40*time.Second)
-		f.silent(t, kept.Worker, 20*time.Second)
+		f.silent(t, lost.WorkerID, 40*time.Second)
+		f.silent(t, kept.WorkerID, 20*time.Second)
 		if n := f.reap(t, 0); n != 0 || f.state(t, lost.ID) != belfry.RunRunning {
 			t.Errorf("a reaper that was not connected long enough took %d runs", n)
 		}
@@ -42,24 +42,24 @@ func TestASilentWorkerLosesItsRuns(t *testing.T) {
 		if row := f.live(t, lost.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 0 || row.ReadyAt.After(f.Now().Add(time.Second)) {
 			t.Errorf("the lost run is %+v", row)
 		}
-		if got := f.run(t, lost.Namespace, lost.ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeLost || got.Attempts[0].Worker != lost.Worker {
+		if got := f.run(t, lost.Namespace, lost.ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeLost || got.Attempts[0].WorkerID != lost.WorkerID {
 			t.Errorf("the attempts are %+v", got.Attempts)
 		}
 		if f.state(t, kept.ID) != belfry.RunRunning {
 			t.Error("a worker that was heard of lost its run")
 		}
 		workers, err := f.Workers(ctx)
-		if err != nil || len(workers) != 1 || workers[0].ID != kept.Worker {
+		if err != nil || len(workers) != 1 || workers[0].ID != kept.WorkerID {
 			t.Errorf("the workers are %+v (%v), wants the one that was heard of", workers, err)
 		}
-		if orders := f.beat(t, belfry.Beat{Worker: lost.Worker}); !orders.Unknown {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: lost.WorkerID}); !orders.Unknown {
 			t.Errorf("the lost worker got %+v, wants to be told that it was given up", orders)
 		}
-		if got := f.claim(t, lost.Worker, 1); len(got) != 0 {
+		if got := f.claim(t, lost.WorkerID, 1); len(got) != 0 {
 			t.Error("the lost worker claimed a run")
 		}
 		f.accepted(t, kept, belfry.OutcomeSucceeded)
-		second := f.claimOne(t, kept.Worker)
+		second := f.claimOne(t, kept.WorkerID)
 		if second.ID != lost.ID || second.Attempt != 2 {
 			t.Errorf("the run came back as %+v", second)
 		}
@@ -77,7 +77,7 @@ func TestAWorkerIsGivenUpEvenIfItHoldsNothing(t *testing.T) {
 		if n := f.reap(t, time.Minute); n != 0 {
 			t.Errorf("reaped %d runs of an idle worker", n)
 		}
-		if orders := f.beat(t, belfry.Beat{Worker: idle}); !orders.Unknown {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: idle}); !orders.Unknown {
 			t.Errorf("the idle worker got %+v", orders)
 		}
 	})
@@ -94,12 +94,12 @@ func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 		if n := f.reap(t, 0); n != 1 {
 			t.Errorf("reaped %d runs after the grace, wants 1", n)
 		}
-		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), result(run, belfry.OutcomeTimedOut)))
+		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.AttemptCounts{}, run.Spec.Retry(), result(run, belfry.OutcomeTimedOut)))
 		got := f.run(t, run.Namespace, run.ID)
 		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeTimedOut {
 			t.Errorf("the attempts are %+v", got.Attempts)
 		}
-		if orders := f.beat(t, belfry.Beat{Worker: run.Worker, Listed: true, Held: []belfry.Held{{RunID: run.ID, Attempt: 1}}}); orders.Unknown || len(orders.Lost) != 1 {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Complete: true, Held: []belfry.HeldAttempt{{RunID: run.ID, Attempt: 1}}}); orders.Unknown || len(orders.Lost) != 1 {
 			t.Errorf("the worker is told %+v, wants that it lost the run", orders)
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
@@ -118,7 +118,7 @@ func TestARunThatLosesThreeWorkersIsPoison(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		run := f.started(t, withRetries(0))
 		for lost := 1; ; lost++ {
-			f.silent(t, run.Worker, time.Hour)
+			f.silent(t, run.WorkerID, time.Hour)
 			if n := f.reap(t, time.Minute); n != 1 {
 				t.Fatalf("reaped %d runs, wants 1", n)
 			}
@@ -131,7 +131,7 @@ func TestARunThatLosesThreeWorkersIsPoison(t *testing.T) {
 			run = f.claimOne(t, f.worker(t))
 		}
 		got := f.run(t, run.Namespace, run.ID)
-		if got.State != belfry.RunDead || got.Reason != belfry.ReasonPoison || got.Attempt != 3 || len(got.Attempts) != 3 {
+		if got.Status != belfry.RunDead || got.Reason != belfry.ReasonPoison || got.Attempt != 3 || len(got.Attempts) != 3 {
 			t.Errorf("the run is %+v, wants a dead letter by poison", got)
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate || f.state(t, run.ID) != belfry.RunDead {

@@ -15,7 +15,7 @@ type Runs interface {
 
 	// Heartbeat notes that a worker is alive and answers with what it lost and what
 	// is cancelled of its attempts, listed or not.
-	Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error)
+	Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 
 	// Finish settles attempts. Each result is applied only if its run is held by
 	// exactly this attempt; otherwise it is kept as evidence and changes nothing.

@@ -16,8 +16,8 @@ func (f *fixture) wantClaimed(t tb, run *belfry.Run, job belfry.Job, worker belf
 	t.Helper()
 	now := f.Now()
 	deadline := now.Add(job.Timeout())
-	if run.JobID != job.ID || run.Namespace != job.Namespace || run.Revision != job.Revision || run.State != belfry.RunRunning ||
-		run.Attempt != attempt || run.Worker != worker || run.FinishedAt != nil || len(run.Attempts) != 0 {
+	if run.JobID != job.ID || run.Namespace != job.Namespace || run.Revision != job.Revision || run.Status != belfry.RunRunning ||
+		run.Attempt != attempt || run.WorkerID != worker || run.FinishedAt != nil || len(run.Attempts) != 0 {
 		t.Errorf("the claimed run is %+v", run)
 	}
 	if run.Token == (belfry.Token{}) || string(run.Payload) != string(job.Payload) || run.Spec != job.Spec {
@@ -89,7 +89,7 @@ func TestClaimsComeInTheOrderOfRank(t *testing.T) {
 		if !slices.EqualFunc(got, want, time.Time.Equal) {
 			t.Errorf("claimed %v, wants %v", got, want)
 		}
-		if runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Limit: 10}); err != nil || len(runs) != 0 {
+		if runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Limit: 10}); err != nil || len(runs) != 0 {
 			t.Errorf("a claim for no lane got %d runs (%v)", len(runs), err)
 		}
 		if runs := f.claim(t, worker, 10, "c/http", "c/http"); len(runs) != 1 {
@@ -132,7 +132,7 @@ func TestClaimersNeverShareARun(t *testing.T) {
 			worker := f.worker(t)
 			wait.Go(func() {
 				for empty := 0; empty < 3; {
-					runs, err := stores[i%len(stores)].Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 7})
+					runs, err := stores[i%len(stores)].Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 7})
 					if err != nil {
 						t.Errorf("claim: %v", err)
 						return
@@ -162,10 +162,10 @@ func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		id := newID()
 		lanes := []string{"default/http", `odd "queue"/mail`}
-		if orders := f.beat(t, belfry.Beat{Worker: id, Node: "here"}); !orders.Unknown {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here"}); !orders.Unknown {
 			t.Errorf("a worker that never registered got %+v", orders)
 		}
-		register := belfry.Beat{Worker: id, Node: "here", Slots: 12, Lanes: lanes, Register: true}
+		register := belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes, Register: true}
 		for range 2 {
 			if orders := f.beat(t, register); orders.Unknown || len(orders.Lost) != 0 {
 				t.Errorf("a registration got %+v", orders)
@@ -180,18 +180,18 @@ func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
 			t.Errorf("the worker is %+v", w)
 		}
 		f.backdate(t, time.Hour, "workers", "last_seen", "")
-		if orders := f.beat(t, belfry.Beat{Worker: id, Node: "here", Slots: 12, Lanes: lanes}); orders.Unknown {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes}); orders.Unknown {
 			t.Errorf("a beat of a known worker got %+v", orders)
 		}
 		if workers, err := f.Workers(ctx); err != nil || len(workers) != 1 || !near(workers[0].LastSeen, f.Now(), 10*time.Second) {
 			t.Errorf("after a beat the workers are %+v (%v)", workers, err)
 		}
-		f.beat(t, belfry.Beat{Worker: id, Leave: true})
-		f.beat(t, belfry.Beat{Worker: id, Leave: true})
+		f.beat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
+		f.beat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
 		if workers, err := f.Workers(ctx); err != nil || len(workers) != 0 {
 			t.Errorf("after it left the workers are %+v (%v)", workers, err)
 		}
-		if orders := f.beat(t, belfry.Beat{Worker: id}); !orders.Unknown {
+		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id}); !orders.Unknown {
 			t.Errorf("a worker that left got %+v", orders)
 		}
 	})
@@ -200,9 +200,9 @@ func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
 func TestAWorkerThatLeavesHoldsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		run := f.started(t)
-		f.beat(t, belfry.Beat{Worker: run.Worker, Leave: true})
+		f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Leave: true})
 		f.reap(t, 0)
-		if got := f.claim(t, run.Worker, 1); len(got) != 0 {
+		if got := f.claim(t, run.WorkerID, 1); len(got) != 0 {
 			t.Error("a worker that left claimed a run")
 		}
 		second := f.claimOne(t, f.worker(t))
@@ -224,13 +224,13 @@ func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
 		}
 		f.fireDue(t)
 		runs := f.claim(t, worker, 4)
-		held := func(runs ...*belfry.Run) (out []belfry.Held) {
+		held := func(runs ...*belfry.Run) (out []belfry.HeldAttempt) {
 			for _, run := range runs {
-				out = append(out, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+				out = append(out, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 			}
 			return out
 		}
-		beat := belfry.Beat{Worker: worker, Listed: true, Held: held(runs...)}
+		beat := belfry.Heartbeat{WorkerID: worker, Complete: true, Held: held(runs...)}
 		if orders := f.beat(t, beat); orders.Unknown || len(orders.Lost) != 0 {
 			t.Errorf("nothing was lost, and the answer is %+v", orders)
 		}
@@ -244,7 +244,7 @@ func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
 		if other.ID != runs[1].ID || again.ID != runs[2].ID {
 			t.Fatal("the runs were not handed on as expected")
 		}
-		never := belfry.Held{RunID: newID(), Attempt: 1}
+		never := belfry.HeldAttempt{RunID: newID(), Attempt: 1}
 		beat.Held = append(held(runs...), held(again)...)
 		beat.Held = append(beat.Held, never)
 		orders := f.beat(t, beat)
@@ -257,7 +257,7 @@ func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
 				t.Errorf("lost %+v, %+v is missing", orders.Lost, w)
 			}
 		}
-		beat.Listed = false
+		beat.Complete = false
 		if orders := f.beat(t, beat); len(orders.Lost) != 0 {
 			t.Errorf("what is held does not count, and the answer is %+v", orders)
 		}
@@ -272,7 +272,7 @@ func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
 		}
 		f.fireDue(t)
 		runs := f.claim(t, worker, 3)
-		held := []belfry.Held{{RunID: runs[0].ID, Attempt: 1}}
+		held := []belfry.HeldAttempt{{RunID: runs[0].ID, Attempt: 1}}
 		age := func(run *belfry.Run, by time.Duration) {
 			f.backdate(t, by, "runs", "started_at deadline_at", "id = ?", run.ID)
 		}
@@ -281,12 +281,12 @@ func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
 		}
 		age(runs[0], store.ConfirmAfter+5*time.Second)
 		age(runs[1], store.ConfirmAfter+5*time.Second)
-		f.beat(t, belfry.Beat{Worker: worker, Held: held})
+		f.beat(t, belfry.Heartbeat{WorkerID: worker, Held: held})
 		if got := states(); got != "runningrunningrunning" {
 			t.Errorf("a beat without a list made the runs %s", got)
 		}
 		for range 2 {
-			if orders := f.beat(t, belfry.Beat{Worker: worker, Held: held, Listed: true}); orders.Unknown || len(orders.Lost) != 0 {
+			if orders := f.beat(t, belfry.Heartbeat{WorkerID: worker, Held: held, Complete: true}); orders.Unknown || len(orders.Lost) != 0 {
 				t.Errorf("the answer is %+v", orders)
 			}
 		}

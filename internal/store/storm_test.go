@@ -67,7 +67,7 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		*held = append(*held, fired.Claimed...)
 		return err
 	case 1:
-		runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 1 + rand.IntN(5)})
+		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 1 + rand.IntN(5)})
 		*held = append(*held, runs...)
 		return err
 	case 2, 3:
@@ -82,9 +82,9 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		_, _, err := f.Promote(ctx, f.all(), 10)
 		return err
 	case 5:
-		beat := belfry.Beat{Worker: worker, Listed: true}
+		beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 		for _, run := range *held {
-			beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+			beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 		}
 		_, err := f.Heartbeat(ctx, beat)
 		return err

@@ -179,7 +179,7 @@ func (f *fixture) plan(t tb, job belfry.ID) plan.Plan {
 
 // liveRow is what a live run's row says beyond a belfry.Run.
 type liveRow struct {
-	State                   belfry.RunState
+	State                   belfry.RunStatus
 	Attempt, Failures, Lost int
 	Rank, Epoch, TimeoutMS  int64
 	FiredBy, Worker         belfry.ID
@@ -208,10 +208,10 @@ func (f *fixture) live(t tb, run belfry.ID) liveRow {
 }
 
 // state says where a run is, whatever table that means; empty: nowhere.
-func (f *fixture) state(t tb, run belfry.ID) belfry.RunState {
+func (f *fixture) state(t tb, run belfry.ID) belfry.RunStatus {
 	t.Helper()
-	found := read(t, f, func(rows *sql.Rows) (belfry.RunState, error) {
-		var s belfry.RunState
+	found := read(t, f, func(rows *sql.Rows) (belfry.RunStatus, error) {
+		var s belfry.RunStatus
 		err := rows.Scan(&s)
 		return s, err
 	}, `SELECT state FROM runs WHERE id = ? UNION ALL SELECT 'dead' FROM dead WHERE id = ? UNION ALL SELECT state FROM history WHERE id = ?`, run, run, run)

@@ -18,8 +18,8 @@ type life struct {
 	spec   belfry.Spec
 	worker belfry.ID
 
-	state belfry.RunState
-	tally belfry.Tally
+	state belfry.RunStatus
+	tally belfry.AttemptCounts
 	held  *belfry.Run   // the attempt that holds it
 	past  []pastAttempt // those that have ended
 }
@@ -63,7 +63,7 @@ func (f *fixture) born(t *rapid.T) *life {
 // ended is what the end of the attempt that holds the run makes of it.
 func (l *life) ended(r belfry.Result) {
 	s := belfry.Settle(l.id, l.tally, l.spec.Retry(), r)
-	l.state, l.tally = s.State, s.Tally
+	l.state, l.tally = s.State, s.Counts
 	l.past = append(l.past, pastAttempt{l.held, r.Outcome})
 	l.held = nil
 }
@@ -182,7 +182,7 @@ func (l *life) redrive(t *rapid.T) {
 		t.Fatalf("of a run that is %s %d were redriven", l.state, n)
 	}
 	if want == 1 {
-		l.state, l.tally = belfry.RunReady, belfry.Tally{}
+		l.state, l.tally = belfry.RunReady, belfry.AttemptCounts{}
 		if again.After > 0 {
 			l.state = belfry.RunRetry
 		}

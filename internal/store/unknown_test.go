@@ -72,7 +72,7 @@ func TestAFireWhoseReplyIsLostFiresOnce(t *testing.T) {
 	}
 	// What was claimed without anybody knowing comes back.
 	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
-	f.beat(t, belfry.Beat{Worker: worker, Listed: true})
+	f.beat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
 	if runs := f.claim(t, worker, 100); len(runs) != 10 {
 		t.Errorf("%d runs can be claimed, wants 10", len(runs))
 	}
@@ -88,15 +88,15 @@ func TestAClaimWhoseReplyIsLostComesBack(t *testing.T) {
 	var runs []*belfry.Run
 	proxy.EatReplies("/* claim */", 1)
 	insist(t, proxy, func() (err error) {
-		runs, err = f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 4})
+		runs, err = f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 4})
 		return err
 	})
 	if len(runs) != 2 {
 		t.Errorf("the second claim got %d runs, wants the 2 that were left", len(runs))
 	}
-	beat := belfry.Beat{Worker: worker, Listed: true}
+	beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 	for _, run := range runs {
-		beat.Held = append(beat.Held, belfry.Held{RunID: run.ID, Attempt: run.Attempt})
+		beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 	}
 	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
 	f.beat(t, beat)
@@ -126,7 +126,7 @@ func TestAFinishWhoseReplyIsLostSettlesOnce(t *testing.T) {
 			if verdicts[0] != belfry.VerdictAccepted || verdicts[1] != belfry.VerdictAccepted {
 				t.Errorf("the verdicts are %v, wants accepted", verdicts)
 			}
-			f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), result(run, outcome)))
+			f.wantSettled(t, run, belfry.Settle(run.ID, belfry.AttemptCounts{}, run.Spec.Retry(), result(run, outcome)))
 		})
 	}
 }
@@ -246,7 +246,7 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 	}
 
 	worker := newID()
-	beat := belfry.Beat{Worker: worker, Node: "here", Slots: 1, Lanes: []string{lane}, Register: true}
+	beat := belfry.Heartbeat{WorkerID: worker, Node: "here", Slots: 1, Lanes: []string{lane}, Register: true}
 	proxy.EatReplies("/* heartbeat */", 1)
 	insist(t, proxy, func() error {
 		_, err := f.Heartbeat(ctx, beat)

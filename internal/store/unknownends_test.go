@@ -34,7 +34,7 @@ func TestACancelWhoseReplyIsLostCancelsOnce(t *testing.T) {
 	f.wantState(t, "the one behind it", second.ID, belfry.RunReady)
 	run := f.claimOne(t, f.worker(t))
 	lose(run.ID)
-	if orders := f.beat(t, belfry.Beat{Worker: run.Worker}); len(orders.Cancel) != 1 {
+	if orders := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID}); len(orders.Cancel) != 1 {
 		t.Errorf("the worker was told %+v", orders)
 	}
 	f.accepted(t, run, belfry.OutcomeCancelled)
@@ -169,7 +169,7 @@ func TestWhatComesAfterALostReplyIsMadeUpFor(t *testing.T) {
 
 	proxy.EatReplies("/* park */", 1)
 	insist(t, proxy, func() error { return f.Park(ctx, job.ID, "it cannot be rendered") })
-	if got := f.found(t, job); got.Parked != "it cannot be rendered" {
-		t.Errorf("the job is parked with %q", got.Parked)
+	if got := f.found(t, job); got.Quarantined != "it cannot be rendered" {
+		t.Errorf("the job is parked with %q", got.Quarantined)
 	}
 }

@@ -11,10 +11,10 @@ import (
 )
 
 // states gives the states of a job's scheduled runs and skips, the earliest first.
-func (f *fixture) states(t tb, job belfry.Job) (states []belfry.RunState) {
+func (f *fixture) states(t tb, job belfry.Job) (states []belfry.RunStatus) {
 	t.Helper()
 	for _, run := range slices.Backward(f.jobRuns(t, job)) {
-		states = append(states, run.State)
+		states = append(states, run.Status)
 	}
 	return states
 }
@@ -26,15 +26,15 @@ func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
 		for range 5 {
 			ready += f.fire(t, f.step(t, job)).Ready
 		}
-		want := []belfry.RunState{"ready", "waiting", "waiting", "skipped", "skipped"}
+		want := []belfry.RunStatus{"ready", "waiting", "waiting", "skipped", "skipped"}
 		if got := f.states(t, job); !slices.Equal(got, want) || ready != 1 {
 			t.Fatalf("the runs are %v, %d told of, wants %v", got, ready, want)
 		}
-		if wish := f.wish(job, ""); f.fireWishes(t, job, wish).Ready != 0 || f.run(t, job.Namespace, wish.RunID()).Reason != belfry.ReasonFull {
+		if wish := f.wish(job, ""); f.fireWishes(t, job, wish).Ready != 0 || f.run(t, job.Namespace, wish.RunID()).Reason != belfry.ReasonQueueFull {
 			t.Errorf("a run that was asked for is %+v, wants a skip because the queue is full", f.run(t, job.Namespace, wish.RunID()))
 		}
 		for _, run := range f.jobRuns(t, job) {
-			if run.State == belfry.RunSkipped && (run.Reason != belfry.ReasonFull || run.SkippedCount != 1) {
+			if run.Status == belfry.RunSkipped && (run.Reason != belfry.ReasonQueueFull || run.SkippedCount != 1) {
 				t.Errorf("the skip is %+v", run)
 			}
 		}
@@ -44,7 +44,7 @@ func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
 		// One that has gone ahead leaves its place to another.
 		f.accepted(t, f.claimOne(t, f.worker(t)), belfry.OutcomeSucceeded)
 		f.fire(t, f.step(t, job))
-		want = []belfry.RunState{"succeeded", "ready", "waiting", "skipped", "skipped", "waiting"}
+		want = []belfry.RunStatus{"succeeded", "ready", "waiting", "skipped", "skipped", "waiting"}
 		if got := f.states(t, job)[:6]; !slices.Equal(got, want) {
 			t.Errorf("the runs are %v, wants %v", got, want)
 		}
@@ -53,7 +53,7 @@ func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
 
 func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		makers := map[belfry.Kind]func(belfry.Job) belfry.ID{
+		makers := map[belfry.RunKind]func(belfry.Job) belfry.ID{
 			belfry.KindScheduled: func(job belfry.Job) belfry.ID {
 				step := f.step(t, job)
 				f.fire(t, step)
@@ -75,7 +75,7 @@ func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 				for _, tt := range []struct {
 					overlap string
 					change  func(*belfry.Job)
-					want    belfry.RunState
+					want    belfry.RunStatus
 				}{{"skip", func(*belfry.Job) {}, belfry.RunSkipped}, {"queue", queued(1), belfry.RunWaiting}, {"parallel", parallel, belfry.RunReady}} {
 					want := tt.want
 					if want == belfry.RunSkipped && second == belfry.KindBackfill {
@@ -187,11 +187,11 @@ func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
 		for _, tt := range []struct {
 			overlap string
 			change  func(*belfry.Job)
-			want    []belfry.RunState
+			want    []belfry.RunStatus
 		}{
-			{"skip", func(*belfry.Job) {}, []belfry.RunState{"skipped", "running", "waiting", "waiting", "waiting"}},
-			{"queue", queued(1), []belfry.RunState{"skipped", "running", "waiting", "waiting", "waiting"}},
-			{"parallel", parallel, []belfry.RunState{"skipped", "running", "running", "running", "ready"}},
+			{"skip", func(*belfry.Job) {}, []belfry.RunStatus{"skipped", "running", "waiting", "waiting", "waiting"}},
+			{"queue", queued(1), []belfry.RunStatus{"skipped", "running", "waiting", "waiting", "waiting"}},
+			{"parallel", parallel, []belfry.RunStatus{"skipped", "running", "running", "running", "ready"}},
 		} {
 			job := f.created(t, 10, tt.change, func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
 			step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
@@ -202,7 +202,7 @@ func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
 			if len(fired.Claimed)+fired.Ready != map[string]int{"skip": 1, "queue": 1, "parallel": 4}[tt.overlap] {
 				t.Errorf("%s: %d are claimed and %d ready", tt.overlap, len(fired.Claimed), fired.Ready)
 			}
-			if runs := f.jobRuns(t, job); runs[4].Reason != belfry.ReasonMany || runs[4].SkippedCount < 6 {
+			if runs := f.jobRuns(t, job); runs[4].Reason != belfry.ReasonMaxMissed || runs[4].SkippedCount < 6 {
 				t.Errorf("%s: the skip is %+v", tt.overlap, runs[4])
 			}
 			for _, run := range fired.Claimed {
@@ -290,7 +290,7 @@ func TestPromoteLetsGoWhatWaitsForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, id := range waiting {
-			want := []belfry.RunState{belfry.RunReady, belfry.RunWaiting}[i%2]
+			want := []belfry.RunStatus{belfry.RunReady, belfry.RunWaiting}[i%2]
 			if row := f.live(t, id); row.State != want {
 				t.Errorf("run %d is %s, wants %s", i, row.State, want)
 			}
@@ -368,7 +368,7 @@ func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
 		if _, next, err := f.Promote(ctx, f.all(), 10); err != nil || !near(next, f.Now().Add(time.Hour), 20*time.Second) {
 			t.Errorf("the next retry is due at %v (%v), wants in an hour", next, err)
 		}
-		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.Tally{}, run.Spec.Retry(), snooze))
+		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.AttemptCounts{}, run.Spec.Retry(), snooze))
 		got := f.run(t, run.Namespace, run.ID)
 		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeSnoozed {
 			t.Errorf("the attempts are %+v", got.Attempts)
@@ -376,7 +376,7 @@ func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
 		if _, err := f.Wait(ctx, run.Namespace, run.ID); err != nil {
 			t.Errorf("what does it wait for: %v", err)
 		}
-		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.RunPage{Limit: 5}); err != nil || len(page) != 1 || page[0].State != belfry.RunRetry {
+		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.RunPage{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
 			t.Errorf("the runs are %+v (%v)", page, err)
 		}
 	})

@@ -101,7 +101,7 @@ func (f *fixture) hurry(t *testing.T, jobs []belfry.Job) {
 		byHand, err := f.Fire(ctx, worker, []plan.Step{plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), wish)}, slots(worker, 1))
 		fine(err)
 		held := append(fired.Claimed, byHand.Claimed...)
-		runs, err := f.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{lane}, Limit: 3})
+		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 3})
 		fine(err)
 		var results []belfry.Result
 		for _, run := range append(held, runs...) {
@@ -145,7 +145,7 @@ func TestPeopleAndWorkersAtOnceEndARunOnce(t *testing.T) {
 			if end == belfry.RunDead {
 				var again, gone int
 				both(func(n *fixture) { again = n.redrive(t, namespace, store.Redrive{Run: run.ID}) }, func(n *fixture) { gone = n.discard(t, namespace, run.ID) })
-				want := map[bool]belfry.RunState{true: belfry.RunWaiting, false: belfry.RunDiscarded}[again == 1]
+				want := map[bool]belfry.RunStatus{true: belfry.RunWaiting, false: belfry.RunDiscarded}[again == 1]
 				if again+gone != 1 || f.state(t, run.ID) != want {
 					t.Errorf("%d redriven and %d discarded, and the run is %s", again, gone, f.state(t, run.ID))
 				}

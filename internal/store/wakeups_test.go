@@ -85,7 +85,7 @@ func TestWhoeverWaitsForRunsIsWoken(t *testing.T) {
 				run = f.claimOne(t, worker)
 				f.aged(t, run, store.ConfirmAfter+time.Second)
 				drain(hints)
-				f.beat(t, belfry.Beat{Worker: worker, Listed: true})
+				f.beat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
 			}},
 			{"a pause decided what was due", func() { f.edit(t, job, pause(t)) }},
 		} {

@@ -152,7 +152,7 @@ func TestRunsWaitInTheOrderInWhichTheyBecameReady(t *testing.T) {
 
 // aside is a note beside the occurrences of a job.
 func aside(job belfry.ID, reason belfry.Reason, at time.Time, count int64) plan.Skip {
-	return plan.Skip{ID: belfry.RunID(job, belfry.Kind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Beside: true}
+	return plan.Skip{ID: belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Beside: true}
 }
 
 func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
@@ -174,15 +174,15 @@ func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
 			t.Fatalf("there are %d records, wants 5: %+v", len(runs), runs)
 		}
 		gap, run := runs[1], runs[2]
-		if gap.State != belfry.RunSkipped {
+		if gap.Status != belfry.RunSkipped {
 			gap, run = run, gap
 		}
 		if gap.ID != step.Skips[1].ID || gap.Reason != belfry.ReasonDSTGap || gap.SkippedCount != 4 || !gap.ScheduledAt.Equal(at) ||
-			run.ID != step.Runs[0].ID || run.State != belfry.RunSucceeded || !run.ScheduledAt.Equal(at) {
+			run.ID != step.Runs[0].ID || run.Status != belfry.RunSucceeded || !run.ScheduledAt.Equal(at) {
 			t.Errorf("of %v there are %+v and %+v", at, gap, run)
 		}
 		for _, r := range runs {
-			if got := f.run(t, job.Namespace, r.ID); got.State != r.State || got.Reason != r.Reason {
+			if got := f.run(t, job.Namespace, r.ID); got.Status != r.Status || got.Reason != r.Reason {
 				t.Errorf("%s is found as %+v, listed as %+v", r.ID, got, r)
 			}
 		}
@@ -209,8 +209,8 @@ func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
 func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		worker := f.worker(t)
-		ended := map[belfry.ID]belfry.Status{}
-		end := func(want belfry.Status, outcome belfry.Outcome, notes ...func(job belfry.ID) plan.Skip) {
+		ended := map[belfry.ID]belfry.JobStatus{}
+		end := func(want belfry.JobStatus, outcome belfry.Outcome, notes ...func(job belfry.ID) plan.Skip) {
 			job := f.created(t, 30, withRetries(0))
 			step := f.step(t, job)
 			step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
@@ -230,7 +230,7 @@ func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 			return func(job belfry.ID) plan.Skip { return aside(job, belfry.ReasonDSTGap, f.minutesAgo(minutes), 1) }
 		}
 		moved := func(minutes int) func(belfry.ID) plan.Skip {
-			return func(job belfry.ID) plan.Skip { return aside(job, belfry.ReasonMoved, f.minutesAgo(minutes), 1) }
+			return func(job belfry.ID) plan.Skip { return aside(job, belfry.ReasonZoneChange, f.minutesAgo(minutes), 1) }
 		}
 		end(belfry.StatusCompleted, belfry.OutcomeSucceeded)
 		end(belfry.StatusCompleted, belfry.OutcomeSucceeded, gap(30))
@@ -247,7 +247,7 @@ func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 				t.Errorf("the %s job ran at %v last", want, job.LastRunAt)
 			}
 		}
-		for _, status := range []belfry.Status{belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled} {
+		for _, status := range []belfry.JobStatus{belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled} {
 			want := 0
 			for _, s := range ended {
 				if s == status {

@@ -20,7 +20,7 @@ import (
 
 // advised is what an error asks for.
 func advised(err error) (r belfry.Result) {
-	r.Advise(err)
+	r.ApplyError(err)
 	return r
 }
 

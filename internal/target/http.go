@@ -81,7 +81,7 @@ func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
 func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	payload, faults := belfry.ParseHTTP(run.Payload)
 	if len(faults) > 0 {
-		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Faults: faults})
+		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Fields: faults})
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

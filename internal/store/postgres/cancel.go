@@ -117,7 +117,7 @@ SELECT run_id, shard, namespace, job_id, revision, kind, 'cancelled', '', at, gr
 
 // cancelSettled finds a run that is over. Cancelling it again is no fault.
 func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
-	var state belfry.RunState
+	var state belfry.RunStatus
 	err = s.work.QueryRow(ctx, `/* cancel */ SELECT 'dead' FROM belfry.dead WHERE namespace = $1 AND id = $2
 		UNION ALL (SELECT state FROM belfry.history WHERE namespace = $1 AND id = $2 ORDER BY settled_at DESC LIMIT 1) LIMIT 1`, namespace, uuid(run)).Scan(&state)
 	switch {

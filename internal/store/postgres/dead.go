@@ -159,7 +159,7 @@ SELECT kind.fingerprint, kind.n, kind.jobs, kind.first, kind.last, x.id, coalesc
 		var g belfry.DeadGroup
 		var latest pgtype.UUID
 		err := row.Scan(&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &latest, &g.Error, &g.HTTPStatus)
-		g.Latest, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
+		g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
 		return g, err
 	})
 	return groups, failed("group dead letters", err)

@@ -142,7 +142,7 @@ func wantGroups(t *testing.T, s *Store, filter store.DeadFilter, letters []belfr
 	for _, d := range letters {
 		g := byPrint[d.Fingerprint]
 		if g == nil {
-			g = &belfry.DeadGroup{Fingerprint: d.Fingerprint, Error: d.Error, HTTPStatus: d.HTTPStatus, LastAt: *d.FinishedAt, Latest: d.ID}
+			g = &belfry.DeadGroup{Fingerprint: d.Fingerprint, Error: d.Error, HTTPStatus: d.HTTPStatus, LastAt: *d.FinishedAt, LatestRunID: d.ID}
 			byPrint[d.Fingerprint], jobs[d.Fingerprint] = g, map[belfry.ID]bool{}
 		}
 		jobs[d.Fingerprint][d.JobID] = true

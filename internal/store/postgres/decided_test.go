@@ -35,16 +35,16 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 	if err := s.work.SendBatch(t.Context(), batch).Close(); err != nil {
 		t.Fatal(err)
 	}
-	for n, want := range map[int][]belfry.RunState{
+	for n, want := range map[int][]belfry.RunStatus{
 		0: {}, 1: {"succeeded"}, 2: {"skipped"}, 3: {"skipped"}, 5: {"skipped", "waiting"}, 9: {"skipped"}, 10: {"cancelled", "discarded"}, 11: {"dead"}, 12: {}, 20: {"skipped"}, 21: {},
 	} {
 		runs, err := s.Decided(t.Context(), "default", job.Bytes, minute(n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := []belfry.RunState{}
+		got := []belfry.RunStatus{}
 		for _, run := range runs {
-			if got = append(got, run.State); run.JobID != job.Bytes {
+			if got = append(got, run.Status); run.JobID != job.Bytes {
 				t.Errorf("minute %d: a run of another job", n)
 			}
 		}
@@ -107,7 +107,7 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 	var want []belfry.Event
 	for i := range 7 {
 		at := s.Now().Add(time.Duration(i) * time.Second)
-		e := belfry.Event{ID: belfry.NewID(at), Namespace: "default", Kind: belfry.EventCatchUp, At: at, Message: fmt.Sprint("event ", i), Count: int64(i)}
+		e := belfry.Event{ID: belfry.NewID(at), Namespace: "default", Kind: belfry.EventLargeCatchUp, At: at, Message: fmt.Sprint("event ", i), Count: int64(i)}
 		if i%2 == 0 {
 			e.JobID = belfry.NewID(at)
 		}

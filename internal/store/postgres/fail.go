@@ -80,7 +80,7 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 		known = append(known, i)
 		outcomes, states = append(outcomes, string(r.Outcome)), append(states, string(next.State))
 		delays = append(delays, next.Delay.Milliseconds())
-		failures, lost = append(failures, int32(next.Tally.Failures)), append(lost, int32(next.Tally.Lost))
+		failures, lost = append(failures, int32(next.Counts.Failures)), append(lost, int32(next.Counts.Lost))
 		reasons, prints = append(reasons, string(next.Reason)), append(prints, belfry.Fingerprint(r))
 		again = again || next.State == belfry.RunReady
 		retry = retry || next.State == belfry.RunRetry
@@ -106,7 +106,7 @@ func (s *Store) fail(ctx context.Context, results []belfry.Result, which []int, 
 type policy struct {
 	attempt int
 	token   belfry.Token
-	tally   belfry.Tally
+	tally   belfry.AttemptCounts
 	retry   belfry.Retry
 }
 

@@ -82,7 +82,7 @@ func partly(part string) (collation, pattern string) {
 }
 
 // condition says in SQL what else the jobs of a source have that ended so.
-func (s source) condition(status belfry.Status) string {
+func (s source) condition(status belfry.JobStatus) string {
 	switch {
 	case s == ofUnplanned && status == belfry.StatusFailed:
 		return ` AND EXISTS (SELECT 1 FROM belfry.dead d WHERE d.job_id = j.id)`

@@ -63,9 +63,9 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		switch {
 		case step > 0:
 			fired.Applied[step-1] = true
-		case belfry.RunState(state) == belfry.RunRunning:
+		case belfry.RunStatus(state) == belfry.RunRunning:
 			fired.Claimed = append(fired.Claimed, a.claimed(run.Bytes, slots.Worker, token.Bytes, moment(at), moment(deadline), payload))
-		case belfry.RunState(state) == belfry.RunReady:
+		case belfry.RunStatus(state) == belfry.RunReady:
 			fired.Ready++
 		}
 	}
@@ -78,8 +78,8 @@ func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadlin
 	step, r := a.steps[a.stepOf[i]-1], a.runs[i]
 	run := &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
-		State: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
-		StartedAt: &at, Worker: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, Key: r.Key,
+		Status: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
+		StartedAt: &at, WorkerID: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, TemplateKey: r.Key,
 	}
 	if payload.Valid {
 		run.Payload = json.RawMessage(payload.String)

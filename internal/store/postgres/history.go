@@ -43,16 +43,16 @@ type runScan struct {
 
 func (s *runScan) fields() []any {
 	r := &s.run
-	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.State, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
-		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &s.cancel, &r.Key}
+	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.Status, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
+		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &s.cancel, &r.TemplateKey}
 }
 
 func (s *runScan) result() belfry.Run {
 	run := s.run
-	run.ID, run.JobID, run.Worker = s.id.Bytes, s.job.Bytes, s.worker.Bytes
+	run.ID, run.JobID, run.WorkerID = s.id.Bytes, s.job.Bytes, s.worker.Bytes
 	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(s.fired)
 	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(s.started), momentOrNil(s.finished), momentOrNil(s.skipped)
-	run.CancelAskedAt = momentOrNil(s.cancel)
+	run.CancelRequestedAt = momentOrNil(s.cancel)
 	return run
 }
 
@@ -94,7 +94,7 @@ func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, 
 		var worker pgtype.UUID
 		var late pgtype.Timestamptz
 		err := row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
-		a.Worker, a.LateAt = worker.Bytes, momentOrNil(late)
+		a.WorkerID, a.LateAt = worker.Bytes, momentOrNil(late)
 		a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
 		return a, err
 	})

@@ -224,7 +224,7 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 	}
 	over := 0
 	for _, base := range variousFilters {
-		for _, status := range []belfry.Status{"", belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled, belfry.StatusScheduled} {
+		for _, status := range []belfry.JobStatus{"", belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled, belfry.StatusScheduled} {
 			filter := base
 			filter.Status = status
 			var want []belfry.ID

@@ -100,10 +100,10 @@ func finish(t *testing.T, s *Store, outcome belfry.Outcome) *belfry.Run {
 func claimOne(t *testing.T, s *Store) *belfry.Run {
 	t.Helper()
 	lanes, worker := []string{belfry.Lane(belfry.DefaultQueue, belfry.TypeHTTP)}, belfry.NewID(s.Now())
-	if _, err := s.Heartbeat(t.Context(), belfry.Beat{Worker: worker, Node: "here", Slots: 1, Lanes: lanes, Register: true}); err != nil {
+	if _, err := s.Heartbeat(t.Context(), belfry.Heartbeat{WorkerID: worker, Node: "here", Slots: 1, Lanes: lanes, Register: true}); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := s.Claim(t.Context(), belfry.Claim{Worker: worker, Lanes: lanes, Limit: 2})
+	runs, err := s.Claim(t.Context(), belfry.Claim{WorkerID: worker, Lanes: lanes, Limit: 2})
 	if err != nil || len(runs) != 1 {
 		t.Fatalf("claimed %d runs: %v", len(runs), err)
 	}

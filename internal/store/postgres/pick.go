@@ -25,7 +25,7 @@ const (
 )
 
 // sourcesOf gives the sources that together have all jobs of a status.
-func sourcesOf(status belfry.Status) []source {
+func sourcesOf(status belfry.JobStatus) []source {
 	switch status {
 	case belfry.StatusCompleted, belfry.StatusCancelled:
 		return []source{ofUnplanned, ofEnded}

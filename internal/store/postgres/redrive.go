@@ -86,7 +86,7 @@ UPDATE belfry.plans p SET version = p.version + 1 FROM mine WHERE p.job_id = min
 // redriven is what became of a dead letter.
 type redriven struct {
 	id    pgtype.UUID
-	state belfry.RunState
+	state belfry.RunStatus
 }
 
 // redriveSQL moves dead letters back. Of several of one job the earliest goes first,

@@ -26,13 +26,13 @@ func redrives(t *testing.T, s *Store, want int, list ...store.Redrive) {
 	}
 }
 
-func stateOf(t *testing.T, s *Store, run belfry.ID) belfry.RunState {
+func stateOf(t *testing.T, s *Store, run belfry.ID) belfry.RunStatus {
 	t.Helper()
 	found, err := s.Run(t.Context(), "default", run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found.State
+	return found.Status
 }
 
 func TestARedrivenRunKeepsItsPast(t *testing.T) {
@@ -46,7 +46,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 	first := finish(t, s, belfry.OutcomeFailed)
 	letter, err := s.DeadLetter(t.Context(), "default", first.ID)
 	if err != nil || letter.JobName != "report" || letter.Fingerprint == "" || string(letter.Payload) != `"old"` || letter.Spec != job.Spec ||
-		len(letter.Attempts) != 1 || letter.Error != "it went wrong" || letter.HTTPStatus != 503 || letter.State != belfry.RunDead || letter.Key == "" {
+		len(letter.Attempts) != 1 || letter.Error != "it went wrong" || letter.HTTPStatus != 503 || letter.Status != belfry.RunDead || letter.TemplateKey == "" {
 		t.Errorf("the dead letter is %+v: %v", letter, err)
 	}
 	if _, err := s.DeadLetter(t.Context(), "other", first.ID); belfry.CodeOf(err) != belfry.NotFound {
@@ -55,7 +55,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 	redrives(t, s, 1, store.Redrive{Run: first.ID, Payload: []byte(`"new"`)}, store.Redrive{Run: belfry.NewID(s.Now())}, store.Redrive{Run: first.ID})
 	redrives(t, s, 0, store.Redrive{Run: first.ID})
 	again := claimOne(t, s)
-	if again.ID != first.ID || again.Attempt != 2 || string(again.Payload) != `"new"` || again.Key != first.Key || again.Revision != 1 ||
+	if again.ID != first.ID || again.Attempt != 2 || string(again.Payload) != `"new"` || again.TemplateKey != first.TemplateKey || again.Revision != 1 ||
 		!again.ScheduledAt.Equal(first.ScheduledAt) || again.Kind != belfry.KindScheduled {
 		t.Errorf("it came back as %+v", again)
 	}
@@ -81,7 +81,7 @@ func TestRedrivenRunsOfAJobFollowOneAfterAnother(t *testing.T) {
 	version := planOf(t, s, serial).Version
 	redrives(t, s, 4, store.Redrive{Run: runs[1]}, store.Redrive{Run: runs[0], After: time.Hour}, store.Redrive{Run: runs[3]}, store.Redrive{Run: runs[4], After: time.Hour})
 	redrives(t, s, 1, store.Redrive{Run: runs[2]})
-	for i, want := range []belfry.RunState{belfry.RunRetry, belfry.RunWaiting, belfry.RunWaiting, belfry.RunReady, belfry.RunRetry} {
+	for i, want := range []belfry.RunStatus{belfry.RunRetry, belfry.RunWaiting, belfry.RunWaiting, belfry.RunReady, belfry.RunRetry} {
 		if got := stateOf(t, s, runs[i]); got != want {
 			t.Errorf("run %d is %s, wants %s", i, got, want)
 		}
@@ -128,14 +128,14 @@ func TestADiscardedLetterIsHistory(t *testing.T) {
 		}
 	}
 	run, err := s.Run(t.Context(), "default", one.ID)
-	if err != nil || run.State != belfry.RunDiscarded || run.Reason != belfry.ReasonRetries || run.Error != "it went wrong" || run.HTTPStatus != 503 ||
-		len(run.Attempts) != 1 || run.FinishedAt == nil || run.Worker != one.Worker {
+	if err != nil || run.Status != belfry.RunDiscarded || run.Reason != belfry.ReasonOutOfRetries || run.Error != "it went wrong" || run.HTTPStatus != 503 ||
+		len(run.Attempts) != 1 || run.FinishedAt == nil || run.WorkerID != one.WorkerID {
 		t.Errorf("it is %+v: %v", run, err)
 	}
 	if n := count(t, s, `SELECT count(*) FROM belfry.history WHERE keep_until - settled_at BETWEEN interval '47 hours' AND interval '49 hours'`); n != 1 {
 		t.Error("it does not have its job's retention")
 	}
-	for state, want := range map[belfry.RunState]belfry.ID{belfry.RunDiscarded: one.ID, belfry.RunDead: other.ID} {
+	for state, want := range map[belfry.RunStatus]belfry.ID{belfry.RunDiscarded: one.ID, belfry.RunDead: other.ID} {
 		if list, err := s.ListRuns(t.Context(), "default", store.RunFilter{State: state}, store.Page{Limit: 10}); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != want {
 			t.Errorf("the %s runs are %v, wants %s: %v", state, list.Runs, want, err)
 		}

@@ -72,7 +72,7 @@ func TestHowAOneOffEndedIsTold(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ends func(t *testing.T, s *Store, job belfry.Job)
-		want belfry.Status
+		want belfry.JobStatus
 	}{
 		{"succeeded", func(t *testing.T, s *Store, job belfry.Job) { finish(t, s, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
 		{"cancelled", func(t *testing.T, s *Store, job belfry.Job) {

@@ -35,7 +35,7 @@ var (
 )
 
 // placesOf gives the places where runs of a state are.
-func placesOf(state belfry.RunState) []place {
+func placesOf(state belfry.RunStatus) []place {
 	switch state {
 	case "":
 		return []place{livePlace, wishedPlace, deadPlace, settledPlace}
@@ -112,7 +112,7 @@ func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter store.R
 
 // look walks over the next runs of a place and says how far it came; null if it
 // came to the end.
-func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunState, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
+func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunStatus, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
 	walk := fmt.Sprintf(`FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, p.table, p.id, p.where, p.id)
 	rows, err := tx.Query(ctx, fmt.Sprintf(`%s (SELECT * %s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
 		p.columns, walk, p.join, p.state, p.id), from, runLook, namespace, string(state), want)

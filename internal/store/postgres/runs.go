@@ -54,11 +54,11 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	for i := range tokens {
 		tokens[i] = belfry.NewToken()
 	}
-	rows, err := s.work.Query(ctx, claimSQL, uuid(c.Worker), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
+	rows, err := s.work.Query(ctx, claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
 	if err != nil {
 		return nil, failed("claim", err)
 	}
-	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (claimed, error) { return s.scanClaimed(row, c.Worker) })
+	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (claimed, error) { return s.scanClaimed(row, c.WorkerID) })
 	if err != nil {
 		return nil, failed("claim", err)
 	}
@@ -86,7 +86,7 @@ type claimed struct {
 }
 
 func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, error) {
-	run := &belfry.Run{State: belfry.RunRunning, Worker: worker}
+	run := &belfry.Run{Status: belfry.RunRunning, WorkerID: worker}
 	var (
 		id, job, token pgtype.UUID
 		started        pgtype.Timestamptz
@@ -94,7 +94,7 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 		payload        pgtype.Text
 	)
 	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
-		&started, &run.DeadlineAt, &spec, &payload, &run.Key, &run.JobName)
+		&started, &run.DeadlineAt, &spec, &payload, &run.TemplateKey, &run.JobName)
 	if err != nil {
 		return claimed{}, err
 	}
@@ -109,17 +109,17 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 
 // Heartbeat notes that a worker is alive and answers with what it lost and what is
 // cancelled.
-func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, error) {
+func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	if b.Leave {
-		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.Worker))
+		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.WorkerID))
 		if err == nil { // what it still has it never learned of, since it says that it holds nothing
-			err = s.confirm(ctx, belfry.Beat{Worker: b.Worker}, 0, &belfry.Orders{})
+			err = s.confirm(ctx, belfry.Heartbeat{WorkerID: b.WorkerID}, 0, &belfry.HeartbeatReply{})
 		}
-		return belfry.Orders{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, failed("heartbeat", err)
 	}
 	lanes, err := json.Marshal(b.Lanes)
 	if err != nil {
-		return belfry.Orders{}, err
+		return belfry.HeartbeatReply{}, err
 	}
 	sql := `UPDATE belfry.workers SET node = $2, slots = $3, lanes = $4, last_seen = clock_timestamp() WHERE id = $1`
 	if b.Register {
@@ -130,24 +130,24 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, er
 	// A worker that is known makes one row at least.
 	rows, err := s.vital.Query(ctx, `/* heartbeat */ WITH beat AS (`+sql+` RETURNING 1)
 		SELECT r.id, r.attempt FROM beat LEFT JOIN (SELECT id, attempt FROM belfry.runs WHERE worker = $1 AND cancel_at IS NOT NULL) r ON true`,
-		uuid(b.Worker), b.Node, b.Slots, string(lanes))
+		uuid(b.WorkerID), b.Node, b.Slots, string(lanes))
 	if err != nil {
-		return belfry.Orders{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, failed("heartbeat", err)
 	}
-	orders := belfry.Orders{Unknown: true}
+	orders := belfry.HeartbeatReply{Unknown: true}
 	var run pgtype.UUID
 	var attempt pgtype.Int4
 	_, err = pgx.ForEachRow(rows, []any{&run, &attempt}, func() error {
 		orders.Unknown = false
 		if run.Valid {
-			orders.Cancel = append(orders.Cancel, belfry.Held{RunID: run.Bytes, Attempt: int(attempt.Int32)})
+			orders.Cancel = append(orders.Cancel, belfry.HeldAttempt{RunID: run.Bytes, Attempt: int(attempt.Int32)})
 		}
 		return nil
 	})
 	if err != nil {
-		return belfry.Orders{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, failed("heartbeat", err)
 	}
-	if b.Listed && !orders.Unknown {
+	if b.Complete && !orders.Unknown {
 		err = s.confirm(ctx, b, store.ConfirmAfter, &orders)
 	}
 	return orders, failed("confirm claims", err)
@@ -155,23 +155,23 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (belfry.Orders, er
 
 // confirm compares what a worker says it holds with what it was given so long ago,
 // and adds to its orders what it lost. What it does not know of it need not cancel.
-func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration, orders *belfry.Orders) error {
+func (s *Store) confirm(ctx context.Context, b belfry.Heartbeat, age time.Duration, orders *belfry.HeartbeatReply) error {
 	rows, err := s.vital.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
-		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.Worker), age.Milliseconds())
+		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.WorkerID), age.Milliseconds())
 	if err != nil {
 		return err
 	}
-	given := map[belfry.Held]belfry.Result{}
+	given := map[belfry.HeldAttempt]belfry.Result{}
 	var (
 		id, token pgtype.UUID
 		result    belfry.Result
 		old       bool
 	)
-	settled := map[belfry.Held]bool{}
+	settled := map[belfry.HeldAttempt]bool{}
 	_, err = pgx.ForEachRow(rows, []any{&id, &result.Namespace, &result.Attempt, &token, &old}, func() error {
 		result.RunID, result.Token, result.Outcome = id.Bytes, token.Bytes, belfry.OutcomeUnconfirmed
 		result.Error = "the worker never learned that it was given this run"
-		held := belfry.Held{RunID: result.RunID, Attempt: result.Attempt}
+		held := belfry.HeldAttempt{RunID: result.RunID, Attempt: result.Attempt}
 		given[held], settled[held] = result, old
 		return nil
 	})
@@ -188,7 +188,7 @@ func (s *Store) confirm(ctx context.Context, b belfry.Beat, age time.Duration, o
 	for held, result := range given {
 		if settled[held] {
 			forgotten = append(forgotten, result)
-			orders.Cancel = slices.DeleteFunc(orders.Cancel, func(h belfry.Held) bool { return h == held })
+			orders.Cancel = slices.DeleteFunc(orders.Cancel, func(h belfry.HeldAttempt) bool { return h == held })
 		}
 	}
 	_, err = s.settle(ctx, forgotten)

@@ -16,7 +16,7 @@ import (
 // sight is a job with what its status is derived from.
 type sight struct {
 	job            belfry.Job
-	live           belfry.Live
+	live           belfry.LiveRuns
 	made           int64     // runs of it that were ever decided on, scheduled or asked for
 	mark           time.Time // the plan's high-water mark
 	liveAt, deadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
@@ -24,7 +24,7 @@ type sight struct {
 	// Of the latest record in history that tells of an occurrence, and of the latest
 	// that is a run.
 	settledAt time.Time
-	settled   belfry.RunState
+	settled   belfry.RunStatus
 	ranAt     time.Time
 }
 
@@ -85,7 +85,7 @@ func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
 		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
 	}
-	job.ID, job.Name, job.Parked = id.Bytes, name.String, parked.String
+	job.ID, job.Name, job.Quarantined = id.Bytes, name.String, parked.String
 	if payload.Valid {
 		job.Payload = json.RawMessage(payload.String)
 	}
@@ -197,7 +197,7 @@ SELECT w.id, n.scheduled_at, n.state
 	var (
 		id    pgtype.UUID
 		at    time.Time
-		state belfry.RunState
+		state belfry.RunStatus
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state}, func() error {
 		v := byID[id.Bytes]
@@ -237,7 +237,7 @@ SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
 	var (
 		id    pgtype.UUID
 		at    time.Time
-		state belfry.RunState
+		state belfry.RunStatus
 		ran   pgtype.Timestamptz
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state, &ran}, func() error {

@@ -62,13 +62,13 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 		id         pgtype.UUID
 		state      belfry.JobState
 		next, last pgtype.Timestamptz
-		live       belfry.Live
+		live       belfry.LiveRuns
 		outcome    pgtype.Text
-		statuses   = map[belfry.Status]int{}
+		statuses   = map[belfry.JobStatus]int{}
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, &last, &outcome}, func() error {
 		job := got[id.Bytes]
-		want := belfry.StatusOf(state, next.Valid, live, belfry.RunState(outcome.String))
+		want := belfry.StatusOf(state, next.Valid, live, belfry.RunStatus(outcome.String))
 		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(momentOrNil(last)) {
 			t.Errorf("job %s is %s and ran at %v, wants %s, %v", job.ID, job.Status, job.LastRunAt, want, momentOrNil(last))
 		}
@@ -102,12 +102,12 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 			count = &asked
 		}
 		if random.IntN(4) == 0 {
-			reason := []belfry.Reason{belfry.ReasonDSTGap, belfry.ReasonMoved}[random.IntN(2)]
+			reason := []belfry.Reason{belfry.ReasonDSTGap, belfry.ReasonZoneChange}[random.IntN(2)]
 			queueHistory(batch, id, belfry.RunSkipped, reason, at.Add(time.Duration(random.IntN(9)-4)*24*time.Hour), settled)
 		}
 		switch random.IntN(6) {
 		case 0, 1, 2:
-			state := []belfry.RunState{belfry.RunSucceeded, belfry.RunSucceeded, belfry.RunCancelled, belfry.RunDiscarded}[random.IntN(4)]
+			state := []belfry.RunStatus{belfry.RunSucceeded, belfry.RunSucceeded, belfry.RunCancelled, belfry.RunDiscarded}[random.IntN(4)]
 			queueHistory(batch, id, state, "", first, settled)
 			*count++
 		case 3:
@@ -151,12 +151,12 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		next = stamp(now.AddDate(1, 0, 0))
 	case 2, 3: // somebody cancelled it before another occurrence, some time after the last
 		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
-		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancel, edited.Add(time.Hour), edited.Add(time.Millisecond))
+		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancelled, edited.Add(time.Hour), edited.Add(time.Millisecond))
 	case 4:
 		edited = now
 	case 5: // the same, but it was run once more before that occurrence
 		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
-		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancel, edited.Add(time.Duration(2+random.IntN(100))*time.Hour), edited.Add(time.Millisecond))
+		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancelled, edited.Add(time.Duration(2+random.IntN(100))*time.Hour), edited.Add(time.Millisecond))
 		at = edited.Add(time.Hour)
 		if mark, made = at, made+1; random.IntN(3) == 0 {
 			queueDead(batch, id, at, at.Add(time.Second))
@@ -170,7 +170,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		id, next, stamp(mark), made, asked)
 }
 
-func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunState, reason belfry.Reason, at, settled time.Time) {
+func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunStatus, reason belfry.Reason, at, settled time.Time) {
 	batch.Queue(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 		attempt, settled_at, http_status, error, output, skipped_count)
 		VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', $2, $5, $3, $3, $3, $1, 1, 1, $4, 200, '', '', 0)`, job, string(state), at, settled, string(reason))

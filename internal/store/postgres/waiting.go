@@ -91,7 +91,7 @@ WITH head AS MATERIALIZED (
 UPDATE belfry.runs r SET state = head.state, ready_at = head.ready_at, rank = (extract(epoch FROM head.ready_at) * 1000000)::bigint + r.weight
   FROM head WHERE r.id = head.id AND r.state = 'waiting'
 RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
-		var state belfry.RunState
+		var state belfry.RunStatus
 		_, err := pgx.ForEachRow(rows, []any{&state}, func() error {
 			if state == belfry.RunReady {
 				ready++

@@ -37,8 +37,8 @@ func TestADayInABubble(t *testing.T) {
 		}
 		for i, r := range runs {
 			at := began.Add(time.Duration(24-i) * time.Hour)
-			if r.State != belfry.RunSucceeded || !r.ScheduledAt.Equal(at) || r.FiredAt.Sub(at).Abs() > time.Second {
-				t.Errorf("run %d is %s for %v, fired at %v", i, r.State, r.ScheduledAt, r.FiredAt)
+			if r.Status != belfry.RunSucceeded || !r.ScheduledAt.Equal(at) || r.FiredAt.Sub(at).Abs() > time.Second {
+				t.Errorf("run %d is %s for %v, fired at %v", i, r.Status, r.ScheduledAt, r.FiredAt)
 			}
 			want := 1
 			if at.Hour()%6 == 0 {

@@ -44,7 +44,7 @@ func (t *tx) cancel(namespace string, id belfry.ID) error {
 	if err := t.findRun(&run, namespace, id); err != nil {
 		return err
 	}
-	switch run.State {
+	switch run.Status {
 	case belfry.RunRunning:
 		_, err := t.exec(markCancelled, micro(t.now), id[:])
 		return err
@@ -62,7 +62,7 @@ func (t *tx) cancel(namespace string, id belfry.ID) error {
 	case belfry.RunDead:
 		return belfry.Errorf(belfry.Conflict, "run %s is a dead letter: discard it instead", id)
 	default:
-		return belfry.Errorf(belfry.Conflict, "run %s is over already: it is %s", id, run.State)
+		return belfry.Errorf(belfry.Conflict, "run %s is over already: it is %s", id, run.Status)
 	}
 }
 

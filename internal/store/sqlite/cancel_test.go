@@ -15,8 +15,8 @@ func cancelAll(t *testing.T, s *Store, runs []*belfry.Run) {
 				t.Fatal(err)
 			}
 		}
-		orders, err := s.Heartbeat(ctx, belfry.Beat{Worker: run.Worker, Lanes: []string{testLane}})
-		if err != nil || len(orders.Cancel) != 1 || orders.Cancel[0] != (belfry.Held{RunID: run.ID, Attempt: run.Attempt}) {
+		orders, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: run.WorkerID, Lanes: []string{testLane}})
+		if err != nil || len(orders.Cancel) != 1 || orders.Cancel[0] != (belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt}) {
 			t.Fatalf("the worker is told %+v (%v), wants that the run is cancelled", orders, err)
 		}
 		finish(t, s, belfry.OutcomeCancelled, run)

@@ -86,7 +86,7 @@ func (s *Store) DeadLetters(ctx context.Context, namespace string, filter store.
 func (s *Store) DeadGroups(ctx context.Context, namespace string, filter store.DeadFilter, limit int) (groups []belfry.DeadGroup, err error) {
 	err = s.read(ctx, "group dead letters", func(t *tx) error {
 		groups, err = all(t, func(rows *sql.Rows, g *belfry.DeadGroup) error {
-			return rows.Scan(&g.Fingerprint, &g.Count, &g.Jobs, moment{&g.FirstAt}, moment{&g.LastAt}, &g.Error, &g.HTTPStatus, key{g.Latest[:]})
+			return rows.Scan(&g.Fingerprint, &g.Count, &g.Jobs, moment{&g.FirstAt}, moment{&g.LastAt}, &g.Error, &g.HTTPStatus, key{g.LatestRunID[:]})
 		}, selectDeadGroups, deadArgs(namespace, filter, limit)...)
 		return err
 	})

@@ -55,7 +55,7 @@ func nameTaken(err error, name string) error {
 	return &belfry.Error{
 		Code:    belfry.Conflict,
 		Message: "the name is taken",
-		Faults:  []belfry.Fault{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
+		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
 	}
 }
 

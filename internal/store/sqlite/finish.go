@@ -19,7 +19,7 @@ type held struct {
 	namespace string
 	shard     int64
 	attempt   int
-	tally     belfry.Tally
+	tally     belfry.AttemptCounts
 	worker    belfry.ID
 	token     belfry.Token
 	startedAt time.Time
@@ -84,7 +84,7 @@ SELECT id, shard, namespace, job_id, revision, kind, lane, ?, scheduled_at, read
 type gone struct {
 	job   belfry.ID
 	shard int64
-	kind  belfry.Kind
+	kind  belfry.RunKind
 	key   string
 	once  int64 // as good as a bool, and read faster
 	waits int64 // others of its job do
@@ -154,7 +154,7 @@ func (t *tx) succeed(r *belfry.Result) (done bool, err error) {
 }
 
 // settled are the first parameters of intoHistory.
-func (t *tx) settled(state belfry.RunState, r *belfry.Result) []any {
+func (t *tx) settled(state belfry.RunStatus, r *belfry.Result) []any {
 	now := micro(t.now)
 	return []any{string(state), now, int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput), now}
 }
@@ -179,7 +179,7 @@ func (t *tx) settle(h *held, r belfry.Result) error {
 	s := belfry.Settle(h.id, h.tally, t.specs.OrNone(h.spec).Retry(), r)
 	switch s.State {
 	case belfry.RunDead:
-		_, err = t.exec(settleDead, string(s.Reason), s.Tally.Failures, s.Tally.Lost, now, belfry.Fingerprint(r), h.id[:])
+		_, err = t.exec(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
 	case belfry.RunCancelled:
 		_, err = t.exec(settleCancelled, append(t.settled(s.State, &r), h.id[:])...)
 	default:
@@ -206,7 +206,7 @@ func (t *tx) again(h *held, s belfry.Settlement) error {
 		t.news.change() // whoever promotes retries has one more instant to wait for
 	}
 	at := t.now.Add(s.Delay)
-	_, err := t.exec(settleWaiting, string(s.State), micro(at), plan.Rank(at, h.weight), s.Tally.Failures, s.Tally.Lost, h.id[:])
+	_, err := t.exec(settleWaiting, string(s.State), micro(at), plan.Rank(at, h.weight), s.Counts.Failures, s.Counts.Lost, h.id[:])
 	return err
 }
 

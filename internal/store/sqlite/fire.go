@@ -94,7 +94,7 @@ func (f *firing) step(s *plan.Step) (applied bool, err error) {
 	return true, f.raise(seen.Shard, s.Event)
 }
 
-func (f *firing) skip(s *plan.Step, skip *plan.Skip, kind belfry.Kind, readyAt time.Time) error {
+func (f *firing) skip(s *plan.Step, skip *plan.Skip, kind belfry.RunKind, readyAt time.Time) error {
 	now := micro(f.now)
 	_, err := f.exec(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
 		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, micro(skip.To), skip.Count, keepUntil(f.now, s.Policy.RetentionDays))
@@ -140,8 +140,8 @@ func (f *firing) run(s *plan.Step, r *plan.Run) error {
 func (f *firing) start(s *plan.Step, r *plan.Run, args []any) error {
 	started := f.now
 	run := &belfry.Run{
-		ID: r.ID, JobID: s.Seen.JobID, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, State: belfry.RunRunning,
-		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, Worker: f.worker, Key: r.Key,
+		ID: r.ID, JobID: s.Seen.JobID, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, Status: belfry.RunRunning,
+		ScheduledAt: stored(r.ScheduledAt), ReadyAt: stored(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, WorkerID: f.worker, TemplateKey: r.Key,
 		Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
 	}
 	n, err := f.exec(insertRunning, append(args, f.worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)

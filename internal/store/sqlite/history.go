@@ -41,9 +41,9 @@ FROM attempts WHERE run_id = ? ORDER BY attempt`
 )
 
 func runFields(r *belfry.Run) []any {
-	return []any{key{r.ID[:]}, key{r.JobID[:]}, &r.Namespace, &r.Revision, &r.Kind, &r.State, moment{&r.ScheduledAt}, moment{&r.ReadyAt}, moment{&r.FiredAt},
-		&r.Attempt, maybe{&r.StartedAt}, maybe{&r.FinishedAt}, key{r.Worker[:]}, &r.HTTPStatus, &r.Output, &r.Error, &r.Reason,
-		maybe{&r.SkippedTo}, &r.SkippedCount, maybe{&r.CancelAskedAt}, &r.Key}
+	return []any{key{r.ID[:]}, key{r.JobID[:]}, &r.Namespace, &r.Revision, &r.Kind, &r.Status, moment{&r.ScheduledAt}, moment{&r.ReadyAt}, moment{&r.FiredAt},
+		&r.Attempt, maybe{&r.StartedAt}, maybe{&r.FinishedAt}, key{r.WorkerID[:]}, &r.HTTPStatus, &r.Output, &r.Error, &r.Reason,
+		maybe{&r.SkippedTo}, &r.SkippedCount, maybe{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
 func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
@@ -66,7 +66,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (run be
 // attempts are those of a run that did not succeed, in order.
 func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
 	return all(t, func(rows *sql.Rows, a *belfry.Attempt) error {
-		return rows.Scan(&a.Number, &a.Outcome, key{a.Worker[:]}, moment{&a.StartedAt}, moment{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
+		return rows.Scan(&a.Number, &a.Outcome, key{a.WorkerID[:]}, moment{&a.StartedAt}, moment{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
 			&a.LateOutcome, maybe{&a.LateAt})
 	}, selectAttempts, run[:])
 }

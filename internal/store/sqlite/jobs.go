@@ -43,10 +43,10 @@ func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
 		spec                      string
 		next, live, dead, ran, at time.Time
 		state                     sql.Null[string]
-		alive                     belfry.Live
+		alive                     belfry.LiveRuns
 	)
 	err := rows.Scan(key{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &spec, payload{&job.Payload},
-		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, moment{&next}, &job.Parked, &alive.Running, &alive.Waiting,
+		moment{&job.CreatedAt}, moment{&job.UpdatedAt}, tags{&job.Tags}, moment{&next}, &job.Quarantined, &alive.Running, &alive.Waiting,
 		moment{&live}, moment{&dead}, moment{&ran}, moment{&at}, &state)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t *tx) scanJob(rows *sql.Rows, job *belfry.Job) error {
 	if job.Spec, err = t.specs.Decode(spec); err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	last := belfry.RunState(state.V)
+	last := belfry.RunStatus(state.V)
 	if !dead.IsZero() && !dead.Before(at) {
 		last = belfry.RunDead
 	}

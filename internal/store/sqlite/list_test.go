@@ -96,7 +96,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(look)))
 	fill(t, s, 0, `UPDATE history SET state = 'skipped' WHERE id IN (?, ?)`, slice(nth(1_000_001)), slice(nth(1_000_000+look)))
 	for _, tt := range []struct {
-		state belfry.RunState
+		state belfry.RunStatus
 		want  []belfry.ID
 		pages int
 	}{

@@ -36,7 +36,7 @@ var (
 
 // shelvesFor gives those on which there are runs in the state, in the order in
 // which Run looks at them.
-func shelvesFor(state belfry.RunState) []shelf {
+func shelvesFor(state belfry.RunStatus) []shelf {
 	switch state {
 	case "":
 		return []shelf{liveShelf, deadShelf, historyShelf, wishShelf}

@@ -113,12 +113,12 @@ func TestOldRunsGoOnAfterAMigration(t *testing.T) {
 		t.Fatalf("%d runs are listed (%v), wants 4", len(list.Runs), err)
 	}
 	for _, run := range list.Runs {
-		if found, err := s.Run(ctx, run.Namespace, run.ID); err != nil || found.State != run.State || found.Key != "" {
-			t.Errorf("the %s run %s is found as %+v (%v)", run.State, run.ID, found, err)
+		if found, err := s.Run(ctx, run.Namespace, run.ID); err != nil || found.Status != run.Status || found.TemplateKey != "" {
+			t.Errorf("the %s run %s is found as %+v (%v)", run.Status, run.ID, found, err)
 		}
 	}
 	worker := register(t, s)
-	runs, err := s.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{"default/http", "bulk/http"}, Limit: 10})
+	runs, err := s.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{"default/http", "bulk/http"}, Limit: 10})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%d runs were claimed (%v), wants 2", len(runs), err)
 	}
@@ -168,7 +168,7 @@ func TestOldDeadLettersCanBeRedriven(t *testing.T) {
 	if n, err := s.Redrive(ctx, belfry.DefaultNamespace, []store.Redrive{{Run: letter.ID}}); n != 1 || err != nil {
 		t.Fatalf("%d were redriven (%v)", n, err)
 	}
-	if run, err := s.Run(ctx, belfry.DefaultNamespace, letter.ID); err != nil || run.State != belfry.RunWaiting || run.Attempt != 1 {
-		t.Errorf("the run is %s after %d attempts (%v), wants it to wait for the two that are alive", run.State, run.Attempt, err)
+	if run, err := s.Run(ctx, belfry.DefaultNamespace, letter.ID); err != nil || run.Status != belfry.RunWaiting || run.Attempt != 1 {
+		t.Errorf("the run is %s after %d attempts (%v), wants it to wait for the two that are alive", run.Status, run.Attempt, err)
 	}
 }

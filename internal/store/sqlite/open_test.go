@@ -170,8 +170,8 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.State != belfry.RunDead || got.Reason != belfry.ReasonPoison || len(got.Attempts) != belfry.PoisonLimit {
-		t.Errorf("the run is %s (%s) after %d attempts, wants it parked as poison", got.State, got.Reason, len(got.Attempts))
+	if got.Status != belfry.RunDead || got.Reason != belfry.ReasonPoison || len(got.Attempts) != belfry.PoisonLimit {
+		t.Errorf("the run is %s (%s) after %d attempts, wants it parked as poison", got.Status, got.Reason, len(got.Attempts))
 	}
 	for i, a := range got.Attempts {
 		if a.Outcome != belfry.OutcomeLost || a.Number != i+1 || a.Error == "" {

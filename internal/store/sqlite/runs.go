@@ -39,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) (runs []*belfry.Run, 
 		return nil, ctx.Err()
 	}
 	err = s.write(ctx, "claim", func(t *tx) error {
-		if known, err := t.knows(c.Worker); err != nil || !known {
+		if known, err := t.knows(c.WorkerID); err != nil || !known {
 			return err
 		}
 		next, err := t.nextReady(c.Lanes, c.Limit)
@@ -48,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) (runs []*belfry.Run, 
 		}
 		runs = make([]*belfry.Run, len(next))
 		for i, r := range next {
-			if runs[i], err = t.claim(r.id, c.Worker); err != nil {
+			if runs[i], err = t.claim(r.id, c.WorkerID); err != nil {
 				return err
 			}
 		}
@@ -89,11 +89,11 @@ func (t *tx) nextReady(lanes []string, limit int) ([]ready, error) {
 
 func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 	started := t.now
-	run := &belfry.Run{ID: id, State: belfry.RunRunning, Worker: worker, Token: belfry.NewToken(), StartedAt: &started}
+	run := &belfry.Run{ID: id, Status: belfry.RunRunning, WorkerID: worker, Token: belfry.NewToken(), StartedAt: &started}
 	var spec string
 	var timeout int64
 	err := t.get([]any{key{run.JobID[:]}, &run.Namespace, &run.Revision, &run.Kind, moment{&run.ScheduledAt}, moment{&run.ReadyAt}, moment{&run.FiredAt},
-		&run.Attempt, &timeout, payload{&run.Payload}, &spec, &run.JobName, &run.Key}, selectWork, id[:])
+		&run.Attempt, &timeout, payload{&run.Payload}, &spec, &run.JobName, &run.TemplateKey}, selectWork, id[:])
 	if err != nil {
 		return nil, err
 	}
@@ -106,20 +106,20 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 
 // Heartbeat notes that a worker is alive and answers with what it lost and
 // what is cancelled.
-func (s *Store) Heartbeat(ctx context.Context, b belfry.Beat) (orders belfry.Orders, err error) {
+func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (orders belfry.HeartbeatReply, err error) {
 	err = s.write(ctx, "note a heartbeat", func(t *tx) error {
 		orders, err = t.beat(b)
 		return err
 	})
 	if err != nil {
-		return belfry.Orders{}, err
+		return belfry.HeartbeatReply{}, err
 	}
 	return orders, nil
 }
 
-func (t *tx) beat(b belfry.Beat) (orders belfry.Orders, err error) {
+func (t *tx) beat(b belfry.Heartbeat) (orders belfry.HeartbeatReply, err error) {
 	if b.Leave {
-		return orders, t.bid(b.Worker)
+		return orders, t.bid(b.WorkerID)
 	}
 	lanes, err := json.Marshal(b.Lanes)
 	if err != nil {
@@ -129,21 +129,21 @@ func (t *tx) beat(b belfry.Beat) (orders belfry.Orders, err error) {
 	if b.Register {
 		_, err = t.exec(`INSERT INTO workers (id, node, slots, lanes, started_at, last_seen) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET node = excluded.node, slots = excluded.slots, lanes = excluded.lanes, last_seen = excluded.last_seen`,
-			b.Worker[:], b.Node, b.Slots, string(lanes), now, now)
+			b.WorkerID[:], b.Node, b.Slots, string(lanes), now, now)
 	} else {
 		var n int
-		n, err = t.exec(`UPDATE workers SET node = ?, slots = ?, lanes = ?, last_seen = ? WHERE id = ?`, b.Node, b.Slots, string(lanes), now, b.Worker[:])
+		n, err = t.exec(`UPDATE workers SET node = ?, slots = ?, lanes = ?, last_seen = ? WHERE id = ?`, b.Node, b.Slots, string(lanes), now, b.WorkerID[:])
 		orders.Unknown = err == nil && n == 0
 	}
 	if err != nil || orders.Unknown {
 		return orders, err
 	}
-	if b.Listed {
+	if b.Complete {
 		if orders.Lost, err = t.compare(b); err != nil {
 			return orders, err
 		}
 	}
-	orders.Cancel, err = all(t, func(rows *sql.Rows, h *belfry.Held) error { return rows.Scan(key{h.RunID[:]}, &h.Attempt) }, selectCancelled, b.Worker[:])
+	orders.Cancel, err = all(t, func(rows *sql.Rows, h *belfry.HeldAttempt) error { return rows.Scan(key{h.RunID[:]}, &h.Attempt) }, selectCancelled, b.WorkerID[:])
 	return orders, err
 }
 
@@ -162,14 +162,14 @@ func (t *tx) bid(worker belfry.ID) error {
 
 // compare sets the attempts that a worker lists against those it was given. It
 // returns those that are not its own, and releases those it does not know of.
-func (t *tx) compare(b belfry.Beat) (lost []belfry.Held, err error) {
-	given, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND r.worker = ?`, b.Worker[:])
+func (t *tx) compare(b belfry.Heartbeat) (lost []belfry.HeldAttempt, err error) {
+	given, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND r.worker = ?`, b.WorkerID[:])
 	if err != nil {
 		return nil, err
 	}
-	its := map[belfry.Held]bool{} // true: it lists it
+	its := map[belfry.HeldAttempt]bool{} // true: it lists it
 	for i := range given {
-		its[belfry.Held{RunID: given[i].id, Attempt: given[i].attempt}] = false
+		its[belfry.HeldAttempt{RunID: given[i].id, Attempt: given[i].attempt}] = false
 	}
 	for _, h := range b.Held {
 		if _, ok := its[h]; ok {
@@ -180,7 +180,7 @@ func (t *tx) compare(b belfry.Beat) (lost []belfry.Held, err error) {
 	}
 	for i := range given {
 		h := &given[i]
-		if its[belfry.Held{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
+		if its[belfry.HeldAttempt{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
 			continue
 		}
 		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, "the worker never learned of the claim")); err != nil {

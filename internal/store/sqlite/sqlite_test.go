@@ -135,7 +135,7 @@ func fire(tb testing.TB, s *Store, steps []plan.Step, slots store.Slots) store.F
 func register(tb testing.TB, s *Store) belfry.ID {
 	tb.Helper()
 	id := belfry.NewID(s.Now())
-	if _, err := s.Heartbeat(ctx, belfry.Beat{Worker: id, Node: "here", Slots: 10, Lanes: []string{testLane}, Register: true}); err != nil {
+	if _, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 10, Lanes: []string{testLane}, Register: true}); err != nil {
 		tb.Fatalf("register: %v", err)
 	}
 	return id
@@ -143,7 +143,7 @@ func register(tb testing.TB, s *Store) belfry.ID {
 
 func claim(tb testing.TB, s *Store, worker belfry.ID, limit int) []*belfry.Run {
 	tb.Helper()
-	runs, err := s.Claim(ctx, belfry.Claim{Worker: worker, Lanes: []string{testLane}, Limit: limit})
+	runs, err := s.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{testLane}, Limit: limit})
 	if err != nil {
 		tb.Fatalf("claim: %v", err)
 	}

@@ -81,7 +81,7 @@ func workUntil(t *testing.T, s *Store, stop chan struct{}) {
 		if len(runs) > 0 {
 			finish(t, s, belfry.OutcomeSucceeded, runs...)
 		}
-		if orders, err := s.Heartbeat(ctx, belfry.Beat{Worker: worker, Node: "here", Listed: true}); err != nil || orders.Unknown || len(orders.Lost) > 0 {
+		if orders, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: worker, Node: "here", Complete: true}); err != nil || orders.Unknown || len(orders.Lost) > 0 {
 			t.Errorf("heartbeat: %+v, %v", orders, err)
 		}
 	}

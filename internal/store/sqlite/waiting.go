@@ -40,10 +40,10 @@ SELECT held.job_id FROM held WHERE held.job_id IS NOT NULL
 
 // place says where a run of a step begins: ready, waiting for an earlier one of its
 // job, or skipped for a reason. The empty state means that it is there already.
-func (f *firing) place(job belfry.ID, r *plan.Run) (belfry.RunState, belfry.Reason, error) {
+func (f *firing) place(job belfry.ID, r *plan.Run) (belfry.RunStatus, belfry.Reason, error) {
 	if keyed(r) {
 		if taken, err := f.keyTaken(job, r); err != nil || taken {
-			return belfry.RunSkipped, belfry.ReasonKey, err
+			return belfry.RunSkipped, belfry.ReasonDuplicateKey, err
 		}
 	}
 	if !r.Serial {
@@ -65,7 +65,7 @@ func (f *firing) place(job belfry.ID, r *plan.Run) (belfry.RunState, belfry.Reas
 			return "", "", err
 		}
 		if waiting >= r.Queue {
-			return belfry.RunSkipped, belfry.ReasonFull, nil
+			return belfry.RunSkipped, belfry.ReasonQueueFull, nil
 		}
 	}
 	return belfry.RunWaiting, "", nil
@@ -73,7 +73,7 @@ func (f *firing) place(job belfry.ID, r *plan.Run) (belfry.RunState, belfry.Reas
 
 // goAhead lets the first waiting run of a job go, unless another is before it.
 func (t *tx) goAhead(job belfry.ID) error {
-	var state belfry.RunState
+	var state belfry.RunStatus
 	err := t.get([]any{&state}, goAhead, sql.Named("now", micro(t.now)), sql.Named("job", job[:]))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
