@@ -34,10 +34,10 @@ func TestAClaimedRunTravels(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := travelled.Run(worker)
-			if got.IdempotencyKey() != run.IdempotencyKey() {
-				t.Errorf("the key %q became %q", run.IdempotencyKey(), got.IdempotencyKey())
+			if got.Key() != run.Key() {
+				t.Errorf("the key %q became %q", run.Key(), got.Key())
 			}
-			run.given, run.TemplateKey = run.IdempotencyKey(), "" // the whole key is all that a worker needs
+			run.given, run.TemplateKey = run.Key(), "" // the whole key is all that a worker needs
 			if !reflect.DeepEqual(*got, run) {
 				t.Errorf("got  %+v\nwant %+v", *got, run)
 			}

@@ -132,7 +132,7 @@ func TestTheDefaultSpecSaysWhatAJobGets(t *testing.T) {
 }
 
 func TestPartsOfASecondCountInARetryPolicy(t *testing.T) {
-	got := Spec{RetryBaseSeconds: 0.5, RetryCapSeconds: 1.25}.Retry()
+	got := Spec{RetryBaseSeconds: belfry.Some(0.5), RetryCapSeconds: belfry.Some(1.25)}.Retry()
 	if got.Base != 500*time.Millisecond || got.Cap != 1250*time.Millisecond {
 		t.Errorf("got %v and %v", got.Base, got.Cap)
 	}
@@ -168,7 +168,7 @@ func TestSoManyMissedOccurrencesAreMadeUpFor(t *testing.T) {
 
 func TestARetryPolicyIsThatOfItsSpec(t *testing.T) {
 	spec := Spec{
-		MaxRetries: 7, RetryOn: RetryOnServerErrors, RetryBackoff: BackoffList, RetryBaseSeconds: 1, RetryCapSeconds: 2, RetryJitter: 0.1, RetryDelays: "1,2.5",
+		MaxRetries: belfry.Some(7), RetryOn: RetryOnServerErrors, RetryBackoff: BackoffList, RetryBaseSeconds: belfry.Some(1.0), RetryCapSeconds: belfry.Some(2.0), RetryJitter: belfry.Some(0.1), RetryDelays: "1,2.5",
 	}
 	want := Retry{Max: 7, On: RetryOnServerErrors, Backoff: BackoffList, Base: time.Second, Cap: 2 * time.Second, Jitter: 0.1, Delays: "1,2.5"}
 	if got := spec.Retry(); got != want {

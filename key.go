@@ -75,7 +75,7 @@ func ParseKeyTemplate(text string) (*KeyTemplate, error) {
 		case !closed:
 			return nil, fmt.Errorf("opens {{ and does not close it; for example report-{{week}}")
 		case !slices.Contains(keyFieldNames, field):
-			return nil, fmt.Errorf("there is no {{%s}}; there are {{%s}}", Clean(field, 40), strings.Join(keyFieldNames, "}}, {{"))
+			return nil, fmt.Errorf("has no field {{%.40s}}; there are {{%s}}", field, strings.Join(keyFieldNames, "}}, {{"))
 		}
 		t.parts = append(t.parts, keyPart{field: field})
 		t.named = t.named || field == "name"

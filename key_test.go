@@ -147,7 +147,7 @@ func TestTheKeyOfARun(t *testing.T) {
 		{"by a template and by hand", Run{Kind: KindManual, TemplateKey: "report"}, "report:" + run.String()},
 	} {
 		tt.run.ID, tt.run.JobID, tt.run.ScheduledAt = run, keyJob, at
-		if got := tt.run.IdempotencyKey(); got != tt.want {
+		if got := tt.run.Key(); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// Priority says which of the runs that wait for the same workers is first: "high"
-// before "normal" before "low", or a digit from 0 to 9, of which 9 is the first.
-// The empty priority is the normal one. None waits for ever behind the others: see
-// plan.Defaults.Ageing.
+// Priority says which runs of a queue start first: "high" before "normal" before
+// "low", or a digit from 0 to 9, where 9 is first. Waiting runs gain on others over
+// time, see plan.Defaults.Ageing.
 type Priority string
 
 // The priorities that have a name. They are 9, 5 and 1.
 const (
 	PriorityHigh   Priority = "high"
-	PriorityNormal Priority = ""
+	PriorityNormal Priority = "normal"
 	PriorityLow    Priority = "low"
 )
 
@@ -37,7 +36,7 @@ func ParsePriority(text string) (Priority, error) {
 	if !named {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < MinPriority || n > MaxPriority || len(text) != 1 {
-			return "", fmt.Errorf(`must be "high", "normal" or "low", or a number from 0 to 9, of which 9 comes first`)
+			return "", fmt.Errorf(`must be "high", "normal" or "low", or a number from 0 to 9, where 9 is first`)
 		}
 		level = n
 	}
@@ -63,32 +62,26 @@ func (p Priority) Level() int {
 	return NormalPriority
 }
 
-// String is the name of the priority, or its digit.
-func (p Priority) String() string {
-	if p == PriorityNormal {
-		return "normal"
-	}
-	return string(p)
+// EnumValues lists the named priorities.
+func (Priority) EnumValues() []EnumValue {
+	return []EnumValue{{"high", "first; the same as 9"}, {"normal", "the same as 5"}, {"low", "the same as 1"}}
 }
-
-// MarshalJSON writes the name, or the digit as text.
-func (p Priority) MarshalJSON() ([]byte, error) { return json.Marshal(p.String()) }
 
 // UnmarshalJSON reads a name or a number.
 func (p *Priority) UnmarshalJSON(text []byte) error {
-	var name string
-	if len(text) > 0 && text[0] != '"' {
-		name = string(text)
-	} else if err := json.Unmarshal(text, &name); err != nil {
-		return err
+	name := string(text)
+	if len(text) > 0 && text[0] == '"' {
+		if err := json.Unmarshal(text, &name); err != nil {
+			return err
+		}
 	}
 	if name == "null" || name == "" {
-		*p = PriorityNormal
+		*p = ""
 		return nil
 	}
 	parsed, err := ParsePriority(name)
 	if err != nil {
-		return fmt.Errorf("a priority %w", err)
+		return err
 	}
 	*p = parsed
 	return nil

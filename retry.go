@@ -2,31 +2,55 @@ package belfry
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // Backoff says how the delay between attempts grows.
 type Backoff string
 
-// The ways to wait. All but a list keep to base and cap.
+// The backoffs. All but BackoffList use base and cap.
 const (
-	BackoffImmediate   Backoff = "immediate"   // not at all
-	BackoffFixed       Backoff = "fixed"       // the same time after every failure
-	BackoffLinear      Backoff = "linear"      // once, twice, three times as long
-	BackoffExponential Backoff = "exponential" // twice as long after every failure
-	BackoffList        Backoff = "list"        // as the job lists it; the last delay holds for all that follow
+	BackoffImmediate   Backoff = "immediate"
+	BackoffFixed       Backoff = "fixed"
+	BackoffLinear      Backoff = "linear"
+	BackoffExponential Backoff = "exponential"
+	BackoffList        Backoff = "list"
 )
 
-// RetryOn says which failures are worth another attempt.
+// EnumValues lists the backoffs.
+func (Backoff) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"immediate", "no delay"},
+		{"fixed", "always 'retry_base_seconds'"},
+		{"linear", "grows by 'retry_base_seconds' with every failure"},
+		{"exponential", "doubles with every failure"},
+		{"list", "the delays in 'retry_delays'; the last one repeats"},
+	}
+}
+
+// RetryOn says which failures are retried.
 type RetryOn string
 
-// The failures that are tried again.
+// The choices.
 const (
-	RetryOnAll          RetryOn = ""              // every failure
-	RetryOnServerErrors RetryOn = "server_errors" // all but answers of 4xx that will not change: 408, 425 and 429 are tried again
+	RetryOnAll          RetryOn = ""
+	RetryOnServerErrors RetryOn = "server_errors"
 )
+
+// EnumValues lists the choices.
+func (RetryOn) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"all", "every failure"},
+		{"server_errors", "all but HTTP 4xx other than 408, 425 and 429"},
+	}
+}
 
 // Retry is a job's policy for failed attempts.
 type Retry struct {
@@ -61,8 +85,8 @@ func (r Retry) Delay(run ID, failures int) time.Duration {
 	return max(time.Duration(d), 0).Round(time.Millisecond)
 }
 
-// useless tells whether another attempt after an answer of this status is not
-// worth it. Zero stands for no answer.
+// permanent reports whether a response with this HTTP status is not retried. Zero is
+// no response.
 func (r Retry) permanent(status int) bool {
 	if r.On != RetryOnServerErrors || status < 400 || status > 499 {
 		return false
@@ -80,4 +104,123 @@ func spread(run ID, failures int) float64 {
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return float64(x>>11) / (1 << 53)
+}
+
+// Limits on a list of delays.
+const (
+	MaxDelays = 100
+	MaxDelay  = 7 * 24 * time.Hour
+)
+
+// Delays is a list of waits in seconds, as numbers with commas between them. In
+// JSON it is a list of numbers. It is text so that specs can be compared.
+type Delays string
+
+// NewDelays makes the list, or says what is wrong with it in words that fit behind
+// the name of a field. No seconds make no list.
+func NewDelays(seconds []float64) (Delays, error) {
+	if len(seconds) > MaxDelays {
+		return "", fmt.Errorf("has %d delays, the most is %d", len(seconds), MaxDelays)
+	}
+	parts := make([]string, len(seconds))
+	for i, s := range seconds {
+		if !(s >= 0 && s <= MaxDelay.Seconds()) {
+			return "", fmt.Errorf("has %s, and a delay is from 0 to %.0f seconds", strconv.FormatFloat(s, 'f', -1, 64), MaxDelay.Seconds())
+		}
+		parts[i] = strconv.FormatFloat(s, 'f', -1, 64)
+	}
+	return Delays(strings.Join(parts, ",")), nil
+}
+
+// Seconds gives the list as numbers.
+func (d Delays) Seconds() []float64 {
+	if d == "" {
+		return nil
+	}
+	var out []float64
+	for part := range strings.SplitSeq(string(d), ",") {
+		s, err := strconv.ParseFloat(part, 64)
+		if err != nil || math.IsNaN(s) {
+			s = 0
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// at is the delay at an index; beyond the last it is the last.
+func (d Delays) at(i int) time.Duration {
+	list := d.Seconds()
+	if len(list) == 0 {
+		return 0
+	}
+	return time.Duration(list[min(i, len(list)-1)] * float64(time.Second))
+}
+
+// MarshalJSON writes a list of numbers.
+func (d Delays) MarshalJSON() ([]byte, error) { return []byte("[" + string(d) + "]"), nil }
+
+// UnmarshalJSON reads a list of numbers.
+func (d *Delays) UnmarshalJSON(text []byte) error {
+	var seconds []float64
+	if json.Unmarshal(text, &seconds) != nil {
+		return errors.New("must be an array of seconds, for example [5, 30, 120]")
+	}
+	list, err := NewDelays(seconds)
+	if err != nil {
+		return err
+	}
+	*d = list
+	return nil
+}
+
+// retryError is an error of a handler that says how to retry.
+type retryError struct {
+	err       error
+	after     time.Duration
+	snooze    bool
+	permanent bool
+}
+
+func (a *retryError) Error() string { return a.err.Error() }
+
+// Unwrap gives the failure itself.
+func (a *retryError) Unwrap() error { return a.err }
+
+// Snooze is what a handler returns to be called again after d, a second at least
+// and 7 days at most, without that counting as a failure.
+func Snooze(d time.Duration) error {
+	return &retryError{err: fmt.Errorf("snoozed for %s", d), after: d, snooze: true}
+}
+
+// Permanent is what a handler returns when trying again would be useless: the run
+// becomes a dead letter at once.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &retryError{err: err, permanent: true}
+}
+
+// RetryAfter is what a handler returns to have a failure tried again after d, at
+// most 7 days, instead of the delay of the job's own policy. It counts as a
+// failure.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryError{err: err, after: d}
+}
+
+// Advise puts what an error of a handler asks for into the result of its attempt.
+func (r *Result) ApplyError(err error) {
+	var a *retryError
+	if !errors.As(err, &a) {
+		return
+	}
+	r.Permanent = a.permanent
+	r.RetryAfterSeconds = max(a.after, 0).Seconds()
+	if a.snooze {
+		r.Outcome = OutcomeSnoozed
+	}
 }

@@ -6,43 +6,42 @@ import (
 	"time"
 )
 
-// Run is one durable row for one occurrence or manual trigger. A run that a
-// worker claimed also carries its payload, spec and token.
+// Run is one durable record of one occurrence, trigger or backfilled instant. A run
+// that a worker claimed also carries its payload, spec and token.
 type Run struct {
-	ID          ID        `json:"id"`
-	JobID       ID        `json:"job_id"`
-	Namespace   string    `json:"namespace"`
-	Revision    int       `json:"revision"` // the revision of the job that it was fired from
-	Kind        RunKind   `json:"kind"`
-	Status      RunStatus `json:"status"`
-	ScheduledAt time.Time `json:"scheduled_at"`      // nominal: identity, key and header
-	ReadyAt     time.Time `json:"ready_at"`          // when it may start: nominal plus jitter, or the next retry
-	FiredAt     time.Time `json:"fired_at,omitzero"` // unset while a trigger has only been asked for
-	Attempt     int       `json:"attempt"`           // how often it was claimed
+	_           struct{}  `doc:"One durable record of one occurrence, trigger or backfilled instant."`
+	ID          ID        `json:"run_id" example:"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run, computed from what identifies it: the same firing has the same id after a failover or a restore."`
+	JobID       ID        `json:"job_id" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55" doc:"Id of the job."`
+	Namespace   string    `json:"namespace" example:"default" doc:"Namespace of the job."`
+	Revision    int       `json:"revision" example:"3" doc:"Revision of the job that the run was fired from."`
+	Kind        RunKind   `json:"kind" example:"scheduled" doc:"What created the run."`
+	Status      RunStatus `json:"status" example:"succeeded" doc:"Status of the run."`
+	ScheduledAt time.Time `json:"scheduled_at" example:"2026-12-01T01:30:00Z" doc:"The occurrence of the schedule, or the time of the trigger."`
+	ReadyAt     time.Time `json:"ready_at" example:"2026-12-01T01:30:00Z" doc:"When the run may start: the scheduled time plus jitter, or the time of the next attempt."`
+	FiredAt     time.Time `json:"fired_at,omitzero" example:"2026-12-01T01:30:00.004Z" doc:"When the run was created. Missing while a trigger is pending."`
+	Attempt     int       `json:"attempt" example:"2" doc:"How often the run was claimed."`
 
-	StartedAt  *time.Time `json:"started_at"`  // of the latest attempt
-	FinishedAt *time.Time `json:"finished_at"` // when it was settled
-	WorkerID   ID         `json:"worker,omitzero"`
+	StartedAt  *time.Time `json:"started_at" example:"2026-12-01T01:30:05.310Z" doc:"When the latest attempt started; null before the first."`
+	FinishedAt *time.Time `json:"finished_at" example:"2026-12-01T01:30:05.944Z" doc:"When the run was settled; null until then."`
+	WorkerID   ID         `json:"worker_id,omitzero" example:"01a22f26-c640-7e02-8a41-d3c07b9e6f14" doc:"The worker of the latest attempt."`
 
-	HTTPStatus int    `json:"http_status,omitempty"`
-	Output     string `json:"output,omitempty"`
-	Error      string `json:"error,omitempty"`
-	Reason     Reason `json:"reason,omitempty"` // why it was skipped or is dead
+	HTTPStatus int    `json:"http_status,omitempty" example:"200" doc:"HTTP status of the latest attempt of an 'http' job."`
+	Output     string `json:"output,omitempty" example:"{\"pages\": 12}" doc:"Output of the latest attempt, at most 64 KiB."`
+	Error      string `json:"error,omitempty" doc:"Error of the latest attempt."`
+	Reason     Reason `json:"reason,omitempty" doc:"Why the occurrence was skipped or the run is dead."`
 
-	CancelRequestedAt *time.Time `json:"cancel_asked_at,omitempty"` // of a run that its worker has not let go of yet
+	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty" doc:"When the running run was cancelled; its worker has not stopped yet."`
 
-	// A skip of several occurrences in a row is one record of the first of
-	// them: it reaches to SkippedTo and counts SkippedCount.
-	SkippedTo    *time.Time `json:"skipped_to,omitempty"`
-	SkippedCount int64      `json:"skipped_count,omitempty"`
+	SkippedTo    *time.Time `json:"skipped_to,omitempty" doc:"Last of several occurrences in a row that were skipped; this record stands for all of them."`
+	SkippedCount int64      `json:"skipped_count,omitempty" doc:"How many occurrences this skip stands for."`
 
-	Attempts []Attempt `json:"attempts,omitempty"` // those that did not succeed, in order
+	IdempotencyKey string    `json:"idempotency_key,omitempty" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55:1796088600" doc:"Idempotency key that the target or handler receives; the same in every attempt."`
+	Note           string    `json:"note,omitempty" doc:"How a clock change affected the run; only if one did, and not in lists."`
+	Attempts       []Attempt `json:"attempts,omitempty" doc:"The attempts that did not succeed, in order. Not in lists."`
 
-	// Key is the idempotency key that the job's template gave; empty without one.
-	TemplateKey string `json:"-"`
-	given       string // the whole key, of a run that travelled
+	TemplateKey string `json:"-"` // idempotency key from the job's template; empty without one
 
-	// Set on a claimed run only; the name is not known to a run that was claimed
+	// Set on a claimed run only. JobName is unknown to a run that was claimed
 	// while it was fired.
 	JobName    string          `json:"-"`
 	Token      Token           `json:"-"`
@@ -54,17 +53,17 @@ type Run struct {
 	Report Report `json:"-"`
 }
 
-// Report is what a handler has to tell of an attempt beyond its error.
+// Report is what a handler reports about an attempt beyond its error.
 type Report struct {
 	HTTPStatus int
 	Output     []byte // the first MaxOutput bytes are kept
 }
 
-// IdempotencyKey is the same in every attempt of a run, and in every run of the
-// same occurrence that a restored database may make.
-func (r *Run) IdempotencyKey() string {
-	if r.given != "" {
-		return r.given
+// Key is the idempotency key of the run: the same in every attempt, and in every run
+// of the same occurrence that a restored database may create.
+func (r *Run) Key() string {
+	if r.IdempotencyKey != "" {
+		return r.IdempotencyKey
 	}
 	key := r.TemplateKey
 	if key == "" {
@@ -76,109 +75,159 @@ func (r *Run) IdempotencyKey() string {
 	return key
 }
 
-// Kind says what made a run.
+// RunKind says what created a run.
 type RunKind string
 
-// What may make a run.
+// The kinds.
 const (
 	KindScheduled RunKind = "scheduled"
 	KindManual    RunKind = "manual"
-	KindBackfill  RunKind = "backfill" // an instant of the schedule that somebody asked to have run, again or after all
+	KindBackfill  RunKind = "backfill"
 )
 
-// RunState is where a run is on its path. The first four are live; the others
-// are final.
+// EnumValues lists the kinds.
+func (RunKind) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"scheduled", "an occurrence of the schedule"},
+		{"manual", "a trigger"},
+		{"backfill", "a past occurrence that was requested"},
+	}
+}
+
+// RunStatus is the status of a run. The first four are live, the others final.
 type RunStatus string
 
-// The states of a run.
+// The statuses.
 const (
-	RunReady   RunStatus = "ready"   // may be claimed
-	RunRunning RunStatus = "running" // a worker holds it
-	RunRetry   RunStatus = "retry"   // waits for its next attempt
-	RunWaiting RunStatus = "waiting" // waits for an earlier run of its job
+	RunReady   RunStatus = "ready"
+	RunRunning RunStatus = "running"
+	RunRetry   RunStatus = "retry"
+	RunWaiting RunStatus = "waiting"
 
 	RunSucceeded RunStatus = "succeeded"
-	RunDead      RunStatus = "dead" // out of attempts: a dead letter, which may be redriven
+	RunDead      RunStatus = "dead"
 	RunSkipped   RunStatus = "skipped"
-	RunCancelled RunStatus = "cancelled" // somebody cancelled it
-	RunDiscarded RunStatus = "discarded" // a dead letter that somebody gave up
+	RunCancelled RunStatus = "cancelled"
+	RunDiscarded RunStatus = "discarded"
 )
+
+// EnumValues lists the statuses.
+func (RunStatus) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"ready", "waits for a worker"},
+		{"running", "a worker executes it"},
+		{"retry", "waits for its next attempt"},
+		{"waiting", "waits for an earlier run of its job"},
+		{"succeeded", "done"},
+		{"dead", "out of attempts: a dead letter, which can be redriven or discarded"},
+		{"skipped", "an occurrence that did not run; the reason says why"},
+		{"cancelled", "cancelled by a user"},
+		{"discarded", "a dead letter that was discarded"},
+	}
+}
+
+// Live reports whether a run with this status is not settled.
+func (s RunStatus) Live() bool {
+	return s == RunReady || s == RunRunning || s == RunRetry || s == RunWaiting
+}
 
 // Reason says why an occurrence was skipped or a run is dead.
 type Reason string
 
 // The reasons.
 const (
-	ReasonOverlap      Reason = "overlap"       // an earlier run was still alive
-	ReasonQueueFull    Reason = "queue_full"    // as many runs as may wait were waiting for an earlier one
-	ReasonMissed       Reason = "missed_window" // nobody was in charge at that instant
-	ReasonMaxMissed    Reason = "max_missed"    // more were missed than are made up for
-	ReasonPaused       Reason = "paused"        // the job was paused at that instant
-	ReasonEdited       Reason = "edited"        // an edit took it from the schedule before it could start
-	ReasonCancelled    Reason = "cancelled"     // the job was cancelled first
-	ReasonDeleted      Reason = "deleted"       // the job was deleted first
-	ReasonDuplicateKey Reason = "duplicate_key" // a run with the same idempotency key is alive, or succeeded lately
-	ReasonDSTGap       Reason = "dst_gap"       // the clock skipped that wall time
-	ReasonZoneChange   Reason = "zone_change"   // a newer zone database moved it to another instant
+	ReasonOverlap      Reason = "overlap"
+	ReasonQueueFull    Reason = "queue_full"
+	ReasonMissed       Reason = "missed_window"
+	ReasonMaxMissed    Reason = "max_missed"
+	ReasonPaused       Reason = "paused"
+	ReasonEdited       Reason = "edited"
+	ReasonCancelled    Reason = "cancelled"
+	ReasonDeleted      Reason = "deleted"
+	ReasonDuplicateKey Reason = "duplicate_key"
+	ReasonDSTGap       Reason = "dst_gap"
+	ReasonZoneChange   Reason = "zone_change"
 	ReasonOutOfRetries Reason = "out_of_retries"
-	ReasonPermanent    Reason = "permanent" // a failure that no retry would change
-	ReasonPoison       Reason = "poison"    // its workers were lost, time after time
+	ReasonPermanent    Reason = "permanent"
+	ReasonPoison       Reason = "poison"
 )
 
-// Attempt is one claim of a run by one worker that did not end in success.
-type Attempt struct {
-	Number     int       `json:"attempt"`
-	Outcome    Outcome   `json:"outcome"`
-	WorkerID   ID        `json:"worker"`
-	StartedAt  time.Time `json:"started_at"`
-	FinishedAt time.Time `json:"finished_at"`
-	HTTPStatus int       `json:"http_status,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	Output     string    `json:"output,omitempty"`
+// EnumValues lists the reasons.
+func (Reason) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"overlap", "an earlier run of the job was alive"},
+		{"queue_full", "'max_queued' runs were already waiting for an earlier one"},
+		{"missed_window", "no scheduler was running at that time"},
+		{"max_missed", "more occurrences were missed than 'max_missed' allows to catch up"},
+		{"paused", "the job was paused at that time"},
+		{"edited", "an edit removed it from the schedule before it started"},
+		{"cancelled", "the job was cancelled first"},
+		{"deleted", "the job was deleted first"},
+		{"duplicate_key", "a run with the same idempotency key was alive, or had succeeded in the last 7 days"},
+		{"dst_gap", "the clock skipped that wall time, and the job says 'skip'"},
+		{"zone_change", "newer time-zone data moved it to another instant"},
+		{"out_of_retries", "every attempt failed"},
+		{"permanent", "it failed in a way that retries cannot fix"},
+		{"poison", "its workers were lost repeatedly"},
+	}
+}
 
-	// A result that came after the attempt was superseded. It changed nothing.
-	LateOutcome Outcome    `json:"late_outcome,omitempty"`
-	LateAt      *time.Time `json:"late_at,omitempty"`
+// Attempt is one claim of a run by one worker that did not succeed.
+type Attempt struct {
+	_          struct{}  `doc:"One claim of a run by one worker that did not succeed."`
+	Number     int       `json:"attempt" example:"1" doc:"Number of the attempt; the first is 1."`
+	Outcome    Outcome   `json:"outcome" example:"failed" doc:"How the attempt ended."`
+	WorkerID   ID        `json:"worker_id" example:"01a22f26-c640-7e02-8a41-d3c07b9e6f14" doc:"The worker of the attempt."`
+	StartedAt  time.Time `json:"started_at" example:"2026-12-01T01:30:00.006Z" doc:"When the attempt started."`
+	FinishedAt time.Time `json:"finished_at" example:"2026-12-01T01:30:00.191Z" doc:"When the attempt ended."`
+	HTTPStatus int       `json:"http_status,omitempty" example:"503" doc:"HTTP status of the target of an 'http' job."`
+	Error      string    `json:"error,omitempty" example:"the target answered 503" doc:"What went wrong."`
+	Output     string    `json:"output,omitempty" doc:"Output of the target or handler, at most 64 KiB."`
+
+	// A result that arrived after the attempt was superseded. It changed nothing.
+	LateOutcome Outcome    `json:"late_outcome,omitempty" doc:"Outcome that the worker reported after the attempt was superseded. It changed nothing."`
+	LateAt      *time.Time `json:"late_at,omitempty" doc:"When that was."`
 }
 
 // Outcome is how one attempt ended.
 type Outcome string
 
-// The ways an attempt may end.
+// The outcomes.
 const (
 	OutcomeSucceeded   Outcome = "succeeded"
 	OutcomeFailed      Outcome = "failed"
 	OutcomeTimedOut    Outcome = "timed_out"
-	OutcomeInterrupted Outcome = "interrupted" // handed back by a worker that shuts down
-	OutcomeLost        Outcome = "lost"        // its worker fell silent
-	OutcomeUnconfirmed Outcome = "unconfirmed" // claimed, but the worker never learned of it
-	OutcomeSnoozed     Outcome = "snoozed"     // handed back until later, see Snooze
-	OutcomeCancelled   Outcome = "cancelled"   // it ended because somebody cancelled the run
+	OutcomeInterrupted Outcome = "interrupted"
+	OutcomeLost        Outcome = "lost"
+	OutcomeUnconfirmed Outcome = "unconfirmed"
+	OutcomeSnoozed     Outcome = "snoozed"
+	OutcomeCancelled   Outcome = "cancelled"
 )
 
-// Result is what became of an attempt. It is accepted only while the run is
-// held by exactly this attempt: namespace, run, number and token.
-type Result struct {
-	Namespace  string  `json:"-"`
-	RunID      ID      `json:"run_id"`
-	Attempt    int     `json:"attempt"`
-	Token      Token   `json:"token"`
-	Outcome    Outcome `json:"outcome"`
-	HTTPStatus int     `json:"http_status,omitempty"`
-	Error      string  `json:"error,omitempty"`
-	Output     []byte  `json:"-"` // travels as text
-
-	// What the handler knows of another attempt: how long to wait before it, or that
-	// it would be useless.
-	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty"`
-	Permanent         bool    `json:"permanent,omitempty"`
+// EnumValues lists the outcomes.
+func (Outcome) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"succeeded", "the work is done"},
+		{"failed", "the work failed; it is retried while retries are left"},
+		{"timed_out", "the attempt exceeded its timeout"},
+		{"interrupted", "returned by a worker that shuts down; costs no retry"},
+		{"lost", "the worker stopped sending heartbeats"},
+		{"unconfirmed", "claimed, but the worker never received it"},
+		{"snoozed", "returned by the handler until later; costs no retry"},
+		{"cancelled", "ended because the run was cancelled"},
+	}
 }
 
-// Verdict says what a result did.
-type Verdict string
+// JobHistory is a job with its runs.
+type JobHistory struct {
+	_ struct{} `doc:"A job with a page of its runs."`
+	Job
+	Executions []Run `json:"executions" doc:"Runs and skips of the job, latest first."`
+}
 
-// The verdicts.
-const (
-	VerdictAccepted Verdict = "accepted" // it decided the attempt, now or when it was sent before
-	VerdictLate     Verdict = "late"     // the attempt was superseded; nothing changed
-)
+// RunFilter selects runs. Zero fields match everything.
+type RunFilter struct {
+	_        struct{}  `doc:"Selects runs. Fields that are left out match everything."`
+	Status   RunStatus `json:"status,omitempty" example:"dead" doc:"Only runs with this status. Dead letters are 'dead'."`
+	PageSize int       `json:"-"` // runs per request of the client; zero is the server's choice
+}

@@ -20,7 +20,7 @@ func TestIdempotencyKey(t *testing.T) {
 		{"a manual run is one of its own", Run{ID: manual, JobID: jobA, Kind: KindManual, ScheduledAt: nine}, job + ":1772355600:" + manual.String()},
 		{"and so is any other kind", Run{ID: jobB, JobID: jobA, Kind: "backfill", ScheduledAt: nine}, job + ":1772355600:" + jobB.String()},
 	} {
-		if got := tt.run.IdempotencyKey(); got != tt.want {
+		if got := tt.run.Key(); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestIdempotencyKey(t *testing.T) {
 func TestTheFenceOfARunIsNotShown(t *testing.T) {
 	run := Run{ID: jobA, JobID: jobB, Namespace: "default", Revision: 1, Kind: KindScheduled, Status: RunReady,
 		ScheduledAt: nine, ReadyAt: nine, FiredAt: nine,
-		Token: NewToken(), Payload: json.RawMessage(`{"secret":1}`), Spec: DefaultSpec(), DeadlineAt: nine, Report: Report{Output: []byte("x")}}
+		Token: NewToken(), Payload: json.RawMessage(`{"secret":1}`), Spec: DefaultSpec(), DeadlineAt: nine, Report: Report{Output: "x"}}
 	const want = `{"id":"0190b0f2-0001-7000-8000-0000000000aa","job_id":"0190b0f2-0001-7000-8000-0000000000bb",` +
 		`"namespace":"default","revision":1,"kind":"scheduled","status":"ready",` +
 		`"scheduled_at":"2026-03-01T09:00:00Z","ready_at":"2026-03-01T09:00:00Z","fired_at":"2026-03-01T09:00:00Z",` +

@@ -1,11 +1,17 @@
 package belfry
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"time"
+)
 
-// PoisonLimit is how many workers in a row a run may lose before it is parked.
+// PoisonLimit is how many workers in a row a run may lose before it is dead.
 const PoisonLimit = 3
 
-// AttemptCounts is what a run remembers of its earlier attempts.
+// AttemptCounts counts the earlier attempts of a run.
 type AttemptCounts struct {
 	Failures  int  // attempts that failed or timed out
 	Lost      int  // workers lost in a row
@@ -26,32 +32,42 @@ type Settlement struct {
 // towards poison. A cancelled run that did not succeed is not tried again,
 // whatever came of its attempt. A delay that the handler asks for takes the place
 // of the policy's.
-func Settle(run ID, tally AttemptCounts, policy Retry, r Result) Settlement {
+func Settle(run ID, counts AttemptCounts, policy Retry, r Result) Settlement {
 	asked := time.Duration(min(max(r.RetryAfterSeconds, 0), MaxDelay.Seconds()) * float64(time.Second)).Round(time.Millisecond)
 	switch {
 	case r.Outcome == OutcomeSucceeded:
-		return Settlement{State: RunSucceeded, Counts: tally}
-	case tally.Cancelled || r.Outcome == OutcomeCancelled:
-		return Settlement{State: RunCancelled, Counts: tally}
+		return Settlement{State: RunSucceeded, Counts: counts}
+	case counts.Cancelled || r.Outcome == OutcomeCancelled:
+		return Settlement{State: RunCancelled, Counts: counts}
 	case r.Outcome == OutcomeInterrupted || r.Outcome == OutcomeUnconfirmed:
-		return Settlement{State: RunReady, Counts: tally}
+		return Settlement{State: RunReady, Counts: counts}
 	case r.Outcome == OutcomeSnoozed:
-		return Settlement{State: RunRetry, Delay: max(asked, time.Second), Counts: AttemptCounts{Failures: tally.Failures}} // never in a tight loop
+		return Settlement{State: RunRetry, Delay: max(asked, time.Second), Counts: AttemptCounts{Failures: counts.Failures}} // never in a tight loop
 	case r.Outcome == OutcomeLost:
-		tally.Lost++
-		if tally.Lost >= PoisonLimit {
-			return Settlement{State: RunDead, Reason: ReasonPoison, Counts: tally}
+		counts.Lost++
+		if counts.Lost >= PoisonLimit {
+			return Settlement{State: RunDead, Reason: ReasonPoison, Counts: counts}
 		}
-		return Settlement{State: RunReady, Counts: tally}
+		return Settlement{State: RunReady, Counts: counts}
 	}
-	tally = AttemptCounts{Failures: tally.Failures + 1}
+	counts = AttemptCounts{Failures: counts.Failures + 1}
 	switch {
 	case r.Permanent || policy.permanent(r.HTTPStatus):
-		return Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally}
-	case tally.Failures > policy.Max:
-		return Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally}
+		return Settlement{State: RunDead, Reason: ReasonPermanent, Counts: counts}
+	case counts.Failures > policy.Max:
+		return Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts}
 	case asked > 0:
-		return Settlement{State: RunRetry, Delay: asked, Counts: tally}
+		return Settlement{State: RunRetry, Delay: asked, Counts: counts}
 	}
-	return Settlement{State: RunRetry, Delay: policy.Delay(run, tally.Failures), Counts: tally}
+	return Settlement{State: RunRetry, Delay: policy.Delay(run, counts.Failures), Counts: counts}
+}
+
+var varying = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|[0-9]+`)
+
+// Fingerprint is the same for failures that differ only in numbers and ids, so that dead
+// letters can be grouped by cause.
+func Fingerprint(r Result) string {
+	what := fmt.Sprintf("%s %d %s", r.Outcome, r.HTTPStatus, varying.ReplaceAllString(r.Error, "#"))
+	sum := sha256.Sum256([]byte(what))
+	return hex.EncodeToString(sum[:8])
 }

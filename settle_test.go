@@ -227,3 +227,16 @@ func TestARunFollowsItsPolicy(t *testing.T) {
 		}
 	})
 }
+
+func TestFingerprintGroupsByWhatWentWrong(t *testing.T) {
+	a := Result{Outcome: OutcomeFailed, Error: "dial 10.0.0.1:80: timeout after 31ms for 0190b0f2-0000-7000-8000-000000000001"}
+	b := a
+	b.Error = "dial 10.0.0.2:80: timeout after 5ms for 0190b0f2-0000-7000-8000-000000000002"
+	if Fingerprint(a) != Fingerprint(b) {
+		t.Error("failures that differ only in numbers have different fingerprints")
+	}
+	b.HTTPStatus = 500
+	if Fingerprint(a) == Fingerprint(b) {
+		t.Error("failures with different statuses share a fingerprint")
+	}
+}

@@ -152,6 +152,6 @@ func oneLine(s string, limit int) string {
 			return r
 		}
 		return ' '
-	}, belfry.Clean(s, limit))
+	}, sanitize.Text(s, limit))
 	return strings.TrimSpace(s)
 }

@@ -95,7 +95,7 @@ func batchOf(results []belfry.Result) (batch []json.RawMessage, err error) {
 		text, err := json.Marshal(struct {
 			belfry.Result
 			Output string `json:"output,omitempty"`
-		}{r, belfry.Clean(string(r.Output), belfry.MaxOutput)})
+		}{r, sanitize.Text(string(r.Output), belfry.MaxOutput)})
 		if err != nil {
 			return nil, fmt.Errorf("finish: %w", err)
 		}

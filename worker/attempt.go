@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // Why the context of an attempt ended, see context.Cause.
@@ -97,7 +97,7 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 // neither given up nor lost before.
 func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	how := p.bounded(a, a.judge(err))
-	output := bytes.Clone(report.Output[:min(len(report.Output), belfry.MaxOutput)])
+	output := string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
 	p.mu.Lock()
 	a.returned = true
 	p.busy--
@@ -140,7 +140,7 @@ func (a *attempt) judge(err error) ending {
 		return ending{outcome: belfry.OutcomeCancelled, text: cause.Error()}
 	default:
 		r := advised(err)
-		return ending{r.Outcome, belfry.Clean(message(err), maxError), r.RetryAfterSeconds, r.Permanent}
+		return ending{r.Outcome, sanitize.Text(message(err), maxError), r.RetryAfterSeconds, r.Permanent}
 	}
 }
 

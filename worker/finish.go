@@ -140,8 +140,8 @@ func refused(err error) bool {
 func (p *Pool) lighten(err error) {
 	p.mu.Lock()
 	r := &p.unsent[0].result
-	id, attempt, bare := r.RunID, r.Attempt, r.Output == nil
-	r.Output = nil
+	id, attempt, bare := r.RunID, r.Attempt, r.Output == ""
+	r.Output = ""
 	p.mu.Unlock()
 	if !bare {
 		return

@@ -164,7 +164,7 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			time.Sleep(10 * time.Millisecond)
 			for _, r := range rs {
-				if r.RunID == bad || r.RunID == fat && r.Output != nil {
+				if r.RunID == bad || r.RunID == fat && r.Output != "" {
 					return nil, belfry.Errorf(belfry.Invalid, "this cannot be stored")
 				}
 			}
@@ -184,7 +184,7 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 			if id == bad {
 				continue
 			}
-			if r := b.outcome(t, id); (r.Output == nil) != (id == fat) {
+			if r := b.outcome(t, id); (r.Output == "") != (id == fat) {
 				t.Errorf("output %q", r.Output)
 			}
 		}

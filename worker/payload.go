@@ -15,7 +15,7 @@ func HandleJSON[T any](m *Mux, name string, fn func(ctx context.Context, run *be
 		panic("worker: a handler needs a name and must not be nil")
 	}
 	m.HandleFunc(name, func(ctx context.Context, run *belfry.Run) error {
-		in, err := belfry.Payload[T](run)
+		in, err := Payload[T](run)
 		if err != nil {
 			return err
 		}

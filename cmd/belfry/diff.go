@@ -51,7 +51,7 @@ func changes(old, new members) []change {
 	for _, f := range fields {
 		a, b := old[f.name], new[f.name]
 		if f.name == "payload" {
-			a, b = belfry.Mask(a), belfry.Mask(b)
+			a, b = secret.Mask(a), secret.Mask(b)
 		}
 		out = append(out, compare(f.name, a, b)...)
 	}

@@ -125,8 +125,8 @@ func (e *edit) preface(faults []string) string {
 		note("Correct it, or leave it as it is to give up. Lines are counted from below these.")
 	}
 	note("Job " + safe(title(e.job)) + ", revision " + fmt.Sprint(e.job.Revision) + ". A field that is removed gets its default.")
-	if bytes.Contains(e.before["payload"], []byte(belfry.Masked)) {
-		note("Where it says " + belfry.Masked + " is a secret; it stays as it is unless you replace it.")
+	if bytes.Contains(e.before["payload"], []byte(secret.Masked)) {
+		note("Where it says " + secret.Masked + " is a secret; it stays as it is unless you replace it.")
 	}
 	return b.String()
 }

@@ -84,7 +84,7 @@ func unknownField(name string) string {
 	case "url", "method", "headers", "body":
 		return name + " belongs into payload"
 	}
-	if near := belfry.Nearest(name, fieldNames()); near != "" {
+	if near := schema.Nearest(name, fieldNames()); near != "" {
 		return name + " is not known; did you mean " + near + "?"
 	}
 	return name + " is not known; there are " + strings.Join(fieldNames(), ", ")

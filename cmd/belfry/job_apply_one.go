@@ -132,7 +132,7 @@ func hasSecrets(payload json.RawMessage) bool {
 	if json.Compact(&compact, payload) != nil {
 		return false
 	}
-	return !same(belfry.Mask(payload), compact.Bytes())
+	return !same(secret.Mask(payload), compact.Bytes())
 }
 
 // refuse keeps what the server found wrong with a job.

@@ -20,7 +20,7 @@ type shownDead struct {
 
 // showDead is a dead letter without its secrets.
 func showDead(d belfry.DeadLetter) shownDead {
-	d.Payload = belfry.Mask(d.Payload)
+	d.Payload = secret.Mask(d.Payload)
 	return shownDead{DeadLetter: d, IdempotencyKey: d.Run.IdempotencyKey()}
 }
 

@@ -62,7 +62,7 @@ func takeResult(o *object, namespace string) belfry.Result {
 	var output string
 	o.text("output", &output, "")
 	if output != "" {
-		r.Output = []byte(belfry.Clean(output, belfry.MaxOutput))
+		r.Output = []byte(sanitize.Text(output, belfry.MaxOutput))
 	}
 	return r
 }

@@ -101,7 +101,7 @@ func shown(job belfry.Job) answer {
 
 // masked is a job without its secrets.
 func masked(job belfry.Job) belfry.Job {
-	job.Payload = belfry.Mask(job.Payload)
+	job.Payload = secret.Mask(job.Payload)
 	return job
 }
 

@@ -263,7 +263,7 @@ func (o *object) finish() []belfry.FieldError {
 		written := clip(m.written)
 		if hint := o.hints[m.name]; hint != "" {
 			o.fault(written, "%s", hint)
-		} else if near := belfry.Nearest(m.name, o.known); near != "" {
+		} else if near := schema.Nearest(m.name, o.known); near != "" {
 			o.fault(written, "is not known; did you mean %q?", near)
 		} else if len(o.known) == 0 {
 			o.fault(written, "is not known; there are no members here: leave it out")

@@ -25,7 +25,7 @@ func (o *object) oneOf(name string, target *string, words ...string) {
 	if *target = strings.ToLower(given); *target == "" || len(o.faults) > before || slices.Contains(words, *target) {
 		return
 	}
-	if near := belfry.Nearest(*target, words); near != "" {
+	if near := schema.Nearest(*target, words); near != "" {
 		o.fault(o.within+name, "must be one of %s; did you mean %q?", strings.Join(words, ", "), near)
 	} else {
 		o.fault(o.within+name, "must be one of %s", strings.Join(words, ", "))

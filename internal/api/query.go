@@ -52,7 +52,7 @@ func unknownParameter(name string, names []string) string {
 	for i, n := range names {
 		plain[i] = strings.TrimSuffix(n, "...")
 	}
-	if near := belfry.Nearest(name, plain); near != "" {
+	if near := schema.Nearest(name, plain); near != "" {
 		return fmt.Sprintf("is not a parameter here; did you mean %q?", near)
 	}
 	return "is not a parameter here; there are " + strings.Join(plain, ", ")

@@ -54,7 +54,7 @@ func (a *api) listRevisions(ctx context.Context, in revisionList) (answer, error
 		if err != nil {
 			return answer{}, err
 		}
-		shown = append(shown, revision{Revision: job.Revision, Spec: job.Spec, Payload: belfry.Mask(job.Payload)})
+		shown = append(shown, revision{Revision: job.Revision, Spec: job.Spec, Payload: secret.Mask(job.Payload)})
 		before = job.Revision
 	}
 	room := in.limit - len(shown)
@@ -63,7 +63,7 @@ func (a *api) listRevisions(ctx context.Context, in revisionList) (answer, error
 		return answer{}, err
 	}
 	for _, r := range earlier[:min(len(earlier), room)] {
-		shown = append(shown, revision{Revision: r.Number, ReplacedAt: &r.ReplacedAt, Spec: r.Spec, Payload: belfry.Mask(r.Payload)})
+		shown = append(shown, revision{Revision: r.Number, ReplacedAt: &r.ReplacedAt, Spec: r.Spec, Payload: secret.Mask(r.Payload)})
 	}
 	out := answer{status: http.StatusOK, body: append([]revision{}, shown...)} // never null
 	if len(earlier) > room {

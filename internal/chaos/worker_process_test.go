@@ -101,7 +101,7 @@ func (o workerOptions) tell(ctx context.Context, run *belfry.Run, url, ended str
 	}
 	for name, value := range map[string]string{
 		"Belfry-Run-Id": run.ID.String(), "Belfry-Job-Id": run.JobID.String(), "Belfry-Attempt": strconv.Itoa(run.Attempt),
-		"Belfry-Scheduled-At": run.ScheduledAt.Format(time.RFC3339Nano), "Idempotency-Key": run.IdempotencyKey(),
+		"Belfry-Scheduled-At": run.ScheduledAt.Format(time.RFC3339Nano), "Idempotency-Key": run.Key(),
 		headerBy: o.Name, headerEnded: ended,
 	} {
 		req.Header.Set(name, value)

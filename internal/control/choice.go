@@ -29,7 +29,7 @@ func choices[T ~string](written string, there []T) string {
 		names[i], quoted[i] = string(one), fmt.Sprintf("%q", string(one))
 	}
 	message := "must be " + strings.Join(quoted[:len(quoted)-1], ", ") + " or " + quoted[len(quoted)-1]
-	if near := belfry.Nearest(written, names); near != "" && strings.TrimSpace(written) != "" {
+	if near := schema.Nearest(written, names); near != "" && strings.TrimSpace(written) != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return message

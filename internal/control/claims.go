@@ -70,7 +70,7 @@ func (c *Control) Heartbeat(ctx context.Context, namespace string, beat belfry.H
 	if err := p.err("the heartbeat is not valid"); err != nil {
 		return belfry.HeartbeatReply{}, err
 	}
-	beat.Node = belfry.Clean(beat.Node, maxNode)
+	beat.Node = sanitize.Text(beat.Node, maxNode)
 	beat.WorkerID = belfry.WorkerID(namespace, beat.WorkerID)
 	err = insist(ctx, "note a heartbeat", func() error {
 		orders, err = c.store.Heartbeat(ctx, beat)
@@ -95,7 +95,7 @@ func (c *Control) Finish(ctx context.Context, namespace string, results []belfry
 		}
 		p.between(field+"http_status", r.HTTPStatus, 0, 999)
 		r.Namespace = namespace
-		r.Error = belfry.Clean(r.Error, maxError)
+		r.Error = sanitize.Text(r.Error, maxError)
 		r.Output = r.Output[:min(len(r.Output), belfry.MaxOutput)]
 		own[i] = r
 	}

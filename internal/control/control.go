@@ -74,7 +74,7 @@ func (c *Control) named(ctx context.Context, namespace, name string) (id belfry.
 }
 
 func noJobNamed(ref string) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job with the id or name %q", belfry.Clean(ref, 200))
+	return belfry.Errorf(belfry.NotFound, "there is no job with the id or name %q", sanitize.Text(ref, 200))
 }
 
 // Get finds a job that is not deleted, or one that has ended.

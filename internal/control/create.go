@@ -80,7 +80,7 @@ func (c *Control) newJob(namespace string, id belfry.ID, p passed, now time.Time
 // encodeJob is the answer that is kept under a key. It is no second copy of
 // secrets.
 func encodeJob(job belfry.Job) ([]byte, error) {
-	job.Payload = belfry.Mask(job.Payload)
+	job.Payload = secret.Mask(job.Payload)
 	return json.Marshal(job)
 }
 

@@ -107,7 +107,7 @@ func TestTheSameKeyGivesTheSameJob(t *testing.T) {
 		if control.Version(again) != control.Version(first) {
 			t.Errorf("version %s became %s", control.Version(first), control.Version(again))
 		}
-		first.Payload = belfry.Mask(first.Payload)
+		first.Payload = secret.Mask(first.Payload)
 		same(t, again, first)
 		_, err = c.Create(t.Context(), ns, d, key("k", "b"))
 		oneFault(t, err, "Idempotency-Key", "another request")

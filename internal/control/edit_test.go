@@ -142,7 +142,7 @@ func TestMaskedSecretsSurviveAnEdit(t *testing.T) {
 	d := draft("@daily")
 	d.Payload = json.RawMessage(`{"url":"https://example.com/?token=abc","headers":{"Authorization":"Bearer xyz"}}`)
 	job := create(t, c, d)
-	shown := belfry.Mask(job.Payload)
+	shown := secret.Mask(job.Payload)
 	if after := edit(t, c, job.ID, func(d *control.Draft) { d.Payload = shown }); after.Revision != 1 {
 		t.Errorf("an edit to what is shown made revision %d with %s", after.Revision, after.Payload)
 	}

@@ -94,7 +94,7 @@ func (e *examination) payload(raw json.RawMessage, kind string, known bool) json
 		return nil
 	}
 	if known && kind == belfry.TypeHTTP {
-		_, faults := belfry.ParseHTTP(compact.Bytes())
+		_, faults := target.ParseHTTP(compact.Bytes())
 		e.faults = append(e.faults, faults...)
 	}
 	return compact.Bytes()
@@ -111,7 +111,7 @@ func (e *examination) unmask(raw json.RawMessage) json.RawMessage {
 	if bytes.Equal(raw, stored) {
 		return raw
 	}
-	raw, faults := belfry.Unmask(raw, stored)
+	raw, faults := secret.Unmask(raw, stored)
 	e.faults = append(e.faults, faults...)
 	return raw
 }

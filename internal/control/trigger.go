@@ -63,16 +63,16 @@ func payloadFor(job belfry.Job, given json.RawMessage) (json.RawMessage, []belfr
 		return nil, fault(sized(compact.Len()))
 	}
 	if job.Type != belfry.TypeHTTP {
-		return belfry.Unmask(compact.Bytes(), job.Payload)
+		return secret.Unmask(compact.Bytes(), job.Payload)
 	}
-	request, faults := belfry.ParseHTTP(job.Payload)
+	request, faults := target.ParseHTTP(job.Payload)
 	if len(faults) > 0 {
 		return nil, fault("cannot be sent: the job's own payload is not valid")
 	}
 	if (request.Method == "GET" || request.Method == "HEAD") && compact.String() != "null" {
 		return nil, fault("becomes the body of the request, and a " + request.Method + " request has none")
 	}
-	body, faults := belfry.Unmask(compact.Bytes(), request.Body)
+	body, faults := secret.Unmask(compact.Bytes(), request.Body)
 	if len(faults) > 0 {
 		return nil, faults
 	}

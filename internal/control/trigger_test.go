@@ -51,7 +51,7 @@ func TestATriggerWithAPayload(t *testing.T) {
 				t.Errorf("got %+v, error %v", wishes, err)
 			}
 			if tt.kind == "http" {
-				if _, faults := belfry.ParseHTTP(wishes[0].Trigger.Payload); len(faults) > 0 {
+				if _, faults := target.ParseHTTP(wishes[0].Trigger.Payload); len(faults) > 0 {
 					t.Errorf("it cannot be sent: %v", faults)
 				}
 			}

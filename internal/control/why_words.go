@@ -61,8 +61,8 @@ func number[N int | int64](n N, thing string) string {
 
 // quoted is the beginning of what a target or handler said, on one line.
 func quoted(text string) string {
-	line := strings.Join(strings.Fields(belfry.Clean(text, 400)), " ")
-	if short := belfry.Clean(line, 200); short != line {
+	line := strings.Join(strings.Fields(sanitize.Text(text, 400)), " ")
+	if short := sanitize.Text(line, 200); short != line {
 		return short + "…"
 	}
 	return line

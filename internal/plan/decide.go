@@ -24,7 +24,7 @@ func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	p, at, end := s.Policy, seen.NominalAt, earlier(since, now)
-	if !p.certain() && seen.NextAt.Before(end) {
+	if !p.alwaysRuns() && seen.NextAt.Before(end) {
 		d := p.dueBefore(seen, end, p.mostMadeUp(seen.RunsMade)+1)
 		step.makeUp(d, p.oldest(now), belfry.ReasonMissed, now)
 		at = d.latest()
@@ -43,7 +43,7 @@ func (step *Step) settle(now time.Time) {
 	p, seen, recent := step.Policy, step.Seen, now.Add(-lately)
 	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
 	at := d.latest()
-	if p.certain() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
+	if p.alwaysRuns() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
 		step.skip(d.but(1), belfry.ReasonMissed)
 		step.run(at)
 	} else {
@@ -92,7 +92,7 @@ func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 	for _, t := range triggers {
 		queue := s.Policy.QueueLimit()
 		if t.Kind == belfry.KindBackfill {
-			queue = Unbounded
+			queue = NoQueueLimit
 		}
 		step.Runs = append(step.Runs, Run{
 			ID:          t.RunID(),

@@ -106,7 +106,7 @@ func TestTheOverlapPolicyGoesWithTheRun(t *testing.T) {
 				t.Errorf("%s, %s: got %v, %d; want %v, %d", tt.overlap, name, r.Serial, r.Queue, tt.serial, tt.queue)
 			}
 		}
-		if r := asked[1]; r.Serial != tt.serial || r.Queue != Unbounded {
+		if r := asked[1]; r.Serial != tt.serial || r.Queue != NoQueueLimit {
 			t.Errorf("%s, backfilled: got %v, %d; want %v and no bound", tt.overlap, r.Serial, r.Queue, tt.serial)
 		}
 	}

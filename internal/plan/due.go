@@ -74,9 +74,9 @@ func (step *Step) skip(d due, reason belfry.Reason) {
 
 // besides is a record of something other than an occurrence of the rule. Its id
 // cannot meet that of a run at the same instant.
-func besides(job belfry.ID, at time.Time, count int64, reason belfry.Reason) Skip {
+func newNote(job belfry.ID, at time.Time, count int64, reason belfry.Reason) Skip {
 	id := belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{})
-	return Skip{ID: id, From: at, To: at, Count: count, Reason: reason, Beside: true}
+	return Skip{ID: id, From: at, To: at, Count: count, Reason: reason, Note: true}
 }
 
 // gaps records the wall times that the clock skipped after a plan's mark and until
@@ -90,9 +90,9 @@ func (p *Policy) gaps(seen Plan, until time.Time) (skips []Skip) {
 	if b, ok := p.Rule.(*bounded); ok {
 		after, until = b.clip(after, until)
 	}
-	list := schedule.Skipped(p.whole(), after, until)
+	list := schedule.Skipped(p.unbounded(), after, until)
 	for _, g := range list[max(len(list)-maxGaps, 0):] {
-		skips = append(skips, besides(seen.JobID, g.At, g.Count, belfry.ReasonDSTGap))
+		skips = append(skips, newNote(seen.JobID, g.At, g.Count, belfry.ReasonDSTGap))
 	}
 	return skips
 }

@@ -47,7 +47,7 @@ func Resume(s Subject, seen Plan, catchUp bool, now time.Time) Step {
 func Cancel(s Subject, seen Plan, now time.Time) Step {
 	step := end(s, seen, now, belfry.ReasonCancelled)
 	if at := seen.NominalAt; at.After(now) {
-		record := besides(seen.JobID, at, 1, belfry.ReasonCancelled)
+		record := newNote(seen.JobID, at, 1, belfry.ReasonCancelled)
 		record.ID = cancelID(seen)
 		step.Skips = append(step.Skips, record)
 	}

@@ -154,7 +154,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			sound(t, subject, seen, step)
-			if step.Due || len(step.Runs) > 0 || len(step.Skips) > 0 && step.Skips[0].Beside != tt.beside {
+			if step.Due || len(step.Runs) > 0 || len(step.Skips) > 0 && step.Skips[0].Note != tt.beside {
 				t.Errorf("got %+v", step)
 			}
 			if again := Cancel(subject, step.Next, at(t, tt.now)); len(again.Skips) > 0 {

@@ -61,7 +61,7 @@ func (l *life) apply(step Step) {
 		if r.Kind != belfry.KindScheduled {
 			continue
 		}
-		if l.note(r.ScheduledAt, ran); r.Queue == Unbounded {
+		if l.note(r.ScheduledAt, ran); r.Queue == NoQueueLimit {
 			l.fates[r.ScheduledAt] = madeUp
 		}
 		if r.ReadyAt.After(l.now) {
@@ -106,10 +106,10 @@ func (l *life) skipped(k Skip) {
 	l.fresh(k.ID)
 	at := k.From
 	switch {
-	case k.Beside && k.Reason == belfry.ReasonDSTGap:
+	case k.Note && k.Reason == belfry.ReasonDSTGap:
 		l.told[at] = k.Count
 		return
-	case k.Beside:
+	case k.Note:
 		l.gone = append(l.gone, at)
 		return
 	}
@@ -241,7 +241,7 @@ func anySubject(t *rapid.T, schedules []string) Subject {
 			s.EndsAt = hours("end at", 48)
 		}
 	})
-	s.Policy.usual = Defaults{
+	s.Policy.defaults = Defaults{
 		CatchUpWindow: rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Minute, 5 * time.Hour}).Draw(t, "server's window"),
 		LargeCatchUp:  rapid.SampledFrom([]int{0, 3}).Draw(t, "large"),
 	}
@@ -296,7 +296,7 @@ func TestNoEditLosesOrDoublesAnOccurrence(t *testing.T) {
 			case "retime":
 				spec := l.subject.Policy.Spec
 				spec.JitterSeconds = rapid.SampledFrom([]int{0, 60, 3600}).Draw(t, "jitter")
-				policy, err := l.subject.Policy.usual.Compile(spec)
+				policy, err := l.subject.Policy.defaults.Compile(spec)
 				if err != nil {
 					t.Fatal(err)
 				}

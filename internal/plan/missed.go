@@ -19,7 +19,7 @@ const usualCatchUp = 10
 const lately = time.Minute
 
 // certain tells whether the job is a one-off that runs however late.
-func (p *Policy) certain() bool { return p.MissedWindow != belfry.MissedSkip && p.once() }
+func (p *Policy) alwaysRuns() bool { return p.MissedWindow != belfry.MissedSkip && p.once() }
 
 // CatchUpWindow is how old a missed occurrence may be to be made up for; zero: as
 // old as it likes.
@@ -27,8 +27,8 @@ func (p *Policy) CatchUpWindow() time.Duration {
 	switch {
 	case p.CatchUpSeconds > 0:
 		return time.Duration(p.CatchUpSeconds) * time.Second
-	case p.usual.CatchUpWindow > 0:
-		return p.usual.CatchUpWindow
+	case p.defaults.CatchUpWindow > 0:
+		return p.defaults.CatchUpWindow
 	case p.MissedWindow == belfry.MissedRunAll:
 		return usualWindow
 	}
@@ -74,7 +74,7 @@ func (step *Step) makeUp(d due, oldest time.Time, reason belfry.Reason, now time
 	for _, at := range d.newest[len(d.newest)-n:] {
 		step.run(at)
 		if p.MissedWindow == belfry.MissedRunAll {
-			step.Runs[len(step.Runs)-1].Queue = Unbounded
+			step.Runs[len(step.Runs)-1].Queue = NoQueueLimit
 		}
 	}
 	step.tellOf(n, now)
@@ -101,7 +101,7 @@ func (step *Step) readyAt(at time.Time) time.Time { return step.Policy.ReadyAt(s
 
 // tellOf adds an event to a catch-up of so many runs if that is more than usual.
 func (step *Step) tellOf(n int, now time.Time) {
-	usual := step.Policy.usual.LargeCatchUp
+	usual := step.Policy.defaults.LargeCatchUp
 	if usual == 0 {
 		usual = usualCatchUp
 	}

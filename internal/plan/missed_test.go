@@ -121,7 +121,7 @@ func TestMissedWindows(t *testing.T) {
 				sound(t, s, seen, step)
 				makesUp := w.missed == belfry.MissedRunAll && seen.NominalAt.Before(earlier(at(t, tt.since), at(t, tt.now)))
 				for _, r := range step.Runs {
-					if makesUp != (r.Queue == Unbounded) {
+					if makesUp != (r.Queue == NoQueueLimit) {
 						t.Errorf("%s, %+v, %s: got %+v", tt.name, w, overlap, r)
 					}
 				}

@@ -47,7 +47,7 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 	t.Helper()
 	spec := s.Policy.Spec
 	options := schedule.Options{Timezone: spec.Timezone, Start: spec.StartsAt}
-	m.left, m.gaps, m.spec, m.usual = nil, nil, spec, s.Policy.usual
+	m.left, m.gaps, m.spec, m.usual = nil, nil, spec, s.Policy.defaults
 	inside := func(at time.Time) bool {
 		return (spec.StartsAt.IsZero() || !at.Before(spec.StartsAt)) && (spec.EndsAt.IsZero() || !at.After(spec.EndsAt))
 	}

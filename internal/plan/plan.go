@@ -81,7 +81,7 @@ type Skip struct {
 	To     time.Time
 	Count  int64 // 100,000 may stand for "at least so many"
 	Reason belfry.Reason
-	Beside bool
+	Note   bool
 }
 
 // Trigger is a wish for a run that is not scheduled.
@@ -100,7 +100,7 @@ type Trigger struct {
 func (t Trigger) RunID() belfry.ID { return belfry.RunID(t.JobID, t.Kind, t.At, t.ID) }
 
 // Unbounded is the queue of a run that waits however many do.
-const Unbounded = math.MaxInt32
+const NoQueueLimit = math.MaxInt32
 
 // Rank orders the ready runs of a lane, lowest first: by when they became ready,
 // and how much later their priority makes that seem, see Policy.Weight.
@@ -121,7 +121,7 @@ func (s *Step) First() time.Time {
 		}
 	}
 	for _, k := range s.Skips {
-		if !k.Beside {
+		if !k.Note {
 			note(k.From)
 		}
 	}

@@ -28,21 +28,21 @@ type Defaults struct {
 // spec and never changes.
 type Policy struct {
 	belfry.Spec
-	Rule  schedule.Rule       // keeps to starts_at and ends_at
-	Whole schedule.Rule       // as the text has it, for what package schedule tells of a rule; nil: the same
-	Keys  *belfry.KeyTemplate // nil: none
-	zone  *time.Location
-	usual Defaults
+	Rule      schedule.Rule       // keeps to starts_at and ends_at
+	Unbounded schedule.Rule       // as the text has it, for what package schedule tells of a rule; nil: the same
+	Keys      *belfry.KeyTemplate // nil: none
+	zone      *time.Location
+	defaults  Defaults
 }
 
 // Compile parses the spec's schedule and its template of idempotency keys.
 func (d Defaults) Compile(spec belfry.Spec) (*Policy, error) {
-	p := &Policy{Spec: spec, usual: d}
+	p := &Policy{Spec: spec, defaults: d}
 	var err error
-	if p.Whole, err = schedule.Parse(Text(spec), Options(spec)); err != nil {
+	if p.Unbounded, err = schedule.Parse(Text(spec), Options(spec)); err != nil {
 		return nil, err
 	}
-	p.Rule = Within(p.Whole, spec.StartsAt, spec.EndsAt)
+	p.Rule = Within(p.Unbounded, spec.StartsAt, spec.EndsAt)
 	if p.Keys, err = belfry.ParseKeyTemplate(spec.IdempotencyKeyTemplate); err != nil {
 		return nil, fmt.Errorf("idempotency_key_template %w", err)
 	}
@@ -59,7 +59,7 @@ func Compile(spec belfry.Spec) (*Policy, error) { return Defaults{}.Compile(spec
 
 // Weight is how many microseconds later than it is a run seems to be ready, for the
 // sake of its priority; none for the normal one.
-func (p *Policy) Weight() int64 { return p.usual.Weight(p.Priority) }
+func (p *Policy) Weight() int64 { return p.defaults.Weight(p.Priority) }
 
 // Weight is Policy.Weight of a priority.
 func (d Defaults) Weight(p belfry.Priority) int64 {
@@ -97,11 +97,11 @@ func Options(spec belfry.Spec) schedule.Options {
 }
 
 // whole is the rule as the text has it.
-func (p *Policy) whole() schedule.Rule {
-	if p.Whole == nil {
+func (p *Policy) unbounded() schedule.Rule {
+	if p.Unbounded == nil {
 		return p.Rule
 	}
-	return p.Whole
+	return p.Unbounded
 }
 
 // ReadyAt is when the run of an occurrence may start: so much later as its jitter
@@ -111,7 +111,7 @@ func (p *Policy) ReadyAt(job belfry.ID, at time.Time) time.Time {
 		return at
 	}
 	var gap time.Duration
-	if next := p.whole().Next(at); !next.IsZero() {
+	if next := p.unbounded().Next(at); !next.IsZero() {
 		gap = next.Sub(at)
 	}
 	return at.Add(schedule.Jitter(job, at, time.Duration(p.JitterSeconds)*time.Second, gap))

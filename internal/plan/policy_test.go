@@ -63,7 +63,7 @@ func TestEqualRulesAreShared(t *testing.T) {
 	other := tuned(t, "0 9 * * *", func(s *belfry.Spec) {
 		s.Queue, s.JitterSeconds, s.MaxRuns, s.EndsAt = "other", 60, 7, at(t, "2030-01-01 00:00")
 	}).Policy
-	if one.Whole != other.Whole {
+	if one.Unbounded != other.Unbounded {
 		t.Error("two specs that differ in other things have two parsed rules")
 	}
 	if _, once := schedule.Once(tuned(t, "2026-03-02T09:00:00Z", func(s *belfry.Spec) { s.EndsAt = at(t, "08:00") }).Policy.Rule); !once {
@@ -151,13 +151,13 @@ func BenchmarkCompile(b *testing.B) {
 	spec := policy.Spec
 	b.ReportAllocs()
 	for b.Loop() {
-		spec.MaxRetries++
+		spec.MaxRetries = belfry.Some(9)
 		if _, err := Compile(spec); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.StopTimer()
-	if policy.Whole == nil {
+	if policy.Unbounded == nil {
 		b.Fatal()
 	}
 }

@@ -12,7 +12,7 @@ import (
 // instant; if it moved into the past it is due at once. A step whose Next equals
 // Seen is not worth applying: nothing is planned, the occurrence is due already,
 // or the plan was not made with an older release.
-func Rezone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
+func UpdateZone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	step = Step{Subject: s, Seen: seen, Next: seen}
 	paused, at := seen.NextAt.IsZero(), seen.NominalAt
 	switch {
@@ -23,7 +23,7 @@ func Rezone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	}
 	to := s.Policy.rezoned(seen, now)
 	if moved = !to.Equal(at); moved {
-		step.Skips = []Skip{besides(seen.JobID, at, 1, belfry.ReasonZoneChange)}
+		step.Skips = []Skip{newNote(seen.JobID, at, 1, belfry.ReasonZoneChange)}
 	}
 	step.Next.ZoneVersion = schedule.ZoneVersion()
 	step.Next = s.Policy.plan(step.Next, to).notBefore(now)

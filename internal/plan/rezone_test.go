@@ -53,7 +53,7 @@ func TestANewerZoneDatabase(t *testing.T) {
 			if tt.mark == "" {
 				seen.JobID = belfry.NewID(at(t, "2026-03-01 12:00"))
 			}
-			step, moved := Rezone(s, seen, at(t, tt.now))
+			step, moved := UpdateZone(s, seen, at(t, tt.now))
 			if got := tell(step); got != tt.want || moved != (len(step.Skips) > 0) {
 				t.Errorf("got  %s, moved %v\nwant %s", got, moved, tt.want)
 			}
@@ -78,11 +78,11 @@ func TestOnlyOlderPlansAreRezoned(t *testing.T) {
 	for release, want := range map[string]bool{"": true, "1999a": true, schedule.ZoneVersion(): false, "2999a": false, schedule.ZoneVersion() + "x": false} {
 		seen := planned(t, "Tue 09:00")
 		seen.ZoneVersion, seen.FiredFor = release, at(t, "09:00")
-		step, moved := Rezone(s, seen, now)
+		step, moved := UpdateZone(s, seen, now)
 		if moved != want || (step.Next != seen) != want {
 			t.Errorf("a plan of %q moved: %v", release, moved)
 		}
-		again, moved := Rezone(s, step.Next, now)
+		again, moved := UpdateZone(s, step.Next, now)
 		if moved || again.Next != step.Next {
 			t.Errorf("a plan of %q moved again, to %+v", release, again.Next)
 		}
@@ -93,13 +93,13 @@ func TestARezonedPlanHasItsJitter(t *testing.T) {
 	s := tuned(t, "Europe/Paris 0 9 * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 })
 	seen := planned(t, "Tue 09:00")
 	seen.FiredFor = at(t, "09:00")
-	step, moved := Rezone(s, seen, at(t, "12:00"))
+	step, moved := UpdateZone(s, seen, at(t, "12:00"))
 	if want := s.Policy.ReadyAt(job, at(t, "Tue 08:00")); !moved || !step.Next.NextAt.Equal(want) || want.Equal(step.Next.NominalAt) {
 		t.Errorf("got %+v, want a look at %v", step.Next, want)
 	}
 	waits := planned(t, "08:00") // it has passed, but for its jitter
 	waits.FiredFor, waits.NextAt = at(t, "2026-03-01 08:00"), s.Policy.ReadyAt(job, at(t, "08:00"))
-	if step, moved := Rezone(s, waits, at(t, "08:00:01")); moved || !step.Next.NextAt.Equal(waits.NextAt) {
+	if step, moved := UpdateZone(s, waits, at(t, "08:00:01")); moved || !step.Next.NextAt.Equal(waits.NextAt) {
 		t.Errorf("got %+v", step.Next)
 	}
 }

@@ -72,8 +72,8 @@ func soundRuns(t failer, subject Subject, seen Plan, step Step) {
 				want.Queue = belfry.DefaultMaxQueued
 			}
 		}
-		if p.MissedWindow == belfry.MissedRunAll && r.Queue == Unbounded {
-			want.Queue = Unbounded
+		if p.MissedWindow == belfry.MissedRunAll && r.Queue == NoQueueLimit {
+			want.Queue = NoQueueLimit
 		}
 		if !reflect.DeepEqual(r, want) {
 			t.Fatalf("got run %+v, want %+v", r, want)
@@ -84,8 +84,8 @@ func soundRuns(t failer, subject Subject, seen Plan, step Step) {
 func soundSkips(t failer, seen Plan, step Step) {
 	t.Helper()
 	for _, k := range step.Skips {
-		if k.Beside {
-			want := besides(seen.JobID, k.From, k.Count, k.Reason)
+		if k.Note {
+			want := newNote(seen.JobID, k.From, k.Count, k.Reason)
 			if k.Reason == belfry.ReasonCancelled {
 				want.ID = cancelID(seen)
 			}
@@ -104,7 +104,7 @@ func soundSkips(t failer, seen Plan, step Step) {
 
 func soundEvent(t failer, subject Subject, step Step) {
 	t.Helper()
-	most := subject.Policy.usual.LargeCatchUp
+	most := subject.Policy.defaults.LargeCatchUp
 	if most == 0 {
 		most = 10
 	}
@@ -133,7 +133,7 @@ func partition(t failer, p *Policy, step Step) {
 	ends := map[time.Time]time.Time{}
 	var last, ran time.Time
 	for _, k := range step.Skips {
-		if !k.Beside {
+		if !k.Note {
 			if k.Count > 5000 {
 				return
 			}

@@ -141,7 +141,7 @@ func TestFirstIsTheEarliestDecision(t *testing.T) {
 		}, "08:00"},
 		{"what is recorded beside the occurrences", Step{
 			Runs:  []Run{{Kind: belfry.KindScheduled, ScheduledAt: at(t, "09:00")}},
-			Skips: []Skip{{From: at(t, "08:00"), Beside: true}, {From: at(t, "07:00"), Beside: true}},
+			Skips: []Skip{{From: at(t, "08:00"), Note: true}, {From: at(t, "07:00"), Note: true}},
 		}, "09:00"},
 	} {
 		if got := tt.step.First(); !got.Equal(at(t, tt.want)) {

@@ -20,10 +20,10 @@ type unfit struct {
 	job belfry.ID
 }
 
-func (u *unfit) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+func (u *unfit) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	for _, s := range steps {
 		if s.Seen.JobID == u.job {
-			return store.Fired{}, fmt.Errorf("a value of the job cannot be stored")
+			return store.FireResult{}, fmt.Errorf("a value of the job cannot be stored")
 		}
 	}
 	return u.Store.Fire(ctx, owner, steps, slots)

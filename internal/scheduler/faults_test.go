@@ -77,24 +77,24 @@ func (f *faulty) Overdue(ctx context.Context, shards []int, before time.Time, li
 }
 
 func (f *faulty) Find(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
-	return through(f, "Find", func() ([]store.Due, error) { return f.Store.Find(ctx, jobs) })
+	return through(f, "Find", func() ([]store.Due, error) { return f.Store.PlansByJob(ctx, jobs) })
 }
 
 func (f *faulty) Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) ([]store.Due, belfry.ID, error) {
 	var next belfry.ID
 	due, err := through(f, "Outdated", func() (due []store.Due, err error) {
-		due, next, err = f.Store.Outdated(ctx, shards, release, after, limit)
+		due, next, err = f.Store.PlansForZoneUpdate(ctx, shards, release, after, limit)
 		return due, err
 	})
 	return due, next, err
 }
 
-func (f *faulty) Triggers(ctx context.Context, shards []int, limit int) ([]store.Wish, error) {
-	return through(f, "Triggers", func() ([]store.Wish, error) { return f.Store.Triggers(ctx, shards, limit) })
+func (f *faulty) Triggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+	return through(f, "Triggers", func() ([]store.PendingTrigger, error) { return f.Store.PendingTriggers(ctx, shards, limit) })
 }
 
-func (f *faulty) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
-	return through(f, "Fire", func() (store.Fired, error) { return f.Store.Fire(ctx, owner, steps, slots) })
+func (f *faulty) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+	return through(f, "Fire", func() (store.FireResult, error) { return f.Store.Fire(ctx, owner, steps, slots) })
 }
 
 func (f *faulty) Promote(ctx context.Context, shards []int, limit int) (int, time.Time, error) {

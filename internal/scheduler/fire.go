@@ -156,7 +156,7 @@ func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
 		return l.fire(ctx, steps[half:]) && first
 	}
 	job := steps[0].Seen.JobID
-	if _, err = l.store.Fire(ctx, l.opts.Owner, []plan.Step{steps[0].Step}, store.Slots{}); err == nil {
+	if _, err = l.store.Fire(ctx, l.opts.Owner, []plan.Step{steps[0].Step}, store.FreeSlots{}); err == nil {
 		l.ask([]belfry.ID{job}) // only the connection was lost
 		return true
 	}
@@ -177,7 +177,7 @@ func (l *loop) grant(ctx context.Context) {
 	if len(shards) == 0 {
 		return
 	}
-	wishes, err := l.store.Triggers(ctx, shards, maxWishes)
+	wishes, err := l.store.PendingTriggers(ctx, shards, maxWishes)
 	if err != nil {
 		l.broken(ctx, "triggers could not be read", err)
 		return
@@ -189,7 +189,7 @@ func (l *loop) grant(ctx context.Context) {
 }
 
 // wishSteps makes one step of all the triggers of a job.
-func (l *loop) wishSteps(ctx context.Context, wishes []store.Wish) []decided {
+func (l *loop) wishSteps(ctx context.Context, wishes []store.PendingTrigger) []decided {
 	triggers := map[belfry.ID][]plan.Trigger{}
 	var dues []store.Due
 	for _, w := range wishes {

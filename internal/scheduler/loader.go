@@ -29,9 +29,9 @@ func newLoader(s *Scheduler) *loader {
 
 func (l *loader) run(ctx context.Context) {
 	hints := l.store.Wakeups(ctx, store.TopicPlans)
-	overdue := time.NewTicker(2 * l.store.PollEvery())
+	overdue := time.NewTicker(2 * l.store.PollInterval())
 	defer overdue.Stop()
-	wishes := time.NewTicker(l.store.PollEvery())
+	wishes := time.NewTicker(l.store.PollInterval())
 	defer wishes.Stop()
 	again := time.NewTimer(0) // when to look at the horizon or the lookups again
 	defer again.Stop()
@@ -86,7 +86,7 @@ func (l *loader) keep(terms map[int]store.Term) {
 // hear asks for the plans that hints told of. When there were too many to name,
 // the whole horizon is read again.
 func (l *loader) hear() {
-	jobs, many := l.store.Changed()
+	jobs, many := l.store.ChangedJobs()
 	for _, id := range jobs {
 		l.find[id] = true
 	}
@@ -105,7 +105,7 @@ func (l *loader) load(ctx context.Context) time.Duration {
 		for id := range l.find {
 			ids = append(ids, id)
 		}
-		dues, err := l.store.Find(ctx, ids)
+		dues, err := l.store.PlansByJob(ctx, ids)
 		if err != nil {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second

@@ -57,7 +57,7 @@ type answer struct {
 // NewLocal makes the source; its hints stop when ctx ends.
 func NewLocal(ctx context.Context, s store.Store) *Local {
 	return &Local{
-		Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollEvery(), demand: make(chan struct{}, 1), ready: true,
+		Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
 		claimed: map[string]claim{},
 	}
 }
@@ -180,15 +180,15 @@ func (l *Local) free(lane string) int {
 }
 
 // begin takes the open claim to be filled.
-func (l *Local) begin() store.Slots {
+func (l *Local) begin() store.FreeSlots {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
-		return store.Slots{}
+		return store.FreeSlots{}
 	}
 	l.open.filling = true
 	c := l.open.claim
-	return store.Slots{Worker: c.WorkerID, Lanes: c.Lanes, Free: c.Limit}
+	return store.FreeSlots{Worker: c.WorkerID, Lanes: c.Lanes, Free: c.Limit}
 }
 
 // end answers the claim that was taken, or opens it again if it got nothing.

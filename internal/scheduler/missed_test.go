@@ -91,7 +91,7 @@ func (b *bubble) wantMadeUp(job belfry.ID, since time.Time, policy belfry.Missed
 	if made != len(want) || int(skipped) != len(missed)-len(want) {
 		b.Errorf("%d runs and %d skips of %d missed, want %d runs", made, skipped, len(missed), len(want))
 	}
-	events, err := b.store.Events(b.Context(), "default", store.Page{Limit: 10})
+	events, err := b.store.ListEvents(b.Context(), "default", store.Page{Limit: 10})
 	if err != nil || (len(events) == 1) != (len(want) > 10) {
 		b.Errorf("%d runs were made up for, and there are the events %+v, %v", len(want), events, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -56,11 +57,11 @@ func (l *loop) unpark(job belfry.ID) {
 // tell has the store remember why a job cannot be fired, for whoever looks at it. A
 // step of the job that is applied takes it back.
 func (l *loop) tell(ctx context.Context, job belfry.ID, err error) {
-	why := belfry.Clean(err.Error(), maxWhy)
+	why := sanitize.Text(err.Error(), maxWhy)
 	if l.told[job] == why {
 		return
 	}
-	if err := l.store.Park(ctx, job, why); err != nil {
+	if err := l.store.Quarantine(ctx, job, why); err != nil {
 		l.warn(ctx, "the reason why a job cannot be fired could not be noted", err)
 		return
 	}

@@ -17,10 +17,10 @@ type forgetful struct {
 	left atomic.Int64
 }
 
-func (f *forgetful) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+func (f *forgetful) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	fired, err := f.Store.Fire(ctx, owner, steps, slots)
 	if f.left.Add(-1) >= 0 {
-		return store.Fired{}, errInjected
+		return store.FireResult{}, errInjected
 	}
 	return fired, err
 }

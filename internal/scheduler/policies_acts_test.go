@@ -75,7 +75,7 @@ var acts = []struct {
 		p.lines, p.told = append(p.lines, why.Sentence), true
 	}},
 	{sentence(`events`), func(p *play, _ []string) {
-		events, err := p.store.Events(p.Context(), "default", store.Page{Limit: 10})
+		events, err := p.store.ListEvents(p.Context(), "default", store.Page{Limit: 10})
 		p.must(err)
 		p.told = true
 		for _, e := range events {

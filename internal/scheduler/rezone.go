@@ -107,7 +107,7 @@ type rezoning struct {
 
 // step looks at some plans and says whether there are more.
 func (w *rezoning) step(ctx context.Context) (more bool, err error) {
-	dues, next, err := w.store.Outdated(ctx, w.shards, schedule.ZoneVersion(), w.after, rezoneBatch)
+	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, rezoneBatch)
 	if err != nil {
 		return false, err
 	}
@@ -136,7 +136,7 @@ func (w *rezoning) decide(dues []store.Due) (steps []plan.Step, moves []bool) {
 		if err != nil {
 			continue // the loop says so
 		}
-		step, moved := plan.Rezone(*subject, d.Plan, now)
+		step, moved := plan.UpdateZone(*subject, d.Plan, now)
 		if soon := now.Add(horizon + refill); !moved && (step.Next == d.Plan || !d.Plan.NextAt.IsZero() && d.Plan.NextAt.Before(soon)) {
 			continue
 		}
@@ -152,7 +152,7 @@ func (w *rezoning) apply(ctx context.Context, steps []plan.Step) (applied []bool
 	if len(steps) == 0 {
 		return nil, nil
 	}
-	fired, err := w.store.Fire(ctx, w.opts.Owner, steps, store.Slots{})
+	fired, err := w.store.Fire(ctx, w.opts.Owner, steps, store.FreeSlots{})
 	if err == nil {
 		return fired.Applied, nil
 	}
@@ -168,7 +168,7 @@ func (w *rezoning) apply(ctx context.Context, steps []plan.Step) (applied []bool
 		second, err := w.apply(ctx, steps[half:])
 		return append(first, second...), err
 	}
-	if fired, err = w.store.Fire(ctx, w.opts.Owner, steps, store.Slots{}); err == nil {
+	if fired, err = w.store.Fire(ctx, w.opts.Owner, steps, store.FreeSlots{}); err == nil {
 		return fired.Applied, nil // only the connection was lost
 	}
 	w.log.Error("a plan cannot be brought up to the zone database; it is left as it is", "job", steps[0].Seen.JobID, "error", err)

@@ -37,7 +37,7 @@ func (b *bubble) planned(schedule, release string, at time.Time, change func(*st
 
 func (b *bubble) plan(job belfry.ID) plan.Plan {
 	b.Helper()
-	dues, err := b.store.Find(b.Context(), []belfry.ID{job})
+	dues, err := b.store.PlansByJob(b.Context(), []belfry.ID{job})
 	if err != nil || len(dues) != 1 {
 		b.Fatalf("found %d plans of a job, %v", len(dues), err)
 	}
@@ -182,7 +182,7 @@ func TestTheLogNamesAHundredMovesAndCountsAll(t *testing.T) {
 		if want := "from=2000-01-01T13:00:00.000Z to=2000-01-01T14:00:00.000Z planned_with=1999a"; !strings.Contains(log.String(), want) {
 			b.Errorf("no line says %q", want)
 		}
-		after, _, err := b.store.Outdated(b.Context(), []int{0, 1, 2, 3}, schedule.ZoneVersion(), belfry.ID{}, 10)
+		after, _, err := b.store.PlansForZoneUpdate(b.Context(), []int{0, 1, 2, 3}, schedule.ZoneVersion(), belfry.ID{}, 10)
 		if err != nil || len(after) != 0 {
 			b.Errorf("%d plans are still outdated, %v", len(after), err)
 		}
@@ -259,10 +259,10 @@ func TestAPlanThatCannotBeMovedDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-func (s *stubborn) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+func (s *stubborn) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	for i := range steps {
 		if steps[i].Seen.JobID == s.job {
-			return store.Fired{}, errRefused
+			return store.FireResult{}, errRefused
 		}
 	}
 	return s.Store.Fire(ctx, owner, steps, slots)

@@ -62,7 +62,7 @@ func (r *room) count(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	ready, err := r.store.Ready(ctx, maxBuffer)
+	ready, err := r.store.CountReady(ctx, maxBuffer)
 	if err != nil {
 		return
 	}
@@ -91,16 +91,16 @@ func (r *room) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
 }
 
 // slots takes the local worker's demand, to be filled by a fire.
-func (r *room) slots() store.Slots {
+func (r *room) slots() store.FreeSlots {
 	if r.local == nil {
-		return store.Slots{}
+		return store.FreeSlots{}
 	}
 	return r.local.begin()
 }
 
 // give hands over what a fire has claimed for the local worker, and counts what
 // it left ready.
-func (r *room) give(steps []plan.Step, fired store.Fired, err error) {
+func (r *room) give(steps []plan.Step, fired store.FireResult, err error) {
 	if r.local != nil {
 		r.local.end(fired.Claimed, err)
 	}

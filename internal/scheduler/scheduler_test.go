@@ -99,8 +99,8 @@ func TestAFailingJobIsRetriedAndThenDead(t *testing.T) {
 			if gap < nominal*3/4 || gap > nominal*5/4+slack {
 				b.Errorf("retry %d came after %s, want about %s", i, gap, nominal)
 			}
-			if calls[i].run.IdempotencyKey() != calls[0].run.IdempotencyKey() || calls[i].run.Attempt != i+1 {
-				b.Errorf("retry %d has key %s and attempt %d", i, calls[i].run.IdempotencyKey(), calls[i].run.Attempt)
+			if calls[i].run.Key() != calls[0].run.Key() || calls[i].run.Attempt != i+1 {
+				b.Errorf("retry %d has key %s and attempt %d", i, calls[i].run.Key(), calls[i].run.Attempt)
 			}
 		}
 		run, err := b.store.Run(b.Context(), "default", calls[0].run.ID)
@@ -174,7 +174,7 @@ func TestABurstStaysPlannedAndIsFiredAtThePaceOfDemand(t *testing.T) {
 		}
 		b.start(b.store)
 		b.sleep(time.Minute + 5*time.Second + 500*time.Millisecond)
-		ready, err := b.store.Ready(b.Context(), 1000)
+		ready, err := b.store.CountReady(b.Context(), 1000)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -35,7 +35,7 @@ type sweeper struct {
 }
 
 func newSweeper(s *Scheduler) *sweeper {
-	poll := 2 * s.store.PollEvery()
+	poll := 2 * s.store.PollInterval()
 	return &sweeper{Scheduler: s, every: reapEvery, poll: poll}
 }
 
@@ -147,7 +147,7 @@ func (w *sweeper) retire(ctx context.Context) time.Duration {
 	if len(terms) == 0 {
 		return retireSoon
 	}
-	retired, next, err := w.store.Retire(ctx, shardsOf(terms), w.retired, retireLimit)
+	retired, next, err := w.store.Archive(ctx, shardsOf(terms), w.retired, retireLimit)
 	if err != nil {
 		w.warn(ctx, "one-offs that are over could not be put away", err)
 		return retireEvery

@@ -22,7 +22,7 @@ const newYork = "America/New_York"
 func (b *bubble) visit(until time.Time, jobs ...belfry.ID) {
 	b.Helper()
 	for {
-		dues, err := b.store.Find(b.Context(), jobs)
+		dues, err := b.store.PlansByJob(b.Context(), jobs)
 		if err != nil {
 			b.Fatal(err)
 		}

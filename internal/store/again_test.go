@@ -55,7 +55,7 @@ func TestACancelledJobThatRunsAgainIsWhatCameOfThat(t *testing.T) {
 			if got.Status != tt.want || (got.State == belfry.JobEnded) != tt.ended || got.LastRunAt == nil || !got.LastRunAt.Equal(run.ScheduledAt) {
 				t.Errorf("%s: the job is %s and %s, and ran at %v; wants %s", name, got.State, got.Status, got.LastRunAt, tt.want)
 			}
-			if list := f.listed(t, namespace, store.JobFilter{Status: tt.want, Search: name}, 10); !slices.ContainsFunc(list, func(j belfry.Job) bool { return j.ID == job.ID }) {
+			if list := f.listed(t, namespace, belfry.JobFilter{Status: tt.want, Search: name}, 10); !slices.ContainsFunc(list, func(j belfry.Job) bool { return j.ID == job.ID }) {
 				t.Errorf("%s: it is not among the jobs that are %s", name, tt.want)
 			}
 		}
@@ -107,11 +107,11 @@ func TestManyLettersOfAJobComeBackAtOnce(t *testing.T) {
 			results, letters = append(results, result(run, belfry.OutcomeFailed)), append(letters, store.Redrive{Run: run.ID})
 		}
 		f.finish(t, results...)
-		f.Changed()
+		f.ChangedJobs()
 		if n := f.redrive(t, namespace, letters...); n != many {
 			t.Errorf("%d letters came back, wants %d", n, many)
 		}
-		if jobs, all := f.Changed(); all || len(jobs) != 1 || jobs[0] != job.ID {
+		if jobs, all := f.ChangedJobs(); all || len(jobs) != 1 || jobs[0] != job.ID {
 			t.Errorf("the jobs that changed are %v (all: %v), wants one", jobs, all)
 		}
 		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'waiting'`); n != many-1 {

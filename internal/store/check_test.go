@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // everyRun is all runs and skips, wherever they are.
@@ -239,5 +240,5 @@ func checkColumns(t tb, f *fixture) {
 // kept reports whether a text was stored as well as the database can: not every
 // one keeps zero bytes.
 func kept(column, text string) bool {
-	return column == text || column == belfry.Clean(text, len(text)*len("\uFFFD"))
+	return column == text || column == sanitize.Text(text, len(text)*len("\uFFFD"))
 }

@@ -9,18 +9,18 @@ import (
 )
 
 // Dead is the runs out of attempts. People decide what becomes of them.
-type Dead interface {
+type DeadLetters interface {
 	// DeadLetter finds one with its payload, attempts and the name of its job, and the
 	// spec that it was fired from in Run.Spec; NotFound otherwise.
 	DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error)
 
 	// DeadLetters gives those that pass the filter, the latest death first, without
 	// payloads and attempts. The instants of the page are those of death.
-	DeadLetters(ctx context.Context, namespace string, filter DeadFilter, page RunPage) ([]belfry.DeadLetter, error)
+	ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page Page) ([]belfry.DeadLetter, error)
 
 	// DeadGroups counts those that pass the filter by the kind of their failure, the
 	// largest group first.
-	DeadGroups(ctx context.Context, namespace string, filter DeadFilter, limit int) ([]belfry.DeadGroup, error)
+	GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error)
 
 	// Redrive makes runs of dead letters again, which keep their ids, keys, attempts
 	// and revisions, and have all their retries. Each is ready after its delay; one of
@@ -31,17 +31,6 @@ type Dead interface {
 
 	// Discard gives dead letters up: they become history. It says how many there were.
 	Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error)
-}
-
-// DeadFilter is what the dead letters of a list have in common. Its zero fields let
-// everything pass.
-type DeadFilter struct {
-	Job         belfry.ID
-	Since       time.Time // when it died; inclusive
-	Until       time.Time // exclusive
-	Error       string    // part of the error of its last attempt, in any case of its letters
-	Fingerprint string
-	Reason      belfry.Reason
 }
 
 // Redrive is what becomes of one dead letter.

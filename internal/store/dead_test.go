@@ -15,11 +15,11 @@ import (
 )
 
 // letters walks through all pages of the dead letters that pass a filter.
-func (f *fixture) letters(t tb, namespace string, filter store.DeadFilter, limit int) (all []belfry.DeadLetter) {
+func (f *fixture) letters(t tb, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
 	t.Helper()
-	page := store.RunPage{Limit: limit}
+	page := store.Page{Limit: limit}
 	for {
-		some, err := f.DeadLetters(ctx, namespace, filter, page)
+		some, err := f.ListDeadLetters(ctx, namespace, filter, page)
 		if err != nil || len(some) > limit {
 			t.Fatalf("a page of %d has %d dead letters (%v)", limit, len(some), err)
 		}
@@ -28,7 +28,7 @@ func (f *fixture) letters(t tb, namespace string, filter store.DeadFilter, limit
 		}
 		all = append(all, some...)
 		last := some[len(some)-1]
-		page.BeforeAt, page.BeforeID = *last.FinishedAt, last.ID
+		page.After.At, page.After.ID = *last.FinishedAt, last.ID
 	}
 }
 
@@ -63,11 +63,11 @@ func TestDeadLettersAreListedTheLatestFirst(t *testing.T) {
 		}
 		f.died(t, 1, "theirs", inNamespace("theirs"))
 		for limit := 1; limit <= 7; limit++ {
-			if got := ids(f.letters(t, namespace, store.DeadFilter{}, limit)); !slices.Equal(got, want) {
+			if got := ids(f.letters(t, namespace, belfry.DeadFilter{}, limit)); !slices.Equal(got, want) {
 				t.Errorf("pages of %d give %v, wants %v", limit, got, want)
 			}
 		}
-		for _, d := range f.letters(t, namespace, store.DeadFilter{}, 10) {
+		for _, d := range f.letters(t, namespace, belfry.DeadFilter{}, 10) {
 			alone, err := f.DeadLetter(ctx, namespace, d.ID)
 			if err != nil || len(alone.Attempts) != 1 || len(alone.Payload) == 0 || alone.Attempts[0].Output != "what it said" {
 				t.Errorf("the dead letter alone is %+v (%v)", alone, err)
@@ -80,7 +80,7 @@ func TestDeadLettersAreListedTheLatestFirst(t *testing.T) {
 				t.Errorf("a dead letter differs from itself (-alone +listed):\n%s", diff)
 			}
 		}
-		if got, err := f.DeadLetters(ctx, namespace, store.DeadFilter{}, store.RunPage{}); err != nil || len(got) != 0 {
+		if got, err := f.ListDeadLetters(ctx, namespace, belfry.DeadFilter{}, store.Page{}); err != nil || len(got) != 0 {
 			t.Errorf("asked for none, got %d (%v)", len(got), err)
 		}
 	})
@@ -107,7 +107,7 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		}
 		if got.ID != last.ID || got.JobID != job.ID || got.JobName != "report" || got.Namespace != "ours" || got.Revision != 1 || got.Status != belfry.RunDead ||
 			got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 2 || got.Error != "no upstream" || got.HTTPStatus != 502 ||
-			string(got.Payload) != string(job.Payload) || got.Fingerprint != belfry.Fingerprint(r) || got.IdempotencyKey() != last.IdempotencyKey() ||
+			string(got.Payload) != string(job.Payload) || got.Fingerprint != belfry.Fingerprint(r) || got.Key() != last.Key() ||
 			!got.ScheduledAt.Equal(last.ScheduledAt) || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Spec != job.Spec {
 			t.Errorf("the dead letter is %+v", got)
 		}
@@ -143,35 +143,35 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 		poison := f.poisoned(t)
 		f.exec(t, `UPDATE dead SET died_at = ? WHERE id = ?`, f.minutesAgo(20), poison.ID)
 		f.died(t, 45, "refused by 10.0.0.1", inNamespace("theirs"))
-		kind := f.letters(t, namespace, store.DeadFilter{Job: a.JobID}, 10)[0].Fingerprint
+		kind := f.letters(t, namespace, belfry.DeadFilter{JobID: a.JobID}, 10)[0].Fingerprint
 		all := []belfry.ID{poison.ID, c.ID, b.ID, a.ID}
 		for _, tt := range []struct {
 			name   string
-			filter store.DeadFilter
+			filter belfry.DeadFilter
 			want   []belfry.ID
 		}{
-			{"none", store.DeadFilter{}, all},
-			{"job", store.DeadFilter{Job: b.JobID}, []belfry.ID{b.ID}},
-			{"another job", store.DeadFilter{Job: newID()}, nil},
-			{"since", store.DeadFilter{Since: f.minutesAgo(40)}, []belfry.ID{poison.ID, c.ID, b.ID}},
-			{"until", store.DeadFilter{Until: f.minutesAgo(40)}, []belfry.ID{a.ID}},
-			{"between", store.DeadFilter{Since: f.minutesAgo(45), Until: f.minutesAgo(25)}, []belfry.ID{c.ID, b.ID}},
-			{"error", store.DeadFilter{Error: "REFUSED"}, []belfry.ID{b.ID, a.ID}},
-			{"error in other letters", store.DeadFilter{Error: "gross_X"}, []belfry.ID{c.ID}},
-			{"error with letters of a pattern", store.DeadFilter{Error: "0% Z"}, []belfry.ID{c.ID}},
-			{"a pattern is no pattern", store.DeadFilter{Error: "refused%10"}, nil},
-			{"another error", store.DeadFilter{Error: "unheard of"}, nil},
-			{"fingerprint", store.DeadFilter{Fingerprint: kind}, []belfry.ID{b.ID, a.ID}},
-			{"reason", store.DeadFilter{Reason: belfry.ReasonPoison}, []belfry.ID{poison.ID}},
-			{"all at once", store.DeadFilter{Job: a.JobID, Since: f.minutesAgo(60), Until: f.minutesAgo(1), Error: "10.0", Fingerprint: kind, Reason: belfry.ReasonOutOfRetries}, []belfry.ID{a.ID}},
-			{"what contradicts itself", store.DeadFilter{Job: a.JobID, Reason: belfry.ReasonPoison}, nil},
+			{"none", belfry.DeadFilter{}, all},
+			{"job", belfry.DeadFilter{JobID: b.JobID}, []belfry.ID{b.ID}},
+			{"another job", belfry.DeadFilter{JobID: newID()}, nil},
+			{"since", belfry.DeadFilter{Since: f.minutesAgo(40)}, []belfry.ID{poison.ID, c.ID, b.ID}},
+			{"until", belfry.DeadFilter{Until: f.minutesAgo(40)}, []belfry.ID{a.ID}},
+			{"between", belfry.DeadFilter{Since: f.minutesAgo(45), Until: f.minutesAgo(25)}, []belfry.ID{c.ID, b.ID}},
+			{"error", belfry.DeadFilter{Error: "REFUSED"}, []belfry.ID{b.ID, a.ID}},
+			{"error in other letters", belfry.DeadFilter{Error: "gross_X"}, []belfry.ID{c.ID}},
+			{"error with letters of a pattern", belfry.DeadFilter{Error: "0% Z"}, []belfry.ID{c.ID}},
+			{"a pattern is no pattern", belfry.DeadFilter{Error: "refused%10"}, nil},
+			{"another error", belfry.DeadFilter{Error: "unheard of"}, nil},
+			{"fingerprint", belfry.DeadFilter{Fingerprint: kind}, []belfry.ID{b.ID, a.ID}},
+			{"reason", belfry.DeadFilter{Reason: belfry.ReasonPoison}, []belfry.ID{poison.ID}},
+			{"all at once", belfry.DeadFilter{JobID: a.JobID, Since: f.minutesAgo(60), Until: f.minutesAgo(1), Error: "10.0", Fingerprint: kind, Reason: belfry.ReasonOutOfRetries}, []belfry.ID{a.ID}},
+			{"what contradicts itself", belfry.DeadFilter{JobID: a.JobID, Reason: belfry.ReasonPoison}, nil},
 		} {
 			for _, limit := range []int{1, 2, 10} {
 				if got := ids(f.letters(t, namespace, tt.filter, limit)); !slices.Equal(got, tt.want) {
 					t.Errorf("%s, pages of %d: got %v, wants %v", tt.name, limit, got, tt.want)
 				}
 			}
-			groups, err := f.DeadGroups(ctx, namespace, tt.filter, 10)
+			groups, err := f.GroupDeadLetters(ctx, namespace, tt.filter, 10)
 			count := 0
 			for _, g := range groups {
 				count += g.Count
@@ -180,7 +180,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 				t.Errorf("%s: the groups have %d dead letters (%v), wants %d", tt.name, count, err, len(tt.want))
 			}
 		}
-		groups, err := f.DeadGroups(ctx, namespace, store.DeadFilter{}, 10)
+		groups, err := f.GroupDeadLetters(ctx, namespace, belfry.DeadFilter{}, 10)
 		if err != nil || len(groups) != 3 {
 			t.Fatalf("there are %d groups (%v), wants 3", len(groups), err)
 		}
@@ -190,7 +190,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 		if diff := cmp.Diff(want, groups[0], cmpopts.EquateApproxTime(0)); diff != "" {
 			t.Errorf("the largest group differs (-want +got):\n%s", diff)
 		}
-		if some, err := f.DeadGroups(ctx, namespace, store.DeadFilter{}, 1); err != nil || len(some) != 1 || some[0].Fingerprint != kind {
+		if some, err := f.GroupDeadLetters(ctx, namespace, belfry.DeadFilter{}, 1); err != nil || len(some) != 1 || some[0].Fingerprint != kind {
 			t.Errorf("the largest group alone is %+v (%v)", some, err)
 		}
 	})
@@ -232,7 +232,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 		}
 		for attempt := 3; attempt <= 4; attempt++ { // it has all its retries
 			run := f.claimOne(t, worker)
-			if run.ID != first.ID || run.Attempt != attempt || run.Revision != 1 || run.Spec != job.Spec || run.IdempotencyKey() != first.IdempotencyKey() ||
+			if run.ID != first.ID || run.Attempt != attempt || run.Revision != 1 || run.Spec != job.Spec || run.Key() != first.Key() ||
 				string(run.Payload) != string(job.Payload) || !run.ScheduledAt.Equal(first.ScheduledAt) || run.Kind != first.Kind || !run.FiredAt.Equal(first.FiredAt) {
 				t.Errorf("the redriven run was claimed as %+v", run)
 			}
@@ -405,13 +405,13 @@ func TestADiscardedRunIsHistory(t *testing.T) {
 		}
 		got := f.run(t, "ours", run.ID)
 		if got.Status != belfry.RunDiscarded || got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 1 || len(got.Attempts) != 1 || got.Attempts[0].Error != "no upstream" ||
-			got.IdempotencyKey() != before.IdempotencyKey() || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Revision != 1 {
+			got.Key() != before.Key() || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Revision != 1 {
 			t.Errorf("the discarded run is %+v", got)
 		}
-		if list := f.listedRuns(t, "ours", store.RunFilter{State: belfry.RunDiscarded}, 5); len(list) != 1 || list[0].ID != run.ID {
+		if list := f.listedRuns(t, "ours", belfry.RunFilter{Status: belfry.RunDiscarded}, 5); len(list) != 1 || list[0].ID != run.ID {
 			t.Errorf("the discarded runs are %+v", list)
 		}
-		if list := f.letters(t, "ours", store.DeadFilter{}, 5); len(list) != 0 {
+		if list := f.letters(t, "ours", belfry.DeadFilter{}, 5); len(list) != 0 {
 			t.Errorf("%d dead letters are left", len(list))
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {

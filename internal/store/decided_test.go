@@ -7,13 +7,12 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // decided gives what was decided for an instant of a job, by id.
 func (f *fixture) decided(t tb, job belfry.Job, at time.Time) []belfry.ID {
 	t.Helper()
-	runs, err := f.Decided(ctx, job.Namespace, job.ID, at)
+	runs, err := f.RunsAt(ctx, job.Namespace, job.ID, at)
 	if err != nil {
 		t.Fatalf("what was decided for %v: %v", at, err)
 	}
@@ -41,7 +40,7 @@ func TestWhatWasDecidedIsFoundByItsInstant(t *testing.T) {
 			f.accepted(t, f.claimOne(t, worker), outcome)
 			f.fire(t, f.step(t, job))
 		}
-		dead := f.letters(t, namespace, store.DeadFilter{Job: job.ID}, 10)
+		dead := f.letters(t, namespace, belfry.DeadFilter{JobID: job.ID}, 10)
 		f.discard(t, namespace, dead[1].ID)
 		f.claimOne(t, worker)
 		f.fire(t, f.step(t, job))
@@ -78,7 +77,7 @@ func TestWhatWasDecidedIsFoundByItsInstant(t *testing.T) {
 				}
 			}
 		}
-		if runs, err := f.Decided(ctx, "theirs", job.ID, at); len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
+		if runs, err := f.RunsAt(ctx, "theirs", job.ID, at); len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("another namespace is told of %d runs (%v)", len(runs), err)
 		}
 	})
@@ -109,12 +108,12 @@ func TestWaitTellsWhatARunWaitsFor(t *testing.T) {
 		r := result(retry, belfry.OutcomeFailed)
 		r.RetryAfterSeconds = 3600
 		f.finish(t, r)
-		if w, err := f.Wait(ctx, "ours", retry.ID); err != nil || w.State != belfry.RunRetry || !near(w.ReadyAt, f.Now().Add(time.Hour), 20*time.Second) {
+		if w, err := f.RunWait(ctx, "ours", retry.ID); err != nil || w.State != belfry.RunRetry || !near(w.ReadyAt, f.Now().Add(time.Hour), 20*time.Second) {
 			t.Errorf("a run that waits for its retry waits for %+v (%v)", w, err)
 		}
 		gone := f.dead(t)
 		for doing, id := range map[string]belfry.ID{"is dead": gone.ID, "never was": newID(), "is of another namespace": retry.ID} {
-			_, err := f.Wait(ctx, namespace, id)
+			_, err := f.RunWait(ctx, namespace, id)
 			wantCode(t, "what does a run wait for that "+doing, err, belfry.NotFound)
 		}
 
@@ -129,12 +128,12 @@ func TestWaitTellsWhatARunWaitsFor(t *testing.T) {
 		before, after := f.created(t, 25), f.created(t, 15)
 		f.fire(t, f.step(t, before), f.step(t, after))
 
-		w, err := f.Wait(ctx, namespace, runs[0])
+		w, err := f.RunWait(ctx, namespace, runs[0])
 		if err != nil || w.State != belfry.RunReady || w.Lane != lane || w.Ahead != 1 || w.Running != 0 || len(w.Before) != 0 || w.Cancel || !w.ReadyAt.Equal(f.live(t, runs[0]).ReadyAt) {
 			t.Errorf("a ready run waits for %+v (%v)", w, err)
 		}
 		for i, want := range map[int]int{1: 1, 5: 5, 12: 10} {
-			w, err := f.Wait(ctx, namespace, runs[i])
+			w, err := f.RunWait(ctx, namespace, runs[i])
 			if err != nil || w.State != belfry.RunWaiting || len(w.Before) != want || w.Ahead != 0 {
 				t.Errorf("run %d waits for %+v (%v), wants %d before it", i, w, err, want)
 			}
@@ -145,11 +144,11 @@ func TestWaitTellsWhatARunWaitsFor(t *testing.T) {
 			}
 		}
 		held := f.claim(t, worker, 2)[1]
-		if w, err := f.Wait(ctx, namespace, held.ID); err != nil || w.State != belfry.RunRunning || w.Running != 2 || w.Cancel {
+		if w, err := f.RunWait(ctx, namespace, held.ID); err != nil || w.State != belfry.RunRunning || w.Running != 2 || w.Cancel {
 			t.Errorf("a running run waits for %+v (%v)", w, err)
 		}
 		f.cancel(t, namespace, held.ID)
-		if w, err := f.Wait(ctx, namespace, held.ID); err != nil || !w.Cancel {
+		if w, err := f.RunWait(ctx, namespace, held.ID); err != nil || !w.Cancel {
 			t.Errorf("a cancelled run waits for %+v (%v)", w, err)
 		}
 	})

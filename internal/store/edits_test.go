@@ -110,7 +110,7 @@ func TestADeletedJobIsGoneButItsRunsGoOn(t *testing.T) {
 		if due := f.due(t); len(due) != 0 {
 			t.Errorf("a deleted job is due")
 		}
-		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.Slots{}); err != nil || fired.Applied[0] || fired.Ready != 0 {
+		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.FreeSlots{}); err != nil || fired.Applied[0] || fired.Ready != 0 {
 			t.Errorf("a deleted job was fired: %+v (%v)", fired, err)
 		}
 		run := f.claimOne(t, f.worker(t))
@@ -135,7 +135,7 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 		if edited.Revision != 2 || string(edited.Payload) != `"new"` || edited.TimeoutSeconds != 200 {
 			t.Errorf("the edited job is revision %d with %s", edited.Revision, edited.Payload)
 		}
-		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.Slots{}); err != nil || fired.Applied[0] {
+		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.FreeSlots{}); err != nil || fired.Applied[0] {
 			t.Errorf("a step from before the edit was applied: %+v (%v)", fired, err)
 		}
 		f.fire(t, f.step(t, edited))
@@ -259,7 +259,7 @@ func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
 				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
 			}
-			list, err := f.ListJobs(ctx, job.Namespace, store.JobFilter{Status: status}, store.Page{Limit: 1})
+			list, err := f.ListJobs(ctx, job.Namespace, belfry.JobFilter{Status: status}, store.Page{Limit: 1})
 			if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Status != status {
 				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list.Jobs, err, status)
 			}
@@ -305,7 +305,7 @@ func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 			step := f.step(t, job)
 			var wait sync.WaitGroup
 			wait.Go(func() {
-				if _, err := other.Fire(ctx, owner, []plan.Step{step}, store.Slots{}); err != nil {
+				if _, err := other.Fire(ctx, owner, []plan.Step{step}, store.FreeSlots{}); err != nil {
 					t.Errorf("fire: %v", err)
 				}
 			})

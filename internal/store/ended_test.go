@@ -39,7 +39,7 @@ func (f *fixture) retire(t tb, limit int) (retired int) {
 	t.Helper()
 	var after belfry.ID
 	for {
-		n, next, err := f.Retire(ctx, f.all(), after, limit)
+		n, next, err := f.Archive(ctx, f.all(), after, limit)
 		if err != nil {
 			t.Fatalf("retire: %v", err)
 		}
@@ -174,11 +174,11 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 		job := f.once(t, 5, named("report"), inNamespace("ours"), withTags("a"), ofWorker("send"), inQueue("bulk"))
 		edited := f.edit(t, job, revise(t, withTimeout(9)))
 		step := f.step(t, edited)
-		run := f.fireInto(t, store.Slots{Worker: worker, Lanes: []string{step.Lane()}, Free: 1}, step).Claimed[0]
+		run := f.fireInto(t, store.FreeSlots{Worker: worker, Lanes: []string{step.Lane()}, Free: 1}, step).Claimed[0]
 		f.accepted(t, run, belfry.OutcomeSucceeded)
 		f.wantEnded(t, "edited and run", edited, belfry.StatusCompleted)
 
-		if id, err := f.JobNamed(ctx, "ours", "report"); err != nil || id != job.ID {
+		if id, err := f.JobIDByName(ctx, "ours", "report"); err != nil || id != job.ID {
 			t.Errorf("by its name it is %s (%v)", id, err)
 		}
 		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].ID != run.ID || f.run(t, "ours", run.ID).Status != belfry.RunSucceeded {
@@ -201,22 +201,22 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 		}
 		_, err = f.Job(ctx, "theirs", job.ID)
 		wantCode(t, "find it from another namespace", err, belfry.NotFound)
-		_, err = f.JobNamed(ctx, "theirs", "report")
+		_, err = f.JobIDByName(ctx, "theirs", "report")
 		wantCode(t, "find its name from another namespace", err, belfry.NotFound)
 		_, err = f.EditJob(ctx, "theirs", job.ID, pause(t))
 		wantCode(t, "edit it from another namespace", err, belfry.NotFound)
 
 		for name, tt := range map[string]struct {
-			filter store.JobFilter
+			filter belfry.JobFilter
 			want   int
 		}{
-			"no filter":            {store.JobFilter{}, 0},
-			"completed":            {store.JobFilter{Status: belfry.StatusCompleted}, 1},
-			"failed":               {store.JobFilter{Status: belfry.StatusFailed}, 0},
-			"cancelled":            {store.JobFilter{Status: belfry.StatusCancelled}, 0},
-			"scheduled":            {store.JobFilter{Status: belfry.StatusScheduled}, 0},
-			"completed, all of it": {store.JobFilter{Status: belfry.StatusCompleted, Type: belfry.TypeWorker, Handler: "send", Queue: "bulk", Tags: []string{"a"}, Search: "EPO"}, 1},
-			"completed, other tag": {store.JobFilter{Status: belfry.StatusCompleted, Tags: []string{"b"}}, 0},
+			"no filter":            {belfry.JobFilter{}, 0},
+			"completed":            {belfry.JobFilter{Status: belfry.StatusCompleted}, 1},
+			"failed":               {belfry.JobFilter{Status: belfry.StatusFailed}, 0},
+			"cancelled":            {belfry.JobFilter{Status: belfry.StatusCancelled}, 0},
+			"scheduled":            {belfry.JobFilter{Status: belfry.StatusScheduled}, 0},
+			"completed, all of it": {belfry.JobFilter{Status: belfry.StatusCompleted, Type: belfry.TypeWorker, Handler: "send", Queue: "bulk", Tags: []string{"a"}, Search: "EPO"}, 1},
+			"completed, other tag": {belfry.JobFilter{Status: belfry.StatusCompleted, Tags: []string{"b"}}, 0},
 		} {
 			list := f.listed(t, "ours", tt.filter, 10)
 			if len(list) != tt.want {
@@ -251,7 +251,7 @@ func TestTheNameOfAJobThatIsOverIsFree(t *testing.T) {
 		}
 		named := func() belfry.ID {
 			t.Helper()
-			id, err := f.JobNamed(ctx, namespace, "report")
+			id, err := f.JobIDByName(ctx, namespace, "report")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,12 +289,12 @@ func TestRetireRepairsWhatWasLeft(t *testing.T) {
 			t.Errorf("%d paused jobs were retired", n)
 		}
 		f.exec(t, `UPDATE jobs SET state = 'active'`)
-		if n, _, err := f.Retire(ctx, nil, belfry.ID{}, 10); n != 0 || err != nil {
+		if n, _, err := f.Archive(ctx, nil, belfry.ID{}, 10); n != 0 || err != nil {
 			t.Errorf("%d jobs of no shard were retired (%v)", n, err)
 		}
 		byShard := 0
 		for shard := range f.Shards() {
-			n, _, err := f.Retire(ctx, []int{shard}, belfry.ID{}, 100)
+			n, _, err := f.Archive(ctx, []int{shard}, belfry.ID{}, 100)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func (f *fixture) told(t tb, namespace string, limit int) (all []belfry.Event) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for {
-		some, err := f.Events(ctx, namespace, page)
+		some, err := f.ListEvents(ctx, namespace, page)
 		if err != nil || len(some) > limit {
 			t.Fatalf("a page of %d has %d events (%v)", limit, len(some), err)
 		}

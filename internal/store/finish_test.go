@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -314,7 +315,7 @@ func TestHostileResultsAreKeptCleanly(t *testing.T) {
 				if outcome == belfry.OutcomeFailed {
 					said, answered = got.Attempts[0].Error, got.Attempts[0].Output
 				}
-				if want := belfry.Clean(text, belfry.MaxOutput); answered != want || len(said) > len(want) || !strings.HasPrefix(want, said) {
+				if want := sanitize.Text(text, belfry.MaxOutput); answered != want || len(said) > len(want) || !strings.HasPrefix(want, said) {
 					t.Errorf("%.20q: kept %d bytes %.40q and %d bytes %.40q, wants %d", text, len(said), said, len(answered), answered, len(want))
 				}
 			}

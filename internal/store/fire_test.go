@@ -12,9 +12,9 @@ import (
 )
 
 // tryFire applies steps that may be left out.
-func (f *fixture) tryFire(t tb, steps ...plan.Step) store.Fired {
+func (f *fixture) tryFire(t tb, steps ...plan.Step) store.FireResult {
 	t.Helper()
-	fired, err := f.Fire(ctx, owner, steps, store.Slots{})
+	fired, err := f.Fire(ctx, owner, steps, store.FreeSlots{})
 	if err != nil {
 		t.Fatalf("fire %d steps: %v", len(steps), err)
 	}
@@ -275,7 +275,7 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 			var wait sync.WaitGroup
 			for i := range 6 {
 				wait.Go(func() {
-					fired, err := stores[i%len(stores)].Fire(ctx, newID(), steps, store.Slots{})
+					fired, err := stores[i%len(stores)].Fire(ctx, newID(), steps, store.FreeSlots{})
 					if err != nil {
 						t.Errorf("fire: %v", err)
 						return
@@ -339,7 +339,7 @@ func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
 			if err := f.CreateJobs(ctx, each(bad), nil); err != nil {
 				continue // refused at the door
 			}
-			fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.Slots{})
+			fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.FreeSlots{})
 			if n := f.count(t, `SELECT count(*) FROM runs WHERE job_id = ?`, good.Job.ID); err != nil || n != 1 {
 				t.Errorf("a job in queue %q was stored and stops the firing of others: %+v (%v), %d runs", text, fired, err, n)
 			}

@@ -16,15 +16,15 @@ func TestAJobThatIsOverCanBeForgotten(t *testing.T) {
 			run := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
 			f.accepted(t, run, belfry.OutcomeSucceeded)
 
-			wantCode(t, "forget it from another namespace", f.Forget(ctx, "theirs", job.ID, history), belfry.NotFound)
-			if err := f.Forget(ctx, job.Namespace, job.ID, history); err != nil {
+			wantCode(t, "forget it from another namespace", f.DeleteEnded(ctx, "theirs", job.ID, history), belfry.NotFound)
+			if err := f.DeleteEnded(ctx, job.Namespace, job.ID, history); err != nil {
 				t.Fatal(err)
 			}
 			_, err := f.Job(ctx, job.Namespace, job.ID)
 			wantCode(t, "find what is forgotten", err, belfry.NotFound)
-			_, err = f.JobNamed(ctx, job.Namespace, job.Name)
+			_, err = f.JobIDByName(ctx, job.Namespace, job.Name)
 			wantCode(t, "find it by its name", err, belfry.NotFound)
-			wantCode(t, "forget it again", f.Forget(ctx, job.Namespace, job.ID, history), belfry.NotFound)
+			wantCode(t, "forget it again", f.DeleteEnded(ctx, job.Namespace, job.ID, history), belfry.NotFound)
 			if n := f.count(t, `SELECT count(*) FROM revisions WHERE job_id = ?`, job.ID); n != 0 {
 				t.Errorf("%d of its revisions are left", n)
 			}
@@ -36,7 +36,7 @@ func TestAJobThatIsOverCanBeForgotten(t *testing.T) {
 			}
 		}
 		live := f.once(t, -60)
-		wantCode(t, "forget a job that is not over", f.Forget(ctx, live.Namespace, live.ID, true), belfry.NotFound)
+		wantCode(t, "forget a job that is not over", f.DeleteEnded(ctx, live.Namespace, live.ID, true), belfry.NotFound)
 	})
 }
 

@@ -191,12 +191,12 @@ func (f *fixture) step(t tb, job belfry.Job) plan.Step {
 }
 
 // fire applies the steps, and expects all of them to apply.
-func (f *fixture) fire(t tb, steps ...plan.Step) store.Fired {
+func (f *fixture) fire(t tb, steps ...plan.Step) store.FireResult {
 	t.Helper()
-	return f.fireInto(t, store.Slots{}, steps...)
+	return f.fireInto(t, store.FreeSlots{}, steps...)
 }
 
-func (f *fixture) fireInto(t tb, slots store.Slots, steps ...plan.Step) store.Fired {
+func (f *fixture) fireInto(t tb, slots store.FreeSlots, steps ...plan.Step) store.FireResult {
 	t.Helper()
 	fired, err := f.Fire(ctx, owner, steps, slots)
 	if err != nil {
@@ -214,12 +214,12 @@ func (f *fixture) fireInto(t tb, slots store.Slots, steps ...plan.Step) store.Fi
 }
 
 // slots is the demand of a worker that serves the usual lane.
-func slots(worker belfry.ID, free int) store.Slots {
-	return store.Slots{Worker: worker, Lanes: []string{lane}, Free: free}
+func slots(worker belfry.ID, free int) store.FreeSlots {
+	return store.FreeSlots{Worker: worker, Lanes: []string{lane}, Free: free}
 }
 
 // fireDue fires the first undecided occurrence of every job that is due.
-func (f *fixture) fireDue(t tb) store.Fired {
+func (f *fixture) fireDue(t tb) store.FireResult {
 	t.Helper()
 	return f.fire(t, f.decide(t, f.due(t))...)
 }
@@ -323,7 +323,7 @@ func (f *fixture) run(t tb, namespace string, id belfry.ID) belfry.Run {
 
 func (f *fixture) jobRuns(t tb, job belfry.Job) []belfry.Run {
 	t.Helper()
-	runs, err := f.JobRuns(ctx, job.Namespace, job.ID, store.RunPage{Limit: 1000})
+	runs, err := f.JobRuns(ctx, job.Namespace, job.ID, store.Page{Limit: 1000})
 	if err != nil {
 		t.Fatalf("list the runs of job %s: %v", job.ID, err)
 	}

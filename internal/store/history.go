@@ -15,42 +15,29 @@ type History interface {
 
 	// JobRuns gives the runs and skips of a job, live ones included, latest
 	// occurrence first, without their attempts.
-	JobRuns(ctx context.Context, namespace string, job belfry.ID, page RunPage) ([]belfry.Run, error)
+	JobRuns(ctx context.Context, namespace string, job belfry.ID, page Page) ([]belfry.Run, error)
 
 	// ListRuns gives the runs and skips of all jobs of a namespace, live ones
 	// included, latest first, without their attempts. Like ListJobs it looks at a
 	// bounded number, so that a page may be short and still be followed by others.
-	ListRuns(ctx context.Context, namespace string, filter RunFilter, page Page) (RunList, error)
+	ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page Page) (RunList, error)
 
 	// Decided gives the runs and skips of a job, live ones included, whose scheduled
 	// instant is this one, or that cover it, in any number and order. Triggers that are
 	// not fired are not among them.
-	Decided(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error)
+	RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error)
 
 	// Wait tells what a live run waits for; NotFound if it is not alive.
-	Wait(ctx context.Context, namespace string, run belfry.ID) (Wait, error)
+	RunWait(ctx context.Context, namespace string, run belfry.ID) (RunWait, error)
 
 	// Events gives what was told of in a namespace, latest first.
-	Events(ctx context.Context, namespace string, page Page) ([]belfry.Event, error)
+	ListEvents(ctx context.Context, namespace string, page Page) ([]belfry.Event, error)
 
 	// Prune forgets history, evidence, events and ended jobs older than keep, or than
 	// their own retention if a job has one, and what nothing needs
 	// any more of fired triggers, requests, keys of runs and deleted jobs; it also makes
 	// room for the days to come. It says how many settled runs and skips went.
 	Prune(ctx context.Context, keep time.Duration) (int, error)
-}
-
-// RunPage asks for at most Limit runs that come after the given one in a list
-// ordered by scheduled instant and id, both descending.
-type RunPage struct {
-	BeforeAt time.Time // zero: the first page
-	BeforeID belfry.ID
-	Limit    int
-}
-
-// RunFilter is what the runs of a list have in common.
-type RunFilter struct {
-	State belfry.RunStatus // empty: any
 }
 
 // RunList is a page of runs in descending order of their ids, and so of their
@@ -61,7 +48,7 @@ type RunList struct {
 }
 
 // Wait is what there is to know about a live run that waits.
-type Wait struct {
+type RunWait struct {
 	State   belfry.RunStatus
 	ReadyAt time.Time
 	Lane    string

@@ -134,7 +134,7 @@ func (f *fixture) wantPages(t tb, job belfry.Job, all []belfry.Run) {
 	t.Helper()
 	for limit := 1; limit <= len(all)+1; limit++ {
 		var got []belfry.ID
-		page := store.RunPage{Limit: limit}
+		page := store.Page{Limit: limit}
 		for range len(all) + 1 {
 			runs, err := f.JobRuns(ctx, job.Namespace, job.ID, page)
 			if err != nil || len(runs) > limit {
@@ -147,7 +147,7 @@ func (f *fixture) wantPages(t tb, job belfry.Job, all []belfry.Run) {
 				got = append(got, run.ID)
 			}
 			last := runs[len(runs)-1]
-			page.BeforeAt, page.BeforeID = last.ScheduledAt, last.ID
+			page.After.At, page.After.ID = last.ScheduledAt, last.ID
 		}
 		if !slices.EqualFunc(got, all, func(id belfry.ID, run belfry.Run) bool { return id == run.ID }) {
 			t.Errorf("pages of %d give %d runs %v, wants %d", limit, len(got), got, len(all))

@@ -39,7 +39,7 @@ func (h *Hub) Wakeups(ctx context.Context, topic Topic) <-chan struct{} {
 }
 
 // Changed is Plans.Changed.
-func (h *Hub) Changed() ([]belfry.ID, bool) {
+func (h *Hub) ChangedJobs() ([]belfry.ID, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ids := make([]belfry.ID, 0, len(h.changed))
@@ -52,7 +52,7 @@ func (h *Hub) Changed() ([]belfry.ID, bool) {
 }
 
 // Signal wakes whoever waits for the topic.
-func (h *Hub) Signal(topic Topic) {
+func (h *Hub) Notify(topic Topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.signal(topic)
@@ -60,7 +60,7 @@ func (h *Hub) Signal(topic Topic) {
 
 // Change notes that the jobs' plans were written and wakes whoever waits for
 // plans.
-func (h *Hub) Change(jobs []belfry.ID, many bool) {
+func (h *Hub) NotifyChanged(jobs []belfry.ID, many bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.changed == nil {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"time"
 
@@ -24,18 +23,18 @@ type Jobs interface {
 
 	// JobNamed finds the id of the job that is not deleted and has the name, or else
 	// of the one that had it and ended last; NotFound otherwise.
-	JobNamed(ctx context.Context, namespace, name string) (belfry.ID, error)
+	JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error)
 
 	// ListJobs gives the jobs that are not deleted and pass the filter, newest
 	// first. Those that have ended are among them only if the filter asks for a
 	// status that they may have. It looks at a bounded number of jobs: a page may have fewer than its
 	// limit, or none, and still be followed by others.
-	ListJobs(ctx context.Context, namespace string, filter JobFilter, page Page) (JobList, error)
+	ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page Page) (JobList, error)
 
 	// Revisions gives the earlier revisions of a job that is not deleted, below
 	// the given number if that is not zero, latest first; NotFound if there is no
 	// such job.
-	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]Revision, error)
+	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error)
 
 	// EditJob locks a job that is not deleted and its plan, asks edit what to
 	// change, and writes that. An error from edit is returned as it is and
@@ -51,10 +50,10 @@ type Jobs interface {
 
 	// Forget has a job that has ended be found no more; with history, what happened to
 	// it goes as well. NotFound if there is no such job that has ended.
-	Forget(ctx context.Context, namespace string, id belfry.ID, history bool) error
+	DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error
 
 	// Answered finds the answer that was kept under a key; nil if there is none.
-	Answered(ctx context.Context, namespace, key string) (*Repeated, error)
+	CachedResponse(ctx context.Context, namespace, key string) (*DuplicateRequest, error)
 }
 
 // Request is an idempotency key under which something is asked for. The key and
@@ -65,43 +64,24 @@ type Request struct {
 	Namespace string
 	Key       string
 	Hash      [32]byte               // of what is asked for
-	Answer    func() ([]byte, error) // called once all jobs of the sequence were taken; it may be called again
+	Response  func() ([]byte, error) // called once all jobs of the sequence were taken; it may be called again
 }
 
 // KeepRequests is how long the keys of requests are remembered at least.
-const KeepRequests = 7 * 24 * time.Hour
+const RequestRetention = 7 * 24 * time.Hour
 
 // Repeated is the error of a call whose key was used before.
-type Repeated struct {
-	Hash   [32]byte // of what was asked for then
-	Answer []byte   // to that
+type DuplicateRequest struct {
+	Hash     [32]byte // of what was asked for then
+	Response []byte   // to that
 }
 
-func (*Repeated) Error() string { return "this was asked for before" }
-
-// JobFilter is what the jobs of a list have in common. Its zero fields let
-// everything pass.
-type JobFilter struct {
-	Status  belfry.JobStatus
-	Type    string
-	Handler string
-	Queue   string
-	Tags    []string // all of them
-	Search  string   // part of the name, in any case of its letters
-}
+func (*DuplicateRequest) Error() string { return "this was asked for before" }
 
 // JobList is a page of jobs. The list goes on after Next, unless that is zero.
 type JobList struct {
 	Jobs []belfry.Job
 	Next belfry.ID
-}
-
-// Revision is what a job was before an edit.
-type Revision struct {
-	Number     int
-	Spec       belfry.Spec
-	Payload    json.RawMessage
-	ReplacedAt time.Time
 }
 
 // NewJob is a job with its first plan.
@@ -123,9 +103,15 @@ type Change struct {
 	Purge  bool // with a deletion: its history goes too, as soon as no run is alive
 }
 
-// Page asks for at most Limit items that come after the given id in the order
-// of the list; the zero id asks for the first page.
+// Page asks for at most Limit items after a position in the order of the list; the
+// zero position asks for the first page. Lists that are ordered by id use only the id.
 type Page struct {
-	After belfry.ID
+	After Position
 	Limit int
+}
+
+// Position is an item of a list that is ordered by an instant and an id.
+type Position struct {
+	At time.Time
+	ID belfry.ID
 }

@@ -63,10 +63,10 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 		}
 		_, err = f.Run(ctx, "theirs", run.ID)
 		wantCode(t, "find a run", err, belfry.NotFound)
-		if jobs, err := f.ListJobs(ctx, "theirs", store.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs.Jobs) != 0 {
+		if jobs, err := f.ListJobs(ctx, "theirs", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs.Jobs) != 0 {
 			t.Errorf("another namespace lists %d jobs (%v)", len(jobs.Jobs), err)
 		}
-		runs, err := f.JobRuns(ctx, "theirs", job, store.RunPage{Limit: 10})
+		runs, err := f.JobRuns(ctx, "theirs", job, store.Page{Limit: 10})
 		if len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("another namespace lists %d runs (%v)", len(runs), err)
 		}
@@ -92,7 +92,7 @@ func TestJobsAreListedNewestFirstInPages(t *testing.T) {
 		gone := f.created(t, 1)
 		f.edit(t, gone, remove(t))
 		var got []belfry.ID
-		for _, job := range f.listed(t, belfry.DefaultNamespace, store.JobFilter{}, 3) {
+		for _, job := range f.listed(t, belfry.DefaultNamespace, belfry.JobFilter{}, 3) {
 			got = append(got, job.ID)
 			if diff := cmp.Diff(f.found(t, job), job); diff != "" {
 				t.Errorf("a listed job differs from itself (-found +listed):\n%s", diff)
@@ -369,7 +369,7 @@ func TestHostileTextIsKeptOrRefused(t *testing.T) {
 			if got.Name != name || got.Namespace != name || string(got.Payload) != payload {
 				t.Errorf("%.20q became %.20q in %.20q with %d of %d bytes", name, got.Name, got.Namespace, len(got.Payload), len(payload))
 			}
-			list, err := f.ListJobs(ctx, name, store.JobFilter{}, store.Page{Limit: 2})
+			list, err := f.ListJobs(ctx, name, belfry.JobFilter{}, store.Page{Limit: 2})
 			if err != nil || len(list.Jobs) != 1 {
 				t.Errorf("namespace %.20q lists %d jobs (%v)", name, len(list.Jobs), err)
 			}

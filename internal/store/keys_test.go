@@ -14,7 +14,7 @@ import (
 func (f *fixture) wantKey(t tb, run belfry.ID, job belfry.Job, want string) {
 	t.Helper()
 	got := []belfry.Run{f.run(t, job.Namespace, run)}
-	list, err := f.ListRuns(ctx, job.Namespace, store.RunFilter{}, store.Page{Limit: 1000})
+	list, err := f.ListRuns(ctx, job.Namespace, belfry.RunFilter{}, store.Page{Limit: 1000})
 	if err != nil {
 		t.Fatalf("list runs: %v", err)
 	}
@@ -27,8 +27,8 @@ func (f *fixture) wantKey(t tb, run belfry.ID, job belfry.Job, want string) {
 		t.Errorf("the run %s was found %d times, wants 3", run, len(got))
 	}
 	for _, r := range got {
-		if r.IdempotencyKey() != want {
-			t.Errorf("the %s run has the key %q, wants %q", r.Status, r.IdempotencyKey(), want)
+		if r.Key() != want {
+			t.Errorf("the %s run has the key %q, wants %q", r.Status, r.Key(), want)
 		}
 	}
 }
@@ -45,8 +45,8 @@ func TestAKeyIsTheSameInEveryAttemptAndPlace(t *testing.T) {
 			try := func(attempt int) *belfry.Run {
 				t.Helper()
 				run := f.claimOne(t, worker)
-				if run.ID != id || run.Attempt != attempt || run.IdempotencyKey() != want || run.JobName != job.Name {
-					t.Errorf("attempt %d of %q has the key %q, wants %q", run.Attempt, run.JobName, run.IdempotencyKey(), want)
+				if run.ID != id || run.Attempt != attempt || run.Key() != want || run.JobName != job.Name {
+					t.Errorf("attempt %d of %q has the key %q, wants %q", run.Attempt, run.JobName, run.Key(), want)
 				}
 				f.wantKey(t, id, job, want)
 				return run
@@ -86,9 +86,9 @@ func TestARunThatIsClaimedWhileItIsFiredHasItsKey(t *testing.T) {
 				t.Fatalf("template %q: claimed %+v, wants the key %q", tt.template, fired.Claimed, tt.want)
 			}
 			run := fired.Claimed[0]
-			f.wantKey(t, run.ID, job, run.IdempotencyKey())
+			f.wantKey(t, run.ID, job, run.Key())
 			f.accepted(t, run, belfry.OutcomeSucceeded)
-			f.wantKey(t, run.ID, job, run.IdempotencyKey())
+			f.wantKey(t, run.ID, job, run.Key())
 			f.edit(t, job, remove(t))
 		}
 	})
@@ -109,12 +109,12 @@ func TestTheKeyOfAManualRunIsItsOwn(t *testing.T) {
 			}
 			for attempt := range 3 {
 				run := f.claimOne(t, worker)
-				if got := run.IdempotencyKey(); got != want.IdempotencyKey() || run.JobName != "" {
-					t.Errorf("attempt %d has the key %q, wants %q", attempt+1, got, want.IdempotencyKey())
+				if got := run.Key(); got != want.Key() || run.JobName != "" {
+					t.Errorf("attempt %d has the key %q, wants %q", attempt+1, got, want.Key())
 				}
 				f.accepted(t, run, []belfry.Outcome{belfry.OutcomeInterrupted, belfry.OutcomeInterrupted, belfry.OutcomeSucceeded}[attempt])
 			}
-			f.wantKey(t, wish.RunID(), job, want.IdempotencyKey())
+			f.wantKey(t, wish.RunID(), job, want.Key())
 			f.edit(t, job, remove(t))
 		}
 	})
@@ -131,7 +131,7 @@ func TestANameIsGivenOnlyToTheTemplateThatAsksForIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := f.Find(ctx, []belfry.ID{job.ID})
+			found, err := f.PlansByJob(ctx, []belfry.ID{job.ID})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func TestASecondOccurrenceWithTheSameKeyIsSkipped(t *testing.T) {
 		}
 		free := func(doing string) *belfry.Run {
 			t.Helper()
-			if got := f.next(t, job); got.Status != belfry.RunReady || got.IdempotencyKey() != "all-the-same" {
+			if got := f.next(t, job); got.Status != belfry.RunReady || got.Key() != "all-the-same" {
 				t.Fatalf("%s: the next is %+v, wants it ready", doing, got)
 			}
 			return f.claimOne(t, worker)
@@ -62,7 +62,7 @@ func TestASecondOccurrenceWithTheSameKeyIsSkipped(t *testing.T) {
 		third := f.claimOne(t, worker)
 		f.accepted(t, third, belfry.OutcomeSucceeded)
 		twice("after a success")
-		f.backdate(t, store.KeepKeys-time.Minute, "keys", "made_at succeeded_at", "")
+		f.backdate(t, store.KeyRetention-time.Minute, "keys", "made_at succeeded_at", "")
 		twice("almost a week after a success")
 		f.backdate(t, 2*time.Minute, "keys", "made_at succeeded_at", "")
 		f.accepted(t, free("a week after a success"), belfry.OutcomeSucceeded)
@@ -175,7 +175,7 @@ func TestKeysThatAreNotNeededAreForgotten(t *testing.T) {
 				t.Errorf("%d keys are kept, wants %d", n, want)
 			}
 		}
-		f.backdate(t, store.KeepKeys-time.Hour, "keys", "made_at succeeded_at", "")
+		f.backdate(t, store.KeyRetention-time.Hour, "keys", "made_at succeeded_at", "")
 		prune(4)
 		f.backdate(t, 3*time.Hour, "keys", "made_at succeeded_at", "run_id <> ?", runs[1].ID)
 		prune(3) // one succeeded long ago, one lately, and two are alive

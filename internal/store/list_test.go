@@ -13,7 +13,7 @@ import (
 )
 
 // listed walks through all pages of a list of jobs.
-func (f *fixture) listed(t tb, namespace string, filter store.JobFilter, limit int) (all []belfry.Job) {
+func (f *fixture) listed(t tb, namespace string, filter belfry.JobFilter, limit int) (all []belfry.Job) {
 	t.Helper()
 	f.pages(t, limit, func(page store.Page) (int, belfry.ID, error) {
 		list, err := f.ListJobs(ctx, namespace, filter, page)
@@ -24,7 +24,7 @@ func (f *fixture) listed(t tb, namespace string, filter store.JobFilter, limit i
 }
 
 // listedRuns walks through all pages of a list of runs.
-func (f *fixture) listedRuns(t tb, namespace string, filter store.RunFilter, limit int) (all []belfry.Run) {
+func (f *fixture) listedRuns(t tb, namespace string, filter belfry.RunFilter, limit int) (all []belfry.Run) {
 	t.Helper()
 	f.pages(t, limit, func(page store.Page) (int, belfry.ID, error) {
 		list, err := f.ListRuns(ctx, namespace, filter, page)
@@ -73,7 +73,7 @@ func TestTagsAreKeptSortedAndOnce(t *testing.T) {
 			if got := f.found(t, job).Tags; !slices.Equal(got, tags) {
 				t.Errorf("the tags are %q, wants %q", got, tags)
 			}
-			if list := f.listed(t, job.Namespace, store.JobFilter{Tags: tags}, 10); len(list) != 1 || !slices.Equal(list[0].Tags, tags) {
+			if list := f.listed(t, job.Namespace, belfry.JobFilter{Tags: tags}, 10); len(list) != 1 || !slices.Equal(list[0].Tags, tags) {
 				t.Errorf("listed are %+v, wants one with the tags %q", list, tags)
 			}
 		}
@@ -90,7 +90,7 @@ func TestTagsAreKeptSortedAndOnce(t *testing.T) {
 			t.Errorf("a job without tags has %q", got.Tags)
 		}
 		for _, tag := range []string{"y", "", "a", "[]"} {
-			if list := f.listed(t, job.Namespace, store.JobFilter{Tags: []string{tag}}, 10); len(list) != 0 {
+			if list := f.listed(t, job.Namespace, belfry.JobFilter{Tags: []string{tag}}, 10); len(list) != 0 {
 				t.Errorf("%d jobs have the tag %q, wants none", len(list), tag)
 			}
 		}
@@ -101,7 +101,7 @@ func TestAJobIsFoundByTheNameThatItHasNow(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		want := func(namespace, name string, want belfry.Job) {
 			t.Helper()
-			id, err := f.JobNamed(ctx, namespace, name)
+			id, err := f.JobIDByName(ctx, namespace, name)
 			if want.ID.IsZero() {
 				wantCode(t, "find "+name, err, belfry.NotFound)
 			} else if err != nil || id != want.ID {
@@ -149,7 +149,7 @@ func TestASearchKnowsNoWildcards(t *testing.T) {
 			{"a", []string{"plain", `back\slash`, "a_b"}}, {"ain ", nil}, {"buro", nil},
 		} {
 			var got []string
-			for _, job := range f.listed(t, belfry.DefaultNamespace, store.JobFilter{Search: tt.search}, 2) {
+			for _, job := range f.listed(t, belfry.DefaultNamespace, belfry.JobFilter{Search: tt.search}, 2) {
 				got = append(got, job.Name)
 			}
 			if !slices.Equal(got, tt.want) {
@@ -168,7 +168,7 @@ func TestNoPageLosesJobsThatComeAndGo(t *testing.T) {
 		var got []string
 		i := 0
 		f.pages(t, 2, func(page store.Page) (int, belfry.ID, error) {
-			list, err := f.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{Search: "job"}, page)
+			list, err := f.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{Search: "job"}, page)
 			for _, job := range list.Jobs {
 				got = append(got, job.Name)
 			}

@@ -31,50 +31,50 @@ func fleetSize(b *testing.B) int {
 // What is rare has some ten jobs in a million.
 var listed = []struct {
 	name   string
-	filter store.JobFilter
+	filter belfry.JobFilter
 	depth  float64 // share of the list that comes before the page
 }{
 	{name: "all"},
 	{name: "all, halfway", depth: 0.5},
 	{name: "all, near the end", depth: 0.9999},
-	{name: "queue, common", filter: store.JobFilter{Queue: "queue-7"}},
-	{name: "queue, common, halfway", filter: store.JobFilter{Queue: "queue-7"}, depth: 0.5},
-	{name: "queue, early only", filter: store.JobFilter{Queue: "early"}},
-	{name: "queue, rare", filter: store.JobFilter{Queue: "rare"}},
-	{name: "queue, none", filter: store.JobFilter{Queue: "none"}},
-	{name: "type http", filter: store.JobFilter{Type: belfry.TypeHTTP}},
-	{name: "type worker", filter: store.JobFilter{Type: belfry.TypeWorker}},
-	{name: "type, none", filter: store.JobFilter{Type: "message"}},
-	{name: "handler, common", filter: store.JobFilter{Handler: "handler-21"}},
-	{name: "handler, rare", filter: store.JobFilter{Handler: "rare"}},
-	{name: "tag, common", filter: store.JobFilter{Tags: []string{"team-3"}}},
-	{name: "tags, common", filter: store.JobFilter{Tags: []string{"prod", "team-3"}}},
-	{name: "tag, rare", filter: store.JobFilter{Tags: []string{"rare"}}},
-	{name: "tag, none", filter: store.JobFilter{Tags: []string{"none"}}},
-	{name: "scheduled", filter: store.JobFilter{Status: belfry.StatusScheduled}},
-	{name: "paused", filter: store.JobFilter{Status: belfry.StatusPaused}},
-	{name: "running", filter: store.JobFilter{Status: belfry.StatusRunning}},
-	{name: "queued", filter: store.JobFilter{Status: belfry.StatusQueued}},
-	{name: "completed", filter: store.JobFilter{Status: belfry.StatusCompleted}},
-	{name: "completed, halfway", filter: store.JobFilter{Status: belfry.StatusCompleted}, depth: 0.5},
-	{name: "failed", filter: store.JobFilter{Status: belfry.StatusFailed}},
-	{name: "cancelled", filter: store.JobFilter{Status: belfry.StatusCancelled}},
-	{name: "search, common", filter: store.JobFilter{Search: "Invoice"}},
-	{name: "search, a tenant", filter: store.JobFilter{Search: "tenant-123-"}},
-	{name: "search, rare", filter: store.JobFilter{Search: "invoice-4321"}},
-	{name: "search, one", filter: store.JobFilter{Search: "-invoice-004321"}},
-	{name: "search, none", filter: store.JobFilter{Search: "nothing like it"}},
-	{name: "search, none but alike", filter: store.JobFilter{Search: "tenant-invoice"}},
-	{name: "search, short and none", filter: store.JobFilter{Search: "zq"}},
-	{name: "search in a queue, none", filter: store.JobFilter{Search: "tenant-123-", Queue: "rare"}},
-	{name: "search of paused, none", filter: store.JobFilter{Search: "nothing like it", Status: belfry.StatusPaused}},
-	{name: "search of completed", filter: store.JobFilter{Search: "tenant-123-", Status: belfry.StatusCompleted}},
-	{name: "http with a handler", filter: store.JobFilter{Type: belfry.TypeHTTP, Handler: "handler-21"}},
-	{name: "queue without its handler", filter: store.JobFilter{Queue: "queue-7", Handler: "rare"}},
-	{name: "tags that exclude each other", filter: store.JobFilter{Tags: []string{"team-3", "team-6"}}},
-	{name: "paused in a queue, with a tag", filter: store.JobFilter{Status: belfry.StatusPaused, Queue: "queue-7", Tags: []string{"rare"}}},
-	{name: "failed in a rare queue", filter: store.JobFilter{Status: belfry.StatusFailed, Queue: "rare"}},
-	{name: "cancelled with a rare tag", filter: store.JobFilter{Status: belfry.StatusCancelled, Tags: []string{"rare"}}},
+	{name: "queue, common", filter: belfry.JobFilter{Queue: "queue-7"}},
+	{name: "queue, common, halfway", filter: belfry.JobFilter{Queue: "queue-7"}, depth: 0.5},
+	{name: "queue, early only", filter: belfry.JobFilter{Queue: "early"}},
+	{name: "queue, rare", filter: belfry.JobFilter{Queue: "rare"}},
+	{name: "queue, none", filter: belfry.JobFilter{Queue: "none"}},
+	{name: "type http", filter: belfry.JobFilter{Type: belfry.TypeHTTP}},
+	{name: "type worker", filter: belfry.JobFilter{Type: belfry.TypeWorker}},
+	{name: "type, none", filter: belfry.JobFilter{Type: "message"}},
+	{name: "handler, common", filter: belfry.JobFilter{Handler: "handler-21"}},
+	{name: "handler, rare", filter: belfry.JobFilter{Handler: "rare"}},
+	{name: "tag, common", filter: belfry.JobFilter{Tags: []string{"team-3"}}},
+	{name: "tags, common", filter: belfry.JobFilter{Tags: []string{"prod", "team-3"}}},
+	{name: "tag, rare", filter: belfry.JobFilter{Tags: []string{"rare"}}},
+	{name: "tag, none", filter: belfry.JobFilter{Tags: []string{"none"}}},
+	{name: "scheduled", filter: belfry.JobFilter{Status: belfry.StatusScheduled}},
+	{name: "paused", filter: belfry.JobFilter{Status: belfry.StatusPaused}},
+	{name: "running", filter: belfry.JobFilter{Status: belfry.StatusRunning}},
+	{name: "queued", filter: belfry.JobFilter{Status: belfry.StatusQueued}},
+	{name: "completed", filter: belfry.JobFilter{Status: belfry.StatusCompleted}},
+	{name: "completed, halfway", filter: belfry.JobFilter{Status: belfry.StatusCompleted}, depth: 0.5},
+	{name: "failed", filter: belfry.JobFilter{Status: belfry.StatusFailed}},
+	{name: "cancelled", filter: belfry.JobFilter{Status: belfry.StatusCancelled}},
+	{name: "search, common", filter: belfry.JobFilter{Search: "Invoice"}},
+	{name: "search, a tenant", filter: belfry.JobFilter{Search: "tenant-123-"}},
+	{name: "search, rare", filter: belfry.JobFilter{Search: "invoice-4321"}},
+	{name: "search, one", filter: belfry.JobFilter{Search: "-invoice-004321"}},
+	{name: "search, none", filter: belfry.JobFilter{Search: "nothing like it"}},
+	{name: "search, none but alike", filter: belfry.JobFilter{Search: "tenant-invoice"}},
+	{name: "search, short and none", filter: belfry.JobFilter{Search: "zq"}},
+	{name: "search in a queue, none", filter: belfry.JobFilter{Search: "tenant-123-", Queue: "rare"}},
+	{name: "search of paused, none", filter: belfry.JobFilter{Search: "nothing like it", Status: belfry.StatusPaused}},
+	{name: "search of completed", filter: belfry.JobFilter{Search: "tenant-123-", Status: belfry.StatusCompleted}},
+	{name: "http with a handler", filter: belfry.JobFilter{Type: belfry.TypeHTTP, Handler: "handler-21"}},
+	{name: "queue without its handler", filter: belfry.JobFilter{Queue: "queue-7", Handler: "rare"}},
+	{name: "tags that exclude each other", filter: belfry.JobFilter{Tags: []string{"team-3", "team-6"}}},
+	{name: "paused in a queue, with a tag", filter: belfry.JobFilter{Status: belfry.StatusPaused, Queue: "queue-7", Tags: []string{"rare"}}},
+	{name: "failed in a rare queue", filter: belfry.JobFilter{Status: belfry.StatusFailed, Queue: "rare"}},
+	{name: "cancelled with a rare tag", filter: belfry.JobFilter{Status: belfry.StatusCancelled, Tags: []string{"rare"}}},
 }
 
 // BenchmarkListJobs1M measures what a page of fifty jobs takes.
@@ -94,7 +94,7 @@ func BenchmarkListJobs1M(b *testing.B) {
 			for b.Loop() {
 				start := time.Now()
 				var err error
-				if list, err = f.ListJobs(ctx, belfry.DefaultNamespace, tt.filter, store.Page{After: after, Limit: 50}); err != nil {
+				if list, err = f.ListJobs(ctx, belfry.DefaultNamespace, tt.filter, store.Page{After: store.Position{ID: after}, Limit: 50}); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, time.Since(start))

@@ -42,10 +42,10 @@ func TestListsHaveWhatTheirFiltersLetPass(t *testing.T) {
 					filter := w.filter(t)
 					filter.Status = status
 					w.wantJobs(t, filter, rapid.IntRange(1, 5).Draw(t, "limit"))
-					w.wantJobs(t, store.JobFilter{Status: status}, rapid.IntRange(1, 5).Draw(t, "limit"))
+					w.wantJobs(t, belfry.JobFilter{Status: status}, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
 				for _, state := range runStates {
-					w.wantRuns(t, store.RunFilter{State: state}, rapid.IntRange(1, 5).Draw(t, "limit"))
+					w.wantRuns(t, belfry.RunFilter{Status: state}, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
 				check(t, f)
 			})
@@ -71,7 +71,7 @@ var (
 
 // wantJobs expects the pages of a list to have what passes the filter, in the
 // order of ids.
-func (w *world) wantJobs(t *rapid.T, filter store.JobFilter, limit int) {
+func (w *world) wantJobs(t *rapid.T, filter belfry.JobFilter, limit int) {
 	for _, namespace := range namespaces {
 		var want []belfry.Job
 		for _, made := range w.jobs {
@@ -91,7 +91,7 @@ func (w *world) wantJobs(t *rapid.T, filter store.JobFilter, limit int) {
 	}
 }
 
-func passes(job belfry.Job, f store.JobFilter) bool {
+func passes(job belfry.Job, f belfry.JobFilter) bool {
 	for _, tag := range f.Tags {
 		if !slices.Contains(job.Tags, tag) {
 			return false
@@ -104,7 +104,7 @@ func passes(job belfry.Job, f store.JobFilter) bool {
 
 // wantRuns expects the pages of a list to have the runs of all jobs, in the order
 // of ids.
-func (w *world) wantRuns(t *rapid.T, filter store.RunFilter, limit int) {
+func (w *world) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 	for _, namespace := range namespaces {
 		var all []belfry.Run
 		for _, job := range w.jobs {
@@ -117,7 +117,7 @@ func (w *world) wantRuns(t *rapid.T, filter store.RunFilter, limit int) {
 				all = append(all, run)
 			}
 		}
-		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.State != "" && r.Status != filter.State })
+		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.Status != "" && r.Status != filter.Status })
 		slices.SortFunc(want, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
 		got := w.f.listedRuns(t, namespace, filter, limit)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {
@@ -162,7 +162,7 @@ func (w *world) name(t *rapid.T) string {
 }
 
 // filter draws a filter that often lets something pass.
-func (w *world) filter(t *rapid.T) (f store.JobFilter) {
+func (w *world) filter(t *rapid.T) (f belfry.JobFilter) {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what+"?") == 0 }
 	if some("type") {
 		f.Type = pick(t, []string{belfry.TypeHTTP, belfry.TypeWorker, "odd"}, "type")
@@ -276,7 +276,7 @@ var fates = []fate{
 
 // start fires a step into a worker's hand.
 func (w *world) start(t *rapid.T, step plan.Step) *belfry.Run {
-	fired := w.f.fireInto(t, store.Slots{Worker: w.worker, Lanes: []string{step.Lane()}, Free: 1}, step)
+	fired := w.f.fireInto(t, store.FreeSlots{Worker: w.worker, Lanes: []string{step.Lane()}, Free: 1}, step)
 	if len(fired.Claimed) != 1 {
 		t.Fatalf("%d runs were claimed, wants 1", len(fired.Claimed))
 	}

@@ -98,7 +98,7 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 			f.create(t, f.job(f.minutesAgo(20-i), inQueue("fast")), f.job(f.minutesAgo(20-i), inQueue("other")))
 		}
 		f.create(t, f.job(f.minutesAgo(30), inQueue("slow")))
-		room := store.Slots{Worker: worker, Lanes: []string{"fast/http", "slow/http", "none/http"}, Free: 4}
+		room := store.FreeSlots{Worker: worker, Lanes: []string{"fast/http", "slow/http", "none/http"}, Free: 4}
 		fired := f.fireInto(t, room, f.decide(t, f.due(t))...)
 		if len(fired.Claimed) != 4 || fired.Ready != 7 {
 			t.Errorf("%d runs were claimed and %d are ready, wants 4 and 7", len(fired.Claimed), fired.Ready)
@@ -111,7 +111,7 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running' AND worker = ?`, worker); n != 4 {
 			t.Errorf("%d runs are running, wants 4", n)
 		}
-		if ready, err := f.Ready(ctx, 100); err != nil || ready["other/http"] != 5 || ready["fast/http"]+ready["slow/http"] != 2 {
+		if ready, err := f.CountReady(ctx, 100); err != nil || ready["other/http"] != 5 || ready["fast/http"]+ready["slow/http"] != 2 {
 			t.Errorf("%v are ready (%v)", ready, err)
 		}
 	})

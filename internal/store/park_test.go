@@ -5,7 +5,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
@@ -14,7 +13,7 @@ func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
 		before := f.plan(t, job.ID)
 		park := func(why string) {
 			t.Helper()
-			if err := f.Park(ctx, job.ID, why); err != nil {
+			if err := f.Quarantine(ctx, job.ID, why); err != nil {
 				t.Fatalf("park: %v", err)
 			}
 		}
@@ -23,7 +22,7 @@ func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
 			if got := f.found(t, job); got.Quarantined != why {
 				t.Errorf("%s: the job is parked with %q, wants %q", doing, got.Quarantined, why)
 			}
-			for _, listed := range f.listed(t, namespace, store.JobFilter{}, 5) {
+			for _, listed := range f.listed(t, namespace, belfry.JobFilter{}, 5) {
 				if listed.ID == job.ID && listed.Quarantined != why || listed.ID == other.ID && listed.Quarantined != "" {
 					t.Errorf("%s: listed with %q", doing, listed.Quarantined)
 				}
@@ -51,7 +50,7 @@ func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
 		park("again")
 		f.edit(t, job, revise(t, func(j *belfry.Job) { j.TimeoutSeconds = 5 }))
 		want("edited", "")
-		if err := f.Park(ctx, newID(), "nobody"); err != nil && belfry.CodeOf(err) != belfry.NotFound {
+		if err := f.Quarantine(ctx, newID(), "nobody"); err != nil && belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("park a job that is not there: %v", err)
 		}
 	})
@@ -61,7 +60,7 @@ func TestParkingDoesNotStopAFiringUnderWay(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job := f.created(t, 10)
 		step := f.step(t, job)
-		if err := f.Park(ctx, job.ID, "for now"); err != nil {
+		if err := f.Quarantine(ctx, job.ID, "for now"); err != nil {
 			t.Fatal(err)
 		}
 		if fired := f.fire(t, []plan.Step{step}...); fired.Ready != 1 {

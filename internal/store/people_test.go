@@ -91,7 +91,7 @@ func (f *fixture) backfill(job belfry.Job, at time.Time) plan.Trigger {
 }
 
 // fireWishes records wishes for runs of one job, and fires them.
-func (f *fixture) fireWishes(t tb, job belfry.Job, wishes ...plan.Trigger) store.Fired {
+func (f *fixture) fireWishes(t tb, job belfry.Job, wishes ...plan.Trigger) store.FireResult {
 	t.Helper()
 	if err := f.Trigger(ctx, wishes, nil); err != nil {
 		t.Fatalf("trigger job %s: %v", job.ID, err)
@@ -100,9 +100,9 @@ func (f *fixture) fireWishes(t tb, job belfry.Job, wishes ...plan.Trigger) store
 }
 
 // wishes are the triggers that are not fired yet.
-func (f *fixture) wishes(t tb) []store.Wish {
+func (f *fixture) wishes(t tb) []store.PendingTrigger {
 	t.Helper()
-	found, err := f.Triggers(ctx, f.all(), 1000)
+	found, err := f.PendingTriggers(ctx, f.all(), 1000)
 	if err != nil {
 		t.Fatalf("list triggers: %v", err)
 	}

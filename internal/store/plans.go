@@ -24,19 +24,19 @@ type Plans interface {
 	// Changed gives the jobs whose plans were written by somebody else than their
 	// shard's owner since the last call, as far as hints have told of them. Many
 	// means that there were too many to name.
-	Changed() (jobs []belfry.ID, many bool)
+	ChangedJobs() (jobs []belfry.ID, many bool)
 
 	// Find gives the plans of the jobs.
-	Find(ctx context.Context, jobs []belfry.ID) ([]Due, error)
+	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]Due, error)
 
 	// Outdated gives plans of the shards, in the order of their jobs' ids and after
 	// the given one, that have an occurrence left and were made with an older
 	// release of the zone database than the given one. It looks at a bounded number
 	// of plans: the walk goes on after next, unless that is zero.
-	Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []Due, next belfry.ID, err error)
+	PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []Due, next belfry.ID, err error)
 
 	// Triggers gives triggers of the shards that are not fired yet, oldest first.
-	Triggers(ctx context.Context, shards []int, limit int) ([]Wish, error)
+	PendingTriggers(ctx context.Context, shards []int, limit int) ([]PendingTrigger, error)
 
 	// Fire applies the steps whose plan still has the version that was seen, is
 	// not locked by somebody else, has not passed the step's first occurrence
@@ -48,7 +48,7 @@ type Plans interface {
 	// its queue says; and a scheduled run becomes a skip whose key another run of the
 	// job has that is alive or has succeeded within KeepKeys. A plan whose step is
 	// applied is no longer parked.
-	Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots Slots) (Fired, error)
+	Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots FreeSlots) (FireResult, error)
 
 	// Promote makes runs of the shards whose retry is due ready, at most limit,
 	// and says how many and when the next one is due (zero: none waits). It also lets
@@ -57,17 +57,17 @@ type Plans interface {
 	Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error)
 
 	// Ready counts the ready runs of each lane, up to the limit a lane.
-	Ready(ctx context.Context, limit int) (map[string]int, error)
+	CountReady(ctx context.Context, limit int) (map[string]int, error)
 
 	// Park notes beside the plan of a job why it cannot be fired, until a step of it
 	// is applied. It changes nothing else.
-	Park(ctx context.Context, job belfry.ID, why string) error
+	Quarantine(ctx context.Context, job belfry.ID, why string) error
 
 	// Retire has one-offs of the shards leave the live tables that are over: nothing
 	// is planned, no run is alive, dead or wished for. It looks at a bounded number of
 	// jobs in the order of their ids, after the given one; the walk goes on after
 	// next, unless that is zero. Finish does the same at once for what it settles.
-	Retire(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error)
+	Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error)
 }
 
 // Window is the span of time after After, if that is set, and until Until, in
@@ -89,21 +89,21 @@ type Due struct {
 }
 
 // Wish is a trigger with its job's plan.
-type Wish struct {
+type PendingTrigger struct {
 	Trigger plan.Trigger
 	Due     Due
 }
 
 // Slots is the demand of the firing node's own worker: how many runs of its
 // lanes it would start at once. The zero value has room for none.
-type Slots struct {
+type FreeSlots struct {
 	Worker belfry.ID
 	Lanes  []string
 	Free   int
 }
 
 // Fired is what came of a Fire.
-type Fired struct {
+type FireResult struct {
 	Applied []bool        // by step
 	Claimed []*belfry.Run // for the slots' worker
 	Ready   int           // runs left for whoever claims them

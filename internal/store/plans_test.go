@@ -195,7 +195,7 @@ func TestFindGivesThePlansOfJobs(t *testing.T) {
 			ids = append(ids, f.created(t, 5).ID)
 		}
 		f.fire(t, f.step(t, f.found(t, belfry.Job{ID: ids[1], Namespace: belfry.DefaultNamespace})))
-		found, err := f.Find(ctx, []belfry.ID{ids[3], newID(), ids[1]})
+		found, err := f.PlansByJob(ctx, []belfry.ID{ids[3], newID(), ids[1]})
 		if err != nil || len(found) != 2 {
 			t.Fatalf("found %d plans (%v), wants 2", len(found), err)
 		}
@@ -204,7 +204,7 @@ func TestFindGivesThePlansOfJobs(t *testing.T) {
 				t.Errorf("found %+v", d)
 			}
 		}
-		if found, err := f.Find(ctx, nil); err != nil || len(found) != 0 {
+		if found, err := f.PlansByJob(ctx, nil); err != nil || len(found) != 0 {
 			t.Errorf("found %d plans of no job (%v)", len(found), err)
 		}
 	})
@@ -234,11 +234,11 @@ func TestATriggerIsAWishUntilItIsFired(t *testing.T) {
 		if d := wishes[0].Due; d.Plan != f.plan(t, job.ID) || d.Namespace != "ours" || d.Revision != 1 || d.Spec == "" {
 			t.Errorf("the trigger came with %+v", d)
 		}
-		if found, err := f.Triggers(ctx, f.all(), 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
+		if found, err := f.PendingTriggers(ctx, f.all(), 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
 			t.Errorf("with limit 2: %+v (%v)", found, err)
 		}
 		for shard := range f.Shards() {
-			found, err := f.Triggers(ctx, []int{shard}, 10)
+			found, err := f.PendingTriggers(ctx, []int{shard}, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestPromoteMakesDueRetriesReady(t *testing.T) {
 
 func TestReadyCountsUpToTheLimitOfALane(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		if got, err := f.Ready(ctx, 10); err != nil || len(got) != 0 {
+		if got, err := f.CountReady(ctx, 10); err != nil || len(got) != 0 {
 			t.Errorf("an empty store has %v (%v) ready", got, err)
 		}
 		for queue, size := range map[string]int{"small": 2, "large": 7} {
@@ -325,13 +325,13 @@ func TestReadyCountsUpToTheLimitOfALane(t *testing.T) {
 			5:   {"small/http": 2, "large/http": 5},
 			1:   {"small/http": 1, "large/http": 1},
 		} {
-			got, err := f.Ready(ctx, limit)
+			got, err := f.CountReady(ctx, limit)
 			if err != nil || got["small/http"] != want["small/http"] || got["large/http"] != want["large/http"] || len(got) != 2 {
 				t.Errorf("with limit %d: %v (%v), wants %v", limit, got, err, want)
 			}
 		}
 		f.claim(t, f.worker(t), 2, "small/http")
-		if got, err := f.Ready(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
+		if got, err := f.CountReady(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
 			t.Errorf("after a claim: %v (%v)", got, err)
 		}
 	})

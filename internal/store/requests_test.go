@@ -19,7 +19,7 @@ import (
 func request(key, asked, answer string) *store.Request {
 	return &store.Request{
 		Namespace: belfry.DefaultNamespace, Key: key, Hash: sha256.Sum256([]byte(asked)),
-		Answer: func() ([]byte, error) { return []byte(answer), nil },
+		Response: func() ([]byte, error) { return []byte(answer), nil },
 	}
 }
 
@@ -64,8 +64,8 @@ func eachVerb(t *testing.T, test func(t *testing.T, f *fixture, v verb, job belf
 // wantRepeated expects that a call did nothing because the request was made before.
 func wantRepeated(t tb, err error, asked, answer string) {
 	t.Helper()
-	var before *store.Repeated
-	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(asked)) || string(before.Answer) != answer {
+	var before *store.DuplicateRequest
+	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(asked)) || string(before.Response) != answer {
 		t.Errorf("got %v (%+v), wants the answer %q to %q", err, before, answer, asked)
 	}
 }
@@ -77,9 +77,9 @@ func (f *fixture) wantDone(t tb, v verb, times int64) {
 	}
 }
 
-func (f *fixture) answered(t tb, namespace, key string) *store.Repeated {
+func (f *fixture) answered(t tb, namespace, key string) *store.DuplicateRequest {
 	t.Helper()
-	before, err := f.Answered(ctx, namespace, key)
+	before, err := f.CachedResponse(ctx, namespace, key)
 	if err != nil {
 		t.Fatalf("look for key %q: %v", key, err)
 	}
@@ -97,18 +97,18 @@ func TestARequestIsDoneOnceAndAnsweredTheSame(t *testing.T) {
 		wantRepeated(t, v.ask(f, f, job, request("key", "this", "second")), "this", "first")
 		wantRepeated(t, v.ask(f, f, job, request("key", "something else", "third")), "this", "first")
 		f.wantDone(t, v, 1)
-		if before := f.answered(t, job.Namespace, "key"); before == nil || string(before.Answer) != "first" || before.Hash != sha256.Sum256([]byte("this")) {
+		if before := f.answered(t, job.Namespace, "key"); before == nil || string(before.Response) != "first" || before.Hash != sha256.Sum256([]byte("this")) {
 			t.Errorf("the key has the answer %+v", before)
 		}
 		// Keys are told apart by every letter, and by their namespace.
 		theirs := request("key", "this", "theirs")
 		theirs.Namespace = "theirs"
 		for _, r := range []*store.Request{request("Key", "this", ""), request(`k'"%_\é😀`, "this", `{"a": "\u0000"}`), theirs} {
-			answer, _ := r.Answer()
+			answer, _ := r.Response()
 			if err := v.ask(f, f, job, r); err != nil {
 				t.Errorf("another key, %q: %v", r.Key, err)
 			}
-			if before := f.answered(t, r.Namespace, r.Key); before == nil || string(before.Answer) != string(answer) {
+			if before := f.answered(t, r.Namespace, r.Key); before == nil || string(before.Response) != string(answer) {
 				t.Errorf("the key %q has the answer %+v, wants %q", r.Key, before, answer)
 			}
 		}
@@ -177,12 +177,12 @@ func TestAnAnswerKnowsWhatWasCreated(t *testing.T) {
 				}
 			}
 			r := request(fmt.Sprint("of ", size), "this", "")
-			r.Answer = func() ([]byte, error) { return []byte(strings.Join(ids, " ")), nil }
+			r.Response = func() ([]byte, error) { return []byte(strings.Join(ids, " ")), nil }
 			if err := f.CreateJobs(ctx, jobs, r); err != nil {
 				t.Fatalf("create %d jobs: %v", size, err)
 			}
 			before := f.answered(t, r.Namespace, r.Key)
-			if before == nil || string(before.Answer) != strings.Join(ids, " ") || len(ids) != size {
+			if before == nil || string(before.Response) != strings.Join(ids, " ") || len(ids) != size {
 				t.Errorf("the answer to %d jobs was taken when %d were there, and kept %v", size, len(ids), before != nil)
 			}
 		}
@@ -204,7 +204,7 @@ func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 		}
 		broken := errors.New("it broke")
 		mute := request("key", "this", "")
-		mute.Answer = func() ([]byte, error) { return nil, broken }
+		mute.Response = func() ([]byte, error) { return nil, broken }
 		isBroken := func(err error) bool { return errors.Is(err, broken) }
 		isCode := func(code belfry.Code) func(error) bool {
 			return func(err error) bool { return belfry.CodeOf(err) == code }
@@ -261,7 +261,7 @@ func TestKeysOfRequestsAreForgottenInTime(t *testing.T) {
 				t.Fatalf("prune: %v", err)
 			}
 		}
-		prune(store.KeepRequests - time.Hour)
+		prune(store.RequestRetention - time.Hour)
 		wantRepeated(t, v.ask(f, f, job, request("key", "this", "second")), "this", "first")
 		prune(2 * time.Hour)
 		if before := f.answered(t, job.Namespace, "key"); before != nil {

@@ -57,7 +57,7 @@ func TestACallerThatIsGoneStartsNothingOrAll(t *testing.T) {
 		leave()
 		run := f.started(t)
 		job := f.created(t, 5)
-		if fired, err := f.Fire(gone, owner, []plan.Step{f.step(t, job)}, store.Slots{}); (err == nil) != (f.plan(t, job.ID).Version == 2) || err == nil && !fired.Applied[0] {
+		if fired, err := f.Fire(gone, owner, []plan.Step{f.step(t, job)}, store.FreeSlots{}); (err == nil) != (f.plan(t, job.ID).Version == 2) || err == nil && !fired.Applied[0] {
 			t.Errorf("fire answered %v and left the plan at version %d", err, f.plan(t, job.ID).Version)
 		}
 		verdicts, err := f.Finish(gone, []belfry.Result{result(run, belfry.OutcomeSucceeded)})

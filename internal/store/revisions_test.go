@@ -9,10 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func (f *fixture) revisions(t tb, job belfry.Job, before, limit int) []store.Revision {
+func (f *fixture) revisions(t tb, job belfry.Job, before, limit int) []belfry.Revision {
 	t.Helper()
 	got, err := f.Revisions(ctx, job.Namespace, job.ID, before, limit)
 	if err != nil {
@@ -24,7 +23,7 @@ func (f *fixture) revisions(t tb, job belfry.Job, before, limit int) []store.Rev
 	return got
 }
 
-var whenever = cmpopts.IgnoreFields(store.Revision{}, "ReplacedAt")
+var whenever = cmpopts.IgnoreFields(belfry.Revision{}, "ReplacedAt")
 
 func TestEveryEditKeepsWhatWasBefore(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
@@ -33,10 +32,10 @@ func TestEveryEditKeepsWhatWasBefore(t *testing.T) {
 			t.Errorf("a job that was never edited has revisions %+v", got)
 		}
 		const edits = 7
-		var want []store.Revision // latest first
+		var want []belfry.Revision // latest first
 		for i := range edits {
 			old := f.found(t, job)
-			want = append([]store.Revision{{Number: old.Revision, Spec: old.Spec, Payload: old.Payload}}, want...)
+			want = append([]belfry.Revision{{Number: old.Revision, Spec: old.Spec, Payload: old.Payload}}, want...)
 			f.edit(t, job, revise(t, func(j *belfry.Job) {
 				j.TimeoutSeconds, j.Payload = 100+i, nil
 				if i%2 == 0 {
@@ -60,7 +59,7 @@ func TestEveryEditKeepsWhatWasBefore(t *testing.T) {
 			t.Fatalf("the revisions differ (-want +got):\n%s", diff)
 		}
 		for limit := 1; limit <= edits; limit++ {
-			var pages []store.Revision
+			var pages []belfry.Revision
 			for before := 0; ; before = pages[len(pages)-1].Number {
 				page := f.revisions(t, job, before, limit)
 				if len(page) == 0 {

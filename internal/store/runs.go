@@ -56,7 +56,7 @@ const CancelGrace = 30 * time.Second
 
 // KeepKeys is how long after its success a run keeps others of the job from having
 // the same idempotency key.
-const KeepKeys = 7 * 24 * time.Hour
+const KeyRetention = 7 * 24 * time.Hour
 
 // ConfirmAfter is the age from which a claim that its worker does not list is
 // released.

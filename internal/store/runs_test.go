@@ -52,7 +52,7 @@ func TestAClaimedRunCarriesWhatItsWorkerNeeds(t *testing.T) {
 		f.accepted(t, run, belfry.OutcomeInterrupted)
 		second := f.claimOne(t, worker)
 		f.wantClaimed(t, second, job, worker, 2)
-		if second.Token == run.Token || second.IdempotencyKey() != run.IdempotencyKey() {
+		if second.Token == run.Token || second.Key() != run.Key() {
 			t.Error("the second attempt has the first one's token, or another idempotency key")
 		}
 		bare := f.created(t, 5, withPayload(""))
@@ -105,7 +105,7 @@ func TestAnUnknownWorkerGetsNothing(t *testing.T) {
 		if runs := f.claim(t, newID(), 10); len(runs) != 0 {
 			t.Errorf("an unknown worker claimed %d runs", len(runs))
 		}
-		if got, err := f.Ready(ctx, 10); err != nil || got[lane] != 1 {
+		if got, err := f.CountReady(ctx, 10); err != nil || got[lane] != 1 {
 			t.Errorf("%v are ready (%v), wants 1", got, err)
 		}
 	})

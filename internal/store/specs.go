@@ -43,7 +43,7 @@ func (c *Specs) Decode(text string) (belfry.Spec, error) {
 
 // OrNone reads the spec of a run. A text that cannot be read must not stop the
 // runs around it: its run is tried with no retries.
-func (c *Specs) OrNone(text string) belfry.Spec {
+func (c *Specs) OrZero(text string) belfry.Spec {
 	spec, err := c.Decode(text)
 	if err != nil {
 		return belfry.Spec{}

@@ -20,7 +20,7 @@ type Store interface {
 	Plans
 	Runs
 	History
-	Dead
+	DeadLetters
 	Leases
 
 	// Shards is the number of shards, fixed when the store was made.
@@ -39,7 +39,7 @@ type Store interface {
 
 	// PollEvery is how often to look where no hint came: seldom for a store whose
 	// hints reach everybody because it has one process.
-	PollEvery() time.Duration
+	PollInterval() time.Duration
 
 	Close() error
 }

@@ -98,7 +98,7 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		for _, w := range f.wishes(t) {
 			steps = append(steps, plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
 		}
-		_, err := f.Fire(ctx, worker, steps, store.Slots{})
+		_, err := f.Fire(ctx, worker, steps, store.FreeSlots{})
 		return err
 	case 8:
 		runs := f.jobRuns(t, job)
@@ -113,7 +113,7 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 
 // decideDead redrives some dead letters and discards others.
 func (f *fixture) decideDead(ctx context.Context) error {
-	dead, err := f.DeadLetters(ctx, namespace, store.DeadFilter{}, store.RunPage{Limit: 4})
+	dead, err := f.ListDeadLetters(ctx, namespace, belfry.DeadFilter{}, store.Page{Limit: 4})
 	if err != nil {
 		return err
 	}

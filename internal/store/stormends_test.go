@@ -70,7 +70,7 @@ func (f *fixture) end(t *testing.T, job belfry.Job) error {
 	edit := abandon(t)
 	switch rand.IntN(8) {
 	case 0:
-		_, _, err := f.Retire(ctx, f.all(), belfry.ID{}, 100)
+		_, _, err := f.Archive(ctx, f.all(), belfry.ID{}, 100)
 		return err
 	case 1:
 		_, err := f.Reap(ctx, f.all(), 0, 100)

@@ -187,7 +187,7 @@ func TestARequestWhoseReplyIsLostIsDoneOnceAndAnsweredTheSame(t *testing.T) {
 			insist(t, proxy, func() error {
 				calls++
 				err := v.ask(f, f, job, request("key", "this", fmt.Sprint("answer ", calls)))
-				var before *store.Repeated
+				var before *store.DuplicateRequest
 				if found = errors.As(err, &before); found {
 					wantRepeated(t, err, "this", "answer 1")
 					return nil
@@ -296,7 +296,7 @@ func TestAStoreGoesOnAfterItsDatabaseWasAway(t *testing.T) {
 	if err := f.Ping(short); err == nil {
 		t.Error("a store without its database answers a ping")
 	}
-	if fired, err := f.Fire(short, owner, []plan.Step{step}, store.Slots{}); err == nil {
+	if fired, err := f.Fire(short, owner, []plan.Step{step}, store.FreeSlots{}); err == nil {
 		t.Errorf("a store without its database fired %+v", fired)
 	}
 	proxy.Heal()

@@ -117,7 +117,7 @@ func TestAnEndWhoseReplyIsLostIsTheEndOnce(t *testing.T) {
 			f.exec(t, `UPDATE jobs SET state = 'active'`)
 			lose(proxy)
 			insist(t, proxy, func() error {
-				_, _, err := f.Retire(ctx, f.all(), belfry.ID{}, 10)
+				_, _, err := f.Archive(ctx, f.all(), belfry.ID{}, 10)
 				return err
 			})
 			f.wantEnded(t, name, job, belfry.StatusCompleted)
@@ -168,7 +168,7 @@ func TestWhatComesAfterALostReplyIsMadeUpFor(t *testing.T) {
 	}
 
 	proxy.EatReplies("/* park */", 1)
-	insist(t, proxy, func() error { return f.Park(ctx, job.ID, "it cannot be rendered") })
+	insist(t, proxy, func() error { return f.Quarantine(ctx, job.ID, "it cannot be rendered") })
 	if got := f.found(t, job); got.Quarantined != "it cannot be rendered" {
 		t.Errorf("the job is parked with %q", got.Quarantined)
 	}

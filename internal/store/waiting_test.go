@@ -373,10 +373,10 @@ func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
 		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeSnoozed {
 			t.Errorf("the attempts are %+v", got.Attempts)
 		}
-		if _, err := f.Wait(ctx, run.Namespace, run.ID); err != nil {
+		if _, err := f.RunWait(ctx, run.Namespace, run.ID); err != nil {
 			t.Errorf("what does it wait for: %v", err)
 		}
-		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.RunPage{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
+		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.Page{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
 			t.Errorf("the runs are %+v (%v)", page, err)
 		}
 	})

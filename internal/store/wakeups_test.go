@@ -127,14 +127,14 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		changed := func(what string, want ...belfry.ID) {
 			t.Helper()
-			got, many := f.Changed()
+			got, many := f.ChangedJobs()
 			slices.SortFunc(got, belfry.ID.Compare)
 			slices.SortFunc(want, belfry.ID.Compare)
 			if many || !slices.Equal(got, want) {
 				t.Errorf("%s: changed are %v (many: %v), wants %v", what, got, many, want)
 			}
 		}
-		f.Changed()
+		f.ChangedJobs()
 		changed("nothing was written")
 		one, two := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5))
 		f.create(t, one, two)
@@ -155,7 +155,7 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 			many[i] = f.job(f.minutesAgo(-60))
 		}
 		f.create(t, many...)
-		if got, tooMany := f.Changed(); !tooMany && len(got) != len(many) {
+		if got, tooMany := f.ChangedJobs(); !tooMany && len(got) != len(many) {
 			t.Errorf("after %d jobs were created %d are named", len(many), len(got))
 		}
 		changed("it was asked before")
@@ -167,8 +167,8 @@ func TestTheStoreTellsTheTimeAndThatItIsThere(t *testing.T) {
 		if err := f.Ping(ctx); err != nil {
 			t.Errorf("ping: %v", err)
 		}
-		if f.PollEvery() <= 0 {
-			t.Errorf("a caller is to poll every %v", f.PollEvery())
+		if f.PollInterval() <= 0 {
+			t.Errorf("a caller is to poll every %v", f.PollInterval())
 		}
 		if f.Shards() != shards {
 			t.Errorf("there are %d shards, wants %d", f.Shards(), shards)

@@ -18,7 +18,7 @@ func (f *fixture) outdated(t tb, shards []int, release string, limit int) (found
 	t.Helper()
 	var after belfry.ID
 	for {
-		due, next, err := f.Outdated(ctx, shards, release, after, limit)
+		due, next, err := f.PlansForZoneUpdate(ctx, shards, release, after, limit)
 		if err != nil || len(due) > limit {
 			t.Fatalf("look for %d outdated plans: got %d, %v", limit, len(due), err)
 		}
@@ -63,7 +63,7 @@ func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 			var got []belfry.ID
 			for _, d := range f.outdated(t, f.all(), "2025b", limit) {
 				got = append(got, d.Plan.JobID)
-				alone, err := f.Find(ctx, []belfry.ID{d.Plan.JobID})
+				alone, err := f.PlansByJob(ctx, []belfry.ID{d.Plan.JobID})
 				if err != nil || len(alone) != 1 || !cmp.Equal(alone[0], d) {
 					t.Errorf("found %+v, alone it is %+v (%v)", d, alone, err)
 				}
@@ -86,7 +86,7 @@ func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 		if none := f.outdated(t, f.all(), "", 10); len(none) != 0 {
 			t.Errorf("%d plans are older than everything", len(none))
 		}
-		if due, next, err := f.Outdated(ctx, f.all(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
+		if due, next, err := f.PlansForZoneUpdate(ctx, f.all(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
 			t.Errorf("asked for none, got %d, to go on after %s, %v", len(due), next, err)
 		}
 	})
@@ -152,7 +152,7 @@ func TestRunsWaitInTheOrderInWhichTheyBecameReady(t *testing.T) {
 
 // aside is a note beside the occurrences of a job.
 func aside(job belfry.ID, reason belfry.Reason, at time.Time, count int64) plan.Skip {
-	return plan.Skip{ID: belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Beside: true}
+	return plan.Skip{ID: belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Note: true}
 }
 
 func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
@@ -187,7 +187,7 @@ func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
 			}
 		}
 		var paged []belfry.Run
-		for page := (store.RunPage{Limit: 2}); ; page.BeforeAt, page.BeforeID = paged[len(paged)-1].ScheduledAt, paged[len(paged)-1].ID {
+		for page := (store.Page{Limit: 2}); ; page.After.At, page.After.ID = paged[len(paged)-1].ScheduledAt, paged[len(paged)-1].ID {
 			some, err := f.JobRuns(ctx, job.Namespace, job.ID, page)
 			if err != nil {
 				t.Fatal(err)
@@ -199,7 +199,7 @@ func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
 		if !cmp.Equal(paged, runs, asStored) {
 			t.Errorf("in pages there are %+v, wants %+v", paged, runs)
 		}
-		list, err := f.ListRuns(ctx, job.Namespace, store.RunFilter{}, store.Page{Limit: 10})
+		list, err := f.ListRuns(ctx, job.Namespace, belfry.RunFilter{}, store.Page{Limit: 10})
 		if err != nil || len(list.Runs) != 5 || !slices.IsSortedFunc(list.Runs, func(a, b belfry.Run) int { return b.ScheduledAt.Compare(a.ScheduledAt) }) {
 			t.Errorf("all runs are %+v, %v", list.Runs, err)
 		}
@@ -254,7 +254,7 @@ func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 					want++
 				}
 			}
-			list, err := f.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{Status: status}, store.Page{Limit: 10})
+			list, err := f.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{Status: status}, store.Page{Limit: 10})
 			if err != nil || len(list.Jobs) != want {
 				t.Errorf("%d jobs are listed as %s (%v), wants %d", len(list.Jobs), status, err, want)
 			}

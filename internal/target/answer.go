@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 const (
@@ -108,5 +109,5 @@ func location(resp *http.Response) string {
 		return ""
 	}
 	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
-	return belfry.Clean(u.String(), maxLocation)
+	return sanitize.Text(u.String(), maxLocation)
 }

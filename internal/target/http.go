@@ -79,7 +79,7 @@ func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
 // case. A payload that makes no request never will, so that is permanent. The end
 // of the context drops the request.
 func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
-	payload, faults := belfry.ParseHTTP(run.Payload)
+	payload, faults := ParseHTTP(run.Payload)
 	if len(faults) > 0 {
 		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Fields: faults})
 	}
@@ -128,7 +128,7 @@ func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.
 	req.Header.Set("Belfry-Run-Id", run.ID.String())
 	req.Header.Set("Belfry-Attempt", strconv.Itoa(run.Attempt))
 	req.Header.Set("Belfry-Scheduled-At", run.ScheduledAt.UTC().Format(time.RFC3339Nano))
-	req.Header.Set("Idempotency-Key", run.IdempotencyKey())
+	req.Header.Set("Idempotency-Key", run.Key())
 	sendOnce(req.Header, "Idempotency-Key")
 	sendOnce(req.Header, "X-Idempotency-Key")
 	return req, nil

@@ -48,7 +48,7 @@ func TestRequestSaysWhichRunItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"Idempotency-Key":     run.IdempotencyKey(),
+		"Idempotency-Key":     run.Key(),
 		"Belfry-Job-Id":       run.JobID.String(),
 		"Belfry-Run-Id":       run.ID.String(),
 		"Belfry-Attempt":      "3",

@@ -89,7 +89,7 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 		if err != nil {
 			return err
 		}
-		n, err := cancelWishes(ctx, tx, job.Bytes, run, s.specs.OrNone(spec).RetentionDays)
+		n, err := cancelWishes(ctx, tx, job.Bytes, run, s.specs.OrZero(spec).RetentionDays)
 		found = n > 0
 		return err
 	})

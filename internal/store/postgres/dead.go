@@ -34,7 +34,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 		var spec string
 		var payload pgtype.Text
 		letter, err := scanLetter(row, &spec, &payload)
-		letter.Spec = s.specs.OrNone(spec)
+		letter.Spec = s.specs.OrZero(spec)
 		if payload.Valid {
 			letter.Payload = json.RawMessage(payload.String)
 		}
@@ -59,7 +59,7 @@ func scanLetter(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, 
 
 // condition says the filter in SQL, about a dead letter x of a namespace, which is
 // the first argument, and its last attempt a. It gives all arguments.
-func condition(namespace string, f store.DeadFilter) (sql string, args []any) {
+func condition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
 	var b strings.Builder
 	args = []any{namespace}
 	and := func(format string, value any) {
@@ -67,8 +67,8 @@ func condition(namespace string, f store.DeadFilter) (sql string, args []any) {
 		fmt.Fprintf(&b, " AND "+format, len(args))
 	}
 	b.WriteString("x.namespace = $1")
-	if !f.Job.IsZero() {
-		and("x.job_id = $%d", uuid(f.Job))
+	if !f.JobID.IsZero() {
+		and("x.job_id = $%d", uuid(f.JobID))
 	}
 	if !f.Since.IsZero() {
 		and("x.died_at >= $%d", f.Since)
@@ -107,7 +107,7 @@ func plainest(text string) (longest string) {
 
 // beside finds the last attempt of each dead letter where a filter asks for its
 // error. The OFFSET has them looked up one by one: there are far more attempts.
-func beside(f store.DeadFilter) string {
+func beside(f belfry.DeadFilter) string {
 	if f.Error == "" {
 		return ""
 	}
@@ -116,13 +116,13 @@ func beside(f store.DeadFilter) string {
 
 // DeadLetters gives the dead letters that pass the filter, the latest death first.
 // What else there is to know is looked up for those of the page.
-func (s *Store) DeadLetters(ctx context.Context, namespace string, filter store.DeadFilter, page store.RunPage) ([]belfry.DeadLetter, error) {
+func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
 	if page.Limit < 1 {
 		return nil, nil
 	}
 	where, args := condition(namespace, filter)
-	if !page.BeforeAt.IsZero() {
-		args = append(args, page.BeforeAt, pgtype.UUID{Bytes: page.BeforeID, Valid: true})
+	if !page.After.At.IsZero() {
+		args = append(args, page.After.At, pgtype.UUID{Bytes: page.After.ID, Valid: true})
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, page.Limit)
@@ -137,7 +137,7 @@ func (s *Store) DeadLetters(ctx context.Context, namespace string, filter store.
 
 // DeadGroups counts the dead letters that pass the filter by the kind of their
 // failure, the largest group first.
-func (s *Store) DeadGroups(ctx context.Context, namespace string, filter store.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
+func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
 	if limit < 1 {
 		return nil, nil
 	}

@@ -48,33 +48,33 @@ func bury(t testing.TB, s *Store, n int) {
 
 var deadFilters = []struct {
 	name   string
-	filter store.DeadFilter
+	filter belfry.DeadFilter
 }{
-	{"all", store.DeadFilter{}},
-	{"a job", store.DeadFilter{Job: belfry.ID{6: 0x70, 8: 0x80, 15: 42}}},
-	{"no such job", store.DeadFilter{Job: belfry.ID{1}}},
-	{"a kind", store.DeadFilter{Fingerprint: "print 3"}},
-	{"a rare kind", store.DeadFilter{Fingerprint: "print 99007"}},
-	{"an error", store.DeadFilter{Error: "WENT wrong"}},
-	{"a rare error", store.DeadFilter{Error: "print 99007 says"}},
-	{"no such error", store.DeadFilter{Error: "ünheard of"}},
-	{"a reason", store.DeadFilter{Reason: belfry.ReasonPoison}},
-	{"a time", store.DeadFilter{Since: time.Now().Add(-10 * time.Hour), Until: time.Now().Add(-9 * time.Hour)}},
+	{"all", belfry.DeadFilter{}},
+	{"a job", belfry.DeadFilter{JobID: belfry.ID{6: 0x70, 8: 0x80, 15: 42}}},
+	{"no such job", belfry.DeadFilter{JobID: belfry.ID{1}}},
+	{"a kind", belfry.DeadFilter{Fingerprint: "print 3"}},
+	{"a rare kind", belfry.DeadFilter{Fingerprint: "print 99007"}},
+	{"an error", belfry.DeadFilter{Error: "WENT wrong"}},
+	{"a rare error", belfry.DeadFilter{Error: "print 99007 says"}},
+	{"no such error", belfry.DeadFilter{Error: "ünheard of"}},
+	{"a reason", belfry.DeadFilter{Reason: belfry.ReasonPoison}},
+	{"a time", belfry.DeadFilter{Since: time.Now().Add(-10 * time.Hour), Until: time.Now().Add(-9 * time.Hour)}},
 }
 
 // passes tells whether a dead letter passes a filter.
-func passes(d belfry.DeadLetter, f store.DeadFilter) bool {
+func passes(d belfry.DeadLetter, f belfry.DeadFilter) bool {
 	return (f.Job.IsZero() || d.JobID == f.Job) && (f.Since.IsZero() || !d.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || d.FinishedAt.Before(f.Until)) &&
 		(f.Fingerprint == "" || d.Fingerprint == f.Fingerprint) && (f.Reason == "" || d.Reason == f.Reason) &&
 		(f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error)))
 }
 
 // letters reads all dead letters of a namespace that pass a filter, page by page.
-func letters(t *testing.T, s *Store, namespace string, filter store.DeadFilter, limit int) (all []belfry.DeadLetter) {
+func letters(t *testing.T, s *Store, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
 	t.Helper()
-	page := store.RunPage{Limit: limit}
+	page := store.Page{Limit: limit}
 	for {
-		some, err := s.DeadLetters(t.Context(), namespace, filter, page)
+		some, err := s.ListDeadLetters(t.Context(), namespace, filter, page)
 		if err != nil || len(some) > limit {
 			t.Fatalf("a page of %d has %d: %v", limit, len(some), err)
 		}
@@ -83,7 +83,7 @@ func letters(t *testing.T, s *Store, namespace string, filter store.DeadFilter, 
 		}
 		all = append(all, some...)
 		last := some[len(some)-1]
-		page.BeforeAt, page.BeforeID = *last.FinishedAt, last.ID
+		page.After.At, page.After.ID = *last.FinishedAt, last.ID
 	}
 }
 
@@ -102,8 +102,8 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 	} {
 		change(t, s, sql)
 	}
-	all := letters(t, s, "default", store.DeadFilter{}, n)
-	if other := letters(t, s, "other", store.DeadFilter{}, n); len(all)+len(other) != n || len(other) == 0 {
+	all := letters(t, s, "default", belfry.DeadFilter{}, n)
+	if other := letters(t, s, "other", belfry.DeadFilter{}, n); len(all)+len(other) != n || len(other) == 0 {
 		t.Fatalf("there are %d and %d, wants %d together", len(all), len(other), n)
 	}
 	if !slices.IsSortedFunc(all, func(a, b belfry.DeadLetter) int {
@@ -112,13 +112,13 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 		t.Error("they are not in order")
 	}
 	filters := deadFilters
-	for _, filter := range []store.DeadFilter{
+	for _, filter := range []belfry.DeadFilter{
 		{Error: "übel: 100%_"}, {Error: "ü"}, {Error: "%"}, {Error: "_wrong"}, {Error: `\`}, {Reason: belfry.ReasonPoison, Error: "Went"},
 		{Fingerprint: "print 4"}, {Fingerprint: "print 5", Job: belfry.ID{6: 0x70, 8: 0x80, 15: 5}}, {Error: "print 7 says", Since: time.Now().Add(-10 * time.Minute)},
 	} {
 		filters = append(filters, struct {
 			name   string
-			filter store.DeadFilter
+			filter belfry.DeadFilter
 		}{fmt.Sprintf("%+v", filter), filter})
 	}
 	for _, tt := range filters {
@@ -136,7 +136,7 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 }
 
 // wantGroups expects the groups to count the letters, which are in their order.
-func wantGroups(t *testing.T, s *Store, filter store.DeadFilter, letters []belfry.DeadLetter) {
+func wantGroups(t *testing.T, s *Store, filter belfry.DeadFilter, letters []belfry.DeadLetter) {
 	t.Helper()
 	byPrint, jobs := map[string]*belfry.DeadGroup{}, map[string]map[belfry.ID]bool{}
 	for _, d := range letters {
@@ -156,7 +156,7 @@ func wantGroups(t *testing.T, s *Store, filter store.DeadFilter, letters []belfr
 		return cmp.Or(b.Count-a.Count, b.LastAt.Compare(a.LastAt), strings.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	for _, limit := range []int{1, 5, 1000} {
-		got, err := s.DeadGroups(t.Context(), "default", filter, limit)
+		got, err := s.GroupDeadLetters(t.Context(), "default", filter, limit)
 		if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
 			t.Errorf("%+v: the groups are\n%+v, wants\n%+v: %v", filter, got, want[:min(limit, len(want))], err)
 		}
@@ -175,7 +175,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 		b.Run("list/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
 			n := 0
 			for b.Loop() {
-				letters, err := s.DeadLetters(b.Context(), "default", tt.filter, store.RunPage{Limit: 50})
+				letters, err := s.ListDeadLetters(b.Context(), "default", tt.filter, store.Page{Limit: 50})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -186,7 +186,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 		b.Run("groups/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
 			n := 0
 			for b.Loop() {
-				groups, err := s.DeadGroups(b.Context(), "default", tt.filter, 50)
+				groups, err := s.GroupDeadLetters(b.Context(), "default", tt.filter, 50)
 				if err != nil {
 					b.Fatal(err)
 				}

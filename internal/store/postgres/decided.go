@@ -14,7 +14,7 @@ import (
 
 // Decided gives the runs and skips of a job for one instant, and the ranges of
 // skips that it lies in.
-func (s *Store) Decided(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
+func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
 	const then = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
 	rows, err := s.work.Query(ctx, liveRuns+`belfry.runs x`+then+`
 		UNION ALL `+deadRuns+`belfry.dead x`+withAttempt+then+`
@@ -32,8 +32,8 @@ func (s *Store) Decided(ctx context.Context, namespace string, job belfry.ID, at
 const mostBefore = 10
 
 // Wait tells what a live run waits for.
-func (s *Store) Wait(ctx context.Context, namespace string, run belfry.ID) (store.Wait, error) {
-	var w store.Wait
+func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
+	var w store.RunWait
 	var before []pgtype.UUID
 	err := s.work.QueryRow(ctx, `
 SELECT r.state, r.ready_at, r.lane, r.cancel_at IS NOT NULL,

@@ -38,7 +38,7 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 	for n, want := range map[int][]belfry.RunStatus{
 		0: {}, 1: {"succeeded"}, 2: {"skipped"}, 3: {"skipped"}, 5: {"skipped", "waiting"}, 9: {"skipped"}, 10: {"cancelled", "discarded"}, 11: {"dead"}, 12: {}, 20: {"skipped"}, 21: {},
 	} {
-		runs, err := s.Decided(t.Context(), "default", job.Bytes, minute(n))
+		runs, err := s.RunsAt(t.Context(), "default", job.Bytes, minute(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 			t.Errorf("minute %d was decided as %v, wants %v", n, got, want)
 		}
 	}
-	if runs, err := s.Decided(t.Context(), "other", job.Bytes, minute(1)); err != nil || len(runs) != 0 {
+	if runs, err := s.RunsAt(t.Context(), "other", job.Bytes, minute(1)); err != nil || len(runs) != 0 {
 		t.Errorf("another namespace sees %v: %v", runs, err)
 	}
 }
@@ -84,19 +84,19 @@ func TestWhatARunWaitsForIsTold(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		run  belfry.ID
-		want store.Wait
+		want store.RunWait
 	}{
-		{"running", running, store.Wait{State: belfry.RunRunning, ReadyAt: now.Add(50 * time.Minute), Lane: "a", Running: 1, Cancel: true}},
-		{"ready", ready, store.Wait{State: belfry.RunReady, ReadyAt: now.Add(7 * time.Minute), Lane: "a", Ahead: 2, Running: 1}},
-		{"first", waiting[0], store.Wait{State: belfry.RunWaiting, ReadyAt: now, Lane: "a", Running: 1, Before: []belfry.ID{running}}},
-		{"third", waiting[2], store.Wait{State: belfry.RunWaiting, ReadyAt: now.Add(2 * time.Minute), Lane: "a", Running: 1, Before: []belfry.ID{running, waiting[0], waiting[1]}}},
-		{"last", waiting[11], store.Wait{State: belfry.RunWaiting, ReadyAt: now.Add(11 * time.Minute), Lane: "a", Running: 1, Before: append([]belfry.ID{running}, waiting[:9]...)}},
+		{"running", running, store.RunWait{State: belfry.RunRunning, ReadyAt: now.Add(50 * time.Minute), Lane: "a", Running: 1, Cancel: true}},
+		{"ready", ready, store.RunWait{State: belfry.RunReady, ReadyAt: now.Add(7 * time.Minute), Lane: "a", Ahead: 2, Running: 1}},
+		{"first", waiting[0], store.RunWait{State: belfry.RunWaiting, ReadyAt: now, Lane: "a", Running: 1, Before: []belfry.ID{running}}},
+		{"third", waiting[2], store.RunWait{State: belfry.RunWaiting, ReadyAt: now.Add(2 * time.Minute), Lane: "a", Running: 1, Before: []belfry.ID{running, waiting[0], waiting[1]}}},
+		{"last", waiting[11], store.RunWait{State: belfry.RunWaiting, ReadyAt: now.Add(11 * time.Minute), Lane: "a", Running: 1, Before: append([]belfry.ID{running}, waiting[:9]...)}},
 	} {
-		got, err := s.Wait(t.Context(), "default", tt.run)
+		got, err := s.RunWait(t.Context(), "default", tt.run)
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", tt.want) {
 			t.Errorf("%s: it waits for %+v, wants %+v: %v", tt.name, got, tt.want, err)
 		}
-		if _, err := s.Wait(t.Context(), "other", tt.run); belfry.CodeOf(err) != belfry.NotFound {
+		if _, err := s.RunWait(t.Context(), "other", tt.run); belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("%s: another namespace: %v", tt.name, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 	for _, limit := range []int{1, 3, 7, 8} {
 		var got []belfry.Event
 		for page := (store.Page{Limit: limit}); ; page.After = got[len(got)-1].ID {
-			events, err := s.Events(t.Context(), "default", page)
+			events, err := s.ListEvents(t.Context(), "default", page)
 			if err != nil || len(events) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(events), err)
 			}

@@ -85,7 +85,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	if err != nil {
 		return job, err
 	}
-	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.Slots{})
+	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.FreeSlots{})
 	if err != nil {
 		return job, err
 	}

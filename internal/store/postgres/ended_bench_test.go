@@ -39,14 +39,14 @@ func BenchmarkListEnded(b *testing.B) {
 	}
 	for _, tt := range []struct {
 		name   string
-		filter store.JobFilter
+		filter belfry.JobFilter
 	}{
-		{"completed", store.JobFilter{Status: belfry.StatusCompleted}},
-		{"failed", store.JobFilter{Status: belfry.StatusFailed}},
-		{"cancelled", store.JobFilter{Status: belfry.StatusCancelled}},
-		{"completed-in-a-rare-queue", store.JobFilter{Status: belfry.StatusCompleted, Queue: "rare"}},
-		{"completed-and-not-found", store.JobFilter{Status: belfry.StatusCompleted, Search: "nothing like it"}},
-		{"all", store.JobFilter{}},
+		{"completed", belfry.JobFilter{Status: belfry.StatusCompleted}},
+		{"failed", belfry.JobFilter{Status: belfry.StatusFailed}},
+		{"cancelled", belfry.JobFilter{Status: belfry.StatusCancelled}},
+		{"completed-in-a-rare-queue", belfry.JobFilter{Status: belfry.StatusCompleted, Queue: "rare"}},
+		{"completed-and-not-found", belfry.JobFilter{Status: belfry.StatusCompleted, Search: "nothing like it"}},
+		{"all", belfry.JobFilter{}},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			n := 0

@@ -12,12 +12,12 @@ import (
 
 // Events gives what was told of in a namespace, latest first. Their ids are in the
 // order of what they tell of.
-func (s *Store) Events(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
+func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
 	if page.Limit < 1 {
 		return nil, nil
 	}
 	rows, err := s.work.Query(ctx, `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
-		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, after(page.After), page.Limit)
+		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, after(page.After.ID), page.Limit)
 	if err != nil {
 		return nil, failed("list events", err)
 	}

@@ -124,7 +124,7 @@ func (s *Store) policies(ctx context.Context, ids []belfry.ID) (map[belfry.ID]po
 		text      string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &p.attempt, &token, &p.tally.Failures, &p.tally.Lost, &p.tally.Cancelled, &text}, func() error {
-		p.retry, p.token = s.specs.OrNone(text).Retry(), token.Bytes
+		p.retry, p.token = s.specs.OrZero(text).Retry(), token.Bytes
 		out[id.Bytes] = p
 		return nil
 	})

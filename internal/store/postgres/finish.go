@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // maxError bounds the text kept of an error.
@@ -94,8 +95,8 @@ func newFenceArgs(results []belfry.Result, which []int) *fenceArgs {
 		a.attempts = append(a.attempts, int32(r.Attempt))
 		a.tokens = append(a.tokens, pgtype.UUID{Bytes: r.Token, Valid: true})
 		a.statuses = append(a.statuses, int32(r.HTTPStatus))
-		a.errors = append(a.errors, belfry.Clean(r.Error, maxError))
-		a.outputs = append(a.outputs, belfry.Clean(string(r.Output), belfry.MaxOutput))
+		a.errors = append(a.errors, sanitize.Text(r.Error, maxError))
+		a.outputs = append(a.outputs, sanitize.Text(string(r.Output), belfry.MaxOutput))
 	}
 	return a
 }

@@ -18,10 +18,10 @@ import (
 const manySteps = 100
 
 // Fire applies the steps whose plan is still as it was seen.
-func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
-		return store.Fired{}, err
+		return store.FireResult{}, err
 	}
 	defer cancel()
 	fired, err := s.fire(ctx, s.work, owner, steps, slots)
@@ -34,8 +34,8 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 	return fired, nil
 }
 
-func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
-	fired := store.Fired{Applied: make([]bool, len(steps))}
+func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+	fired := store.FireResult{Applied: make([]bool, len(steps))}
 	if len(steps) == 0 {
 		return fired, nil
 	}

@@ -137,7 +137,7 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 func (a *fireArgs) form() fireForm { return fireForm{keyed: len(a.keys) > 0, told: len(a.events) > 0} }
 
 // list gives the arguments of the statement in order.
-func (a *fireArgs) list(owner belfry.ID, slots store.Slots) []any {
+func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) []any {
 	tokens := make([]belfry.Token, min(slots.Free, len(a.runs)))
 	for i := range tokens {
 		tokens[i] = belfry.NewToken()

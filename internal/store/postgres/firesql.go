@@ -161,12 +161,12 @@ func fireForms(forms ...fireForm) map[fireForm]string {
 	for _, form := range forms {
 		single, keys, told := fireUnkeyed, "", ""
 		if form.keyed {
-			single, keys = fmt.Sprintf(fireKeyed, int64(store.KeepKeys.Seconds())), fireKeys
+			single, keys = fmt.Sprintf(fireKeyed, int64(store.KeyRetention.Seconds())), fireKeys
 		}
 		if form.told {
 			told = fireTold
 		}
-		out[form] = fireSteps + single + fmt.Sprintf(fireRuns, plan.Unbounded) + keys + told + fireAnswer
+		out[form] = fireSteps + single + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + told + fireAnswer
 	}
 	return out
 }

@@ -23,7 +23,7 @@ WITH gone AS (
 SELECT count(*) FROM gone`
 
 // Forget has a job that has ended be found no more.
-func (s *Store) Forget(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
 		return err

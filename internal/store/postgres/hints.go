@@ -50,14 +50,14 @@ func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} 
 }
 
 // PollEvery is short: hints from other processes may be lost.
-func (s *Store) PollEvery() time.Duration { return 500 * time.Millisecond }
+func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
 
 // Changed gives the jobs that hints have told of.
-func (s *Store) Changed() ([]belfry.ID, bool) { return s.hints.Changed() }
+func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.hints.ChangedJobs() }
 
 // tellReady says that runs became ready.
 func (h *hints) tellReady() {
-	h.Signal(store.TopicReady)
+	h.Notify(store.TopicReady)
 	h.mu.Lock()
 	h.ready = true
 	h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *hints) tellReady() {
 
 // tellChanged says that these jobs' plans were written.
 func (h *hints) tellChanged(many bool, jobs ...belfry.ID) {
-	h.Change(jobs, many)
+	h.NotifyChanged(jobs, many)
 	h.mu.Lock()
 	h.many = h.many || many || len(h.jobs)+len(jobs) > maxNamed
 	if h.many {
@@ -154,8 +154,8 @@ func (h *hints) listenOnce(ctx context.Context, config *pgx.ConnConfig) error {
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return err
 	}
-	h.Signal(store.TopicPlans) // whatever was said while nobody listened
-	h.Signal(store.TopicReady)
+	h.Notify(store.TopicPlans) // whatever was said while nobody listened
+	h.Notify(store.TopicReady)
 	for {
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -172,7 +172,7 @@ func (h *hints) hear(note string) {
 		return
 	}
 	if words[1] == string(store.TopicReady) {
-		h.Signal(store.TopicReady)
+		h.Notify(store.TopicReady)
 		return
 	}
 	many := false
@@ -185,5 +185,5 @@ func (h *hints) hear(note string) {
 		}
 		jobs = append(jobs, belfry.ID(raw))
 	}
-	h.Change(jobs, many)
+	h.NotifyChanged(jobs, many)
 }

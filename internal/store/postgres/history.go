@@ -102,11 +102,11 @@ func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, 
 
 // JobRuns gives the runs and skips of a job, latest occurrence first. Each place
 // is cut to a page before they are merged.
-func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.RunPage) ([]belfry.Run, error) {
+func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
 	const mine = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
 	rows, err := s.work.Query(ctx, `(`+liveRuns+`belfry.runs x`+mine+`) UNION ALL (`+deadRuns+`belfry.dead x`+withAttempt+mine+`)
 		UNION ALL (`+settledRuns+`belfry.history x`+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
-		namespace, uuid(job), stamp(page.BeforeAt), uuid(page.BeforeID), page.Limit)
+		namespace, uuid(job), stamp(page.After.At), uuid(page.After.ID), page.Limit)
 	if err != nil {
 		return nil, failed("list runs", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // Job finds a job that is not deleted, or has ended.
@@ -47,7 +46,7 @@ func noSuchJob(id belfry.ID) error {
 
 // JobNamed finds the id of the job that has the name, or else of the one that had
 // it and ended last.
-func (s *Store) JobNamed(ctx context.Context, namespace, name string) (belfry.ID, error) {
+func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	var id pgtype.UUID
 	err := s.work.QueryRow(ctx, `
 SELECT id FROM (
@@ -62,7 +61,7 @@ SELECT id FROM (
 }
 
 // Revisions gives what a job was before its edits, latest first.
-func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]store.Revision, error) {
+func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	rows, err := s.work.Query(ctx, `
 SELECT v.revision, v.spec, v.payload, v.replaced_at
   FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'
@@ -74,7 +73,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
 	}
 	found := false
 	var (
-		revisions     []store.Revision
+		revisions     []belfry.Revision
 		number        pgtype.Int4
 		spec, payload pgtype.Text
 		replaced      pgtype.Timestamptz
@@ -84,7 +83,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
 		if !number.Valid { // the job has none
 			return nil
 		}
-		v := store.Revision{Number: int(number.Int32), ReplacedAt: moment(replaced)}
+		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: new(moment(replaced))}
 		if v.Spec, err = s.specs.Decode(spec.String); err != nil {
 			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
 		}

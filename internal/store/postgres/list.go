@@ -35,7 +35,7 @@ func after(id belfry.ID) pgtype.UUID {
 
 // ListJobs gives the jobs that pass the filter, newest first. Everything is read
 // from one snapshot, so that a look and its end belong together.
-func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.JobFilter, page store.Page) (list store.JobList, err error) {
+func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page store.Page) (list store.JobList, err error) {
 	if page.Limit < 1 {
 		return store.JobList{}, nil
 	}
@@ -76,7 +76,7 @@ const (
 // listJobs picks jobs and reads them until the page is full. A status that only
 // history tells is found by reading more of them than fit on the page.
 func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *picking, page store.Page) (list store.JobList, err error) {
-	from := after(page.After)
+	from := after(page.After.ID)
 	for want := page.Limit + 1; ; want = max(min(2*want, mostRead), page.Limit+1-len(list.Jobs)) {
 		picked, err := p.pick(ctx, from, want)
 		if err != nil {

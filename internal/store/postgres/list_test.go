@@ -58,7 +58,7 @@ func variety(t *testing.T, s *Store, n int) {
 }
 
 // variousFilters are filters of every kind, alone and together.
-var variousFilters = []store.JobFilter{
+var variousFilters = []belfry.JobFilter{
 	{},
 	{Queue: "mail"},
 	{Queue: "none"},
@@ -150,7 +150,7 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 3*firstLook)
 	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p, err := s.newPicking(ctx, tx, "default", store.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, ofJobs)
+		p, err := s.newPicking(ctx, tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, ofJobs)
 		if err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 }
 
 // suits tells whether a job passes a filter.
-func suits(job belfry.Job, f store.JobFilter) bool {
+func suits(job belfry.Job, f belfry.JobFilter) bool {
 	for _, tag := range f.Tags {
 		if !slices.Contains(job.Tags, tag) {
 			return false
@@ -260,7 +260,7 @@ func suits(job belfry.Job, f store.JobFilter) bool {
 }
 
 // listed gives the ids of a list, page by page.
-func listed(t *testing.T, s *Store, filter store.JobFilter, limit int) (ids []belfry.ID) {
+func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for pages := 0; pages == 0 || !page.After.IsZero(); pages++ {

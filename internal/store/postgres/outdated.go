@@ -17,7 +17,7 @@ const outdatedLook = 8000
 // database. No index keeps them together: that would cost every firing something,
 // for what happens a few times a year. One snapshot makes what was looked at and
 // where that ended belong together.
-func (s *Store) Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
+func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
 	if limit < 1 {
 		return nil, after, nil
 	}

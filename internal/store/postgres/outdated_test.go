@@ -39,7 +39,7 @@ func TestALookForOutdatedPlansEnds(t *testing.T) {
 	var after belfry.ID
 	calls := 0
 	for {
-		due, next, err := s.Outdated(t.Context(), []int{0}, "2000a", after, 10)
+		due, next, err := s.PlansForZoneUpdate(t.Context(), []int{0}, "2000a", after, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

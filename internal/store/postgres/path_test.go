@@ -47,7 +47,7 @@ func subjectOf(t *testing.T, job belfry.Job) plan.Subject {
 
 func planOf(t *testing.T, s *Store, job belfry.Job) plan.Plan {
 	t.Helper()
-	found, err := s.Find(t.Context(), []belfry.ID{job.ID})
+	found, err := s.PlansByJob(t.Context(), []belfry.ID{job.ID})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %d plans: %v", len(found), err)
 	}
@@ -76,7 +76,7 @@ func wishFor(s *Store, job belfry.Job) plan.Trigger {
 
 func apply(t *testing.T, s *Store, step plan.Step) {
 	t.Helper()
-	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{step}, store.Slots{})
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{step}, store.FreeSlots{})
 	if err != nil || !fired.Applied[0] {
 		t.Fatalf("fire: applied %v, %v", fired.Applied, err)
 	}
@@ -86,7 +86,7 @@ func apply(t *testing.T, s *Store, step plan.Step) {
 func finish(t *testing.T, s *Store, outcome belfry.Outcome) *belfry.Run {
 	t.Helper()
 	run := claimOne(t, s)
-	r := belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: outcome, HTTPStatus: 200, Output: []byte("some output")}
+	r := belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: outcome, HTTPStatus: 200, Output: "some output"}
 	if outcome != belfry.OutcomeSucceeded {
 		r.HTTPStatus, r.Error = 503, "it went wrong"
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // source is where jobs are picked from.
@@ -39,7 +38,7 @@ func sourcesOf(status belfry.JobStatus) []source {
 // tell: of a job without a plan it is left open how it ended.
 type picking struct {
 	tx       pgx.Tx
-	filter   store.JobFilter
+	filter   belfry.JobFilter
 	from     source
 	started  time.Time
 	jumpTime time.Duration
@@ -56,7 +55,7 @@ type picked struct {
 	next pgtype.UUID
 }
 
-func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, filter store.JobFilter, from source) (*picking, error) {
+func (s *Store) newPicking(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.JobFilter, from source) (*picking, error) {
 	p := &picking{tx: tx, filter: filter, from: from, started: time.Now(), jumpTime: jumpTime, args: []any{namespace}}
 	p.where = p.attributes() + p.status()
 	if sought := gramsSought(storable(filter.Search)); sought != nil && p.jumps() {

@@ -53,7 +53,7 @@ func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, lim
 }
 
 // Find gives the plans of the jobs.
-func (s *Store) Find(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
+func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
 	return s.dues(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
 }
 
@@ -69,7 +69,7 @@ func (s *Store) dues(ctx context.Context, picked string, args ...any) ([]store.D
 
 // Triggers gives the triggers that are not fired yet, oldest first. No run is ready
 // before it was asked for.
-func (s *Store) Triggers(ctx context.Context, shards []int, limit int) ([]store.Wish, error) {
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
 	rows, err := s.work.Query(ctx, `
 SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload, `+dueColumns+`
   FROM belfry.triggers t
@@ -80,7 +80,7 @@ SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.paylo
 	if err != nil {
 		return nil, failed("read triggers", err)
 	}
-	wishes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Wish, error) {
+	wishes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.PendingTrigger, error) {
 		var (
 			scan    dueScan
 			t       plan.Trigger
@@ -92,7 +92,7 @@ SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.paylo
 		if payload.Valid {
 			t.Payload = json.RawMessage(payload.String)
 		}
-		return store.Wish{Trigger: t, Due: scan.result()}, err
+		return store.PendingTrigger{Trigger: t, Due: scan.result()}, err
 	})
 	return wishes, failed("read triggers", err)
 }
@@ -127,7 +127,7 @@ UPDATE belfry.runs SET state = 'ready'
 
 // Ready counts the ready runs of each lane, up to the limit a lane. It walks the
 // index from lane to lane, so that its cost does not grow with the queue.
-func (s *Store) Ready(ctx context.Context, limit int) (map[string]int, error) {
+func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	rows, err := s.work.Query(ctx, `
 WITH RECURSIVE lane (name) AS (
   (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
@@ -150,7 +150,7 @@ SELECT lane.name, n.ready FROM lane
 }
 
 // Park notes beside the plan of a job why it cannot be fired.
-func (s *Store) Park(ctx context.Context, job belfry.ID, why string) error {
+func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	here, there := open(t, Options{URL: url}), open(t, Options{URL: url})
 	wake := there.Wakeups(t.Context(), store.TopicPlans)
 	<-wake // what was said before it listened
-	there.Changed()
+	there.ChangedJobs()
 	job := newJob(t, here)
 	if err := here.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(job, nil) }, nil); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("no hint came")
 	}
-	if ids, many := there.Changed(); many || len(ids) != 1 || ids[0] != job.Job.ID {
+	if ids, many := there.ChangedJobs(); many || len(ids) != 1 || ids[0] != job.Job.ID {
 		t.Errorf("got %v, many %v, want %s", ids, many, job.Job.ID)
 	}
 }

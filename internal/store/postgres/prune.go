@@ -39,8 +39,8 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 		{pruneEnded + `keep_until IS NULL AND ended_at < $1` + forgetEnded, now.Add(-keep)},
 		{pruneEnded + `keep_until <= $1` + forgetEnded, now},
 		{pruneTriggers, now.Add(-keepTriggers)},
-		{pruneRequests, now.Add(-store.KeepRequests)},
-		{pruneKeys, now.Add(-store.KeepKeys)},
+		{pruneRequests, now.Add(-store.RequestRetention)},
+		{pruneKeys, now.Add(-store.KeyRetention)},
 		{pruneDeleted, now.Add(-keepTombstones)},
 	} {
 		if _, err := s.deleteInBatches(ctx, sweep.sql, sweep.before, pruneAtATime); err != nil {

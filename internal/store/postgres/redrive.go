@@ -68,7 +68,7 @@ func (s *Store) lockForRedrive(ctx context.Context, tx pgx.Tx, namespace string,
 		spec    string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &job, &spec}, func() error {
-		serial[id.Bytes] = s.specs.OrNone(spec).Serial()
+		serial[id.Bytes] = s.specs.OrZero(spec).Serial()
 		if !jobs[job.Bytes] {
 			jobs[job.Bytes], locked = true, append(locked, job)
 		}

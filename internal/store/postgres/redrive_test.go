@@ -89,7 +89,7 @@ func TestRedrivenRunsOfAJobFollowOneAfterAnother(t *testing.T) {
 	if got := planOf(t, s, serial).Version; got != version+2 {
 		t.Errorf("the plan has version %d, wants %d", got, version+2)
 	}
-	wait, err := s.Wait(t.Context(), "default", runs[2])
+	wait, err := s.RunWait(t.Context(), "default", runs[2])
 	if err != nil || wait.State != belfry.RunWaiting || len(wait.Before) != 2 || wait.Before[0] != runs[0] || wait.Before[1] != runs[1] {
 		t.Errorf("the last one waits for %+v: %v", wait, err)
 	}
@@ -106,11 +106,11 @@ func TestARedriveIsNotOverlooked(t *testing.T) {
 	}
 	decided := plan.Fire(subjectOf(t, job), planOf(t, s, job), []plan.Trigger{wish})
 	redrives(t, s, 1, store.Redrive{Run: run.ID})
-	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{decided}, store.Slots{})
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{decided}, store.FreeSlots{})
 	if err != nil || fired.Applied[0] {
 		t.Errorf("a step from before was applied: %v, %v", fired.Applied, err)
 	}
-	if jobs, many := s.Changed(); !many && len(jobs) == 0 {
+	if jobs, many := s.ChangedJobs(); !many && len(jobs) == 0 {
 		t.Error("nobody was told that the plan changed")
 	}
 }
@@ -136,7 +136,7 @@ func TestADiscardedLetterIsHistory(t *testing.T) {
 		t.Error("it does not have its job's retention")
 	}
 	for state, want := range map[belfry.RunStatus]belfry.ID{belfry.RunDiscarded: one.ID, belfry.RunDead: other.ID} {
-		if list, err := s.ListRuns(t.Context(), "default", store.RunFilter{State: state}, store.Page{Limit: 10}); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != want {
+		if list, err := s.ListRuns(t.Context(), "default", belfry.RunFilter{Status: state}, store.Page{Limit: 10}); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != want {
 			t.Errorf("the %s runs are %v, wants %s: %v", state, list.Runs, want, err)
 		}
 	}

@@ -22,7 +22,7 @@ func keyed(ctx context.Context, tx pgx.Tx, r *store.Request, do func() error) er
 	if err := do(); err != nil {
 		return err
 	}
-	answer, err := r.Answer()
+	answer, err := r.Response()
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,15 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 }
 
 // Answered finds the answer that was kept under a key.
-func (s *Store) Answered(ctx context.Context, namespace, key string) (*store.Repeated, error) {
+func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
 	before, err := answered(ctx, s.work, namespace, key)
 	return before, failed("look up an idempotency key", err)
 }
 
-func answered(ctx context.Context, q querier, namespace, key string) (*store.Repeated, error) {
+func answered(ctx context.Context, q querier, namespace, key string) (*store.DuplicateRequest, error) {
 	var hash []byte
-	before := &store.Repeated{}
-	err := q.QueryRow(ctx, `SELECT hash, answer FROM belfry.requests WHERE namespace = $1 AND key = $2`, storable(namespace), storable(key)).Scan(&hash, &before.Answer)
+	before := &store.DuplicateRequest{}
+	err := q.QueryRow(ctx, `SELECT hash, answer FROM belfry.requests WHERE namespace = $1 AND key = $2`, storable(namespace), storable(key)).Scan(&hash, &before.Response)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

@@ -74,7 +74,7 @@ func (s *Store) lastSights(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) (
 		var spec string
 		var mark pgtype.Timestamptz
 		err := row.Scan(&id, &spec, &v.job.CreatedAt, &v.job.UpdatedAt, &mark, &v.made)
-		v.job.ID, v.job.Spec, v.mark = id.Bytes, s.specs.OrNone(spec), moment(mark)
+		v.job.ID, v.job.Spec, v.mark = id.Bytes, s.specs.OrZero(spec), moment(mark)
 		return v, err
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func keepDays(spec belfry.Spec) pgtype.Int4 {
 }
 
 // Retire has one-offs of the shards that are over leave the live tables.
-func (s *Store) Retire(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error) {
+func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error) {
 	if limit < 1 {
 		return 0, after, nil
 	}

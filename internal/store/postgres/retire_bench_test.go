@@ -71,7 +71,7 @@ func startMany(b *testing.B, s *Store, n int, once bool) (results []belfry.Resul
 	if err != nil {
 		b.Fatal(err)
 	}
-	fired, err := s.Fire(b.Context(), belfry.NewID(now), steps, store.Slots{Worker: belfry.NewID(now), Lanes: []string{spec.Lane("default")}, Free: n})
+	fired, err := s.Fire(b.Context(), belfry.NewID(now), steps, store.FreeSlots{Worker: belfry.NewID(now), Lanes: []string{spec.Lane("default")}, Free: n})
 	if err != nil || len(fired.Claimed) != n {
 		b.Fatalf("%d runs were claimed: %v", len(fired.Claimed), err)
 	}

@@ -32,7 +32,7 @@ func TestAOneOffThatIsOverIsFoundButNotAlive(t *testing.T) {
 		WHERE e.keep_until - e.ended_at = interval '72 hours' AND h.keep_until - h.settled_at = interval '72 hours'`); n != 1 {
 		t.Error("its own retention does not hold for it and for its run")
 	}
-	if runs, err := s.JobRuns(t.Context(), "default", job.ID, store.RunPage{Limit: 10}); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
+	if runs, err := s.JobRuns(t.Context(), "default", job.ID, store.Page{Limit: 10}); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
 		t.Errorf("its runs are %v: %v", runs, err)
 	}
 	if revisions, err := s.Revisions(t.Context(), "default", job.ID, 0, 10); err != nil || len(revisions) != 0 {
@@ -52,7 +52,7 @@ func TestANameLeadsToTheLatestJobThatHasIt(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	want := func(job belfry.Job) {
 		t.Helper()
-		if id, err := s.JobNamed(t.Context(), "default", "report"); err != nil || id != job.ID {
+		if id, err := s.JobIDByName(t.Context(), "default", "report"); err != nil || id != job.ID {
 			t.Errorf("the name leads to %v, wants %v: %v", id, job.ID, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestANameLeadsToTheLatestJobThatHasIt(t *testing.T) {
 		finish(t, s, belfry.OutcomeSucceeded)
 		want(job)
 	}
-	if _, err := s.JobNamed(t.Context(), "other", "report"); belfry.CodeOf(err) != belfry.NotFound {
+	if _, err := s.JobIDByName(t.Context(), "other", "report"); belfry.CodeOf(err) != belfry.NotFound {
 		t.Errorf("another namespace: %v", err)
 	}
 }
@@ -76,7 +76,7 @@ func TestHowAOneOffEndedIsTold(t *testing.T) {
 	}{
 		{"succeeded", func(t *testing.T, s *Store, job belfry.Job) { finish(t, s, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
 		{"cancelled", func(t *testing.T, s *Store, job belfry.Job) {
-			runs, err := s.JobRuns(t.Context(), "default", job.ID, store.RunPage{Limit: 1})
+			runs, err := s.JobRuns(t.Context(), "default", job.ID, store.Page{Limit: 1})
 			if err != nil || len(runs) != 1 {
 				t.Fatal(runs, err)
 			}
@@ -136,7 +136,7 @@ func TestAOneOffStaysWhileSomethingIsLeftOfIt(t *testing.T) {
 	if err := s.retire(t.Context(), s.work, all); err != nil {
 		t.Fatal(err)
 	}
-	if n, next, err := s.Retire(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || !next.IsZero() || err != nil {
+	if n, next, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || !next.IsZero() || err != nil {
 		t.Errorf("retired %d, goes on after %v: %v", n, next, err)
 	}
 	for _, job := range all {
@@ -147,7 +147,7 @@ func TestAOneOffStaysWhileSomethingIsLeftOfIt(t *testing.T) {
 	// When nothing is left any more, the sweep sees to it.
 	change(t, s, `DELETE FROM belfry.dead`)
 	change(t, s, `UPDATE belfry.triggers SET fired_at = clock_timestamp()`)
-	if n, next, err := s.Retire(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 2 || !next.IsZero() || err != nil {
+	if n, next, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 2 || !next.IsZero() || err != nil {
 		t.Errorf("then retired %d, goes on after %v: %v", n, next, err)
 	}
 }
@@ -173,16 +173,16 @@ func TestAWishIsNotLostToTheEndOfItsJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish(t, s, belfry.OutcomeSucceeded)
-	if n, _, err := s.Retire(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || err != nil {
+	if n, _, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || err != nil {
 		t.Fatalf("retired %d while somebody triggers it: %v", n, err)
 	}
 	if err := wishing.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := s.Retire(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || err != nil {
+	if n, _, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || err != nil {
 		t.Fatalf("retired %d that is asked for: %v", n, err)
 	}
-	if wishes, err := s.Triggers(t.Context(), shardsOf(s), 10); err != nil || len(wishes) != 1 {
+	if wishes, err := s.PendingTriggers(t.Context(), shardsOf(s), 10); err != nil || len(wishes) != 1 {
 		t.Errorf("the wishes are %v: %v", wishes, err)
 	}
 }
@@ -209,7 +209,7 @@ func TestRetireDoesNotWaitForOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, _, err := s.Retire(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 1 || err != nil {
+		if n, _, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 1 || err != nil {
 			t.Errorf("%s: then retired %d: %v", table, n, err)
 		}
 	}
@@ -268,7 +268,7 @@ func TestRetireGoesFromPageToPage(t *testing.T) {
 	mine := count(t, s, `SELECT count(*) FROM belfry.plans WHERE shard IN (1, 3)`)
 	total, after := 0, belfry.ID{}
 	for calls := 0; calls == 0 || !after.IsZero(); calls++ {
-		n, next, err := s.Retire(t.Context(), []int{1, 3}, after, 3)
+		n, next, err := s.Archive(t.Context(), []int{1, 3}, after, 3)
 		if err != nil || n > 3 || calls > jobs {
 			t.Fatalf("call %d retired %d: %v", calls, n, err)
 		}

@@ -53,7 +53,7 @@ func placesOf(state belfry.RunStatus) []place {
 
 // ListRuns gives the runs and skips of a namespace, latest first. It looks at a
 // bounded number in each place, more if there is time.
-func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.RunFilter, page store.Page) (list store.RunList, err error) {
+func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (list store.RunList, err error) {
 	if page.Limit < 1 {
 		return list, nil
 	}
@@ -62,7 +62,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 		if _, err := tx.Exec(ctx, holdPlanner); err != nil {
 			return err
 		}
-		from := after(page.After)
+		from := after(page.After.ID)
 		for {
 			runs, floor, err := lookAtRuns(ctx, tx, namespace, filter, from, page.Limit+1-len(list.Runs))
 			if err != nil {
@@ -92,9 +92,9 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 // lookAtRuns looks at the next runs of each place. It gives those that pass
 // the filter down to a floor, below which there may be others; a null one is the
 // end of all places.
-func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter store.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
-	for _, p := range placesOf(filter.State) {
-		runs, bottom, err := p.look(ctx, tx, namespace, filter.State, from, want)
+func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
+	for _, p := range placesOf(filter.Status) {
+		runs, bottom, err := p.look(ctx, tx, namespace, filter.Status, from, want)
 		if err != nil {
 			return nil, floor, err
 		}

@@ -260,7 +260,7 @@ func detach(ctx context.Context, limit time.Duration) (context.Context, context.
 // error that surely left nothing behind becomes a belfry.Error.
 func failed(doing string, err error) error {
 	var known *belfry.Error
-	var repeated *store.Repeated
+	var repeated *store.DuplicateRequest
 	var refused *pgconn.ConnectError
 	switch {
 	case err == nil:

@@ -14,9 +14,9 @@ func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
 	s := opened(t)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
 	due := steps(t, s, 1)
-	fire(t, s, due, store.Slots{})
+	fire(t, s, due, store.FreeSlots{})
 	fill(t, s, 1, `UPDATE plans SET version = ?, fired_for = NULL, nominal_at = next_at WHERE ? > 0`, due[0].Seen.Version, 1)
-	again := fire(t, s, due, store.Slots{Worker: register(t, s), Lanes: []string{testLane}, Free: 1})
+	again := fire(t, s, due, store.FreeSlots{Worker: register(t, s), Lanes: []string{testLane}, Free: 1})
 	if again.Ready != 0 || len(again.Claimed) != 0 {
 		t.Errorf("it was made again: %+v", again)
 	}
@@ -28,7 +28,7 @@ func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
 func TestTheFirstLateResultIsTheEvidence(t *testing.T) {
 	s := opened(t)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
-	fire(t, s, steps(t, s, 1), store.Slots{})
+	fire(t, s, steps(t, s, 1), store.FreeSlots{})
 	run := claim(t, s, register(t, s), 1)[0]
 	finish(t, s, belfry.OutcomeInterrupted, run)
 	for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {

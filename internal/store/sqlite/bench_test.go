@@ -58,9 +58,9 @@ func BenchmarkPath(b *testing.B) {
 			}
 			for b.Loop() {
 				var runs []*belfry.Run
-				var slots store.Slots
+				var slots store.FreeSlots
 				if name == "fire local" {
-					slots = store.Slots{Worker: worker, Lanes: []string{testLane}, Free: benchBatch}
+					slots = store.FreeSlots{Worker: worker, Lanes: []string{testLane}, Free: benchBatch}
 				}
 				var due []plan.Step
 				timed("decide", func() { due = steps(b, s, benchBatch) })

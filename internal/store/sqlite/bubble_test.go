@@ -31,7 +31,7 @@ func TestADayInABubble(t *testing.T) {
 		if took := time.Since(began); took != 24*time.Hour+time.Minute {
 			t.Errorf("the day took %v", took)
 		}
-		runs, err := s.JobRuns(ctx, job.Job.Namespace, job.Job.ID, store.RunPage{Limit: 100})
+		runs, err := s.JobRuns(ctx, job.Job.Namespace, job.Job.ID, store.Page{Limit: 100})
 		if err != nil || len(runs) != 24 {
 			t.Fatalf("there are %d runs (%v), wants one an hour", len(runs), err)
 		}
@@ -55,7 +55,7 @@ func TestADayInABubble(t *testing.T) {
 func fireLoop(life context.Context, t *testing.T, s *Store) {
 	wake := s.Wakeups(life, store.TopicPlans)
 	for life.Err() == nil {
-		fire(t, s, steps(t, s, 100), store.Slots{})
+		fire(t, s, steps(t, s, 100), store.FreeSlots{})
 		_, next, err := s.Promote(life, allShards(s), 100)
 		if err != nil && life.Err() == nil {
 			t.Errorf("promote: %v", err)

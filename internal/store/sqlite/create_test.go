@@ -52,12 +52,12 @@ func TestManyJobsAreSetAside(t *testing.T) {
 			!got.CreatedAt.Equal(want.Job.CreatedAt) || (got.NextRunAt == nil) != want.Plan.NextAt.IsZero() {
 			t.Errorf("got %+v, wants %+v", got, want.Job)
 		}
-		found, err := s.Find(ctx, []belfry.ID{want.Job.ID})
+		found, err := s.PlansByJob(ctx, []belfry.ID{want.Job.ID})
 		if err != nil || len(found) != 1 || found[0].Plan != want.Plan {
 			t.Errorf("got the plan %+v (%v), wants %+v", found, err, want.Plan)
 		}
 	}
-	if ids, many := s.Changed(); !many || len(ids) != 0 {
+	if ids, many := s.ChangedJobs(); !many || len(ids) != 0 {
 		t.Errorf("%d changes are named, many %v; wants them not to be named", len(ids), many)
 	}
 	onlyOwnFiles(t, s.dir)
@@ -82,7 +82,7 @@ func TestJobsSetAsideAreAllOrNone(t *testing.T) {
 	if err := s.CreateJobs(ctx, seq(jobs...), nil); belfry.CodeOf(err) != belfry.Conflict {
 		t.Errorf("got %v, wants a conflict", err)
 	}
-	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
+	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
 		t.Errorf("%d jobs were kept (%v), wants none", len(listed.Jobs), err)
 	}
 	onlyOwnFiles(t, s.dir)

@@ -44,7 +44,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 		letters, err := all(t, func(rows *sql.Rows, l *belfry.DeadLetter) error {
 			var spec string
 			err := rows.Scan(append(letterFields(l), payload{&l.Payload}, &spec)...)
-			l.Spec = t.specs.OrNone(spec)
+			l.Spec = t.specs.OrZero(spec)
 			return err
 		}, selectDeadLetter, run[:], namespace)
 		if err != nil {
@@ -68,12 +68,12 @@ func letterFields(l *belfry.DeadLetter) []any {
 }
 
 // DeadLetters gives the dead letters that pass the filter, the latest death first.
-func (s *Store) DeadLetters(ctx context.Context, namespace string, filter store.DeadFilter, page store.RunPage) (letters []belfry.DeadLetter, err error) {
+func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) (letters []belfry.DeadLetter, err error) {
 	before := int64(math.MaxInt64)
-	if !page.BeforeAt.IsZero() {
-		before = micro(page.BeforeAt)
+	if !page.After.At.IsZero() {
+		before = micro(page.After.At)
 	}
-	args := append(deadArgs(namespace, filter, page.Limit), sql.Named("before", before), sql.Named("id", page.BeforeID[:]))
+	args := append(deadArgs(namespace, filter, page.Limit), sql.Named("before", before), sql.Named("id", page.After.ID[:]))
 	err = s.read(ctx, "list dead letters", func(t *tx) error {
 		letters, err = all(t, func(rows *sql.Rows, l *belfry.DeadLetter) error { return rows.Scan(letterFields(l)...) }, selectDeadLetters, args...)
 		return err
@@ -83,7 +83,7 @@ func (s *Store) DeadLetters(ctx context.Context, namespace string, filter store.
 
 // DeadGroups counts the dead letters that pass the filter by the kind of their
 // failure, the largest group first.
-func (s *Store) DeadGroups(ctx context.Context, namespace string, filter store.DeadFilter, limit int) (groups []belfry.DeadGroup, err error) {
+func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) (groups []belfry.DeadGroup, err error) {
 	err = s.read(ctx, "group dead letters", func(t *tx) error {
 		groups, err = all(t, func(rows *sql.Rows, g *belfry.DeadGroup) error {
 			return rows.Scan(&g.Fingerprint, &g.Count, &g.Jobs, moment{&g.FirstAt}, moment{&g.LastAt}, &g.Error, &g.HTTPStatus, key{g.LatestRunID[:]})
@@ -94,7 +94,7 @@ func (s *Store) DeadGroups(ctx context.Context, namespace string, filter store.D
 }
 
 // deadArgs are the parameters of passesDead, and a limit.
-func deadArgs(namespace string, f store.DeadFilter, limit int) []any {
+func deadArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
 	if !f.Since.IsZero() {
 		since = micro(f.Since)
@@ -103,8 +103,8 @@ func deadArgs(namespace string, f store.DeadFilter, limit int) []any {
 		until = micro(f.Until)
 	}
 	var job any
-	if !f.Job.IsZero() {
-		job = f.Job[:]
+	if !f.JobID.IsZero() {
+		job = f.JobID[:]
 	}
 	return []any{
 		sql.Named("namespace", namespace), sql.Named("since", since), sql.Named("until", until), sql.Named("job", job),

@@ -29,7 +29,7 @@ ORDER BY state = 'waiting', scheduled_at, id LIMIT 10`
 
 // Decided gives the runs and skips of a job whose scheduled instant is this one, or
 // that cover it.
-func (s *Store) Decided(ctx context.Context, namespace string, job belfry.ID, at time.Time) (runs []belfry.Run, err error) {
+func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) (runs []belfry.Run, err error) {
 	err = s.read(ctx, "look up an instant", func(t *tx) error {
 		runs, err = all(t, scanRun, selectDecided, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
 		return err
@@ -38,18 +38,18 @@ func (s *Store) Decided(ctx context.Context, namespace string, job belfry.ID, at
 }
 
 // Wait tells what a live run waits for.
-func (s *Store) Wait(ctx context.Context, namespace string, run belfry.ID) (wait store.Wait, err error) {
+func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (wait store.RunWait, err error) {
 	err = s.read(ctx, "look at what a run waits for", func(t *tx) error {
 		wait, err = t.wait(namespace, run)
 		return err
 	})
 	if err != nil {
-		return store.Wait{}, err
+		return store.RunWait{}, err
 	}
 	return wait, nil
 }
 
-func (t *tx) wait(namespace string, run belfry.ID) (w store.Wait, err error) {
+func (t *tx) wait(namespace string, run belfry.ID) (w store.RunWait, err error) {
 	var job belfry.ID
 	var rank, at int64
 	err = t.get([]any{&w.State, moment{&w.ReadyAt}, &w.Lane, key{job[:]}, &rank, &at, &w.Cancel, &w.Running}, selectWaiting, run[:], namespace)

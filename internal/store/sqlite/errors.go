@@ -23,7 +23,7 @@ func (e *commitError) Unwrap() error { return e.err }
 // in writing, the log may hold it all the same.
 func failed(doing string, err error) error {
 	var known *belfry.Error
-	var repeated *store.Repeated
+	var repeated *store.DuplicateRequest
 	var commit *commitError
 	switch code := errorCode(err) & 0xff; {
 	case err == nil, errors.As(err, &known), errors.As(err, &repeated), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -23,13 +24,13 @@ func (t *tx) raise(shard int, e *belfry.Event) error {
 	if !e.JobID.IsZero() {
 		job = e.JobID[:]
 	}
-	_, err := t.exec(insertEvent, e.ID[:], int64(shard), e.Namespace, job, string(e.Kind), micro(e.At), belfry.Clean(e.Message, maxError), e.Count)
+	_, err := t.exec(insertEvent, e.ID[:], int64(shard), e.Namespace, job, string(e.Kind), micro(e.At), sanitize.Text(e.Message, maxError), e.Count)
 	return err
 }
 
 // Events gives what was told of in a namespace, latest first.
-func (s *Store) Events(ctx context.Context, namespace string, page store.Page) (events []belfry.Event, err error) {
-	before := firstID(page.After)
+func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) (events []belfry.Event, err error) {
+	before := firstID(page.After.ID)
 	err = s.read(ctx, "list events", func(t *tx) error {
 		events, err = all(t, func(rows *sql.Rows, e *belfry.Event) error {
 			return rows.Scan(key{e.ID[:]}, &e.Namespace, key{e.JobID[:]}, &e.Kind, moment{&e.At}, &e.Message, &e.Count)

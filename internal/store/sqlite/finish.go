@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // maxError bounds the text kept of an error.
@@ -156,7 +157,7 @@ func (t *tx) succeed(r *belfry.Result) (done bool, err error) {
 // settled are the first parameters of intoHistory.
 func (t *tx) settled(state belfry.RunStatus, r *belfry.Result) []any {
 	now := micro(t.now)
-	return []any{string(state), now, int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput), now}
+	return []any{string(state), now, int64(r.HTTPStatus), sanitize.Text(r.Error, maxError), sanitize.Text(string(r.Output), belfry.MaxOutput), now}
 }
 
 func (t *tx) fail(r *belfry.Result) (done bool, err error) {
@@ -172,11 +173,11 @@ func (t *tx) fail(r *belfry.Result) (done bool, err error) {
 func (t *tx) settle(h *held, r belfry.Result) error {
 	now := micro(t.now)
 	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
-		int64(r.HTTPStatus), belfry.Clean(r.Error, maxError), belfry.Clean(string(r.Output), belfry.MaxOutput))
+		int64(r.HTTPStatus), sanitize.Text(r.Error, maxError), sanitize.Text(string(r.Output), belfry.MaxOutput))
 	if err != nil {
 		return err
 	}
-	s := belfry.Settle(h.id, h.tally, t.specs.OrNone(h.spec).Retry(), r)
+	s := belfry.Settle(h.id, h.tally, t.specs.OrZero(h.spec).Retry(), r)
 	switch s.State {
 	case belfry.RunDead:
 		_, err = t.exec(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])

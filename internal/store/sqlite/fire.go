@@ -42,32 +42,32 @@ type firing struct {
 	worker belfry.ID
 	lanes  []string
 	free   int
-	store.Fired
+	store.FireResult
 }
 
 // Fire applies the steps that still fit their plans.
-func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.Slots) (fired store.Fired, err error) {
+func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (fired store.FireResult, err error) {
 	err = s.write(ctx, "fire", func(t *tx) error {
 		fired, err = t.fire(owner, steps, slots)
 		return err
 	})
 	if err != nil {
-		return store.Fired{}, err
+		return store.FireResult{}, err
 	}
 	return fired, nil
 }
 
-func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots store.Slots) (store.Fired, error) {
+func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	f := firing{tx: t, owner: owner, worker: slots.Worker, lanes: slots.Lanes, free: slots.Free}
 	f.Applied = make([]bool, len(steps))
 	for i := range steps {
 		var err error
 		if f.Applied[i], err = f.step(&steps[i]); err != nil {
-			return store.Fired{}, err
+			return store.FireResult{}, err
 		}
 	}
 	t.news.ready = t.news.ready || f.Ready > 0
-	return f.Fired, nil
+	return f.FireResult, nil
 }
 
 func (f *firing) step(s *plan.Step) (applied bool, err error) {

@@ -11,7 +11,7 @@ const buryEnded = `INSERT INTO jobs (id, shard, namespace, revision, state, spec
 SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, type, 1 FROM ended WHERE id = ?`
 
 // Forget has a job that has ended be found no more.
-func (s *Store) Forget(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	return s.write(ctx, "forget a job", func(t *tx) error {
 		job, err := t.endedJob(namespace, id)
 		if err != nil {

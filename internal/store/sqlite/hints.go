@@ -29,10 +29,10 @@ func (n *news) change(jobs ...belfry.ID) {
 
 func (s *Store) tell(n *news) {
 	if n.changed {
-		s.hub.Change(n.jobs, n.many)
+		s.hub.NotifyChanged(n.jobs, n.many)
 	}
 	if n.ready {
-		s.hub.Signal(store.TopicReady)
+		s.hub.Notify(store.TopicReady)
 	}
 }
 
@@ -42,7 +42,7 @@ func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} 
 }
 
 // PollEvery is long: every hint reaches everybody.
-func (s *Store) PollEvery() time.Duration { return time.Minute }
+func (s *Store) PollInterval() time.Duration { return time.Minute }
 
 // Changed gives the jobs whose plans were written by people.
-func (s *Store) Changed() ([]belfry.ID, bool) { return s.hub.Changed() }
+func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.hub.ChangedJobs() }

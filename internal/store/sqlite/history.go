@@ -81,14 +81,14 @@ func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
 }
 
 // JobRuns gives the runs and skips of a job, latest occurrence first.
-func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.RunPage) (runs []belfry.Run, err error) {
+func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) (runs []belfry.Run, err error) {
 	before, limit := int64(math.MaxInt64), atMost(page.Limit)
-	if !page.BeforeAt.IsZero() {
-		before = micro(page.BeforeAt)
+	if !page.After.At.IsZero() {
+		before = micro(page.After.At)
 	}
 	var args []any
 	for range 3 {
-		args = append(args, job[:], namespace, before, page.BeforeID[:], limit)
+		args = append(args, job[:], namespace, before, page.After.ID[:], limit)
 	}
 	err = s.read(ctx, "list the runs of a job", func(t *tx) error {
 		runs, err = all(t, scanRun, selectJobRuns, append(args, limit)...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -124,14 +125,14 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (job be
 
 // JobNamed finds the id of the job that is not deleted and has the name, or of the
 // last one that had it and ended.
-func (s *Store) JobNamed(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
+func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
 	err = s.read(ctx, "look up a name", func(t *tx) error {
 		err := t.get([]any{key{id[:]}}, selectNamedJob, namespace, name)
 		if errors.Is(err, sql.ErrNoRows) {
 			err = t.get([]any{key{id[:]}}, selectNamedEnded, namespace, name)
 		}
 		if errors.Is(err, sql.ErrNoRows) {
-			return belfry.Errorf(belfry.NotFound, "there is no job named %q", belfry.Clean(name, maxNameShown))
+			return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
 		}
 		return err
 	})
@@ -236,7 +237,7 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 	if err != nil {
 		return job, nameTaken(err, job.Name)
 	}
-	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, store.Slots{})
+	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, store.FreeSlots{})
 	if err != nil {
 		return job, err
 	}

@@ -88,7 +88,7 @@ func TestAPurgedJobTakesItsHistoryAlong(t *testing.T) {
 	gone, kept := oneOff(t, s, nil), oneOff(t, s, nil)
 	create(t, s, gone, kept)
 	worker := register(t, s)
-	fired := fire(t, s, steps(t, s, 10), store.Slots{Worker: worker, Lanes: []string{testLane}, Free: 10})
+	fired := fire(t, s, steps(t, s, 10), store.FreeSlots{Worker: worker, Lanes: []string{testLane}, Free: 10})
 	for i, job := range []store.NewJob{gone, kept} {
 		first := (i + 1) * 1_000_000
 		fill(t, s, pruneBatch+5, fillSettled, first, job.Job.ID[:], micro(s.Now()), nil)

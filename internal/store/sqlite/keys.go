@@ -28,7 +28,7 @@ func keyed(r *plan.Run) bool { return r.Key != "" && r.Kind == belfry.KindSchedu
 // keyTaken reports whether another scheduled run of the job has the key and is alive
 // or succeeded lately.
 func (t *tx) keyTaken(job belfry.ID, r *plan.Run) (taken bool, err error) {
-	err = t.get([]any{&taken}, selectKey, job[:], r.Key, r.ID[:], job[:], r.Key, r.ID[:], micro(t.now.Add(-store.KeepKeys)))
+	err = t.get([]any{&taken}, selectKey, job[:], r.Key, r.ID[:], job[:], r.Key, r.ID[:], micro(t.now.Add(-store.KeyRetention)))
 	return taken, err
 }
 

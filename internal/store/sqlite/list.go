@@ -75,7 +75,7 @@ func (w walk) ofJobs() walk {
 }
 
 // walksFor gives the walks on which all jobs are found that pass a filter.
-func walksFor(f store.JobFilter) []walk {
+func walksFor(f belfry.JobFilter) []walk {
 	switch f.Status {
 	case belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled:
 		return []walk{walkFor(f), alongEnded}
@@ -84,7 +84,7 @@ func walksFor(f store.JobFilter) []walk {
 }
 
 // walkFor chooses the walk that passes the fewest jobs in vain.
-func walkFor(f store.JobFilter) walk {
+func walkFor(f belfry.JobFilter) walk {
 	switch {
 	case f.Status == belfry.StatusRunning || f.Status == belfry.StatusQueued:
 		return alongRuns
@@ -153,13 +153,13 @@ func contains(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, err
 
 // ListJobs gives the jobs that are not deleted and pass the filter, newest first,
 // with those that have ended if the filter asks for how they did.
-func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.JobFilter, page store.Page) (out store.JobList, err error) {
+func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page store.Page) (out store.JobList, err error) {
 	limit := int(atMost(page.Limit))
 	if limit == 0 {
-		return store.JobList{Next: page.After}, ctx.Err()
+		return store.JobList{Next: page.After.ID}, ctx.Err()
 	}
 	err = s.read(ctx, "list jobs", func(t *tx) error {
-		out, err = t.listJobs(namespace, filter, firstID(page.After), limit, s.look)
+		out, err = t.listJobs(namespace, filter, firstID(page.After.ID), limit, s.look)
 		return err
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter store.Job
 
 // listJobs merges what the walks find, down to where the first of them was not
 // followed any further.
-func (t *tx) listJobs(namespace string, filter store.JobFilter, after belfry.ID, limit, look int) (out store.JobList, err error) {
+func (t *tx) listJobs(namespace string, filter belfry.JobFilter, after belfry.ID, limit, look int) (out store.JobList, err error) {
 	args, err := filterArgs(namespace, filter)
 	if err != nil {
 		return out, err
@@ -212,7 +212,7 @@ func (t *tx) follow(way walk, args []any, most, look int) (jobs []belfry.Job, fl
 }
 
 // filterArgs are the parameters of passes and of the walks.
-func filterArgs(namespace string, f store.JobFilter) ([]any, error) {
+func filterArgs(namespace string, f belfry.JobFilter) ([]any, error) {
 	var tags, tag any // the list, and one of them as it stands in lists
 	if len(f.Tags) > 0 {
 		list, err := json.Marshal(f.Tags)

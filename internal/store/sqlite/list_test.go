@@ -42,19 +42,19 @@ func TestAPageLooksAtSoManyJobs(t *testing.T) {
 	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(look+7)))
 	for _, tt := range []struct {
 		name   string
-		filter store.JobFilter
+		filter belfry.JobFilter
 		want   []belfry.ID
 		pages  int
 	}{
-		{"by name", store.JobFilter{Search: "nADEL"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by tags", store.JobFilter{Tags: []string{"needle", "all"}}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name in a queue", store.JobFilter{Search: "nadel", Queue: belfry.DefaultQueue}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name in a type", store.JobFilter{Search: "nadel", Type: "echo"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name and status", store.JobFilter{Search: "nadel", Status: belfry.StatusScheduled}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"in a queue that is empty", store.JobFilter{Queue: "empty"}, nil, 1},
-		{"of a status that none has", store.JobFilter{Status: belfry.StatusRunning}, nil, 1},
-		{"of another", store.JobFilter{Status: belfry.StatusFailed}, nil, 1},
-		{"paused", store.JobFilter{Status: belfry.StatusPaused}, nil, 1},
+		{"by name", belfry.JobFilter{Search: "nADEL"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"by tags", belfry.JobFilter{Tags: []string{"needle", "all"}}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"by name in a queue", belfry.JobFilter{Search: "nadel", Queue: belfry.DefaultQueue}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"by name in a type", belfry.JobFilter{Search: "nadel", Type: "echo"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"by name and status", belfry.JobFilter{Search: "nadel", Status: belfry.StatusScheduled}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"in a queue that is empty", belfry.JobFilter{Queue: "empty"}, nil, 1},
+		{"of a status that none has", belfry.JobFilter{Status: belfry.StatusRunning}, nil, 1},
+		{"of another", belfry.JobFilter{Status: belfry.StatusFailed}, nil, 1},
+		{"paused", belfry.JobFilter{Status: belfry.StatusPaused}, nil, 1},
 	} {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
@@ -109,7 +109,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
 		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
-			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, store.RunFilter{State: tt.state}, page)
+			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{Status: tt.state}, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.state, err)
 			}
@@ -125,7 +125,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	// All states at once: the shelves are merged without a gap.
 	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 100}
 	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
-		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, store.RunFilter{}, page)
+		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
 		var got []belfry.ID
 		page := store.Page{Limit: limit}
 		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
-			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, store.RunFilter{}, page)
+			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,17 +181,17 @@ func BenchmarkList(b *testing.B) {
 	fill(b, s, 0, `UPDATE jobs SET state = 'paused' WHERE id = ?`, slice(nth(3)))
 	for _, bb := range []struct {
 		name   string
-		filter store.JobFilter
+		filter belfry.JobFilter
 	}{
-		{"everything", store.JobFilter{}},
-		{"search in vain", store.JobFilter{Search: "Nadel"}},
-		{"search for most", store.JobFilter{Search: "NUMBER"}},
-		{"tag in vain", store.JobFilter{Tags: []string{"needle"}}},
-		{"queue and search", store.JobFilter{Queue: belfry.DefaultQueue, Search: "Nadel"}},
-		{"scheduled and search", store.JobFilter{Status: belfry.StatusScheduled, Search: "Nadel"}},
-		{"paused", store.JobFilter{Status: belfry.StatusPaused}},
-		{"running", store.JobFilter{Status: belfry.StatusRunning}},
-		{"failed", store.JobFilter{Status: belfry.StatusFailed}},
+		{"everything", belfry.JobFilter{}},
+		{"search in vain", belfry.JobFilter{Search: "Nadel"}},
+		{"search for most", belfry.JobFilter{Search: "NUMBER"}},
+		{"tag in vain", belfry.JobFilter{Tags: []string{"needle"}}},
+		{"queue and search", belfry.JobFilter{Queue: belfry.DefaultQueue, Search: "Nadel"}},
+		{"scheduled and search", belfry.JobFilter{Status: belfry.StatusScheduled, Search: "Nadel"}},
+		{"paused", belfry.JobFilter{Status: belfry.StatusPaused}},
+		{"running", belfry.JobFilter{Status: belfry.StatusRunning}},
+		{"failed", belfry.JobFilter{Status: belfry.StatusFailed}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			var took []time.Duration

@@ -66,12 +66,12 @@ func (h shelf) page() string {
 }
 
 // ListRuns gives the runs and skips of a namespace, latest first.
-func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.RunFilter, page store.Page) (out store.RunList, err error) {
+func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (out store.RunList, err error) {
 	if page.Limit <= 0 {
-		return store.RunList{Next: page.After}, ctx.Err()
+		return store.RunList{Next: page.After.ID}, ctx.Err()
 	}
 	err = s.read(ctx, "list runs", func(t *tx) error {
-		out, err = t.listRuns(namespace, filter, firstID(page.After), page.Limit, s.look)
+		out, err = t.listRuns(namespace, filter, firstID(page.After.ID), page.Limit, s.look)
 		return err
 	})
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter store.Run
 
 // listRuns merges what the shelves have, down to where the first of them was not
 // looked at any further.
-func (t *tx) listRuns(namespace string, filter store.RunFilter, after belfry.ID, limit, look int) (out store.RunList, err error) {
-	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.State)), sql.Named("after", after[:]), sql.Named("look", look-1)}
-	for _, h := range shelvesFor(filter.State) {
+func (t *tx) listRuns(namespace string, filter belfry.RunFilter, after belfry.ID, limit, look int) (out store.RunList, err error) {
+	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.Status)), sql.Named("after", after[:]), sql.Named("look", look-1)}
+	for _, h := range shelvesFor(filter.Status) {
 		runs, floor, err := t.take(h, args, limit+1) // one more tells whether there are more
 		if err != nil {
 			return out, err

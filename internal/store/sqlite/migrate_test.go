@@ -71,18 +71,18 @@ func TestOldJobsAreFoundByWhatTheyAlwaysHad(t *testing.T) {
 	s := openedOld(t)
 	for _, tt := range []struct {
 		name   string
-		filter store.JobFilter
+		filter belfry.JobFilter
 		want   []byte // first bytes of ids
 	}{
-		{"all", store.JobFilter{}, []byte{2, 1}},
-		{"of a queue", store.JobFilter{Queue: "bulk"}, []byte{1}},
-		{"of another queue", store.JobFilter{Queue: "default"}, []byte{2}},
-		{"of a type", store.JobFilter{Type: "http"}, []byte{2, 1}},
-		{"of no handler", store.JobFilter{Handler: "http"}, nil},
-		{"paused", store.JobFilter{Status: belfry.StatusPaused}, []byte{2}},
-		{"queued", store.JobFilter{Status: belfry.StatusQueued}, []byte{1}}, // what ran was released
-		{"by name", store.JobFilter{Search: "REP"}, []byte{1}},
-		{"by tag", store.JobFilter{Tags: []string{"a"}}, nil},
+		{"all", belfry.JobFilter{}, []byte{2, 1}},
+		{"of a queue", belfry.JobFilter{Queue: "bulk"}, []byte{1}},
+		{"of another queue", belfry.JobFilter{Queue: "default"}, []byte{2}},
+		{"of a type", belfry.JobFilter{Type: "http"}, []byte{2, 1}},
+		{"of no handler", belfry.JobFilter{Handler: "http"}, nil},
+		{"paused", belfry.JobFilter{Status: belfry.StatusPaused}, []byte{2}},
+		{"queued", belfry.JobFilter{Status: belfry.StatusQueued}, []byte{1}}, // what ran was released
+		{"by name", belfry.JobFilter{Search: "REP"}, []byte{1}},
+		{"by tag", belfry.JobFilter{Tags: []string{"a"}}, nil},
 	} {
 		list, err := s.ListJobs(ctx, belfry.DefaultNamespace, tt.filter, store.Page{Limit: 10})
 		var got []byte
@@ -96,7 +96,7 @@ func TestOldJobsAreFoundByWhatTheyAlwaysHad(t *testing.T) {
 			t.Errorf("%s: got %v (%v), wants %v", tt.name, got, err, tt.want)
 		}
 	}
-	id, err := s.JobNamed(ctx, belfry.DefaultNamespace, "report")
+	id, err := s.JobIDByName(ctx, belfry.DefaultNamespace, "report")
 	if err != nil || id[0] != 1 {
 		t.Errorf("the name leads to %s (%v)", id, err)
 	}
@@ -108,7 +108,7 @@ func TestOldJobsAreFoundByWhatTheyAlwaysHad(t *testing.T) {
 
 func TestOldRunsGoOnAfterAMigration(t *testing.T) {
 	s := openedOld(t)
-	list, err := s.ListRuns(ctx, belfry.DefaultNamespace, store.RunFilter{}, store.Page{Limit: 10})
+	list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, store.Page{Limit: 10})
 	if err != nil || len(list.Runs) != 4 {
 		t.Fatalf("%d runs are listed (%v), wants 4", len(list.Runs), err)
 	}
@@ -123,7 +123,7 @@ func TestOldRunsGoOnAfterAMigration(t *testing.T) {
 		t.Fatalf("%d runs were claimed (%v), wants 2", len(runs), err)
 	}
 	for _, run := range runs {
-		if run.JobName != "report" || run.Spec.Type != "http" || run.IdempotencyKey() == "" {
+		if run.JobName != "report" || run.Spec.Type != "http" || run.Key() == "" {
 			t.Errorf("claimed %+v", run)
 		}
 	}
@@ -138,10 +138,10 @@ func TestOldRunsGoOnAfterAMigration(t *testing.T) {
 // such jobs. One whose spec nobody can read stays where it is.
 func TestOldOneOffsAreRetired(t *testing.T) {
 	s := openedOld(t)
-	if n, _, err := s.Retire(ctx, allShards(s), belfry.ID{}, 10); n != 1 || err != nil {
+	if n, _, err := s.Archive(ctx, allShards(s), belfry.ID{}, 10); n != 1 || err != nil {
 		t.Errorf("%d jobs were retired (%v), wants 1", n, err)
 	}
-	id, err := s.JobNamed(ctx, "elsewhere", "once")
+	id, err := s.JobIDByName(ctx, "elsewhere", "once")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestOldOneOffsAreRetired(t *testing.T) {
 // priorities and retention.
 func TestOldDeadLettersCanBeRedriven(t *testing.T) {
 	s := openedOld(t)
-	letters, err := s.DeadLetters(ctx, belfry.DefaultNamespace, store.DeadFilter{}, store.RunPage{Limit: 10})
+	letters, err := s.ListDeadLetters(ctx, belfry.DefaultNamespace, belfry.DeadFilter{}, store.Page{Limit: 10})
 	if err != nil || len(letters) != 1 || letters[0].JobName != "report" || letters[0].Fingerprint != "f" {
 		t.Fatalf("the dead letters are %+v (%v)", letters, err)
 	}

@@ -145,7 +145,7 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
-	fire(t, s, steps(t, s, 1), store.Slots{})
+	fire(t, s, steps(t, s, 1), store.FreeSlots{})
 	var run *belfry.Run
 	for life := 1; life <= belfry.PoisonLimit; life++ {
 		runs := claim(t, s, register(t, s), 10)

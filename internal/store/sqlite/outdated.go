@@ -18,7 +18,7 @@ const (
 )
 
 // Outdated gives plans that were made with an older release of the zone database.
-func (s *Store) Outdated(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
+func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
 	if limit < 1 {
 		return nil, after, ctx.Err()
 	}

@@ -19,7 +19,7 @@ func TestALookForOutdatedPlansEnds(t *testing.T) {
 	var after belfry.ID
 	calls := 0
 	for {
-		due, next, err := s.Outdated(ctx, allShards(s), "2000a", after, 10)
+		due, next, err := s.PlansForZoneUpdate(ctx, allShards(s), "2000a", after, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

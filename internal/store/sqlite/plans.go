@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -32,7 +33,7 @@ func (t *tx) scanDueAnd(rows *sql.Rows, d *store.Due, more ...any) error {
 	err := rows.Scan(append(append(p.fields(), &d.Namespace, &d.Revision, &d.Spec, &d.Name), more...)...)
 	d.Plan = p.Plan
 	if d.Name != "" {
-		keys, err := belfry.ParseKeyTemplate(t.specs.OrNone(d.Spec).IdempotencyKeyTemplate)
+		keys, err := belfry.ParseKeyTemplate(t.specs.OrZero(d.Spec).IdempotencyKeyTemplate)
 		if err != nil || !keys.UsesName() {
 			d.Name = ""
 		}
@@ -84,7 +85,7 @@ func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, lim
 }
 
 // Find gives the plans of the jobs.
-func (s *Store) Find(ctx context.Context, jobs []belfry.ID) (found []store.Due, err error) {
+func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) (found []store.Due, err error) {
 	err = s.read(ctx, "find plans", func(t *tx) error {
 		for _, id := range jobs {
 			due, err := all(t, t.scanDue, selectPlan, id[:])
@@ -103,9 +104,9 @@ FROM triggers w CROSS JOIN jobs j ON j.id = w.job_id CROSS JOIN plans p ON p.job
 WHERE w.fired_at IS NULL AND j.state <> 'deleted' AND w.` + inShards + `ORDER BY w.created_at, w.id LIMIT ?`
 
 // Triggers gives triggers that are not fired yet, oldest first.
-func (s *Store) Triggers(ctx context.Context, shards []int, limit int) (wishes []store.Wish, err error) {
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) (wishes []store.PendingTrigger, err error) {
 	err = s.read(ctx, "read the triggers", func(t *tx) error {
-		wishes, err = all(t, func(rows *sql.Rows, w *store.Wish) error {
+		wishes, err = all(t, func(rows *sql.Rows, w *store.PendingTrigger) error {
 			d, g := &w.Due, &w.Trigger
 			err := t.scanDueAnd(rows, d, key{g.ID[:]}, &g.Kind, moment{&g.At}, moment{&g.ReadyAt}, payload{&g.Payload})
 			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
@@ -155,9 +156,9 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 func scanID(rows *sql.Rows, id *belfry.ID) error { return rows.Scan(key{id[:]}) }
 
 // Park notes beside the plan of a job why it cannot be fired.
-func (s *Store) Park(ctx context.Context, job belfry.ID, why string) error {
+func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	return s.write(ctx, "park a plan", func(t *tx) error {
-		_, err := t.exec(`UPDATE plans SET parked = ? WHERE job_id = ?`, belfry.Clean(why, maxError), job[:])
+		_, err := t.exec(`UPDATE plans SET parked = ? WHERE job_id = ?`, sanitize.Text(why, maxError), job[:])
 		return err
 	})
 }
@@ -174,7 +175,7 @@ SELECT lane, (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.state = 'ready'
 FROM lanes WHERE lane IS NOT NULL`
 
 // Ready counts the ready runs of each lane, up to the limit a lane.
-func (s *Store) Ready(ctx context.Context, limit int) (map[string]int, error) {
+func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	type depth struct {
 		lane string
 		runs int

@@ -73,7 +73,7 @@ func (s *Store) pruneRest(ctx context.Context, now time.Time, keep time.Duration
 		query string
 		keep  time.Duration
 	}{
-		{pruneTriggers, keepTriggers}, {pruneRequests, store.KeepRequests}, {pruneKeys, store.KeepKeys}, {pruneEvents, keep},
+		{pruneTriggers, keepTriggers}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
 	} {
 		if _, err := s.pruneBatches(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err

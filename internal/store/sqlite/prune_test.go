@@ -80,7 +80,7 @@ func TestADeletedJobGoesWithItsWishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, s, 1, `UPDATE jobs SET state = 'deleted', updated_at = ? WHERE ? > 0`, micro(s.Now().Add(-2*time.Hour)), 1)
-	if wishes, err := s.Triggers(ctx, allShards(s), 10); err != nil || len(wishes) != 0 {
+	if wishes, err := s.PendingTriggers(ctx, allShards(s), 10); err != nil || len(wishes) != 0 {
 		t.Errorf("a deleted job has wishes %v, %v", wishes, err)
 	}
 	if _, err := s.Prune(ctx, time.Hour); err != nil {

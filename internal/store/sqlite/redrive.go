@@ -74,7 +74,7 @@ func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) 
 	}
 	at, state := t.now.Add(max(r.After, 0)).Truncate(time.Microsecond), belfry.RunReady
 	switch {
-	case live && t.specs.OrNone(spec).Serial():
+	case live && t.specs.OrZero(spec).Serial():
 		state = belfry.RunWaiting
 	case at.After(t.now):
 		state = belfry.RunRetry

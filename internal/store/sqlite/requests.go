@@ -14,7 +14,7 @@ const (
 )
 
 // Answered finds the answer that was kept under a key; nil if there is none.
-func (s *Store) Answered(ctx context.Context, namespace, key string) (found *store.Repeated, err error) {
+func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (found *store.DuplicateRequest, err error) {
 	err = s.read(ctx, "look up a request", func(t *tx) error {
 		found, err = t.answered(namespace, key)
 		return err
@@ -22,9 +22,9 @@ func (s *Store) Answered(ctx context.Context, namespace, key string) (found *sto
 	return found, err
 }
 
-func (t *tx) answered(namespace, name string) (*store.Repeated, error) {
-	var found store.Repeated
-	err := t.get([]any{key{found.Hash[:]}, &found.Answer}, selectRequest, namespace, name)
+func (t *tx) answered(namespace, name string) (*store.DuplicateRequest, error) {
+	var found store.DuplicateRequest
+	err := t.get([]any{key{found.Hash[:]}, &found.Response}, selectRequest, namespace, name)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (s *Store) once(ctx context.Context, doing string, r *store.Request, f func
 		if err := f(t); err != nil {
 			return err
 		}
-		answer, err := r.Answer()
+		answer, err := r.Response()
 		if err != nil {
 			refused = err
 			return err

@@ -47,7 +47,7 @@ func (t *tx) retire(job belfry.ID) (retired bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := t.exec(insertEnded, micro(t.now), keepUntil(t.now, t.specs.OrNone(spec).RetentionDays), job[:]); err != nil {
+	if _, err := t.exec(insertEnded, micro(t.now), keepUntil(t.now, t.specs.OrZero(spec).RetentionDays), job[:]); err != nil {
 		return false, err
 	}
 	for _, query := range []string{`DELETE FROM jobs WHERE id = ?`, `DELETE FROM plans WHERE job_id = ?`} {
@@ -59,7 +59,7 @@ func (t *tx) retire(job belfry.ID) (retired bool, err error) {
 }
 
 // Retire has one-offs leave the live tables that are over.
-func (s *Store) Retire(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error) {
+func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (retired int, next belfry.ID, err error) {
 	if limit < 1 {
 		return 0, after, ctx.Err()
 	}

@@ -25,7 +25,7 @@ func oneOff(t *testing.T, s *Store, change func(*belfry.Job)) store.NewJob {
 func endAll(t *testing.T, s *Store, outcome belfry.Outcome) {
 	t.Helper()
 	worker := register(t, s)
-	fired := fire(t, s, steps(t, s, 1000), store.Slots{Worker: worker, Lanes: []string{testLane}, Free: 1000})
+	fired := fire(t, s, steps(t, s, 1000), store.FreeSlots{Worker: worker, Lanes: []string{testLane}, Free: 1000})
 	finish(t, s, outcome, fired.Claimed...)
 }
 
@@ -48,7 +48,7 @@ func TestARepeatedCreateDoesNotBringAnEndedJobBack(t *testing.T) {
 	}
 	again := oneOff(t, s, func(j *belfry.Job) { j.Name = "once" })
 	create(t, s, again) // its name is free
-	if id, err := s.JobNamed(ctx, job.Job.Namespace, "once"); err != nil || id != again.Job.ID {
+	if id, err := s.JobIDByName(ctx, job.Job.Namespace, "once"); err != nil || id != again.Job.ID {
 		t.Errorf("the name leads to %s (%v), wants the live job", id, err)
 	}
 }
@@ -69,29 +69,29 @@ func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
 	for i := range due {
 		due[i].Next.Once = due[i].Seen.Once
 	}
-	finish(t, s, belfry.OutcomeSucceeded, fire(t, s, due, store.Slots{Worker: worker, Lanes: []string{testLane}, Free: 1000}).Claimed...)
+	finish(t, s, belfry.OutcomeSucceeded, fire(t, s, due, store.FreeSlots{Worker: worker, Lanes: []string{testLane}, Free: 1000}).Claimed...)
 	if n := count(t, s, `SELECT count(*) FROM ended`); n != 8 {
 		t.Fatalf("%d jobs have ended, wants 8", n)
 	}
 	slices.SortFunc(want, func(a, b belfry.ID) int { return b.Compare(a) })
 	for _, s.look = range []int{2, 3, 100} {
 		for limit := 1; limit < 14; limit += 3 {
-			got := listed(t, s, store.JobFilter{Status: belfry.StatusCompleted, Search: "JOB"}, limit)
+			got := listed(t, s, belfry.JobFilter{Status: belfry.StatusCompleted, Search: "JOB"}, limit)
 			if !slices.Equal(got, want) {
 				t.Errorf("pages of %d that look at %d have %v, wants %v", limit, s.look, got, want)
 			}
 		}
 	}
-	if got := listed(t, s, store.JobFilter{}, 100); len(got) != 4 {
+	if got := listed(t, s, belfry.JobFilter{}, 100); len(got) != 4 {
 		t.Errorf("%d jobs are listed where nobody asks for how they ended, wants 4", len(got))
 	}
-	if got := listed(t, s, store.JobFilter{Status: belfry.StatusFailed}, 100); len(got) != 0 {
+	if got := listed(t, s, belfry.JobFilter{Status: belfry.StatusFailed}, 100); len(got) != 0 {
 		t.Errorf("%d jobs are listed as failed", len(got))
 	}
 }
 
 // listed gives the ids on all pages of a list.
-func listed(t *testing.T, s *Store, filter store.JobFilter, limit int) (ids []belfry.ID) {
+func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
@@ -119,7 +119,7 @@ func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
 	var after belfry.ID
 	retired, calls := 0, 0
 	for more := true; more; more = !after.IsZero() {
-		n, next, err := s.Retire(ctx, allShards(s), after, 3)
+		n, next, err := s.Archive(ctx, allShards(s), after, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
 	if left := count(t, s, `SELECT count(*) FROM jobs`); retired != 6 || calls != 3 || left != 1 {
 		t.Errorf("in %d calls %d jobs were retired and %d are left, wants 3, 6 and 1", calls, retired, left)
 	}
-	if n, next, err := s.Retire(ctx, nil, belfry.ID{}, 3); n != 0 || !next.IsZero() || err != nil {
+	if n, next, err := s.Archive(ctx, nil, belfry.ID{}, 3); n != 0 || !next.IsZero() || err != nil {
 		t.Errorf("without shards %d were retired, up to %s (%v)", n, next, err)
 	}
 }

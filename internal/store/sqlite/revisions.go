@@ -7,14 +7,13 @@ import (
 	"math"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const selectRevisions = `SELECT revision, spec, payload, replaced_at FROM revisions
 WHERE job_id = ? AND revision < ? ORDER BY revision DESC LIMIT ?`
 
 // Revisions gives the earlier revisions of a job, latest first.
-func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) (revisions []store.Revision, err error) {
+func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) (revisions []belfry.Revision, err error) {
 	below := int64(before)
 	if before == 0 {
 		below = math.MaxInt64
@@ -29,9 +28,9 @@ func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, b
 	return revisions, err
 }
 
-func (t *tx) scanRevision(rows *sql.Rows, r *store.Revision) error {
+func (t *tx) scanRevision(rows *sql.Rows, r *belfry.Revision) error {
 	var spec string
-	err := rows.Scan(&r.Number, &spec, payload{&r.Payload}, moment{&r.ReplacedAt})
+	err := rows.Scan(&r.Number, &spec, payload{&r.Payload}, maybe{&r.ReplacedAt})
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 		return nil, err
 	}
 	run.Attempt++
-	run.Spec = t.specs.OrNone(spec)
+	run.Spec = t.specs.OrZero(spec)
 	run.DeadlineAt = deadline(t.now, time.Duration(timeout)*time.Millisecond)
 	_, err = t.exec(takeRun, int64(run.Attempt), worker[:], run.Token[:], micro(t.now), micro(run.DeadlineAt), id[:])
 	return run, err

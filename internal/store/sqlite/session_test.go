@@ -115,7 +115,7 @@ func TestAFullDisk(t *testing.T) {
 	if belfry.CodeOf(err) != belfry.Unavailable || !strings.Contains(err.Error(), "create jobs") {
 		t.Fatalf("got %v, wants unavailable", err)
 	}
-	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
+	if listed, err := s.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{}, store.Page{Limit: 1}); err != nil || len(listed.Jobs) != 0 {
 		t.Errorf("%d jobs were kept (%v), wants none", len(listed.Jobs), err)
 	}
 	bound(`PRAGMA max_page_count = 1000000`)

@@ -118,7 +118,7 @@ func steps(tb testing.TB, s *Store, limit int) []plan.Step {
 }
 
 // fire applies steps and expects all of them to apply.
-func fire(tb testing.TB, s *Store, steps []plan.Step, slots store.Slots) store.Fired {
+func fire(tb testing.TB, s *Store, steps []plan.Step, slots store.FreeSlots) store.FireResult {
 	tb.Helper()
 	fired, err := s.Fire(ctx, belfry.ID{1}, steps, slots)
 	if err != nil {
@@ -155,7 +155,7 @@ func finish(tb testing.TB, s *Store, outcome belfry.Outcome, runs ...*belfry.Run
 	tb.Helper()
 	results := make([]belfry.Result, len(runs))
 	for i, r := range runs {
-		results[i] = belfry.Result{Namespace: r.Namespace, RunID: r.ID, Attempt: r.Attempt, Token: r.Token, Outcome: outcome, HTTPStatus: 200, Output: []byte("ok")}
+		results[i] = belfry.Result{Namespace: r.Namespace, RunID: r.ID, Attempt: r.Attempt, Token: r.Token, Outcome: outcome, HTTPStatus: 200, Output: "ok"}
 	}
 	verdicts, err := s.Finish(ctx, results)
 	if err != nil {

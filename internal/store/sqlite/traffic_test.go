@@ -33,7 +33,7 @@ func TestTrafficFromAllSides(t *testing.T) {
 	}
 	others.Go(func() {
 		for !over(stop) {
-			if _, err := s.ListJobs(ctx, belfry.DefaultNamespace, store.JobFilter{}, store.Page{Limit: 10}); err != nil {
+			if _, err := s.ListJobs(ctx, belfry.DefaultNamespace, belfry.JobFilter{}, store.Page{Limit: 10}); err != nil {
 				t.Errorf("list: %v", err)
 			}
 			if _, err := s.Reap(ctx, allShards(s), time.Hour, 100); err != nil {
@@ -67,7 +67,7 @@ func fireAll(t *testing.T, s *Store, until time.Time) {
 		if len(due) == 0 {
 			return
 		}
-		if _, err := s.Fire(ctx, belfry.ID{2}, due, store.Slots{}); err != nil {
+		if _, err := s.Fire(ctx, belfry.ID{2}, due, store.FreeSlots{}); err != nil {
 			t.Errorf("fire: %v", err)
 			return
 		}

@@ -59,7 +59,7 @@ func (f *firing) place(job belfry.ID, r *plan.Run) (belfry.RunStatus, belfry.Rea
 		return "", "", err
 	case r.Queue <= 0:
 		return belfry.RunSkipped, belfry.ReasonOverlap, nil
-	case r.Queue < plan.Unbounded:
+	case r.Queue < plan.NoQueueLimit:
 		var waiting int
 		if err := f.get([]any{&waiting}, countWaiting, job[:], int64(r.Queue)); err != nil {
 			return "", "", err

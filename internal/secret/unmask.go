@@ -1,9 +1,12 @@
-package belfry
+package secret
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 const stillMasked = "is masked; give the secret itself"
@@ -14,7 +17,7 @@ const stillMasked = "is masked; give the secret itself"
 // nothing is stored. Elements of a list are in the same place only as long as none
 // is taken out, put in between or moved. All else stays as it is written; what is
 // not JSON is left to others.
-func Unmask(payload, stored json.RawMessage) (json.RawMessage, []FieldError) {
+func Unmask(payload, stored json.RawMessage) (json.RawMessage, []belfry.FieldError) {
 	// A star may be written as an escape as well.
 	if !bytes.Contains(payload, []byte(Masked)) && !bytes.Contains(payload, []byte(`\u002`)) || !json.Valid(payload) {
 		return payload, nil
@@ -37,7 +40,7 @@ type unmasker struct {
 	payload []byte
 	from    int // what comes before it is copied
 	out     bytes.Buffer
-	faults  []FieldError
+	faults  []belfry.FieldError
 }
 
 func (u *unmasker) restore(n, behind *node) {
@@ -65,7 +68,7 @@ func (u *unmasker) value(path string, n, behind *node, secret bool) {
 func (u *unmasker) object(path string, n, behind *node, secret bool) {
 	members := behind.members()
 	for i, key := range n.keys {
-		item, path := n.items[i], path+"."+Clean(key, 100)
+		item, path := n.items[i], path+"."+sanitize.Text(key, 100)
 		var opposite *node
 		if left := members[key]; len(left) > 0 { // doubled keys in their order
 			opposite, members[key] = left[0], left[1:]
@@ -88,7 +91,7 @@ func (u *unmasker) text(path string, n, behind *node, secret bool) {
 	case behind != nil && behind.kind == '"' && behind.masked == n.text:
 		u.restore(n, behind)
 	case secret && n.text == Masked, hides(n.text):
-		u.faults = append(u.faults, FieldError{path, stillMasked})
+		u.faults = append(u.faults, belfry.FieldError{Field: path, Message: stillMasked})
 	}
 }
 

@@ -1,4 +1,4 @@
-package belfry
+package secret
 
 import (
 	"bytes"

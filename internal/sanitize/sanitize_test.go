@@ -1,4 +1,4 @@
-package belfry
+package sanitize
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCleanKeepsWhatCanBeStored(t *testing.T) {
+func TestTextIsValidUTF8WithoutNUL(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"plain text is kept", "ok", "ok"},
 		{"a rune at the limit is not cut in half", "abcdefgé", "abcdefg"},
@@ -19,18 +19,18 @@ func TestCleanKeepsWhatCanBeStored(t *testing.T) {
 		{"what is no text at all is not lost without a trace", strings.Repeat("\x80", 100), "\uFFFD"},
 		{"zero bytes and bad UTF-8 are replaced", "a\x00b\xff", "a\uFFFDb\uFFFD"},
 	} {
-		if got := Clean(tt.in, 8); got != tt.want {
+		if got := Text(tt.in, 8); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestCleanNeverGivesMoreThanWasAllowed(t *testing.T) {
+func TestTextKeepsToItsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		piece := rapid.SampledFrom([]string{"a", "é", "€", "😀", "\x00", "\xff", "\x80", "\xf0\x9f"})
 		s := strings.Join(rapid.SliceOfN(piece, 0, 40).Draw(t, "pieces"), "")
 		limit := rapid.IntRange(0, 60).Draw(t, "limit")
-		got := Clean(s, limit)
+		got := Text(s, limit)
 		if len(got) > limit || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
 			t.Fatalf("got %q, %d bytes of %d", got, len(got), limit)
 		}
@@ -38,17 +38,4 @@ func TestCleanNeverGivesMoreThanWasAllowed(t *testing.T) {
 			t.Fatalf("got %q of %q", got, s)
 		}
 	})
-}
-
-func TestFingerprintGroupsByWhatWentWrong(t *testing.T) {
-	a := Result{Outcome: OutcomeFailed, Error: "dial 10.0.0.1:80: timeout after 31ms for 0190b0f2-0000-7000-8000-000000000001"}
-	b := a
-	b.Error = "dial 10.0.0.2:80: timeout after 5ms for 0190b0f2-0000-7000-8000-000000000002"
-	if Fingerprint(a) != Fingerprint(b) {
-		t.Error("failures that differ only in numbers have different fingerprints")
-	}
-	b.HTTPStatus = 500
-	if Fingerprint(a) == Fingerprint(b) {
-		t.Error("failures with different statuses share a fingerprint")
-	}
 }

@@ -1,4 +1,4 @@
-package belfry
+package schema
 
 import "strings"
 

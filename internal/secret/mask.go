@@ -1,4 +1,6 @@
-package belfry
+// Package secret hides secrets in payloads before they are shown, and restores them when
+// a hidden payload is sent back.
+package secret
 
 import (
 	"bytes"

@@ -1,10 +1,12 @@
-package belfry
+package worker
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 type invoice struct {
@@ -46,13 +48,13 @@ func TestPayloadIsReadOrTheMemberAtFaultIsNamed(t *testing.T) {
 		{"null", ` null `, "payload: is missing"},
 		{"no JSON", `{"amount":`, "payload: is not JSON"},
 	} {
-		got, err := Payload[invoice](&Run{Payload: json.RawMessage(tt.payload)})
+		got, err := Payload[invoice](&belfry.Run{Payload: json.RawMessage(tt.payload)})
 		switch {
 		case tt.want == "":
 			if err != nil || got.Customer != "ACME" {
 				t.Errorf("%s: got %+v and %v", tt.name, got, err)
 			}
-		case err == nil || !strings.Contains(err.Error(), tt.want) || CodeOf(err) != Invalid:
+		case err == nil || !strings.Contains(err.Error(), tt.want) || belfry.CodeOf(err) != belfry.Invalid:
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		case got.Customer != "" || strings.Contains(err.Error(), "secret"):
 			t.Errorf("%s: got %+v and %v", tt.name, got, err)
@@ -61,17 +63,17 @@ func TestPayloadIsReadOrTheMemberAtFaultIsNamed(t *testing.T) {
 }
 
 func TestPayloadThatMayBeMissing(t *testing.T) {
-	none := &Run{}
+	none := &belfry.Run{}
 	if p, err := Payload[*invoice](none); p != nil || err != nil {
 		t.Errorf("a pointer: got %v and %v", p, err)
 	}
 	if p, err := Payload[map[string]any](none); p != nil || err != nil {
 		t.Errorf("a map: got %v and %v", p, err)
 	}
-	if p, err := Payload[any](&Run{Payload: json.RawMessage(`3`)}); p != 3.0 || err != nil {
+	if p, err := Payload[any](&belfry.Run{Payload: json.RawMessage(`3`)}); p != 3.0 || err != nil {
 		t.Errorf("anything: got %v and %v", p, err)
 	}
-	if p, err := Payload[json.RawMessage](&Run{Payload: json.RawMessage(`{"a": 1}`)}); string(p) != `{"a": 1}` || err != nil {
+	if p, err := Payload[json.RawMessage](&belfry.Run{Payload: json.RawMessage(`{"a": 1}`)}); string(p) != `{"a": 1}` || err != nil {
 		t.Errorf("raw: got %s and %v", p, err)
 	}
 }
@@ -83,7 +85,7 @@ type chain struct {
 
 func TestBlameEndsInTheDepth(t *testing.T) {
 	deep := strings.Repeat(`{"next":`, 200) + `{"n":"x"}` + strings.Repeat("}", 200)
-	_, err := Payload[chain](&Run{Payload: json.RawMessage(deep)})
+	_, err := Payload[chain](&belfry.Run{Payload: json.RawMessage(deep)})
 	if err == nil || strings.Count(err.Error(), ".next") != maxBlame {
 		t.Errorf("got %v", err)
 	}
@@ -98,12 +100,12 @@ func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var want invoice
 		plain := json.Unmarshal(raw, &want)
-		_, err := Payload[invoice](&Run{Payload: raw})
+		_, err := Payload[invoice](&belfry.Run{Payload: raw})
 		missing := err != nil && strings.HasSuffix(err.Error(), "payload: is missing")
 		if (plain == nil) != (err == nil) && !missing {
 			t.Fatalf("%q: got %v, json.Unmarshal says %v", raw, err, plain)
 		}
-		if err != nil && !strings.HasPrefix(err.(*Error).Fields[0].Field, "payload") {
+		if err != nil && !strings.HasPrefix(err.(*belfry.Error).Fields[0].Field, "payload") {
 			t.Fatalf("%q: %v", raw, err)
 		}
 	})

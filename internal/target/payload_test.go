@@ -1,4 +1,4 @@
-package belfry
+package target
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry"
 )
 
 func TestParseHTTPAccepts(t *testing.T) {
@@ -78,7 +80,7 @@ func TestParseHTTPNamesWhatIsWrong(t *testing.T) {
 		{"a field in another case", `{"url":"http://a","Method":"GET"}`, "payload.Method: there is no such field"},
 	} {
 		_, faults := ParseHTTP(json.RawMessage(tt.raw))
-		if got := (&Error{Fields: faults}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(faults) != 1 {
+		if got := (&belfry.Error{Fields: faults}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(faults) != 1 {
 			t.Errorf("%s: got%s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -110,7 +112,7 @@ func TestParseHTTPTellsEveryFaultAtOnce(t *testing.T) {
 	for i := range 65 {
 		headers[fmt.Sprint("X-", i)] = "v"
 	}
-	raw, _ := json.Marshal(HTTPPayload{URL: "http://a", Headers: headers})
+	raw, _ := json.Marshal(belfry.HTTPPayload{URL: "http://a", Headers: headers})
 	if _, faults := ParseHTTP(raw); len(faults) != 1 || faults[0].Field != "payload.headers" {
 		t.Errorf("65 headers: faults %v", faults)
 	}

@@ -1,4 +1,4 @@
-package belfry
+package worker
 
 import (
 	"bytes"
@@ -9,20 +9,23 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // Payload reads the payload of a run as a T. Members that T does not have are
 // left out, as json.Unmarshal does. An error is Invalid and names the member at
 // fault, such as "lines[2].price". A run without payload is an error too, unless
 // T can be nil.
-func Payload[T any](run *Run) (T, error) {
+func Payload[T any](run *belfry.Run) (T, error) {
 	var in T
 	raw := run.Payload
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("null")
 	}
 	if string(bytes.TrimSpace(raw)) == "null" && !takesNull(reflect.TypeFor[T]()) {
-		return in, unfit(FieldError{Field: "payload", Message: "is missing"})
+		return in, unfit(belfry.FieldError{Field: "payload", Message: "is missing"})
 	}
 	err := json.Unmarshal(raw, &in)
 	if err == nil {
@@ -30,11 +33,11 @@ func Payload[T any](run *Run) (T, error) {
 	}
 	path, cause := blame(raw, reflect.TypeFor[T](), "payload", err, 0)
 	var none T // not what was read up to the fault
-	return none, unfit(FieldError{Field: path, Message: misfit(cause)})
+	return none, unfit(belfry.FieldError{Field: path, Message: misfit(cause)})
 }
 
-func unfit(f FieldError) *Error {
-	return &Error{Code: Invalid, Message: "the payload is not what the handler reads", Fields: []FieldError{f}}
+func unfit(f belfry.FieldError) *belfry.Error {
+	return &belfry.Error{Code: belfry.Invalid, Message: "the payload is not what the handler reads", Fields: []belfry.FieldError{f}}
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
@@ -72,7 +75,7 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 			if fault == nil {
 				continue
 			}
-			inner := path + "." + Clean(name, 64)
+			inner := path + "." + sanitize.Text(name, 64)
 			if field, plain := fieldOf(t, name); plain {
 				return blame(members[name], field, inner, fault, depth+1)
 			}
@@ -95,7 +98,7 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 		}
 		for _, name := range sorted(members) {
 			if fault := json.Unmarshal(members[name], reflect.New(t.Elem()).Interface()); fault != nil {
-				return blame(members[name], t.Elem(), path+"."+Clean(name, 64), fault, depth+1)
+				return blame(members[name], t.Elem(), path+"."+sanitize.Text(name, 64), fault, depth+1)
 			}
 		}
 	}
@@ -128,7 +131,7 @@ func misfit(err error) string {
 	case errors.As(err, &syntax):
 		return "is not JSON"
 	default:
-		return Clean(err.Error(), 200)
+		return sanitize.Text(err.Error(), 200)
 	}
 }
 

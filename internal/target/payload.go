@@ -1,0 +1,209 @@
+package target
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/sanitize"
+)
+
+// Limits on the payload of an HTTP job.
+const (
+	maxURL         = 2 << 10 // bytes
+	maxHeaders     = 64
+	maxHeaderValue = 8 << 10 // bytes
+)
+
+// ParseHTTP reads and checks the payload of an HTTP job. It returns every fault
+// at once; with none, the payload makes a request that can be sent. Messages
+// never repeat a value, since values may be secret.
+func ParseHTTP(raw json.RawMessage) (belfry.HTTPPayload, []belfry.FieldError) {
+	fields := jsontext.Object(raw)
+	if fields == nil {
+		return belfry.HTTPPayload{}, []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
+	}
+	p := httpParser{fields: fields}
+	p.unknown("url", "method", "headers", "body")
+	out := belfry.HTTPPayload{URL: p.url(), Method: p.method(), Headers: p.headers()}
+	out.Body = p.body(out.Method)
+	return out, p.faults
+}
+
+// httpParser gathers faults while it takes a payload apart.
+type httpParser struct {
+	fields map[string]json.RawMessage
+	faults []belfry.FieldError
+}
+
+func (p *httpParser) fault(field, format string, args ...any) {
+	p.faults = append(p.faults, belfry.FieldError{Field: "payload." + field, Message: fmt.Sprintf(format, args...)})
+}
+
+// given returns a field that is there and not null.
+func (p *httpParser) given(name string) (json.RawMessage, bool) {
+	raw := bytes.TrimSpace(p.fields[name])
+	return raw, len(raw) > 0 && string(raw) != "null"
+}
+
+func (p *httpParser) unknown(known ...string) {
+	var unknown []string
+	for name := range p.fields {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		p.fault(sanitize.Text(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
+	}
+}
+
+func (p *httpParser) url() string {
+	raw, ok := p.given("url")
+	if !ok {
+		p.fault("url", "is missing; for example https://example.com/hook")
+		return ""
+	}
+	text, ok := jsonString(raw)
+	if !ok {
+		p.fault("url", "must be text; for example https://example.com/hook")
+		return ""
+	}
+	if problem := checkURL(text); problem != "" {
+		p.fault("url", "%s", problem)
+	}
+	return text
+}
+
+// checkURL says what is wrong with the address of a request.
+func checkURL(text string) string {
+	if len(text) > maxURL {
+		return fmt.Sprintf("has %d bytes, the most is %d", len(text), maxURL)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.TrimSpace(text) != text:
+		return "is not a valid URL; for example https://example.com/hook"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "must begin with http:// or https://"
+	case u.User != nil:
+		return "must not carry a user name or password; use a header"
+	case u.Hostname() == "":
+		return "names no host"
+	case strings.HasSuffix(u.Host, ":"):
+		return "has a colon but no port"
+	}
+	if text := u.Port(); text != "" {
+		if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+			return "has a port that is not between 1 and 65535"
+		}
+	}
+	return ""
+}
+
+var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+func (p *httpParser) method() string {
+	raw, ok := p.given("method")
+	if !ok {
+		return "POST"
+	}
+	text, ok := jsonString(raw)
+	if !ok {
+		p.fault("method", "must be text; for example POST")
+		return ""
+	}
+	method := strings.ToUpper(text)
+	if !slices.Contains(httpMethods, method) {
+		p.fault("method", "must be one of %s", strings.Join(httpMethods, ", "))
+	}
+	return method
+}
+
+func (p *httpParser) headers() map[string]string {
+	raw, ok := p.given("headers")
+	if !ok {
+		return nil
+	}
+	values := jsontext.Object(raw)
+	if values == nil {
+		p.fault("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
+		return nil
+	}
+	if len(values) > maxHeaders {
+		p.fault("headers", "has %d entries, the most is %d", len(values), maxHeaders)
+		return nil
+	}
+	headers := make(map[string]string, len(values))
+	seen := make(map[string]bool, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		field, lower := "headers."+sanitize.Text(name, 100), strings.ToLower(name)
+		value, ok := jsonString(values[name])
+		if !ok {
+			p.fault(field, "must be text")
+			continue
+		}
+		if problem := checkHeader(lower, value); problem != "" {
+			p.fault(field, "%s", problem)
+		} else if seen[lower] {
+			p.fault(field, "is given twice: case makes no difference in header names")
+		}
+		seen[lower] = true
+		headers[name] = value
+	}
+	return headers
+}
+
+// ownHeaders are those that the connection or Belfry itself decides on.
+var ownHeaders = []string{
+	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
+	"upgrade", "http2-settings", "expect", "idempotency-key",
+}
+
+// checkHeader says what is wrong with a header whose name is in lower case.
+func checkHeader(name, value string) string {
+	switch {
+	case name == "" || strings.IndexFunc(name, notToken) >= 0:
+		return "is not a valid header name"
+	case slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
+		return "is set by Belfry and cannot be given"
+	case len(value) > maxHeaderValue:
+		return fmt.Sprintf("has %d bytes, the most is %d", len(value), maxHeaderValue)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "contains control characters"
+	}
+	return ""
+}
+
+// notToken reports whether r may not stand in a header name (RFC 9110, 5.6.2).
+func notToken(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+func (p *httpParser) body(method string) json.RawMessage {
+	raw, ok := p.given("body")
+	if !ok {
+		return nil
+	}
+	if method == "GET" || method == "HEAD" {
+		p.fault("body", "cannot be sent with %s; leave it out or use another method", method)
+	}
+	return raw
+}
+
+// jsonString decodes a JSON string; ok is false for any other value.
+func jsonString(value json.RawMessage) (text string, ok bool) {
+	if len(value) == 0 || value[0] != '"' {
+		return "", false
+	}
+	return jsontext.Unquote(value), true
+}
