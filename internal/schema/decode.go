@@ -226,7 +226,7 @@ func DecodeQuery(query url.Values, vs ...any) (Given, []belfry.FieldError) {
 				s.fail(name, "%s", err)
 			}
 		}
-		given = append(given, name)
+		given = append(given, f.Name)
 	}
 	return given, s.errors
 }

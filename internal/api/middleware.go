@@ -14,31 +14,31 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// visit is what is known of a request beside what it asks for.
-type visit struct {
+// requestContext is what the middleware knows of a request.
+type requestContext struct {
 	id  string
 	key string // name of the API key
 }
 
-type visitKey struct{}
+type contextKey struct{}
 
-func visitOf(r *http.Request) *visit {
-	if v, ok := r.Context().Value(visitKey{}).(*visit); ok {
+func contextOf(r *http.Request) *requestContext {
+	if v, ok := r.Context().Value(contextKey{}).(*requestContext); ok {
 		return v
 	}
-	return &visit{}
+	return &requestContext{}
 }
 
 var requestIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ServeHTTP admits a request, or not, and serves it.
+// ServeHTTP authorizes a request and serves it.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	v := &visit{id: r.Header.Get("X-Request-Id")}
+	v := &requestContext{id: r.Header.Get("X-Request-Id")}
 	if !requestIDs.MatchString(v.id) {
 		v.id = belfry.NewID(start).String()
 	}
-	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	r = r.WithContext(context.WithValue(r.Context(), contextKey{}, v))
 	out := &recorder{ResponseWriter: w}
 	out.Header().Set("X-Request-Id", v.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -48,16 +48,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			slog.String("path", r.URL.Path), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
 			slog.Duration("took", time.Since(start)), slog.String("key", v.key))
 	}()
-	defer a.catch(out, r)
-	if err := a.admit(r); err != nil {
+	defer a.recoverPanic(out, r)
+	if err := a.authorize(r); err != nil {
 		a.fail(out, r, err)
 		return
 	}
 	a.dispatch(out, r)
 }
 
-// catch turns a panic of a handler into an answer and a line in the log.
-func (a *api) catch(w *recorder, r *http.Request) {
+// recoverPanic turns a panic of a handler into a response and a line in the log.
+func (a *api) recoverPanic(w *recorder, r *http.Request) {
 	cause := recover()
 	if cause == nil {
 		return
@@ -65,7 +65,7 @@ func (a *api) catch(w *recorder, r *http.Request) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	a.log.Error("request panicked", "request_id", visitOf(r).id, "method", r.Method, "path", r.URL.Path,
+	a.log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path,
 		"panic", cause, "stack", string(debug.Stack()))
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // Half an answer must not look like a whole one.
@@ -73,38 +73,30 @@ func (a *api) catch(w *recorder, r *http.Request) {
 	a.fail(w, r, belfry.Errorf(belfry.Internal, "serve a request that panicked"))
 }
 
-// admit says why a request is not let in.
-func (a *api) admit(r *http.Request) error {
-	if !a.knows(r.Host) {
-		return &refusal{
-			status: http.StatusMisdirectedRequest,
-			code:   misdirected,
-			detail: "this server does not answer under the name in the Host header; its operator can add it",
-		}
+// authorize says why a request is refused before it is read.
+func (a *api) authorize(r *http.Request) error {
+	if !a.acceptsHost(r.Host) {
+		return &httpError{code: belfry.Misdirected, detail: "this server does not accept the name in the Host header; its operator can add it with --host"}
 	}
 	if a.keys != nil && !a.open[r.URL.Path] {
 		name, err := a.keys.check(r.Header.Values("Authorization"), a.log)
 		if err != nil {
 			return err
 		}
-		visitOf(r).key = name
-		if err := a.limiter.admit(name, time.Now()); err != nil {
+		contextOf(r).key = name
+		if err := a.limiter.allow(name, time.Now()); err != nil {
 			return err
 		}
 	}
 	if err := a.origins.Check(r); err != nil {
-		return &refusal{
-			status: http.StatusForbidden,
-			code:   forbidden,
-			detail: "a page of another origin may not change anything here",
-		}
+		return &httpError{code: belfry.Forbidden, detail: "a page of another origin may not change anything"}
 	}
 	return nil
 }
 
-// knows tells whether a Host header is ours. An address, or no host at all, is not
-// a name that a page could have pointed here.
-func (a *api) knows(host string) bool {
+// acceptsHost reports whether a Host header names this server. An address, or no host
+// at all, is not a name that a page could have pointed here.
+func (a *api) acceptsHost(host string) bool {
 	name := hostName(host)
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || a.hosts[name] {
 		return true
@@ -122,7 +114,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// recorder notes what was answered.
+// recorder records status and size of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -1,4 +1,4 @@
-package api
+package openapi
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/belfry-sh/belfry"
 )
 
 //go:embed reference.html
@@ -17,8 +19,8 @@ var referenceTemplate = template.Must(template.New("reference").Funcs(template.F
 	"prose": prose, "sentence": sentence, "breakable": breakable, "highlight": highlight, "lower": strings.ToLower,
 }).Parse(referenceText))
 
-// render writes the page of a document: one file that needs nothing else.
-func render(d *document) ([]byte, error) {
+// Reference writes the reference page of a document: one file that needs nothing else.
+func (d *Document) Reference() ([]byte, error) {
 	var out bytes.Buffer
 	err := referenceTemplate.Execute(&out, newReference(d))
 	return bytes.TrimSpace(out.Bytes()), err
@@ -109,10 +111,10 @@ type referenceCode struct {
 	Status      int
 }
 
-func newReference(d *document) *reference {
+func newReference(d *Document) *reference {
 	page := &reference{
-		Version: d.Info.Version, Keyed: d.keyed, Limited: d.limited, DefaultLimit: defaultLimit, MaxLimit: maxLimit,
-		Codes: codesOf(d), Problem: exampleText(d, "Invalid"),
+		Version: d.Info.Version, Keyed: d.options.Keyed, Limited: d.options.RateLimited, DefaultLimit: d.options.PageSize, MaxLimit: d.options.MaxPageSize,
+		Codes: codes(), Problem: exampleText(d, "Invalid"),
 	}
 	for _, t := range d.Tags {
 		group := referenceGroup{Name: t.Name, Anchor: "group-" + slug(t.Name), About: t.Description}
@@ -126,9 +128,12 @@ func newReference(d *document) *reference {
 		page.Groups = append(page.Groups, group)
 	}
 	for _, c := range d.Components.Schemas {
-		object := referenceObject{Name: c.name, Anchor: "object-" + c.name, About: lookup(about, c.name, "", ""), Fields: d.fields(c.value, "", 1)}
-		for _, choice := range c.value.choices {
-			object.Choices = append(object.Choices, referenceChoice{choice.value, choice.about})
+		object := referenceObject{Name: c.name, Anchor: "object-" + c.name, Fields: d.fields(c.value, "", 1)}
+		if len(c.value.values) == 0 {
+			object.About = c.value.Description
+		}
+		for _, v := range c.value.values {
+			object.Choices = append(object.Choices, referenceChoice{v.Value, Markdown(v.Doc)})
 		}
 		page.Objects = append(page.Objects, object)
 	}
@@ -136,10 +141,10 @@ func newReference(d *document) *reference {
 }
 
 // show is an operation as the page shows it.
-func (d *document) show(path, method string, op *documentOperation) referenceOperation {
+func (d *Document) show(path, method string, op *pathOperation) referenceOperation {
 	out := referenceOperation{
 		ID: op.ID, Method: strings.ToUpper(method), Path: path, Summary: op.Summary, About: op.Description,
-		Open: d.keyed && op.Security != nil, Curl: d.curl(path, strings.ToUpper(method), op),
+		Open: d.options.Keyed && op.Security != nil, Curl: d.curl(path, strings.ToUpper(method), op),
 	}
 	for _, p := range op.Parameters {
 		p = d.resolve(p)
@@ -171,19 +176,19 @@ func (d *document) show(path, method string, op *documentOperation) referenceOpe
 }
 
 // resolve gives the parameter that one refers to.
-func (d *document) resolve(p *documentParameter) *documentParameter {
+func (d *Document) resolve(p *parameter) *parameter {
 	if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
 		p, _ = d.Components.Parameters.get(name)
 	}
 	return p
 }
 
-func (d *document) showBody(b *documentBody) *referenceBody {
+func (d *Document) showBody(b *requestBody) *referenceBody {
 	out := &referenceBody{Required: b.Required}
 	for _, m := range b.Content {
 		out.Media = append(out.Media, m.name)
 		out.Examples = append(out.Examples, shownExamples(m.value)...)
-		if m.name == mediaJSON {
+		if m.name == MediaJSON {
 			out.Label = d.label(m.value.Schema)
 			out.Fields = d.fields(d.target(m.value.Schema), "", 3)
 			out.About = d.target(m.value.Schema).Description
@@ -192,7 +197,7 @@ func (d *document) showBody(b *documentBody) *referenceBody {
 	return out
 }
 
-func (d *document) showAnswer(status string, r *documentResponse) referenceAnswer {
+func (d *Document) showAnswer(status string, r *response) referenceAnswer {
 	code, _ := strconv.Atoi(status)
 	out := referenceAnswer{Status: status, Title: http.StatusText(code), About: r.Description}
 	for _, h := range r.Headers {
@@ -209,7 +214,7 @@ func (d *document) showAnswer(status string, r *documentResponse) referenceAnswe
 	return out
 }
 
-func shownExamples(m *documentMedia) []referenceExample {
+func shownExamples(m *media) []referenceExample {
 	var out []referenceExample
 	for _, e := range m.Examples {
 		out = append(out, referenceExample{e.value.Summary, bareText(e.value.Value)})
@@ -218,24 +223,19 @@ func shownExamples(m *documentMedia) []referenceExample {
 }
 
 // exampleText is the example of a problem document.
-func exampleText(d *document, name string) string {
+func exampleText(d *Document, name string) string {
 	r, ok := d.Components.Responses.get(name)
 	if !ok {
 		return ""
 	}
-	m, _ := r.Content.get(mediaFault)
+	m, _ := r.Content.get(MediaProblem)
 	return laid(m.Examples[0].value.Value)
 }
 
-// codesOf lists the codes of problem documents.
-func codesOf(d *document) []referenceCode {
-	var out []referenceCode
-	list, _ := d.Components.Schemas.get("ProblemCode")
-	if list == nil {
-		return nil
-	}
-	for _, c := range list.choices {
-		out = append(out, referenceCode{c.value, c.about, codeStatuses[c.value]})
+// codes lists the codes of problem documents with their statuses.
+func codes() (out []referenceCode) {
+	for _, v := range belfry.Code("").EnumValues() {
+		out = append(out, referenceCode{v.Value, Markdown(v.Doc), StatusOf(belfry.Code(v.Value))})
 	}
 	return out
 }

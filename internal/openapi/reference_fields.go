@@ -1,16 +1,17 @@
-package api
+package openapi
 
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 // target gives the schema that one stands for: that of a component, or of the
 // items of an array.
-func (d *document) target(of *schema) *schema {
-	switch name, ok := of.refers(); {
+func (d *Document) target(of *Schema) *Schema {
+	switch name, ok := of.component(); {
 	case ok:
 		found, _ := d.schemas.components.get(name)
 		return found
@@ -22,7 +23,7 @@ func (d *document) target(of *schema) *schema {
 
 // fields lists the members of an object, and below each one those that it has
 // itself, down to a number of levels.
-func (d *document) fields(of *schema, within string, levels int) []referenceField {
+func (d *Document) fields(of *Schema, within string, levels int) []referenceField {
 	var out []referenceField
 	for _, p := range of.Properties {
 		field := d.field(within+p.name, p.value)
@@ -48,7 +49,7 @@ func (d *document) fields(of *schema, within string, levels int) []referenceFiel
 	return out
 }
 
-func (d *document) field(name string, of *schema) referenceField {
+func (d *Document) field(name string, of *Schema) referenceField {
 	field := referenceField{Name: name, About: of.Description, Label: d.label(of)}
 	fact := func(name string, values ...string) {
 		field.Facts = append(field.Facts, referenceFact{Name: name, Values: values})
@@ -63,9 +64,9 @@ func (d *document) field(name string, of *schema) referenceField {
 	}
 	switch {
 	case of.Minimum != nil && of.Maximum != nil:
-		words("from %s to %s", plain(*of.Minimum), plain(*of.Maximum))
+		words("from %s to %s", schema.Decimal(*of.Minimum), schema.Decimal(*of.Maximum))
 	case of.Minimum != nil:
-		words("at least %s", plain(*of.Minimum))
+		words("at least %s", schema.Decimal(*of.Minimum))
 	case of.MaxLength > 0:
 		words("at most %d characters", of.MaxLength)
 	case of.MaxItems > 0:
@@ -80,12 +81,9 @@ func (d *document) field(name string, of *schema) referenceField {
 	return field
 }
 
-// plain is a number without an exponent.
-func plain(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
-
 // label is a schema in words.
-func (d *document) label(of *schema) referenceLabel {
-	if name, ok := of.refers(); ok {
+func (d *Document) label(of *Schema) referenceLabel {
+	if name, ok := of.component(); ok {
 		return referenceLabel{Link: "object-" + name, Text: name}
 	}
 	switch {
@@ -108,7 +106,7 @@ func (d *document) label(of *schema) referenceLabel {
 	if of.Format != "" {
 		label.Text = strings.Replace(label.Text, "string", of.Format, 1)
 	}
-	if inner, ok := of.Additional.(*schema); ok {
+	if inner, ok := of.Additional.(*Schema); ok {
 		values := d.label(inner)
 		label = referenceLabel{Before: "object of " + values.Before, Link: values.Link, Text: values.Text, After: values.After}
 	}
@@ -123,18 +121,3 @@ func bareText(value json.RawMessage) string {
 	}
 	return laid(value)
 }
-
-// codeStatuses says which status the problem documents of a code have.
-var codeStatuses = func() map[string]int {
-	out := make(map[string]int)
-	for code, status := range statuses {
-		out[string(code)] = status
-	}
-	for status, f := range failures {
-		out[string(f.example.code)] = status
-	}
-	for code, status := range map[string]int{"forbidden": 403, "method_not_allowed": 405, "too_slow": 408, "misdirected": 421} {
-		out[code] = status
-	}
-	return out
-}()

@@ -1,10 +1,13 @@
-package api
+package openapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"html/template"
 	"regexp"
 	"strings"
+
+	"github.com/belfry-sh/belfry/internal/jsontext"
 )
 
 // prose is a text of a few sentences, in which `marks` set code off and blank
@@ -64,7 +67,7 @@ func highlight(text string) template.HTML {
 }
 
 // curl is the command that asks for an operation with its first example.
-func (d *document) curl(path, method string, op *documentOperation) string {
+func (d *Document) curl(path, method string, op *pathOperation) string {
 	parts := []string{"curl"}
 	for _, p := range op.Parameters {
 		if p = d.resolve(p); p.In == "path" {
@@ -77,7 +80,7 @@ func (d *document) curl(path, method string, op *documentOperation) string {
 		parts[0] += " -X POST"
 	}
 	parts[0] += ` "$BELFRY_SERVER` + path + `"`
-	if d.keyed && op.Security == nil {
+	if d.options.Keyed && op.Security == nil {
 		parts = append(parts, `-H "Authorization: Bearer $BELFRY_KEY"`)
 	}
 	if op.RequestBody != nil {
@@ -86,7 +89,7 @@ func (d *document) curl(path, method string, op *documentOperation) string {
 				continue
 			}
 			flag := "-d"
-			if m.name == mediaLines {
+			if m.name == MediaLines {
 				flag = "--data-binary" // -d would take the ends of lines away.
 			}
 			body := strings.ReplaceAll(bareText(m.value.Examples[0].value.Value), "'", `'\''`)
@@ -95,4 +98,58 @@ func (d *document) curl(path, method string, op *documentOperation) string {
 		}
 	}
 	return strings.Join(parts, " \\\n  ")
+}
+
+const pageColumns = 58 // of an example
+
+// laid lays JSON out for people: what fits into a line stays in one. What is not
+// JSON stays as it is.
+func laid(text []byte) string {
+	if !json.Valid(text) {
+		return strings.TrimSpace(string(text))
+	}
+	var b strings.Builder
+	layJSON(&b, bytes.TrimSpace(text), 0, 0)
+	return b.String()
+}
+
+// layJSON writes a value at a depth, behind a number of characters.
+func layJSON(b *strings.Builder, value []byte, depth, behind int) {
+	line := oneLine(value)
+	if len(line)+2*depth+behind <= pageColumns || value[0] != '{' && value[0] != '[' {
+		b.WriteString(line)
+		return
+	}
+	in := json.NewDecoder(bytes.NewReader(value))
+	in.Token()
+	b.WriteByte(value[0])
+	for first := true; in.More(); first = false {
+		if !first {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n" + strings.Repeat("  ", depth+1))
+		name := ""
+		if value[0] == '{' {
+			token, _ := in.Token()
+			text, _ := token.(string)
+			name = jsontext.Quote(text) + ": "
+		}
+		b.WriteString(name)
+		var member json.RawMessage
+		if in.Decode(&member) != nil {
+			return // It was valid as a whole.
+		}
+		layJSON(b, member, depth+1, len(name))
+	}
+	b.WriteString("\n" + strings.Repeat("  ", depth) + string(value[len(value)-1]))
+}
+
+// oneLine is JSON with a blank behind every comma and colon, and none elsewhere.
+func oneLine(value []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, value, "", "") != nil {
+		return string(value)
+	}
+	text := strings.ReplaceAll(b.String(), ",\n", ", ") // A text in JSON has no raw line breaks.
+	return strings.ReplaceAll(text, "\n", "")
 }

@@ -2,12 +2,13 @@ package api
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // limiter bounds the requests a second of each API key. It never has more entries
@@ -33,8 +34,8 @@ func newLimiter(perSecond float64) *limiter {
 	}
 }
 
-// admit counts a request, or says when there is room for it.
-func (l *limiter) admit(key string, now time.Time) error {
+// allow counts a request, or says when to try again.
+func (l *limiter) allow(key string, now time.Time) error {
 	if l == nil {
 		return nil
 	}
@@ -45,12 +46,7 @@ func (l *limiter) admit(key string, now time.Time) error {
 	}
 	r.CancelAt(now)
 	seconds := max(1, int64(math.Ceil(wait.Seconds())))
-	return &refusal{
-		status: http.StatusTooManyRequests,
-		code:   rateLimited,
-		detail: "there are too many requests under this API key; slow down",
-		header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)},
-	}
+	return &httpError{code: belfry.RateLimited, detail: "too many requests with this API key; try again later", header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)}}
 }
 
 func (l *limiter) of(key string) *rate.Limiter {
