@@ -101,7 +101,7 @@ func expandRetryPolicy(m schema.Member) (list []schema.Member, errors []belfry.F
 		return nil, []belfry.FieldError{{Field: m.Written, Message: "must be an object, not " + jsontext.Kind(m.Value)}}
 	}
 	var p retryPolicy
-	given, errors, _ := schema.Decode(m.Value, &p)
+	given, errors, _ := schema.Decoder{}.Decode(m.Value, &p)
 	for i := range errors {
 		errors[i].Field = m.Written + "." + errors[i].Field
 	}

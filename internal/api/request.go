@@ -104,11 +104,7 @@ func (in *request) readQuery(r *http.Request, op *openapi.Operation, query any) 
 	if paged {
 		targets = append(targets, &page)
 	}
-	given, fields := schema.DecodeQuery(values, targets...)
-	for _, target := range targets {
-		fields = mergeErrors(fields, schema.Check(target, given))
-		schema.SetImplicit(target, given)
-	}
+	fields := schema.DecodeQuery(values, targets...)
 	if paged {
 		in.path, in.query = r.URL.EscapedPath(), values
 		in.cursor = newCursorScope(in.path, in.namespace, values)
@@ -141,12 +137,10 @@ func (in *request) readBody(r *http.Request, op *openapi.Operation, body any) er
 	if d, ok := body.(bodyDecoder); ok {
 		return d.decodeBody(text, in)
 	}
-	given, fields, syntax := schema.Decode(text, body)
+	fields, syntax := schema.Decode(text, body)
 	if syntax != nil {
 		return badRequest("the body %s", syntax.Message)
 	}
-	fields = mergeErrors(fields, schema.Check(body, given))
-	schema.SetImplicit(body, given)
 	return invalid("the request is not valid", fields)
 }
 
@@ -162,17 +156,6 @@ func requestHash(operation, ref string, body []byte) (sum [32]byte) {
 	h.Write(body)
 	h.Sum(sum[:0])
 	return sum
-}
-
-// mergeErrors adds errors of fields that have none yet.
-func mergeErrors(fields, more []belfry.FieldError) []belfry.FieldError {
-	merged := slices.Clone(fields)
-	for _, f := range more {
-		if !slices.ContainsFunc(fields, func(g belfry.FieldError) bool { return g.Field == f.Field }) {
-			merged = append(merged, f)
-		}
-	}
-	return merged
 }
 
 // invalid is the error of fields that are wrong, if there are any.

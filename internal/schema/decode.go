@@ -58,9 +58,27 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 	return given, s.errors, nil
 }
 
-// Decode decodes a JSON object into the struct that v points to, see Decoder.
-func Decode(text []byte, v any) (Given, []belfry.FieldError, *jsontext.SyntaxError) {
-	return Decoder{}.Decode(text, v)
+// Decode decodes a JSON object into the struct that v points to, see Decoder, checks it
+// and sets implicit values.
+func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
+	given, errors, syntax := Decoder{}.Decode(text, v)
+	if syntax != nil {
+		return nil, syntax
+	}
+	errors = MergeErrors(errors, Check(v, given))
+	SetImplicit(v, given)
+	return errors, nil
+}
+
+// MergeErrors adds errors of fields that have none yet.
+func MergeErrors(errors, more []belfry.FieldError) []belfry.FieldError {
+	merged := slices.Clip(errors)
+	for _, e := range more {
+		if !slices.ContainsFunc(errors, func(other belfry.FieldError) bool { return other.Field == e.Field }) {
+			merged = append(merged, e)
+		}
+	}
+	return merged
 }
 
 // state collects errors.
@@ -196,10 +214,10 @@ func clip(name string) string {
 	return string([]rune(name)[:longest]) + "..."
 }
 
-// DecodeQuery decodes a query into the structs that vs point to. Each parameter may
-// occur once, those of lists any number of times; unknown ones are errors, since a
-// filter that does not exist must not seem to work.
-func DecodeQuery(query url.Values, vs ...any) (Given, []belfry.FieldError) {
+// DecodeQuery decodes a query into the structs that vs point to, checks them and sets
+// implicit values. Each parameter may occur once, those of lists any number of times;
+// unknown ones are errors, since a filter that does not exist must not seem to work.
+func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 	s := state{}
 	var given Given
 	var names []string
@@ -228,5 +246,9 @@ func DecodeQuery(query url.Values, vs ...any) (Given, []belfry.FieldError) {
 		}
 		given = append(given, f.Name)
 	}
-	return given, s.errors
+	for _, v := range vs {
+		s.errors = MergeErrors(s.errors, Check(v, given))
+		SetImplicit(v, given)
+	}
+	return s.errors
 }
