@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/jsontext"
@@ -36,6 +37,11 @@ func (b *manifestBody) patch(namespace string) func(belfry.Manifest) validate.In
 	return func(current belfry.Manifest) validate.Input {
 		current.Status = "" // unless the body has one, the job stays paused or not
 		in, _ := decodeManifest(b.text, namespace, current)
+		switch belfry.JobStatus(strings.ToLower(string(in.Status))) {
+		case "", belfry.StatusPaused, belfry.StatusActive, belfry.StatusScheduled:
+		default:
+			in.Errors = append(in.Errors, belfry.FieldError{Field: "status", Message: `must be "paused", or "active" for a job that runs`})
+		}
 		return in
 	}
 }
