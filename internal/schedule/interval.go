@@ -1,6 +1,8 @@
 package schedule
 
-import "time"
+import (
+	"time"
+)
 
 // anchor is where an interval begins and how often it fires.
 type anchor struct {
@@ -11,6 +13,46 @@ type anchor struct {
 
 // over reports whether the n-th firing, counted from 0, is one too many.
 func (a *anchor) over(n int64) bool { return a.count > 0 && n >= a.count }
+
+// most limits a number of firings to how many there are.
+func (a *anchor) most(n int64) int64 {
+	if a.count > 0 {
+		return min(n, a.count)
+	}
+	return n
+}
+
+// sequence numbers the firings of an interval from 0 on.
+type sequence interface {
+	// after returns the number of the first firing after an instant that is not before
+	// the start.
+	after(t int64) int64
+
+	// instant returns the firing of a number over 0.
+	instant(n int64) int64
+}
+
+func (a *anchor) nextOf(s sequence, after time.Time) time.Time {
+	t := a.micros(after)
+	if t < a.start {
+		return microInstant(a.start)
+	}
+	n := s.after(t)
+	if a.over(n) {
+		return time.Time{}
+	}
+	return microInstant(s.instant(n))
+}
+
+func (a *anchor) countOf(s sequence, from, end time.Time) int64 {
+	until := func(t int64) int64 {
+		if t = min(t, horizon*microsPerSecond-1); t < a.start {
+			return 0
+		}
+		return a.most(s.after(t))
+	}
+	return until(a.micros(end.Add(-1))) - until(a.micros(from))
+}
 
 // micros returns the last whole microsecond that is not after an instant, or one
 // just before the start or beyond the horizon if it lies far from both.
@@ -40,31 +82,20 @@ type elapsed struct {
 	step int64
 }
 
-func (e *elapsed) Next(after time.Time) time.Time {
-	t := e.micros(after)
-	if t < e.start {
-		return microInstant(e.start)
-	}
-	n := (t-e.start)/e.step + 1
-	if e.over(n) {
-		return time.Time{}
-	}
-	return microInstant(e.start + n*e.step)
+func (e *elapsed) Next(after time.Time) time.Time { return e.nextOf(e, after) }
+
+func (e *elapsed) countBetween(from, end time.Time) (int64, bool) {
+	return e.countOf(e, from, end), true
 }
+
+func (e *elapsed) after(t int64) int64   { return (t-e.start)/e.step + 1 }
+func (e *elapsed) instant(n int64) int64 { return e.start + n*e.step }
 
 // stepped is an interval of days and months on the calendar of a zone.
 type stepped struct {
-	civil
+	wallClock
 	anchor
 	path
-	skipped bool // the clock skips the start, and so does the rule
-}
-
-func (s *stepped) Next(after time.Time) time.Time {
-	if start := microInstant(s.start); after.Before(start) && !s.skipped {
-		return start
-	}
-	return s.next(s, after)
 }
 
 func (s *stepped) nextWall(from int64) int64 {
@@ -75,6 +106,8 @@ func (s *stepped) nextWall(from int64) int64 {
 	return s.wall(n)
 }
 
+func (s *stepped) hasWall(wall int64) bool { return s.nextWall(wall) == wall }
+
 // mixed is an interval of days or months and a time: the days lead to a wall
 // time, the time passes from there.
 type mixed struct {
@@ -84,20 +117,12 @@ type mixed struct {
 	step int64 // microseconds that pass for every step on the calendar
 }
 
-func (m *mixed) Next(after time.Time) time.Time {
-	t := m.micros(after)
-	if t < m.start {
-		return microInstant(m.start)
-	}
-	n := m.after(t)
-	if m.over(n) {
-		return time.Time{}
-	}
-	return microInstant(m.instant(n))
+func (m *mixed) Next(after time.Time) time.Time { return m.nextOf(m, after) }
+
+func (m *mixed) countBetween(from, end time.Time) (int64, bool) {
+	return m.countOf(m, from, end), true
 }
 
-// after returns the number of the first firing after an instant that is not
-// before the start.
 func (m *mixed) after(t int64) int64 {
 	n := max((t-m.start)/(m.length()*microsPerSecond+m.step), 1)
 	for n > 1 && m.instant(n-1) > t {
@@ -109,7 +134,6 @@ func (m *mixed) after(t int64) int64 {
 	return n
 }
 
-// instant returns the n-th firing for an n over 0.
 func (m *mixed) instant(n int64) int64 {
 	t, _ := m.zone.resolve(m.wall(n))
 	return t*microsPerSecond + n*m.step
@@ -160,4 +184,8 @@ func (p *path) first(from int64) int64 {
 		n++
 	}
 	return n
+}
+
+func (s *stepped) countWalls(from, end int64) int64 {
+	return s.most(s.first(end)) - s.most(s.first(from))
 }

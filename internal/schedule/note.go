@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -11,15 +10,14 @@ import (
 // own text.
 func Location(r Rule) *time.Location {
 	switch r := r.(type) {
+	case clockRule:
+		return r.clock().zone.location
 	case *once:
 		return r.zone.location
 	case *elapsed:
 		return r.zone.location
 	case *mixed:
 		return r.zone.location
-	}
-	if z, _ := clockOf(r); z != nil {
-		return z.location
 	}
 	return time.UTC
 }
@@ -33,7 +31,7 @@ func Note(r Rule, o Occurrence) string {
 	if o.MovedCount > 0 {
 		then := "runs at"
 		switch {
-		case ownWall(r, local):
+		case namesLocal(r, local):
 			then = "merged into the run at"
 		case o.MovedCount > 1:
 			then = "runs once, at"
@@ -73,7 +71,7 @@ const maxNotedGaps = 3
 // It is empty if that is nothing.
 func NoteSkipped(r Rule, after, until time.Time) string {
 	local := until.In(Location(r))
-	gaps := Skipped(r, after, until)
+	gaps := SkippedGaps(r, after, until)
 	var list []string
 	for _, g := range gaps[:min(len(gaps), maxNotedGaps)] {
 		walls := []Wall{g.First, g.Last}
@@ -115,16 +113,9 @@ func sameDay(a, b time.Time) bool {
 	return a.Year() == b.Year() && a.YearDay() == b.YearDay()
 }
 
-// ownWall reports whether a rule names the wall time of an occurrence itself.
-func ownWall(r Rule, local time.Time) bool {
+// namesLocal reports whether a rule itself names the local time of an occurrence.
+func namesLocal(r Rule, local time.Time) bool {
 	_, offset := local.Zone()
-	wall := local.Unix() + int64(offset)
-	switch r := r.(type) {
-	case waller:
-		return r.nextWall(wall) == wall
-	case *calendarRule:
-		return slices.ContainsFunc(r.rules, func(rule *recurrence) bool { return rule.nextWall(wall) == wall }) ||
-			slices.ContainsFunc(r.rdates, func(d moment) bool { return d.exact && d.at == local.Unix() || !d.exact && d.at == wall })
-	}
-	return false
+	c, ok := r.(clockRule)
+	return ok && c.namesWall(local.Unix()+int64(offset), local.Unix())
 }

@@ -111,7 +111,7 @@ func (r *calendarRule) settle(o Options) error {
 		case m.at < r.start || r.skips(m.at) && (o.SkipGap || slices.Contains(r.lost, m.at)):
 			// Before DTSTART, or a wall time that never comes.
 		default:
-			r.added = r.instants(r.added, m.at, o.Overlap == OverlapBoth)
+			r.added = r.instants(r.added, m.at, o.Overlap == DSTBoth)
 		}
 	}
 	slices.Sort(r.added)
@@ -172,4 +172,52 @@ func refuseRule(format string, args ...any) error {
 	e := at(0, calendarExample, format, args...).(*Error)
 	e.Column = 0
 	return e
+}
+
+// clock returns the clock of the first rule; all of a set share their zone and
+// options.
+func (r *calendarRule) clock() *wallClock { return &r.rules[0].wallClock }
+
+// gapTimes is that of wallClock for all rules and RDATEs, without what the EXDATEs
+// remove.
+func (r *calendarRule) gapTimes(i int) (walls []int64) {
+	start := r.zone.periods[i].start
+	for _, rule := range r.rules {
+		if start <= rule.last {
+			walls = append(walls, rule.gapTimes(i)...)
+		}
+	}
+	for _, d := range r.rdates {
+		if t, skipped := r.zone.resolve(d.at); !d.exact && skipped && t == start && d.at >= r.start {
+			walls = append(walls, d.at)
+		}
+	}
+	slices.Sort(walls)
+	return slices.DeleteFunc(slices.Compact(walls), func(wall int64) bool {
+		_, removed := slices.BinarySearch(r.lost, wall)
+		return removed
+	})
+}
+
+// namesWall reports whether a rule or an RDATE names a wall time or its instant.
+func (r *calendarRule) namesWall(wall, t int64) bool {
+	return slices.ContainsFunc(r.rules, func(rule *recurrence) bool { return rule.namesWall(wall, t) }) ||
+		slices.ContainsFunc(r.rdates, func(d moment) bool { return d.exact && d.at == t || !d.exact && d.at == wall })
+}
+
+// countBetween counts the occurrences after an instant and before another, unless
+// each has to be visited: those of several rules may coincide.
+func (r *calendarRule) countBetween(from, end time.Time) (n int64, ok bool) {
+	rule := r.rules[0]
+	if len(r.rules) > 1 || len(r.added) > 0 || rule.countsSlowly() {
+		return 0, false
+	}
+	n, _ = rule.countBetween(from, end)
+	for i, t := range r.removed {
+		at := time.Unix(t, 0)
+		if at.After(from) && at.Before(end) && (i == 0 || r.removed[i-1] != t) && rule.next(t-1) == t {
+			n--
+		}
+	}
+	return n, true
 }

@@ -27,7 +27,7 @@ func FuzzCalendar(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, after int64, choice uint8) {
 		o := Options{
-			Timezone: places[int(choice/6)%len(places)], SkipGap: choice%2 == 1, Overlap: Overlap(choice / 2 % 3),
+			Timezone: places[int(choice/6)%len(places)], SkipGap: choice%2 == 1, Overlap: DSTOverlap(choice / 2 % 3),
 			Start: time.Date(2026, 3, 8, 9, 0, 0, 0, time.UTC),
 		}
 		begin := time.Now()

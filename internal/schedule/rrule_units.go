@@ -148,3 +148,140 @@ func (p *pattern) unitsOn(day int64) int64 {
 	}
 	return -1
 }
+
+// COUNT counts what the rule names on the clock: a wall time that the clock skips
+// counts if it is made up, also if several are made up at once, and one that the
+// clock shows twice counts as often as it fires. What an EXDATE takes away has
+// been counted.
+
+// countOut returns the instant at which the rule has fired COUNT times, or the
+// horizon.
+func (r *recurrence) countOut() int64 {
+	r.pattern.count()
+	defer func() { r.pattern.counts = nil }()
+	periods := r.zone.periods
+	i := r.zone.at(r.begin - 1)
+	from := r.firstWall(i, r.begin)
+	left := r.count
+	for ; ; i++ {
+		end := horizon + secondsPerDay
+		if i+1 < len(periods) {
+			end = periods[i+1].start + periods[i].offset
+		}
+		var wall int64
+		if wall, left = r.skip(max(from, r.floor), end, left); left == 0 {
+			return min(wall-periods[i].offset, horizon)
+		}
+		if i+1 == len(periods) || periods[i+1].start >= horizon {
+			return horizon
+		}
+		if !r.skipGap {
+			if left -= min(left, int64(len(r.gapTimes(i+1)))); left == 0 {
+				return periods[i+1].start
+			}
+		}
+		from = r.firstWall(i+1, periods[i+1].start)
+	}
+}
+
+// skip passes over so many matches from one wall time to another. It returns the
+// last of them, or how many are left.
+func (r *recurrence) skip(from, to, left int64) (int64, int64) {
+	whole := floorMod(from, secondsPerDay) == 0 // from is the beginning of a day
+	wall := r.nextMatch(from, to-1)
+	for wall != never {
+		tomorrow := (floorDiv(wall, secondsPerDay) + 1) * secondsPerDay
+		if n, resume := r.leap(wall, to, left-1, whole); n > 0 {
+			left -= n
+			wall = r.nextMatch(resume, to-1)
+			whole = floorMod(resume, secondsPerDay) == 0
+			continue
+		}
+		if left--; left == 0 {
+			return wall, 0
+		}
+		wall = r.nextMatch(wall+1, to-1)
+		whole = wall >= tomorrow
+	}
+	return never, left
+}
+
+// leap counts the matches from one on that need no look at each, before a wall
+// time and up to a limit, and returns where to go on. Whole says that the match is
+// the first of its day.
+func (p *pattern) leap(wall, to, limit int64, whole bool) (n, resume int64) {
+	day := floorDiv(wall, secondsPerDay)
+	tomorrow := (day + 1) * secondsPerDay
+	switch {
+	case p.unit > 0 && p.within == nil:
+		begin := wall - floorMod(wall, p.unit)
+		if wall-begin != int64(p.nextTime(0)) {
+			return 0, 0
+		}
+		if !p.everyDay {
+			to = min(to, tomorrow)
+		}
+		times := int64(p.setPos.len(p.times.len))
+		n = min((to-p.unit-begin+p.step)/p.step, limit/times)
+		return n * times, begin + n*p.step
+	case !whole || tomorrow > to || p.unit == 0 && p.setPos != nil:
+		return 0, 0
+	case p.unit > 0:
+		n = p.unitsOn(day) * int64(p.setPos.len(p.times.len))
+	case p.every == 1:
+		last, times := floorDiv(to, secondsPerDay), int64(p.times.len)
+		dates := int64(p.countDates(day, last))
+		if n = min(dates, limit/times); n < dates {
+			last = p.nthDate(day, int(n))
+		}
+		return n * times, last * secondsPerDay
+	default:
+		n = int64(p.times.len)
+	}
+	if n > limit {
+		return 0, 0
+	}
+	return n, tomorrow
+}
+
+// countWalls counts the wall times from one to before another.
+func (r *recurrence) countWalls(from, end int64) (n int64) {
+	from, end = max(from, r.floor), min(end, r.ceiling+1)
+	if from >= end {
+		return 0
+	}
+	if r.unit > 0 && r.within == nil && r.setPos == nil {
+		// What is left of the first day need not be looked at one by one.
+		tomorrow := (floorDiv(from, secondsPerDay) + 1) * secondsPerDay
+		n = r.countUnits(from, min(end, tomorrow))
+		if from = tomorrow; from >= end {
+			return n
+		}
+		today := floorDiv(end, secondsPerDay) * secondsPerDay
+		n += r.countUnits(today, end)
+		end = today
+	}
+	const many = 1 << 62
+	_, left := r.skip(from, end, many)
+	return n + many - left
+}
+
+// countUnits counts the wall times from one to before another of the same day, for
+// a rule of hours or less that takes all of a unit's times.
+func (p *pattern) countUnits(from, end int64) int64 {
+	day := floorDiv(from, secondsPerDay)
+	first := p.alignUnit(from - p.unit + 1)
+	if first >= end || p.nextDate(day, day) != day {
+		return 0
+	}
+	n := (end-first-1)/p.step + 1
+	last := first + (n-1)*p.step
+	n *= int64(p.times.len)
+	if first < from {
+		n -= int64(p.times.rank(int(from - first)))
+	}
+	if last+p.unit > end {
+		n -= int64(p.times.len - p.times.rank(int(end-last)))
+	}
+	return n
+}

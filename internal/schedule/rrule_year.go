@@ -1,55 +1,5 @@
 package schedule
 
-import "math/bits"
-
-// daySet is a set of days of a year, bit 0 for 1 January.
-type daySet [6]uint64
-
-func (s *daySet) add(n int)      { s[n/64] |= 1 << (n % 64) }
-func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
-
-func (s *daySet) keep(o *daySet) {
-	for i := range s {
-		s[i] &= o[i]
-	}
-}
-
-// next returns the first day that is not before the given one of the year, or -1.
-func (s *daySet) next(n int) int {
-	i := n / 64
-	for word := s[i] >> (n % 64) << (n % 64); ; word = s[i] {
-		if word != 0 {
-			return i*64 + bits.TrailingZeros64(word)
-		}
-		if i++; i == len(s) {
-			return -1
-		}
-	}
-}
-
-// rank returns how many days of the set are before the given one.
-func (s *daySet) rank(n int) (rank int) {
-	for i := range n / 64 {
-		rank += bits.OnesCount64(s[i])
-	}
-	if n%64 > 0 {
-		rank += bits.OnesCount64(s[n/64] << (64 - n%64))
-	}
-	return rank
-}
-
-// nth returns the n-th day, counted from 0; there must be so many.
-func (s *daySet) nth(n int) int {
-	for i, word := range s {
-		if here := bits.OnesCount64(word); n >= here {
-			n -= here
-		} else {
-			return i*64 + nthBit(word, n)
-		}
-	}
-	return -1
-}
-
 // yearKind is all that the days of a year can depend on: its length and, for the
 // numbers of the weeks at its ends, the lengths of its neighbours.
 type yearKind struct {
@@ -70,15 +20,6 @@ func kindRow(year int) int {
 		return 3
 	}
 	return 1
-}
-
-func isLeap(year int) bool { return year&3 == 0 && (year%100 != 0 || year%400 == 0) }
-
-func yearLength(leap bool) int {
-	if leap {
-		return 366
-	}
-	return 365
 }
 
 // yearTable works out the matching days of every kind of year.
@@ -221,12 +162,4 @@ func (r *recurrence) firstWeek(weekday int) int {
 		days -= 7
 	}
 	return days
-}
-
-// bitsOf returns a set with the bit n for every number n from 0 to 63.
-func bitsOf(list []int) (set uint64) {
-	for _, n := range list {
-		set |= 1 << n
-	}
-	return set
 }

@@ -28,7 +28,11 @@
 // The zone database is part of the binary, so that every node agrees on it.
 package schedule
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Rule names instants. Next returns the first occurrence strictly after the
 // given instant, in UTC; the zero time means never again. It depends on nothing
@@ -38,13 +42,13 @@ type Rule interface {
 	Next(after time.Time) time.Time
 }
 
-// Overlap says which instants a wall time names that the clock shows twice.
-type Overlap uint8
+// DSTOverlap says which instants a wall time names that the clock shows twice.
+type DSTOverlap uint8
 
 const (
-	OverlapAuto  Overlap = iota // both for interval-like rules, the first for others
-	OverlapFirst                // the first
-	OverlapBoth                 // both
+	DSTAuto  DSTOverlap = iota // both for interval-like rules, the first for others
+	DSTFirst                   // the first
+	DSTBoth                    // both
 )
 
 // Options are the settings that stand beside the text of a schedule.
@@ -59,7 +63,7 @@ type Options struct {
 
 	// Overlap decides about wall times that the clock shows twice. An instant
 	// without an offset is always the first.
-	Overlap Overlap
+	Overlap DSTOverlap
 
 	// Start anchors a rule that counts from somewhere and does not say from where:
 	// an interval without a start, a calendar rule without DTSTART. Its wall time
@@ -80,4 +84,63 @@ func Once(r Rule) (time.Time, bool) {
 		return o.at, true
 	}
 	return time.Time{}, false
+}
+
+// Error says why a schedule or its time zone is refused.
+type Error struct {
+	Field   string // what is at fault: "schedule" or "timezone"
+	Column  int    // where in the field, counted from 1; 0 means all of it
+	Message string // what is wrong
+	Example string // a correct value of the field
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Field)
+	if e.Column > 0 {
+		fmt.Fprintf(&b, ", column %d", e.Column)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Message)
+	if e.Example != "" {
+		fmt.Fprintf(&b, "; for example %q", e.Example)
+	}
+	return b.String()
+}
+
+const (
+	cronExample    = "30 9 * * MON-FRI"
+	instantExample = "2026-03-01T09:00:00Z"
+	zoneExample    = "Europe/Paris"
+
+	intervalExample = "R5/2026-03-01T09:00:00Z/PT15M"
+)
+
+// refuse returns an Error about the schedule as a whole.
+func refuse(format string, args ...any) error {
+	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: cronExample}
+}
+
+// refuseInterval returns an Error about an interval as a whole.
+func refuseInterval(format string, args ...any) error {
+	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: intervalExample}
+}
+
+// refuseZone returns an Error about the time zone.
+func refuseZone(example, format string, args ...any) error {
+	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
+}
+
+// clip shortens text that a message repeats.
+func clip(s string) string {
+	const most = 24
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}
+
+// at returns an Error about one place of a schedule, counted from 0.
+func at(pos int, example, format string, args ...any) error {
+	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }

@@ -108,15 +108,16 @@ func clockWarnings(r Rule, now time.Time) (list []string) {
 	if o, ok := r.(*once); ok {
 		return o.clockWarning()
 	}
-	z, skipGap := clockOf(r)
-	if z == nil {
+	c, ok := r.(clockRule)
+	if !ok {
 		return nil
 	}
+	z := c.clock().zone
 	last := now.AddDate(1, 0, 0).Unix()
 	for i := z.at(now.Unix()) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxWarnings; i++ {
 		text := ""
 		if from, end := z.gap(i); from < end {
-			text = gapWarning(r, z, i, skipGap)
+			text = gapWarning(c, i)
 		} else {
 			text = overlapWarning(r, z, i)
 		}
@@ -139,13 +140,13 @@ func (o *once) clockWarning() []string {
 }
 
 // gapWarning is about what the clock skips at the beginning of a period.
-func gapWarning(r Rule, z *zone, i int, skipGap bool) string {
-	walls := lost(r, i)
+func gapWarning(c clockRule, i int) string {
+	z, walls := c.clock().zone, c.gapTimes(i)
 	if len(walls) == 0 {
 		return ""
 	}
 	verb, then := "does", "is left out"
-	if !skipGap {
+	if !c.clock().skipGap {
 		then = "runs " + timeOfDay(time.Unix(z.periods[i].start, 0).In(z.location))
 	}
 	if len(walls) > 1 {

@@ -1,6 +1,8 @@
 package schedule
 
-import "strings"
+import (
+	"strings"
+)
 
 // reader takes one field of an expression apart.
 type reader struct {

@@ -40,13 +40,10 @@ type recurrence struct {
 	setPos   []int
 	wkst     int // WKST, 0 for a Sunday; Monday if it is not given
 
-	civil
+	wallClock
 	pattern
-	begin   int64   // no instant before it
-	last    int64   // no instant after it: UNTIL in UTC, or the end of COUNT
-	floor   int64   // no wall time before it
-	ceiling int64   // no wall time after it: UNTIL on the wall clock
-	lost    []int64 // skipped wall times that are not made up, in order
+	floor   int64 // no wall time before it
+	ceiling int64 // no wall time after it: UNTIL on the wall clock
 }
 
 // nthWeekday is an element of BYDAY.
@@ -232,4 +229,108 @@ func weekdayNumber(name string) int {
 		return i / 2
 	}
 	return -1
+}
+
+// check refuses what RFC 5545 does not allow together.
+func (r *recurrence) check(parts map[string]*recurrencePart) error {
+	forbid := func(name, format string, args ...any) error {
+		p := parts[name]
+		return p.line.at(p.nameAt, name+" "+format, args...)
+	}
+	days := 5 // how many of a weekday there may be where an ordinal counts
+	if r.freq == yearly && r.months == nil {
+		days = 53
+	}
+	switch {
+	case r.count > 0 && r.until != nil:
+		return forbid("COUNT", "and UNTIL exclude each other")
+	case r.weeks != nil && r.freq != yearly:
+		return forbid("BYWEEKNO", "goes with FREQ=YEARLY only, not with %s", r.freq)
+	case r.yearDays != nil && (r.freq == monthly || r.freq == weekly || r.freq == daily):
+		return forbid("BYYEARDAY", "does not go with FREQ=%s", r.freq)
+	case r.days != nil && r.freq == weekly:
+		return forbid("BYMONTHDAY", "does not go with FREQ=WEEKLY")
+	case r.setPos != nil && r.months == nil && r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil &&
+		r.hours == nil && r.minutes == nil && r.seconds == nil:
+		return forbid("BYSETPOS", "chooses from what another BY part names, and there is none")
+	}
+	for _, d := range r.weekdays {
+		switch {
+		case d.n == 0:
+		case r.freq != yearly && r.freq != monthly:
+			return forbid("BYDAY", "has numbers with FREQ=MONTHLY and FREQ=YEARLY only, not with %s", r.freq)
+		case r.weeks != nil:
+			return forbid("BYDAY", "has no numbers together with BYWEEKNO")
+		case d.n > days || d.n < -days:
+			return forbid("BYDAY", "%d is out of range: a month has at most %d of a weekday", d.n, days)
+		}
+	}
+	return nil
+}
+
+// checkDated refuses times of day for a rule that begins on a date without one.
+func (r *recurrence) checkDated() error {
+	if r.hours != nil || r.minutes != nil || r.seconds != nil {
+		return refuseRule("BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
+	}
+	return nil
+}
+
+// countsSlowly says whether the occurrences of a day cannot be told without
+// looking at each.
+func (r *recurrence) countsSlowly() bool {
+	if r.freq <= daily {
+		return r.setPos != nil
+	}
+	return r.every > 1 && r.limits()
+}
+
+// limits says whether a rule of hours or less is limited to times of the day.
+func (r *recurrence) limits() bool {
+	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
+}
+
+// settle prepares a rule of a set for Next.
+func (r *recurrence) settle(set *calendarRule, o Options) error {
+	if set.dated {
+		if err := r.checkDated(); err != nil {
+			return err
+		}
+	}
+	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
+	r.pattern = newPattern(r, set.start)
+	if r.setPos != nil {
+		r.periodicity = r.unit
+	}
+	r.begin, r.excluded = set.begin, set.lost
+	r.floor, r.ceiling = set.start, horizon+2*secondsPerDay
+	if periods := r.zone.periods; r.repeat {
+		// If the clock goes back behind DTSTART before long, the times it shows again
+		// are after DTSTART.
+		if i := r.zone.at(r.begin) + 1; i < len(periods) {
+			r.floor = min(r.floor, periods[i].start+periods[i].offset)
+		}
+	}
+	if u := r.until; u != nil {
+		switch {
+		case u.exact:
+			r.last = min(r.last, u.at)
+		case u.dated:
+			r.ceiling = min(r.ceiling, u.at+secondsPerDay-1)
+		default:
+			r.ceiling = min(r.ceiling, u.at)
+		}
+	}
+	if r.count > 0 {
+		r.last = min(r.last, r.countOut())
+	}
+	// No clock is two days away from UTC.
+	r.ceiling = min(r.ceiling, r.last+2*secondsPerDay)
+	return nil
+}
+
+// nextWall returns the first wall time of the rule that is not before the given
+// one, or never.
+func (r *recurrence) nextWall(from int64) int64 {
+	return r.nextMatch(max(from, r.floor), r.ceiling)
 }

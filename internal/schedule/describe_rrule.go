@@ -86,8 +86,7 @@ func (r *recurrence) describeTimes() (clockTimes, within string, ok bool) {
 		if t.len > fewTimes {
 			return "", "", false
 		}
-		list := cron{hours: t.hours, minutes: t.minutes, seconds: t.seconds}
-		return "at " + list.listTimes(), "", true
+		return "at " + t.list(), "", true
 	case r.freq == hourly && t.seconds == 1 && t.minutes != 1:
 		clockTimes = "at " + numbers(t.minutes, 60, "minute")
 	case r.freq == minutely && t.seconds != 1:

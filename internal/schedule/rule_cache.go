@@ -22,7 +22,7 @@ type ruleKey struct {
 	text     string
 	timezone string
 	skipGap  bool
-	overlap  Overlap
+	overlap  DSTOverlap
 	anchored bool // it depends on the start beside the text
 	start    int64
 	micros   int // of the second

@@ -7,10 +7,110 @@ import (
 	"time"
 )
 
+func (c *cron) describe() string {
+	times, within := c.describeTimes()
+	s := &sentence{text: times}
+	s.add(within)
+	days, months := c.describeDays()
+	if days == "" && within == "" && !strings.Contains(times, " every ") && !strings.HasPrefix(times, "Every ") {
+		days = "every day"
+	}
+	s.add(days)
+	s.commas = s.commas || c.named.either && days != "" || strings.Contains(days, ",")
+	s.add(months)
+	if c.years != nil {
+		s.add("in " + c.describeYears())
+	}
+	return s.in(c.zone)
+}
+
+// fewTimes is how many times of day a sentence lists.
+const fewTimes = 6
+
+// describeTimes says at which times of day the rule fires, and within which hours
+// if that is a phrase of its own.
+func (c *cron) describeTimes() (times, within string) {
+	hours, minutes, seconds := bits.OnesCount64(c.times.hours), bits.OnesCount64(c.times.minutes), bits.OnesCount64(c.times.seconds)
+	first, onTheMinute := bits.TrailingZeros64(c.times.minutes), c.times.seconds == 1
+	every := evenly(c.times.hours, 24)
+	switch {
+	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
+		if times = "Every " + several(every, "hour"); first > 0 {
+			times += " at minute " + digits(first)
+		}
+		if every == 1 && first > 0 {
+			times = "At minute " + digits(first) + " of every hour"
+		}
+		return times, ""
+	case hours*minutes*seconds <= fewTimes:
+		return "At " + c.times.list(), ""
+	case onTheMinute && c.times.minutes == 1:
+		if from, to, ok := run(c.times.hours, 24); ok {
+			return "Every hour", "from " + clock(from, 0, 0) + " to " + clock(to, 0, 0)
+		}
+	}
+	within = c.describeHours()
+	if onTheMinute {
+		times = values60(c.times.minutes, "minute", "hour")
+		if within == "" && !strings.HasPrefix(times, "Every ") {
+			times += " of every hour"
+		}
+		return times, within
+	}
+	times = values60(c.times.seconds, "second", "minute")
+	if c.times.minutes == all(60) {
+		if !strings.HasPrefix(times, "Every ") {
+			times += " of every minute"
+		}
+		return times, within
+	}
+	times += ", in " + numbers(c.times.minutes, 60, "minute")
+	if within == "" {
+		times += " of every hour"
+	}
+	return times, within
+}
+
+// describeHours says within which hours the rule fires, and nothing if that is all
+// of them.
+func (c *cron) describeHours() string {
+	if c.times.hours == all(24) {
+		return ""
+	}
+	if from, to, ok := run(c.times.hours, 24); ok {
+		return "from " + clock(from, 0, 0) + " to " + clock(to, 59, 0)
+	}
+	return "in " + numbers(c.times.hours, 24, "hour")
+}
+
+// list lists the times of day.
+func (s *timeSet) list() string {
+	var list []string
+	for n := range s.len {
+		t := s.nth(n)
+		text := clock(t/3600, t/60%60, 0)
+		if s.seconds != 1 {
+			text += ":" + digits(t%60)
+		}
+		list = append(list, text)
+	}
+	return enumerate(list)
+}
+
+// describeYears lists the years of the rule.
+func (c *cron) describeYears() string {
+	var list []int
+	for y := c.years.from(0); y >= 0; y = c.years.from(y + 1) {
+		list = append(list, firstYear+y)
+	}
+	return years(list)
+}
+
 var nthNames = [...]string{"first", "second", "third", "fourth", "fifth"}
 
 func weekdayName(n int) string { return time.Weekday(n % 7).String() }
-func monthName(n int) string   { return time.Month(n).String() }
+
+func monthName(n int) string { return time.Month(n).String() }
 
 // describeDays says on which days the rule fires, and in which months if that is a
 // phrase of its own. Nothing means all of them.
