@@ -173,24 +173,24 @@ func (s *timeSet) nth(n int) int {
 	return (hour*60+minute)*60 + nthBit(s.seconds, n%s.perMinute)
 }
 
-// set is a set of small numbers, large enough for the years.
-type set [9]uint64
+// bitset is a set of small numbers, large enough for the years.
+type bitset [9]uint64
 
-func (s *set) add(n int) { s[n/64] |= 1 << (n % 64) }
+func (s *bitset) add(n int) { s[n/64] |= 1 << (n % 64) }
 
-func (s *set) has(n int) bool {
+func (s *bitset) has(n int) bool {
 	return n >= 0 && n < len(s)*64 && s[n/64]>>(n%64)&1 != 0
 }
 
-func (s *set) len() (n int) {
+func (s *bitset) len() (n int) {
 	for _, word := range s {
 		n += bits.OnesCount64(word)
 	}
 	return n
 }
 
-// from returns the smallest member that is not below n, or -1.
-func (s *set) from(n int) int {
+// next returns the smallest member that is not below n, or -1.
+func (s *bitset) next(n int) int {
 	n = max(n, 0)
 	for i := n / 64; i < len(s); i++ {
 		word := s[i]

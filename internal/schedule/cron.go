@@ -9,16 +9,16 @@ type cron struct {
 
 	times  timeSet
 	months uint64
-	years  *set // from 1970 on; nil means every year
-	days   days
+	years  *bitset // from 1970 on; nil means every year
+	days   monthTable
 
-	named *dayFields // what days was made from
-	text  string     // the fields as they were written, macros expanded
+	dayFields *dayFields // what days was made from
+	text      string     // the fields as they were written, macros expanded
 }
 
-// days holds the matching days of a month, bit 0 for the first. All a month's
+// monthTable holds the matching days of a month, bit 0 for the first. All a month's
 // days depend on is how long it is and on which weekday it begins.
-type days [4][7]uint32
+type monthTable [4][7]uint32
 
 // nextWall returns the first matching wall time that is not before the given
 // one, or never.
@@ -45,7 +45,7 @@ func (c *cron) nextDay(from int64) int64 {
 	year, month, day := dateOf(from)
 	for ; year <= lastYear+1; year, month, day = year+1, 1, 1 {
 		if c.years != nil {
-			next := c.years.from(year - firstYear)
+			next := c.years.next(year - firstYear)
 			if next < 0 {
 				return never
 			}
@@ -80,15 +80,15 @@ type dayFields struct {
 	nth         [5]uint64 // FRI#2 is in nth[1]
 	lastWeekday uint64    // FRIL
 
-	either bool // both fields are restricted, so that one of them is enough
+	eitherField bool // both fields are restricted, so that one of them is enough
 }
 
-// table works out the matching days of every kind of month.
-func (f *dayFields) table() (d days) {
+// monthTable works out the matching days of every kind of month.
+func (f *dayFields) monthTable() (d monthTable) {
 	for length := 28; length <= 31; length++ {
 		for first := range 7 {
 			byDay, byWeekday := f.byDay(length, first), f.byWeekday(length, first)
-			if f.either {
+			if f.eitherField {
 				d[length-28][first] = byDay | byWeekday
 			} else {
 				d[length-28][first] = byDay & byWeekday

@@ -4,23 +4,23 @@ import (
 	"strings"
 )
 
-// reader takes one field of an expression apart.
-type reader struct {
-	field *field
+// fieldParser takes one field of an expression apart.
+type fieldParser struct {
+	field *cronField
 	word  word
 	next  int // index into word.text
-	out   values
+	out   fieldValues
 }
 
-// readField returns what a field names.
-func readField(f *field, w word) (values, error) {
+// parseField returns what a field names.
+func parseField(f *cronField, w word) (fieldValues, error) {
 	if w.text == "?" {
 		w.text = "*" // Meant for the day fields, harmless in others.
 	}
-	r := &reader{field: f, word: w}
+	r := &fieldParser{field: f, word: w}
 	for {
-		if err := r.item(); err != nil {
-			return values{}, err
+		if err := r.parseItem(); err != nil {
+			return fieldValues{}, err
 		}
 		if r.next == len(w.text) {
 			return r.out, nil
@@ -30,7 +30,7 @@ func readField(f *field, w word) (values, error) {
 }
 
 // peek returns the next character in upper case, or 0 at the end of the item.
-func (r *reader) peek() byte {
+func (r *fieldParser) peek() byte {
 	if r.next == len(r.word.text) || r.word.text[r.next] == ',' {
 		return 0
 	}
@@ -41,8 +41,8 @@ func (r *reader) peek() byte {
 	return c
 }
 
-// take reads the given character if it is the next one.
-func (r *reader) take(c byte) bool {
+// accept reads the given character if it is the next one.
+func (r *fieldParser) accept(c byte) bool {
 	if r.peek() != c {
 		return false
 	}
@@ -50,85 +50,85 @@ func (r *reader) take(c byte) bool {
 	return true
 }
 
-func (r *reader) fail(next int, format string, args ...any) error {
-	return at(r.word.pos+next, r.field.example, r.field.name+": "+format, args...)
+func (r *fieldParser) errorAt(next int, format string, args ...any) error {
+	return errorAt(r.word.pos+next, r.field.example, r.field.name+": "+format, args...)
 }
 
-// item reads one element of a list, to its end.
-func (r *reader) item() error {
+// parseItem reads one element of a list, to its end.
+func (r *fieldParser) parseItem() error {
 	start := r.next
 	if r.peek() == 0 {
-		return r.fail(start, "a list item is empty")
+		return r.errorAt(start, "a list item is empty")
 	}
-	if err := r.element(); err != nil {
+	if err := r.parseElement(); err != nil {
 		return err
 	}
 	if r.peek() != 0 {
 		rest, _, _ := strings.Cut(r.word.text[r.next:], ",")
-		return r.fail(r.next, "unexpected %q after %q", clip(rest), clip(r.word.text[start:r.next]))
+		return r.errorAt(r.next, "unexpected %q after %q", truncate(rest), truncate(r.word.text[start:r.next]))
 	}
 	return nil
 }
 
-func (r *reader) element() error {
+func (r *fieldParser) parseElement() error {
 	f := r.field
 	switch c := r.peek(); {
 	case c == '*':
 		r.next++
-		return r.steps(f.low, f.high)
+		return r.parseStep(f.low, f.high)
 	case c == '?':
-		return r.fail(r.next, `"?" stands alone in its field`)
+		return r.errorAt(r.next, `"?" stands alone in its field`)
 	case c == '+' || c == '-':
-		return r.fail(r.next, "numbers have no sign")
+		return r.errorAt(r.next, "numbers have no sign")
 	case c == 'L' && f == dayField:
 		r.next++
-		return r.lastDay()
+		return r.parseLastDay()
 	}
 	start := r.next
-	a, err := r.value()
+	a, err := r.parseValue()
 	if err != nil {
 		return err
 	}
 	switch {
-	case f == dayField && r.take('W'):
+	case f == dayField && r.accept('W'):
 		r.out.nearest |= 1 << (a - f.low)
 		return nil
-	case f == weekdayField && r.take('L'):
+	case f == weekdayField && r.accept('L'):
 		r.out.lastWeekday |= 1 << (a % 7)
 		return nil
-	case f == weekdayField && r.take('#'):
-		n, err := r.number("the number after #", 1, 5)
+	case f == weekdayField && r.accept('#'):
+		n, err := r.parseNumber("the number after #", 1, 5)
 		if err == nil {
 			r.out.nth[n-1] |= 1 << (a % 7)
 		}
 		return err
-	case !r.take('-'):
+	case !r.accept('-'):
 		if r.peek() == '/' {
-			return r.steps(a, f.high)
+			return r.parseStep(a, f.high)
 		}
 		r.out.addRange(f, a, a, 1)
 		return nil
 	}
-	b, err := r.value()
+	b, err := r.parseValue()
 	if err != nil {
 		return err
 	}
 	if a > b && f == yearField {
-		return r.fail(start, "the range %d-%d ends before it begins", a, b)
+		return r.errorAt(start, "the range %d-%d ends before it begins", a, b)
 	}
-	return r.steps(a, b)
+	return r.parseStep(a, b)
 }
 
-// lastDay reads what follows an L: nothing, W, -n or -nW.
-func (r *reader) lastDay() error {
+// parseLastDay reads what follows an L: nothing, W, -n or -nW.
+func (r *fieldParser) parseLastDay() error {
 	n := 0
-	if r.take('-') {
+	if r.accept('-') {
 		var err error
-		if n, err = r.number("the number after L-", 0, 30); err != nil {
+		if n, err = r.parseNumber("the number after L-", 0, 30); err != nil {
 			return err
 		}
 	}
-	if r.take('W') {
+	if r.accept('W') {
 		r.out.lastNearest |= 1 << n
 	} else {
 		r.out.last |= 1 << n
@@ -136,12 +136,12 @@ func (r *reader) lastDay() error {
 	return nil
 }
 
-// steps reads "/n" if it is there, and adds the values from a to b.
-func (r *reader) steps(a, b int) error {
+// parseStep reads "/n" if it is there, and adds the values from a to b.
+func (r *fieldParser) parseStep(a, b int) error {
 	step := 1
-	if r.take('/') {
+	if r.accept('/') {
 		var err error
-		if step, err = r.number("the step", 1, maxNumber); err != nil {
+		if step, err = r.parseNumber("the step", 1, maxNumber); err != nil {
 			return err
 		}
 	}
@@ -149,10 +149,10 @@ func (r *reader) steps(a, b int) error {
 	return nil
 }
 
-// value reads a number of the field's range or a name.
-func (r *reader) value() (int, error) {
+// parseValue reads a number of the field's range or a name.
+func (r *fieldParser) parseValue() (int, error) {
 	if c := r.peek(); c < 'A' || c > 'Z' {
-		return r.number("a value", r.field.low, r.field.most)
+		return r.parseNumber("a value", r.field.low, r.field.most)
 	}
 	f, start := r.field, r.next
 	for c := r.peek(); 'A' <= c && c <= 'Z'; c = r.peek() {
@@ -169,22 +169,22 @@ func (r *reader) value() (int, error) {
 	}
 	switch {
 	case name == "H":
-		return 0, r.fail(start, "H stands for a value that every job gets once, when it is created; here it is still open")
+		return 0, r.errorAt(start, "H stands for a value that every job gets once, when it is created; here it is still open")
 	case name == "L" && f == weekdayField:
-		return 0, r.fail(start, "L needs a weekday before it, such as FRIL")
+		return 0, r.errorAt(start, "L needs a weekday before it, such as FRIL")
 	case name == "W" && f == dayField:
-		return 0, r.fail(start, "W needs a day before it, such as 15W")
+		return 0, r.errorAt(start, "W needs a day before it, such as 15W")
 	case f.names == "":
-		return 0, r.fail(start, "%q is not a number", clip(written))
+		return 0, r.errorAt(start, "%q is not a number", truncate(written))
 	}
-	return 0, r.fail(start, "there is no %q; names have three letters, %s to %s", clip(written), f.names[:3], f.names[len(f.names)-3:])
+	return 0, r.errorAt(start, "there is no %q; names have three letters, %s to %s", truncate(written), f.names[:3], f.names[len(f.names)-3:])
 }
 
 // maxNumber is where reading a number stops to count.
 const maxNumber = 1_000_000
 
-// number reads digits. What says which number of the field it is.
-func (r *reader) number(what string, low, high int) (int, error) {
+// parseNumber reads digits. What says which number of the field it is.
+func (r *fieldParser) parseNumber(what string, low, high int) (int, error) {
 	start, n := r.next, 0
 	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {
 		n = min(n*10+int(c-'0'), maxNumber)
@@ -195,16 +195,16 @@ func (r *reader) number(what string, low, high int) (int, error) {
 	case written != "" && low <= n && n <= high:
 		return n, nil
 	case written != "" && what == "a value":
-		return 0, at(r.word.pos+start, r.field.example, "%s %s is out of range, it goes from %d to %d", r.field.name, clip(written), low, high)
+		return 0, errorAt(r.word.pos+start, r.field.example, "%s %s is out of range, it goes from %d to %d", r.field.name, truncate(written), low, high)
 	case written != "" && n < low && high == maxNumber:
-		return 0, r.fail(start, "%s must be at least %d", what, low)
+		return 0, r.errorAt(start, "%s must be at least %d", what, low)
 	case written != "":
-		return 0, r.fail(start, "%s %s is out of range, it goes from %d to %d", what, clip(written), low, high)
+		return 0, r.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, truncate(written), low, high)
 	case c == 0:
-		return 0, r.fail(start, "%s is missing", what)
+		return 0, r.errorAt(start, "%s is missing", what)
 	case c == '+' || c == '-':
-		return 0, r.fail(start, "numbers have no sign")
+		return 0, r.errorAt(start, "numbers have no sign")
 	default:
-		return 0, r.fail(start, "unexpected %q in place of %s", c, what)
+		return 0, r.errorAt(start, "unexpected %q in place of %s", c, what)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// macros stand for whole expressions.
-var macros = map[string]string{
+// cronMacros stand for whole expressions.
+var cronMacros = map[string]string{
 	"@yearly":   "0 0 1 1 *",
 	"@annually": "0 0 1 1 *",
 	"@monthly":  "0 0 1 * *",
@@ -15,8 +15,8 @@ var macros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// layouts names the fields of an expression by how many it has.
-var layouts = map[int][]*field{
+// cronLayouts names the fields of an expression by how many it has.
+var cronLayouts = map[int][]*cronField{
 	5: {minuteField, hourField, dayField, monthField, weekdayField},
 	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
 	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
@@ -27,7 +27,7 @@ func parseCron(text string, o Options) (Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := split(text, start)
+	words := splitWords(text, start)
 	if len(words) == 0 {
 		return nil, refuse("the fields are missing after the time zone")
 	}
@@ -35,15 +35,15 @@ func parseCron(text string, o Options) (Rule, error) {
 		return parseEvery(words, z, o)
 	}
 	if strings.HasPrefix(words[0].text, "@") {
-		if words, err = expand(words); err != nil {
+		if words, err = expandMacro(words); err != nil {
 			return nil, err
 		}
 	}
-	c, intervalLike, err := build(words)
+	c, intervalLike, err := buildCron(words)
 	if err != nil {
 		return nil, err
 	}
-	c.text = joined(words)
+	c.text = joinWords(words)
 	c.wallClock = newWallClock(c, z, intervalLike, o)
 	return c, nil
 }
@@ -61,37 +61,37 @@ func cronZone(text, timezone string) (*zone, int, error) {
 			return nil, 0, err
 		}
 		if prefixed && name != timezone {
-			return nil, 0, at(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", clip(name), timezone)
+			return nil, 0, errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", truncate(name), timezone)
 		}
 		return z, restAt, nil
 	}
 	z, err := loadZone(name)
 	if err != nil {
 		if e, ok := err.(*Error); ok {
-			err = at(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
+			err = errorAt(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
 		}
 		return nil, 0, err
 	}
 	return z, restAt, nil
 }
 
-// expand replaces a macro by the fields it stands for.
-func expand(words []word) ([]word, error) {
+// expandMacro replaces a macro by the fields it stands for.
+func expandMacro(words []word) ([]word, error) {
 	macro := strings.ToLower(words[0].text)
-	expression, ok := macros[macro]
+	expression, ok := cronMacros[macro]
 	switch {
 	case ok && len(words) == 1:
-		return split(expression, 0), nil
+		return splitWords(expression, 0), nil
 	case ok:
-		return nil, at(words[1].pos, macro, "unexpected %q after %s", clip(words[1].text), macro)
+		return nil, errorAt(words[1].pos, macro, "unexpected %q after %s", truncate(words[1].text), macro)
 	case macro == "@reboot":
-		return nil, at(words[0].pos, "@daily", "@reboot names no time")
+		return nil, errorAt(words[0].pos, "@daily", "@reboot names no time")
 	}
-	return nil, at(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", clip(words[0].text))
+	return nil, errorAt(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", truncate(words[0].text))
 }
 
-// joined writes words with one blank between them.
-func joined(words []word) string {
+// joinWords writes words with one blank between them.
+func joinWords(words []word) string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = w.text
@@ -99,19 +99,19 @@ func joined(words []word) string {
 	return strings.Join(texts, " ")
 }
 
-// build turns fields into a rule without a clock, and reports whether it is
+// buildCron turns fields into a rule without a clock, and reports whether it is
 // interval-like.
-func build(words []word) (c *cron, intervalLike bool, err error) {
-	layout, ok := layouts[len(words)]
+func buildCron(words []word) (c *cron, intervalLike bool, err error) {
+	layout, ok := cronLayouts[len(words)]
 	if !ok {
 		return nil, false, refuse("%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
 	}
-	c = &cron{named: &dayFields{either: true}}
-	days := c.named
+	c = &cron{dayFields: &dayFields{eitherField: true}}
+	days := c.dayFields
 	hours, minutes, seconds := uint64(0), uint64(0), uint64(1)
 	for i, f := range layout {
 		text := words[i].text
-		v, err := readField(f, words[i])
+		v, err := parseField(f, words[i])
 		if err != nil {
 			return nil, false, err
 		}
@@ -135,19 +135,19 @@ func build(words []word) (c *cron, intervalLike bool, err error) {
 		}
 		switch {
 		case f.isDay():
-			days.either = days.either && text[0] != '*' && text[0] != '?'
+			days.eitherField = days.eitherField && text[0] != '*' && text[0] != '?'
 		case f == secondField || f == minuteField || f == hourField:
 			whole := v.set.len() > f.high-f.low
 			intervalLike = intervalLike || whole || strings.ContainsAny(text, "*/")
 		}
 	}
 	c.times = newTimeSet(hours, minutes, seconds)
-	c.days = days.table()
+	c.days = days.monthTable()
 	return c, intervalLike, nil
 }
 
-// field describes one position of a cron expression.
-type field struct {
+// cronField describes one position of a cron expression.
+type cronField struct {
 	name    string
 	low     int
 	high    int    // the last value of "*"
@@ -157,22 +157,22 @@ type field struct {
 }
 
 var (
-	secondField  = &field{name: "second", high: 59, most: 59, example: "*/10 * * * * *"}
-	minuteField  = &field{name: "minute", high: 59, most: 59, example: "*/15 * * * *"}
-	hourField    = &field{name: "hour", high: 23, most: 23, example: "0 9-17 * * *"}
-	dayField     = &field{name: "day of month", low: 1, high: 31, most: 31, example: "0 9 1,15 * *"}
-	monthField   = &field{name: "month", low: 1, high: 12, most: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", example: "0 9 1 JAN,JUL *"}
-	weekdayField = &field{name: "weekday", high: 6, most: 7, names: "SUNMONTUEWEDTHUFRISAT", example: cronExample}
-	yearField    = &field{name: "year", low: firstYear, high: lastYear, most: lastYear, example: "0 0 9 1 1 * 2030-2035"}
+	secondField  = &cronField{name: "second", high: 59, most: 59, example: "*/10 * * * * *"}
+	minuteField  = &cronField{name: "minute", high: 59, most: 59, example: "*/15 * * * *"}
+	hourField    = &cronField{name: "hour", high: 23, most: 23, example: "0 9-17 * * *"}
+	dayField     = &cronField{name: "day of month", low: 1, high: 31, most: 31, example: "0 9 1,15 * *"}
+	monthField   = &cronField{name: "month", low: 1, high: 12, most: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", example: "0 9 1 JAN,JUL *"}
+	weekdayField = &cronField{name: "weekday", high: 6, most: 7, names: "SUNMONTUEWEDTHUFRISAT", example: cronExample}
+	yearField    = &cronField{name: "year", low: firstYear, high: lastYear, most: lastYear, example: "0 0 9 1 1 * 2030-2035"}
 )
 
 // isDay says whether the field is one of the two that name days.
-func (f *field) isDay() bool { return f == dayField || f == weekdayField }
+func (f *cronField) isDay() bool { return f == dayField || f == weekdayField }
 
-// values is what a field names. Bit n of its sets stands for low+n, except where
+// fieldValues is what a field names. Bit n of its sets stands for low+n, except where
 // dayFields says otherwise.
-type values struct {
-	set         set
+type fieldValues struct {
+	set         bitset
 	last        uint64
 	nearest     uint64
 	lastNearest uint64
@@ -182,7 +182,7 @@ type values struct {
 
 // addRange adds every step-th value from a to b, across the end of the range if b
 // lies before a. Weekday 7 falls on 0 that way.
-func (v *values) addRange(f *field, a, b, step int) {
+func (v *fieldValues) addRange(f *cronField, a, b, step int) {
 	span := f.high - f.low + 1
 	if a > b {
 		b += span
@@ -198,8 +198,8 @@ type word struct {
 	pos  int
 }
 
-// split cuts a text into the words between blanks.
-func split(text string, pos int) (words []word) {
+// splitWords cuts a text into the words between blanks.
+func splitWords(text string, pos int) (words []word) {
 	for {
 		pos += len(text[pos:]) - len(strings.TrimLeft(text[pos:], " \t"))
 		if pos == len(text) {

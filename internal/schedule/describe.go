@@ -45,8 +45,8 @@ func (s *sentence) add(phrase string) {
 	s.text += " " + phrase
 }
 
-// in appends the name of a zone.
-func (s *sentence) in(z *zone) string {
+// withZone appends the name of a zone.
+func (s *sentence) withZone(z *zone) string {
 	if name := z.location.String(); name != "UTC" {
 		s.commas = s.commas || strings.Contains(s.text, ",")
 		s.add("in " + name)
@@ -54,60 +54,60 @@ func (s *sentence) in(z *zone) string {
 	return s.text
 }
 
-func (o *once) describe() string {
+func (o *oneOff) describe() string {
 	s := &sentence{text: "Once", commas: true}
-	s.add("on " + date(o.at.In(o.zone.location)) + " at " + timeOfDay(o.at.In(o.zone.location)))
+	s.add("on " + longDate(o.at.In(o.zone.location)) + " at " + timeOfDay(o.at.In(o.zone.location)))
 	if name := o.zone.location.String(); name != "UTC" {
 		return s.text + " in " + name
 	}
 	return s.text + " UTC"
 }
 
-func (e *elapsed) describe() string {
-	s := &sentence{text: "Every " + length(e.step)}
+func (e *durationInterval) describe() string {
+	s := &sentence{text: "Every " + describeDuration(e.step)}
 	if e.written {
 		from := time.UnixMicro(e.start).In(e.zone.location)
-		text := "from " + date(from) + " at " + timeOfDay(from)
+		text := "from " + longDate(from) + " at " + timeOfDay(from)
 		if e.zone.location.String() == "UTC" {
 			text += " UTC"
 		}
 		s.add(text)
 	}
-	s.add(times(e.count))
+	s.add(describeCount(e.count))
 	if e.written {
-		return s.in(e.zone)
+		return s.withZone(e.zone)
 	}
 	return s.text
 }
 
-func (m *mixed) describe() string {
-	s := &sentence{text: "Every " + strings.Join([]string{m.units(), length(m.step)}, " and ")}
+func (m *mixedInterval) describe() string {
+	s := &sentence{text: "Every " + strings.Join([]string{m.describeUnits(), describeDuration(m.step)}, " and ")}
 	from := time.UnixMicro(m.start).In(m.zone.location)
-	s.add("from " + date(from) + " at " + timeOfDay(from))
-	s.add(times(m.count))
-	return s.in(m.zone)
+	s.add("from " + longDate(from) + " at " + timeOfDay(from))
+	s.add(describeCount(m.count))
+	return s.withZone(m.zone)
 }
 
-func (s *stepped) describe() string {
+func (s *calendarInterval) describe() string {
 	text := &sentence{}
 	weekday := weekdayName(weekdayOf(dayNumber(s.year, s.month, s.day)))
 	several := s.months+s.days > 1
 	switch {
 	case s.months == 0 && s.days%7 == 0:
-		text.text = "Every " + counted(s.days/7, "week") + " on " + weekday
+		text.text = "Every " + unitCount(s.days/7, "week") + " on " + weekday
 		several = s.days > 7
 	case s.months == 0:
-		text.text = "Every " + counted(s.days, "day")
+		text.text = "Every " + unitCount(s.days, "day")
 	case s.days == 0 && s.months%12 == 0:
-		text.text = "Every " + counted(s.months/12, "year") + " on " + strconv.Itoa(s.day) + " " + monthName(s.month)
+		text.text = "Every " + unitCount(s.months/12, "year") + " on " + strconv.Itoa(s.day) + " " + monthName(s.month)
 		several = s.months > 12
 	case s.days == 0:
-		text.text = "Every " + counted(s.months, "month") + " on day " + strconv.Itoa(s.day)
+		text.text = "Every " + unitCount(s.months, "month") + " on day " + strconv.Itoa(s.day)
 	default:
-		text.text = "Every " + s.units()
+		text.text = "Every " + s.describeUnits()
 	}
 	second := int(s.second)
-	text.text += " at " + clock(second/3600, second/60%60, second%60)
+	text.text += " at " + clockTime(second/3600, second/60%60, second%60)
 	switch leapDay := s.month == 2 && s.day == 29; {
 	case s.days == 0 && s.months%12 == 0 && leapDay:
 		text.text += " (28 February where there is no 29th)"
@@ -115,14 +115,14 @@ func (s *stepped) describe() string {
 		text.text += " (the last day where the month is shorter)"
 	}
 	if s.written && several {
-		text.add("from " + date(time.Unix(s.wall(0), 0).UTC()))
+		text.add("from " + longDate(time.Unix(s.wall(0), 0).UTC()))
 	}
-	text.add(times(s.count))
-	return text.in(s.zone)
+	text.add(describeCount(s.count))
+	return text.withZone(s.zone)
 }
 
-// units writes the calendar part of a step, such as "1 month and 10 days".
-func (p *path) units() string {
+// describeUnits writes the calendar part of a step, such as "1 month and 10 days".
+func (p *wallSequence) describeUnits() string {
 	var list []string
 	for _, u := range []struct {
 		n    int64
@@ -132,12 +132,12 @@ func (p *path) units() string {
 			list = append(list, plural(u.n, u.name))
 		}
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }
 
-// length writes a time in microseconds, such as "90 seconds" or "1 hour and 1
+// describeDuration writes a time in microseconds, such as "90 seconds" or "1 hour and 1
 // second".
-func length(micros int64) string {
+func describeDuration(micros int64) string {
 	seconds := micros / microsPerSecond
 	if rest := micros % microsPerSecond; rest != 0 {
 		text := strconv.FormatFloat(float64(rest)/microsPerSecond, 'f', 6, 64)
@@ -146,11 +146,11 @@ func length(micros int64) string {
 	const most = 120 // of one unit
 	switch {
 	case seconds%3600 == 0:
-		return counted(seconds/3600, "hour")
+		return unitCount(seconds/3600, "hour")
 	case seconds%60 == 0 && seconds/60 < most:
-		return counted(seconds/60, "minute")
+		return unitCount(seconds/60, "minute")
 	case seconds < most:
-		return counted(seconds, "second")
+		return unitCount(seconds, "second")
 	}
 	var list []string
 	for _, u := range []struct {
@@ -161,11 +161,11 @@ func length(micros int64) string {
 			list = append(list, plural(u.n, u.name))
 		}
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }
 
-// times writes how often a rule fires, if it ends.
-func times(count int64) string {
+// describeCount writes how often a rule fires, if it ends.
+func describeCount(count int64) string {
 	switch count {
 	case 0:
 		return ""
@@ -175,8 +175,8 @@ func times(count int64) string {
 	return strconv.FormatInt(count, 10) + " times"
 }
 
-// counted writes "day" or "2 days".
-func counted(n int64, unit string) string {
+// unitCount writes "day" or "2 days".
+func unitCount(n int64, unit string) string {
 	if n == 1 {
 		return unit
 	}
@@ -192,13 +192,13 @@ func plural(n int64, unit string) string {
 	return text
 }
 
-// all returns a set of n members.
-func all(n int) uint64 { return 1<<n - 1 }
+// allBits returns a set of n members.
+func allBits(n int) uint64 { return 1<<n - 1 }
 
-// run reports whether a set of a circle of n values has no holes, and its ends. The
+// singleRange reports whether a set of a circle of n values has no holes, and its ends. The
 // whole circle is no run.
-func run(set uint64, n int) (from, to int, ok bool) {
-	if set == 0 || set == all(n) {
+func singleRange(set uint64, n int) (from, to int, ok bool) {
+	if set == 0 || set == allBits(n) {
 		return 0, 0, false
 	}
 	first := set &^ (set<<1 | set>>(n-1)) // members without one before them
@@ -209,9 +209,9 @@ func run(set uint64, n int) (from, to int, ok bool) {
 	return from, (from + bits.OnesCount64(set) - 1) % n, true
 }
 
-// evenly returns n if a set holds every n-th value of a circle from the first on,
+// evenStep returns n if a set holds every n-th value of a circle from the first on,
 // all the way round, or 0.
-func evenly(set uint64, size int) int {
+func evenStep(set uint64, size int) int {
 	count := bits.OnesCount64(set)
 	if count < 2 || size%count != 0 {
 		return 0
@@ -237,42 +237,42 @@ func progression(set uint64) (from, to, step int) {
 	return from, to, step
 }
 
-// enoughSteps is how many members a set has that is called a progression.
-const enoughSteps = 4
+// minProgression is how many members a set has that is called a progression.
+const minProgression = 4
 
-// values60 describes the minutes of an hour or the seconds of a minute.
-func values60(set uint64, unit, whole string) string {
-	if set == all(60) {
+// describeSixtieths describes the minutes of an hour or the seconds of a minute.
+func describeSixtieths(set uint64, unit, whole string) string {
+	if set == allBits(60) {
 		return "Every " + unit
 	}
-	if n := evenly(set, 60); n > 0 {
+	if n := evenStep(set, 60); n > 0 {
 		return "Every " + several(n, unit)
 	}
 	from, to, step := progression(set)
-	if count := bits.OnesCount64(set); count >= enoughSteps && step > 1 {
+	if count := bits.OnesCount64(set); count >= minProgression && step > 1 {
 		return "Every " + several(step, unit) + " from " + unit + " " + strconv.Itoa(from) + " to " + strconv.Itoa(to) + " of the " + whole
 	}
-	return "At " + numbers(set, 60, unit)
+	return "At " + describeNumbers(set, 60, unit)
 }
 
-// numbers describes a set as "hour 9", "hours 9 and 17" or "every 2nd hour from 1
+// describeNumbers describes a set as "hour 9", "hours 9 and 17" or "every 2nd hour from 1
 // to 23".
-func numbers(set uint64, n int, unit string) string {
+func describeNumbers(set uint64, n int, unit string) string {
 	from, to, step := progression(set)
 	switch count := bits.OnesCount64(set); {
 	case count == 1:
 		return unit + " " + strconv.Itoa(from)
-	case count >= enoughSteps && step > 1:
+	case count >= minProgression && step > 1:
 		return "every " + ordinal(step) + " " + unit + " from " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
 	}
-	return unit + "s " + enumerate(runs(set, n, 0, strconv.Itoa))
+	return unit + "s " + joinWithAnd(rangeNames(set, n, 0, strconv.Itoa))
 }
 
-// runs names the members of a set, three or more in a row as "a through b". Bit 0
+// rangeNames names the members of a set, three or more in a row as "a through b". Bit 0
 // stands for low. Those at the end and at the beginning of a circle of n are a row
 // as well if that is more than the set is asked for otherwise.
-func runs(set uint64, n, low int, name func(int) string) (list []string) {
-	if from, to, ok := run(set, n); ok && from > to && bits.OnesCount64(set) > 2 {
+func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
+	if from, to, ok := singleRange(set, n); ok && from > to && bits.OnesCount64(set) > 2 {
 		return []string{name(low+from) + " through " + name(low+to)}
 	}
 	for set != 0 {
@@ -285,13 +285,13 @@ func runs(set uint64, n, low int, name func(int) string) (list []string) {
 				list = append(list, name(low+from+i))
 			}
 		}
-		set &^= all(length) << from
+		set &^= allBits(length) << from
 	}
 	return list
 }
 
-// years describes years in order.
-func years(list []int) string {
+// describeYearList describes years in order.
+func describeYearList(list []int) string {
 	first, last := list[0], list[len(list)-1]
 	if len(list) == 1 {
 		return strconv.Itoa(first)
@@ -307,14 +307,14 @@ func years(list []int) string {
 	switch {
 	case len(list) > 2 && step == 1:
 		return strconv.Itoa(first) + " through " + strconv.Itoa(last)
-	case len(list) >= enoughSteps && step > 1:
+	case len(list) >= minProgression && step > 1:
 		return "every " + ordinal(step) + " year from " + strconv.Itoa(first) + " to " + strconv.Itoa(last)
 	}
-	return enumerate(names)
+	return joinWithAnd(names)
 }
 
-// enumerate writes "a, b and c".
-func enumerate(list []string) string {
+// joinWithAnd writes "a, b and c".
+func joinWithAnd(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")
 	}
@@ -346,22 +346,22 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + suffix
 }
 
-// digits writes two digits.
-func digits(n int) string {
+// twoDigits writes two digits.
+func twoDigits(n int) string {
 	return string([]byte{'0' + byte(n/10%10), '0' + byte(n%10)})
 }
 
-// clock writes a time of day, with the seconds unless they are 0.
-func clock(hour, minute, second int) string {
-	text := digits(hour) + ":" + digits(minute)
+// clockTime writes a time of day, with the seconds unless they are 0.
+func clockTime(hour, minute, second int) string {
+	text := twoDigits(hour) + ":" + twoDigits(minute)
 	if second != 0 {
-		text += ":" + digits(second)
+		text += ":" + twoDigits(second)
 	}
 	return text
 }
 
-// date returns a date such as "Tuesday 1 December 2026".
-func date(t time.Time) string { return t.Format("Monday 2 January 2006") }
+// longDate returns a date such as "Tuesday 1 December 2026".
+func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }
 
 // timeOfDay returns the time of day, with seconds if there are any.
 func timeOfDay(t time.Time) string {

@@ -16,55 +16,55 @@ func (c *cron) describe() string {
 		days = "every day"
 	}
 	s.add(days)
-	s.commas = s.commas || c.named.either && days != "" || strings.Contains(days, ",")
+	s.commas = s.commas || c.dayFields.eitherField && days != "" || strings.Contains(days, ",")
 	s.add(months)
 	if c.years != nil {
 		s.add("in " + c.describeYears())
 	}
-	return s.in(c.zone)
+	return s.withZone(c.zone)
 }
 
-// fewTimes is how many times of day a sentence lists.
-const fewTimes = 6
+// maxListedTimes is how many times of day a sentence lists.
+const maxListedTimes = 6
 
 // describeTimes says at which times of day the rule fires, and within which hours
 // if that is a phrase of its own.
 func (c *cron) describeTimes() (times, within string) {
 	hours, minutes, seconds := bits.OnesCount64(c.times.hours), bits.OnesCount64(c.times.minutes), bits.OnesCount64(c.times.seconds)
 	first, onTheMinute := bits.TrailingZeros64(c.times.minutes), c.times.seconds == 1
-	every := evenly(c.times.hours, 24)
+	every := evenStep(c.times.hours, 24)
 	switch {
 	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
 		if times = "Every " + several(every, "hour"); first > 0 {
-			times += " at minute " + digits(first)
+			times += " at minute " + twoDigits(first)
 		}
 		if every == 1 && first > 0 {
-			times = "At minute " + digits(first) + " of every hour"
+			times = "At minute " + twoDigits(first) + " of every hour"
 		}
 		return times, ""
-	case hours*minutes*seconds <= fewTimes:
+	case hours*minutes*seconds <= maxListedTimes:
 		return "At " + c.times.list(), ""
 	case onTheMinute && c.times.minutes == 1:
-		if from, to, ok := run(c.times.hours, 24); ok {
-			return "Every hour", "from " + clock(from, 0, 0) + " to " + clock(to, 0, 0)
+		if from, to, ok := singleRange(c.times.hours, 24); ok {
+			return "Every hour", "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 0, 0)
 		}
 	}
 	within = c.describeHours()
 	if onTheMinute {
-		times = values60(c.times.minutes, "minute", "hour")
+		times = describeSixtieths(c.times.minutes, "minute", "hour")
 		if within == "" && !strings.HasPrefix(times, "Every ") {
 			times += " of every hour"
 		}
 		return times, within
 	}
-	times = values60(c.times.seconds, "second", "minute")
-	if c.times.minutes == all(60) {
+	times = describeSixtieths(c.times.seconds, "second", "minute")
+	if c.times.minutes == allBits(60) {
 		if !strings.HasPrefix(times, "Every ") {
 			times += " of every minute"
 		}
 		return times, within
 	}
-	times += ", in " + numbers(c.times.minutes, 60, "minute")
+	times += ", in " + describeNumbers(c.times.minutes, 60, "minute")
 	if within == "" {
 		times += " of every hour"
 	}
@@ -74,13 +74,13 @@ func (c *cron) describeTimes() (times, within string) {
 // describeHours says within which hours the rule fires, and nothing if that is all
 // of them.
 func (c *cron) describeHours() string {
-	if c.times.hours == all(24) {
+	if c.times.hours == allBits(24) {
 		return ""
 	}
-	if from, to, ok := run(c.times.hours, 24); ok {
-		return "from " + clock(from, 0, 0) + " to " + clock(to, 59, 0)
+	if from, to, ok := singleRange(c.times.hours, 24); ok {
+		return "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 59, 0)
 	}
-	return "in " + numbers(c.times.hours, 24, "hour")
+	return "in " + describeNumbers(c.times.hours, 24, "hour")
 }
 
 // list lists the times of day.
@@ -88,22 +88,22 @@ func (s *timeSet) list() string {
 	var list []string
 	for n := range s.len {
 		t := s.nth(n)
-		text := clock(t/3600, t/60%60, 0)
+		text := clockTime(t/3600, t/60%60, 0)
 		if s.seconds != 1 {
-			text += ":" + digits(t%60)
+			text += ":" + twoDigits(t%60)
 		}
 		list = append(list, text)
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }
 
 // describeYears lists the years of the rule.
 func (c *cron) describeYears() string {
 	var list []int
-	for y := c.years.from(0); y >= 0; y = c.years.from(y + 1) {
+	for y := c.years.next(0); y >= 0; y = c.years.next(y + 1) {
 		list = append(list, firstYear+y)
 	}
-	return years(list)
+	return describeYearList(list)
 }
 
 var nthNames = [...]string{"first", "second", "third", "fourth", "fifth"}
@@ -116,23 +116,23 @@ func monthName(n int) string { return time.Month(n).String() }
 // phrase of its own. Nothing means all of them.
 func (c *cron) describeDays() (days, months string) {
 	month := ""
-	if c.months != all(12) {
-		month = enumerate(runs(c.months, 12, 1, monthName))
+	if c.months != allBits(12) {
+		month = joinWithAnd(rangeNames(c.months, 12, 1, monthName))
 		months = "in " + month
 	}
-	f := c.named
-	anyDay, anyWeekday := f.days == all(31), f.weekdays == all(7)
+	f := c.dayFields
+	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
 	switch {
-	case anyDay && anyWeekday, f.either && (anyDay || anyWeekday):
+	case anyDay && anyWeekday, f.eitherField && (anyDay || anyWeekday):
 		return "", months
-	case f.either:
+	case f.eitherField:
 		return "on " + f.listDays() + " of the month or on " + f.listWeekdays(), months
 	case !anyDay && !anyWeekday:
 		return "on " + f.listDays() + " of the month, when it is " + f.listWeekdays(), months
 	case anyDay:
 		days = f.listWeekdays()
 		if !strings.Contains(days, " of the month") {
-			if _, _, ok := run(f.weekdays, 7); !ok || bits.OnesCount64(f.weekdays) < 3 {
+			if _, _, ok := singleRange(f.weekdays, 7); !ok || bits.OnesCount64(f.weekdays) < 3 {
 				days = "on " + days
 			}
 			return days, months
@@ -156,7 +156,7 @@ func (f *dayFields) dateOfYear(months uint64) (string, bool) {
 	if !plain || bits.OnesCount64(f.days) > 2 || bits.OnesCount64(months) != 1 {
 		return "", false
 	}
-	days := enumerate(runs(f.days, 31, 1, strconv.Itoa))
+	days := joinWithAnd(rangeNames(f.days, 31, 1, strconv.Itoa))
 	return days + " " + monthName(bits.TrailingZeros64(months)+1), true
 }
 
@@ -186,7 +186,7 @@ func (f *dayFields) listDays() string {
 		}
 		return "the working day nearest to " + fromEnd(n)
 	})
-	return enumerate(list)
+	return joinWithAnd(list)
 }
 
 // monthDays lists plain days of a month, of which bit 0 stands for the first.
@@ -195,18 +195,18 @@ func monthDays(set uint64) string {
 	switch count := bits.OnesCount64(set); {
 	case count == 1:
 		return "day " + strconv.Itoa(from+1)
-	case count >= enoughSteps && step > 1:
+	case count >= minProgression && step > 1:
 		return "every " + ordinal(step) + " day from " + strconv.Itoa(from+1) + " to " + strconv.Itoa(to+1)
 	}
-	return "days " + enumerate(runs(set, 64, 1, strconv.Itoa))
+	return "days " + joinWithAnd(rangeNames(set, 64, 1, strconv.Itoa))
 }
 
 // listWeekdays lists what the weekday field names.
 func (f *dayFields) listWeekdays() string {
-	list := runs(f.weekdays, 7, 0, weekdayName)
+	list := rangeNames(f.weekdays, 7, 0, weekdayName)
 	counted := false
 	each := func(set uint64, which string) {
-		for _, day := range runs(set, 64, 0, weekdayName) {
+		for _, day := range rangeNames(set, 64, 0, weekdayName) {
 			first, rest, ranged := strings.Cut(day, " through ")
 			if ranged {
 				rest = " through " + rest
@@ -220,7 +220,7 @@ func (f *dayFields) listWeekdays() string {
 	}
 	each(f.lastWeekday, "last")
 	if counted {
-		return enumerate(list) + " of the month"
+		return joinWithAnd(list) + " of the month"
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }

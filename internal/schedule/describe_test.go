@@ -113,8 +113,8 @@ func TestDescriptionsTellRulesApart(t *testing.T) {
 	type meaning struct {
 		times  timeSet
 		months uint64
-		days   days
-		years  set
+		days   monthTable
+		years  bitset
 	}
 	random := rand.New(rand.NewPCG(17, 18))
 	seen := map[string]meaning{}
@@ -133,7 +133,7 @@ func TestDescriptionsTellRulesApart(t *testing.T) {
 			continue
 		}
 		c := rule.(*cron)
-		m := meaning{c.times, c.months, c.days, set{}}
+		m := meaning{c.times, c.months, c.days, bitset{}}
 		if c.years != nil {
 			m.years = *c.years
 		}

@@ -11,45 +11,45 @@ type anchor struct {
 	written bool  // the start is part of the text
 }
 
-// over reports whether the n-th firing, counted from 0, is one too many.
-func (a *anchor) over(n int64) bool { return a.count > 0 && n >= a.count }
+// exceedsCount reports whether the n-th firing, counted from 0, is one too many.
+func (a *anchor) exceedsCount(n int64) bool { return a.count > 0 && n >= a.count }
 
-// most limits a number of firings to how many there are.
-func (a *anchor) most(n int64) int64 {
+// clampCount limits a number of firings to how many there are.
+func (a *anchor) clampCount(n int64) int64 {
 	if a.count > 0 {
 		return min(n, a.count)
 	}
 	return n
 }
 
-// sequence numbers the firings of an interval from 0 on.
-type sequence interface {
+// instantSequence numbers the firings of an interval from 0 on.
+type instantSequence interface {
 	// after returns the number of the first firing after an instant that is not before
 	// the start.
-	after(t int64) int64
+	numberAfter(t int64) int64
 
 	// instant returns the firing of a number over 0.
-	instant(n int64) int64
+	instantOf(n int64) int64
 }
 
-func (a *anchor) nextOf(s sequence, after time.Time) time.Time {
+func (a *anchor) nextOf(s instantSequence, after time.Time) time.Time {
 	t := a.micros(after)
 	if t < a.start {
 		return microInstant(a.start)
 	}
-	n := s.after(t)
-	if a.over(n) {
+	n := s.numberAfter(t)
+	if a.exceedsCount(n) {
 		return time.Time{}
 	}
-	return microInstant(s.instant(n))
+	return microInstant(s.instantOf(n))
 }
 
-func (a *anchor) countOf(s sequence, from, end time.Time) int64 {
+func (a *anchor) countOf(s instantSequence, from, end time.Time) int64 {
 	until := func(t int64) int64 {
 		if t = min(t, horizon*microsPerSecond-1); t < a.start {
 			return 0
 		}
-		return a.most(s.after(t))
+		return a.clampCount(s.numberAfter(t))
 	}
 	return until(a.micros(end.Add(-1))) - until(a.micros(from))
 }
@@ -75,80 +75,80 @@ func microInstant(t int64) time.Time {
 	return time.UnixMicro(t).UTC()
 }
 
-// elapsed is an interval of so many microseconds, whatever the clock shows.
-type elapsed struct {
+// durationInterval is an interval of so many microseconds, whatever the clock shows.
+type durationInterval struct {
 	anchor
 	zone *zone // in which the start is shown
 	step int64
 }
 
-func (e *elapsed) Next(after time.Time) time.Time { return e.nextOf(e, after) }
+func (e *durationInterval) Next(after time.Time) time.Time { return e.nextOf(e, after) }
 
-func (e *elapsed) countBetween(from, end time.Time) (int64, bool) {
+func (e *durationInterval) countBetween(from, end time.Time) (int64, bool) {
 	return e.countOf(e, from, end), true
 }
 
-func (e *elapsed) after(t int64) int64   { return (t-e.start)/e.step + 1 }
-func (e *elapsed) instant(n int64) int64 { return e.start + n*e.step }
+func (e *durationInterval) numberAfter(t int64) int64 { return (t-e.start)/e.step + 1 }
+func (e *durationInterval) instantOf(n int64) int64   { return e.start + n*e.step }
 
-// stepped is an interval of days and months on the calendar of a zone.
-type stepped struct {
+// calendarInterval is an interval of days and months on the calendar of a zone.
+type calendarInterval struct {
 	wallClock
 	anchor
-	path
+	wallSequence
 }
 
-func (s *stepped) nextWall(from int64) int64 {
-	n := s.first(from)
-	if s.over(n) {
+func (s *calendarInterval) nextWall(from int64) int64 {
+	n := s.firstFrom(from)
+	if s.exceedsCount(n) {
 		return never
 	}
 	return s.wall(n)
 }
 
-func (s *stepped) hasWall(wall int64) bool { return s.nextWall(wall) == wall }
+func (s *calendarInterval) hasWall(wall int64) bool { return s.nextWall(wall) == wall }
 
-// mixed is an interval of days or months and a time: the days lead to a wall
+// mixedInterval is an interval of days or months and a time: the days lead to a wall
 // time, the time passes from there.
-type mixed struct {
+type mixedInterval struct {
 	anchor
-	path
+	wallSequence
 	zone *zone
 	step int64 // microseconds that pass for every step on the calendar
 }
 
-func (m *mixed) Next(after time.Time) time.Time { return m.nextOf(m, after) }
+func (m *mixedInterval) Next(after time.Time) time.Time { return m.nextOf(m, after) }
 
-func (m *mixed) countBetween(from, end time.Time) (int64, bool) {
+func (m *mixedInterval) countBetween(from, end time.Time) (int64, bool) {
 	return m.countOf(m, from, end), true
 }
 
-func (m *mixed) after(t int64) int64 {
-	n := max((t-m.start)/(m.length()*microsPerSecond+m.step), 1)
-	for n > 1 && m.instant(n-1) > t {
+func (m *mixedInterval) numberAfter(t int64) int64 {
+	n := max((t-m.start)/(m.averageLength()*microsPerSecond+m.step), 1)
+	for n > 1 && m.instantOf(n-1) > t {
 		n--
 	}
-	for m.instant(n) <= t {
+	for m.instantOf(n) <= t {
 		n++
 	}
 	return n
 }
 
-func (m *mixed) instant(n int64) int64 {
+func (m *mixedInterval) instantOf(n int64) int64 {
 	t, _ := m.zone.resolve(m.wall(n))
 	return t*microsPerSecond + n*m.step
 }
 
-// path is a sequence of wall times so many months and days apart. Each is counted
+// wallSequence is a sequence of wall times so many months and days apart. Each is counted
 // from the first, so that 31 January leads to 28 February and on to 31 March.
-type path struct {
+type wallSequence struct {
 	year, month, day int // the date of the first
 	second           int64
 	months, days     int64
 }
 
-func newPath(wall, months, days int64) path {
-	p := path{months: months, days: days}
+func newWallSequence(wall, months, days int64) wallSequence {
+	p := wallSequence{months: months, days: days}
 	date := floorDiv(wall, secondsPerDay)
 	p.year, p.month, p.day = dateOf(date)
 	p.second = wall - date*secondsPerDay
@@ -156,27 +156,27 @@ func newPath(wall, months, days int64) path {
 }
 
 // wall returns the n-th wall time, counted from 0.
-func (p *path) wall(n int64) int64 {
+func (p *wallSequence) wall(n int64) int64 {
 	month := int64(p.year)*12 + int64(p.month) - 1 + n*p.months
 	y, m := int(floorDiv(month, 12)), int(floorMod(month, 12))+1
 	date := dayNumber(y, m, min(p.day, monthLength(y, m))) + n*p.days
 	return date*secondsPerDay + p.second
 }
 
-// length is what a step takes on average, in seconds.
-func (p *path) length() int64 {
+// averageLength is what a step takes on average, in seconds.
+func (p *wallSequence) averageLength() int64 {
 	const month = daysPer400Years * secondsPerDay / (400 * 12)
 	return p.months*month + p.days*secondsPerDay
 }
 
-// first returns the number of the first wall time that is not before the given
+// firstFrom returns the number of the first wall time that is not before the given
 // one. The average length leads to it within a step or two.
-func (p *path) first(from int64) int64 {
+func (p *wallSequence) firstFrom(from int64) int64 {
 	start := p.wall(0)
 	if from <= start {
 		return 0
 	}
-	n := max((from-start)/p.length(), 1)
+	n := max((from-start)/p.averageLength(), 1)
 	for n > 1 && p.wall(n-1) >= from {
 		n--
 	}
@@ -186,6 +186,6 @@ func (p *path) first(from int64) int64 {
 	return n
 }
 
-func (s *stepped) countWalls(from, end int64) int64 {
-	return s.most(s.first(end)) - s.most(s.first(from))
+func (s *calendarInterval) countWalls(from, end int64) int64 {
+	return s.clampCount(s.firstFrom(end)) - s.clampCount(s.firstFrom(from))
 }

@@ -12,11 +12,11 @@ func Location(r Rule) *time.Location {
 	switch r := r.(type) {
 	case clockRule:
 		return r.clock().zone.location
-	case *once:
+	case *oneOff:
 		return r.zone.location
-	case *elapsed:
+	case *durationInterval:
 		return r.zone.location
-	case *mixed:
+	case *mixedInterval:
 		return r.zone.location
 	}
 	return time.UTC

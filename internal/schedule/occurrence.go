@@ -66,10 +66,10 @@ func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 func OccurrenceAt(r Rule, at time.Time) Occurrence {
 	o := Occurrence{At: at}
 	t := at.Unix()
-	if r, ok := r.(*once); ok {
+	if r, ok := r.(*oneOff); ok {
 		if r.skipped {
 			o.Moved, o.MovedCount = []Wall{Wall(r.wall)}, 1
-		} else if other, _ := r.zone.twin(t); r.local && other != never {
+		} else if other, _ := r.zone.otherInstant(t); r.local && other != never {
 			o.Repeat = RepeatOnly
 		}
 		return o
@@ -87,7 +87,7 @@ func OccurrenceAt(r Rule, at time.Time) Occurrence {
 			o.MovedCount++
 		}
 	}
-	switch other, later := z.twin(t); {
+	switch other, later := z.otherInstant(t); {
 	case other == never:
 	case later && !firesAt(r, other):
 		o.Repeat = RepeatOnly
@@ -142,8 +142,8 @@ func SkippedGaps(r Rule, from, to time.Time) []Gap {
 	return list
 }
 
-// maxCounted is how many occurrences are counted one by one.
-const maxCounted = 100_000
+// maxEnumerated is how many occurrences are counted one by one.
+const maxEnumerated = 100_000
 
 // counter is a rule that counts its occurrences after one instant and before
 // another without visiting them, if it can.
@@ -163,7 +163,7 @@ func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int
 	next := end.Add(1) // no occurrence from here back to end
 	gap := time.Duration(0)
 	for len(newest) < n {
-		at := previous(r, from, next, gap)
+		at := previousOccurrence(r, from, next, gap)
 		if at.IsZero() {
 			break
 		}
@@ -174,14 +174,14 @@ func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int
 	if len(newest) < n {
 		return newest, 0, false
 	}
-	skipped, atLeast = number(r, from, next)
+	skipped, atLeast = countOccurrences(r, from, next)
 	return newest, skipped, atLeast
 }
 
-// previous returns the latest occurrence after from and before end, or the zero
+// previousOccurrence returns the latest occurrence after from and before end, or the zero
 // time. It expects it about so far before the end as gap says. It comes to an end
 // also with a rule that names something that is not after the given instant.
-func previous(r Rule, from, end time.Time, gap time.Duration) time.Time {
+func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Time {
 	var latest time.Time
 	high := end // no occurrence from here on
 	for back := max(gap, time.Second) + 1; latest.IsZero(); back *= 2 {
@@ -213,15 +213,15 @@ func previous(r Rule, from, end time.Time, gap time.Duration) time.Time {
 	}
 }
 
-// number counts the occurrences after from and before end.
-func number(r Rule, from, end time.Time) (n int64, atLeast bool) {
+// countOccurrences counts the occurrences after from and before end.
+func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
 	if c, ok := r.(counter); ok {
 		if n, ok := c.countBetween(from, end); ok {
 			return n, false
 		}
 	}
 	for at := r.Next(from); !at.IsZero() && at.Before(end); at = r.Next(at) {
-		if n == maxCounted {
+		if n == maxEnumerated {
 			return n, true
 		}
 		n++

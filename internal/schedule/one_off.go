@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// once is a rule of a single instant.
-type once struct {
+// oneOff is a rule of a single instant.
+type oneOff struct {
 	at   time.Time
 	zone *zone
 
@@ -16,31 +16,31 @@ type once struct {
 	skipped bool  // the clock skips it
 }
 
-func (o *once) Next(after time.Time) time.Time {
+func (o *oneOff) Next(after time.Time) time.Time {
 	if after.Before(o.at) {
 		return o.at
 	}
 	return time.Time{}
 }
 
-// parseOnce reads an instant in the form of RFC 3339: a date, "T", a time of
+// parseOneOff reads an instant in the form of RFC 3339: a date, "T", a time of
 // which the seconds may be left out, and "Z", an offset, or nothing for the wall
 // clock of the time zone. It has the precision of a microsecond; the seventh to
 // ninth digit of a fraction are read and dropped.
-func parseOnce(text string, o Options) (Rule, error) {
-	r := &stamp{text: text, example: instantExample}
-	i, err := r.instant(o.Timezone)
+func parseOneOff(text string, o Options) (Rule, error) {
+	r := &instantParser{text: text, example: instantExample}
+	i, err := r.parse(o.Timezone)
 	if err != nil {
 		return nil, err
 	}
 	if i.skipped && o.SkipGap {
 		return nil, r.refuse(0, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
 	}
-	return &once{at: time.UnixMicro(i.micros).UTC(), zone: i.zone, local: i.local, wall: i.wall, skipped: i.skipped}, nil
+	return &oneOff{at: time.UnixMicro(i.micros).UTC(), zone: i.zone, local: i.local, wall: i.wall, skipped: i.skipped}, nil
 }
 
-// reading is what the text of an instant says.
-type reading struct {
+// parsedInstant is what the text of an instant says.
+type parsedInstant struct {
 	micros   int64 // since 1970
 	zone     *zone
 	local    bool  // no offset is given
@@ -49,10 +49,10 @@ type reading struct {
 	fraction bool  // it lies between two seconds
 }
 
-// instant reads the text to its end.
-func (r *stamp) instant(timezone string) (m reading, err error) {
-	wall, micros := r.dateAndTime()
-	offset, local := r.offset()
+// parse reads the text to its end.
+func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
+	wall, micros := r.parseDateTime()
+	offset, local := r.parseOffset()
 	if r.err != nil {
 		return m, r.err
 	}
@@ -83,60 +83,60 @@ func (r *stamp) instant(timezone string) (m reading, err error) {
 	return m, nil
 }
 
-// stamp reads an instant from left to right. After the first fault it reads on
+// instantParser reads an instant from left to right. After the first fault it reads on
 // without effect.
-type stamp struct {
+type instantParser struct {
 	text    string
 	pos     int
 	example string // of a text that is right
 	err     error
 }
 
-func (r *stamp) refuse(column int, format string, args ...any) error {
+func (r *instantParser) refuse(column int, format string, args ...any) error {
 	return &Error{Field: "schedule", Column: column, Message: fmt.Sprintf(format, args...), Example: r.example}
 }
 
-func (r *stamp) fail(pos int, format string, args ...any) {
+func (r *instantParser) setError(pos int, format string, args ...any) {
 	if r.err == nil {
 		r.err = r.refuse(pos+1, format, args...)
 	}
 }
 
-// dateAndTime reads up to the offset, and returns a wall time.
-func (r *stamp) dateAndTime() (wall, micros int64) {
+// parseDateTime reads up to the offset, and returns a wall time.
+func (r *instantParser) parseDateTime() (wall, micros int64) {
 	r.pos = len(r.text) - len(strings.TrimLeft(r.text[r.pos:], " \t"))
-	year := r.number("year", 4, firstYear, lastInstantYear)
-	r.mark("-", "the month")
-	month := r.number("month", 2, 1, 12)
-	r.mark("-", "the day")
+	year := r.parseNumber("year", 4, firstYear, lastInstantYear)
+	r.expect("-", "the month")
+	month := r.parseNumber("month", 2, 1, 12)
+	r.expect("-", "the day")
 	if r.err != nil {
 		return 0, 0
 	}
-	day := r.number("day", 2, 1, monthLength(year, month))
-	r.mark("Tt", "the time")
-	hour := r.number("hour", 2, 0, 23)
-	r.mark(":", "the minute")
-	minute := r.number("minute", 2, 0, 59)
+	day := r.parseNumber("day", 2, 1, monthLength(year, month))
+	r.expect("Tt", "the time")
+	hour := r.parseNumber("hour", 2, 0, 23)
+	r.expect(":", "the minute")
+	minute := r.parseNumber("minute", 2, 0, 59)
 	second := 0
 	if r.peek() == ':' {
 		r.pos++
-		second = r.number("second", 2, 0, 59)
-		micros = r.fraction()
+		second = r.parseNumber("second", 2, 0, 59)
+		micros = r.parseFraction()
 	}
 	return dayNumber(year, month, day)*secondsPerDay + int64((hour*60+minute)*60+second), micros
 }
 
-// offset reads the end of the text, and returns the seconds east of UTC. It is
+// parseOffset reads the end of the text, and returns the seconds east of UTC. It is
 // local if there is none.
-func (r *stamp) offset() (seconds int64, local bool) {
+func (r *instantParser) parseOffset() (seconds int64, local bool) {
 	switch sign := r.peek(); sign {
 	case 'Z', 'z':
 		r.pos++
 	case '+', '-':
 		r.pos++
-		hours := r.number("offset's hour", 2, 0, 23)
-		r.mark(":", "the offset's minute")
-		minutes := r.number("offset's minute", 2, 0, 59)
+		hours := r.parseNumber("offset's hour", 2, 0, 23)
+		r.expect(":", "the offset's minute")
+		minutes := r.parseNumber("offset's minute", 2, 0, 59)
 		if seconds = int64(hours*60+minutes) * 60; sign == '-' {
 			seconds = -seconds
 		}
@@ -145,50 +145,50 @@ func (r *stamp) offset() (seconds int64, local bool) {
 	}
 	if rest := strings.TrimRight(r.text[min(r.pos, len(r.text)):], " \t"); strings.HasPrefix(rest, "/") {
 		r.example = intervalExample
-		r.fail(r.pos, "an interval begins with R, as in R/%s", clip(strings.TrimSpace(r.text)))
+		r.setError(r.pos, "an interval begins with R, as in R/%s", truncate(strings.TrimSpace(r.text)))
 	} else if rest != "" {
-		r.fail(r.pos, "%q is neither an offset such as +02:00 nor Z", clip(rest))
+		r.setError(r.pos, "%q is neither an offset such as +02:00 nor Z", truncate(rest))
 	}
 	return seconds, local
 }
 
-func (r *stamp) peek() byte {
+func (r *instantParser) peek() byte {
 	if r.err == nil && r.pos < len(r.text) {
 		return r.text[r.pos]
 	}
 	return 0
 }
 
-// mark reads one of the given characters, which stands before what is named.
-func (r *stamp) mark(any, before string) {
+// expect reads one of the given characters, which stands before what is named.
+func (r *instantParser) expect(any, before string) {
 	if c := r.peek(); c == 0 || !strings.ContainsRune(any, rune(c)) {
-		r.fail(r.pos, "%q is missing before %s", any[:1], before)
+		r.setError(r.pos, "%q is missing before %s", any[:1], before)
 		return
 	}
 	r.pos++
 }
 
-// number reads exactly so many digits of a number between low and high.
-func (r *stamp) number(name string, digits, low, high int) (n int) {
+// parseNumber reads exactly so many digits of a number between low and high.
+func (r *instantParser) parseNumber(name string, digits, low, high int) (n int) {
 	start := r.pos
 	for ; digits > 0; digits-- {
 		c := r.peek()
 		if c < '0' || c > '9' {
-			r.fail(start, "the %s has too few digits", name)
+			r.setError(start, "the %s has too few digits", name)
 			return low
 		}
 		n = n*10 + int(c-'0')
 		r.pos++
 	}
 	if n < low || n > high {
-		r.fail(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high)
+		r.setError(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high)
 		return low
 	}
 	return n
 }
 
-// fraction reads a point and up to nine digits, and returns microseconds.
-func (r *stamp) fraction() (micros int64) {
+// parseFraction reads a point and up to nine digits, and returns microseconds.
+func (r *instantParser) parseFraction() (micros int64) {
 	if r.peek() != '.' {
 		return 0
 	}
@@ -199,7 +199,7 @@ func (r *stamp) fraction() (micros int64) {
 		r.pos++
 	}
 	if n := r.pos - start; n == 0 || n > 9 {
-		r.fail(start, "a fraction of a second has 1 to 9 digits")
+		r.setError(start, "a fraction of a second has 1 to 9 digits")
 	}
 	return micros
 }

@@ -19,8 +19,8 @@ const maxText = 1024
 // Rules are shared: as long as a rule is in use, reading the same text with the
 // same options, whatever Options.Now, returns it again.
 func Parse(text string, o Options) (Rule, error) {
-	key := keyOf(text, o)
-	r, known := shared.get(key)
+	key := newRuleKey(text, o)
+	r, known := sharedRules.get(key)
 	if !known {
 		var err error
 		if r, err = parse(text, o); err != nil {
@@ -33,7 +33,7 @@ func Parse(text string, o Options) (Rule, error) {
 		}
 	}
 	if !known {
-		r = shared.put(key, r)
+		r = sharedRules.put(key, r)
 	}
 	return r, nil
 }
@@ -45,8 +45,8 @@ func parse(text string, o Options) (Rule, error) {
 		return nil, refuse("the text is empty")
 	}
 	upper := strings.ToUpper(trimmed)
-	if isCalendar(upper) {
-		return parseCalendar(text, o)
+	if isRRule(upper) {
+		return parseRRuleSet(text, o)
 	}
 	if len(text) > maxText {
 		return nil, refuse("the text has %d bytes, the most is %d", len(text), maxText)
@@ -58,15 +58,15 @@ func parse(text string, o Options) (Rule, error) {
 	case isInterval(upper):
 		return parseInterval(text, o)
 	case isInstant(upper):
-		return parseOnce(text, o)
+		return parseOneOff(text, o)
 	}
 	return parseCron(text, o)
 }
 
-// isCalendar tells a calendar rule, also one that lacks the most important part.
-func isCalendar(upper string) bool {
+// isRRule tells a calendar rule, also one that lacks the most important part.
+func isRRule(upper string) bool {
 	name, end := propertyName(upper)
-	return strings.Contains(upper, "FREQ=") || slices.Contains(calendarProperties, name) && (end == ':' || end == ';')
+	return strings.Contains(upper, "FREQ=") || slices.Contains(rruleProperties, name) && (end == ':' || end == ';')
 }
 
 // isInstant tells an instant, also one that is not quite right, from a cron
@@ -83,11 +83,11 @@ func checkCharacters(text string) error {
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError:
-			return at(i, cronExample, "the text is not valid UTF-8")
+			return errorAt(i, cronExample, "the text is not valid UTF-8")
 		case r < ' ' && r != '\t' || r == 0x7f:
-			return at(i, cronExample, "control character %U", r)
+			return errorAt(i, cronExample, "control character %U", r)
 		case r > '~':
-			return at(i, cronExample, "unexpected character %q", r)
+			return errorAt(i, cronExample, "unexpected character %q", r)
 		}
 	}
 	return nil
@@ -107,17 +107,17 @@ func splitZone(text string) (name string, nameAt, restAt int, ok bool) {
 	return "", 0, 0, false
 }
 
-// patience is how far ahead of Options.Now an occurrence may lie. The fifth
+// maxYearsAhead is how far ahead of Options.Now an occurrence may lie. The fifth
 // Tuesday of a February can be 40 years away.
-const patience = 45
+const maxYearsAhead = 45
 
 // checkFires refuses a rule without an occurrence after now; see Options.Now. A
 // single instant is always accepted: who asks may still want it late.
 func checkFires(r Rule, now time.Time) error {
 	switch r := r.(type) {
-	case *once:
+	case *oneOff:
 		return nil
-	case *calendarRule:
+	case *rruleSet:
 		return r.checkFires(now)
 	}
 	if now.IsZero() {
@@ -127,8 +127,8 @@ func checkFires(r Rule, now time.Time) error {
 		return nil
 	}
 	next := r.Next(now)
-	if next.IsZero() || next.After(now.AddDate(patience, 0, 0)) {
-		return refuse("the schedule never fires: nothing in the next %d years fits all of it", patience)
+	if next.IsZero() || next.After(now.AddDate(maxYearsAhead, 0, 0)) {
+		return refuse("the schedule never fires: nothing in the next %d years fits all of it", maxYearsAhead)
 	}
 	return nil
 }

@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// pattern is the endless part of a rule: the wall times it names if nothing begins
+// rrulePattern is the endless part of a rule: the wall times it names if nothing begins
 // or ends it. Only its phase comes from DTSTART.
-type pattern struct {
-	freq     frequency
-	every    int64
-	dates    [4][7]daySet // by kind of year
-	everyDay bool         // every day is a date
-	origin   int64        // the number of a period of the rule; for HOURLY and finer, its first second
-	times    timeSet      // in a day, or in a unit
-	setPos   *positions   // what is chosen in a period, or nil
-	empty    bool         // nothing is
+type rrulePattern struct {
+	freq         frequency
+	interval     int64
+	dates        [4][7]daySet  // by kind of year
+	everyDay     bool          // every day is a date
+	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
+	times        timeSet       // in a day, or in a unit
+	setPos       *setPositions // what is chosen in a period, or nil
+	neverMatches bool          // nothing is
 
 	weekStart int64 // a day on which a week begins
 
 	// For HOURLY and finer:
-	unit     int64    // seconds in an hour, a minute or a second
-	step     int64    // seconds from one unit of the rule to the next
-	within   *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
-	residues []uint64 // bit n: a time of within is n units after a multiple of step; or nil
-	counts   []int32  // how many times of within are; only while COUNT is worked out
+	unit          int64    // seconds in an hour, a minute or a second
+	step          int64    // seconds from one unit of the rule to the next
+	unitTimes     *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
+	residues      []uint64 // bit n: a time of within is n units after a multiple of step; or nil
+	residueCounts []int32  // how many times of within are; only while COUNT is worked out
 }
 
-// newPattern prepares a rule that begins at a wall time.
-func newPattern(r *recurrence, start int64) pattern {
+// newRRulePattern prepares a rule that begins at a wall time.
+func newRRulePattern(r *rrule, start int64) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
 	year, month, date := dateOf(day)
 	if r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil {
-		r = r.completed(year, month, date, day)
+		r = r.withStartDate(year, month, date, day)
 	}
-	p := pattern{freq: r.freq, every: r.every, dates: r.yearTable(), setPos: newPositions(r.setPos)}
-	p.everyDay = allDays(&p.dates)
+	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
+	p.everyDay = coversAllDays(&p.dates)
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
 	choose := func(list []int, n int, expanded bool) uint64 {
 		switch {
@@ -70,25 +70,25 @@ func newPattern(r *recurrence, start int64) pattern {
 	}
 	if r.freq < hourly {
 		p.times = newTimeSet(hours, minutes, seconds)
-		p.empty = r.freq == daily && p.setPos.none(p.times.len) || r.freq == weekly && p.setPos.none(len(r.weekdays)*p.times.len)
+		p.neverMatches = r.freq == daily && p.setPos.selectsNone(p.times.len) || r.freq == weekly && p.setPos.selectsNone(len(r.weekdays)*p.times.len)
 		return p
 	}
-	p.empty = p.setPos.none(p.times.len)
+	p.neverMatches = p.setPos.selectsNone(p.times.len)
 	p.origin = start - floorMod(start, p.unit)
-	p.step = p.unit * p.every
-	if r.limits() {
+	p.step = p.unit * p.interval
+	if r.limitsTimeOfDay() {
 		within := newTimeSet(hours, minutes, seconds)
-		p.within = &within
-		p.residues = p.reach()
+		p.unitTimes = &within
+		p.residues = p.newResidues()
 	}
 	return p
 }
 
-// completed returns the rule with what it does not say about days, taken from a
+// withStartDate returns the rule with what it does not say about days, taken from a
 // date.
-func (r *recurrence) completed(year, month, date int, day int64) *recurrence {
-	c := &recurrence{
-		freq: r.freq, every: r.every, wkst: r.wkst, setPos: r.setPos,
+func (r *rrule) withStartDate(year, month, date int, day int64) *rrule {
+	c := &rrule{
+		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
 		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
 	}
 	switch {
@@ -104,14 +104,14 @@ func (r *recurrence) completed(year, month, date int, day int64) *recurrence {
 
 // nextMatch returns the first wall time that is not before one and not after a limit,
 // or never.
-func (p *pattern) nextMatch(from, limit int64) (wall int64) {
+func (p *rrulePattern) nextMatch(from, limit int64) (wall int64) {
 	switch {
-	case from > limit || p.empty:
+	case from > limit || p.neverMatches:
 		return never
 	case p.unit > 0:
 		wall = p.nextInUnit(from, limit)
 	case p.setPos != nil:
-		wall = p.nextChosen(from, limit)
+		wall = p.nextBySetPos(from, limit)
 	default:
 		wall = p.nextOnDay(from, limit)
 	}
@@ -121,10 +121,10 @@ func (p *pattern) nextMatch(from, limit int64) (wall int64) {
 	return wall
 }
 
-func (p *pattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
+func (p *rrulePattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
 
 // nextOnDay is nextMatch for rules of days and longer periods.
-func (p *pattern) nextOnDay(from, limit int64) int64 {
+func (p *rrulePattern) nextOnDay(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	day := p.nextDay(today, last)
 	if day == today {
@@ -139,8 +139,8 @@ func (p *pattern) nextOnDay(from, limit int64) int64 {
 	return day*secondsPerDay + int64(p.times.next(0))
 }
 
-// nextChosen is nextOnDay with a choice of positions in each period.
-func (p *pattern) nextChosen(from, limit int64) int64 {
+// nextBySetPos is nextOnDay with a choice of positions in each period.
+func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	for day := p.nextDay(today, last); day != never; {
 		begin, end := p.period(day)
@@ -170,13 +170,13 @@ func yearOf(day int64) (year int, first int64) {
 }
 
 // datesOf returns the dates of a year that begins on a day.
-func (p *pattern) datesOf(year int, first int64) *daySet {
-	return &p.dates[kindRow(year)][weekdayOf(first)]
+func (p *rrulePattern) datesOf(year int, first int64) *daySet {
+	return &p.dates[yearRow(year)][weekdayOf(first)]
 }
 
 // nextDate returns the first date that is not before a day and not after a limit,
 // or never.
-func (p *pattern) nextDate(day, limit int64) int64 {
+func (p *rrulePattern) nextDate(day, limit int64) int64 {
 	if day > limit {
 		return never
 	}
@@ -198,7 +198,7 @@ func (p *pattern) nextDate(day, limit int64) int64 {
 }
 
 // countDates returns how many dates there are from one day to another.
-func (p *pattern) countDates(from, to int64) (n int) {
+func (p *rrulePattern) countDates(from, to int64) (n int) {
 	year, first := yearOf(from)
 	for from < to {
 		next := first + int64(yearLength(isLeap(year)))
@@ -210,7 +210,7 @@ func (p *pattern) countDates(from, to int64) (n int) {
 }
 
 // nthDate returns the n-th date from a day on, counted from 0.
-func (p *pattern) nthDate(from int64, n int) int64 {
+func (p *rrulePattern) nthDate(from int64, n int) int64 {
 	year, first := yearOf(from)
 	n += p.datesOf(year, first).rank(int(from - first))
 	for {
@@ -228,10 +228,10 @@ func (p *pattern) nthDate(from int64, n int) int64 {
 
 // nextDay returns the first date in a period of the rule that is not before a day
 // and not after a limit, or never.
-func (p *pattern) nextDay(day, limit int64) int64 {
+func (p *rrulePattern) nextDay(day, limit int64) int64 {
 	for {
 		day = p.nextDate(day, limit)
-		if day == never || p.every == 1 {
+		if day == never || p.interval == 1 {
 			return day
 		}
 		begin, _ := p.period(day)
@@ -244,7 +244,7 @@ func (p *pattern) nextDay(day, limit int64) int64 {
 
 // period returns the period of the rule that a day lies in, or else the next one,
 // by its first day and the one after its last.
-func (p *pattern) period(day int64) (begin, end int64) {
+func (p *rrulePattern) period(day int64) (begin, end int64) {
 	switch p.freq {
 	case yearly:
 		year, _, _ := dateOf(day)
@@ -271,15 +271,15 @@ func (p *pattern) period(day int64) (begin, end int64) {
 }
 
 // align returns the first number of a period that is not before the given one.
-func (p *pattern) align(n int64) int64 {
-	if rest := floorMod(n-p.origin, p.every); rest > 0 {
-		return n + p.every - rest
+func (p *rrulePattern) align(n int64) int64 {
+	if rest := floorMod(n-p.origin, p.interval); rest > 0 {
+		return n + p.interval - rest
 	}
 	return n
 }
 
-// allDays says whether a table names every day of every year.
-func allDays(table *[4][7]daySet) bool {
+// coversAllDays says whether a table names every day of every year.
+func coversAllDays(table *[4][7]daySet) bool {
 	for row := range table {
 		for weekday := range table[row] {
 			days := 0
@@ -294,18 +294,18 @@ func allDays(table *[4][7]daySet) bool {
 	return true
 }
 
-// positions is what BYSETPOS chooses from the elements of a period, which are
+// setPositions is what BYSETPOS chooses from the elements of a period, which are
 // counted from 0 here.
-type positions struct {
+type setPositions struct {
 	front []int // in order
 	back  []int // in order, to be added to the number of elements
 }
 
-func newPositions(setPos []int) *positions {
+func newSetPositions(setPos []int) *setPositions {
 	if setPos == nil {
 		return nil
 	}
-	p := &positions{}
+	p := &setPositions{}
 	for _, n := range setPos {
 		if n > 0 {
 			p.front = append(p.front, n-1)
@@ -318,7 +318,7 @@ func newPositions(setPos []int) *positions {
 
 // next returns the first chosen element from the n-th on, of so many in all, or
 // -1. Without positions, every element is chosen.
-func (p *positions) next(n, total int) int {
+func (p *setPositions) next(n, total int) int {
 	if p != nil {
 		chosen := total
 		if i, _ := slices.BinarySearch(p.front, n); i < len(p.front) {
@@ -335,14 +335,14 @@ func (p *positions) next(n, total int) int {
 	return n
 }
 
-// none says whether nothing is chosen of any number of elements up to the given
+// selectsNone says whether nothing is chosen of any number of elements up to the given
 // one.
-func (p *positions) none(most int) bool {
+func (p *setPositions) selectsNone(most int) bool {
 	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
 }
 
 // len returns how many of so many elements are chosen.
-func (p *positions) len(total int) (n int) {
+func (p *setPositions) len(total int) (n int) {
 	if p == nil {
 		return total
 	}

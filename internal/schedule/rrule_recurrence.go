@@ -22,17 +22,17 @@ var frequencies = []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MI
 
 func (f frequency) String() string { return frequencies[f] }
 
-// recurrence is one RRULE. The lists are as they were written, in order and
+// rrule is one RRULE. The lists are as they were written, in order and
 // without repetitions; those that were not given are nil.
-type recurrence struct {
+type rrule struct {
 	freq     frequency
-	every    int64   // INTERVAL, 1 if it is not given
-	count    int64   // COUNT, or 0
-	until    *moment // UNTIL, or nil; a date is the whole day
-	months   []int   // BYMONTH
-	weeks    []int   // BYWEEKNO
-	yearDays []int   // BYYEARDAY
-	days     []int   // BYMONTHDAY
+	interval int64      // INTERVAL, 1 if it is not given
+	count    int64      // COUNT, or 0
+	until    *rruleDate // UNTIL, or nil; a date is the whole day
+	months   []int      // BYMONTH
+	weeks    []int      // BYWEEKNO
+	yearDays []int      // BYYEARDAY
+	days     []int      // BYMONTHDAY
 	weekdays []nthWeekday
 	hours    []int
 	minutes  []int
@@ -41,7 +41,7 @@ type recurrence struct {
 	wkst     int // WKST, 0 for a Sunday; Monday if it is not given
 
 	wallClock
-	pattern
+	rrulePattern
 	floor   int64 // no wall time before it
 	ceiling int64 // no wall time after it: UNTIL on the wall clock
 }
@@ -54,113 +54,113 @@ type nthWeekday struct {
 
 const weekdayNames = "SUMOTUWETHFRSA"
 
-// recurrencePart is one "NAME=value" of a rule.
-type recurrencePart struct {
-	line    *calendarLine
+// rrulePart is one "NAME=value" of a rule.
+type rrulePart struct {
+	line    *contentLine
 	name    string
 	value   string
 	nameAt  int
 	valueAt int
 }
 
-func (p *recurrencePart) fail(i int, format string, args ...any) error {
-	return p.line.at(p.valueAt+i, p.name+": "+format, args...)
+func (p *rrulePart) errorAt(i int, format string, args ...any) error {
+	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-// readRecurrence reads the rule that begins at a character of a line.
-func readRecurrence(l *calendarLine, from int) (*recurrence, error) {
-	r := &recurrence{every: 1, wkst: 1}
-	parts := map[string]*recurrencePart{}
+// parseRRule reads the rule that begins at a character of a line.
+func parseRRule(l *contentLine, from int) (*rrule, error) {
+	r := &rrule{interval: 1, wkst: 1}
+	parts := map[string]*rrulePart{}
 	text := strings.ToUpper(strings.TrimSuffix(l.text, ";"))
 	for item := range strings.SplitSeq(text[min(from, len(text)):], ";") {
 		name, value, ok := strings.Cut(item, "=")
-		p := &recurrencePart{l, name, value, from, from + len(name) + 1}
+		p := &rrulePart{l, name, value, from, from + len(name) + 1}
 		switch {
 		case !ok:
-			return nil, l.at(from, "%q is not of the form NAME=value", clip(item))
+			return nil, l.errorAt(from, "%q is not of the form NAME=value", truncate(item))
 		case parts[name] != nil:
-			return nil, l.at(from, "there are two %s parts", clip(name))
+			return nil, l.errorAt(from, "there are two %s parts", truncate(name))
 		}
-		if err := r.read(p); err != nil {
+		if err := r.parsePart(p); err != nil {
 			return nil, err
 		}
 		parts[name] = p
 		from += len(item) + 1
 	}
 	if parts["FREQ"] == nil {
-		return nil, l.at(0, "FREQ is missing")
+		return nil, l.errorAt(0, "FREQ is missing")
 	}
-	return r, r.check(parts)
+	return r, r.checkParts(parts)
 }
 
-// read takes one part into the rule.
-func (r *recurrence) read(p *recurrencePart) (err error) {
+// parsePart takes one part into the rule.
+func (r *rrule) parsePart(p *rrulePart) (err error) {
 	switch p.name {
 	case "FREQ":
 		i := slices.Index(frequencies, p.value)
 		if i < 0 {
-			return p.fail(0, "there is no %q; it is one of %s", clip(p.value), strings.Join(frequencies, ", "))
+			return p.errorAt(0, "there is no %q; it is one of %s", truncate(p.value), strings.Join(frequencies, ", "))
 		}
 		r.freq = frequency(i)
 	case "INTERVAL":
-		r.every, err = p.positive(maxInterval)
+		r.interval, err = p.parsePositive(maxInterval)
 	case "COUNT":
-		r.count, err = p.positive(maxTimes)
+		r.count, err = p.parsePositive(maxRRuleCount)
 	case "UNTIL":
-		var m moment
-		if m, err = p.line.moment(p.valueAt, p.value); err == nil {
+		var m rruleDate
+		if m, err = p.line.parseDate(p.valueAt, p.value); err == nil {
 			r.until = &m
 		}
 	case "WKST":
 		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
-			return p.fail(0, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA", clip(p.value))
+			return p.errorAt(0, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA", truncate(p.value))
 		}
 	case "BYDAY":
-		r.weekdays, err = p.weekdays()
+		r.weekdays, err = p.parseWeekdays()
 	case "BYMONTH":
-		r.months, err = p.numbers(1, 12, false)
+		r.months, err = p.parseNumbers(1, 12, false)
 	case "BYWEEKNO":
-		r.weeks, err = p.numbers(1, 53, true)
+		r.weeks, err = p.parseNumbers(1, 53, true)
 	case "BYYEARDAY":
-		r.yearDays, err = p.numbers(1, 366, true)
+		r.yearDays, err = p.parseNumbers(1, 366, true)
 	case "BYMONTHDAY":
-		r.days, err = p.numbers(1, 31, true)
+		r.days, err = p.parseNumbers(1, 31, true)
 	case "BYHOUR":
-		r.hours, err = p.numbers(0, 23, false)
+		r.hours, err = p.parseNumbers(0, 23, false)
 	case "BYMINUTE":
-		r.minutes, err = p.numbers(0, 59, false)
+		r.minutes, err = p.parseNumbers(0, 59, false)
 	case "BYSECOND":
-		r.seconds, err = p.numbers(0, 59, false)
+		r.seconds, err = p.parseNumbers(0, 59, false)
 	case "BYSETPOS":
-		r.setPos, err = p.numbers(1, 366, true)
+		r.setPos, err = p.parseNumbers(1, 366, true)
 	case "BYEASTER":
-		return p.line.at(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
+		return p.line.errorAt(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
 	default:
-		return p.line.at(p.nameAt, "there is no part %q in a rule", clip(p.name))
+		return p.line.errorAt(p.nameAt, "there is no part %q in a rule", truncate(p.name))
 	}
 	return err
 }
 
 const (
-	maxInterval = 1_000_000_000
-	maxTimes    = 1_000_000 // of COUNT
+	maxInterval   = 1_000_000_000
+	maxRRuleCount = 1_000_000 // of COUNT
 
 	// maxSlowTimes is the most for all rules of a set together of which each
 	// occurrence has to be looked at to count them.
-	maxSlowTimes = 100_000
+	maxEnumeratedCount = 100_000
 )
 
-// positive reads a number from 1 to most.
-func (p *recurrencePart) positive(most int) (int64, error) {
-	n, err := p.number(0, p.value, 1, most, false)
+// parsePositive reads a number from 1 to most.
+func (p *rrulePart) parsePositive(most int) (int64, error) {
+	n, err := p.parseNumber(0, p.value, 1, most, false)
 	return int64(n), err
 }
 
-// numbers reads a list of numbers.
-func (p *recurrencePart) numbers(low, high int, signed bool) (list []int, err error) {
+// parseNumbers reads a list of numbers.
+func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
-		n, err := p.number(pos, item, low, high, signed)
+		n, err := p.parseNumber(pos, item, low, high, signed)
 		if err != nil {
 			return nil, err
 		}
@@ -171,47 +171,47 @@ func (p *recurrencePart) numbers(low, high int, signed bool) (list []int, err er
 	return slices.Compact(list), nil
 }
 
-// number reads a number from low to high. A signed one may also be negative, and
+// parseNumber reads a number from low to high. A signed one may also be negative, and
 // counts from the end then.
-func (p *recurrencePart) number(pos int, text string, low, high int, signed bool) (int, error) {
+func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool) (int, error) {
 	digits := text
 	if signed && text != "" && (text[0] == '+' || text[0] == '-') {
 		digits = text[1:]
 	}
 	if digits == "" {
-		return 0, p.fail(pos, "a value is missing")
+		return 0, p.errorAt(pos, "a value is missing")
 	}
 	n := 0
 	for i := range len(digits) {
 		if digits[i] < '0' || digits[i] > '9' {
-			return 0, p.fail(pos, "%q is not a number", clip(text))
+			return 0, p.errorAt(pos, "%q is not a number", truncate(text))
 		}
 		n = min(n*10+int(digits[i]-'0'), maxInterval+1)
 	}
 	switch {
 	case (n < low || n > high) && signed:
-		return 0, p.fail(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", clip(text), low, high, high, low)
+		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", truncate(text), low, high, high, low)
 	case p.name == "BYSECOND" && n == 60:
-		return 0, p.fail(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59")
+		return 0, p.errorAt(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59")
 	case n < low || n > high:
-		return 0, p.fail(pos, "%s is out of range, it goes from %d to %d", clip(text), low, high)
+		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d", truncate(text), low, high)
 	case text[0] == '-':
 		return -n, nil
 	}
 	return n, nil
 }
 
-// weekdays reads a list such as "MO,2TU,-1FR".
-func (p *recurrencePart) weekdays() (list []nthWeekday, err error) {
+// parseWeekdays reads a list such as "MO,2TU,-1FR".
+func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
 		split := max(len(item)-2, 0)
 		d := nthWeekday{weekday: weekdayNumber(item[split:])}
 		if d.weekday < 0 {
-			return nil, p.fail(pos, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA, with or without a number before them", clip(item))
+			return nil, p.errorAt(pos, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA, with or without a number before them", truncate(item))
 		}
 		if split > 0 {
-			if d.n, err = p.number(pos, item[:split], 1, 53, true); err != nil {
+			if d.n, err = p.parseNumber(pos, item[:split], 1, 53, true); err != nil {
 				return nil, err
 			}
 		}
@@ -231,11 +231,11 @@ func weekdayNumber(name string) int {
 	return -1
 }
 
-// check refuses what RFC 5545 does not allow together.
-func (r *recurrence) check(parts map[string]*recurrencePart) error {
+// checkParts refuses what RFC 5545 does not allow together.
+func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 	forbid := func(name, format string, args ...any) error {
 		p := parts[name]
-		return p.line.at(p.nameAt, name+" "+format, args...)
+		return p.line.errorAt(p.nameAt, name+" "+format, args...)
 	}
 	days := 5 // how many of a weekday there may be where an ordinal counts
 	if r.freq == yearly && r.months == nil {
@@ -268,41 +268,41 @@ func (r *recurrence) check(parts map[string]*recurrencePart) error {
 	return nil
 }
 
-// checkDated refuses times of day for a rule that begins on a date without one.
-func (r *recurrence) checkDated() error {
+// checkDateOnly refuses times of day for a rule that begins on a date without one.
+func (r *rrule) checkDateOnly() error {
 	if r.hours != nil || r.minutes != nil || r.seconds != nil {
 		return refuseRule("BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
 	}
 	return nil
 }
 
-// countsSlowly says whether the occurrences of a day cannot be told without
+// needsEnumeration says whether the occurrences of a day cannot be told without
 // looking at each.
-func (r *recurrence) countsSlowly() bool {
+func (r *rrule) needsEnumeration() bool {
 	if r.freq <= daily {
 		return r.setPos != nil
 	}
-	return r.every > 1 && r.limits()
+	return r.interval > 1 && r.limitsTimeOfDay()
 }
 
-// limits says whether a rule of hours or less is limited to times of the day.
-func (r *recurrence) limits() bool {
+// limitsTimeOfDay says whether a rule of hours or less is limited to times of the day.
+func (r *rrule) limitsTimeOfDay() bool {
 	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
 }
 
-// settle prepares a rule of a set for Next.
-func (r *recurrence) settle(set *calendarRule, o Options) error {
-	if set.dated {
-		if err := r.checkDated(); err != nil {
+// prepare prepares a rule of a set for Next.
+func (r *rrule) prepare(set *rruleSet, o Options) error {
+	if set.dateOnly {
+		if err := r.checkDateOnly(); err != nil {
 			return err
 		}
 	}
 	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
-	r.pattern = newPattern(r, set.start)
+	r.rrulePattern = newRRulePattern(r, set.start)
 	if r.setPos != nil {
 		r.periodicity = r.unit
 	}
-	r.begin, r.excluded = set.begin, set.lost
+	r.begin, r.excluded = set.begin, set.exdateGapTimes
 	r.floor, r.ceiling = set.start, horizon+2*secondsPerDay
 	if periods := r.zone.periods; r.repeat {
 		// If the clock goes back behind DTSTART before long, the times it shows again
@@ -313,16 +313,16 @@ func (r *recurrence) settle(set *calendarRule, o Options) error {
 	}
 	if u := r.until; u != nil {
 		switch {
-		case u.exact:
+		case u.isInstant:
 			r.last = min(r.last, u.at)
-		case u.dated:
+		case u.dateOnly:
 			r.ceiling = min(r.ceiling, u.at+secondsPerDay-1)
 		default:
 			r.ceiling = min(r.ceiling, u.at)
 		}
 	}
 	if r.count > 0 {
-		r.last = min(r.last, r.countOut())
+		r.last = min(r.last, r.countEnd())
 	}
 	// No clock is two days away from UTC.
 	r.ceiling = min(r.ceiling, r.last+2*secondsPerDay)
@@ -331,6 +331,6 @@ func (r *recurrence) settle(set *calendarRule, o Options) error {
 
 // nextWall returns the first wall time of the rule that is not before the given
 // one, or never.
-func (r *recurrence) nextWall(from int64) int64 {
+func (r *rrule) nextWall(from int64) int64 {
 	return r.nextMatch(max(from, r.floor), r.ceiling)
 }

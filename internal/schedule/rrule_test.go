@@ -8,7 +8,7 @@ import (
 // expectCalendar asks a calendar rule for one occurrence after the other.
 func expectCalendar(t *testing.T, text string, o Options, after, want string) {
 	t.Helper()
-	rule, err := parseCalendar(text, o)
+	rule, err := parseRRuleSet(text, o)
 	if err != nil {
 		t.Errorf("%s: %v", text, err)
 		return

@@ -7,12 +7,12 @@ import (
 	"weak"
 )
 
-// shared holds the rules in use, so that a million jobs of a thousand schedules
+// sharedRules holds the rules in use, so that a million jobs of a thousand schedules
 // hold a thousand rules. It does not keep them: a rule that nobody else holds is
 // forgotten at the next garbage collection.
-var shared = sharing{rules: map[ruleKey]func() Rule{}}
+var sharedRules = ruleCache{rules: map[ruleKey]func() Rule{}}
 
-type sharing struct {
+type ruleCache struct {
 	mu    sync.Mutex
 	rules map[ruleKey]func() Rule // nil once the rule is gone
 }
@@ -28,9 +28,9 @@ type ruleKey struct {
 	micros   int // of the second
 }
 
-// keyOf returns the key of a text with its options. What a text without need for a
+// newRuleKey returns the key of a text with its options. What a text without need for a
 // start says does not depend on one.
-func keyOf(text string, o Options) ruleKey {
+func newRuleKey(text string, o Options) ruleKey {
 	key := ruleKey{text: text, timezone: o.Timezone, skipGap: o.SkipGap, overlap: o.Overlap}
 	if !o.Start.IsZero() && needsStart(text) {
 		key.anchored, key.start, key.micros = true, o.Start.Unix(), o.Start.Nanosecond()/1000
@@ -44,7 +44,7 @@ func needsStart(text string) bool {
 	switch {
 	case upper == "":
 		return false
-	case isCalendar(upper):
+	case isRRule(upper):
 		return !strings.Contains(upper, "DTSTART")
 	case isInterval(upper):
 		return strings.Count(upper, "/") < 2
@@ -52,7 +52,7 @@ func needsStart(text string) bool {
 	return strings.Contains(upper, "@EVERY")
 }
 
-func (s *sharing) get(key ruleKey) (Rule, bool) {
+func (s *ruleCache) get(key ruleKey) (Rule, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if find := s.rules[key]; find != nil {
@@ -63,7 +63,7 @@ func (s *sharing) get(key ruleKey) (Rule, bool) {
 }
 
 // put shares a rule, and returns it or an equal one that somebody shared first.
-func (s *sharing) put(key ruleKey, r Rule) Rule {
+func (s *ruleCache) put(key ruleKey, r Rule) Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if find := s.rules[key]; find != nil {
@@ -74,28 +74,28 @@ func (s *sharing) put(key ruleKey, r Rule) Rule {
 	key.text, key.timezone = strings.Clone(key.text), strings.Clone(key.timezone) // They may be part of a large request.
 	switch r := r.(type) {
 	case *cron:
-		s.rules[key] = hold(s, key, r)
-	case *elapsed:
-		s.rules[key] = hold(s, key, r)
-	case *stepped:
-		s.rules[key] = hold(s, key, r)
-	case *mixed:
-		s.rules[key] = hold(s, key, r)
-	case *calendarRule:
-		s.rules[key] = hold(s, key, r)
-	case *once:
-		s.rules[key] = hold(s, key, r)
+		s.rules[key] = weakRule(s, key, r)
+	case *durationInterval:
+		s.rules[key] = weakRule(s, key, r)
+	case *calendarInterval:
+		s.rules[key] = weakRule(s, key, r)
+	case *mixedInterval:
+		s.rules[key] = weakRule(s, key, r)
+	case *rruleSet:
+		s.rules[key] = weakRule(s, key, r)
+	case *oneOff:
+		s.rules[key] = weakRule(s, key, r)
 	}
 	return r
 }
 
-// hold returns a function that finds a rule as long as somebody else holds it.
-func hold[T any, P interface {
+// weakRule returns a function that finds a rule as long as somebody else holds it.
+func weakRule[T any, P interface {
 	*T
 	Rule
-}](s *sharing, key ruleKey, p P) func() Rule {
+}](s *ruleCache, key ruleKey, p P) func() Rule {
 	pointer := weak.Make((*T)(p))
-	runtime.AddCleanup((*T)(p), s.forget, key)
+	runtime.AddCleanup((*T)(p), s.evict, key)
 	return func() Rule {
 		if p := pointer.Value(); p != nil {
 			return P(p)
@@ -104,8 +104,8 @@ func hold[T any, P interface {
 	}
 }
 
-// forget takes a rule out that is gone, unless an equal one took its place.
-func (s *sharing) forget(key ruleKey) {
+// evict takes a rule out that is gone, unless an equal one took its place.
+func (s *ruleCache) evict(key ruleKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if find := s.rules[key]; find != nil && find() == nil {

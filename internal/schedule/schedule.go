@@ -80,7 +80,7 @@ type Options struct {
 
 // Once returns the instant of a rule that names exactly one.
 func Once(r Rule) (time.Time, bool) {
-	if o, ok := r.(*once); ok {
+	if o, ok := r.(*oneOff); ok {
 		return o.at, true
 	}
 	return time.Time{}, false
@@ -131,8 +131,8 @@ func refuseZone(example, format string, args ...any) error {
 	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
 }
 
-// clip shortens text that a message repeats.
-func clip(s string) string {
+// truncate shortens text that a message repeats.
+func truncate(s string) string {
 	const most = 24
 	if len(s) <= most {
 		return s
@@ -140,7 +140,7 @@ func clip(s string) string {
 	return s[:most] + "..."
 }
 
-// at returns an Error about one place of a schedule, counted from 0.
-func at(pos int, example, format string, args ...any) error {
+// errorAt returns an Error about one place of a schedule, counted from 0.
+func errorAt(pos int, example, format string, args ...any) error {
 	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }

@@ -103,9 +103,9 @@ func heap() int64 {
 
 func TestRulesOutOfUseAreForgotten(t *testing.T) {
 	size := func() int {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		return len(shared.rules)
+		sharedRules.mu.Lock()
+		defer sharedRules.mu.Unlock()
+		return len(sharedRules.rules)
 	}
 	for i := range 20_000 {
 		mustParse(t, fmt.Sprintf("%d %d %d * *", i%60, i/60%24, 1+i/1440), Options{})

@@ -166,9 +166,9 @@ func (z *zone) resolve(wall int64) (t int64, skipped bool) {
 	}
 }
 
-// twin returns the other instant at which the clock shows what it shows at the
+// otherInstant returns the other instant at which the clock shows what it shows at the
 // given one, and whether that is later, or never.
-func (z *zone) twin(t int64) (other int64, later bool) {
+func (z *zone) otherInstant(t int64) (other int64, later bool) {
 	i := z.at(t)
 	p := z.periods[i]
 	wall := t + p.offset
@@ -194,8 +194,8 @@ func (z *zone) gap(i int) (from, end int64) {
 	return p.start + z.periods[i-1].offset, p.start + p.offset
 }
 
-// places says what people mostly mean who write an abbreviation.
-var places = map[string]string{
+// zoneAbbreviations says what people mostly mean who write an abbreviation.
+var zoneAbbreviations = map[string]string{
 	"EST": "America/New_York", "EDT": "America/New_York", "EST5EDT": "America/New_York",
 	"CST": "America/Chicago", "CDT": "America/Chicago", "CST6CDT": "America/Chicago",
 	"MST": "America/Denver", "MDT": "America/Denver", "MST7MDT": "America/Denver",
@@ -223,16 +223,16 @@ func checkZoneName(name string) error {
 	case strings.EqualFold(name, "Local"):
 		return refuseZone(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
 	}
-	if place, ok := places[strings.ToUpper(name)]; ok {
+	if place, ok := zoneAbbreviations[strings.ToUpper(name)]; ok {
 		return refuseZone(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
 	}
 	if near := nearestZone(name); near != "" {
-		return refuseZone(near, "there is no time zone %q; did you mean %q?", clip(name), near)
+		return refuseZone(near, "there is no time zone %q; did you mean %q?", truncate(name), near)
 	}
 	if known {
 		return refuseZone(zoneExample, "%q is not of the form Area/City", name)
 	}
-	return refuseZone(zoneExample, "there is no time zone %q; names have the form Area/City", clip(name))
+	return refuseZone(zoneExample, "there is no time zone %q; names have the form Area/City", truncate(name))
 }
 
 // zoneNames lists the names that LoadZone accepts, in order.
@@ -251,10 +251,10 @@ var zoneNames = sync.OnceValue(func() []string {
 // blanks, or else the first whose city it is, or else nothing. It does not
 // propose Etc/GMT+5 for "GMT+5": that lies on the other side of the world.
 func nearestZone(name string) string {
-	wanted := plain(name)
+	wanted := normalizeZoneName(name)
 	var near string
 	for _, candidate := range zoneNames() {
-		p := plain(candidate)
+		p := normalizeZoneName(candidate)
 		if p == wanted {
 			return candidate
 		}
@@ -265,7 +265,7 @@ func nearestZone(name string) string {
 	return near
 }
 
-// plain reduces a name to lower case without the marks between words.
-func plain(name string) string {
+// normalizeZoneName reduces a name to lower case without the marks between words.
+func normalizeZoneName(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(name))
 }
