@@ -29,7 +29,7 @@ func parseCron(text string, o Options) (Rule, error) {
 	}
 	words := splitWords(text, start)
 	if len(words) == 0 {
-		return nil, refuse("the fields are missing after the time zone")
+		return nil, errorf(cronExample, "the fields are missing after the time zone")
 	}
 	if strings.EqualFold(words[0].text, "@every") {
 		return parseEvery(words, z, o)
@@ -104,7 +104,7 @@ func joinWords(words []word) string {
 func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	layout, ok := cronLayouts[len(words)]
 	if !ok {
-		return nil, false, refuse("%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
+		return nil, false, errorf(cronExample, "%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
 	}
 	c = &cron{dayFields: &dayFields{eitherField: true}}
 	days := c.dayFields

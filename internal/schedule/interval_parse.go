@@ -126,12 +126,12 @@ func (r *intervalParser) build(d duration) (Rule, error) {
 	a := anchor{start: first.micros, count: r.count, written: r.first != nil}
 	if d.months == 0 && d.days == 0 {
 		if first.skipped && r.options.SkipGap {
-			return nil, refuseInterval("the clock in %s skips the start", r.options.Timezone)
+			return nil, errorf(intervalExample, "the clock in %s skips the start", r.options.Timezone)
 		}
 		return &durationInterval{anchor: a, zone: first.zone, step: d.micros}, nil
 	}
 	if first.fraction && a.written {
-		return nil, refuseInterval("an interval of days or months starts on a whole second")
+		return nil, errorf(intervalExample, "an interval of days or months starts on a whole second")
 	}
 	a.start -= floorMod(a.start, microsPerSecond)
 	p := newWallSequence(first.wall, d.months, d.days)
@@ -147,10 +147,10 @@ func (r *intervalParser) build(d duration) (Rule, error) {
 // startOption returns the start that stands beside the text, in microseconds.
 func startOption(o Options) (int64, error) {
 	if o.Start.IsZero() {
-		return 0, refuseInterval("an interval needs a start: write one, or give one beside the schedule")
+		return 0, errorf(intervalExample, "an interval needs a start: write one, or give one beside the schedule")
 	}
 	if y := o.Start.UTC().Year(); y < firstYear || y > lastInstantYear {
-		return 0, refuseInterval("the start beside the schedule is outside the years %d to %d in UTC", firstYear, lastInstantYear)
+		return 0, errorf(intervalExample, "the start beside the schedule is outside the years %d to %d in UTC", firstYear, lastInstantYear)
 	}
 	return o.Start.UnixMicro(), nil
 }
@@ -354,24 +354,23 @@ func parseDigits(digits string, most int64) (n int64) {
 
 // parseEvery reads the words "@every 1h30m".
 func parseEvery(words []word, z *zone, o Options) (Rule, error) {
-	const example = "R/2026-03-01T09:00:00Z/PT90S"
 	if len(words) == 1 {
-		return nil, errorAt(words[0].pos+len(words[0].text), example, "a duration such as 90s is missing after @every")
+		return nil, errorAt(words[0].pos+len(words[0].text), everyExample, "a duration such as 90s is missing after @every")
 	}
 	w := words[1]
 	if len(words) > 2 {
-		return nil, errorAt(words[2].pos, example, "unexpected %q after %q", truncate(words[2].text), truncate(w.text))
+		return nil, errorAt(words[2].pos, everyExample, "unexpected %q after %q", truncate(words[2].text), truncate(w.text))
 	}
 	d, err := time.ParseDuration(strings.ToLower(w.text))
 	switch {
 	case err != nil:
-		return nil, errorAt(w.pos, example, "%q is not a duration such as 90s or 1h30m", truncate(w.text))
+		return nil, errorAt(w.pos, everyExample, "%q is not a duration such as 90s or 1h30m", truncate(w.text))
 	case d < time.Second:
-		return nil, errorAt(w.pos, example, "the duration is under a second")
+		return nil, errorAt(w.pos, everyExample, "the duration is under a second")
 	case d%time.Microsecond != 0:
-		return nil, errorAt(w.pos, example, "the duration is finer than a microsecond")
+		return nil, errorAt(w.pos, everyExample, "the duration is finer than a microsecond")
 	case d > maxDurationYears*daysPerYear*secondsPerDay*time.Second:
-		return nil, errorAt(w.pos, example, "the duration is longer than %d years", maxDurationYears)
+		return nil, errorAt(w.pos, everyExample, "the duration is longer than %d years", maxDurationYears)
 	}
 	start, err := startOption(o)
 	if err != nil {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -34,7 +33,7 @@ func parseOneOff(text string, o Options) (Rule, error) {
 		return nil, err
 	}
 	if i.skipped && o.SkipGap {
-		return nil, r.refuse(0, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
+		return nil, errorf(r.example, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
 	}
 	return &oneOff{at: time.UnixMicro(i.micros).UTC(), zone: i.zone, local: i.local, wall: i.wall, skipped: i.skipped}, nil
 }
@@ -57,7 +56,7 @@ func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
 		return m, r.err
 	}
 	if local && timezone == "" {
-		return m, refuseZone(zoneExample, "an instant without an offset requires a time zone")
+		return m, zoneErrorf(zoneExample, "an instant without an offset requires a time zone")
 	}
 	if timezone == "" {
 		timezone = "UTC"
@@ -73,7 +72,7 @@ func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
 		m.wall = t + m.zone.periods[m.zone.at(t)].offset
 	}
 	if t < 0 || t >= dayNumber(lastInstantYear+1, 1, 1)*secondsPerDay {
-		return m, r.refuse(0, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
+		return m, errorf(r.example, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
 	}
 	m.fraction = micros != 0
 	if m.skipped {
@@ -92,13 +91,9 @@ type instantParser struct {
 	err     error
 }
 
-func (r *instantParser) refuse(column int, format string, args ...any) error {
-	return &Error{Field: "schedule", Column: column, Message: fmt.Sprintf(format, args...), Example: r.example}
-}
-
 func (r *instantParser) setError(pos int, format string, args ...any) {
 	if r.err == nil {
-		r.err = r.refuse(pos+1, format, args...)
+		r.err = errorAt(pos, r.example, format, args...)
 	}
 }
 

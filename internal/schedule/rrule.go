@@ -12,9 +12,6 @@ const (
 
 	// maxRecurrences is how many RRULE lines one text may have.
 	maxRRules = 16
-
-	rruleExample      = "FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"
-	rruleStartExample = "DTSTART:20260302T090000 RRULE:" + rruleExample
 )
 
 // rruleSet is a set of recurrences in the sense of RFC 5545: what its rules
@@ -49,7 +46,7 @@ type rruleDate struct {
 // or as one of several property lines.
 func parseRRuleSet(text string, o Options) (Rule, error) {
 	if len(text) > maxRRuleText {
-		return nil, refuseRule("the text has %d bytes, the most for a calendar rule is %d", len(text), maxRRuleText)
+		return nil, errorf(rruleExample, "the text has %d bytes, the most for a calendar rule is %d", len(text), maxRRuleText)
 	}
 	lines, err := splitContentLines(text)
 	if err != nil {
@@ -61,11 +58,7 @@ func parseRRuleSet(text string, o Options) (Rule, error) {
 			return nil, err
 		}
 	}
-	r, err := c.build()
-	if err != nil {
-		return nil, err
-	}
-	return r, r.checkFires(o.Now)
+	return c.build()
 }
 
 // Next returns the earliest of what the rules and the RDATEs name next, unless an
@@ -156,22 +149,15 @@ func (r *rruleSet) checkFires(now time.Time) error {
 			return nil
 		}
 		if next.IsZero() && !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
-			return refuseRule("the schedule is over: its last occurrence has passed")
+			return errorf(rruleExample, "the schedule is over: its last occurrence has passed")
 		}
 		if !next.IsZero() {
-			return refuseRule("the schedule never fires: nothing in the next %d years fits all of its parts", maxYearsAhead)
+			return errorf(rruleExample, "the schedule never fires: nothing in the next %d years fits all of its parts", maxYearsAhead)
 		}
 	} else if !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
 		return nil
 	}
-	return refuseRule("the schedule never fires: no time from DTSTART on fits all of its parts")
-}
-
-// refuseRule returns an Error about a calendar rule as a whole.
-func refuseRule(format string, args ...any) error {
-	e := errorAt(0, rruleExample, format, args...).(*Error)
-	e.Column = 0
-	return e
+	return errorf(rruleExample, "the schedule never fires: no time from DTSTART on fits all of its parts")
 }
 
 // clock returns the clock of the first rule; all of a set share their zone and

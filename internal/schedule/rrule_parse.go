@@ -235,9 +235,9 @@ func (p *dateProperty) loadZone() (*zone, error) {
 }
 
 // build puts the properties together.
-func (c *rruleParser) build() (*rruleSet, error) {
+func (c *rruleParser) build() (Rule, error) {
 	if len(c.rules) == 0 {
-		return nil, refuseRule("there is no RRULE")
+		return nil, errorf(rruleExample, "there is no RRULE")
 	}
 	r := &rruleSet{rules: c.rules, anchored: c.start != nil}
 	if err := c.resolveZone(r); err != nil {
@@ -290,11 +290,9 @@ func (c *rruleParser) resolveStart(r *rruleSet) error {
 		}
 		m = list[0]
 	case begin.IsZero():
-		e := refuseRule("a calendar rule counts from somewhere: give it a DTSTART line or starts_at").(*Error)
-		e.Example = rruleStartExample
-		return e
+		return errorf(rruleStartExample, "a calendar rule needs a start: give it a DTSTART line or starts_at")
 	case begin.Unix() < firstInstant || begin.Unix() >= horizon:
-		return refuseRule("the schedule begins outside the years 1 to %d", lastYear)
+		return errorf(rruleExample, "the schedule begins outside the years 1 to %d", lastYear)
 	default:
 		m = rruleDate{at: begin.Unix(), isInstant: true}
 	}

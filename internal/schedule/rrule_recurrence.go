@@ -271,7 +271,7 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 // checkDateOnly refuses times of day for a rule that begins on a date without one.
 func (r *rrule) checkDateOnly() error {
 	if r.hours != nil || r.minutes != nil || r.seconds != nil {
-		return refuseRule("BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
+		return errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func (s *plainSet) follow(r *plainRule, moments []plainMoment, fires map[int64]b
 func (s *plainSet) compare(t *rapid.T, moments []plainMoment) {
 	o := Options{Timezone: s.zone.String(), SkipGap: s.skipGap, Overlap: s.overlap}
 	want := s.firings(moments)
-	rule, err := parseRRuleSet(s.String(), o)
+	rule, err := Parse(s.String(), o)
 	if err != nil {
 		if !strings.Contains(err.Error(), "never fires") {
 			t.Fatalf("%s: %v", s, err)

@@ -14,7 +14,7 @@ func TestWeeksAtTheEndsOfYears(t *testing.T) {
 				start: time.Date(1880, 1, 1, 0, 0, 0, 0, time.UTC),
 			}
 			text := fmt.Sprintf("DTSTART:18800101T000000 %s", plain)
-			rule, err := parseRRuleSet(text, Options{})
+			rule, err := Parse(text, Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}

@@ -8,8 +8,8 @@ import (
 )
 
 // sharedRules holds the rules in use, so that a million jobs of a thousand schedules
-// hold a thousand rules. It does not keep them: a rule that nobody else holds is
-// forgotten at the next garbage collection.
+// hold a thousand rules. Its pointers are weak: a rule that nobody else holds is
+// removed at the next garbage collection.
 var sharedRules = ruleCache{rules: map[ruleKey]func() Rule{}}
 
 type ruleCache struct {
@@ -17,56 +17,40 @@ type ruleCache struct {
 	rules map[ruleKey]func() Rule // nil once the rule is gone
 }
 
-// ruleKey is all that a rule depends on.
+// ruleKey is everything that a rule depends on.
 type ruleKey struct {
 	text     string
 	timezone string
 	skipGap  bool
 	overlap  DSTOverlap
-	anchored bool // it depends on the start beside the text
+	hasStart bool // the rule depends on Options.Start
 	start    int64
 	micros   int // of the second
 }
 
-// newRuleKey returns the key of a text with its options. What a text without need for a
-// start says does not depend on one.
 func newRuleKey(text string, o Options) ruleKey {
 	key := ruleKey{text: text, timezone: o.Timezone, skipGap: o.SkipGap, overlap: o.Overlap}
-	if !o.Start.IsZero() && needsStart(text) {
-		key.anchored, key.start, key.micros = true, o.Start.Unix(), o.Start.Nanosecond()/1000
+	if !o.Start.IsZero() && NeedsStart(text) {
+		key.hasStart, key.start, key.micros = true, o.Start.Unix(), o.Start.Nanosecond()/1000
 	}
 	return key
 }
 
-// needsStart reports whether a rule may depend on the start beside its text.
-func needsStart(text string) bool {
-	upper := strings.ToUpper(strings.TrimSpace(text))
-	switch {
-	case upper == "":
-		return false
-	case isRRule(upper):
-		return !strings.Contains(upper, "DTSTART")
-	case isInterval(upper):
-		return strings.Count(upper, "/") < 2
-	}
-	return strings.Contains(upper, "@EVERY")
-}
-
-func (s *ruleCache) get(key ruleKey) (Rule, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if find := s.rules[key]; find != nil {
+func (c *ruleCache) get(key ruleKey) (Rule, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil {
 		r := find()
 		return r, r != nil
 	}
 	return nil, false
 }
 
-// put shares a rule, and returns it or an equal one that somebody shared first.
-func (s *ruleCache) put(key ruleKey, r Rule) Rule {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if find := s.rules[key]; find != nil {
+// put adds a rule, and returns it or an equal one that another goroutine added first.
+func (c *ruleCache) put(key ruleKey, r Rule) Rule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil {
 		if earlier := find(); earlier != nil {
 			return earlier
 		}
@@ -74,28 +58,28 @@ func (s *ruleCache) put(key ruleKey, r Rule) Rule {
 	key.text, key.timezone = strings.Clone(key.text), strings.Clone(key.timezone) // They may be part of a large request.
 	switch r := r.(type) {
 	case *cron:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	case *durationInterval:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	case *calendarInterval:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	case *mixedInterval:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	case *rruleSet:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	case *oneOff:
-		s.rules[key] = weakRule(s, key, r)
+		c.rules[key] = weakRule(c, key, r)
 	}
 	return r
 }
 
-// weakRule returns a function that finds a rule as long as somebody else holds it.
+// weakRule returns a function that finds a rule as long as it is in use.
 func weakRule[T any, P interface {
 	*T
 	Rule
-}](s *ruleCache, key ruleKey, p P) func() Rule {
+}](c *ruleCache, key ruleKey, p P) func() Rule {
 	pointer := weak.Make((*T)(p))
-	runtime.AddCleanup((*T)(p), s.evict, key)
+	runtime.AddCleanup((*T)(p), c.evict, key)
 	return func() Rule {
 		if p := pointer.Value(); p != nil {
 			return P(p)
@@ -104,11 +88,11 @@ func weakRule[T any, P interface {
 	}
 }
 
-// evict takes a rule out that is gone, unless an equal one took its place.
-func (s *ruleCache) evict(key ruleKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if find := s.rules[key]; find != nil && find() == nil {
-		delete(s.rules, key)
+// evict removes a rule that is gone, unless an equal one took its place.
+func (c *ruleCache) evict(key ruleKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil && find() == nil {
+		delete(c.rules, key)
 	}
 }

@@ -51,7 +51,7 @@ const (
 	DSTBoth                    // both
 )
 
-// Options are the settings that stand beside the text of a schedule.
+// Options are the settings of a schedule that are not part of its text.
 type Options struct {
 	// Timezone is an IANA name such as "Europe/Paris". Rules without one are read in
 	// UTC, but an instant or a start without an offset requires it.
@@ -65,16 +65,15 @@ type Options struct {
 	// without an offset is always the first.
 	Overlap DSTOverlap
 
-	// Start anchors a rule that counts from somewhere and does not say from where:
-	// an interval without a start, a calendar rule without DTSTART. Its wall time
-	// is that of the zone. It has the precision of a microsecond, and of a second
-	// where days are counted.
+	// Start is where a rule begins that needs a start and has none in its text: see
+	// NeedsStart. It has the precision of a microsecond, and of a second in rules of
+	// days, weeks, months and years.
 	Start time.Time
 
-	// Now, if set, makes Parse refuse a rule with no occurrence in the 45 years
-	// after it, as is right for a schedule that someone just wrote. The
-	// zero time refuses only what has no occurrence from 1970 to 2499, as is
-	// right for reading a stored schedule again: its last year may be over.
+	// Now, if set, makes Parse refuse a rule with no occurrence in the 45 years after
+	// it: set it for a new schedule. The zero time refuses only a rule with no
+	// occurrence from 1970 to 2499: use it for a stored schedule, whose last
+	// occurrence may have passed.
 	Now time.Time
 }
 
@@ -114,20 +113,24 @@ const (
 	zoneExample    = "Europe/Paris"
 
 	intervalExample = "R5/2026-03-01T09:00:00Z/PT15M"
+	everyExample    = "R/2026-03-01T09:00:00Z/PT90S"
+
+	rruleExample      = "FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"
+	rruleStartExample = "DTSTART:20260302T090000 RRULE:" + rruleExample
 )
 
-// refuse returns an Error about the schedule as a whole.
-func refuse(format string, args ...any) error {
-	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: cronExample}
+// errorf returns an Error about the schedule as a whole.
+func errorf(example, format string, args ...any) error {
+	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: example}
 }
 
-// refuseInterval returns an Error about an interval as a whole.
-func refuseInterval(format string, args ...any) error {
-	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: intervalExample}
+// errorAt returns an Error about one place of a schedule, counted from 0.
+func errorAt(pos int, example, format string, args ...any) error {
+	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }
 
-// refuseZone returns an Error about the time zone.
-func refuseZone(example, format string, args ...any) error {
+// zoneErrorf returns an Error about the time zone.
+func zoneErrorf(example, format string, args ...any) error {
 	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
 }
 
@@ -138,9 +141,4 @@ func truncate(s string) string {
 		return s
 	}
 	return s[:most] + "..."
-}
-
-// errorAt returns an Error about one place of a schedule, counted from 0.
-func errorAt(pos int, example, format string, args ...any) error {
-	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }

@@ -219,20 +219,20 @@ func checkZoneName(name string) error {
 	}
 	switch {
 	case strings.TrimSpace(name) == "":
-		return refuseZone(zoneExample, "the name of a time zone is missing")
+		return zoneErrorf(zoneExample, "the name of a time zone is missing")
 	case strings.EqualFold(name, "Local"):
-		return refuseZone(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
+		return zoneErrorf(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
 	}
 	if place, ok := zoneAbbreviations[strings.ToUpper(name)]; ok {
-		return refuseZone(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
+		return zoneErrorf(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
 	}
 	if near := nearestZone(name); near != "" {
-		return refuseZone(near, "there is no time zone %q; did you mean %q?", truncate(name), near)
+		return zoneErrorf(near, "there is no time zone %q; did you mean %q?", truncate(name), near)
 	}
 	if known {
-		return refuseZone(zoneExample, "%q is not of the form Area/City", name)
+		return zoneErrorf(zoneExample, "%q is not of the form Area/City", name)
 	}
-	return refuseZone(zoneExample, "there is no time zone %q; names have the form Area/City", truncate(name))
+	return zoneErrorf(zoneExample, "there is no time zone %q; names have the form Area/City", truncate(name))
 }
 
 // zoneNames lists the names that LoadZone accepts, in order.
