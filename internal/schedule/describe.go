@@ -55,19 +55,17 @@ func (s *sentence) withZone(z *zone) string {
 }
 
 func (o *oneOff) describe() string {
-	s := &sentence{text: "Once", commas: true}
-	s.add("on " + longDate(o.at.In(o.zone.location)) + " at " + timeOfDay(o.at.In(o.zone.location)))
+	text := "Once, on " + dateAndTime(o.at.In(o.zone.location))
 	if name := o.zone.location.String(); name != "UTC" {
-		return s.text + " in " + name
+		return text + " in " + name
 	}
-	return s.text + " UTC"
+	return text + " UTC"
 }
 
 func (e *durationInterval) describe() string {
 	s := &sentence{text: "Every " + describeDuration(e.step)}
 	if e.written {
-		from := time.UnixMicro(e.start).In(e.zone.location)
-		text := "from " + longDate(from) + " at " + timeOfDay(from)
+		text := "from " + dateAndTime(time.UnixMicro(e.start).In(e.zone.location))
 		if e.zone.location.String() == "UTC" {
 			text += " UTC"
 		}
@@ -81,9 +79,8 @@ func (e *durationInterval) describe() string {
 }
 
 func (m *mixedInterval) describe() string {
-	s := &sentence{text: "Every " + strings.Join([]string{m.describeUnits(), describeDuration(m.step)}, " and ")}
-	from := time.UnixMicro(m.start).In(m.zone.location)
-	s.add("from " + longDate(from) + " at " + timeOfDay(from))
+	s := &sentence{text: "Every " + m.describeUnits() + " and " + describeDuration(m.step)}
+	s.add("from " + dateAndTime(time.UnixMicro(m.start).In(m.zone.location)))
 	s.add(describeCount(m.count))
 	return s.withZone(m.zone)
 }
@@ -123,13 +120,15 @@ func (s *calendarInterval) describe() string {
 
 // describeUnits writes the calendar part of a step, such as "1 month and 10 days".
 func (p *wallSequence) describeUnits() string {
+	return joinUnits([3]int64{p.months / 12, p.months % 12, p.days}, [3]string{"year", "month", "day"})
+}
+
+// joinUnits writes the units of which there are any, such as "1 month and 10 days".
+func joinUnits(counts [3]int64, units [3]string) string {
 	var list []string
-	for _, u := range []struct {
-		n    int64
-		name string
-	}{{p.months / 12, "year"}, {p.months % 12, "month"}, {p.days, "day"}} {
-		if u.n > 0 {
-			list = append(list, plural(u.n, u.name))
+	for i, n := range counts {
+		if n > 0 {
+			list = append(list, plural(n, units[i]))
 		}
 	}
 	return joinWithAnd(list)
@@ -152,16 +151,7 @@ func describeDuration(micros int64) string {
 	case seconds < most:
 		return unitCount(seconds, "second")
 	}
-	var list []string
-	for _, u := range []struct {
-		n    int64
-		name string
-	}{{seconds / 3600, "hour"}, {seconds / 60 % 60, "minute"}, {seconds % 60, "second"}} {
-		if u.n > 0 {
-			list = append(list, plural(u.n, u.name))
-		}
-	}
-	return joinWithAnd(list)
+	return joinUnits([3]int64{seconds / 3600, seconds / 60 % 60, seconds % 60}, [3]string{"hour", "minute", "second"})
 }
 
 // describeCount writes how often a rule fires, if it ends.
@@ -172,7 +162,7 @@ func describeCount(count int64) string {
 	case 1:
 		return "once"
 	}
-	return strconv.FormatInt(count, 10) + " times"
+	return plural(count, "time")
 }
 
 // unitCount writes "day" or "2 days".
@@ -246,11 +236,11 @@ func describeSixtieths(set uint64, unit, whole string) string {
 		return "Every " + unit
 	}
 	if n := evenStep(set, 60); n > 0 {
-		return "Every " + several(n, unit)
+		return "Every " + unitCount(int64(n), unit)
 	}
 	from, to, step := progression(set)
 	if count := bits.OnesCount64(set); count >= minProgression && step > 1 {
-		return "Every " + several(step, unit) + " from " + unit + " " + strconv.Itoa(from) + " to " + strconv.Itoa(to) + " of the " + whole
+		return "Every " + unitCount(int64(step), unit) + " from " + unit + " " + strconv.Itoa(from) + " to " + strconv.Itoa(to) + " of the " + whole
 	}
 	return "At " + describeNumbers(set, 60, unit)
 }
@@ -322,14 +312,6 @@ func joinWithAnd(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// several writes "hour" or "2 hours".
-func several(n int, unit string) string {
-	if n == 1 {
-		return unit
-	}
-	return strconv.Itoa(n) + " " + unit + "s"
-}
-
 // ordinal writes "2nd" or "11th".
 func ordinal(n int) string {
 	suffix := "th"
@@ -362,6 +344,9 @@ func clockTime(hour, minute, second int) string {
 
 // longDate returns a date such as "Tuesday 1 December 2026".
 func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }
+
+// dateAndTime returns a date and time such as "Tuesday 1 December 2026 at 09:00".
+func dateAndTime(t time.Time) string { return longDate(t) + " at " + timeOfDay(t) }
 
 // timeOfDay returns the time of day, with seconds if there are any.
 func timeOfDay(t time.Time) string {

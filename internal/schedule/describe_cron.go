@@ -35,7 +35,7 @@ func (c *cron) describeTimes() (times, within string) {
 	every := evenStep(c.times.hours, 24)
 	switch {
 	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
-		if times = "Every " + several(every, "hour"); first > 0 {
+		if times = "Every " + unitCount(int64(every), "hour"); first > 0 {
 			times += " at minute " + twoDigits(first)
 		}
 		if every == 1 && first > 0 {

@@ -72,9 +72,9 @@ func describeEnd(u *rruleDate) string {
 	case u.dateOnly:
 		return longDate(at)
 	case u.isInstant:
-		return longDate(at) + " at " + timeOfDay(at) + " UTC"
+		return dateAndTime(at) + " UTC"
 	}
-	return longDate(at) + " at " + timeOfDay(at)
+	return dateAndTime(at)
 }
 
 // describeTimes says at which times of day or of the unit the rule fires, and
