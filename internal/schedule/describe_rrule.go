@@ -10,13 +10,13 @@ import (
 
 // describe says when a calendar rule fires. One that is not of the common kind is
 // written out in the terms of RFC 5545.
-func (r *calendarRule) describe() string {
+func (r *rruleSet) describe() string {
 	s := &sentence{}
 	var texts []string
 	for _, rule := range r.rules {
 		text, ok := rule.describe(r)
 		if !ok {
-			text = "By the rule " + rule.write()
+			text = "By the rule " + rule.rfc5545()
 		}
 		texts = append(texts, text)
 	}
@@ -27,12 +27,12 @@ func (r *calendarRule) describe() string {
 	if n := len(r.exdates); n > 0 {
 		s.add("except on " + plural(int64(n), "date"))
 	}
-	return s.in(r.zone)
+	return s.withZone(r.zone)
 }
 
 // describe says when a recurrence fires, if that can be said in a sentence.
-func (r *recurrence) describe(set *calendarRule) (string, bool) {
-	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.every == 1)
+func (r *rrule) describe(set *rruleSet) (string, bool) {
+	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.interval == 1)
 	if !simple {
 		return "", false
 	}
@@ -40,7 +40,7 @@ func (r *recurrence) describe(set *calendarRule) (string, bool) {
 	if r.freq == daily {
 		unit = "day"
 	}
-	s := &sentence{text: "Every " + counted(r.every, unit)}
+	s := &sentence{text: "Every " + unitCount(r.interval, unit)}
 	days, ok := r.describeDays(set)
 	if !ok {
 		return "", false
@@ -61,42 +61,41 @@ func (r *recurrence) describe(set *calendarRule) (string, bool) {
 	if u := r.until; u != nil {
 		s.add("until " + describeEnd(u))
 	}
-	s.add(times(r.count))
+	s.add(describeCount(r.count))
 	return s.text, true
 }
 
 // describeEnd writes UNTIL.
-func describeEnd(u *moment) string {
+func describeEnd(u *rruleDate) string {
 	at := time.Unix(u.at, 0).UTC()
 	switch {
-	case u.dated:
-		return date(at)
-	case u.exact:
-		return date(at) + " at " + timeOfDay(at) + " UTC"
+	case u.dateOnly:
+		return longDate(at)
+	case u.isInstant:
+		return dateAndTime(at) + " UTC"
 	}
-	return date(at) + " at " + timeOfDay(at)
+	return dateAndTime(at)
 }
 
 // describeTimes says at which times of day or of the unit the rule fires, and
 // within which hours and minutes a rule of hours or less does.
-func (r *recurrence) describeTimes() (clockTimes, within string, ok bool) {
-	t := &r.pattern.times
+func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
+	t := &r.rrulePattern.times
 	switch {
 	case r.freq < hourly:
-		if t.len > fewTimes {
+		if t.len > maxListedTimes {
 			return "", "", false
 		}
-		list := cron{hours: t.hours, minutes: t.minutes, seconds: t.seconds}
-		return "at " + list.listTimes(), "", true
+		return "at " + t.list(), "", true
 	case r.freq == hourly && t.seconds == 1 && t.minutes != 1:
-		clockTimes = "at " + numbers(t.minutes, 60, "minute")
+		clockTimes = "at " + describeNumbers(t.minutes, 60, "minute")
 	case r.freq == minutely && t.seconds != 1:
-		clockTimes = "at " + numbers(t.seconds, 60, "second")
+		clockTimes = "at " + describeNumbers(t.seconds, 60, "second")
 	case r.freq == hourly && t.seconds != 1:
 		return "", "", false
 	}
 	if r.hours != nil {
-		within = "in " + numbers(bitsOf(r.hours), 24, "hour")
+		within = "in " + describeNumbers(bitsOf(r.hours), 24, "hour")
 	}
 	if r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil {
 		return "", "", false
@@ -105,10 +104,10 @@ func (r *recurrence) describeTimes() (clockTimes, within string, ok bool) {
 }
 
 // describeDays says on which days the rule fires.
-func (r *recurrence) describeDays(set *calendarRule) (string, bool) {
+func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	month := ""
 	if r.months != nil {
-		month = enumerate(runs(bitsOf(r.months)>>1, 12, 1, monthName))
+		month = joinWithAnd(rangeNames(bitsOf(r.months)>>1, 12, 1, monthName))
 	}
 	days, weekdays := r.days, r.weekdays
 	if days == nil && weekdays == nil {
@@ -155,7 +154,7 @@ func (r *recurrence) describeDays(set *calendarRule) (string, bool) {
 }
 
 // listWeekdays lists BYDAY.
-func (r *recurrence) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
+func (r *rrule) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
 	var plain uint64
 	var list []string
 	for _, d := range weekdays {
@@ -163,16 +162,16 @@ func (r *recurrence) listWeekdays(weekdays []nthWeekday, month, of string) (stri
 			plain |= 1 << d.weekday
 		}
 	}
-	list = runs(plain, 7, 0, weekdayName)
+	list = rangeNames(plain, 7, 0, weekdayName)
 	for _, d := range weekdays {
 		if d.n != 0 {
-			list = append(list, "the "+nth(d.n)+" "+weekdayName(d.weekday))
+			list = append(list, "the "+nthName(d.n)+" "+weekdayName(d.weekday))
 		}
 	}
 	if plain != 0 && bits.OnesCount64(plain) != len(weekdays) {
 		return "", false
 	}
-	text := "on " + enumerate(list)
+	text := "on " + joinWithAnd(list)
 	switch {
 	case plain == 0:
 		text += of
@@ -182,8 +181,8 @@ func (r *recurrence) listWeekdays(weekdays []nthWeekday, month, of string) (stri
 	return text, true
 }
 
-// nth writes "second" or "2nd-last".
-func nth(n int) string {
+// nthName writes "second" or "2nd-last".
+func nthName(n int) string {
 	switch {
 	case n == -1:
 		return "last"
@@ -209,14 +208,14 @@ func listMonthDays(days []int) string {
 	}
 	for _, n := range slices.Backward(days) {
 		if n < 0 {
-			list = append(list, "the "+nth(n)+" day")
+			list = append(list, "the "+nthName(n)+" day")
 		}
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }
 
-// write writes the rule in the form of RFC 5545.
-func (r *recurrence) write() string {
+// rfc5545 writes the rule in the form of RFC 5545.
+func (r *rrule) rfc5545() string {
 	parts := []string{"FREQ=" + r.freq.String()}
 	add := func(name string, given bool, value string) {
 		if given {
@@ -230,13 +229,13 @@ func (r *recurrence) write() string {
 		}
 		add(name, values != nil, strings.Join(texts, ","))
 	}
-	add("INTERVAL", r.every > 1, strconv.FormatInt(r.every, 10))
+	add("INTERVAL", r.interval > 1, strconv.FormatInt(r.interval, 10))
 	add("COUNT", r.count > 0, strconv.FormatInt(r.count, 10))
 	if u := r.until; u != nil {
 		form := "20060102T150405"
-		if u.dated {
+		if u.dateOnly {
 			form = "20060102"
-		} else if u.exact {
+		} else if u.isInstant {
 			form += "Z"
 		}
 		add("UNTIL", true, time.Unix(u.at, 0).UTC().Format(form))
