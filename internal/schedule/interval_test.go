@@ -131,7 +131,7 @@ func TestRefusedIntervals(t *testing.T) {
 		{"P101Y", 2, "the duration is longer than 100 years"},
 		{"P99Y13M", 1, "the duration is longer than 100 years"},
 		{"PT99999999999999999999S", 3, "the duration is longer than 100 years"},
-		{"PT15M", 0, "an interval needs a start: write one, or give one beside the schedule"},
+		{"PT15M", 0, "an interval needs a start: write one in the schedule, or set starts_at"},
 		{"R5/PT15M", 0, "an interval needs a start"},
 
 		{"R0/" + start + "/PT15M", 2, "an interval fires at least once"},

@@ -269,10 +269,7 @@ func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 		}
 		name = c.start.zone
 	}
-	if name == "" {
-		name = "UTC"
-	}
-	r.zone, err = loadZone(name)
+	r.zone, err = loadZoneOrUTC(name)
 	return err
 }
 
@@ -299,7 +296,7 @@ func (c *rruleParser) resolveStart(r *rruleSet) error {
 	r.start, r.dateOnly = m.at, m.dateOnly
 	if m.isInstant {
 		r.begin = m.at
-		r.start += r.zone.periods[r.zone.at(m.at)].offset
+		r.start = r.zone.wallAt(m.at)
 	} else {
 		r.begin, _ = r.zone.resolve(m.at)
 	}

@@ -59,8 +59,8 @@ func (c *cron) dayWarnings() (list []string) {
 func (c *cron) stepWarnings() (list []string) {
 	words := strings.Fields(c.text)
 	for i, f := range cronLayouts[len(words)] {
-		size := f.high - f.low + 1
-		if f.isDay() || f == yearField {
+		size := f.size()
+		if f == dayField || f == weekdayField || f == yearField {
 			continue
 		}
 		for item := range strings.SplitSeq(words[i], ",") {

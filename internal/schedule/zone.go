@@ -79,6 +79,14 @@ func loadZone(name string) (*zone, error) {
 	return z.(*zone), nil
 }
 
+// loadZoneOrUTC is loadZone for a name that may be empty.
+func loadZoneOrUTC(name string) (*zone, error) {
+	if name == "" {
+		name = "UTC"
+	}
+	return loadZone(name)
+}
+
 // zoneFiles lists the archive by zone name.
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	files := make(map[string]*zip.File)
@@ -149,6 +157,9 @@ func (z *zone) at(t int64) int {
 	}
 	return low
 }
+
+// wallAt returns what the clock shows at an instant.
+func (z *zone) wallAt(t int64) int64 { return t + z.periods[z.at(t)].offset }
 
 // resolve returns the first instant at which the clock shows a wall time. If
 // the clock skips it, that is the instant at which the skipped stretch ends, and
