@@ -239,7 +239,7 @@ func (c *rruleParser) build() (Rule, error) {
 	if len(c.rules) == 0 {
 		return nil, errorf(rruleExample, "there is no RRULE")
 	}
-	r := &rruleSet{rules: c.rules, anchored: c.start != nil}
+	r := &rruleSet{rules: c.rules}
 	if err := c.resolveZone(r); err != nil {
 		return nil, err
 	}

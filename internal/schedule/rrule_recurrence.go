@@ -303,7 +303,7 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 		r.periodicity = r.unit
 	}
 	r.begin, r.excluded = set.begin, set.exdateGapTimes
-	r.floor, r.ceiling = set.start, horizon+2*secondsPerDay
+	r.floor, r.ceiling = set.start, horizon+maxOffset
 	if periods := r.zone.periods; r.repeat {
 		// If the clock goes back behind DTSTART before long, the times it shows again
 		// are after DTSTART.
@@ -324,8 +324,7 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 	if r.count > 0 {
 		r.last = min(r.last, r.countEnd())
 	}
-	// No clock is two days away from UTC.
-	r.ceiling = min(r.ceiling, r.last+2*secondsPerDay)
+	r.ceiling = min(r.ceiling, r.last+maxOffset)
 	return nil
 }
 

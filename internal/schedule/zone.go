@@ -55,6 +55,9 @@ type period struct {
 	offset int64
 }
 
+// maxOffset is more than any clock is away from UTC.
+const maxOffset = 2 * secondsPerDay
+
 // zones holds the zones in use; a name is read from the archive once.
 var zones sync.Map // string → *zone
 
@@ -165,8 +168,7 @@ func (z *zone) wallAt(t int64) int64 { return t + z.periods[z.at(t)].offset }
 // the clock skips it, that is the instant at which the skipped stretch ends, and
 // skipped is true.
 func (z *zone) resolve(wall int64) (t int64, skipped bool) {
-	// No clock is two days away from UTC.
-	for i := z.at(wall - 2*secondsPerDay); ; i++ {
+	for i := z.at(wall - maxOffset); ; i++ {
 		p := &z.periods[i]
 		if i > 0 && wall < p.start+p.offset {
 			return p.start, true
