@@ -1,8 +1,8 @@
 package schedule
 
 import (
+	"fmt"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,23 +105,10 @@ func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 
 // describeDays says on which days the rule fires.
 func (r *rrule) describeDays(set *rruleSet) (string, bool) {
-	month := ""
+	r = r.withStartDate(set.start)
+	days, weekdays, month := r.days, r.weekdays, ""
 	if r.months != nil {
 		month = joinWithAnd(rangeNames(bitsOf(r.months)>>1, 12, 1, monthName))
-	}
-	days, weekdays := r.days, r.weekdays
-	if days == nil && weekdays == nil {
-		year, m, day := dateOf(floorDiv(set.start, secondsPerDay))
-		switch r.freq {
-		case yearly:
-			if days = []int{day}; month == "" {
-				month = monthName(m)
-			}
-		case monthly:
-			days = []int{day}
-		case weekly:
-			weekdays = []nthWeekday{{weekday: weekdayOf(dayNumber(year, m, day))}}
-		}
 	}
 	of := " of the month"
 	switch {
@@ -196,22 +183,15 @@ func nthName(n int) string {
 
 // listMonthDays lists BYMONTHDAY.
 func listMonthDays(days []int) string {
-	var plain uint64
-	var list []string
+	var f dayFields
 	for _, n := range days {
 		if n > 0 {
-			plain |= 1 << (n - 1)
+			f.days |= 1 << (n - 1)
+		} else {
+			f.last |= 1 << (-n - 1)
 		}
 	}
-	if plain != 0 {
-		list = append(list, monthDays(plain))
-	}
-	for _, n := range slices.Backward(days) {
-		if n < 0 {
-			list = append(list, "the "+nthName(n)+" day")
-		}
-	}
-	return joinWithAnd(list)
+	return f.listDays()
 }
 
 // rfc5545 writes the rule in the form of RFC 5545.
@@ -221,13 +201,6 @@ func (r *rrule) rfc5545() string {
 		if given {
 			parts = append(parts, name+"="+value)
 		}
-	}
-	list := func(name string, values []int) {
-		texts := make([]string, len(values))
-		for i, v := range values {
-			texts[i] = strconv.Itoa(v)
-		}
-		add(name, values != nil, strings.Join(texts, ","))
 	}
 	add("INTERVAL", r.interval > 1, strconv.FormatInt(r.interval, 10))
 	add("COUNT", r.count > 0, strconv.FormatInt(r.count, 10))
@@ -240,10 +213,6 @@ func (r *rrule) rfc5545() string {
 		}
 		add("UNTIL", true, time.Unix(u.at, 0).UTC().Format(form))
 	}
-	list("BYMONTH", r.months)
-	list("BYWEEKNO", r.weeks)
-	list("BYYEARDAY", r.yearDays)
-	list("BYMONTHDAY", r.days)
 	var weekdays []string
 	for _, d := range r.weekdays {
 		name := weekdayNames[2*d.weekday:][:2]
@@ -252,11 +221,12 @@ func (r *rrule) rfc5545() string {
 		}
 		weekdays = append(weekdays, name)
 	}
-	add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
-	list("BYHOUR", r.hours)
-	list("BYMINUTE", r.minutes)
-	list("BYSECOND", r.seconds)
-	list("BYSETPOS", r.setPos)
+	for _, l := range r.numberLists() {
+		if l.name == "BYHOUR" {
+			add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
+		}
+		add(l.name, *l.values != nil, strings.Trim(strings.ReplaceAll(fmt.Sprint(*l.values), " ", ","), "[]"))
+	}
 	add("WKST", r.wkst != 1, weekdayNames[2*r.wkst:][:2])
 	return strings.Join(parts, ";")
 }

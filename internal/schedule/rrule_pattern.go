@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // rrulePattern is the endless part of a rule: the wall times it names if nothing begins
 // or ends it. Only its phase comes from DTSTART.
@@ -31,10 +28,8 @@ type rrulePattern struct {
 func newRRulePattern(r *rrule, start int64) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
-	year, month, date := dateOf(day)
-	if r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil {
-		r = r.withStartDate(year, month, date, day)
-	}
+	year, month, _ := dateOf(day)
+	r = r.withStartDate(start)
 	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
 	p.everyDay = coversAllDays(&p.dates)
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
@@ -84,9 +79,14 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	return p
 }
 
-// withStartDate returns the rule with what it does not say about days, taken from a
-// date.
-func (r *rrule) withStartDate(year, month, date int, day int64) *rrule {
+// withStartDate returns the rule with the day parts that it takes from DTSTART if it
+// has none itself.
+func (r *rrule) withStartDate(start int64) *rrule {
+	if r.weeks != nil || r.yearDays != nil || r.days != nil || r.weekdays != nil {
+		return r
+	}
+	day := floorDiv(start, secondsPerDay)
+	_, month, date := dateOf(day)
 	c := &rrule{
 		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
 		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
@@ -278,15 +278,11 @@ func (p *rrulePattern) align(n int64) int64 {
 	return n
 }
 
-// coversAllDays says whether a table names every day of every year.
+// coversAllDays reports whether a table has every day of every year.
 func coversAllDays(table *[4][7]daySet) bool {
 	for row := range table {
 		for weekday := range table[row] {
-			days := 0
-			for _, word := range table[row][weekday] {
-				days += bits.OnesCount64(word)
-			}
-			if days < 365 || row == 0 && days < 366 {
+			if table[row][weekday].len() < yearLength(row == 0) {
 				return false
 			}
 		}

@@ -117,28 +117,39 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 		}
 	case "BYDAY":
 		r.weekdays, err = p.parseWeekdays()
-	case "BYMONTH":
-		r.months, err = p.parseNumbers(1, 12, false)
-	case "BYWEEKNO":
-		r.weeks, err = p.parseNumbers(1, 53, true)
-	case "BYYEARDAY":
-		r.yearDays, err = p.parseNumbers(1, 366, true)
-	case "BYMONTHDAY":
-		r.days, err = p.parseNumbers(1, 31, true)
-	case "BYHOUR":
-		r.hours, err = p.parseNumbers(0, 23, false)
-	case "BYMINUTE":
-		r.minutes, err = p.parseNumbers(0, 59, false)
-	case "BYSECOND":
-		r.seconds, err = p.parseNumbers(0, 59, false)
-	case "BYSETPOS":
-		r.setPos, err = p.parseNumbers(1, 366, true)
 	case "BYEASTER":
 		return p.line.errorAt(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
 	default:
+		for _, l := range r.numberLists() {
+			if l.name == p.name {
+				*l.values, err = p.parseNumbers(l.low, l.high, l.signed)
+				return err
+			}
+		}
 		return p.line.errorAt(p.nameAt, "there is no part %q in a rule", truncate(p.name))
 	}
 	return err
+}
+
+// numberList is a part of a rule that is a list of numbers.
+type numberList struct {
+	name      string
+	values    *[]int
+	low, high int
+	signed    bool // negative numbers count from the end
+}
+
+func (r *rrule) numberLists() [8]numberList {
+	return [8]numberList{
+		{"BYMONTH", &r.months, 1, 12, false},
+		{"BYWEEKNO", &r.weeks, 1, 53, true},
+		{"BYYEARDAY", &r.yearDays, 1, 366, true},
+		{"BYMONTHDAY", &r.days, 1, 31, true},
+		{"BYHOUR", &r.hours, 0, 23, false},
+		{"BYMINUTE", &r.minutes, 0, 59, false},
+		{"BYSECOND", &r.seconds, 0, 59, false},
+		{"BYSETPOS", &r.setPos, 1, 366, true},
+	}
 }
 
 const (
