@@ -53,7 +53,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-func TestClockChangesOfIntervalsCanBeChosen(t *testing.T) {
+func TestIntervalDSTOptions(t *testing.T) {
 	const text = "R/2026-03-07T02:30:00/P1D"
 	o := Options{Timezone: "America/New_York", SkipGap: true}
 	expectChain(t, text, o, "2026-03-07 00:00", "2026-03-07 07:30, 2026-03-09 06:30", "")
@@ -66,7 +66,7 @@ func TestClockChangesOfIntervalsCanBeChosen(t *testing.T) {
 	}
 }
 
-func TestIntervalStartsBesideTheText(t *testing.T) {
+func TestIntervalStartOption(t *testing.T) {
 	start := time.Date(2026, 1, 31, 8, 0, 0, 250_000_999, time.UTC)
 	o := Options{Timezone: "Europe/Paris", Start: start}
 	for _, c := range []struct{ text, want string }{
@@ -94,7 +94,7 @@ func TestIntervalStartsBesideTheText(t *testing.T) {
 	}
 }
 
-func TestRefusedIntervals(t *testing.T) {
+func TestIntervalErrors(t *testing.T) {
 	const start = "2026-03-01T09:00:00Z"
 	for _, c := range []struct {
 		text    string
@@ -172,9 +172,9 @@ func TestRefusedIntervals(t *testing.T) {
 	}
 }
 
-// TestCalendarStepsAgreeWithCounting compares intervals with steps counted one by
+// TestCalendarIntervalAgreesWithBruteForce compares intervals with steps counted one by
 // one from the start and looked up in the zone second by second.
-func TestCalendarStepsAgreeWithCounting(t *testing.T) {
+func TestCalendarIntervalAgreesWithBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	places := []string{"UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"}
 	n := 150
@@ -200,7 +200,7 @@ func TestCalendarStepsAgreeWithCounting(t *testing.T) {
 			month := time.Date(first.Year()+n*y, first.Month()+time.Month(n*m), 1, first.Hour(), first.Minute(), 0, 0, time.UTC)
 			length := month.AddDate(0, 1, -1).Day()
 			wall := month.AddDate(0, 0, min(first.Day(), length)-1+n*d)
-			want := lookUp(location, wall).Add(time.Duration(n*hours) * time.Hour)
+			want := resolveByScan(location, wall).Add(time.Duration(n*hours) * time.Hour)
 			if want.Equal(asked) {
 				continue // Two wall times moved to one instant.
 			}
@@ -215,9 +215,9 @@ func TestCalendarStepsAgreeWithCounting(t *testing.T) {
 	}
 }
 
-// lookUp finds the first instant at which a clock shows a wall time or a later one
+// resolveByScan finds the first instant at which a clock shows a wall time or a later one
 // by watching it.
-func lookUp(location *time.Location, wall time.Time) time.Time {
+func resolveByScan(location *time.Location, wall time.Time) time.Time {
 	shown := func(at time.Time) time.Time {
 		_, offset := at.In(location).Zone()
 		return at.Add(time.Duration(offset) * time.Second)

@@ -51,7 +51,7 @@ func TestZonesComeFromTheBinary(t *testing.T) {
 	}
 }
 
-func TestRefusedZones(t *testing.T) {
+func TestZoneErrors(t *testing.T) {
 	for _, c := range []struct{ name, message string }{
 		{"", "the name of a time zone is missing"},
 		{" ", "the name of a time zone is missing"},
@@ -120,7 +120,7 @@ func TestPeriodsAgreeWithPackageTime(t *testing.T) {
 	}
 }
 
-func TestZonesCanBeLoadedAtOnce(t *testing.T) {
+func TestZoneLoadingConcurrency(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {

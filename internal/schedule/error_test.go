@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestRefusals(t *testing.T) {
+func TestCronErrors(t *testing.T) {
 	const signs, empty = "numbers have no sign", "a list item is empty"
 	for _, c := range []struct {
 		text    string
@@ -155,7 +155,7 @@ func expectExample(t *testing.T, text string, e *Error) {
 	}
 }
 
-func TestErrorIsASentence(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	_, err := Parse("0 75 * * *", Options{})
 	const want = `schedule, column 3: hour 75 is out of range, it goes from 0 to 23; for example "0 9-17 * * *"`
 	if err == nil || err.Error() != want {
@@ -163,7 +163,7 @@ func TestErrorIsASentence(t *testing.T) {
 	}
 }
 
-func TestTimezoneIsRefusedAsAField(t *testing.T) {
+func TestErrorFieldTimezone(t *testing.T) {
 	for _, c := range []struct{ text, timezone, field, message string }{
 		{"0 9 * * *", "Mars/Olympus", "timezone", `there is no time zone "Mars/Olympus"`},
 		{"0 9 * * *", "Local", "timezone", "another zone on every machine"},
@@ -179,7 +179,7 @@ func TestTimezoneIsRefusedAsAField(t *testing.T) {
 	}
 }
 
-func TestNowDecidesWhatNeverFires(t *testing.T) {
+func TestParseNowRefusesNeverFiring(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		expr   string
@@ -203,7 +203,7 @@ func TestNowDecidesWhatNeverFires(t *testing.T) {
 	}
 }
 
-func TestSkippedDayNeverFires(t *testing.T) {
+func TestParseRefusesSkippedDay(t *testing.T) {
 	o := Options{Timezone: "Pacific/Apia"} // had no 30 December 2011
 	expectChain(t, "0 0 12 30 12 * 2011", o, "2011-01-01 00:00", "2011-12-30 10:00, never", "")
 	o.SkipGap = true

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestCalendarRefusals(t *testing.T) {
+func TestRRuleErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		column  int
@@ -156,7 +156,7 @@ func TestCalendarRefusals(t *testing.T) {
 	}
 }
 
-func TestCalendarRulesNeedAnAnchor(t *testing.T) {
+func TestRRuleNeedsStart(t *testing.T) {
 	_, err := Parse("FREQ=DAILY", Options{})
 	const want = `schedule: a calendar rule needs a start: give it a DTSTART line or starts_at; ` +
 		`for example "DTSTART:20260302T090000 RRULE:FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"`
@@ -173,7 +173,7 @@ func TestCalendarRulesNeedAnAnchor(t *testing.T) {
 	}
 }
 
-func TestZoneOfACalendarRule(t *testing.T) {
+func TestRRuleZone(t *testing.T) {
 	const text = "DTSTART;TZID=Europe/Paris:20260301T090000 FREQ=DAILY"
 	for _, c := range []struct{ timezone, field, message string }{
 		{"", "", ""},
@@ -192,7 +192,7 @@ func TestZoneOfACalendarRule(t *testing.T) {
 	}
 }
 
-func TestNowDecidesWhatIsOver(t *testing.T) {
+func TestRRuleNowRefusesPast(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		rule    string
