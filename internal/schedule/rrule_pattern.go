@@ -20,8 +20,8 @@ type rrulePattern struct {
 	unit          int64    // seconds in an hour, a minute or a second
 	step          int64    // seconds from one unit of the rule to the next
 	unitTimes     *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
-	residues      []uint64 // bit n: a time of within is n units after a multiple of step; or nil
-	residueCounts []int32  // how many times of within are; only while COUNT is worked out
+	residues      []uint64 // bit n: a unit time is n units after a multiple of step; or nil
+	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
 
 // newRRulePattern prepares a rule that begins at a wall time.
@@ -199,6 +199,9 @@ func (p *rrulePattern) nextDate(day, limit int64) int64 {
 
 // countDates returns how many dates there are from one day to another.
 func (p *rrulePattern) countDates(from, to int64) (n int) {
+	if p.everyDay {
+		return int(max(to-from, 0))
+	}
 	year, first := yearOf(from)
 	for from < to {
 		next := first + int64(yearLength(isLeap(year)))
@@ -337,13 +340,13 @@ func (p *setPositions) selectsNone(most int) bool {
 	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
 }
 
-// len returns how many of so many elements are chosen.
-func (p *setPositions) len(total int) (n int) {
+// rank returns how many of the first n elements are chosen, of so many in all.
+func (p *setPositions) rank(n, total int) (rank int) {
 	if p == nil {
-		return total
+		return n
 	}
-	for i := p.next(0, total); i >= 0; i = p.next(i+1, total) {
-		n++
+	for i := p.next(0, total); i >= 0 && i < n; i = p.next(i+1, total) {
+		rank++
 	}
-	return n
+	return rank
 }
