@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// describer is a rule that says in English when it fires.
 type describer interface {
 	describe() string
 }
 
-// Describe says in one English sentence when a rule fires, such as "At 09:00,
-// Monday through Friday". It is made from what the rule does, so that expressions
-// that mean the same are described the same. The time zone is named unless it is
-// UTC.
+// Describe returns an English sentence about when a rule fires, such as "At 09:00,
+// Monday through Friday". Equivalent expressions have the same description. The
+// time zone is named unless it is UTC.
 func Describe(r Rule) string {
 	if d, ok := r.(describer); ok {
 		return d.describe()
@@ -23,14 +21,14 @@ func Describe(r Rule) string {
 	return "At times of its own"
 }
 
-// sentence puts phrases together. Short ones follow each other without commas.
+// sentence joins phrases. Short ones follow each other without commas.
 type sentence struct {
 	text   string
 	commas bool
 }
 
-// add appends a phrase. It gets a comma unless it begins with one of the words
-// that lead on, and none has been set yet.
+// add appends a phrase. The first one that does not begin with a preposition or
+// "every" gets a comma, and so do all after it.
 func (s *sentence) add(phrase string) {
 	if phrase == "" {
 		return
@@ -258,9 +256,9 @@ func describeNumbers(set uint64, n int, unit string) string {
 	return unit + "s " + joinWithAnd(rangeNames(set, n, 0, strconv.Itoa))
 }
 
-// rangeNames names the members of a set, three or more in a row as "a through b". Bit 0
-// stands for low. Those at the end and at the beginning of a circle of n are a row
-// as well if that is more than the set is asked for otherwise.
+// rangeNames lists the members of a set, three or more in a row as "a through b". Bit 0
+// stands for low. A set that is a single range across the end of a circle of n values
+// is listed as one.
 func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
 	if from, to, ok := singleRange(set, n); ok && from > to && bits.OnesCount64(set) > 2 {
 		return []string{name(low+from) + " through " + name(low+to)}

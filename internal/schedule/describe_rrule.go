@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// describe says when a calendar rule fires. One that is not of the common kind is
-// written out in the terms of RFC 5545.
+// describe writes an uncommon rule in the form of RFC 5545.
 func (r *rruleSet) describe() string {
 	s := &sentence{}
 	var texts []string
@@ -30,7 +29,7 @@ func (r *rruleSet) describe() string {
 	return s.withZone(r.zone)
 }
 
-// describe says when a recurrence fires, if that can be said in a sentence.
+// describe returns a sentence, unless the rule is an uncommon one.
 func (r *rrule) describe(set *rruleSet) (string, bool) {
 	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.interval == 1)
 	if !simple {
@@ -65,7 +64,6 @@ func (r *rrule) describe(set *rruleSet) (string, bool) {
 	return s.text, true
 }
 
-// describeEnd writes UNTIL.
 func describeEnd(u *rruleDate) string {
 	at := time.Unix(u.at, 0).UTC()
 	switch {
@@ -77,8 +75,8 @@ func describeEnd(u *rruleDate) string {
 	return dateAndTime(at)
 }
 
-// describeTimes says at which times of day or of the unit the rule fires, and
-// within which hours and minutes a rule of hours or less does.
+// describeTimes returns the times of the day or of the unit, and the hours of a rule
+// of hours or less.
 func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 	t := &r.rrulePattern.times
 	switch {
@@ -103,7 +101,6 @@ func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 	return clockTimes, within, true
 }
 
-// describeDays says on which days the rule fires.
 func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	r = r.withStartDate(set.start)
 	days, weekdays, month := r.days, r.weekdays, ""
@@ -117,7 +114,7 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	case r.freq == yearly && weekdays != nil && days == nil:
 		of = " of the year"
 	case r.freq == monthly:
-		of = "" // It is said already.
+		of = "" // The frequency says it.
 	}
 	switch {
 	case days != nil && weekdays != nil:
@@ -140,7 +137,6 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	return "", true
 }
 
-// listWeekdays lists BYDAY.
 func (r *rrule) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
 	var plain uint64
 	var list []string
@@ -181,7 +177,6 @@ func nthName(n int) string {
 	return ordinal(n)
 }
 
-// listMonthDays lists BYMONTHDAY.
 func listMonthDays(days []int) string {
 	var f dayFields
 	for _, n := range days {

@@ -175,7 +175,7 @@ const daysPerYear = 366
 type durationUnit struct {
 	letter byte
 	name   string
-	time   bool  // stands after the T
+	time   bool  // after the T
 	most   int64 // the largest number
 	one    duration
 }

@@ -11,7 +11,7 @@ import (
 // longer.
 const maxText = 1024
 
-// Parse reads the text of a schedule. A text with "FREQ=" is a calendar rule, one
+// Parse parses the text of a schedule. A text with "FREQ=" is a calendar rule, one
 // that begins with "P", or with "R" and has a slash, an interval, one whose first
 // word begins with a digit and contains a "T" an instant; everything else is a cron
 // expression. All errors are of type *Error.
@@ -197,7 +197,6 @@ func NamedZone(text string) (name string, ok bool) {
 	return "", false
 }
 
-// scanner reads a text from left to right.
 type scanner struct {
 	text string
 	pos  int

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// rruleProperties are the properties that a calendar rule may have. They may
-// follow each other after a blank, when a line break cannot be typed.
+// rruleProperties are the properties of a calendar rule. A blank may separate them
+// where a line break cannot be typed.
 var rruleProperties = []string{"DTSTART", "RRULE", "RDATE", "EXDATE", "EXRULE"}
 
-// contentLine is a property as it is written, without the breaks of a folded
-// line.
+// contentLine is a property, unfolded.
 type contentLine struct {
 	text string
-	from []int // where each character stands in the whole text
+	from []int // position of each character in the whole text
 }
 
 // errorAt returns an Error about the character i of a line.
@@ -46,15 +45,15 @@ func propertyName(text string) (name string, end byte) {
 	return strings.ToUpper(text[:n]), text[n]
 }
 
-// isRule says whether a line is a recurrence rule, with or without its name.
+// isRule reports whether a line is a recurrence rule, with or without its name.
 func (l *contentLine) isRule() bool {
 	name, end := propertyName(l.text)
 	return end == '=' || name == "RRULE"
 }
 
-// splitContentLines takes a text apart into properties. They stand on lines of their
-// own or have blanks between them. A line that begins with a blank continues the
-// one before; blanks after a mark such as ";" are dropped.
+// splitContentLines splits a text into properties, which line breaks or blanks
+// separate. A line that begins with a blank continues the one before; blanks after a
+// mark such as ";" are dropped.
 func splitContentLines(text string) ([]*contentLine, error) {
 	var lines []*contentLine
 	blanks := "" // before the word
@@ -130,7 +129,6 @@ type dateProperty struct {
 	from   int    // where the dates begin
 }
 
-// parseProperty reads one line.
 func (c *rruleParser) parseProperty(l *contentLine) error {
 	name, end := propertyName(l.text)
 	switch {
@@ -177,7 +175,7 @@ func (c *rruleParser) addRule(l *contentLine, from int) error {
 	return nil
 }
 
-// parseParameters reads what stands between the name of a property and its colon.
+// parseParameters parses what is between the name of a property and its colon.
 func (p *dateProperty) parseParameters() error {
 	l, pos := p.line, len(p.name)
 	for l.text[pos] == ';' {
@@ -234,7 +232,6 @@ func (p *dateProperty) loadZone() (*zone, error) {
 	return z, err
 }
 
-// build puts the properties together.
 func (c *rruleParser) build() (Rule, error) {
 	if len(c.rules) == 0 {
 		return nil, errorf(rruleExample, "there is no RRULE")
@@ -260,7 +257,7 @@ func (c *rruleParser) build() (Rule, error) {
 	return r, r.prepare(c.options)
 }
 
-// resolveZone finds the zone of the rule: the given one, that of DTSTART, or UTC.
+// resolveZone finds the zone of the rule: Options.Timezone, that of DTSTART, or UTC.
 func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 	name := c.options.Timezone
 	if c.start != nil && c.start.zone != "" {
@@ -273,7 +270,7 @@ func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 	return err
 }
 
-// resolveStart finds where the rule begins: at its DTSTART or at Options.Start.
+// resolveStart finds the start of the rule: its DTSTART or Options.Start.
 func (c *rruleParser) resolveStart(r *rruleSet) error {
 	var m rruleDate
 	switch begin := c.options.Start; {
@@ -303,7 +300,7 @@ func (c *rruleParser) resolveStart(r *rruleSet) error {
 	return nil
 }
 
-// parseDates reads the dates of a property. Those of another zone than the rule's
+// parseDates parses the dates of a property. Those of another zone than the rule's
 // become instants.
 func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 	pos := p.from
@@ -335,7 +332,7 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 	return list, nil
 }
 
-// parseDate reads a date such as 20260301, 20260301T090000 or 20260301T090000Z.
+// parseDate parses a date such as 20260301, 20260301T090000 or 20260301T090000Z.
 func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 	digits := func(from, n int) int {
 		v := 0

@@ -2,8 +2,8 @@ package schedule
 
 import "slices"
 
-// rrulePattern is the endless part of a rule: the wall times it names if nothing begins
-// or ends it. Only its phase comes from DTSTART.
+// rrulePattern is a rule without its bounds: all wall times that it would name. Only
+// its phase depends on DTSTART.
 type rrulePattern struct {
 	freq         frequency
 	interval     int64
@@ -11,20 +11,19 @@ type rrulePattern struct {
 	everyDay     bool          // every day is a date
 	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
 	times        timeSet       // in a day, or in a unit
-	setPos       *setPositions // what is chosen in a period, or nil
-	neverMatches bool          // nothing is
+	setPos       *setPositions // what BYSETPOS chooses in a period, or nil
+	neverMatches bool          // it chooses nothing
 
 	weekStart int64 // a day on which a week begins
 
 	// For HOURLY and finer:
 	unit          int64    // seconds in an hour, a minute or a second
 	step          int64    // seconds from one unit of the rule to the next
-	unitTimes     *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
+	unitTimes     *timeSet // the starts of the units that BYHOUR, BYMINUTE and BYSECOND allow; nil for all
 	residues      []uint64 // bit n: a unit time is n units after a multiple of step; or nil
 	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
 
-// newRRulePattern prepares a rule that begins at a wall time.
 func newRRulePattern(r *rrule, start int64) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
@@ -160,8 +159,8 @@ func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 	return never
 }
 
-// Dates are the days that fit the parts that name days. Days are those of them
-// that also lie in a period of the rule: with INTERVAL=2, in every second one.
+// A date is a day that matches all day parts of the rule. A day of the rule also
+// lies in one of its periods: with INTERVAL=2, in every second one.
 
 // yearOf returns the year of a day and the day of its 1 January.
 func yearOf(day int64) (year int, first int64) {
@@ -293,8 +292,7 @@ func coversAllDays(table *[4][7]daySet) bool {
 	return true
 }
 
-// setPositions is what BYSETPOS chooses from the elements of a period, which are
-// counted from 0 here.
+// setPositions is BYSETPOS. Here elements of a period are counted from 0.
 type setPositions struct {
 	front []int // in order
 	back  []int // in order, to be added to the number of elements
@@ -315,8 +313,8 @@ func newSetPositions(setPos []int) *setPositions {
 	return p
 }
 
-// next returns the first chosen element from the n-th on, of so many in all, or
-// -1. Without positions, every element is chosen.
+// next returns the first chosen element from the n-th of total on, or -1. Nil chooses
+// every element.
 func (p *setPositions) next(n, total int) int {
 	if p != nil {
 		chosen := total
@@ -334,13 +332,12 @@ func (p *setPositions) next(n, total int) int {
 	return n
 }
 
-// selectsNone says whether nothing is chosen of any number of elements up to the given
-// one.
+// selectsNone reports whether nothing is chosen from any set of up to most elements.
 func (p *setPositions) selectsNone(most int) bool {
 	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
 }
 
-// rank returns how many of the first n elements are chosen, of so many in all.
+// rank returns how many of the first n of total elements are chosen.
 func (p *setPositions) rank(n, total int) (rank int) {
 	if p == nil {
 		return n

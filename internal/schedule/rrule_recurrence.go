@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// frequency is the kind of period that a recurrence repeats in.
 type frequency uint8
 
 const (
@@ -22,8 +21,8 @@ var frequencies = []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MI
 
 func (f frequency) String() string { return frequencies[f] }
 
-// rrule is one RRULE. The lists are as they were written, in order and
-// without repetitions; those that were not given are nil.
+// rrule is one RRULE. Its lists are in order and without repetitions, and nil if
+// they are not given.
 type rrule struct {
 	freq     frequency
 	interval int64      // INTERVAL, 1 if it is not given
@@ -67,7 +66,7 @@ func (p *rrulePart) errorAt(i int, format string, args ...any) error {
 	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-// parseRRule reads the rule that begins at a character of a line.
+// parseRRule parses the rule that begins at a character of a line.
 func parseRRule(l *contentLine, from int) (*rrule, error) {
 	r := &rrule{interval: 1, wkst: 1}
 	parts := map[string]*rrulePart{}
@@ -93,7 +92,6 @@ func parseRRule(l *contentLine, from int) (*rrule, error) {
 	return r, r.checkParts(parts)
 }
 
-// parsePart takes one part into the rule.
 func (r *rrule) parsePart(p *rrulePart) (err error) {
 	switch p.name {
 	case "FREQ":
@@ -156,18 +154,16 @@ const (
 	maxInterval   = 1_000_000_000
 	maxRRuleCount = 1_000_000 // of COUNT
 
-	// maxSlowTimes is the most for all rules of a set together of which each
-	// occurrence has to be looked at to count them.
+	// maxEnumeratedCount limits COUNT in rules that need enumeration, all rules of a
+	// set together.
 	maxEnumeratedCount = 100_000
 )
 
-// parsePositive reads a number from 1 to most.
 func (p *rrulePart) parsePositive(most int) (int64, error) {
 	n, err := p.parseNumber(0, p.value, 1, most, false)
 	return int64(n), err
 }
 
-// parseNumbers reads a list of numbers.
 func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
@@ -182,8 +178,7 @@ func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err er
 	return slices.Compact(list), nil
 }
 
-// parseNumber reads a number from low to high. A signed one may also be negative, and
-// counts from the end then.
+// parseNumber parses a number from low to high, or from -high to -low if it is signed.
 func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool) (int, error) {
 	digits := text
 	if signed && text != "" && (text[0] == '+' || text[0] == '-') {
@@ -212,7 +207,7 @@ func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool
 	return n, nil
 }
 
-// parseWeekdays reads a list such as "MO,2TU,-1FR".
+// parseWeekdays parses a list such as "MO,2TU,-1FR".
 func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
@@ -248,7 +243,7 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 		p := parts[name]
 		return p.line.errorAt(p.nameAt, name+" "+format, args...)
 	}
-	days := 5 // how many of a weekday there may be where an ordinal counts
+	days := 5 // of the same weekday in a month or year
 	if r.freq == yearly && r.months == nil {
 		days = 53
 	}
@@ -287,8 +282,7 @@ func (r *rrule) checkDateOnly() error {
 	return nil
 }
 
-// needsEnumeration says whether the occurrences of a day cannot be told without
-// looking at each.
+// needsEnumeration reports whether occurrences can only be counted one by one.
 func (r *rrule) needsEnumeration() bool {
 	if r.freq <= daily {
 		return r.setPos != nil
@@ -296,12 +290,11 @@ func (r *rrule) needsEnumeration() bool {
 	return r.interval > 1 && r.limitsTimeOfDay()
 }
 
-// limitsTimeOfDay says whether a rule of hours or less is limited to times of the day.
+// limitsTimeOfDay reports whether a rule of hours or less has times of day without units.
 func (r *rrule) limitsTimeOfDay() bool {
 	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
 }
 
-// prepare prepares a rule of a set for Next.
 func (r *rrule) prepare(set *rruleSet, o Options) error {
 	if set.dateOnly {
 		if err := r.checkDateOnly(); err != nil {
@@ -316,8 +309,8 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 	r.begin, r.excluded = set.begin, set.exdateGapTimes
 	r.floor, r.ceiling = set.start, horizon+maxOffset
 	if periods := r.zone.periods; r.repeat {
-		// If the clock goes back behind DTSTART before long, the times it shows again
-		// are after DTSTART.
+		// If the clock soon goes back behind DTSTART, the times that it repeats are
+		// after DTSTART.
 		if i := r.zone.at(r.begin) + 1; i < len(periods) {
 			r.floor = min(r.floor, periods[i].start+periods[i].offset)
 		}
@@ -339,8 +332,6 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 	return nil
 }
 
-// nextWall returns the first wall time of the rule that is not before the given
-// one, or never.
 func (r *rrule) nextWall(from int64) int64 {
 	return r.nextMatch(max(from, r.floor), r.ceiling)
 }

@@ -2,10 +2,10 @@ package schedule
 
 import "math/bits"
 
-// Rules of hours, minutes and seconds are units that repeat every so many seconds
-// from DTSTART on, of which BYHOUR and so on and the dates leave some.
+// A rule of hours, minutes or seconds repeats a unit of that length at a fixed
+// distance from DTSTART on. Its dates and unit times leave some of the units.
 
-// nextInUnit is next for them.
+// nextInUnit is nextMatch for these rules.
 func (p *rrulePattern) nextInUnit(from, limit int64) int64 {
 	begin := from - floorMod(from, p.unit)
 	unit := p.nextUnit(begin, limit)
@@ -58,8 +58,7 @@ func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	return never
 }
 
-// alignUnit returns when the first unit begins that does not begin before a
-// second.
+// alignUnit returns the start of the first unit that does not begin before a second.
 func (p *rrulePattern) alignUnit(from int64) int64 {
 	if rest := floorMod(from-p.origin, p.step); rest > 0 {
 		return from + p.step - rest
@@ -67,8 +66,8 @@ func (p *rrulePattern) alignUnit(from int64) int64 {
 	return from
 }
 
-// nextUnitTime returns the first time of within that is a whole number of steps after
-// the given one on the same day, or -1.
+// nextUnitTime returns the first unit time that is a whole number of steps after a
+// second of the same day, or -1.
 func (p *rrulePattern) nextUnitTime(s int64) int64 {
 	if p.residues != nil && !p.hasResidue(s%p.step) {
 		return -1
@@ -84,8 +83,7 @@ func (p *rrulePattern) nextUnitTime(s int64) int64 {
 }
 
 // skipDays returns the first unit of the rule from a day on that begins on a day
-// on which within may be met. It tells by the time of the first unit of a day,
-// without looking at the others.
+// that may have unit times. The first unit of a day decides that, by its residue.
 func (p *rrulePattern) skipDays(day, last int64) int64 {
 	from := p.alignUnit(day * secondsPerDay)
 	switch {
@@ -108,7 +106,6 @@ func (p *rrulePattern) skipDays(day, last int64) int64 {
 	return from
 }
 
-// newResidues returns the residues of within; see there.
 func (p *rrulePattern) newResidues() []uint64 {
 	if p.interval == 1 || p.step >= secondsPerDay {
 		return nil
@@ -121,7 +118,7 @@ func (p *rrulePattern) newResidues() []uint64 {
 	return residues
 }
 
-// hasResidue says whether a time of within is so many seconds after a multiple of
+// hasResidue reports whether a unit time is that many seconds after a multiple of
 // step.
 func (p *rrulePattern) hasResidue(seconds int64) bool {
 	n := seconds / p.unit

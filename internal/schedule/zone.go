@@ -29,10 +29,10 @@ func ZoneVersion() string {
 	return release
 }
 
-// LoadZone returns the zone of an IANA name from the database in this binary and
-// never from the machine's files. Apart from "UTC" a name has the form Area/City:
-// abbreviations such as "EST" are refused because they do not change their clocks
-// where people who write them do, and "" and "Local" because they hide a choice.
+// LoadZone returns the zone of an IANA name from the database in this binary, never
+// from the machine's files. Apart from "UTC" a name has the form Area/City:
+// abbreviations such as "EST" are refused because they have no clock changes, and ""
+// and "Local" because they depend on the machine.
 func LoadZone(name string) (*time.Location, error) {
 	z, err := loadZone(name)
 	if err != nil {
@@ -207,7 +207,7 @@ func (z *zone) gap(i int) (from, end int64) {
 	return p.start + z.periods[i-1].offset, p.start + p.offset
 }
 
-// zoneAbbreviations says what people mostly mean who write an abbreviation.
+// zoneAbbreviations has the zone that an abbreviation mostly means.
 var zoneAbbreviations = map[string]string{
 	"EST": "America/New_York", "EDT": "America/New_York", "EST5EDT": "America/New_York",
 	"CST": "America/Chicago", "CDT": "America/Chicago", "CST6CDT": "America/Chicago",
@@ -223,8 +223,7 @@ var zoneAbbreviations = map[string]string{
 	"GREENWICH": "UTC", "GMT0": "UTC", "GMT+0": "UTC", "GMT-0": "UTC",
 }
 
-// checkZoneName refuses what is not the name of a zone in the database, and says
-// which name may be meant.
+// checkZoneName refuses a name that is not in the database, and proposes one.
 func checkZoneName(name string) error {
 	_, known := zoneFiles()[name]
 	if known && (name == "UTC" || strings.Contains(name, "/")) {
@@ -278,7 +277,6 @@ func nearestZone(name string) string {
 	return near
 }
 
-// normalizeZoneName reduces a name to lower case without the marks between words.
 func normalizeZoneName(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(name))
 }
