@@ -81,9 +81,9 @@ func (p *fieldParser) parseElement() error {
 		p.pos++
 		return p.parseStepped(f.low, f.high)
 	case c == '?':
-		return p.errorAt(p.pos, `"?" stands alone in its field`)
+		return p.errorAt(p.pos, `"?" must be the whole field`)
 	case c == '+' || c == '-':
-		return p.errorAt(p.pos, "numbers have no sign")
+		return p.errorAt(p.pos, "numbers cannot have a sign")
 	case c == 'L' && f == dayField:
 		p.pos++
 		return p.parseLastDay()
@@ -187,7 +187,7 @@ func (p *fieldParser) parseValue() (int, error) {
 	}
 	switch {
 	case name == "H":
-		return 0, p.errorAt(start, "H stands for a value that every job gets once, when it is created; here it is still open")
+		return 0, p.errorAt(start, "H is not resolved: each job gets a value for it when it is created")
 	case name == "L" && f == weekdayField:
 		return 0, p.errorAt(start, "L needs a weekday before it, such as FRIL")
 	case name == "W" && f == dayField:
@@ -218,7 +218,7 @@ func (p *fieldParser) parseNumber(what string, low, high int) (int, error) {
 	case c == 0:
 		return 0, p.errorAt(start, "%s is missing", what)
 	case c == '+' || c == '-':
-		return 0, p.errorAt(start, "numbers have no sign")
+		return 0, p.errorAt(start, "numbers cannot have a sign")
 	default:
 		return 0, p.errorAt(start, "unexpected %q in place of %s", c, what)
 	}

@@ -74,7 +74,7 @@ func expandMacro(words []word) ([]word, error) {
 	case macro == "@reboot":
 		return nil, errorAt(words[0].pos, "@daily", "@reboot names no time")
 	}
-	return nil, errorAt(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", truncate(words[0].text))
+	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
 }
 
 func joinWords(words []word) string {

@@ -131,7 +131,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		if _, err := Parse(resolved, Options{Start: time.Unix(0, 0)}); err != nil {
 			expectError(t, resolved, err)
-			if changed && strings.Contains(err.Error(), "H stands for a value") {
+			if changed && strings.Contains(err.Error(), "H is not resolved") {
 				t.Fatalf("%q becomes %q: %v", text, resolved, err)
 			}
 		}

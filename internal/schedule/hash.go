@@ -31,7 +31,7 @@ func Resolve(text string, id [16]byte) (resolved string, changed bool, err error
 			continue
 		}
 		if layout == nil {
-			return "", false, errorAt(w.pos, cronExample, "H stands only in the fields of a cron expression, of which there are 5, 6 or 7")
+			return "", false, errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields")
 		}
 		field, err := resolveField(layout[i], w, id)
 		if err != nil {
@@ -72,7 +72,7 @@ func resolveField(f *cronField, w word, id [16]byte) (string, error) {
 				return "", err
 			}
 		} else if containsH(item) {
-			return "", p.errorAt(0, "H stands at the beginning of a list item, as in H, H/2 or H(1-5)")
+			return "", p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)")
 		}
 		items = append(items, resolved)
 		p.itemAt += len(item) + 1

@@ -69,9 +69,9 @@ func TestResolveErrors(t *testing.T) {
 		message string
 	}{
 		{"H-5 * * * *", 2, `unexpected "-5" after "H"`},
-		{"5-H * * * *", 1, "H stands at the beginning of a list item"},
-		{"0 */H * * *", 3, "H stands at the beginning of a list item"},
-		{"0 0 L-H * *", 5, "H stands at the beginning of a list item"},
+		{"5-H * * * *", 1, "H must begin a list item"},
+		{"0 */H * * *", 3, "H must begin a list item"},
+		{"0 0 L-H * *", 5, "H must begin a list item"},
 		{"0 0 H#2 * *", 6, `unexpected "#2" after "H"`},
 		{"0 0 * * HL", 0, ""}, // a name that Parse does not know
 		{"0 1,H5 * * *", 6, `unexpected "5" after "H"`},
@@ -84,7 +84,7 @@ func TestResolveErrors(t *testing.T) {
 		{"H(5-7 * * * *", 6, `a parenthesis is missing after "5-7"`},
 		{"H(5-7)8 * * * *", 7, `unexpected "8" after "H(5-7)"`},
 		{"0 0 0 * * * H", 13, "there is no H for years"},
-		{"H H", 1, "H stands only in the fields of a cron expression"},
+		{"H H", 1, "H is only allowed in a cron expression"},
 	} {
 		resolved, _, err := Resolve(c.text, [16]byte{})
 		if c.message == "" {

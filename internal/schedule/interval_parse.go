@@ -18,7 +18,7 @@ func parseInterval(text string, o Options) (Rule, error) {
 	start := len(text) - len(strings.TrimLeft(text, " \t"))
 	text = strings.TrimRight(text, " \t")
 	if i := strings.IndexAny(text[start:], " \t"); i >= 0 {
-		return nil, errorAt(start+i, intervalExample, "an interval has no blanks")
+		return nil, errorAt(start+i, intervalExample, "an interval cannot contain blanks")
 	}
 	parts := strings.Split(text[start:], "/")
 	r := &intervalParser{text: text, options: o}
@@ -33,7 +33,7 @@ func parseInterval(text string, o Options) (Rule, error) {
 	case len(parts) > 2:
 		return nil, errorAt(start+len(parts[0])+len(parts[1])+1, intervalExample, "an interval ends after the duration")
 	case len(parts) == 2 && isDuration(parts[0]):
-		return nil, errorAt(start, intervalExample, "the start comes before the duration")
+		return nil, errorAt(start, intervalExample, "the start must precede the duration")
 	case len(parts) == 2:
 		if err := r.parseStart(start, start+len(parts[0])); err != nil {
 			return nil, err
@@ -219,7 +219,7 @@ func parseDuration(text string, pos int) (duration, error) {
 		return duration{}, p.errorAt(pos, "the duration is empty")
 	}
 	if p.weeks && p.parts > 1 {
-		return duration{}, p.errorAt(pos, "weeks stand alone in a duration")
+		return duration{}, p.errorAt(pos, "weeks cannot be combined with other units")
 	}
 	d := p.out
 	switch {
@@ -241,7 +241,7 @@ func (p *durationParser) errorAt(pos int, format string, args ...any) error {
 func (p *durationParser) parsePart() error {
 	start := p.pos
 	if c := p.peek(); c == '-' || c == '+' {
-		return p.errorAt(start, "numbers have no sign")
+		return p.errorAt(start, "numbers cannot have a sign")
 	}
 	whole := p.digits()
 	if p.pos == start {
@@ -299,18 +299,18 @@ func (p *durationParser) parseUnit(start int) (int, error) {
 		case i == p.last:
 			return 0, p.errorAt(start, "%s are given twice", u.name)
 		case i < p.last:
-			return 0, p.errorAt(start, "%s come before %s", u.name, durationUnits[p.last].name)
+			return 0, p.errorAt(start, "%s must precede %s", u.name, durationUnits[p.last].name)
 		}
 		p.pos++
 		return i, nil
 	}
 	switch {
 	case elsewhere < 0:
-		return 0, p.errorAt(p.pos, "there is no designator %q; they are Y, M, W and D, and after a T H, M and S", letter)
+		return 0, p.errorAt(p.pos, "unknown designator %q; use Y, M, W or D, and after a T H, M or S", letter)
 	case p.time:
-		return 0, p.errorAt(p.pos, "%s stand before the T", durationUnits[elsewhere].name)
+		return 0, p.errorAt(p.pos, "%s must precede the T", durationUnits[elsewhere].name)
 	}
-	return 0, p.errorAt(p.pos, "%s stand after a T, as in PT1%c", durationUnits[elsewhere].name, letter)
+	return 0, p.errorAt(p.pos, "%s must follow a T, as in PT1%c", durationUnits[elsewhere].name, letter)
 }
 
 // parseEvery parses the words "@every 1h30m".

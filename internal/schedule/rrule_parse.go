@@ -141,7 +141,7 @@ func (c *rruleParser) parseProperty(l *contentLine) error {
 	case name == "EXRULE":
 		return l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE")
 	case name != "DTSTART" && name != "RDATE" && name != "EXDATE" || end == 0:
-		return l.errorAt(0, "%q is none of the lines DTSTART, RRULE, RDATE and EXDATE", truncate(l.text))
+		return l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", truncate(l.text))
 	}
 	p := &dateProperty{line: l, name: name}
 	if err := p.parseParameters(); err != nil {
@@ -168,7 +168,7 @@ func (c *rruleParser) addRule(l *contentLine, from int) error {
 	}
 	if r.needsEnumeration() {
 		if c.enumerated += r.count; c.enumerated > maxEnumeratedCount {
-			return l.errorAt(from, "COUNT goes up to %d in rules like this, all together; say UNTIL instead", maxEnumeratedCount)
+			return l.errorAt(from, "COUNT is limited to %d in rules like this, all together; use UNTIL instead", maxEnumeratedCount)
 		}
 	}
 	c.rules = append(c.rules, r)
@@ -201,7 +201,7 @@ func (p *dateProperty) parseParameters() error {
 			}
 			p.value = upper
 		default:
-			return l.errorAt(pos, "%s: there is no parameter %q; accepted are TZID and VALUE", p.name, truncate(key))
+			return l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, truncate(key))
 		}
 		pos = end
 	}

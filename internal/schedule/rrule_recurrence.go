@@ -97,7 +97,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 	case "FREQ":
 		i := slices.Index(frequencies, p.value)
 		if i < 0 {
-			return p.errorAt(0, "there is no %q; it is one of %s", truncate(p.value), strings.Join(frequencies, ", "))
+			return p.errorAt(0, "unknown frequency %q; use one of %s", truncate(p.value), strings.Join(frequencies, ", "))
 		}
 		r.freq = frequency(i)
 	case "INTERVAL":
@@ -111,7 +111,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 		}
 	case "WKST":
 		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
-			return p.errorAt(0, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA", truncate(p.value))
+			return p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", truncate(p.value))
 		}
 	case "BYDAY":
 		r.weekdays, err = p.parseWeekdays()
@@ -124,7 +124,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 				return err
 			}
 		}
-		return p.line.errorAt(p.nameAt, "there is no part %q in a rule", truncate(p.name))
+		return p.line.errorAt(p.nameAt, "unknown part %q", truncate(p.name))
 	}
 	return err
 }
@@ -214,7 +214,7 @@ func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
 		split := max(len(item)-2, 0)
 		d := nthWeekday{weekday: weekdayNumber(item[split:])}
 		if d.weekday < 0 {
-			return nil, p.errorAt(pos, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA, with or without a number before them", truncate(item))
+			return nil, p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", truncate(item))
 		}
 		if split > 0 {
 			if d.n, err = p.parseNumber(pos, item[:split], 1, 53, true); err != nil {
@@ -251,22 +251,22 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 	case r.count > 0 && r.until != nil:
 		return forbid("COUNT", "and UNTIL exclude each other")
 	case r.weeks != nil && r.freq != yearly:
-		return forbid("BYWEEKNO", "goes with FREQ=YEARLY only, not with %s", r.freq)
+		return forbid("BYWEEKNO", "requires FREQ=YEARLY, not %s", r.freq)
 	case r.yearDays != nil && (r.freq == monthly || r.freq == weekly || r.freq == daily):
-		return forbid("BYYEARDAY", "does not go with FREQ=%s", r.freq)
+		return forbid("BYYEARDAY", "cannot be combined with FREQ=%s", r.freq)
 	case r.days != nil && r.freq == weekly:
-		return forbid("BYMONTHDAY", "does not go with FREQ=WEEKLY")
+		return forbid("BYMONTHDAY", "cannot be combined with FREQ=WEEKLY")
 	case r.setPos != nil && r.months == nil && r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil &&
 		r.hours == nil && r.minutes == nil && r.seconds == nil:
-		return forbid("BYSETPOS", "chooses from what another BY part names, and there is none")
+		return forbid("BYSETPOS", "requires another BY part to choose from")
 	}
 	for _, d := range r.weekdays {
 		switch {
 		case d.n == 0:
 		case r.freq != yearly && r.freq != monthly:
-			return forbid("BYDAY", "has numbers with FREQ=MONTHLY and FREQ=YEARLY only, not with %s", r.freq)
+			return forbid("BYDAY", "allows numbers only with FREQ=MONTHLY and FREQ=YEARLY, not with %s", r.freq)
 		case r.weeks != nil:
-			return forbid("BYDAY", "has no numbers together with BYWEEKNO")
+			return forbid("BYDAY", "allows no numbers together with BYWEEKNO")
 		case d.n > days || d.n < -days:
 			return forbid("BYDAY", "%d is out of range: a month has at most %d of a weekday", d.n, days)
 		}

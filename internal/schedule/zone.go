@@ -233,7 +233,7 @@ func checkZoneName(name string) error {
 	case strings.TrimSpace(name) == "":
 		return zoneErrorf(zoneExample, "the name of a time zone is missing")
 	case strings.EqualFold(name, "Local"):
-		return zoneErrorf(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
+		return zoneErrorf(zoneExample, "%q depends on the machine; use an IANA name", name)
 	}
 	if place, ok := zoneAbbreviations[strings.ToUpper(name)]; ok {
 		return zoneErrorf(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
