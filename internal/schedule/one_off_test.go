@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestInstants(t *testing.T) {
+func TestOneOffInstants(t *testing.T) {
 	const ny = "America/New_York"
 	for _, c := range []struct{ text, zone, want string }{
 		{"2026-03-01T09:00:00Z", "", "2026-03-01T09:00:00Z"},
@@ -55,7 +55,7 @@ func TestInstants(t *testing.T) {
 	}
 }
 
-func TestCronIsNotOnce(t *testing.T) {
+func TestOnceOnlyForOneOff(t *testing.T) {
 	for _, expr := range []string{"0 9 * * TUE", "0 9 * OCT SAT", "0 0 0 1 1 * 2030"} {
 		if at, ok := Once(mustParse(t, expr, Options{})); ok {
 			t.Errorf("%s is the instant %v", expr, at)
@@ -63,7 +63,7 @@ func TestCronIsNotOnce(t *testing.T) {
 	}
 }
 
-func TestRefusedInstants(t *testing.T) {
+func TestOneOffErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		column  int
@@ -114,7 +114,7 @@ func TestRefusedInstants(t *testing.T) {
 	}
 }
 
-func TestSkippedInstantIsRefusedWithSkipGap(t *testing.T) {
+func TestOneOffInGapWithSkipGap(t *testing.T) {
 	o := Options{Timezone: "America/New_York", SkipGap: true}
 	_, err := Parse("2026-03-08T02:30:00", o)
 	if err == nil || !strings.Contains(err.Error(), "the clock in America/New_York skips 2026-03-08T02:30:00") {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestEqualSchedulesShareOneRule(t *testing.T) {
+func TestParseSharesRules(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		text, other string
@@ -41,7 +41,7 @@ func TestEqualSchedulesShareOneRule(t *testing.T) {
 	}
 }
 
-func TestSharedRuleIsStillChecked(t *testing.T) {
+func TestParseChecksSharedRule(t *testing.T) {
 	rule := mustParse(t, "0 0 0 1 1 * 2026", Options{})
 	if _, err := Parse("0 0 0 1 1 * 2026", Options{Now: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 		t.Error("a rule that is over was accepted because it is in use")
@@ -61,8 +61,8 @@ func TestSharedRuleIsStillChecked(t *testing.T) {
 	runtime.KeepAlive(daily)
 }
 
-// TestAMillionJobsOfAThousandSchedules measures what rules take in memory.
-func TestAMillionJobsOfAThousandSchedules(t *testing.T) {
+// TestRuleCacheOfAMillionJobs measures what rules take in memory.
+func TestRuleCacheOfAMillionJobs(t *testing.T) {
 	const jobs, texts = 1_000_000, 1000
 	n := jobs
 	if raceDetected() {
@@ -77,11 +77,11 @@ func TestAMillionJobsOfAThousandSchedules(t *testing.T) {
 		list[i] = fmt.Sprintf("%d %d * * %d", i%60, i/60%24, i%7)
 	}
 	rules := make([]Rule, n)
-	before := heap()
+	before := heapSize()
 	for i := range rules {
 		rules[i] = mustParse(t, list[i%texts], Options{Timezone: zones[i%texts%len(zones)], Start: time.Unix(int64(i), 0)})
 	}
-	grown := heap() - before
+	grown := heapSize() - before
 	distinct := map[Rule]bool{}
 	for _, r := range rules {
 		distinct[r] = true
@@ -93,7 +93,7 @@ func TestAMillionJobsOfAThousandSchedules(t *testing.T) {
 	runtime.KeepAlive(rules)
 }
 
-func heap() int64 {
+func heapSize() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -101,7 +101,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestRulesOutOfUseAreForgotten(t *testing.T) {
+func TestRuleCacheEvictsUnusedRules(t *testing.T) {
 	size := func() int {
 		sharedRules.mu.Lock()
 		defer sharedRules.mu.Unlock()
@@ -120,7 +120,7 @@ func TestRulesOutOfUseAreForgotten(t *testing.T) {
 	t.Errorf("%d rules are still there", size())
 }
 
-func TestRulesCanBeSharedAtOnce(t *testing.T) {
+func TestRuleCacheConcurrency(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// plainRule is a recurrence rule that decides about one wall time after the other,
+// referenceRule is a recurrence rule that decides about one wall time after the other,
 // by the tables of RFC 5545. Wall times are written as if they were in UTC. It
 // shares nothing with the rules under test.
-type plainRule struct {
+type referenceRule struct {
 	freq     string
 	interval int
 	by       map[string][]int // without BYDAY
-	byDay    []plainDay
+	byDay    []referenceWeekday
 	wkst     time.Weekday
 	start    time.Time
 
 	periods map[string][]time.Time // what there is to choose from for BYSETPOS
 }
 
-type plainDay struct {
+type referenceWeekday struct {
 	n   int
 	day time.Weekday
 }
 
-var plainParts = []string{"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYHOUR", "BYMINUTE", "BYSECOND", "BYSETPOS"}
+var referenceParts = []string{"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYHOUR", "BYMINUTE", "BYSECOND", "BYSETPOS"}
 
 // String returns the rule as the value of an RRULE.
-func (r *plainRule) String() string {
+func (r *referenceRule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "FREQ=%s;INTERVAL=%d;WKST=%s", r.freq, r.interval, strings.ToUpper(r.wkst.String()[:2]))
-	for _, part := range plainParts {
+	for _, part := range referenceParts {
 		for i, n := range r.by[part] {
 			if i == 0 {
 				b.WriteString(";" + part + "=")
@@ -54,7 +54,7 @@ func (r *plainRule) String() string {
 }
 
 // is says whether the rule, without its bounds, names a wall time.
-func (r *plainRule) is(wall time.Time) bool {
+func (r *referenceRule) is(wall time.Time) bool {
 	if !r.fits(wall) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (r *plainRule) is(wall time.Time) bool {
 }
 
 // peers lists the wall times of the period of one.
-func (r *plainRule) peers(wall time.Time) []time.Time {
+func (r *referenceRule) peers(wall time.Time) []time.Time {
 	key, first, length := "", wall, 24*time.Hour
 	year, month, day := wall.Date()
 	switch r.freq {
@@ -100,7 +100,7 @@ func (r *plainRule) peers(wall time.Time) []time.Time {
 }
 
 // between lists what fits from one wall time to another.
-func (r *plainRule) between(from, to time.Time) (all []time.Time) {
+func (r *referenceRule) between(from, to time.Time) (all []time.Time) {
 	steps := func(t time.Time, length, unit time.Duration, fits func(time.Time) bool, inside func(time.Time)) {
 		for end := t.Add(length); t.Before(end) && t.Before(to); t = t.Add(unit) {
 			if t.Add(unit).After(from) && fits(t) {
@@ -120,12 +120,12 @@ func (r *plainRule) between(from, to time.Time) (all []time.Time) {
 }
 
 // fits says whether a wall time has all that the rule asks for, but for BYSETPOS.
-func (r *plainRule) fits(t time.Time) bool {
+func (r *referenceRule) fits(t time.Time) bool {
 	return r.secondFits(t) && r.minuteFits(t) && r.hourFits(t) && r.dayFits(t) && r.periodFits(t)
 }
 
 // periodFits says whether a wall time is in a period that INTERVAL leaves.
-func (r *plainRule) periodFits(t time.Time) bool {
+func (r *referenceRule) periodFits(t time.Time) bool {
 	var n int64
 	day := 24 * time.Hour
 	switch s := r.start; r.freq {
@@ -149,33 +149,33 @@ func (r *plainRule) periodFits(t time.Time) bool {
 
 // finer says whether the periods of the rule are at most as long as those of
 // another frequency.
-func (r *plainRule) finer(freq string) bool {
+func (r *referenceRule) finer(freq string) bool {
 	all := []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"}
 	return slices.Index(all, r.freq) >= slices.Index(all, freq)
 }
 
 // named says whether a part lists a value, or if it is missing, whether the value
 // is that of DTSTART or the periods are short enough to take all.
-func (r *plainRule) named(part string, value, atStart int, freq string) bool {
+func (r *referenceRule) named(part string, value, atStart int, freq string) bool {
 	if list := r.by[part]; list != nil {
 		return slices.Contains(list, value)
 	}
 	return r.finer(freq) || value == atStart
 }
 
-func (r *plainRule) secondFits(t time.Time) bool {
+func (r *referenceRule) secondFits(t time.Time) bool {
 	return r.named("BYSECOND", t.Second(), r.start.Second(), "SECONDLY")
 }
 
-func (r *plainRule) minuteFits(t time.Time) bool {
+func (r *referenceRule) minuteFits(t time.Time) bool {
 	return r.named("BYMINUTE", t.Minute(), r.start.Minute(), "MINUTELY")
 }
 
-func (r *plainRule) hourFits(t time.Time) bool {
+func (r *referenceRule) hourFits(t time.Time) bool {
 	return r.named("BYHOUR", t.Hour(), r.start.Hour(), "HOURLY")
 }
 
-func (r *plainRule) dayFits(t time.Time) bool {
+func (r *referenceRule) dayFits(t time.Time) bool {
 	year, month, day := t.Date()
 	yearLength := time.Date(year, 12, 31, 0, 0, 0, 0, time.UTC).YearDay()
 	monthLength := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
@@ -201,7 +201,7 @@ func (r *plainRule) dayFits(t time.Time) bool {
 		if r.freq == "MONTHLY" || r.by["BYMONTH"] != nil {
 			n, last = (day+6)/7, -(monthLength-day)/7-1
 		}
-		return slices.ContainsFunc(r.byDay, func(d plainDay) bool {
+		return slices.ContainsFunc(r.byDay, func(d referenceWeekday) bool {
 			return d.day == t.Weekday() && (d.n == 0 || d.n == n || d.n == last)
 		})
 	}
@@ -220,7 +220,7 @@ func (r *plainRule) dayFits(t time.Time) bool {
 }
 
 // weekOf returns the beginning of the week of a wall time.
-func (r *plainRule) weekOf(t time.Time) time.Time {
+func (r *referenceRule) weekOf(t time.Time) time.Time {
 	for t = t.Truncate(24 * time.Hour); t.Weekday() != r.wkst; {
 		t = t.Add(-24 * time.Hour)
 	}

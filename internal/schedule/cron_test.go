@@ -1,11 +1,12 @@
 package schedule
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
 
-func TestDayForms(t *testing.T) {
+func TestCronDayFields(t *testing.T) {
 	const after = "2025-12-31 23:59:59" // 2026 begins on a Thursday
 	for _, c := range []struct{ expr, want string }{
 		{"0 0 L * *", "2026-01-31 00:00, 2026-02-28 00:00, 2026-03-31 00:00"},
@@ -49,7 +50,7 @@ func TestDayForms(t *testing.T) {
 	}
 }
 
-func TestTimeForms(t *testing.T) {
+func TestCronTimeFields(t *testing.T) {
 	const after = "2026-06-30 22:58:30"
 	for _, c := range []struct{ expr, want string }{
 		{"@hourly", "2026-06-30 23:00, 2026-07-01 00:00"},
@@ -81,14 +82,14 @@ func TestTimeForms(t *testing.T) {
 	}
 }
 
-func TestZonePrefixIsRead(t *testing.T) {
+func TestCronZonePrefix(t *testing.T) {
 	for _, text := range []string{"TZ=Asia/Tokyo 0 9 * * *", " CRON_TZ=Asia/Tokyo\t0 9 * * *", "CRON_TZ=Asia/Tokyo 0 9 * * *"} {
 		expectChain(t, text, Options{}, "2026-01-01 00:00", "2026-01-02 00:00", "")
 		expectChain(t, text, Options{Timezone: "Asia/Tokyo"}, "2026-01-01 00:00", "2026-01-02 00:00", "")
 	}
 }
 
-func TestNextCountsInWholeSeconds(t *testing.T) {
+func TestCronNextIsWholeSeconds(t *testing.T) {
 	rule := mustParse(t, "* * * * * *", Options{})
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ after, want time.Time }{
@@ -103,7 +104,7 @@ func TestNextCountsInWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestNextHasNoFarEnd(t *testing.T) {
+func TestCronNextFarAhead(t *testing.T) {
 	rule := mustParse(t, "0 0 * * *", Options{Timezone: "Asia/Tokyo"})
 	for _, c := range []struct{ after, want string }{
 		{"0001-01-01 00:00", "0001-01-01 14:41:01"}, // before the zone had a standard time
@@ -123,7 +124,7 @@ func TestNextHasNoFarEnd(t *testing.T) {
 	}
 }
 
-func TestCalendarAgreesWithPackageTime(t *testing.T) {
+func TestDateArithmeticAgreesWithPackageTime(t *testing.T) {
 	date := time.Date(-401, 12, 1, 0, 0, 0, 0, time.UTC)
 	for n := date.Unix() / secondsPerDay; date.Year() < 2501; n++ {
 		year, month, day := dateOf(n)
@@ -138,5 +139,42 @@ func TestCalendarAgreesWithPackageTime(t *testing.T) {
 			t.Fatalf("length of %d-%d is %d, want %d", year, month, monthLength(year, month), day)
 		}
 		date = tomorrow
+	}
+}
+
+// TestNextIsStrictlyLater asks rules of every form from everywhere: just before,
+// at and after occurrences and changes of the clock, and from the ends of time.
+func TestNextIsStrictlyLater(t *testing.T) {
+	random := rand.New(rand.NewPCG(23, 24))
+	for range 3000 {
+		rule, text, o := randomRule(t, random)
+		asked := []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 999_999_999), time.Unix(horizon-1, 0), time.Unix(horizon, 0), o.Start}
+		z, _ := loadZone(o.Timezone)
+		for range 10 {
+			p := z.periods[random.IntN(len(z.periods))]
+			asked = append(asked, time.Unix(p.start, 0), time.Unix(p.start-1, 999_999_999), time.Unix(random.Int64N(horizon), random.Int64N(1e9)))
+		}
+		for _, after := range asked {
+			next := rule.Next(after)
+			if next.IsZero() {
+				continue
+			}
+			if !next.After(after) || next.Location() != time.UTC || next.Unix() >= horizon {
+				t.Fatalf("%s %+v: after %v comes %v", text, o, after, next)
+			}
+			// Nothing lies between: the answer is the same from anywhere in between.
+			between := after
+			if gap := next.Sub(after); gap > 1 {
+				between = after.Add(time.Duration(random.Int64N(int64(gap))))
+			}
+			for _, at := range []time.Time{between, next.Add(-1)} {
+				if again := rule.Next(at); !again.Equal(next) {
+					t.Fatalf("%s %+v: after %v comes %v, but after %v comes %v", text, o, after, next, at, again)
+				}
+			}
+			if later := rule.Next(next); !later.IsZero() && !later.After(next) {
+				t.Fatalf("%s %+v: after %v comes %v", text, o, next, later)
+			}
+		}
 	}
 }

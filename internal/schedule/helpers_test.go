@@ -8,8 +8,95 @@ import (
 	"time"
 )
 
-// eventful are zones that did unusual things with their clocks.
-var eventful = []string{
+// expectChain asks a rule for one occurrence after the other.
+func expectChain(t *testing.T, expr string, o Options, after, want, why string) {
+	t.Helper()
+	rule := mustParse(t, expr, o)
+	asked := utc(t, after)
+	for _, w := range instants(t, want) {
+		got := rule.Next(asked)
+		if !got.Equal(w) {
+			t.Fatalf("%s in %s (%+v): after %v comes %v, want %v; %s", expr, o.Timezone, o, asked, got, w, why)
+		}
+		if got.Location() != time.UTC {
+			t.Fatalf("%s: %v is not in UTC", expr, got)
+		}
+		asked = got
+	}
+}
+
+func mustParse(t testing.TB, expr string, o Options) Rule {
+	t.Helper()
+	rule, err := Parse(expr, o)
+	if err != nil {
+		t.Fatalf("parse %q: %v", expr, err)
+	}
+	return rule
+}
+
+// instants reads a list such as "2026-03-08 07:00, 07:30, never".
+func instants(t testing.TB, list string) (all []time.Time) {
+	t.Helper()
+	date := ""
+	for entry := range strings.SplitSeq(list, ", ") {
+		if entry == "never" {
+			all = append(all, time.Time{})
+			continue
+		}
+		if d, clock, ok := strings.Cut(entry, " "); ok {
+			date, entry = d, clock
+		}
+		all = append(all, utc(t, date+" "+entry))
+	}
+	return all
+}
+
+// utc reads an instant such as "2026-03-08 07:00", with or without seconds.
+func utc(t testing.TB, text string) time.Time {
+	t.Helper()
+	if strings.Count(text, ":") == 1 {
+		text += ":00"
+	}
+	at, err := time.Parse(time.DateTime, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// expectRRule asks a calendar rule for one occurrence after the other.
+func expectRRule(t *testing.T, text string, o Options, after, want string) {
+	t.Helper()
+	rule, err := Parse(text, o)
+	if err != nil {
+		t.Errorf("%s: %v", text, err)
+		return
+	}
+	asked := utc(t, after)
+	for _, w := range instants(t, want) {
+		got := rule.Next(asked)
+		if !got.Equal(w) {
+			t.Errorf("%s\n%+v: after %v comes %v, want %v", text, o, asked, got, w)
+			return
+		}
+		if got.Location() != time.UTC {
+			t.Errorf("%s: %v is not in UTC", text, got)
+		}
+		asked = got
+	}
+}
+
+// parseOnlyRRule is Parse for texts that it may not recognize as calendar rules.
+func parseOnlyRRule(text string, o Options) (Rule, error) {
+	rule, err := parseRRuleSet(text, o)
+	if err == nil {
+		err = checkFires(rule, o.Now)
+	}
+	return rule, err
+}
+
+// changingZones are zones that did unusual things with their clocks.
+var changingZones = []string{
 	"UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo",
 	"Africa/Casablanca", "Pacific/Chatham", "Antarctica/Troll", "Asia/Gaza", "America/St_Johns", "Africa/Cairo",
 }
@@ -61,7 +148,7 @@ func randomCron(r *rand.Rand) string {
 	return strings.Join(fields, " ")
 }
 
-var randomCalendar = []string{
+var randomRRules = []string{
 	"FREQ=DAILY;BYHOUR=1,2,3;BYMINUTE=0,30;BYSECOND=0", "FREQ=HOURLY", "FREQ=MINUTELY;INTERVAL=7", "FREQ=MINUTELY;INTERVAL=10;COUNT=5000",
 	"FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU;BYHOUR=2", "FREQ=MONTHLY;BYDAY=-1SU;BYHOUR=2;BYMINUTE=30", "FREQ=SECONDLY;INTERVAL=90;BYHOUR=1,2",
 	"FREQ=DAILY;BYHOUR=1,2;BYSETPOS=-1", "FREQ=HOURLY;INTERVAL=3;UNTIL=20300101T000000Z", "FREQ=SECONDLY;INTERVAL=700;BYMONTHDAY=1,15,-1",
@@ -73,7 +160,7 @@ var randomCalendar = []string{
 func randomRule(t *testing.T, r *rand.Rand) (Rule, string, Options) {
 	t.Helper()
 	o := Options{
-		Timezone: eventful[r.IntN(len(eventful))],
+		Timezone: changingZones[r.IntN(len(changingZones))],
 		SkipGap:  r.IntN(3) == 0,
 		Overlap:  DSTOverlap(r.IntN(3)),
 		Start:    time.Unix(946_684_800+r.Int64N(1_200_000_000), 0),
@@ -88,7 +175,7 @@ func randomRule(t *testing.T, r *rand.Rand) (Rule, string, Options) {
 		case 2:
 			text = fmt.Sprintf("P%dDT%dS", 1+r.IntN(3), 1+r.IntN(100_000))
 		case 3:
-			text = randomCalendar[r.IntN(len(randomCalendar))]
+			text = randomRRules[r.IntN(len(randomRRules))]
 		}
 		if rule, err := Parse(text, o); err == nil {
 			return rule, text, o

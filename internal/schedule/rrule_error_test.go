@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestCalendarRefusals(t *testing.T) {
+func TestRRuleErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		column  int
@@ -25,15 +25,15 @@ func TestCalendarRefusals(t *testing.T) {
 		{"FREQ=DAILY;BYHOUR=\u0661", 19, "unexpected character '\u0661'"},
 
 		{"COUNT=3", 1, "FREQ is missing"},
-		{"FREQ=FORTNIGHTLY", 6, `FREQ: there is no "FORTNIGHTLY"; it is one of YEARLY, MONTHLY`},
-		{"FREQ=", 6, `FREQ: there is no ""`},
+		{"FREQ=FORTNIGHTLY", 6, `FREQ: unknown frequency "FORTNIGHTLY"; use one of YEARLY, MONTHLY`},
+		{"FREQ=", 6, `FREQ: unknown frequency ""`},
 		{"FREQ=DAILY;FREQ=DAILY", 12, "there are two FREQ parts"},
 		{"FREQ=DAILY;COUNT", 12, `"COUNT" is not of the form NAME=value`},
 		{"FREQ=DAILY;;COUNT=3", 12, `"" is not of the form NAME=value`},
 		{"FREQ=DAILY;BYEASTER=1", 12, "BYEASTER is not part of RFC 5545"},
-		{"FREQ=DAILY;FOO=1", 12, `there is no part "FOO"`},
-		{"FREQ=DAILY;X-FOO=1", 12, `there is no part "X-FOO"`},
-		{"RRULE:FREQ=DAILY;\r\n FOO=1", 21, `there is no part "FOO"`},
+		{"FREQ=DAILY;FOO=1", 12, `unknown part "FOO"`},
+		{"FREQ=DAILY;X-FOO=1", 12, `unknown part "X-FOO"`},
+		{"RRULE:FREQ=DAILY;\r\n FOO=1", 21, `unknown part "FOO"`},
 		{"FREQ=DAILY COUNT=3", 12, `a ";" is missing before "COUNT=3"`},
 		{"FREQ=DAILY 3", 12, `a ";" is missing before "3"`},
 
@@ -45,10 +45,10 @@ func TestCalendarRefusals(t *testing.T) {
 		{"FREQ=DAILY;COUNT=-1", 18, `COUNT: "-1" is not a number`},
 		{"FREQ=DAILY;COUNT=99999999999999999999", 18, "COUNT: 99999999999999999999 is out of range"},
 		{"FREQ=DAILY;COUNT=3;UNTIL=20260401", 12, "COUNT and UNTIL exclude each other"},
-		{"FREQ=SECONDLY;INTERVAL=7;BYHOUR=9;COUNT=100001", 1, "COUNT goes up to 100000 in rules like this"},
-		{"FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1;COUNT=100001", 1, "COUNT goes up to 100000"},
+		{"FREQ=SECONDLY;INTERVAL=7;BYHOUR=9;COUNT=100001", 1, "COUNT is limited to 100000 in rules like this"},
+		{"FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1;COUNT=100001", 1, "COUNT is limited to 100000"},
 
-		{strings.Repeat("RRULE:FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1;COUNT=60000\n", 2), 58, "COUNT goes up to 100000 in rules like this, all together"},
+		{strings.Repeat("RRULE:FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1;COUNT=60000\n", 2), 58, "COUNT is limited to 100000 in rules like this, all together"},
 
 		{"FREQ=DAILY;BYMONTH=0", 20, "BYMONTH: 0 is out of range, it goes from 1 to 12"},
 		{"FREQ=DAILY;BYMONTH=13", 20, "BYMONTH: 13 is out of range"},
@@ -66,38 +66,38 @@ func TestCalendarRefusals(t *testing.T) {
 		{"FREQ=DAILY;BYSECOND=61", 21, "BYSECOND: 61 is out of range"},
 		{"FREQ=DAILY;BYHOUR=9;BYSETPOS=0", 30, "BYSETPOS: 0 is out of range"},
 		{"FREQ=DAILY;BYHOUR=9;BYSETPOS=367", 30, "BYSETPOS: 367 is out of range"},
-		{"FREQ=WEEKLY;BYDAY=XX", 19, `BYDAY: there is no weekday "XX"`},
-		{"FREQ=WEEKLY;BYDAY=MO,", 22, `BYDAY: there is no weekday ""`},
-		{"FREQ=WEEKLY;BYDAY=UM", 19, `BYDAY: there is no weekday "UM"`},
-		{"FREQ=WEEKLY;BYDAY=M", 19, `BYDAY: there is no weekday "M"`},
+		{"FREQ=WEEKLY;BYDAY=XX", 19, `BYDAY: unknown weekday "XX"`},
+		{"FREQ=WEEKLY;BYDAY=MO,", 22, `BYDAY: unknown weekday ""`},
+		{"FREQ=WEEKLY;BYDAY=UM", 19, `BYDAY: unknown weekday "UM"`},
+		{"FREQ=WEEKLY;BYDAY=M", 19, `BYDAY: unknown weekday "M"`},
 		{"FREQ=MONTHLY;BYDAY=0MO", 20, "BYDAY: 0 is out of range"},
 		{"FREQ=MONTHLY;BYDAY=54MO", 20, "BYDAY: 54 is out of range"},
 		{"FREQ=MONTHLY;BYDAY=6MO", 14, "BYDAY 6 is out of range: a month has at most 5 of a weekday"},
 		{"FREQ=YEARLY;BYMONTH=3;BYDAY=-6MO", 23, "BYDAY -6 is out of range"},
-		{"FREQ=WEEKLY;WKST=1MO", 18, `WKST: there is no weekday "1MO"`},
-		{"FREQ=WEEKLY;WKST=", 18, `WKST: there is no weekday ""`},
+		{"FREQ=WEEKLY;WKST=1MO", 18, `WKST: unknown weekday "1MO"`},
+		{"FREQ=WEEKLY;WKST=", 18, `WKST: unknown weekday ""`},
 
-		{"FREQ=WEEKLY;BYDAY=1MO", 13, "BYDAY has numbers with FREQ=MONTHLY and FREQ=YEARLY only, not with WEEKLY"},
-		{"FREQ=DAILY;BYDAY=-1MO", 12, "BYDAY has numbers"},
-		{"FREQ=YEARLY;BYWEEKNO=20;BYDAY=1MO", 25, "BYDAY has no numbers together with BYWEEKNO"},
-		{"FREQ=MONTHLY;BYWEEKNO=20", 14, "BYWEEKNO goes with FREQ=YEARLY only, not with MONTHLY"},
-		{"FREQ=HOURLY;BYWEEKNO=20", 13, "BYWEEKNO goes with FREQ=YEARLY only"},
-		{"FREQ=DAILY;BYYEARDAY=1", 12, "BYYEARDAY does not go with FREQ=DAILY"},
-		{"FREQ=WEEKLY;BYYEARDAY=1", 13, "BYYEARDAY does not go with FREQ=WEEKLY"},
-		{"FREQ=MONTHLY;BYYEARDAY=1", 14, "BYYEARDAY does not go with FREQ=MONTHLY"},
-		{"FREQ=WEEKLY;BYMONTHDAY=1", 13, "BYMONTHDAY does not go with FREQ=WEEKLY"},
-		{"FREQ=DAILY;BYSETPOS=1", 12, "BYSETPOS chooses from what another BY part names"},
+		{"FREQ=WEEKLY;BYDAY=1MO", 13, "BYDAY allows numbers only with FREQ=MONTHLY and FREQ=YEARLY, not with WEEKLY"},
+		{"FREQ=DAILY;BYDAY=-1MO", 12, "BYDAY allows numbers"},
+		{"FREQ=YEARLY;BYWEEKNO=20;BYDAY=1MO", 25, "BYDAY allows no numbers together with BYWEEKNO"},
+		{"FREQ=MONTHLY;BYWEEKNO=20", 14, "BYWEEKNO requires FREQ=YEARLY, not MONTHLY"},
+		{"FREQ=HOURLY;BYWEEKNO=20", 13, "BYWEEKNO requires FREQ=YEARLY"},
+		{"FREQ=DAILY;BYYEARDAY=1", 12, "BYYEARDAY cannot be combined with FREQ=DAILY"},
+		{"FREQ=WEEKLY;BYYEARDAY=1", 13, "BYYEARDAY cannot be combined with FREQ=WEEKLY"},
+		{"FREQ=MONTHLY;BYYEARDAY=1", 14, "BYYEARDAY cannot be combined with FREQ=MONTHLY"},
+		{"FREQ=WEEKLY;BYMONTHDAY=1", 13, "BYMONTHDAY cannot be combined with FREQ=WEEKLY"},
+		{"FREQ=DAILY;BYSETPOS=1", 12, "BYSETPOS requires another BY part"},
 
 		{"EXRULE:FREQ=DAILY FREQ=HOURLY", 1, "EXRULE is not supported"},
-		{"SUMMARY:x\nRRULE:FREQ=DAILY", 1, `"SUMMARY:x" is none of the lines DTSTART, RRULE, RDATE and EXDATE`},
-		{"RRULE:FREQ=DAILY DTEND:20260301", 18, `"DTEND:20260301" is none of the lines`},
-		{"RRULE:FREQ=DAILY\nCOUNT", 18, `"COUNT" is none of the lines`},
+		{"SUMMARY:x\nRRULE:FREQ=DAILY", 1, `"SUMMARY:x" is not a DTSTART, RRULE, RDATE or EXDATE line`},
+		{"RRULE:FREQ=DAILY DTEND:20260301", 18, `"DTEND:20260301" is not a DTSTART, RRULE, RDATE or EXDATE line`},
+		{"RRULE:FREQ=DAILY\nCOUNT", 18, `"COUNT" is not a DTSTART, RRULE, RDATE or EXDATE line`},
 		{"30 9 FREQ=DAILY", 4, `unexpected "9" after "30"`},
 		{"DTSTART:20260301T090000 DTSTART:20260301T090000 FREQ=DAILY", 25, "there are two DTSTART lines"},
 		{"DTSTART:20260301,20260302 FREQ=DAILY", 9, "DTSTART is a single date"},
 		{"DTSTART: FREQ=DAILY", 9, `"" is not a date`},
 		{"DTSTART;TZID=Europe/Paris FREQ=DAILY", 26, `DTSTART: a ":" and a date are missing`},
-		{"DTSTART;X=1:20260301 FREQ=DAILY", 9, `DTSTART: there is no parameter "X"`},
+		{"DTSTART;X=1:20260301 FREQ=DAILY", 9, `DTSTART: unknown parameter "X"`},
 		{"DTSTART;VALUE=PERIOD:20260301 FREQ=DAILY", 15, `DTSTART: the VALUE is DATE or DATE-TIME, not "PERIOD"`},
 		{"DTSTART;VALUE=DATE:20260301T090000 FREQ=DAILY", 28, "a VALUE=DATE has no time of day"},
 		{"DTSTART;VALUE=DATE-TIME:20260301 FREQ=DAILY", 25, "a VALUE=DATE-TIME needs a time of day"},
@@ -156,7 +156,7 @@ func TestCalendarRefusals(t *testing.T) {
 	}
 }
 
-func TestCalendarRulesNeedAnAnchor(t *testing.T) {
+func TestRRuleNeedsStart(t *testing.T) {
 	_, err := Parse("FREQ=DAILY", Options{})
 	const want = `schedule: a calendar rule needs a start: give it a DTSTART line or starts_at; ` +
 		`for example "DTSTART:20260302T090000 RRULE:FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"`
@@ -173,7 +173,7 @@ func TestCalendarRulesNeedAnAnchor(t *testing.T) {
 	}
 }
 
-func TestZoneOfACalendarRule(t *testing.T) {
+func TestRRuleZone(t *testing.T) {
 	const text = "DTSTART;TZID=Europe/Paris:20260301T090000 FREQ=DAILY"
 	for _, c := range []struct{ timezone, field, message string }{
 		{"", "", ""},
@@ -192,7 +192,7 @@ func TestZoneOfACalendarRule(t *testing.T) {
 	}
 }
 
-func TestNowDecidesWhatIsOver(t *testing.T) {
+func TestRRuleNowRefusesPast(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		rule    string

@@ -43,10 +43,10 @@ func upTo(low, high int) (list []int) {
 	return list
 }
 
-// drawRule draws a rule that RFC 5545 allows. A dense one has few limits on its
+// drawReferenceRule draws a rule that RFC 5545 allows. A dense one has few limits on its
 // days and is busy in the first hours of them.
-func drawRule(t *rapid.T, start time.Time, dense bool, freqs ...string) *plainRule {
-	r := &plainRule{freq: oneOf(t, freqs...), by: map[string][]int{}, start: start, periods: map[string][]time.Time{}}
+func drawReferenceRule(t *rapid.T, start time.Time, dense bool, freqs ...string) *referenceRule {
+	r := &referenceRule{freq: oneOf(t, freqs...), by: map[string][]int{}, start: start, periods: map[string][]time.Time{}}
 	r.interval = oneOf(t, 1, 1, 1, 1, 1, 2, 3, 4, 5, 7, 12, 13, 25, 61, 97)
 	if r.finer("MINUTELY") {
 		r.interval = oneOf(t, 1, 1, 2, 7, 15, 30, 45, 60, 90, 120, 420, 1439, 1441, 3600, 3601, 86399, 86400, 90061)
@@ -74,7 +74,7 @@ func drawRule(t *rapid.T, start time.Time, dense bool, freqs ...string) *plainRu
 	part("BYHOUR", 30, hours...)
 	part("BYMINUTE", 30, 0, 1, 15, 20, 30, 45, 59)
 	if chance(t, days) {
-		r.byDay = drawDays(t, r)
+		r.byDay = drawWeekdays(t, r)
 	}
 	if r.byDay != nil || len(r.by) > 0 {
 		part("BYSETPOS", 20, 1, 2, 3, 5, 10, 31, 366, -1, -2, -4, -7, -366)
@@ -82,7 +82,7 @@ func drawRule(t *rapid.T, start time.Time, dense bool, freqs ...string) *plainRu
 	return r
 }
 
-func drawDays(t *rapid.T, r *plainRule) (list []plainDay) {
+func drawWeekdays(t *rapid.T, r *referenceRule) (list []referenceWeekday) {
 	most := 0
 	switch {
 	case r.freq == "YEARLY" && r.by["BYWEEKNO"] == nil && r.by["BYMONTH"] == nil:
@@ -91,7 +91,7 @@ func drawDays(t *rapid.T, r *plainRule) (list []plainDay) {
 		most = 5
 	}
 	for range 1 + even(t, 4) {
-		d := plainDay{day: time.Weekday(even(t, 7))}
+		d := referenceWeekday{day: time.Weekday(even(t, 7))}
 		if chance(t, 50) {
 			d.n = oneOf(t, upTo(-most, most)...)
 		}
@@ -100,13 +100,13 @@ func drawDays(t *rapid.T, r *plainRule) (list []plainDay) {
 	return list
 }
 
-// drawClock draws how a set without rules meets the clock of a zone.
-func drawClock(t *rapid.T, zone string) *plainSet {
+// drawReferenceSet draws how a set without rules meets the clock of a zone.
+func drawReferenceSet(t *rapid.T, zone string) *referenceSet {
 	location, err := LoadZone(zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &plainSet{
+	return &referenceSet{
 		zone:     location,
 		overlap:  oneOf(t, DSTAuto, DSTAuto, DSTFirst, DSTBoth),
 		skipGap:  chance(t, 20),
@@ -116,7 +116,7 @@ func drawClock(t *rapid.T, zone string) *plainSet {
 
 // drawBounds draws COUNT or UNTIL, and EXDATEs and RDATEs among the wall times
 // of a stretch, more often than not such as matter.
-func (s *plainSet) drawBounds(t *rapid.T, moments []plainMoment) {
+func (s *referenceSet) drawBounds(t *rapid.T, moments []referenceMoment) {
 	var walls, skipped []time.Time
 	for _, m := range moments {
 		walls = append(append(walls, m.skipped...), m.wall)
@@ -132,7 +132,7 @@ func (s *plainSet) drawBounds(t *rapid.T, moments []plainMoment) {
 	if chance(t, 60) {
 		return
 	}
-	unbound := &plainSet{rules: s.rules, zone: s.zone, first: s.first, overlap: DSTBoth}
+	unbound := &referenceSet{rules: s.rules, zone: s.zone, first: s.first, overlap: DSTBoth}
 	if fires := unbound.firings(moments); len(fires) > 0 {
 		for _, at := range someOf(t, 4, fires...) {
 			_, offset := time.Unix(at, 0).In(s.zone).Zone()
@@ -155,7 +155,7 @@ func (s *plainSet) drawBounds(t *rapid.T, moments []plainMoment) {
 	s.rdates = append(s.rdates, someOf(t, 3, walls...)...)
 }
 
-func TestCalendarRulesAgreeWithEveryMinuteAroundChanges(t *testing.T) {
+func TestRRuleAgreesWithEveryMinuteAroundChanges(t *testing.T) {
 	places := []struct{ zone, middle string }{
 		{"UTC", "2026-02-28 12:00"},
 		{"America/New_York", "2026-03-08 07:00"}, {"America/New_York", "2026-11-01 06:00"},
@@ -167,15 +167,15 @@ func TestCalendarRulesAgreeWithEveryMinuteAroundChanges(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := oneOf(t, places...)
-		s := drawClock(t, p.zone)
+		s := drawReferenceSet(t, p.zone)
 		middle, _ := time.Parse("2006-01-02 15:04", p.middle)
 		// DTSTART is anywhere in the stretch, mostly close to the change.
 		minutes := oneOf(t, 90, 24*60, 4*24*60)
 		begin := middle.Add(time.Duration(even(t, minutes+60)-minutes) * time.Minute)
-		s.begin(t, begin, middle, func(start time.Time) []*plainRule {
-			rules := []*plainRule{drawRule(t, start, true, "YEARLY", "MONTHLY", "WEEKLY", "DAILY", "DAILY", "HOURLY", "HOURLY", "MINUTELY", "MINUTELY")}
+		s.begin(t, begin, middle, func(start time.Time) []*referenceRule {
+			rules := []*referenceRule{drawReferenceRule(t, start, true, "YEARLY", "MONTHLY", "WEEKLY", "DAILY", "DAILY", "HOURLY", "HOURLY", "MINUTELY", "MINUTELY")}
 			if chance(t, 20) {
-				rules = append(rules, drawRule(t, start, true, "DAILY", "HOURLY"))
+				rules = append(rules, drawReferenceRule(t, start, true, "DAILY", "HOURLY"))
 			}
 			return rules
 		})
@@ -185,22 +185,22 @@ func TestCalendarRulesAgreeWithEveryMinuteAroundChanges(t *testing.T) {
 	})
 }
 
-func TestCalendarRulesAgreeWithEverySecondAroundChanges(t *testing.T) {
+func TestRRuleAgreesWithEverySecondAroundChanges(t *testing.T) {
 	places := []struct{ zone, middle string }{
 		{"UTC", "2028-02-29 00:00:00"}, {"America/New_York", "2026-03-08 07:00:00"}, {"America/New_York", "2026-11-01 06:00:00"},
 		{"Africa/Monrovia", "1972-01-07 00:44:30"}, {"Australia/Lord_Howe", "2026-10-03 15:30:00"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := oneOf(t, places...)
-		s := drawClock(t, p.zone)
+		s := drawReferenceSet(t, p.zone)
 		middle, _ := time.Parse(time.DateTime, p.middle)
 		begin := middle.Add(time.Duration(even(t, 3600)-3000) * time.Second)
-		s.begin(t, begin, middle, func(start time.Time) []*plainRule {
-			r := drawRule(t, start, true, "DAILY", "HOURLY", "MINUTELY", "SECONDLY", "SECONDLY")
+		s.begin(t, begin, middle, func(start time.Time) []*referenceRule {
+			r := drawReferenceRule(t, start, true, "DAILY", "HOURLY", "MINUTELY", "SECONDLY", "SECONDLY")
 			if chance(t, 50) {
 				r.by["BYSECOND"] = someOf(t, 8, upTo(0, 59)...)
 			}
-			return []*plainRule{r}
+			return []*referenceRule{r}
 		})
 		moments := s.stretch(middle.Add(-time.Hour), middle.Add(3*time.Hour), time.Second)
 		s.drawBounds(t, moments)
@@ -210,7 +210,7 @@ func TestCalendarRulesAgreeWithEverySecondAroundChanges(t *testing.T) {
 
 // begin lets the set begin at an instant, written in UTC, or at the first instant
 // of its wall time, or at a wall time that the clock skips at a change.
-func (s *plainSet) begin(t *rapid.T, at, change time.Time, draw func(start time.Time) []*plainRule) {
+func (s *referenceSet) begin(t *rapid.T, at, change time.Time, draw func(start time.Time) []*referenceRule) {
 	wallOf := func(at time.Time) time.Time {
 		_, offset := at.In(s.zone).Zone()
 		return at.Add(time.Duration(offset) * time.Second).UTC()
@@ -232,18 +232,18 @@ func (s *plainSet) begin(t *rapid.T, at, change time.Time, draw func(start time.
 	s.rules = draw(start)
 }
 
-func TestCalendarRulesAgreeWithEveryDayOfDecades(t *testing.T) {
+func TestRRuleAgreesWithEveryDayOfDecades(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := time.Date(1990+even(t, 40), 1, 1+even(t, 366), 9, 30, 0, 0, time.UTC)
-		r := drawRule(t, start, false, "YEARLY", "YEARLY", "MONTHLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")
+		r := drawReferenceRule(t, start, false, "YEARLY", "YEARLY", "MONTHLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")
 		years := map[string]int{"DAILY": 8, "HOURLY": 2}[r.freq]
 		if years == 0 {
 			years = 25
 		}
-		s := &plainSet{rules: []*plainRule{r}, zone: time.UTC, first: start.Unix()}
-		var moments []plainMoment
+		s := &referenceSet{rules: []*referenceRule{r}, zone: time.UTC, first: start.Unix()}
+		var moments []referenceMoment
 		for _, wall := range r.between(start, start.AddDate(years, 0, 0)) {
-			moments = append(moments, plainMoment{at: wall.Unix(), wall: wall})
+			moments = append(moments, referenceMoment{at: wall.Unix(), wall: wall})
 		}
 		if len(moments) == 0 {
 			return

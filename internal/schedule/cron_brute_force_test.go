@@ -15,8 +15,8 @@ import (
 // stretch of time and at every wall time that the stretch leaves out. It has its
 // own reading of expressions and shares nothing with Next but the zone's data.
 
-// walk is a stretch of time in one zone, in steps of a minute or a second.
-type walk struct {
+// cronWalk is a stretch of time in one zone, in steps of a minute or a second.
+type cronWalk struct {
 	zone  string
 	start int64         // first instant
 	unit  int64         // seconds in a step
@@ -25,12 +25,12 @@ type walk struct {
 	gaps  []int         // steps before which wall times are skipped
 }
 
-func newWalk(t testing.TB, zone string, from, to time.Time, unit time.Duration) *walk {
+func newCronWalk(t testing.TB, zone string, from, to time.Time, unit time.Duration) *cronWalk {
 	location, err := LoadZone(zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &walk{zone: zone, start: from.Unix(), unit: int64(unit / time.Second), first: map[int64]int{}}
+	w := &cronWalk{zone: zone, start: from.Unix(), unit: int64(unit / time.Second), first: map[int64]int{}}
 	for at := from; at.Before(to); at = at.Add(unit) {
 		_, offset := at.In(location).Zone()
 		wall := at.Unix() + int64(offset)
@@ -54,7 +54,7 @@ func newWalk(t testing.TB, zone string, from, to time.Time, unit time.Duration) 
 
 // occurrences lists the steps at which a rule fires, in order, with and without
 // making up for skipped wall times.
-func (w *walk) occurrences(rule *textRule) (run, skip []int) {
+func (w *cronWalk) occurrences(rule *referenceCron) (run, skip []int) {
 	matches, interval := rule.matcher(w.unit), rule.interval()
 	gaps := append(w.gaps, len(w.wall))
 	for k, wall := range w.wall {
@@ -84,7 +84,7 @@ func (w *walk) occurrences(rule *textRule) (run, skip []int) {
 
 // compare asks the rule for all occurrences of the stretch in turn, and for the
 // next one from random instants.
-func (w *walk) compare(t *testing.T, expr string, skipGap bool, want []int) {
+func (w *cronWalk) compare(t *testing.T, expr string, skipGap bool, want []int) {
 	t.Helper()
 	rule := mustParse(t, expr, Options{Timezone: w.zone, SkipGap: skipGap})
 	instantOf := func(step int) time.Time { return time.Unix(w.start+int64(step)*w.unit, 0).UTC() }
@@ -113,7 +113,7 @@ func (w *walk) compare(t *testing.T, expr string, skipGap bool, want []int) {
 	}
 }
 
-func TestNextAgreesWithEveryMinuteOfTwoYears(t *testing.T) {
+func TestCronAgreesWithEveryMinuteOfTwoYears(t *testing.T) {
 	rules := []string{
 		"*/15 * * * *", "5,10,35 * * * *", "30 * * * *", "0 * * * *", "7-52/9 * * * *",
 		"30 2 * * *", "0 2 * * *", "0 0 * * *", "30 1 * * *", "59 23 * * *", "15,45 1-3 * * *",
@@ -138,9 +138,9 @@ func TestNextAgreesWithEveryMinuteOfTwoYears(t *testing.T) {
 		t.Run(p.zone, func(t *testing.T) {
 			t.Parallel()
 			from := time.Date(p.year, 1, 1, 0, 0, 0, 0, time.UTC)
-			w := newWalk(t, p.zone, from, from.AddDate(2, 0, 0), time.Minute)
+			w := newCronWalk(t, p.zone, from, from.AddDate(2, 0, 0), time.Minute)
 			for _, expr := range rules {
-				run, skip := w.occurrences(&textRule{strings.Fields(expr)})
+				run, skip := w.occurrences(&referenceCron{strings.Fields(expr)})
 				w.compare(t, expr, false, run)
 				w.compare(t, expr, true, skip)
 			}
@@ -148,7 +148,7 @@ func TestNextAgreesWithEveryMinuteOfTwoYears(t *testing.T) {
 	}
 }
 
-func TestNextAgreesWithEverySecondAroundChanges(t *testing.T) {
+func TestCronAgreesWithEverySecondAroundChanges(t *testing.T) {
 	rules := []string{
 		"* * * * * *", "*/7 * * * * *", "0 * * * * *", "30 30 2 * * *", "15,45 * 1-2 * * *", "0-58 59 1 * * *",
 		"*/40 */40 2 * * *", "59 59 23 * * *", "0 0 0 * * *", "30 44 0 * * *", "29 44 0 * * *", "*/30 * 0 * * *",
@@ -163,9 +163,9 @@ func TestNextAgreesWithEverySecondAroundChanges(t *testing.T) {
 		t.Run(p.zone+" "+p.middle, func(t *testing.T) {
 			t.Parallel()
 			middle := utc(t, p.middle)
-			w := newWalk(t, p.zone, middle.Add(-20*time.Hour), middle.Add(28*time.Hour), time.Second)
+			w := newCronWalk(t, p.zone, middle.Add(-20*time.Hour), middle.Add(28*time.Hour), time.Second)
 			for _, expr := range rules {
-				run, skip := w.occurrences(&textRule{strings.Fields(expr)})
+				run, skip := w.occurrences(&referenceCron{strings.Fields(expr)})
 				w.compare(t, expr, false, run)
 				w.compare(t, expr, true, skip)
 			}
@@ -180,12 +180,12 @@ func raceDetected() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// textRule answers from the text of an expression each time anew.
-type textRule struct{ fields []string }
+// referenceCron answers from the text of an expression each time anew.
+type referenceCron struct{ fields []string }
 
-func (r *textRule) clockFields() []string { return r.fields[:len(r.fields)-3] }
+func (r *referenceCron) clockFields() []string { return r.fields[:len(r.fields)-3] }
 
-func (r *textRule) interval() bool {
+func (r *referenceCron) interval() bool {
 	fields := r.clockFields()
 	for i, field := range fields {
 		high := 59
@@ -194,7 +194,7 @@ func (r *textRule) interval() bool {
 		}
 		whole := true
 		for value := range high + 1 {
-			whole = whole && named(field, value, 0, high)
+			whole = whole && listContains(field, value, 0, high)
 		}
 		if whole || strings.ContainsAny(field, "*/") {
 			return true
@@ -205,7 +205,7 @@ func (r *textRule) interval() bool {
 
 // matcher returns a function of wall times in units. It remembers the answers for
 // days and for times of day, which are few.
-func (r *textRule) matcher(unit int64) func(int64) bool {
+func (r *referenceCron) matcher(unit int64) func(int64) bool {
 	fields := r.clockFields()
 	if len(fields) == 2 {
 		fields = append([]string{"0"}, fields...)
@@ -213,7 +213,7 @@ func (r *textRule) matcher(unit int64) func(int64) bool {
 	var clock [3][60]bool // second, minute, hour
 	for i, high := range []int{59, 59, 23} {
 		for value := range high + 1 {
-			clock[i][value] = named(fields[i], value, 0, high)
+			clock[i][value] = listContains(fields[i], value, 0, high)
 		}
 	}
 	perDay := 24 * 60 * 60 / unit
@@ -235,9 +235,9 @@ func (r *textRule) matcher(unit int64) func(int64) bool {
 	}
 }
 
-func (r *textRule) matchesDay(date time.Time) bool {
+func (r *referenceCron) matchesDay(date time.Time) bool {
 	fields := r.fields[len(r.fields)-3:]
-	if !named(fields[1], int(date.Month()), 1, 12) {
+	if !listContains(fields[1], int(date.Month()), 1, 12) {
 		return false
 	}
 	var byDay, byWeekday bool
@@ -267,7 +267,7 @@ func matchesMonthDay(item string, date time.Time) bool {
 		n, _ := strconv.Atoi(before)
 		target = time.Date(date.Year(), date.Month(), n, 0, 0, 0, 0, time.UTC)
 	} else {
-		return named(item, date.Day(), 1, 31)
+		return listContains(item, date.Day(), 1, 31)
 	}
 	if target.Month() != date.Month() {
 		return false
@@ -289,11 +289,11 @@ func matchesWeekday(item string, date time.Time) bool {
 		return matchesWeekday(day, date) && date.Day()+7 > lastOf(date).Day()
 	}
 	weekday := int(date.Weekday())
-	return named(item, weekday, 0, 6) || weekday == 0 && item == "7"
+	return listContains(item, weekday, 0, 6) || weekday == 0 && item == "7"
 }
 
-// named says whether a list names a value between low and high.
-func named(list string, value, low, high int) bool {
+// listContains says whether a list names a value between low and high.
+func listContains(list string, value, low, high int) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		bounds, stepText, stepped := strings.Cut(item, "/")
 		step := 1

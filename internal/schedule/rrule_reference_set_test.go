@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainSet is a set of recurrences on the clock of a zone, which knows what fires
+// referenceSet is a set of recurrences on the clock of a zone, which knows what fires
 // by looking at every moment of a stretch of time that DTSTART is part of.
-type plainSet struct {
-	rules    []*plainRule
+type referenceSet struct {
+	rules    []*referenceRule
 	zone     *time.Location
 	count    int       // of every rule, or 0
 	until    time.Time // of every rule, or zero
@@ -25,9 +25,9 @@ type plainSet struct {
 	startUTC bool  // DTSTART is written in UTC
 }
 
-func (s *plainSet) start() time.Time { return s.rules[0].start }
+func (s *referenceSet) start() time.Time { return s.rules[0].start }
 
-func (s *plainSet) String() string {
+func (s *referenceSet) String() string {
 	const local = "20060102T150405"
 	var b strings.Builder
 	if s.startUTC {
@@ -56,8 +56,8 @@ func (s *plainSet) String() string {
 	return b.String()
 }
 
-// plainMoment is an instant of the stretch.
-type plainMoment struct {
+// referenceMoment is an instant of the stretch.
+type referenceMoment struct {
 	at      int64
 	wall    time.Time
 	skipped []time.Time // the wall times that the clock skips just before
@@ -65,7 +65,7 @@ type plainMoment struct {
 }
 
 // stretch lists the moments from one instant to another.
-func (s *plainSet) stretch(from, to time.Time, unit time.Duration) (moments []plainMoment) {
+func (s *referenceSet) stretch(from, to time.Time, unit time.Duration) (moments []referenceMoment) {
 	seen := map[time.Time]bool{}
 	wallOf := func(at time.Time) time.Time {
 		_, offset := at.In(s.zone).Zone()
@@ -73,7 +73,7 @@ func (s *plainSet) stretch(from, to time.Time, unit time.Duration) (moments []pl
 	}
 	previous := wallOf(from.Add(-unit))
 	for at := from; at.Before(to); at = at.Add(unit) {
-		m := plainMoment{at: at.Unix(), wall: wallOf(at)}
+		m := referenceMoment{at: at.Unix(), wall: wallOf(at)}
 		for w := previous.Add(unit); w.Before(m.wall); w = w.Add(unit) {
 			m.skipped = append(m.skipped, w)
 		}
@@ -86,7 +86,7 @@ func (s *plainSet) stretch(from, to time.Time, unit time.Duration) (moments []pl
 }
 
 // firings lists the instants of a stretch at which the set fires.
-func (s *plainSet) firings(moments []plainMoment) (all []int64) {
+func (s *referenceSet) firings(moments []referenceMoment) (all []int64) {
 	fires := map[int64]bool{}
 	for _, r := range s.rules {
 		s.follow(r, moments, fires)
@@ -114,7 +114,7 @@ func (s *plainSet) firings(moments []plainMoment) (all []int64) {
 }
 
 // follow adds what one rule fires.
-func (s *plainSet) follow(r *plainRule, moments []plainMoment, fires map[int64]bool) {
+func (s *referenceSet) follow(r *referenceRule, moments []referenceMoment, fires map[int64]bool) {
 	interval := r.finer("HOURLY")
 	repeat := s.overlap == DSTBoth || s.overlap == DSTAuto && interval
 	counted := 0
@@ -149,7 +149,7 @@ func (s *plainSet) follow(r *plainRule, moments []plainMoment, fires map[int64]b
 }
 
 // compare asks the rule under test for all that fires in a stretch.
-func (s *plainSet) compare(t *rapid.T, moments []plainMoment) {
+func (s *referenceSet) compare(t *rapid.T, moments []referenceMoment) {
 	o := Options{Timezone: s.zone.String(), SkipGap: s.skipGap, Overlap: s.overlap}
 	want := s.firings(moments)
 	rule, err := Parse(s.String(), o)

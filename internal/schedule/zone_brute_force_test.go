@@ -22,9 +22,9 @@ type clockChange struct {
 	first         bool  // of its kind
 }
 
-// changesOfClocks lists the changes from 2000 to 2040, those of all zones or one of
+// listClockChanges lists the changes from 2000 to 2040, those of all zones or one of
 // each kind.
-func changesOfClocks[K comparable](t *testing.T, all bool, kind func(clockChange) K) (list []clockChange) {
+func listClockChanges[K comparable](t *testing.T, all bool, kind func(clockChange) K) (list []clockChange) {
 	from, to := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2041, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	known := map[K]bool{}
 	for _, name := range zoneNames() {
@@ -48,17 +48,17 @@ func changesOfClocks[K comparable](t *testing.T, all bool, kind func(clockChange
 
 func allZones() bool { return os.Getenv("BELFRY_TEST_ALL_ZONES") != "" }
 
-// shape is all that the wall times at a change depend on but for the date.
-func shape(c clockChange) [3]int64 {
+// changeShape is all that the wall times at a change depend on but for the date.
+func changeShape(c clockChange) [3]int64 {
 	return [3]int64{c.before, c.after, (c.at + c.before) % (24 * 60 * 60)}
 }
 
-// itself is all that the wall times at a change depend on.
-func itself(c clockChange) [3]int64 { return [3]int64{c.before, c.after, c.at} }
+// changeIdentity is all that the wall times at a change depend on.
+func changeIdentity(c clockChange) [3]int64 { return [3]int64{c.before, c.after, c.at} }
 
-// walkedRule is an expression as the walker reads it: its times of day and its
+// cronMatcher is an expression as the walker reads it: its times of day and its
 // days.
-type walkedRule struct {
+type cronMatcher struct {
 	expr     string
 	times    []bool // of a day, in units
 	days     []bool // from 1970 to 2041
@@ -67,9 +67,9 @@ type walkedRule struct {
 	now      []bool // whether it matches each step of a stretch
 }
 
-func newWalkedRule(expr string, unit int64) *walkedRule {
-	text := &textRule{strings.Fields(expr)}
-	r := &walkedRule{expr: expr, interval: text.interval(), unit: unit}
+func newCronMatcher(expr string, unit int64) *cronMatcher {
+	text := &referenceCron{strings.Fields(expr)}
+	r := &cronMatcher{expr: expr, interval: text.interval(), unit: unit}
 	first := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	for day := first; day.Year() < 2042; day = day.AddDate(0, 0, 1) {
 		r.days = append(r.days, day.Year() >= 1999 && text.matchesDay(day))
@@ -81,7 +81,7 @@ func newWalkedRule(expr string, unit int64) *walkedRule {
 	var clock [3][60]bool
 	for i, high := range []int{59, 59, 23} {
 		for value := range high + 1 {
-			clock[i][value] = named(fields[i], value, 0, high)
+			clock[i][value] = listContains(fields[i], value, 0, high)
 		}
 	}
 	for s := int64(0); s < 24*60*60; s += unit {
@@ -90,14 +90,14 @@ func newWalkedRule(expr string, unit int64) *walkedRule {
 	return r
 }
 
-func (r *walkedRule) matches(wall int64) bool {
+func (r *cronMatcher) matches(wall int64) bool {
 	perDay := int64(len(r.times))
 	day := wall / perDay
 	return r.times[wall-day*perDay] && r.days[day]
 }
 
-// stretch is the time around a change, in units.
-type stretch struct {
+// changeWindow is the time around a change, in units.
+type changeWindow struct {
 	clockChange
 	start int64
 	wall  []int64
@@ -105,12 +105,12 @@ type stretch struct {
 	gap   int    // the step at which the clock has jumped ahead, or -1
 }
 
-func newStretch(t *testing.T, c clockChange, around, unit int64) *stretch {
+func newChangeWindow(t *testing.T, c clockChange, around, unit int64) *changeWindow {
 	location, err := LoadZone(c.zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stretch{clockChange: c, start: c.at - around, gap: -1}
+	s := &changeWindow{clockChange: c, start: c.at - around, gap: -1}
 	shown := map[int64]bool{}
 	for at := s.start; at < c.at+around; at += unit {
 		_, offset := time.Unix(at, 0).In(location).Zone()
@@ -130,7 +130,7 @@ func newStretch(t *testing.T, c clockChange, around, unit int64) *stretch {
 
 // occurrences lists the instants at which a rule fires, when it fires at both times
 // a wall time is shown or at the first, and makes up for what is skipped or not.
-func (s *stretch) occurrences(r *walkedRule, both, skip bool) (list []int64) {
+func (s *changeWindow) occurrences(r *cronMatcher, both, skip bool) (list []int64) {
 	for k, wall := range s.wall {
 		fires := r.now[k] && (both || !s.again[k])
 		if k == s.gap && !skip && !fires {
@@ -147,7 +147,7 @@ func (s *stretch) occurrences(r *walkedRule, both, skip bool) (list []int64) {
 }
 
 // compare asks for the occurrences of the stretch in turn and from between them.
-func (s *stretch) compare(t *testing.T, r *walkedRule, random *rand.Rand) {
+func (s *changeWindow) compare(t *testing.T, r *cronMatcher, random *rand.Rand) {
 	end := s.start + int64(len(s.wall))*r.unit
 	r.now = r.now[:0]
 	for _, wall := range s.wall {
@@ -177,9 +177,9 @@ func (s *stretch) compare(t *testing.T, r *walkedRule, random *rand.Rand) {
 	}
 }
 
-// walkedExpressions are rules that have something to do with the hours in which
+// randomExpressions are rules that have something to do with the hours in which
 // clocks change, and n random ones.
-func walkedExpressions(n int) []string {
+func randomExpressions(n int) []string {
 	list := []string{
 		"* * * * *", "*/15 * * * *", "5,10,35 * * * *", "30 * * * *", "0 * * * *", "7-52/9 * * * *", "*/7 * * * *",
 		"15,45 1-3 * * *", "0 2,3 * * *", "*/20 2 * * *", "*/15 1 * * *", "0 */2 * * *", "0 */6 * * *", "0 1-23/2 * * *", "0 */3 * * *",
@@ -214,28 +214,28 @@ func walkedExpressions(n int) []string {
 	return list
 }
 
-func TestNextAgreesWithEveryMinuteAroundAllChanges(t *testing.T) {
-	changes := changesOfClocks(t, false, shape)
+func TestCronAgreesWithEveryMinuteAroundAllChanges(t *testing.T) {
+	changes := listClockChanges(t, false, changeShape)
 	if allZones() {
-		changes = changesOfClocks(t, true, itself)
+		changes = listClockChanges(t, true, changeIdentity)
 	}
-	expressions := walkedExpressions(300)
+	expressions := randomExpressions(300)
 	if raceDetected() || testing.Short() {
-		expressions = walkedExpressions(0)[:20]
+		expressions = randomExpressions(0)[:20]
 	}
 	const parts = 2
 	for part := range parts {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(11, uint64(part)))
-			var rules []*walkedRule
+			var rules []*cronMatcher
 			for i, expr := range expressions {
 				if i%parts == part {
-					rules = append(rules, newWalkedRule(expr, 60))
+					rules = append(rules, newCronMatcher(expr, 60))
 				}
 			}
 			for j, c := range changes {
-				s := newStretch(t, c, 26*60*60, 60)
+				s := newChangeWindow(t, c, 26*60*60, 60)
 				for i, r := range rules {
 					// Zones that change together share the rules between them.
 					if allZones() && c.first || !allZones() && (i+j)%3 == 0 || (i+j)%10 == 0 {
@@ -248,28 +248,28 @@ func TestNextAgreesWithEveryMinuteAroundAllChanges(t *testing.T) {
 	t.Logf("%d changes of clocks, %d rules", len(changes), len(expressions))
 }
 
-func TestNextAgreesWithEverySecondAroundAllChanges(t *testing.T) {
+func TestCronAgreesWithEverySecondAroundAllChanges(t *testing.T) {
 	// One change of every length and time of day will do, whatever the offset.
-	changes := changesOfClocks(t, false, func(c clockChange) [2]int64 { return [2]int64{c.after - c.before, (c.at + c.before) % (24 * 60 * 60)} })
+	changes := listClockChanges(t, false, func(c clockChange) [2]int64 { return [2]int64{c.after - c.before, (c.at + c.before) % (24 * 60 * 60)} })
 	if allZones() {
-		changes = changesOfClocks(t, false, itself)
+		changes = listClockChanges(t, false, changeIdentity)
 	}
 	random := rand.New(rand.NewPCG(13, 14))
-	var rules []*walkedRule
+	var rules []*cronMatcher
 	for _, expr := range []string{
 		"* * * * * *", "*/7 * * * * *", "0 * * * * *", "30 30 2 * * *", "15,45 * 1-2 * * *", "0-58 59 1 * * *", "*/40 */40 2 * * *",
 		"59 59 23 * * *", "0 0 0 * * *", "30 44 0 * * *", "29 44 0 * * *", "*/30 * 0 * * *", "0 15 */6 * * *", "10,20,40 * * * * *",
 		"0 5,10,35 * * * *", "1 0 12 30 12 *", "* 40-50 0,2 * * *", "*/11 */13 * * * *", "59 59 1,2,3 * * *", "1 0 0-4 * * *",
 		"0-59 0 2 * * *", "0-58 0-58 0-22 * * *", "13/20 29-31 * * * *", "0 0 */2 * * *", "30 */20 1-3 * * SUN",
 	} {
-		rules = append(rules, newWalkedRule(expr, 1))
+		rules = append(rules, newCronMatcher(expr, 1))
 	}
 	if raceDetected() || testing.Short() {
 		changes, rules = changes[:5], rules[:8]
 	}
 	for i, c := range changes {
 		shift := max(c.after-c.before, c.before-c.after)
-		s := newStretch(t, c, shift+70*60, 1)
+		s := newChangeWindow(t, c, shift+70*60, 1)
 		for j, r := range rules {
 			if allZones() || (i+j)%3 == 0 {
 				s.compare(t, r, random)
