@@ -2,12 +2,14 @@ package belfry
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestAClaimedRunTravels(t *testing.T) {
+func TestClaimedRunRoundTripsThroughJSON(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 0, 0, 123456000, time.UTC)
 	for _, tt := range []struct {
 		name string
@@ -37,18 +39,18 @@ func TestAClaimedRunTravels(t *testing.T) {
 			if got.Key() != run.Key() {
 				t.Errorf("the key %q became %q", run.Key(), got.Key())
 			}
-			run.given, run.TemplateKey = run.Key(), "" // the whole key is all that a worker needs
-			if !reflect.DeepEqual(*got, run) {
-				t.Errorf("got  %+v\nwant %+v", *got, run)
+			run.IdempotencyKey, run.TemplateKey = run.Key(), "" // a worker needs only the whole key
+			if diff := cmp.Diff(run, *got, cmpopts.EquateComparable(Spec{})); diff != "" {
+				t.Errorf("the run after a round trip (-want +got):\n%s", diff)
 			}
-			if again := got.Claimed(); !reflect.DeepEqual(again, travelled) {
-				t.Errorf("a second journey made %+v of %+v", again, travelled)
+			if diff := cmp.Diff(travelled, got.Claimed()); diff != "" {
+				t.Errorf("the JSON form after a second round trip (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestABuiltInHandlerIsNamedAfterItsType(t *testing.T) {
+func TestClaimedRunHandlerOfABuiltInType(t *testing.T) {
 	run := Run{Spec: Spec{Type: TypeHTTP, Queue: "default"}}
 	if c := run.Claimed(); c.Handler != "http" || c.Queue != "default" {
 		t.Errorf("got %s/%s", c.Queue, c.Handler)
