@@ -16,7 +16,7 @@ func TestSettle(t *testing.T) {
 	counts := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
 	for _, tt := range []struct {
 		name   string
-		counts  AttemptCounts
+		counts AttemptCounts
 		result Result
 		want   Settlement
 	}{
@@ -58,7 +58,7 @@ func TestSettleWithDelayOrPermanentError(t *testing.T) {
 	permanent := func(outcome Outcome) Result { return Result{Outcome: outcome, Permanent: true} }
 	for _, tt := range []struct {
 		name   string
-		counts  AttemptCounts
+		counts AttemptCounts
 		result Result
 		want   Settlement
 	}{
