@@ -63,7 +63,7 @@ func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt
 }
 
 // name says which attempt it is.
-func (a *attempt) name() belfry.HeldAttempt {
+func (a *attempt) held() belfry.HeldAttempt {
 	return belfry.HeldAttempt{RunID: a.result.RunID, Attempt: a.result.Attempt}
 }
 
@@ -78,7 +78,7 @@ func (a *attempt) end() {
 func (p *Pool) work(a *attempt, run *belfry.Run) {
 	// The grace begins when the timeout is noticed: after a pause of the whole
 	// process both would be over at once, and the handler had no time at all.
-	grace := time.AfterFunc(a.timeout, func() { p.lookLater(a, ErrTimedOut) })
+	grace := time.AfterFunc(a.timeout, func() { p.abandonLater(a, ErrTimedOut) })
 	err := errors.New("the handler ended its goroutine instead of returning")
 	defer func() {
 		if v := recover(); v != nil {
@@ -87,7 +87,7 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 				"attempt", a.result.Attempt, "panic", v, "stack", string(debug.Stack()))
 		}
 		grace.Stop()
-		p.finished(a, run.Report, err)
+		p.handlerReturned(a, run.Report, err)
 		a.end()
 	}()
 	err = p.mux.Dispatch(a.ctx, run)
@@ -95,8 +95,8 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 
 // finished takes what a handler returned. It counts only if the attempt was
 // neither given up nor lost before.
-func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
-	how := p.bounded(a, a.judge(err))
+func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
+	how := p.limitDelay(a, a.outcome(err))
 	output := string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
 	p.mu.Lock()
 	a.returned = true
@@ -106,11 +106,11 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	}
 	if !a.over {
 		a.result.HTTPStatus, a.result.Output = report.HTTPStatus, output
-		p.post(a, how)
+		p.enqueueResult(a, how)
 	}
-	room, draining := p.room(), p.draining
+	room, draining := p.freeSlots(), p.draining
 	p.mu.Unlock()
-	if room == 1 || room == p.enough() { // others need not wake the claim loop
+	if room == 1 || room == p.claimThreshold() { // others need not wake the claim loop
 		signal(p.claimable)
 	}
 	if draining {
@@ -119,7 +119,7 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 }
 
 // ending is how an attempt ended: the part of a result that judge decides.
-type ending struct {
+type attemptOutcome struct {
 	outcome   belfry.Outcome
 	text      string
 	after     float64 // seconds that the handler asks for before another attempt
@@ -128,25 +128,25 @@ type ending struct {
 
 // judge says how an attempt ended whose handler returned err. Why its context
 // ended counts for more than what the handler asks for.
-func (a *attempt) judge(err error) ending {
+func (a *attempt) outcome(err error) attemptOutcome {
 	switch cause := context.Cause(a.ctx); {
 	case err == nil:
-		return ending{outcome: belfry.OutcomeSucceeded}
+		return attemptOutcome{outcome: belfry.OutcomeSucceeded}
 	case cause == ErrTimedOut:
-		return ending{outcome: belfry.OutcomeTimedOut, text: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
+		return attemptOutcome{outcome: belfry.OutcomeTimedOut, text: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
 	case cause == ErrInterrupted:
-		return ending{outcome: belfry.OutcomeInterrupted, text: "interrupted: " + cause.Error()}
+		return attemptOutcome{outcome: belfry.OutcomeInterrupted, text: "interrupted: " + cause.Error()}
 	case cause == ErrCancelled:
-		return ending{outcome: belfry.OutcomeCancelled, text: cause.Error()}
+		return attemptOutcome{outcome: belfry.OutcomeCancelled, text: cause.Error()}
 	default:
-		r := advised(err)
-		return ending{r.Outcome, sanitize.Text(message(err), maxError), r.RetryAfterSeconds, r.Permanent}
+		r := applyError(err)
+		return attemptOutcome{r.Outcome, sanitize.Text(errorText(err), maxError), r.RetryAfterSeconds, r.Permanent}
 	}
 }
 
 // advised is a failed result with what the error asks for, as far as the error's
 // own methods do not panic.
-func advised(err error) (r belfry.Result) {
+func applyError(err error) (r belfry.Result) {
 	defer func() {
 		if recover() != nil {
 			r = belfry.Result{Outcome: belfry.OutcomeFailed}
@@ -158,7 +158,7 @@ func advised(err error) (r belfry.Result) {
 }
 
 // bounded keeps a wait that a handler asks for within what a run may wait.
-func (p *Pool) bounded(a *attempt, how ending) ending {
+func (p *Pool) limitDelay(a *attempt, how attemptOutcome) attemptOutcome {
 	most := belfry.MaxDelay.Seconds()
 	if how.after <= most {
 		return how
@@ -170,7 +170,7 @@ func (p *Pool) bounded(a *attempt, how ending) ending {
 }
 
 // message is the text of an error whose own methods may panic.
-func message(err error) (text string) {
+func errorText(err error) (text string) {
 	defer func() {
 		if v := recover(); v != nil {
 			text = fmt.Sprintf("an error of type %T that cannot be shown", err)
@@ -180,14 +180,14 @@ func message(err error) (text string) {
 }
 
 // post makes the result of an attempt and puts it in the queue; mu is held.
-func (p *Pool) post(a *attempt, how ending) {
+func (p *Pool) enqueueResult(a *attempt, how attemptOutcome) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
 	a.result.Outcome, a.result.Error = how.outcome, how.text
 	a.result.RetryAfterSeconds, a.result.Permanent = how.after, how.permanent
-	p.unsent = append(p.unsent, parcel{worker: a.worker, result: a.result})
+	p.unsent = append(p.unsent, pendingResult{worker: a.worker, result: a.result})
 	if len(p.unsent) == 1 { // otherwise the send loop is at it
 		signal(p.sendable)
 	}
@@ -195,30 +195,30 @@ func (p *Pool) post(a *attempt, how ending) {
 
 // lose forgets an attempt that is no longer this worker's: no result is due.
 // mu is held; the caller cancels the attempt afterwards.
-func (p *Pool) lose(a *attempt) {
+func (p *Pool) dropLost(a *attempt) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
-	p.owed--
+	p.outstanding--
 }
 
 // lookLater gives up the handler of an attempt whose context has just ended if it
 // ignores that: why it had to end is reported, and the slot stays taken until the
 // handler returns.
-func (p *Pool) lookLater(a *attempt, why error) {
+func (p *Pool) abandonLater(a *attempt, why error) {
 	time.AfterFunc(stuckAfter, func() {
 		p.mu.Lock()
 		given := p.abandon(a, why)
 		p.mu.Unlock()
 		if given {
-			p.tellStuck(a)
+			p.logStuck(a)
 			signal(p.changed)
 		}
 	})
 }
 
-func (p *Pool) tellStuck(a *attempt) {
+func (p *Pool) logStuck(a *attempt) {
 	p.log.Warn("a handler is stuck: it ignores the end of its context",
 		"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
 }
@@ -232,7 +232,7 @@ func (p *Pool) abandon(a *attempt, why error) bool {
 	a.stuck = true
 	p.stuck++
 	if !a.over {
-		p.post(a, a.judge(why))
+		p.enqueueResult(a, a.outcome(why))
 	}
 	return true
 }
@@ -252,12 +252,12 @@ func (p *Pool) interrupt() {
 
 // giveUp hands back the attempts whose handlers did not return when they were
 // interrupted.
-func (p *Pool) giveUp() {
+func (p *Pool) abandonAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.live() {
 		if p.abandon(a, ErrInterrupted) {
-			p.tellStuck(a)
+			p.logStuck(a)
 		}
 	}
 }

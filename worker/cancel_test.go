@@ -42,7 +42,7 @@ func TestCancelledAttemptsEndAsTheirHandlersSay(t *testing.T) {
 				id := b.add(1, long)[0]
 				after(time.Second)
 				b.cancel(id)
-				after(beatInterval)
+				after(heartbeatInterval)
 				r := b.outcome(t, id)
 				if short(r) != tt.want || r.RetryAfterSeconds != 0 || cause != ErrCancelled {
 					t.Errorf("got %s after %gs, ended by %v, want %s", short(r), r.RetryAfterSeconds, cause, tt.want)
@@ -80,7 +80,7 @@ func TestCancellationIsHeardInTime(t *testing.T) {
 				asked := time.Now()
 				b.cancel(id)
 				after(20 * time.Second)
-				if took := heard.Sub(asked); heard.IsZero() || took > toldWithin {
+				if took := heard.Sub(asked); heard.IsZero() || took > maxCancelDelay {
 					t.Errorf("over a link of %s and %s, cancelled after %s: heard after %s", tt.there, tt.back, wait, took)
 				}
 				b.end(t)
@@ -96,7 +96,7 @@ func TestStuckHandlerOfACancelledRunIsGivenUp(t *testing.T) {
 		id := b.add(1, long)[0]
 		after(time.Second)
 		b.cancel(id)
-		after(beatInterval - time.Second + stuckAfter - time.Millisecond)
+		after(heartbeatInterval - time.Second + stuckAfter - time.Millisecond)
 		if n := len(b.results(id)); n != 0 {
 			t.Errorf("it was given up too early: %d results", n)
 		}

@@ -9,27 +9,27 @@ import (
 
 const (
 	maxClaim     = 1000                   // runs asked for in one call
-	gatherFor    = time.Millisecond       // how long a nearly full pool waits for more room
+	gatherDelay    = time.Millisecond       // how long a nearly full pool waits for more room
 	pollInterval = 500 * time.Millisecond // between claims that find nothing at once
 	claimTimeout = time.Minute            // after which a Claim that waits is asked anew
 )
 
 // claimLoop asks for as many runs as there is room for, until ctx ends.
 func (p *Pool) claimLoop(ctx context.Context) {
-	defer p.claimsEnded()
+	defer p.claimingStopped()
 	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
 	for {
-		worker, room := p.awaitRoom(ctx)
+		worker, room := p.awaitFreeSlots(ctx)
 		if room == 0 {
 			return
 		}
 		asked := time.Now()
 		runs, cut, err := p.claim(ctx, worker, min(room, maxClaim))
-		p.admit(ctx, worker, runs)
+		p.startRuns(ctx, worker, runs)
 		var pause time.Duration
 		switch {
 		case err != nil:
-			p.doubt()
+			p.markUncertain()
 			if cut { // by ourselves: it says nothing about the source
 				break
 			}
@@ -39,7 +39,7 @@ func (p *Pool) claimLoop(ctx context.Context) {
 			pause = jitter(pollInterval) - time.Since(asked)
 			fallthrough
 		default:
-			p.outage.worked("claim")
+			p.outage.recovered("claim")
 			retry.reset()
 		}
 		if !sleep(ctx, pause) {
@@ -51,13 +51,13 @@ func (p *Pool) claimLoop(ctx context.Context) {
 // awaitRoom waits until the worker may claim, and tells under which incarnation
 // and how many. A nearly full pool waits a moment longer, since slots that get
 // free together are better filled together. It returns no room once ctx ended.
-func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
+func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
 	var moment <-chan time.Time // set while more room is waited for
-	enough := p.enough()
+	enough := p.claimThreshold()
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		worker, room := p.worker, p.room()
-		if !p.trusted(time.Now()) {
+		worker, room := p.worker, p.freeSlots()
+		if !p.leaseValid(time.Now()) {
 			room = 0
 		}
 		p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
 			return worker, room
 		}
 		if room > 0 && moment == nil {
-			moment = time.After(gatherFor)
+			moment = time.After(gatherDelay)
 		}
 		select {
 		case <-p.claimable:
@@ -81,12 +81,12 @@ func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
 // its result waits to be sent, so that sending and running overlap; but results
 // made or to come never exceed twice the slots, which bounds what a dead source
 // can make the pool keep.
-func (p *Pool) room() int {
-	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.owed))
+func (p *Pool) freeSlots() int {
+	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.outstanding))
 }
 
 // enough is the room below which a pool counts as nearly full.
-func (p *Pool) enough() int { return p.opt.concurrency / 4 }
+func (p *Pool) claimThreshold() int { return p.opt.concurrency / 4 }
 
 // claim asks the source once. It reports whether the call was cut short from
 // this side: by the drain, by a change of incarnation, by silence or by time.
@@ -94,7 +94,7 @@ func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*
 	call, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	p.mu.Lock()
-	if worker != p.worker || !p.trusted(time.Now()) {
+	if worker != p.worker || !p.leaseValid(time.Now()) {
 		p.mu.Unlock()
 		return nil, false, nil
 	}
@@ -109,7 +109,7 @@ func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*
 
 // admit starts what was claimed. What must not start (the pool drains, the
 // incarnation is over, heartbeats stayed out, there is no slot) is handed back.
-func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) {
+func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.Run) {
 	if len(runs) == 0 {
 		return
 	}
@@ -121,7 +121,7 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 	}
 	var superseded []*attempt
 	p.mu.Lock()
-	fit := ctx.Err() == nil && worker == p.worker && p.trusted(time.Now())
+	fit := ctx.Err() == nil && worker == p.worker && p.leaseValid(time.Now())
 	for i, a := range attempts {
 		if a == nil {
 			continue
@@ -132,18 +132,18 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 				a.end()
 				continue
 			}
-			p.lose(old)
+			p.dropLost(old)
 			superseded = append(superseded, old)
 		}
-		p.owed++
-		if p.doomed[a.name()] {
-			p.post(a, ending{outcome: belfry.OutcomeCancelled, text: ErrCancelled.Error() + " before it was started"})
+		p.outstanding++
+		if p.cancelBeforeStart[a.held()] {
+			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeCancelled, text: ErrCancelled.Error() + " before it was started"})
 			attempts[i] = nil
 			a.end()
 			continue
 		}
 		if !fit || p.busy >= p.opt.concurrency {
-			p.post(a, ending{outcome: belfry.OutcomeInterrupted, text: "handed back before it was started"})
+			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeInterrupted, text: "handed back before it was started"})
 			attempts[i] = nil
 			a.end()
 			continue
@@ -164,13 +164,13 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 
 // doubt remembers that a claim may have taken runs that never arrived: the next
 // heartbeats list what is held, so that the source can release the others.
-func (p *Pool) doubt() {
+func (p *Pool) markUncertain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.suspect = time.Now()
+	p.uncertainSince = time.Now()
 }
 
-func (p *Pool) claimsEnded() {
+func (p *Pool) claimingStopped() {
 	p.mu.Lock()
 	p.claiming = false
 	p.mu.Unlock()

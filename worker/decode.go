@@ -24,25 +24,25 @@ func Payload[T any](run *belfry.Run) (T, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("null")
 	}
-	if string(bytes.TrimSpace(raw)) == "null" && !takesNull(reflect.TypeFor[T]()) {
-		return in, unfit(belfry.FieldError{Field: "payload", Message: "is missing"})
+	if string(bytes.TrimSpace(raw)) == "null" && !acceptsNull(reflect.TypeFor[T]()) {
+		return in, payloadError(belfry.FieldError{Field: "payload", Message: "is missing"})
 	}
 	err := json.Unmarshal(raw, &in)
 	if err == nil {
 		return in, nil
 	}
-	path, cause := blame(raw, reflect.TypeFor[T](), "payload", err, 0)
+	path, cause := findInvalidField(raw, reflect.TypeFor[T](), "payload", err, 0)
 	var none T // not what was read up to the fault
-	return none, unfit(belfry.FieldError{Field: path, Message: misfit(cause)})
+	return none, payloadError(belfry.FieldError{Field: path, Message: describeMismatch(cause)})
 }
 
-func unfit(f belfry.FieldError) *belfry.Error {
+func payloadError(f belfry.FieldError) *belfry.Error {
 	return &belfry.Error{Code: belfry.Invalid, Message: "the payload is not what the handler reads", Fields: []belfry.FieldError{f}}
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-func takesNull(t reflect.Type) bool {
+func acceptsNull(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		return true
@@ -52,15 +52,15 @@ func takesNull(t reflect.Type) bool {
 }
 
 // maxBlame is how deep blame looks; what lies deeper is blamed on what holds it.
-const maxBlame = 32
+const maxFieldDepth = 32
 
 // blame finds the innermost part of the JSON that does not decode, given that
 // the whole does not, and why: it decodes the parts one by one.
-func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth int) (string, error) {
+func findInvalidField(raw json.RawMessage, t reflect.Type, path string, err error, depth int) (string, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if depth >= maxBlame || reflect.PointerTo(t).Implements(unmarshaler) {
+	if depth >= maxFieldDepth || reflect.PointerTo(t).Implements(unmarshaler) {
 		return path, err
 	}
 	switch t.Kind() {
@@ -69,7 +69,7 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 		if json.Unmarshal(raw, &members) != nil {
 			return path, err
 		}
-		for _, name := range sorted(members) {
+		for _, name := range sortedKeys(members) {
 			alone, _ := json.Marshal(map[string]json.RawMessage{name: members[name]})
 			fault := json.Unmarshal(alone, reflect.New(t).Interface())
 			if fault == nil {
@@ -77,7 +77,7 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 			}
 			inner := path + "." + sanitize.Text(name, 64)
 			if field, plain := fieldOf(t, name); plain {
-				return blame(members[name], field, inner, fault, depth+1)
+				return findInvalidField(members[name], field, inner, fault, depth+1)
 			}
 			return inner, fault
 		}
@@ -88,7 +88,7 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 		}
 		for i, item := range items {
 			if fault := json.Unmarshal(item, reflect.New(t.Elem()).Interface()); fault != nil {
-				return blame(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), fault, depth+1)
+				return findInvalidField(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), fault, depth+1)
 			}
 		}
 	case reflect.Map:
@@ -96,9 +96,9 @@ func blame(raw json.RawMessage, t reflect.Type, path string, err error, depth in
 		if json.Unmarshal(raw, &members) != nil {
 			return path, err
 		}
-		for _, name := range sorted(members) {
+		for _, name := range sortedKeys(members) {
 			if fault := json.Unmarshal(members[name], reflect.New(t.Elem()).Interface()); fault != nil {
-				return blame(members[name], t.Elem(), path+"."+sanitize.Text(name, 64), fault, depth+1)
+				return findInvalidField(members[name], t.Elem(), path+"."+sanitize.Text(name, 64), fault, depth+1)
 			}
 		}
 	}
@@ -121,13 +121,13 @@ func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
 }
 
 // misfit says what is wrong with a value, in words that fit behind its name.
-func misfit(err error) string {
+func describeMismatch(err error) string {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind):
 		given, _, _ := strings.Cut(kind.Value, " ") // "number 12.5": not the value itself
-		return fmt.Sprintf("is %s, want %s", article(given), inJSON(kind.Type))
+		return fmt.Sprintf("is %s, want %s", withArticle(given), jsonTypeName(kind.Type))
 	case errors.As(err, &syntax):
 		return "is not JSON"
 	default:
@@ -136,7 +136,7 @@ func misfit(err error) string {
 }
 
 // inJSON says what a type is written as.
-func inJSON(t reflect.Type) string {
+func jsonTypeName(t reflect.Type) string {
 	switch k := t.Kind(); {
 	case k >= reflect.Int && k <= reflect.Uintptr:
 		return "a whole number that fits in " + k.String()
@@ -147,11 +147,11 @@ func inJSON(t reflect.Type) string {
 	case k == reflect.Slice || k == reflect.Array:
 		return "an array"
 	default:
-		return article(k.String())
+		return withArticle(k.String())
 	}
 }
 
-func article(noun string) string {
+func withArticle(noun string) string {
 	if strings.ContainsAny(noun[:1], "aeiou") {
 		return "an " + noun
 	}
@@ -160,6 +160,6 @@ func article(noun string) string {
 
 // sorted gives the keys of m in order, so that the same payload is blamed for
 // the same thing.
-func sorted(m map[string]json.RawMessage) []string {
+func sortedKeys(m map[string]json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(m))
 }

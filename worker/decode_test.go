@@ -86,7 +86,7 @@ type chain struct {
 func TestBlameEndsInTheDepth(t *testing.T) {
 	deep := strings.Repeat(`{"next":`, 200) + `{"n":"x"}` + strings.Repeat("}", 200)
 	_, err := Payload[chain](&belfry.Run{Payload: json.RawMessage(deep)})
-	if err == nil || strings.Count(err.Error(), ".next") != maxBlame {
+	if err == nil || strings.Count(err.Error(), ".next") != maxFieldDepth {
 		t.Errorf("got %v", err)
 	}
 }

@@ -132,7 +132,7 @@ func TestHeartbeatIsTheLastToStop(t *testing.T) {
 		after(time.Hour)
 		beats := b.seenBeats()
 		for i := range beats[1:] {
-			if gap := beats[i+1].at.Sub(beats[i].at); gap > beatInterval {
+			if gap := beats[i+1].at.Sub(beats[i].at); gap > heartbeatInterval {
 				t.Errorf("no heartbeat for %s while draining", gap)
 			}
 		}

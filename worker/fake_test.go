@@ -304,8 +304,8 @@ func (b *bench) end(t *testing.T) {
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.pool.owed != 0 || len(b.pool.running) != 0 {
-		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.owed, len(b.pool.running))
+	if b.pool.outstanding != 0 || len(b.pool.running) != 0 {
+		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.outstanding, len(b.pool.running))
 	}
 }
 

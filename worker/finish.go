@@ -15,7 +15,7 @@ const (
 )
 
 // parcel is a result on its way to the source, and the incarnation that made it.
-type parcel struct {
+type pendingResult struct {
 	worker belfry.ID
 	result belfry.Result
 }
@@ -41,15 +41,15 @@ func (p *Pool) sendLoop(ctx context.Context) {
 		verdicts, err := p.finish(ctx, batch)
 		if err == nil {
 			p.accepted(batch, verdicts)
-			p.outage.worked("finish")
+			p.outage.recovered("finish")
 			limit = min(2*limit, maxBatch)
 			retry.reset()
 			continue
 		}
 		limit = max(len(batch)/2, 1)
-		if refused(err) {
+		if rejected(err) {
 			if len(batch) == 1 {
-				p.lighten(err)
+				p.dropOutput(err)
 			}
 			continue
 		}
@@ -57,7 +57,7 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.outage.failed("finish", err)
 		}
 		if len(batch) == 1 {
-			p.postpone()
+			p.moveToBack()
 		}
 		if !sleep(ctx, retry.delay()) {
 			return
@@ -111,7 +111,7 @@ func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
 }
 
 // postpone puts the oldest result behind the others.
-func (p *Pool) postpone() {
+func (p *Pool) moveToBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unsent = append(p.unsent[1:], p.unsent[0])
@@ -121,7 +121,7 @@ func (p *Pool) drop(n int) {
 	p.mu.Lock()
 	clear(p.unsent[:n])
 	p.unsent = p.unsent[n:]
-	p.owed -= n
+	p.outstanding -= n
 	p.mu.Unlock()
 	signal(p.claimable)
 	signal(p.changed)
@@ -129,7 +129,7 @@ func (p *Pool) drop(n int) {
 
 // refused reports whether the source will never take what it was given, however
 // often it is asked.
-func refused(err error) bool {
+func rejected(err error) bool {
 	code := belfry.CodeOf(err)
 	return code == belfry.Invalid || code == belfry.TooLarge
 }
@@ -137,7 +137,7 @@ func refused(err error) bool {
 // lighten makes the oldest result, which the source refused on its own, fit to
 // be sent: without its output first. One that is refused even so is dropped;
 // its run is offered again when its deadline has passed.
-func (p *Pool) lighten(err error) {
+func (p *Pool) dropOutput(err error) {
 	p.mu.Lock()
 	r := &p.unsent[0].result
 	id, attempt, bare := r.RunID, r.Attempt, r.Output == ""

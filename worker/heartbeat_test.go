@@ -297,11 +297,11 @@ func TestSilenceStopsClaimingUntilAHeartbeatSucceeds(t *testing.T) {
 		up.Store(false)
 		sent := b.seenBeats()[1].at
 		after(time.Minute)
-		if got := cut.Sub(sent); got != trustFor {
-			t.Errorf("the waiting claim was cut %s after the last good heartbeat was sent, want %s", got, trustFor)
+		if got := cut.Sub(sent); got != leaseDuration {
+			t.Errorf("the waiting claim was cut %s after the last good heartbeat was sent, want %s", got, leaseDuration)
 		}
 		claims := b.seenClaims()
-		if last := claims[len(claims)-1].at; last.Sub(sent) >= trustFor {
+		if last := claims[len(claims)-1].at; last.Sub(sent) >= leaseDuration {
 			t.Errorf("claimed %s after the last good heartbeat", last.Sub(sent))
 		}
 		id := b.add(1, nil)[0]

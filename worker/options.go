@@ -40,7 +40,7 @@ func DrainTimeout(d time.Duration) Option {
 func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
 // resolve applies the options and fills in what they leave open.
-func resolve(given []Option) options {
+func newOptions(given []Option) options {
 	o := options{drainTimeout: 30 * time.Second}
 	for _, option := range given {
 		option(&o)

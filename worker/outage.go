@@ -34,7 +34,7 @@ func (o *outage) failed(call string, err error) {
 }
 
 // worked notes that a call did what it should.
-func (o *outage) worked(call string) {
+func (o *outage) recovered(call string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := slices.Index(o.failing, call)

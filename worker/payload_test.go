@@ -50,11 +50,11 @@ func TestHandlersGetTheirPayload(t *testing.T) {
 }
 
 func TestDefaultsOfOptions(t *testing.T) {
-	o := resolve(with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second)))
+	o := newOptions(with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second)))
 	if o.concurrency != 100 || len(o.queues) != 1 || o.queues[0] != "default" || o.node == "" || o.log == nil || o.drainTimeout != 0 {
 		t.Errorf("got %+v", o)
 	}
-	if d := resolve(nil).drainTimeout; d != 30*time.Second {
+	if d := newOptions(nil).drainTimeout; d != 30*time.Second {
 		t.Errorf("the drain takes %s", d)
 	}
 }

@@ -57,29 +57,29 @@ type Pool struct {
 	changed   chan struct{} // an attempt ended, a result was accepted or claiming stopped
 
 	mu        sync.Mutex // guards the fields below
-	begun     bool
+	started     bool
 	claiming  bool               // the claim loop has not ended
 	draining  bool               // Run's context has ended
 	stopClaim context.CancelFunc // ends the Claim under way; nil between claims
 
 	worker   belfry.ID   // the incarnation
-	lastBeat time.Time   // when the latest accepted heartbeat was sent; zero while not registered
-	listedAt time.Time   // the same of the latest one that listed
-	suspect  time.Time   // when a claim last ended in doubt; zero once that was cleared up
-	silence  *time.Timer // ends a blocked Claim when heartbeats stay out
+	leaseRenewedAt time.Time   // when the latest accepted heartbeat was sent; zero while not registered
+	completeAt time.Time   // the same of the latest one that listed
+	uncertainSince  time.Time   // when a claim last ended in doubt; zero once that was cleared up
+	leaseTimer  *time.Timer // ends a blocked Claim when heartbeats stay out
 
 	running map[belfry.ID]*attempt      // by run: held by this incarnation, no result yet
-	doomed  map[belfry.HeldAttempt]bool // cancelled as the latest heartbeat said, and not running here
-	unsent  []parcel                    // results that were not yet accepted, oldest first
+	cancelBeforeStart  map[belfry.HeldAttempt]bool // cancelled as the latest heartbeat said, and not running here
+	unsent  []pendingResult                    // results that were not yet accepted, oldest first
 	busy    int                         // slots taken: handlers that have not returned
 	stuck   int                         // of these, handlers that were given up
-	owed    int                         // results not yet accepted, made or still to come
+	outstanding    int                         // results not yet accepted, made or still to come
 }
 
 // New makes a Pool that serves the handlers of mux with runs of the source;
 // Run starts it.
 func New(source Source, mux *Mux, opts ...Option) *Pool {
-	o := resolve(opts)
+	o := newOptions(opts)
 	return &Pool{
 		source:    source,
 		mux:       mux,
@@ -90,7 +90,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 		sendable:  make(chan struct{}, 1),
 		changed:   make(chan struct{}, 1),
 		running:   make(map[belfry.ID]*attempt),
-		doomed:    make(map[belfry.HeldAttempt]bool),
+		cancelBeforeStart:    make(map[belfry.HeldAttempt]bool),
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *Pool) Run(ctx context.Context) error {
 
 	claims := async(func() { p.claimLoop(ctx) })
 	sends := async(func() { p.sendLoop(sending) })
-	beats := async(func() { p.beatLoop(beating) })
+	beats := async(func() { p.heartbeatLoop(beating) })
 
 	<-ctx.Done()
 	p.drain()
@@ -119,13 +119,13 @@ func (p *Pool) Run(ctx context.Context) error {
 	<-sends
 	stopBeating()
 	<-beats
-	return p.leave()
+	return p.unregister()
 }
 
 func (p *Pool) begin(base context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun {
+	if p.started {
 		return errors.New("start worker: a pool runs only once")
 	}
 	for _, queue := range p.opt.queues {
@@ -136,9 +136,9 @@ func (p *Pool) begin(base context.Context) error {
 	if len(p.lanes) == 0 {
 		return errors.New("start worker: no handler is registered")
 	}
-	p.begun, p.claiming, p.base = true, true, base
+	p.started, p.claiming, p.base = true, true, base
 	now := time.Now()
-	p.worker, p.listedAt = belfry.NewID(now), now
+	p.worker, p.completeAt = belfry.NewID(now), now
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (p *Pool) drain() {
 	if !p.await(p.opt.drainTimeout, p.idle) {
 		p.interrupt()
 		if !p.await(interruptGrace, p.idle) {
-			p.giveUp()
+			p.abandonAll()
 		}
 	}
 	p.await(flushGrace, p.flushed)

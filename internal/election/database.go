@@ -17,7 +17,7 @@ import (
 const nodePrefix = "node/"
 
 // Database elects by leases in the store.
-type Database struct {
+type Leases struct {
 	Store store.Store
 	Node  belfry.ID // this node's incarnation
 	Log   *slog.Logger
@@ -25,7 +25,7 @@ type Database struct {
 
 // campaign is the state of a running Database elector.
 type campaign struct {
-	Database
+	Leases
 	lead    Lead
 	terms   map[int]*term
 	running sync.WaitGroup
@@ -36,15 +36,15 @@ type campaign struct {
 type term struct {
 	epoch int64
 	until time.Time   // believed until then, by our monotonic clock
-	clock *time.Timer // ends the term then, whatever this goroutine is waiting for
+	expiry *time.Timer // ends the term then, whatever this goroutine is waiting for
 	end   context.CancelFunc
 	ended chan struct{}
 }
 
 // Run leads the node's share of the shards until ctx ends, then releases it.
-func (d Database) Run(ctx context.Context, lead Lead) error {
-	c := &campaign{Database: d, lead: lead, terms: map[int]*term{}}
-	tick := time.NewTicker(round)
+func (d Leases) Run(ctx context.Context, lead Lead) error {
+	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}}
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for {
 		c.round(ctx)
@@ -60,18 +60,18 @@ func (d Database) Run(ctx context.Context, lead Lead) error {
 
 // round renews what the node has and moves towards its share.
 func (c *campaign) round(ctx context.Context) {
-	err := c.try(ctx)
+	err := c.rebalance(ctx)
 	if err != nil && !c.failing && ctx.Err() == nil {
 		c.Log.Warn("leases could not be renewed", "error", err)
 	}
 	c.failing = err != nil
 }
 
-func (c *campaign) try(ctx context.Context) error {
-	if err := c.hold(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
+func (c *campaign) rebalance(ctx context.Context) error {
+	if err := c.acquire(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
 		return err
 	}
-	ctx1, cancel := context.WithTimeout(ctx, call)
+	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	nodes, err := c.Store.Held(ctx1, nodePrefix)
 	if err != nil {
@@ -101,14 +101,14 @@ func (c *campaign) try(ctx context.Context) error {
 	if len(gain) == 0 {
 		return nil
 	}
-	return c.hold(ctx, gain)
+	return c.acquire(ctx, gain)
 }
 
 // hold takes or renews leases, begins the terms that are new and ends those
 // that somebody else has.
-func (c *campaign) hold(ctx context.Context, names []string) error {
+func (c *campaign) acquire(ctx context.Context, names []string) error {
 	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, call)
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	leases, err := c.Store.Hold(callCtx, c.Node, names, ttl)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *campaign) hold(ctx context.Context, names []string) error {
 	for _, lease := range leases {
 		held[lease.Name] = true
 		if shard, ok := shardOf(lease.Name); ok {
-			c.believe(ctx, shard, lease.Epoch, until)
+			c.extendTerm(ctx, shard, lease.Epoch, until)
 		}
 	}
 	var over []int
@@ -133,9 +133,9 @@ func (c *campaign) hold(ctx context.Context, names []string) error {
 }
 
 // believe prolongs a term or begins a new one.
-func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until time.Time) {
+func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until time.Time) {
 	if t := c.terms[shard]; t != nil {
-		if t.epoch == epoch && t.clock.Reset(time.Until(until)) {
+		if t.epoch == epoch && t.expiry.Reset(time.Until(until)) {
 			t.until = until
 			return
 		}
@@ -143,7 +143,7 @@ func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until ti
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
-	t.clock = time.AfterFunc(time.Until(until), end)
+	t.expiry = time.AfterFunc(time.Until(until), end)
 	c.terms[shard] = t
 	c.running.Go(func() {
 		defer close(t.ended)
@@ -154,7 +154,7 @@ func (c *campaign) believe(ctx context.Context, shard int, epoch int64, until ti
 // endTerms ends some terms together and waits until nobody acts on them.
 func (c *campaign) endTerms(shards ...int) {
 	for _, shard := range shards {
-		c.terms[shard].clock.Stop()
+		c.terms[shard].expiry.Stop()
 		c.terms[shard].end()
 	}
 	for _, shard := range shards {
@@ -180,7 +180,7 @@ func (c *campaign) resign(ctx context.Context) {
 	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
 	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
 	c.running.Wait()
-	ctx, cancel := context.WithTimeout(ctx, 2*call)
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	if err := c.Store.Release(ctx, c.Node, names); err != nil {
 		c.Log.Warn("leases could not be released; they expire by themselves", "error", err)

@@ -17,7 +17,7 @@ var quick = fault{before: 2 * time.Millisecond, after: 3 * time.Millisecond}
 
 // settled is when a change in a healthy fleet has been dealt with: one node must
 // notice, give up, and another must notice that.
-const settled = 2*round + 100*time.Millisecond
+const settled = 2*renewInterval + 100*time.Millisecond
 
 func TestEveryShardHasOneLeader(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5} {
@@ -64,7 +64,7 @@ func TestANodeThatJoinsTakesItsShareAndNoMore(t *testing.T) {
 func TestANodeThatStopsIsReplaced(t *testing.T) {
 	for name, how := range map[string]fault{"its calls fail": down, "its calls hang": hang} {
 		t.Run(name, func(t *testing.T) {
-			for offset := time.Duration(0); offset < round; offset += round / 10 {
+			for offset := time.Duration(0); offset < renewInterval; offset += renewInterval / 10 {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(t, 16)
 					a, b, c := f.start(quick), f.start(quick), f.start(quick)
@@ -82,7 +82,7 @@ func TestANodeThatStopsIsReplaced(t *testing.T) {
 					f.calm(a, c)
 
 					b.suffer(quick)
-					time.Sleep(settled + call)
+					time.Sleep(settled + callTimeout)
 					f.calm(a, b, c)
 				})
 			}
@@ -103,7 +103,7 @@ func TestANodeThatResignsHandsOverAtOnce(t *testing.T) {
 				t.Errorf("%s is still held by the node that resigned", lease.Name)
 			}
 		}
-		time.Sleep(round + 50*time.Millisecond)
+		time.Sleep(renewInterval + 50*time.Millisecond)
 		f.calm(b)
 	})
 }
@@ -114,10 +114,10 @@ func TestANodeResignsAlthoughTheDatabaseIsGone(t *testing.T) {
 		a := f.start(quick)
 		time.Sleep(settled)
 		a.suffer(hang)
-		time.Sleep(round / 2)
+		time.Sleep(renewInterval / 2)
 		start := time.Now()
 		a.resign()
-		if took := time.Since(start); took > 2*call {
+		if took := time.Since(start); took > 2*callTimeout {
 			t.Errorf("it took %v", took)
 		}
 		if left := f.leaders(); len(left) > 0 {
@@ -133,7 +133,7 @@ func TestATermEndsBeforeItsLeaseDoes(t *testing.T) {
 		"a quick answer":                       {},
 		"a slow one":                           {after: 300 * time.Millisecond},
 		"slow on the way there":                {before: 300 * time.Millisecond},
-		"as slow as the caller has patience":   {after: call - time.Microsecond},
+		"as slow as the caller has patience":   {after: callTimeout - time.Microsecond},
 		"slow both ways, and slow to stop too": {before: 200 * time.Millisecond, after: 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,15 +164,15 @@ func TestARenewalThatComesTooLateBeginsAnotherTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		a := f.start(fault{})
-		time.Sleep(10*round + round/2)
+		time.Sleep(10*renewInterval + renewInterval/2)
 		f.calm(a)
 		began := f.count()
 		a.suffer(down)
 		// The last renewal was at 10 rounds and is believed until 14 and two thirds;
 		// the one at 14 is answered after that.
-		time.Sleep(3 * round)
+		time.Sleep(3 * renewInterval)
 		a.suffer(fault{after: 700 * time.Millisecond})
-		time.Sleep(round)
+		time.Sleep(renewInterval)
 		a.suffer(fault{})
 		time.Sleep(settled)
 		f.calm(a)
@@ -189,9 +189,9 @@ func TestALeaseThatWasSomebodyElsesBeginsAnotherTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		a := f.start(quick)
-		time.Sleep(10*round + round/2)
+		time.Sleep(10*renewInterval + renewInterval/2)
 		f.leases.edit(shardName(2), func(r *row) { r.epoch += 2 })
-		time.Sleep(round)
+		time.Sleep(renewInterval)
 		f.calm(a)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -205,9 +205,9 @@ func TestALeaseThatIsSomebodyElsesEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		f.start(quick)
-		time.Sleep(10*round + round/2)
+		time.Sleep(10*renewInterval + renewInterval/2)
 		f.leases.edit(shardName(2), func(r *row) { r.owner = belfry.NewID(time.Now()) })
-		time.Sleep(round)
+		time.Sleep(renewInterval)
 		if leaders := f.leaders(); leaders[2] != nil || len(leaders) != 3 {
 			t.Errorf("shard 2 is led by %s, and %d are led in all", leaders[2].name(), len(leaders))
 		}
@@ -261,9 +261,9 @@ func storm(t *testing.T, dice *rand.Rand) {
 		case 3:
 			nodes[n].suffer(fault{lose: true})
 		case 4, 5:
-			nodes[n].suffer(fault{before: upTo(call), after: upTo(call)})
+			nodes[n].suffer(fault{before: upTo(callTimeout), after: upTo(callTimeout)})
 		case 6:
-			nodes[n].suffer(fault{after: upTo(call), lose: dice.IntN(2) == 0})
+			nodes[n].suffer(fault{after: upTo(callTimeout), lose: dice.IntN(2) == 0})
 		case 7:
 			nodes[n].resign()
 			nodes[n] = f.start(quick)
@@ -286,7 +286,7 @@ func TestATermBeginsWhenItIsTaken(t *testing.T) {
 		f := newFleet(t, 4)
 		start := time.Now()
 		f.start(fault{after: 100 * time.Millisecond})
-		time.Sleep(round)
+		time.Sleep(renewInterval)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, r := range f.reigns {
@@ -306,7 +306,7 @@ func TestEverythingIsLedByTheOnlyNode(t *testing.T) {
 		since, ended := time.Now(), make(chan struct{})
 		go func() {
 			defer close(ended)
-			if err := (Everything{Store: n.link}).Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {
+			if err := (AllShards{Store: n.link}).Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {
 				t.Errorf("the elector stopped: %v", err)
 			}
 		}()

@@ -27,12 +27,12 @@ type Lead func(ctx context.Context, term store.Term)
 
 // Everything leads every shard for as long as it runs. It serves a store that
 // only one node can use.
-type Everything struct {
+type AllShards struct {
 	Store store.Store
 }
 
 // Run leads until ctx ends.
-func (e Everything) Run(ctx context.Context, lead Lead) error {
+func (e AllShards) Run(ctx context.Context, lead Lead) error {
 	var terms sync.WaitGroup
 	since := e.Store.Now()
 	for shard := range e.Store.Shards() {
@@ -47,6 +47,6 @@ func (e Everything) Run(ctx context.Context, lead Lead) error {
 const (
 	ttl    = 4 * time.Second
 	margin = 500 * time.Millisecond
-	round  = 750 * time.Millisecond
-	call   = time.Second // a call to the store may take
+	renewInterval  = 750 * time.Millisecond
+	callTimeout   = time.Second // a call to the store may take
 )

@@ -213,7 +213,7 @@ func (f *fleet) start(suffers fault) *node {
 	n := &node{link: &link{leases: f.leases, fault: suffers}, id: belfry.NewID(time.Now()), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	elector := Database{Store: n.link, Node: n.id, Log: slog.New(slog.DiscardHandler)}
+	elector := Leases{Store: n.link, Node: n.id, Log: slog.New(slog.DiscardHandler)}
 	go func() {
 		defer close(n.done)
 		if err := elector.Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {

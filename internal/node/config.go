@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		fault("--listen", "%q is not host:port, such as 127.0.0.1:7070", c.Listen)
-	} else if !loopback(host) && c.APIKeyFile == "" {
+	} else if !isLoopback(host) && c.APIKeyFile == "" {
 		fault("--listen", "%s can be reached from other machines, which needs keys: give --api-key-file, or listen on 127.0.0.1", c.Listen)
 	}
 	if len(c.Roles) == 0 {
@@ -81,7 +81,7 @@ func (c Config) Validate() error {
 			fault("--roles", "%q is not a role; there are api, scheduler and worker", role)
 		}
 	}
-	if c.DatabaseURL == "" && !c.all() {
+	if c.DatabaseURL == "" && !c.hasAllRoles() {
 		fault("--roles", "the embedded database serves one process, which needs all roles; give --database-url to split them")
 	}
 	if c.Shards < 0 || c.Shards > 4096 {
@@ -108,7 +108,7 @@ func (c Config) Validate() error {
 	if !(c.RateLimit >= 0 && c.RateLimit <= 1e6) {
 		fault("--rate-limit", "%v is not between 0 and 1000000", c.RateLimit)
 	}
-	if _, err := prefixes(c.AllowTargets); err != nil {
+	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		fault("--allow-target", "%s", err)
 	}
 	if faults != nil {
@@ -118,13 +118,13 @@ func (c Config) Validate() error {
 }
 
 // defaults are what the server says for jobs that do not say it themselves.
-func (c Config) defaults() plan.Defaults {
+func (c Config) planDefaults() plan.Defaults {
 	return plan.Defaults{CatchUpWindow: c.CatchUpWindow, Ageing: c.PriorityAgeing, LargeCatchUp: c.LargeCatchUp}
 }
 
 func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-func (c Config) all() bool {
+func (c Config) hasAllRoles() bool {
 	return c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)
 }
 
@@ -132,7 +132,7 @@ func (c Config) all() bool {
 // network: only where nobody but this machine can ask for it.
 func (c Config) privateTargets() bool { return c.DatabaseURL == "" && c.APIKeyFile == "" }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}
@@ -141,7 +141,7 @@ func loopback(host string) bool {
 }
 
 // prefixes reads CIDRs; a bare address stands for itself alone.
-func prefixes(texts []string) ([]netip.Prefix, error) {
+func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range texts {
 		if addr, err := netip.ParseAddr(text); err == nil {

@@ -57,7 +57,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 }
 
 func (n *Node) open(ctx context.Context) (err error) {
-	if n.allow, err = prefixes(n.config.AllowTargets); err != nil {
+	if n.allow, err = parsePrefixes(n.config.AllowTargets); err != nil {
 		return err
 	}
 	if n.config.APIKeyFile != "" {
@@ -127,7 +127,7 @@ func (n *Node) Run(ctx context.Context) error {
 		local = scheduler.NewLocal(ctx, n.store)
 	}
 	if n.config.has(RoleScheduler) {
-		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.defaults(), Log: n.log})
+		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elector().Run(ctx, s.Lead) })
 	}
@@ -147,9 +147,9 @@ func (n *Node) Run(ctx context.Context) error {
 
 func (n *Node) elector() elector {
 	if n.config.DatabaseURL == "" || n.config.OwnAll {
-		return election.Everything{Store: n.store}
+		return election.AllShards{Store: n.store}
 	}
-	return election.Database{Store: n.store, Node: n.id, Log: n.log}
+	return election.Leases{Store: n.store, Node: n.id, Log: n.log}
 }
 
 // pool runs the built-in handlers, fed by the scheduler beside it if there is
@@ -173,7 +173,7 @@ func (n *Node) serve(ctx context.Context) error {
 		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
 	}
 	if n.config.has(RoleAPI) {
-		o.Control = control.New(n.store, n.config.defaults())
+		o.Control = control.New(n.store, n.config.planDefaults())
 	}
 	server := api.NewServer(api.New(o))
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)

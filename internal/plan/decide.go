@@ -25,54 +25,54 @@ func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	p, at, end := s.Policy, seen.NominalAt, earlier(since, now)
 	if !p.alwaysRuns() && seen.NextAt.Before(end) {
-		d := p.dueBefore(seen, end, p.mostMadeUp(seen.RunsMade)+1)
-		step.makeUp(d, p.oldest(now), belfry.ReasonMissed, now)
+		d := p.dueBefore(seen, end, p.catchUpLimit(seen.RunsMade)+1)
+		step.catchUp(d, p.catchUpCutoff(now), belfry.ReasonMissed, now)
 		at = d.latest()
 	} else {
 		step.run(at)
 	}
-	step.passed(at)
-	step.goOn()
+	step.advanceTo(at)
+	step.planNext()
 	return step
 }
 
 // settle decides all that is due, for somebody who does not know since when anybody
 // was in charge: by the policy for missed windows, but the latest occurrence runs if
 // it is only just due. Something must be due.
-func (step *Step) settle(now time.Time) {
-	p, seen, recent := step.Policy, step.Seen, now.Add(-lately)
-	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
+func (step *Step) decideDue(now time.Time) {
+	p, seen, recent := step.Policy, step.Seen, now.Add(-lateTolerance)
+	d := p.dueBefore(seen, now.Add(1), p.catchUpLimit(seen.RunsMade)+1)
 	at := d.latest()
 	if p.alwaysRuns() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
-		step.skip(d.but(1), belfry.ReasonMissed)
+		step.skip(d.withoutNewest(1), belfry.ReasonMissed)
 		step.run(at)
 	} else {
-		step.makeUp(d, earlier(p.oldest(now), recent), belfry.ReasonMissed, now)
+		step.catchUp(d, earlier(p.catchUpCutoff(now), recent), belfry.ReasonMissed, now)
 	}
 	step.Next.FiredFor = at
 }
 
 // run makes a run of an occurrence.
 func (step *Step) run(at time.Time) {
-	step.Runs = append(step.Runs, step.scheduled(step.Seen.JobID, at))
+	step.Runs = append(step.Runs, step.scheduledRun(step.Seen.JobID, at))
 	step.Next.RunsMade++
 }
 
 // passed moves the mark to an occurrence that the step decided, with the wall times
 // that the clock skipped on the way.
-func (step *Step) passed(at time.Time) {
+func (step *Step) advanceTo(at time.Time) {
 	step.Skips = append(step.Skips, step.Policy.gaps(step.Seen, at)...)
 	step.Next.FiredFor = at
 }
 
 // goOn plans the occurrence after the mark.
-func (step *Step) goOn() {
+func (step *Step) planNext() {
 	step.Next.ZoneVersion = schedule.ZoneVersion()
 	step.Next = step.Policy.plan(step.Next, step.Policy.next(step.Next.FiredFor))
 }
 
 // scheduled is the run for an occurrence.
-func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
+func (s Subject) scheduledRun(job belfry.ID, at time.Time) Run {
 	return Run{
 		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
 		Kind:        belfry.KindScheduled,

@@ -15,7 +15,7 @@ const maxCounted = 100_000
 const maxGaps = 100
 
 // due is some occurrences in a row: the first, the newest, and how many there are.
-type due struct {
+type occurrences struct {
 	first   time.Time
 	newest  []time.Time // oldest first; at least two if there are two
 	count   int64
@@ -25,9 +25,9 @@ type due struct {
 // span is the occurrences from the first, which counts in any case, to an instant,
 // and of them the newest n, at least two. It looks back from the end, whatever the
 // number.
-func (p *Policy) span(first, until time.Time, n int) due {
+func (p *Policy) occurrencesFrom(first, until time.Time, n int) occurrences {
 	found, older, atLeast := newest(p.Rule, first, until, max(n, 2))
-	d := due{first: first, newest: found, count: 1 + older + int64(len(found)), atLeast: atLeast}
+	d := occurrences{first: first, newest: found, count: 1 + older + int64(len(found)), atLeast: atLeast}
 	if older == 0 && !atLeast {
 		d.newest = append([]time.Time{first}, found...)
 	}
@@ -37,8 +37,8 @@ func (p *Policy) span(first, until time.Time, n int) due {
 // dueBefore is what of a plan is due before an instant, jitter included, and of it
 // the newest n. Jitter ends before the next occurrence, so that only the last one
 // can have passed without being due.
-func (p *Policy) dueBefore(seen Plan, end time.Time, n int) due {
-	d := p.span(seen.NominalAt, end.Add(-1), max(n, 2)+1)
+func (p *Policy) dueBefore(seen Plan, end time.Time, n int) occurrences {
+	d := p.occurrencesFrom(seen.NominalAt, end.Add(-1), max(n, 2)+1)
 	if d.count > 1 && p.JitterSeconds > 0 && !p.ReadyAt(seen.JobID, d.latest()).Before(end) {
 		d.newest, d.count = d.newest[:len(d.newest)-1], d.count-1
 	}
@@ -46,11 +46,11 @@ func (p *Policy) dueBefore(seen Plan, end time.Time, n int) due {
 }
 
 // latest is the last of them.
-func (d due) latest() time.Time { return d.newest[len(d.newest)-1] }
+func (d occurrences) latest() time.Time { return d.newest[len(d.newest)-1] }
 
 // but is all of them but the newest n, of which so many must be known and one more;
 // none if there are no others.
-func (d due) but(n int) due {
+func (d occurrences) withoutNewest(n int) occurrences {
 	d.newest, d.count = d.newest[:len(d.newest)-n], d.count-int64(n)
 	return d
 }
@@ -61,7 +61,7 @@ func (p *Policy) isDue(seen Plan, now time.Time) bool {
 }
 
 // skip records all of them as not run.
-func (step *Step) skip(d due, reason belfry.Reason) {
+func (step *Step) skip(d occurrences, reason belfry.Reason) {
 	if d.count == 0 {
 		return
 	}
@@ -86,7 +86,7 @@ func (p *Policy) gaps(seen Plan, until time.Time) (skips []Skip) {
 	if !p.SkipsGap() {
 		return nil
 	}
-	after := seen.mark()
+	after := seen.decidedUntil()
 	if b, ok := p.Rule.(*bounded); ok {
 		after, until = b.clip(after, until)
 	}
@@ -98,7 +98,7 @@ func (p *Policy) gaps(seen Plan, until time.Time) (skips []Skip) {
 }
 
 // mark is the instant up to which everything is decided.
-func (p Plan) mark() time.Time {
+func (p Plan) decidedUntil() time.Time {
 	if p.FiredFor.IsZero() {
 		return p.JobID.Time()
 	}

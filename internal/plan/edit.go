@@ -22,18 +22,18 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 			step.Next.FiredFor = d.latest()
 		} else {
 			step.Due = !seen.NextAt.After(now) // it is decided in any case: nothing else will do it
-			step.settle(now)
+			step.decideDue(now)
 		}
 		step.Next = s.Policy.plan(step.Next, s.Policy.next(step.Next.FiredFor))
 	}
 	at, since := step.Next.NominalAt, now
-	if to.takesOver(step.Next, now) {
+	if to.keepsOccurrence(step.Next, now) {
 		since = at.Add(-time.Microsecond)
 	} else {
-		step.withdraw(at, now, belfry.ReasonEdited)
-		at = to.from(step.Next.FiredFor, now)
+		step.skipUndecided(at, now, belfry.ReasonEdited)
+		at = to.firstAfterEdit(step.Next.FiredFor, now)
 	}
-	if to.once() {
+	if to.oneOff() {
 		since = now
 	}
 	switch {
@@ -43,7 +43,7 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	default:
 		step.Skips = append(step.Skips, s.Policy.gaps(seen, since)...)
 	}
-	if to.SkipsGap() && !to.once() {
+	if to.SkipsGap() && !to.oneOff() {
 		// The gaps before are not the new rule's, and recorded if they were the old one's.
 		step.Next.FiredFor = later(step.Next.FiredFor, since)
 	}
@@ -57,14 +57,14 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 
 // takesOver tells whether an occurrence that has passed and waits for its jitter is
 // one of a policy that comes now, and will run by it.
-func (p *Policy) takesOver(decided Plan, now time.Time) bool {
+func (p *Policy) keepsOccurrence(decided Plan, now time.Time) bool {
 	at := decided.NominalAt
 	return !at.IsZero() && !at.After(now) && !p.Spent(decided.RunsMade) && p.next(at.Add(-time.Microsecond)).Equal(at)
 }
 
 // from is the first occurrence of a policy that holds from now on and has nothing to
 // say about what is decided, up to a mark. A one-off may be a little late.
-func (p *Policy) from(mark, now time.Time) time.Time {
+func (p *Policy) firstAfterEdit(mark, now time.Time) time.Time {
 	if at, once := schedule.Once(p.Rule); !once {
 		return p.next(later(mark, now))
 	} else if at.After(mark) {

@@ -13,9 +13,9 @@ func Pause(s Subject, seen Plan, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
 		step.Due = true
-		step.settle(now)
-		step.passed(step.Next.FiredFor)
-		step.goOn()
+		step.decideDue(now)
+		step.advanceTo(step.Next.FiredFor)
+		step.planNext()
 	}
 	step.Next.NextAt = time.Time{}
 	return step
@@ -27,25 +27,25 @@ func Pause(s Subject, seen Plan, now time.Time) Step {
 func Resume(s Subject, seen Plan, catchUp bool, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	p := s.Policy
-	if p.once() || !p.isDue(seen, now) {
+	if p.oneOff() || !p.isDue(seen, now) {
 		step.Next = p.plan(seen, seen.NominalAt).notBefore(now)
 		return step
 	}
-	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
+	d := p.dueBefore(seen, now.Add(1), p.catchUpLimit(seen.RunsMade)+1)
 	if catchUp {
-		step.makeUp(d, p.oldest(now), belfry.ReasonPaused, now)
+		step.catchUp(d, p.catchUpCutoff(now), belfry.ReasonPaused, now)
 	} else {
 		step.skip(d, belfry.ReasonPaused)
 	}
-	step.passed(d.latest())
-	step.goOn()
+	step.advanceTo(d.latest())
+	step.planNext()
 	return step
 }
 
 // Cancel plans nothing more, as Delete does, and records what was planned next if
 // that is still to come. An edit may give the job another rule.
 func Cancel(s Subject, seen Plan, now time.Time) Step {
-	step := end(s, seen, now, belfry.ReasonCancelled)
+	step := endPlan(s, seen, now, belfry.ReasonCancelled)
 	if at := seen.NominalAt; at.After(now) {
 		record := newNote(seen.JobID, at, 1, belfry.ReasonCancelled)
 		record.ID = cancelID(seen)
@@ -65,18 +65,18 @@ func cancelID(seen Plan) belfry.ID {
 // Delete plans nothing more. What has passed and was not yet decided is skipped,
 // also if it only waited for its jitter; what became due in a pause would have been
 // skipped by Resume, but for a one-off.
-func Delete(s Subject, seen Plan, now time.Time) Step { return end(s, seen, now, belfry.ReasonDeleted) }
+func Delete(s Subject, seen Plan, now time.Time) Step { return endPlan(s, seen, now, belfry.ReasonDeleted) }
 
-func end(s Subject, seen Plan, now time.Time, reason belfry.Reason) Step {
+func endPlan(s Subject, seen Plan, now time.Time, reason belfry.Reason) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	p, next := s.Policy, seen.NominalAt
-	if paused := seen.NextAt.IsZero(); paused && !p.once() && p.isDue(seen, now) {
+	if paused := seen.NextAt.IsZero(); paused && !p.oneOff() && p.isDue(seen, now) {
 		d := p.dueBefore(seen, now.Add(1), 1)
 		step.skip(d, belfry.ReasonPaused)
 		step.Next.FiredFor = d.latest()
 		next = p.Rule.Next(d.latest()) // A job can be got rid of however odd its rule is.
 	}
-	step.withdraw(next, now, reason)
+	step.skipUndecided(next, now, reason)
 	if !seen.NominalAt.IsZero() {
 		step.Skips = append(step.Skips, p.gaps(seen, now)...)
 	}
@@ -86,9 +86,9 @@ func end(s Subject, seen Plan, now time.Time, reason belfry.Reason) Step {
 
 // withdraw skips the occurrences from the first that is not decided until now, due
 // or not. There are none if the first is the zero time or still to come.
-func (step *Step) withdraw(first, now time.Time, reason belfry.Reason) {
+func (step *Step) skipUndecided(first, now time.Time, reason belfry.Reason) {
 	if first.After(step.Next.FiredFor) && !first.After(now) {
-		d := step.Policy.span(first, now, 1)
+		d := step.Policy.occurrencesFrom(first, now, 1)
 		step.skip(d, reason)
 		step.Next.FiredFor = d.latest()
 	}

@@ -3,7 +3,7 @@ package plan
 import "time"
 
 // dawn is how far back a look goes: no job is older.
-var dawn = time.Unix(-1, 0).UTC()
+var earliest = time.Unix(-1, 0).UTC()
 
 // Between gives the occurrences of the rule from one instant to another, both
 // included, oldest first and at most limit of them. More tells whether there are
@@ -30,9 +30,9 @@ func (p *Policy) Around(at time.Time) (is bool, before, after time.Time) {
 func (p *Policy) before(at time.Time) time.Time {
 	for back := time.Second; ; back *= 2 {
 		from := at.Add(-back)
-		over := back < 0 || from.Before(dawn)
+		over := back < 0 || from.Before(earliest)
 		if over {
-			from = dawn
+			from = earliest
 		}
 		if found, _, _ := newest(p.Rule, from, at.Add(-1), 1); len(found) > 0 {
 			return found[0]

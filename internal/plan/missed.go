@@ -9,17 +9,17 @@ import (
 )
 
 // usualWindow is how late an occurrence may be to be made up for where each is.
-const usualWindow = 30 * time.Minute
+const defaultRunAllWindow = 30 * time.Minute
 
 // usualCatchUp is how many runs of a catch-up are nothing to tell of.
-const usualCatchUp = 10
+const defaultLargeCatchUp = 10
 
 // lately is how late an occurrence may be that counts as late rather than missed for
 // somebody who does not know since when anybody was in charge.
-const lately = time.Minute
+const lateTolerance = time.Minute
 
 // certain tells whether the job is a one-off that runs however late.
-func (p *Policy) alwaysRuns() bool { return p.MissedWindow != belfry.MissedSkip && p.once() }
+func (p *Policy) alwaysRuns() bool { return p.MissedWindow != belfry.MissedSkip && p.oneOff() }
 
 // CatchUpWindow is how old a missed occurrence may be to be made up for; zero: as
 // old as it likes.
@@ -30,14 +30,14 @@ func (p *Policy) CatchUpWindow() time.Duration {
 	case p.defaults.CatchUpWindow > 0:
 		return p.defaults.CatchUpWindow
 	case p.MissedWindow == belfry.MissedRunAll:
-		return usualWindow
+		return defaultRunAllWindow
 	}
 	return 0
 }
 
 // oldest is the instant before which an occurrence, jitter included, is too old to
 // be made up for; zero: none is.
-func (p *Policy) oldest(now time.Time) time.Time {
+func (p *Policy) catchUpCutoff(now time.Time) time.Time {
 	window := p.CatchUpWindow()
 	if window == 0 {
 		return time.Time{}
@@ -47,7 +47,7 @@ func (p *Policy) oldest(now time.Time) time.Time {
 
 // mostMadeUp is how many runs may make up for missed occurrences after so many
 // scheduled ones.
-func (p *Policy) mostMadeUp(made int64) int {
+func (p *Policy) catchUpLimit(made int64) int {
 	switch {
 	case p.MissedWindow == belfry.MissedSkip, p.Spent(made):
 		return 0
@@ -63,13 +63,13 @@ func (p *Policy) mostMadeUp(made int64) int {
 // mostMadeUp are known and one more. The newest run, as many as the policy allows
 // and none that is older than the oldest may be; they follow one after another. The
 // others are skipped, for the given reason or because there were too many.
-func (step *Step) makeUp(d due, oldest time.Time, reason belfry.Reason, now time.Time) {
+func (step *Step) catchUp(d occurrences, oldest time.Time, reason belfry.Reason, now time.Time) {
 	p := step.Policy
-	n := min(p.mostMadeUp(step.Seen.RunsMade), len(d.newest))
+	n := min(p.catchUpLimit(step.Seen.RunsMade), len(d.newest))
 	for n > 0 && step.readyAt(d.newest[len(d.newest)-n]).Before(oldest) {
 		n--
 	}
-	step.leaveOut(d.but(n), oldest, reason)
+	step.skipMissed(d.withoutNewest(n), oldest, reason)
 	step.Runs = slices.Grow(step.Runs, n)
 	for _, at := range d.newest[len(d.newest)-n:] {
 		step.run(at)
@@ -77,12 +77,12 @@ func (step *Step) makeUp(d due, oldest time.Time, reason belfry.Reason, now time
 			step.Runs[len(step.Runs)-1].Queue = NoQueueLimit
 		}
 	}
-	step.tellOf(n, now)
+	step.addCatchUpEvent(n, now)
 }
 
 // leaveOut skips missed occurrences, perhaps none. Where each is made up for, those
 // that are not too old are left out because there were too many.
-func (step *Step) leaveOut(d due, oldest time.Time, reason belfry.Reason) {
+func (step *Step) skipMissed(d occurrences, oldest time.Time, reason belfry.Reason) {
 	p := step.Policy
 	switch {
 	case d.count == 0:
@@ -93,17 +93,17 @@ func (step *Step) leaveOut(d due, oldest time.Time, reason belfry.Reason) {
 	default:
 		old := p.dueBefore(step.Seen, oldest, 1)
 		step.skip(old, reason)
-		step.skip(p.span(p.next(old.latest()), d.latest(), 1), belfry.ReasonMaxMissed)
+		step.skip(p.occurrencesFrom(p.next(old.latest()), d.latest(), 1), belfry.ReasonMaxMissed)
 	}
 }
 
 func (step *Step) readyAt(at time.Time) time.Time { return step.Policy.ReadyAt(step.Seen.JobID, at) }
 
 // tellOf adds an event to a catch-up of so many runs if that is more than usual.
-func (step *Step) tellOf(n int, now time.Time) {
+func (step *Step) addCatchUpEvent(n int, now time.Time) {
 	usual := step.Policy.defaults.LargeCatchUp
 	if usual == 0 {
-		usual = usualCatchUp
+		usual = defaultLargeCatchUp
 	}
 	if n <= usual {
 		return

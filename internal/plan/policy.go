@@ -71,7 +71,7 @@ func (d Defaults) Weight(p belfry.Priority) int64 {
 }
 
 // once tells whether the rule is a single instant.
-func (p *Policy) once() bool {
+func (p *Policy) oneOff() bool {
 	_, once := schedule.Once(p.Rule)
 	return once
 }
@@ -136,7 +136,7 @@ func (p *Policy) plan(on Plan, at time.Time) Plan {
 	if at.IsZero() || p.Spent(on.RunsMade) {
 		at = time.Time{}
 	}
-	on.Once = p.once()
+	on.Once = p.oneOff()
 	if on.NominalAt, on.NextAt = at, at; !at.IsZero() {
 		on.NextAt = p.ReadyAt(on.JobID, at)
 	}

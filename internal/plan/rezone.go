@@ -21,7 +21,7 @@ func UpdateZone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	case paused && s.Policy.isDue(seen, now), !paused && !seen.NextAt.After(now):
 		return step, false
 	}
-	to := s.Policy.rezoned(seen, now)
+	to := s.Policy.currentOccurrence(seen, now)
 	if moved = !to.Equal(at); moved {
 		step.Skips = []Skip{newNote(seen.JobID, at, 1, belfry.ReasonZoneChange)}
 	}
@@ -37,8 +37,8 @@ func UpdateZone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 // program: the first after the mark. If that has passed, the rule may have come
 // after it, or the occurrence may have moved there; then it is the one next to
 // where it was.
-func (p *Policy) rezoned(seen Plan, now time.Time) time.Time {
-	was, mark := seen.NominalAt, seen.mark()
+func (p *Policy) currentOccurrence(seen Plan, now time.Time) time.Time {
+	was, mark := seen.NominalAt, seen.decidedUntil()
 	if at, once := schedule.Once(p.Rule); once {
 		if at.After(seen.FiredFor) {
 			return at

@@ -13,18 +13,18 @@ const (
 	refill       = time.Minute            // how much of it may run out before more is loaded
 	pageSize     = 2000                   // plans in one load
 	overdueAfter = 500 * time.Millisecond // from when a due plan that nobody fired is looked for
-	findDelay    = 10 * time.Millisecond  // gathers lookups, and keeps a refused step from spinning
+	lookupDelay    = 10 * time.Millisecond  // gathers lookups, and keeps a refused step from spinning
 )
 
 // loader brings plans from the store to the loop.
 type loader struct {
 	*Scheduler
 	loaded map[int]time.Time // by shard: all plans until then were loaded
-	find   map[belfry.ID]bool
+	lookups   map[belfry.ID]bool
 }
 
 func newLoader(s *Scheduler) *loader {
-	return &loader{Scheduler: s, loaded: map[int]time.Time{}, find: map[belfry.ID]bool{}}
+	return &loader{Scheduler: s, loaded: map[int]time.Time{}, lookups: map[belfry.ID]bool{}}
 }
 
 func (l *loader) run(ctx context.Context) {
@@ -38,7 +38,7 @@ func (l *loader) run(ctx context.Context) {
 	var known <-chan struct{} // stands for the terms that were last seen
 	for {
 		terms, moved := l.owned()
-		l.keep(terms)
+		l.syncShards(terms)
 		if moved != known { // seen here, because another event may have come first
 			known = moved
 			again.Reset(0)
@@ -48,20 +48,20 @@ func (l *loader) run(ctx context.Context) {
 			return
 		case <-moved:
 		case <-hints:
-			l.hear()
+			l.takeChanges()
 			again.Reset(0)
-			poke(l.wishes)
-		case ids := <-l.lookup:
-			if len(l.find) == 0 {
-				again.Reset(findDelay)
+			wake(l.triggers)
+		case ids := <-l.reloads:
+			if len(l.lookups) == 0 {
+				again.Reset(lookupDelay)
 			}
 			for _, id := range ids {
-				l.find[id] = true
+				l.lookups[id] = true
 			}
 		case <-overdue.C:
-			l.sweep(ctx, shardsOf(terms))
+			l.loadOverdue(ctx, shardsOf(terms))
 		case <-wishes.C:
-			poke(l.wishes)
+			wake(l.triggers)
 		case <-again.C:
 			again.Reset(l.load(ctx))
 		}
@@ -70,7 +70,7 @@ func (l *loader) run(ctx context.Context) {
 
 // keep forgets shards that are owned no longer and starts new ones from the
 // beginning of time.
-func (l *loader) keep(terms map[int]store.Term) {
+func (l *loader) syncShards(terms map[int]store.Term) {
 	for shard := range l.loaded {
 		if _, mine := terms[shard]; !mine {
 			delete(l.loaded, shard)
@@ -85,10 +85,10 @@ func (l *loader) keep(terms map[int]store.Term) {
 
 // hear asks for the plans that hints told of. When there were too many to name,
 // the whole horizon is read again.
-func (l *loader) hear() {
+func (l *loader) takeChanges() {
 	jobs, many := l.store.ChangedJobs()
 	for _, id := range jobs {
-		l.find[id] = true
+		l.lookups[id] = true
 	}
 	if many {
 		for shard := range l.loaded {
@@ -100,9 +100,9 @@ func (l *loader) hear() {
 // load brings the plans asked for and one page of the horizon, and says when to
 // come back.
 func (l *loader) load(ctx context.Context) time.Duration {
-	if len(l.find) > 0 {
-		ids := make([]belfry.ID, 0, len(l.find))
-		for id := range l.find {
+	if len(l.lookups) > 0 {
+		ids := make([]belfry.ID, 0, len(l.lookups))
+		for id := range l.lookups {
 			ids = append(ids, id)
 		}
 		dues, err := l.store.PlansByJob(ctx, ids)
@@ -110,16 +110,16 @@ func (l *loader) load(ctx context.Context) time.Duration {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
 		}
-		clear(l.find)
-		l.pass(ctx, dues)
+		clear(l.lookups)
+		l.send(ctx, dues)
 	}
-	return l.page(ctx)
+	return l.loadPage(ctx)
 }
 
 // page loads the next page of the shards that are furthest behind.
-func (l *loader) page(ctx context.Context) time.Duration {
+func (l *loader) loadPage(ctx context.Context) time.Duration {
 	now := l.store.Now()
-	shards, from := l.behind()
+	shards, from := l.leastLoaded()
 	if len(shards) == 0 || from.After(now.Add(horizon-refill)) {
 		return min(refill, max(from.Sub(now.Add(horizon-refill)), time.Second))
 	}
@@ -136,12 +136,12 @@ func (l *loader) page(ctx context.Context) time.Duration {
 	for _, shard := range shards {
 		l.loaded[shard] = until
 	}
-	l.pass(ctx, dues)
+	l.send(ctx, dues)
 	return 0
 }
 
 // behind gives the shards that were loaded least far, and how far.
-func (l *loader) behind() (shards []int, from time.Time) {
+func (l *loader) leastLoaded() (shards []int, from time.Time) {
 	for shard, until := range l.loaded {
 		switch {
 		case len(shards) == 0 || until.Before(from):
@@ -154,7 +154,7 @@ func (l *loader) behind() (shards []int, from time.Time) {
 }
 
 // sweep looks for plans that are overdue: the loop ignores those that it has.
-func (l *loader) sweep(ctx context.Context, shards []int) {
+func (l *loader) loadOverdue(ctx context.Context, shards []int) {
 	if len(shards) == 0 {
 		return
 	}
@@ -163,10 +163,10 @@ func (l *loader) sweep(ctx context.Context, shards []int) {
 		l.warn(ctx, "overdue plans could not be read", err)
 		return
 	}
-	l.pass(ctx, dues)
+	l.send(ctx, dues)
 }
 
-func (l *loader) pass(ctx context.Context, dues []store.Due) {
+func (l *loader) send(ctx context.Context, dues []store.Due) {
 	if len(dues) == 0 {
 		return
 	}
@@ -183,7 +183,7 @@ func (s *Scheduler) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-func poke(ch chan struct{}) {
+func wake(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

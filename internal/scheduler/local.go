@@ -22,16 +22,16 @@ var errUnknownFire = errors.New("the outcome of a fire is unknown")
 // results go to the store.
 type Local struct {
 	store.Runs
-	hints  <-chan struct{}
+	wakeups  <-chan struct{}
 	poll   time.Duration // how often to look for ready runs without a hint
 	demand chan struct{} // signals that a claim is open
 
 	mu      sync.Mutex
 	open    *request
-	last    belfry.ID        // worker that claimed last
+	lastWorker    belfry.ID        // worker that claimed last
 	ready   bool             // something may be ready in the store
 	checked time.Time        // when it was last looked at
-	claimed map[string]claim // the last ready run of each lane that was claimed since somebody asked
+	claimed map[string]claimedRun // the last ready run of each lane that was claimed since somebody asked
 }
 
 // request is a claim that waits. While it is being filled it cannot be
@@ -39,17 +39,17 @@ type Local struct {
 type request struct {
 	claim   belfry.Claim
 	filling bool
-	leaving bool // answer it even with nothing
-	answer  chan answer
+	closing bool // answer it even with nothing
+	result  chan claimResult
 }
 
 // claim is what the rank of a run that was claimed comes from.
-type claim struct {
+type claimedRun struct {
 	readyAt  time.Time
 	priority belfry.Priority
 }
 
-type answer struct {
+type claimResult struct {
 	runs []*belfry.Run
 	err  error
 }
@@ -57,8 +57,8 @@ type answer struct {
 // NewLocal makes the source; its hints stop when ctx ends.
 func NewLocal(ctx context.Context, s store.Store) *Local {
 	return &Local{
-		Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
-		claimed: map[string]claim{},
+		Runs: s, wakeups: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
+		claimed: map[string]claimedRun{},
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 		if l.shouldCheck() {
 			runs, err := l.Runs.Claim(ctx, c)
 			if err != nil || len(runs) > 0 {
-				l.took(runs)
+				l.noteClaimed(runs)
 				return runs, err
 			}
 		}
@@ -82,52 +82,52 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 
 // wait leaves a claim open until it is filled, or something may be ready.
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-	r := &request{claim: c, answer: make(chan answer, 1)}
+	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
-	l.open, l.last = r, c.WorkerID
+	l.open, l.lastWorker = r, c.WorkerID
 	l.mu.Unlock()
-	poke(l.demand)
+	wake(l.demand)
 	timer := time.NewTimer(l.poll)
 	defer timer.Stop()
 	select {
-	case a := <-r.answer:
+	case a := <-r.result:
 		return a.runs, a.err
-	case <-l.hints:
-		l.mayBeReady()
+	case <-l.wakeups:
+		l.setReady()
 	case <-timer.C:
-		l.mayBeReady()
+		l.setReady()
 	case <-ctx.Done():
 	}
-	return l.withdraw(r)
+	return l.closeRequest(r)
 }
 
 // withdraw closes a request, after the fire that may be filling it.
-func (l *Local) withdraw(r *request) ([]*belfry.Run, error) {
+func (l *Local) closeRequest(r *request) ([]*belfry.Run, error) {
 	l.mu.Lock()
 	if l.open == r && !r.filling {
 		l.open = nil
 		l.mu.Unlock()
 		return nil, nil
 	}
-	r.leaving = true
+	r.closing = true
 	l.mu.Unlock()
-	a := <-r.answer
+	a := <-r.result
 	return a.runs, a.err
 }
 
 // took notes what was claimed, and that there may be more.
-func (l *Local) took(runs []*belfry.Run) {
+func (l *Local) noteClaimed(runs []*belfry.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready = true
 	for _, run := range runs {
-		l.claimed[run.Spec.Lane(run.Namespace)] = claim{run.ReadyAt, run.Spec.Priority}
+		l.claimed[run.Spec.Lane(run.Namespace)] = claimedRun{run.ReadyAt, run.Spec.Priority}
 	}
 }
 
 // passed is the rank of the last run that was noted in the lane, if one was since
 // this was last asked.
-func (l *Local) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
+func (l *Local) lastClaimedRank(lane string, d plan.Defaults) (rank int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, ok := l.claimed[lane]
@@ -138,7 +138,7 @@ func (l *Local) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
 	return plan.Rank(c.readyAt, d.Weight(c.priority)), true
 }
 
-func (l *Local) mayBeReady() {
+func (l *Local) setReady() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready = true
@@ -148,8 +148,8 @@ func (l *Local) mayBeReady() {
 // being asked.
 func (l *Local) shouldCheck() bool {
 	select {
-	case <-l.hints:
-		l.mayBeReady()
+	case <-l.wakeups:
+		l.setReady()
 	default:
 	}
 	l.mu.Lock()
@@ -166,11 +166,11 @@ func (l *Local) shouldCheck() bool {
 func (l *Local) worker() belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return l.lastWorker
 }
 
 // free says how many runs of the lane an open claim would take.
-func (l *Local) free(lane string) int {
+func (l *Local) openSlots(lane string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil || !slices.Contains(l.open.claim.Lanes, lane) {
@@ -180,7 +180,7 @@ func (l *Local) free(lane string) int {
 }
 
 // begin takes the open claim to be filled.
-func (l *Local) begin() store.FreeSlots {
+func (l *Local) beginFill() store.FreeSlots {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
@@ -192,14 +192,14 @@ func (l *Local) begin() store.FreeSlots {
 }
 
 // end answers the claim that was taken, or opens it again if it got nothing.
-func (l *Local) end(runs []*belfry.Run, err error) {
+func (l *Local) endFill(runs []*belfry.Run, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.open
 	if r == nil || !r.filling {
 		return
 	}
-	if len(runs) == 0 && err == nil && !r.leaving {
+	if len(runs) == 0 && err == nil && !r.closing {
 		r.filling = false
 		return
 	}
@@ -207,5 +207,5 @@ func (l *Local) end(runs []*belfry.Run, err error) {
 	if err != nil {
 		err = errors.Join(errUnknownFire, err)
 	}
-	r.answer <- answer{runs, err}
+	r.result <- claimResult{runs, err}
 }

@@ -16,7 +16,7 @@ const (
 	margin = time.Millisecond
 
 	maxInWheel = 1_000_000 // plans beyond that are brought by the sweep when they are due
-	idle       = time.Second
+	idleInterval       = time.Second
 )
 
 // loop keeps plans in the wheel and fires them when they are due.
@@ -25,12 +25,12 @@ type loop struct {
 	wheel    *wheel.Wheel[belfry.ID, entry]
 	backlog  *backlog
 	subjects *subjects
-	room     *room
-	parked   map[belfry.ID]parking // jobs that could not be fired
-	told     map[belfry.ID]string  // why, as the store knows
+	capacity     *capacity
+	quarantined   map[belfry.ID]quarantineEntry // jobs that could not be fired
+	reasons     map[belfry.ID]string  // why, as the store knows
 	terms    map[int]store.Term
 
-	healed  time.Time // the store failed before; nobody was in charge until then
+	recoveredAt  time.Time // the store failed before; nobody was in charge until then
 	failing bool
 }
 
@@ -40,9 +40,9 @@ func newLoop(s *Scheduler) *loop {
 		wheel:     wheel.New[belfry.ID, entry](s.store.Now()),
 		backlog:   newBacklog(),
 		subjects:  newSubjects(s.opts.Defaults),
-		room:      newRoom(s.store, s.opts.Local),
-		parked:    map[belfry.ID]parking{},
-		told:      map[belfry.ID]string{},
+		capacity:      newCapacity(s.store, s.opts.Local),
+		quarantined:    map[belfry.ID]quarantineEntry{},
+		reasons:      map[belfry.ID]string{},
 	}
 }
 
@@ -55,18 +55,18 @@ func (l *loop) run(ctx context.Context) {
 		l.terms = terms
 		if moved != known {
 			known = moved
-			poke(l.wishes) // nobody will hint again at what was wished for before a term
+			wake(l.triggers) // nobody will hint again at what was wished for before a term
 		}
-		timer.Reset(l.pass(ctx))
+		timer.Reset(l.advance(ctx))
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
 		case dues := <-l.loads:
-			l.take(ctx, dues)
-		case <-l.wishes:
-			l.grant(ctx)
-		case <-l.demand():
+			l.addPlans(ctx, dues)
+		case <-l.triggers:
+			l.fireTriggers(ctx)
+		case <-l.localDemand():
 		case <-timer.C:
 		}
 	}
@@ -74,7 +74,7 @@ func (l *loop) run(ctx context.Context) {
 
 // demand signals that the local worker asks for runs; it matters only while
 // something waits for it.
-func (l *loop) demand() <-chan struct{} {
+func (l *loop) localDemand() <-chan struct{} {
 	if l.opts.Local == nil || l.backlog.len() == 0 {
 		return nil
 	}
@@ -83,14 +83,14 @@ func (l *loop) demand() <-chan struct{} {
 
 // pass moves what is due from the wheel to the backlog, fires what the workers
 // can take, and says how long nothing needs to be done.
-func (l *loop) pass(ctx context.Context) time.Duration {
+func (l *loop) advance(ctx context.Context) time.Duration {
 	now := l.store.Now()
 	l.wheel.Advance(now.Add(-margin), func(job belfry.ID, at time.Time, e entry) {
 		if _, mine := l.terms[int(e.shard)]; mine {
-			l.backlog.push(item{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
+			l.backlog.push(dueItem{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
 		}
 	})
-	wait := l.drain(ctx)
+	wait := l.fireBacklog(ctx)
 	if next, ok := l.wheel.Next(); ok {
 		wait = min(wait, max(next.Add(margin).Sub(l.store.Now()), 0))
 	}
@@ -98,11 +98,11 @@ func (l *loop) pass(ctx context.Context) time.Duration {
 }
 
 // take puts loaded plans where they belong, unless they are known already.
-func (l *loop) take(ctx context.Context, dues []store.Due) {
+func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	now := l.store.Now()
 	for _, d := range dues {
 		p := d.Plan
-		if l.isParked(p.JobID, now) {
+		if l.isQuarantined(p.JobID, now) {
 			continue
 		}
 		if version, ok := l.backlog.known[p.JobID]; ok && version >= p.Version {
@@ -116,12 +116,12 @@ func (l *loop) take(ctx context.Context, dues []store.Due) {
 			l.wheel.Remove(p.JobID)
 			continue
 		}
-		subject, fresh, err := l.subjects.of(d)
+		subject, fresh, err := l.subjects.get(d)
 		if err != nil {
 			if fresh {
 				l.log.Error("a job's spec cannot be read; it is left alone", "job", p.JobID, "error", err)
 			}
-			l.tell(ctx, p.JobID, err)
+			l.recordReason(ctx, p.JobID, err)
 			continue
 		}
 		if p.NextAt.Sub(now) <= horizon && l.wheel.Len() < maxInWheel {
@@ -134,26 +134,26 @@ func (l *loop) take(ctx context.Context, dues []store.Due) {
 
 // broken notes that the store failed; mended that it works again. Occurrences
 // in between were in nobody's charge.
-func (l *loop) broken(ctx context.Context, what string, err error) {
+func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 	if !l.failing {
 		l.warn(ctx, what, err)
 	}
 	l.failing = true
 }
 
-func (l *loop) mended() {
+func (l *loop) storeRecovered() {
 	if l.failing {
 		l.failing = false
-		l.healed = l.store.Now()
+		l.recoveredAt = l.store.Now()
 		l.log.Info("the store answers again")
 	}
 }
 
 // since is the instant from which somebody was in charge of the shard.
-func (l *loop) since(shard int) time.Time {
+func (l *loop) runningSince(shard int) time.Time {
 	since := l.terms[shard].Since
-	if l.healed.After(since) {
-		return l.healed
+	if l.recoveredAt.After(since) {
+		return l.recoveredAt
 	}
 	return since
 }

@@ -40,7 +40,7 @@ func (l *littered) state() (left int, looks []time.Time) {
 // longer: it begins soon, and goes on while there are more.
 func TestOneOffsThatWereLeftBehindAreSoonPutAway(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := &littered{Store: b.store, left: 5*retireLimit + 1}
+		l := &littered{Store: b.store, left: 5*archiveLimit + 1}
 		b.start(l)
 		b.sleep(30 * time.Second)
 		if left, _ := l.state(); left > 0 {

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	rezoneDelay  = time.Second           // gathers shards, and lets what is due go first
-	rezoneBatch  = 500                   // plans in one step of the walk
-	rezonePause  = 50 * time.Millisecond // between two steps
-	rezoneAgain  = 24 * time.Hour        // for what an older node has written since
-	rezoneRetry  = time.Second           // after an error; doubled each time
-	rezoneAtMost = time.Minute
-	maxMoveLines = 100 // in the log, for one walk
+	zoneUpdateDelay  = time.Second           // gathers shards, and lets what is due go first
+	zoneUpdateBatch  = 500                   // plans in one step of the walk
+	zoneUpdatePause  = 50 * time.Millisecond // between two steps
+	zoneUpdateInterval  = 24 * time.Hour        // for what an older node has written since
+	zoneRetryMin  = time.Second           // after an error; doubled each time
+	zoneRetryMax = time.Minute
+	maxMovesLogged = 100 // in the log, for one walk
 )
 
 // rezoner moves the plans that an older release of the zone database has put
 // elsewhere than the one in this program does. It walks over them once for each
 // term of a shard, a little at a time. Whoever fires or edits a plan plans with
 // the database that it has, so that a plan which changed meanwhile is left alone.
-type rezoner struct {
+type zoneUpdater struct {
 	*Scheduler
 	checked map[int]int64 // by shard: the epoch of the term in which it was
 }
 
-func newRezoner(s *Scheduler) *rezoner {
-	return &rezoner{Scheduler: s, checked: map[int]int64{}}
+func newZoneUpdater(s *Scheduler) *zoneUpdater {
+	return &zoneUpdater{Scheduler: s, checked: map[int]int64{}}
 }
 
-func (r *rezoner) run(ctx context.Context) {
-	again := time.NewTicker(rezoneAgain)
+func (r *zoneUpdater) run(ctx context.Context) {
+	again := time.NewTicker(zoneUpdateInterval)
 	defer again.Stop()
 	for {
 		terms, moved := r.owned()
 		if len(r.unchecked(terms)) > 0 {
-			if !pause(ctx, rezoneDelay) {
+			if !sleep(ctx, zoneUpdateDelay) {
 				return
 			}
 			terms, _ := r.owned()
@@ -60,7 +60,7 @@ func (r *rezoner) run(ctx context.Context) {
 }
 
 // unchecked lists the shards whose plans were not looked at in these terms.
-func (r *rezoner) unchecked(terms map[int]store.Term) []int {
+func (r *zoneUpdater) unchecked(terms map[int]store.Term) []int {
 	return slices.DeleteFunc(shardsOf(terms), func(shard int) bool {
 		epoch, ok := r.checked[shard]
 		return ok && epoch == terms[shard].Epoch
@@ -69,19 +69,19 @@ func (r *rezoner) unchecked(terms map[int]store.Term) []int {
 
 // walk looks at all plans of the shards that were not looked at yet. It tries
 // again after an error, from where it was; false means that everything ends.
-func (r *rezoner) walk(ctx context.Context, terms map[int]store.Term) bool {
-	w := &rezoning{rezoner: r, shards: r.unchecked(terms), terms: terms, subjects: newSubjects(r.opts.Defaults), retry: rezoneRetry}
+func (r *zoneUpdater) walk(ctx context.Context, terms map[int]store.Term) bool {
+	w := &zoneUpdate{zoneUpdater: r, shards: r.unchecked(terms), terms: terms, subjects: newSubjects(r.opts.Defaults), retry: zoneRetryMin}
 	for more := true; more; {
 		var err error
-		wait := rezonePause
+		wait := zoneUpdatePause
 		if more, err = w.step(ctx); err != nil {
 			r.warn(ctx, "plans could not be brought up to the zone database", err)
-			wait, w.retry = w.retry, min(2*w.retry, rezoneAtMost)
+			wait, w.retry = w.retry, min(2*w.retry, zoneRetryMax)
 			more = true
 		} else {
-			w.retry = rezoneRetry
+			w.retry = zoneRetryMin
 		}
-		if more && !pause(ctx, wait) {
+		if more && !sleep(ctx, wait) {
 			return false
 		}
 	}
@@ -95,8 +95,8 @@ func (r *rezoner) walk(ctx context.Context, terms map[int]store.Term) bool {
 }
 
 // rezoning is one walk.
-type rezoning struct {
-	*rezoner
+type zoneUpdate struct {
+	*zoneUpdater
 	shards   []int
 	terms    map[int]store.Term
 	subjects *subjects
@@ -106,20 +106,20 @@ type rezoning struct {
 }
 
 // step looks at some plans and says whether there are more.
-func (w *rezoning) step(ctx context.Context) (more bool, err error) {
-	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, rezoneBatch)
+func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
+	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
 	if err != nil {
 		return false, err
 	}
 	steps, moves := w.decide(dues)
 	applied, err := w.apply(ctx, steps)
-	w.tell(ctx, steps) // even if there was an error: perhaps it was done all the same
+	w.reloadPlans(ctx, steps) // even if there was an error: perhaps it was done all the same
 	if err != nil {
 		return false, err
 	}
 	for i := range steps {
 		if applied[i] && moves[i] {
-			w.note(&steps[i])
+			w.logMove(&steps[i])
 		}
 	}
 	w.after = next
@@ -129,10 +129,10 @@ func (w *rezoning) step(ctx context.Context) (more bool, err error) {
 // decide makes steps of plans and says which of them move their plan. One that
 // stays where it is and is due soon is left to the loop, whose copy of the plan
 // would be outdated just when it is needed: what it plans next is up to date.
-func (w *rezoning) decide(dues []store.Due) (steps []plan.Step, moves []bool) {
+func (w *zoneUpdate) decide(dues []store.Due) (steps []plan.Step, moves []bool) {
 	now := w.store.Now()
 	for _, d := range dues {
-		subject, _, err := w.subjects.of(d)
+		subject, _, err := w.subjects.get(d)
 		if err != nil {
 			continue // the loop says so
 		}
@@ -148,7 +148,7 @@ func (w *rezoning) decide(dues []store.Due) (steps []plan.Step, moves []bool) {
 
 // apply writes steps. If the store is there and still refuses, one of them is
 // bad: they are halved until that one is alone, and it is left as it is.
-func (w *rezoning) apply(ctx context.Context, steps []plan.Step) (applied []bool, err error) {
+func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bool, err error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
@@ -176,8 +176,8 @@ func (w *rezoning) apply(ctx context.Context, steps []plan.Step) (applied []bool
 }
 
 // note says in the log where a job went, unless there are too many to name.
-func (w *rezoning) note(step *plan.Step) {
-	if w.moved++; w.moved > maxMoveLines {
+func (w *zoneUpdate) logMove(step *plan.Step) {
+	if w.moved++; w.moved > maxMovesLogged {
 		return
 	}
 	w.log.Info("a newer zone database moves a job", "job", step.Seen.JobID, "from", step.Seen.NominalAt, "to", step.Next.NominalAt,
@@ -185,7 +185,7 @@ func (w *rezoning) note(step *plan.Step) {
 }
 
 // tell has the loop read plans again that it may have in memory.
-func (w *rezoning) tell(ctx context.Context, steps []plan.Step) {
+func (w *zoneUpdate) reloadPlans(ctx context.Context, steps []plan.Step) {
 	soon := w.store.Now().Add(horizon + refill)
 	var jobs []belfry.ID
 	for i := range steps {
@@ -198,13 +198,13 @@ func (w *rezoning) tell(ctx context.Context, steps []plan.Step) {
 		return
 	}
 	select {
-	case w.lookup <- jobs:
+	case w.reloads <- jobs:
 	case <-ctx.Done():
 	}
 }
 
 // pause lets time pass; false means that everything ends.
-func pause(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -139,7 +139,7 @@ func TestPlansThatAnOlderNodeWroteLaterAreMovedInADay(t *testing.T) {
 		for shard := range b.store.Shards() {
 			parts.Go(func() { s.Lead(ctx, store.Term{Shard: shard, Since: b.store.Now()}) })
 		}
-		parts.Go(func() { newRezoner(s).run(ctx) })
+		parts.Go(func() { newZoneUpdater(s).run(ctx) })
 		b.sleep(time.Hour)
 		at := time.Date(2000, 1, 3, 12, 0, 0, 0, time.UTC)
 		job := b.planned("0 12 3 1 *", "1999a", at.Add(time.Hour), nil)
@@ -157,7 +157,7 @@ func TestPlansThatAnOlderNodeWroteLaterAreMovedInADay(t *testing.T) {
 }
 
 func TestATermOfAnotherOwnerInBetweenHasPlansLookedAtAgain(t *testing.T) {
-	r := newRezoner(&Scheduler{})
+	r := newZoneUpdater(&Scheduler{})
 	terms := map[int]store.Term{1: {Shard: 1, Epoch: 4}, 2: {Shard: 2, Epoch: 1}, 3: {Shard: 3}}
 	r.checked = map[int]int64{1: 4, 2: 0}
 	if got := r.unchecked(terms); !slices.Equal(got, []int{2, 3}) {
@@ -176,7 +176,7 @@ func TestTheLogNamesAHundredMovesAndCountsAll(t *testing.T) {
 		b.start(b.store)
 		b.sleep(time.Minute)
 		b.stop()
-		if n := strings.Count(log.String(), "moves a job"); n != maxMoveLines || !strings.Contains(log.String(), fmt.Sprint("jobs=", jobs)) {
+		if n := strings.Count(log.String(), "moves a job"); n != maxMovesLogged || !strings.Contains(log.String(), fmt.Sprint("jobs=", jobs)) {
 			b.Errorf("%d moves are named:\n%s", n, log.String()[max(log.Len()-1000, 0):])
 		}
 		if want := "from=2000-01-01T13:00:00.000Z to=2000-01-01T14:00:00.000Z planned_with=1999a"; !strings.Contains(log.String(), want) {

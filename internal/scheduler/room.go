@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	recount     = 25 * time.Millisecond // how often a full lane is looked at again
-	countEvery  = time.Second           // how often any other is
-	bufferTimes = 4                     // ready runs for each slot of another worker
+	fullLaneInterval     = 25 * time.Millisecond // how often a full lane is looked at again
+	countInterval  = time.Second           // how often any other is
+	bufferPerSlot = 4                     // ready runs for each slot of another worker
 	maxBuffer   = 4000                  // ready runs of one lane
-	unserved    = 1000                  // ready runs of a lane that the local worker does not serve
+	unservedBuffer    = 1000                  // ready runs of a lane that the local worker does not serve
 )
 
 // room knows how many more runs of a lane are worth firing: what the local
 // worker would start at once, and a few for each slot elsewhere. The rest stays
 // planned, so that a burst never becomes a long queue.
-type room struct {
+type capacity struct {
 	store   store.Store
 	local   *Local
 	worker  belfry.ID       // the local worker, as far as known
@@ -30,33 +30,33 @@ type room struct {
 	counted time.Time
 }
 
-func newRoom(s store.Store, local *Local) *room {
-	return &room{store: s, local: local, ready: map[string]int{}}
+func newCapacity(s store.Store, local *Local) *capacity {
+	return &capacity{store: s, local: local, ready: map[string]int{}}
 }
 
 // in is how many runs of the lane to fire.
-func (r *room) in(ctx context.Context, lane string) int {
+func (r *capacity) available(ctx context.Context, lane string) int {
 	age := time.Since(r.counted)
-	if age >= countEvery || age >= recount && r.of(lane) <= 0 {
+	if age >= countInterval || age >= fullLaneInterval && r.estimate(lane) <= 0 {
 		r.count(ctx)
 	}
-	return r.of(lane)
+	return r.estimate(lane)
 }
 
-func (r *room) of(lane string) int {
-	buffer := bufferTimes * r.others[lane]
+func (r *capacity) estimate(lane string) int {
+	buffer := bufferPerSlot * r.others[lane]
 	if !r.serves[lane] {
-		buffer = max(buffer, unserved)
+		buffer = max(buffer, unservedBuffer)
 	}
 	n := max(min(buffer, maxBuffer)-r.ready[lane], 0)
 	if r.local != nil {
-		n += r.local.free(lane)
+		n += r.local.openSlots(lane)
 	}
 	return n
 }
 
 // count asks the store. Without an answer the last one stands.
-func (r *room) count(ctx context.Context) {
+func (r *capacity) count(ctx context.Context) {
 	r.counted = time.Now()
 	workers, err := r.store.Workers(ctx)
 	if err != nil {
@@ -83,26 +83,26 @@ func (r *room) count(ctx context.Context) {
 
 // passed is the highest rank among the ready runs of the lane that the local worker
 // has claimed since this was last asked.
-func (r *room) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
+func (r *capacity) lastClaimedRank(lane string, d plan.Defaults) (rank int64, ok bool) {
 	if r.local == nil {
 		return 0, false
 	}
-	return r.local.passed(lane, d)
+	return r.local.lastClaimedRank(lane, d)
 }
 
 // slots takes the local worker's demand, to be filled by a fire.
-func (r *room) slots() store.FreeSlots {
+func (r *capacity) takeSlots() store.FreeSlots {
 	if r.local == nil {
 		return store.FreeSlots{}
 	}
-	return r.local.begin()
+	return r.local.beginFill()
 }
 
 // give hands over what a fire has claimed for the local worker, and counts what
 // it left ready.
-func (r *room) give(steps []plan.Step, fired store.FireResult, err error) {
+func (r *capacity) deliver(steps []plan.Step, fired store.FireResult, err error) {
 	if r.local != nil {
-		r.local.end(fired.Claimed, err)
+		r.local.endFill(fired.Claimed, err)
 	}
 	if fired.Ready > 0 && len(steps) > 0 {
 		r.ready[steps[0].Lane()] += fired.Ready

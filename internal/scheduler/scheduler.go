@@ -28,12 +28,12 @@ type Scheduler struct {
 	log   *slog.Logger
 
 	loads  chan []store.Due // from the loader to the loop
-	lookup chan []belfry.ID // from the loop to the loader: plans to read again
-	wishes chan struct{}    // from the loader to the loop: look for triggers
+	reloads chan []belfry.ID // from the loop to the loader: plans to read again
+	triggers chan struct{}    // from the loader to the loop: look for triggers
 
 	mu    sync.Mutex
 	terms map[int]store.Term
-	moved chan struct{} // closed and replaced when the terms change
+	changed chan struct{} // closed and replaced when the terms change
 }
 
 // New makes a scheduler that owns nothing yet.
@@ -49,30 +49,30 @@ func New(s store.Store, o Options) *Scheduler {
 		opts:   o,
 		log:    o.Log,
 		loads:  make(chan []store.Due, 4),
-		lookup: make(chan []belfry.ID, 64),
-		wishes: make(chan struct{}, 1),
+		reloads: make(chan []belfry.ID, 64),
+		triggers: make(chan struct{}, 1),
 		terms:  map[int]store.Term{},
-		moved:  make(chan struct{}),
+		changed:  make(chan struct{}),
 	}
 }
 
 // Lead owns a shard for as long as ctx, the life of its term, lasts.
 func (s *Scheduler) Lead(ctx context.Context, term store.Term) {
-	s.move(func() { s.terms[term.Shard] = term })
+	s.changeTerms(func() { s.terms[term.Shard] = term })
 	<-ctx.Done()
-	s.move(func() {
+	s.changeTerms(func() {
 		if s.terms[term.Shard] == term {
 			delete(s.terms, term.Shard)
 		}
 	})
 }
 
-func (s *Scheduler) move(change func()) {
+func (s *Scheduler) changeTerms(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-	close(s.moved)
-	s.moved = make(chan struct{})
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // owned gives the current terms and a channel that is closed when they change.
@@ -83,7 +83,7 @@ func (s *Scheduler) owned() (map[int]store.Term, <-chan struct{}) {
 	for shard, term := range s.terms {
 		terms[shard] = term
 	}
-	return terms, s.moved
+	return terms, s.changed
 }
 
 // shardsOf lists the shards of some terms in order.
@@ -101,7 +101,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { newLoader(s).run(ctx) })
 	parts.Go(func() { newSweeper(s).run(ctx) })
-	parts.Go(func() { newRezoner(s).run(ctx) })
+	parts.Go(func() { newZoneUpdater(s).run(ctx) })
 	newLoop(s).run(ctx)
 	parts.Wait()
 	return nil

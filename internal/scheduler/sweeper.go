@@ -10,14 +10,14 @@ import (
 
 const (
 	promoteLimit = 5000
-	hintDelay    = 100 * time.Millisecond // gathers hints
-	reapEvery    = 5 * time.Second        // at least
+	wakeDelay    = 100 * time.Millisecond // gathers hints
+	minReapInterval    = 5 * time.Second        // at least
 	reapLimit    = 1000
 	silence      = 20 * time.Second // after which a worker is given up
-	pruneEvery   = time.Minute
-	retireEvery  = time.Minute
-	retireSoon   = 5 * time.Second // where there may be more
-	retireLimit  = 1000
+	pruneInterval   = time.Minute
+	archiveInterval  = time.Minute
+	archiveSoon   = 5 * time.Second // where there may be more
+	archiveLimit  = 1000
 )
 
 // sweeper repairs by looking: it makes due retries ready, gives up silent
@@ -25,64 +25,64 @@ const (
 // next sweep finds.
 type sweeper struct {
 	*Scheduler
-	every     time.Duration // between two reaps
+	reapInterval     time.Duration // between two reaps
 	poll      time.Duration // between two looks for retries without a hint
-	next      time.Time     // when retries are looked for next
-	connected time.Time     // since when every call to the store has worked
-	shaken    time.Time     // when the store was reached again after it had failed
-	reaped    time.Time     // when Reap was last called
-	retired   belfry.ID     // where the walk over one-offs that are over is
+	promoteAt      time.Time     // when retries are looked for next
+	reachableSince time.Time     // since when every call to the store has worked
+	recoveredAt    time.Time     // when the store was reached again after it had failed
+	reapedAt    time.Time     // when Reap was last called
+	archivedTo   belfry.ID     // where the walk over one-offs that are over is
 }
 
 func newSweeper(s *Scheduler) *sweeper {
 	poll := 2 * s.store.PollInterval()
-	return &sweeper{Scheduler: s, every: reapEvery, poll: poll}
+	return &sweeper{Scheduler: s, reapInterval: minReapInterval, poll: poll}
 }
 
 func (w *sweeper) run(ctx context.Context) {
-	w.connected, w.shaken, w.reaped = time.Now(), time.Now(), time.Now()
+	w.reachableSince, w.recoveredAt, w.reapedAt = time.Now(), time.Now(), time.Now()
 	promote := time.NewTimer(0)
 	defer promote.Stop()
-	reap := time.NewTicker(w.every)
+	reap := time.NewTicker(w.reapInterval)
 	defer reap.Stop()
 	hints := w.store.Wakeups(ctx, store.TopicPlans) // a retry was planned, perhaps
 	prune := time.NewTimer(0)
 	defer prune.Stop()
-	retire := time.NewTimer(retireSoon) // whoever was here before may have left some
+	retire := time.NewTimer(archiveSoon) // whoever was here before may have left some
 	defer retire.Stop()
 	var known <-chan struct{} // stands for the terms that were last seen
 	for {
 		_, moved := w.owned()
 		if moved != known {
 			known = moved
-			w.look(promote) // nobody will hint again at the retries of a shard that is new
+			w.promoteSoon(promote) // nobody will hint again at the retries of a shard that is new
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
 		case <-hints:
-			w.look(promote)
+			w.promoteSoon(promote)
 		case <-promote.C:
 			wait := w.promote(ctx)
-			w.next = time.Now().Add(wait)
+			w.promoteAt = time.Now().Add(wait)
 			promote.Reset(wait)
 		case <-reap.C:
 			w.reap(ctx)
 		case <-prune.C:
 			w.prune(ctx)
-			prune.Reset(max(min(pruneEvery, w.opts.Retention/2), time.Second))
+			prune.Reset(max(min(pruneInterval, w.opts.Retention/2), time.Second))
 		case <-retire.C:
-			retire.Reset(w.retire(ctx))
+			retire.Reset(w.archive(ctx))
 		}
 	}
 }
 
 // look has retries be looked for within a moment.
-func (w *sweeper) look(promote *time.Timer) {
-	if time.Until(w.next) > hintDelay {
-		w.next = time.Now().Add(hintDelay)
-		promote.Reset(hintDelay)
+func (w *sweeper) promoteSoon(promote *time.Timer) {
+	if time.Until(w.promoteAt) > wakeDelay {
+		w.promoteAt = time.Now().Add(wakeDelay)
+		promote.Reset(wakeDelay)
 	}
 }
 
@@ -113,28 +113,28 @@ func (w *sweeper) promote(ctx context.Context) time.Duration {
 func (w *sweeper) reap(ctx context.Context) {
 	terms, _ := w.owned()
 	now := time.Now()
-	if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // the store failed, or this process was frozen
-		w.connected, w.shaken = now, now
+	if w.reachableSince.IsZero() || now.Sub(w.reapedAt) > 2*w.reapInterval { // the store failed, or this process was frozen
+		w.reachableSince, w.recoveredAt = now, now
 	}
-	w.reaped = now
-	if now.Sub(w.shaken) < store.DeadlineGrace {
-		w.reached(ctx, w.store.Ping(ctx))
+	w.reapedAt = now
+	if now.Sub(w.recoveredAt) < store.DeadlineGrace {
+		w.noteError(ctx, w.store.Ping(ctx))
 		return
 	}
 	quiet := silence
-	if now.Sub(w.connected) < silence {
+	if now.Sub(w.reachableSince) < silence {
 		quiet = 0
 	}
 	reaped, err := w.store.Reap(ctx, shardsOf(terms), quiet, reapLimit)
-	if w.reached(ctx, err); reaped > 0 {
+	if w.noteError(ctx, err); reaped > 0 {
 		w.log.Warn("attempts were taken from workers that did not finish them", "attempts", reaped)
 	}
 }
 
 // reached notes whether the store answered.
-func (w *sweeper) reached(ctx context.Context, err error) {
+func (w *sweeper) noteError(ctx context.Context, err error) {
 	if err != nil {
-		w.connected = time.Time{}
+		w.reachableSince = time.Time{}
 		w.warn(ctx, "lost attempts could not be looked for", err)
 	}
 }
@@ -142,21 +142,21 @@ func (w *sweeper) reached(ctx context.Context, err error) {
 // retire has one-offs leave the live tables that did not when their run was
 // settled, and says when to come back. Each time it looks at some of those that are
 // over and still there.
-func (w *sweeper) retire(ctx context.Context) time.Duration {
+func (w *sweeper) archive(ctx context.Context) time.Duration {
 	terms, _ := w.owned()
 	if len(terms) == 0 {
-		return retireSoon
+		return archiveSoon
 	}
-	retired, next, err := w.store.Archive(ctx, shardsOf(terms), w.retired, retireLimit)
+	retired, next, err := w.store.Archive(ctx, shardsOf(terms), w.archivedTo, archiveLimit)
 	if err != nil {
 		w.warn(ctx, "one-offs that are over could not be put away", err)
-		return retireEvery
+		return archiveInterval
 	}
-	w.retired = next
-	if retired == retireLimit {
-		return retireSoon
+	w.archivedTo = next
+	if retired == archiveLimit {
+		return archiveSoon
 	}
-	return retireEvery
+	return archiveInterval
 }
 
 // prune is the duty of whoever owns the first shard.

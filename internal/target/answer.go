@@ -23,25 +23,25 @@ const (
 
 var (
 	errStalled = fmt.Errorf("the answer stalled for %s", stallTimeout)
-	errEnough  = errors.New("enough of the answer was read")
+	errOutputFull  = errors.New("enough of the answer was read")
 )
 
 // read takes the first belfry.MaxOutput bytes of an answer's body and closes it.
 // A little more is read and thrown away; a longer or slower rest is cut off by
 // closing the connection, which is no error. cancel ends the call.
-func read(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
+func readBody(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil // what follows is no body
 	}
 	stall := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
 	defer stall.Stop()
-	kept, err := io.ReadAll(io.LimitReader(&lively{resp.Body, stall}, belfry.MaxOutput))
+	kept, err := io.ReadAll(io.LimitReader(&stallReader{resp.Body, stall}, belfry.MaxOutput))
 	if err != nil {
 		return kept, fmt.Errorf("the answer broke off: %w", err)
 	}
 	if len(kept) == belfry.MaxOutput {
-		enough := time.AfterFunc(drainTimeout, func() { cancel(errEnough) })
+		enough := time.AfterFunc(drainTimeout, func() { cancel(errOutputFull) })
 		defer enough.Stop()
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 	}
@@ -49,20 +49,20 @@ func read(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
 }
 
 // lively is a body that must not stall: each read winds up the timer again.
-type lively struct {
+type stallReader struct {
 	body  io.Reader
 	stall *time.Timer
 }
 
-func (l *lively) Read(p []byte) (int, error) {
+func (l *stallReader) Read(p []byte) (int, error) {
 	l.stall.Reset(stallTimeout)
 	return l.body.Read(p)
 }
 
 // answered is the error for an answer that is not 2xx. One that asks to be left
 // alone for a while is not tried again before that.
-func answered(resp *http.Response) error {
-	err := refusal(resp)
+func statusError(resp *http.Response) error {
+	err := describeStatus(resp)
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if wait := retryAfter(resp.Header, time.Now()); wait > 0 {
@@ -91,7 +91,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 // refusal says what a target answered instead of 2xx.
-func refusal(resp *http.Response) error {
+func describeStatus(resp *http.Response) error {
 	status := fmt.Sprint(resp.StatusCode)
 	if text := http.StatusText(resp.StatusCode); text != "" {
 		status += " " + text

@@ -35,12 +35,12 @@ func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
 }
 
 // Refused is the error for an address that may not be reached.
-type Refused struct {
+type BlockedAddrError struct {
 	Addr     netip.Addr
 	metadata bool
 }
 
-func (r *Refused) Error() string {
+func (r *BlockedAddrError) Error() string {
 	if r.metadata {
 		return fmt.Sprintf("target address %s is a cloud metadata service and not allowed; an operator can allow it with --allow-target %s",
 			r.Addr, netip.PrefixFrom(r.Addr, r.Addr.BitLen()))
@@ -50,7 +50,7 @@ func (r *Refused) Error() string {
 
 // metadata lists where clouds hand out the credentials of a machine. Not all of
 // them are in special ranges.
-var metadata = []netip.Addr{
+var metadataServices = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
 	netip.MustParseAddr("169.254.170.2"),   // Amazon, containers
 	netip.MustParseAddr("169.254.170.23"),  // Amazon, pods
@@ -66,22 +66,22 @@ var metadata = []netip.Addr{
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
-		return &Refused{Addr: addr}
+		return &BlockedAddrError{Addr: addr}
 	}
 	if slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())) {
 		return nil
 	}
-	if slices.Contains(metadata, addr) {
-		return &Refused{Addr: addr, metadata: true}
+	if slices.Contains(metadataServices, addr) {
+		return &BlockedAddrError{Addr: addr, metadata: true}
 	}
-	if inner, ok := translated(addr); ok && g.Check(inner) != nil {
-		return &Refused{Addr: addr}
+	if inner, ok := embeddedIPv4(addr); ok && g.Check(inner) != nil {
+		return &BlockedAddrError{Addr: addr}
 	}
 	if g.open || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
 	if g.table.SafeAddr(addr) != nil {
-		return &Refused{Addr: addr}
+		return &BlockedAddrError{Addr: addr}
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ var (
 
 // translated gives the IPv4 address that a gateway would send to instead of
 // addr. To allow the gateway's network is not to allow what lies behind it.
-func translated(addr netip.Addr) (netip.Addr, bool) {
+func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	raw := addr.As16()
 	switch {
 	case nat64.Contains(addr), nat64Local.Contains(addr):

@@ -36,7 +36,7 @@ var public = []string{"8.8.8.8", "1.1.1.1", "93.184.216.34", "172.15.255.255", "
 func TestGuardLetsOnlyPublicAddressesPass(t *testing.T) {
 	g := NewGuard(false, nil)
 	for _, text := range special {
-		var refused *Refused
+		var refused *BlockedAddrError
 		if err := g.Check(netip.MustParseAddr(text)); !errors.As(err, &refused) {
 			t.Errorf("%s was allowed", text)
 		}

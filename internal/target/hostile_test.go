@@ -124,7 +124,7 @@ func TestNamesThatLeadInsideAreRefusedByAddress(t *testing.T) {
 	c := newCanary(t)
 	h := handler(t, HTTPOptions{Resolver: resolver(t, loopback)})
 	_, err := call(t, h, map[string]any{"url": "http://harmless.example:" + c.port})
-	var refused *Refused
+	var refused *BlockedAddrError
 	if !errors.As(err, &refused) || !refused.Addr.IsLoopback() {
 		t.Errorf("got %v, want a refusal of the loopback address", err)
 	}
@@ -161,7 +161,7 @@ func TestRebindingIsSeenOnTheNextConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	trap.Store(true)
-	var refused *Refused
+	var refused *BlockedAddrError
 	if _, err := call(t, h, payload); !errors.As(err, &refused) || refused.Addr.String() != "127.0.0.1" {
 		t.Errorf("the second call gave %v, want a refusal of 127.0.0.1", err)
 	}

@@ -85,7 +85,7 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := request(call, run, payload)
+	req, err := newRequest(call, run, payload)
 	if err != nil {
 		return err
 	}
@@ -93,21 +93,21 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	// errors without the address, whose query may hold a secret.
 	resp, err := h.transport.RoundTrip(req)
 	if err != nil {
-		return explain(call, err)
+		return requestError(call, err)
 	}
 	run.Report.HTTPStatus = resp.StatusCode
-	run.Report.Output, err = read(resp, cancel)
+	run.Report.Output, err = readBody(resp, cancel)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return answered(resp)
+		return statusError(resp)
 	}
 	if err != nil {
-		return explain(call, err)
+		return requestError(call, err)
 	}
 	return nil
 }
 
 // request builds the request of one attempt.
-func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
+func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
 	body, contentType := p.Content()
 	var content io.Reader
 	if body != nil {
@@ -147,11 +147,11 @@ func sendOnce(h http.Header, name string) {
 
 // explain makes an error of a call fit for people: what happened, without the
 // worker's own addresses.
-func explain(call context.Context, err error) error {
+func requestError(call context.Context, err error) error {
 	if call.Err() != nil {
 		return fmt.Errorf("call the target: %w", context.Cause(call))
 	}
-	var refused *Refused
+	var refused *BlockedAddrError
 	var lookup *net.DNSError
 	var op *net.OpError
 	switch {

@@ -34,21 +34,21 @@ func ParseHTTP(raw json.RawMessage) (belfry.HTTPPayload, []belfry.FieldError) {
 	p.unknown("url", "method", "headers", "body")
 	out := belfry.HTTPPayload{URL: p.url(), Method: p.method(), Headers: p.headers()}
 	out.Body = p.body(out.Method)
-	return out, p.faults
+	return out, p.errors
 }
 
 // httpParser gathers faults while it takes a payload apart.
 type httpParser struct {
 	fields map[string]json.RawMessage
-	faults []belfry.FieldError
+	errors []belfry.FieldError
 }
 
-func (p *httpParser) fault(field, format string, args ...any) {
-	p.faults = append(p.faults, belfry.FieldError{Field: "payload." + field, Message: fmt.Sprintf(format, args...)})
+func (p *httpParser) addError(field, format string, args ...any) {
+	p.errors = append(p.errors, belfry.FieldError{Field: "payload." + field, Message: fmt.Sprintf(format, args...)})
 }
 
 // given returns a field that is there and not null.
-func (p *httpParser) given(name string) (json.RawMessage, bool) {
+func (p *httpParser) value(name string) (json.RawMessage, bool) {
 	raw := bytes.TrimSpace(p.fields[name])
 	return raw, len(raw) > 0 && string(raw) != "null"
 }
@@ -62,23 +62,23 @@ func (p *httpParser) unknown(known ...string) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		p.fault(sanitize.Text(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
+		p.addError(sanitize.Text(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
 	}
 }
 
 func (p *httpParser) url() string {
-	raw, ok := p.given("url")
+	raw, ok := p.value("url")
 	if !ok {
-		p.fault("url", "is missing; for example https://example.com/hook")
+		p.addError("url", "is missing; for example https://example.com/hook")
 		return ""
 	}
 	text, ok := jsonString(raw)
 	if !ok {
-		p.fault("url", "must be text; for example https://example.com/hook")
+		p.addError("url", "must be text; for example https://example.com/hook")
 		return ""
 	}
 	if problem := checkURL(text); problem != "" {
-		p.fault("url", "%s", problem)
+		p.addError("url", "%s", problem)
 	}
 	return text
 }
@@ -112,34 +112,34 @@ func checkURL(text string) string {
 var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 func (p *httpParser) method() string {
-	raw, ok := p.given("method")
+	raw, ok := p.value("method")
 	if !ok {
 		return "POST"
 	}
 	text, ok := jsonString(raw)
 	if !ok {
-		p.fault("method", "must be text; for example POST")
+		p.addError("method", "must be text; for example POST")
 		return ""
 	}
 	method := strings.ToUpper(text)
 	if !slices.Contains(httpMethods, method) {
-		p.fault("method", "must be one of %s", strings.Join(httpMethods, ", "))
+		p.addError("method", "must be one of %s", strings.Join(httpMethods, ", "))
 	}
 	return method
 }
 
 func (p *httpParser) headers() map[string]string {
-	raw, ok := p.given("headers")
+	raw, ok := p.value("headers")
 	if !ok {
 		return nil
 	}
 	values := jsontext.Object(raw)
 	if values == nil {
-		p.fault("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
+		p.addError("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
 		return nil
 	}
 	if len(values) > maxHeaders {
-		p.fault("headers", "has %d entries, the most is %d", len(values), maxHeaders)
+		p.addError("headers", "has %d entries, the most is %d", len(values), maxHeaders)
 		return nil
 	}
 	headers := make(map[string]string, len(values))
@@ -148,13 +148,13 @@ func (p *httpParser) headers() map[string]string {
 		field, lower := "headers."+sanitize.Text(name, 100), strings.ToLower(name)
 		value, ok := jsonString(values[name])
 		if !ok {
-			p.fault(field, "must be text")
+			p.addError(field, "must be text")
 			continue
 		}
 		if problem := checkHeader(lower, value); problem != "" {
-			p.fault(field, "%s", problem)
+			p.addError(field, "%s", problem)
 		} else if seen[lower] {
-			p.fault(field, "is given twice: case makes no difference in header names")
+			p.addError(field, "is given twice: case makes no difference in header names")
 		}
 		seen[lower] = true
 		headers[name] = value
@@ -163,7 +163,7 @@ func (p *httpParser) headers() map[string]string {
 }
 
 // ownHeaders are those that the connection or Belfry itself decides on.
-var ownHeaders = []string{
+var reservedHeaders = []string{
 	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
 	"upgrade", "http2-settings", "expect", "idempotency-key",
 }
@@ -171,9 +171,9 @@ var ownHeaders = []string{
 // checkHeader says what is wrong with a header whose name is in lower case.
 func checkHeader(name, value string) string {
 	switch {
-	case name == "" || strings.IndexFunc(name, notToken) >= 0:
+	case name == "" || strings.IndexFunc(name, notTokenChar) >= 0:
 		return "is not a valid header name"
-	case slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
+	case slices.Contains(reservedHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
 		return "is set by Belfry and cannot be given"
 	case len(value) > maxHeaderValue:
 		return fmt.Sprintf("has %d bytes, the most is %d", len(value), maxHeaderValue)
@@ -184,18 +184,18 @@ func checkHeader(name, value string) string {
 }
 
 // notToken reports whether r may not stand in a header name (RFC 9110, 5.6.2).
-func notToken(r rune) bool {
+func notTokenChar(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 func (p *httpParser) body(method string) json.RawMessage {
-	raw, ok := p.given("body")
+	raw, ok := p.value("body")
 	if !ok {
 		return nil
 	}
 	if method == "GET" || method == "HEAD" {
-		p.fault("body", "cannot be sent with %s; leave it out or use another method", method)
+		p.addError("body", "cannot be sent with %s; leave it out or use another method", method)
 	}
 	return raw
 }
