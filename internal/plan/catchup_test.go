@@ -27,7 +27,7 @@ var (
 
 const onTime = "run 09:00; next 09:01; decided 09:00"
 
-// Each case is a job of every minute, to be looked at for 9:00, when nobody was in
+// Each case is a job of every minute, planned for 9:00, while no scheduler was running
 // charge until the instant "since".
 var missedCases = []struct {
 	name, since, now string
@@ -39,14 +39,14 @@ var missedCases = []struct {
 	{"late through load by an hour", "08:00", "10:00:30", map[way]string{
 		skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
 	}},
-	{"in charge from that very instant", "09:00", "09:05", map[way]string{
+	{"running from that very instant", "09:00", "09:05", map[way]string{
 		skips: onTime, onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
 	}},
 	{"missed by a microsecond", "09:00:00.000001", "09:00:00.000001", map[way]string{
 		skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
 		onceAny: onTime, onceNew: onTime, each: onTime, eachOf3: onTime, eachDay: onTime, eachOne: onTime,
 	}},
-	{"missed by a microsecond, and looked at long after", "09:00:00.000001", "12:00", map[way]string{
+	{"missed by a microsecond, and decided long after", "09:00:00.000001", "12:00", map[way]string{
 		skips:   "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
 		onceAny: onTime,
 		onceNew: "skip 1, 09:00, missed_window; next 09:01; decided 09:00",
@@ -84,7 +84,7 @@ var missedCases = []struct {
 		eachDay: "run 61, 09:00 to 10:00; next 10:01; decided 10:00",
 		eachOne: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
 	}},
-	{"an hour, looked at later: the windows count from now", "10:00:30", "10:20", map[way]string{
+	{"an hour, decided later: the windows count from now", "10:00:30", "10:20", map[way]string{
 		onceAny: "skip 60, 09:00 to 09:59, missed_window; run 10:00; next 10:01; decided 10:00",
 		onceNew: "skip 61, 09:00 to 10:00, missed_window; next 10:01; decided 10:00",
 		each:    "skip 50, 09:00 to 09:49, missed_window; run 11, 09:50 to 10:00; next 10:01; decided 10:00",
@@ -111,14 +111,14 @@ func TestMissedWindows(t *testing.T) {
 	for _, tt := range missedCases {
 		for w, want := range tt.want {
 			for _, overlap := range []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel} {
-				s := tuned(t, "* * * * *", w.tune)
+				s := subjectWith(t, "* * * * *", w.tune)
 				s.Policy.Overlap = overlap
 				seen := planned(t, "09:00")
 				step := Decide(s, seen, at(t, tt.since), at(t, tt.now))
-				if got := tell(step); got != want {
+				if got := describe(step); got != want {
 					t.Errorf("%s, %+v, %s:\ngot  %s\nwant %s", tt.name, w, overlap, got, want)
 				}
-				sound(t, s, seen, step)
+				checkStep(t, s, seen, step)
 				makesUp := w.missed == belfry.MissedRunAll && seen.NominalAt.Before(earlier(at(t, tt.since), at(t, tt.now)))
 				for _, r := range step.Runs {
 					if makesUp != (r.Queue == NoQueueLimit) {
@@ -134,9 +134,9 @@ func (w way) tune(s *belfry.Spec) {
 	s.MissedWindow, s.MaxMissed, s.CatchUpSeconds = w.missed, w.most, w.window
 }
 
-// Each case is a job of every hour that was to be looked at for 9:00 and is so at
+// Each case is a job of every hour that was planned for 9:00 and is decided at
 // 14:00:30 for the first time.
-func TestMissedWindowsWithMoreInTheSpec(t *testing.T) {
+func TestMissedWindowsWithMoreSettings(t *testing.T) {
 	day := func(s *belfry.Spec) { eachDay.tune(s) }
 	for _, tt := range []struct {
 		name     string
@@ -177,19 +177,19 @@ func TestMissedWindowsWithMoreInTheSpec(t *testing.T) {
 		{"an interval", "PT90M", 0, func(s *belfry.Spec) { day(s); s.StartsAt, s.MaxMissed = at(t, "09:00"), 2 },
 			"skip 2, 09:00 to 10:30, max_missed; run 12:00; run 13:30; next 15:00; decided 13:30"},
 	} {
-		s, seen, now := tuned(t, tt.schedule, tt.tune), planned(t, "09:00"), at(t, "14:00:30")
+		s, seen, now := subjectWith(t, tt.schedule, tt.tune), planned(t, "09:00"), at(t, "14:00:30")
 		seen.RunsMade, seen.FiredFor = tt.made, at(t, "08:00")
 		step := Decide(s, seen, now, now)
-		if got := tell(step); got != tt.want {
+		if got := describe(step); got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
 		}
-		sound(t, s, seen, step)
+		checkStep(t, s, seen, step)
 	}
 }
 
 // An occurrence is as old as it was due, jitter included.
-func TestTheAgeOfAJitteredOccurrence(t *testing.T) {
-	s := tuned(t, "0 * * * *", func(s *belfry.Spec) { eachOf3.tune(s); s.JitterSeconds = 3000 })
+func TestCatchUpWindowIncludesJitter(t *testing.T) {
+	s := subjectWith(t, "0 * * * *", func(s *belfry.Spec) { eachOf3.tune(s); s.JitterSeconds = 3000 })
 	seen := First(job, 5, s.Policy, at(t, "08:30"))
 	var ready [4]time.Time
 	for i := range ready {
@@ -215,43 +215,43 @@ func TestTheAgeOfAJitteredOccurrence(t *testing.T) {
 		{"one of the young ones is too many", func(s *belfry.Spec) { s.CatchUpSeconds, s.MaxMissed = int(ready[3].Sub(ready[1])/time.Second)+2, 2 }, ready[3].Add(time.Second),
 			"skip 1, 09:00, missed_window; skip 1, 10:00, max_missed; run 11:00; run 12:00"},
 	} {
-		s := tuned(t, "0 * * * *", func(s *belfry.Spec) { eachOf3.tune(s); s.JitterSeconds = 3000; tt.tune(s) })
+		s := subjectWith(t, "0 * * * *", func(s *belfry.Spec) { eachOf3.tune(s); s.JitterSeconds = 3000; tt.tune(s) })
 		step := Decide(s, seen, tt.now, tt.now)
-		sound(t, s, seen, step)
-		if got, want := tellNext(step), tt.want+"; next for 13:00; decided 12:00"; got != want {
+		checkStep(t, s, seen, step)
+		if got, want := describeNext(step), tt.want+"; next for 13:00; decided 12:00"; got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, want)
 		}
 	}
 }
 
 // An occurrence that became due only when an edit or a newer zone database moved it
-// into the past was not missed by whoever was in charge then.
-func TestWhatIsPlannedLateIsNotMissed(t *testing.T) {
-	s, seen := tuned(t, "0 * * * *", skips.tune), planned(t, "09:00")
+// into the past was not missed by the scheduler that was running then.
+func TestOccurrencePlannedInThePastIsNotMissed(t *testing.T) {
+	s, seen := subjectWith(t, "0 * * * *", skips.tune), planned(t, "09:00")
 	seen.NextAt = at(t, "09:20")
-	if got, want := tell(Decide(s, seen, at(t, "09:10"), at(t, "09:25"))), "run 09:00; next 10:00; decided 09:00"; got != want {
+	if got, want := describe(Decide(s, seen, at(t, "09:10"), at(t, "09:25"))), "run 09:00; next 10:00; decided 09:00"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := tell(Decide(s, seen, at(t, "09:21"), at(t, "09:25"))), "skip 1, 09:00, missed_window; next 10:00; decided 09:00"; got != want {
+	if got, want := describe(Decide(s, seen, at(t, "09:21"), at(t, "09:25"))), "skip 1, 09:00, missed_window; next 10:00; decided 09:00"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 // A zone database may shorten or lengthen the jitter of an occurrence that is
-// planned: when it is looked at, it counts as due.
-func TestWhatIsLookedAtIsDue(t *testing.T) {
-	s, seen := tuned(t, "0 * * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 }), planned(t, "09:00")
+// planned: when it is decided, it counts as due.
+func TestDecideBeforeNominalTime(t *testing.T) {
+	s, seen := subjectWith(t, "0 * * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 }), planned(t, "09:00")
 	now := at(t, "09:00:01")
 	if !s.Policy.ReadyAt(job, seen.NominalAt).After(now) {
 		t.Fatal("the tests need another job")
 	}
-	if got, want := tellNext(Decide(s, seen, now, now)), "run 09:00; next for 10:00; decided 09:00"; got != want {
+	if got, want := describeNext(Decide(s, seen, now, now)), "run 09:00; next for 10:00; decided 09:00"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-func TestAOneOffThatSaysSkipIsSkippedWhenItIsMissed(t *testing.T) {
-	s, seen := tuned(t, "2026-03-02T09:00:00Z", skips.tune), planned(t, "09:00")
+func TestMissedOneOffWithSkip(t *testing.T) {
+	s, seen := subjectWith(t, "2026-03-02T09:00:00Z", skips.tune), planned(t, "09:00")
 	paused := seen
 	paused.NextAt = time.Time{}
 	const run, skip = "run 09:00; next never; decided 09:00", "skip 1, 09:00, missed_window; next never; decided 09:00"
@@ -267,15 +267,15 @@ func TestAOneOffThatSaysSkipIsSkippedWhenItIsMissed(t *testing.T) {
 		{"paused long after", Pause(s, seen, at(t, "10:00")), skip},
 		{"resumed", Decide(s, Resume(s, paused, false, at(t, "10:00")).Next, at(t, "08:00"), at(t, "10:00:01")), run},
 	} {
-		if got := tell(tt.step); got != tt.want {
+		if got := describe(tt.step); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestAOneOffIsNeverDropped(t *testing.T) {
+func TestMissedOneOffRuns(t *testing.T) {
 	for _, w := range []way{onceAny, onceNew, each, eachOf3, eachOne} {
-		s, seen := tuned(t, "2026-03-02T09:00:00Z", w.tune), planned(t, "09:00")
+		s, seen := subjectWith(t, "2026-03-02T09:00:00Z", w.tune), planned(t, "09:00")
 		for _, now := range []string{"09:00", "09:01:30", "10:00", "17:00", "2026-04-11 09:00", "2066-04-11 09:00"} {
 			want := "run 09:00; next never; decided 09:00"
 			paused := seen
@@ -283,11 +283,11 @@ func TestAOneOffIsNeverDropped(t *testing.T) {
 			for name, step := range map[string]Step{
 				"decided":                 Decide(s, seen, at(t, now), at(t, now)),
 				"paused":                  Pause(s, seen, at(t, now)),
-				"edited":                  Edit(s, to(t, "0 0 9 2 3 * 2026"), seen, false, at(t, now)),
+				"edited":                  Edit(s, editedPolicy(t, "0 0 9 2 3 * 2026"), seen, false, at(t, now)),
 				"resumed":                 Decide(s, Resume(s, paused, false, at(t, now)).Next, at(t, now).Add(1), at(t, now).Add(1)),
 				"resumed with a catch-up": Decide(s, Resume(s, paused, true, at(t, now)).Next, at(t, now).Add(1), at(t, now).Add(1)),
 			} {
-				if got := tell(step); got != want || step.Runs[0].Queue != 0 || !step.Next.Once && name != "edited" {
+				if got := describe(step); got != want || step.Runs[0].Queue != 0 || !step.Next.Once && name != "edited" {
 					t.Errorf("%+v %s at %s: got %s, want %s", w, name, now, got, want)
 				}
 			}
@@ -295,7 +295,7 @@ func TestAOneOffIsNeverDropped(t *testing.T) {
 	}
 }
 
-func TestTheServersDefaults(t *testing.T) {
+func TestCatchUpWithServerDefaults(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		server Defaults
@@ -316,27 +316,27 @@ func TestTheServersDefaults(t *testing.T) {
 		{"the latest, and the job says more", Defaults{CatchUpWindow: 29 * time.Second}, onceNew, 1, false},
 		{"none", Defaults{CatchUpWindow: time.Hour}, skips, 0, false},
 	} {
-		spec := tuned(t, "* * * * *", tt.way.tune).Policy.Spec
+		spec := subjectWith(t, "* * * * *", tt.way.tune).Policy.Spec
 		policy, err := tt.server.Compile(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, seen, now := Subject{Namespace: "team", Revision: 1, Policy: policy}, planned(t, "09:00"), at(t, "12:00:30")
 		step := Decide(s, seen, now, now)
-		sound(t, s, seen, step)
+		checkStep(t, s, seen, step)
 		if len(step.Runs) != tt.runs || (step.Event != nil) != tt.event {
-			t.Errorf("%s: got %s and %+v, want %d runs", tt.name, tell(step), step.Event, tt.runs)
+			t.Errorf("%s: got %s and %+v, want %d runs", tt.name, describe(step), step.Event, tt.runs)
 		}
 	}
 }
 
-func TestALargeCatchUpIsToldOf(t *testing.T) {
-	s, seen := tuned(t, "* * * * *", each.tune), planned(t, "09:00")
+func TestLargeCatchUpEvent(t *testing.T) {
+	s, seen := subjectWith(t, "* * * * *", each.tune), planned(t, "09:00")
 	now := at(t, "09:10:30")
 	step := Decide(s, seen, now, now)
 	want := belfry.Event{
 		ID: belfry.RunID(job, "large_catch_up", at(t, "09:10"), belfry.ID{}), Namespace: "default", JobID: job, Kind: "large_catch_up", At: now, Count: 11,
-		Message: "11 runs make up for occurrences from 2026-03-02T09:00:00Z to 2026-03-02T09:10:00Z",
+		Message: "11 runs catch up on missed occurrences from 2026-03-02T09:00:00Z to 2026-03-02T09:10:00Z",
 	}
 	if step.Event == nil || *step.Event != want {
 		t.Errorf("got %+v, want %+v", step.Event, want)

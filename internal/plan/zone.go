@@ -7,11 +7,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// Rezone looks at a plan that was made with an older release of the zone database
-// and says where its occurrence is now. What moved leaves a record at its old
-// instant; if it moved into the past it is due at once. A step whose Next equals
-// Seen is not worth applying: nothing is planned, the occurrence is due already,
-// or the plan was not made with an older release.
+// UpdateZone replans a plan that was made with an older release of the time-zone data.
+// An occurrence that moved leaves a note at its old instant; if it moved into the past
+// it is due at once. A step whose Next equals Seen need not be applied: nothing is
+// planned, the occurrence is already due, or the plan was not made with an older
+// release.
 func UpdateZone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	step = Step{Subject: s, Seen: seen, Next: seen}
 	paused, at := seen.NextAt.IsZero(), seen.NominalAt
@@ -33,27 +33,27 @@ func UpdateZone(s Subject, seen Plan, now time.Time) (step Step, moved bool) {
 	return step, moved
 }
 
-// rezoned is where the occurrence of a plan is by the zone database of this
-// program: the first after the mark. If that has passed, the rule may have come
-// after it, or the occurrence may have moved there; then it is the one next to
-// where it was.
+// currentOccurrence is the occurrence of a plan by the time-zone data of this program:
+// the first after the high-water mark. If that is in the past, the rule may be newer
+// than it, or the occurrence may have moved there; then it is the one nearest to where
+// it was.
 func (p *Policy) currentOccurrence(seen Plan, now time.Time) time.Time {
-	was, mark := seen.NominalAt, seen.decidedUntil()
+	was, decided := seen.NominalAt, seen.decidedUntil()
 	if at, once := schedule.Once(p.Rule); once {
 		if at.After(seen.FiredFor) {
 			return at
 		}
 		return was
 	}
-	next := p.next(mark)
+	next := p.next(decided)
 	if next.IsZero() {
 		return next
 	}
-	near := nearest(p.Rule, mark, was)
-	again := !seen.FiredFor.IsZero() && next.Sub(mark) <= distance(near, was)
+	near := nearest(p.Rule, decided, was)
+	repeated := !seen.FiredFor.IsZero() && next.Sub(decided) <= distance(near, was)
 	switch {
-	case next.After(now) && again && near.After(next):
-		return near // The wall time that was decided last shows again.
+	case next.After(now) && repeated && near.After(next):
+		return near // next is the wall time that was decided last, again
 	case next.After(now):
 		return next
 	case near.After(now):
@@ -62,15 +62,15 @@ func (p *Policy) currentOccurrence(seen Plan, now time.Time) time.Time {
 	return near
 }
 
-// nearest is the occurrence after a mark that is nearest to an instant after it;
-// there must be one.
-func nearest(rule schedule.Rule, mark, was time.Time) time.Time {
-	next := rule.Next(was)
-	found, _, _ := newest(rule, mark, was, 1)
+// nearest is the occurrence after one instant that is nearest to a later one; there
+// must be one.
+func nearest(rule schedule.Rule, after, at time.Time) time.Time {
+	next := rule.Next(at)
+	found, _, _ := newest(rule, after, at, 1)
 	switch {
 	case len(found) == 0:
 		return next
-	case next.IsZero() || distance(found[0], was) <= distance(next, was):
+	case next.IsZero() || distance(found[0], at) <= distance(next, at):
 		return found[0]
 	}
 	return next

@@ -7,20 +7,20 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// sound checks what holds for every step.
-func sound(t failer, subject Subject, seen Plan, step Step) {
+// checkStep checks what holds for every step.
+func checkStep(t failer, subject Subject, seen Plan, step Step) {
 	t.Helper()
 	if step.Subject != subject || step.Seen != seen || step.Epoch != 0 {
 		t.Fatalf("the step is about %+v and %+v", step.Subject, step.Seen)
 	}
-	soundPlan(t, seen, step)
-	soundRuns(t, subject, seen, step)
-	soundSkips(t, seen, step)
-	soundEvent(t, subject, step)
-	partition(t, subject.Policy, step)
+	checkPlan(t, seen, step)
+	checkRuns(t, subject, seen, step)
+	checkSkips(t, seen, step)
+	checkEvent(t, subject, step)
+	checkPartition(t, subject.Policy, step)
 }
 
-func soundPlan(t failer, seen Plan, step Step) {
+func checkPlan(t failer, seen Plan, step Step) {
 	t.Helper()
 	next := step.Next
 	if next.JobID != seen.JobID || next.Shard != seen.Shard {
@@ -33,7 +33,7 @@ func soundPlan(t failer, seen Plan, step Step) {
 		t.Fatalf("%v is planned although all up to %v is decided", next.NominalAt, next.FiredFor)
 	}
 	if !next.NextAt.IsZero() && (next.NominalAt.IsZero() || next.NextAt.Before(next.NominalAt)) {
-		t.Fatalf("the look at %v would be too early for %v", next.NextAt, next.NominalAt)
+		t.Fatalf("NextAt %v is too early for %v", next.NextAt, next.NominalAt)
 	}
 	made := seen.RunsMade
 	for _, r := range step.Runs {
@@ -46,8 +46,8 @@ func soundPlan(t failer, seen Plan, step Step) {
 	}
 }
 
-// decided checks that the mark passes an occurrence that a step decides.
-func decided(t failer, seen Plan, step Step, id belfry.ID, at time.Time) {
+// checkDecided checks that the high-water mark includes an occurrence that a step decides.
+func checkDecided(t failer, seen Plan, step Step, id belfry.ID, at time.Time) {
 	t.Helper()
 	if want := belfry.RunID(seen.JobID, belfry.KindScheduled, at, belfry.ID{}); id != want {
 		t.Fatalf("what became of %v has id %s, want %s", at, id, want)
@@ -57,14 +57,14 @@ func decided(t failer, seen Plan, step Step, id belfry.ID, at time.Time) {
 	}
 }
 
-func soundRuns(t failer, subject Subject, seen Plan, step Step) {
+func checkRuns(t failer, subject Subject, seen Plan, step Step) {
 	t.Helper()
 	p := subject.Policy
 	for _, r := range step.Runs {
 		if r.Kind != belfry.KindScheduled {
 			continue
 		}
-		decided(t, seen, step, r.ID, r.ScheduledAt)
+		checkDecided(t, seen, step, r.ID, r.ScheduledAt)
 		want := Run{ID: r.ID, Kind: belfry.KindScheduled, ScheduledAt: r.ScheduledAt, ReadyAt: p.ReadyAt(seen.JobID, r.ScheduledAt)}
 		want.Serial = p.Overlap != belfry.OverlapParallel
 		if p.Overlap == belfry.OverlapQueue {
@@ -81,7 +81,7 @@ func soundRuns(t failer, subject Subject, seen Plan, step Step) {
 	}
 }
 
-func soundSkips(t failer, seen Plan, step Step) {
+func checkSkips(t failer, seen Plan, step Step) {
 	t.Helper()
 	for _, k := range step.Skips {
 		if k.Note {
@@ -95,14 +95,14 @@ func soundSkips(t failer, seen Plan, step Step) {
 			}
 			continue
 		}
-		decided(t, seen, step, k.ID, k.From)
+		checkDecided(t, seen, step, k.ID, k.From)
 		if k.Count < 1 || k.To.Before(k.From) || k.To.After(step.Next.FiredFor) || (k.Count == 1) != k.To.Equal(k.From) {
 			t.Fatalf("got skip %+v", k)
 		}
 	}
 }
 
-func soundEvent(t failer, subject Subject, step Step) {
+func checkEvent(t failer, subject Subject, step Step) {
 	t.Helper()
 	most := subject.Policy.defaults.LargeCatchUp
 	if most == 0 {
@@ -111,7 +111,7 @@ func soundEvent(t failer, subject Subject, step Step) {
 	n, e := len(step.Runs), step.Event
 	if e == nil {
 		if n > most && step.Runs[0].Kind == belfry.KindScheduled {
-			t.Fatalf("nothing tells of %d runs", n)
+			t.Fatalf("no event for %d runs", n)
 		}
 		return
 	}
@@ -124,10 +124,10 @@ func soundEvent(t failer, subject Subject, step Step) {
 	}
 }
 
-// partition checks that the occurrences from the first that a step decides to the
+// checkPartition checks that the occurrences from the first that a step decides to the
 // last are each in one of its runs or skips, and that the runs are in order. Very
-// many are believed.
-func partition(t failer, p *Policy, step Step) {
+// large numbers are not checked.
+func checkPartition(t failer, p *Policy, step Step) {
 	t.Helper()
 	left := map[time.Time]int{} // by the first of a skip, or the run: how many more
 	ends := map[time.Time]time.Time{}

@@ -8,21 +8,20 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// odd is a rule that names something that is not after the given instant: so much
-// before it.
-type odd struct{ back time.Duration }
+// backwardRule returns an instant that is not after the given one.
+type backwardRule struct{ back time.Duration }
 
-func (o odd) Next(after time.Time) time.Time { return after.Add(-o.back) }
+func (o backwardRule) Next(after time.Time) time.Time { return after.Add(-o.back) }
 
 // A rule that does not go on must not be asked for ever. Whoever would plan by it
 // panics; but its job can be got rid of.
-func TestARuleThatDoesNotGoOn(t *testing.T) {
+func TestRuleThatDoesNotAdvancePanics(t *testing.T) {
 	for _, back := range []time.Duration{0, time.Microsecond, time.Hour} {
 		for _, jitter := range []int{0, 60} {
 			for _, w := range []way{skips, onceAny, each} {
-				s := tuned(t, "* * * * *", func(s *belfry.Spec) { w.tune(s); s.JitterSeconds = jitter })
+				s := subjectWith(t, "* * * * *", func(s *belfry.Spec) { w.tune(s); s.JitterSeconds = jitter })
 				good := s.Policy
-				s.Policy = &Policy{Spec: good.Spec, Rule: &patient{Rule: odd{back}, t: t}}
+				s.Policy = &Policy{Spec: good.Spec, Rule: &limitedRule{Rule: backwardRule{back}, t: t}}
 				seen, now := planned(t, "09:00"), at(t, "2026-04-11 09:00:30")
 				paused := seen
 				paused.NextAt = time.Time{}
@@ -41,7 +40,7 @@ func TestARuleThatDoesNotGoOn(t *testing.T) {
 				}
 				for _, step := range []Step{Delete(s, seen, now), Cancel(s, seen, now), Delete(s, paused, now), Cancel(s, paused, now)} {
 					if len(step.Skips) != 1 || step.Skips[0].Count != 1 || !step.Next.NominalAt.IsZero() {
-						t.Errorf("got %s", tell(step))
+						t.Errorf("got %s", describe(step))
 					}
 				}
 			}
@@ -56,15 +55,14 @@ func panics(do func()) (why string) {
 	return ""
 }
 
-// broken is a rule that panics.
-type broken struct{}
+type panickingRule struct{}
 
-func (broken) Next(time.Time) time.Time { panic("the rule is broken") }
+func (panickingRule) Next(time.Time) time.Time { panic("the rule is broken") }
 
-// A panic of a rule is not swallowed: whoever asks for decisions can tell the job.
-func TestARuleThatPanics(t *testing.T) {
+// A panic of a rule is not swallowed: the caller knows the job.
+func TestPanicOfARule(t *testing.T) {
 	s := subject(t, "* * * * *")
-	s.Policy = &Policy{Spec: s.Policy.Spec, Rule: broken{}}
+	s.Policy = &Policy{Spec: s.Policy.Spec, Rule: panickingRule{}}
 	if why := panics(func() { Decide(s, planned(t, "09:00"), at(t, "08:00"), at(t, "09:00")) }); why != "the rule is broken" {
 		t.Errorf("got %q", why)
 	}

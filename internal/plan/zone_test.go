@@ -10,7 +10,7 @@ import (
 
 // Each case is a plan that an older zone database made, in which the clock of Paris
 // was set otherwise. By ours it is an hour ahead of UTC that week.
-func TestANewerZoneDatabase(t *testing.T) {
+func TestUpdateZone(t *testing.T) {
 	const nine, quarters = "Europe/Paris 0 9 * * *", "Europe/Paris */15 * * * *"
 	for _, tt := range []struct {
 		name, schedule string
@@ -34,9 +34,9 @@ func TestANewerZoneDatabase(t *testing.T) {
 		{"the same, and another that there was not before", "Europe/Paris 0 9,21 * * *", "2026-02-01 00:00", "Tue 09:00", "12:00", false,
 			"skip 1, Tue 09:00, zone_change; next 20:00"},
 		{"one that there was not before", nine, "2026-03-01 08:00", "Tue 08:00", "07:00", false, "skip 1, Tue 08:00, zone_change; next 08:00"},
-		{"paused", nine, "09:00", "Tue 09:00", "12:00", true, "skip 1, Tue 09:00, zone_change; halt before Tue 08:00"},
-		{"paused and it fell into the pause", nine, "2026-03-01 09:00", "09:00", "12:00", true, "halt before 09:00"},
-		{"paused and nothing moves", nine, "08:00", "Tue 08:00", "12:00", true, "halt before Tue 08:00"},
+		{"paused", nine, "09:00", "Tue 09:00", "12:00", true, "skip 1, Tue 09:00, zone_change; paused before Tue 08:00"},
+		{"paused and it fell into the pause", nine, "2026-03-01 09:00", "09:00", "12:00", true, "paused before 09:00"},
+		{"paused and nothing moves", nine, "08:00", "Tue 08:00", "12:00", true, "paused before Tue 08:00"},
 		{"nothing is left", nine, "09:00", "", "12:00", false, "next never"},
 		{"the last one is gone", "Europe/Paris 0 0 9 1 3 * 2026", "2026-03-01 09:00", "Tue 09:00", "12:00", false, "skip 1, Tue 09:00, zone_change; next never"},
 		{"an instant with an offset", "2026-03-03T09:00:00Z", "", "Tue 09:00", "12:00", false, "next Tue 09:00"},
@@ -54,13 +54,13 @@ func TestANewerZoneDatabase(t *testing.T) {
 				seen.JobID = belfry.NewID(at(t, "2026-03-01 12:00"))
 			}
 			step, moved := UpdateZone(s, seen, at(t, tt.now))
-			if got := tell(step); got != tt.want || moved != (len(step.Skips) > 0) {
+			if got := describe(step); got != tt.want || moved != (len(step.Skips) > 0) {
 				t.Errorf("got  %s, moved %v\nwant %s", got, moved, tt.want)
 			}
 			if step.Next != seen && step.Next.ZoneVersion != schedule.ZoneVersion() {
 				t.Errorf("the plan is of %s", step.Next.ZoneVersion)
 			}
-			sound(t, s, seen, step)
+			checkStep(t, s, seen, step)
 			if step.Due || len(step.Runs) > 0 || !step.First().IsZero() {
 				t.Errorf("something was decided: %+v", step)
 			}
@@ -73,7 +73,7 @@ func TestANewerZoneDatabase(t *testing.T) {
 	}
 }
 
-func TestOnlyOlderPlansAreRezoned(t *testing.T) {
+func TestUpdateZoneOnlyForOlderReleases(t *testing.T) {
 	s, now := subject(t, "Europe/Paris 0 9 * * *"), at(t, "12:00")
 	for release, want := range map[string]bool{"": true, "1999a": true, schedule.ZoneVersion(): false, "2999a": false, schedule.ZoneVersion() + "x": false} {
 		seen := planned(t, "Tue 09:00")
@@ -89,13 +89,13 @@ func TestOnlyOlderPlansAreRezoned(t *testing.T) {
 	}
 }
 
-func TestARezonedPlanHasItsJitter(t *testing.T) {
-	s := tuned(t, "Europe/Paris 0 9 * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 })
+func TestUpdateZoneKeepsJitter(t *testing.T) {
+	s := subjectWith(t, "Europe/Paris 0 9 * * *", func(s *belfry.Spec) { s.JitterSeconds = 1800 })
 	seen := planned(t, "Tue 09:00")
 	seen.FiredFor = at(t, "09:00")
 	step, moved := UpdateZone(s, seen, at(t, "12:00"))
 	if want := s.Policy.ReadyAt(job, at(t, "Tue 08:00")); !moved || !step.Next.NextAt.Equal(want) || want.Equal(step.Next.NominalAt) {
-		t.Errorf("got %+v, want a look at %v", step.Next, want)
+		t.Errorf("got %+v, want NextAt %v", step.Next, want)
 	}
 	waits := planned(t, "08:00") // it has passed, but for its jitter
 	waits.FiredFor, waits.NextAt = at(t, "2026-03-01 08:00"), s.Policy.ReadyAt(job, at(t, "08:00"))

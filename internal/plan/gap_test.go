@@ -8,55 +8,14 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestNothingIsPlannedAfterTheLastRun(t *testing.T) {
-	limited := func(most int) Subject {
-		return tuned(t, "*/5 * * * *", func(s *belfry.Spec) { s.MaxRuns = most })
-	}
-	seen := planned(t, "09:00") // after 3 runs
-	paused := seen
-	paused.NextAt = time.Time{}
-	over := planned(t, "")
-	over.FiredFor = at(t, "08:55")
-	now := at(t, "09:00")
-	for _, tt := range []struct {
-		name string
-		step Step
-		want string
-	}{
-		{"the last but one", Decide(limited(5), seen, now, now), "run 09:00; next 09:05; decided 09:00"},
-		{"the last", Decide(limited(4), seen, now, now), "run 09:00; next never; decided 09:00"},
-		{"the last, with others missed", Decide(limited(4), seen, at(t, "10:02"), at(t, "10:02")),
-			"skip 12, 09:00 to 09:55, missed_window; run 10:00; next never; decided 10:00"},
-		{"the last when it is paused", Pause(limited(4), seen, now), "run 09:00; next never; decided 09:00"},
-		{"skips are not counted", Resume(limited(4), paused, false, at(t, "10:02")), "skip 13, 09:00 to 10:00, paused; next 10:05; decided 10:00"},
-		{"raised after the last", Edit(limited(3), limited(4).Policy, over, false, now), "next 09:05"},
-		{"raised while it is paused", Edit(limited(3), limited(4).Policy, over, true, now), "halt before 09:05"},
-		{"lowered below what was", Edit(limited(0), limited(2).Policy, seen, false, at(t, "08:58")), "next never"},
-		{"lowered to what was", Edit(limited(0), limited(3).Policy, seen, false, at(t, "08:58")), "next never"},
-		{"lowered while one is due", Edit(limited(0), limited(3).Policy, seen, false, now), "run 09:00; next never; decided 09:00"},
-	} {
-		if got := tell(tt.step); got != tt.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
-		}
-		sound(t, tt.step.Subject, tt.step.Seen, tt.step)
-	}
-	if p := First(job, 5, limited(1).Policy, now); !p.NextAt.Equal(at(t, "09:05")) {
-		t.Errorf("the only run is at %v", p.NextAt)
-	}
-	many := Fire(limited(4), seen, []Trigger{{ID: belfry.ID{15: 1}, JobID: job}, {ID: belfry.ID{15: 2}, JobID: job}})
-	if many.Next != seen {
-		t.Errorf("triggers were counted: %+v", many.Next)
-	}
-}
-
-// skipping is a job in Paris that leaves out what the clock skips.
-func skipping(t *testing.T, text string) Subject {
-	return tuned(t, "Europe/Paris "+text, func(s *belfry.Spec) { s.DSTGap = belfry.GapSkip })
+// skipsGaps is a job in Paris that does not run what the clock skips.
+func skipsGaps(t *testing.T, text string) Subject {
+	return subjectWith(t, "Europe/Paris "+text, func(s *belfry.Spec) { s.DSTGap = belfry.GapSkip })
 }
 
 // The clock of Paris skips the hour from 2:00, which is 1:00 in UTC, on 29 March
 // 2026 and on 28 March 2027.
-func TestWhatTheClockSkipsIsRecorded(t *testing.T) {
+func TestDSTGapsAreRecorded(t *testing.T) {
 	const daily, gap, sunday = "30 2 * * *", "skip 1, 2026-03-29 01:00, dst_gap", "2026-03-28 01:30"
 	nightly := "0,15,30,45 2,3 * * *"
 	for _, tt := range []struct {
@@ -80,9 +39,9 @@ func TestWhatTheClockSkipsIsRecorded(t *testing.T) {
 				"run 2027-03-29 00:30; next 2027-03-30 00:30; decided 2027-03-29 00:30"},
 		{"before the first decision", daily, "", "2026-03-30 00:30", "2026-03-30 00:30", "decide",
 			"skip 1, 2025-03-30 01:00, dst_gap; " + gap + "; run 2026-03-30 00:30; next 2026-03-31 00:30; decided 2026-03-30 00:30"}, // its id is of July 2024
-		{"a pause decides nothing", daily, sunday, "2026-03-30 00:30", "2026-03-29 12:00", "pause", "halt before 2026-03-30 00:30"},
+		{"a pause decides nothing", daily, sunday, "2026-03-30 00:30", "2026-03-29 12:00", "pause", "paused before 2026-03-30 00:30"},
 		{"a pause with one due", daily, sunday, "2026-03-30 00:30", "2026-03-30 00:30", "pause",
-			gap + "; run 2026-03-30 00:30; halt before 2026-03-31 00:30; decided 2026-03-30 00:30"},
+			gap + "; run 2026-03-30 00:30; paused before 2026-03-31 00:30; decided 2026-03-30 00:30"},
 		{"in a pause with one that fell into it", daily, sunday, "2026-03-30 00:30", "2026-03-30 12:00", "resume",
 			"skip 1, 2026-03-30 00:30, paused; " + gap + "; next 2026-03-31 00:30; decided 2026-03-30 00:30"},
 		{"in a pause of which nothing came, later", daily, sunday, "2026-03-30 00:30", "2026-03-29 12:00", "resume", "next 2026-03-30 00:30"},
@@ -98,7 +57,7 @@ func TestWhatTheClockSkipsIsRecorded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := subject(t, "Europe/Paris 30 2 * * *")
 			if tt.schedule != "" {
-				s = skipping(t, tt.schedule)
+				s = skipsGaps(t, tt.schedule)
 			}
 			seen, now := planned(t, tt.nominal), at(t, tt.now)
 			seen.FiredFor = at(t, tt.mark)
@@ -112,22 +71,22 @@ func TestWhatTheClockSkipsIsRecorded(t *testing.T) {
 				seen.NextAt = time.Time{}
 				step = Resume(s, seen, false, now)
 			case "edit":
-				step = Edit(s, to(t, "Europe/Paris 0 9 * * *"), seen, false, now)
+				step = Edit(s, editedPolicy(t, "Europe/Paris 0 9 * * *"), seen, false, now)
 			case "edit to skip":
-				step = Edit(s, skipping(t, "20 2 * * *").Policy, seen, false, now)
+				step = Edit(s, skipsGaps(t, "20 2 * * *").Policy, seen, false, now)
 			case "delete":
 				step = Delete(s, seen, now)
 			}
-			if got := tell(step); got != tt.want {
+			if got := describe(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			sound(t, s, seen, step)
+			checkStep(t, s, seen, step)
 		})
 	}
 }
 
-func TestARecordedGapCannotMeetARun(t *testing.T) {
-	s, seen := skipping(t, "0 2,3 * * *"), planned(t, "2026-03-29 01:00")
+func TestDSTGapNoteIDDiffersFromRunID(t *testing.T) {
+	s, seen := skipsGaps(t, "0 2,3 * * *"), planned(t, "2026-03-29 01:00")
 	seen.FiredFor = at(t, "2026-03-28 02:00")
 	step := Decide(s, seen, seen.NominalAt, seen.NominalAt)
 	if len(step.Runs) != 1 || len(step.Skips) != 1 || step.Runs[0].ID == step.Skips[0].ID {
@@ -139,20 +98,20 @@ func TestARecordedGapCannotMeetARun(t *testing.T) {
 	}
 }
 
-func TestAGapAfterTheLastRunIsNotTold(t *testing.T) {
-	s := tuned(t, "Europe/Paris 30 2 * * *", func(s *belfry.Spec) { s.DSTGap, s.MaxRuns = belfry.GapSkip, 4 })
+func TestDSTGapAfterTheLastRunIsNotRecorded(t *testing.T) {
+	s := subjectWith(t, "Europe/Paris 30 2 * * *", func(s *belfry.Spec) { s.DSTGap, s.MaxRuns = belfry.GapSkip, 4 })
 	seen, now := planned(t, "2026-03-28 01:30"), at(t, "2026-03-29 12:00")
 	seen.FiredFor = at(t, "2026-03-27 01:30")
-	step := Edit(s, to(t, "Europe/Paris 0 9 * * *"), seen, false, now)
-	if got, want := tell(step), "run 2026-03-28 01:30; next 2026-03-30 07:00; decided 2026-03-28 01:30"; got != want {
+	step := Edit(s, editedPolicy(t, "Europe/Paris 0 9 * * *"), seen, false, now)
+	if got, want := describe(step), "run 2026-03-28 01:30; next 2026-03-30 07:00; decided 2026-03-28 01:30"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// A one-off never tells of gaps, so that those until now are told when it takes over
+// A one-off never records gaps, so that those until now are recorded when it replaces
 // what waits for its jitter.
-func TestAGapAfterWhatAOneOffTakesOver(t *testing.T) {
-	s := tuned(t, "Europe/Paris 50 1,2 * * *", func(s *belfry.Spec) { s.DSTGap, s.JitterSeconds = belfry.GapSkip, 36_000 })
+func TestDSTGapBeforeAnEditToAOneOff(t *testing.T) {
+	s := subjectWith(t, "Europe/Paris 50 1,2 * * *", func(s *belfry.Spec) { s.DSTGap, s.JitterSeconds = belfry.GapSkip, 36_000 })
 	seen, now := planned(t, "2026-03-29 00:50"), at(t, "2026-03-29 01:10")
 	seen.FiredFor, seen.NextAt = at(t, "2026-03-28 01:50"), s.Policy.ReadyAt(job, seen.NominalAt)
 	if !seen.NextAt.After(now) {
@@ -162,13 +121,13 @@ func TestAGapAfterWhatAOneOffTakesOver(t *testing.T) {
 		"2026-03-29T00:50:00Z":      "skip 1, 2026-03-29 01:00, dst_gap; next 2026-03-29 01:10 for 2026-03-29 00:50",
 		"Europe/Paris 50 1,2 * * *": "next 2026-03-29 01:10 for 2026-03-29 00:50",
 	} {
-		if got := tell(Edit(s, to(t, rule), seen, false, now)); got != want {
+		if got := describe(Edit(s, editedPolicy(t, rule), seen, false, now)); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", rule, got, want)
 		}
 	}
 }
 
-func TestGapsOutsideTheBoundsAreNotTold(t *testing.T) {
+func TestDSTGapsOutsideTheBoundsAreNotRecorded(t *testing.T) {
 	for _, tt := range []struct {
 		from, to string
 		want     int
@@ -179,7 +138,7 @@ func TestGapsOutsideTheBoundsAreNotTold(t *testing.T) {
 		{"", "2027-03-28 01:00", 2},
 		{"2026-03-29 01:00", "2026-03-29 01:00", 1},
 	} {
-		s := tuned(t, "Europe/Paris 30 2 * * *", func(s *belfry.Spec) {
+		s := subjectWith(t, "Europe/Paris 30 2 * * *", func(s *belfry.Spec) {
 			s.DSTGap, s.StartsAt, s.EndsAt = belfry.GapSkip, at(t, tt.from), at(t, tt.to)
 		})
 		seen := planned(t, "2026-01-01 01:30")
@@ -188,7 +147,7 @@ func TestGapsOutsideTheBoundsAreNotTold(t *testing.T) {
 			t.Errorf("from %s to %s: got %v", tt.from, tt.to, got)
 		}
 	}
-	all := skipping(t, "30 2 * * *").Policy.gaps(Plan{JobID: job}, at(t, "2499-12-31 00:00"))
+	all := skipsGaps(t, "30 2 * * *").Policy.gaps(Plan{JobID: job}, at(t, "2499-12-31 00:00"))
 	if len(all) != maxGaps || !strings.HasPrefix(short(all[maxGaps-1].From), "2499") {
 		t.Errorf("%d gaps until the end of time, the last at %v", len(all), all[len(all)-1].From)
 	}
