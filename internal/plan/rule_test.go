@@ -34,7 +34,7 @@ func TestRuleThatDoesNotAdvancePanics(t *testing.T) {
 					"edited away": func() Step { return Edit(s, good, seen, false, now) },
 					"edited to":   func() Step { return Edit(Subject{Policy: good}, s.Policy, seen, false, at(t, "08:30")) },
 				} {
-					if why := panics(func() { do() }); !strings.HasPrefix(why, "the schedule names 2026-") {
+					if why := panics(func() { do() }); !strings.HasPrefix(why, "the schedule returned 2026-") {
 						t.Errorf("%s, %v, %+v: got %q", name, back, w, why)
 					}
 				}
