@@ -17,55 +17,61 @@ import (
 )
 
 const (
-	api        = "/api/v1"
-	maxAnswer  = 64 << 20         // bytes of an answer
-	tryTimeout = 30 * time.Second // of one try of a call that has no other
+	apiPath  = "/api/v1"
+	jobsPath = apiPath + "/jobs"
 
-	manyTimeout = 3 * time.Minute // of one that decides about thousands of things
+	maxAnswer   = 64 << 20         // bytes of an answer
+	tryTimeout  = 30 * time.Second // of one try of a call
+	bulkTimeout = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
 )
 
-// call is one thing asked of the server.
+// call is one request to the server, with its tries.
 type call struct {
-	what    string // for errors: "create job"
-	method  string
-	path    string     // escaped, with the query
-	query   url.Values // more of it
-	body    []byte
-	stream  *lines // instead of body
-	match   string // version that the job must have
-	key     string // idempotency key
-	once    bool   // not to be repeated
-	moves   bool   // it finds nothing if an earlier try was carried out
-	timeout time.Duration
-	limit   int64 // bytes of the answer
+	what     string // for errors: "create job"
+	method   string
+	path     string     // escaped, with the query
+	query    url.Values // more of it
+	body     []byte
+	stream   *lines // instead of body
+	match    string // version that the job must have
+	key      string // idempotency key
+	once     bool   // not repeated
+	consumes bool   // it finds nothing if an earlier try succeeded
+	timeout  time.Duration
+	limit    int64 // bytes of the answer
 }
 
 // CallOption changes one call.
 type CallOption func(*call)
 
 // IfMatch lets a call change a job only if it still has the version, which
-// JobWithVersion gives. Otherwise the error is belfry.Changed.
+// JobWithVersion returns. Otherwise the error is belfry.Changed.
 func IfMatch(version string) CallOption { return func(q *call) { q.match = version } }
 
-// IdempotencyKey makes a create, import, trigger, backfill or bulk action count
-// once, however often it is called with the same key and content in seven days.
-// Without it the tries of one call count once.
+// IdempotencyKey makes a create, import, trigger, backfill or bulk action count once,
+// however often it is called with the same key and content within seven days. Without
+// it the tries of one call count once.
 func IdempotencyKey(key string) CallOption { return func(q *call) { q.key = key } }
 
-// CatchUp has ResumeJob make up for what the job missed while it was paused, as
-// its missed_window says.
-func CatchUp() CallOption { return with("catch_up", "true") }
+// CancelRuns has DeleteJob cancel the live runs. Without it they finish.
+func CancelRuns() CallOption { return parameter("runs", "cancel") }
 
-// CancelRuns has DeleteJob cancel the runs that are alive. Without it they finish.
-func CancelRuns() CallOption { return with("runs", "cancel") }
+// PurgeHistory has DeleteJob delete the history of the job too. Without it the history
+// is kept for its retention.
+func PurgeHistory() CallOption { return parameter("history", "delete") }
 
-// DeleteHistory has DeleteJob delete what happened to the job's runs too. Without
-// it that is kept for its retention.
-func DeleteHistory() CallOption { return with("history", "delete") }
+func parameter(name, value string) CallOption { return func(q *call) { q.query.Set(name, value) } }
 
-func with(name, value string) CallOption { return func(q *call) { q.query.Set(name, value) } }
+func timeout(d time.Duration) CallOption { return func(q *call) { q.timeout = d } }
 
-// answer is what the server said when it did what it was asked for.
+// keyed gives all tries of a call the same idempotency key.
+func keyed(q *call) {
+	if q.key == "" {
+		q.key = belfry.NewID(time.Now()).String()
+	}
+}
+
+// answer is a successful response.
 type answer struct {
 	status int
 	header http.Header
@@ -88,18 +94,23 @@ func newCall(what, method, path string, options ...CallOption) *call {
 	return q
 }
 
-// Do sends a request of the caller's own to a path such as "/api/v1/jobs?limit=5".
-// A body that is not nil is sent as JSON, and the answer decoded into out unless
-// that is nil. It is repeated like other calls, but for a POST without an
-// IdempotencyKey.
+// Do sends a request to a path such as "/api/v1/jobs?limit=5". A body that is not nil is
+// sent as JSON, and the answer is decoded into out unless that is nil. It is repeated
+// like other calls, except for a POST without an IdempotencyKey.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, options ...CallOption) error {
 	if !strings.HasPrefix(path, "/") {
-		return belfry.Errorf(belfry.Invalid, "ask for %.80q: the path does not begin with a slash", path)
+		return belfry.Errorf(belfry.Invalid, "request %.80q: the path must start with a slash", path)
 	}
-	q := newCall(fmt.Sprintf("ask for %.80s", path), method, path, options...)
+	q := newCall(fmt.Sprintf("request %.80s", path), method, path, options...)
 	q.once = method == http.MethodPost && q.key == ""
 	_, err := c.json(ctx, q, body, out)
 	return err
+}
+
+// fetch makes a call with JSON both ways and returns the decoded answer.
+func fetch[T any](ctx context.Context, c *Client, what, method, path string, body any, options ...CallOption) (out T, err error) {
+	_, err = c.json(ctx, newCall(what, method, path, options...), body, &out)
+	return out, err
 }
 
 // json makes a call with JSON both ways.
@@ -107,7 +118,7 @@ func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, err
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return nil, belfry.Errorf(belfry.Invalid, "%s: it cannot be written as JSON: %w", q.what, err)
+			return nil, belfry.Errorf(belfry.Invalid, "%s: the input has no JSON form: %w", q.what, err)
 		}
 		q.body = text
 	}
@@ -216,24 +227,21 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	}
 	e := belfry.Errorf(belfry.Unavailable, "no answer from %s: %w", c.base, err)
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return &hopeless{e}
+		return &permanentError{e}
 	}
 	return e
 }
 
-// hopeless is a failure that another try will not mend.
-type hopeless struct{ error }
+// permanentError is a failure that another try cannot fix.
+type permanentError struct{ error }
 
-func (h *hopeless) Unwrap() error { return h.error }
+func (e *permanentError) Unwrap() error { return e.error }
 
-// pathOf gives the path of a job, which ref names by id or name, or of what
-// belongs to it.
-func pathOf(ref, part string) (string, error) {
-	switch ref {
-	case "":
-		return "", belfry.Errorf(belfry.Invalid, "a job is named by its id or its name, and here it has none")
-	case ".", "..":
-		return api + "/jobs/" + strings.ReplaceAll(ref, ".", "%2E") + part, nil
+// jobPath is the path of a job, which ref names by id or name, or of something of it.
+func jobPath(ref string, more ...string) string {
+	escaped := url.PathEscape(ref)
+	if ref == "." || ref == ".." {
+		escaped = strings.ReplaceAll(ref, ".", "%2E")
 	}
-	return api + "/jobs/" + url.PathEscape(ref) + part, nil
+	return strings.Join(append([]string{jobsPath, escaped}, more...), "/")
 }

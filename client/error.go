@@ -12,14 +12,7 @@ import (
 	"unicode"
 
 	"github.com/belfry-sh/belfry"
-)
-
-// Kinds of failure that only a server knows, beside those of package belfry.
-const (
-	BadRequest   belfry.Code = "bad_request"  // the request is wrong as such
-	Unauthorized belfry.Code = "unauthorized" // no key, or one that the server does not know
-	Forbidden    belfry.Code = "forbidden"    // not with this key
-	RateLimited  belfry.Code = "rate_limited" // too much at once
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // Error is what a server, or a proxy in front of it, answered instead of doing
@@ -28,11 +21,11 @@ type Error struct {
 	Status     int                 // of the HTTP answer
 	Code       belfry.Code         // the kind of failure
 	Detail     string              // a sentence for people
-	Faults     []belfry.FieldError // the fields that are wrong
+	Fields     []belfry.FieldError // the fields that are wrong
 	RequestID  string              // under which the server's log has more
 	RetryAfter time.Duration       // what the server asked for; zero if nothing
 
-	doubt bool // an earlier try of the same call may have been carried out
+	maybeDone bool // an earlier try of the same call may have been carried out
 }
 
 // Error is one line that says what is wrong and what to do.
@@ -40,17 +33,17 @@ func (e *Error) Error() string {
 	const most = 10
 	var b strings.Builder
 	b.WriteString(e.Detail)
-	for i, f := range e.Faults[:min(len(e.Faults), most)] {
+	for i, f := range e.Fields[:min(len(e.Fields), most)] {
 		sep := "; "
 		if i == 0 {
 			sep = ": "
 		}
 		fmt.Fprintf(&b, "%s%s: %s", sep, f.Field, f.Message)
 	}
-	if more := len(e.Faults) - most; more > 0 {
+	if more := len(e.Fields) - most; more > 0 {
 		fmt.Fprintf(&b, "; and %d more", more)
 	}
-	if e.doubt {
+	if e.maybeDone {
 		b.WriteString("; the answer to an earlier try of this call was lost, and may be what changed it")
 	}
 	if e.Status >= http.StatusInternalServerError && e.RequestID != "" {
@@ -63,10 +56,10 @@ func (e *Error) Error() string {
 // wrong as such is Invalid there.
 func (e *Error) Unwrap() error {
 	code := e.Code
-	if code == BadRequest {
+	if code == belfry.BadRequest {
 		code = belfry.Invalid
 	}
-	return &belfry.Error{Code: code, Message: e.Detail, Fields: e.Faults}
+	return &belfry.Error{Code: code, Message: e.Detail, Fields: e.Fields}
 }
 
 const (
@@ -74,19 +67,11 @@ const (
 	maxDetail  = 1 << 10   // bytes kept of a sentence in it
 )
 
-// problem is the document of RFC 9457 that a server answers.
-type problem struct {
-	Detail    string              `json:"detail"`
-	Code      belfry.Code         `json:"code"`
-	RequestID string              `json:"request_id"`
-	Errors    []belfry.FieldError `json:"errors"`
-}
-
 // failure makes the Error of an answer. Of one that is no problem document only
 // the status is believed: pages of proxies are not for people who read errors.
 func failure(a *http.Response, body []byte) *Error {
 	e := &Error{Status: a.StatusCode, RequestID: oneLine(a.Header.Get("X-Request-Id"), 100), RetryAfter: retryAfter(a.Header, time.Now())}
-	var p problem
+	var p belfry.Problem
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if media == "application/problem+json" && json.Unmarshal(body, &p) == nil && p.Detail != "" && p.Code != "" {
 		e.Code, e.Detail = belfry.Code(oneLine(string(p.Code), 64)), oneLine(p.Detail, maxDetail)
@@ -94,7 +79,7 @@ func failure(a *http.Response, body []byte) *Error {
 			e.RequestID = oneLine(p.RequestID, 100)
 		}
 		for _, f := range p.Errors {
-			e.Faults = append(e.Faults, belfry.FieldError{Field: oneLine(f.Field, maxDetail), Message: oneLine(f.Message, maxDetail)})
+			e.Fields = append(e.Fields, belfry.FieldError{Field: oneLine(f.Field, maxDetail), Message: oneLine(f.Message, maxDetail)})
 		}
 		return e
 	}
@@ -113,11 +98,11 @@ func strange(a *http.Response) (belfry.Code, string) {
 		}
 		return belfry.Internal, fmt.Sprintf("the answer leads %s: give that address as the server's", oneLine(where, 200))
 	case status == http.StatusBadRequest:
-		return BadRequest, said + ": check its address"
+		return belfry.BadRequest, said + ": check its address"
 	case status == http.StatusUnauthorized:
-		return Unauthorized, said + ": check its address and the key"
+		return belfry.Unauthorized, said + ": check its address and the key"
 	case status == http.StatusForbidden:
-		return Forbidden, said + ": a proxy does not let this pass"
+		return belfry.Forbidden, said + ": a proxy does not let this pass"
 	case status == http.StatusNotFound:
 		return belfry.NotFound, said + ": check its address"
 	case status == http.StatusPreconditionFailed:
@@ -125,7 +110,7 @@ func strange(a *http.Response) (belfry.Code, string) {
 	case status == http.StatusRequestEntityTooLarge:
 		return belfry.TooLarge, said + ": a proxy allows less than this"
 	case status == http.StatusTooManyRequests:
-		return RateLimited, said + ": try again later"
+		return belfry.RateLimited, said + ": try again later"
 	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
 		return belfry.Unavailable, said + ": the server behind it cannot be reached, try again later"
 	default:

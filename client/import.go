@@ -22,30 +22,28 @@ const importTimeout = 15 * time.Minute
 // memory, but for a server's limit of 64 MiB. A sequence that ends in an error
 // makes none. An import is repeated only if it failed before the sequence was
 // begun; whoever can begin it again gives an IdempotencyKey and calls again.
-func (c *Client) ImportJobs(ctx context.Context, drafts iter.Seq2[Draft, error], options ...CallOption) ([]belfry.ID, error) {
-	q := newCall("import jobs", http.MethodPost, api+"/jobs/bulk", options...)
-	q.drawKey()
+func (c *Client) ImportJobs(ctx context.Context, manifests iter.Seq2[belfry.Manifest, error], options ...CallOption) ([]belfry.ID, error) {
+	q := newCall("import jobs", http.MethodPost, jobsPath+"/bulk", options...)
+	keyed(q)
 	q.timeout = importTimeout
-	q.stream = &lines{drafts: drafts}
-	var out struct {
-		IDs []belfry.ID `json:"ids"`
-	}
+	q.stream = &lines{manifests: manifests}
+	var out belfry.ImportResult
 	_, err := c.json(ctx, q, nil, &out)
 	if failed := q.stream.end(); failed != nil {
 		return nil, fmt.Errorf("import jobs: %w", failed)
 	}
-	return out.IDs, err
+	return out.JobIDs, err
 }
 
-// lines turns drafts into lines of JSON, as many as are asked for. A connection
+// lines turns manifests into lines of JSON, as many as are asked for. A connection
 // may go on reading after its answer has come, so that each try has a reader of
 // its own and only the latest gets anything.
 type lines struct {
-	drafts iter.Seq2[Draft, error]
+	manifests iter.Seq2[belfry.Manifest, error]
 
 	mu     sync.Mutex // guards the fields below
 	latest *lineReader
-	next   func() (Draft, error, bool) // nil until the sequence is begun
+	next   func() (belfry.Manifest, error, bool) // nil until the sequence is begun
 	stop   func()
 	buffer bytes.Buffer
 	line   int
@@ -96,7 +94,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 		return 0, errors.New("the request is over")
 	}
 	if l.next == nil {
-		l.next, l.stop = iter.Pull2(l.drafts)
+		l.next, l.stop = iter.Pull2(l.manifests)
 	}
 	for l.failed == nil && l.buffer.Len() < len(p) {
 		if !l.fill() {
@@ -116,7 +114,7 @@ func (l *lines) fill() (more bool) {
 			l.panics, l.failed, more = v, errors.New("the sequence panicked"), false
 		}
 	}()
-	draft, err, more := l.next()
+	manifest, err, more := l.next()
 	if !more {
 		return false
 	}
@@ -125,7 +123,7 @@ func (l *lines) fill() (more bool) {
 		l.failed = fmt.Errorf("line %d: %w", l.line, err)
 		return false
 	}
-	text, err := json.Marshal(draft)
+	text, err := json.Marshal(manifest)
 	if err != nil {
 		l.failed = belfry.Errorf(belfry.Invalid, "line %d cannot be written as JSON: %w", l.line, err)
 		return false

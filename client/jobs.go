@@ -2,121 +2,131 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"iter"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/belfry-sh/belfry"
 )
 
-// CreateJob makes a job. A name that is taken is a belfry.Conflict.
-func (c *Client) CreateJob(ctx context.Context, draft Draft, options ...CallOption) (belfry.Job, error) {
-	q := newCall("create job", http.MethodPost, api+"/jobs", options...)
-	q.drawKey()
-	return c.job(ctx, q, draft)
+// CreateJob creates a job. A name that is taken is a belfry.Conflict.
+func (c *Client) CreateJob(ctx context.Context, m belfry.Manifest, options ...CallOption) (belfry.Job, error) {
+	return fetch[belfry.Job](ctx, c, "create job", http.MethodPost, jobsPath, m, append(options, keyed)...)
 }
 
-// PutJob creates the job of the name, or makes the one that is there as the
-// draft says; then nothing changes when nothing differs. It tells whether it was
-// made now, as far as the answer to the first try was not lost.
-func (c *Client) PutJob(ctx context.Context, name string, draft Draft, options ...CallOption) (job belfry.Job, made bool, err error) {
-	path, err := pathOf(name, "")
-	if err != nil {
-		return job, false, err
-	}
-	a, err := c.json(ctx, newCall("put job", http.MethodPut, path, options...), draft, &job)
+// PutJob creates the job of a name, or changes it to what the manifest says; nothing
+// changes if nothing differs. It reports whether the job was created, unless the
+// answer to an earlier try was lost.
+func (c *Client) PutJob(ctx context.Context, name string, m belfry.Manifest, options ...CallOption) (job belfry.Job, created bool, err error) {
+	a, err := c.json(ctx, newCall("put job", http.MethodPut, jobPath(name), options...), m, &job)
 	return job, err == nil && a.status == http.StatusCreated, err
 }
 
-// EditJob changes the fields that changes has, when written as JSON: a map, a
-// json.RawMessage, or a Draft, of which the fields that are set count.
+// EditJob changes the fields that changes has when it is written as JSON: a map, a
+// json.RawMessage, or a belfry.Manifest, of which the fields that are set count.
 func (c *Client) EditJob(ctx context.Context, ref string, changes any, options ...CallOption) (belfry.Job, error) {
-	return c.jobOf(ctx, "edit job", http.MethodPatch, ref, "", changes, options...)
+	return fetch[belfry.Job](ctx, c, "edit job", http.MethodPatch, jobPath(ref), changes, options...)
 }
 
-// Job looks at a job.
+// DiffJob returns what PutJob would change, and changes nothing. The manifest may be
+// anything that is written as the JSON of one.
+func (c *Client) DiffJob(ctx context.Context, ref string, manifest any, options ...CallOption) (belfry.JobDiff, error) {
+	return fetch[belfry.JobDiff](ctx, c, "compare job", http.MethodPut, jobPath(ref), manifest, append(options, parameter("dry_run", "true"))...)
+}
+
+// Job returns a job.
 func (c *Client) Job(ctx context.Context, ref string) (belfry.Job, error) {
-	return c.jobOf(ctx, "look at job", http.MethodGet, ref, "", nil)
+	return fetch[belfry.Job](ctx, c, "get job", http.MethodGet, jobPath(ref), nil)
 }
 
-// JobWithVersion looks at a job and gives the version to name in IfMatch.
+// JobWithVersion returns a job and its version for IfMatch.
 func (c *Client) JobWithVersion(ctx context.Context, ref string) (job belfry.Job, version string, err error) {
-	path, err := pathOf(ref, "")
-	if err != nil {
-		return job, "", err
-	}
-	a, err := c.json(ctx, newCall("look at job", http.MethodGet, path), nil, &job)
+	a, err := c.json(ctx, newCall("get job", http.MethodGet, jobPath(ref)), nil, &job)
 	if err != nil {
 		return job, "", err
 	}
 	return job, strings.Trim(strings.TrimPrefix(a.header.Get("ETag"), "W/"), `"`), nil
 }
 
-// PauseJob lets a job make no runs until it is resumed.
+// Jobs lists jobs, newest first, page by page as the loop goes on. After an error,
+// which is the last item, the list is incomplete.
+func (c *Client) Jobs(ctx context.Context, filter belfry.JobFilter) iter.Seq2[belfry.Job, error] {
+	return pages[belfry.Job](ctx, c, "list jobs", jobsPath, query(filter, filter.PageSize))
+}
+
+// PauseJob stops a job from firing until it is resumed.
 func (c *Client) PauseJob(ctx context.Context, ref string) (belfry.Job, error) {
-	return c.jobOf(ctx, "pause job", http.MethodPost, ref, "/pause", nil)
+	return fetch[belfry.Job](ctx, c, "pause job", http.MethodPost, jobPath(ref, "pause"), nil)
 }
 
-// ResumeJob ends a pause. What the job missed meanwhile stays missed, unless the
-// option CatchUp is given.
-func (c *Client) ResumeJob(ctx context.Context, ref string, options ...CallOption) (belfry.Job, error) {
-	return c.jobOf(ctx, "resume job", http.MethodPost, ref, "/resume", nil, options...)
+// ResumeJob resumes a paused job.
+func (c *Client) ResumeJob(ctx context.Context, ref string, r belfry.Resume) (belfry.Job, error) {
+	return fetch[belfry.Job](ctx, c, "resume job", http.MethodPost, jobPath(ref, "resume"), r)
 }
 
-// DeleteJob deletes a job. Its live runs finish and its history is kept, unless
-// the options CancelRuns and DeleteHistory are given. One that is not there is a
+// CancelJob cancels the live runs of a job and plans nothing more. The job stays: it
+// can be shown, edited and triggered.
+func (c *Client) CancelJob(ctx context.Context, ref string) (belfry.Job, error) {
+	return fetch[belfry.Job](ctx, c, "cancel job", http.MethodPost, jobPath(ref, "cancel"), nil)
+}
+
+// DeleteJob deletes a job. Its live runs finish and its history is kept, unless the
+// options CancelRuns and PurgeHistory are given. A job that does not exist is a
 // belfry.NotFound.
 func (c *Client) DeleteJob(ctx context.Context, ref string, options ...CallOption) error {
-	path, err := pathOf(ref, "")
-	if err != nil {
-		return err
-	}
-	_, err = c.do(ctx, newCall("delete job", http.MethodDelete, path, options...))
+	_, err := c.do(ctx, newCall("delete job", http.MethodDelete, jobPath(ref), options...))
 	return err
 }
 
-// TriggerJob asks for a run now and gives its id. A payload that is not nil,
-// written as JSON, replaces the job's own for this run.
+// TriggerJob runs a job now and returns the id of the run. A payload that is not nil is
+// written as JSON and replaces the job's own for this run.
 func (c *Client) TriggerJob(ctx context.Context, ref string, payload any, options ...CallOption) (belfry.ID, error) {
-	path, err := pathOf(ref, "/trigger")
-	if err != nil {
-		return belfry.ID{}, err
-	}
-	var body any
+	var t belfry.Trigger
 	if payload != nil {
-		body = map[string]any{"payload": payload}
+		text, err := json.Marshal(payload)
+		if err != nil {
+			return belfry.ID{}, belfry.Errorf(belfry.Invalid, "trigger job: the payload has no JSON form: %w", err)
+		}
+		t.Payload = text
 	}
-	var out struct {
-		RunID belfry.ID `json:"run_id"`
-	}
-	q := newCall("trigger job", http.MethodPost, path, options...)
-	q.drawKey()
-	_, err = c.json(ctx, q, body, &out)
-	return out.RunID, err
+	result, err := fetch[belfry.TriggerResult](ctx, c, "trigger job", http.MethodPost, jobPath(ref, "trigger"), t, append(options, keyed)...)
+	return result.RunID, err
 }
 
-// Rollback makes a job again what it was in an earlier revision.
-func (c *Client) Rollback(ctx context.Context, ref string, revision int) (belfry.Job, error) {
-	return c.jobOf(ctx, "roll back job", http.MethodPost, ref, "/rollback", map[string]int{"revision": revision})
+// BackfillJob runs a job for past occurrences of its schedule.
+func (c *Client) BackfillJob(ctx context.Context, ref string, b belfry.Backfill, options ...CallOption) (belfry.BackfillResult, error) {
+	return fetch[belfry.BackfillResult](ctx, c, "backfill job", http.MethodPost, jobPath(ref, "backfill"), b, append(options, keyed)...)
 }
 
-// jobOf makes a call about a job that answers it.
-func (c *Client) jobOf(ctx context.Context, what, method, ref, part string, body any, options ...CallOption) (belfry.Job, error) {
-	path, err := pathOf(ref, part)
-	if err != nil {
-		return belfry.Job{}, err
+// Revisions lists the revisions of a job, the current one first, like Jobs.
+func (c *Client) Revisions(ctx context.Context, ref string) iter.Seq2[belfry.Revision, error] {
+	return pages[belfry.Revision](ctx, c, "list revisions", jobPath(ref, "revisions"), nil)
+}
+
+// RollbackJob returns a job to an earlier revision.
+func (c *Client) RollbackJob(ctx context.Context, ref string, revision int) (belfry.Job, error) {
+	return fetch[belfry.Job](ctx, c, "roll back job", http.MethodPost, jobPath(ref, "rollback"), belfry.Rollback{Revision: revision})
+}
+
+// ExplainJob explains what was decided for an instant of a job, or what is planned. The
+// instant is written as in RFC 3339, or as a wall time such as "2026-03-02 09:05" in the
+// time zone of the job; empty is the latest decision, or else the next occurrence.
+func (c *Client) ExplainJob(ctx context.Context, ref, at string) (belfry.Explanation, error) {
+	var options []CallOption
+	if at != "" {
+		options = append(options, parameter("at", at))
 	}
-	return c.job(ctx, newCall(what, method, path, options...), body)
+	return fetch[belfry.Explanation](ctx, c, "explain job", http.MethodGet, jobPath(ref, "why"), nil, options...)
 }
 
-func (c *Client) job(ctx context.Context, q *call, body any) (job belfry.Job, err error) {
-	_, err = c.json(ctx, q, body, &job)
-	return job, err
+// BulkJobs applies an action to all jobs that match, as many as the server takes in one
+// request. Continue with Next as the Cursor until it is empty.
+func (c *Client) BulkJobs(ctx context.Context, b belfry.Bulk, options ...CallOption) (belfry.BulkResult, error) {
+	return fetch[belfry.BulkResult](ctx, c, "change jobs", http.MethodPost, jobsPath+"/actions", b, append(options, keyed, timeout(bulkTimeout))...)
 }
 
-// drawKey gives all tries of a call the same idempotency key.
-func (q *call) drawKey() {
-	if q.key == "" {
-		q.key = belfry.NewID(time.Now()).String()
-	}
+// PreviewSchedule returns what a schedule means.
+func (c *Client) PreviewSchedule(ctx context.Context, r belfry.PreviewRequest) (belfry.Preview, error) {
+	return fetch[belfry.Preview](ctx, c, "preview schedule", http.MethodPost, apiPath+"/schedules/preview", r)
 }

@@ -1,0 +1,193 @@
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// Check checks the struct that v points to by what its tags say: required fields,
+// ranges, lengths and enumerations, whose values it brings into lower case. Without
+// given only fields that are not zero are checked; with it, those that are given too.
+func Check(v any, given Given) []belfry.FieldError {
+	s := state{}
+	s.check(Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), "", given)
+	return s.errors
+}
+
+func (s *state) check(t *Type, v reflect.Value, within string, given Given) {
+	for _, f := range t.Fields {
+		value := f.Value(v)
+		if zero := value.IsZero(); zero && !f.Required && (f.Min == nil || *f.Min <= 0 || !given.Has(f.Name)) {
+			continue
+		} else if zero && f.Required && !s.failed(within+f.Name) {
+			s.fail(within+f.Name, "is required%s", f.forExample())
+			continue
+		}
+		if f.Kind == Objects || f.Kind == Object {
+			s.checkInner(f, value, within)
+		}
+		if err := f.check(value); err != "" && !s.failed(within+f.Name) {
+			s.fail(within+f.Name, "%s", err)
+		}
+	}
+}
+
+func (s *state) failed(path string) bool {
+	for _, e := range s.errors {
+		if e.Field == path {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *state) checkInner(f *Field, v reflect.Value, within string) {
+	if f.Kind == Object {
+		s.check(Of(f.Type), v, within+f.Name+".", nil)
+		return
+	}
+	t := Of(f.Type.Elem())
+	for i := range v.Len() {
+		s.check(t, v.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i), nil)
+	}
+}
+
+func (f *Field) forExample() string {
+	if f.Example == "" {
+		return ""
+	}
+	if f.Kind == Text || f.Kind == Time || f.Kind == ID || f.Kind == Token {
+		return fmt.Sprintf("; for example %q", f.Example)
+	}
+	return "; for example " + f.Example
+}
+
+// check says what is wrong with a value; empty if nothing is. It normalizes
+// enumerations.
+func (f *Field) check(v reflect.Value) string {
+	switch f.Kind {
+	case Text:
+		return f.checkText(v)
+	case Int, Float:
+		return f.checkNumber(numeric(v))
+	case Texts:
+		for _, item := range v.Interface().([]string) {
+			if f.ItemMaxLen > 0 {
+				if err := checkLine(item, f.ItemMaxLen); err != "" {
+					return "has an item that " + err
+				}
+			}
+		}
+		return f.checkItems(v.Len())
+	case Objects, List:
+		return f.checkItems(v.Len())
+	}
+	return ""
+}
+
+func numeric(v reflect.Value) float64 {
+	switch o := v.Interface().(type) {
+	case belfry.Optional[int]:
+		return float64(o.Value())
+	case belfry.Optional[float64]:
+		return o.Value()
+	}
+	if v.CanInt() {
+		return float64(v.Int())
+	}
+	return v.Float()
+}
+
+func (f *Field) checkNumber(n float64) string {
+	switch {
+	case f.Min != nil && f.Max != nil && !(n >= *f.Min && n <= *f.Max):
+		return fmt.Sprintf("must be from %s to %s, not %s", Decimal(*f.Min), Decimal(*f.Max), Decimal(n))
+	case f.Min != nil && f.Max == nil && !(n >= *f.Min):
+		return fmt.Sprintf("must be at least %s, not %s", Decimal(*f.Min), Decimal(n))
+	}
+	return ""
+}
+
+// Decimal writes a number without an exponent.
+func Decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+func (f *Field) checkItems(n int) string {
+	switch {
+	case f.MaxItems > 0 && n > f.MaxItems:
+		return fmt.Sprintf("has %d items, the maximum is %d", n, f.MaxItems)
+	case n < f.MinItems:
+		return fmt.Sprintf("has %d items, the minimum is %d", n, f.MinItems)
+	}
+	return ""
+}
+
+func (f *Field) checkText(v reflect.Value) string {
+	text := v.String()
+	if len(f.Enum) > 0 {
+		word, err := f.Choose(text)
+		if err == "" {
+			v.SetString(word)
+		}
+		return err
+	}
+	if f.MaxLen > 0 {
+		if err := checkLine(text, f.MaxLen); err != "" {
+			return err
+		}
+	}
+	if f.Pattern != nil && !f.Pattern.MatchString(text) {
+		if f.PatternDoc != "" {
+			return f.PatternDoc
+		}
+		return "must match " + f.Pattern.String()
+	}
+	return ""
+}
+
+// Choose returns the value of an enumeration that a text names, in any case; the word
+// for the zero value is "". The error follows the name of the field.
+func (f *Field) Choose(text string) (word, err string) {
+	word = strings.ToLower(strings.TrimSpace(text))
+	if word == f.Zero {
+		return "", ""
+	}
+	names := make([]string, 0, len(f.Enum)+len(f.Accept))
+	for _, e := range f.Enum {
+		names = append(names, e.Value)
+	}
+	names = append(names, f.Accept...)
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		if strings.EqualFold(name, word) {
+			return name, ""
+		}
+		quoted[i] = strconv.Quote(name)
+	}
+	err = "must be " + quoted[len(quoted)-1]
+	if last := len(quoted) - 1; last > 0 {
+		err = "must be " + strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+	}
+	if near := Nearest(text, names); near != "" {
+		err += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return word, err
+}
+
+// checkLine says what is wrong with a line of text of limited length.
+func checkLine(text string, longest int) string {
+	switch n := utf8.RuneCountInString(text); {
+	case !utf8.ValidString(text):
+		return "must be valid UTF-8"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "must not contain control characters"
+	case n > longest:
+		return fmt.Sprintf("has %d characters, the maximum is %d", n, longest)
+	}
+	return ""
+}
