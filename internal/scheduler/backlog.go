@@ -12,17 +12,17 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// entry is a plan in memory, without what the wheel keeps beside it: the job
-// and the instant. Jobs with an equal subject share it.
+// entry is a plan in memory, without the job and the instant, which the wheel keeps.
+// Jobs with equal specs share one subject.
 type entry struct {
-	subject       *plan.Subject
-	version       int64
-	nominal, decidedUntil int64 // microseconds; noMark: none
-	runsMade          int64
-	shard         int32
+	subject               *plan.Subject
+	version               int64
+	nominal, decidedUntil int64 // microseconds
+	runsMade              int64
+	shard                 int32
 }
 
-const notDecided = -1 << 63
+const notDecided = math.MinInt64 // an entry.decidedUntil without a high-water mark
 
 func newEntry(subject *plan.Subject, p plan.Plan) entry {
 	e := entry{subject: subject, version: p.Version, nominal: p.NominalAt.UnixMicro(), decidedUntil: notDecided, runsMade: p.RunsMade, shard: int32(p.Shard)}
@@ -43,7 +43,7 @@ func (e entry) plan(job belfry.ID, at time.Time) plan.Plan {
 	return p
 }
 
-// item is an entry whose instant has come.
+// dueItem is an entry that is due.
 type dueItem struct {
 	job  belfry.ID
 	at   time.Time
@@ -51,8 +51,8 @@ type dueItem struct {
 	entry
 }
 
-// backlog holds due items by lane, lowest rank first. The plans are the queue:
-// what the workers cannot take yet stays here, and in the store.
+// backlog holds due items by lane, lowest rank first. Items for which workers have no
+// capacity yet stay here, and as plans in the store.
 type backlog struct {
 	lanes map[string]*itemHeap
 	known map[belfry.ID]int64 // version of each item's plan
@@ -71,11 +71,10 @@ func (b *backlog) push(it dueItem) {
 	b.known[it.job] = it.version
 }
 
-// anyRank is above every rank.
-const maxRank = math.MaxInt64
+const maxRank = math.MaxInt64 // above every rank
 
-// pop takes up to n items of a lane whose rank is below the given one. Items that a
-// newer plan has overtaken are dropped.
+// pop takes up to n items of a lane whose rank is below the given one. Items whose
+// plan has a newer version are dropped.
 func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	q := b.lanes[lane]
 	var out []dueItem
@@ -94,25 +93,25 @@ func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 
 func (b *backlog) len() int { return len(b.known) }
 
-// ranked is a heap of items.
+// itemHeap orders items by rank.
 type itemHeap []dueItem
 
-func (r itemHeap) Len() int           { return len(r) }
-func (r itemHeap) Less(i, j int) bool { return r[i].rank < r[j].rank }
-func (r itemHeap) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *itemHeap) Push(x any)        { *r = append(*r, x.(dueItem)) }
-func (r *itemHeap) Pop() any {
-	old := *r
+func (h itemHeap) Len() int           { return len(h) }
+func (h itemHeap) Less(i, j int) bool { return h[i].rank < h[j].rank }
+func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any)        { *h = append(*h, x.(dueItem)) }
+func (h *itemHeap) Pop() any {
+	old := *h
 	it := old[len(old)-1]
-	*r = old[:len(old)-1]
+	*h = old[:len(old)-1]
 	return it
 }
 
-// subjects shares what equal jobs have in common.
+// subjects caches compiled subjects, which jobs with equal specs share.
 type subjects struct {
 	defaults plan.Defaults
 	known    map[subjectKey]*plan.Subject
-	invalid      map[subjectKey]error
+	invalid  map[subjectKey]error
 }
 
 type subjectKey struct {
@@ -120,16 +119,16 @@ type subjectKey struct {
 	revision              int
 }
 
-// maxSubjects bounds what is remembered for sharing; entries keep what they use.
+// maxSubjects bounds the cache; entries keep the subjects that they use.
 const maxSubjects = 100_000
 
 func newSubjects(d plan.Defaults) *subjects {
 	return &subjects{defaults: d, known: map[subjectKey]*plan.Subject{}, invalid: map[subjectKey]error{}}
 }
 
-// of gives the subject of a due plan. An error is fresh the first time that a
-// spec turns out to be one that this program cannot read.
-func (s *subjects) get(d store.Due) (subject *plan.Subject, fresh bool, err error) {
+// get returns the subject of a due plan. With an error, first reports whether it is the
+// first one about that spec.
+func (s *subjects) get(d store.Due) (subject *plan.Subject, first bool, err error) {
 	key := subjectKey{d.Namespace, d.Name, d.Spec, d.Revision}
 	if subject := s.known[key]; subject != nil {
 		return subject, false, nil
@@ -151,13 +150,12 @@ func (s *subjects) get(d store.Due) (subject *plan.Subject, fresh bool, err erro
 	return subject, false, nil
 }
 
-// compile reads the text of a spec. One that makes the parser panic is one that
-// cannot be read.
+// compile reads the text of a spec. A panic of the parser is an error too.
 func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
 	defer recoverPanic(&err)
 	var spec belfry.Spec
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return nil, fmt.Errorf("its spec cannot be read: %w", err)
+		return nil, fmt.Errorf("the spec cannot be read: %w", err)
 	}
 	return s.defaults.Compile(spec)
 }

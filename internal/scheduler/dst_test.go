@@ -17,9 +17,9 @@ import (
 // October.
 const newYork = "America/New_York"
 
-// visit runs a node only while something is due, and gives the instants until
-// then: whatever was planned must be found by a node that has just started.
-func (b *bubble) visit(until time.Time, jobs ...belfry.ID) {
+// runAroundDue runs a node only while something is due: what is planned must be found
+// by a node that has just started.
+func (b *bubble) runAroundDue(until time.Time, jobs ...belfry.ID) {
 	b.Helper()
 	for {
 		dues, err := b.store.PlansByJob(b.Context(), jobs)
@@ -55,8 +55,8 @@ func night(month time.Month, day int) time.Time {
 	return date.Add(7*time.Hour + 30*time.Minute)
 }
 
-// nights are those from one day to another, but for the given ones.
-func nights(from, to time.Time, without ...time.Time) (all []time.Time) {
+// nightsBetween lists those from one day to another, without the given ones.
+func nightsBetween(from, to time.Time, without ...time.Time) (all []time.Time) {
 	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
 		if at := night(day.Month(), day.Day()); !slices.Contains(without, at) {
 			all = append(all, at)
@@ -65,12 +65,12 @@ func nights(from, to time.Time, without ...time.Time) (all []time.Time) {
 	return all
 }
 
-func TestAYearInNewYork(t *testing.T) {
+func TestDSTYearInNewYork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a year takes a while")
 	}
 	inBubble(t, func(b *bubble) {
-		b.keep = 400 * 24 * time.Hour
+		b.retention = 400 * 24 * time.Hour
 		first, last := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2000, 11, 15, 0, 0, 0, 0, time.UTC)
 		ends := time.Date(2000, 5, 1, 0, 0, 0, 0, time.UTC)
 		in := func(change func(*belfry.Spec)) belfry.ID {
@@ -91,29 +91,29 @@ func TestAYearInNewYork(t *testing.T) {
 			status belfry.JobStatus
 		}
 		all := []wants{
-			{"what the clock skips runs at the end of the gap", in(nil), 0, nights(first, last), nil, belfry.StatusScheduled},
+			{"what the clock skips runs at the end of the gap", in(nil), 0, nightsBetween(first, last), nil, belfry.StatusScheduled},
 			{"what the clock skips is skipped", in(func(s *belfry.Spec) { s.DSTGap = belfry.GapSkip }), 0,
-				nights(first, last, gap), []time.Time{gap}, belfry.StatusScheduled},
-			{"jitter", in(func(s *belfry.Spec) { s.JitterSeconds = 600 }), 10 * time.Minute, nights(first, last), nil, belfry.StatusScheduled},
+				nightsBetween(first, last, gap), []time.Time{gap}, belfry.StatusScheduled},
+			{"jitter", in(func(s *belfry.Spec) { s.JitterSeconds = 600 }), 10 * time.Minute, nightsBetween(first, last), nil, belfry.StatusScheduled},
 			{"jitter and a gap that is skipped", in(func(s *belfry.Spec) { s.JitterSeconds, s.DSTGap = 600, belfry.GapSkip }), 10 * time.Minute,
-				nights(first, last, gap), []time.Time{gap}, belfry.StatusScheduled},
+				nightsBetween(first, last, gap), []time.Time{gap}, belfry.StatusScheduled},
 			{"an end", in(func(s *belfry.Spec) { s.EndsAt, s.JitterSeconds = ends, 600 }), 10 * time.Minute,
-				nights(first, ends.AddDate(0, 0, -1)), nil, belfry.StatusCompleted},
+				nightsBetween(first, ends.AddDate(0, 0, -1)), nil, belfry.StatusCompleted},
 			{"an end at the last occurrence, which the clock skips", in(func(s *belfry.Spec) { s.EndsAt, s.DSTGap = gap, belfry.GapSkip }), 0,
-				nights(first, gap.AddDate(0, 0, -1)), nil, belfry.StatusCompleted},
-			{"a number of runs", in(func(s *belfry.Spec) { s.MaxRuns = 100 }), 0, nights(first, first.AddDate(0, 0, 99)), nil, belfry.StatusCompleted},
+				nightsBetween(first, gap.AddDate(0, 0, -1)), nil, belfry.StatusCompleted},
+			{"a number of runs", in(func(s *belfry.Spec) { s.MaxRuns = 100 }), 0, nightsBetween(first, first.AddDate(0, 0, 99)), nil, belfry.StatusCompleted},
 			{"a number of runs and a gap that is skipped", in(func(s *belfry.Spec) { s.MaxRuns, s.DSTGap = 100, belfry.GapSkip }), 0,
-				nights(first, first.AddDate(0, 0, 100), gap), []time.Time{gap}, belfry.StatusCompleted},
+				nightsBetween(first, first.AddDate(0, 0, 100), gap), []time.Time{gap}, belfry.StatusCompleted},
 		}
 		var jobs []belfry.ID
 		for _, w := range all {
 			jobs = append(jobs, w.job)
 		}
-		b.visit(time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC), jobs...)
-		for _, w := range all { // runs that are asked for count for nothing
+		b.runAroundDue(time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC), jobs...)
+		for _, w := range all { // triggered runs do not count
 			b.trigger(w.job)
 		}
-		b.visit(last.AddDate(0, 0, 1), jobs...)
+		b.runAroundDue(last.AddDate(0, 0, 1), jobs...)
 		for _, w := range all {
 			b.wantYear(w.what, w.job, w.jitter, w.runs, w.gaps)
 			if job, err := b.store.Job(b.Context(), "default", w.job); err != nil || job.Status != w.status || (job.NextRunAt != nil) != (w.status == belfry.StatusScheduled) {
@@ -125,14 +125,14 @@ func TestAYearInNewYork(t *testing.T) {
 
 func (b *bubble) trigger(job belfry.ID) {
 	b.Helper()
-	wish := plan.Trigger{ID: belfry.NewID(time.Now()), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
-	if err := b.store.Trigger(b.Context(), []plan.Trigger{wish}, nil); err != nil {
+	trigger := plan.Trigger{ID: belfry.NewID(time.Now()), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
+	if err := b.store.Trigger(b.Context(), []plan.Trigger{trigger}, nil); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // wantYear expects exactly these runs, each called once at its instant and jitter,
-// these gaps, and one run that was asked for.
+// these gaps, and one triggered run.
 func (b *bubble) wantYear(what string, job belfry.ID, jitter time.Duration, runs, gaps []time.Time) {
 	b.Helper()
 	var gotRuns, gotGaps []time.Time
@@ -146,7 +146,7 @@ func (b *bubble) wantYear(what string, job belfry.ID, jitter time.Duration, runs
 		case run.Status == belfry.RunSucceeded:
 			gotRuns = append(gotRuns, run.ScheduledAt)
 			due := run.ScheduledAt.Add(schedule.Jitter(job, run.ScheduledAt, jitter, 24*time.Hour))
-			calls := b.of(run.ID)
+			calls := b.callsOf(run.ID)
 			if len(calls) != 1 || calls[0].at.Before(due) || calls[0].at.Sub(due) > slack || !run.ReadyAt.Equal(due) {
 				b.Errorf("%s: the run of %v was ready at %v and called %+v, wants once at %v", what, run.ScheduledAt, run.ReadyAt, calls, due)
 			}
@@ -158,7 +158,7 @@ func (b *bubble) wantYear(what string, job belfry.ID, jitter time.Duration, runs
 		b.Errorf("%s: %d runs, wants %d%s", what, len(gotRuns), len(runs), firstDifference(gotRuns, runs))
 	}
 	if !slices.EqualFunc(gotGaps, gaps, time.Time.Equal) || manual != 1 {
-		b.Errorf("%s: the gaps are %v, wants %v; %d runs were asked for", what, gotGaps, gaps, manual)
+		b.Errorf("%s: the gaps are %v, wants %v; %d runs were triggered", what, gotGaps, gaps, manual)
 	}
 }
 
@@ -171,7 +171,7 @@ func firstDifference(got, want []time.Time) string {
 	return ""
 }
 
-func TestAWishFromWhileEverythingWasDownIsGrantedAtOnce(t *testing.T) {
+func TestPendingTriggersAreFiredOnStart(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		job := b.create("0 12 * * *", nil)
 		b.trigger(job)
@@ -185,7 +185,7 @@ func TestAWishFromWhileEverythingWasDownIsGrantedAtOnce(t *testing.T) {
 	})
 }
 
-func TestJitterDelaysEveryRunAndNoOccurrence(t *testing.T) {
+func TestJitterDelaysRunsOnly(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		const jobs, most = 20, 4 * time.Minute
 		ids := map[belfry.ID]int{}

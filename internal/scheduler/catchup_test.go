@@ -12,7 +12,7 @@ import (
 
 // After any outage exactly those occurrences run that the policy says, oldest
 // first, each with its own instant, and the others are recorded.
-func TestWhatIsMadeUpForAfterAnOutage(t *testing.T) {
+func TestCatchUpAfterAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 8 * time.Hour, 40 * 24 * time.Hour} {
 		for _, tt := range []struct {
 			policy  belfry.MissedWindow
@@ -30,7 +30,7 @@ func TestWhatIsMadeUpForAfterAnOutage(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %d %v %s after %v", tt.policy, tt.most, tt.window, tt.overlap, outage), func(t *testing.T) {
 				inBubble(t, func(b *bubble) {
-					b.takes = 2 * time.Second
+					b.handlerTime = 2 * time.Second
 					job := b.create("* * * * *", func(s *belfry.Spec) {
 						s.MissedWindow, s.MaxMissed, s.CatchUpSeconds, s.Overlap = tt.policy, tt.most, int(tt.window.Seconds()), tt.overlap
 					})
@@ -38,15 +38,15 @@ func TestWhatIsMadeUpForAfterAnOutage(t *testing.T) {
 					b.start(b.store)
 					since := b.store.Now()
 					b.sleep(50 * time.Second)
-					b.wantMadeUp(job, since, tt.policy, tt.most, tt.window, tt.overlap == belfry.OverlapParallel)
+					b.wantCatchUp(job, since, tt.policy, tt.most, tt.window, tt.overlap == belfry.OverlapParallel)
 				})
 			})
 		}
 	}
 }
 
-// wantMadeUp compares what was made up for with a plain reading of the policy.
-func (b *bubble) wantMadeUp(job belfry.ID, since time.Time, policy belfry.MissedWindow, most int, window time.Duration, together bool) {
+// wantCatchUp compares the catch-up runs with those that the policy allows.
+func (b *bubble) wantCatchUp(job belfry.ID, since time.Time, policy belfry.MissedWindow, most int, window time.Duration, together bool) {
 	b.Helper()
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	var missed []time.Time
@@ -93,6 +93,6 @@ func (b *bubble) wantMadeUp(job belfry.ID, since time.Time, policy belfry.Missed
 	}
 	events, err := b.store.ListEvents(b.Context(), "default", store.Page{Limit: 10})
 	if err != nil || (len(events) == 1) != (len(want) > 10) {
-		b.Errorf("%d runs were made up for, and there are the events %+v, %v", len(want), events, err)
+		b.Errorf("%d runs caught up, and there are the events %+v, %v", len(want), events, err)
 	}
 }

@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	zoneUpdateDelay  = time.Second           // gathers shards, and lets what is due go first
-	zoneUpdateBatch  = 500                   // plans in one step of the walk
-	zoneUpdatePause  = 50 * time.Millisecond // between two steps
-	zoneUpdateInterval  = 24 * time.Hour        // for what an older node has written since
-	zoneRetryMin  = time.Second           // after an error; doubled each time
-	zoneRetryMax = time.Minute
-	maxMovesLogged = 100 // in the log, for one walk
+	zoneUpdateDelay    = time.Second           // gathers shards, and lets due jobs fire first
+	zoneUpdateBatch    = 500                   // plans in one step
+	zoneUpdatePause    = 50 * time.Millisecond // between two steps
+	zoneUpdateInterval = 24 * time.Hour        // for plans that an older node has written since
+	zoneRetryMin       = time.Second           // after an error; doubled each time up to the maximum
+	zoneRetryMax       = time.Minute
+	maxMovesLogged     = 100 // in one update
 )
 
-// rezoner moves the plans that an older release of the zone database has put
-// elsewhere than the one in this program does. It walks over them once for each
-// term of a shard, a little at a time. Whoever fires or edits a plan plans with
-// the database that it has, so that a plan which changed meanwhile is left alone.
+// zoneUpdater replans jobs that were planned with an older release of the time-zone
+// data than that of this program. It goes through the plans once per term of a shard, a
+// few at a time. A plan that is fired or edited meanwhile has been replanned by that, so
+// that the update of it is not applied.
 type zoneUpdater struct {
 	*Scheduler
-	checked map[int]int64 // by shard: the epoch of the term in which it was
+	checked map[int]int64 // by shard: the epoch of the term in which it was checked
 }
 
 func newZoneUpdater(s *Scheduler) *zoneUpdater {
 	return &zoneUpdater{Scheduler: s, checked: map[int]int64{}}
 }
 
-func (r *zoneUpdater) run(ctx context.Context) {
-	again := time.NewTicker(zoneUpdateInterval)
-	defer again.Stop()
+func (u *zoneUpdater) run(ctx context.Context) {
+	repeat := time.NewTicker(zoneUpdateInterval)
+	defer repeat.Stop()
 	for {
-		terms, moved := r.owned()
-		if len(r.unchecked(terms)) > 0 {
+		terms, changed := u.owned()
+		if len(u.unchecked(terms)) > 0 {
 			if !sleep(ctx, zoneUpdateDelay) {
 				return
 			}
-			terms, _ := r.owned()
-			if !r.walk(ctx, terms) {
+			terms, _ := u.owned()
+			if !u.update(ctx, terms) {
 				return
 			}
 			continue
@@ -52,30 +52,30 @@ func (r *zoneUpdater) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-moved:
-		case <-again.C:
-			clear(r.checked)
+		case <-changed:
+		case <-repeat.C:
+			clear(u.checked)
 		}
 	}
 }
 
-// unchecked lists the shards whose plans were not looked at in these terms.
-func (r *zoneUpdater) unchecked(terms map[int]store.Term) []int {
+// unchecked lists the shards whose plans were not checked in these terms.
+func (u *zoneUpdater) unchecked(terms map[int]store.Term) []int {
 	return slices.DeleteFunc(shardsOf(terms), func(shard int) bool {
-		epoch, ok := r.checked[shard]
+		epoch, ok := u.checked[shard]
 		return ok && epoch == terms[shard].Epoch
 	})
 }
 
-// walk looks at all plans of the shards that were not looked at yet. It tries
-// again after an error, from where it was; false means that everything ends.
-func (r *zoneUpdater) walk(ctx context.Context, terms map[int]store.Term) bool {
-	w := &zoneUpdate{zoneUpdater: r, shards: r.unchecked(terms), terms: terms, subjects: newSubjects(r.opts.Defaults), retry: zoneRetryMin}
+// update goes through all plans of the unchecked shards. After an error it continues
+// where it was. It returns false if ctx ended.
+func (u *zoneUpdater) update(ctx context.Context, terms map[int]store.Term) bool {
+	w := &zoneUpdate{zoneUpdater: u, shards: u.unchecked(terms), terms: terms, subjects: newSubjects(u.opts.Defaults), retry: zoneRetryMin}
 	for more := true; more; {
 		var err error
 		wait := zoneUpdatePause
 		if more, err = w.step(ctx); err != nil {
-			r.warn(ctx, "plans could not be brought up to the zone database", err)
+			u.warn(ctx, "plans could not be updated to newer time-zone data", err)
 			wait, w.retry = w.retry, min(2*w.retry, zoneRetryMax)
 			more = true
 		} else {
@@ -86,15 +86,15 @@ func (r *zoneUpdater) walk(ctx context.Context, terms map[int]store.Term) bool {
 		}
 	}
 	for _, shard := range w.shards {
-		r.checked[shard] = terms[shard].Epoch
+		u.checked[shard] = terms[shard].Epoch
 	}
 	if w.moved > 0 {
-		r.log.Info("a newer zone database moved jobs", "release", schedule.ZoneVersion(), "jobs", w.moved)
+		u.log.Info("newer time-zone data moved jobs", "release", schedule.ZoneVersion(), "jobs", w.moved)
 	}
 	return true
 }
 
-// rezoning is one walk.
+// zoneUpdate is one pass over the plans.
 type zoneUpdate struct {
 	*zoneUpdater
 	shards   []int
@@ -105,7 +105,7 @@ type zoneUpdate struct {
 	moved    int
 }
 
-// step looks at some plans and says whether there are more.
+// step updates some plans and reports whether there are more.
 func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 	}
 	steps, moves := w.decide(dues)
 	applied, err := w.apply(ctx, steps)
-	w.reloadPlans(ctx, steps) // even if there was an error: perhaps it was done all the same
+	w.reloadPlans(ctx, steps) // also after an error, whose outcome is unknown
 	if err != nil {
 		return false, err
 	}
@@ -126,15 +126,15 @@ func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 	return !next.IsZero(), nil
 }
 
-// decide makes steps of plans and says which of them move their plan. One that
-// stays where it is and is due soon is left to the loop, whose copy of the plan
-// would be outdated just when it is needed: what it plans next is up to date.
+// decide returns steps for plans, and which of them move their occurrence. A plan that
+// does not move and is due soon is left to the loop: a step would make the loop's copy
+// stale just when it is needed, and what the loop plans next is up to date.
 func (w *zoneUpdate) decide(dues []store.Due) (steps []plan.Step, moves []bool) {
 	now := w.store.Now()
 	for _, d := range dues {
 		subject, _, err := w.subjects.get(d)
 		if err != nil {
-			continue // the loop says so
+			continue // the loop logs it
 		}
 		step, moved := plan.UpdateZone(*subject, d.Plan, now)
 		if soon := now.Add(horizon + refill); !moved && (step.Next == d.Plan || !d.Plan.NextAt.IsZero() && d.Plan.NextAt.Before(soon)) {
@@ -146,8 +146,8 @@ func (w *zoneUpdate) decide(dues []store.Due) (steps []plan.Step, moves []bool) 
 	return steps, moves
 }
 
-// apply writes steps. If the store is there and still refuses, one of them is
-// bad: they are halved until that one is alone, and it is left as it is.
+// apply applies steps. If the store answers and still returns an error, a step is
+// invalid: the batch is halved until that step is alone, and it is dropped.
 func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bool, err error) {
 	if len(steps) == 0 {
 		return nil, nil
@@ -171,26 +171,26 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	if fired, err = w.store.Fire(ctx, w.opts.Owner, steps, store.FreeSlots{}); err == nil {
 		return fired.Applied, nil // only the connection was lost
 	}
-	w.log.Error("a plan cannot be brought up to the zone database; it is left as it is", "job", steps[0].Seen.JobID, "error", err)
+	w.log.Error("a plan cannot be updated to newer time-zone data; it is left as it is", "job", steps[0].Seen.JobID, "error", err)
 	return []bool{false}, nil
 }
 
-// note says in the log where a job went, unless there are too many to name.
+// logMove logs where an occurrence moved, unless too many were logged.
 func (w *zoneUpdate) logMove(step *plan.Step) {
 	if w.moved++; w.moved > maxMovesLogged {
 		return
 	}
-	w.log.Info("a newer zone database moves a job", "job", step.Seen.JobID, "from", step.Seen.NominalAt, "to", step.Next.NominalAt,
+	w.log.Info("newer time-zone data moves a job", "job", step.Seen.JobID, "from", step.Seen.NominalAt, "to", step.Next.NominalAt,
 		"planned_with", step.Seen.ZoneVersion, "release", step.Next.ZoneVersion)
 }
 
-// tell has the loop read plans again that it may have in memory.
+// reloadPlans has the loop read plans again that it may have in memory.
 func (w *zoneUpdate) reloadPlans(ctx context.Context, steps []plan.Step) {
 	soon := w.store.Now().Add(horizon + refill)
 	var jobs []belfry.ID
 	for i := range steps {
-		was, is := steps[i].Seen.NextAt, steps[i].Next.NextAt
-		if !was.IsZero() && was.Before(soon) || !is.IsZero() && is.Before(soon) {
+		before, after := steps[i].Seen.NextAt, steps[i].Next.NextAt
+		if !before.IsZero() && before.Before(soon) || !after.IsZero() && after.Before(soon) {
 			jobs = append(jobs, steps[i].Seen.JobID)
 		}
 	}
@@ -203,7 +203,7 @@ func (w *zoneUpdate) reloadPlans(ctx context.Context, steps []plan.Step) {
 	}
 }
 
-// pause lets time pass; false means that everything ends.
+// sleep waits for d. It returns false if ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,17 +12,17 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 )
 
-// chapter is a rule of a job and when it came into force.
-type chapter struct {
+// ruleChange is a rule of a job and since when it applied.
+type ruleChange struct {
 	revision int
 	policy   *plan.Policy
 	from     time.Time
 }
 
-// ledger is what is known of a job beside its store: which rule it had when.
-type ledger struct {
-	job      belfry.ID
-	chapters []chapter
+// jobHistory is which rules a job had, recorded outside the store.
+type jobHistory struct {
+	job   belfry.ID
+	rules []ruleChange
 }
 
 // schedulesOfAYear are rules around the hours at which the clocks of their zones
@@ -49,44 +49,44 @@ func anyPolicies(r *rand.Rand, s *belfry.Spec, i int) {
 
 // Over a year with pauses, edits, outages and clock changes, the runs and skips of a
 // job are its occurrences: none is missing and none is there twice.
-func TestRunsAndSkipsPartitionTheOccurrencesOfAYear(t *testing.T) {
+func TestRunsAndSkipsPartitionAYearOfOccurrences(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				b.keep = 500 * 24 * time.Hour
-				b.liveAYear(rand.New(rand.NewPCG(seed, 5)))
+				b.retention = 500 * 24 * time.Hour
+				b.simulateYear(rand.New(rand.NewPCG(seed, 5)))
 			})
 		})
 	}
 }
 
-func (b *bubble) liveAYear(r *rand.Rand) {
-	b.takes = 30 * time.Second
-	b.fail = func(run *belfry.Run) error { // some are alive for long
+func (b *bubble) simulateYear(r *rand.Rand) {
+	b.handlerTime = 30 * time.Second
+	b.handlerResult = func(run *belfry.Run) error { // some are alive for long
 		if run.Attempt == 1 && run.ID[15]%3 == 0 {
 			return belfry.RetryAfter(errRefused, 7*time.Hour)
 		}
 		return nil
 	}
 	c := control.New(b.store, plan.Defaults{})
-	var ledgers []*ledger
+	var histories []*jobHistory
 	var jobs []belfry.ID
 	for i := range 6 {
 		id := b.create("0 0 1 1 *", func(s *belfry.Spec) { anyPolicies(r, s, i) })
-		jobs, ledgers = append(jobs, id), append(ledgers, &ledger{job: id})
-		b.note(ledgers[len(ledgers)-1], b.store.Now())
+		jobs, histories = append(jobs, id), append(histories, &jobHistory{job: id})
+		b.addRule(histories[len(histories)-1], b.store.Now())
 	}
 	end := time.Now().AddDate(1, 0, 0)
 	paused := map[belfry.ID]bool{}
 	for time.Now().Before(end) {
-		switch l := ledgers[r.IntN(len(ledgers))]; r.IntN(6) {
+		switch l := histories[r.IntN(len(histories))]; r.IntN(6) {
 		case 0, 1: // up, for some days
-			b.visitFor(time.Now().Add(time.Duration(1+r.IntN(72))*time.Hour), jobs)
+			b.runUntil(time.Now().Add(time.Duration(1+r.IntN(72))*time.Hour), jobs)
 		case 2: // down, from a minute to weeks
 			b.sleep([]time.Duration{time.Minute, time.Hour, 9 * time.Hour, 3 * 24 * time.Hour, 12 * 24 * time.Hour}[r.IntN(5)])
-			b.visitFor(time.Now().Add(time.Hour), jobs)
+			b.runUntil(time.Now().Add(time.Hour), jobs)
 		case 3:
-			b.toggle(c, l.job, paused, r.IntN(2) == 0)
+			b.pauseOrResume(c, l.job, paused, r.IntN(2) == 0)
 		case 4:
 			b.reschedule(c, r, l)
 		case 5: // the node dies in the middle of something
@@ -96,30 +96,30 @@ func (b *bubble) liveAYear(r *rand.Rand) {
 			c = control.New(b.store, plan.Defaults{})
 		}
 	}
-	for _, l := range ledgers {
+	for _, l := range histories {
 		if paused[l.job] {
-			b.toggle(c, l.job, paused, false)
+			b.pauseOrResume(c, l.job, paused, false)
 		}
 	}
-	b.visitFor(time.Now().Add(48*time.Hour), jobs)
-	for _, l := range ledgers {
+	b.runUntil(time.Now().Add(48*time.Hour), jobs)
+	for _, l := range histories {
 		b.wantPartition(l, time.Now())
 	}
 }
 
-// visitFor runs a node around the instants at which something is due until then,
+// runUntil runs a node around the instants at which something is due until then,
 // and lets the runs that it makes end.
-func (b *bubble) visitFor(until time.Time, jobs []belfry.ID) {
-	b.visit(until, jobs...)
+func (b *bubble) runUntil(until time.Time, jobs []belfry.ID) {
+	b.runAroundDue(until, jobs...)
 	if left := time.Until(until); left > 0 {
 		b.sleep(left)
 	}
 	b.start(b.store)
-	b.sleep(3 * time.Minute) // of runs that follow one after another, some are left for the next time
+	b.sleep(3 * time.Minute) // some serial runs are left for the next time
 	b.stop()
 }
 
-func (b *bubble) toggle(c *control.Control, job belfry.ID, paused map[belfry.ID]bool, catchUp bool) {
+func (b *bubble) pauseOrResume(c *control.Control, job belfry.ID, paused map[belfry.ID]bool, catchUp bool) {
 	b.Helper()
 	var err error
 	if paused[job] {
@@ -133,8 +133,8 @@ func (b *bubble) toggle(c *control.Control, job belfry.ID, paused map[belfry.ID]
 	paused[job] = !paused[job]
 }
 
-// reschedule gives a job another rule, and the ledger a new chapter.
-func (b *bubble) reschedule(c *control.Control, r *rand.Rand, l *ledger) {
+// reschedule gives a job another rule.
+func (b *bubble) reschedule(c *control.Control, r *rand.Rand, l *jobHistory) {
 	b.Helper()
 	_, err := c.Edit(b.Context(), "default", l.job, "", func(d *control.Draft) []belfry.FieldError {
 		anyRule(r, &d.Spec)
@@ -144,32 +144,32 @@ func (b *bubble) reschedule(c *control.Control, r *rand.Rand, l *ledger) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.note(l, b.store.Now())
+	b.addRule(l, b.store.Now())
 }
 
-// note begins a chapter if the job has a new revision.
-func (b *bubble) note(l *ledger, now time.Time) {
+// addRule records the rule of the job if it has a new revision.
+func (b *bubble) addRule(l *jobHistory, now time.Time) {
 	b.Helper()
 	job, err := b.store.Job(b.Context(), "default", l.job)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if n := len(l.chapters); n > 0 && l.chapters[n-1].revision == job.Revision {
+	if n := len(l.rules); n > 0 && l.rules[n-1].revision == job.Revision {
 		return
 	}
 	policy, err := plan.Compile(job.Spec)
 	if err != nil {
 		b.Fatal(err)
 	}
-	l.chapters = append(l.chapters, chapter{job.Revision, policy, now})
+	l.rules = append(l.rules, ruleChange{job.Revision, policy, now})
 }
 
-// occurrences are what the rules of a ledger name, each while it was in force.
-func (l *ledger) occurrences(until time.Time) (all []time.Time) {
-	for i, c := range l.chapters {
+// occurrences are those of the rules, each while it applied.
+func (l *jobHistory) occurrences(until time.Time) (all []time.Time) {
+	for i, c := range l.rules {
 		to := until
-		if i+1 < len(l.chapters) {
-			to = l.chapters[i+1].from
+		if i+1 < len(l.rules) {
+			to = l.rules[i+1].from
 		}
 		for at := c.policy.Rule.Next(c.from); !at.IsZero() && !at.After(to); at = c.policy.Rule.Next(at) {
 			all = append(all, at)
@@ -179,10 +179,10 @@ func (l *ledger) occurrences(until time.Time) (all []time.Time) {
 }
 
 // wantPartition expects every occurrence once among the runs and skips of a job.
-func (b *bubble) wantPartition(l *ledger, until time.Time) {
+func (b *bubble) wantPartition(l *jobHistory, until time.Time) {
 	b.Helper()
 	rules := map[int]*plan.Policy{}
-	for _, c := range l.chapters {
+	for _, c := range l.rules {
 		rules[c.revision] = c.policy
 	}
 	var got []time.Time
@@ -207,7 +207,7 @@ func (b *bubble) wantPartition(l *ledger, until time.Time) {
 	slices.SortFunc(got, time.Time.Compare)
 	want := l.occurrences(until)
 	if !slices.EqualFunc(got, want, time.Time.Equal) {
-		b.Errorf("%+v: %d of %d occurrences%s", l.chapters[0].policy.Spec, len(got), len(want), firstDifference(got, want))
+		b.Errorf("%+v: %d of %d occurrences%s", l.rules[0].policy.Spec, len(got), len(want), firstDifference(got, want))
 	}
-	b.Logf("%d rules, %d occurrences: %v", len(l.chapters), len(want), reasons)
+	b.Logf("%d rules, %d occurrences: %v", len(l.rules), len(want), reasons)
 }
