@@ -27,7 +27,7 @@ func Example() {
 	mux.HandleFunc("send-invoice", func(ctx context.Context, run *belfry.Run) error {
 		defer done()
 		fmt.Printf("attempt %d of %s with %s\n", run.Attempt, run.JobName, run.Payload)
-		run.Report.Output = "sent" // shown with the run
+		run.Report.Output = []byte("sent") // shown with the run
 		return nil
 	})
 
