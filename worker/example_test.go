@@ -31,7 +31,9 @@ func Example() {
 		return nil
 	})
 
-	if _, err := c.CreateJob(ctx, client.Draft{Name: "send-invoice", Schedule: "@monthly", Payload: map[string]any{"customer": "ACME"}}); err != nil {
+	if _, err := c.CreateJob(ctx, belfry.Manifest{
+		Name: "send-invoice", Spec: belfry.Spec{Schedule: "@monthly"}, Payload: belfry.MustJSON(map[string]any{"customer": "ACME"}),
+	}); err != nil {
 		log.Fatal(err)
 	}
 	id, err := c.TriggerJob(ctx, "send-invoice", nil)

@@ -39,7 +39,7 @@ func sendReport(ctx context.Context, run *belfry.Run, in report) error {
 		return belfry.Snooze(wait)
 	}
 	fmt.Printf("attempt %d: %s report of %s to %s, once for %s\n",
-		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.IdempotencyKey())
+		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.Key())
 	run.Report.Output = fmt.Appendf(nil, "sent to %d", len(in.To))
 	return ctx.Err()
 }

@@ -101,8 +101,8 @@ func create(b *testing.B, s store.Store, total int, url string, at func(i int) t
 			spec.Type, spec.Schedule = belfry.TypeHTTP, at(i).Format(time.RFC3339Nano)
 			policy, err := plan.Compile(spec)
 			id := belfry.NewID(now)
-			job := store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now,
-				Payload: []byte(`{"url":"` + url + `"}`)}}
+			job := store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, CreatedAt: now,
+				Manifest: belfry.Manifest{Spec: spec, Payload: []byte(`{"url":"` + url + `"}`)}}}
 			if err == nil {
 				job.Plan = plan.First(id, belfry.ShardOf(id, s.Shards()), policy, now)
 			}
@@ -116,16 +116,16 @@ func create(b *testing.B, s store.Store, total int, url string, at func(i int) t
 	}
 }
 
-// sink receives callbacks and notes how late each one is.
+// sink receives callbacks and records how late each one is.
 type sink struct {
 	*httptest.Server
 	mu   sync.Mutex
 	lags []time.Duration
-	news chan struct{}
+	more chan struct{}
 }
 
 func newSink(b *testing.B) *sink {
-	s := &sink{news: make(chan struct{}, 1)}
+	s := &sink{more: make(chan struct{}, 1)}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		at, err := time.Parse(time.RFC3339Nano, r.Header.Get("Belfry-Scheduled-At"))
 		if err != nil {
@@ -136,7 +136,7 @@ func newSink(b *testing.B) *sink {
 		s.lags = append(s.lags, lag)
 		s.mu.Unlock()
 		select {
-		case s.news <- struct{}{}:
+		case s.more <- struct{}{}:
 		default:
 		}
 	}))
@@ -156,7 +156,7 @@ func (s *sink) wait(b *testing.B, total int) []time.Duration {
 			return lags
 		}
 		select {
-		case <-s.news:
+		case <-s.more:
 			time.Sleep(10 * time.Millisecond)
 		case <-deadline:
 			b.Fatalf("%d of %d callbacks came", len(lags), total)

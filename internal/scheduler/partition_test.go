@@ -10,6 +10,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 // ruleChange is a rule of a job and since when it applied.
@@ -123,9 +124,9 @@ func (b *bubble) pauseOrResume(c *control.Control, job belfry.ID, paused map[bel
 	b.Helper()
 	var err error
 	if paused[job] {
-		_, err = c.Resume(b.Context(), "default", job, catchUp)
+		_, err = c.Resume(b.Context(), "default", job.String(), belfry.Resume{CatchUp: catchUp})
 	} else {
-		_, err = c.Pause(b.Context(), "default", job)
+		_, err = c.Pause(b.Context(), "default", job.String())
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -136,10 +137,10 @@ func (b *bubble) pauseOrResume(c *control.Control, job belfry.ID, paused map[bel
 // reschedule gives a job another rule.
 func (b *bubble) reschedule(c *control.Control, r *rand.Rand, l *jobHistory) {
 	b.Helper()
-	_, err := c.Edit(b.Context(), "default", l.job, "", func(d *control.Draft) []belfry.FieldError {
-		anyRule(r, &d.Spec)
-		d.Payload = []byte(`{"url": "https://example.com/hook"}`) // which an edit looks at
-		return nil
+	_, err := c.Edit(b.Context(), "default", l.job.String(), "", func(current belfry.Manifest) validate.Input {
+		anyRule(r, &current.Spec)
+		current.Payload = []byte(`{"url": "https://example.com/hook"}`) // an edit validates it
+		return validate.Input{Manifest: current}
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the results of the examples into the documentation")
@@ -91,6 +92,7 @@ type docExample struct {
 	*bubble
 	control   *control.Control
 	job       belfry.ID
+	ref       string   // the id of the job as text
 	lines     []string // output of commands
 	linesOnly bool     // the runs are not listed
 }
@@ -98,22 +100,17 @@ type docExample struct {
 // create creates the job of an example.
 func (p *docExample) create(text string) {
 	p.Helper()
-	d := control.Draft{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
-	given := struct {
-		Name string
-		*belfry.Spec
-	}{Spec: &d.Spec}
+	m := belfry.Manifest{Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&given); err != nil {
+	if err := decoder.Decode(&m); err != nil {
 		p.Fatalf("%s: %v", text, err)
 	}
-	d.Name = given.Name
-	job, err := p.control.Create(p.Context(), "default", d, control.Key{})
+	job, err := p.control.Create(p.Context(), "default", validate.Input{Manifest: m}, control.Key{})
 	if err != nil {
 		p.Fatalf("%s: %v", text, err)
 	}
-	p.job = job.ID
+	p.job, p.ref = job.ID, job.ID.String()
 }
 
 // listRuns lists the runs and skips of the job, oldest first.
@@ -183,12 +180,12 @@ var docCommands = []struct {
 		p.start(p.store)
 		p.sleep(time.Second)
 	}},
-	{commandPattern(`pause`), func(p *docExample, _ []string) { p.must(errorOf(p.control.Pause(p.Context(), "default", p.job))) }},
+	{commandPattern(`pause`), func(p *docExample, _ []string) { p.must(errorOf(p.control.Pause(p.Context(), "default", p.ref))) }},
 	{commandPattern(`resume( with catch_up)?`), func(p *docExample, args []string) {
-		p.must(errorOf(p.control.Resume(p.Context(), "default", p.job, args[1] != "")))
+		p.must(errorOf(p.control.Resume(p.Context(), "default", p.ref, belfry.Resume{CatchUp: args[1] != ""})))
 	}},
 	{commandPattern(`trigger`), func(p *docExample, _ []string) {
-		p.must(errorOf(p.control.Trigger(p.Context(), "default", p.job, nil, control.Key{})))
+		p.must(errorOf(p.control.Trigger(p.Context(), "default", p.ref, belfry.Trigger{}, control.Key{})))
 		p.sleep(time.Second)
 	}},
 	{commandPattern(`every attempt fails(?: with (\d+))?`), func(p *docExample, args []string) { p.failFirst(1<<30, args[1], 0) }},
@@ -216,8 +213,7 @@ var docCommands = []struct {
 		p.must(err)
 	}},
 	{commandPattern(`backfill from (\S+) to (\S+)`), func(p *docExample, args []string) {
-		_, err := p.control.Backfill(p.Context(), "default", p.job, control.Backfill{From: p.at(args[1]), To: p.at(args[2])}, control.Key{})
-		p.must(err)
+		p.must(errorOf(p.control.Backfill(p.Context(), "default", p.ref, belfry.Backfill{From: p.at(args[1]), To: p.at(args[2])}, control.Key{})))
 	}},
 	{commandPattern(`cancel the run of (\S+)`), func(p *docExample, args []string) {
 		for _, run := range p.runs(p.job) {
@@ -226,11 +222,11 @@ var docCommands = []struct {
 			}
 		}
 	}},
-	{commandPattern(`cancel`), func(p *docExample, _ []string) { p.must(errorOf(p.control.CancelJob(p.Context(), "default", p.job))) }},
+	{commandPattern(`cancel`), func(p *docExample, _ []string) { p.must(errorOf(p.control.CancelJob(p.Context(), "default", p.ref))) }},
 	{commandPattern(`why (\S+)`), func(p *docExample, args []string) {
-		why, err := p.control.Why(p.Context(), "default", p.job, p.at(args[1]))
+		explanation, err := p.control.Explain(p.Context(), "default", p.ref, p.at(args[1]).Format(time.RFC3339))
 		p.must(err)
-		p.lines, p.linesOnly = append(p.lines, why.Sentence), true
+		p.lines, p.linesOnly = append(p.lines, explanation.Sentence), true
 	}},
 	{commandPattern(`events`), func(p *docExample, _ []string) {
 		events, err := p.store.ListEvents(p.Context(), "default", store.Page{Limit: 10})
