@@ -16,14 +16,20 @@ import (
 
 const nodePrefix = "node/"
 
-// Database elects by leases in the store.
+// Leases elects by leases in the store.
 type Leases struct {
-	Store store.Store
+	Store leaseStore
 	Node  belfry.ID // this node's incarnation
 	Log   *slog.Logger
 }
 
-// campaign is the state of a running Database elector.
+// leaseStore is what the elector uses of the store.
+type leaseStore interface {
+	store.Leases
+	shardStore
+}
+
+// campaign is the state of a running elector.
 type campaign struct {
 	Leases
 	lead    Lead
@@ -34,11 +40,11 @@ type campaign struct {
 
 // term is a shard that this node leads.
 type term struct {
-	epoch int64
-	until time.Time   // believed until then, by our monotonic clock
-	expiry *time.Timer // ends the term then, whatever this goroutine is waiting for
-	end   context.CancelFunc
-	ended chan struct{}
+	epoch  int64
+	until  time.Time   // when it ends, by the monotonic clock
+	expiry *time.Timer // ends the term then, even if a call to the store blocks
+	end    context.CancelFunc
+	ended  chan struct{}
 }
 
 // Run leads the node's share of the shards until ctx ends, then releases it.
@@ -58,7 +64,7 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
-// round renews what the node has and moves towards its share.
+// round renews the leases of the node and adjusts its share.
 func (c *campaign) round(ctx context.Context) {
 	err := c.rebalance(ctx)
 	if err != nil && !c.failing && ctx.Err() == nil {
@@ -82,17 +88,17 @@ func (c *campaign) rebalance(ctx context.Context) error {
 		ids = append(ids, lease.Owner.String())
 	}
 	var gain, lose []string
-	var over []int
+	var ended []int
 	for shard := range c.Store.Shards() {
 		mine := Owner(shard, ids) == c.Node.String()
 		if _, have := c.terms[shard]; mine && !have {
 			gain = append(gain, shardName(shard))
 		} else if have && !mine {
-			over = append(over, shard)
+			ended = append(ended, shard)
 			lose = append(lose, shardName(shard))
 		}
 	}
-	c.endTerms(over...)
+	c.endTerms(ended...)
 	if len(lose) > 0 {
 		if err := c.Store.Release(ctx1, c.Node, lose); err != nil {
 			return err
@@ -104,8 +110,8 @@ func (c *campaign) rebalance(ctx context.Context) error {
 	return c.acquire(ctx, gain)
 }
 
-// hold takes or renews leases, begins the terms that are new and ends those
-// that somebody else has.
+// acquire takes or renews leases, begins new terms and ends those of leases that another
+// node holds.
 func (c *campaign) acquire(ctx context.Context, names []string) error {
 	start := time.Now()
 	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -122,24 +128,24 @@ func (c *campaign) acquire(ctx context.Context, names []string) error {
 			c.extendTerm(ctx, shard, lease.Epoch, until)
 		}
 	}
-	var over []int
+	var ended []int
 	for _, name := range names {
 		if shard, ok := shardOf(name); ok && !held[name] && c.terms[shard] != nil {
-			over = append(over, shard)
+			ended = append(ended, shard)
 		}
 	}
-	c.endTerms(over...)
+	c.endTerms(ended...)
 	return nil
 }
 
-// believe prolongs a term or begins a new one.
+// extendTerm extends a term or begins a new one.
 func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until time.Time) {
 	if t := c.terms[shard]; t != nil {
 		if t.epoch == epoch && t.expiry.Reset(time.Until(until)) {
 			t.until = until
 			return
 		}
-		c.endTerms(shard) // it ended meanwhile, or was somebody else's in between
+		c.endTerms(shard) // it ended meanwhile, or another node had the lease
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
@@ -151,7 +157,7 @@ func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until
 	})
 }
 
-// endTerms ends some terms together and waits until nobody acts on them.
+// endTerms ends terms together and waits until their Lead functions have returned.
 func (c *campaign) endTerms(shards ...int) {
 	for _, shard := range shards {
 		c.terms[shard].expiry.Stop()
@@ -163,19 +169,20 @@ func (c *campaign) endTerms(shards ...int) {
 	}
 }
 
-// expire forgets the terms that could no longer be trusted.
+// expire removes the terms that have ended.
 func (c *campaign) expire(now time.Time) {
-	var over []int
+	var ended []int
 	for shard, t := range c.terms {
 		if now.After(t.until) {
 			c.Log.Warn("a shard's lease could not be renewed in time", "shard", shard)
-			over = append(over, shard)
+			ended = append(ended, shard)
 		}
 	}
-	c.endTerms(over...)
+	c.endTerms(ended...)
 }
 
-// resign ends all terms and lets the others have the shards at once.
+// resign ends all terms and releases the leases, so that others can have the shards at
+// once.
 func (c *campaign) resign(ctx context.Context) {
 	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
 	c.endTerms(slices.Collect(maps.Keys(c.terms))...)

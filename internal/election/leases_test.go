@@ -13,10 +13,10 @@ import (
 )
 
 // quick is an ordinary link.
-var quick = fault{before: 2 * time.Millisecond, after: 3 * time.Millisecond}
+var quick = linkState{before: 2 * time.Millisecond, after: 3 * time.Millisecond}
 
 // settled is when a change in a healthy fleet has been dealt with: one node must
-// notice, give up, and another must notice that.
+// notice, release, and another must notice that.
 const settled = 2*renewInterval + 100*time.Millisecond
 
 func TestEveryShardHasOneLeader(t *testing.T) {
@@ -29,11 +29,11 @@ func TestEveryShardHasOneLeader(t *testing.T) {
 					nodes = append(nodes, f.start(quick))
 				}
 				time.Sleep(settled)
-				f.calm(nodes...)
+				f.wantLeaders(nodes...)
 				began := f.count()
 				for range 6 {
 					time.Sleep(10 * time.Second)
-					f.calm(nodes...)
+					f.wantLeaders(nodes...)
 				}
 				if f.count() != began {
 					t.Errorf("%d terms began although nothing happened", f.count()-began)
@@ -43,16 +43,16 @@ func TestEveryShardHasOneLeader(t *testing.T) {
 	}
 }
 
-func TestANodeThatJoinsTakesItsShareAndNoMore(t *testing.T) {
+func TestNewNodeTakesItsShareOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 64)
-		f.linger = 200 * time.Millisecond
+		f.stopDelay = 200 * time.Millisecond
 		a, b := f.start(quick), f.start(quick)
 		time.Sleep(settled)
 		before := f.leaders()
 		c := f.start(quick)
 		time.Sleep(settled + time.Second)
-		f.calm(a, b, c)
+		f.wantLeaders(a, b, c)
 		for shard, now := range f.leaders() {
 			if now != before[shard] && now != c {
 				t.Errorf("shard %d moved from %s to %s although neither is new", shard, before[shard].id, now.id)
@@ -61,16 +61,16 @@ func TestANodeThatJoinsTakesItsShareAndNoMore(t *testing.T) {
 	})
 }
 
-func TestANodeThatStopsIsReplaced(t *testing.T) {
-	for name, how := range map[string]fault{"its calls fail": down, "its calls hang": hang} {
+func TestStoppedNodeIsReplaced(t *testing.T) {
+	for name, how := range map[string]linkState{"its calls fail": down, "its calls hang": hang} {
 		t.Run(name, func(t *testing.T) {
 			for offset := time.Duration(0); offset < renewInterval; offset += renewInterval / 10 {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(t, 16)
 					a, b, c := f.start(quick), f.start(quick), f.start(quick)
 					time.Sleep(time.Minute + offset)
-					f.calm(a, b, c)
-					b.suffer(how)
+					f.wantLeaders(a, b, c)
+					b.setState(how)
 					time.Sleep(ttl - margin)
 					synctest.Wait()
 					for shard, leader := range f.leaders() {
@@ -79,24 +79,24 @@ func TestANodeThatStopsIsReplaced(t *testing.T) {
 						}
 					}
 					time.Sleep(5*time.Second - (ttl - margin))
-					f.calm(a, c)
+					f.wantLeaders(a, c)
 
-					b.suffer(quick)
+					b.setState(quick)
 					time.Sleep(settled + callTimeout)
-					f.calm(a, b, c)
+					f.wantLeaders(a, b, c)
 				})
 			}
 		})
 	}
 }
 
-func TestANodeThatResignsHandsOverAtOnce(t *testing.T) {
+func TestResignReleasesLeasesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 16)
-		f.linger = 100 * time.Millisecond
+		f.stopDelay = 100 * time.Millisecond
 		a, b := f.start(quick), f.start(quick)
 		time.Sleep(time.Minute)
-		f.calm(a, b)
+		f.wantLeaders(a, b)
 		a.resign()
 		for _, lease := range f.leases.held("") {
 			if lease.Owner == a.id {
@@ -104,16 +104,16 @@ func TestANodeThatResignsHandsOverAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(renewInterval + 50*time.Millisecond)
-		f.calm(b)
+		f.wantLeaders(b)
 	})
 }
 
-func TestANodeResignsAlthoughTheDatabaseIsGone(t *testing.T) {
+func TestResignWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		a := f.start(quick)
 		time.Sleep(settled)
-		a.suffer(hang)
+		a.setState(hang)
 		time.Sleep(renewInterval / 2)
 		start := time.Now()
 		a.resign()
@@ -126,10 +126,9 @@ func TestANodeResignsAlthoughTheDatabaseIsGone(t *testing.T) {
 	})
 }
 
-// A belief counts from the start of the call that it rests on, however slow the
-// answer is.
-func TestATermEndsBeforeItsLeaseDoes(t *testing.T) {
-	for name, first := range map[string]fault{
+// A term counts from the start of the call that renewed it, however slow the reply is.
+func TestTermEndsBeforeItsLease(t *testing.T) {
+	for name, first := range map[string]linkState{
 		"a quick answer":                       {},
 		"a slow one":                           {after: 300 * time.Millisecond},
 		"slow on the way there":                {before: 300 * time.Millisecond},
@@ -139,16 +138,16 @@ func TestATermEndsBeforeItsLeaseDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 4)
-				f.linger = margin - time.Microsecond
+				f.stopDelay = margin - time.Microsecond
 				a := f.start(first)
 				for len(f.leaders()) == 0 {
 					time.Sleep(time.Millisecond)
 				}
-				a.suffer(hang)
+				a.setState(hang)
 				time.Sleep(ttl)
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				for _, r := range f.reigns {
+				for _, r := range f.terms {
 					if lease := f.leases.row(shardName(r.Shard)); r.end.IsZero() || !r.end.Before(lease.expires) {
 						t.Errorf("the term ended at %v, the lease at %v", r.end, lease.expires)
 					}
@@ -160,48 +159,48 @@ func TestATermEndsBeforeItsLeaseDoes(t *testing.T) {
 
 // The term of a shard may run out while the answer that would have prolonged it is
 // under way. The lease is the node's own as before, and so must be the shard.
-func TestARenewalThatComesTooLateBeginsAnotherTerm(t *testing.T) {
+func TestLateRenewalBeginsANewTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
-		a := f.start(fault{})
+		a := f.start(linkState{})
 		time.Sleep(10*renewInterval + renewInterval/2)
-		f.calm(a)
+		f.wantLeaders(a)
 		began := f.count()
-		a.suffer(down)
-		// The last renewal was at 10 rounds and is believed until 14 and two thirds;
+		a.setState(down)
+		// The last renewal was at 10 rounds and its term lasts until 14 and two thirds;
 		// the one at 14 is answered after that.
 		time.Sleep(3 * renewInterval)
-		a.suffer(fault{after: 700 * time.Millisecond})
+		a.setState(linkState{after: 700 * time.Millisecond})
 		time.Sleep(renewInterval)
-		a.suffer(fault{})
+		a.setState(linkState{})
 		time.Sleep(settled)
-		f.calm(a)
+		f.wantLeaders(a)
 		if f.count() == began {
 			t.Error("no term ran out: the test misses its moment")
 		}
 		time.Sleep(time.Minute)
-		f.calm(a)
+		f.wantLeaders(a)
 	})
 }
 
-// A clock of the database that jumps may let somebody else in between two renewals.
-func TestALeaseThatWasSomebodyElsesBeginsAnotherTerm(t *testing.T) {
+// A clock of the database that jumps may let another node take the lease between two renewals.
+func TestLeaseHeldByAnotherMeanwhileBeginsANewTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		a := f.start(quick)
 		time.Sleep(10*renewInterval + renewInterval/2)
 		f.leases.edit(shardName(2), func(r *row) { r.epoch += 2 })
 		time.Sleep(renewInterval)
-		f.calm(a)
+		f.wantLeaders(a)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if last := f.reigns[len(f.reigns)-1]; len(f.reigns) != 5 || last.Shard != 2 || last.Epoch != 3 {
-			t.Errorf("%d terms began, the last with %+v; want one more, of shard 2 with epoch 3", len(f.reigns), last.Term)
+		if last := f.terms[len(f.terms)-1]; len(f.terms) != 5 || last.Shard != 2 || last.Epoch != 3 {
+			t.Errorf("%d terms began, the last with %+v; want one more, of shard 2 with epoch 3", len(f.terms), last.Term)
 		}
 	})
 }
 
-func TestALeaseThatIsSomebodyElsesEndsTheTerm(t *testing.T) {
+func TestLeaseTakenByAnotherEndsTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		f.start(quick)
@@ -214,12 +213,12 @@ func TestALeaseThatIsSomebodyElsesEndsTheTerm(t *testing.T) {
 	})
 }
 
-func TestANodeThatWasFrozenLeadsNothingOnWaking(t *testing.T) {
+func TestFrozenNodeLeadsNothingAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 16)
 		a, b := f.start(quick), f.start(quick)
 		time.Sleep(time.Minute)
-		a.suffer(deaf) // What it asks for is done, so its name and shards stay its own.
+		a.setState(noReply) // What it asks for is done, so its name and shards stay its own.
 		time.Sleep(2 * ttl)
 		synctest.Wait()
 		for shard, leader := range f.leaders() {
@@ -227,86 +226,86 @@ func TestANodeThatWasFrozenLeadsNothingOnWaking(t *testing.T) {
 				t.Errorf("shard %d is led by a node that gets no answers", shard)
 			}
 		}
-		a.suffer(quick)
+		a.setState(quick)
 		time.Sleep(settled)
-		f.calm(a, b)
+		f.wantLeaders(a, b)
 	})
 }
 
 // Whatever happens to the calls of the nodes, no shard has two leaders at an
 // instant, which fleet.lead checks, and when it is over all is well again.
-func TestNoShardEverHasTwoLeaders(t *testing.T) {
+func TestNoShardHasTwoLeaders(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { storm(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { testRandomFaults(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }
 
-func storm(t *testing.T, dice *rand.Rand) {
+func testRandomFaults(t *testing.T, dice *rand.Rand) {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(d))) }
 	f := newFleet(t, 12)
-	f.linger = upTo(margin)
+	f.stopDelay = upTo(margin)
 	nodes := []*node{f.start(quick), f.start(quick), f.start(quick)}
 	for range 60 {
 		time.Sleep(upTo(2 * time.Second))
 		n := dice.IntN(len(nodes))
 		switch dice.IntN(10) {
 		case 0:
-			nodes[n].suffer(down)
+			nodes[n].setState(down)
 		case 1:
-			nodes[n].suffer(hang)
+			nodes[n].setState(hang)
 		case 2:
-			nodes[n].suffer(deaf)
+			nodes[n].setState(noReply)
 		case 3:
-			nodes[n].suffer(fault{lose: true})
+			nodes[n].setState(linkState{lose: true})
 		case 4, 5:
-			nodes[n].suffer(fault{before: upTo(callTimeout), after: upTo(callTimeout)})
+			nodes[n].setState(linkState{before: upTo(callTimeout), after: upTo(callTimeout)})
 		case 6:
-			nodes[n].suffer(fault{after: upTo(callTimeout), lose: dice.IntN(2) == 0})
+			nodes[n].setState(linkState{after: upTo(callTimeout), lose: dice.IntN(2) == 0})
 		case 7:
 			nodes[n].resign()
 			nodes[n] = f.start(quick)
 		default:
-			nodes[n].suffer(quick)
+			nodes[n].setState(quick)
 		}
 	}
 	for _, n := range nodes {
-		n.suffer(quick)
+		n.setState(quick)
 	}
-	time.Sleep(2*ttl + settled) // Nodes that resigned in the storm may have left leases behind.
-	f.calm(nodes...)
+	time.Sleep(2*ttl + settled) // nodes that resigned meanwhile may have left leases
+	f.wantLeaders(nodes...)
 	if f.count() <= f.leases.shards {
-		t.Error("nothing changed hands: the storm was none")
+		t.Error("no shard changed its leader: the faults had no effect")
 	}
 }
 
-func TestATermBeginsWhenItIsTaken(t *testing.T) {
+func TestTermSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
 		start := time.Now()
-		f.start(fault{after: 100 * time.Millisecond})
+		f.start(linkState{after: 100 * time.Millisecond})
 		time.Sleep(renewInterval)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for _, r := range f.reigns {
+		for _, r := range f.terms {
 			if r.Since.Before(start) || r.Since.After(r.begin) || r.Epoch != 1 {
-				t.Errorf("a node in charge from %v on believes %+v", r.begin, r.Term)
+				t.Errorf("a node that leads from %v on has the term %+v", r.begin, r.Term)
 			}
 		}
 	})
 }
 
-func TestEverythingIsLedByTheOnlyNode(t *testing.T) {
+func TestAllShardsAreLedByTheOnlyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 16)
-		f.linger = time.Second
-		n := &node{link: &link{leases: f.leases}}
+		f.stopDelay = time.Second
+		n := &node{nodeStore: &nodeStore{leaseTable: f.leases}}
 		ctx, stop := context.WithCancel(t.Context())
 		since, ended := time.Now(), make(chan struct{})
 		go func() {
 			defer close(ended)
-			if err := (AllShards{Store: n.link}).Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {
+			if err := (AllShards{Store: n.nodeStore}).Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {
 				t.Errorf("the elector stopped: %v", err)
 			}
 		}()
@@ -314,7 +313,7 @@ func TestEverythingIsLedByTheOnlyNode(t *testing.T) {
 		if got := f.leaders(); len(got) != 16 || f.count() != 16 {
 			t.Errorf("%d shards of 16 are led, in %d terms", len(got), f.count())
 		}
-		for _, r := range f.reigns {
+		for _, r := range f.terms {
 			if !r.Since.Equal(since) {
 				t.Errorf("shard %d is led since %v, want %v", r.Shard, r.Since, since)
 			}
@@ -326,8 +325,8 @@ func TestEverythingIsLedByTheOnlyNode(t *testing.T) {
 			t.Errorf("after the end %d shards are led", len(left))
 		}
 		<-ended
-		if waited := time.Since(start); waited != f.linger {
-			t.Errorf("the elector ended after %v, want it to wait %v for what it led", waited, f.linger)
+		if waited := time.Since(start); waited != f.stopDelay {
+			t.Errorf("the elector ended after %v, want it to wait %v for what it led", waited, f.stopDelay)
 		}
 	})
 }
