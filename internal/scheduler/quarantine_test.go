@@ -52,7 +52,7 @@ func TestQuarantinedJobsDoNotStopOthers(t *testing.T) {
 		}
 		b.handlerResult = func(run *belfry.Run) error {
 			if payload[run.JobID] {
-				return http.Handle(context.Background(), run) // its payload makes no request
+				return http.Handle(context.Background(), run) // its payload is not a valid request
 			}
 			return nil
 		}

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	maxDrain     = 1 << 20          // bytes read past what is kept, so that the connection can be used again
+	maxDrain     = 1 << 20          // bytes read beyond what is kept, so that the connection can be reused
 	drainTimeout = time.Second      // and for how long
-	stallTimeout = 30 * time.Second // between two pieces of a body
+	stallTimeout = 30 * time.Second // between two reads of a body
 	maxLocation  = 200              // bytes shown of where a redirect points
 )
 
 var (
-	errStalled = fmt.Errorf("the answer stalled for %s", stallTimeout)
-	errOutputFull  = errors.New("enough of the answer was read")
+	errStalled    = fmt.Errorf("the response stalled for %s", stallTimeout)
+	errOutputFull = errors.New("enough of the response was read")
 )
 
-// read takes the first belfry.MaxOutput bytes of an answer's body and closes it.
-// A little more is read and thrown away; a longer or slower rest is cut off by
-// closing the connection, which is no error. cancel ends the call.
+// readBody returns the first belfry.MaxOutput bytes of a body and closes it. Up to
+// maxDrain more are read and discarded; after that the connection is closed, which is no
+// error. cancel ends the request.
 func readBody(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -38,29 +38,29 @@ func readBody(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, erro
 	defer stall.Stop()
 	kept, err := io.ReadAll(io.LimitReader(&stallReader{resp.Body, stall}, belfry.MaxOutput))
 	if err != nil {
-		return kept, fmt.Errorf("the answer broke off: %w", err)
+		return kept, fmt.Errorf("the response ended early: %w", err)
 	}
 	if len(kept) == belfry.MaxOutput {
-		enough := time.AfterFunc(drainTimeout, func() { cancel(errOutputFull) })
-		defer enough.Stop()
+		drain := time.AfterFunc(drainTimeout, func() { cancel(errOutputFull) })
+		defer drain.Stop()
 		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 	}
 	return kept, nil
 }
 
-// lively is a body that must not stall: each read winds up the timer again.
+// stallReader is a body that must not stall: each read resets the timer.
 type stallReader struct {
 	body  io.Reader
 	stall *time.Timer
 }
 
-func (l *stallReader) Read(p []byte) (int, error) {
-	l.stall.Reset(stallTimeout)
-	return l.body.Read(p)
+func (r *stallReader) Read(p []byte) (int, error) {
+	r.stall.Reset(stallTimeout)
+	return r.body.Read(p)
 }
 
-// answered is the error for an answer that is not 2xx. One that asks to be left
-// alone for a while is not tried again before that.
+// statusError is the error for a response that is not 2xx. A Retry-After of 429 and 503
+// delays the retry.
 func statusError(resp *http.Response) error {
 	err := describeStatus(resp)
 	switch resp.StatusCode {
@@ -72,9 +72,9 @@ func statusError(resp *http.Response) error {
 	return err
 }
 
-// retryAfter reads how long a target wants to be left alone, up to the longest that
-// a run may wait. A date counts from the target's own, if it says that too: its clock
-// may be wrong. What cannot be read says nothing.
+// retryAfter reads the header Retry-After, up to belfry.MaxDelay. A date is compared with
+// the header Date, if there is one: the clock of the target may be wrong. An invalid
+// header is ignored.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
@@ -90,7 +90,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(at.Sub(now), belfry.MaxDelay)
 }
 
-// refusal says what a target answered instead of 2xx.
+// describeStatus says which status the target responded with.
 func describeStatus(resp *http.Response) error {
 	status := fmt.Sprint(resp.StatusCode)
 	if text := http.StatusText(resp.StatusCode); text != "" {
@@ -102,7 +102,7 @@ func describeStatus(resp *http.Response) error {
 	return fmt.Errorf("the target answered %s", status)
 }
 
-// location is where a redirect points, without what may be secret.
+// location is where a redirect points, without parts that may be secret.
 func location(resp *http.Response) string {
 	u, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil {

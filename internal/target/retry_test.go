@@ -18,13 +18,13 @@ import (
 	"github.com/belfry-sh/belfry/worker"
 )
 
-// advised is what an error asks for.
-func advised(err error) (r belfry.Result) {
+// applyError is the result that an error makes.
+func applyError(err error) (r belfry.Result) {
 	r.ApplyError(err)
 	return r
 }
 
-func TestTargetsSayWhenToTryAgain(t *testing.T) {
+func TestRetryAfterOfResponses(t *testing.T) {
 	const week = 7 * 24 * 3600
 	for _, tt := range []struct {
 		name, status, headers string
@@ -35,7 +35,7 @@ func TestTargetsSayWhenToTryAgain(t *testing.T) {
 		{"in any case of its letters", "503 Service Unavailable", "retry-after: 7", 7},
 		{"a date", "429 Too Many Requests", "Retry-After: Sat, 01 Jan 2000 00:05:00 GMT", 300}, // a bubble begins in the year 2000
 		{"a date of a wrong clock", "429 Too Many Requests", "Date: Fri, 13 Jun 2031 12:00:00 GMT\r\nRetry-After: Fri, 13 Jun 2031 12:01:30 GMT", 90},
-		{"a date beside a Date that is none", "429 Too Many Requests", "Date: today\r\nRetry-After: Sat, 01 Jan 2000 00:05:00 GMT", 300},
+		{"a date and an invalid Date", "429 Too Many Requests", "Date: today\r\nRetry-After: Sat, 01 Jan 2000 00:05:00 GMT", 300},
 		{"more than a week", "503 Service Unavailable", "Retry-After: 604801", week},
 		{"more than a number can be", "503 Service Unavailable", "Retry-After: 99999999999999999999999", week},
 		{"a date far away", "503 Service Unavailable", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", week},
@@ -50,38 +50,38 @@ func TestTargetsSayWhenToTryAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				run, _, err := slowly(t, time.Hour, func(conn net.Conn) {
+				run, _, err := callSlow(t, time.Hour, func(conn net.Conn) {
 					fmt.Fprintf(conn, "HTTP/1.1 %s\r\n%s\r\nContent-Length: 4\r\n\r\nbusy", tt.status, tt.headers)
 				})
 				want := "the target answered " + tt.status
 				if err == nil || err.Error() != want || string(run.Report.Output) != "busy" {
 					t.Errorf("got %v and %q, want %s", err, run.Report.Output, want)
 				}
-				if r := advised(err); r.RetryAfterSeconds != tt.want || r.Permanent || r.Outcome != "" {
-					t.Errorf("it asks for %gs, want %g; permanent: %v, outcome %q", r.RetryAfterSeconds, tt.want, r.Permanent, r.Outcome)
+				if r := applyError(err); r.RetryAfterSeconds != tt.want || r.Permanent || r.Outcome != "" {
+					t.Errorf("it requests %gs, want %g; permanent: %v, outcome %q", r.RetryAfterSeconds, tt.want, r.Permanent, r.Outcome)
 				}
 			})
 		})
 	}
 }
 
-func TestPayloadThatMakesNoRequestIsNotTriedAgain(t *testing.T) {
-	h := local(t)
+func TestInvalidPayloadIsPermanent(t *testing.T) {
+	h := localHTTP(t)
 	for _, payload := range []string{``, `7`, `{}`, `{"url":"ftp://example.com"}`, `{"url":"http://example.com","methd":"GET"}`} {
 		err := h.Handle(t.Context(), &belfry.Run{Payload: json.RawMessage(payload)})
-		if !advised(err).Permanent || belfry.CodeOf(err) != belfry.Invalid {
-			t.Errorf("%q: got %v, permanent: %v", payload, err, advised(err).Permanent)
+		if !applyError(err).Permanent || belfry.CodeOf(err) != belfry.Invalid {
+			t.Errorf("%q: got %v, permanent: %v", payload, err, applyError(err).Permanent)
 		}
 	}
 	_, err := call(t, h, map[string]any{"url": "http://127.0.0.1:1"})
-	if err == nil || advised(err).Permanent {
-		t.Errorf("a target that is away: got %v, permanent: %v", err, advised(err).Permanent)
+	if err == nil || applyError(err).Permanent {
+		t.Errorf("a target that is away: got %v, permanent: %v", err, applyError(err).Permanent)
 	}
 }
 
 // A run that is cancelled lets go of its connection at once, whatever its target is
 // doing.
-func TestCancellationDropsTheRequest(t *testing.T) {
+func TestCancellationAbortsTheRequest(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){
 		"before the answer":    func(http.ResponseWriter) {},
 		"in the middle of one": func(w http.ResponseWriter) { fmt.Fprint(w, "half of "); w.(http.Flusher).Flush() },
@@ -99,7 +99,7 @@ func TestCancellationDropsTheRequest(t *testing.T) {
 			}))
 			defer server.Close()
 			run := &belfry.Run{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q,"body":1}`, server.URL))}
-			err := local(t).Handle(ctx, run)
+			err := localHTTP(t).Handle(ctx, run)
 			if !errors.Is(err, worker.ErrCancelled) || !strings.HasPrefix(err.Error(), "call the target: ") {
 				t.Errorf("got %v", err)
 			}

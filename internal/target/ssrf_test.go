@@ -18,15 +18,15 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// canary listens on the loopback interface and counts who comes.
-type canary struct {
+// blockedServer listens on the loopback interface and counts connections.
+type blockedServer struct {
 	port string
 	seen atomic.Int32
 }
 
-func newCanary(t *testing.T) *canary {
+func newBlockedServer(t *testing.T) *blockedServer {
 	t.Helper()
-	c := &canary{}
+	c := &blockedServer{}
 	first, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +58,10 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-func (c *canary) silent(t *testing.T) {
+func (c *blockedServer) wantUntouched(t *testing.T) {
 	t.Helper()
 	if n := c.seen.Load(); n != 0 {
-		t.Errorf("the canary saw %d connections", n)
+		t.Errorf("the server saw %d connections", n)
 	}
 }
 
@@ -88,8 +88,8 @@ func loopback(string) []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 }
 
-func TestHostileAddressesReachNothing(t *testing.T) {
-	c := newCanary(t)
+func TestPrivateAddressesAreBlocked(t *testing.T) {
+	c := newBlockedServer(t)
 	h := handler(t, HTTPOptions{Resolver: resolver(t, loopback)})
 	hosts := []string{
 		"localhost", "LOCALHOST", "localhost.", "localtest.me", "metadata.google.internal", "127.0.0.1.nip.io",
@@ -117,22 +117,22 @@ func TestHostileAddressesReachNothing(t *testing.T) {
 	if len(hosts) < 60 {
 		t.Errorf("only %d hosts", len(hosts))
 	}
-	c.silent(t)
+	c.wantUntouched(t)
 }
 
-func TestNamesThatLeadInsideAreRefusedByAddress(t *testing.T) {
-	c := newCanary(t)
+func TestPrivateAddressesOfNamesAreBlocked(t *testing.T) {
+	c := newBlockedServer(t)
 	h := handler(t, HTTPOptions{Resolver: resolver(t, loopback)})
 	_, err := call(t, h, map[string]any{"url": "http://harmless.example:" + c.port})
 	var refused *BlockedAddrError
 	if !errors.As(err, &refused) || !refused.Addr.IsLoopback() {
 		t.Errorf("got %v, want a refusal of the loopback address", err)
 	}
-	c.silent(t)
+	c.wantUntouched(t)
 }
 
 // A name that led to an allowed address leads elsewhere the next time.
-func TestRebindingIsSeenOnTheNextConnection(t *testing.T) {
+func TestDNSRebindingIsBlocked(t *testing.T) {
 	var served atomic.Int32
 	listener, err := net.Listen("tcp4", "127.0.0.2:0")
 	if err != nil {
@@ -185,7 +185,7 @@ func TestOtherAddressesOfANameAreTried(t *testing.T) {
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	c := newCanary(t)
+	c := newBlockedServer(t)
 	for _, status := range []int{300, 301, 302, 303, 307, 308} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://user:s3cret@127.0.0.1:"+c.port+"/place?token=s3cret#s3cret")
@@ -203,14 +203,14 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		}
 		server.Close()
 	}
-	c.silent(t)
+	c.wantUntouched(t)
 }
 
 // The environment is read once in a process, so this needs one of its own.
-func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
+func TestProxyEnvironmentIsIgnored(t *testing.T) {
 	const inside = "BELFRY_TEST_PROXY"
 	if os.Getenv(inside) == "" {
-		c := newCanary(t)
+		c := newBlockedServer(t)
 		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		child.Env = append(os.Environ(), inside+"=1", "NO_PROXY=")
 		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
@@ -219,7 +219,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		c.silent(t)
+		c.wantUntouched(t)
 		return
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
