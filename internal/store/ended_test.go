@@ -223,7 +223,7 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 				t.Errorf("%s: %d jobs are listed, wants %d", name, len(list), tt.want)
 			}
 			for _, got := range list {
-				if diff := cmp.Diff(f.found(t, job), got); diff != "" {
+				if diff := cmp.Diff(f.found(t, job), got, asStored); diff != "" {
 					t.Errorf("%s: the job differs from itself (-found +listed):\n%s", name, diff)
 				}
 			}

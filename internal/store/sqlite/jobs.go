@@ -226,7 +226,7 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 			return job, err
 		}
 	}
-	spec, err := t.specText(job.Spec)
+	spec, err := new(specWriter).encode(job.Spec)
 	if err != nil {
 		return job, err
 	}
