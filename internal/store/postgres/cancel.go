@@ -60,7 +60,7 @@ func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID)
 	return found, err
 }
 
-// cancelled reads what cancelSQL tells.
+// collectCancelled reads what cancelSQL tells.
 func (a *followUps) collectCancelled(rows pgx.Rows) (found bool, err error) {
 	var job pgtype.UUID
 	var gone, once, waits bool
@@ -74,7 +74,7 @@ func (a *followUps) collectCancelled(rows pgx.Rows) (found bool, err error) {
 	return found, err
 }
 
-// cancelWish cancels the run that a trigger would become. The plan is locked first,
+// cancelTrigger cancels the run that a trigger would become. The plan is locked first,
 // as whoever fires the trigger does.
 func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -96,7 +96,7 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 	return found, err
 }
 
-// cancelWishes has triggers of a job whose plan is locked become history instead of
+// cancelTriggers has triggers of a job whose plan is locked become history instead of
 // runs: all, or the one of a run.
 func cancelTriggers(ctx context.Context, tx pgx.Tx, job, run belfry.ID, keepDays int) (int, error) {
 	tag, err := tx.Exec(ctx, `/* cancel */

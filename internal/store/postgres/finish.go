@@ -69,7 +69,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	return settled, err
 }
 
-// fenceArgs is the columns that every result has.
+// resultColumns is the columns that every result has.
 type resultColumns struct {
 	n          []int64
 	ids        []pgtype.UUID
@@ -97,11 +97,11 @@ func newResultColumns(results []belfry.Result, which []int) *resultColumns {
 	return a
 }
 
-// aftermathSQL are the columns of an answer about runs r that tell what comes after
+// followUpColumns are the columns of an answer about runs r that tell what comes after
 // them, with the job if anything does.
 const followUpColumns = `CASE WHEN r.once OR r.waits THEN r.job_id END, r.once, r.waits`
 
-// waitsSQL tells whether another run of the job of r waits. Mostly none does of any
+// hasWaitingRun tells whether another run of the job of r waits. Mostly none does of any
 // job, which one look tells for all.
 const hasWaitingRun = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
          ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
@@ -136,7 +136,7 @@ func (s *Store) finishSucceeded(ctx context.Context, results []belfry.Result, wh
 	return rest.collectSettled(rows, err, settled)
 }
 
-// lateOrKnown says whether a result that fits no live attempt was accepted
+// lateVerdict says whether a result that fits no live attempt was accepted
 // before. If not it is late, and noted beside the attempt that was given up.
 func (s *Store) lateVerdict(ctx context.Context, r belfry.Result) (belfry.Verdict, error) {
 	var known bool
@@ -198,7 +198,7 @@ WITH done AS (
 SELECT r.n, ` + followUpColumns + `
   FROM (SELECT n, job_id, once AND next_state = 'cancelled' AS once, next_state IN ('dead', 'cancelled') AND ` + hasWaitingRun + ` AS waits FROM held r) r`
 
-// fail settles attempts that did not succeed, as the job's policy says.
+// finishFailed settles attempts that did not succeed, as the job's policy says.
 func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which []int, settled []bool, rest *followUps) error {
 	if len(which) == 0 {
 		return nil
@@ -257,7 +257,7 @@ type attemptState struct {
 	retry   belfry.Retry
 }
 
-// policies reads what settling a run that failed depends on.
+// attemptStates reads what settling a run that failed depends on.
 func (s *Store) attemptStates(ctx context.Context, ids []belfry.ID) (map[belfry.ID]attemptState, error) {
 	rows, err := s.pool.Query(ctx, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, r.cancel_at IS NOT NULL, coalesce(v.spec, j.spec)
 		FROM belfry.runs r`+atRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, uuids(ids))
@@ -278,13 +278,13 @@ func (s *Store) attemptStates(ctx context.Context, ids []belfry.ID) (map[belfry.
 	return out, err
 }
 
-// aftermath is the jobs of runs that are over and that something comes after.
+// followUps is the jobs of runs that are over and that something comes after.
 type followUps struct {
 	waiting []belfry.ID // another run waits
 	oneOffs []belfry.ID // it may have been the last that a one-off had
 }
 
-// mark notes the results whose index was returned, and what comes after their
+// collectSettled notes the results whose index was returned, and what comes after their
 // runs: see aftermathSQL.
 func (a *followUps) collectSettled(rows pgx.Rows, err error, settled []bool) error {
 	if err != nil {
@@ -312,7 +312,7 @@ func (a *followUps) add(job belfry.ID, once, waits bool) {
 	}
 }
 
-// follow sees to what comes after runs that are over. They are settled in any case:
+// runFollowUps sees to what comes after runs that are over. They are settled in any case:
 // what goes wrong here is left to Promote and Retire.
 func (s *Store) runFollowUps(ctx context.Context, a followUps) {
 	if _, err := s.advance(ctx, a.waiting); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// manySteps is the size from which a batch is worth a plan of its own. A prepared
+// maxGenericPlanSteps is the size from which a batch is worth a plan of its own. A prepared
 // statement's plan soon becomes one for any size, which suits small batches.
 const maxGenericPlanSteps = 100
 
@@ -180,7 +180,7 @@ func (a *fireArgs) addStep(s *plan.Step) {
 	}
 }
 
-// reach makes a list so long.
+// grow makes a list so long.
 func grow[T any](list []T, n int) []T { return append(list, make([]T, n-len(list))...) }
 
 func (a *fireArgs) addRun(step int64, r plan.Run) {
@@ -210,7 +210,7 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 	}
 }
 
-// form says which parts of the statement the batch needs.
+// variant says which parts of the statement the batch needs.
 func (a *fireArgs) variant() fireVariant {
 	return fireVariant{keys: len(a.keys) > 0, events: len(a.events) > 0}
 }
@@ -236,7 +236,7 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) []any {
 	return args
 }
 
-// told gives the arguments that only events need.
+// eventArgs gives the arguments that only events need.
 func (a *fireArgs) eventArgs() []any {
 	n := len(a.events)
 	ids, jobs := make([]pgtype.UUID, n), make([]pgtype.UUID, n)

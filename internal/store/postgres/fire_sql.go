@@ -149,7 +149,7 @@ SELECT 0, id, state, token, fired_at, deadline_at,
   FROM made`
 )
 
-// fireForm is what a batch has: idempotency keys, events. Most have neither, and
+// fireVariant is what a batch has: idempotency keys, events. Most have neither, and
 // their statement is not burdened with it.
 type fireVariant struct{ keys, events bool }
 

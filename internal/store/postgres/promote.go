@@ -39,7 +39,7 @@ UPDATE belfry.runs SET state = 'ready'
 	return promoted, timeOrZero(at), wrapError("promote", err)
 }
 
-// Ready counts the ready runs of each lane, up to the limit a lane. It walks the
+// CountReady counts the ready runs of each lane, up to the limit a lane. It walks the
 // index from lane to lane, so that its cost does not grow with the queue.
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	rows, err := s.pool.Query(ctx, `
@@ -119,25 +119,25 @@ RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
 	return ready, nil
 }
 
-// releaseSQL lets all runs of a job go that wait for others, once they need not.
+// releaseWaitingSQL lets all runs of a job go that wait for others, once they need not.
 const releaseWaitingSQL = `/* advance */
 UPDATE belfry.runs SET state = CASE WHEN ready_at > c.now THEN 'retry' ELSE 'ready' END, ready_at = greatest(ready_at, c.now),
        rank = (extract(epoch FROM greatest(ready_at, c.now)) * 1000000)::bigint + weight
   FROM (SELECT clock_timestamp() AS now) c WHERE job_id = $1 AND state = 'waiting'`
 
-// aloneSQL tells of a job j whether all its live runs wait.
+// onlyWaitingRuns tells of a job j whether all its live runs wait.
 const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
 
-// lookWaiting is how many jobs whose runs wait one call of unstick looks at.
+// waitingScanLimit is how many jobs whose runs wait one call of unstick looks at.
 const waitingScanLimit = 1000
 
-// walk is where the next look at jobs whose runs wait begins.
+// scanPosition is where the next look at jobs whose runs wait begins.
 type scanPosition struct {
 	sync.Mutex
 	after belfry.ID
 }
 
-// unstick lets runs of the shards go ahead that wait for nothing. It walks from job
+// promoteWaiting lets runs of the shards go ahead that wait for nothing. It walks from job
 // to job, and a later call goes on where this one ended, so that its cost does not
 // grow with what waits.
 func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, err error) {

@@ -97,10 +97,10 @@ func (s *Store) deleteInBatches(ctx context.Context, sql string, what any, batch
 	}
 }
 
-// forgetLook is how many rows of a partition one statement looks at.
+// pruneScanLimit is how many rows of a partition one statement looks at.
 const pruneScanLimit = 20_000
 
-// forgetEvidence deletes the attempts of runs that went from history. One that
+// deleteAttempts deletes the attempts of runs that went from history. One that
 // succeeded at once has none.
 const deleteAttempts = `evidence AS (DELETE FROM belfry.attempts a USING gone
 	WHERE a.run_id = gone.id AND (gone.attempt > 1 OR gone.attempt = 1 AND gone.state <> 'succeeded'))`
@@ -155,7 +155,7 @@ func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now tim
 	return pruned, err
 }
 
-// forgetRows walks over a partition in the order of its ids and deletes what is old
+// pruneRows walks over a partition in the order of its ids and deletes what is old
 // in it, or only the attempts if the partition is about to be dropped.
 func (s *Store) pruneRows(ctx context.Context, name string, cutoff time.Time, drop bool) (forgotten int, err error) {
 	sql := `

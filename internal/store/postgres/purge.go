@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// purge forgets the history and the dead letters of deleted jobs that asked for it,
+// purgeDeleted forgets the history and the dead letters of deleted jobs that asked for it,
 // once no run of them is alive. The jobs themselves go later, as others do.
 func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
 	for {

@@ -40,7 +40,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	return reaped, wrapError("reap", err)
 }
 
-// abandoned says of attempts that nobody will finish how they ended.
+// abandonedAttempts says of attempts that nobody will finish how they ended.
 func (s *Store) abandonedAttempts(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
 	rows, err := s.pool.Query(ctx, `
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()

@@ -79,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	return good, nil
 }
 
-// claimed is a run that was handed over, or why it cannot be read.
+// claimedRun is a run that was handed over, or why it cannot be read.
 type claimedRun struct {
 	run *belfry.Run
 	err error
@@ -153,7 +153,7 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 	return orders, wrapError("confirm claims", err)
 }
 
-// confirm compares what a worker says it holds with what it was given so long ago,
+// confirmClaims compares what a worker says it holds with what it was given so long ago,
 // and adds to its orders what it lost. What it does not know of it need not cancel.
 func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.Duration, orders *belfry.HeartbeatReply) error {
 	rows, err := s.priorityPool.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
