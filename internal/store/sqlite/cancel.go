@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	selectCancelled = `SELECT id, attempt FROM runs WHERE worker = ? AND state = 'running' AND cancel_at IS NOT NULL ORDER BY id`
+	selectCancelled = `SELECT id, attempt FROM runs WHERE worker = ? AND state = 'running' AND cancel_requested_at IS NOT NULL ORDER BY id`
 
-	markCancelled = `UPDATE runs SET cancel_at = ? WHERE id = ? AND cancel_at IS NULL`
+	markCancelled = `UPDATE runs SET cancel_requested_at = ? WHERE id = ? AND cancel_requested_at IS NULL`
 
 	// The runs of a job that no worker holds, and those that one does.
 	cancelUnheld = intoHistory + `WHERE r.job_id = ? AND r.state IN ('ready', 'retry', 'waiting')`
-	deleteUnheld = `DELETE FROM runs WHERE job_id = ? AND state IN ('ready', 'retry', 'waiting') RETURNING once`
-	markHeld     = `UPDATE runs SET cancel_at = ? WHERE job_id = ? AND state = 'running' AND cancel_at IS NULL`
+	deleteUnheld = `DELETE FROM runs WHERE job_id = ? AND state IN ('ready', 'retry', 'waiting') RETURNING one_off`
+	markHeld     = `UPDATE runs SET cancel_requested_at = ? WHERE job_id = ? AND state = 'running' AND cancel_requested_at IS NULL`
 
 	// A wish that is cancelled becomes the run that it would have been.
 	cancelWish = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, settled_at, http_status, error, output, skipped_count, keep_until)
+  epoch, attempt, settled_at, http_status, error, output, skipped_count, retain_until)
 SELECT w.run_id, w.shard, w.namespace, w.job_id, j.revision, w.kind, 'cancelled', '', w.at, max(w.at, w.created_at), ?, zeroblob(16),
   0, 0, ?, 0, '', '', 0, ? + json_extract(CASE WHEN json_valid(j.spec) THEN j.spec END, '$.retention_days') * 86400000000
 FROM triggers w CROSS JOIN jobs j ON j.id = w.job_id WHERE w.fired_at IS NULL AND `

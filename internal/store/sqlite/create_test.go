@@ -94,9 +94,7 @@ func TestLargePayloadsAreSetAside(t *testing.T) {
 	waiting := &spool{dir: s.dir}
 	defer waiting.close()
 	for range 40 {
-		job := newJob(t, s, s.Now(), "* * * * *")
-		job.Job.Payload = large
-		if err := waiting.add(job); err != nil {
+		if err := waiting.add(&newRow{Payload: large}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,10 +102,10 @@ func TestLargePayloadsAreSetAside(t *testing.T) {
 		t.Errorf("%d bytes are held in memory", held)
 	}
 	n := 0
-	err := waiting.each(func(job *store.NewJob) error {
+	err := waiting.each(func(job *newRow) error {
 		n++
-		if !bytes.Equal(job.Job.Payload, large) {
-			t.Errorf("payload %d came back with %d bytes", n, len(job.Job.Payload))
+		if !bytes.Equal(job.Payload, large) {
+			t.Errorf("payload %d came back with %d bytes", n, len(job.Payload))
 		}
 		return nil
 	})

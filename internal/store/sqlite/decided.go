@@ -16,7 +16,7 @@ const (
 	selectDecided = fromRuns + ofInstant + `UNION ALL ` + fromDead + ofInstant + `UNION ALL ` + fromHistory + ofInstant + `UNION ALL ` + fromHistory +
 		`WHERE r.job_id = @job AND r.namespace = @namespace AND r.skipped_count > 1 AND r.scheduled_at < @at AND r.skipped_to >= @at`
 
-	selectWaiting = `SELECT state, ready_at, lane, job_id, rank, scheduled_at, cancel_at IS NOT NULL,
+	selectWaiting = `SELECT state, ready_at, lane, job_id, rank, scheduled_at, cancel_requested_at IS NOT NULL,
   (SELECT count(*) FROM runs o WHERE o.state = 'running' AND o.lane = r.lane)
 FROM runs r WHERE r.id = ? AND r.namespace = ?`
 

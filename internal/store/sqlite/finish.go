@@ -28,7 +28,7 @@ type held struct {
 	spec      string
 }
 
-const selectHeld = `SELECT r.id, r.namespace, r.shard, r.attempt, r.failures, r.lost, r.cancel_at IS NOT NULL, r.worker, r.token, r.started_at, r.weight,
+const selectHeld = `SELECT r.id, r.namespace, r.shard, r.attempt, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, r.worker, r.token, r.started_at, r.weight,
   coalesce(j.spec, v.spec, '')
 FROM runs r
 LEFT JOIN jobs j ON j.id = r.job_id AND j.revision = r.revision
@@ -52,19 +52,19 @@ const (
 	// intoHistory takes the state, the time, what came of the last attempt, and the
 	// time again. The caller adds which runs.
 	intoHistory = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
+  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
 SELECT id, shard, namespace, job_id, revision, kind, ?, '', scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0, key, ? + keep_days * 86400000000 FROM runs r `
+  epoch, attempt, worker, token, started_at, ?, ?, ?, ?, 0, key, ? + retention_days * 86400000000 FROM runs r `
 
 	settleSuccess   = intoHistory + fence
 	settleCancelled = intoHistory + `WHERE r.id = ?`
 
-	deleteRun = `DELETE FROM runs WHERE id = ? RETURNING job_id, shard, kind, coalesce(key, ''), once,
+	deleteRun = `DELETE FROM runs WHERE id = ? RETURNING job_id, shard, kind, coalesce(key, ''), one_off,
   EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
 
 	// deletePlain is for a run that leaves nothing behind, as most do: to be told what
 	// is left takes half as long again.
-	deletePlain = `DELETE FROM runs WHERE id = ? AND NOT once AND key IS NULL
+	deletePlain = `DELETE FROM runs WHERE id = ? AND NOT one_off AND key IS NULL
   AND NOT EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
 
 	// An attempt that is there already belongs to an earlier life of the same
@@ -76,9 +76,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
   worker = NULL, token = NULL, started_at = NULL, deadline_at = NULL WHERE id = ?`
 
 	settleDead = `INSERT OR REPLACE INTO dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, trace, fingerprint, key, weight, once, keep_days)
+  epoch, timeout_ms, attempt, failures, lost, started_at, died_at, payload, fingerprint, key, weight, one_off, retention_days)
 SELECT id, shard, namespace, job_id, revision, kind, lane, ?, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, trace, ?, key, weight, once, keep_days FROM runs WHERE id = ?`
+  epoch, timeout_ms, attempt, ?, ?, started_at, ?, payload, ?, key, weight, one_off, retention_days FROM runs WHERE id = ?`
 )
 
 // gone is what is still needed of a run that is no longer alive.

@@ -17,11 +17,11 @@ import (
 // advance moves a plan to its next version. It changes nothing if the plan has
 // moved since it was seen, is not due, or has passed the first occurrence that
 // the step decides.
-const advance = `UPDATE plans SET version = version + 1, next_at = ?, nominal_at = ?, fired_for = ?, runs_made = ?, zone_version = ?, once = ?, parked = NULL
+const advance = `UPDATE plans SET version = version + 1, next_at = ?, nominal_at = ?, fired_for = ?, runs_made = ?, zone_version = ?, one_off = ?, quarantined = NULL
 WHERE job_id = ? AND version = ? AND (NOT ? OR next_at <= ?) AND (fired_for IS NULL OR fired_for < ?)`
 
 const runColumns = `id, shard, namespace, job_id, revision, kind, lane, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, payload, key,
-weight, once, keep_days, lost, failures, `
+weight, one_off, retention_days, lost, failures, `
 
 const (
 	insertRun = `INSERT INTO runs (` + runColumns + `attempt, state)
@@ -31,7 +31,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?) ON 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'running', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 
 	insertSkip = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count, keep_until)
+epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)
 VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, '', '', ?, ?, ?)`
 )
 

@@ -21,7 +21,7 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 			if _, err := t.exec(buryEnded, micro(t.now), id[:]); err != nil {
 				return err
 			}
-			_, err := t.exec(`INSERT INTO plans (job_id, shard, version, runs_made, zone_version, once) VALUES (?, ?, 1, 0, '', 1)`,
+			_, err := t.exec(`INSERT INTO plans (job_id, shard, version, runs_made, zone_version, one_off) VALUES (?, ?, 1, 0, '', 1)`,
 				id[:], int64(belfry.ShardOf(job.ID, s.Shards())))
 			if err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 // for and is about to be made is as good as ready.
 const (
 	fromRuns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
-  r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, r.cancel_at, coalesce(r.key, '') FROM runs r `
+  r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, r.cancel_requested_at, coalesce(r.key, '') FROM runs r `
 
 	fromDead = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), r.reason, NULL, 0,

@@ -16,7 +16,7 @@ import (
 // selectJob reads jobs with everything that their status is derived from. The
 // caller adds where the jobs j and their plans p come from.
 const selectJob = `
-SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, j.tags, p.next_at, coalesce(p.parked, ''),
+SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at, j.tags, p.next_at, coalesce(p.quarantined, ''),
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state = 'running'),
        (SELECT count(*) FROM runs r WHERE r.job_id = j.id AND r.state <> 'running'),
        (SELECT max(scheduled_at) FROM runs r WHERE r.job_id = j.id),
@@ -226,7 +226,7 @@ SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`, micro(t.no
 			return job, err
 		}
 	}
-	spec, err := t.specText(job.Spec)
+	spec, err := new(specWriter).encode(job.Spec)
 	if err != nil {
 		return job, err
 	}

@@ -10,15 +10,15 @@ const (
 	selectKey = `SELECT EXISTS (SELECT 1 FROM runs WHERE job_id = ? AND key = ? AND kind = 'scheduled' AND id <> ?)
 OR EXISTS (SELECT 1 FROM keys WHERE job_id = ? AND key = ? AND run_id <> ? AND succeeded_at > ?)`
 
-	insertKey = `INSERT INTO keys (job_id, key, shard, run_id, made_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, made_at = excluded.made_at, succeeded_at = NULL`
+	insertKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, created_at = excluded.created_at, succeeded_at = NULL`
 
 	// A dead letter may come back after its key was forgotten, or had by another.
-	reviveKey = `INSERT INTO keys (job_id, key, shard, run_id, made_at)
+	reviveKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at)
 SELECT job_id, key, shard, id, ? FROM runs WHERE id = ? AND key IS NOT NULL AND kind = 'scheduled' ON CONFLICT (job_id, key) DO NOTHING`
 
 	// A run that was dead for a while may succeed after another had its key.
-	succeedKey = `INSERT INTO keys (job_id, key, shard, run_id, made_at, succeeded_at) VALUES (?, ?, ?, ?, ?, ?)
+	succeedKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at, succeeded_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at`
 )
 

@@ -48,8 +48,8 @@ var (
 		group: ` GROUP BY r.job_id`,
 	}.ofJobs()
 	alongUnplanned = walk{
-		index: `plans_ended`, first: `plans p INDEXED BY plans_ended WHERE p.next_at IS NULL`, id: `p.job_id`,
-		rest: `plans p INDEXED BY plans_ended CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at IS NULL AND ` + inNamespace,
+		index: `plans_unplanned`, first: `plans p INDEXED BY plans_unplanned WHERE p.next_at IS NULL`, id: `p.job_id`,
+		rest: `plans p INDEXED BY plans_unplanned CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at IS NULL AND ` + inNamespace,
 	}.ofJobs()
 
 	// Those that have left the live tables.

@@ -58,7 +58,7 @@ func TestAPageLooksAtSoManyJobs(t *testing.T) {
 	} {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListJobs(ctx, belfry.DefaultNamespace, tt.filter, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.name, err)
@@ -108,7 +108,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	} {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{Status: tt.state}, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.state, err)
@@ -124,14 +124,14 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	}
 	// All states at once: the shelves are merged without a gap.
 	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 100}
-	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+	for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, run := range list.Runs {
-			if seen[run.ID] || !page.After.IsZero() && run.ID.Compare(page.After) >= 0 {
-				t.Fatalf("the run %s is out of order after %s", run.ID, page.After)
+			if seen[run.ID] || !page.After.ID.IsZero() && run.ID.Compare(page.After.ID) >= 0 {
+				t.Fatalf("the run %s is out of order after %s", run.ID, page.After.ID)
 			}
 			seen[run.ID] = true
 		}
@@ -154,7 +154,7 @@ func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
 	for limit := 1; limit <= 7; limit++ {
 		var got []belfry.ID
 		page := store.Page{Limit: limit}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +203,7 @@ func BenchmarkList(b *testing.B) {
 					b.Fatal(err)
 				}
 				took = append(took, time.Since(start))
-				page.After = list.Next
+				page.After.ID = list.Next
 			}
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")

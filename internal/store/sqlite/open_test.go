@@ -109,23 +109,6 @@ func TestTheNumberOfShardsIsFixed(t *testing.T) {
 	}
 }
 
-func TestANewerSchemaIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	s := openDir(t, dir)
-	err := s.write(ctx, "pretend", func(t *tx) error {
-		_, err := t.exec(`INSERT INTO migrations (version, applied_at) VALUES (99, 0)`)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed(t, s)
-	_, err = Open(ctx, Options{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "schema version 99") || !strings.Contains(err.Error(), "newer belfry") {
-		t.Errorf("got %v, wants it to ask for a newer program", err)
-	}
-}
-
 func TestADirectoryIsNeeded(t *testing.T) {
 	if _, err := Open(ctx, Options{}); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("got %v", err)

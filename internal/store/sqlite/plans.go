@@ -13,7 +13,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once`
+const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
 
 // planScan reads planColumns.
 type planScan struct{ plan.Plan }
@@ -158,7 +158,7 @@ func scanID(rows *sql.Rows, id *belfry.ID) error { return rows.Scan(key{id[:]}) 
 // Park notes beside the plan of a job why it cannot be fired.
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	return s.write(ctx, "park a plan", func(t *tx) error {
-		_, err := t.exec(`UPDATE plans SET parked = ? WHERE job_id = ?`, sanitize.Text(why, maxError), job[:])
+		_, err := t.exec(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, maxError), job[:])
 		return err
 	})
 }

@@ -20,18 +20,18 @@ const (
 )
 
 const (
-	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? AND keep_until IS NULL ORDER BY settled_at LIMIT ?)`
+	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? AND retain_until IS NULL ORDER BY settled_at LIMIT ?)`
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
 	pruneRequests = `DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests WHERE created_at < ? LIMIT ?)`
 	pruneEvents   = `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE at < ? LIMIT ?)`
 
-	pruneKeys = `DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE made_at < ?1 AND (succeeded_at IS NULL OR succeeded_at < ?1)
+	pruneKeys = `DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE created_at < ?1 AND (succeeded_at IS NULL OR succeeded_at < ?1)
 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = keys.job_id AND r.key = keys.key) LIMIT ?2)`
 
 	// What has a retention of its own takes its attempts along, which may be younger
 	// than what is kept of others.
-	selectKept          = `SELECT id FROM history WHERE keep_until < ?1 ORDER BY keep_until, rowid LIMIT ?2`
-	pruneKept           = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE keep_until < ?1 ORDER BY keep_until, rowid LIMIT ?2)`
+	selectKept          = `SELECT id FROM history WHERE retain_until < ?1 ORDER BY retain_until, rowid LIMIT ?2`
+	pruneKept           = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE retain_until < ?1 ORDER BY retain_until, rowid LIMIT ?2)`
 	pruneAttemptsOfKept = `DELETE FROM attempts WHERE run_id IN (` + selectKept + `) AND` + nobodyNeeds
 
 	// An attempt goes with the run that it is of.

@@ -17,8 +17,8 @@ const (
 	purgeDeadAttempts = `DELETE FROM attempts WHERE run_id IN (SELECT id FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
 	purgeDead         = `DELETE FROM dead WHERE rowid IN (SELECT rowid FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
 
-	selectEndedBefore = `SELECT id FROM ended WHERE ended_at < ? AND keep_until IS NULL LIMIT ?`
-	selectEndedKept   = `SELECT id FROM ended WHERE keep_until < ? LIMIT ?`
+	selectEndedBefore = `SELECT id FROM ended WHERE ended_at < ? AND retain_until IS NULL LIMIT ?`
+	selectEndedKept   = `SELECT id FROM ended WHERE retain_until < ? LIMIT ?`
 )
 
 // purge forgets what happened to deleted jobs whose history was to go as well, once

@@ -12,7 +12,7 @@ const (
 	whereLost = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
 	whereLate = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ? LIMIT ?`
 
-	whereCancelled = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_at <= ? LIMIT ?`
+	whereCancelled = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_requested_at <= ? LIMIT ?`
 )
 
 // Reap gives silent workers up and settles what they, attempts past their

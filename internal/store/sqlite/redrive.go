@@ -18,20 +18,20 @@ const (
 FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
 
 	revive = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, failures, lost, payload, trace, key, weight, once, keep_days)
+  epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
 SELECT id, shard, namespace, job_id, revision, kind, lane, ?, ?, scheduled_at, ?, fired_at, fired_by,
-  epoch, timeout_ms, attempt, 0, 0, coalesce(?, payload), trace, key, weight, once, keep_days FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
+  epoch, timeout_ms, attempt, 0, 0, coalesce(?, payload), key, weight, one_off, retention_days FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
 
-	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, once`
+	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, one_off`
 
 	// A fire under way has not seen the run: its step must be made anew.
 	bumpPlan = `UPDATE plans SET version = version + 1 WHERE job_id = ?`
 
 	discard = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
+  epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
 SELECT r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, 'discarded', r.reason, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by,
   r.epoch, r.attempt, a.worker, a.token, r.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, r.key,
-  ? + r.keep_days * 86400000000
+  ? + r.retention_days * 86400000000
 FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt ` + whereRun
 )
 

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	selectRequest = `SELECT hash, answer FROM requests WHERE namespace = ? AND key = ?`
-	insertRequest = `INSERT INTO requests (namespace, key, hash, answer, created_at) VALUES (?, ?, ?, ?, ?)`
+	selectRequest = `SELECT hash, response FROM requests WHERE namespace = ? AND key = ?`
+	insertRequest = `INSERT INTO requests (namespace, key, hash, response, created_at) VALUES (?, ?, ?, ?, ?)`
 )
 
 // Answered finds the answer that was kept under a key; nil if there is none.

@@ -17,7 +17,7 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.
 	selectNamedEnded = `SELECT id FROM ended WHERE namespace = ? AND name = ? ORDER BY ended_at DESC LIMIT 1`
 
 	// A one-off that is over: nothing is planned, alive, dead or wished for.
-	isOver = `p.once AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
+	isOver = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = j.id)
   AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.job_id = j.id)
   AND NOT EXISTS (SELECT 1 FROM triggers w WHERE w.job_id = j.id AND w.fired_at IS NULL)`
@@ -25,7 +25,7 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.
 	selectOver = `SELECT j.spec FROM plans p CROSS JOIN jobs j ON j.id = p.job_id WHERE p.job_id = ? AND ` + isOver
 
 	insertEnded = `INSERT OR REPLACE INTO ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler,
-  created_at, updated_at, last_run_at, ended_at, keep_until)
+  created_at, updated_at, last_run_at, ended_at, retain_until)
 SELECT j.id, j.shard, j.namespace, j.name, j.tags, j.revision,
   coalesce((SELECT CASE h.state WHEN 'succeeded' THEN 'completed' WHEN 'discarded' THEN 'failed' END
     FROM history h WHERE h.job_id = j.id` + telling + `ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled'),
@@ -33,7 +33,7 @@ SELECT j.id, j.shard, j.namespace, j.name, j.tags, j.revision,
   (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1), ?, ?
 FROM jobs j WHERE j.id = ?`
 
-	selectPerhapsOver = `SELECT job_id FROM plans WHERE once AND next_at IS NULL AND nominal_at IS NULL AND job_id > ? AND` + inShards + `ORDER BY job_id LIMIT ?`
+	selectPerhapsOver = `SELECT job_id FROM plans WHERE one_off AND next_at IS NULL AND nominal_at IS NULL AND job_id > ? AND` + inShards + `ORDER BY job_id LIMIT ?`
 )
 
 // retire has a job leave the live tables if it is a one-off that is over. Its

@@ -94,7 +94,7 @@ func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
 func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
-	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+	for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 		list, err := s.ListJobs(ctx, belfry.DefaultNamespace, filter, page)
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
 	s := opened(t)
 	for range 7 {
-		create(t, s, oneOff(t, s, func(j *belfry.Job) { j.MaxRetries = 0 }))
+		create(t, s, oneOff(t, s, func(j *belfry.Job) { j.MaxRetries = belfry.Some(0) }))
 	}
 	endAll(t, s, belfry.OutcomeFailed)
 	fill(t, s, 0, `DELETE FROM dead WHERE id <> (SELECT min(id) FROM dead)`)

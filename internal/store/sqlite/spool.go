@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // What a spool keeps in memory; the rest goes to a file.
@@ -21,17 +19,17 @@ const (
 // shall wait for it because somebody hands jobs in slowly.
 type spool struct {
 	dir   string
-	head  []store.NewJob
+	head  []*newRow
 	bytes int
 	file  *os.File
 	buf   *bufio.Writer
 	enc   *gob.Encoder
 }
 
-func (s *spool) add(job store.NewJob) error {
+func (s *spool) add(job *newRow) error {
 	if s.file == nil && len(s.head) < spoolJobs && s.bytes < spoolBytes {
 		s.head = append(s.head, job)
-		s.bytes += len(job.Job.Payload)
+		s.bytes += len(job.Payload)
 		return nil
 	}
 	if s.file == nil {
@@ -52,9 +50,9 @@ func (s *spool) add(job store.NewJob) error {
 }
 
 // each gives the jobs in the order in which they came. It is called once.
-func (s *spool) each(f func(*store.NewJob) error) error {
+func (s *spool) each(f func(*newRow) error) error {
 	for i := range s.head {
-		if err := f(&s.head[i]); err != nil {
+		if err := f(s.head[i]); err != nil {
 			return err
 		}
 	}
@@ -69,7 +67,7 @@ func (s *spool) each(f func(*store.NewJob) error) error {
 	}
 	dec := gob.NewDecoder(bufio.NewReaderSize(s.file, 64<<10))
 	for {
-		var job store.NewJob
+		var job newRow
 		if err := dec.Decode(&job); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {

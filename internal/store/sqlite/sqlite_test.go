@@ -54,8 +54,8 @@ func newJob(tb testing.TB, s *Store, now time.Time, schedule string) store.NewJo
 	spec := belfry.DefaultSpec()
 	spec.Type, spec.Schedule = "echo", schedule
 	job := belfry.Job{
-		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive, Spec: spec,
-		Payload: json.RawMessage(`{"hello":"world"}`), CreatedAt: now, UpdatedAt: now,
+		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive,
+		Manifest: belfry.Manifest{Spec: spec, Payload: json.RawMessage(`{"hello":"world"}`)}, CreatedAt: now, UpdatedAt: now,
 	}
 	policy := compile(tb, spec)
 	return store.NewJob{Job: job, Plan: plan.First(job.ID, belfry.ShardOf(job.ID, s.Shards()), policy, now)}

@@ -87,7 +87,7 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if s.reader, err = newPool(file, readers, readerPragmas); err != nil {
 		return err
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := s.migrate(ctx, migrations); err != nil {
 		return err
 	}
 	if err := s.settleShards(ctx, o.Shards); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -18,10 +17,6 @@ type tx struct {
 	specs   *store.Specs
 	now     time.Time
 	news    news
-	written struct { // the last spec that was
-		spec belfry.Spec
-		text string
-	}
 }
 
 // write runs f in a transaction that sees and changes the newest state. From
