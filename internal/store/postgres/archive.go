@@ -16,7 +16,7 @@ const archiveScanLimit = 5000
 
 const (
 	// oneOffFinished is a condition on the plan p of a one-off that has nothing planned.
-	oneOffFinished = `p.once AND p.next_at IS NULL AND p.nominal_at IS NULL`
+	oneOffFinished = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL`
 
 	// noLiveRuns is a condition on a job j without live runs, dead letters and pending
 	// triggers. Each is looked up, whatever the planner estimates.
@@ -87,7 +87,7 @@ func moveToEnded(ctx context.Context, tx pgx.Tx, rows []*jobStatusRow) error {
 	)
 	for _, r := range rows {
 		job := r.result()
-		ids, statuses, days = append(ids, uuid(job.ID)), append(statuses, string(job.Status)), append(days, keepDays(job.RetentionDays))
+		ids, statuses, days = append(ids, uuid(job.ID)), append(statuses, string(job.Status)), append(days, retentionDays(job.RetentionDays))
 		var last pgtype.Timestamptz
 		if job.LastRunAt != nil {
 			last = timestamptz(*job.LastRunAt)
@@ -96,16 +96,16 @@ func moveToEnded(ctx context.Context, tx pgx.Tx, rows []*jobStatusRow) error {
 	}
 	_, err := tx.Exec(ctx, `/* archive */
 WITH finished AS MATERIALIZED (
-  SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS f (job_id, status, last_run_at, keep_days)
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS f (job_id, status, last_run_at, retention_days)
 ), deleted AS (
-  DELETE FROM belfry.jobs j USING finished f WHERE j.id = f.job_id RETURNING j.*, f.status, f.last_run_at, f.keep_days
+  DELETE FROM belfry.jobs j USING finished f WHERE j.id = f.job_id RETURNING j.*, f.status, f.last_run_at, f.retention_days
 ), deleted_plans AS (
   DELETE FROM belfry.plans p USING finished f WHERE p.job_id = f.job_id
 )
 INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
-                          ended_at, keep_until)
+                          ended_at, retain_until)
 SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
-       c.now, c.now + keep_days * interval '24 hours'
+       c.now, c.now + retention_days * interval '24 hours'
   FROM deleted CROSS JOIN (SELECT clock_timestamp() AS now) c`, ids, statuses, lastRuns, days)
 	return err
 }

@@ -18,7 +18,7 @@ import (
 const (
 	selectLive = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
-		0::bigint AS skipped_count, x.cancel_at, coalesce(x.key, '') AS key FROM `
+		0::bigint AS skipped_count, x.cancel_requested_at, coalesce(x.key, '') AS key FROM `
 	selectDead = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
 		0::bigint, NULL::timestamptz, coalesce(x.key, '') FROM `
@@ -127,7 +127,7 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 	var w store.RunWait
 	var before []pgtype.UUID
 	err := s.pool.QueryRow(ctx, `
-SELECT r.state, r.ready_at, r.lane, r.cancel_at IS NOT NULL,
+SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
        CASE WHEN r.state = 'ready' THEN (SELECT count(*) FROM belfry.runs x WHERE x.state = 'ready' AND x.lane = r.lane AND x.rank < r.rank) ELSE 0 END,
        (SELECT count(*) FROM belfry.runs x WHERE x.state = 'running' AND x.lane = r.lane),
        CASE WHEN r.state = 'waiting' THEN ARRAY(

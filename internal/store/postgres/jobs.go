@@ -110,7 +110,7 @@ WITH deleted AS (
   INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
   SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted WHERE $3
 ), purge_plan AS (
-  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, once)
+  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
   SELECT id, shard, 1, 0, '', true FROM deleted WHERE $3
 )
 SELECT count(*) FROM deleted`

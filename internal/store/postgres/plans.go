@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	planColumnsSQL = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once`
+	planColumnsSQL = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
 
 	// The name is read only where a template of keys has it.
 	dueColumns = planColumnsSQL + `, j.namespace, j.revision, j.spec,

@@ -89,10 +89,10 @@ WITH request AS MATERIALIZED (
     FROM deleted
 )
 INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                         timeout_ms, attempt, failures, lost, payload, trace, key, weight, once, keep_days)
+                         timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
 SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN waits THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
        (extract(epoch FROM retry_at) * 1000000)::bigint + weight, scheduled_at, retry_at, fired_at, fired_by, epoch,
-       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), trace, key, weight, once, keep_days
+       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), key, weight, one_off, retention_days
   FROM queued
 RETURNING state`
 
@@ -128,13 +128,13 @@ func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID)
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var (
 			job     pgtype.UUID
-			once    bool
+			oneOff  bool
 			oneOffs []belfry.ID
 		)
 		discarded = 0
-		err := forEach(ctx, tx, []any{&job, &once}, func() error {
+		err := forEach(ctx, tx, []any{&job, &oneOff}, func() error {
 			discarded++
-			if once {
+			if oneOff {
 				oneOffs = append(oneOffs, job.Bytes)
 			}
 			return nil
@@ -145,13 +145,13 @@ WITH locked AS MATERIALIZED (
   DELETE FROM belfry.dead d USING locked WHERE d.id = locked.id RETURNING d.*
 ), settled AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
+                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
   SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
          x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
-         clock_timestamp() + x.keep_days * interval '24 hours'
+         clock_timestamp() + x.retention_days * interval '24 hours'
     FROM deleted x`+joinLastAttempt+`
 )
-SELECT job_id, once FROM deleted`, namespace, uuids(runs))
+SELECT job_id, one_off FROM deleted`, namespace, uuids(runs))
 		if err != nil {
 			return err
 		}

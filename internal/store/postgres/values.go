@@ -94,8 +94,8 @@ func int32s(shards []int) []int32 {
 	return out
 }
 
-// keepDays is the retention of a job's own; null without one.
-func keepDays(days int) pgtype.Int4 {
+// retentionDays is the retention of a job's own; null without one.
+func retentionDays(days int) pgtype.Int4 {
 	return pgtype.Int4{Int32: int32(days), Valid: days > 0}
 }
 
