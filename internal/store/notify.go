@@ -7,38 +7,38 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// maxChanged is how many changed jobs a hub names before it says "many".
+// maxChanged is how many changed jobs a hub names before it reports "many".
 const maxChanged = 1000
 
-// Hub passes wake-ups on within a process. The zero value is ready for use.
+// Hub implements Notifier within a process. The zero value is ready for use.
 type Hub struct {
-	mu      sync.Mutex
-	waiting map[Topic]map[chan struct{}]bool
-	changed map[belfry.ID]bool
-	many    bool
+	mu          sync.Mutex
+	subscribers map[Topic]map[chan struct{}]bool
+	changed     map[belfry.ID]bool
+	many        bool
 }
 
-// Wakeups is Store.Wakeups.
+// Wakeups is Notifier.Wakeups.
 func (h *Hub) Wakeups(ctx context.Context, topic Topic) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waiting == nil {
-		h.waiting = map[Topic]map[chan struct{}]bool{}
+	if h.subscribers == nil {
+		h.subscribers = map[Topic]map[chan struct{}]bool{}
 	}
-	if h.waiting[topic] == nil {
-		h.waiting[topic] = map[chan struct{}]bool{}
+	if h.subscribers[topic] == nil {
+		h.subscribers[topic] = map[chan struct{}]bool{}
 	}
-	h.waiting[topic][ch] = true
+	h.subscribers[topic][ch] = true
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.waiting[topic], ch)
+		delete(h.subscribers[topic], ch)
 	})
 	return ch
 }
 
-// Changed is Plans.Changed.
+// ChangedJobs is Plans.ChangedJobs.
 func (h *Hub) ChangedJobs() ([]belfry.ID, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,15 +51,15 @@ func (h *Hub) ChangedJobs() ([]belfry.ID, bool) {
 	return ids, many
 }
 
-// Signal wakes whoever waits for the topic.
+// Notify wakes the subscribers of the topic.
 func (h *Hub) Notify(topic Topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.signal(topic)
+	h.wake(topic)
 }
 
-// Change notes that the jobs' plans were written and wakes whoever waits for
-// plans.
+// NotifyChanged records that the plans of the jobs were written and wakes the
+// subscribers of TopicPlans.
 func (h *Hub) NotifyChanged(jobs []belfry.ID, many bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,11 +74,11 @@ func (h *Hub) NotifyChanged(jobs []belfry.ID, many bool) {
 			h.changed[id] = true
 		}
 	}
-	h.signal(TopicPlans)
+	h.wake(TopicPlans)
 }
 
-func (h *Hub) signal(topic Topic) {
-	for ch := range h.waiting[topic] {
+func (h *Hub) wake(topic Topic) {
+	for ch := range h.subscribers[topic] {
 		select {
 		case ch <- struct{}{}:
 		default:
