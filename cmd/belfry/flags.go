@@ -106,7 +106,7 @@ func (s *fieldFlags) decode(into any) error {
 	if err != nil {
 		return fmt.Errorf("write the flags: %w", err)
 	}
-	_, fields, syntax := schema.Decode(text, into)
+	_, fields, syntax := schema.Decoder{}.Decode(text, into)
 	if syntax != nil {
 		return usageError{syntax}
 	}

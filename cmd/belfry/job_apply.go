@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -340,16 +339,15 @@ func (a *apply) printSummary() {
 // is not created again.
 func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 	fields := maps.Clone(m.fields)
-	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return schema.For[belfry.Job]().Field(name) != nil && schema.For[belfry.Manifest]().Field(name) == nil })
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
+		return schema.For[belfry.Job]().Field(name) != nil && schema.For[belfry.Manifest]().Field(name) == nil
+	})
 	text, err := json.Marshal(fields)
 	if err != nil {
 		return false
 	}
 	var in validate.Input
-	var syntax *jsontext.SyntaxError
-	if in.Given, in.Errors, syntax = schema.Decode(text, &in.Manifest); syntax != nil {
-		return false
-	}
+	in.Given, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
 	out, errs := validate.New(now, plan.Defaults{}).Edit(ended, in)
 	declared := out.Manifest
 	declared.Payload, declared.Status = secret.Mask(declared.Payload), ended.Status

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
 func TestRunsAreCancelled(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "nobody", "--overlap", "parallel")
-	var asked [3]triggered
+	var asked [3]belfry.TriggerResult
 	for i := range asked {
 		p.json(&asked[i], "job", "trigger", "a")
 	}
@@ -34,7 +33,7 @@ func TestRunsAreCancelled(t *testing.T) {
 	if r := p.ok("job", "cancel", "a"); r.out != "cancelled  a\n" {
 		t.Errorf("cancel of a job printed %+v", r)
 	}
-	var run client.Run
+	var run belfry.Run
 	if p.json(&run, "run", "show", third); run.Status != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
 		t.Errorf("the run is %s, and the job is %+v", run.Status, p.job("a"))
 	}
@@ -59,7 +58,7 @@ func TestARunningRunIsCancelled(t *testing.T) {
 	}))
 	t.Cleanup(target.Close)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--url", target.URL, "--method", "GET")
-	var asked triggered
+	var asked belfry.TriggerResult
 	p.json(&asked, "job", "trigger", "a")
 	<-called
 	id := asked.RunID.String()
@@ -77,12 +76,12 @@ func TestADeletionTakesRunsAndHistoryAlong(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		p.ok("job", "create", "--name", name, "--schedule", "@yearly", "--handler", "nobody")
 	}
-	var a, b triggered
+	var a, b belfry.TriggerResult
 	p.json(&a, "job", "trigger", "a")
 	p.json(&b, "job", "trigger", "b")
 	p.ok("job", "delete", "a", "--yes")
 	p.ok("job", "delete", "b", "--runs", "CANCEL", "--yes")
-	var run client.Run
+	var run belfry.Run
 	if p.json(&run, "run", "show", a.RunID.String()); run.Status != belfry.RunReady {
 		t.Errorf("the run of a is %s", run.Status)
 	}

@@ -31,20 +31,20 @@ func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 		name  string
 		file  string
 		env   map[string]string
-		flags session
-		want  settled
+		flags connectionFlags
+		want  settings
 	}{
-		{"nothing", "", nil, session{}, settled{defaultServer, "", "", "table"}},
-		{"an empty file", "# nothing\n", nil, session{}, settled{defaultServer, "", "", "table"}},
-		{"the file", file, nil, session{}, settled{"http://file", "filekey", "filespace", "yaml"}},
-		{"the environment", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"}, session{},
-			settled{"http://env", "envkey", "envspace", "yaml"}},
-		{"a part of the environment", file, map[string]string{"BELFRY_KEY": "envkey"}, session{}, settled{"http://file", "envkey", "filespace", "yaml"}},
-		{"an empty variable", file, map[string]string{"BELFRY_SERVER": ""}, session{}, settled{"http://file", "filekey", "filespace", "yaml"}},
+		{"nothing", "", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
+		{"an empty file", "# nothing\n", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
+		{"the file", file, nil, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
+		{"the environment", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"}, connectionFlags{},
+			settings{"http://env", "envkey", "envspace", "yaml"}},
+		{"a part of the environment", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{}, settings{"http://file", "envkey", "filespace", "yaml"}},
+		{"an empty variable", file, map[string]string{"BELFRY_SERVER": ""}, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
 		{"flags", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"},
-			session{server: "http://flag", key: "flagkey", namespace: "flagspace", output: "json"}, settled{"http://flag", "flagkey", "flagspace", "json"}},
-		{"a key file", file, map[string]string{"BELFRY_KEY": "envkey"}, session{keyFile: keyFile}, settled{"http://file", "keyfilekey", "filespace", "yaml"}},
-		{"a namespace that looks like a number", "namespace: 007\n", nil, session{}, settled{defaultServer, "", "007", "table"}},
+			connectionFlags{server: "http://flag", key: "flagkey", namespace: "flagspace", output: "json"}, settings{"http://flag", "flagkey", "flagspace", "json"}},
+		{"a key file", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{keyFile: keyFile}, settings{"http://file", "keyfilekey", "filespace", "yaml"}},
+		{"a namespace that looks like a number", "namespace: 007\n", nil, connectionFlags{}, settings{defaultServer, "", "007", "table"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.file != "" {
@@ -53,7 +53,7 @@ func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 			for name, value := range tt.env {
 				t.Setenv(name, value)
 			}
-			got, err := tt.flags.settle()
+			got, err := tt.flags.settings()
 			if err != nil || got != tt.want {
 				t.Errorf("got %+v, error %v, want %+v", got, err, tt.want)
 			}
@@ -80,7 +80,7 @@ func TestABadConfigurationIsRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			configured(t, tt.file, tt.mode)
-			_, err := (&session{}).settle()
+			_, err := (&connectionFlags{}).settings()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -93,7 +93,7 @@ func TestABadConfigurationIsRefused(t *testing.T) {
 
 func TestBadSessionsAreRefused(t *testing.T) {
 	two := writeFile(t, filepath.Join(t.TempDir(), "keys"), "one\ntwo\n")
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -140,8 +140,8 @@ func TestNamespacesAndKeysReachTheServer(t *testing.T) {
 }
 
 func TestAnAddressWithAPasswordIsRefusedWithoutTellingIt(t *testing.T) {
-	s := session{timeout: time.Second}
-	if _, err := s.connect(settled{server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
+	s := connectionFlags{timeout: time.Second}
+	if _, err := s.newClient(settings{server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func left(t *testing.T) []string {
 	return found
 }
 
-func withReport(t *testing.T) *prompt {
+func withReport(t *testing.T) *testCLI {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "report", "--schedule", "0 9 * * *", "--url", "https://example.com", "--header", "Authorization=Bearer abc", "--tag", "on")
 	return p
@@ -66,7 +66,7 @@ func TestAJobIsChangedInAnEditor(t *testing.T) {
 			t.Errorf("the editor did not show %q:\n%s", words, content)
 		}
 	}
-	if j := p.job("report"); j.Schedule != "30 9 * * *" || j.Revision != 2 || j.MaxRetries != 3 {
+	if j := p.job("report"); j.Schedule != "30 9 * * *" || j.Revision != 2 || j.MaxRetries.Value() != 3 {
 		t.Errorf("the job is %+v", j)
 	}
 }
@@ -146,11 +146,11 @@ func TestTheChangeOfSomebodyElseIsNotOverwritten(t *testing.T) {
 	if r.code != exitRefused || !strings.Contains(r.err, "Somebody changed it meanwhile") || len(left(t)) != 1 {
 		t.Errorf("it printed %+v and left %q", r, left(t))
 	}
-	if j := p.job("report"); j.MaxRetries != 7 || j.Schedule != "0 9 * * *" {
+	if j := p.job("report"); j.MaxRetries.Value() != 7 || j.Schedule != "0 9 * * *" {
 		t.Errorf("the job is %+v", j)
 	}
 	r = p.run("job", "apply", "-f", p.file("x.yaml", "name: report\nschedule: '@daily'\nhandler: h\n"))
-	if r.code != exitRefused || !strings.Contains(r.err, "x.yaml:1: report was changed by somebody else at this moment; apply again") || p.job("report").MaxRetries != 8 {
+	if r.code != exitRefused || !strings.Contains(r.err, "x.yaml:1: report was changed by somebody else at this moment; apply again") || p.job("report").MaxRetries.Value() != 8 {
 		t.Errorf("apply: %+v", r)
 	}
 }
@@ -190,7 +190,7 @@ func TestFieldsAreSetWithoutAnEditor(t *testing.T) {
 		}
 	}
 	job := p.job("42")
-	if want := `{"body":{"a":{"c":true},"d":"007"},"headers":{"Accept":"text/csv","Authorization":"***"},"url":"https://example.com"}`; !same(job.Payload, json.RawMessage(want)) || job.Queue != "1e3" {
+	if want := `{"body":{"a":{"c":true},"d":"007"},"headers":{"Accept":"text/csv","Authorization":"***"},"url":"https://example.com"}`; !sameJSON(job.Payload, json.RawMessage(want)) || job.Queue != "1e3" {
 		t.Errorf("the job is %+v with %s", job, job.Payload)
 	}
 	for _, tt := range []struct {
@@ -212,7 +212,7 @@ func TestFieldsAreSetWithoutAnEditor(t *testing.T) {
 }
 
 // jobID is the id of the only job.
-func (p *prompt) jobID() string {
+func (p *testCLI) jobID() string {
 	p.t.Helper()
 	var jobs []struct{ ID string }
 	p.json(&jobs, "job", "list")

@@ -11,11 +11,11 @@ import (
 
 // jsonOfYAML reads a YAML text as one value.
 func jsonOfYAML(content string) (string, error) {
-	documents, err := readDocuments("x.yaml", []byte(content))
+	documents, err := parseDocuments("x.yaml", []byte(content))
 	if err != nil {
 		return "", err
 	}
-	raw, err := (&unfolding{file: "x.yaml"}).json(documents[0])
+	raw, err := (&yamlToJSON{file: "x.yaml"}).convert(documents[0])
 	return string(raw), err
 }
 
@@ -86,11 +86,11 @@ func TestWhatCannotBeReadIsToldByItsLine(t *testing.T) {
 		{"a bomb", bomb, "the aliases of the file stand for more than 131072 values"},
 	} {
 		got, err := jsonOfYAML(tt.yaml)
-		if m := (misplaced{}); !errors.As(err, &m) || !strings.Contains(err.Error(), tt.want) {
+		if m := (fileError{}); !errors.As(err, &m) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %.100s, error %v, want %s", tt.name, got, err, tt.want)
 		}
 	}
-	if _, err := readDocuments("x.json", []byte("{\n\"a\": 1,\n}")); err == nil || !strings.HasPrefix(err.Error(), "x.json:3: is not JSON") {
+	if _, err := parseDocuments("x.json", []byte("{\n\"a\": 1,\n}")); err == nil || !strings.HasPrefix(err.Error(), "x.json:3: is not JSON") {
 		t.Errorf("broken JSON: got %v", err)
 	}
 }
@@ -132,21 +132,21 @@ func drawValue(t *rapid.T, depth int) any {
 func TestWhateverIsPrintedAsYAMLReadsBackTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := drawValue(t, 0)
-		want, err := render(value, "json")
+		want, err := encode(value, "json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		printed, err := render(map[string]any{"v": value}, "yaml")
+		printed, err := encode(map[string]any{"v": value}, "yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents, err := readYAML("x.yaml", printed)
+		documents, err := parseYAML("x.yaml", printed)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, printed)
 		}
-		raw, err := (&unfolding{}).json(documents[0])
+		raw, err := (&yamlToJSON{}).convert(documents[0])
 		var back struct{ V json.RawMessage }
-		if err != nil || json.Unmarshal(raw, &back) != nil || !same(back.V, want) {
+		if err != nil || json.Unmarshal(raw, &back) != nil || !sameJSON(back.V, want) {
 			t.Fatalf("%s was printed as\n%s\nand read as %s, error %v", want, printed, raw, err)
 		}
 	})

@@ -49,7 +49,7 @@ func TestTheLifeOfJobsInFiles(t *testing.T) {
 	if job.Schedule != "0 9 * * MON-FRI" || !slices.Equal(job.Tags, []string{"on", "team-a"}) || job.Type != belfry.TypeHTTP {
 		t.Errorf("the job is %+v", job)
 	}
-	if payload := p.job("cleanup").Payload; brief(payload) != `{"days":30,"big":12345678901234567890}` {
+	if payload := p.job("cleanup").Payload; compactJSON(payload) != `{"days":30,"big":12345678901234567890}` {
 		t.Errorf("the payload is %s", payload)
 	}
 
@@ -195,12 +195,12 @@ func TestRefusalsAreToldForEveryJobByFileAndLine(t *testing.T) {
 			t.Errorf("line %d is %q, want %q", i+1, lines[i+1], want)
 		}
 	}
-	var results []applied
+	var results []applyResult
 	r = p.run("job", "apply", "-f", file, "-o", "json")
 	if err := jsonInto(r.out, &results); err != nil || r.code != exitRefused || len(results) != 3 {
 		t.Fatalf("as JSON: %+v, error %v", r, err)
 	}
-	if results[0].Result != refusedResult || len(results[0].Errors) != 2 || results[1].Result != unchangedResult || results[1].ID == "" || results[2].Name != "b" {
+	if results[0].Result != resultRefused || len(results[0].Errors) != 2 || results[1].Result != resultUnchanged || results[1].JobID == "" || results[2].Name != "b" {
 		t.Errorf("as JSON: %+v", results)
 	}
 	r = p.run("job", "create", "-f", p.file("one.json", "{\n\"name\": \"c\",\n\"schedule\": \"never\",\n\"handler\": \"h\"}"))
@@ -210,7 +210,7 @@ func TestRefusalsAreToldForEveryJobByFileAndLine(t *testing.T) {
 }
 
 func TestBadFilesAreRefusedBeforeAnythingIsSent(t *testing.T) {
-	p := &prompt{t: t, server: "http://127.0.0.1:1"} // Nobody is there.
+	p := &testCLI{t: t, server: "http://127.0.0.1:1"} // Nobody is there.
 	good := p.file("good.yaml", "name: good\nschedule: '@daily'\n")
 	for _, tt := range []struct {
 		name, file, content string
@@ -266,16 +266,16 @@ func TestFilesMayHaveManyShapes(t *testing.T) {
 	if j := p.job("d2"); j.Schedule != "2126-12-01T09:00:00Z" {
 		t.Errorf("an instant became %q", j.Schedule)
 	}
-	if j := p.job("l1"); brief(j.Payload) != `{"text":"😀"}` {
+	if j := p.job("l1"); compactJSON(j.Payload) != `{"text":"😀"}` {
 		t.Errorf("the text became %s", j.Payload)
 	}
 
 	shown := p.file("shown.yaml", p.ok("job", "show", "l1", "-o", "yaml").out)
 	if r := p.ok("job", "apply", "-f", shown); r.out != "unchanged  l1\n" {
-		t.Errorf("what was shown and applied printed %q", r.out)
+		t.Errorf("what was shown and applyResult printed %q", r.out)
 	}
 	all := p.file("all.json", p.ok("job", "list", "-o", "json").out)
 	if r := p.ok("job", "apply", "-f", all); r.err != "6 unchanged.\n" {
-		t.Errorf("what was listed and applied printed %q", r.err)
+		t.Errorf("what was listed and applyResult printed %q", r.err)
 	}
 }

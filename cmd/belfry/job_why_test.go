@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry"
 )
 
 func TestWhyIsASentenceAndItsFacts(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWhyIsASentenceAndItsFacts(t *testing.T) {
 	if wall := p.ok("job", "why", "a", "--at", next.Format(" 2006-01-02 15:04")).out; !strings.HasPrefix(same, sentence) || !strings.HasPrefix(wall, sentence) {
 		t.Errorf("the same instant is told as %q and as %q", same, wall)
 	}
-	var why client.Why
+	var why belfry.Explanation
 	p.json(&why, "job", "why", "a", "--at", next.Add(time.Minute).Format("2006-01-02 15:04"))
 	if why.Decision != "none" || !why.At.Equal(next.Add(time.Minute)) || why.Previous == nil || !why.Previous.Equal(next) {
 		t.Errorf("a minute later it is %+v", why)
@@ -65,7 +65,7 @@ func TestWhyTellsWhatARunWaitsFor(t *testing.T) {
 			"run":{"id":"01890a5d-ac96-774b-bcce-b302099a8057","status":"ready","attempt":2,"error":"no luck"},"waits_for":%s}`, waits)
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	for _, tt := range []struct{ waits, want string }{
 		{`{"what":"worker","queue":"q","handler":"h"}`, "a worker that serves q/h: there is none"},
 		{`{"what":"slot","queue":"q","handler":"h","workers":2,"slots":100,"running":99,"ahead":1}`, "a free slot for q/h: 2 workers, 100 slots, 99 busy with it; before it: 1 run"},
@@ -95,7 +95,7 @@ func TestARunThatWaitsLeadsToWhy(t *testing.T) {
 		fmt.Fprintf(w, `{"id": %q, "name": "a b"}`, id)
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	const fired, hint = `"fired_at": "2026-03-02T08:05:01Z"`, "See what it waits for: belfry job why " + id + " --at 2026-03-02T08:05:00.25Z\n"
 	for _, tt := range []struct {
 		run  string

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTextOfOthersCannotSteerATerminal(t *testing.T) {
@@ -21,11 +23,11 @@ func TestTextOfOthersCannotSteerATerminal(t *testing.T) {
 		"replaced \ufffd stays": "replaced \ufffd stays",
 		"\U000e0001":            `\U000e0001`,
 	} {
-		if got := safe(given); got != want {
+		if got := escape(given); got != want {
 			t.Errorf("%q: got %q, want %q", given, got, want)
 		}
 	}
-	if got, want := safeLines("one\r\ntwo\n\tthree\x1b[2J"), "one\ntwo\n\tthree\\x1b[2J"; got != want {
+	if got, want := escapeLines("one\r\ntwo\n\tthree\x1b[2J"), "one\ntwo\n\tthree\\x1b[2J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -33,18 +35,18 @@ func TestTextOfOthersCannotSteerATerminal(t *testing.T) {
 func TestHiddenCharactersOfAnswersAreShownByTheirCodes(t *testing.T) {
 	answer := map[string]string{"name": "a\u202eb\u009bc\x1b\x7f\U000e0001d é\n"}
 	for _, format := range []string{"json", "yaml"} {
-		printed, err := render(answer, format)
+		printed, err := encode(answer, format)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 			t.Errorf("%s has hidden characters: %q", format, printed)
 		}
-		documents, err := readDocuments("answer", printed)
+		documents, err := parseDocuments("answer", printed)
 		if err != nil {
 			t.Fatalf("%s: %v in %s", format, err, printed)
 		}
-		raw, err := (&unfolding{}).json(documents[0])
+		raw, err := (&yamlToJSON{}).convert(documents[0])
 		var back map[string]string
 		if err != nil || json.Unmarshal(raw, &back) != nil || back["name"] != answer["name"] {
 			t.Errorf("%s came back as %q, error %v", format, back, err)
@@ -75,41 +77,45 @@ func TestTimesAreToldByTheirDistance(t *testing.T) {
 			t.Errorf("%s away: got %q, want %q", tt.away, got, tt.want)
 		}
 	}
-	if got := exact(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
+	if got := absolute(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
 		t.Errorf("got %q", got)
 	}
-	if got := exactIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
+	if got := absoluteIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
 		t.Errorf("got %q", got)
 	}
-	if got := exactIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
+	if got := absoluteIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if relativeTo(now, nil) != "-" || exactIn("UTC", now, nil) != "-" {
+	if relativeOrNone(now, nil) != "-" || absoluteIn("UTC", now, nil) != "-" {
 		t.Error("a missing instant should be a dash")
 	}
 }
 
-func TestTablesAreAligned(t *testing.T) {
-	list := newTable("NAME", "STATUS", "NEXT")
-	list.row("größe", cell{"paused", yellow}, "-")
-	list.row("a\nb", cell{"scheduled", green}, "in 3m")
-	list.row("", "x", "")
+func TestTableIsAligned(t *testing.T) {
 	var b strings.Builder
-	if err := list.write(&b, palette{}); err != nil {
+	o := output{out: &b, format: "table"}
+	list := o.table([]string{"NAME", "STATUS", "NEXT"}, "MORE")
+	list.row("größe", cell{"paused", yellow}, "-", "x")
+	list.row("a\nb", cell{"scheduled", green}, "in 3m", "y")
+	list.row("", "x", "", "z")
+	if err := list.write(); err != nil {
 		t.Fatal(err)
 	}
 	want := "NAME    STATUS      NEXT\n" +
 		"größe   paused      -\n" +
 		`a\nb    scheduled   in 3m` + "\n" +
 		"-       x           -\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("the table differs:\n%s", d)
 	}
-	var coloured strings.Builder
-	if err := list.write(&coloured, palette{on: true}); err != nil {
+	b.Reset()
+	wide := output{out: &b, format: "wide", palette: palette{on: true}}
+	list = wide.table([]string{"STATUS"}, "MORE")
+	list.row(cell{"paused", yellow}, "x")
+	if err := list.write(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(coloured.String(), "\x1b[33mpaused\x1b[0m      -\n") {
-		t.Errorf("got %q", coloured.String())
+	if d := cmp.Diff("STATUS   MORE\n\x1b[33mpaused\x1b[0m   x\n", b.String()); d != "" {
+		t.Errorf("the wide table with colours differs:\n%s", d)
 	}
 }

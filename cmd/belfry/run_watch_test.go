@@ -52,7 +52,7 @@ func (s *screen) await(t *testing.T, words string) {
 }
 
 // start begins a command that goes on until it is interrupted.
-func (p *prompt) start(args ...string) (out, err *screen, interrupt func() (code int)) {
+func (p *testCLI) start(args ...string) (out, err *screen, interrupt func() (code int)) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	out, err = &screen{news: make(chan struct{}, 1)}, &screen{news: make(chan struct{}, 1)}
 	code := make(chan int, 1)
@@ -72,7 +72,7 @@ func TestTheRunsOfAJobAreFollowed(t *testing.T) {
 	p.ok("job", "trigger", "a", "--wait")
 	out, said, interrupt := p.start("run", "watch", "--job", "a")
 	said.await(t, "Watching the runs of a.")
-	var asked triggered
+	var asked belfry.TriggerResult
 	p.json(&asked, "job", "trigger", "a")
 	out.await(t, asked.RunID.String()+"  succeeded  attempt 1")
 	if code := interrupt(); code != exitOK || strings.Count(out.String(), "succeeded") != 1 {
@@ -106,7 +106,7 @@ func TestAWatchOutlastsARestartOfTheServer(t *testing.T) {
 		fmt.Fprintf(w, `{"id": %q, "status": %q, "attempt": 1}`, id, state)
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	r := p.ok("run", "watch", id.String())
 	if !strings.Contains(r.out, "running    attempt 1\n") || !strings.Contains(r.out, "succeeded  attempt 1\n") || r.err != "The server does not answer; still trying.\n" {
 		t.Errorf("it printed %+v", r)
@@ -116,7 +116,7 @@ func TestAWatchOutlastsARestartOfTheServer(t *testing.T) {
 func TestAPersonIsAskedBeforeADeletion(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes \n": true, "y": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
 		var asked strings.Builder
-		d := &door{in: strings.NewReader(answer), err: &asked}
+		d := &cli{in: strings.NewReader(answer), output: output{err: &asked}}
 		if got, err := d.ask("Delete a\x1b[31m?"); err != nil || got != want || !strings.HasPrefix(asked.String(), `Delete a\x1b[31m? [y/N] `) {
 			t.Errorf("%q: got %v, error %v, after %q", answer, got, err, asked.String())
 		}

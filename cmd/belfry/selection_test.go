@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
 func TestTheSameIsDoneToManyJobs(t *testing.T) {
@@ -42,7 +41,7 @@ func TestTheSameIsDoneToManyJobs(t *testing.T) {
 			t.Errorf("%q printed %+v, want %q", tt.args, r, tt.out)
 		}
 	}
-	var done bulked
+	var done belfry.BulkResult
 	if p.json(&done, "job", "pause", "--all", "--yes"); done.Matched != 0 || done.Failed == nil {
 		t.Errorf("nothing to pause: %+v", done)
 	}
@@ -89,10 +88,10 @@ func TestBadChoicesOfJobsAreRefused(t *testing.T) {
 }
 
 func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
-	var orders []client.Bulk
+	var orders []belfry.Bulk
 	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var order client.Bulk
+		var order belfry.Bulk
 		if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
 			t.Error(err)
 		}
@@ -112,18 +111,18 @@ func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	r := p.run("job", "pause", "--tag", "a", "--tag", "b", "--yes")
 	want := "belfry: job pause: x\\x1b: it is stuck\nbelfry: job pause: " + belfry.ID{2}.String() + ": so is this\n"
 	if r.code != exitRefused || r.out != "paused     1 job\n" || r.err != want {
 		t.Errorf("it ended with %+v, want %q", r, want)
 	}
-	if len(orders) != 3 || orders[0].Limit != 0 || orders[1].Limit != bulkStep || orders[1].Cursor != "" || orders[2].Cursor != "c" ||
+	if len(orders) != 3 || orders[0].Limit != 0 || orders[1].Limit != bulkBatch || orders[1].Cursor != "" || orders[2].Cursor != "c" ||
 		orders[2].Action != belfry.ActionPause || strings.Join(orders[2].Filter.Tags, " ") != "a b" {
 		t.Errorf("the orders are %+v", orders)
 	}
 	r = p.run("job", "pause", "--tag", "a", "--yes", "-o", "json")
-	var done bulked
+	var done belfry.BulkResult
 	if err := json.Unmarshal([]byte(r.out), &done); err != nil || r.code != exitRefused || done.Matched != 3 || done.Done != 1 || len(done.Failed) != 2 {
 		t.Errorf("it ended with %+v, error %v", r, err)
 	}
@@ -156,7 +155,7 @@ func TestWhatHasNoBulkActionIsDoneToOneJobAfterAnother(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	if r := p.run("job", "resume", "--all", "--catch-up", "--yes"); r.code != exitRefused || r.out != "resumed    2 jobs\n" || r.err != "belfry: job resume: two: it cannot be\n" {
 		t.Errorf("it ended with %+v", r)
 	}

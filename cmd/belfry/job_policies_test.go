@@ -13,7 +13,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 		"--priority", "8", "--overlap", "queue", "--max-queued", "3", "--retry-on", "server_errors", "--retry-delays", "500ms, 10s,1m", "--retention-days", "5")
 	s := p.job("a").Spec
 	if s.MissedWindow != belfry.MissedRunAll || s.MaxMissed != 7 || s.CatchUpSeconds != 7200 || s.Priority != "8" || s.Overlap != belfry.OverlapQueue || s.MaxQueued != 3 ||
-		s.RetryOn != belfry.RetryOnServerErrors || s.RetryBackoff != belfry.BackoffList || s.RetryDelays != "0.5,10,60" || s.MaxRetries != 3 || s.RetentionDays != 5 {
+		s.RetryOn != belfry.RetryOnServerErrors || s.RetryBackoff != belfry.BackoffList || s.RetryDelays != "0.5,10,60" || s.MaxRetries.Value() != 3 || s.RetentionDays != 5 {
 		t.Errorf("the flags made %+v", s)
 	}
 	shown := p.ok("job", "show", "a").out
@@ -28,7 +28,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 	if r := p.ok("job", "edit", "a", "--set", "priority=Low", "--set", "retry_delays=[1,2]", "--set", "max_queued=null", "--set", "retry_on=all"); !strings.HasPrefix(r.out, "updated    a   priority, max_queued, max_retries, retry_on, retry_delays   next") {
 		t.Errorf("edit printed %q", r.out)
 	}
-	if s := p.job("a").Spec; s.Priority != belfry.PriorityLow || s.RetryDelays != "1,2" || s.MaxRetries != 2 || s.MaxQueued != 0 || s.RetryOn != "" {
+	if s := p.job("a").Spec; s.Priority != belfry.PriorityLow || s.RetryDelays != "1,2" || s.MaxRetries.Value() != 2 || s.MaxQueued != 0 || s.RetryOn != "" {
 		t.Errorf("the edit made %+v", s)
 	}
 	p.ok("job", "edit", "a", "--set", "retry_backoff=fixed", "--set", "retry_jitter=0", "--set", "retention_days=1")
@@ -107,7 +107,7 @@ func TestFilesSayThePoliciesOfAJob(t *testing.T) {
 `
 	file := p.file("jobs.yaml", jobs)
 	p.ok("job", "apply", "-f", file)
-	if s := p.job("a").Spec; s.Priority != belfry.PriorityHigh || s.RetryDelays != "1,10,60" || s.MaxRetries != 3 || s.RetryBackoff != belfry.BackoffList || s.MaxQueued != 3 || s.RetentionDays != 5 {
+	if s := p.job("a").Spec; s.Priority != belfry.PriorityHigh || s.RetryDelays != "1,10,60" || s.MaxRetries.Value() != 3 || s.RetryBackoff != belfry.BackoffList || s.MaxQueued != 3 || s.RetentionDays != 5 {
 		t.Errorf("the file made %+v", s)
 	}
 	for _, args := range [][]string{{"job", "apply", "-f", file, "--dry-run"}, {"job", "apply", "-f", file}} {

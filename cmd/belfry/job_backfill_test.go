@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
 func TestAJobIsBackfilled(t *testing.T) {
@@ -24,18 +23,18 @@ func TestAJobIsBackfilled(t *testing.T) {
 	if r.out != "backfilled  a   2 runs, 2026-03-28T02:30:00+01:00 to 2026-03-29T03:00:00+02:00\n" || r.err != "There are more. Go on with: --from 2026-03-30T02:30:00+02:00\n" {
 		t.Errorf("it printed %+v", r)
 	}
-	var again, dry backfilled
+	var again, dry belfry.BackfillResult
 	p.json(&again, "job", "backfill", "a", "--from", "2026-03-28T00:00", "--to", "2026-03-30T02:30:00+02:00", "--limit", "2", "--idempotency-key", "k")
-	for _, id := range again.Runs {
+	for _, id := range again.RunIDs {
 		p.succeeded(id.String())
 	}
-	var runs []client.Run
+	var runs []belfry.Run
 	p.json(&runs, "job", "runs", "a")
-	if len(runs) != 2 || runs[0].Kind != belfry.KindBackfill || runs[0].ID != again.Runs[1] || len(target.got()) != 2 {
+	if len(runs) != 2 || runs[0].Kind != belfry.KindBackfill || runs[0].ID != again.RunIDs[1] || len(target.got()) != 2 {
 		t.Errorf("the runs are %+v, of %+v", runs, again)
 	}
 	p.json(&dry, "job", "backfill", "a", "--from", "2026-03-28 00:00:00", "--to", "2026-03-29 12:00", "--dry-run")
-	if dry.Count != 2 || len(dry.Instants) != 2 || dry.Runs != nil || dry.More || !dry.NextFrom.IsZero() {
+	if dry.Count != 2 || len(dry.Instants) != 2 || dry.RunIDs != nil || dry.More || !dry.NextFrom.IsZero() {
 		t.Errorf("the dry run gave %+v", dry)
 	}
 	if r := p.ok("job", "backfill", "a", "--from", "0s", "-o", "json"); strings.Contains(r.out, "next_from") || strings.Contains(r.out, "runs") || !strings.Contains(r.out, `"instants": []`) {
@@ -70,12 +69,12 @@ func TestAJobIsBackfilled(t *testing.T) {
 
 func TestHowLongAgoIsRead(t *testing.T) {
 	for text, want := range map[string]time.Duration{"24h": 24 * time.Hour, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "0d": 0, "1h30m": 90 * time.Minute} {
-		if got, ok := readAgo(text); !ok || got != want {
+		if got, ok := parseAge(text); !ok || got != want {
 			t.Errorf("%s: got %s, %v", text, got, ok)
 		}
 	}
 	for _, text := range []string{"", "d", "-1d", "-1h", "1", "1.5d", "99999999999d", "1 h", "now"} {
-		if got, ok := readAgo(text); ok {
+		if got, ok := parseAge(text); ok {
 			t.Errorf("%q is read as %s", text, got)
 		}
 	}

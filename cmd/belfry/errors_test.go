@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -14,11 +13,11 @@ import (
 func TestExitCodes(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "h")
-	nobody := &prompt{t: t, server: "http://127.0.0.1:1"}
+	nobody := &testCLI{t: t, server: "http://127.0.0.1:1"}
 	none := belfry.ID{1}.String()
 	for _, tt := range []struct {
 		name string
-		at   *prompt
+		at   *testCLI
 		args []string
 		code int
 		want string // in what is said
@@ -81,7 +80,7 @@ func TestFailuresOfTheServerHaveTheirCodes(t *testing.T) {
 		fmt.Fprintf(w, `{"detail": "it said \u001b[31mno", "code": %q, "request_id": "r-17"}`, code)
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	for _, tt := range []struct {
 		status int
 		code   string
@@ -128,26 +127,6 @@ func TestHelpIsThere(t *testing.T) {
 	}
 }
 
-// The table of fields is what files and editors know of a job.
-func TestEveryFieldOfAJobIsKnown(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[belfry.Spec](), reflect.TypeFor[belfry.Job]()} {
-		for _, f := range reflect.VisibleFields(typ) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "" || name == "-" {
-				continue
-			}
-			_, known := fieldNamed(name)
-			shown := false
-			for _, s := range shownFields {
-				shown = shown || s == name
-			}
-			if known == shown {
-				t.Errorf("%s.%s: known %v, only shown %v: one of them must be", typ.Name(), name, known, shown)
-			}
-		}
-	}
-}
-
 func TestAnswersOfTheServerCannotSteerTheTerminal(t *testing.T) {
 	const nasty = `"a\u001b[31m\u202e\u009b\n"`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,14 +154,14 @@ func TestAnswersOfTheServerCannotSteerTheTerminal(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	for _, args := range [][]string{
 		{"job", "list"}, {"job", "show", "x"}, {"job", "pause", "x"}, {"run", "show", belfry.ID{2}.String()}, {"run", "watch", belfry.ID{2}.String()},
 		{"job", "why", "x"}, {"event", "list"}, {"dead", "list"}, {"dead", "list", "--group"}, {"dead", "show", belfry.ID{2}.String()},
 	} {
 		for _, format := range formats {
 			r := p.ok(append(args, "-o", format)...)
-			if strings.ContainsFunc(r.out, func(c rune) bool { return c != '\n' && hidden(c) }) || !strings.Contains(r.out, "31m") {
+			if strings.ContainsFunc(r.out, func(c rune) bool { return c != '\n' && !isPrintable(c) }) || !strings.Contains(r.out, "31m") {
 				t.Errorf("belfry %s -o %s printed %q", strings.Join(args, " "), format, r.out)
 			}
 		}
