@@ -22,7 +22,7 @@ func key(text, what string) control.Key {
 }
 
 func TestATypeIsToldFromThePayload(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	for _, tt := range []struct{ name, handler, payload, want string }{
 		{"an address", "", `{"url":"https://example.com"}`, "http"},
 		{"an address, written with escapes", "", `{"\u0075rl":"https://example.com"}`, "http"},
@@ -32,8 +32,8 @@ func TestATypeIsToldFromThePayload(t *testing.T) {
 		{"nothing", "", ``, "worker nothing"},
 		{"a handler", " send-invoice ", `{}`, "worker send-invoice"},
 	} {
-		d := draft("@daily")
-		d.Name, d.Spec.Type, d.Spec.Handler, d.Payload = tt.name, "", tt.handler, json.RawMessage(tt.payload)
+		d := controltest.Input("@daily")
+		d.Name, d.Type, d.Handler, d.Payload = tt.name, "", tt.handler, json.RawMessage(tt.payload)
 		job, err := c.Create(t.Context(), ns, d, none)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
@@ -46,14 +46,14 @@ func TestATypeIsToldFromThePayload(t *testing.T) {
 }
 
 func TestTagsAndTemplatesHaveANormalForm(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
-	d.Tags, d.Spec.IdempotencyKeyTemplate, d.Spec.MissedWindow = []string{"b", " a", "B", "b"}, " report-{{ week }}", "RUN_ONCE"
-	job := create(t, c, d)
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Input("@daily")
+	d.Tags, d.IdempotencyKeyTemplate, d.MissedWindow = []string{"b", " a", "B", "b"}, " report-{{ week }}", "RUN_ONCE"
+	job := controltest.Create(t, c, d)
 	if !slices.Equal(job.Tags, []string{"B", "a", "b"}) || job.IdempotencyKeyTemplate != "report-{{week}}" || job.MissedWindow != belfry.MissedRunOnce {
 		t.Errorf("got %q, %q and %q", job.Tags, job.IdempotencyKeyTemplate, job.MissedWindow)
 	}
-	found, err := c.Get(t.Context(), ns, job.ID)
+	found, err := c.Get(t.Context(), ns, job.ID.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,28 +62,28 @@ func TestTagsAndTemplatesHaveANormalForm(t *testing.T) {
 
 func TestAJobMayBeCreatedPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
+		s := controltest.Open(t)
 		c := control.New(s, plan.Defaults{})
-		d := draft("* * * * *")
+		d := controltest.Input("* * * * *")
 		d.Paused = true
-		job := create(t, c, d)
+		job := controltest.Create(t, c, d)
 		if job.Status != belfry.StatusPaused || job.State != belfry.JobPaused || job.NextRunAt != nil {
 			t.Errorf("status %s, next run at %v", job.Status, job.NextRunAt)
 		}
-		first := planOf(t, s, job.ID)
+		first := controltest.PlanOf(t, s, job.ID)
 		if !first.NextAt.IsZero() || first.NominalAt.IsZero() {
 			t.Errorf("the plan is %+v", first)
 		}
-		found, err := c.Get(t.Context(), ns, job.ID)
+		found, err := c.Get(t.Context(), ns, job.ID.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, found, job)
 		time.Sleep(time.Until(first.NominalAt) + 3*time.Minute)
-		if job, err = c.Resume(t.Context(), ns, job.ID, false); err != nil || !job.NextRunAt.Equal(first.NominalAt.Add(4*time.Minute)) {
+		if job, err = c.Resume(t.Context(), ns, job.ID.String(), belfry.Resume{}); err != nil || !job.NextRunAt.Equal(first.NominalAt.Add(4*time.Minute)) {
 			t.Errorf("the next run is at %v, error %v", job.NextRunAt, err)
 		}
-		if got := history(t, c, job.ID, first.NominalAt); got != "0 paused x4 r1" {
+		if got := controltest.History(t, c, job.ID, first.NominalAt); got != "0 paused x4 r1" {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -91,8 +91,8 @@ func TestAJobMayBeCreatedPaused(t *testing.T) {
 
 func TestTheSameKeyGivesTheSameJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t), plan.Defaults{})
-		d := draft(time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
+		c := control.New(controltest.Open(t), plan.Defaults{})
+		d := controltest.Input(time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 		d.Name = "once"
 		d.Payload = json.RawMessage(`{"url":"https://example.com","headers":{"Authorization":"Bearer abc"}}`)
 		first, err := c.Create(t.Context(), ns, d, key("k", "a"))
@@ -110,13 +110,13 @@ func TestTheSameKeyGivesTheSameJob(t *testing.T) {
 		first.Payload = secret.Mask(first.Payload)
 		same(t, again, first)
 		_, err = c.Create(t.Context(), ns, d, key("k", "b"))
-		oneFault(t, err, "Idempotency-Key", "another request")
+		oneError(t, err, "Idempotency-Key", "another request")
 		_, err = c.Create(t.Context(), ns, d, key("other", "a"))
-		oneFault(t, err, "schedule", "is over")
+		oneError(t, err, "schedule", "is over")
 		if n := count(t, c); n != 1 {
 			t.Errorf("there are %d jobs", n)
 		}
-		d.Spec.Schedule = "@daily"
+		d.Schedule = "@daily"
 		if _, err = c.Create(t.Context(), "elsewhere", d, key("k", "b")); err != nil {
 			t.Errorf("another namespace has other keys: %v", err)
 		}
@@ -136,12 +136,12 @@ func TestTwoAtTheSameInstantMakeOneJob(t *testing.T) {
 		{"the same key for something else", [2]control.Key{key("k", "a"), key("k", "b")}, "a", "b", string(belfry.Invalid)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := control.New(open(t), plan.Defaults{})
+			c := control.New(controltest.Open(t), plan.Defaults{})
 			var jobs [8]belfry.Job
 			var errs [8]error
 			var all sync.WaitGroup
 			for i := range jobs {
-				d := draft("@daily")
+				d := controltest.Input("@daily")
 				d.Name = []string{tt.name1, tt.name2}[i%2]
 				all.Go(func() { jobs[i], errs[i] = c.Create(t.Context(), ns, d, tt.keys[i%2]) })
 			}
@@ -189,7 +189,7 @@ func TestVersionsDiffer(t *testing.T) {
 			t.Errorf("%s: a run changes the version", name)
 		}
 	}
-	if fmt.Sprint(control.DraftOf(job)) != fmt.Sprint(control.Draft{Name: "a", Tags: []string{"x", "y"}}) {
-		t.Errorf("got %v", control.DraftOf(job))
+	if fmt.Sprint(validate.InputOf(job)) != fmt.Sprint(validate.Input{Name: "a", Tags: []string{"x", "y"}}) {
+		t.Errorf("got %v", validate.InputOf(job))
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // lines is an import of drafts.
-func lines(drafts ...control.Draft) iter.Seq2[control.Line, error] {
+func lines(drafts ...validate.Input) iter.Seq2[control.Line, error] {
 	return func(yield func(control.Line, error) bool) {
 		for i, d := range drafts {
 			if !yield(control.Line{Place: fmt.Sprintf("line %d", i+1), Draft: d}, nil) {
@@ -26,24 +26,24 @@ func lines(drafts ...control.Draft) iter.Seq2[control.Line, error] {
 	}
 }
 
-func named(name, schedule string) control.Draft {
-	d := draft(schedule)
+func controltest.Named(name, schedule string) validate.Input {
+	d := controltest.Input(schedule)
 	d.Name = name
 	return d
 }
 
 func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
-	s := open(t)
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	paused := named("c", "@daily")
+	paused := controltest.Named("c", "@daily")
 	paused.Paused = true
-	all := lines(named("a", "@daily"), named("b", "0 9 * * *"), paused)
+	all := lines(controltest.Named("a", "@daily"), controltest.Named("b", "0 9 * * *"), paused)
 	ids, err := c.Import(t.Context(), ns, all, key("k", "x"))
 	if err != nil || len(ids) != 3 || !slices.IsSortedFunc(ids, belfry.ID.Compare) {
 		t.Fatalf("got %v, error %v", ids, err)
 	}
 	for i, id := range ids {
-		job, err := c.Get(t.Context(), ns, id)
+		job, err := c.Get(t.Context(), ns, id.String())
 		if err != nil || job.Name != string(rune('a'+i)) || (job.Status == belfry.StatusPaused) != (i == 2) {
 			t.Errorf("job %d is %+v, error %v", i, job, err)
 		}
@@ -53,7 +53,7 @@ func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
 		t.Errorf("again it is %v, error %v", again, err)
 	}
 	_, err = c.Import(t.Context(), ns, all, key("k", "y"))
-	oneFault(t, err, "Idempotency-Key", "another request")
+	oneError(t, err, "Idempotency-Key", "another request")
 	_, err = c.Import(t.Context(), ns, all, none)
 	codeOf(t, err, belfry.Conflict)
 	if ids, err := c.Import(t.Context(), ns, lines(), none); err != nil || len(ids) != 0 {
@@ -65,18 +65,18 @@ func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
 }
 
 func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	bad := named("x/y", "0 25 * * *")
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	bad := controltest.Named("x/y", "0 25 * * *")
 	bad.Spec.Type, bad.Payload = "worker", nil
 	seq := func(yield func(control.Line, error) bool) {
-		_ = yield(control.Line{Place: "[0]", Draft: named("fine", "@daily")}, nil) &&
+		_ = yield(control.Line{Place: "[0]", Draft: controltest.Named("fine", "@daily")}, nil) &&
 			yield(control.Line{Place: "[1]", Draft: bad}, nil) &&
-			yield(control.Line{Place: "[2]", Draft: named("fine too", "@daily")}, nil) &&
-			yield(control.Line{Place: "[3]", Draft: draft(""), Faults: []belfry.FieldError{{Field: "schedule", Message: "must be text"}, {Field: "", Message: "is odd"}}}, nil) &&
-			yield(control.Line{Place: "[4]", Draft: named("..", "@daily")}, nil)
+			yield(control.Line{Place: "[2]", Draft: controltest.Named("fine too", "@daily")}, nil) &&
+			yield(control.Line{Place: "[3]", Draft: controltest.Input(""), Faults: []belfry.FieldError{{Field: "schedule", Message: "must be text"}, {Field: "", Message: "is odd"}}}, nil) &&
+			yield(control.Line{Place: "[4]", Draft: controltest.Named("..", "@daily")}, nil)
 	}
 	_, err := c.Import(t.Context(), ns, seq, none)
-	got := faultsOf(t, err)
+	got := errorsOf(t, err)
 	want := []string{"[1].handler: ", "[1].schedule: ", "[3].schedule: must be text", "[3]: is odd", "[4].name: "}
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -87,25 +87,25 @@ func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
 }
 
 func TestAnImportStopsAfterManyFaults(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	read := 0
 	endless := func(yield func(control.Line, error) bool) {
-		for yield(control.Line{Place: fmt.Sprint("line ", read), Draft: draft("never")}, nil) {
+		for yield(control.Line{Place: fmt.Sprint("line ", read), Draft: controltest.Input("never")}, nil) {
 			read++
 		}
 	}
 	_, err := c.Import(t.Context(), ns, endless, none)
-	if n := len(faultsOf(t, err)); n != control.MaxImportFaults || read > control.MaxImportFaults {
+	if n := len(errorsOf(t, err)); n != control.MaxImportFaults || read > control.MaxImportFaults {
 		t.Errorf("%d faults of %d lines", n, read)
 	}
 }
 
 func TestAnImportThatCannotBeReadIsNotTriedAgain(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	errBody, passes := errors.New("unexpected end"), 0
 	broken := func(yield func(control.Line, error) bool) {
 		passes++
-		if yield(control.Line{Draft: named("a", "@daily")}, nil) {
+		if yield(control.Line{Draft: controltest.Named("a", "@daily")}, nil) {
 			yield(control.Line{}, errBody)
 		}
 	}
@@ -121,9 +121,9 @@ func TestAnImportThatCannotBeReadIsNotTriedAgain(t *testing.T) {
 func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("the request is lost: ", before), func(t *testing.T) {
-			s := &lossy{Store: open(t), losses: 2, before: before}
+			s := &lossy{Store: controltest.Open(t), losses: 2, before: before}
 			c := control.New(s, plan.Defaults{})
-			all := lines(named("a", "@daily"), named("b", "@daily"))
+			all := lines(controltest.Named("a", "@daily"), controltest.Named("b", "@daily"))
 			ids, err := c.Import(t.Context(), ns, all, none)
 			if err != nil || len(ids) != 2 || count(t, c) != 2 {
 				t.Fatalf("got %v, error %v", ids, err)
@@ -134,7 +134,7 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 				t.Fatalf("got %v, error %v", keyed, err)
 			}
 			for _, id := range keyed {
-				if _, err := c.Get(t.Context(), "elsewhere", id); err != nil {
+				if _, err := c.Get(t.Context(), "elsewhere", id.String()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -145,12 +145,12 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 // Equal schedules are read once, and many different ones take no room.
 func TestAnImportOfManyJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t), plan.Defaults{})
+		c := control.New(controltest.Open(t), plan.Defaults{})
 		const n = 1500
 		many := func(yield func(control.Line, error) bool) {
 			for i := range n {
-				d := named(fmt.Sprint("job ", i), fmt.Sprintf("%d %d * * *", i%60, i/60%24))
-				d.Spec.Type, d.Payload = "worker", json.RawMessage("3")
+				d := controltest.Named(fmt.Sprint("job ", i), fmt.Sprintf("%d %d * * *", i%60, i/60%24))
+				d.Type, d.Payload = "worker", json.RawMessage("3")
 				if !yield(control.Line{Place: "x", Draft: d}, nil) {
 					return
 				}
@@ -160,7 +160,7 @@ func TestAnImportOfManyJobs(t *testing.T) {
 		if err != nil || len(ids) != n || !slices.IsSortedFunc(ids, belfry.ID.Compare) || len(slices.Compact(ids)) != n {
 			t.Fatalf("got %d ids, error %v", len(ids), err)
 		}
-		job, err := c.Get(t.Context(), ns, ids[61])
+		job, err := c.Get(t.Context(), ns, ids[61].String())
 		if err != nil || job.Handler != "job 61" || job.NextRunAt.Format("15:04") != "01:01" {
 			t.Errorf("got %+v, error %v", job, err)
 		}

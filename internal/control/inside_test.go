@@ -34,7 +34,7 @@ func BenchmarkExamine(b *testing.B) {
 			now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 			x := (&Control{}).examiner(now)
 			d := Draft{Spec: belfry.DefaultSpec(), Tags: []string{"team:billing"}}
-			d.Spec.Type, d.Spec.Schedule, d.Spec.Timezone = kind, "30 9 * * MON-FRI", "Europe/Paris"
+			d.Type, d.Schedule, d.Timezone = kind, "30 9 * * MON-FRI", "Europe/Paris"
 			d.Payload = json.RawMessage(`{"url": "https://example.com/hook", "headers": {"Authorization": "Bearer abc"}, "body": {"id": 17}}`)
 			b.ReportAllocs()
 			i := 0
@@ -64,8 +64,8 @@ func TestAWakeIsPassedOn(t *testing.T) {
 	} {
 		leaver := &waiter{woken: tt.woken}
 		g := gate{waiting: []*waiter{leaver, {}}, kick: make(chan struct{}, 1), stop: func() { t.Error("the watch ended") }}
-		if g.leave(leaver, tt.served); len(g.kick) != tt.want || len(g.waiting) != 1 {
-			t.Errorf("%s: %d looks were asked for, %d wait", tt.name, len(g.kick), len(g.waiting))
+		if sc.leave(leaver, tt.served); len(sc.kick) != tt.want || len(sc.waiting) != 1 {
+			t.Errorf("%s: %d looks were asked for, %d wait", tt.name, len(sc.kick), len(sc.waiting))
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func put(t *testing.T, c *control.Control, d control.Draft) (belfry.Job, bool) {
+func put(t *testing.T, c *control.Control, d validate.Input) (belfry.Job, bool) {
 	t.Helper()
 	job, made, err := c.Put(t.Context(), ns, "report", "", d)
 	if err != nil {
@@ -24,8 +24,8 @@ func put(t *testing.T, c *control.Control, d control.Draft) (belfry.Job, bool) {
 }
 
 func TestPutCreatesAndReplaces(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Input("@daily")
 	d.Tags = []string{"a"}
 	first, made := put(t, c, d)
 	if !made || first.Name != "report" || first.Revision != 1 {
@@ -35,12 +35,12 @@ func TestPutCreatesAndReplaces(t *testing.T) {
 	if made || control.Version(again) != control.Version(first) {
 		t.Errorf("made %v: %+v", made, again)
 	}
-	d.Name, d.Tags, d.Spec.MaxRetries = " report ", nil, 7
+	d.Name, d.Tags, d.MaxRetries = " report ", nil, 7
 	second, made := put(t, c, d)
 	if made || second.ID != first.ID || second.Revision != 2 || second.MaxRetries != 7 || len(second.Tags) != 0 {
 		t.Errorf("made %v: %+v", made, second)
 	}
-	d.Spec = draft("@daily").Spec
+	d.Spec = controltest.Input("@daily").Spec
 	if third, _ := put(t, c, d); third.MaxRetries != 3 || third.Revision != 3 {
 		t.Errorf("what the draft leaves out has not its default: %+v", third)
 	}
@@ -50,8 +50,8 @@ func TestPutCreatesAndReplaces(t *testing.T) {
 }
 
 func TestPutAndAPause(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Input("@daily")
 	for _, step := range []struct {
 		paused, keep bool
 		want         belfry.JobStatus
@@ -70,42 +70,42 @@ func TestPutAndAPause(t *testing.T) {
 }
 
 func TestPutUnderAName(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
-	d.Name, d.Spec.Queue = "other", ""
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Input("@daily")
+	d.Name, d.Queue = "other", ""
 	_, _, err := c.Put(t.Context(), ns, "report", "", d)
-	if got := fmt.Sprint(faultsOf(t, err)); got != "[name: is not that of the job that is put; leave it out queue: must have 1 to 100 letters, digits, dots, underscores and hyphens]" {
+	if got := fmt.Sprint(errorsOf(t, err)); got != "[name: is not that of the job that is put; leave it out queue: must have 1 to 100 letters, digits, dots, underscores and hyphens]" {
 		t.Errorf("got %s", got)
 	}
-	create(t, c, named("report", "@daily"))
-	_, _, err = c.Put(t.Context(), ns, "report", "", named("other", "@daily"))
-	oneFault(t, err, "name", "leave it out")
+	controltest.Create(t, c, controltest.Named("report", "@daily"))
+	_, _, err = c.Put(t.Context(), ns, "report", "", controltest.Named("other", "@daily"))
+	oneError(t, err, "name", "leave it out")
 	for _, bad := range []string{"", " ", "..", "a\x00b", "caf\xe9", belfry.NewID(time.Now()).String()} {
-		_, _, err = c.Put(t.Context(), ns, bad, "", draft("@daily"))
-		oneFault(t, err, "name", "must")
+		_, _, err = c.Put(t.Context(), ns, bad, "", controltest.Input("@daily"))
+		oneError(t, err, "name", "must")
 	}
 }
 
 func TestPutOfWhatChangedMeanwhile(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	_, _, err := c.Put(t.Context(), ns, "report", "1-abc", draft("@daily"))
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	_, _, err := c.Put(t.Context(), ns, "report", "1-abc", controltest.Input("@daily"))
 	codeOf(t, err, belfry.Changed)
-	job, _ := put(t, c, draft("@daily"))
-	if _, _, err = c.Put(t.Context(), ns, "report", control.Version(job), draft("@hourly")); err != nil {
+	job, _ := put(t, c, controltest.Input("@daily"))
+	if _, _, err = c.Put(t.Context(), ns, "report", control.Version(job), controltest.Input("@hourly")); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = c.Put(t.Context(), ns, "report", control.Version(job), draft("@weekly"))
+	_, _, err = c.Put(t.Context(), ns, "report", control.Version(job), controltest.Input("@weekly"))
 	codeOf(t, err, belfry.Changed)
 }
 
 func TestManyPutsOfOneName(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	var all sync.WaitGroup
 	var made [16]bool
 	var errs [16]error
 	for i := range made {
-		d := draft("@daily")
-		d.Spec.MaxRetries = i % 2
+		d := controltest.Input("@daily")
+		d.MaxRetries = i % 2
 		all.Go(func() { _, made[i], errs[i] = c.Put(t.Context(), ns, "report", "", d) })
 	}
 	all.Wait()
@@ -151,26 +151,26 @@ func TestPutMeetsARival(t *testing.T) {
 		{"that deletes the job first", 1, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &rival{Store: open(t)}
+			s := &rival{Store: controltest.Open(t)}
 			other, c := control.New(s.Store, plan.Defaults{}), control.New(s, plan.Defaults{})
 			if !tt.creates {
-				create(t, other, named("report", "@daily"))
+				controltest.Create(t, other, controltest.Named("report", "@daily"))
 			}
 			s.after = func() {
 				s.after = nil
 				if tt.creates {
-					create(t, other, named("report", "@daily"))
+					controltest.Create(t, other, controltest.Named("report", "@daily"))
 					return
 				}
 				id, err := other.Find(t.Context(), ns, "report")
 				if err == nil {
-					err = other.Delete(t.Context(), ns, id, "", control.DeleteOptions{})
+					err = other.Delete(t.Context(), ns, id.String(), "", control.DeleteOptions{})
 				}
 				if err != nil {
 					t.Error(err)
 				}
 			}
-			job, made := put(t, c, draft("@hourly"))
+			job, made := put(t, c, controltest.Input("@hourly"))
 			if made != tt.made || job.Schedule != "@hourly" || count(t, c) != 1 {
 				t.Errorf("made %v: %+v", made, job)
 			}
@@ -179,11 +179,11 @@ func TestPutMeetsARival(t *testing.T) {
 }
 
 func TestReplaceByID(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, named("report", "@daily"))
-	d := draft("@hourly")
-	d.Spec.Type, d.Payload = "", json.RawMessage(`7`)
-	job, err := c.Replace(t.Context(), ns, job.ID, control.Version(job), d)
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	job := controltest.Create(t, c, controltest.Named("report", "@daily"))
+	d := controltest.Input("@hourly")
+	d.Type, d.Payload = "", json.RawMessage(`7`)
+	job, err := c.Replace(t.Context(), ns, job.ID.String(), control.Version(job), d)
 	if err != nil || job.Name != "report" || job.Handler != "report" || job.Type != "worker" || string(job.Payload) != "7" {
 		t.Errorf("got %+v, error %v", job, err)
 	}
@@ -192,8 +192,8 @@ func TestReplaceByID(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, named("näch/tly & co", "@daily"))
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	job := controltest.Create(t, c, controltest.Named("näch/tly & co", "@daily"))
 	for _, ref := range []string{job.ID.String(), "näch/tly & co", " näch/tly & co "} {
 		if id, err := c.Find(t.Context(), ns, ref); err != nil || id != job.ID {
 			t.Errorf("%q is %s, error %v", ref, id, err)

@@ -36,13 +36,13 @@ func open(t *testing.T) *sqlite.Store {
 }
 
 // draft is a valid job.
-func draft(schedule string) control.Draft {
-	d := control.Draft{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
-	d.Spec.Type, d.Spec.Schedule, d.Spec.Timezone = belfry.TypeHTTP, schedule, ""
+func controltest.Input(schedule string) validate.Input {
+	d := validate.Input{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
+	d.Type, d.Schedule, d.Timezone = belfry.TypeHTTP, schedule, ""
 	return d
 }
 
-func create(t *testing.T, c *control.Control, d control.Draft) belfry.Job {
+func controltest.Create(t *testing.T, c *control.Control, d validate.Input) belfry.Job {
 	t.Helper()
 	job, err := c.Create(t.Context(), ns, d, none)
 	if err != nil {
@@ -61,7 +61,7 @@ func codeOf(t *testing.T, err error, want belfry.Code) {
 // count says how many jobs there are.
 func count(t *testing.T, c *control.Control) int {
 	t.Helper()
-	list, err := c.List(t.Context(), ns, control.JobFilter{}, control.Page{Limit: 100})
+	list, err := c.List(t.Context(), ns, belfry.JobFilter{}, store.Page{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func count(t *testing.T, c *control.Control) int {
 }
 
 // faultsOf gives the faults of an error, as "field: message".
-func faultsOf(t *testing.T, err error) (faults []string) {
+func errorsOf(t *testing.T, err error) (faults []string) {
 	t.Helper()
 	var e *belfry.Error
 	if !errors.As(err, &e) || e.Code != belfry.Invalid || len(e.Fields) == 0 {
@@ -82,16 +82,16 @@ func faultsOf(t *testing.T, err error) (faults []string) {
 }
 
 // oneFault wants an error about one field that says something.
-func oneFault(t *testing.T, err error, field, says string) {
+func oneError(t *testing.T, err error, field, says string) {
 	t.Helper()
-	if faults := faultsOf(t, err); len(faults) != 1 || !strings.HasPrefix(faults[0], field+": ") || !strings.Contains(faults[0], says) {
+	if faults := errorsOf(t, err); len(faults) != 1 || !strings.HasPrefix(faults[0], field+": ") || !strings.Contains(faults[0], says) {
 		t.Errorf("got %q, want one about %s that says %q", faults, field, says)
 	}
 }
 
-var shards = []int{0, 1, 2, 3}
+var controltest.Shards = []int{0, 1, 2, 3}
 
-// fire does what the owner of all shards does that was in charge all the time until
+// fire does what the owner of all controltest.Shards does that was in charge all the time until
 // now: it makes runs of what is due and of what was asked for.
 func fire(t *testing.T, s store.Store) {
 	t.Helper()
@@ -102,7 +102,7 @@ func fire(t *testing.T, s store.Store) {
 func fireSince(t *testing.T, s store.Store, since time.Time) {
 	t.Helper()
 	var steps []plan.Step
-	due, err := s.Overdue(t.Context(), shards, s.Now().Add(time.Microsecond), 1000)
+	due, err := s.Overdue(t.Context(), controltest.Shards, s.Now().Add(time.Microsecond), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func fireSince(t *testing.T, s store.Store, since time.Time) {
 		steps = append(steps, plan.Decide(subject(t, d), d.Plan, since, now))
 	}
 	apply(t, s, steps)
-	wishes, err := s.Triggers(t.Context(), shards, 1000)
+	wishes, err := s.PendingTriggers(t.Context(), controltest.Shards, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func fireSince(t *testing.T, s store.Store, since time.Time) {
 
 func apply(t *testing.T, s store.Store, steps []plan.Step) {
 	t.Helper()
-	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, store.Slots{})
+	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, store.FreeSlots{})
 	if err != nil || slices.Contains(fired.Applied, false) {
 		t.Fatalf("fired %v, error %v", fired.Applied, err)
 	}
@@ -150,7 +150,7 @@ func subject(t *testing.T, d store.Due) plan.Subject {
 }
 
 // planOf gives the plan of a job.
-func planOf(t *testing.T, s store.Store, job belfry.ID) plan.Plan {
+func controltest.PlanOf(t *testing.T, s store.Store, job belfry.ID) plan.Plan {
 	t.Helper()
 	due, err := s.Find(t.Context(), []belfry.ID{job})
 	if err != nil || len(due) != 1 {
@@ -161,9 +161,9 @@ func planOf(t *testing.T, s store.Store, job belfry.ID) plan.Plan {
 
 // history tells the runs and skips of a job, oldest first, as minutes after the
 // start and what became of them.
-func history(t *testing.T, c *control.Control, job belfry.ID, start time.Time) string {
+func controltest.History(t *testing.T, c *control.Control, job belfry.ID, start time.Time) string {
 	t.Helper()
-	runs, err := c.Runs(t.Context(), ns, job, control.RunPage{Limit: 100})
+	runs, err := c.JobRuns(t.Context(), ns, job.String(), store.Page{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,20 +33,20 @@ func TestATriggerWithAPayload(t *testing.T) {
 		{"too much with the rest", "http", `{"url":"https://example.com"}`, `"` + strings.Repeat("x", belfry.MaxPayload-10) + `"`, ``, "payload", "the rest"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := open(t)
+			s := controltest.Open(t)
 			c := control.New(s, plan.Defaults{})
-			d := named("job", "@yearly")
-			d.Spec.Type, d.Payload = tt.kind, json.RawMessage(tt.own)
-			job := create(t, c, d)
-			id, err := c.Trigger(t.Context(), ns, job.ID, json.RawMessage(tt.given), none)
+			d := controltest.Named("job", "@yearly")
+			d.Type, d.Payload = tt.kind, json.RawMessage(tt.own)
+			job := controltest.Create(t, c, d)
+			id, err := c.Trigger(t.Context(), ns, job.ID.String(), json.RawMessage(tt.given), none)
 			if tt.field != "" {
-				oneFault(t, err, tt.field, tt.says)
+				oneError(t, err, tt.field, tt.says)
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			wishes, err := s.Triggers(t.Context(), shards, 10)
+			wishes, err := s.PendingTriggers(t.Context(), controltest.Shards, 10)
 			if err != nil || len(wishes) != 1 || wishes[0].Trigger.RunID() != id || string(wishes[0].Trigger.Payload) != tt.want {
 				t.Errorf("got %+v, error %v", wishes, err)
 			}
@@ -60,32 +60,32 @@ func TestATriggerWithAPayload(t *testing.T) {
 }
 
 func TestTheSameKeyGivesTheSameRun(t *testing.T) {
-	s := open(t)
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	job := create(t, c, draft("@yearly"))
-	first, err := c.Trigger(t.Context(), ns, job.ID, nil, key("k", "a"))
+	job := controltest.Create(t, c, controltest.Input("@yearly"))
+	first, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("k", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if again, err := c.Trigger(t.Context(), ns, job.ID, nil, key("k", "a")); err != nil || again != first {
+		if again, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("k", "a")); err != nil || again != first {
 			t.Errorf("got %s, error %v; want %s", again, err, first)
 		}
 	}
-	_, err = c.Trigger(t.Context(), ns, job.ID, nil, key("k", "b"))
-	oneFault(t, err, "Idempotency-Key", "another request")
-	if other, err := c.Trigger(t.Context(), ns, job.ID, nil, key("l", "a")); err != nil || other == first {
+	_, err = c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("k", "b"))
+	oneError(t, err, "Idempotency-Key", "another request")
+	if other, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("l", "a")); err != nil || other == first {
 		t.Errorf("got %s, error %v", other, err)
 	}
-	if wishes, err := s.Triggers(t.Context(), shards, 10); err != nil || len(wishes) != 2 {
+	if wishes, err := s.PendingTriggers(t.Context(), controltest.Shards, 10); err != nil || len(wishes) != 2 {
 		t.Errorf("there are %d triggers, error %v", len(wishes), err)
 	}
-	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := c.Trigger(t.Context(), ns, job.ID, nil, key("k", "a")); err != nil || again != first {
+	if again, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("k", "a")); err != nil || again != first {
 		t.Errorf("after the job was deleted: %s, error %v", again, err)
 	}
-	_, err = c.Trigger(t.Context(), ns, job.ID, json.RawMessage(`{}`), none)
+	_, err = c.Trigger(t.Context(), ns, job.ID.String(), json.RawMessage(`{}`), none)
 	codeOf(t, err, belfry.NotFound)
 }

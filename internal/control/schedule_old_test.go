@@ -16,7 +16,7 @@ import (
 
 func TestWhatMayStandBesideASchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in the year 2000
-		c := control.New(open(t), plan.Defaults{})
+		c := control.New(controltest.Open(t), plan.Defaults{})
 		now := time.Now().UTC()
 		for _, tt := range []struct {
 			name, schedule string
@@ -56,11 +56,11 @@ func TestWhatMayStandBesideASchedule(t *testing.T) {
 			{"a calendar rule", "FREQ=WEEKLY;BYDAY=MO", func(s *belfry.Spec) {}, "", ""},
 			{"a calendar rule in a zone of its own", "DTSTART;TZID=Asia/Tokyo:20000102T090000 RRULE:FREQ=DAILY", func(s *belfry.Spec) {}, "", ""},
 		} {
-			d := draft(tt.schedule)
+			d := controltest.Input(tt.schedule)
 			tt.bend(&d.Spec)
 			job, err := c.Create(t.Context(), ns, d, none)
 			if tt.field != "" {
-				oneFault(t, err, tt.field, tt.says)
+				oneError(t, err, tt.field, tt.says)
 				if t.Failed() {
 					t.Fatal(tt.name)
 				}
@@ -73,7 +73,7 @@ func TestWhatMayStandBesideASchedule(t *testing.T) {
 			if _, err := plan.Compile(job.Spec); err != nil {
 				t.Errorf("%s: the stored spec cannot be read: %v", tt.name, err)
 			}
-			found, err := c.Get(t.Context(), ns, job.ID)
+			found, err := c.Get(t.Context(), ns, job.ID.String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,11 +83,11 @@ func TestWhatMayStandBesideASchedule(t *testing.T) {
 }
 
 func TestAllFaultsBesideAScheduleAreToldAtOnce(t *testing.T) {
-	d := draft("61 * * * *")
-	d.Spec.DSTGap, d.Spec.DSTOverlap, d.Spec.StartsAt, d.Spec.EndsAt = "x", "y", time.Unix(-1, 0), time.Unix(-2, 0)
-	d.Spec.MaxRuns, d.Spec.JitterSeconds, d.Spec.Timezone = -1, -1, "Paris"
+	d := controltest.Input("61 * * * *")
+	d.DSTGap, d.DSTOverlap, d.StartsAt, d.EndsAt = "x", "y", time.Unix(-1, 0), time.Unix(-2, 0)
+	d.MaxRuns, d.JitterSeconds, d.Timezone = -1, -1, "Paris"
 	var fields []string
-	for _, f := range control.New(open(t), plan.Defaults{}).Check(d) {
+	for _, f := range control.New(controltest.Open(t), plan.Defaults{}).Check(d) {
 		fields = append(fields, f.Field)
 	}
 	if want := []string{"dst_gap", "dst_overlap", "starts_at", "ends_at", "max_runs", "jitter_seconds", "timezone", "schedule"}; !slices.Equal(fields, want) {
@@ -96,10 +96,10 @@ func TestAllFaultsBesideAScheduleAreToldAtOnce(t *testing.T) {
 }
 
 func TestAnHIsResolvedForTheJob(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := named("spread", " H H(0-5) * * * ")
-	d.Spec.Resolved = "0 0 * * *" // nobody asked
-	job := create(t, c, d)
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Named("spread", " H H(0-5) * * * ")
+	d.Resolved = "0 0 * * *" // nobody asked
+	job := controltest.Create(t, c, d)
 	want, _, err := schedule.Resolve("H H(0-5) * * *", job.ID)
 	if err != nil || job.Schedule != "H H(0-5) * * *" || job.Resolved != want || want == job.Schedule {
 		t.Fatalf("%q became %q, want %q, error %v", job.Schedule, job.Resolved, want, err)
@@ -108,16 +108,16 @@ func TestAnHIsResolvedForTheJob(t *testing.T) {
 	if err != nil || made || replaced.Revision != 1 {
 		t.Errorf("the same again made revision %d, error %v", replaced.Revision, err)
 	}
-	after := edit(t, c, job.ID, func(d *control.Draft) { d.Spec.Schedule = "0 3 * * *" })
+	after := controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.Schedule = "0 3 * * *" })
 	if after.Resolved != "" || after.NextRunAt.Format("15:04") != "03:00" {
 		t.Errorf("without an H it is %q, next run at %v", after.Resolved, after.NextRunAt)
 	}
-	if back := edit(t, c, job.ID, func(d *control.Draft) { d.Spec.Schedule = "H H(0-5) * * *" }); back.Resolved != want {
+	if back := controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.Schedule = "H H(0-5) * * *" }); back.Resolved != want {
 		t.Errorf("back again it is %q, want %q", back.Resolved, want)
 	}
 	lines := func(yield func(control.Line, error) bool) {
 		for range 20 {
-			if !yield(control.Line{Draft: draft("H H * * *")}, nil) {
+			if !yield(control.Line{Draft: controltest.Input("H H * * *")}, nil) {
 				return
 			}
 		}
@@ -128,7 +128,7 @@ func TestAnHIsResolvedForTheJob(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, id := range ids {
-		job, err := c.Get(t.Context(), ns, id)
+		job, err := c.Get(t.Context(), ns, id.String())
 		if want, _, _ := schedule.Resolve("H H * * *", id); err != nil || job.Resolved != want {
 			t.Errorf("got %q, want %q, error %v", job.Resolved, want, err)
 		}
@@ -141,7 +141,7 @@ func TestAnHIsResolvedForTheJob(t *testing.T) {
 
 func TestWhatARuleIsCountedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t), plan.Defaults{})
+		c := control.New(controltest.Open(t), plan.Defaults{})
 		time.Sleep(90*time.Second + 400*time.Millisecond)
 		now := time.Now().UTC()
 		second := now.Truncate(time.Second)
@@ -158,26 +158,26 @@ func TestWhatARuleIsCountedFrom(t *testing.T) {
 			{"R/2000-01-01T00:00:00Z/PT1H", time.Time{}, now.Truncate(time.Hour).Add(time.Hour)},
 			{"*/5 * * * *", time.Time{}, now.Truncate(5 * time.Minute).Add(5 * time.Minute)},
 		} {
-			job := create(t, c, draft(tt.schedule))
+			job := controltest.Create(t, c, controltest.Input(tt.schedule))
 			if !job.StartsAt.Equal(tt.start) || !job.NextRunAt.Equal(tt.next) {
 				t.Errorf("%s starts at %v, next run at %v; want %v and %v", tt.schedule, job.StartsAt, job.NextRunAt, tt.start, tt.next)
 			}
 		}
-		d := named("every", "PT15M")
-		job := create(t, c, d)
+		d := controltest.Named("every", "PT15M")
+		job := controltest.Create(t, c, d)
 		time.Sleep(7 * time.Minute)
 		if again, _, err := c.Put(t.Context(), ns, "every", "", d); err != nil || again.Revision != 1 || !again.StartsAt.Equal(second) {
 			t.Errorf("the same again: revision %d, start %v, error %v", again.Revision, again.StartsAt, err)
 		}
-		d.Spec.MaxRetries = 9
+		d.MaxRetries = belfry.Some(9)
 		if again, _, err := c.Put(t.Context(), ns, "every", "", d); err != nil || again.Revision != 2 || !again.NextRunAt.Equal(second.Add(15*time.Minute)) {
 			t.Errorf("more retries: revision %d, next run at %v, error %v", again.Revision, again.NextRunAt, err)
 		}
-		d.Spec.Schedule = "PT20M"
+		d.Schedule = "PT20M"
 		if again, _, err := c.Put(t.Context(), ns, "every", "", d); err != nil || !again.NextRunAt.Equal(second.Add(27*time.Minute)) {
 			t.Errorf("another interval: next run at %v, error %v", again.NextRunAt, err)
 		}
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.Schedule = "2000-01-02T00:00:00Z" })
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.Schedule = "2000-01-02T00:00:00Z" })
 		if !job.StartsAt.IsZero() || job.NextRunAt == nil {
 			t.Errorf("an instant starts at %v", job.StartsAt)
 		}
@@ -201,31 +201,31 @@ func TestAnEditOfWhatStandsBesideARule(t *testing.T) {
 		{"a number of runs that were", 1, func(s *belfry.Spec, _ time.Time) { s.MaxRuns = 1 }, "0 ready r1, 1 ready r1", -1},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
-			s := open(t)
+			s := controltest.Open(t)
 			c := control.New(s, plan.Defaults{})
 			time.Sleep(9*time.Minute + 20*time.Second)
-			d := draft("* * * * *")
-			d.Spec.Overlap = belfry.OverlapParallel
-			job := create(t, c, d)
+			d := controltest.Input("* * * * *")
+			d.Overlap = belfry.OverlapParallel
+			job := controltest.Create(t, c, d)
 			start := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
 			for range tt.made {
-				time.Sleep(time.Until(planOf(t, s, job.ID).NextAt))
-				fire(t, s)
+				time.Sleep(time.Until(controltest.PlanOf(t, s, job.ID).NextAt))
+				controltest.Fire(t, s)
 			}
-			time.Sleep(time.Until(planOf(t, s, job.ID).NextAt) + 30*time.Second)
-			job = edit(t, c, job.ID, func(d *control.Draft) { tt.change(&d.Spec, start) })
-			if got := history(t, c, job.ID, start); got != tt.want {
+			time.Sleep(time.Until(controltest.PlanOf(t, s, job.ID).NextAt) + 30*time.Second)
+			job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { tt.change(&m.Spec, start) })
+			if got := controltest.History(t, c, job.ID, start); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			switch {
 			case tt.next < 0 && job.NextRunAt != nil, tt.next >= 0 && (job.NextRunAt == nil || job.NextRunAt.Sub(start) != tt.next):
 				t.Errorf("the next run is at %v", job.NextRunAt)
 			}
-			if again := edit(t, c, job.ID, func(d *control.Draft) { tt.change(&d.Spec, start.In(time.FixedZone("", 3600))) }); job.Revision != 2 || again.Revision != 2 {
+			if again := controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { tt.change(&m.Spec, start.In(time.FixedZone("", 3600))) }); job.Revision != 2 || again.Revision != 2 {
 				t.Errorf("revisions %d and %d", job.Revision, again.Revision)
 			}
 			if tt.next < 0 {
-				job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.MaxRuns = 0 })
+				job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.MaxRuns = 0 })
 				if job.NextRunAt == nil || job.NextRunAt.Sub(start) != 2*time.Minute {
 					t.Errorf("without a limit the next run is at %v", job.NextRunAt)
 				}
@@ -236,46 +236,46 @@ func TestAnEditOfWhatStandsBesideARule(t *testing.T) {
 
 func TestAnEditOfTheJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
+		s := controltest.Open(t)
 		c := control.New(s, plan.Defaults{})
-		job := create(t, c, draft("0 9 * * *"))
+		job := controltest.Create(t, c, controltest.Input("0 9 * * *"))
 		nine := *job.NextRunAt
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.JitterSeconds = 3600 })
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.JitterSeconds = 3600 })
 		late := job.NextRunAt.Sub(nine)
-		if p := planOf(t, s, job.ID); late <= 0 || late > time.Hour || !p.NominalAt.Equal(nine) || job.Revision != 2 {
+		if p := controltest.PlanOf(t, s, job.ID); late <= 0 || late > time.Hour || !p.NominalAt.Equal(nine) || job.Revision != 2 {
 			t.Fatalf("the next run is %v late: %+v", late, p)
 		}
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.MaxRetries = 9 })
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.MaxRetries = belfry.Some(9) })
 		if job.NextRunAt.Sub(nine) != late {
 			t.Errorf("the next run moved to %v", job.NextRunAt)
 		}
 		time.Sleep(time.Until(nine.Add(late / 2)))
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.EndsAt = nine.AddDate(0, 0, 7) })
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.EndsAt = nine.AddDate(0, 0, 7) })
 		if job.NextRunAt.Sub(nine) != late {
 			t.Errorf("an edit of the rule while it waits makes the next run %v", job.NextRunAt)
 		}
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.JitterSeconds, d.Paused = 0, true })
-		if p := planOf(t, s, job.ID); job.NextRunAt != nil || !p.NominalAt.Equal(nine) {
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.JitterSeconds, m.Paused = 0, true })
+		if p := controltest.PlanOf(t, s, job.ID); job.NextRunAt != nil || !p.NominalAt.Equal(nine) {
 			t.Errorf("paused it is %+v", p)
 		}
-		job = edit(t, c, job.ID, func(d *control.Draft) { d.Spec.JitterSeconds, d.Paused = 60, false })
-		if got := history(t, c, job.ID, nine); got != "0 paused r5" || job.NextRunAt.Sub(nine) <= 24*time.Hour {
+		job = controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.JitterSeconds, m.Paused = 60, false })
+		if got := controltest.History(t, c, job.ID, nine); got != "0 paused r5" || job.NextRunAt.Sub(nine) <= 24*time.Hour {
 			t.Errorf("got %s, next run at %v", got, job.NextRunAt)
 		}
 	})
 }
 
 func TestASpecSurvivesItsJSON(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("H 2 * * *")
+	c := control.New(controltest.Open(t), plan.Defaults{})
+	d := controltest.Input("H 2 * * *")
 	start := time.Date(2030, 1, 1, 0, 0, 0, 123456789, time.FixedZone("", -3600))
-	d.Spec.DSTGap, d.Spec.DSTOverlap, d.Spec.StartsAt, d.Spec.EndsAt, d.Spec.MaxRuns, d.Spec.JitterSeconds = "SKIP", "both", start, start.AddDate(1, 0, 0), 7, 60
-	job := create(t, c, d)
+	d.DSTGap, d.DSTOverlap, d.StartsAt, d.EndsAt, d.MaxRuns, d.JitterSeconds = "SKIP", "both", start, start.AddDate(1, 0, 0), 7, 60
+	job := controltest.Create(t, c, d)
 	text, err := json.Marshal(job)
 	if err != nil || !strings.Contains(string(text), `"starts_at":"2030-01-01T01:00:00.123456Z"`) {
 		t.Errorf("got %s, error %v", text, err)
 	}
-	if after := edit(t, c, job.ID, func(*control.Draft) {}); after.Revision != 1 {
+	if after := controltest.Edit(t, c, job.ID, func(*validate.Input) {}); after.Revision != 1 {
 		t.Errorf("nothing made revision %d", after.Revision)
 	}
 }

@@ -64,21 +64,21 @@ func claims(t *testing.T, c *control.Control, worker belfry.ID, limit int, wait 
 // want checks what a claim came to, within the patience of the watch.
 func (g got) want(t *testing.T, runs int, after, within time.Duration) {
 	t.Helper()
-	if g.err != nil || g.runs != runs || g.after < after || g.after > after+within {
-		t.Errorf("got %d runs after %v, error %v; want %d within %v after %v", g.runs, g.after, g.err, runs, within, after)
+	if sc.err != nil || sc.runs != runs || sc.after < after || sc.after > after+within {
+		t.Errorf("got %d runs after %v, error %v; want %d within %v after %v", sc.runs, sc.after, sc.err, runs, within, after)
 	}
 }
 
 func gated(t *testing.T, test func(t *testing.T, s *watched, c *control.Control)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &watched{Store: open(t)}
+		s := &watched{Store: controltest.Open(t)}
 		test(t, s, control.New(s, plan.Defaults{}))
 	})
 }
 
 func TestAClaimWaitsForWhatItIsFor(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
-		job, other := create(t, c, forWorker("send")), create(t, c, forWorker("other"))
+		job, other := controltest.Create(t, c, controltest.WorkerInput("send")), controltest.Create(t, c, controltest.WorkerInput("other"))
 		w := register(t, c, "default/send")
 		first := claims(t, c, w, 10, 20*time.Second, "default/send")
 		second := claims(t, c, w, 10, 20*time.Second, "default/send", "slow/send")
@@ -119,7 +119,7 @@ func TestAThousandWorkersDoNotAllAsk(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
 		const n = 1000
 		w := register(t, c, "default/send")
-		job := create(t, c, forWorker("send"))
+		job := controltest.Create(t, c, controltest.WorkerInput("send"))
 		var waiting []<-chan got
 		for range n {
 			waiting = append(waiting, claims(t, c, w, 1, 25*time.Second, "default/send"))
@@ -148,10 +148,10 @@ func TestEverybodyGetsSomethingIfThereIsEnough(t *testing.T) {
 		for range 16 { // they would take more than is counted at once
 			waiting = append(waiting, claims(t, c, w, 100, 25*time.Second, "default/send"))
 		}
-		drafts := make([]control.Draft, 1200)
+		drafts := make([]validate.Input, 1200)
 		at := time.Now().UTC().Add(time.Second).Format(time.RFC3339)
 		for i := range drafts {
-			drafts[i] = forWorker("send")
+			drafts[i] = controltest.WorkerInput("send")
 			drafts[i].Spec.Schedule = at
 		}
 		if _, err := c.Import(t.Context(), ns, lines(drafts...), none); err != nil {
@@ -159,13 +159,13 @@ func TestEverybodyGetsSomethingIfThereIsEnough(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		for range 3 {
-			fire(t, s)
+			controltest.Fire(t, s)
 		}
 		served := 0
 		for _, w := range waiting {
-			if g := <-w; g.runs > 0 {
-				served += g.runs
-				g.want(t, g.runs, 2*time.Second, 200*time.Millisecond)
+			if g := <-w; sc.runs > 0 {
+				served += sc.runs
+				sc.want(t, sc.runs, 2*time.Second, 200*time.Millisecond)
 			}
 		}
 		if served != len(drafts) {
@@ -177,7 +177,7 @@ func TestEverybodyGetsSomethingIfThereIsEnough(t *testing.T) {
 func TestAStrangerDoesNotKeepTheOthersWaiting(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
 		w := register(t, c, "default/send")
-		job := create(t, c, forWorker("send"))
+		job := controltest.Create(t, c, controltest.WorkerInput("send"))
 		stranger := belfry.NewID(time.Now())
 		strange := claims(t, c, stranger, 1, 20*time.Second, "default/send")
 		known := claims(t, c, w, 1, 20*time.Second, "default/send")
@@ -200,7 +200,7 @@ func TestAClaimNeedsNoHint(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
 		s.deaf = true
 		w := register(t, c, "default/send")
-		job := create(t, c, forWorker("send"))
+		job := controltest.Create(t, c, controltest.WorkerInput("send"))
 		wait := claims(t, c, w, 1, time.Hour, "default/send")
 		time.Sleep(time.Second)
 		ready(t, s, job.ID, 1)
@@ -211,7 +211,7 @@ func TestAClaimNeedsNoHint(t *testing.T) {
 func TestALookThatFailsIsRepeated(t *testing.T) {
 	gated(t, func(t *testing.T, s *watched, c *control.Control) {
 		w := register(t, c, "default/send")
-		job := create(t, c, forWorker("send"))
+		job := controltest.Create(t, c, controltest.WorkerInput("send"))
 		s.broken.Store(3)
 		wait := claims(t, c, w, 1, time.Hour, "default/send")
 		ready(t, s, job.ID, 1)
@@ -221,10 +221,10 @@ func TestALookThatFailsIsRepeated(t *testing.T) {
 
 // Many workers and many runs, in real time: every run is claimed once.
 func TestManyWorkersShareManyRuns(t *testing.T) {
-	s := open(t)
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	const workers, runs = 20, 60
-	job := create(t, c, forWorker("send"))
+	job := controltest.Create(t, c, controltest.WorkerInput("send"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var mu sync.Mutex

@@ -13,7 +13,7 @@ import (
 )
 
 func TestWhatAPolicyIsRefusedFor(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	for _, tt := range []struct {
 		name  string
 		spoil func(*belfry.Spec)
@@ -41,20 +41,20 @@ func TestWhatAPolicyIsRefusedFor(t *testing.T) {
 		{"history for ever", func(s *belfry.Spec) { s.RetentionDays = 36_501 }, "retention_days", "from 1 to 36500"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := draft("@daily")
+			d := controltest.Input("@daily")
 			tt.spoil(&d.Spec)
 			_, err := c.Create(t.Context(), ns, d, none)
-			oneFault(t, err, tt.field, tt.says)
+			oneError(t, err, tt.field, tt.says)
 		})
 	}
 }
 
 func TestAllFaultsOfAPolicyAreToldAtOnce(t *testing.T) {
-	d := draft("@daily")
-	d.Spec.MissedWindow, d.Spec.MaxMissed, d.Spec.CatchUpSeconds, d.Spec.Priority = "x", -1, -1, "x"
-	d.Spec.Overlap, d.Spec.MaxQueued, d.Spec.RetentionDays, d.Spec.RetryOn, d.Spec.RetryDelays = "x", -1, -1, "x", "-1"
+	d := controltest.Input("@daily")
+	d.MissedWindow, d.MaxMissed, d.CatchUpSeconds, d.Priority = "x", -1, -1, "x"
+	d.Overlap, d.MaxQueued, d.RetentionDays, d.RetryOn, d.RetryDelays = "x", -1, -1, "x", "-1"
 	var fields []string
-	for _, f := range control.New(open(t), plan.Defaults{}).Check(d) {
+	for _, f := range control.New(controltest.Open(t), plan.Defaults{}).Check(d) {
 		fields = append(fields, f.Field)
 	}
 	want := []string{"missed_window", "max_missed", "catch_up_window_seconds", "priority", "overlap", "max_queued", "retention_days", "retry_on", "retry_delays"}
@@ -64,7 +64,7 @@ func TestAllFaultsOfAPolicyAreToldAtOnce(t *testing.T) {
 }
 
 func TestTheFormInWhichAPolicyIsStored(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	for _, tt := range []struct {
 		name string
 		bend func(*belfry.Spec)
@@ -94,19 +94,19 @@ func TestTheFormInWhichAPolicyIsStored(t *testing.T) {
 				s.MaxMissed, s.CatchUpSeconds, s.MaxQueued, s.RetentionDays = 1000, 10*365*24*60*60, 10_000, 36_500
 			}},
 	} {
-		d := draft("@daily")
+		d := controltest.Input("@daily")
 		tt.bend(&d.Spec)
 		job, err := c.Create(t.Context(), ns, d, none)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		want := draft("@daily").Spec
+		want := controltest.Input("@daily").Spec
 		want.Timezone = "UTC"
 		if tt.want(&want); job.Spec != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, job.Spec, want)
 		}
-		found, err := c.Get(t.Context(), ns, job.ID)
+		found, err := c.Get(t.Context(), ns, job.ID.String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestTheFormInWhichAPolicyIsStored(t *testing.T) {
 }
 
 func TestDelaysAndBackoffFollowEachOtherInAnEdit(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	for _, tt := range []struct {
 		name    string
 		from    func(*belfry.Spec)
@@ -128,12 +128,12 @@ func TestDelaysAndBackoffFollowEachOtherInAnEdit(t *testing.T) {
 		{"the same backoff keeps the list", func(s *belfry.Spec) { s.RetryDelays = "1,2" }, func(s *belfry.Spec) { s.RetryBackoff = "List" }, "list", "1,2"},
 		{"a list replaces another backoff", func(s *belfry.Spec) { s.RetryBackoff = "fixed" }, func(s *belfry.Spec) { s.RetryDelays = "3" }, "list", "3"},
 		{"no list is the usual backoff", func(s *belfry.Spec) { s.RetryDelays = "1,2" }, func(s *belfry.Spec) { s.RetryDelays = "" }, "exponential", ""},
-		{"something else changes neither", func(s *belfry.Spec) { s.RetryDelays = "1,2" }, func(s *belfry.Spec) { s.MaxRetries = 7 }, "list", "1,2"},
+		{"something else changes neither", func(s *belfry.Spec) { s.RetryDelays = "1,2" }, func(s *belfry.Spec) { s.MaxRetries = belfry.Some(7) }, "list", "1,2"},
 	} {
-		d := draft("@daily")
+		d := controltest.Input("@daily")
 		tt.from(&d.Spec)
-		job := create(t, c, d)
-		after, err := c.Edit(t.Context(), ns, job.ID, "", func(d *control.Draft) []belfry.FieldError {
+		job := controltest.Create(t, c, d)
+		after, err := c.Edit(t.Context(), ns, job.ID.String(), "", func(m *belfry.Manifest) []belfry.FieldError {
 			tt.edit(&d.Spec)
 			return nil
 		})
@@ -148,11 +148,11 @@ func TestDelaysAndBackoffFollowEachOtherInAnEdit(t *testing.T) {
 func TestAnotherMissedWindowMayBeAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The bubble begins on 1 January 2000; the clock is set forward on 26 March.
-		c := control.New(open(t), plan.Defaults{})
-		d := draft("30 2 * * *")
-		d.Spec.Timezone = "Europe/Paris"
+		c := control.New(controltest.Open(t), plan.Defaults{})
+		d := controltest.Input("30 2 * * *")
+		d.Timezone = "Europe/Paris"
 		time.Sleep(time.Until(time.Date(2000, 3, 25, 12, 0, 0, 0, time.UTC)))
-		job := create(t, c, d)
+		job := controltest.Create(t, c, d)
 		for _, tt := range []struct {
 			missed belfry.MissedWindow
 			gap    belfry.DSTGap
@@ -165,7 +165,7 @@ func TestAnotherMissedWindowMayBeAnotherRule(t *testing.T) {
 			{belfry.MissedRunAll, belfry.GapSkip, "03-27 02:30"},
 			{belfry.MissedSkip, belfry.GapSkip, "03-27 02:30"},
 		} {
-			after := edit(t, c, job.ID, func(d *control.Draft) { d.Spec.MissedWindow, d.Spec.DSTGap = tt.missed, tt.gap })
+			after := controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) { m.MissedWindow, m.DSTGap = tt.missed, tt.gap })
 			paris, err := time.LoadLocation("Europe/Paris")
 			if err != nil {
 				t.Fatal(err)
@@ -179,16 +179,16 @@ func TestAnotherMissedWindowMayBeAnotherRule(t *testing.T) {
 
 func TestAnotherRetryPolicyIsNoOtherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t)
+		s := controltest.Open(t)
 		c := control.New(s, plan.Defaults{})
-		job := create(t, c, draft("PT1H"))
-		before := planOf(t, s, job.ID)
+		job := controltest.Create(t, c, controltest.Input("PT1H"))
+		before := controltest.PlanOf(t, s, job.ID)
 		time.Sleep(90 * time.Minute)
-		after := edit(t, c, job.ID, func(d *control.Draft) {
-			d.Spec.RetryDelays, d.Spec.RetryOn, d.Spec.Priority, d.Spec.MaxQueued = "1,2", "server_errors", "high", 3
-			d.Spec.MissedWindow, d.Spec.MaxMissed, d.Spec.CatchUpSeconds, d.Spec.RetentionDays = "run_all", 5, 60, 7
+		after := controltest.Edit(t, c, job.ID, func(m *belfry.Manifest) {
+			d.RetryDelays, d.RetryOn, d.Priority, d.MaxQueued = "1,2", "server_errors", "high", 3
+			d.MissedWindow, d.MaxMissed, d.CatchUpSeconds, d.RetentionDays = "run_all", 5, 60, 7
 		})
-		left := planOf(t, s, job.ID)
+		left := controltest.PlanOf(t, s, job.ID)
 		if after.Revision != 2 || !left.NominalAt.Equal(before.NominalAt) || !left.NextAt.Equal(before.NextAt) {
 			t.Errorf("revision %d, plan %+v, before %+v", after.Revision, left, before)
 		}
@@ -204,17 +204,17 @@ func TestWhatAServerSaysHoldsForItsJobs(t *testing.T) {
 			{0, "60 paused x2, 180 ready"},
 			{30 * time.Minute, "60 paused x3"},
 		} {
-			s := open(t)
+			s := controltest.Open(t)
 			c := control.New(s, plan.Defaults{CatchUpWindow: tt.window})
-			d := draft("PT1H")
+			d := controltest.Input("PT1H")
 			d.Paused = true
-			job := create(t, c, d)
+			job := controltest.Create(t, c, d)
 			start := job.CreatedAt.Truncate(time.Second)
 			time.Sleep(3*time.Hour + 45*time.Minute)
-			if _, err := c.Resume(t.Context(), ns, job.ID, true); err != nil {
+			if _, err := c.Resume(t.Context(), ns, job.ID.String(), belfry.Resume{CatchUp: true}); err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.ReplaceAll(history(t, c, job.ID, start), " r1", ""); got != tt.want {
+			if got := strings.ReplaceAll(controltest.History(t, c, job.ID, start), " r1", ""); got != tt.want {
 				t.Errorf("window %s: got %q, want %q", tt.window, got, tt.want)
 			}
 		}

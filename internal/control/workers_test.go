@@ -29,9 +29,9 @@ func register(t *testing.T, c *control.Control, lanes ...string) belfry.ID {
 }
 
 // forWorker is a job of a handler that only runs when it is triggered.
-func forWorker(handler string) control.Draft {
-	d := draft("@yearly")
-	d.Spec.Type, d.Spec.Handler, d.Spec.Overlap, d.Payload = "worker", handler, "parallel", json.RawMessage(`{"a":1}`)
+func controltest.WorkerInput(handler string) validate.Input {
+	d := controltest.Input("@yearly")
+	d.Type, d.Handler, d.Overlap, d.Payload = "worker", handler, "parallel", json.RawMessage(`{"a":1}`)
 	return d
 }
 
@@ -39,15 +39,15 @@ func forWorker(handler string) control.Draft {
 func ready(t *testing.T, s store.Store, job belfry.ID, n int) {
 	t.Helper()
 	for range n {
-		if _, err := control.New(s, plan.Defaults{}).Trigger(t.Context(), ns, job, nil, none); err != nil {
+		if _, err := control.New(s, plan.Defaults{}).Trigger(t.Context(), ns, job.String(), belfry.Trigger{}, none); err != nil {
 			t.Fatal(err)
 		}
-		fire(t, s)
+		controltest.Fire(t, s)
 	}
 }
 
 func TestWhatAWorkerIsRefusedFor(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+	c := control.New(controltest.Open(t), plan.Defaults{})
 	claim := func(limit int, lanes ...string) error {
 		_, err := c.Claim(t.Context(), ns, belfry.Claim{Lanes: lanes, Limit: limit}, time.Hour)
 		return err
@@ -81,14 +81,14 @@ func TestWhatAWorkerIsRefusedFor(t *testing.T) {
 		{"a wait for ever", finish(belfry.Result{Outcome: "failed", RetryAfterSeconds: math.NaN()}), "results[0].retry_after_seconds", "from 0 to 604800"},
 		{"an odd status", finish(belfry.Result{Outcome: "failed", HTTPStatus: 1000}), "results[0].http_status", "999"},
 	} {
-		t.Run(tt.name, func(t *testing.T) { oneFault(t, tt.err, tt.field, tt.says) })
+		t.Run(tt.name, func(t *testing.T) { oneError(t, tt.err, tt.field, tt.says) })
 	}
 }
 
 func TestAWorkerElsewhere(t *testing.T) {
-	s := open(t)
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	job := create(t, c, forWorker("send"))
+	job := controltest.Create(t, c, controltest.WorkerInput("send"))
 	worker := register(t, c, "default/send")
 	ready(t, s, job.ID, 3)
 
@@ -129,7 +129,7 @@ func TestAWorkerElsewhere(t *testing.T) {
 	if err != nil || len(failed.Attempts) != 1 || len(failed.Attempts[0].Error) != 8<<10 || len(failed.Attempts[0].Output) != belfry.MaxOutput {
 		t.Errorf("got %+v, error %v", failed.Status, err)
 	}
-	list, err := c.ListRuns(t.Context(), ns, control.RunFilter{State: belfry.RunSucceeded}, control.Page{Limit: 10})
+	list, err := c.ListRuns(t.Context(), ns, belfry.RunFilter{State: belfry.RunSucceeded}, store.Page{Limit: 10})
 	if err != nil || len(list.Runs) != 1 || list.Runs[0].ID != runs[1].ID {
 		t.Errorf("listed %+v, error %v", list.Runs, err)
 	}
@@ -158,7 +158,7 @@ func (s *cut) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) 
 }
 
 func TestAClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
-	s := &cut{Store: open(t)}
+	s := &cut{Store: controltest.Open(t)}
 	_, err := control.New(s, plan.Defaults{}).Claim(t.Context(), ns, belfry.Claim{Lanes: []string{"default/x"}, Limit: 1}, time.Hour)
 	codeOf(t, err, belfry.Unavailable)
 	if !errors.Is(err, errCut) || s.claims != 1 {
@@ -169,7 +169,7 @@ func TestAClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 // Who sees a worker's id beside a run, or knows it from elsewhere, cannot speak in
 // its name.
 func TestAWorkerIsNotKnownByTheIDThatPeopleSee(t *testing.T) {
-	s := open(t)
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	drawn := belfry.NewID(s.Now())
 	lanes := []string{"default/send"}
