@@ -10,30 +10,16 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 )
 
-func TestWhatABulkOrderIsRefusedFor(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
-	for _, tt := range []struct {
-		name        string
-		of          belfry.Bulk
-		field, says string
-	}{
-		{"no action", belfry.Bulk{All: true}, "action", `must be "pause", "resume", "trigger", "delete", "cancel" or "retry"`},
-		{"an action with a typing error", belfry.Bulk{Action: "resum", All: true}, "action", `did you mean "resume"?`},
-		{"nothing in common", belfry.Bulk{Action: "Pause"}, "filter", "all of them are meant"},
-		{"too many", belfry.Bulk{Action: "pause", All: true, Limit: 10_001}, "limit", "1 to 10000"},
-		{"fewer than none", belfry.Bulk{Action: "pause", All: true, Limit: -1}, "limit", "1 to 10000"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := c.Bulk(t.Context(), ns, tt.of)
-			oneError(t, err, tt.field, tt.says)
-		})
-	}
+func TestBulkNeedsAFilter(t *testing.T) {
+	_, _, err := newControl(t).Bulk(t.Context(), ns, belfry.Bulk{Action: belfry.ActionPause}, belfry.ID{}, none)
+	oneError(t, err, "filter", `or "all"`)
 }
 
-func TestWhatIsDoneToManyJobs(t *testing.T) {
+func TestBulkActions(t *testing.T) {
 	tagged := belfry.JobFilter{Tags: []string{"a"}}
 	for _, tt := range []struct {
 		action belfry.Action
@@ -46,7 +32,9 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 			_, err := sc.Control.Get(sc.Context(), ns, job.ID.String())
 			return belfry.CodeOf(err) == belfry.NotFound
 		}},
-		{belfry.ActionCancel, func(sc *controltest.Scenario, job belfry.Job) bool { return controltest.PlanOf(sc.T, sc.Store, job.ID).NominalAt.IsZero() }},
+		{belfry.ActionCancel, func(sc *controltest.Scenario, job belfry.Job) bool {
+			return controltest.PlanOf(sc.T, sc.Store, job.ID).NominalAt.IsZero()
+		}},
 		{belfry.ActionRetry, func(sc *controltest.Scenario, job belfry.Job) bool { return sc.Runs(job)[0].Status == belfry.RunReady }},
 	} {
 		controltest.Run(t, string(tt.action), func(sc *controltest.Scenario) {
@@ -54,7 +42,10 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 			var jobs []belfry.Job
 			for i := range many + 1 {
 				d := controltest.WorkerInput("send")
-				d.Name, d.Tags, d.Paused = fmt.Sprint("job ", i), []string{"a"}, tt.action == belfry.ActionResume
+				d.Name, d.Tags = fmt.Sprint("job ", i), []string{"a"}
+				if tt.action == belfry.ActionResume {
+					d.Status = belfry.StatusPaused
+				}
 				if i == many {
 					d.Tags = nil
 				}
@@ -66,14 +57,14 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 				sc.Fire()
 				sc.FailForGood(1)
 			}
-			order := belfry.Bulk{Action: tt.action, Filter: tagged, DryRun: true, Key: key("k", "a")}
-			dry, err := sc.Control.Bulk(sc.Context(), ns, order)
-			if err != nil || dry.Matched != many || dry.Done != 0 || !dry.Next.IsZero() || tt.check(g, jobs[0]) {
+			bulk := belfry.Bulk{Action: tt.action, Filter: tagged, DryRun: true}
+			dry, next, err := sc.Control.Bulk(sc.Context(), ns, bulk, belfry.ID{}, key("k", "a"))
+			if err != nil || dry.Matched != many || dry.Done != 0 || !next.IsZero() || tt.check(sc, jobs[0]) {
 				sc.Errorf("a dry run: %+v, error %v", dry, err)
 			}
-			order.DryRun = false
+			bulk.DryRun = false
 			for range 2 { // Doing it again is harmless.
-				done, err := sc.Control.Bulk(sc.Context(), ns, order)
+				done, _, err := sc.Control.Bulk(sc.Context(), ns, bulk, belfry.ID{}, key("k", "a"))
 				if err != nil || done.Done != done.Matched || len(done.Failed) != 0 {
 					sc.Errorf("got %+v, error %v", done, err)
 				}
@@ -82,28 +73,29 @@ func TestWhatIsDoneToManyJobs(t *testing.T) {
 				}
 			}
 			sc.Fire()
-			if !tt.check(g, jobs[0]) || !tt.check(g, jobs[many/2]) || tt.check(g, jobs[many]) {
+			if !tt.check(sc, jobs[0]) || !tt.check(sc, jobs[many/2]) || tt.check(sc, jobs[many]) {
 				sc.Errorf("done to the first %v, in the middle %v, to one without the tag %v",
-					tt.check(g, jobs[0]), tt.check(g, jobs[many/2]), tt.check(g, jobs[many]))
+					tt.check(sc, jobs[0]), tt.check(sc, jobs[many/2]), tt.check(sc, jobs[many]))
 			}
 		})
 	}
 }
 
-func TestManyJobsPageByPage(t *testing.T) {
+func TestBulkPages(t *testing.T) {
 	controltest.Run(t, "each once", func(sc *controltest.Scenario) {
 		for range 25 {
 			sc.Create("@yearly")
 		}
-		order := belfry.Bulk{Action: belfry.ActionPause, Filter: belfry.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
+		bulk := belfry.Bulk{Action: belfry.ActionPause, Filter: belfry.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
+		var after belfry.ID
 		var sizes []int
 		for {
-			done, err := sc.Control.Bulk(sc.Context(), ns, order)
+			done, next, err := sc.Control.Bulk(sc.Context(), ns, bulk, after, none)
 			sc.OK(err)
-			if sizes = append(sizes, done.Done); done.Next.IsZero() || len(sizes) > 5 {
+			if sizes = append(sizes, done.Done); next.IsZero() || len(sizes) > 5 {
 				break
 			}
-			order.After = done.Next
+			after = next
 		}
 		if !slices.Equal(sizes, []int{10, 10, 5}) {
 			sc.Errorf("got %v", sizes)
@@ -111,10 +103,10 @@ func TestManyJobsPageByPage(t *testing.T) {
 	})
 }
 
-func TestOneJobThatFailsDoesNotStopTheOthers(t *testing.T) {
-	controltest.Run(t, "and is told of", func(sc *controltest.Scenario) {
+func TestBulkFailureOfOneJob(t *testing.T) {
+	controltest.Run(t, "is reported and does not stop the others", func(sc *controltest.Scenario) {
 		done := func() belfry.BulkResult {
-			out, err := sc.Control.Bulk(sc.Context(), ns, belfry.Bulk{Action: belfry.ActionTrigger, Filter: belfry.JobFilter{Status: belfry.StatusCompleted}})
+			out, _, err := sc.Control.Bulk(sc.Context(), ns, belfry.Bulk{Action: belfry.ActionTrigger, Filter: belfry.JobFilter{Status: belfry.StatusCompleted}}, belfry.ID{}, none)
 			sc.OK(err)
 			return out
 		}
@@ -130,7 +122,7 @@ func TestOneJobThatFailsDoesNotStopTheOthers(t *testing.T) {
 		if out.Matched != 2 || out.Done != 1 || len(out.Failed) != 1 {
 			sc.Fatalf("got %+v", out)
 		}
-		if f := out.Failed[0]; f.Job != ended.ID || f.Name != "once" || belfry.CodeOf(f.Err) != belfry.Conflict {
+		if f := out.Failed[0]; f.JobID != ended.ID || f.Name != "once" || f.Error != "the job has ended; create it again" {
 			sc.Errorf("failed: %+v", f)
 		}
 		sc.Fire()
@@ -140,7 +132,7 @@ func TestOneJobThatFailsDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-func TestManyJobsOfADeadDatabase(t *testing.T) {
+func TestBulkWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lossy{Store: controltest.Open(t)}
 		c := control.New(s, plan.Defaults{})
@@ -148,7 +140,7 @@ func TestManyJobsOfADeadDatabase(t *testing.T) {
 			controltest.Create(t, c, controltest.Input("@yearly"))
 		}
 		s.losses, s.before = 1000, true
-		out, err := c.Bulk(t.Context(), ns, belfry.Bulk{Action: belfry.ActionPause, All: true})
+		out, _, err := c.Bulk(t.Context(), ns, belfry.Bulk{Action: belfry.ActionPause, All: true}, belfry.ID{}, none)
 		codeOf(t, err, belfry.Unavailable)
 		if out.Matched != 3 || out.Done != 0 || len(out.Failed) != 0 {
 			t.Errorf("got %+v", out)
@@ -156,13 +148,13 @@ func TestManyJobsOfADeadDatabase(t *testing.T) {
 	})
 }
 
-func TestManyJobsOfACallerWhoLeft(t *testing.T) {
+func TestBulkOfACallerThatLeft(t *testing.T) {
 	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	controltest.Create(t, c, controltest.Input("@yearly"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	cancel()
-	out, err := c.Bulk(ctx, ns, belfry.Bulk{Action: belfry.ActionPause, All: true})
+	out, _, err := c.Bulk(ctx, ns, belfry.Bulk{Action: belfry.ActionPause, All: true}, belfry.ID{}, none)
 	codeOf(t, err, belfry.Unavailable)
 	if out.Done != 0 {
 		t.Errorf("got %+v", out)

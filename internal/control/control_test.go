@@ -10,16 +10,17 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestCreateReturnsTheJobAsItIsStored(t *testing.T) {
+	c := newControl(t)
 	d := controltest.Input(" CRON_TZ=Europe/Paris 30 9 * * MON-FRI ")
 	d.Name, d.Type, d.Overlap = "  nightly report ", "", "PARALLEL"
 	made := controltest.Create(t, c, d)
-	found, err := c.Get(t.Context(), ns, made.ID)
+	found, err := c.Get(t.Context(), ns, made.ID.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +40,8 @@ func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
 	}
 }
 
-func TestPlacesHaveTheirOwnClock(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestNextRunInATimezone(t *testing.T) {
+	c := newControl(t)
 	d := controltest.Input("0 9 * * *")
 	d.Timezone = "Asia/Tokyo"
 	if got := controltest.Create(t, c, d).NextRunAt.Format("15:04Z07:00"); got != "00:00Z" {
@@ -51,7 +52,7 @@ func TestPlacesHaveTheirOwnClock(t *testing.T) {
 	}
 }
 
-func TestAOneOffMayBeALittleLate(t *testing.T) {
+func TestOneOffMayBeALittleLate(t *testing.T) {
 	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	at := s.Now().Add(-29 * time.Minute).UTC().Truncate(time.Microsecond)
@@ -73,8 +74,8 @@ func TestAOneOffMayBeALittleLate(t *testing.T) {
 	}
 }
 
-func TestATakenNameIsAConflict(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestNameThatIsTakenIsAConflict(t *testing.T) {
+	c := newControl(t)
 	d := controltest.Input("@daily")
 	d.Name = "report"
 	job := controltest.Create(t, c, d)
@@ -92,8 +93,8 @@ func TestATakenNameIsAConflict(t *testing.T) {
 	controltest.Create(t, c, d)
 }
 
-func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestNamespacesAreSeparate(t *testing.T) {
+	c := newControl(t)
 	job := controltest.Create(t, c, controltest.Input("@daily"))
 	ctx := t.Context()
 	_, err := c.Get(ctx, "elsewhere", job.ID.String())
@@ -102,16 +103,16 @@ func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
 	codeOf(t, err, belfry.NotFound)
 	_, err = c.Trigger(ctx, "elsewhere", job.ID.String(), belfry.Trigger{}, none)
 	codeOf(t, err, belfry.NotFound)
-	_, err = c.JobRuns(ctx, "elsewhere", job.ID.String(), store.Page{Limit: 1})
+	_, _, err = c.JobRuns(ctx, "elsewhere", job.ID.String(), store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 	codeOf(t, c.Delete(ctx, "elsewhere", job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
-	if list, err := c.List(ctx, "elsewhere", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(list.Jobs) != 0 {
-		t.Errorf("listed %d jobs, error %v", len(list.Jobs), err)
+	if jobs, _, err := c.List(ctx, "elsewhere", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs) != 0 {
+		t.Errorf("listed %d jobs, error %v", len(jobs), err)
 	}
 }
 
 func TestPauseAndResumeCanBeRepeated(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+	c := newControl(t)
 	job := controltest.Create(t, c, controltest.Input("@yearly"))
 	for range 2 {
 		paused, err := c.Pause(t.Context(), ns, job.ID.String())
@@ -127,15 +128,15 @@ func TestPauseAndResumeCanBeRepeated(t *testing.T) {
 	}
 }
 
-func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
+func TestPauseRunsWhatIsDueAndResumeSkipsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(controltest.Open(t), plan.Defaults{})
+		c := newControl(t)
 		job := controltest.Create(t, c, controltest.Input("* * * * *"))
 		time.Sleep(time.Until(*job.NextRunAt) + 90*time.Second)
 		if _, err := c.Pause(t.Context(), ns, job.ID.String()); err != nil {
 			t.Fatal(err)
 		}
-		runs, err := c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
+		runs, _, err := c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
 		// Two were due and nobody fired them: the later one runs, the other was missed.
 		if err != nil || len(runs) != 2 || runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
 			t.Fatalf("got runs %+v, error %v", runs, err)
@@ -148,15 +149,15 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 		if err != nil || resumed.NextRunAt.Sub(*job.NextRunAt) != 62*time.Minute {
 			t.Fatalf("the next run is at %v, error %v", resumed.NextRunAt, err)
 		}
-		runs, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
+		runs, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
 		if err != nil || len(runs) != 3 || runs[0].Reason != belfry.ReasonPaused || runs[0].SkippedCount != 60 {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}
 	})
 }
 
-func TestADeletedJobIsGone(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestDeletedJobIsNotFound(t *testing.T) {
+	c := newControl(t)
 	job := controltest.Create(t, c, controltest.Input("@daily"))
 	if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -164,21 +165,21 @@ func TestADeletedJobIsGone(t *testing.T) {
 	_, err := c.Get(t.Context(), ns, job.ID.String())
 	codeOf(t, err, belfry.NotFound)
 	codeOf(t, c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
-	_, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 1})
+	_, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 }
 
-func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
+func TestDeleteOfAScheduleThatCannotBeParsed(t *testing.T) {
 	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	id := belfry.NewID(now)
 	spec := controltest.Input("every blue moon").Spec
-	fresh := store.NewJob{
-		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now, UpdatedAt: now},
+	created := store.NewJob{
+		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Manifest: belfry.Manifest{Spec: spec}, CreatedAt: now, UpdatedAt: now},
 		Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, s.Shards()), Version: 1, NominalAt: now, NextAt: now},
 	}
-	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(fresh, nil) }, nil)
+	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(created, nil) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,41 +188,41 @@ func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
 	if err := c.Delete(t.Context(), ns, id.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := s.JobRuns(t.Context(), ns, id.String(), store.Page{Limit: 10})
+	runs, err := s.JobRuns(t.Context(), ns, id, store.Page{Limit: 10})
 	if err != nil || len(runs) != 1 || runs[0].Reason != belfry.ReasonDeleted || !runs[0].ScheduledAt.Equal(now) {
 		t.Errorf("what was due became %+v, error %v", runs, err)
 	}
 }
 
-func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
+func TestTriggerBecomesItsRun(t *testing.T) {
 	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	job := controltest.Create(t, c, controltest.Input("@yearly"))
-	promised, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none)
+	result, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10)
-	if err != nil || len(wishes) != 1 {
-		t.Fatalf("got %d triggers, error %v", len(wishes), err)
+	pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10)
+	if err != nil || len(pending) != 1 {
+		t.Fatalf("got %d triggers, error %v", len(pending), err)
 	}
 	policy, err := plan.Compile(job.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	subject := plan.Subject{Namespace: ns, Revision: job.Revision, Policy: policy}
-	step := plan.Fire(subject, wishes[0].Due.Plan, []plan.Trigger{wishes[0].Trigger})
+	step := plan.Fire(subject, pending[0].Due.Plan, []plan.Trigger{pending[0].Trigger})
 	if _, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{step}, store.FreeSlots{}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := c.Run(t.Context(), ns, promised)
+	run, err := c.Run(t.Context(), ns, result.RunID)
 	if err != nil || run.JobID != job.ID || run.Kind != belfry.KindManual {
 		t.Errorf("got %+v, error %v", run, err)
 	}
 }
 
-func TestPagesOfJobsMeet(t *testing.T) {
-	c := control.New(controltest.Open(t), plan.Defaults{})
+func TestListPages(t *testing.T) {
+	c := newControl(t)
 	var want []belfry.ID
 	for range 7 {
 		want = append(want, controltest.Create(t, c, controltest.Input("@daily")).ID)
@@ -229,17 +230,17 @@ func TestPagesOfJobsMeet(t *testing.T) {
 	var got []belfry.ID
 	page := store.Page{Limit: 3}
 	for {
-		list, err := c.List(t.Context(), ns, belfry.JobFilter{}, page)
+		jobs, next, err := c.List(t.Context(), ns, belfry.JobFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range list.Jobs {
+		for _, job := range jobs {
 			got = append(got, job.ID)
 		}
-		if list.Next.IsZero() {
+		if next == (store.Position{}) {
 			break
 		}
-		page.After = list.Next
+		page.After = next
 	}
 	slices.SortFunc(want, belfry.ID.Compare)
 	slices.SortFunc(got, belfry.ID.Compare)

@@ -6,17 +6,18 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 )
 
-func TestCancellingAJob(t *testing.T) {
-	controltest.Run(t, "drops what is planned, wished for and alive", func(sc *controltest.Scenario) {
+func TestCancelJob(t *testing.T) {
+	controltest.Run(t, "drops what is planned, triggered and alive", func(sc *controltest.Scenario) {
 		job := sc.Create("0 * * * *", func(s *belfry.Spec) { s.Overlap = "queue" })
 		start := sc.At("08:00")
 		sc.Trigger(job)
 		sc.Fire()
 		run := sc.Claim(1)[0]
 		sc.FireAt("09:00")
-		wish := sc.Trigger(job)
+		triggered := sc.Trigger(job)
 		after, err := sc.Control.CancelJob(sc.Context(), ns, job.ID.String())
 		sc.OK(err)
 		if after.NextRunAt != nil || after.State != belfry.JobActive || after.Status != belfry.StatusRunning {
@@ -25,19 +26,19 @@ func TestCancellingAJob(t *testing.T) {
 		if p := controltest.PlanOf(sc.T, sc.Store, job.ID); !p.NextAt.IsZero() || !p.NominalAt.IsZero() {
 			sc.Errorf("planned is %+v", p)
 		}
-		if wishes, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(wishes) != 0 {
-			sc.Errorf("%d wishes are left, error %v", len(wishes), err)
+		if pending, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(pending) != 0 {
+			sc.Errorf("%d triggers are left, error %v", len(pending), err)
 		}
-		orders, err := sc.Control.Heartbeat(sc.Context(), ns, belfry.Heartbeat{WorkerID: sc.Worker, Slots: 10, Lanes: []string{lane}})
+		orders, err := sc.Control.Heartbeat(sc.Context(), ns, belfry.Heartbeat{WorkerID: sc.Worker, Slots: 10, Handlers: []string{controltest.Handler}})
 		if err != nil || len(orders.Cancel) != 1 || orders.Cancel[0].RunID != run.ID {
-			sc.Errorf("the worker hears of %v, error %v", orders.Cancel, err)
+			sc.Errorf("the reply has %v, error %v", orders.Cancel, err)
 		}
 		sc.Finish(run, belfry.OutcomeCancelled)
 		if got, want := controltest.History(sc.T, sc.Control, job.ID, start), "58.5 cancelled r1, 60 cancelled r1, 60 cancelled r1, 120 cancelled r1"; got != want {
 			sc.Errorf("got  %s\nwant %s", got, want)
 		}
-		if run := sc.Run(wish); run.Status != belfry.RunCancelled {
-			sc.Errorf("the run that was wished for is %s", run.Status)
+		if run := sc.Run(triggered); run.Status != belfry.RunCancelled {
+			sc.Errorf("the triggered run is %s", run.Status)
 		}
 		if job := sc.Job(job.ID); job.Status != belfry.StatusCancelled {
 			sc.Errorf("it is %s", job.Status)
@@ -69,12 +70,12 @@ func TestCancellingAJob(t *testing.T) {
 		}
 	})
 	controltest.Run(t, "that is not there", func(sc *controltest.Scenario) {
-		_, err := sc.Control.CancelJob(sc.Context(), ns, belfry.NewID(time.Now()))
+		_, err := sc.Control.CancelJob(sc.Context(), ns, belfry.NewID(time.Now()).String())
 		codeOf(sc.T, err, belfry.NotFound)
 	})
 }
 
-func TestCancellingARun(t *testing.T) {
+func TestCancelRun(t *testing.T) {
 	controltest.Run(t, "at once if no worker has it, and later otherwise", func(sc *controltest.Scenario) {
 		job := sc.Create("*/5 * * * *", func(s *belfry.Spec) { s.Overlap = "parallel" })
 		sc.FireAt("09:00")
@@ -111,18 +112,18 @@ func TestCancellingARun(t *testing.T) {
 	})
 }
 
-func TestDeletingWithRunsInFlight(t *testing.T) {
+func TestDeleteWithLiveRuns(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options control.DeleteOptions
 		outcome belfry.Outcome
 		want    belfry.RunStatus // of the run that is running then
 		waiting belfry.RunStatus // and of the one that waits for it
-		forgets bool
+		purged  bool
 	}{
 		{"that may finish", control.DeleteOptions{}, belfry.OutcomeSucceeded, belfry.RunSucceeded, belfry.RunReady, false},
 		{"that are cancelled", control.DeleteOptions{CancelRuns: true}, belfry.OutcomeCancelled, belfry.RunCancelled, belfry.RunCancelled, false},
-		{"that are cancelled and forgotten", control.DeleteOptions{CancelRuns: true, ForgetHistory: true}, belfry.OutcomeCancelled, "", "", true},
+		{"that are cancelled and purged", control.DeleteOptions{CancelRuns: true, PurgeHistory: true}, belfry.OutcomeCancelled, "", "", true},
 	} {
 		controltest.Run(t, tt.name, func(sc *controltest.Scenario) {
 			job := sc.Create("*/5 * * * *", func(s *belfry.Spec) { s.Overlap = "queue" })
@@ -134,7 +135,7 @@ func TestDeletingWithRunsInFlight(t *testing.T) {
 			_, err := sc.Control.Get(sc.Context(), ns, job.ID.String())
 			codeOf(sc.T, err, belfry.NotFound)
 			sc.Finish(held, tt.outcome)
-			if tt.forgets {
+			if tt.purged {
 				_, err := sc.Store.Prune(sc.Context(), 90*24*time.Hour)
 				sc.OK(err)
 				for _, id := range []belfry.ID{held.ID, waiting.ID} {
@@ -150,8 +151,8 @@ func TestDeletingWithRunsInFlight(t *testing.T) {
 	}
 }
 
-func TestAOneOffThatHasEnded(t *testing.T) {
-	for _, forget := range []bool{false, true} {
+func TestEndedOneOff(t *testing.T) {
+	for _, purge := range []bool{false, true} {
 		controltest.Run(t, "can be deleted", func(sc *controltest.Scenario) {
 			d := controltest.WorkerInput("send")
 			d.Schedule = "2000-01-03T09:00:00+01:00"
@@ -159,7 +160,7 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 			sc.FireAt("09:00")
 			run := sc.Claim(1)[0]
 			sc.Finish(run, belfry.OutcomeSucceeded)
-			if err := sc.Control.Delete(sc.Context(), ns, job.ID.String(), "", control.DeleteOptions{ForgetHistory: forget}); err != nil {
+			if err := sc.Control.Delete(sc.Context(), ns, job.ID.String(), "", control.DeleteOptions{PurgeHistory: purge}); err != nil {
 				sc.Fatal(err)
 			}
 			_, err := sc.Control.Get(sc.Context(), ns, job.ID.String())
@@ -168,8 +169,8 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 			if _, err := sc.Store.Prune(sc.Context(), time.Hour); err != nil {
 				sc.Fatal(err)
 			}
-			if _, err := sc.Control.Run(sc.Context(), ns, run.ID); (err != nil) != forget {
-				sc.Errorf("with its history %v: looking for its run gives %v", forget, err)
+			if _, err := sc.Control.Run(sc.Context(), ns, run.ID); (err != nil) != purge {
+				sc.Errorf("with its history %v: looking for its run gives %v", purge, err)
 			}
 		})
 	}
@@ -186,10 +187,16 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 		if runs := sc.Runs(job); len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
 			sc.Errorf("its runs are %+v", runs)
 		}
-		sc.why(job, "09:00", belfry.DecisionRan, "", "2000-01-03 08:00 UTC ran: it succeeded at 08:00.")
-		sc.why(job, "09:30", belfry.DecisionNone, "", "2000-01-03 08:30 UTC is not the instant of the job, which runs once, at 08:00.")
+		for at, want := range map[string]string{
+			"2000-01-03T09:00:00+01:00": "2000-01-03 08:00 UTC ran: it succeeded at 08:00.",
+			"2000-01-03 08:30":          "2000-01-03 08:30 UTC is not the instant of the job, which runs once, at 08:00.",
+		} {
+			if e, err := sc.Control.Explain(sc.Context(), ns, job.ID.String(), at); err != nil || e.Sentence != want {
+				sc.Errorf("%s: %s, error %v", at, e.Sentence, err)
+			}
+		}
 		for name, err := range map[string]error{
-			"edit":     second(sc.Control.Edit(sc.Context(), ns, job.ID.String(), "", func(m *belfry.Manifest) []belfry.FieldError { m.MaxRetries = belfry.Some(1); return nil })),
+			"edit":     second(sc.Control.Edit(sc.Context(), ns, job.ID.String(), "", controltest.Patch(func(m *belfry.Manifest) { m.MaxRetries = belfry.Some(1) }))),
 			"pause":    second(sc.Control.Pause(sc.Context(), ns, job.ID.String())),
 			"resume":   second(sc.Control.Resume(sc.Context(), ns, job.ID.String(), belfry.Resume{})),
 			"trigger":  second(sc.Control.Trigger(sc.Context(), ns, job.ID.String(), belfry.Trigger{}, none)),
@@ -214,8 +221,8 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 		if err != nil || !made || second.ID == first.ID {
 			sc.Fatalf("made %v, error %v", made, err)
 		}
-		if id, err := sc.Control.Find(sc.Context(), ns, "once"); err != nil || id != second.ID {
-			sc.Errorf("the name finds %s, error %v", id, err)
+		if found, err := sc.Control.Get(sc.Context(), ns, "once"); err != nil || found.ID != second.ID {
+			sc.Errorf("the name finds %s, error %v", found.ID, err)
 		}
 		again, made, err := sc.Control.Put(sc.Context(), ns, "once", "", d)
 		if err != nil || made || again.ID != second.ID {
@@ -223,5 +230,3 @@ func TestAOneOffThatHasEnded(t *testing.T) {
 		}
 	})
 }
-
-func second[T any](_ T, err error) error { return err }

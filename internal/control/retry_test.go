@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -88,12 +89,7 @@ func (l *lossy) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 	return l.answer(func() error { return l.Store.Cancel(ctx, namespace, run) })
 }
 
-// inBubble runs a subtest in which nobody really waits.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func TestALostAnswerChangesNothing(t *testing.T) {
+func TestUnknownOutcomeOfJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		losses int
@@ -119,8 +115,8 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 			if _, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none); err != nil {
 				t.Fatal(err)
 			}
-			if wishes, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(wishes) != 1 {
-				t.Fatalf("there are %d triggers, error %v", len(wishes), err)
+			if pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(pending) != 1 {
+				t.Fatalf("there are %d triggers, error %v", len(pending), err)
 			}
 			lose()
 			if paused, err := c.Pause(t.Context(), ns, job.ID.String()); err != nil || paused.Status != belfry.StatusPaused {
@@ -137,21 +133,21 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 	}
 }
 
-func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
+func TestUnknownOutcomeOfRuns(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		controltest.Run(t, fmt.Sprintf("the request is lost: %v", before), func(sc *controltest.Scenario) {
 			s := &lossy{Store: sc.Store, before: before}
 			c := control.New(s, plan.Defaults{})
 			job := sc.Create("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
-			dead := sc.letters(job, 4)
+			dead := deadLetters(sc, job, 4)
 
 			s.losses = 2
-			done, err := c.Redrive(sc.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{Run: dead[0]}})
+			done, err := c.Redrive(sc.Context(), ns, belfry.Redrive{RunID: dead[0]})
 			if err != nil || done.Done != 1 || sc.Run(dead[0]).Status != belfry.RunReady {
 				sc.Errorf("redriven: %+v, error %v, the run is %s", done, err, sc.Run(dead[0]).Status)
 			}
 			s.losses = 2
-			done, err = c.Discard(sc.Context(), ns, control.DeadOrder{All: true, Limit: 2})
+			done, err = c.Discard(sc.Context(), ns, belfry.Discard{All: true, Limit: 2})
 			if err != nil || done.Done != 2 || !done.More || sc.Run(dead[1]).Status != belfry.RunDiscarded || sc.Run(dead[3]).Status != belfry.RunDead {
 				sc.Errorf("discarded: %+v, error %v", done, err)
 			}
@@ -162,8 +158,8 @@ func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
 			}
 			s.losses = 2
 			filled, err := c.Backfill(sc.Context(), ns, job.ID.String(), belfry.Backfill{From: sc.At("1999-12-31 00:00")}, none)
-			if wishes, _ := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(filled.Runs) != 1 || len(wishes) != 1 {
-				sc.Errorf("backfilled: %+v, %d wishes, error %v", filled, len(wishes), err)
+			if pending, _ := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(filled.RunIDs) != 1 || len(pending) != 1 {
+				sc.Errorf("backfilled: %+v, %d pending, error %v", filled, len(pending), err)
 			}
 			s.losses = 2
 			if after, err := c.CancelJob(sc.Context(), ns, job.ID.String()); err != nil || after.NextRunAt != nil {
@@ -173,9 +169,9 @@ func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestADeadDatabaseIsUnavailable(t *testing.T) { synctest.Test(t, deadDatabase) }
+func TestDatabaseThatDoesNotAnswerIsUnavailable(t *testing.T) { synctest.Test(t, noDatabase) }
 
-func deadDatabase(t *testing.T) {
+func noDatabase(t *testing.T) {
 	s := &lossy{Store: controltest.Open(t), losses: 1000, before: true}
 	_, err := control.New(s, plan.Defaults{}).Create(t.Context(), ns, controltest.Input("@daily"), none)
 	codeOf(t, err, belfry.Unavailable)
@@ -191,11 +187,11 @@ func deadDatabase(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForACallerWhoLeft(t *testing.T) {
+func TestUnknownOutcomeIsNotRepeatedForACallerThatLeft(t *testing.T) {
 	s := &lossy{Store: controltest.Open(t), losses: 1000, before: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := control.New(s, plan.Defaults{}).Trigger(ctx, ns, belfry.NewID(s.Now()), nil, none)
+	_, err := control.New(s, plan.Defaults{}).Trigger(ctx, ns, belfry.NewID(s.Now()).String(), belfry.Trigger{}, none)
 	codeOf(t, err, belfry.Unavailable)
 	if tries := 1000 - s.losses; tries != 1 {
 		t.Errorf("it was asked %d times", tries)
