@@ -8,16 +8,17 @@ import (
 
 const module = "github.com/belfry-sh/belfry"
 
-// The rows of the module, lowest last. A package imports from the rows below its
-// own, and within a row nobody knows another, but for what mayImport adds.
+// The rows of the module, lowest last. A package imports from the rows below its own,
+// and within a row none imports another, except for what mayImport adds.
 var (
-	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel"}
+	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
-	contracts  = append([]string{"internal/control", "internal/store", "worker", "client"}, decisions...)
+	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
+	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi"}, contracts...)
 	parts      = append([]string{
-		"internal/api", "internal/scheduler", "internal/election", "internal/target",
+		"internal/control", "internal/api", "internal/scheduler", "internal/election",
 		"internal/store/postgres", "internal/store/sqlite",
-	}, contracts...)
+	}, rules...)
 )
 
 const (
@@ -34,27 +35,35 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": {"belfry", "client", "internal/node", "internal/schedule", cobra, pflag, yaml}, // schedule: "schedule next" and its kin need no server
+	"cmd/belfry": append([]string{"internal/node", cobra, pflag, yaml}, rules...),
 
 	"internal/node": append([]string{xsync}, parts...),
 
-	"internal/api":            append([]string{xtime}, contracts...),
+	"internal/api":            append([]string{"internal/control", xtime}, rules...),
+	"internal/control":        rules,
 	"internal/scheduler":      contracts,
 	"internal/election":       contracts,
-	"internal/target":         append([]string{ssrf}, contracts...),
 	"internal/store/postgres": append([]string{pgx}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite}, contracts...),
 
-	"internal/control": append([]string{"internal/store"}, decisions...),
-	"internal/store":   decisions,
-	"worker":           {"belfry"},
-	"client":           {"belfry"},
+	"internal/validate": append([]string{"internal/target"}, decisions...),
+	"internal/explain":  append([]string{"internal/store"}, decisions...),
+	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
+	"internal/openapi":  vocabulary,
+
+	"internal/store": decisions,
+	"worker":         {"belfry", "internal/sanitize"},
+	"client":         {"belfry", "internal/sanitize", "internal/schema"},
 
 	"internal/plan": {"belfry", "internal/schedule"},
 
 	"belfry":            nil,
 	"internal/schedule": nil,
 	"internal/wheel":    nil,
+	"internal/sanitize": nil,
+	"internal/jsontext": nil,
+	"internal/schema":   {"belfry", "internal/jsontext"},
+	"internal/secret":   {"belfry", "internal/sanitize"},
 
 	"examples/receiver":  nil,
 	"examples/worker-go": {"belfry", "client", "worker"},

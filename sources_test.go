@@ -76,6 +76,113 @@ func TestFilesAndFunctionsAreShort(t *testing.T) {
 	}
 }
 
+// retiredWords are words of an earlier private vocabulary and the standard terms that
+// replaced them. No identifier and no file name may contain one of them as a word.
+var retiredWords = map[string]string{
+	"door": "middleware, cli", "sight": "job status row", "sights": "job status row", "bow": "archive", "retire": "archive", "insist": "retry unknown outcomes",
+	"vain": "misses", "lull": "interval", "examiner": "validator", "examination": "validation", "examine": "validate", "tally": "attempt counts", "beat": "heartbeat",
+	"wish": "pending trigger", "wishes": "pending triggers", "picking": "search", "aftermath": "follow-ups", "beside": "note", "besides": "note",
+	"wanted": "normalized", "misplaced": "file error", "unfolding": "yaml to json", "told": "exit code error", "flaw": "syntax error",
+	"useless": "retryable", "waller": "wall-clock rule", "forget": "delete", "bury": "archive", "hear": "receive", "poke": "wake", "news": "changes",
+	"fault": "field error", "faults": "field errors", "refusal": "http error", "hopeless": "permanent error", "parked": "quarantined", "park": "quarantine",
+	"draft": "manifest", "rezone": "zone update", "mended": "recovered", "healed": "recovered", "shaken": "recovered", "orders": "reply", "listed": "complete",
+}
+
+// wordsWithOtherMeaning are identifiers that contain a retired word in its ordinary
+// meaning.
+var wordsWithOtherMeaning = map[string]bool{}
+
+func TestIdentifiersUseTheFieldsWords(t *testing.T) {
+	refuse := func(where, name string) {
+		if wordsWithOtherMeaning[name] {
+			return
+		}
+		for _, word := range wordsOf(name) {
+			if instead := retiredWords[word]; instead != "" {
+				t.Errorf("%s: %q contains %q: say %s", where, name, word, instead)
+			}
+		}
+	}
+	for _, p := range packages(t) {
+		for _, f := range slices.Concat(p.production, p.tests) {
+			refuse(f.path, strings.TrimSuffix(filepath.Base(f.path), ".go"))
+		}
+		for _, f := range p.production {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && id.Obj != nil && id.Obj.Pos() == id.Pos() || isDeclaration(n) {
+					refuse(f.set.Position(n.Pos()).String(), declaredName(n))
+				}
+				return true
+			})
+		}
+	}
+}
+
+// isDeclaration reports whether a node declares a name that ast.Ident.Obj does not know:
+// a method.
+func isDeclaration(n ast.Node) bool {
+	f, ok := n.(*ast.FuncDecl)
+	return ok && f.Recv != nil
+}
+
+func declaredName(n ast.Node) string {
+	if f, ok := n.(*ast.FuncDecl); ok {
+		return f.Name.Name
+	}
+	return n.(*ast.Ident).Name
+}
+
+var wordEnd = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// wordsOf splits an identifier or file name into its words, in lower case.
+func wordsOf(name string) []string {
+	name = wordEnd.ReplaceAllString(name, "${1}${3}_${2}${4}")
+	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+}
+
+func TestWordsOfAnIdentifier(t *testing.T) {
+	for name, want := range map[string]string{"jobStatusRow": "job status row", "HTTPError": "http error", "newID": "new id", "job_list_test": "job list test", "x": "x"} {
+		if got := strings.Join(wordsOf(name), " "); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Files that only one of the stores has, because the thing exists in one database alone.
+var storeFiles = map[string]string{
+	"disk_bsd.go": "file system checks", "disk_linux.go": "file system checks", "disk_other.go": "file system checks",
+	"lock_other.go": "file lock", "lock_unix.go": "file lock", "session.go": "one writer", "spool.go": "one writer",
+	"trigrams.go": "index of names", "partitions.go": "partitions by day",
+}
+
+func TestStoresHaveTheSameFiles(t *testing.T) {
+	files := func(folder string) map[string]bool {
+		found := map[string]bool{}
+		for _, p := range packages(t) {
+			for _, f := range p.production {
+				if dir, name := filepath.Split(f.path); dir == folder {
+					found[name] = true
+				}
+			}
+		}
+		return found
+	}
+	postgres, sqlite := files("internal/store/postgres/"), files("internal/store/sqlite/")
+	if len(postgres) == 0 || len(sqlite) == 0 {
+		t.Fatal("a store has no files: the test looks in the wrong place")
+	}
+	for name := range postgres {
+		if !sqlite[name] && storeFiles[name] == "" {
+			t.Errorf("only postgres has %s", name)
+		}
+	}
+	for name := range sqlite {
+		if !postgres[name] && storeFiles[name] == "" {
+			t.Errorf("only sqlite has %s", name)
+		}
+	}
+}
+
 // transactionTime finds what PostgreSQL answers with the start of the transaction
 // or statement, which lies in the past after a wait for a lock.
 var transactionTime = regexp.MustCompile(`(?i)\b((now|transaction_timestamp|statement_timestamp)\s*\(\s*\)|(current|local)_?timestamp\b)`)

@@ -1,11 +1,10 @@
-// Package api is the HTTP face: it reads requests, asks package control, and
-// writes JSON, or an RFC 9457 problem document for whatever goes wrong.
+// Package api serves the HTTP API: it decodes requests, calls package control, and writes
+// JSON, or an RFC 9457 problem document for a failure.
 //
-// Who may enter is decided before anything is read: the Host header stops pages
-// that point a name of theirs at this machine, http.CrossOriginProtection those
-// of other origins, and API keys, if there are any, everybody else. Nothing of
-// what a failure was caused by reaches a client; it is logged under the id of
-// the request, which the client does see.
+// Every request is authorized before it is read: the Host header stops pages that point
+// a name of theirs at this machine, http.CrossOriginProtection those of other origins,
+// and API keys, if there are any, everybody else. The cause of a failure does not reach
+// a client; it is logged with the request id, which the client sees.
 package api
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/control"
 )
 
-// Options are what the HTTP face works with.
+// Options are the parts and settings of the API.
 type Options struct {
 	Control *control.Control // nil: only the health checks are served
 
@@ -59,7 +58,9 @@ type api struct {
 	open     map[string]bool // paths that need no key
 	spools   chan struct{}   // a place for each import that may go on at once
 
-	description *description // of what is served
+	openapi   document // of what is served
+	reference document
+	policy    string // what a browser may load for the reference page
 }
 
 // New returns the handler of all routes.
@@ -87,9 +88,9 @@ func newAPI(o Options) *api {
 	}
 	a.served = a.operations()
 	for _, op := range a.served {
-		a.mux.Handle(op.method+" "+op.path, op.handler)
-		if op.open {
-			a.open[op.path] = true
+		a.mux.Handle(op.Method+" "+op.Path, op.handler)
+		if op.Open {
+			a.open[op.Path] = true
 		}
 	}
 	a.describe(o.Version)
@@ -111,7 +112,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 	unanswered := probe{header: make(http.Header)}
 	h.ServeHTTP(&unanswered, r)
 	if unanswered.status == http.StatusMethodNotAllowed {
-		a.fail(w, r, wrongMethod(r, unanswered.header.Get("Allow")))
+		a.fail(w, r, methodNotAllowed(r, unanswered.header.Get("Allow")))
 		return
 	}
 	a.fail(w, r, noRoute(r))

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // Keys are the API keys of a file, of which only hashes are kept. The file is read
@@ -166,11 +167,6 @@ func (k *Keys) check(headers []string, log *slog.Logger) (name string, err error
 	return "", noKey(`Bearer realm="belfry", error="invalid_token"`, "the Authorization header does not hold a valid API key")
 }
 
-func noKey(challenge, detail string) *refusal {
-	return &refusal{
-		status: http.StatusUnauthorized,
-		code:   unauthorized,
-		detail: detail,
-		header: map[string]string{"WWW-Authenticate": challenge},
-	}
+func noKey(challenge, detail string) *httpError {
+	return &httpError{code: belfry.Unauthorized, detail: detail, header: map[string]string{"WWW-Authenticate": challenge}}
 }

@@ -1,53 +1,159 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// operation is one thing that can be asked for over HTTP: how it is reached and
-// how it is described. Routes, the index and the OpenAPI document are all made
-// from the one list of them, so that none can leave another behind.
+// operation is one operation of the API with its handler. Routes, the index and the
+// OpenAPI document are made from the one list of them.
 type operation struct {
-	id      string // of the OpenAPI document, as in createJob
-	method  string
-	path    string // as http.ServeMux takes it
-	group   string // heading in the reference
-	summary string // a few words
-	about   string // sentences
-
-	parameters []parameter // of query and headers; those of the path are known by their names
-	body       *content    // nil: none is read
-	answers    []reply     // those of success
-	refusals   []int       // statuses of problem documents beyond those that any operation may give
-
-	open    bool // needs no API key
+	openapi.Operation
 	handler http.Handler
 }
 
-// parameter is a value in the query or the header of a request.
-type parameter struct {
-	name    string
-	in      string // "query" or "header"
-	about   string
-	kind    reflect.Type
-	many    bool     // may be given several times
-	words   []string // the only values that there are
-	example any
+// response is what a handler answers.
+type response struct {
+	status   int // 200 unless set
+	location string
+	next     string // address of the next page
+	etag     string
+	close    bool // the connection is not used again
+	body     any  // nil: none; a streamed one writes itself
 }
 
-// content is a body that is read or written.
-type content struct {
-	media    []string // the first is the usual one
-	kind     reflect.Type
-	required bool
-	examples map[string]string // by a few words: JSON, or lines of it
+// streamed is a body that is too large to be put together first.
+type streamed interface {
+	length() int64
+	writeTo(w io.Writer) error
 }
 
-// reply is an answer of success.
-type reply struct {
-	status  int
-	about   string
-	headers []string // beside X-Request-Id: Location, Link, ETag
-	content *content // nil: none
+// requestTimeout limits a request, well within the server's WriteTimeout; bulkTimeout
+// is for those about thousands of jobs or runs.
+const (
+	requestTimeout = 20 * time.Second
+	bulkTimeout    = 2 * time.Minute
+)
+
+// none is the type of a query or body that an operation does not have.
+type none struct{}
+
+// handle makes an operation of a function. The query and the body are decoded into
+// their types and checked by the tags of those.
+func handle[Query, Body any](a *api, op openapi.Operation, do func(context.Context, *request, Query, Body) (response, error)) operation {
+	return handleWithin(a, requestTimeout, op, do)
 }
+
+// handleWithin is handle for operations that take longer.
+func handleWithin[Query, Body any](a *api, timeout time.Duration, op openapi.Operation, do func(context.Context, *request, Query, Body) (response, error)) operation {
+	if t := reflect.TypeFor[Query](); t.NumField() > 0 {
+		op.Query = append([]reflect.Type{t}, op.Query...)
+	}
+	if t := reflect.TypeFor[Body](); op.Body == nil && t != reflect.TypeFor[none]() {
+		op.Body = t
+	}
+	return operation{op, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var query Query
+		var body Body
+		in, err := readRequest(r, &op, &query, &body)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		if timeout > requestTimeout {
+			extendDeadlines(w, timeout+requestTimeout)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		out, err := do(ctx, in, query, body)
+		a.reply(w, r, out, err)
+	})}
+}
+
+// list makes an operation of a function that gives a page of a list.
+func list[Query, Item any](a *api, op openapi.Operation, get func(context.Context, *request, Query, store.Page) ([]Item, store.Position, error)) operation {
+	op.Query = append(op.Query, reflect.TypeFor[pageQuery]())
+	op.Responses = []openapi.Response{openapi.JSON[[]Item](http.StatusOK, "A page of the list.", "Link")}
+	return handle(a, op, func(ctx context.Context, r *request, q Query, _ none) (response, error) {
+		items, last, err := get(ctx, r, q, r.page)
+		if err != nil {
+			return response{}, err
+		}
+		return response{next: r.nextPage(last), body: append([]Item{}, items...)}, nil // never null
+	})
+}
+
+// reply writes a response, or the problem document of an error.
+func (a *api) reply(w http.ResponseWriter, r *http.Request, out response, err error) {
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	var text bytes.Buffer
+	large, stream := out.body.(streamed)
+	if out.body != nil && !stream {
+		if err := json.NewEncoder(&text).Encode(out.body); err != nil {
+			a.fail(w, r, fmt.Errorf("encode the response: %w", err))
+			return
+		}
+	}
+	if out.status == 0 {
+		out.status = http.StatusOK
+	}
+	h := w.Header()
+	if out.location != "" {
+		h.Set("Location", out.location)
+	}
+	if out.next != "" {
+		h.Set("Link", "<"+out.next+`>; rel="next"`)
+	}
+	if out.etag != "" {
+		h.Set("ETag", `"`+out.etag+`"`)
+	}
+	if out.close {
+		h.Set("Connection", "close")
+	}
+	switch {
+	case stream:
+		h.Set("Content-Type", openapi.MediaJSON)
+		h.Set("Content-Length", strconv.FormatInt(large.length(), 10))
+		w.WriteHeader(out.status)
+		if err := large.writeTo(w); err != nil {
+			panic(http.ErrAbortHandler) // the client is gone, or must not take a part for the whole
+		}
+	case out.body == nil:
+		w.WriteHeader(out.status)
+	default:
+		write(w, out.status, openapi.MediaJSON, text.Bytes())
+	}
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body) // a client that is gone cannot be told
+}
+
+// extendDeadlines gives a request more time than the server's timeouts do. Once the
+// body is read, a read that times out would end the request's context.
+func extendDeadlines(w http.ResponseWriter, by time.Duration) {
+	connection := http.NewResponseController(w)
+	until := time.Now().Add(by)
+	connection.SetReadDeadline(until) // without support there is no timeout either
+	connection.SetWriteDeadline(until)
+}
+
+// jobPath is the path of a job.
+func jobPath(ref string) string { return jobsPath + "/" + url.PathEscape(ref) }

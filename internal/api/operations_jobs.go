@@ -1,147 +1,218 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
-	exampleHTTPJob = `{"name": "nightly-report", "schedule": "30 2 * * *", "timezone": "Europe/Paris", "tags": ["billing", "reports"],
- "payload": {"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}}`
-	exampleWorkerJob = `{"name": "send-weekly-report", "type": "worker", "handler": "send-report", "schedule": "0 9 * * 1", "timezone": "America/New_York",
- "payload": {"report_type": "weekly"}, "idempotency_key_template": "report-{{week}}", "max_retries": 3, "timeout_seconds": 120}`
-	exampleCalendar = `{"name": "payroll", "schedule": "DTSTART:20270129T090000 RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "timezone": "Europe/Paris",
- "payload": {"url": "https://example.com/hooks/payroll"}}`
-	exampleInterval = `{"name": "poll", "schedule": "PT15M", "starts_at": "2030-03-01T09:00:00+01:00", "ends_at": "2030-03-31T18:00:00+02:00",
- "payload": {"url": "https://example.com/hooks/poll"}}`
-	exampleSpread = `{"name": "cleanup", "schedule": "H 3 * * *", "timezone": "America/New_York", "jitter_seconds": 60, "dst_gap": "skip",
- "payload": {"url": "https://example.com/hooks/cleanup"}}`
-	exampleCareful = `{"name": "settle-accounts", "schedule": "*/10 * * * *", "payload": {"url": "https://example.com/hooks/settle"}, "overlap": "queue", "max_queued": 5,
- "missed_window": "run_all", "max_missed": 12, "catch_up_window_seconds": 7200, "priority": "high", "retry_on": "server_errors", "retry_delays": [5, 30, 120], "retention_days": 30}`
-	exampleOneOff = `{"name": "send-report", "schedule": "2030-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`
+	apiPath  = "/api/v1"
+	jobsPath = apiPath + "/jobs"
 )
 
-// spellings is said of every body that has a job in it.
-const spellings = "Names of members may be written in camelCase too (`maxRetries`), and a policy of retries as an object of its own: " +
-	"`\"retryPolicy\": {\"maxRetries\": 3, \"backoffMs\": 5000}`, with `maxBackoffMs`, `jitter`, `strategy` and `delaysMs` if need be. Null stands for the default. Members that only answers have, such as `id` and `next_run_at`, " +
-	"are accepted without effect, so that a job can be handed back as it was shown; `namespace` must be the one that is asked in. Any other member is refused."
+// dryRunQuery is the parameter of operations that can be tried.
+type dryRunQuery struct {
+	DryRun bool `json:"dry_run,omitempty" example:"true" doc:"Validate the request and answer what it would change, without changing anything."`
+}
 
-// jobOperations are those that make and look up jobs.
+// deleteQuery says what happens to the runs and the history of a deleted job.
+type deleteQuery struct {
+	Runs    string `json:"runs,omitempty" enum:"finish,cancel" implicit:"finish" example:"cancel" doc:"What happens to live runs: they 'finish' or are cancelled ('cancel')."`
+	History string `json:"history,omitempty" enum:"keep,delete" implicit:"keep" example:"keep" doc:"What happens to the history: 'keep' it for its retention, or 'delete' it when no run is live."`
+}
+
+var (
+	manifestType = reflect.TypeFor[belfry.Manifest]()
+	bodyErrors   = []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity}
+)
+
+func errorsWith(more ...int) []int {
+	return append(bodyErrors[:len(bodyErrors):len(bodyErrors)], more...)
+}
+
+const (
+	notFound = http.StatusNotFound
+	conflict = http.StatusConflict
+	changed  = http.StatusPreconditionFailed
+)
+
+// spellings is said of every body that declares a job.
+const spellings = "Names may also be written in camelCase (`maxRetries`), and retries as an object: `\"retryPolicy\": {\"maxRetries\": 3, \"backoffMs\": 5000}`, optionally with `maxBackoffMs`, `jitter`, " +
+	"`strategy` and `delaysMs`. Null stands for the default. Fields that only responses have, such as `job_id` and `next_run_at`, are accepted without effect, so that a job can be sent back as it was shown; " +
+	"`namespace` must be that of the request. Any other field is refused."
+
+var jobResponse = openapi.JSON[belfry.Job](http.StatusOK, "The job.", "ETag")
+
+// jobOperations create, show, edit and delete jobs.
 func (a *api) jobOperations() []operation {
 	return []operation{
-		{
-			id: "createJob", method: "POST", path: jobsPath, group: groupJobs,
-			summary: "Create a job",
-			about: "Stores a job and plans its first run, which the answer tells. Without a `type` it is an `http` job if its payload has a `url`, and otherwise " +
-				"one for a `worker` whose handler has the job's name. An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
-			parameters: []parameter{keyParameter},
-			body: reads[jobInput](map[string]string{
-				"An HTTP request every night":                   exampleHTTPJob,
-				"Work for a handler of your own":                exampleWorkerJob,
-				"Once":                                          exampleOneOff,
-				"On the last working day of every month":        exampleCalendar,
-				"Every 15 minutes for a month":                  exampleInterval,
-				"At a minute of its own between three and four": exampleSpread,
-				"With policies of its own":                      exampleCareful,
-			}),
-			answers:  []reply{writes[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag")},
-			refusals: refusing(readRefusals, taken),
-			handler:  route(a, readCreation, a.createJob),
-		},
-		{
-			id: "listJobs", method: "GET", path: jobsPath, group: groupJobs,
-			summary: "List jobs",
-			about: "The jobs of the namespace, newest first. Each parameter narrows the list. One-offs that have ended are listed only with a `status` that they may have: " +
-				"`completed`, `failed` or `cancelled`. The next page is where the `Link` header says; a page may be short, or empty, and still have a next one.",
-			parameters: append([]parameter{
-				filterBy[belfry.JobStatus]("status", "Only jobs that are doing this; in any case.", "paused"),
-				{name: "type", in: "query", about: "Only jobs of this type: `http` or `worker`.", kind: reflect.TypeFor[string](), example: belfry.TypeHTTP},
-				filterBy[string]("handler", "Only jobs that this handler runs.", "send-invoice"),
-				filterBy[string]("queue", "Only jobs in this queue.", belfry.DefaultQueue),
-				{name: "tag", in: "query", about: "Only jobs with this tag; given several times, with all of them.", kind: reflect.TypeFor[string](), many: true, example: "billing"},
-				filterBy[string]("search", "Only jobs with this in their name, in any case.", "report"),
-			}, pageParameters...),
-			answers: []reply{writes[[]belfry.Job](http.StatusOK, "A page of jobs.", "Link")},
-			handler: route(a, readJobList, a.listJobs),
-		},
-		{
-			id: "getJob", method: "GET", path: jobsPath + "/{id}", group: groupJobs,
-			summary:  "Get a job",
-			about:    "What looks like a secret in its payload is shown as `***`. A one-off that has ended is still found, by its id or its name, for as long as its history is kept; it can no longer be changed.",
-			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job.", "ETag")},
-			refusals: []int{missing},
-			handler:  route(a, readTarget, a.getJob),
-		},
+		handle(a, openapi.Operation{
+			ID: "createJob", Method: "POST", Path: jobsPath, Group: groupJobs, Summary: "Create a job",
+			Doc: "Stores a job and plans its first run, which the answer shows. Without a `type` it is an `http` job if its payload has a `url`, otherwise a `worker` job whose handler has the job's name. " +
+				"An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
+			Headers: []string{keyHeader}, Body: manifestType, Examples: manifestExamples,
+			Responses: []openapi.Response{openapi.JSON[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag"), openapi.JSON[belfry.JobDiff](http.StatusOK, "Of a dry run: what would change.")},
+			Errors:    errorsWith(conflict),
+		}, func(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
+			if q.DryRun {
+				diff, err := a.control.DiffCreate(ctx, r.namespace, body.input)
+				return response{body: diff}, err
+			}
+			job, err := a.control.Create(ctx, r.namespace, body.input, r.key)
+			return createdJob(job), err
+		}),
+		list(a, openapi.Operation{
+			ID: "listJobs", Method: "GET", Path: jobsPath, Group: groupJobs, Summary: "List jobs",
+			Doc: "The jobs of the namespace, newest first. Archived one-offs are listed only with a `status` that they may have: `completed`, `failed` or `cancelled`. A page may be short or empty and still have a next one.",
+		}, func(ctx context.Context, r *request, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
+			return a.control.List(ctx, r.namespace, f, p)
+		}),
+		handle(a, openapi.Operation{
+			ID: "getJob", Method: "GET", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Get a job",
+			Doc:       "Values in the payload that look like secrets are shown as `***`. An archived one-off is found by its id or name for as long as its history is kept; it cannot be changed.",
+			Responses: []openapi.Response{jobResponse}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			job, err := a.control.Get(ctx, r.namespace, r.ref)
+			return shownJob(job), err
+		}),
+		handle(a, openapi.Operation{
+			ID: "editJob", Method: "PATCH", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Edit a job",
+			Doc: "Changes the fields that are given; null sets one back to its default. The payload is replaced as a whole; `***` in it keeps the secret that is stored at that place. " +
+				"What is already due still runs as the job was. `status` pauses or resumes the job.\n\n" + spellings,
+			Headers: []string{matchHeader}, Body: manifestType, Patch: true,
+			Examples:  map[string]string{"Another time": `{"schedule": "0 3 * * *", "timezone": "Europe/Berlin"}`, "Pause": `{"status": "paused"}`},
+			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict, changed),
+		}, a.editJob),
+		handle(a, openapi.Operation{
+			ID: "putJob", Method: "PUT", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Create or replace a job",
+			Doc: "With a name, creates the job or makes it what the body says; with an id, replaces a job that must exist. Fields that are left out have their defaults, except `status`: " +
+				"without it a paused job stays paused. Nothing changes, not even the revision, if the job is already as declared, so that the request can be repeated. " +
+				"With `If-Match: *` the job must exist. With `dry_run` the answer is what would change.\n\n" + spellings,
+			Headers: []string{matchHeader}, Body: manifestType, Examples: map[string]string{"A job": exampleHTTPJob},
+			Responses: []openapi.Response{jobResponse, openapi.JSON[belfry.Job](http.StatusCreated, "The job was created.", "Location", "ETag")},
+			Errors:    errorsWith(notFound, conflict, changed),
+		}, a.putJob),
+		handle(a, openapi.Operation{
+			ID: "deleteJob", Method: "DELETE", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Delete a job",
+			Doc:     "Nothing more is planned, and the name is free again. Live runs finish and the history is kept, unless the parameters say otherwise.",
+			Headers: []string{matchHeader}, Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "The job is deleted."}}, Errors: []int{notFound, conflict, changed},
+		}, func(ctx context.Context, r *request, q deleteQuery, _ none) (response, error) {
+			match, err := a.matchVersion(ctx, r)
+			if err != nil {
+				return response{}, err
+			}
+			err = a.control.Delete(ctx, r.namespace, r.ref, match, control.DeleteOptions{CancelRuns: q.Runs == "cancel", PurgeHistory: q.History == "delete"})
+			return response{status: http.StatusNoContent}, err
+		}),
+		list(a, openapi.Operation{
+			ID: "listRevisions", Method: "GET", Path: jobsPath + "/{job}/revisions", Group: groupJobs, Summary: "List the revisions of a job",
+			Doc: "Spec and payload of the job, now and before each edit, the current revision first. Runs name the revision they were fired from.", Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Revision, store.Position, error) {
+			return a.control.Revisions(ctx, r.namespace, r.ref, p)
+		}),
+		handle(a, openapi.Operation{
+			ID: "rollbackJob", Method: "POST", Path: jobsPath + "/{job}/rollback", Group: groupJobs, Summary: "Roll back a job",
+			Doc:       "Gives the job the spec and payload of an earlier revision. That is an edit too: it gets a new revision and can be undone. Name, tags and status stay.",
+			Examples:  map[string]string{"To the second revision": `{"revision": 2}`},
+			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body belfry.Rollback) (response, error) {
+			job, err := a.control.Rollback(ctx, r.namespace, r.ref, body)
+			return shownJob(job), err
+		}),
 	}
 }
 
-// changeOperations are those that edit jobs or delete them.
-func (a *api) changeOperations() []operation {
-	return []operation{
-		{
-			id: "changeJob", method: "PATCH", path: jobsPath + "/{id}", group: groupJobs,
-			summary: "Change a job",
-			about: "Changes the members that are given and leaves the others as they are; null sets one back to its default. The payload is replaced as a whole, and `***` in it keeps the secret " +
-				"that is stored at that place. What is due already still runs as the job was. `status` pauses the job or lets it go on.\n\n" + spellings,
-			parameters: []parameter{matchParameter},
-			body: reads[jobChange](map[string]string{
-				"Another time": `{"schedule": "0 3 * * *", "timezone": "Europe/Berlin"}`,
-				"Pause":        `{"status": "paused"}`,
-			}),
-			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing, taken, outdated),
-			handler:  route(a, readChange, a.changeJob),
-		},
-		{
-			id: "putJob", method: "PUT", path: jobsPath + "/{id}", group: groupJobs,
-			summary: "Create or replace a job",
-			about: "Under a name, creates the job or makes it what the body says; under an id, replaces a job that must be there. What the body leaves out has its default, but for `status`: " +
-				"without it a paused job stays paused. Nothing changes, not even the revision, if the job is like that already, so that the same request may be repeated at will. " +
-				"With `If-Match: *` the job must be there.\n\n" + spellings,
-			parameters: []parameter{matchParameter},
-			body:       reads[jobInput](map[string]string{"A job": exampleHTTPJob}),
-			answers: []reply{
-				writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag"),
-				writes[belfry.Job](http.StatusCreated, "The job did not exist and was created.", "Location", "ETag"),
-			},
-			refusals: refusing(readRefusals, missing, taken, outdated),
-			handler:  route(a, readReplacement, a.putJob),
-		},
-		{
-			id: "deleteJob", method: "DELETE", path: jobsPath + "/{id}", group: groupJobs,
-			summary: "Delete a job",
-			about: "Nothing more is planned for it, and its name is free again. Runs that are alive finish, unless `runs` says that they are cancelled; the history stays for its " +
-				"retention, unless `history` says that it goes, too. A one-off that has ended is found no more after that.",
-			parameters: []parameter{
-				matchParameter,
-				{name: "runs", in: "query", about: "What becomes of runs that are alive: they `finish`, as when it is left out, or are cancelled (`cancel`).",
-					kind: reflect.TypeFor[string](), words: runsAfter, example: "cancel"},
-				{name: "history", in: "query", about: "What becomes of the records of its runs: they are kept (`keep`), as when it is left out, or go as soon as no run is alive (`delete`).",
-					kind: reflect.TypeFor[string](), words: historyAfter, example: "keep"},
-			},
-			answers:  []reply{{status: http.StatusNoContent, about: "The job is gone."}},
-			refusals: []int{missing, taken, outdated},
-			handler:  route(a, readDeletion, a.deleteJob),
-		},
-		{
-			id: "listRevisions", method: "GET", path: jobsPath + "/{id}/revisions", group: groupJobs,
-			summary:    "List the revisions of a job",
-			about:      "What the job is and what it was before each edit, the current one first. Runs tell the revision that they were fired from.",
-			parameters: pageParameters,
-			answers:    []reply{writes[[]revision](http.StatusOK, "A page of revisions.", "Link")},
-			refusals:   []int{missing},
-			handler:    route(a, readRevisionList, a.listRevisions),
-		},
-		{
-			id: "rollbackJob", method: "POST", path: jobsPath + "/{id}/rollback", group: groupJobs,
-			summary:  "Roll a job back",
-			about:    "Makes the job what it was in an earlier revision. That is an edit too: it gets a new revision, and can itself be undone. Name, tags and whether it is paused stay.",
-			body:     reads[rollback](map[string]string{"To the second revision": `{"revision": 2}`}),
-			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing, taken),
-			handler:  route(a, readRollback, a.rollBack),
-		},
+func (a *api) editJob(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
+	match, err := a.matchVersion(ctx, r)
+	if err != nil {
+		return response{}, err
 	}
+	if q.DryRun {
+		diff, err := a.control.DiffEdit(ctx, r.namespace, r.ref, match, body.patch(r.namespace))
+		return response{body: diff}, err
+	}
+	job, err := a.control.Edit(ctx, r.namespace, r.ref, match, body.patch(r.namespace))
+	return shownJob(job), err
+}
+
+func (a *api) putJob(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
+	if _, err := belfry.ParseID(r.ref); err != nil { // the name in the path names the job
+		if body.input.Name == "" {
+			body.input.Name = r.ref
+		} else if body.input.Name != r.ref {
+			body.input.Errors = append(body.input.Errors, belfry.FieldError{Field: "name", Message: "is not the name in the path; leave it out, or rename the job with PATCH"})
+		}
+	}
+	match, err := a.matchVersion(ctx, r)
+	if belfry.CodeOf(err) == belfry.NotFound {
+		err = staleVersion()
+	}
+	if err != nil {
+		return response{}, err
+	}
+	if q.DryRun {
+		diff, err := a.control.DiffPut(ctx, r.namespace, r.ref, match, body.input)
+		return response{body: diff}, err
+	}
+	job, created, err := a.control.Put(ctx, r.namespace, r.ref, match, body.input)
+	if created {
+		return createdJob(job), err
+	}
+	return shownJob(job), err
+}
+
+// matchVersion is the version that control must find; empty for any.
+func (a *api) matchVersion(ctx context.Context, r *request) (string, error) {
+	c := r.match
+	switch {
+	case !c.given:
+		return "", nil
+	case len(c.tags) == 1 && c.tags[0] != "":
+		return c.tags[0], nil
+	}
+	job, err := a.control.Get(ctx, r.namespace, r.ref)
+	if err != nil || c.any {
+		return "", err
+	}
+	version := control.Version(job)
+	for _, tag := range c.tags {
+		if tag == version {
+			return version, nil
+		}
+	}
+	return "", staleVersion()
+}
+
+func staleVersion() error {
+	return belfry.Errorf(belfry.Changed, "the job is not the version that If-Match names; read it again")
+}
+
+func shownJob(job belfry.Job) response { return response{etag: control.Version(job), body: job} }
+
+func createdJob(job belfry.Job) response {
+	return response{status: http.StatusCreated, location: jobPath(job.ID.String()), etag: control.Version(job), body: job}
+}
+
+const exampleHTTPJob = `{"name": "nightly-report", "schedule": "30 2 * * *", "timezone": "Europe/Paris", "tags": ["billing", "reports"],
+ "payload": {"url": "https://example.com/hooks/report", "body": {"format": "pdf"}}}`
+
+var manifestExamples = map[string]string{
+	"An HTTP request every night": exampleHTTPJob,
+	"Work for your own handler": `{"name": "send-weekly-report", "type": "worker", "handler": "send-report", "schedule": "0 9 * * 1", "timezone": "America/New_York",
+ "payload": {"report_type": "weekly"}, "idempotency_key_template": "report-{{week}}", "max_retries": 3, "timeout_seconds": 120}`,
+	"Once": `{"name": "send-report", "schedule": "2030-03-01T09:00:00Z", "payload": {"url": "https://example.com/generate-report", "method": "POST"}}`,
+	"On the last working day of every month": `{"name": "payroll", "schedule": "DTSTART:20270129T090000 RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "timezone": "Europe/Paris",
+ "payload": {"url": "https://example.com/hooks/payroll"}}`,
+	"Every 15 minutes for a month": `{"name": "poll", "schedule": "PT15M", "starts_at": "2030-03-01T09:00:00+01:00", "ends_at": "2030-03-31T18:00:00+02:00",
+ "payload": {"url": "https://example.com/hooks/poll"}}`,
+	"At a minute of its own between three and four": `{"name": "cleanup", "schedule": "H 3 * * *", "timezone": "America/New_York", "jitter_seconds": 60, "dst_gap": "skip",
+ "payload": {"url": "https://example.com/hooks/cleanup"}}`,
+	"With its own policies": `{"name": "settle-accounts", "schedule": "*/10 * * * *", "payload": {"url": "https://example.com/hooks/settle"}, "overlap": "queue", "max_queued": 5,
+ "missed_window": "run_all", "max_missed": 12, "catch_up_window_seconds": 7200, "priority": "high", "retry_on": "server_errors", "retry_delays": [5, 30, 120], "retention_days": 30}`,
 }

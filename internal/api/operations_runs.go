@@ -1,89 +1,169 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// stateOperations are those that stop jobs, let them go on, and run them now.
-func (a *api) stateOperations() []operation {
+const (
+	runsPath = apiPath + "/runs"
+	deadPath = apiPath + "/dead-letters"
+)
+
+// explainQuery is the instant to explain.
+type explainQuery struct {
+	At string `json:"at,omitempty" example:"2026-12-01T02:30" doc:"An instant with an offset or 'Z', or a wall time in the time zone of the job."`
+}
+
+// runOperations show runs and their history.
+func (a *api) runOperations() []operation {
 	return []operation{
-		{
-			id: "pauseJob", method: "POST", path: jobsPath + "/{id}/pause", group: groupJobs,
-			summary:  "Pause a job",
-			about:    "Keeps the job from firing until it is resumed; what is due already still runs. A job that is paused stays as it is.",
-			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing, taken),
-			handler:  route(a, readBare, a.pauseJob),
-		},
-		{
-			id: "resumeJob", method: "POST", path: jobsPath + "/{id}/resume", group: groupJobs,
-			summary: "Resume a job",
-			about: "Lets a paused job fire again. What fell into the pause is recorded as skipped, but a one-off that is overdue runs. With `catch_up` it is made up for instead, as the job's " +
-				"`missed_window` says. A job that is not paused stays as it is; for one that was cancelled nothing is planned until its schedule is edited.",
-			parameters: []parameter{filterBy[bool]("catch_up", "The same as in the body, which may then be left out.", true)},
-			body: &content{media: []string{mediaJSON}, kind: typeOf[resumeInput](), examples: map[string]string{
-				"Making up for the pause": `{"catch_up": true}`,
-			}},
-			answers:  []reply{writes[belfry.Job](http.StatusOK, "The job as it is now.", "ETag")},
-			refusals: refusing(readRefusals, missing, taken),
-			handler:  route(a, readResume, a.resumeJob),
-		},
-		{
-			id: "triggerJob", method: "POST", path: jobsPath + "/{id}/trigger", group: groupRuns,
-			summary: "Run a job now",
-			about: "Asks for a run of the job, paused or not, beside its schedule; its `overlap` policy holds for it. The run may have a payload of its own: for an `http` job that " +
-				"is the body of the request, never its address. The run is where `Location` says, at once.",
-			parameters: []parameter{keyParameter},
-			body: &content{media: []string{mediaJSON}, kind: typeOf[triggerInput](), examples: map[string]string{
-				"With another payload": `{"payload": {"report_type": "monthly"}}`,
-			}},
-			answers:  []reply{writes[triggered](http.StatusAccepted, "The run that it becomes.", "Location")},
-			refusals: refusing(readRefusals, missing, taken),
-			handler:  route(a, readTrigger, a.triggerJob),
-		},
+		list(a, openapi.Operation{
+			ID: "listJobRuns", Method: "GET", Path: jobsPath + "/{job}/runs", Group: groupRuns, Summary: "List the runs of a job",
+			Doc: "Runs, live ones included, and skipped occurrences with their reason, the latest first, without attempts.", Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Run, store.Position, error) {
+			return a.control.JobRuns(ctx, r.namespace, r.ref, p)
+		}),
+		a.historyOperation(),
+		handle(a, openapi.Operation{
+			ID: "explainJob", Method: "GET", Path: jobsPath + "/{job}/why", Group: groupRuns, Summary: "Explain why a job ran or did not",
+			Doc: "Explains what was decided for an instant of the job and by which rule; for a waiting run, what it waits for; for the future, what is planned. " +
+				"Without `at`: the latest decision, or a later run that was triggered and is not finished, or else the next occurrence.",
+			Responses: []openapi.Response{openapi.JSON[belfry.Explanation](http.StatusOK, "The explanation.")}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, q explainQuery, _ none) (response, error) {
+			explanation, err := a.control.Explain(ctx, r.namespace, r.ref, q.At)
+			if e := publicError(err); err != nil && e.code == belfry.Invalid {
+				err = badParameters(e.fields...)
+			}
+			return response{body: explanation}, err
+		}),
+		list(a, openapi.Operation{
+			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List the runs of all jobs",
+			Doc: "Runs and skipped occurrences of the namespace, the latest first. A page may be short or empty and still have a next one.",
+		}, func(ctx context.Context, r *request, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+			return a.control.ListRuns(ctx, r.namespace, f, p)
+		}),
+		handle(a, openapi.Operation{
+			ID: "getRun", Method: "GET", Path: runsPath + "/{run}", Group: groupRuns, Summary: "Get a run",
+			Doc:       "A run with its failed attempts. A trigger that is not fired yet is shown as the run that it will be.",
+			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusOK, "The run.")}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			run, err := a.control.Run(ctx, r.namespace, r.id)
+			return response{body: run}, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Summary: "Cancel a run",
+			Doc: "Cancels a run that no worker holds at once. The worker of a running one learns of it with its next heartbeat, within 7 seconds, and stops the handler; if the handler succeeds nevertheless, " +
+				"the run has succeeded. Repeating it changes nothing; a run that ended in another way is refused with 409.",
+			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run; its worker will stop it."), openapi.JSON[belfry.Run](http.StatusOK, "The run, which is cancelled.")},
+			Errors:    errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			run, err := a.control.CancelRun(ctx, r.namespace, r.id)
+			if run.Status != belfry.RunCancelled {
+				return response{status: http.StatusAccepted, body: run}, err
+			}
+			return response{body: run}, err
+		}),
+		list(a, openapi.Operation{
+			ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Summary: "List events",
+			Doc: "What operators should know, such as many catch-up runs at once after an outage, the latest first.",
+		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Event, store.Position, error) {
+			return a.control.ListEvents(ctx, r.namespace, p)
+		}),
 	}
 }
 
-// runOperations are those that tell what became of jobs.
-func (a *api) runOperations() []operation {
+// historyOperation shows a job with a page of its runs.
+func (a *api) historyOperation() operation {
+	return handle(a, openapi.Operation{
+		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Summary: "Get a job with its runs",
+		Doc: "The job, and in `executions` a page of its runs; the `Link` header leads to earlier ones.", Query: pageQueries, Errors: []int{notFound},
+		Responses: []openapi.Response{openapi.JSON[belfry.JobHistory](http.StatusOK, "The job and a page of its runs.", "Link")},
+	}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+		job, err := a.control.Get(ctx, r.namespace, r.ref)
+		if err != nil {
+			return response{}, err
+		}
+		runs, last, err := a.control.JobRuns(ctx, r.namespace, r.ref, r.page)
+		return response{next: r.nextPage(last), body: belfry.JobHistory{Job: job, Executions: append([]belfry.Run{}, runs...)}}, err
+	})
+}
+
+// deadOperations show, redrive and discard dead letters.
+func (a *api) deadOperations() []operation {
 	return []operation{
-		{
-			id: "listJobRuns", method: "GET", path: jobsPath + "/{id}/runs", group: groupRuns,
-			summary:    "List the runs of a job",
-			about:      "Runs, those that are alive included, and occurrences that were skipped, with their reason; the latest first. Their attempts are told by each run alone.",
-			parameters: pageParameters,
-			answers:    []reply{writes[[]shownRun](http.StatusOK, "A page of runs.", "Link")},
-			refusals:   []int{missing},
-			handler:    route(a, readRunList, a.listRuns),
-		},
-		{
-			id: "getJobHistory", method: "GET", path: jobsPath + "/{id}/history", group: groupRuns,
-			summary:    "Get a job with its runs",
-			about:      "The job, and in `executions` what the list of its runs has; the `Link` header leads to the executions before those.",
-			parameters: pageParameters,
-			answers:    []reply{writes[history](http.StatusOK, "The job and a page of its runs.", "Link")},
-			refusals:   []int{missing},
-			handler:    route(a, readHistory, a.jobHistory),
-		},
-		{
-			id: "listRuns", method: "GET", path: runsPath, group: groupRuns,
-			summary: "List the runs of all jobs",
-			about:   "Runs and skipped occurrences of the whole namespace, the latest first. A page may be short, or empty, and still have a next one.",
-			parameters: append([]parameter{
-				filterBy[belfry.RunStatus]("status", "Only runs in this state; in any case. Dead letters are `dead`.", "dead"),
-			}, pageParameters...),
-			answers: []reply{writes[[]shownRun](http.StatusOK, "A page of runs.", "Link")},
-			handler: route(a, readAllRuns, a.listAllRuns),
-		},
-		{
-			id: "getRun", method: "GET", path: runsPath + "/{id}", group: groupRuns,
-			summary:  "Get a run",
-			about:    "A run with the attempts that failed. A trigger that is not fired yet is the run that it will be.",
-			answers:  []reply{writes[shownRun](http.StatusOK, "The run.")},
-			refusals: []int{missing},
-			handler:  route(a, readTarget, a.getRun),
-		},
+		list(a, openapi.Operation{
+			ID: "listDeadLetters", Method: "GET", Path: deadPath, Group: groupDead, Summary: "List dead letters",
+			Doc: "Runs that are out of attempts, the latest first, without payloads and attempts.", Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, store.Position, error) {
+			return a.control.ListDeadLetters(ctx, r.namespace, f, p)
+		}),
+		handle(a, openapi.Operation{
+			ID: "groupDeadLetters", Method: "GET", Path: deadPath + "/groups", Group: groupDead, Summary: "Group dead letters",
+			Doc:   "How many dead letters there are of each kind of failure, the largest group first. Filters accept the fingerprint of a group.",
+			Query: pageQueries, Errors: []int{notFound}, Responses: []openapi.Response{openapi.JSON[[]belfry.DeadGroup](http.StatusOK, "The groups.")},
+		}, func(ctx context.Context, r *request, f belfry.DeadFilter, _ none) (response, error) {
+			groups, err := a.control.GroupDeadLetters(ctx, r.namespace, f, r.page.Limit)
+			return response{body: append([]belfry.DeadGroup{}, groups...)}, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "getDeadLetter", Method: "GET", Path: deadPath + "/{run}", Group: groupDead, Summary: "Get a dead letter",
+			Doc:       "A dead letter with its payload, attempts and outputs. Values in the payload that look like secrets are shown as `***`.",
+			Responses: []openapi.Response{openapi.JSON[belfry.DeadLetter](http.StatusOK, "The dead letter.")}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			letter, err := a.control.DeadLetter(ctx, r.namespace, r.id)
+			return response{body: letter}, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Summary: "Redrive a dead letter",
+			Doc: "Runs it again with all its retries. The run keeps its id, idempotency key, attempts and revision. It may get another payload: " +
+				"for an `http` job that is the body of the request, never its address; `***` in it keeps the secret that is stored at that place.",
+			Optional: true, Examples: map[string]string{"With another payload": `{"payload": {"format": "csv"}}`},
+			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run.", "Location")}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
+			if _, err := a.control.Redrive(ctx, r.namespace, belfry.Redrive{RunID: r.id, Payload: body.Payload}); err != nil {
+				return response{}, err
+			}
+			run, err := a.control.Run(ctx, r.namespace, r.id)
+			return response{status: http.StatusAccepted, location: runsPath + "/" + r.id.String(), body: run}, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "discardDeadLetter", Method: "DELETE", Path: deadPath + "/{run}", Group: groupDead, Summary: "Discard a dead letter",
+			Doc:       "Its run stays in the history as `discarded`, for its retention.",
+			Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "It is discarded."}}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			_, err := a.control.Discard(ctx, r.namespace, belfry.Discard{RunID: r.id})
+			return response{status: http.StatusNoContent}, err
+		}),
+		handleWithin(a, bulkTimeout, openapi.Operation{
+			ID: "redriveDeadLetters", Method: "POST", Path: deadPath + "/redrive", Group: groupDead, Summary: "Redrive many dead letters",
+			Doc: "Redrives every dead letter that matches the filter; with a `rate`, that many start per second. A dry run only counts. An empty filter needs `all`. " +
+				"One request handles 10,000 at most: repeat it while the answer says `more`.",
+			Examples: map[string]string{
+				"Count what would be redriven": `{"filter": {"error": "connection refused"}, "dry_run": true}`,
+				"Those of a night, slowly":     `{"filter": {"since": "2026-12-01T00:00:00Z", "until": "2026-12-01T06:00:00Z"}, "rate": 5}`,
+				"All of them":                  `{"all": true}`,
+			},
+			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body belfry.Redrive) (response, error) {
+			result, err := a.control.Redrive(ctx, r.namespace, body)
+			return response{body: result}, err
+		}),
+		handleWithin(a, bulkTimeout, openapi.Operation{
+			ID: "discardDeadLetters", Method: "POST", Path: deadPath + "/discard", Group: groupDead, Summary: "Discard many dead letters",
+			Doc: "Discards every dead letter that matches the filter. A dry run only counts. An empty filter needs `all`. One request handles 10,000 at most: repeat it while the answer says `more`.",
+			Examples: map[string]string{
+				"Count what would be discarded": `{"filter": {"fingerprint": "3f9a0c51d2e87b46"}, "dry_run": true}`,
+				"Poison runs":                   `{"filter": {"reason": "poison"}}`,
+			},
+			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body belfry.Discard) (response, error) {
+			result, err := a.control.Discard(ctx, r.namespace, body)
+			return response{body: result}, err
+		}),
 	}
 }

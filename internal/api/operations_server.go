@@ -1,59 +1,205 @@
 package api
 
-import "net/http"
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
 
-// serverOperations are those that describe the server.
-func (a *api) serverOperations() []operation {
-	return []operation{
-		a.indexOperation(),
-		{
-			id: "getOpenAPI", method: "GET", path: "/api/v1/openapi.json", group: groupServer,
-			summary: "Get this description",
-			about:   "The API as an OpenAPI 3.1 document.",
-			answers: []reply{{status: http.StatusOK, about: "The document.", headers: []string{"ETag"}, content: &content{media: []string{mediaJSON}}}, unchanged},
-			open:    true, handler: http.HandlerFunc(a.openapi),
-		},
-		{
-			id: "getReference", method: "GET", path: "/docs/api", group: groupServer,
-			summary: "Read this description",
-			about:   "The API as a page for people.",
-			answers: []reply{{status: http.StatusOK, about: "The page.", headers: []string{"ETag"}, content: &content{media: []string{"text/html"}, kind: typeOf[string]()}}, unchanged},
-			open:    true, handler: http.HandlerFunc(a.reference),
-		},
-	}
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/schema"
+)
+
+// The headings of the reference.
+const (
+	groupJobs      = "Jobs"
+	groupSchedules = "Schedules"
+	groupRuns      = "Runs"
+	groupDead      = "Dead letters"
+	groupEvents    = "Events"
+	groupWorkers   = "Workers"
+	groupServer    = "Server"
+)
+
+var groups = map[string]string{
+	groupJobs:      "What to run and when.",
+	groupSchedules: "What a schedule means, before a job has it.",
+	groupRuns:      "One record for every occurrence, trigger and backfilled instant.",
+	groupDead:      "Runs that are out of attempts: show, redrive or discard them.",
+	groupEvents:    "What operators should know.",
+	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
+	groupServer:    "The server itself.",
 }
 
-// unchanged answers who has a description already.
-var unchanged = reply{status: http.StatusNotModified, about: "It is still the one that `If-None-Match` names.", headers: []string{"ETag"}}
+var (
+	claimType         = reflect.TypeFor[belfry.Claim]()
+	finishRequestType = reflect.TypeFor[belfry.FinishRequest]()
+	pageQueries       = []reflect.Type{pageQueryType}
+)
+
+// operations lists everything that the API has. A node without a store serves its health
+// checks only.
+func (a *api) operations() []operation {
+	if a.control == nil {
+		return append(a.healthOperations(), a.indexOperation())
+	}
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations())
+}
+
+// index lists the operations of the server.
+type index struct {
+	_     struct{} `doc:"The operations of this server."`
+	Name  string   `json:"name" example:"belfry" doc:"Always 'belfry'."`
+	Paths []string `json:"paths" example:"[\"POST /api/v1/jobs\", \"GET /api/v1/jobs\"]" doc:"Every method and path."`
+}
 
 func (a *api) indexOperation() operation {
-	return operation{
-		id: "getIndex", method: "GET", path: "/{$}", group: groupServer,
-		summary: "List the operations",
-		about:   "Every method and path that there is.",
-		answers: []reply{writes[directory](http.StatusOK, "What there is.")},
-		handler: route(a, readNothing, a.index),
+	return handle(a, openapi.Operation{
+		ID: "getIndex", Method: "GET", Path: "/{$}", Group: groupServer, Summary: "List the operations", Doc: "Every method and path.", Global: true,
+		Responses: []openapi.Response{openapi.JSON[index](http.StatusOK, "The operations.")},
+	}, func(context.Context, *request, none, none) (response, error) {
+		paths := make([]string, len(a.served))
+		for i, op := range a.served {
+			paths[i] = op.Method + " " + strings.TrimSuffix(op.Path, "{$}")
+		}
+		return response{body: index{Name: "belfry", Paths: paths}}, nil
+	})
+}
+
+// serverOperations describe the server.
+func (a *api) serverOperations() []operation {
+	unchanged := openapi.Response{Status: http.StatusNotModified, Doc: "It is still the version that `If-None-Match` names.", Headers: []string{"ETag"}}
+	return []operation{
+		a.indexOperation(),
+		{openapi.Operation{
+			ID: "getOpenAPI", Method: "GET", Path: apiPath + "/openapi.json", Group: groupServer, Summary: "Get the OpenAPI document", Doc: "The API as an OpenAPI 3.1 document.",
+			Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The document.", Headers: []string{"ETag"}, Media: openapi.MediaJSON}, unchanged},
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.openapi.serve(w, r, openapi.MediaJSON) })},
+		{openapi.Operation{
+			ID: "getReference", Method: "GET", Path: "/docs/api", Group: groupServer, Summary: "Read the reference", Doc: "The API as a page for people.",
+			Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The page.", Headers: []string{"ETag"}, Media: "text/html"}, unchanged},
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Security-Policy", a.policy)
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			a.reference.serve(w, r, "text/html; charset=utf-8")
+		})},
 	}
 }
 
-// healthOperations tell machines whether this one is well.
+// readyTimeout limits the readiness check.
+const readyTimeout = 3 * time.Second
+
+// healthOperations are for load balancers and supervisors.
 func (a *api) healthOperations() []operation {
-	text := &content{media: []string{"text/plain"}, kind: typeOf[string]()}
+	ok := func(w http.ResponseWriter) { write(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n")) }
+	text := func(doc string) []openapi.Response {
+		return []openapi.Response{{Status: http.StatusOK, Doc: doc, Media: "text/plain"}}
+	}
 	return []operation{
-		{
-			id: "getLive", method: "GET", path: "/livez", group: groupServer, open: true,
-			summary: "Ask whether the process lives",
-			about:   "Answers for as long as the process can answer at all. Needs no key.",
-			answers: []reply{{status: http.StatusOK, about: "It does.", content: text}},
-			handler: http.HandlerFunc(a.livez),
-		},
-		{
-			id: "getReady", method: "GET", path: "/readyz", group: groupServer, open: true,
-			summary:  "Ask whether the node is ready",
-			about:    "Says whether requests should be sent here, and if not, why: the database cannot be reached, or the node shuts down. Needs no key.",
-			answers:  []reply{{status: http.StatusOK, about: "They should.", content: text}},
-			refusals: []int{http.StatusServiceUnavailable},
-			handler:  http.HandlerFunc(a.readyz),
-		},
+		{openapi.Operation{
+			ID: "getLive", Method: "GET", Path: "/livez", Group: groupServer, Summary: "Check that the process is alive",
+			Doc: "Answers for as long as the process can answer. Needs no key.", Open: true, Global: true, Responses: text("It is alive."),
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ok(w) })},
+		{openapi.Operation{
+			ID: "getReady", Method: "GET", Path: "/readyz", Group: groupServer, Summary: "Check that the node is ready",
+			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached, or the node is shutting down. Needs no key.",
+			Open: true, Global: true, Responses: text("It is ready."), Errors: []int{http.StatusServiceUnavailable},
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+			defer cancel()
+			if a.ready != nil {
+				if err := a.ready(ctx); err != nil {
+					a.fail(w, r, notReady(err))
+					return
+				}
+			}
+			ok(w)
+		})},
+	}
+}
+
+// notReady says of a failure only what was meant for people.
+func notReady(err error) error {
+	detail := "the database cannot be reached"
+	var known *belfry.Error
+	if errors.As(err, &known) && known.Code != belfry.Internal {
+		detail = known.Message
+	}
+	return fmt.Errorf("%w: %w", &httpError{code: belfry.Unavailable, detail: detail, header: map[string]string{"Retry-After": "5"}}, err)
+}
+
+// document is a text with its ETag.
+type document struct {
+	text []byte
+	tag  string
+}
+
+func newDocument(text []byte) document {
+	sum := sha256.Sum256(text)
+	return document{text, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+}
+
+// describe makes the OpenAPI document and the reference page. It panics if that fails,
+// which depends on nothing but the program and is tested.
+func (a *api) describe(version string) {
+	operations := make([]openapi.Operation, len(a.served))
+	for i, op := range a.served {
+		operations[i] = op.Operation
+	}
+	limit := schema.For[pageQuery]().Field("limit")
+	d := openapi.Describe(operations, openapi.Options{
+		Version: version, Keyed: a.keys != nil, RateLimited: a.keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
+	})
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(d)
+	html, failed := d.Reference()
+	if err := errors.Join(err, failed); err != nil {
+		panic(err)
+	}
+	a.openapi, a.reference = newDocument(text.Bytes()), newDocument(html)
+	_, rest, _ := bytes.Cut(html, []byte("<style>"))
+	style, _, _ := bytes.Cut(rest, []byte("</style>"))
+	sum := sha256.Sum256(style)
+	a.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// serve sends a document, unless the client has it already.
+func (d document) serve(w http.ResponseWriter, r *http.Request, media string) {
+	w.Header().Set("ETag", d.tag)
+	w.Header().Set("Cache-Control", "no-cache") // it may be stored, and must be revalidated
+	for known := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == d.tag || known == "*" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	write(w, http.StatusOK, media, d.text)
+}
+
+// NewServer returns a server with limits on what a slow or large client may cost: its
+// connection and what it has sent so far, for half a minute at most. Operations that
+// take longer extend that for themselves.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       60 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS gets a problem document as well
 	}
 }

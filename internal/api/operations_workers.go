@@ -1,66 +1,164 @@
 package api
 
 import (
+	"context"
 	"net/http"
-	"reflect"
+	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/openapi"
 )
 
-func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+const workersPath = apiPath + "/workers"
+
+// finishBody is the results of a worker, which may be large.
+type finishBody struct{ belfry.FinishRequest }
+
+func (finishBody) maxBody() int64 { return 8 << 20 }
 
 // workerOperations are what a worker in any language needs.
 func (a *api) workerOperations() []operation {
 	return []operation{
-		{
-			id: "heartbeat", method: "POST", path: workersPath + "/{worker}/heartbeat", group: groupWorkers,
-			summary: "Tell that a worker is alive",
-			about: "A worker draws a fresh id each time it starts and registers under it with its first heartbeat (`register`). From then on it tells every few seconds that it is alive; " +
-				"the runs of one that is silent for half a minute are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
-				"(`listed`, `held`): claims that it does not know of are released, and the answer names those that are no longer its own (`lost`), which it must stop. " +
-				"Attempts whose runs somebody cancelled are named in `cancel`, listed or not: it ends them and hands in the outcome `cancelled`. " +
-				"If the answer says `unknown`, it drops everything and starts under another id. One that ends says so (`leave`).",
-			body: reads[belfry.Heartbeat](map[string]string{
-				"The first one": `{"node": "billing-1", "slots": 10, "lanes": ["default/send-invoice"], "register": true}`,
-				"With what it holds": `{"node": "billing-1", "slots": 10, "lanes": ["default/send-invoice"], "listed": true,
+		handle(a, openapi.Operation{
+			ID: "heartbeat", Method: "POST", Path: workersPath + "/{worker}/heartbeat", Group: groupWorkers, Summary: "Send a heartbeat",
+			Doc: "A worker generates a new id each time it starts and registers with its first heartbeat (`register`). From then on it sends one every few seconds; " +
+				"the runs of a worker that is silent for half a minute are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
+				"(`complete`, `held`): claims that it does not list are released, and the answer names those that it lost (`lost`), which it must stop. " +
+				"Attempts whose runs were cancelled are named in `cancel`, listed or not: it stops them and reports the outcome `cancelled`. " +
+				"If the answer says `unknown`, it drops everything and starts again with a new id. Before it ends it says so (`leave`).",
+			Examples: map[string]string{
+				"The first one": `{"node": "billing-1", "slots": 10, "queue": "default", "handlers": ["send-invoice"], "register": true}`,
+				"With what it holds": `{"node": "billing-1", "slots": 10, "queue": "default", "handlers": ["send-invoice"], "complete": true,
  "held": [{"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1}]}`,
-				"The last one": `{"slots": 0, "lanes": ["default/send-invoice"], "leave": true}`,
-			}),
-			answers:  []reply{writes[belfry.HeartbeatReply](http.StatusOK, "What the worker is to know.")},
-			refusals: readRefusals,
-			handler:  route(a, readBeat, a.beat),
-		},
-		{
-			id: "claimRuns", method: "POST", path: workersPath + "/{worker}/claim", group: groupWorkers,
-			summary: "Claim runs",
-			about: "Hands at most `limit` runs of the lanes to a worker that is registered, those first that wait longest. A lane is a queue and a handler, as in `default/send-invoice`, " +
-				"of the namespace. If nothing is ready the answer waits for up to `wait_seconds`, and may then have no runs: ask again. Each run is the worker's until `deadline_at`, " +
-				"or until its result is told with the `token`. While a server shuts down it answers at once, or with 503: ask another.",
-			body:     reads[claim](map[string]string{"Up to ten runs": `{"lanes": ["default/send-invoice"], "limit": 10, "wait_seconds": 20}`}),
-			answers:  []reply{writes[claimed](http.StatusOK, "The runs that are now the worker's.")},
-			refusals: readRefusals,
-			handler:  http.HandlerFunc(a.claimRuns),
-		},
-		{
-			id: "finishRuns", method: "POST", path: workersPath + "/{worker}/finish", group: groupWorkers,
-			summary: "Tell what became of runs",
-			about: "Each result names an attempt by run, number and token. It counts only while that attempt is the run's current one; a late one is kept as evidence and changes nothing. " +
-				"A run that failed or timed out is tried again while it has retries, and one that was interrupted at once, by another worker. A handler that knows better says so: " +
-				"`retry_after_seconds` takes the place of the job's own delay, `permanent` makes the run a dead letter at once, and with the outcome `snoozed` it comes back after " +
-				"`retry_after_seconds` without that being a failure. The same results may be sent again if the answer was lost. " +
+				"The last one": `{"slots": 0, "queue": "default", "handlers": ["send-invoice"], "leave": true}`,
+			},
+			Responses: []openapi.Response{openapi.JSON[belfry.HeartbeatReply](http.StatusOK, "What the worker must know.")}, Errors: bodyErrors,
+		}, func(ctx context.Context, r *request, _ none, body belfry.Heartbeat) (response, error) {
+			body.WorkerID = r.id
+			reply, err := a.control.Heartbeat(ctx, r.namespace, body)
+			if reply.Lost == nil {
+				reply.Lost = []belfry.HeldAttempt{}
+			}
+			if reply.Cancel == nil {
+				reply.Cancel = []belfry.HeldAttempt{}
+			}
+			return response{body: reply}, err
+		}),
+		a.claimOperation(),
+		handle(a, openapi.Operation{
+			ID: "finishRuns", Method: "POST", Path: workersPath + "/{worker}/finish", Group: groupWorkers, Summary: "Report results",
+			Doc: "Each result names an attempt by run, number and token. It counts only while that attempt is the current one of the run; a late one is kept as evidence and changes nothing. " +
+				"A run that failed or timed out is retried while it has retries; an interrupted one is given to another worker at once. A handler may decide otherwise: " +
+				"`retry_after_seconds` replaces the delay of the job, `permanent` makes the run a dead letter at once, and with the outcome `snoozed` it comes back after " +
+				"`retry_after_seconds` without counting as a failure. The same results may be sent again if the answer was lost. " +
 				"`output` is text, of which 64 KiB are kept; the body has at most 8 MiB.",
-			body: reads[results](map[string]string{
+			Examples: map[string]string{
 				"One success, one failure": `{"results": [
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1, "token": "9f86d081884c7d659a2feaa0c55ad015", "outcome": "succeeded", "output": "12 pages"},
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d09", "attempt": 2, "token": "1b4f0e9851971998e732078544c96b36", "outcome": "failed", "error": "the printer is on fire"}]}`,
-				"A failure to be tried again in a minute, one that is final, and a wait": `{"results": [
+				"A failure to retry in a minute, a permanent one, and a snooze": `{"results": [
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1, "token": "9f86d081884c7d659a2feaa0c55ad015", "outcome": "failed", "error": "busy", "retry_after_seconds": 60},
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d09", "attempt": 2, "token": "1b4f0e9851971998e732078544c96b36", "outcome": "failed", "error": "no such customer", "permanent": true},
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d0a", "attempt": 1, "token": "2c624232cdd221771294dfbb310aca00", "outcome": "snoozed", "retry_after_seconds": 300}]}`,
-			}),
-			answers:  []reply{writes[verdicts](http.StatusOK, "What each result did, in the order of the results.")},
-			refusals: readRefusals,
-			handler:  route(a, readResults, a.finishRuns),
-		},
+			},
+			Body:      finishRequestType,
+			Responses: []openapi.Response{openapi.JSON[belfry.FinishReply](http.StatusOK, "What each result did, in the order of the results.")}, Errors: bodyErrors,
+		}, func(ctx context.Context, r *request, _ none, body finishBody) (response, error) {
+			verdicts, err := a.control.Finish(ctx, r.namespace, body.Results)
+			return response{body: belfry.FinishReply{Verdicts: verdicts}}, err
+		}),
 	}
+}
+
+// claimGrace is what a claim may take beyond the time that it waits.
+const claimGrace = 10 * time.Second
+
+func (a *api) claimOperation() operation {
+	op := operation{Operation: openapi.Operation{
+		ID: "claimRuns", Method: "POST", Path: workersPath + "/{worker}/claim", Group: groupWorkers, Summary: "Claim runs",
+		Doc: "Gives at most `limit` runs of the queues and handlers to a registered worker, those that wait longest first. " +
+			"If none is ready the answer waits for up to `wait_seconds`, and may then have no runs: claim again. The worker holds each run until `deadline_at`, " +
+			"or until its result is reported with the `token`. While a server shuts down it answers at once, or with 503: use another.",
+		Body: claimType, Examples: map[string]string{"Up to ten runs": `{"queue": "default", "handlers": ["send-invoice"], "limit": 10, "wait_seconds": 20}`},
+		Responses: []openapi.Response{openapi.JSON[belfry.ClaimReply](http.StatusOK, "The runs that the worker now holds.")}, Errors: bodyErrors,
+	}}
+	op.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.claimRuns(w, r, &op.Operation) })
+	return op
+}
+
+// claimRuns gives out runs, and waits for them if there are none. A server that shuts
+// down sends its workers elsewhere at once.
+func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Operation) {
+	var body belfry.Claim
+	in, err := readRequest(r, op, &none{}, &body)
+	if err == nil && a.shuttingDown() {
+		err = errShutdown
+	}
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	body.WorkerID = in.id
+	wait := time.Duration(body.WaitSeconds * float64(time.Second))
+	extendDeadlines(w, wait+requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
+	defer cancel()
+	defer a.cancelOnShutdown(cancel)()
+	runs, err := a.control.Claim(ctx, in.namespace, body)
+	if err != nil && a.shuttingDown() {
+		err = errShutdown
+	}
+	if r.Context().Err() != nil && len(runs) > 0 {
+		a.returnRuns(r, in.namespace, runs)
+		return
+	}
+	reply := belfry.ClaimReply{Runs: make([]belfry.ClaimedRun, len(runs))}
+	for i, run := range runs {
+		reply.Runs[i] = run.Claimed()
+	}
+	a.reply(w, r, response{close: a.shuttingDown(), body: reply}, err)
+}
+
+// returnRuns releases runs whose worker is gone before it received them. If that fails
+// they are released when the worker's list of held attempts does not name them.
+func (a *api) returnRuns(r *http.Request, namespace string, runs []*belfry.Run) {
+	results := make([]belfry.Result, len(runs))
+	for i, run := range runs {
+		results[i] = belfry.Result{RunID: run.ID, Attempt: run.Attempt, Token: run.Token,
+			Outcome: belfry.OutcomeInterrupted, Error: "the worker disconnected before it received the run"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
+	defer cancel()
+	if _, err := a.control.Finish(ctx, namespace, results); err != nil {
+		a.log.Warn("cannot release runs of a disconnected worker", "runs", len(runs), "error", err)
+	}
+}
+
+// shuttingDown reports whether the node shuts down.
+func (a *api) shuttingDown() bool {
+	select {
+	case <-a.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// cancelOnShutdown calls cancel when the node begins to shut down, unless it is stopped
+// first.
+func (a *api) cancelOnShutdown(cancel func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-a.draining:
+			cancel()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+var errShutdown = &httpError{
+	code: belfry.Unavailable, detail: "this server is shutting down; use another one",
+	header: map[string]string{"Retry-After": "1", "Connection": "close"},
 }

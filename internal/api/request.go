@@ -1,98 +1,269 @@
 package api
 
 import (
-	"context"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// target is a job or run that a request is about: its id, or the name of a job.
-type target struct {
+// maxBody is how many bytes a body may have, unless its type says otherwise.
+const maxBody = 1 << 20
+
+// request is what all operations read of a request.
+type request struct {
 	namespace string
-	ref       string
+	ref       string    // of a job in the path
+	id        belfry.ID // of a run or worker in the path
+	key       control.Key
+	match     condition
+	page      store.Page
+
+	path   string // escaped, for the next page
+	query  url.Values
+	cursor cursorScope
 }
 
-// readTarget reads a request that is about something and has no parameters.
-func readTarget(r *http.Request) (target, error) {
-	if _, err := parameters(r); err != nil {
-		return target{}, err
+// bodyDecoder is a body that does not come from its tags alone.
+type bodyDecoder interface {
+	decodeBody(text []byte, r *request) error
+}
+
+// readRequest reads a request of an operation: path, headers, query and body.
+func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*request, error) {
+	in := &request{}
+	if err := in.readHeaders(r, op); err != nil {
+		return nil, err
 	}
-	return parseTarget(r)
+	if err := in.readPath(r); err != nil {
+		return nil, err
+	}
+	if err := in.readQuery(r, op, query); err != nil {
+		return nil, err
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodDelete {
+		return in, nil
+	}
+	return in, in.readBody(r, op, body)
 }
 
-func parseTarget(r *http.Request) (t target, err error) {
-	t.namespace, err = readNamespace(r)
-	t.ref = r.PathValue("id")
-	return t, err
+func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err error) {
+	if in.namespace, err = readNamespace(r); err != nil {
+		return err
+	}
+	if slices.Contains(op.Headers, keyHeader) {
+		if in.key.Text, err = readKey(r); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(op.Headers, matchHeader) {
+		in.match, err = readCondition(r)
+	}
+	return err
 }
 
-// find gives the id of the job that a request is about.
-func (a *api) find(ctx context.Context, t target) (belfry.ID, error) {
-	return a.control.Find(ctx, t.namespace, t.ref)
+// readPath reads what the path names.
+func (in *request) readPath(r *http.Request) (err error) {
+	in.ref = r.PathValue("job")
+	if text := r.PathValue("run"); text != "" {
+		if in.id, err = belfry.ParseID(text); err != nil {
+			return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", text)
+		}
+	}
+	if text := r.PathValue("worker"); text != "" {
+		if in.id, err = belfry.ParseID(text); err != nil || in.id.IsZero() {
+			return badParameters(belfry.FieldError{Field: "worker", Message: "must be a UUID that the worker generates each time it starts"})
+		}
+	}
+	return nil
 }
 
-// jobPath is where a job or something of it is.
-func jobPath(ref string, more ...string) string {
-	return strings.Join(append([]string{jobsPath, url.PathEscape(ref)}, more...), "/")
+func (in *request) readQuery(r *http.Request, op *openapi.Operation, query any) error {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badRequest("the query of the address cannot be read")
+	}
+	var page pageQuery
+	targets := []any{query}
+	paged := slices.Contains(op.Query, pageQueryType)
+	if paged {
+		targets = append(targets, &page)
+	}
+	fields := schema.DecodeQuery(values, targets...)
+	if paged {
+		in.path, in.query = r.URL.EscapedPath(), values
+		in.cursor = newCursorScope(in.path, in.namespace, values)
+		in.page.Limit = page.Limit
+		if in.page.After, err = in.cursor.decode(page.Cursor); err != nil {
+			fields = append(fields, belfry.FieldError{Field: "cursor", Message: err.Error()})
+		}
+	}
+	if len(fields) > 0 {
+		return badParameters(fields...)
+	}
+	return nil
 }
 
-const namespaceHeader = "Belfry-Namespace"
+func (in *request) readBody(r *http.Request, op *openapi.Operation, body any) error {
+	most := int64(maxBody)
+	if limited, ok := body.(interface{ maxBody() int64 }); ok {
+		most = limited.maxBody()
+	}
+	text, err := readAll(r, most)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(text)) == 0 && (op.Optional || op.Body == nil) {
+		text = []byte("{}")
+	}
+	if in.key.Text != "" {
+		in.key.Hash = requestHash(op.Method+" "+op.Path, in.ref, text)
+	}
+	if d, ok := body.(bodyDecoder); ok {
+		return d.decodeBody(text, in)
+	}
+	fields, syntax := schema.Decode(text, body)
+	if syntax != nil {
+		return badRequest("the body %s", syntax.Message)
+	}
+	return invalid("the request is not valid", fields)
+}
+
+// requestHash is the same for requests that ask for the same: an operation, what it is
+// about, and a body of JSON regardless of white space.
+func requestHash(operation, ref string, body []byte) (sum [32]byte) {
+	var compact bytes.Buffer
+	if json.Compact(&compact, body) == nil {
+		body = compact.Bytes()
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q\n", operation, ref)
+	h.Write(body)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// invalid is the error of fields that are wrong, if there are any.
+func invalid(message string, fields []belfry.FieldError) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: fields}
+}
+
+// readAll reads a body of at most so many bytes that says it is JSON or says nothing.
+func readAll(r *http.Request, most int64) ([]byte, error) {
+	if _, err := checkMedia(r.Header, openapi.MediaJSON); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, most+1))
+	if err != nil {
+		return nil, readError(err)
+	}
+	if int64(len(body)) > most {
+		return nil, tooLarge(most)
+	}
+	return body, nil
+}
+
+func tooLarge(most int64) error {
+	return belfry.Errorf(belfry.TooLarge, "the body is too large, the maximum is %d bytes", most)
+}
+
+// readError says why a body was not read to its end.
+func readError(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &httpError{code: belfry.RequestTimeout, detail: "the body arrived too slowly", header: map[string]string{"Connection": "close"}}
+	}
+	return badRequest("the body could not be read to its end")
+}
+
+// checkMedia returns the media type of a body, which must be one of those supported, in
+// UTF-8 and not compressed. It is empty if the request does not say.
+func checkMedia(h http.Header, supported ...string) (string, error) {
+	e := &httpError{code: belfry.UnsupportedMediaType}
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		e.detail = "the body must not be compressed"
+		return "", e
+	}
+	text := h.Get("Content-Type")
+	if text == "" {
+		return "", nil
+	}
+	media, parameters, err := mime.ParseMediaType(text)
+	charset, named := parameters["charset"]
+	if err != nil || !slices.Contains(supported, media) || named && !strings.EqualFold(charset, "utf-8") {
+		e.detail = "the body must be " + strings.Join(supported, " or ") + " in UTF-8"
+		return "", e
+	}
+	return media, nil
+}
+
+const (
+	namespaceHeader = "Belfry-Namespace"
+	keyHeader       = "Idempotency-Key"
+	matchHeader     = "If-Match"
+)
 
 func readNamespace(r *http.Request) (string, error) {
 	names := r.Header.Values(namespaceHeader)
 	if len(names) == 0 || len(names) == 1 && names[0] == "" {
 		return belfry.DefaultNamespace, nil
 	}
-	if len(names) > 1 || !control.ValidNamespace(names[0]) {
-		return "", refuseParameters(belfry.FieldError{
-			Field:   namespaceHeader,
-			Message: "must have 1 to 63 lower case letters, digits and hyphens",
-		})
+	if len(names) > 1 || !validate.Namespace(names[0]) {
+		return "", badParameters(belfry.FieldError{Field: namespaceHeader, Message: "must have 1 to 63 lower-case letters, digits and hyphens"})
 	}
 	return names[0], nil
 }
 
-const keyHeader = "Idempotency-Key"
-
 // maxRequestKey is how many characters an Idempotency-Key may have.
 const maxRequestKey = 200
 
-// readKey takes the key under which a request may be repeated; empty if it has
-// none.
 func readKey(r *http.Request) (string, error) {
-	given := r.Header.Values(keyHeader)
-	if len(given) == 0 {
+	values := r.Header.Values(keyHeader)
+	if len(values) == 0 {
 		return "", nil
 	}
-	key := given[0]
-	odd := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	key := values[0]
 	message := ""
-	switch {
-	case len(given) > 1:
-		message = "is there twice"
-	case key == "" || len(key) > maxRequestKey || odd:
-		message = "must have 1 to 200 printable ASCII characters"
+	switch unprintable := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }); {
+	case len(values) > 1:
+		message = "is duplicated"
+	case key == "" || len(key) > maxRequestKey || unprintable:
+		message = fmt.Sprintf("must have 1 to %d printable ASCII characters", maxRequestKey)
 	default:
 		return key, nil
 	}
-	return "", refuseParameters(belfry.FieldError{Field: keyHeader, Message: message})
+	return "", badParameters(belfry.FieldError{Field: keyHeader, Message: message})
 }
 
-const matchHeader = "If-Match"
-
-// condition is what a job must be like for a change to happen. The zero value
-// holds for any.
+// condition is the version that a job must have for a change. The zero value holds for
+// any.
 type condition struct {
 	given bool
-	any   bool     // of a "*": it must only be there
+	any   bool     // of a "*": the job must exist
 	tags  []string // without quotes; one must be the job's
 }
 
-// readCondition takes the If-Match header. Weak tags match nothing.
+// readCondition reads the If-Match header. Weak tags match nothing.
 func readCondition(r *http.Request) (c condition, err error) {
 	text := strings.TrimSpace(strings.Join(r.Header.Values(matchHeader), ","))
 	if text == "" {
@@ -111,10 +282,7 @@ func readCondition(r *http.Request) (c condition, err error) {
 		behind = strings.TrimLeft(behind, " \t")
 		next, comma := strings.CutPrefix(behind, ",")
 		if !ok || !closed || behind != "" && !comma {
-			return c, refuseParameters(belfry.FieldError{
-				Field:   matchHeader,
-				Message: `must be * or the ETag of an answer, in its quotes, or several with commas between them`,
-			})
+			return c, badParameters(belfry.FieldError{Field: matchHeader, Message: `must be * or the ETag of a response in its quotes, or several separated by commas`})
 		}
 		if !weak {
 			c.tags = append(c.tags, tag)
@@ -122,29 +290,4 @@ func readCondition(r *http.Request) (c condition, err error) {
 		rest = strings.TrimLeft(next, " \t,")
 	}
 	return c, nil
-}
-
-// match gives the version that control must find, empty for any.
-func (a *api) match(ctx context.Context, namespace string, id belfry.ID, c condition) (string, error) {
-	if !c.given || c.any {
-		return "", nil
-	}
-	if len(c.tags) == 1 && c.tags[0] != "" {
-		return c.tags[0], nil
-	}
-	job, err := a.control.Get(ctx, namespace, id)
-	if err != nil {
-		return "", err
-	}
-	version := control.Version(job)
-	for _, tag := range c.tags {
-		if tag == version {
-			return version, nil
-		}
-	}
-	return "", notAsSeen()
-}
-
-func notAsSeen() error {
-	return belfry.Errorf(belfry.Changed, "the job is not as the If-Match header says; look at it again")
 }

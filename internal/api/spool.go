@@ -44,17 +44,12 @@ func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	all := io.TeeReader(body, hash)
 	head, err := io.ReadAll(io.LimitReader(all, paceBytes))
 	if err != nil {
-		return nil, unread(err)
+		return nil, readError(err)
 	}
 	select {
 	case a.spools <- struct{}{}:
 	default:
-		return nil, &refusal{
-			status: http.StatusServiceUnavailable,
-			code:   belfry.Unavailable,
-			detail: "there are too many imports at once; try again",
-			header: map[string]string{"Retry-After": "2", "Connection": "close"},
-		}
+		return nil, &httpError{code: belfry.Unavailable, detail: "too many imports at the same time; try again", header: map[string]string{"Retry-After": "2", "Connection": "close"}}
 	}
 	s := &spool{head: head, free: func() { <-a.spools }}
 	if len(head) == paceBytes {
@@ -80,7 +75,7 @@ func (s *spool) store(rest io.Reader) error {
 	n, err := io.Copy(file, from)
 	switch {
 	case from.err != nil:
-		return unread(from.err)
+		return readError(from.err)
 	case err != nil:
 		return fmt.Errorf("keep a body in a file: %w", err)
 	case n > most:
@@ -130,7 +125,7 @@ type paced struct {
 
 func newPaced(w http.ResponseWriter, body io.Reader) *paced {
 	p := &paced{body: body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
-	p.connection.SetWriteDeadline(p.end.Add(bulkPatience)) // Where there is none, there is no timeout either.
+	p.connection.SetWriteDeadline(p.end.Add(bulkTimeout)) // Where there is none, there is no timeout either.
 	p.renew()
 	return p
 }

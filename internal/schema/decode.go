@@ -50,7 +50,7 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 	for _, path := range jsontext.Duplicates(text) {
 		s.fail(path, "is duplicated")
 	}
-	members, ok := s.members(text, "")
+	members, ok := s.members(Of(reflect.TypeOf(v)), text, "")
 	if !ok {
 		return nil, nil, &jsontext.SyntaxError{Message: fmt.Sprintf("has more than %d members", maxMembers)}
 	}
@@ -58,9 +58,27 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 	return given, s.errors, nil
 }
 
-// Decode decodes a JSON object into the struct that v points to, see Decoder.
-func Decode(text []byte, v any) (Given, []belfry.FieldError, *jsontext.SyntaxError) {
-	return Decoder{}.Decode(text, v)
+// Decode decodes a JSON object into the struct that v points to, see Decoder, checks it
+// and sets implicit values.
+func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
+	given, errors, syntax := Decoder{}.Decode(text, v)
+	if syntax != nil {
+		return nil, syntax
+	}
+	errors = MergeErrors(errors, Check(v, given))
+	SetImplicit(v, given)
+	return errors, nil
+}
+
+// MergeErrors adds errors of fields that have none yet.
+func MergeErrors(errors, more []belfry.FieldError) []belfry.FieldError {
+	merged := slices.Clip(errors)
+	for _, e := range more {
+		if !slices.ContainsFunc(errors, func(other belfry.FieldError) bool { return other.Field == e.Field }) {
+			merged = append(merged, e)
+		}
+	}
+	return merged
 }
 
 // state collects errors.
@@ -73,13 +91,21 @@ func (s *state) fail(field, format string, args ...any) {
 }
 
 // members lists the members of an object; of duplicates the last one counts.
-func (s *state) members(text []byte, within string) (list []Member, ok bool) {
+func (s *state) members(t *Type, text []byte, within string) (list []Member, ok bool) {
 	list = make([]Member, 0, 12)
 	ok = true
 	jsontext.Members(text, func(quoted, value []byte) bool {
-		name := jsontext.Unquote(quoted)
-		m := Member{name, within + name, value}
-		if at := find(list, name); at >= 0 {
+		m := Member{Value: value}
+		if f := t.byName[string(quoted[1:len(quoted)-1])]; f != nil { // a known name needs no memory of its own
+			m.Name, m.Written = f.Name, f.Name
+		} else {
+			m.Name = jsontext.Unquote(quoted)
+			m.Written = m.Name
+		}
+		if within != "" {
+			m.Written = within + m.Name
+		}
+		if at := find(list, m.Name); at >= 0 {
 			list[at] = m
 		} else {
 			list = append(list, m)
@@ -196,10 +222,10 @@ func clip(name string) string {
 	return string([]rune(name)[:longest]) + "..."
 }
 
-// DecodeQuery decodes a query into the structs that vs point to. Each parameter may
-// occur once, those of lists any number of times; unknown ones are errors, since a
-// filter that does not exist must not seem to work.
-func DecodeQuery(query url.Values, vs ...any) (Given, []belfry.FieldError) {
+// DecodeQuery decodes a query into the structs that vs point to, checks them and sets
+// implicit values. Each parameter may occur once, those of lists any number of times;
+// unknown ones are errors, since a filter that does not exist must not seem to work.
+func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 	s := state{}
 	var given Given
 	var names []string
@@ -226,7 +252,11 @@ func DecodeQuery(query url.Values, vs ...any) (Given, []belfry.FieldError) {
 				s.fail(name, "%s", err)
 			}
 		}
-		given = append(given, name)
+		given = append(given, f.Name)
 	}
-	return given, s.errors
+	for _, v := range vs {
+		s.errors = MergeErrors(s.errors, Check(v, given))
+		SetImplicit(v, given)
+	}
+	return s.errors
 }

@@ -1,9 +1,33 @@
 package schema
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+)
 
 // Given is the names of the fields that a request sets, also if it sets them to null.
 type Given []string
 
 // Has reports whether a field is set.
 func (g Given) Has(name string) bool { return slices.Contains(g, name) }
+
+// SetImplicit sets the fields of the struct that v points to that are zero, not given
+// and mean something when they are unset.
+func SetImplicit(v any, given Given) {
+	target := reflect.ValueOf(v).Elem()
+	for _, f := range Of(target.Type()).Fields {
+		value := f.Value(target)
+		if f.Implicit == "" || !value.IsZero() || given.Has(f.Name) {
+			continue
+		}
+		s := state{}
+		if f.Kind == Texts {
+			s.setTexts(f, value, []byte(f.Implicit), f.Name)
+		} else if err := f.SetText(value, f.Implicit); err != nil {
+			s.fail(f.Name, "%s", err)
+		}
+		if len(s.errors) > 0 {
+			panic("schema: implicit value of " + f.Name + ": " + s.errors[0].Message)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"html/template"
+	"regexp"
+	"strings"
+
+	"github.com/belfry-sh/belfry/internal/jsontext"
+)
+
+// prose is a text of a few sentences, in which `marks` set code off and blank
+// lines part paragraphs.
+func prose(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		if i%2 == 1 {
+			b.WriteString("<code>" + template.HTMLEscapeString(part) + "</code>")
+			continue
+		}
+		b.WriteString(strings.ReplaceAll(template.HTMLEscapeString(part), "\n\n", "<br /><br />"))
+	}
+	return template.HTML(b.String())
+}
+
+// sentence is prose that begins with a capital and ends with a full stop.
+func sentence(text string) template.HTML {
+	if text == "" {
+		return ""
+	}
+	return prose(strings.ToUpper(text[:1]) + text[1:] + ".")
+}
+
+// breakable is a name that may be broken between its words.
+func breakable(name string) template.HTML {
+	return template.HTML(breaks.Replace(template.HTMLEscapeString(name)))
+}
+
+var breaks = strings.NewReplacer("_", "_<wbr />", ".", ".<wbr />", "/", "/<wbr />", "-", "-<wbr />")
+
+var jsonTokens = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b`)
+
+// highlight is JSON, or lines of it, with its parts set off. Any other text stays
+// as it is.
+func highlight(text string) template.HTML {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if !json.Valid([]byte(text)) && !json.Valid([]byte(first)) {
+		return template.HTML(template.HTMLEscapeString(text))
+	}
+	var b strings.Builder
+	end := 0
+	for _, m := range jsonTokens.FindAllStringSubmatchIndex(text, -1) {
+		b.WriteString(template.HTMLEscapeString(text[end:m[0]]))
+		token, kind := text[m[0]:m[1]], "n"
+		switch {
+		case m[2] >= 0:
+			token, kind = text[m[0]:m[2]], "k"
+		case token[0] == '"':
+			kind = "s"
+		}
+		b.WriteString(`<span class="` + kind + `">` + template.HTMLEscapeString(token) + "</span>")
+		end = m[0] + len(token)
+	}
+	b.WriteString(template.HTMLEscapeString(text[end:]))
+	return template.HTML(b.String())
+}
+
+// curl is the command that asks for an operation with its first example.
+func (d *Document) curl(path, method string, op *pathOperation) string {
+	parts := []string{"curl"}
+	for _, p := range op.Parameters {
+		if p = d.resolve(p); p.In == "path" {
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", bareText(p.Example))
+		}
+	}
+	if method != "GET" && (op.RequestBody == nil || method != "POST") {
+		parts[0] += " -X " + method
+	} else if op.RequestBody == nil && method == "POST" {
+		parts[0] += " -X POST"
+	}
+	parts[0] += ` "$BELFRY_SERVER` + path + `"`
+	if d.options.Keyed && op.Security == nil {
+		parts = append(parts, `-H "Authorization: Bearer $BELFRY_KEY"`)
+	}
+	if op.RequestBody != nil {
+		for _, m := range op.RequestBody.Content {
+			if len(m.value.Examples) == 0 {
+				continue
+			}
+			flag := "-d"
+			if m.name == MediaLines {
+				flag = "--data-binary" // -d would take the ends of lines away.
+			}
+			body := strings.ReplaceAll(bareText(m.value.Examples[0].value.Value), "'", `'\''`)
+			parts = append(parts, "-H 'Content-Type: "+m.name+"'", flag+" '"+body+"'")
+			break
+		}
+	}
+	return strings.Join(parts, " \\\n  ")
+}
+
+const pageColumns = 58 // of an example
+
+// laid lays JSON out for people: what fits into a line stays in one. What is not
+// JSON stays as it is.
+func laid(text []byte) string {
+	if !json.Valid(text) {
+		return strings.TrimSpace(string(text))
+	}
+	var b strings.Builder
+	layJSON(&b, bytes.TrimSpace(text), 0, 0)
+	return b.String()
+}
+
+// layJSON writes a value at a depth, behind a number of characters.
+func layJSON(b *strings.Builder, value []byte, depth, behind int) {
+	line := oneLine(value)
+	if len(line)+2*depth+behind <= pageColumns || value[0] != '{' && value[0] != '[' {
+		b.WriteString(line)
+		return
+	}
+	in := json.NewDecoder(bytes.NewReader(value))
+	in.Token()
+	b.WriteByte(value[0])
+	for first := true; in.More(); first = false {
+		if !first {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n" + strings.Repeat("  ", depth+1))
+		name := ""
+		if value[0] == '{' {
+			token, _ := in.Token()
+			text, _ := token.(string)
+			name = jsontext.Quote(text) + ": "
+		}
+		b.WriteString(name)
+		var member json.RawMessage
+		if in.Decode(&member) != nil {
+			return // It was valid as a whole.
+		}
+		layJSON(b, member, depth+1, len(name))
+	}
+	b.WriteString("\n" + strings.Repeat("  ", depth) + string(value[len(value)-1]))
+}
+
+// oneLine is JSON with a blank behind every comma and colon, and none elsewhere.
+func oneLine(value []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, value, "", "") != nil {
+		return string(value)
+	}
+	text := strings.ReplaceAll(b.String(), ",\n", ", ") // A text in JSON has no raw line breaks.
+	return strings.ReplaceAll(text, "\n", "")
+}
