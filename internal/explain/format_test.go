@@ -1,4 +1,4 @@
-package control
+package explain
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestHowInstantsAreWritten(t *testing.T) {
+func TestTimeFormat(t *testing.T) {
 	london, err := time.LoadLocation("Europe/London")
 	if err != nil {
 		t.Fatal(err)
@@ -26,14 +26,14 @@ func TestHowInstantsAreWritten(t *testing.T) {
 		{london, at, "2026-10-25 01:30 +01:00 / 01:30 / 01:30"},
 		{london, at.Add(time.Hour), "2026-10-25 01:30 +00:00 / 2026-10-25 01:30 +00:00 / 2026-10-25 01:30 +00:00"},
 	} {
-		w := words{zone: tt.zone, at: at}
-		if got := strings.Join([]string{w.full(tt.of), w.short(tt.of), w.moment(tt.of)}, " / "); got != tt.want {
+		f := timeFormat{tt.zone, at}
+		if got := strings.Join([]string{f.full(tt.of), f.short(tt.of), f.seconds(tt.of)}, " / "); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}
 }
 
-func TestHowLengthsOfTimeAreWritten(t *testing.T) {
+func TestDurationFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0:                              "less than a second",
 		999 * time.Millisecond:         "less than a second",
@@ -50,49 +50,37 @@ func TestHowLengthsOfTimeAreWritten(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodySaidIsQuotedOnOneLine(t *testing.T) {
+func TestQuoteIsOneShortLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "",
 		"it\n\tis  so ":           "it is so",
 		strings.Repeat("x", 200):  strings.Repeat("x", 200),
 		strings.Repeat("é", 1000): strings.Repeat("é", 100) + "…",
 	} {
-		if got := quoted(text); got != want {
+		if got := quote(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestThePartsOfALane(t *testing.T) {
-	for lane, want := range map[string][2]string{
-		"default/http":            {"default", "http"},
-		"team-7:default/send":     {"default", "send"},
-		"team-7:slow/send:it now": {"slow", "send:it now"},
-	} {
-		if queue, handler := laneParts(lane); queue != want[0] || handler != want[1] {
-			t.Errorf("%s has the parts %q and %q", lane, queue, handler)
-		}
-	}
-}
-
-func TestWhatABusyWorkerIsSaidToBe(t *testing.T) {
+func TestSlotsSentence(t *testing.T) {
 	for _, tt := range []struct {
 		waits     belfry.Wait
 		elsewhere bool
 		want      string
 	}{
 		{belfry.Wait{Queue: "default", Handler: "http", Workers: 2, Slots: 100, Running: 100, Ahead: 17}, true,
-			"all 100 slots of 2 workers that serve default/http are busy; 17 runs come first."},
+			"all 100 slots of 2 workers that serve default/http are busy; 17 runs are ahead of it."},
 		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 1, Running: 1}, false,
-			"the only slot of the worker that serves default/http is busy; no run comes first."},
+			"the only slot of the worker that serves default/http is busy; no run is ahead of it."},
 		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, true,
-			"1 of 2 slots of the worker that serves default/http are busy with its kind, and the others may be with other queues and handlers; 1 run comes first."},
+			"1 of 2 slots of the worker that serves default/http are busy with this handler, and others may be busy with other queues and handlers; 1 run is ahead of it."},
 		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 2, Running: 1, Ahead: 1}, false,
-			"1 run comes first, and 1 of 2 slots of the worker that serves default/http are busy; it starts as soon as one of them takes it."},
+			"1 run is ahead of it, and 1 of 2 slots of the worker that serves default/http are busy; it starts as soon as one of them claims it."},
 		{belfry.Wait{Queue: "default", Handler: "http", Workers: 1, Slots: 0}, false,
-			"the worker that serves default/http has no slots; no run comes first."},
+			"the worker that serves default/http has no slots; no run is ahead of it."},
 	} {
-		if got := slotsOf(&tt.waits, tt.elsewhere); got != tt.want {
+		if got := slots(&tt.waits, tt.elsewhere); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}

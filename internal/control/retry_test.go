@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -88,12 +89,7 @@ func (l *lossy) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 	return l.answer(func() error { return l.Store.Cancel(ctx, namespace, run) })
 }
 
-// inBubble runs a subtest in which nobody really waits.
-func inBubble(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
-
-func TestALostAnswerChangesNothing(t *testing.T) {
+func TestUnknownOutcomeOfJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		losses int
@@ -104,80 +100,80 @@ func TestALostAnswerChangesNothing(t *testing.T) {
 		{"the first request is lost", 1, true},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
-			s := &lossy{Store: open(t), before: tt.before}
+			s := &lossy{Store: controltest.Open(t), before: tt.before}
 			c := control.New(s, plan.Defaults{})
 			lose := func() { s.losses = tt.losses }
 
 			lose()
-			d := draft("@yearly")
+			d := controltest.Input("@yearly")
 			d.Name = "only one"
-			job := create(t, c, d)
+			job := controltest.Create(t, c, d)
 			if n := count(t, c); n != 1 {
 				t.Fatalf("there are %d jobs", n)
 			}
 			lose()
-			if _, err := c.Trigger(t.Context(), ns, job.ID, nil, none); err != nil {
+			if _, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none); err != nil {
 				t.Fatal(err)
 			}
-			if wishes, err := s.Triggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(wishes) != 1 {
-				t.Fatalf("there are %d triggers, error %v", len(wishes), err)
+			if pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(pending) != 1 {
+				t.Fatalf("there are %d triggers, error %v", len(pending), err)
 			}
 			lose()
-			if paused, err := c.Pause(t.Context(), ns, job.ID); err != nil || paused.Status != belfry.StatusPaused {
+			if paused, err := c.Pause(t.Context(), ns, job.ID.String()); err != nil || paused.Status != belfry.StatusPaused {
 				t.Fatalf("status %s, error %v", paused.Status, err)
 			}
 			lose()
-			if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
+			if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			lose()
-			_, err := c.Get(t.Context(), ns, job.ID)
+			_, err := c.Get(t.Context(), ns, job.ID.String())
 			codeOf(t, err, belfry.NotFound)
 		})
 	}
 }
 
-func TestALostAnswerAboutRunsChangesNothing(t *testing.T) {
+func TestUnknownOutcomeOfRuns(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		staged(t, fmt.Sprintf("the request is lost: %v", before), func(g *stage) {
-			s := &lossy{Store: g.s, before: before}
+		controltest.Run(t, fmt.Sprintf("the request is lost: %v", before), func(sc *controltest.Scenario) {
+			s := &lossy{Store: sc.Store, before: before}
 			c := control.New(s, plan.Defaults{})
-			job := g.every("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
-			dead := g.letters(job, 4)
+			job := sc.Create("@yearly", func(s *belfry.Spec) { s.Overlap = "parallel" })
+			dead := deadLetters(sc, job, 4)
 
 			s.losses = 2
-			done, err := c.Redrive(g.Context(), ns, control.RedriveOrder{DeadOrder: control.DeadOrder{Run: dead[0]}})
-			if err != nil || done.Done != 1 || g.run(dead[0]).Status != belfry.RunReady {
-				g.Errorf("redriven: %+v, error %v, the run is %s", done, err, g.run(dead[0]).Status)
+			done, err := c.Redrive(sc.Context(), ns, belfry.Redrive{RunID: dead[0]})
+			if err != nil || done.Done != 1 || sc.Run(dead[0]).Status != belfry.RunReady {
+				sc.Errorf("redriven: %+v, error %v, the run is %s", done, err, sc.Run(dead[0]).Status)
 			}
 			s.losses = 2
-			done, err = c.Discard(g.Context(), ns, control.DeadOrder{All: true, Limit: 2})
-			if err != nil || done.Done != 2 || !done.More || g.run(dead[1]).Status != belfry.RunDiscarded || g.run(dead[3]).Status != belfry.RunDead {
-				g.Errorf("discarded: %+v, error %v", done, err)
+			done, err = c.Discard(sc.Context(), ns, belfry.Discard{All: true, Limit: 2})
+			if err != nil || done.Done != 2 || !done.More || sc.Run(dead[1]).Status != belfry.RunDiscarded || sc.Run(dead[3]).Status != belfry.RunDead {
+				sc.Errorf("discarded: %+v, error %v", done, err)
 			}
 			s.losses = 2
-			run, err := c.CancelRun(g.Context(), ns, dead[0])
+			run, err := c.CancelRun(sc.Context(), ns, dead[0])
 			if err != nil || run.Status != belfry.RunCancelled {
-				g.Errorf("cancelled: %s, error %v", run.Status, err)
+				sc.Errorf("cancelled: %s, error %v", run.Status, err)
 			}
 			s.losses = 2
-			filled, err := c.Backfill(g.Context(), ns, job.ID, control.Backfill{From: g.at("1999-12-31 00:00")}, none)
-			if wishes, _ := g.s.Triggers(g.Context(), shards, 10); err != nil || len(filled.Runs) != 1 || len(wishes) != 1 {
-				g.Errorf("backfilled: %+v, %d wishes, error %v", filled, len(wishes), err)
+			filled, err := c.Backfill(sc.Context(), ns, job.ID.String(), belfry.Backfill{From: sc.At("1999-12-31 00:00")}, none)
+			if pending, _ := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(filled.RunIDs) != 1 || len(pending) != 1 {
+				sc.Errorf("backfilled: %+v, %d pending, error %v", filled, len(pending), err)
 			}
 			s.losses = 2
-			if after, err := c.CancelJob(g.Context(), ns, job.ID); err != nil || after.NextRunAt != nil {
-				g.Errorf("next run at %v, error %v", after.NextRunAt, err)
+			if after, err := c.CancelJob(sc.Context(), ns, job.ID.String()); err != nil || after.NextRunAt != nil {
+				sc.Errorf("next run at %v, error %v", after.NextRunAt, err)
 			}
 		})
 	}
 }
 
-func TestADeadDatabaseIsUnavailable(t *testing.T) { synctest.Test(t, deadDatabase) }
+func TestDatabaseThatDoesNotAnswerIsUnavailable(t *testing.T) { synctest.Test(t, noDatabase) }
 
-func deadDatabase(t *testing.T) {
-	s := &lossy{Store: open(t), losses: 1000, before: true}
-	_, err := control.New(s, plan.Defaults{}).Create(t.Context(), ns, draft("@daily"), none)
+func noDatabase(t *testing.T) {
+	s := &lossy{Store: controltest.Open(t), losses: 1000, before: true}
+	_, err := control.New(s, plan.Defaults{}).Create(t.Context(), ns, controltest.Input("@daily"), none)
 	codeOf(t, err, belfry.Unavailable)
 	if !errors.Is(err, errCut) {
 		t.Errorf("the cause is lost: %v", err)
@@ -191,11 +187,11 @@ func deadDatabase(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForACallerWhoLeft(t *testing.T) {
-	s := &lossy{Store: open(t), losses: 1000, before: true}
+func TestUnknownOutcomeIsNotRepeatedForACallerThatLeft(t *testing.T) {
+	s := &lossy{Store: controltest.Open(t), losses: 1000, before: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := control.New(s, plan.Defaults{}).Trigger(ctx, ns, belfry.NewID(s.Now()), nil, none)
+	_, err := control.New(s, plan.Defaults{}).Trigger(ctx, ns, belfry.NewID(s.Now()).String(), belfry.Trigger{}, none)
 	codeOf(t, err, belfry.Unavailable)
 	if tries := 1000 - s.losses; tries != 1 {
 		t.Errorf("it was asked %d times", tries)
