@@ -126,7 +126,7 @@ func TestJobApplyWithPolicies(t *testing.T) {
 	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nmax_mised: 3\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: max_mised: is unknown; did you mean \"max_missed\"?") {
 		t.Errorf("an unknown field: %+v", r)
 	}
-	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nretry_delays: [1, soon]\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: retry_delays[1]: must be a number of seconds") {
+	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nretry_delays: [1, soon]\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: retry_delays: must be an array of seconds") {
 		t.Errorf("a bad delay: %+v", r)
 	}
 }
