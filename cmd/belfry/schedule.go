@@ -140,15 +140,15 @@ func readGap(word string) (skip bool, err error) {
 	return word == string(belfry.GapSkip), err
 }
 
-func readOverlap(word string) (schedule.Overlap, error) {
+func readOverlap(word string) (schedule.DSTOverlap, error) {
 	word, err := oneOf(word, dstOverlaps)
 	switch belfry.DSTOverlap(word) {
 	case belfry.DSTFirst:
-		return schedule.OverlapFirst, err
+		return schedule.DSTFirst, err
 	case belfry.DSTBoth:
-		return schedule.OverlapBoth, err
+		return schedule.DSTBoth, err
 	}
-	return schedule.OverlapAuto, err
+	return schedule.DSTAuto, err
 }
 
 // readInstant reads a flag that is a point in time; empty is none.

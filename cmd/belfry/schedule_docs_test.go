@@ -102,7 +102,7 @@ func (d *docs) line(t *testing.T, l string, inside bool) []string {
 		meaning = []string{during(t, expr, "15:04", "2026-03-08T06:00:00Z", schedule.Options{}),
 			during(t, expr, "15:04", "2026-03-08T06:00:00Z", schedule.Options{SkipGap: true})}
 	case "overlap":
-		for _, o := range []schedule.Overlap{schedule.OverlapAuto, schedule.OverlapFirst, schedule.OverlapBoth} {
+		for _, o := range []schedule.DSTOverlap{schedule.DSTAuto, schedule.DSTFirst, schedule.DSTBoth} {
 			meaning = append(meaning, during(t, expr, "15:04 MST", "2026-11-01T05:00:00Z", schedule.Options{Overlap: o}))
 		}
 	default:

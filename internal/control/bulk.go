@@ -4,129 +4,81 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// BulkOrder says what is done to which jobs.
-type BulkOrder struct {
-	Action belfry.Action
-	Filter JobFilter // one that lets everything pass needs All
-	All    bool
-	DryRun bool      // count them, and do nothing
-	After  belfry.ID // go on after this job; zero: from the first
-	Limit  int       // zero, and at most: 10,000
-
-	// Key makes it safe to trigger again: no job gets a second run under the same.
-	Key Key
-}
-
-// Bulked is what came of an order.
-type Bulked struct {
-	Matched int
-	Done    int // none of a dry run
-	Failed  []BulkFailure
-	Next    belfry.ID // where to go on; zero: that was all
-}
-
-// BulkFailure is a job for which an action failed.
-type BulkFailure struct {
-	Job  belfry.ID
-	Name string
-	Err  error // mostly a *belfry.Error
-}
-
-// Limits on what is done to many jobs at once.
+// Limits of a bulk action.
 const (
-	maxBulk   = 10_000 // jobs
-	bulkPage  = 100
-	bulkLists = 500 // looks at the list, however few jobs pass the filter
-	bulkHands = 8   // jobs at the same time
+	maxBulk     = 10_000 // jobs
+	bulkPage    = 100
+	bulkLists   = 500 // pages read, however few jobs match the filter
+	bulkWorkers = 8   // jobs at the same time
 )
 
-// Bulk does something to the jobs that pass a filter, newest first: what fails for
-// one does not keep it from the others. Doing the same again is harmless. It stops
-// at the limit, or after a long look, and says where to go on; with an error, it has
-// done what it says.
-func (c *Control) Bulk(ctx context.Context, namespace string, o BulkOrder) (Bulked, error) {
-	act, err := c.bulkAction(namespace, &o)
-	if err != nil {
-		return Bulked{}, err
+// Bulk performs an action on the jobs that match a filter, newest first; a failure of
+// one does not stop the others. Repeating it is harmless, and with a key no job is
+// triggered twice. It stops at the limit, or after many pages, and returns the job after
+// which to continue; zero at the end. With an error, it has done what the result says.
+func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, after belfry.ID, k Key) (belfry.BulkResult, belfry.ID, error) {
+	result := belfry.BulkResult{Failed: []belfry.BulkFailure{}}
+	if !b.All && b.Filter.Empty() {
+		return result, belfry.ID{}, invalid("the action is not valid", []belfry.FieldError{{
+			Field: "filter", Message: `is empty; set what the jobs have in common, or "all"`,
+		}})
 	}
-	out := Bulked{Next: o.After}
+	if b.Limit == 0 {
+		b.Limit = maxBulk
+	}
 	for range bulkLists {
-		list, err := c.List(ctx, namespace, o.Filter, Page{After: out.Next, Limit: min(bulkPage, o.Limit-out.Matched)})
+		jobs, next, err := c.list(ctx, namespace, b.Filter, store.Page{After: store.Position{ID: after}, Limit: min(bulkPage, b.Limit-result.Matched)})
 		if err != nil {
-			return out, err
+			return result, after, err
 		}
-		out.Matched += len(list.Jobs)
-		if !o.DryRun {
-			if err := out.each(ctx, list.Jobs, act); err != nil {
-				return out, err
+		result.Matched += len(jobs)
+		if !b.DryRun {
+			errs := forEach(ctx, jobs, func(job belfry.Job) error { return c.act(ctx, namespace, b.Action, job, k) })
+			if err := collect(ctx, &result, jobs, errs); err != nil {
+				return result, after, err
 			}
 		}
-		if out.Next = list.Next; out.Next.IsZero() || out.Matched >= o.Limit {
+		if after = next.ID; after.IsZero() || result.Matched >= b.Limit {
 			break
 		}
 	}
-	return out, nil
+	return result, after, nil
 }
 
-// bulkAction checks an order and gives what it does to a job.
-func (c *Control) bulkAction(namespace string, o *BulkOrder) (func(context.Context, belfry.Job) error, error) {
-	o.Action = belfry.Action(strings.ToLower(strings.TrimSpace(string(o.Action))))
-	p := problems{}
-	act, known := c.bulkActions(namespace, o.Key)[o.Action]
-	if !known {
-		p.fault("action", choices(string(o.Action), belfry.Actions))
+// act performs an action on one job.
+func (c *Control) act(ctx context.Context, namespace string, action belfry.Action, job belfry.Job, k Key) (err error) {
+	ref := job.ID.String()
+	switch action {
+	case belfry.ActionPause:
+		_, err = c.Pause(ctx, namespace, ref)
+	case belfry.ActionResume:
+		_, err = c.Resume(ctx, namespace, ref, belfry.Resume{})
+	case belfry.ActionTrigger:
+		_, err = c.Trigger(ctx, namespace, ref, belfry.Trigger{}, k.ofJob(job.ID))
+	case belfry.ActionCancel:
+		_, err = c.CancelJob(ctx, namespace, ref)
+	case belfry.ActionRetry:
+		_, err = c.Redrive(ctx, namespace, belfry.Redrive{Filter: belfry.DeadFilter{Job: ref}})
+	case belfry.ActionDelete:
+		if err = c.Delete(ctx, namespace, ref, "", DeleteOptions{}); isNotFound(err) {
+			err = nil // Another request deleted it first.
+		}
+	default:
+		err = belfry.Errorf(belfry.Internal, "there is no action %q", action)
 	}
-	if o.Limit == 0 {
-		o.Limit = maxBulk
-	}
-	p.between("limit", o.Limit, 1, maxBulk)
-	if f := o.Filter; !o.All && f.Status == "" && f.Type == "" && f.Handler == "" && f.Queue == "" && len(f.Tags) == 0 && f.Search == "" {
-		p.fault("filter", "is empty; say what the jobs have in common, or that all of them are meant")
-	}
-	return act, p.err("the order is not valid")
+	return err
 }
 
-func (c *Control) bulkActions(namespace string, k Key) map[belfry.Action]func(context.Context, belfry.Job) error {
-	return map[belfry.Action]func(context.Context, belfry.Job) error{
-		belfry.ActionPause: func(ctx context.Context, job belfry.Job) error {
-			_, err := c.Pause(ctx, namespace, job.ID)
-			return err
-		},
-		belfry.ActionResume: func(ctx context.Context, job belfry.Job) error {
-			_, err := c.Resume(ctx, namespace, job.ID, false)
-			return err
-		},
-		belfry.ActionTrigger: func(ctx context.Context, job belfry.Job) error {
-			_, err := c.Trigger(ctx, namespace, job.ID, nil, k.of(job.ID))
-			return err
-		},
-		belfry.ActionDelete: func(ctx context.Context, job belfry.Job) error {
-			err := c.Delete(ctx, namespace, job.ID, "", DeleteOptions{})
-			if gone(err) {
-				return nil // Somebody else was faster.
-			}
-			return err
-		},
-		belfry.ActionCancel: func(ctx context.Context, job belfry.Job) error {
-			_, err := c.CancelJob(ctx, namespace, job.ID)
-			return err
-		},
-		belfry.ActionRetry: func(ctx context.Context, job belfry.Job) error {
-			_, err := c.Redrive(ctx, namespace, RedriveOrder{DeadOrder: DeadOrder{Filter: DeadFilter{Job: job.ID}}})
-			return err
-		},
-	}
-}
-
-// of is the key of one job's part of what is asked for under a key.
-func (k Key) of(job belfry.ID) Key {
+// ofJob is the key of one job's part of a bulk action.
+func (k Key) ofJob(job belfry.ID) Key {
 	if k.Text == "" {
 		return Key{}
 	}
@@ -134,35 +86,47 @@ func (k Key) of(job belfry.ID) Key {
 	return Key{Text: "bulk-" + hex.EncodeToString(sum[:]), Hash: k.Hash}
 }
 
-// each does something to every one of some jobs, and counts. Only that the database
-// does not answer, or the caller has left, is an error.
-func (b *Bulked) each(ctx context.Context, jobs []belfry.Job, act func(context.Context, belfry.Job) error) error {
+// forEach calls act for every job, some at a time, and returns their errors.
+func forEach(ctx context.Context, jobs []belfry.Job, act func(belfry.Job) error) []error {
 	errs := make([]error, len(jobs))
-	var hands sync.WaitGroup
+	var workers sync.WaitGroup
 	var next atomic.Int64
-	for range min(bulkHands, len(jobs)) {
-		hands.Go(func() {
+	for range min(bulkWorkers, len(jobs)) {
+		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
 				if errs[i] = ctx.Err(); errs[i] == nil {
-					errs[i] = act(ctx, jobs[i])
+					errs[i] = act(jobs[i])
 				}
 			}
 		})
 	}
-	hands.Wait()
-	var lost error
+	workers.Wait()
+	return errs
+}
+
+// collect adds the errors of jobs to a result. Only a database that does not answer, or
+// a caller that has left, is an error of the whole.
+func collect(ctx context.Context, result *belfry.BulkResult, jobs []belfry.Job, errs []error) (lost error) {
 	for i, err := range errs {
 		switch {
 		case err == nil:
-			b.Done++
-		case ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable:
+			result.Done++
+		case ctx.Err() != nil:
+			lost = unavailable("act on many jobs", ctx.Err())
+		case belfry.CodeOf(err) == belfry.Unavailable:
 			lost = err
 		default:
-			b.Failed = append(b.Failed, BulkFailure{Job: jobs[i].ID, Name: jobs[i].Name, Err: err})
+			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shownError(err)})
 		}
 	}
-	if lost != nil && ctx.Err() != nil {
-		return unavailable("do something to many jobs", ctx.Err())
-	}
 	return lost
+}
+
+// shownError is an error as users may see it, without its cause.
+func shownError(err error) string {
+	var e *belfry.Error
+	if !errors.As(err, &e) {
+		return "an internal error"
+	}
+	return (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
 }

@@ -1,139 +1,164 @@
-// Package control does what people ask for: create, import, look up, edit, pause,
-// resume, trigger, backfill, cancel and delete jobs, one or many; say why a job did
-// or did not run; decide about dead letters; and claim and finish runs for workers
-// that are elsewhere. It checks what they hand in, and asks the store until the
-// outcome is known.
+// Package control is the operations on jobs, runs, dead letters and workers: what the
+// API offers. It validates input, resolves names, repeats calls of the store while
+// their outcome is unknown, and hides secrets.
 //
-// Every method takes a namespace that ValidNamespace accepts, and gives failures
-// that people may see as a *belfry.Error. What it returns is the truth, secrets
-// included: masking them is up to whoever shows it.
+// Every method takes a namespace that validate.Namespace accepts and returns failures
+// that users may see as a *belfry.Error. A job is found by its id or its name. Results
+// are safe to show: payloads are masked. Only Claim returns true payloads.
 package control
 
 import (
 	"context"
-	"regexp"
+	"encoding/binary"
+	"hash/fnv"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// What lists are asked for by, and what they give.
-type (
-	Page       = store.Page
-	RunPage    = store.RunPage
-	JobFilter  = store.JobFilter
-	JobList    = store.JobList
-	RunFilter  = store.RunFilter
-	RunList    = store.RunList
-	DeadFilter = store.DeadFilter
-	Revision   = store.Revision
-)
+// Store is what control needs of a store.
+type Store interface {
+	store.Jobs
+	store.Runs
+	store.History
+	store.DeadLetters
+	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
+	CountReady(ctx context.Context, limit int) (map[string]int, error)
+	Shards() int
+	Now() time.Time
+	Wakeups(ctx context.Context, topic store.Topic) <-chan struct{}
+	PollInterval() time.Duration
+}
 
 // Control works on one store. It is safe for concurrent use.
 type Control struct {
-	store    store.Store
+	store    Store
+	read     reader
 	defaults plan.Defaults
-	gate     gate
+	poller   claimPoller
 }
 
-// New returns a Control that works on s. The defaults must be those of the nodes
-// that fire its jobs.
-func New(s store.Store, d plan.Defaults) *Control { return &Control{store: s, defaults: d} }
+// New returns a Control that works on s. The defaults must be those of the nodes that
+// fire the jobs.
+func New(s Store, d plan.Defaults) *Control {
+	return &Control{store: s, read: reader{s}, defaults: d}
+}
 
-var namespaces = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+// now is the time of the store as it is stored.
+func (c *Control) now() time.Time { return c.store.Now().UTC().Truncate(time.Microsecond) }
 
-// ValidNamespace reports whether a namespace may have this name: 1 to 63 lower
-// case letters, digits and hyphens.
-func ValidNamespace(name string) bool { return namespaces.MatchString(name) }
-
-// Find gives the id of the job that a person means by an id or a name. Only a name
-// is looked up: the job of an id may not be there.
-func (c *Control) Find(ctx context.Context, namespace, ref string) (belfry.ID, error) {
+// resolve returns the id of the job that an id or a name refers to. Only a name is
+// looked up: the job of an id may not exist.
+func (c *Control) resolve(ctx context.Context, namespace, ref string) (belfry.ID, error) {
 	if id, err := belfry.ParseID(ref); err == nil {
 		return id, nil
 	}
 	name := strings.TrimSpace(ref)
-	if name == "" || checkName(name) != "" {
-		return belfry.ID{}, noJobNamed(ref)
+	if name == "" || validate.Name(name) != "" {
+		return belfry.ID{}, noSuchJob(ref)
 	}
-	return c.named(ctx, namespace, name)
+	return c.idByName(ctx, namespace, name)
 }
 
-// named finds the job of a name.
-func (c *Control) named(ctx context.Context, namespace, name string) (id belfry.ID, err error) {
-	err = insist(ctx, "look up a job by its name", func() error {
-		id, err = c.store.JobNamed(ctx, namespace, name)
-		return err
+func (c *Control) idByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
+	id, err := retryRead(ctx, "look up a job by its name", func() (belfry.ID, error) {
+		return c.store.JobIDByName(ctx, namespace, name)
 	})
-	if belfry.CodeOf(err) == belfry.NotFound {
-		return belfry.ID{}, noJobNamed(name)
+	if isNotFound(err) {
+		return belfry.ID{}, noSuchJob(name)
 	}
 	return id, err
 }
 
-func noJobNamed(ref string) error {
+func noSuchJob(ref string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job with the id or name %q", sanitize.Text(ref, 200))
 }
 
-// Get finds a job that is not deleted, or one that has ended.
-func (c *Control) Get(ctx context.Context, namespace string, id belfry.ID) (job belfry.Job, err error) {
-	err = insist(ctx, "look up a job", func() error {
-		job, err = c.store.Job(ctx, namespace, id)
-		return err
-	})
-	return job, err
-}
+func isNotFound(err error) bool { return err != nil && belfry.CodeOf(err) == belfry.NotFound }
 
-// List gives the jobs that are not deleted and pass the filter, newest first. Those
-// that have ended are among them only if the filter asks for a status that they may
-// have. A page may be short, or empty, and still be followed by others.
-func (c *Control) List(ctx context.Context, namespace string, filter JobFilter, page Page) (list JobList, err error) {
-	err = insist(ctx, "list jobs", func() error {
-		list, err = c.store.ListJobs(ctx, namespace, filter, page)
-		return err
-	})
-	return list, err
-}
-
-// Run finds a run, live or settled, with the attempts that failed.
-func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (run belfry.Run, err error) {
-	err = insist(ctx, "look up a run", func() error {
-		run, err = c.store.Run(ctx, namespace, id)
-		return err
-	})
-	return run, err
-}
-
-// Runs gives the runs and skips of a job, latest occurrence first, without their
-// attempts; NotFound if the job is not there or deleted.
-func (c *Control) Runs(ctx context.Context, namespace string, job belfry.ID, page RunPage) (runs []belfry.Run, err error) {
-	if _, err := c.Get(ctx, namespace, job); err != nil {
-		return nil, err
+// invalid is the error about input with field errors; nil if there are none.
+func invalid(message string, errors []belfry.FieldError) error {
+	if len(errors) == 0 {
+		return nil
 	}
-	err = insist(ctx, "list the runs of a job", func() error {
-		runs, err = c.store.JobRuns(ctx, namespace, job, page)
-		return err
-	})
-	return runs, err
+	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: errors}
 }
 
-// ListRuns gives the runs and skips of all jobs, latest first, without their
-// attempts. A page may be short, or empty, and still be followed by others.
-func (c *Control) ListRuns(ctx context.Context, namespace string, filter RunFilter, page Page) (list RunList, err error) {
-	err = insist(ctx, "list runs", func() error {
-		list, err = c.store.ListRuns(ctx, namespace, filter, page)
-		return err
-	})
-	return list, err
+func invalidJob(errors []belfry.FieldError) error { return invalid("the job is not valid", errors) }
+
+// masked is a job that is safe to show.
+func masked(job belfry.Job) belfry.Job {
+	job.Payload = secret.Mask(job.Payload)
+	return job
 }
 
-// Events gives what was told of in a namespace, latest first.
-func (c *Control) Events(ctx context.Context, namespace string, page Page) (events []belfry.Event, err error) {
-	err = insist(ctx, "list events", func() error {
-		events, err = c.store.Events(ctx, namespace, page)
-		return err
+// job finds a job with its true payload.
+func (c *Control) job(ctx context.Context, namespace, ref string) (belfry.Job, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	return c.read.Job(ctx, namespace, id)
+}
+
+// Get finds a job that is not deleted, or one that has ended.
+func (c *Control) Get(ctx context.Context, namespace, ref string) (belfry.Job, error) {
+	job, err := c.job(ctx, namespace, ref)
+	return masked(job), err
+}
+
+// List returns the jobs that are not deleted and match the filter, newest first, and
+// where the list continues: the zero position is its end, as in all lists. Jobs that
+// have ended are included only if the filter has a status that they may have. A page
+// may be short, or empty, and still be followed by others.
+func (c *Control) List(ctx context.Context, namespace string, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
+	jobs, next, err := c.list(ctx, namespace, f, p)
+	for i := range jobs {
+		jobs[i] = masked(jobs[i])
+	}
+	return jobs, next, err
+}
+
+func (c *Control) list(ctx context.Context, namespace string, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
+	list, err := retryRead(ctx, "list jobs", func() (store.JobList, error) {
+		return c.store.ListJobs(ctx, namespace, f, p)
 	})
-	return events, err
+	return list.Jobs, store.Position{ID: list.Next}, err
+}
+
+// cutPage cuts a list that was read with one item more than a page has, and returns
+// where it continues.
+func cutPage[T any](list []T, limit int, position func(T) store.Position) ([]T, store.Position) {
+	if len(list) <= limit || limit <= 0 {
+		return list, store.Position{}
+	}
+	return list[:limit], position(list[limit-1])
+}
+
+// Version identifies one state of a job: it differs after every change of its name,
+// tags, spec, payload or of whether it is paused, and stays while the job runs. It has
+// only digits, lower case letters and a hyphen.
+func Version(job belfry.Job) string {
+	h := fnv.New64a()
+	h.Write(binary.BigEndian.AppendUint64(job.ID[:], uint64(job.UpdatedAt.UnixMicro())))
+	// Two changes may have the same time, so what needs no new revision counts too.
+	for _, text := range append([]string{string(job.State), job.Name}, job.Tags...) {
+		h.Write([]byte(text))
+		h.Write([]byte{0xff}) // in no valid text
+	}
+	return strconv.FormatInt(int64(job.Revision), 36) + "-" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// Preview returns when a schedule fires. It refuses what Create would refuse, except a
+// one-off that has passed.
+func (c *Control) Preview(r belfry.PreviewRequest) (belfry.Preview, error) {
+	p, errors := validate.New(c.now(), c.defaults).Preview(r)
+	return p, invalid("the schedule is not valid", errors)
 }

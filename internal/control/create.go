@@ -3,106 +3,119 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// Check gives everything that Create would refuse about a draft, but for what
-// only the store knows.
-func (c *Control) Check(d Draft) []belfry.FieldError {
-	now := c.now()
-	_, faults := c.examiner(now).fresh(d, belfry.NewID(now))
-	return faults
+// Create stores a new job with its first plan. Invalid input is refused with all its
+// errors; a name that is taken is a Conflict.
+func (c *Control) Create(ctx context.Context, namespace string, in validate.Input, k Key) (belfry.Job, error) {
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return decodeJob(response, err)
+	}
+	return c.create(ctx, namespace, in, k, nil)
 }
 
-// Create stores a new job with its first plan, and returns it as stored. A draft
-// that is not valid is refused with all of its faults; a name that is taken is a
-// Conflict. Under a key that was used before for the same, it is the job as it was
-// then, with its secrets masked; for something else it is refused.
-func (c *Control) Create(ctx context.Context, namespace string, d Draft, k Key) (belfry.Job, error) {
-	if answer, err := c.answered(ctx, namespace, k); err != nil || answer != nil {
-		return decodeJob(answer, err)
-	}
+// DiffCreate validates what Create would do, and writes nothing.
+func (c *Control) DiffCreate(ctx context.Context, namespace string, in validate.Input) (diff belfry.JobDiff, err error) {
+	_, err = c.create(ctx, namespace, in, Key{}, &diff)
+	return diff, err
+}
+
+// create stores a new job, or with diff only says what it would be.
+func (c *Control) create(ctx context.Context, namespace string, in validate.Input, k Key, diff *belfry.JobDiff) (belfry.Job, error) {
 	now := c.now()
 	id := belfry.NewID(now)
-	p, faults := c.examiner(now).fresh(d, id)
-	if len(faults) > 0 {
-		return belfry.Job{}, refused(faults)
+	r, errors := validate.New(now, c.defaults).Create(id, in)
+	if len(errors) > 0 {
+		return belfry.Job{}, invalidJob(errors)
 	}
-	fresh := c.newJob(namespace, id, p, now)
-	request := k.request(namespace, func() ([]byte, error) { return encodeJob(fresh.Job) })
-	err := insist(ctx, "create a job", func() error {
-		return c.store.CreateJobs(ctx, only(fresh), request)
+	created := c.newJob(namespace, id, r, now)
+	job := masked(created.Job)
+	if diff != nil {
+		*diff = belfry.JobDiff{Result: belfry.DiffCreated, Changes: createdFields(created.Job, in), Job: job}
+		return job, c.checkNameFree(ctx, namespace, job.Name, belfry.ID{})
+	}
+	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })
+	err := retryUnknown(ctx, "create a job", func() error {
+		return c.store.CreateJobs(ctx, oneJob(created), request)
 	})
-	if err == nil {
-		return fresh.Job, nil
-	}
-	job, err := decodeJob(k.repeated(err))
-	if err == nil && job.ID == fresh.Job.ID { // the first try did it, though its answer was lost
-		return fresh.Job, nil
-	}
-	return job, err
-}
-
-// newJob is a job that passed its examination, with its first plan.
-func (c *Control) newJob(namespace string, id belfry.ID, p passed, now time.Time) store.NewJob {
-	fresh := store.NewJob{
-		Job: belfry.Job{
-			ID:        id,
-			Namespace: namespace,
-			Name:      p.Name,
-			Tags:      p.Tags,
-			Revision:  1,
-			State:     p.state(),
-			Spec:      p.Spec,
-			Payload:   p.Payload,
-			CreatedAt: now,
-			UpdatedAt: now,
-		},
-		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), p.policy, now),
-	}
-	if p.Paused {
-		fresh.Plan.NextAt = time.Time{}
-	}
-	planned := !fresh.Plan.NextAt.IsZero()
-	if planned {
-		next := fresh.Plan.NextAt
-		fresh.Job.NextRunAt = &next
-	}
-	fresh.Job.Status = belfry.StatusOf(fresh.Job.State, planned, belfry.LiveRuns{}, "")
-	return fresh
-}
-
-// encodeJob is the answer that is kept under a key. It is no second copy of
-// secrets.
-func encodeJob(job belfry.Job) ([]byte, error) {
-	job.Payload = secret.Mask(job.Payload)
-	return json.Marshal(job)
-}
-
-// decodeJob is the inverse of encodeJob, but for secrets. It passes an error on.
-func decodeJob(answer []byte, err error) (job belfry.Job, _ error) {
 	if err != nil {
-		return belfry.Job{}, err
-	}
-	if err := json.Unmarshal(answer, &job); err != nil {
-		return belfry.Job{}, unreadable(err)
-	}
-	job.State = belfry.JobActive
-	if job.Status == belfry.StatusPaused {
-		job.State = belfry.JobPaused
+		return decodeJob(k.duplicate(err))
 	}
 	return job, nil
 }
 
-// only is a sequence of one job.
-func only(j store.NewJob) iter.Seq2[store.NewJob, error] {
-	return func(yield func(store.NewJob, error) bool) { yield(j, nil) }
+// checkNameFree returns the Conflict of a name that another job has.
+func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own belfry.ID) error {
+	if name == "" {
+		return nil
+	}
+	id, err := c.idByName(ctx, namespace, name)
+	if id == own || isNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	job, err := c.read.Job(ctx, namespace, id)
+	if isNotFound(err) || err == nil && job.State == belfry.JobEnded {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return nameTaken(name)
 }
 
-// now is the store's time as it is stored.
-func (c *Control) now() time.Time { return c.store.Now().UTC().Truncate(time.Microsecond) }
+// nameTaken is the error that a store returns for a name that is taken.
+func nameTaken(name string) error {
+	return &belfry.Error{Code: belfry.Conflict, Message: "the name is taken", Fields: []belfry.FieldError{{
+		Field: "name", Message: fmt.Sprintf("a job named %q exists already", name),
+	}}}
+}
+
+// newJob is a valid job with its first plan.
+func (c *Control) newJob(namespace string, id belfry.ID, r validate.Result, now time.Time) store.NewJob {
+	created := store.NewJob{
+		Job: belfry.Job{
+			ID: id, Namespace: namespace, Manifest: r.Manifest, Revision: 1, State: stateOf(r.Paused), CreatedAt: now, UpdatedAt: now,
+		},
+		Plan: plan.First(id, belfry.ShardOf(id, c.store.Shards()), r.Policy, now),
+	}
+	if r.Paused {
+		created.Plan.NextAt = time.Time{}
+	}
+	planned := !created.Plan.NextAt.IsZero()
+	if planned {
+		next := created.Plan.NextAt
+		created.Job.NextRunAt = &next
+	}
+	created.Job.Status = belfry.StatusOf(created.Job.State, planned, belfry.LiveRuns{}, "")
+	return created
+}
+
+func stateOf(paused bool) belfry.JobState {
+	if paused {
+		return belfry.JobPaused
+	}
+	return belfry.JobActive
+}
+
+// decodeJob decodes a cached job. It passes an error on.
+func decodeJob(response []byte, err error) (belfry.Job, error) {
+	job, err := decodeResponse[belfry.Job](response, err)
+	job.State = stateOf(job.Status == belfry.StatusPaused)
+	return job, err
+}
+
+// oneJob is a sequence of one job.
+func oneJob(j store.NewJob) iter.Seq2[store.NewJob, error] {
+	return func(yield func(store.NewJob, error) bool) { yield(j, nil) }
+}

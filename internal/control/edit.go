@@ -9,155 +9,235 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// Patch changes a draft of a job as it is, and says what is wrong with what it
-// was asked for. It must be pure, and may be called again.
-type Patch func(d *Draft) []belfry.FieldError
+// Patch returns what a job is edited to, given its masked manifest without a status.
+// It must be pure, and may be called again.
+type Patch func(current belfry.Manifest) validate.Input
 
-// Edit changes a job. Runs that were fired keep the revision that they were fired
-// from; the number grows if spec or payload differ. If nothing differs nothing is
-// written. Masked secrets in the payload stay what they are. A new schedule, time
-// zone, start or end, or another way through clock changes, holds from now on: what
-// is due by the old rule still runs, or is recorded as skipped if the job is
-// paused. A job that has ended is a Conflict.
+// Edit changes a job. Runs that were fired keep the revision that they were fired from;
+// the number grows if the spec or the payload differ. If nothing differs nothing is
+// written. Masked secrets in the payload stay what they are. Another schedule, time
+// zone, start or end, or another treatment of clock changes applies from now on: what
+// is due by the old one still runs, or is recorded as skipped if the job is paused. A
+// job that has ended is a Conflict.
 //
-// If match is not empty and not the Version of the job, the error is Changed.
-//
-// What the patch leaves alone may follow what it changes: a job that is no longer
-// for a worker loses its handler, a schedule that names its own time zone replaces
-// the one before, and a list of delays goes with its backoff.
-func (c *Control) Edit(ctx context.Context, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
-	return c.patch(ctx, "edit a job", namespace, id, match, func(d *Draft) []belfry.FieldError {
-		before := d.Spec
-		faults := patch(d)
-		s := &d.Spec
-		if s.Handler == before.Handler && !strings.EqualFold(s.Type, before.Type) && !strings.EqualFold(s.Type, belfry.TypeWorker) {
-			s.Handler = ""
-		}
-		if _, named := namedZone(strings.TrimSpace(s.Schedule)); named && s.Timezone == before.Timezone && s.Schedule != before.Schedule {
-			s.Timezone = ""
-		}
-		follow(s, before)
-		return faults
-	})
+// If match is not empty, not "*" and not the Version of the job, the error is Changed.
+func (c *Control) Edit(ctx context.Context, namespace, ref, match string, patch Patch) (belfry.Job, error) {
+	return c.edit(ctx, namespace, ref, match, patch, nil)
 }
 
-// Replace makes a job what a draft says, as Edit does. An empty name leaves the
-// job its own.
-func (c *Control) Replace(ctx context.Context, namespace string, id belfry.ID, match string, d Draft) (belfry.Job, error) {
-	return c.patch(ctx, "replace a job", namespace, id, match, replacement(d, nil))
+// DiffEdit validates what Edit would do, and writes nothing.
+func (c *Control) DiffEdit(ctx context.Context, namespace, ref, match string, patch Patch) (diff belfry.JobDiff, err error) {
+	_, err = c.edit(ctx, namespace, ref, match, patch, &diff)
+	return diff, err
 }
 
-// replacement puts a draft, which may have faults, in the place of another.
-func replacement(d Draft, faults []belfry.FieldError) Patch {
-	return func(now *Draft) []belfry.FieldError {
-		name, paused := now.Name, now.Paused
-		*now = d
-		if d.Name == "" {
-			now.Name = name
+func (c *Control) edit(ctx context.Context, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	return c.patchJob(ctx, "edit a job", namespace, id, match, patch, diff)
+}
+
+// Put makes a job what the input declares. By name it creates the job if there is none,
+// or only one that has ended, and reports that; by id the job must exist, and keeps its
+// name if the input has none. An empty status leaves an existing job paused or not.
+// Otherwise it is like Edit. With a match there must be a job.
+func (c *Control) Put(ctx context.Context, namespace, ref, match string, in validate.Input) (job belfry.Job, created bool, err error) {
+	return c.put(ctx, namespace, ref, match, in, nil)
+}
+
+// DiffPut validates what Put would do, and writes nothing.
+func (c *Control) DiffPut(ctx context.Context, namespace, ref, match string, in validate.Input) (diff belfry.JobDiff, err error) {
+	_, _, err = c.put(ctx, namespace, ref, match, in, &diff)
+	return diff, err
+}
+
+// maxPuts bounds how often a put starts again because another request created or
+// deleted a job of the same name meanwhile.
+const maxPuts = 5
+
+func (c *Control) put(ctx context.Context, namespace, ref, match string, in validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
+	if id, err := belfry.ParseID(ref); err == nil {
+		job, err := c.patchJob(ctx, "replace a job", namespace, id, match, replaceBy(in), diff)
+		return job, false, err
+	}
+	name := strings.TrimSpace(ref)
+	if own := strings.TrimSpace(in.Name); own != "" && own != name {
+		in.Errors = append(slices.Clone(in.Errors), belfry.FieldError{Field: "name", Message: "is not the name that the job is put under; leave it out, or rename the job by an edit"})
+	}
+	if name == "" {
+		in.Errors = append(slices.Clone(in.Errors), belfry.FieldError{Field: "name", Message: "must not be blank"})
+	}
+	in.Name = name
+	if name == "" || validate.Name(name) != "" {
+		_, errors := validate.New(c.now(), c.defaults).Create(belfry.ID{}, in)
+		return belfry.Job{}, false, invalidJob(errors)
+	}
+	for range maxPuts {
+		job, created, err = c.putByName(ctx, namespace, match, in, diff)
+		if code := belfry.CodeOf(err); err == nil || code != belfry.NotFound && code != belfry.Conflict {
+			break
 		}
-		if d.KeepPaused {
-			now.Paused = paused
+	}
+	return job, created, err
+}
+
+func (c *Control) putByName(ctx context.Context, namespace, match string, in validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
+	id, err := c.idByName(ctx, namespace, in.Name)
+	switch {
+	case err == nil:
+		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id, match, replaceBy(in), diff)
+		if belfry.CodeOf(err) != belfry.Conflict || !c.hasEnded(ctx, namespace, id) {
+			return job, false, err
 		}
-		return faults
+	case !isNotFound(err):
+		return belfry.Job{}, false, err
+	}
+	// There is none, or one that has ended and does not need its name any more.
+	if match != "" {
+		return belfry.Job{}, false, belfry.Errorf(belfry.Changed, "there is no job named %q any more", in.Name)
+	}
+	job, err = c.create(ctx, namespace, in, Key{}, diff)
+	return job, err == nil, err
+}
+
+// replaceBy is the patch that replaces a manifest.
+func replaceBy(in validate.Input) Patch {
+	return func(current belfry.Manifest) validate.Input {
+		replacement := in
+		if replacement.Name == "" {
+			replacement.Name = current.Name
+		}
+		return replacement
 	}
 }
 
-func (c *Control) patch(ctx context.Context, doing, namespace string, id belfry.ID, match string, patch Patch) (belfry.Job, error) {
+func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) bool {
+	job, err := c.read.Job(ctx, namespace, id)
+	return err == nil && job.State == belfry.JobEnded
+}
+
+// patchJob changes a job, or with diff only says what would change.
+func (c *Control) patchJob(ctx context.Context, doing, namespace string, id belfry.ID, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
 	tried := false // with an outcome that may be unknown
-	return c.edit(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		stale := matches(job, match)
+	job, err := c.editJob(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		stale := checkVersion(job, match)
 		if stale != nil && !tried {
 			return nil, stale
 		}
-		d := DraftOf(job)
-		faults := patch(&d)
-		done, more := c.examiner(now).edited(d, job)
-		if faults = merge(faults, more); len(faults) > 0 {
-			return nil, refused(faults)
+		to, errors := validate.New(now, c.defaults).Edit(job, patch(manifestOf(job)))
+		if len(errors) > 0 {
+			return nil, invalidJob(errors)
 		}
-		change, err := c.changed(job, p, done, now)
-		if err == nil && change != nil && stale != nil {
+		change, err := c.change(job, p, to, false, now)
+		switch {
+		case err != nil:
+			return nil, err
+		case diff != nil:
+			*diff = diffOf(job, change)
+			return nil, nil
+		case change != nil && stale != nil:
 			return nil, stale
 		}
 		tried = tried || change != nil
-		return change, err
+		return change, nil
 	})
+	if err == nil && diff != nil && diff.Job.Name != job.Name {
+		err = c.checkNameFree(ctx, namespace, diff.Job.Name, id)
+	}
+	return job, err
 }
 
-// matches gives a Changed error if a job is not as it was seen.
-func matches(job belfry.Job, match string) error {
-	if match == "" || match == Version(job) {
+// manifestOf is the manifest that a patch starts from.
+func manifestOf(job belfry.Job) belfry.Manifest {
+	m := job.Manifest
+	m.Tags, m.Payload, m.Status = slices.Clone(m.Tags), secret.Mask(m.Payload), ""
+	return m
+}
+
+// checkVersion returns a Changed error if a job is not the version that a request
+// names.
+func checkVersion(job belfry.Job, match string) error {
+	if match == "" || match == "*" || match == Version(job) {
 		return nil
 	}
 	return belfry.Errorf(belfry.Changed, "the job has changed since it was read; read it again")
 }
 
-// edit has the store change a job, at a time as it is stored.
-func (c *Control) edit(ctx context.Context, doing, namespace string, id belfry.ID, edit store.Edit) (job belfry.Job, err error) {
-	err = insist(ctx, doing, func() error {
-		job, err = c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+// editJob has the store change a job, at a time as it is stored. The job that it
+// returns is masked.
+func (c *Control) editJob(ctx context.Context, doing, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	job, err := retryRead(ctx, doing, func() (belfry.Job, error) {
+		return c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 			return edit(job, p, now.UTC().Truncate(time.Microsecond))
 		})
-		return err
 	})
-	return job, err
+	return masked(job), err
 }
 
-// changed is what takes a job to a draft that was examined; nil if it is there.
-func (c *Control) changed(job belfry.Job, p plan.Plan, to passed, now time.Time) (*store.Change, error) {
+// change is what takes a job to a valid manifest; nil if nothing differs. With catchUp
+// the occurrences during a pause that ends count as missed.
+func (c *Control) change(job belfry.Job, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (*store.Change, error) {
 	after := job
-	after.Name, after.Tags, after.Spec, after.State, after.UpdatedAt = to.Name, to.Tags, to.Spec, to.state(), now
-	if !sameJSON(job.Payload, to.Payload) {
-		after.Payload = to.Payload
+	after.Name, after.Tags, after.State, after.UpdatedAt = to.Manifest.Name, to.Manifest.Tags, stateOf(to.Paused), now
+	if !sameJSON(job.Payload, to.Manifest.Payload) {
+		after.Payload = to.Manifest.Payload
 		after.Revision = job.Revision + 1
 	}
-	if !sameSpec(after.Spec, job.Spec) {
+	if !sameSpec(to.Manifest.Spec, job.Spec.WithDefaults()) {
+		after.Spec = to.Manifest.Spec
 		after.Revision = job.Revision + 1
 	}
 	if after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags) {
 		return nil, nil
 	}
-	step, err := c.stepTo(job, p, to, now)
+	step, err := c.stepTo(job, p, to, catchUp, now)
 	if err != nil {
 		return nil, err
 	}
 	return &store.Change{Job: after, Step: step}, nil
 }
 
-// stepTo takes the plan of a job along to a draft that was examined: to another
-// rule, another number of runs or another jitter, and into or out of a pause.
-func (c *Control) stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) (plan.Step, error) {
-	subject, err := c.subjectOf(job)
+// stepTo takes the plan of a job to another schedule, another number of runs or another
+// jitter, and into or out of a pause.
+func (c *Control) stepTo(job belfry.Job, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (plan.Step, error) {
+	subject, err := c.subject(job)
+	spec := to.Manifest.Spec
 	toggled := to.Paused != (job.State == belfry.JobPaused)
-	retimed := to.Spec.MaxRuns != job.MaxRuns || to.Spec.JitterSeconds != job.JitterSeconds
+	retimed := spec.MaxRuns != job.MaxRuns || spec.JitterSeconds != job.JitterSeconds
 	if err != nil {
-		if to.policy == nil && (toggled || retimed) {
+		if to.Policy == nil && (toggled || retimed) {
 			return plan.Step{}, err
 		}
-		subject.Policy = unreadableRule(job.Spec) // to be replaced, or not asked
+		subject.Policy = unparsedPolicy(job.Spec) // It is replaced, or not used.
 	}
-	policy := to.policy
+	policy := to.Policy
 	if policy == nil && retimed {
-		if policy, err = c.defaults.Compile(to.Spec); err != nil {
-			return plan.Step{}, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
+		if policy, err = c.defaults.Compile(spec); err != nil {
+			return plan.Step{}, unparsable(job, err)
 		}
 	}
 	step := plan.Step{Subject: subject, Seen: p, Next: p}
+	rescheduled := to.Policy != nil && !sameInstant(policy.Rule, subject.Policy.Rule)
+	resumes := spec.MaxRuns != job.MaxRuns && (p.NominalAt.IsZero() || policy.Spent(p.RunsMade))
 	switch {
-	case to.policy != nil && !sameInstant(policy.Rule, subject.Policy.Rule), to.Spec.MaxRuns != job.MaxRuns && (p.NominalAt.IsZero() || policy.Spent(p.RunsMade)):
+	case rescheduled || resumes:
 		step = plan.Edit(subject, policy, p, to.Paused, now)
 		if at, once := schedule.Once(policy.Rule); once && step.Next.NominalAt.IsZero() {
-			return step, refused([]belfry.FieldError{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
+			return step, invalidJob([]belfry.FieldError{{Field: "schedule", Message: at.Format(time.RFC3339Nano) +
 				" is not after " + step.Next.FiredFor.UTC().Format(time.RFC3339Nano) + ", up to which the job has run already"}})
 		}
 		return step, nil
 	case toggled && to.Paused:
 		step = plan.Pause(subject, p, now)
 	case toggled:
-		step = plan.Resume(subject, p, to.catchUp, now)
+		step = plan.Resume(subject, p, catchUp, now)
 	}
 	if policy != nil {
 		step = plan.Retime(step, policy, now)
@@ -165,30 +245,35 @@ func (c *Control) stepTo(job belfry.Job, p plan.Plan, to passed, now time.Time) 
 	return step, nil
 }
 
-// sameInstant reports whether two rules are the same one-off, however it is
-// written.
+// sameInstant reports whether two rules are the same one-off, however it is written.
 func sameInstant(a, b schedule.Rule) bool {
 	at, once := schedule.Once(a)
 	other, too := schedule.Once(b)
 	return once && too && at.Equal(other)
 }
 
-// subjectOf gives what a decision needs to know of a job.
-func (c *Control) subjectOf(job belfry.Job) (plan.Subject, error) {
+// subject is what a decision needs to know about a job.
+func (c *Control) subject(job belfry.Job) (plan.Subject, error) {
 	subject := plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision}
 	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {
-		return subject, belfry.Errorf(belfry.Internal, "read the schedule of job %s: %w", job.ID, err)
+		return subject, unparsable(job, err)
 	}
 	subject.Policy = policy
 	return subject, nil
 }
 
-// unreadableRule is the policy of a spec whose schedule cannot be read: it names
-// no occurrence beyond the one that is planned already.
-func unreadableRule(spec belfry.Spec) *plan.Policy { return &plan.Policy{Spec: spec, Rule: ended{}} }
+func unparsable(job belfry.Job, err error) error {
+	return belfry.Errorf(belfry.Internal, "parse the schedule of job %s: %w", job.ID, err)
+}
 
-// ended is a rule without any further occurrence.
-type ended struct{}
+// unparsedPolicy is the policy of a spec whose schedule cannot be parsed: it has no
+// occurrence beyond the one that is planned already.
+func unparsedPolicy(spec belfry.Spec) *plan.Policy {
+	return &plan.Policy{Spec: spec, Rule: emptyRule{}}
+}
 
-func (ended) Next(time.Time) time.Time { return time.Time{} }
+// emptyRule is a rule without any further occurrence.
+type emptyRule struct{}
+
+func (emptyRule) Next(time.Time) time.Time { return time.Time{} }

@@ -10,50 +10,58 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// MaxImportFaults is how many faults of an import are told; it is not read any
-// further after that many.
-const MaxImportFaults = 100
+// MaxImportErrors is how many field errors an import reports; it reads no further after
+// that many.
+const MaxImportErrors = 100
 
-// Line is one job of an import. Place says where it stands, as in "line 17" or
-// "[16]", and comes before the fields at fault. Faults are those that were found
-// while it was read.
+// Line is one job of an import. Place says where it is, as in "line 17" or "[16]", and
+// precedes the fields of its errors.
 type Line struct {
-	Place  string
-	Draft  Draft
-	Faults []belfry.FieldError
+	Place string
+	Input validate.Input
 }
 
 // Import creates many jobs, all or none, and returns their ids in the order of the
-// lines. It takes the lines one by one and keeps none of them. They are taken
-// once, or anew from the first if the database lost the answer: the sequence must
-// give the same again. An error of the sequence is returned as it is. If any line
-// is at fault the faults of all of them are told, up to MaxImportFaults. The key is
-// that of Create.
-func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[Line, error], k Key) ([]belfry.ID, error) {
-	if answer, err := c.answered(ctx, namespace, k); err != nil || answer != nil {
-		return decodeIDs(answer, err)
-	}
+// lines. It takes the lines one by one and keeps none of them. They are taken again
+// from the first if the database lost the answer: the sequence must be repeatable. An
+// error of the sequence is returned as it is. The errors of all lines are reported, up
+// to MaxImportErrors. A dry run validates the lines and writes nothing.
+func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[Line, error], k Key, dryRun bool) (belfry.ImportResult, error) {
 	b := &batch{control: c, namespace: namespace, lines: lines, now: c.now()}
+	if dryRun {
+		return b.dryRun(ctx)
+	}
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return importResult(decodeIDs(response, err))
+	}
 	request := k.request(namespace, func() ([]byte, error) { return encodeIDs(b.ids[:b.taken]), nil })
-	err := insist(ctx, "import jobs", func() error {
+	err := retryUnknown(ctx, "import jobs", func() error {
 		err := c.store.CreateJobs(ctx, b.jobs, request)
 		if b.err != nil {
-			return nil // nothing was written, whatever the store made of it
+			return nil // Nothing was written, whatever the store made of it.
 		}
 		return err
 	})
 	switch {
 	case b.err != nil:
-		return nil, b.err
+		return belfry.ImportResult{}, b.err
 	case err != nil:
-		return decodeIDs(k.repeated(err))
+		return importResult(decodeIDs(k.duplicate(err)))
 	}
-	return b.ids, nil
+	return importResult(b.ids, nil)
 }
 
-// batch is an import under way.
+func importResult(ids []belfry.ID, err error) (belfry.ImportResult, error) {
+	if err != nil {
+		return belfry.ImportResult{}, err
+	}
+	return belfry.ImportResult{Created: len(ids), JobIDs: append([]belfry.ID{}, ids...)}, nil
+}
+
+// batch is an import in progress.
 type batch struct {
 	control   *Control
 	namespace string
@@ -64,64 +72,80 @@ type batch struct {
 	err       error       // why nothing is created
 }
 
-// jobs is the jobs of the lines. After the first fault none is given any more, but
-// the lines are still looked at; the error comes last.
+// jobs yields the jobs of the lines. After the first error it yields none, but still
+// validates the lines; the error comes last.
 func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 	b.taken, b.err = 0, nil
-	x := b.control.examiner(b.now)
-	var faults []belfry.FieldError
+	v := validate.New(b.now, b.control.defaults)
+	var errors []belfry.FieldError
 	for line, err := range b.lines {
 		if err != nil {
 			b.err = err
 			break
 		}
 		id := b.nextID()
-		p, wrong := x.fresh(line.Draft, id)
-		if len(line.Faults) > 0 {
-			wrong = merge(line.Faults, wrong)
+		r, wrong := v.Create(id, line.Input)
+		for _, e := range wrong {
+			errors = append(errors, belfry.FieldError{Field: joinPlace(line.Place, e.Field), Message: e.Message})
 		}
-		for _, f := range wrong {
-			faults = append(faults, belfry.FieldError{Field: placed(line.Place, f.Field), Message: f.Message})
-		}
-		if len(faults) >= MaxImportFaults {
+		if len(errors) >= MaxImportErrors {
 			break
 		}
-		if len(faults) == 0 && !yield(b.control.newJob(b.namespace, id, p, b.now), nil) {
+		if len(errors) == 0 && !yield(b.control.newJob(b.namespace, id, r, b.now), nil) {
 			return
 		}
 	}
-	if b.err == nil && len(faults) > 0 {
-		b.err = tooFaulty(faults)
+	if b.err == nil && len(errors) > 0 {
+		b.err = invalidImport(errors)
 	}
 	if b.err != nil {
 		yield(store.NewJob{}, b.err)
 	}
 }
 
-func tooFaulty(faults []belfry.FieldError) error {
-	message := "some of the jobs are not valid; none was created"
-	if len(faults) >= MaxImportFaults {
-		faults = faults[:MaxImportFaults]
-		message = fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d faults", MaxImportFaults)
+// dryRun validates the lines and that their names are free.
+func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
+	names := map[string]bool{}
+	var taken error // the first Conflict; invalid lines are reported before it
+	for job, err := range b.jobs {
+		switch name := job.Job.Name; {
+		case err != nil:
+			return belfry.ImportResult{}, err
+		case name == "" || taken != nil:
+		case names[name]:
+			taken = nameTaken(name)
+		default:
+			names[name] = true
+			taken = b.control.checkNameFree(ctx, b.namespace, name, belfry.ID{})
+		}
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: faults}
+	return belfry.ImportResult{Created: b.taken, JobIDs: []belfry.ID{}}, taken
 }
 
-// placed is the field of a line.
-func placed(place, field string) string {
+func invalidImport(errors []belfry.FieldError) error {
+	message := "some of the jobs are not valid; none was created"
+	if len(errors) >= MaxImportErrors {
+		errors = errors[:MaxImportErrors]
+		message = fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors)
+	}
+	return invalid(message, errors)
+}
+
+// joinPlace is the path of a field of a line.
+func joinPlace(place, field string) string {
 	if field == "" || strings.HasPrefix(field, "[") {
 		return place + field
 	}
 	return place + "." + field
 }
 
-// nextID is the id of the next line. Ids ascend, so that neighbours in an import
-// are neighbours in the database and in lists.
+// nextID is the id of the next line. Ids ascend, so that neighbours in an import are
+// neighbours in the database and in lists.
 func (b *batch) nextID() belfry.ID {
 	if b.taken == len(b.ids) {
 		id := belfry.NewID(b.now)
 		if b.taken > 0 {
-			id = following(b.ids[b.taken-1], id)
+			id = idAfter(b.ids[b.taken-1], id)
 		}
 		b.ids = append(b.ids, id)
 	}
@@ -129,41 +153,16 @@ func (b *batch) nextID() belfry.ID {
 	return b.ids[b.taken-1]
 }
 
-// following is an id that comes a random step after another. The step is taken
-// from the end of a fresh id and is small beside what the random bits can hold.
-func following(id, fresh belfry.ID) belfry.ID {
-	const random = 1<<62 - 1 // the bits behind the variant
+// idAfter is an id a random step after another. The step is taken from the end of a
+// fresh id and is small compared with what the random bits can hold.
+func idAfter(id, fresh belfry.ID) belfry.ID {
+	const random = 1<<62 - 1 // the bits after the variant
 	low := binary.BigEndian.Uint64(id[8:])&random + 1 + uint64(binary.BigEndian.Uint32(fresh[12:]))
-	if low > random { // the next millisecond has room
+	if low > random { // The next millisecond has room.
 		high := binary.BigEndian.Uint64(id[:8])
 		version := high & 0xf000
 		binary.BigEndian.PutUint64(id[:8], (high>>16+1)<<16|version)
 	}
 	binary.BigEndian.PutUint64(id[8:], 1<<63|low&random)
 	return id
-}
-
-// encodeIDs is the answer that is kept under a key.
-func encodeIDs(ids []belfry.ID) []byte {
-	out := make([]byte, 0, len(ids)*len(belfry.ID{}))
-	for _, id := range ids {
-		out = append(out, id[:]...)
-	}
-	return out
-}
-
-// decodeIDs is the inverse of encodeIDs. It passes an error on.
-func decodeIDs(answer []byte, err error) ([]belfry.ID, error) {
-	if err != nil {
-		return nil, err
-	}
-	size := len(belfry.ID{})
-	if len(answer)%size != 0 {
-		return nil, unreadable(fmt.Errorf("%d bytes are no ids", len(answer)))
-	}
-	ids := make([]belfry.ID, len(answer)/size)
-	for i := range ids {
-		ids[i] = belfry.ID(answer[i*size:])
-	}
-	return ids, nil
 }

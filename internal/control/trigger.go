@@ -1,36 +1,41 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// Trigger asks for a run of a job now, paused or not, and returns the id that the
-// run will have. The owner of the job's shard makes it, and the overlap policy
-// holds for it. A payload that is not nil takes the place of the job's own: of all
-// of it for a worker, of the body alone for an HTTP request. Masked secrets in it
-// stay what they are. The key is that of Create.
-func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID, payload json.RawMessage, k Key) (belfry.ID, error) {
-	if answer, err := c.answered(ctx, namespace, k); err != nil || answer != nil {
-		return decodeID(answer, err)
+// Trigger requests a run of a job now, paused or not, and returns the id that the run
+// will have. The owner of the job's shard creates it, and the overlap policy applies. A
+// payload replaces that of the job; see validate.Payload.
+func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.Trigger, k Key) (belfry.TriggerResult, error) {
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return decodeResponse[belfry.TriggerResult](response, err)
 	}
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.TriggerResult{}, err
+	}
+	payload := t.Payload
 	if payload != nil {
-		job, err := c.Get(ctx, namespace, id)
+		job, err := c.read.Job(ctx, namespace, id)
 		if err != nil {
-			return belfry.ID{}, err
+			return belfry.TriggerResult{}, err
 		}
-		var faults []belfry.FieldError
-		if payload, faults = payloadFor(job, payload); len(faults) > 0 {
-			return belfry.ID{}, &belfry.Error{Code: belfry.Invalid, Message: "the payload is not valid", Fields: faults}
+		var errors []belfry.FieldError
+		if payload, errors = validate.Payload(job, payload); len(errors) > 0 {
+			return belfry.TriggerResult{}, invalid("the payload is not valid", errors)
 		}
 	}
 	now := c.now()
-	wish := plan.Trigger{
+	trigger := plan.Trigger{
 		ID:        belfry.NewID(now),
 		Namespace: namespace,
 		JobID:     id,
@@ -39,77 +44,115 @@ func (c *Control) Trigger(ctx context.Context, namespace string, id belfry.ID, p
 		At:        now,
 		Payload:   payload,
 	}
-	run := wish.RunID()
-	request := k.request(namespace, func() ([]byte, error) { return encodeIDs([]belfry.ID{run}), nil })
-	err := insist(ctx, "trigger a job", func() error {
-		return c.store.Trigger(ctx, []plan.Trigger{wish}, request)
+	result := belfry.TriggerResult{RunID: trigger.RunID()}
+	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	err = retryUnknown(ctx, "trigger a job", func() error {
+		return c.store.Trigger(ctx, []plan.Trigger{trigger}, request)
 	})
 	if err != nil {
-		return decodeID(k.repeated(err))
+		return decodeResponse[belfry.TriggerResult](k.duplicate(err))
 	}
-	return run, nil
+	return result, nil
 }
 
-// payloadFor is the whole payload of a run for which somebody gave one.
-func payloadFor(job belfry.Job, given json.RawMessage) (json.RawMessage, []belfry.FieldError) {
-	fault := func(message string) []belfry.FieldError {
-		return []belfry.FieldError{{Field: "payload", Message: message}}
+// defaultBackfill is how many runs a backfill without a limit requests.
+const defaultBackfill = 100
+
+// Backfill requests runs of a job, paused or not, at past occurrences of its present
+// schedule, whether they ran before or not. The owner of the job's shard creates them;
+// unless the runs of the job may overlap they run one after another, oldest first. A
+// job whose schedule is a single instant is a Conflict.
+func (c *Control) Backfill(ctx context.Context, namespace, ref string, b belfry.Backfill, k Key) (belfry.BackfillResult, error) {
+	if b.DryRun {
+		k = Key{}
 	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, given) != nil {
-		return nil, fault("must be JSON")
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return decodeResponse[belfry.BackfillResult](response, err)
 	}
-	if compact.Len() > belfry.MaxPayload {
-		return nil, fault(sized(compact.Len()))
-	}
-	if job.Type != belfry.TypeHTTP {
-		return secret.Unmask(compact.Bytes(), job.Payload)
-	}
-	request, faults := target.ParseHTTP(job.Payload)
-	if len(faults) > 0 {
-		return nil, fault("cannot be sent: the job's own payload is not valid")
-	}
-	if (request.Method == "GET" || request.Method == "HEAD") && compact.String() != "null" {
-		return nil, fault("becomes the body of the request, and a " + request.Method + " request has none")
-	}
-	body, faults := secret.Unmask(compact.Bytes(), request.Body)
-	if len(faults) > 0 {
-		return nil, faults
-	}
-	whole, err := withBody(job.Payload, body)
+	now := c.now()
+	b, err := normalizeBackfill(b, now)
 	if err != nil {
-		return nil, fault("cannot be put into the job's own payload")
+		return belfry.BackfillResult{}, err
 	}
-	if len(whole) > belfry.MaxPayload {
-		return nil, fault("with the rest of the job's own " + sized(len(whole)))
+	job, err := c.job(ctx, namespace, ref)
+	if err != nil {
+		return belfry.BackfillResult{}, err
 	}
-	return whole, nil
+	result, err := c.occurrences(job, b)
+	if err != nil || b.DryRun || len(result.Instants) == 0 {
+		return result, err
+	}
+	triggers := backfillTriggers(job, result.Instants, belfry.ShardOf(job.ID, c.store.Shards()), now)
+	for _, t := range triggers {
+		result.RunIDs = append(result.RunIDs, t.RunID())
+	}
+	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	err = retryUnknown(ctx, "backfill a job", func() error { return c.store.Trigger(ctx, triggers, request) })
+	if err != nil {
+		return decodeResponse[belfry.BackfillResult](k.duplicate(err))
+	}
+	return result, nil
 }
 
-// withBody replaces the body of an HTTP payload.
-func withBody(payload, body json.RawMessage) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &fields); err != nil {
-		return nil, err
-	}
-	fields["body"] = body
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(fields); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(out.Bytes()), nil
-}
-
-// decodeID reads an answer of one id. It passes an error on.
-func decodeID(answer []byte, err error) (belfry.ID, error) {
-	ids, err := decodeIDs(answer, err)
+// normalizeBackfill fills in what was left out: until now, and the usual limit.
+func normalizeBackfill(b belfry.Backfill, now time.Time) (belfry.Backfill, error) {
+	var wrong belfry.FieldError
 	switch {
-	case err != nil:
-		return belfry.ID{}, err
-	case len(ids) != 1:
-		return belfry.ID{}, unreadable(fmt.Errorf("%d ids instead of one", len(ids)))
+	case b.From.IsZero():
+		wrong = belfry.FieldError{Field: "from", Message: "is required"}
+	case schema.CheckYear(b.From) != nil:
+		wrong = belfry.FieldError{Field: "from", Message: schema.CheckYear(b.From).Error()}
+	case b.From.After(now):
+		wrong = belfry.FieldError{Field: "from", Message: "is in the future; only the past can be backfilled: it is " + now.Format(time.RFC3339) + " now"}
+	case !b.To.IsZero() && b.To.Before(b.From):
+		wrong = belfry.FieldError{Field: "to", Message: "must not be before from"}
 	}
-	return ids[0], nil
+	if wrong.Field != "" {
+		return b, invalid("the backfill is not valid", []belfry.FieldError{wrong})
+	}
+	if b.Limit == 0 {
+		b.Limit = defaultBackfill
+	}
+	if b.To.IsZero() || b.To.After(now) {
+		b.To = now
+	}
+	return b, nil
+}
+
+// occurrences lists the occurrences of a job in the span of a backfill.
+func (c *Control) occurrences(job belfry.Job, b belfry.Backfill) (belfry.BackfillResult, error) {
+	if job.State == belfry.JobEnded {
+		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+	}
+	subject, err := c.subject(job)
+	if err != nil {
+		return belfry.BackfillResult{}, err
+	}
+	if _, once := schedule.Once(subject.Policy.Rule); once {
+		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the schedule of the job is a single instant, so there is nothing to backfill; trigger the job to run it again")
+	}
+	list, more := subject.Policy.Between(b.From.UTC(), b.To.UTC(), b.Limit)
+	result := belfry.BackfillResult{Count: len(list), Instants: append([]time.Time{}, list...), More: more}
+	if more {
+		result.NextFrom = subject.Policy.Rule.Next(list[len(list)-1])
+	}
+	return result, nil
+}
+
+// backfillTriggers are the triggers of a backfill. Their ids ascend like the instants
+// and are never those of another backfill.
+func backfillTriggers(job belfry.Job, instants []time.Time, shard int, now time.Time) []plan.Trigger {
+	request := belfry.NewID(now)
+	list := make([]plan.Trigger, len(instants))
+	for i, at := range instants {
+		list[i] = plan.Trigger{
+			ID:        belfry.RunID(request, belfry.KindBackfill, at, belfry.ID{}),
+			Namespace: job.Namespace,
+			JobID:     job.ID,
+			Shard:     shard,
+			Kind:      belfry.KindBackfill,
+			At:        at,
+		}
+	}
+	return list
 }

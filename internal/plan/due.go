@@ -90,7 +90,7 @@ func (p *Policy) gaps(seen Plan, until time.Time) (skips []Skip) {
 	if b, ok := p.Rule.(*bounded); ok {
 		after, until = b.clip(after, until)
 	}
-	list := schedule.Skipped(p.unbounded(), after, until)
+	list := schedule.SkippedGaps(p.unbounded(), after, until)
 	for _, g := range list[max(len(list)-maxGaps, 0):] {
 		skips = append(skips, newNote(seen.JobID, g.At, g.Count, belfry.ReasonDSTGap))
 	}

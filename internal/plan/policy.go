@@ -89,9 +89,9 @@ func Options(spec belfry.Spec) schedule.Options {
 	o := schedule.Options{Timezone: spec.Timezone, SkipGap: spec.SkipsGap(), Start: spec.StartsAt}
 	switch spec.DSTOverlap {
 	case belfry.DSTFirst:
-		o.Overlap = schedule.OverlapFirst
+		o.Overlap = schedule.DSTFirst
 	case belfry.DSTBoth:
-		o.Overlap = schedule.OverlapBoth
+		o.Overlap = schedule.DSTBoth
 	}
 	return o
 }

@@ -1,5 +1,11 @@
 package schedule
 
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
 // Days are counted from 1 January 1970, in the Gregorian calendar both ways.
 // Wall times are seconds on that calendar as if it had no zone.
 
@@ -27,6 +33,17 @@ var (
 	horizon      = dayNumber(lastYear+1, 1, 1) * secondsPerDay // the end of all occurrences
 	firstInstant = dayNumber(1, 1, 1) * secondsPerDay          // that of the zero time
 )
+
+// never is a time that no clock reaches.
+const never = math.MaxInt64
+
+// instant returns the time of a second since 1970, or the zero time beyond the horizon.
+func instant(t int64) time.Time {
+	if t >= horizon {
+		return time.Time{}
+	}
+	return time.Unix(t, 0).UTC()
+}
 
 // dayNumber returns the day of a date.
 func dayNumber(year, month, day int) int64 {
@@ -85,4 +102,169 @@ func floorDiv(a, b int64) int64 {
 
 func floorMod(a, b int64) int64 {
 	return a - floorDiv(a, b)*b
+}
+
+func isLeap(year int) bool { return year&3 == 0 && (year%100 != 0 || year%400 == 0) }
+
+func yearLength(leap bool) int {
+	if leap {
+		return 366
+	}
+	return 365
+}
+
+// timeSet is a set of times of day, in seconds: every hour with every minute with
+// every second of three sets.
+type timeSet struct {
+	hours, minutes, seconds uint64
+	perHour, perMinute, len int
+}
+
+func newTimeSet(hours, minutes, seconds uint64) timeSet {
+	s := timeSet{hours: hours, minutes: minutes, seconds: seconds}
+	s.perMinute = bits.OnesCount64(seconds)
+	s.perHour = s.perMinute * bits.OnesCount64(minutes)
+	s.len = s.perHour * bits.OnesCount64(hours)
+	return s
+}
+
+// has says whether a time is in the set.
+func (s *timeSet) has(t int) bool {
+	return s.hours>>(t/3600)&(s.minutes>>(t/60%60))&(s.seconds>>(t%60))&1 != 0
+}
+
+// next returns the first time that is not before the given one, or -1.
+func (s *timeSet) next(from int) int {
+	hour, minute, second := from/3600, from/60%60, from%60
+	if s.hours>>hour&1 != 0 {
+		if left := s.seconds >> second; left != 0 && s.minutes>>minute&1 != 0 {
+			return from + bits.TrailingZeros64(left)
+		}
+		if left := s.minutes >> (minute + 1); left != 0 {
+			minute += 1 + bits.TrailingZeros64(left)
+			return (hour*60+minute)*60 + bits.TrailingZeros64(s.seconds)
+		}
+	}
+	left := s.hours >> (hour + 1)
+	if left == 0 {
+		return -1
+	}
+	hour += 1 + bits.TrailingZeros64(left)
+	return (hour*60+bits.TrailingZeros64(s.minutes))*60 + bits.TrailingZeros64(s.seconds)
+}
+
+// rank returns how many times of the set are before the given one.
+func (s *timeSet) rank(t int) int {
+	hour, minute, second := t/3600, t/60%60, t%60
+	n := bits.OnesCount64(s.hours&(1<<hour-1)) * s.perHour
+	if s.hours>>hour&1 != 0 {
+		n += bits.OnesCount64(s.minutes&(1<<minute-1)) * s.perMinute
+		if s.minutes>>minute&1 != 0 {
+			n += bits.OnesCount64(s.seconds & (1<<second - 1))
+		}
+	}
+	return n
+}
+
+// nth returns the n-th time, counted from 0.
+func (s *timeSet) nth(n int) int {
+	hour := nthBit(s.hours, n/s.perHour)
+	minute := nthBit(s.minutes, n%s.perHour/s.perMinute)
+	return (hour*60+minute)*60 + nthBit(s.seconds, n%s.perMinute)
+}
+
+// bitset is a set of small numbers, large enough for the years.
+type bitset [9]uint64
+
+func (s *bitset) add(n int) { s[n/64] |= 1 << (n % 64) }
+
+func (s *bitset) has(n int) bool {
+	return n >= 0 && n < len(s)*64 && s[n/64]>>(n%64)&1 != 0
+}
+
+func (s *bitset) len() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// next returns the smallest member that is not below n, or -1.
+func (s *bitset) next(n int) int {
+	n = max(n, 0)
+	for i := n / 64; i < len(s); i++ {
+		word := s[i]
+		if i == n/64 {
+			word = word >> (n % 64) << (n % 64)
+		}
+		if word != 0 {
+			return i*64 + bits.TrailingZeros64(word)
+		}
+	}
+	return -1
+}
+
+// daySet is a set of days of a year, bit 0 for 1 January.
+type daySet [6]uint64
+
+func (s *daySet) add(n int) { s[n/64] |= 1 << (n % 64) }
+
+func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
+
+func (s *daySet) keep(o *daySet) {
+	for i := range s {
+		s[i] &= o[i]
+	}
+}
+
+// next returns the first day that is not before the given one of the year, or -1.
+func (s *daySet) next(n int) int {
+	i := n / 64
+	for word := s[i] >> (n % 64) << (n % 64); ; word = s[i] {
+		if word != 0 {
+			return i*64 + bits.TrailingZeros64(word)
+		}
+		if i++; i == len(s) {
+			return -1
+		}
+	}
+}
+
+// rank returns how many days of the set are before the given one.
+func (s *daySet) rank(n int) (rank int) {
+	for i := range n / 64 {
+		rank += bits.OnesCount64(s[i])
+	}
+	if n%64 > 0 {
+		rank += bits.OnesCount64(s[n/64] << (64 - n%64))
+	}
+	return rank
+}
+
+// nth returns the n-th day, counted from 0; there must be so many.
+func (s *daySet) nth(n int) int {
+	for i, word := range s {
+		if here := bits.OnesCount64(word); n >= here {
+			n -= here
+		} else {
+			return i*64 + nthBit(word, n)
+		}
+	}
+	return -1
+}
+
+// nthBit returns the n-th of the bits that are set, counted from 0.
+func nthBit(set uint64, n int) int {
+	for ; n > 0; n-- {
+		set &= set - 1
+	}
+	return bits.TrailingZeros64(set)
+}
+
+// bitsOf returns a set with the bit n for every number n from 0 to 63.
+func bitsOf(list []int) (set uint64) {
+	for _, n := range list {
+		set |= 1 << n
+	}
+	return set
 }

@@ -201,15 +201,15 @@ func TestOverlapOptionDecidesAboutRepeatedTimes(t *testing.T) {
 	const zone, before = "America/New_York", "2026-11-01 04:00"
 	for _, c := range []struct {
 		expr    string
-		overlap Overlap
+		overlap DSTOverlap
 		want    string
 	}{
-		{"30 1 * * *", OverlapAuto, "2026-11-01 05:30, 2026-11-02 06:30"},
-		{"30 1 * * *", OverlapFirst, "2026-11-01 05:30, 2026-11-02 06:30"},
-		{"30 1 * * *", OverlapBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30"},
-		{"*/30 1 * * *", OverlapAuto, "2026-11-01 05:00, 05:30, 06:00, 06:30, 2026-11-02 06:00"},
-		{"*/30 1 * * *", OverlapFirst, "2026-11-01 05:00, 05:30, 2026-11-02 06:00"},
-		{"*/30 1 * * *", OverlapBoth, "2026-11-01 05:00, 05:30, 06:00, 06:30, 2026-11-02 06:00"},
+		{"30 1 * * *", DSTAuto, "2026-11-01 05:30, 2026-11-02 06:30"},
+		{"30 1 * * *", DSTFirst, "2026-11-01 05:30, 2026-11-02 06:30"},
+		{"30 1 * * *", DSTBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30"},
+		{"*/30 1 * * *", DSTAuto, "2026-11-01 05:00, 05:30, 06:00, 06:30, 2026-11-02 06:00"},
+		{"*/30 1 * * *", DSTFirst, "2026-11-01 05:00, 05:30, 2026-11-02 06:00"},
+		{"*/30 1 * * *", DSTBoth, "2026-11-01 05:00, 05:30, 06:00, 06:30, 2026-11-02 06:00"},
 	} {
 		expectChain(t, c.expr, Options{Timezone: zone, Overlap: c.overlap}, before, c.want, "")
 	}

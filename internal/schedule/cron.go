@@ -1,142 +1,177 @@
 package schedule
 
-import "strings"
+import "math/bits"
 
-// macros stand for whole expressions.
-var macros = map[string]string{
-	"@yearly":   "0 0 1 1 *",
-	"@annually": "0 0 1 1 *",
-	"@monthly":  "0 0 1 * *",
-	"@weekly":   "0 0 * * 0",
-	"@daily":    "0 0 * * *",
-	"@midnight": "0 0 * * *",
-	"@hourly":   "0 * * * *",
+// cron is a parsed cron expression. Its sets have bit n for the n-th value of
+// their range.
+type cron struct {
+	wallClock
+
+	times  timeSet
+	months uint64
+	years  *bitset // from 1970 on; nil means every year
+	days   monthTable
+
+	dayFields *dayFields // what days was made from
+	text      string     // the fields as they were written, macros expanded
 }
 
-// layouts names the fields of an expression by how many it has.
-var layouts = map[int][]*field{
-	5: {minuteField, hourField, dayField, monthField, weekdayField},
-	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
-	7: {secondField, minuteField, hourField, dayField, monthField, weekdayField, yearField},
-}
+// monthTable holds the matching days of a month, bit 0 for the first. All a month's
+// days depend on is how long it is and on which weekday it begins.
+type monthTable [4][7]uint32
 
-func parseCron(text string, o Options) (Rule, error) {
-	z, start, err := cronZone(text, o.Timezone)
-	if err != nil {
-		return nil, err
-	}
-	words := split(text, start)
-	if len(words) == 0 {
-		return nil, refuse("the fields are missing after the time zone")
-	}
-	if strings.EqualFold(words[0].text, "@every") {
-		return parseEvery(words, z, o)
-	}
-	if strings.HasPrefix(words[0].text, "@") {
-		if words, err = expand(words); err != nil {
-			return nil, err
+// nextWall returns the first matching wall time that is not before the given
+// one, or never.
+func (c *cron) nextWall(wall int64) int64 {
+	today := floorDiv(wall, secondsPerDay)
+	day := c.nextDay(today)
+	if day == today {
+		if s := c.times.next(int(wall - today*secondsPerDay)); s >= 0 {
+			return today*secondsPerDay + int64(s)
 		}
+		day = c.nextDay(today + 1)
 	}
-	c, err := build(words)
-	if err != nil {
-		return nil, err
+	if day == never {
+		return never
 	}
-	c.text = joined(words)
-	c.follow(z, o)
-	return c, nil
+	return day*secondsPerDay + int64(c.times.next(0))
 }
 
-// cronZone returns the zone of an expression, which may name it itself, and where
-// its fields begin.
-func cronZone(text, timezone string) (*zone, int, error) {
-	name, nameAt, restAt, prefixed := splitZone(text)
-	if timezone == "" && !prefixed {
-		timezone = "UTC"
-	}
-	if timezone != "" {
-		z, err := loadZone(timezone)
-		if err != nil {
-			return nil, 0, err
-		}
-		if prefixed && name != timezone {
-			return nil, 0, at(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", clip(name), timezone)
-		}
-		return z, restAt, nil
-	}
-	z, err := loadZone(name)
-	if err != nil {
-		if e, ok := err.(*Error); ok {
-			err = at(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
-		}
-		return nil, 0, err
-	}
-	return z, restAt, nil
-}
+func (c *cron) hasWall(wall int64) bool { return c.nextWall(wall) == wall }
 
-// expand replaces a macro by the fields it stands for.
-func expand(words []word) ([]word, error) {
-	macro := strings.ToLower(words[0].text)
-	expression, ok := macros[macro]
-	switch {
-	case ok && len(words) == 1:
-		return split(expression, 0), nil
-	case ok:
-		return nil, at(words[1].pos, macro, "unexpected %q after %s", clip(words[1].text), macro)
-	case macro == "@reboot":
-		return nil, at(words[0].pos, "@daily", "@reboot names no time")
-	}
-	return nil, at(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", clip(words[0].text))
-}
-
-// joined writes words with one blank between them.
-func joined(words []word) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = w.text
-	}
-	return strings.Join(texts, " ")
-}
-
-// build turns fields into a rule without a zone.
-func build(words []word) (*cron, error) {
-	layout, ok := layouts[len(words)]
-	if !ok {
-		return nil, refuse("%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
-	}
-	c := &cron{civil: civil{fields: true}, seconds: 1, named: &dayFields{either: true}}
-	days := c.named
-	for i, f := range layout {
-		text := words[i].text
-		v, err := readField(f, words[i])
-		if err != nil {
-			return nil, err
-		}
-		switch named := v.set[0]; f {
-		case secondField:
-			c.seconds = named
-		case minuteField:
-			c.minutes = named
-		case hourField:
-			c.hours = named
-		case dayField:
-			days.days, days.last, days.nearest, days.lastNearest = named, v.last, v.nearest, v.lastNearest
-		case monthField:
-			c.months = named
-		case weekdayField:
-			days.weekdays, days.nth, days.lastWeekday = named, v.nth, v.lastWeekday
-		case yearField:
-			if v.set.len() <= f.high-f.low {
-				c.years = &v.set
+// nextDay returns the first matching day that is not before the given one, or
+// never.
+func (c *cron) nextDay(from int64) int64 {
+	year, month, day := dateOf(from)
+	for ; year <= lastYear+1; year, month, day = year+1, 1, 1 {
+		if c.years != nil {
+			next := c.years.next(year - firstYear)
+			if next < 0 {
+				return never
+			}
+			if next += firstYear; next != year {
+				year, month, day = next, 1, 1
 			}
 		}
-		switch {
-		case f.isDay():
-			days.either = days.either && text[0] != '*' && text[0] != '?'
-		case f == secondField || f == minuteField || f == hourField:
-			whole := v.set.len() > f.high-f.low
-			c.interval = c.interval || whole || strings.ContainsAny(text, "*/")
+		for left := c.months >> (month - 1) << (month - 1); left != 0; left &= left - 1 {
+			if m := bits.TrailingZeros64(left) + 1; m != month {
+				month, day = m, 1
+			}
+			first := dayNumber(year, month, 1)
+			matching := c.days[monthLength(year, month)-28][weekdayOf(first)]
+			if matching = matching >> (day - 1) << (day - 1); matching != 0 {
+				return first + int64(bits.TrailingZeros32(matching))
+			}
 		}
 	}
-	c.days = days.table()
-	return c, nil
+	return never
+}
+
+// dayFields is what the two day fields of an expression say together. Bit n of a
+// set of days stands for day n+1; bit n of a set counted from the end for the
+// day n days before the last; bit n of a set of weekdays for weekday n.
+type dayFields struct {
+	days        uint64 // 15
+	last        uint64 // L, L-3
+	nearest     uint64 // 15W: the weekday nearest to the day
+	lastNearest uint64 // LW, L-3W
+
+	weekdays    uint64    // FRI
+	nth         [5]uint64 // FRI#2 is in nth[1]
+	lastWeekday uint64    // FRIL
+
+	eitherField bool // both fields are restricted, so that one of them is enough
+}
+
+// monthTable works out the matching days of every kind of month.
+func (f *dayFields) monthTable() (d monthTable) {
+	for length := 28; length <= 31; length++ {
+		for first := range 7 {
+			byDay, byWeekday := f.byDay(length, first), f.byWeekday(length, first)
+			if f.eitherField {
+				d[length-28][first] = byDay | byWeekday
+			} else {
+				d[length-28][first] = byDay & byWeekday
+			}
+		}
+	}
+	return d
+}
+
+// byDay returns the days that the day-of-month field names in a month.
+func (f *dayFields) byDay(length, first int) uint32 {
+	fromEnd := func(set uint64) uint64 { return bits.Reverse64(set) >> (64 - length) }
+	matching := f.days | fromEnd(f.last)
+	for near := f.nearest | fromEnd(f.lastNearest); near != 0; near &= near - 1 {
+		if day := bits.TrailingZeros64(near) + 1; day <= length {
+			matching |= 1 << (workday(day, length, first) - 1)
+		}
+	}
+	return uint32(matching & (1<<length - 1))
+}
+
+// byWeekday returns the days that the weekday field names in a month.
+func (f *dayFields) byWeekday(length, first int) uint32 {
+	// week lays a set of weekdays out from the first of the month on.
+	week := func(set uint64) uint64 { return (set>>first | set<<(7-first)) & (1<<7 - 1) }
+	var matching uint64
+	for i, nth := range f.nth {
+		seven := 7 * i
+		matching |= week(f.weekdays|nth) << seven
+		matching |= week(f.lastWeekday) << seven & ((1<<7 - 1) << (length - 7))
+	}
+	return uint32(matching & (1<<length - 1))
+}
+
+// workday returns the day from Monday to Friday that is nearest to the given one
+// and in the same month.
+func workday(day, length, first int) int {
+	switch (first + day - 1) % 7 {
+	case 6: // Saturday
+		if day == 1 {
+			return 3
+		}
+		return day - 1
+	case 0: // Sunday
+		if day == length {
+			return day - 2
+		}
+		return day + 1
+	}
+	return day
+}
+
+func (c *cron) countWalls(from, end int64) int64 {
+	firstDay, lastDay := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
+	n := c.countDays(firstDay, lastDay) * int64(c.times.len)
+	if c.nextDay(lastDay) == lastDay {
+		n += int64(c.times.rank(int(end - lastDay*secondsPerDay)))
+	}
+	if c.nextDay(firstDay) == firstDay {
+		n -= int64(c.times.rank(int(from - firstDay*secondsPerDay)))
+	}
+	return n
+}
+
+// countDays counts the matching days from one to before another.
+func (c *cron) countDays(from, end int64) (n int64) {
+	year, month, day := dateOf(from)
+	for first := from - int64(day) + 1; first < end; {
+		length := monthLength(year, month)
+		if c.months>>(month-1)&1 != 0 && (c.years == nil || c.years.has(year-firstYear)) {
+			matching := c.days[length-28][weekdayOf(first)]
+			if first < from {
+				matching = matching >> (from - first) << (from - first)
+			}
+			if left := end - first; left < int64(length) {
+				matching &= 1<<left - 1
+			}
+			n += int64(bits.OnesCount32(matching))
+		}
+		first += int64(length)
+		if month++; month > 12 {
+			year, month = year+1, 1
+		}
+	}
+	return n
 }

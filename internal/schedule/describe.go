@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -44,8 +45,8 @@ func (s *sentence) add(phrase string) {
 	s.text += " " + phrase
 }
 
-// in appends the name of a zone.
-func (s *sentence) in(z *zone) string {
+// withZone appends the name of a zone.
+func (s *sentence) withZone(z *zone) string {
 	if name := z.location.String(); name != "UTC" {
 		s.commas = s.commas || strings.Contains(s.text, ",")
 		s.add("in " + name)
@@ -53,119 +54,299 @@ func (s *sentence) in(z *zone) string {
 	return s.text
 }
 
-func (c *cron) describe() string {
-	times, within := c.describeTimes()
-	s := &sentence{text: times}
-	s.add(within)
-	days, months := c.describeDays()
-	if days == "" && within == "" && !strings.Contains(times, " every ") && !strings.HasPrefix(times, "Every ") {
-		days = "every day"
-	}
-	s.add(days)
-	s.commas = s.commas || c.named.either && days != "" || strings.Contains(days, ",")
-	s.add(months)
-	if c.years != nil {
-		s.add("in " + c.describeYears())
-	}
-	return s.in(c.zone)
-}
-
-// fewTimes is how many times of day a sentence lists.
-const fewTimes = 6
-
-// describeTimes says at which times of day the rule fires, and within which hours
-// if that is a phrase of its own.
-func (c *cron) describeTimes() (times, within string) {
-	hours, minutes, seconds := bits.OnesCount64(c.hours), bits.OnesCount64(c.minutes), bits.OnesCount64(c.seconds)
-	first, onTheMinute := bits.TrailingZeros64(c.minutes), c.seconds == 1
-	every := evenly(c.hours, 24)
-	switch {
-	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
-		if times = "Every " + several(every, "hour"); first > 0 {
-			times += " at minute " + digits(first)
-		}
-		if every == 1 && first > 0 {
-			times = "At minute " + digits(first) + " of every hour"
-		}
-		return times, ""
-	case hours*minutes*seconds <= fewTimes:
-		return "At " + c.listTimes(), ""
-	case onTheMinute && c.minutes == 1:
-		if from, to, ok := run(c.hours, 24); ok {
-			return "Every hour", "from " + clock(from, 0, 0) + " to " + clock(to, 0, 0)
-		}
-	}
-	within = c.describeHours()
-	if onTheMinute {
-		times = values60(c.minutes, "minute", "hour")
-		if within == "" && !strings.HasPrefix(times, "Every ") {
-			times += " of every hour"
-		}
-		return times, within
-	}
-	times = values60(c.seconds, "second", "minute")
-	if c.minutes == all(60) {
-		if !strings.HasPrefix(times, "Every ") {
-			times += " of every minute"
-		}
-		return times, within
-	}
-	times += ", in " + numbers(c.minutes, 60, "minute")
-	if within == "" {
-		times += " of every hour"
-	}
-	return times, within
-}
-
-// describeHours says within which hours the rule fires, and nothing if that is all
-// of them.
-func (c *cron) describeHours() string {
-	if c.hours == all(24) {
-		return ""
-	}
-	if from, to, ok := run(c.hours, 24); ok {
-		return "from " + clock(from, 0, 0) + " to " + clock(to, 59, 0)
-	}
-	return "in " + numbers(c.hours, 24, "hour")
-}
-
-// listTimes lists all times of day.
-func (c *cron) listTimes() string {
-	var list []string
-	for s := c.nextSecond(0); s >= 0; {
-		if c.seconds == 1 {
-			list = append(list, clock(s/3600, s/60%60, 0))
-		} else {
-			list = append(list, clock(s/3600, s/60%60, 0)+":"+digits(s%60))
-		}
-		if s++; s == secondsPerDay {
-			break
-		}
-		s = c.nextSecond(s)
-	}
-	return enumerate(list)
-}
-
-// describeYears lists the years of the rule.
-func (c *cron) describeYears() string {
-	var list []int
-	for y := c.years.from(0); y >= 0; y = c.years.from(y + 1) {
-		list = append(list, firstYear+y)
-	}
-	return years(list)
-}
-
-func (o *once) describe() string {
-	s := &sentence{text: "Once", commas: true}
-	s.add("on " + date(o.at.In(o.zone.location)) + " at " + timeOfDay(o.at.In(o.zone.location)))
+func (o *oneOff) describe() string {
+	text := "Once, on " + dateAndTime(o.at.In(o.zone.location))
 	if name := o.zone.location.String(); name != "UTC" {
-		return s.text + " in " + name
+		return text + " in " + name
 	}
-	return s.text + " UTC"
+	return text + " UTC"
 }
 
-// date returns a date such as "Tuesday 1 December 2026".
-func date(t time.Time) string { return t.Format("Monday 2 January 2006") }
+func (e *durationInterval) describe() string {
+	s := &sentence{text: "Every " + describeDuration(e.step)}
+	if e.written {
+		text := "from " + dateAndTime(time.UnixMicro(e.start).In(e.zone.location))
+		if e.zone.location.String() == "UTC" {
+			text += " UTC"
+		}
+		s.add(text)
+	}
+	s.add(describeCount(e.count))
+	if e.written {
+		return s.withZone(e.zone)
+	}
+	return s.text
+}
+
+func (m *mixedInterval) describe() string {
+	s := &sentence{text: "Every " + m.describeUnits() + " and " + describeDuration(m.step)}
+	s.add("from " + dateAndTime(time.UnixMicro(m.start).In(m.zone.location)))
+	s.add(describeCount(m.count))
+	return s.withZone(m.zone)
+}
+
+func (s *calendarInterval) describe() string {
+	text := &sentence{}
+	weekday := weekdayName(weekdayOf(dayNumber(s.year, s.month, s.day)))
+	several := s.months+s.days > 1
+	switch {
+	case s.months == 0 && s.days%7 == 0:
+		text.text = "Every " + unitCount(s.days/7, "week") + " on " + weekday
+		several = s.days > 7
+	case s.months == 0:
+		text.text = "Every " + unitCount(s.days, "day")
+	case s.days == 0 && s.months%12 == 0:
+		text.text = "Every " + unitCount(s.months/12, "year") + " on " + strconv.Itoa(s.day) + " " + monthName(s.month)
+		several = s.months > 12
+	case s.days == 0:
+		text.text = "Every " + unitCount(s.months, "month") + " on day " + strconv.Itoa(s.day)
+	default:
+		text.text = "Every " + s.describeUnits()
+	}
+	second := int(s.second)
+	text.text += " at " + clockTime(second/3600, second/60%60, second%60)
+	switch leapDay := s.month == 2 && s.day == 29; {
+	case s.days == 0 && s.months%12 == 0 && leapDay:
+		text.text += " (28 February where there is no 29th)"
+	case s.days == 0 && s.months%12 != 0 && s.day > 28:
+		text.text += " (the last day where the month is shorter)"
+	}
+	if s.written && several {
+		text.add("from " + longDate(time.Unix(s.wall(0), 0).UTC()))
+	}
+	text.add(describeCount(s.count))
+	return text.withZone(s.zone)
+}
+
+// describeUnits writes the calendar part of a step, such as "1 month and 10 days".
+func (p *wallSequence) describeUnits() string {
+	return joinUnits([3]int64{p.months / 12, p.months % 12, p.days}, [3]string{"year", "month", "day"})
+}
+
+// joinUnits writes the units of which there are any, such as "1 month and 10 days".
+func joinUnits(counts [3]int64, units [3]string) string {
+	var list []string
+	for i, n := range counts {
+		if n > 0 {
+			list = append(list, plural(n, units[i]))
+		}
+	}
+	return joinWithAnd(list)
+}
+
+// describeDuration writes a time in microseconds, such as "90 seconds" or "1 hour and 1
+// second".
+func describeDuration(micros int64) string {
+	seconds := micros / microsPerSecond
+	if rest := micros % microsPerSecond; rest != 0 {
+		text := strconv.FormatFloat(float64(rest)/microsPerSecond, 'f', 6, 64)
+		return strconv.FormatInt(seconds, 10) + strings.TrimRight(text[1:], "0") + " seconds"
+	}
+	const most = 120 // of one unit
+	switch {
+	case seconds%3600 == 0:
+		return unitCount(seconds/3600, "hour")
+	case seconds%60 == 0 && seconds/60 < most:
+		return unitCount(seconds/60, "minute")
+	case seconds < most:
+		return unitCount(seconds, "second")
+	}
+	return joinUnits([3]int64{seconds / 3600, seconds / 60 % 60, seconds % 60}, [3]string{"hour", "minute", "second"})
+}
+
+// describeCount writes how often a rule fires, if it ends.
+func describeCount(count int64) string {
+	switch count {
+	case 0:
+		return ""
+	case 1:
+		return "once"
+	}
+	return plural(count, "time")
+}
+
+// unitCount writes "day" or "2 days".
+func unitCount(n int64, unit string) string {
+	if n == 1 {
+		return unit
+	}
+	return plural(n, unit)
+}
+
+// plural writes "1 day" or "2 days".
+func plural(n int64, unit string) string {
+	text := strconv.FormatInt(n, 10) + " " + unit
+	if n != 1 {
+		text += "s"
+	}
+	return text
+}
+
+// allBits returns a set of n members.
+func allBits(n int) uint64 { return 1<<n - 1 }
+
+// singleRange reports whether a set of a circle of n values has no holes, and its ends. The
+// whole circle is no run.
+func singleRange(set uint64, n int) (from, to int, ok bool) {
+	if set == 0 || set == allBits(n) {
+		return 0, 0, false
+	}
+	first := set &^ (set<<1 | set>>(n-1)) // members without one before them
+	if first&(first-1) != 0 {
+		return 0, 0, false
+	}
+	from = bits.TrailingZeros64(first)
+	return from, (from + bits.OnesCount64(set) - 1) % n, true
+}
+
+// evenStep returns n if a set holds every n-th value of a circle from the first on,
+// all the way round, or 0.
+func evenStep(set uint64, size int) int {
+	count := bits.OnesCount64(set)
+	if count < 2 || size%count != 0 {
+		return 0
+	}
+	step := size / count
+	if from, _, by := progression(set); from != 0 || by != step {
+		return 0
+	}
+	return step
+}
+
+// progression returns the ends of a set and the distance of its members if that is
+// always the same, or else 0.
+func progression(set uint64) (from, to, step int) {
+	from, to = bits.TrailingZeros64(set), 63-bits.LeadingZeros64(set)
+	for last, left := from, set&(set-1); left != 0; left &= left - 1 {
+		next := bits.TrailingZeros64(left)
+		if step != 0 && next-last != step {
+			return from, to, 0
+		}
+		last, step = next, next-last
+	}
+	return from, to, step
+}
+
+// minProgression is how many members a set has that is called a progression.
+const minProgression = 4
+
+// describeSixtieths describes the minutes of an hour or the seconds of a minute.
+func describeSixtieths(set uint64, unit, whole string) string {
+	if set == allBits(60) {
+		return "Every " + unit
+	}
+	if n := evenStep(set, 60); n > 0 {
+		return "Every " + unitCount(int64(n), unit)
+	}
+	from, to, step := progression(set)
+	if count := bits.OnesCount64(set); count >= minProgression && step > 1 {
+		return "Every " + unitCount(int64(step), unit) + " from " + unit + " " + strconv.Itoa(from) + " to " + strconv.Itoa(to) + " of the " + whole
+	}
+	return "At " + describeNumbers(set, 60, unit)
+}
+
+// describeNumbers describes a set as "hour 9", "hours 9 and 17" or "every 2nd hour from 1
+// to 23".
+func describeNumbers(set uint64, n int, unit string) string {
+	from, to, step := progression(set)
+	switch count := bits.OnesCount64(set); {
+	case count == 1:
+		return unit + " " + strconv.Itoa(from)
+	case count >= minProgression && step > 1:
+		return "every " + ordinal(step) + " " + unit + " from " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
+	}
+	return unit + "s " + joinWithAnd(rangeNames(set, n, 0, strconv.Itoa))
+}
+
+// rangeNames names the members of a set, three or more in a row as "a through b". Bit 0
+// stands for low. Those at the end and at the beginning of a circle of n are a row
+// as well if that is more than the set is asked for otherwise.
+func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
+	if from, to, ok := singleRange(set, n); ok && from > to && bits.OnesCount64(set) > 2 {
+		return []string{name(low+from) + " through " + name(low+to)}
+	}
+	for set != 0 {
+		from := bits.TrailingZeros64(set)
+		length := bits.TrailingZeros64(^(set >> from))
+		if length > 2 {
+			list = append(list, name(low+from)+" through "+name(low+from+length-1))
+		} else {
+			for i := range length {
+				list = append(list, name(low+from+i))
+			}
+		}
+		set &^= allBits(length) << from
+	}
+	return list
+}
+
+// describeYearList describes years in order.
+func describeYearList(list []int) string {
+	first, last := list[0], list[len(list)-1]
+	if len(list) == 1 {
+		return strconv.Itoa(first)
+	}
+	step := list[1] - first
+	var names []string
+	for i, y := range list {
+		if i > 0 && y-list[i-1] != step {
+			step = 0
+		}
+		names = append(names, strconv.Itoa(y))
+	}
+	switch {
+	case len(list) > 2 && step == 1:
+		return strconv.Itoa(first) + " through " + strconv.Itoa(last)
+	case len(list) >= minProgression && step > 1:
+		return "every " + ordinal(step) + " year from " + strconv.Itoa(first) + " to " + strconv.Itoa(last)
+	}
+	return joinWithAnd(names)
+}
+
+// joinWithAnd writes "a, b and c".
+func joinWithAnd(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " and " + list[last]
+}
+
+// ordinal writes "2nd" or "11th".
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
+}
+
+// twoDigits writes two digits.
+func twoDigits(n int) string {
+	return string([]byte{'0' + byte(n/10%10), '0' + byte(n%10)})
+}
+
+// clockTime writes a time of day, with the seconds unless they are 0.
+func clockTime(hour, minute, second int) string {
+	text := twoDigits(hour) + ":" + twoDigits(minute)
+	if second != 0 {
+		text += ":" + twoDigits(second)
+	}
+	return text
+}
+
+// longDate returns a date such as "Tuesday 1 December 2026".
+func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }
+
+// dateAndTime returns a date and time such as "Tuesday 1 December 2026 at 09:00".
+func dateAndTime(t time.Time) string { return longDate(t) + " at " + timeOfDay(t) }
 
 // timeOfDay returns the time of day, with seconds if there are any.
 func timeOfDay(t time.Time) string {

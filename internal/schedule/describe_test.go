@@ -111,9 +111,10 @@ func TestEqualRulesAreDescribedTheSame(t *testing.T) {
 // sentences are the same fire at the same times.
 func TestDescriptionsTellRulesApart(t *testing.T) {
 	type meaning struct {
-		seconds, minutes, hours, months uint64
-		days                            days
-		years                           set
+		times  timeSet
+		months uint64
+		days   monthTable
+		years  bitset
 	}
 	random := rand.New(rand.NewPCG(17, 18))
 	seen := map[string]meaning{}
@@ -132,7 +133,7 @@ func TestDescriptionsTellRulesApart(t *testing.T) {
 			continue
 		}
 		c := rule.(*cron)
-		m := meaning{c.seconds, c.minutes, c.hours, c.months, c.days, set{}}
+		m := meaning{c.times, c.months, c.days, bitset{}}
 		if c.years != nil {
 			m.years = *c.years
 		}
@@ -184,9 +185,9 @@ func TestWarnings(t *testing.T) {
 		{"0,30 2 * * *", Options{Timezone: ny}, []string{"8 Mar 2026 02:00 and 02:30 do not exist in America/New_York: runs once, at 03:00"}},
 		{"*/15 2 * * *", Options{Timezone: ny, SkipGap: true}, []string{"8 Mar 2026 02:00 to 02:45 (4 times) do not exist in America/New_York: are left out"}},
 		{"30 1 * * *", Options{Timezone: ny}, []string{"1 Nov 2026 01:30 happens twice in America/New_York: runs at the first"}},
-		{"30 1 * * *", Options{Timezone: ny, Overlap: OverlapBoth}, []string{"1 Nov 2026 01:30 happens twice in America/New_York: runs both times"}},
+		{"30 1 * * *", Options{Timezone: ny, Overlap: DSTBoth}, []string{"1 Nov 2026 01:30 happens twice in America/New_York: runs both times"}},
 		{"*/15 1 * * *", Options{Timezone: ny}, []string{"1 Nov 2026 01:00 to 01:45 (4 times) happen twice in America/New_York: runs both times"}},
-		{"0 * * * *", Options{Timezone: ny, Overlap: OverlapFirst}, []string{"1 Nov 2026 01:00 happens twice in America/New_York: runs at the first"}},
+		{"0 * * * *", Options{Timezone: ny, Overlap: DSTFirst}, []string{"1 Nov 2026 01:00 happens twice in America/New_York: runs at the first"}},
 		{"2026-03-08T02:30:00", Options{Timezone: ny}, []string{"8 Mar 2026 02:30 does not exist in America/New_York: runs 03:00"}},
 		{"2026-11-01T01:30:00", Options{Timezone: ny}, []string{"1 Nov 2026 01:30 happens twice in America/New_York: runs at the first"}},
 		{"R/2026-03-01T02:30:00/P1D", Options{Timezone: ny}, []string{"8 Mar 2026 02:30 does not exist in America/New_York: runs 03:00"}},

@@ -16,7 +16,7 @@ var fuzzedZones = []string{
 // chosen turns a number into options.
 func chosen(choice uint8) Options {
 	return Options{
-		Timezone: fuzzedZones[int(choice/6)%len(fuzzedZones)], SkipGap: choice%2 == 1, Overlap: Overlap(choice / 2 % 3),
+		Timezone: fuzzedZones[int(choice/6)%len(fuzzedZones)], SkipGap: choice%2 == 1, Overlap: DSTOverlap(choice / 2 % 3),
 		Start: time.Unix(1_600_000_000+int64(choice)*86_399, 0),
 	}
 }

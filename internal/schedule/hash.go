@@ -1,14 +1,16 @@
 package schedule
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// spread is where the H of a field picks its value, unless it says itself. Not
+// hashRanges is where the H of a field picks its value, unless it says itself. Not
 // every month has the days after the 28th.
-var spread = map[*field][2]int{
+var hashRanges = map[*cronField][2]int{
 	secondField:  {0, 59},
 	minuteField:  {0, 59},
 	hourField:    {0, 23},
@@ -17,9 +19,9 @@ var spread = map[*field][2]int{
 	weekdayField: {0, 6},
 }
 
-// fieldNumber numbers the fields, the same for expressions with and without
+// fieldNumbers numbers the fields, the same for expressions with and without
 // seconds, so that adding them moves nothing.
-var fieldNumber = map[*field]byte{
+var fieldNumbers = map[*cronField]byte{
 	secondField: 0, minuteField: 1, hourField: 2, dayField: 3, monthField: 4, weekdayField: 5, yearField: 6,
 }
 
@@ -30,26 +32,26 @@ var fieldNumber = map[*field]byte{
 // expression that Parse reads; a text without an H comes back unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
 	upper := strings.ToUpper(strings.TrimSpace(text))
-	if upper == "" || len(text) > maxText || isCalendar(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text) != nil {
+	if upper == "" || len(text) > maxText || isRRule(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text) != nil {
 		return text, false, nil
 	}
 	_, _, rest, _ := splitZone(text)
-	words := split(text, rest)
+	words := splitWords(text, rest)
 	if len(words) == 0 || words[0].text[0] == '@' {
 		return text, false, nil
 	}
-	layout := layouts[len(words)]
+	layout := cronLayouts[len(words)]
 	var b strings.Builder
 	done := 0 // bytes of the text that are settled
 	for i, w := range words {
-		if !hasH(w.text) {
+		if !containsH(w.text) {
 			continue
 		}
 		if layout == nil {
-			return "", false, at(w.pos, cronExample, "H stands only in the fields of a cron expression, of which there are 5, 6 or 7")
+			return "", false, errorAt(w.pos, cronExample, "H stands only in the fields of a cron expression, of which there are 5, 6 or 7")
 		}
-		r := &reader{field: layout[i], word: w}
-		field, err := r.resolve(id)
+		r := &fieldParser{field: layout[i], word: w}
+		field, err := r.resolveHash(id)
 		if err != nil {
 			return "", false, err
 		}
@@ -62,8 +64,8 @@ func Resolve(text string, id [16]byte) (resolved string, changed bool, err error
 	return b.String(), changed, nil
 }
 
-// hasH reports whether an H that is not part of a name stands in a field.
-func hasH(field string) bool {
+// containsH reports whether an H that is not part of a name stands in a field.
+func containsH(field string) bool {
 	letter := func(i int) bool {
 		return i >= 0 && i < len(field) && (field[i]|0x20 >= 'a' && field[i]|0x20 <= 'z')
 	}
@@ -75,13 +77,13 @@ func hasH(field string) bool {
 	return false
 }
 
-// resolve returns the field with a value for every H.
-func (r *reader) resolve(id [16]byte) (string, error) {
+// resolveHash returns the field with a value for every H.
+func (r *fieldParser) resolveHash(id [16]byte) (string, error) {
 	var items []string
 	for {
 		start := r.next
-		if r.take('H') {
-			item, err := r.hashed(id)
+		if r.accept('H') {
+			item, err := r.parseHash(id)
 			if err != nil {
 				return "", err
 			}
@@ -91,8 +93,8 @@ func (r *reader) resolve(id [16]byte) (string, error) {
 				r.next++
 			}
 			items = append(items, r.word.text[start:r.next])
-			if hasH(items[len(items)-1]) {
-				return "", r.fail(start, "H stands at the beginning of a list item, as in H, H/2 or H(1-5)")
+			if containsH(items[len(items)-1]) {
+				return "", r.errorAt(start, "H stands at the beginning of a list item, as in H, H/2 or H(1-5)")
 			}
 		}
 		if r.next == len(r.word.text) {
@@ -102,17 +104,17 @@ func (r *reader) resolve(id [16]byte) (string, error) {
 	}
 }
 
-// hashed reads what follows an H and returns the item that it stands for.
-func (r *reader) hashed(id [16]byte) (string, error) {
+// parseHash reads what follows an H and returns the item that it stands for.
+func (r *fieldParser) parseHash(id [16]byte) (string, error) {
 	f, start := r.field, r.next-1
-	limits, ok := spread[f]
+	limits, ok := hashRanges[f]
 	if !ok {
-		return "", r.fail(start, "there is no H for years")
+		return "", r.errorAt(start, "there is no H for years")
 	}
 	low, high := limits[0], limits[1]
-	if r.take('(') {
+	if r.accept('(') {
 		var err error
-		if low, high, err = r.between(); err != nil {
+		if low, high, err = r.parseHashRange(); err != nil {
 			return "", err
 		}
 	}
@@ -120,21 +122,21 @@ func (r *reader) hashed(id [16]byte) (string, error) {
 	if size <= 0 {
 		size += f.high - f.low + 1 // across the end of the range
 	}
-	if r.take('/') {
+	if r.accept('/') {
 		var err error
-		if step, err = r.number("the step", 1, maxNumber); err != nil {
+		if step, err = r.parseNumber("the step", 1, maxNumber); err != nil {
 			return "", err
 		}
 	}
 	if r.peek() != 0 {
 		rest, _, _ := strings.Cut(r.word.text[r.next:], ",")
-		return "", r.fail(r.next, "unexpected %q after %q", clip(rest), clip(r.word.text[start:r.next]))
+		return "", r.errorAt(r.next, "unexpected %q after %q", truncate(rest), truncate(r.word.text[start:r.next]))
 	}
 	choices := size
 	if step > 0 {
 		choices = min(step, size)
 	}
-	value := low + pick(fieldHash(id, fieldNumber[f]), choices)
+	value := low + scaleHash(fieldHash(id, fieldNumbers[f]), choices)
 	if value > f.most {
 		value -= f.high - f.low + 1
 	}
@@ -144,20 +146,20 @@ func (r *reader) hashed(id [16]byte) (string, error) {
 	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
 }
 
-// between reads the rest of "(a-b)".
-func (r *reader) between() (low, high int, err error) {
+// parseHashRange reads the rest of "(a-b)".
+func (r *fieldParser) parseHashRange() (low, high int, err error) {
 	start := r.next
-	if low, err = r.value(); err != nil {
+	if low, err = r.parseValue(); err != nil {
 		return 0, 0, err
 	}
-	if !r.take('-') {
-		return 0, 0, r.fail(r.next, "the range after H has the form (a-b)")
+	if !r.accept('-') {
+		return 0, 0, r.errorAt(r.next, "the range after H has the form (a-b)")
 	}
-	if high, err = r.value(); err != nil {
+	if high, err = r.parseValue(); err != nil {
 		return 0, 0, err
 	}
-	if !r.take(')') {
-		return 0, 0, r.fail(r.next, "a parenthesis is missing after %q", clip(r.word.text[start:r.next]))
+	if !r.accept(')') {
+		return 0, 0, r.errorAt(r.next, "a parenthesis is missing after %q", truncate(r.word.text[start:r.next]))
 	}
 	return low, high, nil
 }
@@ -176,19 +178,42 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// pick turns a hash into a number from 0 to n-1. The hashes of one id and two
+// scaleHash turns a hash into a number from 0 to n-1. The hashes of one id and two
 // fields differ in few of their bits; stirring them first keeps hours from
 // following minutes.
-func pick(h uint64, n int) int {
-	hi, _ := bits.Mul64(stir(h), uint64(n))
+func scaleHash(h uint64, n int) int {
+	hi, _ := bits.Mul64(mixHash(h), uint64(n))
 	return int(hi)
 }
 
-// stir lets every bit of a number depend on all of them.
-func stir(h uint64) uint64 {
+// mixHash lets every bit of a number depend on all of them.
+func mixHash(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
 	h ^= h >> 33
 	h *= 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// Jitter returns how much later than its occurrence a job runs, so that not all
+// that is due at midnight runs in its first second. It depends on nothing but its
+// arguments: the job, the occurrence, the most that the job allows, and the gap to
+// the occurrence after it, 0 if there is none. Over the jobs and occurrences it is
+// spread evenly from 0 to most, in microseconds, and ends a second before the next
+// occurrence.
+func Jitter(id [16]byte, at time.Time, most, gap time.Duration) time.Duration {
+	if gap > 0 {
+		most = min(most, gap-time.Second)
+	}
+	if most < time.Microsecond {
+		return 0
+	}
+	var micros [8]byte
+	binary.BigEndian.PutUint64(micros[:], uint64(at.UnixMicro()))
+	h := fieldHash(id, 'j')
+	for _, b := range micros {
+		h = (h ^ uint64(b)) * fnvPrime
+	}
+	steps, _ := bits.Mul64(mixHash(h), uint64(most.Microseconds())+1)
+	return time.Duration(steps) * time.Microsecond
 }

@@ -2,18 +2,37 @@ package schedule
 
 import "time"
 
-// anchor is where an interval begins and how often it fires.
+// anchor is the start of an interval and its number of firings.
 type anchor struct {
 	start   int64 // the first firing, in microseconds since 1970
-	count   int64 // how many firings there are; 0 means no end
-	written bool  // the start is part of the text
+	count   int64 // of firings; 0 means no end
+	written bool  // the text gives the start
 }
 
-// over reports whether the n-th firing, counted from 0, is one too many.
-func (a *anchor) over(n int64) bool { return a.count > 0 && n >= a.count }
+// exceedsCount reports whether the n-th firing, counted from 0, is one too many.
+func (a *anchor) exceedsCount(n int64) bool { return a.count > 0 && n >= a.count }
 
-// micros returns the last whole microsecond that is not after an instant, or one
-// just before the start or beyond the horizon if it lies far from both.
+func (a *anchor) clampCount(n int64) int64 {
+	if a.count > 0 {
+		return min(n, a.count)
+	}
+	return n
+}
+
+// countBy counts the firings after an instant and before another. numberAfter
+// returns the number of the first firing after an instant from the start on.
+func (a *anchor) countBy(numberAfter func(t int64) int64, from, end time.Time) int64 {
+	until := func(t int64) int64 {
+		if t = min(t, horizon*microsPerSecond-1); t < a.start {
+			return 0
+		}
+		return a.clampCount(numberAfter(t))
+	}
+	return until(a.micros(end.Add(-1))) - until(a.micros(from))
+}
+
+// micros returns the last whole microsecond that is not after an instant. An instant
+// that 64 bits may not hold becomes one before the start or beyond the horizon.
 func (a *anchor) micros(t time.Time) int64 {
 	switch sec := t.Unix(); {
 	case sec < firstInstant:
@@ -33,130 +52,137 @@ func microInstant(t int64) time.Time {
 	return time.UnixMicro(t).UTC()
 }
 
-// elapsed is an interval of so many microseconds, whatever the clock shows.
-type elapsed struct {
+// durationInterval is an interval of a fixed duration. Clock changes do not affect
+// it.
+type durationInterval struct {
 	anchor
-	zone *zone // in which the start is shown
-	step int64
+	zone *zone // of the description
+	step int64 // in microseconds
 }
 
-func (e *elapsed) Next(after time.Time) time.Time {
-	t := e.micros(after)
-	if t < e.start {
-		return microInstant(e.start)
+func (d *durationInterval) Next(after time.Time) time.Time {
+	t := d.micros(after)
+	if t < d.start {
+		return microInstant(d.start)
 	}
-	n := (t-e.start)/e.step + 1
-	if e.over(n) {
+	n := d.numberAfter(t)
+	if d.exceedsCount(n) {
 		return time.Time{}
 	}
-	return microInstant(e.start + n*e.step)
+	return microInstant(d.start + n*d.step)
 }
 
-// stepped is an interval of days and months on the calendar of a zone.
-type stepped struct {
-	civil
+func (d *durationInterval) countBetween(from, end time.Time) (int64, bool) {
+	return d.countBy(d.numberAfter, from, end), true
+}
+
+func (d *durationInterval) numberAfter(t int64) int64 { return (t-d.start)/d.step + 1 }
+
+// calendarInterval is an interval of days and months on the calendar of a zone.
+type calendarInterval struct {
+	wallClock
 	anchor
-	path
-	skipped bool // the clock skips the start, and so does the rule
+	wallSequence
 }
 
-func (s *stepped) Next(after time.Time) time.Time {
-	if start := microInstant(s.start); after.Before(start) && !s.skipped {
-		return start
-	}
-	return s.next(s, after)
-}
-
-func (s *stepped) nextWall(from int64) int64 {
-	n := s.first(from)
-	if s.over(n) {
+func (c *calendarInterval) nextWall(from int64) int64 {
+	n := c.firstFrom(from)
+	if c.exceedsCount(n) {
 		return never
 	}
-	return s.wall(n)
+	return c.wall(n)
 }
 
-// mixed is an interval of days or months and a time: the days lead to a wall
-// time, the time passes from there.
-type mixed struct {
+func (c *calendarInterval) hasWall(wall int64) bool { return c.nextWall(wall) == wall }
+
+func (c *calendarInterval) countWalls(from, end int64) int64 {
+	return c.clampCount(c.firstFrom(end)) - c.clampCount(c.firstFrom(from))
+}
+
+// mixedInterval is an interval of days or months and a duration, such as P1DT12H:
+// the calendar leads to a wall time, and the duration passes from there.
+type mixedInterval struct {
 	anchor
-	path
+	wallSequence
 	zone *zone
-	step int64 // microseconds that pass for every step on the calendar
+	step int64 // the duration, in microseconds
 }
 
-func (m *mixed) Next(after time.Time) time.Time {
+func (m *mixedInterval) Next(after time.Time) time.Time {
 	t := m.micros(after)
 	if t < m.start {
 		return microInstant(m.start)
 	}
-	n := m.after(t)
-	if m.over(n) {
+	n := m.numberAfter(t)
+	if m.exceedsCount(n) {
 		return time.Time{}
 	}
-	return microInstant(m.instant(n))
+	return microInstant(m.instantOf(n))
 }
 
-// after returns the number of the first firing after an instant that is not
-// before the start.
-func (m *mixed) after(t int64) int64 {
-	n := max((t-m.start)/(m.length()*microsPerSecond+m.step), 1)
-	for n > 1 && m.instant(n-1) > t {
+func (m *mixedInterval) countBetween(from, end time.Time) (int64, bool) {
+	return m.countBy(m.numberAfter, from, end), true
+}
+
+func (m *mixedInterval) numberAfter(t int64) int64 {
+	n := max((t-m.start)/(m.averageLength()*microsPerSecond+m.step), 1)
+	for n > 1 && m.instantOf(n-1) > t {
 		n--
 	}
-	for m.instant(n) <= t {
+	for m.instantOf(n) <= t {
 		n++
 	}
 	return n
 }
 
-// instant returns the n-th firing for an n over 0.
-func (m *mixed) instant(n int64) int64 {
+// instantOf returns the n-th firing for an n over 0.
+func (m *mixedInterval) instantOf(n int64) int64 {
 	t, _ := m.zone.resolve(m.wall(n))
 	return t*microsPerSecond + n*m.step
 }
 
-// path is a sequence of wall times so many months and days apart. Each is counted
-// from the first, so that 31 January leads to 28 February and on to 31 March.
-type path struct {
+// wallSequence is a sequence of wall times at a distance of months and days. Each is
+// counted from the first, so that 31 January leads to 28 February and on to 31 March.
+type wallSequence struct {
 	year, month, day int // the date of the first
 	second           int64
 	months, days     int64
 }
 
-func newPath(wall, months, days int64) path {
-	p := path{months: months, days: days}
+func newWallSequence(wall, months, days int64) wallSequence {
+	s := wallSequence{months: months, days: days}
 	date := floorDiv(wall, secondsPerDay)
-	p.year, p.month, p.day = dateOf(date)
-	p.second = wall - date*secondsPerDay
-	return p
+	s.year, s.month, s.day = dateOf(date)
+	s.second = wall - date*secondsPerDay
+	return s
 }
 
 // wall returns the n-th wall time, counted from 0.
-func (p *path) wall(n int64) int64 {
-	month := int64(p.year)*12 + int64(p.month) - 1 + n*p.months
+func (s *wallSequence) wall(n int64) int64 {
+	month := int64(s.year)*12 + int64(s.month) - 1 + n*s.months
 	y, m := int(floorDiv(month, 12)), int(floorMod(month, 12))+1
-	date := dayNumber(y, m, min(p.day, monthLength(y, m))) + n*p.days
-	return date*secondsPerDay + p.second
+	date := dayNumber(y, m, min(s.day, monthLength(y, m))) + n*s.days
+	return date*secondsPerDay + s.second
 }
 
-// length is what a step takes on average, in seconds.
-func (p *path) length() int64 {
+// averageLength is the average length of a step, in seconds.
+func (s *wallSequence) averageLength() int64 {
 	const month = daysPer400Years * secondsPerDay / (400 * 12)
-	return p.months*month + p.days*secondsPerDay
+	return s.months*month + s.days*secondsPerDay
 }
 
-// first returns the number of the first wall time that is not before the given
+// firstFrom returns the number of the first wall time that is not before the given
 // one. The average length leads to it within a step or two.
-func (p *path) first(from int64) int64 {
-	start := p.wall(0)
+func (s *wallSequence) firstFrom(from int64) int64 {
+	start := s.wall(0)
 	if from <= start {
 		return 0
 	}
-	n := max((from-start)/p.length(), 1)
-	for n > 1 && p.wall(n-1) >= from {
+	n := max((from-start)/s.averageLength(), 1)
+	for n > 1 && s.wall(n-1) >= from {
 		n--
 	}
-	for p.wall(n) < from {
+	for s.wall(n) < from {
 		n++
 	}
 	return n

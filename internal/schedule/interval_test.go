@@ -59,7 +59,7 @@ func TestClockChangesOfIntervalsCanBeChosen(t *testing.T) {
 	expectChain(t, text, o, "2026-03-07 00:00", "2026-03-07 07:30, 2026-03-09 06:30", "")
 	expectChain(t, "R3/2026-03-07T02:30:00/P1D", o, "2026-03-07 00:00", "2026-03-07 07:30, 2026-03-09 06:30, never", "a skipped one is one of three")
 	expectChain(t, "R/2026-03-08T02:30:00/P1D", o, "2026-03-07 00:00", "2026-03-09 06:30", "the start is skipped")
-	expectChain(t, "R/2026-10-31T01:30:00/P1D", Options{Timezone: "America/New_York", Overlap: OverlapBoth}, "2026-10-31 00:00",
+	expectChain(t, "R/2026-10-31T01:30:00/P1D", Options{Timezone: "America/New_York", Overlap: DSTBoth}, "2026-10-31 00:00",
 		"2026-10-31 05:30, 2026-11-01 05:30, 06:30, 2026-11-02 06:30", "")
 	if _, err := Parse("R/2026-03-08T02:30:00/PT1H", o); err == nil || !strings.Contains(err.Error(), "skips the start") {
 		t.Errorf("an interval from a skipped start: %v", err)

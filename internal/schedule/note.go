@@ -7,73 +7,96 @@ import (
 	"time"
 )
 
-// Location returns the time zone that a rule is read in, which may be named by its
-// own text.
+// Location returns the time zone of a rule.
 func Location(r Rule) *time.Location {
 	switch r := r.(type) {
-	case *once:
+	case clockRule:
+		return r.clock().zone.location
+	case *oneOff:
 		return r.zone.location
-	case *elapsed:
+	case *durationInterval:
 		return r.zone.location
-	case *mixed:
+	case *mixedInterval:
 		return r.zone.location
-	}
-	if z, _ := clockOf(r); z != nil {
-		return z.location
 	}
 	return time.UTC
 }
 
-// Note says in a few English words what a change of the clock has to do with an
-// occurrence of a rule, such as "02:30 does not exist that day: runs at 03:00". It
-// is empty if there is nothing to say.
+// Note explains in a few English words what a clock change did to an occurrence,
+// such as "02:30 does not exist that day: runs at 03:00". It is empty for most.
 func Note(r Rule, o Occurrence) string {
 	local := o.At.In(Location(r))
-	var list []string
+	moved, repeated := "", ""
 	if o.MovedCount > 0 {
 		then := "runs at"
 		switch {
-		case ownWall(r, local):
+		case namesLocal(r, local):
 			then = "merged into the run at"
 		case o.MovedCount > 1:
 			then = "runs once, at"
 		}
-		list = append(list, fmt.Sprintf("%s not exist %s: %s %s", noteWalls(o.Moved, o.MovedCount), noteDay(o.Moved[0], local), then, timeOfDay(local)))
+		moved = fmt.Sprintf("%s not exist %s: %s %s", noteWalls(o.Moved, o.MovedCount), noteDay(o.Moved[0], local), then, timeOfDay(local))
 	}
 	switch o.Repeat {
 	case RepeatOnly:
-		list = append(list, timeOfDay(local)+" comes twice: runs the first time")
+		repeated = timeOfDay(local) + " comes twice: runs the first time"
 	case RepeatAgain:
-		list = append(list, "second "+timeOfDay(local))
+		repeated = "second " + timeOfDay(local)
 	}
-	return strings.Join(list, "; ")
+	return joinNotes(moved, repeated)
 }
 
-// Notes returns the Note of each of the occurrences that follow an instant. With
-// Options.SkipGap it also says what was left out before one.
+func joinNotes(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// Notes returns the Note of each of the occurrences that follow an instant, together
+// with the NoteSkipped of the time before it.
 func Notes(r Rule, after time.Time, list []Occurrence) []string {
 	notes := make([]string, len(list))
 	for i, o := range list {
-		notes[i] = NoteSkipped(r, after, o.At)
-		if note := Note(r, o); note != "" && notes[i] != "" {
-			notes[i] += "; " + note
-		} else if note != "" {
-			notes[i] = note
-		}
+		notes[i] = joinNotes(NoteSkipped(r, after, o.At), Note(r, o))
 		after = o.At
 	}
 	return notes
 }
 
-// maxNotedGaps is how many gaps a note tells of.
+// PreviewOccurrence is an occurrence as a preview shows it.
+type PreviewOccurrence struct {
+	At    time.Time
+	Local time.Time // At in the zone of the rule
+	Note  string    // see Notes; mostly empty
+}
+
+// Preview lists up to n occurrences of a rule after an instant, at most 1000, from
+// starts to ends, both inclusive. A zero bound is none.
+func Preview(r Rule, after, starts, ends time.Time, n int) []PreviewOccurrence {
+	if after.Before(starts) {
+		after = starts.Add(-1)
+	}
+	list := Occurrences(r, after, n)
+	if end := slices.IndexFunc(list, func(o Occurrence) bool { return !ends.IsZero() && o.At.After(ends) }); end >= 0 {
+		list = list[:end]
+	}
+	preview := make([]PreviewOccurrence, len(list))
+	for i, note := range Notes(r, after, list) {
+		preview[i] = PreviewOccurrence{list[i].At, list[i].At.In(Location(r)), note}
+	}
+	return preview
+}
+
+// maxNotedGaps is how many gaps a note lists.
 const maxNotedGaps = 3
 
-// NoteSkipped says what a rule left out because of Options.SkipGap after an instant
+// NoteSkipped lists what a rule left out because of Options.SkipGap after an instant
 // and until another one, such as "02:30 does not exist on 8 March 2026: left out".
-// It is empty if that is nothing.
+// It is empty for most.
 func NoteSkipped(r Rule, after, until time.Time) string {
 	local := until.In(Location(r))
-	gaps := Skipped(r, after, until)
+	gaps := SkippedGaps(r, after, until)
 	var list []string
 	for _, g := range gaps[:min(len(gaps), maxNotedGaps)] {
 		walls := []Wall{g.First, g.Last}
@@ -88,15 +111,16 @@ func NoteSkipped(r Rule, after, until time.Time) string {
 	return strings.Join(list, "; ")
 }
 
-// noteDay says on which day a wall time is, to somebody who looks at another one.
-func noteDay(w Wall, seen time.Time) string {
-	if sameDay(w.Time(), seen) {
+// noteDay writes the day of a wall time beside an occurrence, which is mostly on the same day.
+func noteDay(w Wall, local time.Time) string {
+	day := w.Time().Format("2 January 2006")
+	if day == local.Format("2 January 2006") {
 		return "that day"
 	}
-	return "on " + w.Time().Format("2 January 2006")
+	return "on " + day
 }
 
-// noteWalls names wall times that the clock skips, and the verb that follows them.
+// noteWalls lists wall times that the clock skips, and the verb that follows them.
 func noteWalls(walls []Wall, count int64) string {
 	first, last := timeOfDay(walls[0].Time()), timeOfDay(walls[len(walls)-1].Time())
 	switch {
@@ -111,20 +135,9 @@ func noteWalls(walls []Wall, count int64) string {
 	}
 }
 
-func sameDay(a, b time.Time) bool {
-	return a.Year() == b.Year() && a.YearDay() == b.YearDay()
-}
-
-// ownWall reports whether a rule names the wall time of an occurrence itself.
-func ownWall(r Rule, local time.Time) bool {
+// namesLocal reports whether a rule itself names the local time of an occurrence.
+func namesLocal(r Rule, local time.Time) bool {
 	_, offset := local.Zone()
-	wall := local.Unix() + int64(offset)
-	switch r := r.(type) {
-	case waller:
-		return r.nextWall(wall) == wall
-	case *calendarRule:
-		return slices.ContainsFunc(r.rules, func(rule *recurrence) bool { return rule.nextWall(wall) == wall }) ||
-			slices.ContainsFunc(r.rdates, func(d moment) bool { return d.exact && d.at == local.Unix() || !d.exact && d.at == wall })
-	}
-	return false
+	c, ok := r.(clockRule)
+	return ok && c.namesWall(local.Unix()+int64(offset), local.Unix())
 }

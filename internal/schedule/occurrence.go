@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 )
 
@@ -65,27 +66,28 @@ func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 func OccurrenceAt(r Rule, at time.Time) Occurrence {
 	o := Occurrence{At: at}
 	t := at.Unix()
-	if r, ok := r.(*once); ok {
+	if r, ok := r.(*oneOff); ok {
 		if r.skipped {
 			o.Moved, o.MovedCount = []Wall{Wall(r.wall)}, 1
-		} else if other, _ := r.zone.twin(t); r.local && other != never {
+		} else if other, _ := r.zone.otherInstant(t); r.local && other != never {
 			o.Repeat = RepeatOnly
 		}
 		return o
 	}
-	z, skipGap := clockOf(r)
-	if z == nil {
+	c, ok := r.(clockRule)
+	if !ok {
 		return o
 	}
-	if i := z.at(t); z.periods[i].start == t && !skipGap {
-		for _, wall := range lost(r, i) {
+	z := c.clock().zone
+	if i := z.at(t); z.periods[i].start == t && !c.clock().skipGap {
+		for _, wall := range c.gapTimes(i) {
 			if o.MovedCount < maxMoved {
 				o.Moved = append(o.Moved, Wall(wall))
 			}
 			o.MovedCount++
 		}
 	}
-	switch other, later := z.twin(t); {
+	switch other, later := z.otherInstant(t); {
 	case other == never:
 	case later && !firesAt(r, other):
 		o.Repeat = RepeatOnly
@@ -99,14 +101,130 @@ func firesAt(r Rule, t int64) bool {
 	return r.Next(time.Unix(t-1, 0)).Equal(time.Unix(t, 0))
 }
 
-// clockOf returns the zone of a rule of wall times and whether it leaves out what
-// the clock skips, or nil for any other rule.
-func clockOf(r Rule) (z *zone, skipGap bool) {
-	switch r := r.(type) {
-	case waller:
-		return r.onClock().zone, r.onClock().skipGap
-	case *calendarRule:
-		return r.zone, r.rules[0].skipGap
+// clockRule is a rule that changes of the clock affect.
+type clockRule interface {
+	clock() *wallClock
+
+	// gapTimes lists the wall times in the gap at the beginning of the i-th period of
+	// the zone that no later time covers, in order.
+	gapTimes(i int) []int64
+
+	// namesWall reports whether the rule itself names the wall time of an instant.
+	namesWall(wall, t int64) bool
+}
+
+// Gap is a stretch of wall times that the clock skipped, with times of a rule in
+// it that did not fire.
+type Gap struct {
+	At          time.Time // its end
+	First, Last Wall
+	Count       int64 // how many times of the rule there are from the first to the last
+}
+
+// maxGaps is how many gaps are listed at once: two a year, for all the years.
+const maxGaps = 1060
+
+// Skipped returns what a rule left out because of Options.SkipGap in the gaps that
+// end after from and not after to.
+func SkippedGaps(r Rule, from, to time.Time) []Gap {
+	c, ok := r.(clockRule)
+	if !ok || !c.clock().skipGap {
+		return nil
 	}
-	return nil, false
+	z := c.clock().zone
+	var list []Gap
+	last := min(to.Unix(), horizon-1)
+	for i := z.at(max(from.Unix(), firstInstant)) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxGaps; i++ {
+		if walls := c.gapTimes(i); len(walls) > 0 {
+			list = append(list, Gap{instant(z.periods[i].start), Wall(walls[0]), Wall(walls[len(walls)-1]), int64(len(walls))})
+		}
+	}
+	return list
+}
+
+// maxEnumerated is how many occurrences are counted one by one.
+const maxEnumerated = 100_000
+
+// counter is a rule that counts its occurrences after one instant and before
+// another without visiting them, if it can.
+type counter interface {
+	countBetween(from, end time.Time) (n int64, ok bool)
+}
+
+// Newest returns the newest n occurrences after from and not after end, oldest
+// first, and how many older ones there are after from. If atLeast is true there
+// may be more. It looks back from the end, so that its cost depends on n and not
+// on how many occurrences a long outage missed; those of most rules are counted
+// all the same, others up to 100,000.
+func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int64, atLeast bool) {
+	if !from.Before(end) {
+		return nil, 0, false
+	}
+	next := end.Add(1) // no occurrence from here back to end
+	gap := time.Duration(0)
+	for len(newest) < n {
+		at := previousOccurrence(r, from, next, gap)
+		if at.IsZero() {
+			break
+		}
+		gap, next = next.Sub(at), at
+		newest = append(newest, at)
+	}
+	slices.Reverse(newest)
+	if len(newest) < n {
+		return newest, 0, false
+	}
+	skipped, atLeast = countOccurrences(r, from, next)
+	return newest, skipped, atLeast
+}
+
+// previousOccurrence returns the latest occurrence after from and before end, or the zero
+// time. It expects it about so far before the end as gap says. It comes to an end
+// also with a rule that names something that is not after the given instant.
+func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Time {
+	var latest time.Time
+	high := end // no occurrence from here on
+	for back := max(gap, time.Second) + 1; latest.IsZero(); back *= 2 {
+		if back <= 0 || back >= end.Sub(from) {
+			if latest = r.Next(from); !latest.After(from) || !latest.Before(end) {
+				return time.Time{}
+			}
+			break
+		}
+		low := end.Add(-back)
+		if at := r.Next(low); at.After(low) && at.Before(end) {
+			latest = at
+		} else {
+			high = low.Add(1)
+		}
+	}
+	for {
+		at := r.Next(latest)
+		if !at.After(latest) || !at.Before(end) {
+			return latest
+		}
+		latest = at
+		middle := latest.Add(high.Sub(latest) / 2)
+		if at = r.Next(middle); at.After(latest) && at.Before(end) {
+			latest = at
+		} else {
+			high = middle.Add(1)
+		}
+	}
+}
+
+// countOccurrences counts the occurrences after from and before end.
+func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
+	if c, ok := r.(counter); ok {
+		if n, ok := c.countBetween(from, end); ok {
+			return n, false
+		}
+	}
+	for at := r.Next(from); !at.IsZero() && at.Before(end); at = r.Next(at) {
+		if n == maxEnumerated {
+			return n, true
+		}
+		n++
+	}
+	return n, false
 }

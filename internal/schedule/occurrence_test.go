@@ -98,17 +98,17 @@ func TestSkippedTimesAreTold(t *testing.T) {
 	} {
 		rule := mustParse(t, c.text, Options{Timezone: c.zone, SkipGap: true, Start: utc(t, "2026-01-01 00:00")})
 		var texts []string
-		for _, g := range Skipped(rule, utc(t, c.from), utc(t, c.to)) {
+		for _, g := range SkippedGaps(rule, utc(t, c.from), utc(t, c.to)) {
 			texts = append(texts, fmt.Sprintf("%s %s-%s %d", g.At.Format("2006-01-02 15:04"), g.First.Time().Format("15:04"), g.Last.Time().Format("15:04"), g.Count))
 		}
 		if got := strings.Join(texts, ", "); got != c.want {
 			t.Errorf("%s in %s from %s to %s: %s; want %s", c.text, c.zone, c.from, c.to, got, c.want)
 		}
 	}
-	if gaps := Skipped(mustParse(t, "30 2 * * *", Options{Timezone: ny}), time.Unix(0, 0), utc(t, "2030-01-01 00:00")); gaps != nil {
+	if gaps := SkippedGaps(mustParse(t, "30 2 * * *", Options{Timezone: ny}), time.Unix(0, 0), utc(t, "2030-01-01 00:00")); gaps != nil {
 		t.Errorf("a rule that makes up for gaps skips %v", gaps)
 	}
-	if gaps := Skipped(mustParse(t, "30 2 * * *", Options{Timezone: ny, SkipGap: true}), time.Time{}, time.Unix(1<<40, 0)); len(gaps) < 400 {
+	if gaps := SkippedGaps(mustParse(t, "30 2 * * *", Options{Timezone: ny, SkipGap: true}), time.Time{}, time.Unix(1<<40, 0)); len(gaps) < 400 {
 		t.Errorf("%d gaps until the end of time", len(gaps))
 	}
 }
@@ -130,10 +130,11 @@ func TestNothingIsLostSilently(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		z, _ := clockOf(run)
-		if z == nil || len(z.periods) < 2 {
+		c, ok := run.(clockRule)
+		if !ok || len(c.clock().zone.periods) < 2 {
 			continue
 		}
+		z := c.clock().zone
 		p := z.periods[1+random.IntN(len(z.periods)-1)]
 		from := time.Unix(p.start-6*60*60, 0)
 		to := time.Unix(p.start, 0)
@@ -147,7 +148,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 				t.Fatalf("%s %+v: %v is missing", text, o, at)
 			}
 		}
-		gaps := Skipped(skip, from, to)
+		gaps := SkippedGaps(skip, from, to)
 		if len(told) > 0 && told[0].Count > maxMoved {
 			told[0].Last = gaps[0].Last
 		}

@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is the longest text of a schedule, in bytes, other than that of a
-// calendar rule.
+// maxText is the longest text of a schedule, in bytes. A calendar rule may be
+// longer.
 const maxText = 1024
 
-// Parse reads the text of a schedule. The form is told by its shape: "FREQ=" makes
-// it a calendar rule, a "P" or an "R" with a slash an interval, a first word that
-// begins with a digit and holds a "T" an instant, and everything else is a cron
-// expression. Whatever it refuses, it refuses with an *Error.
+// Parse reads the text of a schedule. A text with "FREQ=" is a calendar rule, one
+// that begins with "P", or with "R" and has a slash, an interval, one whose first
+// word begins with a digit and contains a "T" an instant; everything else is a cron
+// expression. All errors are of type *Error.
 //
-// Rules are shared: as long as a rule is in use, reading the same text with the
-// same options, whatever Options.Now, returns it again.
+// Rules are shared: as long as a rule is in use, parsing the same text with the
+// same options returns it again, whatever Options.Now is.
 func Parse(text string, o Options) (Rule, error) {
-	key := keyOf(text, o)
-	r, known := shared.get(key)
+	key := newRuleKey(text, o)
+	r, known := sharedRules.get(key)
 	if !known {
 		var err error
 		if r, err = parse(text, o); err != nil {
@@ -33,23 +33,22 @@ func Parse(text string, o Options) (Rule, error) {
 		}
 	}
 	if !known {
-		r = shared.put(key, r)
+		r = sharedRules.put(key, r)
 	}
 	return r, nil
 }
 
-// parse reads a text of any form.
 func parse(text string, o Options) (Rule, error) {
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" {
-		return nil, refuse("the text is empty")
+		return nil, errorf(cronExample, "the text is empty")
 	}
 	upper := strings.ToUpper(trimmed)
-	if isCalendar(upper) {
-		return parseCalendar(text, o)
+	if isRRule(upper) {
+		return parseRRuleSet(text, o)
 	}
 	if len(text) > maxText {
-		return nil, refuse("the text has %d bytes, the most is %d", len(text), maxText)
+		return nil, errorf(cronExample, "the text has %d bytes, the most is %d", len(text), maxText)
 	}
 	if err := checkCharacters(text); err != nil {
 		return nil, err
@@ -58,43 +57,43 @@ func parse(text string, o Options) (Rule, error) {
 	case isInterval(upper):
 		return parseInterval(text, o)
 	case isInstant(upper):
-		return parseOnce(text, o)
+		return parseOneOff(text, o)
 	}
 	return parseCron(text, o)
 }
 
-// isCalendar tells a calendar rule, also one that lacks the most important part.
-func isCalendar(upper string) bool {
+// isRRule recognizes a calendar rule, even one whose FREQ is missing.
+func isRRule(upper string) bool {
 	name, end := propertyName(upper)
-	return strings.Contains(upper, "FREQ=") || slices.Contains(calendarProperties, name) && (end == ':' || end == ';')
+	return strings.Contains(upper, "FREQ=") || slices.Contains(rruleProperties, name) && (end == ':' || end == ';')
 }
 
-// isInstant tells an instant, also one that is not quite right, from a cron
-// expression, of which the first field is never a year.
+// isInstant distinguishes an instant, even a malformed one, from a cron expression,
+// whose first field is never a year.
 func isInstant(upper string) bool {
 	word, _, _ := strings.Cut(strings.ReplaceAll(upper, "\t", " "), " ")
 	digits := len(word) - len(strings.TrimLeft(word, "0123456789"))
 	return digits > 0 && strings.Contains(word, "T") || digits == 4 && strings.HasPrefix(word[4:], "-")
 }
 
-// checkCharacters lets only printable ASCII characters and tabs pass, so that a
-// column is the same in bytes and in characters from here on.
+// checkCharacters accepts only printable ASCII characters and tabs, so that columns
+// count bytes and characters alike.
 func checkCharacters(text string) error {
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError:
-			return at(i, cronExample, "the text is not valid UTF-8")
+			return errorAt(i, cronExample, "the text is not valid UTF-8")
 		case r < ' ' && r != '\t' || r == 0x7f:
-			return at(i, cronExample, "control character %U", r)
+			return errorAt(i, cronExample, "control character %U", r)
 		case r > '~':
-			return at(i, cronExample, "unexpected character %q", r)
+			return errorAt(i, cronExample, "unexpected character %q", r)
 		}
 	}
 	return nil
 }
 
-// splitZone takes a prefix such as "CRON_TZ=Europe/Paris" off a text. It returns
-// the zone's name, and where the name and the rest begin.
+// splitZone parses a prefix such as "CRON_TZ=Europe/Paris". It returns the name of
+// the zone, and where the name and the rest begin.
 func splitZone(text string) (name string, nameAt, restAt int, ok bool) {
 	start := len(text) - len(strings.TrimLeft(text, " \t"))
 	for _, prefix := range [...]string{"TZ=", "CRON_TZ="} {
@@ -107,28 +106,93 @@ func splitZone(text string) (name string, nameAt, restAt int, ok bool) {
 	return "", 0, 0, false
 }
 
-// patience is how far ahead of Options.Now an occurrence may lie. The fifth
+// maxYearsAhead is how far ahead of Options.Now an occurrence may lie. The fifth
 // Tuesday of a February can be 40 years away.
-const patience = 45
+const maxYearsAhead = 45
 
-// checkFires refuses a rule without an occurrence after now; see Options.Now. A
-// single instant is always accepted: who asks may still want it late.
+// checkFires refuses a rule without an occurrence after now; see Options.Now. An
+// instant that has passed is accepted: its run may be late.
 func checkFires(r Rule, now time.Time) error {
 	switch r := r.(type) {
-	case *once:
+	case *oneOff:
 		return nil
-	case *calendarRule:
+	case *rruleSet:
 		return r.checkFires(now)
 	}
 	if now.IsZero() {
 		if r.Next(time.Unix(-1, 0)).IsZero() {
-			return refuse("the schedule never fires: no time fits all of it")
+			return errorf(cronExample, "the schedule never fires: no time fits all of it")
 		}
 		return nil
 	}
 	next := r.Next(now)
-	if next.IsZero() || next.After(now.AddDate(patience, 0, 0)) {
-		return refuse("the schedule never fires: nothing in the next %d years fits all of it", patience)
+	if next.IsZero() || next.After(now.AddDate(maxYearsAhead, 0, 0)) {
+		return errorf(cronExample, "the schedule never fires: nothing in the next %d years fits all of it", maxYearsAhead)
 	}
 	return nil
+}
+
+// NeedsStart reports whether a schedule counts from a start that its text does not
+// give: an interval such as PT15M, R5/P1D or "@every 90s", or a calendar rule
+// without DTSTART. Parse then requires Options.Start; it ignores it for any other
+// schedule. For a text that Parse refuses, the answer means nothing.
+func NeedsStart(text string) bool {
+	upper := strings.ToUpper(strings.TrimSpace(text))
+	switch {
+	case upper == "":
+		return false
+	case isRRule(upper):
+		return !containsFolded(upper, "DTSTART")
+	case isInterval(upper):
+		return strings.Count(upper, "/") < 2
+	}
+	return strings.Contains(upper, "@EVERY")
+}
+
+// DefaultStart returns the start of a new schedule that needs one and was given
+// none: the present second. A schedule that ends after a number of occurrences
+// starts at the next second, so that its first occurrence has not passed. It returns
+// the zero time if the schedule needs no start, so the result can be used as
+// Options.Start in any case.
+func DefaultStart(text string, now time.Time) time.Time {
+	if !NeedsStart(text) {
+		return time.Time{}
+	}
+	start := now.UTC().Truncate(time.Second)
+	upper := strings.ToUpper(strings.TrimSpace(text))
+	repetitions := len(upper) > 1 && upper[0] == 'R' && upper[1] >= '0' && upper[1] <= '9'
+	if repetitions || containsFolded(upper, "COUNT=") {
+		start = start.Add(time.Second)
+	}
+	return start
+}
+
+// containsFolded reports whether a calendar rule contains a name, which a folded line
+// may interrupt by blanks.
+func containsFolded(upper, name string) bool {
+	return strings.Contains(upper, name) || strings.Contains(strings.Join(strings.Fields(upper), ""), name)
+}
+
+// NamedZone returns the time zone that the text of a schedule names itself, as in
+// "CRON_TZ=Europe/Paris 0 9 * * *" or "DTSTART;TZID=Europe/Paris:20260301T090000".
+// Without one, and without Options.Timezone, a schedule is read in UTC.
+func NamedZone(text string) (name string, ok bool) {
+	if name, _, _, ok := splitZone(text); ok {
+		return name, true
+	}
+	if !isRRule(strings.ToUpper(strings.TrimSpace(text))) {
+		return "", false
+	}
+	lines, err := splitContentLines(text)
+	if err != nil {
+		return "", false
+	}
+	for _, l := range lines {
+		if property, end := propertyName(l.text); property == "DTSTART" && end != 0 {
+			p := &dateProperty{line: l, name: property}
+			err := p.parseParameters()
+			return p.zone, err == nil && p.zone != ""
+		}
+	}
+	return "", false
 }

@@ -75,7 +75,7 @@ func randomRule(t *testing.T, r *rand.Rand) (Rule, string, Options) {
 	o := Options{
 		Timezone: eventful[r.IntN(len(eventful))],
 		SkipGap:  r.IntN(3) == 0,
-		Overlap:  Overlap(r.IntN(3)),
+		Overlap:  DSTOverlap(r.IntN(3)),
 		Start:    time.Unix(946_684_800+r.Int64N(1_200_000_000), 0),
 	}
 	for {

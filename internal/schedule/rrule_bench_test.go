@@ -21,7 +21,7 @@ var benchmarkedCalendar = []struct{ name, start, rule string }{
 
 func benchmarkedRule(t testing.TB, start, rule string) Rule {
 	t.Helper()
-	r, err := parseCalendar("DTSTART:"+start+"\nRRULE:"+rule, Options{Timezone: "America/New_York"})
+	r, err := parseRRuleSet("DTSTART:"+start+"\nRRULE:"+rule, Options{Timezone: "America/New_York"})
 	if err != nil {
 		t.Fatalf("%s: %v", rule, err)
 	}
@@ -91,7 +91,7 @@ func TestCalendarRulesTakeBoundedTime(t *testing.T) {
 		"FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1;COUNT=100000",
 	} {
 		begin := time.Now()
-		r, err := parseCalendar("DTSTART;TZID=America/New_York:20260302T090000 "+rule, Options{})
+		r, err := Parse("DTSTART;TZID=America/New_York:20260302T090000 "+rule, Options{})
 		parsed := time.Since(begin)
 		if err != nil {
 			t.Errorf("%s: %v", rule, err)

@@ -112,16 +112,16 @@ func TestCalendarRulesAtClockChanges(t *testing.T) {
 func TestOverlapOptionDecidesAboutCalendarRules(t *testing.T) {
 	for _, c := range []struct {
 		rule    string
-		overlap Overlap
+		overlap DSTOverlap
 		want    string
 	}{
-		{"FREQ=DAILY", OverlapFirst, "2026-11-01 05:30, 2026-11-02 06:30"},
-		{"FREQ=DAILY", OverlapBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30"},
-		{"FREQ=DAILY;COUNT=4", OverlapBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30, never"},
-		{"FREQ=HOURLY", OverlapFirst, "2026-11-01 04:30, 05:30, 07:30"},
-		{"FREQ=HOURLY", OverlapBoth, "2026-11-01 04:30, 05:30, 06:30, 07:30"},
-		{"FREQ=WEEKLY;BYDAY=SA RDATE:20261101T014500", OverlapBoth, "2026-11-01 05:45, 06:45, 2026-11-07 06:30"},
-		{"FREQ=WEEKLY;BYDAY=SA RDATE:20261101T014500", OverlapAuto, "2026-11-01 05:45, 2026-11-07 06:30"},
+		{"FREQ=DAILY", DSTFirst, "2026-11-01 05:30, 2026-11-02 06:30"},
+		{"FREQ=DAILY", DSTBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30"},
+		{"FREQ=DAILY;COUNT=4", DSTBoth, "2026-11-01 05:30, 06:30, 2026-11-02 06:30, never"},
+		{"FREQ=HOURLY", DSTFirst, "2026-11-01 04:30, 05:30, 07:30"},
+		{"FREQ=HOURLY", DSTBoth, "2026-11-01 04:30, 05:30, 06:30, 07:30"},
+		{"FREQ=WEEKLY;BYDAY=SA RDATE:20261101T014500", DSTBoth, "2026-11-01 05:45, 06:45, 2026-11-07 06:30"},
+		{"FREQ=WEEKLY;BYDAY=SA RDATE:20261101T014500", DSTAuto, "2026-11-01 05:45, 2026-11-07 06:30"},
 	} {
 		o := Options{Timezone: "America/New_York", Overlap: c.overlap}
 		expectCalendar(t, "DTSTART:20261031T013000 RRULE:"+c.rule, o, "2026-11-01 04:00", c.want)

@@ -36,7 +36,7 @@ func TestCountEndsWhereSteppingDoes(t *testing.T) {
 		{"Australia/Lord_Howe", "FREQ=WEEKLY;BYDAY=MO,TU,SU"},
 	} {
 		text := fmt.Sprintf("DTSTART;TZID=%s:20260304T093000\n%s", c.zone, c.rule)
-		endless, err := parseCalendar(text, Options{})
+		endless, err := Parse(text, Options{})
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -46,7 +46,7 @@ func TestCountEndsWhereSteppingDoes(t *testing.T) {
 			if n > 3 && n%499 != 0 && n != 3000 {
 				continue
 			}
-			rule, err := parseCalendar(fmt.Sprintf("%s;COUNT=%d", text, n), Options{})
+			rule, err := Parse(fmt.Sprintf("%s;COUNT=%d", text, n), Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}

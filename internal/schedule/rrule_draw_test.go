@@ -108,7 +108,7 @@ func drawClock(t *rapid.T, zone string) *plainSet {
 	}
 	return &plainSet{
 		zone:     location,
-		overlap:  oneOf(t, OverlapAuto, OverlapAuto, OverlapFirst, OverlapBoth),
+		overlap:  oneOf(t, DSTAuto, DSTAuto, DSTFirst, DSTBoth),
 		skipGap:  chance(t, 20),
 		startUTC: chance(t, 25),
 	}
@@ -132,7 +132,7 @@ func (s *plainSet) drawBounds(t *rapid.T, moments []plainMoment) {
 	if chance(t, 60) {
 		return
 	}
-	unbound := &plainSet{rules: s.rules, zone: s.zone, first: s.first, overlap: OverlapBoth}
+	unbound := &plainSet{rules: s.rules, zone: s.zone, first: s.first, overlap: DSTBoth}
 	if fires := unbound.firings(moments); len(fires) > 0 {
 		for _, at := range someOf(t, 4, fires...) {
 			_, offset := time.Unix(at, 0).In(s.zone).Zone()

@@ -36,7 +36,7 @@ func TestKnownCalendarRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := "DTSTART:" + start.Format("20060102T150405") + "\nRRULE:" + c.Expr
-		rule, err := parseCalendar(text, Options{Timezone: c.TZ})
+		rule, err := Parse(text, Options{Timezone: c.TZ})
 		if err != nil {
 			if refused++; !slices.Contains(c.Tags, "rfc-invalid") {
 				t.Errorf("%s: %v", c.Expr, err)

@@ -1,37 +1,42 @@
 package schedule
 
-// pattern is the endless part of a rule: the wall times it names if nothing begins
+import (
+	"math/bits"
+	"slices"
+)
+
+// rrulePattern is the endless part of a rule: the wall times it names if nothing begins
 // or ends it. Only its phase comes from DTSTART.
-type pattern struct {
-	freq     frequency
-	every    int64
-	dates    [4][7]daySet // by kind of year
-	everyDay bool         // every day is a date
-	origin   int64        // the number of a period of the rule; for HOURLY and finer, its first second
-	times    timeSet      // in a day, or in a unit
-	setPos   *positions   // what is chosen in a period, or nil
-	empty    bool         // nothing is
+type rrulePattern struct {
+	freq         frequency
+	interval     int64
+	dates        [4][7]daySet  // by kind of year
+	everyDay     bool          // every day is a date
+	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
+	times        timeSet       // in a day, or in a unit
+	setPos       *setPositions // what is chosen in a period, or nil
+	neverMatches bool          // nothing is
 
 	weekStart int64 // a day on which a week begins
 
 	// For HOURLY and finer:
-	unit     int64    // seconds in an hour, a minute or a second
-	step     int64    // seconds from one unit of the rule to the next
-	within   *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
-	residues []uint64 // bit n: a time of within is n units after a multiple of step; or nil
-	counts   []int32  // how many times of within are; only while COUNT is worked out
+	unit          int64    // seconds in an hour, a minute or a second
+	step          int64    // seconds from one unit of the rule to the next
+	unitTimes     *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
+	residues      []uint64 // bit n: a time of within is n units after a multiple of step; or nil
+	residueCounts []int32  // how many times of within are; only while COUNT is worked out
 }
 
-// newPattern prepares a rule that begins at a wall time.
-func newPattern(r *recurrence, start int64) pattern {
+// newRRulePattern prepares a rule that begins at a wall time.
+func newRRulePattern(r *rrule, start int64) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
 	year, month, date := dateOf(day)
 	if r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil {
-		r = r.completed(year, month, date, day)
+		r = r.withStartDate(year, month, date, day)
 	}
-	p := pattern{freq: r.freq, every: r.every, dates: r.yearTable(), setPos: newPositions(r.setPos)}
-	p.everyDay = allDays(&p.dates)
+	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
+	p.everyDay = coversAllDays(&p.dates)
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
 	choose := func(list []int, n int, expanded bool) uint64 {
 		switch {
@@ -65,25 +70,25 @@ func newPattern(r *recurrence, start int64) pattern {
 	}
 	if r.freq < hourly {
 		p.times = newTimeSet(hours, minutes, seconds)
-		p.empty = r.freq == daily && p.setPos.none(p.times.len) || r.freq == weekly && p.setPos.none(len(r.weekdays)*p.times.len)
+		p.neverMatches = r.freq == daily && p.setPos.selectsNone(p.times.len) || r.freq == weekly && p.setPos.selectsNone(len(r.weekdays)*p.times.len)
 		return p
 	}
-	p.empty = p.setPos.none(p.times.len)
+	p.neverMatches = p.setPos.selectsNone(p.times.len)
 	p.origin = start - floorMod(start, p.unit)
-	p.step = p.unit * p.every
-	if r.limits() {
+	p.step = p.unit * p.interval
+	if r.limitsTimeOfDay() {
 		within := newTimeSet(hours, minutes, seconds)
-		p.within = &within
-		p.residues = p.reach()
+		p.unitTimes = &within
+		p.residues = p.newResidues()
 	}
 	return p
 }
 
-// completed returns the rule with what it does not say about days, taken from a
+// withStartDate returns the rule with what it does not say about days, taken from a
 // date.
-func (r *recurrence) completed(year, month, date int, day int64) *recurrence {
-	c := &recurrence{
-		freq: r.freq, every: r.every, wkst: r.wkst, setPos: r.setPos,
+func (r *rrule) withStartDate(year, month, date int, day int64) *rrule {
+	c := &rrule{
+		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
 		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
 	}
 	switch {
@@ -97,16 +102,16 @@ func (r *recurrence) completed(year, month, date int, day int64) *recurrence {
 	return c
 }
 
-// next returns the first wall time that is not before one and not after a limit,
+// nextMatch returns the first wall time that is not before one and not after a limit,
 // or never.
-func (p *pattern) next(from, limit int64) (wall int64) {
+func (p *rrulePattern) nextMatch(from, limit int64) (wall int64) {
 	switch {
-	case from > limit || p.empty:
+	case from > limit || p.neverMatches:
 		return never
 	case p.unit > 0:
 		wall = p.nextInUnit(from, limit)
 	case p.setPos != nil:
-		wall = p.nextChosen(from, limit)
+		wall = p.nextBySetPos(from, limit)
 	default:
 		wall = p.nextOnDay(from, limit)
 	}
@@ -116,11 +121,10 @@ func (p *pattern) next(from, limit int64) (wall int64) {
 	return wall
 }
 
-// has says whether a wall time is one of the pattern's.
-func (p *pattern) has(wall int64) bool { return p.next(wall, wall) == wall }
+func (p *rrulePattern) hasWall(wall int64) bool { return p.nextMatch(wall, wall) == wall }
 
-// nextOnDay is next for rules of days and longer periods.
-func (p *pattern) nextOnDay(from, limit int64) int64 {
+// nextOnDay is nextMatch for rules of days and longer periods.
+func (p *rrulePattern) nextOnDay(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	day := p.nextDay(today, last)
 	if day == today {
@@ -135,8 +139,8 @@ func (p *pattern) nextOnDay(from, limit int64) int64 {
 	return day*secondsPerDay + int64(p.times.next(0))
 }
 
-// nextChosen is nextOnDay with a choice of positions in each period.
-func (p *pattern) nextChosen(from, limit int64) int64 {
+// nextBySetPos is nextOnDay with a choice of positions in each period.
+func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	for day := p.nextDay(today, last); day != never; {
 		begin, end := p.period(day)
@@ -154,4 +158,196 @@ func (p *pattern) nextChosen(from, limit int64) int64 {
 		day = p.nextDay(end, last)
 	}
 	return never
+}
+
+// Dates are the days that fit the parts that name days. Days are those of them
+// that also lie in a period of the rule: with INTERVAL=2, in every second one.
+
+// yearOf returns the year of a day and the day of its 1 January.
+func yearOf(day int64) (year int, first int64) {
+	year, _, _ = dateOf(day)
+	return year, dayNumber(year, 1, 1)
+}
+
+// datesOf returns the dates of a year that begins on a day.
+func (p *rrulePattern) datesOf(year int, first int64) *daySet {
+	return &p.dates[yearRow(year)][weekdayOf(first)]
+}
+
+// nextDate returns the first date that is not before a day and not after a limit,
+// or never.
+func (p *rrulePattern) nextDate(day, limit int64) int64 {
+	if day > limit {
+		return never
+	}
+	if p.everyDay {
+		return day
+	}
+	year, first := yearOf(day)
+	for n := int(day - first); first <= limit; n = 0 {
+		if n = p.datesOf(year, first).next(n); n >= 0 {
+			if day = first + int64(n); day > limit {
+				return never
+			}
+			return day
+		}
+		first += int64(yearLength(isLeap(year)))
+		year++
+	}
+	return never
+}
+
+// countDates returns how many dates there are from one day to another.
+func (p *rrulePattern) countDates(from, to int64) (n int) {
+	year, first := yearOf(from)
+	for from < to {
+		next := first + int64(yearLength(isLeap(year)))
+		dates := p.datesOf(year, first)
+		n += dates.rank(int(min(to, next)-first)) - dates.rank(int(from-first))
+		from, first, year = next, next, year+1
+	}
+	return n
+}
+
+// nthDate returns the n-th date from a day on, counted from 0.
+func (p *rrulePattern) nthDate(from int64, n int) int64 {
+	year, first := yearOf(from)
+	n += p.datesOf(year, first).rank(int(from - first))
+	for {
+		dates := p.datesOf(year, first)
+		length := yearLength(isLeap(year))
+		if here := dates.rank(length); n < here {
+			return first + int64(dates.nth(n))
+		} else {
+			n -= here
+		}
+		first += int64(length)
+		year++
+	}
+}
+
+// nextDay returns the first date in a period of the rule that is not before a day
+// and not after a limit, or never.
+func (p *rrulePattern) nextDay(day, limit int64) int64 {
+	for {
+		day = p.nextDate(day, limit)
+		if day == never || p.interval == 1 {
+			return day
+		}
+		begin, _ := p.period(day)
+		if begin <= day {
+			return day
+		}
+		day = begin
+	}
+}
+
+// period returns the period of the rule that a day lies in, or else the next one,
+// by its first day and the one after its last.
+func (p *rrulePattern) period(day int64) (begin, end int64) {
+	switch p.freq {
+	case yearly:
+		year, _, _ := dateOf(day)
+		year = int(p.align(int64(year)))
+		if year > lastYear {
+			return never, never
+		}
+		return dayNumber(year, 1, 1), dayNumber(year+1, 1, 1)
+	case monthly:
+		year, month, _ := dateOf(day)
+		n := p.align(int64(year)*12 + int64(month) - 1)
+		if n >= (lastYear+1)*12 {
+			return never, never
+		}
+		year, month = int(n/12), int(n%12)+1
+		begin = dayNumber(year, month, 1)
+		return begin, begin + int64(monthLength(year, month))
+	case weekly:
+		begin = p.align(floorDiv(day-p.weekStart, 7))*7 + p.weekStart
+		return begin, begin + 7
+	}
+	begin = p.align(day)
+	return begin, begin + 1
+}
+
+// align returns the first number of a period that is not before the given one.
+func (p *rrulePattern) align(n int64) int64 {
+	if rest := floorMod(n-p.origin, p.interval); rest > 0 {
+		return n + p.interval - rest
+	}
+	return n
+}
+
+// coversAllDays says whether a table names every day of every year.
+func coversAllDays(table *[4][7]daySet) bool {
+	for row := range table {
+		for weekday := range table[row] {
+			days := 0
+			for _, word := range table[row][weekday] {
+				days += bits.OnesCount64(word)
+			}
+			if days < 365 || row == 0 && days < 366 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// setPositions is what BYSETPOS chooses from the elements of a period, which are
+// counted from 0 here.
+type setPositions struct {
+	front []int // in order
+	back  []int // in order, to be added to the number of elements
+}
+
+func newSetPositions(setPos []int) *setPositions {
+	if setPos == nil {
+		return nil
+	}
+	p := &setPositions{}
+	for _, n := range setPos {
+		if n > 0 {
+			p.front = append(p.front, n-1)
+		} else {
+			p.back = append(p.back, n)
+		}
+	}
+	return p
+}
+
+// next returns the first chosen element from the n-th on, of so many in all, or
+// -1. Without positions, every element is chosen.
+func (p *setPositions) next(n, total int) int {
+	if p != nil {
+		chosen := total
+		if i, _ := slices.BinarySearch(p.front, n); i < len(p.front) {
+			chosen = p.front[i]
+		}
+		if i, _ := slices.BinarySearch(p.back, n-total); i < len(p.back) {
+			chosen = min(chosen, total+p.back[i])
+		}
+		n = chosen
+	}
+	if n >= total {
+		return -1
+	}
+	return n
+}
+
+// selectsNone says whether nothing is chosen of any number of elements up to the given
+// one.
+func (p *setPositions) selectsNone(most int) bool {
+	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
+}
+
+// len returns how many of so many elements are chosen.
+func (p *setPositions) len(total int) (n int) {
+	if p == nil {
+		return total
+	}
+	for i := p.next(0, total); i >= 0; i = p.next(i+1, total) {
+		n++
+	}
+	return n
 }

@@ -137,7 +137,7 @@ func TestCalendarRefusals(t *testing.T) {
 		{"FREQ=DAILY;COUNT=1;BYHOUR=12 EXDATE:20260301T120000", 0, "the schedule never fires"},
 	} {
 		begin := time.Now()
-		_, err := parseCalendar(c.text, Options{Start: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)})
+		_, err := parseOnlyRRule(c.text, Options{Start: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)})
 		took := time.Since(begin)
 		var e *Error
 		switch {
@@ -146,7 +146,7 @@ func TestCalendarRefusals(t *testing.T) {
 		case e.Field != "schedule" || e.Column != c.column || !strings.Contains(e.Message, c.message):
 			t.Errorf("%.60q: %s, column %d, %q; want schedule, column %d, %q", c.text, e.Field, e.Column, e.Message, c.column, c.message)
 		default:
-			if _, err := parseCalendar(e.Example, Options{Start: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)}); err != nil {
+			if _, err := Parse(e.Example, Options{Start: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)}); err != nil {
 				t.Errorf("%.60q: the example %q is refused: %v", c.text, e.Example, err)
 			}
 		}
@@ -157,17 +157,17 @@ func TestCalendarRefusals(t *testing.T) {
 }
 
 func TestCalendarRulesNeedAnAnchor(t *testing.T) {
-	_, err := parseCalendar("FREQ=DAILY", Options{})
-	const want = `schedule: a calendar rule counts from somewhere: give it a DTSTART line or starts_at; ` +
+	_, err := Parse("FREQ=DAILY", Options{})
+	const want = `schedule: a calendar rule needs a start: give it a DTSTART line or starts_at; ` +
 		`for example "DTSTART:20260302T090000 RRULE:FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := parseCalendar(anchoredExample, Options{}); err != nil {
+	if _, err := Parse(rruleStartExample, Options{}); err != nil {
 		t.Errorf("the example is refused: %v", err)
 	}
 	for _, year := range []int{-5, 2500, 200000} {
-		if _, err := parseCalendar("FREQ=DAILY", Options{Start: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+		if _, err := Parse("FREQ=DAILY", Options{Start: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 			t.Errorf("a start in the year %d is accepted", year)
 		}
 	}
@@ -180,14 +180,14 @@ func TestZoneOfACalendarRule(t *testing.T) {
 		{"Europe/Paris", "", ""},
 		{"Europe/Berlin", "schedule", `DTSTART names the time zone "Europe/Paris" itself, but the timezone is "Europe/Berlin"`},
 	} {
-		_, err := parseCalendar(text, Options{Timezone: c.timezone})
+		_, err := Parse(text, Options{Timezone: c.timezone})
 		var e *Error
 		if c.field == "" && err != nil || c.field != "" && (!errors.As(err, &e) || e.Field != c.field || e.Column != 14 || e.Message != c.message) {
 			t.Errorf("in %q: %v, want %s: %s", c.timezone, err, c.field, c.message)
 		}
 	}
 	var e *Error
-	if _, err := parseCalendar("DTSTART:20260301T090000 FREQ=DAILY", Options{Timezone: "EST"}); !errors.As(err, &e) || e.Field != "timezone" {
+	if _, err := Parse("DTSTART:20260301T090000 FREQ=DAILY", Options{Timezone: "EST"}); !errors.As(err, &e) || e.Field != "timezone" {
 		t.Errorf("in EST: %v", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestNowDecidesWhatIsOver(t *testing.T) {
 		{"FREQ=YEARLY;INTERVAL=500", now, "is over"},
 		{"FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=30", now, "never fires"},
 	} {
-		_, err := parseCalendar(fmt.Sprintf("DTSTART:20260301T090000 %s", c.rule), Options{Now: c.now})
+		_, err := Parse(fmt.Sprintf("DTSTART:20260301T090000 %s", c.rule), Options{Now: c.now})
 		if (err == nil) != (c.message == "") || err != nil && !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s, now %v: %v, want %q", c.rule, c.now, err, c.message)
 		}

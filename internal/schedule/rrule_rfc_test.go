@@ -62,7 +62,7 @@ const everyTwentyMinutes = "1997: 9/2@09:00,09:20,09:40,10:00,10:20,10:40,11:00,
 func TestExamplesOfTheRFC(t *testing.T) {
 	for _, c := range rfcExamples {
 		text := "DTSTART;TZID=America/New_York:" + c.start + "T090000\nRRULE:" + c.rule
-		rule, err := parseCalendar(text, Options{})
+		rule, err := Parse(text, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", c.rule, err)
 			continue

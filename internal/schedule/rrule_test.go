@@ -8,7 +8,7 @@ import (
 // expectCalendar asks a calendar rule for one occurrence after the other.
 func expectCalendar(t *testing.T, text string, o Options, after, want string) {
 	t.Helper()
-	rule, err := parseCalendar(text, o)
+	rule, err := Parse(text, o)
 	if err != nil {
 		t.Errorf("%s: %v", text, err)
 		return
@@ -25,4 +25,13 @@ func expectCalendar(t *testing.T, text string, o Options, after, want string) {
 		}
 		asked = got
 	}
+}
+
+// parseOnlyRRule is Parse for texts that it may not recognize as calendar rules.
+func parseOnlyRRule(text string, o Options) (Rule, error) {
+	rule, err := parseRRuleSet(text, o)
+	if err == nil {
+		err = checkFires(rule, o.Now)
+	}
+	return rule, err
 }

@@ -20,7 +20,7 @@ type plainSet struct {
 	exdates  []time.Time
 	rdates   []time.Time // wall times, as the EXDATEs
 	skipGap  bool
-	overlap  Overlap
+	overlap  DSTOverlap
 	first    int64 // the instant of DTSTART
 	startUTC bool  // DTSTART is written in UTC
 }
@@ -99,7 +99,7 @@ func (s *plainSet) firings(moments []plainMoment) (all []int64) {
 			if d.Before(s.start()) {
 				continue
 			}
-			if d.Equal(m.wall) && (!m.repeats || s.overlap == OverlapBoth) {
+			if d.Equal(m.wall) && (!m.repeats || s.overlap == DSTBoth) {
 				fires[m.at] = true
 			}
 			if slices.ContainsFunc(m.skipped, d.Equal) && !s.skipGap && !slices.ContainsFunc(s.exdates, d.Equal) {
@@ -116,7 +116,7 @@ func (s *plainSet) firings(moments []plainMoment) (all []int64) {
 // follow adds what one rule fires.
 func (s *plainSet) follow(r *plainRule, moments []plainMoment, fires map[int64]bool) {
 	interval := r.finer("HOURLY")
-	repeat := s.overlap == OverlapBoth || s.overlap == OverlapAuto && interval
+	repeat := s.overlap == DSTBoth || s.overlap == DSTAuto && interval
 	counted := 0
 	bounded := func(wall time.Time, at int64) bool {
 		switch {
@@ -152,7 +152,7 @@ func (s *plainSet) follow(r *plainRule, moments []plainMoment, fires map[int64]b
 func (s *plainSet) compare(t *rapid.T, moments []plainMoment) {
 	o := Options{Timezone: s.zone.String(), SkipGap: s.skipGap, Overlap: s.overlap}
 	want := s.firings(moments)
-	rule, err := parseCalendar(s.String(), o)
+	rule, err := Parse(s.String(), o)
 	if err != nil {
 		if !strings.Contains(err.Error(), "never fires") {
 			t.Fatalf("%s: %v", s, err)

@@ -1,55 +1,5 @@
 package schedule
 
-import "math/bits"
-
-// daySet is a set of days of a year, bit 0 for 1 January.
-type daySet [6]uint64
-
-func (s *daySet) add(n int)      { s[n/64] |= 1 << (n % 64) }
-func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
-
-func (s *daySet) keep(o *daySet) {
-	for i := range s {
-		s[i] &= o[i]
-	}
-}
-
-// next returns the first day that is not before the given one of the year, or -1.
-func (s *daySet) next(n int) int {
-	i := n / 64
-	for word := s[i] >> (n % 64) << (n % 64); ; word = s[i] {
-		if word != 0 {
-			return i*64 + bits.TrailingZeros64(word)
-		}
-		if i++; i == len(s) {
-			return -1
-		}
-	}
-}
-
-// rank returns how many days of the set are before the given one.
-func (s *daySet) rank(n int) (rank int) {
-	for i := range n / 64 {
-		rank += bits.OnesCount64(s[i])
-	}
-	if n%64 > 0 {
-		rank += bits.OnesCount64(s[n/64] << (64 - n%64))
-	}
-	return rank
-}
-
-// nth returns the n-th day, counted from 0; there must be so many.
-func (s *daySet) nth(n int) int {
-	for i, word := range s {
-		if here := bits.OnesCount64(word); n >= here {
-			n -= here
-		} else {
-			return i*64 + nthBit(word, n)
-		}
-	}
-	return -1
-}
-
 // yearKind is all that the days of a year can depend on: its length and, for the
 // numbers of the weeks at its ends, the lengths of its neighbours.
 type yearKind struct {
@@ -59,8 +9,8 @@ type yearKind struct {
 	next     bool // the year after is one
 }
 
-// kindRow numbers the lengths of a year and its neighbours.
-func kindRow(year int) int {
+// yearRow numbers the lengths of a year and its neighbours.
+func yearRow(year int) int {
 	switch {
 	case isLeap(year):
 		return 0
@@ -72,17 +22,8 @@ func kindRow(year int) int {
 	return 1
 }
 
-func isLeap(year int) bool { return year&3 == 0 && (year%100 != 0 || year%400 == 0) }
-
-func yearLength(leap bool) int {
-	if leap {
-		return 366
-	}
-	return 365
-}
-
 // yearTable works out the matching days of every kind of year.
-func (r *recurrence) yearTable() (table [4][7]daySet) {
+func (r *rrule) yearTable() (table [4][7]daySet) {
 	for row := range table {
 		for weekday := range 7 {
 			if row > 1 && r.weeks == nil {
@@ -96,7 +37,7 @@ func (r *recurrence) yearTable() (table [4][7]daySet) {
 }
 
 // daysOf returns the days of a year that fit all parts of a rule that name days.
-func (r *recurrence) daysOf(k yearKind) daySet {
+func (r *rrule) daysOf(k yearKind) daySet {
 	set := r.byMonth(k)
 	length := yearLength(k.leap)
 	if r.yearDays != nil {
@@ -123,10 +64,10 @@ func (r *recurrence) daysOf(k yearKind) daySet {
 }
 
 // byMonth returns the days that BYMONTH and BYMONTHDAY leave.
-func (r *recurrence) byMonth(k yearKind) (set daySet) {
+func (r *rrule) byMonth(k yearKind) (set daySet) {
 	months, first := bitsOf(r.months), 0
 	for month := 1; month <= 12; month++ {
-		length := kindMonth(k, month)
+		length := yearMonthLength(k, month)
 		switch {
 		case r.months != nil && months>>month&1 == 0:
 		case r.days == nil:
@@ -148,7 +89,7 @@ func (r *recurrence) byMonth(k yearKind) (set daySet) {
 	return set
 }
 
-func kindMonth(k yearKind, month int) int {
+func yearMonthLength(k yearKind, month int) int {
 	if k.leap {
 		return monthLength(2000, month)
 	}
@@ -157,7 +98,7 @@ func kindMonth(k yearKind, month int) int {
 
 // byWeekday returns the days that BYDAY names. Its numbers count in the month if
 // the rule names months, and in the year otherwise.
-func (r *recurrence) byWeekday(k yearKind) (set daySet) {
+func (r *rrule) byWeekday(k yearKind) (set daySet) {
 	add := func(d nthWeekday, from, length int) {
 		first := from + int(floorMod(int64(d.weekday-k.weekday-from), 7))
 		count := (from+length-1-first)/7 + 1
@@ -178,7 +119,7 @@ func (r *recurrence) byWeekday(k yearKind) (set daySet) {
 			continue
 		}
 		for month, first := 1, 0; month <= 12; month++ {
-			length := kindMonth(k, month)
+			length := yearMonthLength(k, month)
 			add(d, first, length)
 			first += length
 		}
@@ -189,7 +130,7 @@ func (r *recurrence) byWeekday(k yearKind) (set daySet) {
 // byWeek returns the days in the weeks that BYWEEKNO names. The first week of a
 // year is the first with at least four days in it; the days at both ends of a
 // year may belong to a week of its neighbours.
-func (r *recurrence) byWeek(k yearKind) (set daySet) {
+func (r *rrule) byWeek(k yearKind) (set daySet) {
 	// The days on which the first weeks begin of the years before, here and on.
 	var firsts [4]int
 	begin := -yearLength(k.previous)
@@ -215,18 +156,10 @@ func (r *recurrence) byWeek(k yearKind) (set daySet) {
 
 // firstWeek returns on which day the first week begins of a year that begins on a
 // weekday; it may be up to three days before the year.
-func (r *recurrence) firstWeek(weekday int) int {
+func (r *rrule) firstWeek(weekday int) int {
 	days := int(floorMod(int64(r.wkst-weekday), 7)) // until the next week begins
 	if days > 3 {
 		days -= 7
 	}
 	return days
-}
-
-// bitsOf returns a set with the bit n for every number n from 0 to 63.
-func bitsOf(list []int) (set uint64) {
-	for _, n := range list {
-		set |= 1 << n
-	}
-	return set
 }

@@ -14,7 +14,7 @@ func TestWeeksAtTheEndsOfYears(t *testing.T) {
 				start: time.Date(1880, 1, 1, 0, 0, 0, 0, time.UTC),
 			}
 			text := fmt.Sprintf("DTSTART:18800101T000000 %s", plain)
-			rule, err := parseCalendar(text, Options{})
+			rule, err := Parse(text, Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
@@ -31,7 +31,7 @@ func TestWeeksAtTheEndsOfYears(t *testing.T) {
 }
 
 func TestWeeksAreThoseOfISO8601(t *testing.T) {
-	rule := &recurrence{freq: yearly, wkst: 1}
+	rule := &rrule{freq: yearly, wkst: 1}
 	for year := 1970; year <= lastYear; year++ {
 		first := dayNumber(year, 1, 1)
 		kind := yearKind{weekdayOf(first), isLeap(year), isLeap(year - 1), isLeap(year + 1)}

@@ -28,7 +28,11 @@
 // The zone database is part of the binary, so that every node agrees on it.
 package schedule
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Rule names instants. Next returns the first occurrence strictly after the
 // given instant, in UTC; the zero time means never again. It depends on nothing
@@ -38,16 +42,16 @@ type Rule interface {
 	Next(after time.Time) time.Time
 }
 
-// Overlap says which instants a wall time names that the clock shows twice.
-type Overlap uint8
+// DSTOverlap says which instants a wall time names that the clock shows twice.
+type DSTOverlap uint8
 
 const (
-	OverlapAuto  Overlap = iota // both for interval-like rules, the first for others
-	OverlapFirst                // the first
-	OverlapBoth                 // both
+	DSTAuto  DSTOverlap = iota // both for interval-like rules, the first for others
+	DSTFirst                   // the first
+	DSTBoth                    // both
 )
 
-// Options are the settings that stand beside the text of a schedule.
+// Options are the settings of a schedule that are not part of its text.
 type Options struct {
 	// Timezone is an IANA name such as "Europe/Paris". Rules without one are read in
 	// UTC, but an instant or a start without an offset requires it.
@@ -59,25 +63,82 @@ type Options struct {
 
 	// Overlap decides about wall times that the clock shows twice. An instant
 	// without an offset is always the first.
-	Overlap Overlap
+	Overlap DSTOverlap
 
-	// Start anchors a rule that counts from somewhere and does not say from where:
-	// an interval without a start, a calendar rule without DTSTART. Its wall time
-	// is that of the zone. It has the precision of a microsecond, and of a second
-	// where days are counted.
+	// Start is where a rule begins that needs a start and has none in its text: see
+	// NeedsStart. It has the precision of a microsecond, and of a second in rules of
+	// days, weeks, months and years.
 	Start time.Time
 
-	// Now, if set, makes Parse refuse a rule with no occurrence in the 45 years
-	// after it, as is right for a schedule that someone just wrote. The
-	// zero time refuses only what has no occurrence from 1970 to 2499, as is
-	// right for reading a stored schedule again: its last year may be over.
+	// Now, if set, makes Parse refuse a rule with no occurrence in the 45 years after
+	// it: set it for a new schedule. The zero time refuses only a rule with no
+	// occurrence from 1970 to 2499: use it for a stored schedule, whose last
+	// occurrence may have passed.
 	Now time.Time
 }
 
 // Once returns the instant of a rule that names exactly one.
 func Once(r Rule) (time.Time, bool) {
-	if o, ok := r.(*once); ok {
+	if o, ok := r.(*oneOff); ok {
 		return o.at, true
 	}
 	return time.Time{}, false
+}
+
+// Error says why a schedule or its time zone is refused.
+type Error struct {
+	Field   string // what is at fault: "schedule" or "timezone"
+	Column  int    // where in the field, counted from 1; 0 means all of it
+	Message string // what is wrong
+	Example string // a correct value of the field
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Field)
+	if e.Column > 0 {
+		fmt.Fprintf(&b, ", column %d", e.Column)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Message)
+	if e.Example != "" {
+		fmt.Fprintf(&b, "; for example %q", e.Example)
+	}
+	return b.String()
+}
+
+const (
+	cronExample    = "30 9 * * MON-FRI"
+	instantExample = "2026-03-01T09:00:00Z"
+	zoneExample    = "Europe/Paris"
+
+	intervalExample = "R5/2026-03-01T09:00:00Z/PT15M"
+	everyExample    = "R/2026-03-01T09:00:00Z/PT90S"
+
+	rruleExample      = "FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9"
+	rruleStartExample = "DTSTART:20260302T090000 RRULE:" + rruleExample
+)
+
+// errorf returns an Error about the schedule as a whole.
+func errorf(example, format string, args ...any) error {
+	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: example}
+}
+
+// errorAt returns an Error about one place of a schedule, counted from 0.
+func errorAt(pos int, example, format string, args ...any) error {
+	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
+}
+
+// zoneErrorf returns an Error about the time zone.
+func zoneErrorf(example, format string, args ...any) error {
+	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
+}
+
+// truncate shortens text that a message repeats.
+func truncate(s string) string {
+	const most = 24
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
 }

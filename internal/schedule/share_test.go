@@ -21,7 +21,7 @@ func TestEqualSchedulesShareOneRule(t *testing.T) {
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{Start: start}, true},
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{Timezone: "Europe/Paris"}, false},
 		{"0 9 * * *", "0 9 * * *", Options{}, Options{SkipGap: true}, false},
-		{"0 9 * * *", "0 9 * * *", Options{}, Options{Overlap: OverlapBoth}, false},
+		{"0 9 * * *", "0 9 * * *", Options{}, Options{Overlap: DSTBoth}, false},
 		{"0 9 * * *", "0 8 * * *", Options{}, Options{}, false},
 		{"@every 5m", "@every 5m", Options{Start: start}, Options{Start: start}, true},
 		{"@every 5m", "@every 5m", Options{Start: start}, Options{Start: start.Add(time.Second)}, false},
@@ -103,9 +103,9 @@ func heap() int64 {
 
 func TestRulesOutOfUseAreForgotten(t *testing.T) {
 	size := func() int {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		return len(shared.rules)
+		sharedRules.mu.Lock()
+		defer sharedRules.mu.Unlock()
+		return len(sharedRules.rules)
 	}
 	for i := range 20_000 {
 		mustParse(t, fmt.Sprintf("%d %d %d * *", i%60, i/60%24, 1+i/1440), Options{})

@@ -155,10 +155,10 @@ func (s *stretch) compare(t *testing.T, r *walkedRule, random *rand.Rand) {
 	}
 	for _, skip := range []bool{false, true} {
 		lists := map[bool][]int64{true: s.occurrences(r, true, skip), false: s.occurrences(r, false, skip)}
-		for _, overlap := range []Overlap{OverlapAuto, OverlapFirst, OverlapBoth} {
+		for _, overlap := range []DSTOverlap{DSTAuto, DSTFirst, DSTBoth} {
 			o := Options{Timezone: s.zone, SkipGap: skip, Overlap: overlap}
 			rule := mustParse(t, r.expr, o)
-			want := lists[overlap == OverlapBoth || overlap == OverlapAuto && r.interval]
+			want := lists[overlap == DSTBoth || overlap == DSTAuto && r.interval]
 			asked := s.start - 1
 			for _, at := range append(slices.Clip(want), end) {
 				got := rule.Next(time.Unix(asked, 0)).Unix()

@@ -27,17 +27,17 @@ func Warnings(r Rule, now time.Time) []string {
 
 // dayWarnings is about the two day fields of an expression.
 func (c *cron) dayWarnings() (list []string) {
-	f := c.named
+	f := c.dayFields
 	words := strings.Fields(c.text)
 	first := len(words) - 3
 	if len(words) == 7 {
 		first--
 	}
 	day, month, weekday := words[first], words[first+1], words[first+2]
-	anyDay, anyWeekday := f.days == all(31), f.weekdays == all(7)
+	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
 	stepped := func(text string) bool { return strings.HasPrefix(text, "*/") || strings.HasPrefix(text, "?/") }
 	switch {
-	case f.either && !anyDay && !anyWeekday:
+	case f.eitherField && !anyDay && !anyWeekday:
 		list = append(list, fmt.Sprintf("day of month %s and weekday %s are alternatives: it runs on %s of the month and also on %s",
 			day, weekday, f.listDays(), f.listWeekdays()))
 	case stepped(day) && !anyDay && !anyWeekday, stepped(weekday) && !anyDay && !anyWeekday:
@@ -49,7 +49,7 @@ func (c *cron) dayWarnings() (list []string) {
 	plain := f.last|f.nearest|f.lastNearest == 0
 	if c.months == 1<<1 && plain && f.days == 1<<28 && anyWeekday {
 		list = append(list, "29 February comes only in leap years, every 4 years and not in 2100")
-	} else if beyond := f.days &^ all(28); plain && anyWeekday && f.days != 0 && f.days == beyond && month == "*" {
+	} else if beyond := f.days &^ allBits(28); plain && anyWeekday && f.days != 0 && f.days == beyond && month == "*" {
 		list = append(list, fmt.Sprintf("not every month has a day %d: the others are left out; L is the last day of a month", bits.TrailingZeros64(f.days)+1))
 	}
 	return list
@@ -58,20 +58,20 @@ func (c *cron) dayWarnings() (list []string) {
 // stepWarnings is about steps that do not divide the range of their field.
 func (c *cron) stepWarnings() (list []string) {
 	words := strings.Fields(c.text)
-	for i, f := range layouts[len(words)] {
+	for i, f := range cronLayouts[len(words)] {
 		size := f.high - f.low + 1
 		if f.isDay() || f == yearField {
 			continue
 		}
 		for item := range strings.SplitSeq(words[i], ",") {
 			bounds, after, ok := strings.Cut(item, "/")
-			step := int(count(after, maxNumber))
+			step := int(parseDigits(after, maxNumber))
 			if !ok || strings.Contains(bounds, "-") {
 				continue
 			}
 			first := 0
 			if bounds != "*" && bounds != "?" {
-				first = int(count(bounds, int64(f.most))) - f.low
+				first = int(parseDigits(bounds, int64(f.most))) - f.low
 			}
 			switch last := first + (size-1-first)/step*step; {
 			case first+step >= size:
@@ -88,7 +88,7 @@ func (c *cron) stepWarnings() (list []string) {
 // rareWarning is about a rule that fires less than once a year.
 func rareWarning(r Rule, now time.Time) string {
 	next := r.Next(now)
-	if _, single := r.(*once); single || next.IsZero() {
+	if _, single := r.(*oneOff); single || next.IsZero() {
 		return ""
 	}
 	const year = 367 * 24 * time.Hour
@@ -105,18 +105,19 @@ func rareWarning(r Rule, now time.Time) string {
 
 // clockWarnings is about clock changes within a year from now.
 func clockWarnings(r Rule, now time.Time) (list []string) {
-	if o, ok := r.(*once); ok {
+	if o, ok := r.(*oneOff); ok {
 		return o.clockWarning()
 	}
-	z, skipGap := clockOf(r)
-	if z == nil {
+	c, ok := r.(clockRule)
+	if !ok {
 		return nil
 	}
+	z := c.clock().zone
 	last := now.AddDate(1, 0, 0).Unix()
 	for i := z.at(now.Unix()) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxWarnings; i++ {
 		text := ""
 		if from, end := z.gap(i); from < end {
-			text = gapWarning(r, z, i, skipGap)
+			text = gapWarning(c, i)
 		} else {
 			text = overlapWarning(r, z, i)
 		}
@@ -127,7 +128,7 @@ func clockWarnings(r Rule, now time.Time) (list []string) {
 	return list
 }
 
-func (o *once) clockWarning() []string {
+func (o *oneOff) clockWarning() []string {
 	place := o.zone.location.String()
 	switch note := OccurrenceAt(o, o.at); {
 	case o.skipped:
@@ -139,13 +140,13 @@ func (o *once) clockWarning() []string {
 }
 
 // gapWarning is about what the clock skips at the beginning of a period.
-func gapWarning(r Rule, z *zone, i int, skipGap bool) string {
-	walls := lost(r, i)
+func gapWarning(c clockRule, i int) string {
+	z, walls := c.clock().zone, c.gapTimes(i)
 	if len(walls) == 0 {
 		return ""
 	}
 	verb, then := "does", "is left out"
-	if !skipGap {
+	if !c.clock().skipGap {
 		then = "runs " + timeOfDay(time.Unix(z.periods[i].start, 0).In(z.location))
 	}
 	if len(walls) > 1 {
@@ -196,5 +197,5 @@ func wallDates(walls []int64) string {
 	for _, wall := range walls[1:] {
 		list = append(list, timeOfDay(Wall(wall).Time()))
 	}
-	return enumerate(list)
+	return joinWithAnd(list)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,9 +166,9 @@ func (z *zone) resolve(wall int64) (t int64, skipped bool) {
 	}
 }
 
-// twin returns the other instant at which the clock shows what it shows at the
+// otherInstant returns the other instant at which the clock shows what it shows at the
 // given one, and whether that is later, or never.
-func (z *zone) twin(t int64) (other int64, later bool) {
+func (z *zone) otherInstant(t int64) (other int64, later bool) {
 	i := z.at(t)
 	p := z.periods[i]
 	wall := t + p.offset
@@ -180,4 +181,91 @@ func (z *zone) twin(t int64) (other int64, later bool) {
 		return wall - z.periods[i-1].offset, false
 	}
 	return never, false
+}
+
+// gap returns the wall times that the clock skips at the beginning of a period:
+// from the first to before the second. Elsewhere the second is not after the
+// first; then the clock repeats what lies between them, or nothing.
+func (z *zone) gap(i int) (from, end int64) {
+	if i == 0 {
+		return 0, 0
+	}
+	p := z.periods[i]
+	return p.start + z.periods[i-1].offset, p.start + p.offset
+}
+
+// zoneAbbreviations says what people mostly mean who write an abbreviation.
+var zoneAbbreviations = map[string]string{
+	"EST": "America/New_York", "EDT": "America/New_York", "EST5EDT": "America/New_York",
+	"CST": "America/Chicago", "CDT": "America/Chicago", "CST6CDT": "America/Chicago",
+	"MST": "America/Denver", "MDT": "America/Denver", "MST7MDT": "America/Denver",
+	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PST8PDT": "America/Los_Angeles",
+	"HST": "Pacific/Honolulu", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
+	"BST": "Europe/London", "WET": "Europe/Lisbon", "WEST": "Europe/Lisbon",
+	"CET": "Europe/Paris", "CEST": "Europe/Paris", "MET": "Europe/Paris",
+	"EET": "Europe/Athens", "EEST": "Europe/Athens", "MSK": "Europe/Moscow",
+	"IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "KST": "Asia/Seoul",
+	"AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "NZST": "Pacific/Auckland",
+	"GMT": "UTC", "UCT": "UTC", "Z": "UTC", "ZULU": "UTC", "UNIVERSAL": "UTC",
+	"GREENWICH": "UTC", "GMT0": "UTC", "GMT+0": "UTC", "GMT-0": "UTC",
+}
+
+// checkZoneName refuses what is not the name of a zone in the database, and says
+// which name may be meant.
+func checkZoneName(name string) error {
+	_, known := zoneFiles()[name]
+	if known && (name == "UTC" || strings.Contains(name, "/")) {
+		return nil
+	}
+	switch {
+	case strings.TrimSpace(name) == "":
+		return zoneErrorf(zoneExample, "the name of a time zone is missing")
+	case strings.EqualFold(name, "Local"):
+		return zoneErrorf(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
+	}
+	if place, ok := zoneAbbreviations[strings.ToUpper(name)]; ok {
+		return zoneErrorf(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
+	}
+	if near := nearestZone(name); near != "" {
+		return zoneErrorf(near, "there is no time zone %q; did you mean %q?", truncate(name), near)
+	}
+	if known {
+		return zoneErrorf(zoneExample, "%q is not of the form Area/City", name)
+	}
+	return zoneErrorf(zoneExample, "there is no time zone %q; names have the form Area/City", truncate(name))
+}
+
+// zoneNames lists the names that LoadZone accepts, in order.
+var zoneNames = sync.OnceValue(func() []string {
+	var names []string
+	for name := range zoneFiles() {
+		if name == "UTC" || strings.Contains(name, "/") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+})
+
+// nearestZone finds the name that differs from a wrong one only in case and
+// blanks, or else the first whose city it is, or else nothing. It does not
+// propose Etc/GMT+5 for "GMT+5": that lies on the other side of the world.
+func nearestZone(name string) string {
+	wanted := normalizeZoneName(name)
+	var near string
+	for _, candidate := range zoneNames() {
+		p := normalizeZoneName(candidate)
+		if p == wanted {
+			return candidate
+		}
+		if near == "" && strings.HasSuffix(p, "/"+wanted) && !strings.HasPrefix(p, "etc/") {
+			near = candidate
+		}
+	}
+	return near
+}
+
+// normalizeZoneName reduces a name to lower case without the marks between words.
+func normalizeZoneName(name string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(name))
 }

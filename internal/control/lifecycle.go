@@ -1,0 +1,106 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
+)
+
+// Pause stops a job from firing until it is resumed. What is due already still runs. A
+// paused job stays as it is.
+func (c *Control) Pause(ctx context.Context, namespace, ref string) (belfry.Job, error) {
+	return c.setPaused(ctx, "pause a job", namespace, ref, true, false)
+}
+
+// Resume lets a paused job fire again. The occurrences during the pause are recorded as
+// skipped, or with CatchUp treated as missed; an overdue one-off runs in any case. A
+// job that is not paused stays as it is.
+func (c *Control) Resume(ctx context.Context, namespace, ref string, r belfry.Resume) (belfry.Job, error) {
+	return c.setPaused(ctx, "resume a job", namespace, ref, false, r.CatchUp)
+}
+
+func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	return c.editJob(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		to := validate.Result{Manifest: job.Manifest, Paused: paused}
+		to.Manifest.Spec = to.Manifest.Spec.WithDefaults()
+		return c.change(job, p, to, catchUp, now)
+	})
+}
+
+// CancelJob plans nothing more for a job and cancels its live runs and pending
+// triggers. The job stays, no longer paused, and an edit may give it another schedule;
+// but a one-off ends.
+func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	return c.editJob(ctx, "cancel a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		step := plan.Cancel(c.subjectToEnd(job), p, now)
+		job.State, job.UpdatedAt = belfry.JobActive, now
+		return &store.Change{Job: job, Step: step, Cancel: true}, nil
+	})
+}
+
+// subjectToEnd is the subject of a job for which nothing more is planned: a schedule
+// that cannot be parsed must not keep it alive.
+func (c *Control) subjectToEnd(job belfry.Job) plan.Subject {
+	subject, err := c.subject(job)
+	if err != nil {
+		subject.Policy = unparsedPolicy(job.Spec)
+	}
+	return subject
+}
+
+// DeleteOptions say what is removed with a job. The zero value lets its live runs finish
+// and keeps its history.
+type DeleteOptions struct {
+	CancelRuns   bool // cancel its live runs
+	PurgeHistory bool // delete its runs and skips as soon as no run is alive
+}
+
+// Delete makes a job invisible and plans nothing more for it. The match is that of
+// Edit; a job that has ended cannot change, and has none.
+func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o DeleteOptions) error {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return err
+	}
+	found := false // by an edit whose outcome may be unknown
+	_, err = c.editJob(ctx, "delete a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		if err := checkVersion(job, match); err != nil {
+			return nil, err
+		}
+		found = true
+		job.State, job.UpdatedAt = belfry.JobDeleted, now
+		return &store.Change{Job: job, Step: plan.Delete(c.subjectToEnd(job), p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
+	})
+	switch {
+	case isNotFound(err) && found:
+		return nil // The first try did it, though its answer was lost.
+	case belfry.CodeOf(err) == belfry.Conflict && c.hasEnded(ctx, namespace, id):
+		return c.deleteEnded(ctx, namespace, id, o.PurgeHistory)
+	}
+	return err
+}
+
+// deleteEnded deletes a job that has ended.
+func (c *Control) deleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+	tried := false
+	return retryUnknown(ctx, "delete a job", func() error {
+		err := c.store.DeleteEnded(ctx, namespace, id, history)
+		if tried && isNotFound(err) {
+			return nil // The first try did it, though its answer was lost.
+		}
+		tried = true
+		return err
+	})
+}

@@ -1,0 +1,242 @@
+// Package explain says in English sentences what was decided for an instant of a job
+// and why, or what is planned for it.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// Store is what an explanation reads; see package store.
+type Store interface {
+	Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
+	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error)
+	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
+	Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error)
+	JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error)
+	RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error)
+	RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error)
+	Workers(ctx context.Context) ([]store.Worker, error)
+}
+
+// errChanging reports that a run changed while it was read.
+var errChanging = belfry.Errorf(belfry.Unavailable, "the run is changing; try again")
+
+// maxTries is how often an explanation starts again because its run changed, or was
+// settled, while it was read.
+const maxTries = 3
+
+// Explain explains an instant of a job: what was decided for it and by which schedule;
+// for a run that waits, what it waits for; and for the future, what is planned. The
+// zero instant means the latest occurrence that was decided, or a later live run that
+// was requested, or else the next occurrence. The defaults are those of the server.
+func Explain(ctx context.Context, s Store, d plan.Defaults, job belfry.Job, at, now time.Time) (belfry.Explanation, error) {
+	e := explainer{store: s, defaults: d, job: job, now: now}
+	due, err := s.PlansByJob(ctx, []belfry.ID{job.ID})
+	if err != nil {
+		return belfry.Explanation{}, err
+	}
+	if len(due) > 0 {
+		e.plan = due[0].Plan
+	}
+	if at.IsZero() {
+		if at, err = e.latest(ctx); err != nil {
+			return belfry.Explanation{}, err
+		}
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	var out belfry.Explanation
+	for range maxTries {
+		out, err = e.explain(ctx, at)
+		if belfry.CodeOf(err) != belfry.NotFound && !errors.Is(err, errChanging) {
+			break
+		}
+	}
+	return out, err
+}
+
+// explainer reads what is needed to explain an instant of one job.
+type explainer struct {
+	store    Store
+	defaults plan.Defaults
+	job      belfry.Job
+	plan     plan.Plan // zero if there is none any more
+	now      time.Time
+}
+
+// latest is the latest occurrence that was decided, or a later live run, or else the
+// next occurrence, or else the latest run of any kind, or else now.
+func (e *explainer) latest(ctx context.Context) (time.Time, error) {
+	const enough = 100 // requested runs that may precede a scheduled one
+	runs, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, store.Page{Limit: enough})
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, r := range runs {
+		if r.Kind != belfry.KindScheduled && !r.Status.Live() {
+			continue
+		}
+		if r.SkippedTo != nil {
+			return *r.SkippedTo, nil
+		}
+		return r.ScheduledAt, nil
+	}
+	switch {
+	case !e.plan.NominalAt.IsZero():
+		return e.plan.NominalAt, nil
+	case len(runs) > 0:
+		return runs[0].ScheduledAt, nil
+	}
+	return e.now, nil
+}
+
+// explain looks for a record of the instant, or else at what is planned.
+func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanation, error) {
+	records, err := e.records(ctx, at)
+	if err != nil {
+		return belfry.Explanation{}, err
+	}
+	for i, record := range records {
+		t, err := e.instant(ctx, at, record.Revision)
+		if err != nil {
+			return belfry.Explanation{}, err
+		}
+		// A record of many occurrences covers the time between them as well.
+		if t.occurs || record.ScheduledAt.Equal(at) {
+			return e.recorded(ctx, t, record, records[i+1:])
+		}
+	}
+	revision, err := e.revisionAt(ctx, at)
+	if err != nil {
+		return belfry.Explanation{}, err
+	}
+	t, err := e.instant(ctx, at, revision)
+	if err != nil {
+		return belfry.Explanation{}, err
+	}
+	return e.unrecorded(ctx, t)
+}
+
+// records finds the records of an instant, the most telling one first.
+func (e *explainer) records(ctx context.Context, at time.Time) ([]belfry.Run, error) {
+	records, err := e.store.RunsAt(ctx, e.job.Namespace, e.job.ID, at)
+	slices.SortStableFunc(records, func(a, b belfry.Run) int { return cmp.Compare(relevance(a, at), relevance(b, at)) })
+	return records, err
+}
+
+// relevance orders records of an instant: first the occurrence itself, then notes about
+// it, then ranges that include it, then requested runs.
+func relevance(r belfry.Run, at time.Time) int {
+	switch {
+	case r.Kind == belfry.KindManual:
+		return 4
+	case r.Kind == belfry.KindBackfill:
+		return 3
+	case !r.ScheduledAt.Equal(at):
+		return 2
+	case r.Reason == belfry.ReasonDSTGap || r.Reason == belfry.ReasonZoneChange:
+		return 1
+	}
+	return 0
+}
+
+// revisionAt is the number of the revision that the job had at an instant.
+func (e *explainer) revisionAt(ctx context.Context, at time.Time) (int, error) {
+	const page = 100
+	number, before := e.job.Revision, 0
+	for {
+		list, err := e.store.Revisions(ctx, e.job.Namespace, e.job.ID, before, page)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range list {
+			if r.ReplacedAt != nil && !r.ReplacedAt.After(at) {
+				return number, nil
+			}
+			number = r.Number
+		}
+		if len(list) < page {
+			return number, nil
+		}
+		before = number
+	}
+}
+
+// instant is an instant by the schedule of one revision.
+func (e *explainer) instant(ctx context.Context, at time.Time, revision int) (*instant, error) {
+	spec, err := specAt(ctx, e.store, e.job, revision)
+	if belfry.CodeOf(err) == belfry.NotFound { // It was pruned.
+		spec, revision, err = e.job.Spec, e.job.Revision, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &instant{at: at, now: e.now, job: e.job, plan: e.plan, spec: spec, format: timeFormat{time.UTC, at}}
+	t.out = belfry.Explanation{
+		At: at, Revision: revision,
+		Rule: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone},
+	}
+	if t.policy, err = e.defaults.Compile(spec); err != nil {
+		t.policy = nil
+		return t, nil
+	}
+	t.format.zone = schedule.Location(t.policy.Unbounded)
+	t.out.Rule.Description = schedule.Describe(t.policy.Unbounded)
+	t.occurs, t.previous, t.next = t.policy.Around(at)
+	t.out.Previous, t.out.Next = pointer(t.previous), pointer(t.next)
+	return t, nil
+}
+
+// specAt is the spec of a revision of a job; NotFound if there is none.
+func specAt(ctx context.Context, s Store, job belfry.Job, revision int) (belfry.Spec, error) {
+	if job.Revision == revision {
+		return job.Spec, nil
+	}
+	earlier, err := s.Revisions(ctx, job.Namespace, job.ID, revision+1, 1)
+	if err != nil {
+		return belfry.Spec{}, err
+	}
+	if len(earlier) == 0 || earlier[0].Number != revision {
+		return belfry.Spec{}, belfry.Errorf(belfry.NotFound, "the job has no revision %d", revision)
+	}
+	return earlier[0].Spec, nil
+}
+
+// Note says how a clock change affected a run or a skip, by the schedule of the
+// revision that it was fired from. It is empty for most, and if it cannot be found out.
+func Note(ctx context.Context, s Store, d plan.Defaults, run belfry.Run) string {
+	switch {
+	case run.Kind != belfry.KindScheduled:
+		return ""
+	case run.Reason == belfry.ReasonZoneChange:
+		return "newer time-zone data moved the occurrence to another instant"
+	}
+	job, err := s.Job(ctx, run.Namespace, run.JobID)
+	if err != nil {
+		return ""
+	}
+	spec, err := specAt(ctx, s, job, run.Revision)
+	if err != nil {
+		return ""
+	}
+	policy, err := d.Compile(spec)
+	if err != nil {
+		return ""
+	}
+	at := run.ScheduledAt
+	switch {
+	case run.Reason == belfry.ReasonDSTGap:
+		return skippedAt(policy.Unbounded, at)
+	case policy.Rule.Next(at.Add(-time.Microsecond)).Equal(at):
+		return schedule.Note(policy.Unbounded, schedule.OccurrenceAt(policy.Unbounded, at))
+	}
+	return ""
+}

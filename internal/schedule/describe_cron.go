@@ -1,0 +1,226 @@
+package schedule
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func (c *cron) describe() string {
+	times, within := c.describeTimes()
+	s := &sentence{text: times}
+	s.add(within)
+	days, months := c.describeDays()
+	if days == "" && within == "" && !strings.Contains(times, " every ") && !strings.HasPrefix(times, "Every ") {
+		days = "every day"
+	}
+	s.add(days)
+	s.commas = s.commas || c.dayFields.eitherField && days != "" || strings.Contains(days, ",")
+	s.add(months)
+	if c.years != nil {
+		s.add("in " + c.describeYears())
+	}
+	return s.withZone(c.zone)
+}
+
+// maxListedTimes is how many times of day a sentence lists.
+const maxListedTimes = 6
+
+// describeTimes says at which times of day the rule fires, and within which hours
+// if that is a phrase of its own.
+func (c *cron) describeTimes() (times, within string) {
+	hours, minutes, seconds := bits.OnesCount64(c.times.hours), bits.OnesCount64(c.times.minutes), bits.OnesCount64(c.times.seconds)
+	first, onTheMinute := bits.TrailingZeros64(c.times.minutes), c.times.seconds == 1
+	every := evenStep(c.times.hours, 24)
+	switch {
+	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
+		if times = "Every " + unitCount(int64(every), "hour"); first > 0 {
+			times += " at minute " + twoDigits(first)
+		}
+		if every == 1 && first > 0 {
+			times = "At minute " + twoDigits(first) + " of every hour"
+		}
+		return times, ""
+	case hours*minutes*seconds <= maxListedTimes:
+		return "At " + c.times.list(), ""
+	case onTheMinute && c.times.minutes == 1:
+		if from, to, ok := singleRange(c.times.hours, 24); ok {
+			return "Every hour", "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 0, 0)
+		}
+	}
+	within = c.describeHours()
+	if onTheMinute {
+		times = describeSixtieths(c.times.minutes, "minute", "hour")
+		if within == "" && !strings.HasPrefix(times, "Every ") {
+			times += " of every hour"
+		}
+		return times, within
+	}
+	times = describeSixtieths(c.times.seconds, "second", "minute")
+	if c.times.minutes == allBits(60) {
+		if !strings.HasPrefix(times, "Every ") {
+			times += " of every minute"
+		}
+		return times, within
+	}
+	times += ", in " + describeNumbers(c.times.minutes, 60, "minute")
+	if within == "" {
+		times += " of every hour"
+	}
+	return times, within
+}
+
+// describeHours says within which hours the rule fires, and nothing if that is all
+// of them.
+func (c *cron) describeHours() string {
+	if c.times.hours == allBits(24) {
+		return ""
+	}
+	if from, to, ok := singleRange(c.times.hours, 24); ok {
+		return "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 59, 0)
+	}
+	return "in " + describeNumbers(c.times.hours, 24, "hour")
+}
+
+// list lists the times of day.
+func (s *timeSet) list() string {
+	var list []string
+	for n := range s.len {
+		t := s.nth(n)
+		text := clockTime(t/3600, t/60%60, 0)
+		if s.seconds != 1 {
+			text += ":" + twoDigits(t%60)
+		}
+		list = append(list, text)
+	}
+	return joinWithAnd(list)
+}
+
+// describeYears lists the years of the rule.
+func (c *cron) describeYears() string {
+	var list []int
+	for y := c.years.next(0); y >= 0; y = c.years.next(y + 1) {
+		list = append(list, firstYear+y)
+	}
+	return describeYearList(list)
+}
+
+var nthNames = [...]string{"first", "second", "third", "fourth", "fifth"}
+
+func weekdayName(n int) string { return time.Weekday(n % 7).String() }
+
+func monthName(n int) string { return time.Month(n).String() }
+
+// describeDays says on which days the rule fires, and in which months if that is a
+// phrase of its own. Nothing means all of them.
+func (c *cron) describeDays() (days, months string) {
+	month := ""
+	if c.months != allBits(12) {
+		month = joinWithAnd(rangeNames(c.months, 12, 1, monthName))
+		months = "in " + month
+	}
+	f := c.dayFields
+	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
+	switch {
+	case anyDay && anyWeekday, f.eitherField && (anyDay || anyWeekday):
+		return "", months
+	case f.eitherField:
+		return "on " + f.listDays() + " of the month or on " + f.listWeekdays(), months
+	case !anyDay && !anyWeekday:
+		return "on " + f.listDays() + " of the month, when it is " + f.listWeekdays(), months
+	case anyDay:
+		days = f.listWeekdays()
+		if !strings.Contains(days, " of the month") {
+			if _, _, ok := singleRange(f.weekdays, 7); !ok || bits.OnesCount64(f.weekdays) < 3 {
+				days = "on " + days
+			}
+			return days, months
+		}
+		days = "on " + strings.TrimSuffix(days, " of the month")
+	default:
+		if date, ok := f.dateOfYear(c.months); ok {
+			return "on " + date, ""
+		}
+		days = "on " + f.listDays()
+	}
+	if month == "" {
+		return days + " of the month", ""
+	}
+	return days + " of " + month, ""
+}
+
+// dateOfYear writes "29 February" if the fields name one or two days of one month.
+func (f *dayFields) dateOfYear(months uint64) (string, bool) {
+	plain := f.last == 0 && f.nearest == 0 && f.lastNearest == 0
+	if !plain || bits.OnesCount64(f.days) > 2 || bits.OnesCount64(months) != 1 {
+		return "", false
+	}
+	days := joinWithAnd(rangeNames(f.days, 31, 1, strconv.Itoa))
+	return days + " " + monthName(bits.TrailingZeros64(months)+1), true
+}
+
+// listDays lists what the day-of-month field names, to be followed by "of the
+// month".
+func (f *dayFields) listDays() string {
+	var list []string
+	if f.days != 0 {
+		list = append(list, monthDays(f.days))
+	}
+	each := func(set uint64, name func(int) string) {
+		for ; set != 0; set &= set - 1 {
+			list = append(list, name(bits.TrailingZeros64(set)))
+		}
+	}
+	fromEnd := func(n int) string {
+		if n == 0 {
+			return "the last day"
+		}
+		return "the " + ordinal(n+1) + "-last day"
+	}
+	each(f.nearest, func(n int) string { return "the working day nearest to day " + strconv.Itoa(n+1) })
+	each(f.last, fromEnd)
+	each(f.lastNearest, func(n int) string {
+		if n == 0 {
+			return "the last working day"
+		}
+		return "the working day nearest to " + fromEnd(n)
+	})
+	return joinWithAnd(list)
+}
+
+// monthDays lists plain days of a month, of which bit 0 stands for the first.
+func monthDays(set uint64) string {
+	from, to, step := progression(set)
+	switch count := bits.OnesCount64(set); {
+	case count == 1:
+		return "day " + strconv.Itoa(from+1)
+	case count >= minProgression && step > 1:
+		return "every " + ordinal(step) + " day from " + strconv.Itoa(from+1) + " to " + strconv.Itoa(to+1)
+	}
+	return "days " + joinWithAnd(rangeNames(set, 64, 1, strconv.Itoa))
+}
+
+// listWeekdays lists what the weekday field names.
+func (f *dayFields) listWeekdays() string {
+	list := rangeNames(f.weekdays, 7, 0, weekdayName)
+	counted := false
+	each := func(set uint64, which string) {
+		for _, day := range rangeNames(set, 64, 0, weekdayName) {
+			first, rest, ranged := strings.Cut(day, " through ")
+			if ranged {
+				rest = " through " + rest
+			}
+			list = append(list, "the "+which+" "+first+rest)
+			counted = true
+		}
+	}
+	for i, set := range f.nth {
+		each(set, nthNames[i])
+	}
+	each(f.lastWeekday, "last")
+	if counted {
+		return joinWithAnd(list) + " of the month"
+	}
+	return joinWithAnd(list)
+}

@@ -1,0 +1,262 @@
+package schedule
+
+import (
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// describe says when a calendar rule fires. One that is not of the common kind is
+// written out in the terms of RFC 5545.
+func (r *rruleSet) describe() string {
+	s := &sentence{}
+	var texts []string
+	for _, rule := range r.rules {
+		text, ok := rule.describe(r)
+		if !ok {
+			text = "By the rule " + rule.rfc5545()
+		}
+		texts = append(texts, text)
+	}
+	s.text = strings.Join(texts, "; or ")
+	if n := len(r.rdates); n > 0 {
+		s.add("and on " + plural(int64(n), "other date"))
+	}
+	if n := len(r.exdates); n > 0 {
+		s.add("except on " + plural(int64(n), "date"))
+	}
+	return s.withZone(r.zone)
+}
+
+// describe says when a recurrence fires, if that can be said in a sentence.
+func (r *rrule) describe(set *rruleSet) (string, bool) {
+	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.interval == 1)
+	if !simple {
+		return "", false
+	}
+	unit := strings.TrimSuffix(strings.ToLower(r.freq.String()), "ly")
+	if r.freq == daily {
+		unit = "day"
+	}
+	s := &sentence{text: "Every " + unitCount(r.interval, unit)}
+	days, ok := r.describeDays(set)
+	if !ok {
+		return "", false
+	}
+	clock, within, ok := r.describeTimes()
+	if !ok {
+		return "", false
+	}
+	if r.freq >= hourly {
+		s.add(clock)
+		s.add(within)
+		s.add(days)
+	} else {
+		s.add(days)
+		s.commas = s.commas || strings.Contains(days, ",")
+		s.add(clock)
+	}
+	if u := r.until; u != nil {
+		s.add("until " + describeEnd(u))
+	}
+	s.add(describeCount(r.count))
+	return s.text, true
+}
+
+// describeEnd writes UNTIL.
+func describeEnd(u *rruleDate) string {
+	at := time.Unix(u.at, 0).UTC()
+	switch {
+	case u.dateOnly:
+		return longDate(at)
+	case u.isInstant:
+		return dateAndTime(at) + " UTC"
+	}
+	return dateAndTime(at)
+}
+
+// describeTimes says at which times of day or of the unit the rule fires, and
+// within which hours and minutes a rule of hours or less does.
+func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
+	t := &r.rrulePattern.times
+	switch {
+	case r.freq < hourly:
+		if t.len > maxListedTimes {
+			return "", "", false
+		}
+		return "at " + t.list(), "", true
+	case r.freq == hourly && t.seconds == 1 && t.minutes != 1:
+		clockTimes = "at " + describeNumbers(t.minutes, 60, "minute")
+	case r.freq == minutely && t.seconds != 1:
+		clockTimes = "at " + describeNumbers(t.seconds, 60, "second")
+	case r.freq == hourly && t.seconds != 1:
+		return "", "", false
+	}
+	if r.hours != nil {
+		within = "in " + describeNumbers(bitsOf(r.hours), 24, "hour")
+	}
+	if r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil {
+		return "", "", false
+	}
+	return clockTimes, within, true
+}
+
+// describeDays says on which days the rule fires.
+func (r *rrule) describeDays(set *rruleSet) (string, bool) {
+	month := ""
+	if r.months != nil {
+		month = joinWithAnd(rangeNames(bitsOf(r.months)>>1, 12, 1, monthName))
+	}
+	days, weekdays := r.days, r.weekdays
+	if days == nil && weekdays == nil {
+		year, m, day := dateOf(floorDiv(set.start, secondsPerDay))
+		switch r.freq {
+		case yearly:
+			if days = []int{day}; month == "" {
+				month = monthName(m)
+			}
+		case monthly:
+			days = []int{day}
+		case weekly:
+			weekdays = []nthWeekday{{weekday: weekdayOf(dayNumber(year, m, day))}}
+		}
+	}
+	of := " of the month"
+	switch {
+	case month != "":
+		of = " of " + month
+	case r.freq == yearly && weekdays != nil && days == nil:
+		of = " of the year"
+	case r.freq == monthly:
+		of = "" // It is said already.
+	}
+	switch {
+	case days != nil && weekdays != nil:
+		when, ok := r.listWeekdays(weekdays, "", " of the month")
+		return "on " + listMonthDays(days) + of + ", when it is " + strings.TrimPrefix(when, "on "), ok
+	case days != nil:
+		if len(days) == 1 && days[0] > 0 && month != "" && !strings.Contains(month, " ") {
+			return "on " + strconv.Itoa(days[0]) + " " + month, true
+		}
+		text := "on " + listMonthDays(days) + of
+		if days[0] > 28 {
+			text += " (left out where the month is shorter)"
+		}
+		return text, true
+	case weekdays != nil:
+		return r.listWeekdays(weekdays, month, of)
+	case month != "":
+		return "in " + month, true
+	}
+	return "", true
+}
+
+// listWeekdays lists BYDAY.
+func (r *rrule) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
+	var plain uint64
+	var list []string
+	for _, d := range weekdays {
+		if d.n == 0 {
+			plain |= 1 << d.weekday
+		}
+	}
+	list = rangeNames(plain, 7, 0, weekdayName)
+	for _, d := range weekdays {
+		if d.n != 0 {
+			list = append(list, "the "+nthName(d.n)+" "+weekdayName(d.weekday))
+		}
+	}
+	if plain != 0 && bits.OnesCount64(plain) != len(weekdays) {
+		return "", false
+	}
+	text := "on " + joinWithAnd(list)
+	switch {
+	case plain == 0:
+		text += of
+	case month != "":
+		text += " in " + month
+	}
+	return text, true
+}
+
+// nthName writes "second" or "2nd-last".
+func nthName(n int) string {
+	switch {
+	case n == -1:
+		return "last"
+	case n < 0:
+		return ordinal(-n) + "-last"
+	case n <= len(nthNames):
+		return nthNames[n-1]
+	}
+	return ordinal(n)
+}
+
+// listMonthDays lists BYMONTHDAY.
+func listMonthDays(days []int) string {
+	var plain uint64
+	var list []string
+	for _, n := range days {
+		if n > 0 {
+			plain |= 1 << (n - 1)
+		}
+	}
+	if plain != 0 {
+		list = append(list, monthDays(plain))
+	}
+	for _, n := range slices.Backward(days) {
+		if n < 0 {
+			list = append(list, "the "+nthName(n)+" day")
+		}
+	}
+	return joinWithAnd(list)
+}
+
+// rfc5545 writes the rule in the form of RFC 5545.
+func (r *rrule) rfc5545() string {
+	parts := []string{"FREQ=" + r.freq.String()}
+	add := func(name string, given bool, value string) {
+		if given {
+			parts = append(parts, name+"="+value)
+		}
+	}
+	list := func(name string, values []int) {
+		texts := make([]string, len(values))
+		for i, v := range values {
+			texts[i] = strconv.Itoa(v)
+		}
+		add(name, values != nil, strings.Join(texts, ","))
+	}
+	add("INTERVAL", r.interval > 1, strconv.FormatInt(r.interval, 10))
+	add("COUNT", r.count > 0, strconv.FormatInt(r.count, 10))
+	if u := r.until; u != nil {
+		form := "20060102T150405"
+		if u.dateOnly {
+			form = "20060102"
+		} else if u.isInstant {
+			form += "Z"
+		}
+		add("UNTIL", true, time.Unix(u.at, 0).UTC().Format(form))
+	}
+	list("BYMONTH", r.months)
+	list("BYWEEKNO", r.weeks)
+	list("BYYEARDAY", r.yearDays)
+	list("BYMONTHDAY", r.days)
+	var weekdays []string
+	for _, d := range r.weekdays {
+		name := weekdayNames[2*d.weekday:][:2]
+		if d.n != 0 {
+			name = strconv.Itoa(d.n) + name
+		}
+		weekdays = append(weekdays, name)
+	}
+	add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
+	list("BYHOUR", r.hours)
+	list("BYMINUTE", r.minutes)
+	list("BYSECOND", r.seconds)
+	list("BYSETPOS", r.setPos)
+	add("WKST", r.wkst != 1, weekdayNames[2*r.wkst:][:2])
+	return strings.Join(parts, ";")
+}

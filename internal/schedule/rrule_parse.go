@@ -1,0 +1,386 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+)
+
+// rruleProperties are the properties that a calendar rule may have. They may
+// follow each other after a blank, when a line break cannot be typed.
+var rruleProperties = []string{"DTSTART", "RRULE", "RDATE", "EXDATE", "EXRULE"}
+
+// contentLine is a property as it is written, without the breaks of a folded
+// line.
+type contentLine struct {
+	text string
+	from []int // where each character stands in the whole text
+}
+
+// errorAt returns an Error about the character i of a line.
+func (l *contentLine) errorAt(i int, format string, args ...any) error {
+	pos := 0
+	if len(l.from) > 0 {
+		pos = l.from[min(i, len(l.from)-1)] + max(0, i-len(l.from)+1)
+	}
+	return errorAt(pos, rruleExample, format, args...)
+}
+
+// add appends a part of the text that begins at pos.
+func (l *contentLine) add(part string, pos int) {
+	l.text += part
+	for i := range len(part) {
+		l.from = append(l.from, pos+i)
+	}
+}
+
+// propertyName returns the letters at the beginning of a text and the character after
+// them, or 0. The name is in upper case.
+func propertyName(text string) (name string, end byte) {
+	n := 0
+	for n < len(text) && (text[n] == '-' || 'A' <= text[n]&^0x20 && text[n]&^0x20 <= 'Z') {
+		n++
+	}
+	if n == len(text) {
+		return strings.ToUpper(text), 0
+	}
+	return strings.ToUpper(text[:n]), text[n]
+}
+
+// isRule says whether a line is a recurrence rule, with or without its name.
+func (l *contentLine) isRule() bool {
+	name, end := propertyName(l.text)
+	return end == '=' || name == "RRULE"
+}
+
+// splitContentLines takes a text apart into properties. They stand on lines of their
+// own or have blanks between them. A line that begins with a blank continues the
+// one before; blanks after a mark such as ";" are dropped.
+func splitContentLines(text string) ([]*contentLine, error) {
+	var lines []*contentLine
+	blanks := "" // before the word
+	for pos := 0; pos < len(text); {
+		word := text[pos:]
+		if n := strings.IndexAny(word, " \t\r\n"); n >= 0 {
+			word = word[:n]
+		}
+		if word == "" {
+			blanks += text[pos : pos+1]
+			pos++
+			continue
+		}
+		if i := strings.IndexFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
+			return nil, errorAt(pos+i, rruleExample, "unexpected character %q", []rune(word[i:])[0])
+		}
+		begins := true
+		if len(lines) > 0 {
+			var err error
+			if begins, err = startsContentLine(lines[len(lines)-1], blanks, word, pos); err != nil {
+				return nil, err
+			}
+		}
+		if begins {
+			lines = append(lines, &contentLine{})
+		}
+		lines[len(lines)-1].add(word, pos)
+		pos += len(word)
+		blanks = ""
+	}
+	return lines, nil
+}
+
+// startsContentLine decides whether a word is the beginning of a property or belongs to
+// the line before it.
+func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, error) {
+	const marks = ";:,="
+	name, end := propertyName(word)
+	property := name != "" && (end == ':' || end == ';')
+	broken := strings.ContainsAny(blanks, "\r\n")
+	folded := broken && (blanks[len(blanks)-1] == ' ' || blanks[len(blanks)-1] == '\t')
+	switch {
+	case broken && !folded:
+		return true, nil
+	case property && (!folded || slices.Contains(rruleProperties, name)):
+		return true, nil
+	case name != "" && end == '=' && !last.isRule():
+		return true, nil // A rule without its name.
+	case folded, strings.IndexByte(marks, word[0]) >= 0, strings.IndexByte(marks, last.text[len(last.text)-1]) >= 0:
+		return false, nil
+	case last.isRule():
+		return false, errorAt(pos, rruleExample, "a %q is missing before %q", ";", truncate(word))
+	}
+	return false, errorAt(pos, rruleExample, "unexpected %q after %q", truncate(word), truncate(last.text))
+}
+
+// rruleParser gathers the properties of a calendar rule.
+type rruleParser struct {
+	options    Options
+	start      *dateProperty // DTSTART
+	dates      []*dateProperty
+	rules      []*rrule
+	enumerated int64 // what has to be counted one by one
+}
+
+// dateProperty is a property that holds dates.
+type dateProperty struct {
+	line   *contentLine
+	name   string
+	zone   string // TZID
+	zoneAt int
+	value  string // VALUE, DATE or DATE-TIME; "" if it is not said
+	from   int    // where the dates begin
+}
+
+// parseProperty reads one line.
+func (c *rruleParser) parseProperty(l *contentLine) error {
+	name, end := propertyName(l.text)
+	switch {
+	case end == '=':
+		return c.addRule(l, 0)
+	case name == "RRULE" && end == ':':
+		return c.addRule(l, len("RRULE:"))
+	case name == "RRULE":
+		return l.errorAt(len(name), "RRULE has no parameters: a %q follows it", ":")
+	case name == "EXRULE":
+		return l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE")
+	case name != "DTSTART" && name != "RDATE" && name != "EXDATE" || end == 0:
+		return l.errorAt(0, "%q is none of the lines DTSTART, RRULE, RDATE and EXDATE", truncate(l.text))
+	}
+	p := &dateProperty{line: l, name: name}
+	if err := p.parseParameters(); err != nil {
+		return err
+	}
+	if name != "DTSTART" {
+		c.dates = append(c.dates, p)
+		return nil
+	}
+	if c.start != nil {
+		return l.errorAt(0, "there are two DTSTART lines")
+	}
+	c.start = p
+	return nil
+}
+
+func (c *rruleParser) addRule(l *contentLine, from int) error {
+	if len(c.rules) == maxRRules {
+		return l.errorAt(0, "there are more than %d RRULE lines", maxRRules)
+	}
+	r, err := parseRRule(l, from)
+	if err != nil {
+		return err
+	}
+	if r.needsEnumeration() {
+		if c.enumerated += r.count; c.enumerated > maxEnumeratedCount {
+			return l.errorAt(from, "COUNT goes up to %d in rules like this, all together; say UNTIL instead", maxEnumeratedCount)
+		}
+	}
+	c.rules = append(c.rules, r)
+	return nil
+}
+
+// parseParameters reads what stands between the name of a property and its colon.
+func (p *dateProperty) parseParameters() error {
+	l, pos := p.line, len(p.name)
+	for l.text[pos] == ';' {
+		pos++
+		end := parameterEnd(l.text, pos)
+		if end == len(l.text) {
+			return l.errorAt(end, "%s: a %q and a date are missing", p.name, ":")
+		}
+		key, value, _ := strings.Cut(l.text[pos:end], "=")
+		valueAt := pos + len(key) + 1
+		if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
+			value, valueAt = value[1:n-1], valueAt+1
+		}
+		switch upper := strings.ToUpper(value); strings.ToUpper(key) {
+		case "TZID":
+			p.zone, p.zoneAt = value, valueAt
+			if _, err := p.loadZone(); err != nil {
+				return err
+			}
+		case "VALUE":
+			if upper != "DATE" && upper != "DATE-TIME" {
+				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, truncate(value))
+			}
+			p.value = upper
+		default:
+			return l.errorAt(pos, "%s: there is no parameter %q; accepted are TZID and VALUE", p.name, truncate(key))
+		}
+		pos = end
+	}
+	p.from = pos + 1
+	return nil
+}
+
+// parameterEnd returns where a parameter ends that begins at pos.
+func parameterEnd(text string, pos int) int {
+	quoted := false
+	for ; pos < len(text); pos++ {
+		switch c := text[pos]; {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ';' || c == ':'):
+			return pos
+		}
+	}
+	return pos
+}
+
+// loadZone returns the zone of the property.
+func (p *dateProperty) loadZone() (*zone, error) {
+	z, err := loadZone(p.zone)
+	if e, ok := err.(*Error); ok {
+		return nil, p.line.errorAt(p.zoneAt, "%s", e.Message)
+	}
+	return z, err
+}
+
+// build puts the properties together.
+func (c *rruleParser) build() (Rule, error) {
+	if len(c.rules) == 0 {
+		return nil, errorf(rruleExample, "there is no RRULE")
+	}
+	r := &rruleSet{rules: c.rules, anchored: c.start != nil}
+	if err := c.resolveZone(r); err != nil {
+		return nil, err
+	}
+	if err := c.resolveStart(r); err != nil {
+		return nil, err
+	}
+	for _, p := range c.dates {
+		list, err := p.parseDates(r.zone)
+		if err != nil {
+			return nil, err
+		}
+		if p.name == "RDATE" {
+			r.rdates = append(r.rdates, list...)
+		} else {
+			r.exdates = append(r.exdates, list...)
+		}
+	}
+	return r, r.prepare(c.options)
+}
+
+// resolveZone finds the zone of the rule: the given one, that of DTSTART, or UTC.
+func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
+	name := c.options.Timezone
+	if c.start != nil && c.start.zone != "" {
+		if name != "" && name != c.start.zone {
+			return c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(c.start.zone), name)
+		}
+		name = c.start.zone
+	}
+	if name == "" {
+		name = "UTC"
+	}
+	r.zone, err = loadZone(name)
+	return err
+}
+
+// resolveStart finds where the rule begins: at its DTSTART or at Options.Start.
+func (c *rruleParser) resolveStart(r *rruleSet) error {
+	var m rruleDate
+	switch begin := c.options.Start; {
+	case c.start != nil:
+		list, err := c.start.parseDates(r.zone)
+		if err != nil {
+			return err
+		}
+		if len(list) > 1 {
+			return c.start.line.errorAt(c.start.from, "DTSTART is a single date")
+		}
+		m = list[0]
+	case begin.IsZero():
+		return errorf(rruleStartExample, "a calendar rule needs a start: give it a DTSTART line or starts_at")
+	case begin.Unix() < firstInstant || begin.Unix() >= horizon:
+		return errorf(rruleExample, "the schedule begins outside the years 1 to %d", lastYear)
+	default:
+		m = rruleDate{at: begin.Unix(), isInstant: true}
+	}
+	r.start, r.dateOnly = m.at, m.dateOnly
+	if m.isInstant {
+		r.begin = m.at
+		r.start += r.zone.periods[r.zone.at(m.at)].offset
+	} else {
+		r.begin, _ = r.zone.resolve(m.at)
+	}
+	return nil
+}
+
+// parseDates reads the dates of a property. Those of another zone than the rule's
+// become instants.
+func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
+	pos := p.from
+	for item := range strings.SplitSeq(p.line.text[p.from:], ",") {
+		m, err := p.line.parseDate(pos, item)
+		switch {
+		case err != nil:
+			return nil, err
+		case p.value == "DATE" && !m.dateOnly:
+			return nil, p.line.errorAt(pos+len("20260301"), "%s: a VALUE=DATE has no time of day", p.name)
+		case p.value == "DATE-TIME" && m.dateOnly:
+			return nil, p.line.errorAt(pos, "%s: a VALUE=DATE-TIME needs a time of day such as 20260301T090000", p.name)
+		case m.isInstant && p.zone != "":
+			return nil, p.line.errorAt(pos+len(item)-1, "%s: a time with a Z is in UTC and has no TZID", p.name)
+		}
+		if p.zone != "" && !m.isInstant {
+			other, err := p.loadZone()
+			if err != nil {
+				return nil, err
+			}
+			if other != z {
+				m.at, _ = other.resolve(m.at)
+				m.isInstant = true
+			}
+		}
+		list = append(list, m)
+		pos += len(item) + 1
+	}
+	return list, nil
+}
+
+// parseDate reads a date such as 20260301, 20260301T090000 or 20260301T090000Z.
+func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
+	digits := func(from, n int) int {
+		v := 0
+		for i := from; i < from+n; i++ {
+			if err == nil && (i >= len(text) || text[i] < '0' || text[i] > '9') {
+				err = l.errorAt(pos+i, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+			}
+			if err == nil {
+				v = v*10 + int(text[i]-'0')
+			}
+		}
+		return v
+	}
+	limit := func(from int, name string, v, low, high int) {
+		if err == nil && (v < low || v > high) {
+			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
+		}
+	}
+	year, month, day := digits(0, 4), digits(4, 2), digits(6, 2)
+	limit(0, "year", year, 1, 9999)
+	limit(4, "month", month, 1, 12)
+	if err != nil {
+		return m, err
+	}
+	limit(6, "day", day, 1, monthLength(year, month))
+	m.at = dayNumber(year, month, day) * secondsPerDay
+	if len(text) == 8 {
+		m.dateOnly = true
+		return m, err
+	}
+	if text[8]|0x20 != 't' {
+		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+	}
+	hour, minute, second := digits(9, 2), digits(11, 2), digits(13, 2)
+	limit(9, "hour", hour, 0, 23)
+	limit(11, "minute", minute, 0, 59)
+	limit(13, "second", second, 0, 59)
+	m.at += int64((hour*60+minute)*60 + second)
+	if rest := text[min(15, len(text)):]; err == nil && rest != "" {
+		if m.isInstant = rest == "Z" || rest == "z"; !m.isInstant {
+			err = l.errorAt(pos+15, "unexpected %q after %q", truncate(rest), text[:15])
+		}
+	}
+	return m, err
+}

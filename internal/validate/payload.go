@@ -1,0 +1,171 @@
+package validate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/secret"
+	"github.com/belfry-sh/belfry/internal/target"
+)
+
+const payloadExample = `for example {"url": "https://example.com/hook"}`
+
+// target determines the type of a job and its handler.
+func (c *check) target(m *belfry.Manifest) {
+	m.Handler = strings.TrimSpace(m.Handler)
+	if c.before != nil && m.Type != c.before.Type && m.Type != belfry.TypeWorker && !c.sets("handler") {
+		m.Handler = ""
+	}
+	inferred := m.Type == ""
+	if inferred {
+		m.Type = belfry.TypeWorker
+		if hasURL(m.Payload) {
+			m.Type = belfry.TypeHTTP
+		}
+	}
+	switch {
+	case m.Type == belfry.TypeWorker:
+		c.handler(m, inferred)
+	case m.Type != belfry.TypeHTTP || m.Handler == "": // an unknown type is an error already
+	case inferred:
+		c.fail("handler", `is only for jobs of type %q; set the type, since the payload has a "url"`, belfry.TypeWorker)
+	default:
+		c.fail("handler", "is only for jobs of type %q; leave it out", belfry.TypeWorker)
+	}
+}
+
+// handler determines the handler of a job of type worker.
+func (c *check) handler(m *belfry.Manifest, inferred bool) {
+	switch {
+	case m.Handler != "":
+		if problem := Handler(m.Handler); problem != "" {
+			c.fail("handler", "%s", problem)
+		}
+	case m.Name != "":
+		m.Handler = m.Name
+		if problem := Handler(m.Name); problem != "" && !c.failed("name") {
+			c.fail("handler", "is missing, and the name cannot replace it: %s", problem)
+		}
+	case inferred:
+		c.fail("handler", `is missing; a job without a "url" in its payload is of type worker and needs a handler or a name`)
+	default:
+		c.fail("handler", "is missing, and there is no name that could replace it")
+	}
+}
+
+// hasURL reports whether a payload is an object with a member "url".
+func hasURL(payload json.RawMessage) bool {
+	if !bytes.Contains(payload, []byte(`"url"`)) && !bytes.Contains(payload, []byte(`\`)) {
+		return false
+	}
+	_, found := jsontext.Object(payload)["url"]
+	return found
+}
+
+// payload returns the payload without needless blanks and with its secrets. Its content
+// is checked only for a known type.
+func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || string(raw) == "null" {
+		if kind == belfry.TypeHTTP {
+			c.fail("payload", "is missing; "+payloadExample)
+		}
+		return nil
+	}
+	raw = c.unmask(raw)
+	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
+	worker := kind == belfry.TypeWorker
+	if json.Compact(compact, raw) != nil || !worker && raw[0] != '{' {
+		if worker {
+			c.fail("payload", "must be JSON")
+		} else {
+			c.fail("payload", "must be a JSON object; "+payloadExample)
+		}
+		return nil
+	}
+	if compact.Len() > belfry.MaxPayload {
+		c.fail("payload", "%s", tooLarge(compact.Len()))
+		return nil
+	}
+	if kind == belfry.TypeHTTP {
+		_, errors := target.ParseHTTP(compact.Bytes())
+		c.add(errors...)
+	}
+	return compact.Bytes()
+}
+
+func tooLarge(n int) string {
+	return fmt.Sprintf("has %d bytes, the maximum is %d", n, belfry.MaxPayload)
+}
+
+// unmask restores the secrets that the job had before the edit.
+func (c *check) unmask(raw json.RawMessage) json.RawMessage {
+	var stored json.RawMessage
+	if c.before != nil {
+		stored = c.before.Payload
+	}
+	if bytes.Equal(raw, stored) {
+		return raw
+	}
+	raw, errors := secret.Unmask(raw, stored)
+	c.add(errors...)
+	return raw
+}
+
+// Payload returns the payload of a run of a job for which a request overrides it: all
+// of it for type worker, the body for an HTTP request. Masked secrets stay what they
+// are.
+func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfry.FieldError) {
+	fail := func(message string) (json.RawMessage, []belfry.FieldError) {
+		return nil, []belfry.FieldError{{Field: "payload", Message: message}}
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, override) != nil {
+		return fail("must be JSON")
+	}
+	if compact.Len() > belfry.MaxPayload {
+		return fail(tooLarge(compact.Len()))
+	}
+	if job.Type != belfry.TypeHTTP {
+		return secret.Unmask(compact.Bytes(), job.Payload)
+	}
+	request, errors := target.ParseHTTP(job.Payload)
+	if len(errors) > 0 {
+		return fail("cannot be sent: the payload of the job is not valid")
+	}
+	if (request.Method == "GET" || request.Method == "HEAD") && compact.String() != "null" {
+		return fail("becomes the body of the request, and a " + request.Method + " request has none")
+	}
+	body, errors := secret.Unmask(compact.Bytes(), request.Body)
+	if len(errors) > 0 {
+		return nil, errors
+	}
+	whole, err := replaceBody(job.Payload, body)
+	if err != nil {
+		return fail("cannot be merged into the payload of the job")
+	}
+	if len(whole) > belfry.MaxPayload {
+		return fail("together with the payload of the job " + tooLarge(len(whole)))
+	}
+	return whole, nil
+}
+
+// replaceBody replaces the body of an HTTP payload.
+func replaceBody(payload, body json.RawMessage) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil {
+		return nil, err
+	}
+	members["body"] = body
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(members); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
