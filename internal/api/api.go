@@ -112,7 +112,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 	unanswered := probe{header: make(http.Header)}
 	h.ServeHTTP(&unanswered, r)
 	if unanswered.status == http.StatusMethodNotAllowed {
-		a.fail(w, r, wrongMethod(r, unanswered.header.Get("Allow")))
+		a.fail(w, r, methodNotAllowed(r, unanswered.header.Get("Allow")))
 		return
 	}
 	a.fail(w, r, noRoute(r))

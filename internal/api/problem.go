@@ -109,3 +109,11 @@ func (a *api) logFailure(r *http.Request, e *httpError, err error) {
 	}
 	a.log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
 }
+
+func noRoute(r *http.Request) *httpError {
+	return &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
+}
+
+func methodNotAllowed(r *http.Request, allow string) *httpError {
+	return &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
+}
