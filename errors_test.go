@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestErrorsReadAsSentences(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
@@ -45,7 +45,7 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-func TestTheCauseOfAnErrorIsKept(t *testing.T) {
+func TestErrorKeepsItsCause(t *testing.T) {
 	err := Errorf(Unavailable, "claim runs: %w", fmt.Errorf("dial: %w", context.DeadlineExceeded))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error("the cause cannot be found")

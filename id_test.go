@@ -139,7 +139,7 @@ func TestIDsAreReadBackFromText(t *testing.T) {
 	}
 }
 
-func TestTextsThatAreNoIDsAreRefused(t *testing.T) {
+func TestParseIDRefusesInvalidText(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                   "",
 		"no hyphens":                "0190b0f2000170008000000000000000aaaa",

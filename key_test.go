@@ -22,7 +22,7 @@ func inZone(t *testing.T, instant, zone string) time.Time {
 	return at.In(place)
 }
 
-func TestTemplatesOfKeys(t *testing.T) {
+func TestKeyTemplateRender(t *testing.T) {
 	for _, tt := range []struct{ template, instant, zone, want string }{
 		{"report-{{week}}", "2026-03-02T09:00:00Z", "UTC", "report-2026-W10"},
 		{"{{ job_id }}", "2026-03-02T09:00:00Z", "UTC", keyJob.String()},
@@ -60,7 +60,7 @@ func TestTemplatesOfKeys(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfATemplateIsListed(t *testing.T) {
+func TestKeyTemplateFieldNames(t *testing.T) {
 	if len(keyFields) != len(keyFieldNames) {
 		t.Fatalf("%d fields and %d names", len(keyFields), len(keyFieldNames))
 	}
@@ -75,7 +75,7 @@ func TestEveryFieldOfATemplateIsListed(t *testing.T) {
 	}
 }
 
-func TestTemplatesHaveANormalForm(t *testing.T) {
+func TestKeyTemplateNormalForm(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "",
 		"report-{{  week }}":     "report-{{week}}",
@@ -91,19 +91,19 @@ func TestTemplatesHaveANormalForm(t *testing.T) {
 	}
 }
 
-func TestTemplatesThatAreRefused(t *testing.T) {
+func TestInvalidKeyTemplatesAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
-		"{{moon}}":                             "there is no {{moon}}",
+		"{{moon}}":                             "has no field {{moon}}",
 		"{{Week}}":                             "{{week}}",
-		"{{}}":                                 "there is no {{}}",
-		"a {{ {{week}}":                        "there is no",
+		"{{}}":                                 "has no field {{}}",
+		"a {{ {{week}}":                        "has no field",
 		"{{week":                               "does not close",
 		"week}}":                               "did not open",
 		"{{week}} }}":                          "did not open",
 		"größe-{{week}}":                       "ASCII",
 		"a\n{{week}}":                          "ASCII",
 		strings.Repeat("x", 201):               "201 bytes",
-		"{{" + strings.Repeat("x", 190) + "}}": "there is no {{xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}}",
+		"{{" + strings.Repeat("x", 190) + "}}": "has no field {{xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}}",
 	} {
 		if _, err := ParseKeyTemplate(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got error %v, want one that says %q", text, err, says)
@@ -111,14 +111,14 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestNoTemplateGivesNoKey(t *testing.T) {
+func TestNilKeyTemplate(t *testing.T) {
 	template, err := ParseKeyTemplate("")
 	if err != nil || template != nil || template.UsesName() || template.Render(keyJob, "x", time.Now()) != "" {
 		t.Errorf("got %v, error %v", template, err)
 	}
 }
 
-func TestALongKeyIsShortAndStillItsOwn(t *testing.T) {
+func TestKeyTemplateShortensLongKeys(t *testing.T) {
 	template, err := ParseKeyTemplate("{{name}} {{date}}")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestALongKeyIsShortAndStillItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheKeyOfARun(t *testing.T) {
+func TestRunKeyWithTemplate(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	run := ID{15: 7}
 	for _, tt := range []struct {

@@ -2,14 +2,19 @@ package belfry
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
 
-func TestDelaysDoubleUpToTheCap(t *testing.T) {
+func TestRetryDelayDoublesUpToTheCap(t *testing.T) {
 	r := Retry{Max: 9, Backoff: BackoffExponential, Base: 5 * time.Second, Cap: 30 * time.Minute}
 	for _, tt := range []struct {
 		failures int
@@ -39,7 +44,7 @@ func TestDelaysDoubleUpToTheCap(t *testing.T) {
 // backoffs are all the ways to wait.
 var backoffs = []Backoff{BackoffImmediate, BackoffFixed, BackoffLinear, BackoffExponential, BackoffList}
 
-func TestEveryBackoffGrowsInItsWay(t *testing.T) {
+func TestRetryDelayOfEachBackoff(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		backoff Backoff
@@ -72,7 +77,7 @@ func TestEveryBackoffGrowsInItsWay(t *testing.T) {
 	}
 }
 
-func TestJitterIsAPartOfEveryBackoffsDelay(t *testing.T) {
+func TestRetryJitterOfEachBackoff(t *testing.T) {
 	for _, backoff := range backoffs {
 		plain := Retry{Backoff: backoff, Base: 100 * time.Second, Cap: time.Hour, Delays: "100,300"}
 		spread := plain
@@ -91,7 +96,7 @@ func TestJitterIsAPartOfEveryBackoffsDelay(t *testing.T) {
 	}
 }
 
-func TestAPolicyWithoutADelayHasNone(t *testing.T) {
+func TestRetryWithoutBaseOrCapHasNoDelay(t *testing.T) {
 	for name, r := range map[string]Retry{
 		"no base":      {Cap: time.Hour, Jitter: 0.25},
 		"no cap":       {Base: time.Second, Jitter: 0.25},
@@ -107,7 +112,7 @@ func TestAPolicyWithoutADelayHasNone(t *testing.T) {
 	}
 }
 
-func TestDelaysStayWithinTheirBounds(t *testing.T) {
+func TestRetryDelayStaysWithinItsBounds(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	rapid.Check(t, func(t *rapid.T) {
 		limit := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(century)).Draw(t, "cap"))
@@ -135,7 +140,7 @@ func TestDelaysStayWithinTheirBounds(t *testing.T) {
 }
 
 // Many runs that fail together must not come back together.
-func TestJitterSpreadsRunsEvenly(t *testing.T) {
+func TestRetryJitterSpreadsRunsEvenly(t *testing.T) {
 	const runs, bins = 20_000, 20
 	r := Retry{Base: 1000 * time.Second, Cap: time.Hour, Jitter: 0.25}
 	for _, failures := range []int{1, 2} {
@@ -161,7 +166,7 @@ func TestJitterSpreadsRunsEvenly(t *testing.T) {
 	}
 }
 
-func TestJitterDiffersFromFailureToFailure(t *testing.T) {
+func TestRetryJitterDiffersBetweenFailures(t *testing.T) {
 	r := Retry{Base: time.Hour, Cap: time.Hour, Jitter: 0.25}
 	seen := map[time.Duration]bool{}
 	for failures := range 50 {
@@ -173,11 +178,166 @@ func TestJitterDiffersFromFailureToFailure(t *testing.T) {
 }
 
 // A retry that is planned already must not move when a node is upgraded.
-func TestDelaysStayTheSameForEver(t *testing.T) {
+func TestRetryDelaysStayTheSameForEver(t *testing.T) {
 	r := DefaultSpec().Retry()
 	for failures, want := range []time.Duration{4544 * time.Millisecond, 7708 * time.Millisecond, 20984 * time.Millisecond} {
 		if got := r.Delay(jobA, failures+1); got != want {
 			t.Errorf("after %d failures: got %v, want %v", failures+1, got, want)
+		}
+	}
+}
+
+// anyDelays draws a list of delays.
+func anyDelays(t *rapid.T) Delays {
+	list, err := NewDelays(rapid.SliceOfN(rapid.Float64Range(0, MaxDelay.Seconds()), 0, MaxDelays).Draw(t, "delays"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestDelaysRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.SliceOfN(rapid.Float64Range(0, MaxDelay.Seconds()), 0, MaxDelays).Draw(t, "seconds")
+		list, err := NewDelays(seconds)
+		if err != nil || !slices.Equal(list.Seconds(), seconds) {
+			t.Fatalf("%v became %q with %v, %v", seconds, list, list.Seconds(), err)
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var numbers []float64
+		if err := json.Unmarshal(text, &numbers); err != nil || !slices.Equal(numbers, seconds) {
+			t.Fatalf("the JSON %s is %v, %v", text, numbers, err)
+		}
+		var back Delays
+		if err := json.Unmarshal(text, &back); err != nil || back != list {
+			t.Fatalf("%s was read as %q, %v", text, back, err)
+		}
+	})
+}
+
+func TestDelaysText(t *testing.T) {
+	for _, tt := range []struct {
+		seconds []float64
+		want    Delays
+	}{
+		{nil, ""},
+		{[]float64{0}, "0"},
+		{[]float64{5, 60, 3600}, "5,60,3600"},
+		{[]float64{0.25, 604800, 1e-7}, "0.25,604800,0.0000001"},
+	} {
+		if got, err := NewDelays(tt.seconds); got != tt.want || err != nil {
+			t.Errorf("%v: got %q, %v, want %q", tt.seconds, got, err, tt.want)
+		}
+	}
+}
+
+func TestInvalidDelaysAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		seconds []float64
+		says    string
+	}{
+		{[]float64{5, -1}, "has -1, and a delay is from 0 to 604800 seconds"},
+		{[]float64{604800.5}, "has 604800.5, and a delay is from 0 to 604800 seconds"},
+		{[]float64{math.NaN()}, "has NaN"},
+		{[]float64{math.Inf(1)}, "has +Inf"},
+		{make([]float64, MaxDelays+1), "has 101 delays, the most is 100"},
+	} {
+		if got, err := NewDelays(tt.seconds); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%.40v: got %q, %v, want %q", tt.seconds, got, err, tt.says)
+		}
+	}
+	for text, says := range map[string]string{
+		`[1, -2]`: "has -2", `"1,2"`: "must be an array of seconds", `[1, "2"]`: "must be an array of seconds", `{}`: "must be an array of seconds",
+	} {
+		before := Delays("7")
+		got := before
+		if err := json.Unmarshal([]byte(text), &got); err == nil || !strings.Contains(err.Error(), says) || got != before {
+			t.Errorf("%s was read as %q, %v, want %q", text, got, err, says)
+		}
+	}
+}
+
+// What is stored by hand, or by another version, must not stop a run from being
+// settled.
+func TestUnreadableDelaysAreZero(t *testing.T) {
+	for list, want := range map[Delays][]time.Duration{
+		"":        {0, 0},
+		"x":       {0, 0},
+		"1,x,3":   {time.Second, 0, 3 * time.Second, 3 * time.Second},
+		"1,,nan":  {time.Second, 0, 0, 0},
+		"2.5,1.5": {2500 * time.Millisecond, 1500 * time.Millisecond, 1500 * time.Millisecond},
+	} {
+		for i, delay := range want {
+			if got := (Retry{Backoff: BackoffList, Delays: list}).Delay(jobA, i+1); got != delay {
+				t.Errorf("%q after %d failures: got %v, want %v", list, i+1, got, delay)
+			}
+		}
+	}
+}
+
+func TestApplyErrorOfAHandler(t *testing.T) {
+	broken := errors.New("the disk is full")
+	failed := Result{Outcome: OutcomeFailed}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want Result
+	}{
+		{"a plain failure", broken, failed},
+		{"a snooze", Snooze(90 * time.Second), Result{Outcome: OutcomeSnoozed, RetryAfterSeconds: 90}},
+		{"a snooze for a part of a second", Snooze(250 * time.Millisecond), Result{Outcome: OutcomeSnoozed, RetryAfterSeconds: 0.25}},
+		{"a snooze for no time", Snooze(0), Result{Outcome: OutcomeSnoozed}},
+		{"a snooze until before", Snooze(-time.Second), Result{Outcome: OutcomeSnoozed}},
+		{"a permanent failure", Permanent(broken), Result{Outcome: OutcomeFailed, Permanent: true}},
+		{"a delay", RetryAfter(broken, time.Minute), Result{Outcome: OutcomeFailed, RetryAfterSeconds: 60}},
+		{"a delay before now", RetryAfter(broken, -time.Minute), failed},
+		{"wrapped", fmt.Errorf("upload: %w", RetryAfter(broken, time.Minute)), Result{Outcome: OutcomeFailed, RetryAfterSeconds: 60}},
+		{"joined with another", errors.Join(broken, Permanent(broken)), Result{Outcome: OutcomeFailed, Permanent: true}},
+		{"the outer one counts", Permanent(RetryAfter(broken, time.Minute)), Result{Outcome: OutcomeFailed, Permanent: true}},
+		{"nothing", nil, failed},
+		{"nothing permanent", Permanent(nil), failed},
+		{"nothing to try again", RetryAfter(nil, time.Minute), failed},
+	} {
+		got := failed
+		got.ApplyError(tt.err)
+		if got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestRetryErrorsWrapTheFailure(t *testing.T) {
+	broken := errors.New("the disk is full")
+	for _, err := range []error{Permanent(broken), RetryAfter(broken, time.Minute)} {
+		if err.Error() != broken.Error() || !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+	}
+	if got := Snooze(90 * time.Second).Error(); got != "snoozed for 1m30s" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSettleFollowsTheErrorOfAHandler(t *testing.T) {
+	policy := Retry{Max: 3, Base: 10 * time.Second, Cap: time.Minute}
+	broken := errors.New("the disk is full")
+	for _, tt := range []struct {
+		err  error
+		want Settlement
+	}{
+		{broken, Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: AttemptCounts{Failures: 1}}},
+		{Snooze(time.Hour), Settlement{State: RunRetry, Delay: time.Hour}},
+		{Snooze(1000 * time.Hour), Settlement{State: RunRetry, Delay: MaxDelay}},
+		{RetryAfter(broken, time.Hour), Settlement{State: RunRetry, Delay: time.Hour, Counts: AttemptCounts{Failures: 1}}},
+		{Permanent(broken), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: AttemptCounts{Failures: 1}}},
+	} {
+		r := Result{Outcome: OutcomeFailed}
+		r.ApplyError(tt.err)
+		if got := Settle(jobA, AttemptCounts{}, policy, r); got != tt.want {
+			t.Errorf("%v: got %+v, want %+v", tt.err, got, tt.want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestIdempotencyKey(t *testing.T) {
+func TestRunKey(t *testing.T) {
 	const job = "0190b0f2-0001-7000-8000-0000000000aa"
 	manual := RunID(jobA, KindManual, nine, jobB)
 	for _, tt := range []struct {
@@ -26,11 +26,11 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestTheFenceOfARunIsNotShown(t *testing.T) {
+func TestRunJSONHidesTokenAndPayload(t *testing.T) {
 	run := Run{ID: jobA, JobID: jobB, Namespace: "default", Revision: 1, Kind: KindScheduled, Status: RunReady,
 		ScheduledAt: nine, ReadyAt: nine, FiredAt: nine,
-		Token: NewToken(), Payload: json.RawMessage(`{"secret":1}`), Spec: DefaultSpec(), DeadlineAt: nine, Report: Report{Output: "x"}}
-	const want = `{"id":"0190b0f2-0001-7000-8000-0000000000aa","job_id":"0190b0f2-0001-7000-8000-0000000000bb",` +
+		Token: NewToken(), Payload: json.RawMessage(`{"secret":1}`), Spec: DefaultSpec(), DeadlineAt: nine, Report: Report{Output: []byte("x")}}
+	const want = `{"run_id":"0190b0f2-0001-7000-8000-0000000000aa","job_id":"0190b0f2-0001-7000-8000-0000000000bb",` +
 		`"namespace":"default","revision":1,"kind":"scheduled","status":"ready",` +
 		`"scheduled_at":"2026-03-01T09:00:00Z","ready_at":"2026-03-01T09:00:00Z","fired_at":"2026-03-01T09:00:00Z",` +
 		`"attempt":0,"started_at":null,"finished_at":null}`

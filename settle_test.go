@@ -13,84 +13,84 @@ func ended(outcome Outcome) Result { return Result{Outcome: outcome} }
 func TestSettle(t *testing.T) {
 	policy := Retry{Max: 2, Base: 10 * time.Second, Cap: time.Minute}
 	fresh := AttemptCounts{}
-	tally := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
+	counts := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
 	for _, tt := range []struct {
 		name   string
-		tally  AttemptCounts
+		counts AttemptCounts
 		result Result
 		want   Settlement
 	}{
 		{"success ends it", fresh, ended(OutcomeSucceeded), Settlement{State: RunSucceeded}},
-		{"success after failures ends it", tally(2, 0), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(2, 0)}},
-		{"success after losses ends it", tally(1, 2), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(1, 2)}},
+		{"success after failures ends it", counts(2, 0), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: counts(2, 0)}},
+		{"success after losses ends it", counts(1, 2), ended(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: counts(1, 2)}},
 
-		{"a first failure is tried again", fresh, ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
-		{"a second failure waits twice as long", tally(1, 0), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 20 * time.Second, Counts: tally(2, 0)}},
-		{"a failure beyond the last retry is death", tally(2, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
-		{"a failure far beyond it too", tally(9, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(10, 0)}},
-		{"a failure ends a row of losses", tally(0, 2), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
-		{"a timeout is a failure", fresh, ended(OutcomeTimedOut), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
-		{"a last timeout is death", tally(2, 1), ended(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
-		{"an outcome of a newer version is a failure", fresh, ended("melted"), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
+		{"a first failure is tried again", fresh, ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: counts(1, 0)}},
+		{"a second failure waits twice as long", counts(1, 0), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 20 * time.Second, Counts: counts(2, 0)}},
+		{"a failure beyond the last retry is death", counts(2, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts(3, 0)}},
+		{"a failure far beyond it too", counts(9, 0), ended(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts(10, 0)}},
+		{"a failure ends a row of losses", counts(0, 2), ended(OutcomeFailed), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: counts(1, 0)}},
+		{"a timeout is a failure", fresh, ended(OutcomeTimedOut), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: counts(1, 0)}},
+		{"a last timeout is death", counts(2, 1), ended(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts(3, 0)}},
+		{"an outcome of a newer version is a failure", fresh, ended("melted"), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: counts(1, 0)}},
 
-		{"a first loss is repeated at once", fresh, ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(0, 1)}},
-		{"a second loss too", tally(0, 1), ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(0, 2)}},
-		{"a third in a row is poison", tally(0, 2), ended(OutcomeLost), Settlement{State: RunDead, Reason: ReasonPoison, Counts: tally(0, 3)}},
-		{"a loss costs no retry", tally(2, 0), ended(OutcomeLost), Settlement{State: RunReady, Counts: tally(2, 1)}},
+		{"a first loss is repeated at once", fresh, ended(OutcomeLost), Settlement{State: RunReady, Counts: counts(0, 1)}},
+		{"a second loss too", counts(0, 1), ended(OutcomeLost), Settlement{State: RunReady, Counts: counts(0, 2)}},
+		{"a third in a row is poison", counts(0, 2), ended(OutcomeLost), Settlement{State: RunDead, Reason: ReasonPoison, Counts: counts(0, 3)}},
+		{"a loss costs no retry", counts(2, 0), ended(OutcomeLost), Settlement{State: RunReady, Counts: counts(2, 1)}},
 
-		{"an interruption costs nothing", tally(2, 2), ended(OutcomeInterrupted), Settlement{State: RunReady, Counts: tally(2, 2)}},
+		{"an interruption costs nothing", counts(2, 2), ended(OutcomeInterrupted), Settlement{State: RunReady, Counts: counts(2, 2)}},
 		{"an interruption at first costs nothing", fresh, ended(OutcomeInterrupted), Settlement{State: RunReady}},
-		{"a claim nobody learned of costs nothing", tally(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Counts: tally(2, 2)}},
+		{"a claim nobody learned of costs nothing", counts(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Counts: counts(2, 2)}},
 		{"a claim nobody learned of at first costs nothing", fresh, ended(OutcomeUnconfirmed), Settlement{State: RunReady}},
 	} {
-		if got := Settle(jobA, tt.tally, policy, tt.result); got != tt.want {
+		if got := Settle(jobA, tt.counts, policy, tt.result); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestSettleDoesWhatTheHandlerAsksFor(t *testing.T) {
+func TestSettleWithDelayOrPermanentError(t *testing.T) {
 	policy := Retry{Max: 2, Base: 10 * time.Second, Cap: time.Minute}
-	tally := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
+	counts := func(failures, lost int) AttemptCounts { return AttemptCounts{Failures: failures, Lost: lost} }
 	after := func(outcome Outcome, seconds float64) Result {
 		return Result{Outcome: outcome, RetryAfterSeconds: seconds}
 	}
-	useless := func(outcome Outcome) Result { return Result{Outcome: outcome, Permanent: true} }
+	permanent := func(outcome Outcome) Result { return Result{Outcome: outcome, Permanent: true} }
 	for _, tt := range []struct {
 		name   string
-		tally  AttemptCounts
+		counts AttemptCounts
 		result Result
 		want   Settlement
 	}{
-		{"a delay asked for replaces the policy's", tally(1, 0), after(OutcomeFailed, 90), Settlement{State: RunRetry, Delay: 90 * time.Second, Counts: tally(2, 0)}},
-		{"it may be shorter", tally(1, 0), after(OutcomeFailed, 0.25), Settlement{State: RunRetry, Delay: 250 * time.Millisecond, Counts: tally(2, 0)}},
-		{"it is at most a week", tally(1, 0), after(OutcomeFailed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay, Counts: tally(2, 0)}},
-		{"one before now is none", tally(0, 0), after(OutcomeFailed, -5), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: tally(1, 0)}},
-		{"it gives no further retry", tally(2, 0), after(OutcomeFailed, 5), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: tally(3, 0)}},
-		{"after a timeout too", tally(0, 1), after(OutcomeTimedOut, 5), Settlement{State: RunRetry, Delay: 5 * time.Second, Counts: tally(1, 0)}},
-		{"success needs no other attempt", tally(1, 1), after(OutcomeSucceeded, 5), Settlement{State: RunSucceeded, Counts: tally(1, 1)}},
-		{"an interrupted attempt is repeated at once", tally(1, 1), after(OutcomeInterrupted, 5), Settlement{State: RunReady, Counts: tally(1, 1)}},
+		{"a delay asked for replaces the policy's", counts(1, 0), after(OutcomeFailed, 90), Settlement{State: RunRetry, Delay: 90 * time.Second, Counts: counts(2, 0)}},
+		{"it may be shorter", counts(1, 0), after(OutcomeFailed, 0.25), Settlement{State: RunRetry, Delay: 250 * time.Millisecond, Counts: counts(2, 0)}},
+		{"it is at most a week", counts(1, 0), after(OutcomeFailed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay, Counts: counts(2, 0)}},
+		{"one before now is none", counts(0, 0), after(OutcomeFailed, -5), Settlement{State: RunRetry, Delay: 10 * time.Second, Counts: counts(1, 0)}},
+		{"it gives no further retry", counts(2, 0), after(OutcomeFailed, 5), Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts(3, 0)}},
+		{"after a timeout too", counts(0, 1), after(OutcomeTimedOut, 5), Settlement{State: RunRetry, Delay: 5 * time.Second, Counts: counts(1, 0)}},
+		{"success needs no other attempt", counts(1, 1), after(OutcomeSucceeded, 5), Settlement{State: RunSucceeded, Counts: counts(1, 1)}},
+		{"an interrupted attempt is repeated at once", counts(1, 1), after(OutcomeInterrupted, 5), Settlement{State: RunReady, Counts: counts(1, 1)}},
 
-		{"a snooze costs no retry", tally(2, 0), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: tally(2, 0)}},
-		{"a snooze ends a row of losses", tally(2, 2), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: tally(2, 0)}},
-		{"a snooze is at most a week", tally(0, 0), after(OutcomeSnoozed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay}},
-		{"a snooze is a second at least", tally(0, 0), after(OutcomeSnoozed, 0), Settlement{State: RunRetry, Delay: time.Second}},
-		{"a snooze of less is a second", tally(0, 0), after(OutcomeSnoozed, 0.25), Settlement{State: RunRetry, Delay: time.Second}},
-		{"a snooze until before is a second", tally(0, 0), after(OutcomeSnoozed, -9), Settlement{State: RunRetry, Delay: time.Second}},
+		{"a snooze costs no retry", counts(2, 0), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: counts(2, 0)}},
+		{"a snooze ends a row of losses", counts(2, 2), after(OutcomeSnoozed, 30), Settlement{State: RunRetry, Delay: 30 * time.Second, Counts: counts(2, 0)}},
+		{"a snooze is at most a week", counts(0, 0), after(OutcomeSnoozed, 1e12), Settlement{State: RunRetry, Delay: MaxDelay}},
+		{"a snooze is a second at least", counts(0, 0), after(OutcomeSnoozed, 0), Settlement{State: RunRetry, Delay: time.Second}},
+		{"a snooze of less is a second", counts(0, 0), after(OutcomeSnoozed, 0.25), Settlement{State: RunRetry, Delay: time.Second}},
+		{"a snooze until before is a second", counts(0, 0), after(OutcomeSnoozed, -9), Settlement{State: RunRetry, Delay: time.Second}},
 
-		{"a permanent failure is death", tally(0, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(1, 0)}},
-		{"a permanent timeout too", tally(1, 2), useless(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(2, 0)}},
-		{"it is permanent rather than the last", tally(2, 0), useless(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: tally(3, 0)}},
-		{"a permanent success is a success", tally(1, 0), useless(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: tally(1, 0)}},
-		{"what was interrupted did not fail", tally(1, 0), useless(OutcomeInterrupted), Settlement{State: RunReady, Counts: tally(1, 0)}},
+		{"a permanent failure is death", counts(0, 0), permanent(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: counts(1, 0)}},
+		{"a permanent timeout too", counts(1, 2), permanent(OutcomeTimedOut), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: counts(2, 0)}},
+		{"it is permanent rather than the last", counts(2, 0), permanent(OutcomeFailed), Settlement{State: RunDead, Reason: ReasonPermanent, Counts: counts(3, 0)}},
+		{"a permanent success is a success", counts(1, 0), permanent(OutcomeSucceeded), Settlement{State: RunSucceeded, Counts: counts(1, 0)}},
+		{"what was interrupted did not fail", counts(1, 0), permanent(OutcomeInterrupted), Settlement{State: RunReady, Counts: counts(1, 0)}},
 	} {
-		if got := Settle(jobA, tt.tally, policy, tt.result); got != tt.want {
+		if got := Settle(jobA, tt.counts, policy, tt.result); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestACancelledRunIsNotTriedAgain(t *testing.T) {
+func TestSettleOfACancelledRun(t *testing.T) {
 	policy := Retry{Max: 9, Base: time.Second, Cap: time.Minute}
 	for _, before := range []AttemptCounts{{}, {Failures: 3}, {Lost: 2}} {
 		marked := before
@@ -110,7 +110,7 @@ func TestACancelledRunIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnswersOfTheClientsFaultArePermanentIfTheJobSaysSo(t *testing.T) {
+func TestSettleByHTTPStatus(t *testing.T) {
 	again := map[int]bool{0: true, 200: true, 302: true, 399: true, 408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 599: true}
 	for _, status := range []int{0, 200, 302, 399, 400, 401, 403, 404, 407, 408, 409, 410, 424, 425, 426, 428, 429, 430, 451, 499, 500, 502, 503, 599} {
 		for _, on := range []RetryOn{RetryOnAll, RetryOnServerErrors} {
@@ -131,7 +131,7 @@ func TestAnswersOfTheClientsFaultArePermanentIfTheJobSaysSo(t *testing.T) {
 	}
 }
 
-func TestWithoutRetriesTheFirstFailureIsDeath(t *testing.T) {
+func TestSettleWithoutRetries(t *testing.T) {
 	got := Settle(jobA, AttemptCounts{}, Retry{Base: time.Second, Cap: time.Minute}, ended(OutcomeFailed))
 	if want := (Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: AttemptCounts{Failures: 1}}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -198,22 +198,22 @@ func (c *count) after(run ID, policy Retry, r Result) Settlement {
 }
 
 // Whatever happens to the attempts of a run, it follows the policy: the test
-// counts for itself what the tally stands for.
-func TestARunFollowsItsPolicy(t *testing.T) {
+// counts for itself what the counts stands for.
+func TestSettleFollowsThePolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := Retry{
 			Max: rapid.IntRange(0, 5).Draw(t, "max"), On: rapid.SampledFrom([]RetryOn{RetryOnAll, RetryOnServerErrors}).Draw(t, "retry on"),
 			Backoff: rapid.SampledFrom(backoffs).Draw(t, "backoff"), Base: time.Second, Cap: time.Hour, Jitter: 0.25, Delays: "1,0,30",
 		}
 		run := ID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "run"))
-		var tally AttemptCounts
+		var counts AttemptCounts
 		var own count
 		for range 40 {
 			if !own.cancelled && rapid.IntRange(0, 19).Draw(t, "cancel") == 0 {
-				own.cancelled, tally.Cancelled = true, true
+				own.cancelled, counts.Cancelled = true, true
 			}
 			r := anyResult(t)
-			s, want := Settle(run, tally, policy, r), own.after(run, policy, r)
+			s, want := Settle(run, counts, policy, r), own.after(run, policy, r)
 			if s != want {
 				t.Fatalf("%+v gives %+v, want %+v", r, s, want)
 			}
@@ -223,12 +223,12 @@ func TestARunFollowsItsPolicy(t *testing.T) {
 			if s.State != RunReady && s.State != RunRetry {
 				return // Nothing is settled after the end.
 			}
-			tally = s.Counts
+			counts = s.Counts
 		}
 	})
 }
 
-func TestFingerprintGroupsByWhatWentWrong(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	a := Result{Outcome: OutcomeFailed, Error: "dial 10.0.0.1:80: timeout after 31ms for 0190b0f2-0000-7000-8000-000000000001"}
 	b := a
 	b.Error = "dial 10.0.0.2:80: timeout after 5ms for 0190b0f2-0000-7000-8000-000000000002"

@@ -28,7 +28,7 @@ func TestShardsStayTheSameForEver(t *testing.T) {
 	}
 }
 
-func TestAShardIsOneOfThem(t *testing.T) {
+func TestShardIsInRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := ID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "job"))
 		shards := rapid.IntRange(1, 4096).Draw(t, "shards")
@@ -38,7 +38,7 @@ func TestAShardIsOneOfThem(t *testing.T) {
 	})
 }
 
-func TestJobsAreSpreadEvenly(t *testing.T) {
+func TestShardsSpreadJobsEvenly(t *testing.T) {
 	const jobs, shards = 64_000, 64
 	for name, id := range map[string]func(i int) ID{
 		"drawn at one instant": func(int) ID { return NewID(nine) },

@@ -25,7 +25,7 @@ const (
 	bulkTimeout = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
 )
 
-// call is one request to the server, with its tries.
+// call is one request to the server, which may be tried several times.
 type call struct {
 	what     string // for errors: "create job"
 	method   string
@@ -127,15 +127,15 @@ func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, err
 		return a, err
 	}
 	if err := json.Unmarshal(a.body, out); err != nil {
-		return nil, fmt.Errorf("%s: %w", q.what, notOurs(a))
+		return nil, fmt.Errorf("%s: %w", q.what, foreignAnswer(a))
 	}
 	return a, nil
 }
 
-// notOurs says that an answer is no answer of Belfry's.
-func notOurs(a *answer) error {
-	media := oneLine(a.header.Get("Content-Type"), 80)
-	return belfry.Errorf(belfry.Internal, "the answer is %d with %q that cannot be read, and not from a Belfry server of this version: check its address", a.status, media)
+// foreignAnswer is the error of a successful answer that cannot be decoded.
+func foreignAnswer(a *answer) error {
+	media := sanitizeLine(a.header.Get("Content-Type"), 80)
+	return belfry.Errorf(belfry.Internal, "the answer is %d with %q that cannot be decoded, not one of a Belfry server of this version: check the address", a.status, media)
 }
 
 // try sends a request once.
@@ -148,7 +148,7 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 	}
 	a, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.unreached(ctx, err)
+		return nil, c.unavailable(ctx, err)
 	}
 	defer a.Body.Close()
 	limit := q.limit
@@ -157,22 +157,22 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(a.Body, limit+1))
 	if a.StatusCode >= 300 {
-		return nil, failure(a, body[:min(len(body), maxProblem)]) // what there is of it must do
+		return nil, newError(a, body[:min(len(body), maxProblem)]) // even if it is incomplete
 	}
 	if err != nil {
-		return nil, c.unreached(ctx, err)
+		return nil, c.unavailable(ctx, err)
 	}
 	if int64(len(body)) > limit {
-		return nil, belfry.Errorf(belfry.TooLarge, "the answer has more than %d bytes: ask for less at once", limit)
+		return nil, belfry.Errorf(belfry.TooLarge, "the answer has more than %d bytes: request less at once", limit)
 	}
 	return &answer{a.StatusCode, a.Header, body}, nil
 }
 
-var errSlow = errors.New("there was no answer in time")
+var errSlow = errors.New("timeout")
 
 func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
-	if unsendable(q.key) || unsendable(q.match) {
-		return nil, belfry.Errorf(belfry.Invalid, "an idempotency key or version may only have printable ASCII characters")
+	if !isHeaderValue(q.key) || !isHeaderValue(q.match) {
+		return nil, belfry.Errorf(belfry.Invalid, "an idempotency key or version must have printable ASCII characters only")
 	}
 	var body io.Reader
 	switch {
@@ -183,12 +183,12 @@ func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, body)
 	if err != nil {
-		return nil, belfry.Errorf(belfry.Invalid, "the request cannot be made: %w", err)
+		return nil, belfry.Errorf(belfry.Invalid, "the request is not valid: %w", err)
 	}
 	switch {
 	case q.stream != nil:
 		r.Header.Set("Content-Type", "application/x-ndjson")
-		r.Header.Set("Expect", "100-continue") // A refusal comes before the jobs are taken.
+		r.Header.Set("Expect", "100-continue") // The sequence starts only if the server accepts the request.
 	case q.body != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -201,19 +201,19 @@ func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	if q.match != "" {
 		r.Header.Set("If-Match", `"`+q.match+`"`)
 	}
-	if c.identify != nil {
-		c.identify(r.Header)
+	if c.authenticate != nil {
+		c.authenticate(r.Header)
 	}
 	return r, nil
 }
 
-func unsendable(header string) bool {
-	return strings.ContainsFunc(header, func(r rune) bool { return r < ' ' || r > '~' })
+func isHeaderValue(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// unreached tells of a request that got no answer. Connections that wait to be
-// used may be as dead as this one.
-func (c *Client) unreached(ctx context.Context, err error) error {
+// unavailable is the error of a request without an answer. Idle connections may be as
+// dead as this one.
+func (c *Client) unavailable(ctx context.Context, err error) error {
 	c.http.CloseIdleConnections()
 	var outer *url.Error // It repeats method and address.
 	if errors.As(err, &outer) {
@@ -222,7 +222,7 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == errSlow:
 		err = cause
-	case cause != nil: // the caller gave up
+	case cause != nil: // the caller's context ended
 		return fmt.Errorf("no answer from %s: %w", c.base, cause)
 	}
 	e := belfry.Errorf(belfry.Unavailable, "no answer from %s: %w", c.base, err)
@@ -237,8 +237,8 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// jobPath is the path of a job, which ref names by id or name, or of something of it.
-func jobPath(ref string, more ...string) string {
+// JobPath is the path of a job, or of something below it, for Do.
+func JobPath(ref string, more ...string) string {
 	escaped := url.PathEscape(ref)
 	if ref == "." || ref == ".." {
 		escaped = strings.ReplaceAll(ref, ".", "%2E")

@@ -15,36 +15,35 @@ import (
 	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
-// Error is what a server, or a proxy in front of it, answered instead of doing
-// what it was asked for.
+// Error is a failure that a server, or a proxy in front of it, answered.
 type Error struct {
-	Status     int                 // of the HTTP answer
+	Status     int                 // HTTP status
 	Code       belfry.Code         // the kind of failure
 	Detail     string              // a sentence for people
 	Fields     []belfry.FieldError // the fields that are wrong
-	RequestID  string              // under which the server's log has more
-	RetryAfter time.Duration       // what the server asked for; zero if nothing
+	RequestID  string              // in the server's log
+	RetryAfter time.Duration       // that the server asks for; zero if it does not
 
-	maybeDone bool // an earlier try of the same call may have been carried out
+	maybeDone bool // an earlier try of the same call may have been executed
 }
 
-// Error is one line that says what is wrong and what to do.
+// Error is one line.
 func (e *Error) Error() string {
-	const most = 10
+	const maxFields = 10
 	var b strings.Builder
 	b.WriteString(e.Detail)
-	for i, f := range e.Fields[:min(len(e.Fields), most)] {
+	for i, f := range e.Fields[:min(len(e.Fields), maxFields)] {
 		sep := "; "
 		if i == 0 {
 			sep = ": "
 		}
 		fmt.Fprintf(&b, "%s%s: %s", sep, f.Field, f.Message)
 	}
-	if more := len(e.Fields) - most; more > 0 {
+	if more := len(e.Fields) - maxFields; more > 0 {
 		fmt.Fprintf(&b, "; and %d more", more)
 	}
 	if e.maybeDone {
-		b.WriteString("; the answer to an earlier try of this call was lost, and may be what changed it")
+		b.WriteString("; an earlier try of this call, whose answer was lost, may have changed it")
 	}
 	if e.Status >= http.StatusInternalServerError && e.RequestID != "" {
 		fmt.Fprintf(&b, " (request %s)", e.RequestID)
@@ -52,8 +51,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the failure in the terms of package belfry. A request that is
-// wrong as such is Invalid there.
+// Unwrap returns the failure as a *belfry.Error. BadRequest is Invalid there.
 func (e *Error) Unwrap() error {
 	code := e.Code
 	if code == belfry.BadRequest {
@@ -63,62 +61,62 @@ func (e *Error) Unwrap() error {
 }
 
 const (
-	maxProblem = 256 << 10 // bytes read of an answer that tells of a failure
-	maxDetail  = 1 << 10   // bytes kept of a sentence in it
+	maxProblem = 256 << 10 // bytes of a problem document
+	maxDetail  = 1 << 10   // bytes of a text in it
 )
 
-// failure makes the Error of an answer. Of one that is no problem document only
-// the status is believed: pages of proxies are not for people who read errors.
-func failure(a *http.Response, body []byte) *Error {
-	e := &Error{Status: a.StatusCode, RequestID: oneLine(a.Header.Get("X-Request-Id"), 100), RetryAfter: retryAfter(a.Header, time.Now())}
+// newError is the Error of an answer. If it is not a problem document, only its status
+// counts: the text may be a page of a proxy.
+func newError(a *http.Response, body []byte) *Error {
+	e := &Error{Status: a.StatusCode, RequestID: sanitizeLine(a.Header.Get("X-Request-Id"), 100), RetryAfter: retryAfter(a.Header, time.Now())}
 	var p belfry.Problem
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if media == "application/problem+json" && json.Unmarshal(body, &p) == nil && p.Detail != "" && p.Code != "" {
-		e.Code, e.Detail = belfry.Code(oneLine(string(p.Code), 64)), oneLine(p.Detail, maxDetail)
+		e.Code, e.Detail = belfry.Code(sanitizeLine(string(p.Code), 64)), sanitizeLine(p.Detail, maxDetail)
 		if p.RequestID != "" {
-			e.RequestID = oneLine(p.RequestID, 100)
+			e.RequestID = sanitizeLine(p.RequestID, 100)
 		}
 		for _, f := range p.Errors {
-			e.Fields = append(e.Fields, belfry.FieldError{Field: oneLine(f.Field, maxDetail), Message: oneLine(f.Message, maxDetail)})
+			e.Fields = append(e.Fields, belfry.FieldError{Field: sanitizeLine(f.Field, maxDetail), Message: sanitizeLine(f.Message, maxDetail)})
 		}
 		return e
 	}
-	e.Code, e.Detail = strange(a)
+	e.Code, e.Detail = foreignError(a)
 	return e
 }
 
-// strange says what an answer means that is not one of a Belfry server.
-func strange(a *http.Response) (belfry.Code, string) {
-	said := fmt.Sprintf("the answer is %d %s, and not from a Belfry server", a.StatusCode, http.StatusText(a.StatusCode))
+// foreignError is the code and the detail of an answer that is not one of a Belfry server.
+func foreignError(a *http.Response) (belfry.Code, string) {
+	detail := fmt.Sprintf("the answer is %d %s, not one of a Belfry server", a.StatusCode, http.StatusText(a.StatusCode))
 	switch status := a.StatusCode; {
 	case status >= 300 && status < 400:
-		where := "elsewhere"
+		target := "another address"
 		if to, err := a.Location(); err == nil {
-			where = "to " + (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
+			target = (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
 		}
-		return belfry.Internal, fmt.Sprintf("the answer leads %s: give that address as the server's", oneLine(where, 200))
+		return belfry.Internal, fmt.Sprintf("the answer redirects to %s: use that address", sanitizeLine(target, 200))
 	case status == http.StatusBadRequest:
-		return belfry.BadRequest, said + ": check its address"
+		return belfry.BadRequest, detail + ": check the address"
 	case status == http.StatusUnauthorized:
-		return belfry.Unauthorized, said + ": check its address and the key"
+		return belfry.Unauthorized, detail + ": check the address and the key"
 	case status == http.StatusForbidden:
-		return belfry.Forbidden, said + ": a proxy does not let this pass"
+		return belfry.Forbidden, detail + ": a proxy refuses the request"
 	case status == http.StatusNotFound:
-		return belfry.NotFound, said + ": check its address"
+		return belfry.NotFound, detail + ": check the address"
 	case status == http.StatusPreconditionFailed:
-		return belfry.Changed, said
+		return belfry.Changed, detail
 	case status == http.StatusRequestEntityTooLarge:
-		return belfry.TooLarge, said + ": a proxy allows less than this"
+		return belfry.TooLarge, detail + ": a proxy refuses a request of this size"
 	case status == http.StatusTooManyRequests:
-		return belfry.RateLimited, said + ": try again later"
+		return belfry.RateLimited, detail + ": try again later"
 	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
-		return belfry.Unavailable, said + ": the server behind it cannot be reached, try again later"
+		return belfry.Unavailable, detail + ": the server behind a proxy cannot be reached; try again later"
 	default:
-		return belfry.Internal, said + ": check its address"
+		return belfry.Internal, detail + ": check the address"
 	}
 }
 
-// retryAfter reads how long a server wants to be left alone.
+// retryAfter parses the header Retry-After.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
@@ -130,8 +128,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// oneLine makes text from outside fit for a line of a terminal.
-func oneLine(s string, limit int) string {
+// sanitizeLine makes text from outside safe to print in one line.
+func sanitizeLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -17,11 +17,11 @@ import (
 
 const importTimeout = 15 * time.Minute
 
-// ImportJobs makes all jobs of a sequence or none, and gives their ids in
-// order. The jobs are sent as they are drawn, so that they need not fit in
-// memory, but for a server's limit of 64 MiB. A sequence that ends in an error
-// makes none. An import is repeated only if it failed before the sequence was
-// begun; whoever can begin it again gives an IdempotencyKey and calls again.
+// ImportJobs creates all jobs of a sequence or none, and returns their ids in order. It
+// sends the jobs while it reads the sequence, so that they need not fit in memory; a
+// server accepts 64 MiB. If the sequence ends in an error, no job is created. An import
+// is retried only if it failed before the sequence was started; a caller that can start
+// it again may call again with the same IdempotencyKey.
 func (c *Client) ImportJobs(ctx context.Context, manifests iter.Seq2[belfry.Manifest, error], options ...CallOption) ([]belfry.ID, error) {
 	q := newCall("import jobs", http.MethodPost, jobsPath+"/bulk", options...)
 	keyed(q)
@@ -35,25 +35,25 @@ func (c *Client) ImportJobs(ctx context.Context, manifests iter.Seq2[belfry.Mani
 	return out.JobIDs, err
 }
 
-// lines turns manifests into lines of JSON, as many as are asked for. A connection
-// may go on reading after its answer has come, so that each try has a reader of
-// its own and only the latest gets anything.
+// lines encodes manifests as lines of JSON, on demand. A connection may continue to read
+// after its answer has arrived; therefore each try has its own reader, and only the
+// latest returns data.
 type lines struct {
 	manifests iter.Seq2[belfry.Manifest, error]
 
 	mu     sync.Mutex // guards the fields below
 	latest *lineReader
-	next   func() (belfry.Manifest, error, bool) // nil until the sequence is begun
+	next   func() (belfry.Manifest, error, bool) // nil until the sequence is started
 	stop   func()
 	buffer bytes.Buffer
 	line   int
-	failed error // why the sequence could not be sent
-	panics any   // what it panicked with
+	failed error // of the sequence
+	panics any   // value of its panic
 }
 
 type lineReader struct{ *lines }
 
-// reader gives the reader of the next try.
+// reader is the reader of the next try.
 func (l *lines) reader() io.Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +61,7 @@ func (l *lines) reader() io.Reader {
 	return l.latest
 }
 
-// rewind tells whether the sequence is not begun yet, so that there may be
-// another try.
+// rewind reports whether there may be another try: the sequence is not started yet.
 func (l *lines) rewind() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +69,8 @@ func (l *lines) rewind() bool {
 	return l.next == nil
 }
 
-// end stops the sequence for good and says what was wrong with it. A panic of
-// the sequence goes on here, where its caller can see it.
+// end stops the sequence and returns its error. It repeats a panic of the sequence in
+// the goroutine of the caller.
 func (l *lines) end() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,13 +84,13 @@ func (l *lines) end() error {
 	return l.failed
 }
 
-// Read gives the next bytes of the lines.
+// Read returns the next bytes of the lines.
 func (r *lineReader) Read(p []byte) (int, error) {
 	l := r.lines
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.latest != r {
-		return 0, errors.New("the request is over")
+		return 0, errors.New("the request has ended")
 	}
 	if l.next == nil {
 		l.next, l.stop = iter.Pull2(l.manifests)
@@ -107,7 +106,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 	return l.buffer.Read(p) // io.EOF once there is no more
 }
 
-// fill draws the next line; mu is held.
+// fill reads the next line; mu is held.
 func (l *lines) fill() (more bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -125,7 +124,7 @@ func (l *lines) fill() (more bool) {
 	}
 	text, err := json.Marshal(manifest)
 	if err != nil {
-		l.failed = belfry.Errorf(belfry.Invalid, "line %d cannot be written as JSON: %w", l.line, err)
+		l.failed = belfry.Errorf(belfry.Invalid, "line %d has no JSON form: %w", l.line, err)
 		return false
 	}
 	l.buffer.Write(append(text, '\n'))

@@ -36,7 +36,7 @@ func query(filter any, pageSize int) url.Values {
 	return out
 }
 
-// pages gives the items of all pages. A page may be empty and have a next one. Of the
+// pages returns the items of all pages. A page may be empty and have a next one. Of the
 // link to the next page only the query is used: the key goes nowhere else, and a proxy
 // may know the server by another path.
 func pages[T any](ctx context.Context, c *Client, what, path string, v url.Values) iter.Seq2[T, error] {

@@ -22,7 +22,7 @@ func (c *Client) Runs(ctx context.Context, filter belfry.RunFilter) iter.Seq2[be
 
 // JobRuns lists the runs of a job, latest first, like Jobs.
 func (c *Client) JobRuns(ctx context.Context, ref string) iter.Seq2[belfry.Run, error] {
-	return pages[belfry.Run](ctx, c, "list runs of job", jobPath(ref, "runs"), nil)
+	return pages[belfry.Run](ctx, c, "list runs of job", JobPath(ref, "runs"), nil)
 }
 
 // Run returns a run with its failed attempts.

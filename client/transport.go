@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	leastPause    = 200 * time.Millisecond // before the first repetition; then twice as long each
-	mostPause     = 5 * time.Second
-	maxRetryAfter = 30 * time.Second // a server that asks for more is not waited for
+	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
+	maxDelay      = 5 * time.Second
+	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
 )
 
-// do makes a call, and repeats it while that makes sense.
+// do makes a call and retries it.
 func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
-	unknown := false // an earlier try may have been carried out
+	unknown := false // an earlier try may have been executed
 	for try := 0; ; try++ {
 		a, err := c.try(ctx, q)
 		if err == nil {
@@ -36,48 +36,47 @@ func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", q.what, err)
 		}
-		pause, sensible := again(err, try)
-		if !sensible || q.once || try >= c.retries || !outlasts(ctx, pause) || q.stream != nil && !q.stream.rewind() {
+		delay, retryable := retryDelay(err, try)
+		if !retryable || q.once || try >= c.retries || !hasTime(ctx, delay) || q.stream != nil && !q.stream.rewind() {
 			return nil, fmt.Errorf("%s: %w", q.what, err)
 		}
 		unknown = unknown || failed == nil || failed.Status != http.StatusTooManyRequests
 		select {
-		case <-time.After(pause):
+		case <-time.After(delay):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%s: %w: the last try: %w", q.what, context.Cause(ctx), err)
 		}
 	}
 }
 
-// again says whether what failed may work a little later, and when.
-func again(err error, try int) (time.Duration, bool) {
-	pause := min(leastPause<<min(try, 10), mostPause)
-	pause = time.Duration(float64(pause) * (0.5 + rand.Float64())) // so that clients that failed together do not return together
+// retryDelay is the delay before the next try, if a failure is temporary.
+func retryDelay(err error, try int) (time.Duration, bool) {
+	delay := min(minDelay<<min(try, 10), maxDelay)
+	delay = time.Duration(float64(delay) * (0.5 + rand.Float64())) // so that clients that failed together do not retry together
 	var failed *Error
-	var never *permanentError
+	var permanent *permanentError
 	switch {
-	case errors.As(err, &never):
+	case errors.As(err, &permanent):
 		return 0, false
 	case !errors.As(err, &failed):
-		return pause, belfry.CodeOf(err) == belfry.Unavailable
+		return delay, belfry.CodeOf(err) == belfry.Unavailable
 	}
 	switch failed.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return max(pause, failed.RetryAfter), failed.RetryAfter <= maxRetryAfter
+		return max(delay, failed.RetryAfter), failed.RetryAfter <= maxRetryAfter
 	default:
 		return 0, false
 	}
 }
 
-// outlasts tells whether ctx lives longer than a pause, as far as is known.
-func outlasts(ctx context.Context, pause time.Duration) bool {
+// hasTime reports whether the deadline of ctx is later than a delay.
+func hasTime(ctx context.Context, delay time.Duration) bool {
 	deadline, ok := ctx.Deadline()
-	return !ok || time.Until(deadline) > pause
+	return !ok || time.Until(deadline) > delay
 }
 
-// newTransport makes the connections of one Client. It speaks HTTP/1.1: a call
-// that is given up closes its connection, so that one that fell silent is not
-// used again.
+// newTransport makes the connections of one Client. It uses HTTP/1.1: a call that is
+// aborted closes its connection, so that a dead connection is not used again.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: keepAlive}
 	return &http.Transport{
@@ -85,7 +84,7 @@ func newTransport() *http.Transport {
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if tcp, ok := conn.(*net.TCPConn); ok {
-				tcp.SetLinger(0) // what was given up must not arrive later
+				tcp.SetLinger(0) // An aborted request must not arrive later.
 			}
 			return conn, err
 		},
@@ -99,5 +98,5 @@ func newTransport() *http.Transport {
 	}
 }
 
-// keepAlive notices a peer that is gone for good within about ten seconds.
+// keepAlive detects a dead peer within about ten seconds.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}

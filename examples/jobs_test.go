@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// listed is a job as the server tells it.
-type listed struct {
+// jobStatus is a job as the server shows it.
+type jobStatus struct {
 	Name      string `json:"name"`
 	Type      string `json:"type"`
 	Handler   string `json:"handler"`
@@ -21,19 +21,19 @@ type listed struct {
 	NextRunAt string `json:"next_run_at"`
 }
 
-func (s *server) jobs() (all map[string]listed) {
+func (s *server) jobs() (all map[string]jobStatus) {
 	s.t.Helper()
-	var list []listed
-	s.ask("GET", "/jobs", nil, &list)
-	all = map[string]listed{}
+	var list []jobStatus
+	s.request("GET", "/jobs", nil, &list)
+	all = map[string]jobStatus{}
 	for _, j := range list {
 		all[j.Name] = j
 	}
 	return all
 }
 
-// belfry runs the command line against the server and gives what it says, which
-// has to have the words in it.
+// belfry runs the command line with the server and returns its output, which must
+// contain the words.
 func (s *server) belfry(words []string, args ...string) string {
 	s.t.Helper()
 	out, err := command(append(s.env(), "HOME="+s.t.TempDir()), "belfry", args...).CombinedOutput()
@@ -59,7 +59,7 @@ func TestJobsFile(t *testing.T) {
 	}
 	s.belfry(append(names, "created"), "job", "apply", "-f", "jobs.yaml")
 	first := s.jobs()
-	for _, want := range []listed{
+	for _, want := range []jobStatus{
 		{Name: "charge-subscriptions", Type: "http"},
 		{Name: "weekly-report", Type: "worker", Handler: "send-report"},
 		{Name: "greet", Type: "worker", Handler: "greet"},
@@ -76,7 +76,7 @@ func TestJobsFile(t *testing.T) {
 		}
 	}
 
-	// The workers of the examples know what the file asks for.
+	// The example workers have the handlers of the file.
 	goWorker := start(t, s.env(), "worker-go")
 	goWorker.says(`serving`)
 	if run := s.trigger("weekly-report", nil); run.Output != "sent to 1" {
@@ -91,7 +91,7 @@ func TestJobsFile(t *testing.T) {
 	}
 }
 
-func TestJobsThatAreGoneFromTheFileArePruned(t *testing.T) {
+func TestJobsFilePrune(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(job{"name": "by-hand", "schedule": "0 0 1 1 *", "payload": job{}})

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// way leads to the receiver, wherever that is, and can lose its answers.
-type way struct {
+// proxy forwards to the receiver, and can lose its responses.
+type proxy struct {
 	*httptest.Server
 	to   atomic.Pointer[url.URL]
-	lose atomic.Int32 // how many of the next answers
+	lose atomic.Int32 // how many of the next responses
 }
 
-func newWay(t *testing.T) *way {
-	w := &way{}
+func newProxy(t *testing.T) *proxy {
+	w := &proxy{}
 	w.Server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(w.to.Load()) },
 		ModifyResponse: func(*http.Response) error {
@@ -42,8 +42,8 @@ func newWay(t *testing.T) *way {
 	return w
 }
 
-// receive starts the receiver at the end of the way.
-func (w *way) receive(t *testing.T, path string) *program {
+// startReceiver starts the receiver behind the proxy.
+func (w *proxy) startReceiver(t *testing.T, path string) *program {
 	t.Helper()
 	p := start(t, nil, "receiver", "-listen", "127.0.0.1:0", "-ledger", path)
 	to, err := url.Parse(p.says(`listening on (\S+)\n`))
@@ -54,8 +54,8 @@ func (w *way) receive(t *testing.T, path string) *program {
 	return p
 }
 
-// charges asks the receiver what it did, by key.
-func (w *way) charges(t *testing.T) map[string]int {
+// charges are those of the receiver, by key.
+func (w *proxy) charges(t *testing.T) map[string]int {
 	t.Helper()
 	resp, err := http.Get(w.to.Load().String() + "/charges")
 	if err != nil {
@@ -76,32 +76,32 @@ func (w *way) charges(t *testing.T) map[string]int {
 	return amounts
 }
 
-// charging is a job that calls the receiver.
-func (w *way) charging(name, schedule string) job {
+// chargeJob is a job that calls the receiver.
+func (w *proxy) chargeJob(name, schedule string) job {
 	return job{"name": name, "schedule": schedule, "retry_base_seconds": 0.1, "timeout_seconds": 10,
 		"payload": job{"url": w.URL + "/charge", "method": "POST", "body": job{"amount": 5}}}
 }
 
-func TestReceiverChargesOnceHoweverOftenItIsAsked(t *testing.T) {
+func TestReceiverChargesOnce(t *testing.T) {
 	t.Parallel()
-	s, w := serve(t), newWay(t)
+	s, w := serve(t), newProxy(t)
 	path := filepath.Join(t.TempDir(), "charges.log")
-	receiver := w.receive(t, path)
+	receiver := w.startReceiver(t, path)
 
-	// The answer to the first attempt is lost, so it is asked again.
+	// The response to the first attempt is lost, so it is retried.
 	w.lose.Store(1)
-	s.create(w.charging("lost-answer", time.Now().UTC().Format(time.RFC3339Nano)))
+	s.create(w.chargeJob("lost-answer", time.Now().UTC().Format(time.RFC3339Nano)))
 	run := s.succeeded("lost-answer", 1)[0]
 	if run.Attempt != 2 || !strings.Contains(run.Output, "charged before") {
-		t.Errorf("the run whose first answer was lost is %+v", run)
+		t.Errorf("the run whose first response was lost is %+v", run)
 	}
 	if got := w.charges(t); len(got) != 1 || got[run.Key] != 5 {
 		t.Errorf("the charges are %v, want 5 for %s", got, run.Key)
 	}
 
-	// Every occurrence of this job has the same key, so that Belfry itself asks only
+	// Every occurrence of this job has the same key, so that Belfry itself calls only
 	// once. The receiver is killed while it writes.
-	once := w.charging("only-once", "* * * * * *")
+	once := w.chargeJob("only-once", "* * * * * *")
 	once["idempotency_key_template"] = "fee-{{name}}"
 	s.create(once)
 	s.succeeded("only-once", 1)
@@ -115,11 +115,11 @@ func TestReceiverChargesOnceHoweverOftenItIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Close()
-	w.receive(t, path)
-	s.create(w.charging("afterwards", time.Now().UTC().Format(time.RFC3339Nano)))
+	w.startReceiver(t, path)
+	s.create(w.chargeJob("afterwards", time.Now().UTC().Format(time.RFC3339Nano)))
 	last := s.succeeded("afterwards", 1)[0]
-	s.ask("DELETE", "/jobs/only-once", nil, nil)
-	s.create(once) // another job, which does not know what the first one did
+	s.request("DELETE", "/jobs/only-once", nil, nil)
+	s.create(once) // another job, which does not know the runs of the first one
 	if r := s.succeeded("only-once", 1)[0]; r.Key != "fee-only-once" || !strings.Contains(r.Output, "charged before") {
 		t.Errorf("the run of the other job is %+v", r)
 	}
@@ -131,10 +131,10 @@ func TestReceiverChargesOnceHoweverOftenItIsAsked(t *testing.T) {
 	}
 }
 
-func TestReceiverRefusesWhatItCannotRemember(t *testing.T) {
+func TestReceiverRefusesInvalidRequests(t *testing.T) {
 	t.Parallel()
-	w := newWay(t)
-	w.receive(t, filepath.Join(t.TempDir(), "charges.log"))
+	w := newProxy(t)
+	w.startReceiver(t, filepath.Join(t.TempDir(), "charges.log"))
 	for _, tt := range []struct{ name, key, body, want string }{
 		{"no key", "", `{"amount": 5}`, "Idempotency-Key is missing"},
 		{"no JSON", "a", `five`, "must be JSON"},
@@ -148,11 +148,11 @@ func TestReceiverRefusesWhatItCannotRemember(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said [100]byte
-		n, _ := resp.Body.Read(said[:])
+		var text [100]byte
+		n, _ := resp.Body.Read(text[:])
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(said[:n]), tt.want) {
-			t.Errorf("%s: the answer is %s: %s", tt.name, resp.Status, said[:n])
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(text[:n]), tt.want) {
+			t.Errorf("%s: the response is %s: %s", tt.name, resp.Status, text[:n])
 		}
 	}
 	if got := w.charges(t); len(got) != 0 {

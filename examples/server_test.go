@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// server is a Belfry of the test's own.
+// server is a Belfry server of one test.
 type server struct {
 	t   *testing.T
 	url string
@@ -25,12 +25,12 @@ func serve(t *testing.T) *server {
 	return &server{t, p.says(`API\s+(http://\S+)/api/v1`)}
 }
 
-// env tells a program where the server is.
+// env is the environment of a program that uses the server.
 func (s *server) env() []string { return []string{"BELFRY_SERVER=" + s.url} }
 
-// told is a run as the server tells it.
-type told struct {
-	ID      string    `json:"id"`
+// runStatus is a run as the server shows it.
+type runStatus struct {
+	ID      string    `json:"run_id"`
 	Status  string    `json:"status"`
 	Reason  string    `json:"reason"`
 	Attempt int       `json:"attempt"`
@@ -45,7 +45,7 @@ type told struct {
 }
 
 // last is the error of the latest attempt that did not succeed.
-func (r told) last() string {
+func (r runStatus) last() string {
 	if len(r.Attempts) == 0 {
 		return ""
 	}
@@ -55,7 +55,7 @@ func (r told) last() string {
 // job is what to create.
 type job map[string]any
 
-func (s *server) ask(method, path string, body, into any) {
+func (s *server) request(method, path string, body, into any) {
 	s.t.Helper()
 	var content bytes.Buffer
 	if body != nil {
@@ -89,45 +89,45 @@ func (s *server) ask(method, path string, body, into any) {
 
 func (s *server) create(j job) {
 	s.t.Helper()
-	s.ask("POST", "/jobs", j, nil)
+	s.request("POST", "/jobs", j, nil)
 }
 
-// trigger asks for a run, with a payload of its own unless that is nil, and waits
-// until it is settled.
-func (s *server) trigger(name string, payload any) told {
+// trigger triggers a run, with a payload unless that is nil, and waits until it is
+// settled.
+func (s *server) trigger(name string, payload any) runStatus {
 	s.t.Helper()
-	return s.settled(s.begin(name, payload))
+	return s.settled(s.startTrigger(name, payload))
 }
 
-// begin asks for a run and gives its id.
-func (s *server) begin(name string, payload any) string {
+// startTrigger triggers a run and returns its id.
+func (s *server) startTrigger(name string, payload any) string {
 	s.t.Helper()
 	var body any
 	if payload != nil {
 		body = job{"payload": payload}
 	}
-	var asked struct {
+	var result struct {
 		RunID string `json:"run_id"`
 	}
-	s.ask("POST", "/jobs/"+name+"/trigger", body, &asked)
-	return asked.RunID
+	s.request("POST", "/jobs/"+name+"/trigger", body, &result)
+	return result.RunID
 }
 
-// settled waits until a run is over.
-func (s *server) settled(id string) told {
+// settled waits until a run is settled.
+func (s *server) settled(id string) runStatus {
 	s.t.Helper()
-	return s.until(id, "settled", func(run told) bool {
+	return s.until(id, "settled", func(run runStatus) bool {
 		return run.Status == "succeeded" || run.Status == "dead" || run.Status == "cancelled"
 	})
 }
 
-// until waits until something is so of a run.
-func (s *server) until(id, what string, so func(told) bool) (run told) {
+// until waits until a condition holds for a run.
+func (s *server) until(id, what string, done func(runStatus) bool) (run runStatus) {
 	s.t.Helper()
 	eventually(s.t, "run "+id+" is "+what, func() bool {
-		run = told{}
-		s.ask("GET", "/runs/"+id, nil, &run)
-		return so(run)
+		run = runStatus{}
+		s.request("GET", "/runs/"+id, nil, &run)
+		return done(run)
 	})
 	return run
 }
@@ -136,18 +136,18 @@ func (s *server) until(id, what string, so func(told) bool) (run told) {
 func (s *server) skipped(name, reason string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("an occurrence of %s is skipped: %s", name, reason), func() bool {
-		var runs []told
-		s.ask("GET", "/jobs/"+name+"/runs", nil, &runs)
-		return slices.ContainsFunc(runs, func(r told) bool { return r.Status == "skipped" && r.Reason == reason })
+		var runs []runStatus
+		s.request("GET", "/jobs/"+name+"/runs", nil, &runs)
+		return slices.ContainsFunc(runs, func(r runStatus) bool { return r.Status == "skipped" && r.Reason == reason })
 	})
 }
 
-// succeeded waits until a job has so many runs that succeeded, and gives those.
-func (s *server) succeeded(name string, n int) (good []told) {
+// succeeded waits until a job has n runs that succeeded, and returns them.
+func (s *server) succeeded(name string, n int) (good []runStatus) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("%s has succeeded %d times", name, n), func() bool {
-		var runs []told
-		s.ask("GET", "/jobs/"+name+"/runs", nil, &runs)
+		var runs []runStatus
+		s.request("GET", "/jobs/"+name+"/runs", nil, &runs)
 		good = nil
 		for _, r := range runs {
 			if r.Status == "succeeded" {

@@ -1,7 +1,6 @@
 //go:build unix
 
-// Package examples starts every example against a real server, and looks at what
-// comes of it.
+// Package examples runs every example with a real server and checks the results.
 package examples
 
 import (
@@ -18,8 +17,8 @@ import (
 )
 
 var (
-	workshop string // has the programs: belfry and the examples in Go
-	group    int    // the process group of everything that is started
+	binDir string // has the programs: belfry and the examples in Go
+	group  int    // the process group of all programs
 )
 
 func TestMain(m *testing.M) {
@@ -31,14 +30,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// run builds the programs once for all tests. The shell that leads their group
-// kills it when the tests are gone, however they went.
+// run builds the programs once for all tests. The shell that leads their process group
+// kills the group when the tests end, however they end.
 func run(m *testing.M) (code int, err error) {
-	if workshop, err = os.MkdirTemp("", "belfry-examples-"); err != nil {
+	if binDir, err = os.MkdirTemp("", "belfry-examples-"); err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(workshop)
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", workshop+"/", "../cmd/belfry", "./receiver", "./worker-go")
+	defer os.RemoveAll(binDir)
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", binDir+"/", "../cmd/belfry", "./receiver", "./worker-go")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the examples: %w\n%s", err, out)
 	}
@@ -67,11 +66,11 @@ type program struct {
 	cmd  *exec.Cmd
 	gone chan struct{}
 
-	mu   sync.Mutex // guards the field below
-	said strings.Builder
+	mu     sync.Mutex // guards the field below
+	output strings.Builder
 }
 
-// start runs a program of the workshop, or of the machine.
+// start runs a program of binDir, or of the machine.
 func start(t *testing.T, env []string, name string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, name: name, cmd: command(env, name, args...), gone: make(chan struct{})}
@@ -86,15 +85,15 @@ func start(t *testing.T, env []string, name string, args ...string) *program {
 	t.Cleanup(func() {
 		p.end(syscall.SIGKILL)
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, p.text())
+			t.Logf("%s wrote:\n%s", name, p.text())
 		}
 	})
 	return p
 }
 
-// command is a program without what the environment of the tests would tell it.
+// command is a program without the BELFRY_ variables of the environment.
 func command(env []string, name string, args ...string) *exec.Cmd {
-	if path := filepath.Join(workshop, name); !strings.Contains(name, "/") && exists(path) {
+	if path := filepath.Join(binDir, name); !strings.Contains(name, "/") && exists(path) {
 		name = path
 	}
 	cmd := exec.Command(name, args...)
@@ -116,17 +115,17 @@ func exists(path string) bool {
 func (p *program) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.Write(b)
+	return p.output.Write(b)
 }
 
 func (p *program) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.said.String()
+	return p.output.String()
 }
 
-// says waits until a program has said something, and gives what the group in the
-// pattern stands for.
+// says waits until the output of a program matches, and returns what the group in the
+// pattern matched.
 func (p *program) says(pattern string) (found string) {
 	p.t.Helper()
 	want := regexp.MustCompile(pattern)
@@ -145,7 +144,7 @@ func (p *program) says(pattern string) (found string) {
 	return found
 }
 
-// end sends a signal and waits for the end, which it gives the status of.
+// end sends a signal, waits for the end and returns the exit code.
 func (p *program) end(signal syscall.Signal) int {
 	p.t.Helper()
 	p.cmd.Process.Signal(signal)
@@ -157,9 +156,9 @@ func (p *program) end(signal syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-func eventually(t *testing.T, what string, so func() bool) {
+func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for start := time.Now(); !so(); time.Sleep(20 * time.Millisecond) {
+	for start := time.Now(); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Since(start) > limit {
 			t.Fatalf("still waiting after %v: %s", limit, what)
 		}

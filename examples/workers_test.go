@@ -29,7 +29,7 @@ func TestGoWorker(t *testing.T) {
 		reason  string
 		want    []string
 	}{
-		{"a member of the wrong type", job{"report": 7}, "out_of_retries", []string{"report", "string"}},
+		{"a field of the wrong type", job{"report": 7}, "out_of_retries", []string{"report", "string"}},
 		{"nobody to send to", job{"report": "weekly"}, "permanent", []string{"nobody to send the weekly report to"}},
 	} {
 		run := s.trigger("weekly-report", tt.payload)
@@ -57,7 +57,7 @@ func startPython(t *testing.T, s *server) *program {
 		t.Skipf("THE PYTHON WORKER IS NOT TESTED: %v", err)
 	}
 	worker := start(t, s.env(), python, "-I", "worker-python/worker.py") // isolated: nothing but the standard library
-	worker.says(`serving default/greet`)
+	worker.says(`serving greet`)
 	return worker
 }
 
@@ -77,20 +77,20 @@ func TestPythonWorker(t *testing.T) {
 		t.Errorf("the run that has to fail is %+v", failed)
 	}
 	worker.says(run.ID + " succeeded accepted")
-	useless := s.trigger("greet", job{"who": ""})
-	if useless.Status != "dead" || useless.Attempt != 1 || useless.Reason != "permanent" || useless.Error != "Permanent: nobody to greet" {
-		t.Errorf("the run that no retry helps is %+v", useless)
+	permanent := s.trigger("greet", job{"who": ""})
+	if permanent.Status != "dead" || permanent.Attempt != 1 || permanent.Reason != "permanent" || permanent.Error != "Permanent: nobody to greet" {
+		t.Errorf("the run with a permanent failure is %+v", permanent)
 	}
 	early := time.Now().Add(time.Second)
 	waited := s.trigger("greet", job{"who": "world", "not_before": float64(early.UnixMilli()) / 1000})
 	if waited.Status != "succeeded" || waited.Attempt != 2 || time.Now().Before(early.Truncate(time.Millisecond)) {
 		t.Errorf("the run that had to wait is %+v", waited)
 	}
-	asked := time.Now()
+	since := time.Now()
 	if code := worker.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM it ended with %d", code)
 	}
-	t.Logf("it ended %v after SIGTERM", time.Since(asked))
+	t.Logf("it ended %v after SIGTERM", time.Since(since))
 
 	startPython(t, s)
 	if run := s.trigger("greet", job{"who": "again"}); run.Status != "succeeded" || !strings.Contains(run.Output, "hello, again") {
@@ -98,29 +98,29 @@ func TestPythonWorker(t *testing.T) {
 	}
 }
 
-func TestPythonWorkerIsToldToEnd(t *testing.T) {
+func TestPythonWorkerCancellation(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	worker := startPython(t, s)
 	s.create(job{"name": "crawl", "schedule": "@monthly", "timeout_seconds": 3600, "payload": job{"pages": 3000}})
 
-	running := s.begin("crawl", nil)
+	running := s.startTrigger("crawl", nil)
 	worker.says(running + ` crawls page 0`)
-	asked := time.Now()
-	s.ask("POST", "/runs/"+running+"/cancel", nil, nil)
+	since := time.Now()
+	s.request("POST", "/runs/"+running+"/cancel", nil, nil)
 	if run := s.settled(running); run.Status != "cancelled" || run.Attempt != 1 || run.Error != "the run was cancelled" {
 		t.Errorf("the run that was cancelled is %+v", run)
 	}
-	t.Logf("it ended %v after it was cancelled", time.Since(asked))
+	t.Logf("it ended %v after it was cancelled", time.Since(since))
 	worker.says(running + ` cancelled accepted`)
 
-	// The handler asks for an hour, and the job's own policy for seconds.
-	busy := s.begin("crawl", job{"pages": 2, "busy": 0})
-	run := s.until(busy, "to be tried again", func(run told) bool { return run.Status == "retry" })
+	// The handler requests an hour, and the policy of the job is seconds.
+	busy := s.startTrigger("crawl", job{"pages": 2, "busy": 0})
+	run := s.until(busy, "to be tried again", func(run runStatus) bool { return run.Status == "retry" })
 	if wait := time.Until(run.ReadyAt); wait < 50*time.Minute || wait > time.Hour || run.last() != "RetryAfter: the site is busy" {
 		t.Errorf("the run waits for %v: %+v", wait, run)
 	}
-	s.ask("POST", "/runs/"+busy+"/cancel", nil, nil)
+	s.request("POST", "/runs/"+busy+"/cancel", nil, nil)
 	if run := s.settled(busy); run.Status != "cancelled" {
 		t.Errorf("the run that waited is %+v", run)
 	}

@@ -11,37 +11,37 @@ import (
 	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
-// Why the context of an attempt ended, see context.Cause.
+// Causes of the end of an attempt's context, see context.Cause.
 var (
 	ErrTimedOut    = errors.New("the attempt timed out")
 	ErrInterrupted = errors.New("the worker is shutting down")
 	ErrCancelled   = errors.New("the run was cancelled")
-	ErrLeaseLost   = errors.New("the attempt is no longer this worker's")
+	ErrLeaseLost   = errors.New("this worker no longer holds the attempt")
 )
 
 const (
-	stuckAfter = 5 * time.Second // past its timeout or cancellation, a handler that still runs is given up
+	stuckAfter = 5 * time.Second // after its timeout or cancellation a handler that still runs is abandoned
 	maxError   = 8 << 10         // bytes kept of an error's text
 )
 
-// attempt is one run in the hands of this worker. Its fields but the last four
-// never change.
+// attempt is one claim of a run by this worker. All fields but the last four never
+// change.
 type attempt struct {
 	worker  belfry.ID
-	result  belfry.Result // names the attempt; the rest is filled in when it ends
+	result  belfry.Result // identifies the attempt; the rest is set when it ends
 	timeout time.Duration
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // ends ctx early
-	stop    context.CancelFunc      // ends the clock
+	stop    context.CancelFunc      // stops the timeout
 
-	over      bool // its result is made, or none is due; guarded by Pool.mu
+	over      bool // it has a result or needs none; guarded by Pool.mu
 	returned  bool // its handler has returned; guarded by Pool.mu
-	stuck     bool // it was given up while its handler ran on; guarded by Pool.mu
-	cancelled bool // the source ordered its end; guarded by Pool.mu
+	stuck     bool // it was abandoned while its handler runs; guarded by Pool.mu
+	cancelled bool // its run was cancelled; guarded by Pool.mu
 }
 
-// newAttempt starts the clock of an attempt. A run that names no timeout gets
-// the default one: every attempt ends.
+// newAttempt starts the timeout of an attempt. A run without one gets the default:
+// every attempt ends.
 func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt {
 	timeout := run.Spec.Timeout()
 	if timeout <= 0 {
@@ -62,23 +62,22 @@ func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt
 	return a
 }
 
-// name says which attempt it is.
-func (a *attempt) name() belfry.HeldAttempt {
+func (a *attempt) held() belfry.HeldAttempt {
 	return belfry.HeldAttempt{RunID: a.result.RunID, Attempt: a.result.Attempt}
 }
 
-// end frees the context of an attempt that nobody works on any more.
+// end frees the context of an attempt.
 func (a *attempt) end() {
 	a.cancel(nil)
 	a.stop()
 }
 
-// work runs the handler. Whatever it does, return, panic or end its goroutine,
-// the attempt ends in exactly one place.
+// work calls the handler. However that ends, by return, panic or runtime.Goexit, the
+// attempt ends in the deferred function.
 func (p *Pool) work(a *attempt, run *belfry.Run) {
-	// The grace begins when the timeout is noticed: after a pause of the whole
-	// process both would be over at once, and the handler had no time at all.
-	grace := time.AfterFunc(a.timeout, func() { p.lookLater(a, ErrTimedOut) })
+	// The grace period begins when the timeout fires. If the whole process was frozen,
+	// both would be over at once, and the handler would have no time to return.
+	grace := time.AfterFunc(a.timeout, func() { p.abandonLater(a, ErrTimedOut) })
 	err := errors.New("the handler ended its goroutine instead of returning")
 	defer func() {
 		if v := recover(); v != nil {
@@ -87,16 +86,16 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 				"attempt", a.result.Attempt, "panic", v, "stack", string(debug.Stack()))
 		}
 		grace.Stop()
-		p.finished(a, run.Report, err)
+		p.handlerReturned(a, run.Report, err)
 		a.end()
 	}()
 	err = p.mux.Dispatch(a.ctx, run)
 }
 
-// finished takes what a handler returned. It counts only if the attempt was
-// neither given up nor lost before.
-func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
-	how := p.bounded(a, a.judge(err))
+// handlerReturned records what a handler returned. It is ignored if the attempt was
+// abandoned or lost before.
+func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
+	outcome := p.limitDelay(a, a.outcome(err))
 	output := string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
 	p.mu.Lock()
 	a.returned = true
@@ -106,11 +105,11 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	}
 	if !a.over {
 		a.result.HTTPStatus, a.result.Output = report.HTTPStatus, output
-		p.post(a, how)
+		p.enqueueResult(a, outcome)
 	}
-	room, draining := p.room(), p.draining
+	free, draining := p.freeSlots(), p.draining
 	p.mu.Unlock()
-	if room == 1 || room == p.enough() { // others need not wake the claim loop
+	if free == 1 || free == p.claimThreshold() { // other numbers need not wake the claim loop
 		signal(p.claimable)
 	}
 	if draining {
@@ -118,35 +117,34 @@ func (p *Pool) finished(a *attempt, report belfry.Report, err error) {
 	}
 }
 
-// ending is how an attempt ended: the part of a result that judge decides.
-type ending struct {
+// attemptOutcome is how an attempt ended.
+type attemptOutcome struct {
 	outcome   belfry.Outcome
-	text      string
-	after     float64 // seconds that the handler asks for before another attempt
+	message   string
+	after     float64 // seconds to wait before the next attempt
 	permanent bool
 }
 
-// judge says how an attempt ended whose handler returned err. Why its context
-// ended counts for more than what the handler asks for.
-func (a *attempt) judge(err error) ending {
+// outcome is how an attempt ended whose handler returned err. The cause of the end of
+// its context takes precedence over the error.
+func (a *attempt) outcome(err error) attemptOutcome {
 	switch cause := context.Cause(a.ctx); {
 	case err == nil:
-		return ending{outcome: belfry.OutcomeSucceeded}
+		return attemptOutcome{outcome: belfry.OutcomeSucceeded}
 	case cause == ErrTimedOut:
-		return ending{outcome: belfry.OutcomeTimedOut, text: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
+		return attemptOutcome{outcome: belfry.OutcomeTimedOut, message: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
 	case cause == ErrInterrupted:
-		return ending{outcome: belfry.OutcomeInterrupted, text: "interrupted: " + cause.Error()}
+		return attemptOutcome{outcome: belfry.OutcomeInterrupted, message: "interrupted: " + cause.Error()}
 	case cause == ErrCancelled:
-		return ending{outcome: belfry.OutcomeCancelled, text: cause.Error()}
+		return attemptOutcome{outcome: belfry.OutcomeCancelled, message: cause.Error()}
 	default:
-		r := advised(err)
-		return ending{r.Outcome, sanitize.Text(message(err), maxError), r.RetryAfterSeconds, r.Permanent}
+		r := applyError(err)
+		return attemptOutcome{r.Outcome, sanitize.Text(errorText(err), maxError), r.RetryAfterSeconds, r.Permanent}
 	}
 }
 
-// advised is a failed result with what the error asks for, as far as the error's
-// own methods do not panic.
-func advised(err error) (r belfry.Result) {
+// applyError is the result of a handler that failed with err, whose methods may panic.
+func applyError(err error) (r belfry.Result) {
 	defer func() {
 		if recover() != nil {
 			r = belfry.Result{Outcome: belfry.OutcomeFailed}
@@ -157,20 +155,20 @@ func advised(err error) (r belfry.Result) {
 	return r
 }
 
-// bounded keeps a wait that a handler asks for within what a run may wait.
-func (p *Pool) bounded(a *attempt, how ending) ending {
-	most := belfry.MaxDelay.Seconds()
-	if how.after <= most {
-		return how
+// limitDelay limits the delay that a handler requests to belfry.MaxDelay.
+func (p *Pool) limitDelay(a *attempt, o attemptOutcome) attemptOutcome {
+	limit := belfry.MaxDelay.Seconds()
+	if o.after <= limit {
+		return o
 	}
-	p.log.Warn("a handler asks for a longer wait than a run may have; the longest is taken", "run", a.result.RunID,
-		"attempt", a.result.Attempt, "asked", time.Duration(how.after*float64(time.Second)), "taken", belfry.MaxDelay)
-	how.after = most
-	return how
+	p.log.Warn("a handler requests a longer delay than a run may have; the longest is used", "run", a.result.RunID,
+		"attempt", a.result.Attempt, "requested", time.Duration(o.after*float64(time.Second)), "used", belfry.MaxDelay)
+	o.after = limit
+	return o
 }
 
-// message is the text of an error whose own methods may panic.
-func message(err error) (text string) {
+// errorText is the text of an error, whose methods may panic.
+func errorText(err error) (text string) {
 	defer func() {
 		if v := recover(); v != nil {
 			text = fmt.Sprintf("an error of type %T that cannot be shown", err)
@@ -179,60 +177,60 @@ func message(err error) (text string) {
 	return err.Error()
 }
 
-// post makes the result of an attempt and puts it in the queue; mu is held.
-func (p *Pool) post(a *attempt, how ending) {
+// enqueueResult completes the result of an attempt and queues it; mu is held.
+func (p *Pool) enqueueResult(a *attempt, o attemptOutcome) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
-	a.result.Outcome, a.result.Error = how.outcome, how.text
-	a.result.RetryAfterSeconds, a.result.Permanent = how.after, how.permanent
-	p.unsent = append(p.unsent, parcel{worker: a.worker, result: a.result})
-	if len(p.unsent) == 1 { // otherwise the send loop is at it
+	a.result.Outcome, a.result.Error = o.outcome, o.message
+	a.result.RetryAfterSeconds, a.result.Permanent = o.after, o.permanent
+	p.unsent = append(p.unsent, pendingResult{worker: a.worker, result: a.result})
+	if len(p.unsent) == 1 { // otherwise the send loop is awake
 		signal(p.sendable)
 	}
 }
 
-// lose forgets an attempt that is no longer this worker's: no result is due.
-// mu is held; the caller cancels the attempt afterwards.
-func (p *Pool) lose(a *attempt) {
+// dropLost removes an attempt that this worker no longer holds and that needs no
+// result. mu is held; the caller cancels the attempt afterwards.
+func (p *Pool) dropLost(a *attempt) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
-	p.owed--
+	p.outstanding--
 }
 
-// lookLater gives up the handler of an attempt whose context has just ended if it
-// ignores that: why it had to end is reported, and the slot stays taken until the
-// handler returns.
-func (p *Pool) lookLater(a *attempt, why error) {
+// abandonLater abandons an attempt whose context has just ended, if its handler does
+// not return soon: the cause is reported as its outcome, and the slot stays taken until
+// the handler returns.
+func (p *Pool) abandonLater(a *attempt, cause error) {
 	time.AfterFunc(stuckAfter, func() {
 		p.mu.Lock()
-		given := p.abandon(a, why)
+		abandoned := p.abandon(a, cause)
 		p.mu.Unlock()
-		if given {
-			p.tellStuck(a)
+		if abandoned {
+			p.logStuck(a)
 			signal(p.changed)
 		}
 	})
 }
 
-func (p *Pool) tellStuck(a *attempt) {
-	p.log.Warn("a handler is stuck: it ignores the end of its context",
+func (p *Pool) logStuck(a *attempt) {
+	p.log.Warn("a handler is stuck: it did not return after the end of its context",
 		"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
 }
 
-// abandon stops waiting for a handler; mu is held. It reports whether there was
-// something to abandon.
-func (p *Pool) abandon(a *attempt, why error) bool {
+// abandon stops waiting for a handler; mu is held. It reports whether the handler was
+// still awaited.
+func (p *Pool) abandon(a *attempt, cause error) bool {
 	if a.returned || a.stuck {
 		return false
 	}
 	a.stuck = true
 	p.stuck++
 	if !a.over {
-		p.post(a, a.judge(why))
+		p.enqueueResult(a, a.outcome(cause))
 	}
 	return true
 }
@@ -243,26 +241,26 @@ func (p *Pool) interrupt() {
 	live := p.live()
 	p.mu.Unlock()
 	if len(live) > 0 {
-		p.log.Info("interrupting attempts that outlast the drain", "attempts", len(live))
+		p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
 	}
 	for _, a := range live {
 		a.cancel(ErrInterrupted)
 	}
 }
 
-// giveUp hands back the attempts whose handlers did not return when they were
+// abandonAll returns the attempts whose handlers did not return after they were
 // interrupted.
-func (p *Pool) giveUp() {
+func (p *Pool) abandonAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.live() {
 		if p.abandon(a, ErrInterrupted) {
-			p.tellStuck(a)
+			p.logStuck(a)
 		}
 	}
 }
 
-// live lists the attempts that run; mu is held.
+// live lists the running attempts; mu is held.
 func (p *Pool) live() []*attempt {
 	live := make([]*attempt, 0, len(p.running))
 	for _, a := range p.running {

@@ -15,7 +15,7 @@ import (
 )
 
 // trouble makes calls fail before they do anything, after they did it, or slowly.
-type trouble struct {
+type unreliable struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 	off atomic.Bool
@@ -23,14 +23,14 @@ type trouble struct {
 
 var errTrouble = errors.New("trouble")
 
-func (tr *trouble) roll() float64 {
+func (tr *unreliable) roll() float64 {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.rng.Float64()
 }
 
 // through makes one call in trouble.
-func through[T any](ctx context.Context, tr *trouble, call func() (T, error)) (T, error) {
+func unreliably[T any](ctx context.Context, tr *unreliable, call func() (T, error)) (T, error) {
 	var none T
 	if tr.off.Load() {
 		return call()
@@ -50,33 +50,33 @@ func through[T any](ctx context.Context, tr *trouble, call func() (T, error)) (T
 	return call()
 }
 
-// Whatever fails, every run ends, nobody holds more than its slots, and a
+// Whatever fails, every run ends, no worker holds more than its slots, and a
 // worker that rests owes nothing.
-func TestEveryRunEndsWhateverFails(t *testing.T) {
+func TestRandomFaultsSettleEveryRun(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { everyRunEnds(t, seed) })
+			inBubble(t, func(t *testing.T) { testRandomFaults(t, seed) })
 		})
 	}
 }
 
-func everyRunEnds(t *testing.T, seed uint64) {
+func testRandomFaults(t *testing.T, seed uint64) {
 	const runs, slots = 120, 8
-	f := newFake()
-	tr := &trouble{rng: rand.New(rand.NewPCG(seed, 1))}
+	f := newFakeSource()
+	tr := &unreliable{rng: rand.New(rand.NewPCG(seed, 1))}
 	f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-		return through(ctx, tr, func() ([]*belfry.Run, error) { return f.ledger.claim(ctx, c) })
+		return unreliably(ctx, tr, func() ([]*belfry.Run, error) { return f.fakeStore.claim(ctx, c) })
 	}
 	f.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
-		return through(ctx, tr, func() (belfry.HeartbeatReply, error) { return f.ledger.heartbeat(ctx, b) })
+		return unreliably(ctx, tr, func() (belfry.HeartbeatReply, error) { return f.fakeStore.heartbeat(ctx, b) })
 	}
 	f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-		return through(ctx, tr, func() ([]belfry.Verdict, error) { return f.ledger.finish(ctx, rs) })
+		return unreliably(ctx, tr, func() ([]belfry.Verdict, error) { return f.fakeStore.finish(ctx, rs) })
 	}
-	var pools [2]*bench
+	var pools [2]*testPool
 	launch := func(i int) {
 		var busy atomic.Int32
-		pools[i] = start(f, with(Concurrency(slots), Log(slog.New(slog.DiscardHandler))), func(ctx context.Context, _ *belfry.Run) error {
+		pools[i] = startPool(f, with(Concurrency(slots), Log(slog.New(slog.DiscardHandler))), func(ctx context.Context, _ *belfry.Run) error {
 			if n := busy.Add(1); n > slots {
 				t.Errorf("%d attempts at once in %d slots", n, slots)
 			}
@@ -96,7 +96,7 @@ func everyRunEnds(t *testing.T, seed uint64) {
 	launch(1)
 	f.add(runs, nil)
 	for i := range 60 { // five minutes of trouble, with a rolling restart now and then
-		after(5 * time.Second)
+		sleepAndWait(5 * time.Second)
 		f.reap()
 		if i%12 == 11 {
 			old := pools[i%2]
@@ -107,7 +107,7 @@ func everyRunEnds(t *testing.T, seed uint64) {
 	}
 	tr.off.Store(true)
 	for range 30 {
-		after(5 * time.Second)
+		sleepAndWait(5 * time.Second)
 		f.reap()
 	}
 	if n := f.settled(); n != runs {

@@ -8,38 +8,38 @@ import (
 )
 
 const (
-	maxClaim     = 1000                   // runs asked for in one call
-	gatherFor    = time.Millisecond       // how long a nearly full pool waits for more room
-	pollInterval = 500 * time.Millisecond // between claims that find nothing at once
-	claimTimeout = time.Minute            // after which a Claim that waits is asked anew
+	maxClaim     = 1000                   // runs requested in one call
+	gatherDelay  = time.Millisecond       // how long a nearly full pool waits for more free slots
+	pollInterval = 500 * time.Millisecond // between claims that return nothing at once
+	claimTimeout = time.Minute            // after which a waiting Claim is repeated
 )
 
-// claimLoop asks for as many runs as there is room for, until ctx ends.
+// claimLoop claims as many runs as there are free slots, until ctx ends.
 func (p *Pool) claimLoop(ctx context.Context) {
-	defer p.claimsEnded()
-	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
+	defer p.claimingStopped()
+	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	for {
-		worker, room := p.awaitRoom(ctx)
-		if room == 0 {
+		worker, free := p.awaitFreeSlots(ctx)
+		if free == 0 {
 			return
 		}
-		asked := time.Now()
-		runs, cut, err := p.claim(ctx, worker, min(room, maxClaim))
-		p.admit(ctx, worker, runs)
+		sent := time.Now()
+		runs, ended, err := p.claim(ctx, worker, min(free, maxClaim))
+		p.startRuns(ctx, worker, runs)
 		var pause time.Duration
 		switch {
 		case err != nil:
-			p.doubt()
-			if cut { // by ourselves: it says nothing about the source
+			p.markUncertain()
+			if ended { // by this side: it says nothing about the source
 				break
 			}
 			p.outage.failed("claim", err)
 			pause = retry.delay()
 		case len(runs) == 0:
-			pause = jitter(pollInterval) - time.Since(asked)
+			pause = jitter(pollInterval) - time.Since(sent)
 			fallthrough
 		default:
-			p.outage.worked("claim")
+			p.outage.recovered("claim")
 			retry.reset()
 		}
 		if !sleep(ctx, pause) {
@@ -48,68 +48,68 @@ func (p *Pool) claimLoop(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits until the worker may claim, and tells under which incarnation
-// and how many. A nearly full pool waits a moment longer, since slots that get
-// free together are better filled together. It returns no room once ctx ended.
-func (p *Pool) awaitRoom(ctx context.Context) (belfry.ID, int) {
-	var moment <-chan time.Time // set while more room is waited for
-	enough := p.enough()
+// awaitFreeSlots waits until the worker may claim, and returns its incarnation and the
+// number of free slots. A nearly full pool waits gatherDelay longer, since slots that
+// become free together are better filled together. It returns zero once ctx ended.
+func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
+	var gather <-chan time.Time // set while more free slots are awaited
+	threshold := p.claimThreshold()
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		worker, room := p.worker, p.room()
-		if !p.trusted(time.Now()) {
-			room = 0
+		worker, free := p.worker, p.freeSlots()
+		if !p.leaseValid(time.Now()) {
+			free = 0
 		}
 		p.mu.Unlock()
-		if room > 0 && room >= enough {
-			return worker, room
+		if free > 0 && free >= threshold {
+			return worker, free
 		}
-		if room > 0 && moment == nil {
-			moment = time.After(gatherFor)
+		if free > 0 && gather == nil {
+			gather = time.After(gatherDelay)
 		}
 		select {
 		case <-p.claimable:
-		case <-moment:
-			moment, enough = nil, 0
+		case <-gather:
+			gather, threshold = nil, 0
 		case <-ctx.Done():
 		}
 	}
 	return belfry.ID{}, 0
 }
 
-// room is how many more runs fit; mu is held. A slot is free again as soon as
-// its result waits to be sent, so that sending and running overlap; but results
-// made or to come never exceed twice the slots, which bounds what a dead source
-// can make the pool keep.
-func (p *Pool) room() int {
-	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.owed))
+// freeSlots is how many more runs may be claimed; mu is held. A slot is free again as
+// soon as the result is queued, so that sending and running overlap; but outstanding
+// results never exceed twice the slots, which bounds what the pool keeps while the
+// source is down.
+func (p *Pool) freeSlots() int {
+	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.outstanding))
 }
 
-// enough is the room below which a pool counts as nearly full.
-func (p *Pool) enough() int { return p.opt.concurrency / 4 }
+// claimThreshold is the number of free slots below which a pool is nearly full.
+func (p *Pool) claimThreshold() int { return p.opt.concurrency / 4 }
 
-// claim asks the source once. It reports whether the call was cut short from
-// this side: by the drain, by a change of incarnation, by silence or by time.
-func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*belfry.Run, cut bool, err error) {
+// claim calls the source once. It reports whether this side ended the call: for a
+// drain, a new incarnation, an expired lease or claimTimeout.
+func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*belfry.Run, ended bool, err error) {
 	call, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	p.mu.Lock()
-	if worker != p.worker || !p.trusted(time.Now()) {
+	if worker != p.worker || !p.leaseValid(time.Now()) {
 		p.mu.Unlock()
 		return nil, false, nil
 	}
 	p.stopClaim = cancel
 	p.mu.Unlock()
-	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Limit: limit})
+	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Queues: p.opt.queues, Handlers: p.handlers, Limit: limit})
 	p.mu.Lock()
 	p.stopClaim = nil
 	p.mu.Unlock()
 	return runs, call.Err() != nil, err
 }
 
-// admit starts what was claimed. What must not start (the pool drains, the
-// incarnation is over, heartbeats stayed out, there is no slot) is handed back.
-func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) {
+// startRuns starts claimed runs. Runs that must not start (the pool drains, the worker
+// has a new incarnation, the lease has expired, no slot is free) are returned.
+func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.Run) {
 	if len(runs) == 0 {
 		return
 	}
@@ -121,29 +121,29 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 	}
 	var superseded []*attempt
 	p.mu.Lock()
-	fit := ctx.Err() == nil && worker == p.worker && p.trusted(time.Now())
+	mayStart := ctx.Err() == nil && worker == p.worker && p.leaseValid(time.Now())
 	for i, a := range attempts {
 		if a == nil {
 			continue
 		}
 		if old := p.running[a.result.RunID]; old != nil {
 			if old.result.Attempt >= a.result.Attempt {
-				attempts[i] = nil // it was handed out twice
+				attempts[i] = nil // claimed twice
 				a.end()
 				continue
 			}
-			p.lose(old)
+			p.dropLost(old)
 			superseded = append(superseded, old)
 		}
-		p.owed++
-		if p.doomed[a.name()] {
-			p.post(a, ending{outcome: belfry.OutcomeCancelled, text: ErrCancelled.Error() + " before it was started"})
+		p.outstanding++
+		if p.cancelBeforeStart[a.held()] {
+			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeCancelled, message: ErrCancelled.Error() + " before it was started"})
 			attempts[i] = nil
 			a.end()
 			continue
 		}
-		if !fit || p.busy >= p.opt.concurrency {
-			p.post(a, ending{outcome: belfry.OutcomeInterrupted, text: "handed back before it was started"})
+		if !mayStart || p.busy >= p.opt.concurrency {
+			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeInterrupted, message: "returned before it was started"})
 			attempts[i] = nil
 			a.end()
 			continue
@@ -162,15 +162,15 @@ func (p *Pool) admit(ctx context.Context, worker belfry.ID, runs []*belfry.Run) 
 	}
 }
 
-// doubt remembers that a claim may have taken runs that never arrived: the next
-// heartbeats list what is held, so that the source can release the others.
-func (p *Pool) doubt() {
+// markUncertain records that a claim may have taken runs that never arrived: the next
+// heartbeats are complete, so that the source can release those runs.
+func (p *Pool) markUncertain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.suspect = time.Now()
+	p.uncertainSince = time.Now()
 }
 
-func (p *Pool) claimsEnded() {
+func (p *Pool) claimingStopped() {
 	p.mu.Lock()
 	p.claiming = false
 	p.mu.Unlock()

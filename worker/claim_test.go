@@ -11,12 +11,12 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func nothing(context.Context, *belfry.Run) error { return nil }
+func noop(context.Context, *belfry.Run) error { return nil }
 
-func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestClaimKeepsWithinConcurrency(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		b := start(newFake(), with(Concurrency(7)), func(context.Context, *belfry.Run) error {
+		b := startPool(newFakeSource(), with(Concurrency(7)), func(context.Context, *belfry.Run) error {
 			for n := now.Add(1); ; {
 				if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
 					break
@@ -27,7 +27,7 @@ func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 			return nil
 		})
 		b.add(100, nil)
-		after(15 * time.Second)
+		sleepAndWait(15 * time.Second)
 		if b.settled() != 100 || most.Load() != 7 {
 			t.Errorf("%d runs ended, %d at once; want 100 and 7", b.settled(), most.Load())
 		}
@@ -40,9 +40,9 @@ func TestNoMoreThanConcurrencyAtOnce(t *testing.T) {
 	})
 }
 
-func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := start(newFake(), with(Concurrency(100)), func(_ context.Context, run *belfry.Run) error {
+func TestClaimGathersFreeSlots(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := startPool(newFakeSource(), with(Concurrency(100)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "short" {
 				time.Sleep(time.Second)
 			} else {
@@ -52,9 +52,9 @@ func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
 		})
 		b.add(10, func(r *belfry.Run) { r.Namespace = "short" })
 		b.add(100, nil)
-		after(900 * time.Millisecond) // the pool is full
+		sleepAndWait(900 * time.Millisecond) // the pool is full
 		before := len(b.seenClaims())
-		after(time.Second)
+		sleepAndWait(time.Second)
 		claims := b.seenClaims()[before:]
 		if len(claims) != 1 || claims[0].Limit != 10 {
 			t.Errorf("ten slots were filled by %+v", claims)
@@ -63,10 +63,10 @@ func TestSlotsThatGetFreeTogetherAreFilledTogether(t *testing.T) {
 	})
 }
 
-func TestClaimAsksForAThousandAtMost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := start(newFake(), with(Concurrency(5000)), nothing)
-		after(0)
+func TestClaimLimitIsAThousand(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := startPool(newFakeSource(), with(Concurrency(5000)), noop)
+		sleepAndWait(0)
 		if c := b.seenClaims(); c[0].Limit != 1000 {
 			t.Errorf("asked for %d runs", c[0].Limit)
 		}
@@ -74,12 +74,12 @@ func TestClaimAsksForAThousandAtMost(t *testing.T) {
 	})
 }
 
-func TestSourceThatDoesNotWaitIsPolled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestClaimPollsASourceThatDoesNotWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(context.Context, belfry.Claim) ([]*belfry.Run, error) { return nil, nil }
-		b := start(f, nil, nothing)
-		after(time.Minute)
+		b := startPool(f, nil, noop)
+		sleepAndWait(time.Minute)
 		claims := b.seenClaims()
 		for i := range claims[1:] {
 			if gap := claims[i+1].at.Sub(claims[i].at); gap < 400*time.Millisecond || gap > 600*time.Millisecond {
@@ -93,15 +93,15 @@ func TestSourceThatDoesNotWaitIsPolled(t *testing.T) {
 	})
 }
 
-func TestSourceThatWaitsIsAskedAgainAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestClaimRepeatsAtOnceIfTheSourceWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(ctx context.Context, _ belfry.Claim) ([]*belfry.Run, error) {
 			sleep(ctx, 2*time.Second)
 			return nil, nil
 		}
-		b := start(f, nil, nothing)
-		after(19 * time.Second)
+		b := startPool(f, nil, noop)
+		sleepAndWait(19 * time.Second)
 		if n := len(b.seenClaims()); n != 10 {
 			t.Errorf("%d claims of 2s in 19s, want 10", n)
 		}
@@ -109,15 +109,15 @@ func TestSourceThatWaitsIsAskedAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestClaimThatHangsIsCutAfterAMinute(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestClaimTimesOutAfterAMinute(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(ctx context.Context, _ belfry.Claim) ([]*belfry.Run, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		b := start(f, nil, nothing)
-		after(150 * time.Second)
+		b := startPool(f, nil, noop)
+		sleepAndWait(150 * time.Second)
 		if n := len(b.seenClaims()); n != 3 {
 			t.Errorf("%d claims in 150s, want 3", n)
 		}
@@ -126,11 +126,11 @@ func TestClaimThatHangsIsCutAfterAMinute(t *testing.T) {
 }
 
 func TestFailingClaimsBackOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(context.Context, belfry.Claim) ([]*belfry.Run, error) { return nil, errors.New("down") }
-		b := start(f, nil, nothing)
-		after(10 * time.Minute)
+		b := startPool(f, nil, noop)
+		sleepAndWait(10 * time.Minute)
 		claims := b.seenClaims()
 		want := 100 * time.Millisecond
 		for i := range claims[1:] {
@@ -144,54 +144,54 @@ func TestFailingClaimsBackOff(t *testing.T) {
 	})
 }
 
-// A claim whose answer is lost leaves runs in the worker's name that it knows
-// nothing of. It must list what it holds until the source can tell.
-func TestClaimInDoubtIsListedUntilReleased(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+// A claim whose reply is lost leaves runs that the worker holds without knowing. Its
+// heartbeats must be complete until the source can release them.
+func TestUnknownClaimMakesHeartbeatsComplete(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		eaten := false
 		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-			runs, err := f.ledger.claim(ctx, c)
+			runs, err := f.fakeStore.claim(ctx, c)
 			if len(runs) > 0 && !eaten {
 				eaten = true
 				return nil, errors.New("the reply was lost")
 			}
 			return runs, err
 		}
-		b := start(f, nil, nothing)
+		b := startPool(f, nil, noop)
 		id := b.add(1, nil)[0]
-		after(20 * time.Second)
+		sleepAndWait(20 * time.Second)
 		r := b.results(id)
 		if len(r) != 1 || r[0].Attempt != 2 {
 			t.Errorf("after 20s the run has results %v, want one of attempt 2", r)
 		}
-		var listed []bool
-		for _, beat := range b.seenBeats() {
-			listed = append(listed, beat.Complete)
+		var complete []bool
+		for _, heartbeat := range b.seenHeartbeats() {
+			complete = append(complete, heartbeat.Complete)
 		}
-		// Registration, then every beat lists until one is 12 seconds younger than the doubt.
-		if want := []bool{false, true, true, true, false}; !slices.Equal(listed, want) {
-			t.Errorf("beats list %v, want %v", listed, want)
+		// Registration, then every heartbeat is complete until one is 12 seconds younger than the claim.
+		if want := []bool{false, true, true, true, false}; !slices.Equal(complete, want) {
+			t.Errorf("heartbeats are complete: %v, want %v", complete, want)
 		}
 		b.end(t)
 	})
 }
 
-func TestRunHandedOutTwiceIsStartedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestRunClaimedTwiceIsStartedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-			runs, err := f.ledger.claim(ctx, c)
+			runs, err := f.fakeStore.claim(ctx, c)
 			return append(append(runs, runs...), nil), err
 		}
 		var calls atomic.Int32
-		b := start(f, with(Concurrency(3)), func(context.Context, *belfry.Run) error {
+		b := startPool(f, with(Concurrency(3)), func(context.Context, *belfry.Run) error {
 			calls.Add(1)
 			time.Sleep(time.Second)
 			return nil
 		})
 		b.add(1, nil)
-		after(5 * time.Second)
+		sleepAndWait(5 * time.Second)
 		if calls.Load() != 1 || b.settled() != 1 {
 			t.Errorf("%d calls, %d settled; want 1 and 1", calls.Load(), b.settled())
 		}
@@ -200,9 +200,9 @@ func TestRunHandedOutTwiceIsStartedOnce(t *testing.T) {
 }
 
 func TestNewerAttemptSupersedesTheOlder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var causes []error
-		b := start(newFake(), nil, func(ctx context.Context, run *belfry.Run) error {
+		b := startPool(newFakeSource(), nil, func(ctx context.Context, run *belfry.Run) error {
 			if run.Attempt > 1 {
 				return nil
 			}
@@ -211,9 +211,9 @@ func TestNewerAttemptSupersedesTheOlder(t *testing.T) {
 			return ctx.Err()
 		})
 		id := b.add(1, nil)[0]
-		after(time.Second)
-		b.note(func(l *ledger) { l.release(func(*entry) bool { return true }) })
-		after(time.Second)
+		sleepAndWait(time.Second)
+		b.record(func(l *fakeStore) { l.release(func(*entry) bool { return true }) })
+		sleepAndWait(time.Second)
 		if r := b.outcome(t, id); r.Attempt != 2 || r.Outcome != belfry.OutcomeSucceeded {
 			t.Errorf("attempt %d %s was accepted", r.Attempt, r.Outcome)
 		}
@@ -227,21 +227,21 @@ func TestNewerAttemptSupersedesTheOlder(t *testing.T) {
 	})
 }
 
-func TestSurplusIsHandedBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestSurplusRunsAreReturned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 			c.Limit += 3
-			return f.ledger.claim(ctx, c)
+			return f.fakeStore.claim(ctx, c)
 		}
-		b := start(f, with(Concurrency(2)), func(context.Context, *belfry.Run) error {
+		b := startPool(f, with(Concurrency(2)), func(context.Context, *belfry.Run) error {
 			time.Sleep(time.Second)
 			return nil
 		})
 		b.add(5, nil)
-		after(500 * time.Millisecond)
+		sleepAndWait(500 * time.Millisecond)
 		var back int
-		b.note(func(l *ledger) {
+		b.record(func(l *fakeStore) {
 			for _, e := range l.order {
 				if len(e.results) == 1 && e.results[0].Outcome == belfry.OutcomeInterrupted {
 					back++
@@ -249,9 +249,9 @@ func TestSurplusIsHandedBack(t *testing.T) {
 			}
 		})
 		if s := b.pool.Stats(); back != 3 || s.Busy != 2 {
-			t.Errorf("%d handed back, %d busy; want 3 and 2", back, s.Busy)
+			t.Errorf("%d returned, %d busy; want 3 and 2", back, s.Busy)
 		}
-		after(10 * time.Second)
+		sleepAndWait(10 * time.Second)
 		if b.settled() != 5 {
 			t.Errorf("%d of 5 settled", b.settled())
 		}

@@ -12,13 +12,13 @@ import (
 )
 
 func TestDrainLetsAttemptsFinish(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := start(newFake(), with(Concurrency(5)), func(ctx context.Context, _ *belfry.Run) error {
+	inBubble(t, func(t *testing.T) {
+		b := startPool(newFakeSource(), with(Concurrency(5)), func(ctx context.Context, _ *belfry.Run) error {
 			time.Sleep(20 * time.Second)
 			return ctx.Err()
 		})
 		ids := b.add(9, nil)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		began := time.Now()
 		b.end(t)
 		if took := time.Since(began); took != 19*time.Second {
@@ -32,34 +32,34 @@ func TestDrainLetsAttemptsFinish(t *testing.T) {
 	})
 }
 
-func TestDrainInterruptsWhatTakesTooLong(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestDrainInterruptsLongAttempts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var cause error
-		b := start(newFake(), with(DrainTimeout(3*time.Second)), func(ctx context.Context, _ *belfry.Run) error {
+		b := startPool(newFakeSource(), with(DrainTimeout(3*time.Second)), func(ctx context.Context, _ *belfry.Run) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return ctx.Err()
 		})
 		id := b.add(1, nil)[0]
-		after(time.Second)
+		sleepAndWait(time.Second)
 		began := time.Now()
 		b.end(t)
 		if took := time.Since(began); took != 3*time.Second || cause != ErrInterrupted {
 			t.Errorf("the drain took %s and ended by %v", took, cause)
 		}
-		if got := short(b.outcome(t, id)); got != `interrupted "interrupted: the worker is shutting down"` {
+		if got := describe(b.outcome(t, id)); got != `interrupted "interrupted: the worker is shutting down"` {
 			t.Errorf("got %s", got)
 		}
 	})
 }
 
-func TestDrainHandsBackWhatDoesNotReturn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestDrainReturnsStuckAttempts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		release := make(chan struct{})
-		b := start(newFake(), with(DrainTimeout(0)), func(context.Context, *belfry.Run) error { <-release; return nil })
+		b := startPool(newFakeSource(), with(DrainTimeout(0)), func(context.Context, *belfry.Run) error { <-release; return nil })
 		plain := b.add(1, nil)[0]
 		timed := b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 1 })[0]
-		after(2 * time.Second)
+		sleepAndWait(2 * time.Second)
 		began := time.Now()
 		b.end(t)
 		if took := time.Since(began); took != interruptGrace {
@@ -72,7 +72,7 @@ func TestDrainHandsBackWhatDoesNotReturn(t *testing.T) {
 			t.Errorf("the one past its timeout ended %s", got)
 		}
 		close(release)
-		after(time.Hour)
+		sleepAndWait(time.Hour)
 		if len(b.results(plain)) != 1 || b.pool.Stats().Busy != 0 {
 			t.Errorf("the late return counted: %v, %+v", b.results(plain), b.pool.Stats())
 		}
@@ -80,11 +80,11 @@ func TestDrainHandsBackWhatDoesNotReturn(t *testing.T) {
 }
 
 // The answer of a Claim may arrive just when the pool is told to stop.
-func TestDrainHandsBackWhatAClaimBringsAtThatMoment(t *testing.T) {
+func TestDrainReturnsRunsOfALateClaim(t *testing.T) {
 	for name, claimErr := range map[string]error{"with no error": nil, "with an error": errors.New("cut")} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newFake()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeSource()
 				f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 					<-ctx.Done()
 					f.mu.Lock()
@@ -92,13 +92,13 @@ func TestDrainHandsBackWhatAClaimBringsAtThatMoment(t *testing.T) {
 					return f.take(c), claimErr
 				}
 				var started atomic.Int32
-				b := start(f, nil, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
+				b := startPool(f, nil, func(context.Context, *belfry.Run) error { started.Add(1); return nil })
 				ids := b.add(3, nil)
-				after(time.Second)
+				sleepAndWait(time.Second)
 				b.end(t)
 				for _, id := range ids {
 					if got := b.outcome(t, id).Outcome; got != belfry.OutcomeInterrupted || started.Load() != 0 {
-						t.Errorf("it ended %s after %d starts, want it handed back", got, started.Load())
+						t.Errorf("it ended %s after %d starts, want it returned", got, started.Load())
 					}
 				}
 			})
@@ -106,9 +106,9 @@ func TestDrainHandsBackWhatAClaimBringsAtThatMoment(t *testing.T) {
 	}
 }
 
-func TestHeartbeatIsTheLastToStop(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestDrainStopsHeartbeatsLast(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var up atomic.Bool
 		up.Store(true)
 		var lastFinish time.Time
@@ -117,47 +117,47 @@ func TestHeartbeatIsTheLastToStop(t *testing.T) {
 				return nil, errors.New("down")
 			}
 			lastFinish = time.Now()
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
-		b := start(f, nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+		b := startPool(f, nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
 		b.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })
-		after(time.Second)
+		sleepAndWait(time.Second)
 		b.stop()
 		up.Store(false)
-		after(35 * time.Second)
+		sleepAndWait(35 * time.Second)
 		up.Store(true)
 		if err := <-b.done; err != nil {
 			t.Fatal(err)
 		}
-		after(time.Hour)
-		beats := b.seenBeats()
-		for i := range beats[1:] {
-			if gap := beats[i+1].at.Sub(beats[i].at); gap > beatInterval {
+		sleepAndWait(time.Hour)
+		heartbeats := b.seenHeartbeats()
+		for i := range heartbeats[1:] {
+			if gap := heartbeats[i+1].at.Sub(heartbeats[i].at); gap > heartbeatInterval {
 				t.Errorf("no heartbeat for %s while draining", gap)
 			}
 		}
-		last := beats[len(beats)-1]
+		last := heartbeats[len(heartbeats)-1]
 		if !last.Leave || last.at.Before(lastFinish) {
-			t.Errorf("the last beat is %+v", last.Heartbeat)
+			t.Errorf("the last heartbeat is %+v", last.Heartbeat)
 		}
-		for _, beat := range beats[:len(beats)-1] {
-			if beat.Leave {
-				t.Error("it left before the last beat")
+		for _, heartbeat := range heartbeats[:len(heartbeats)-1] {
+			if heartbeat.Leave {
+				t.Error("it left before the last heartbeat")
 			}
 		}
 	})
 }
 
-func TestDrainWithoutItsResultsSentIsAnErrorAndNoLeave(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestDrainWithUnsentResultsFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.finish = func(ctx context.Context, _ []belfry.Result) ([]belfry.Verdict, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		b := start(f, nil, nothing)
+		b := startPool(f, nil, noop)
 		b.add(2, nil)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		b.stop()
 		began := time.Now()
 		if err := <-b.done; err == nil || !strings.Contains(err.Error(), "2 results") {
@@ -166,27 +166,27 @@ func TestDrainWithoutItsResultsSentIsAnErrorAndNoLeave(t *testing.T) {
 		if took := time.Since(began); took != flushGrace {
 			t.Errorf("the drain took %s, want %s", took, flushGrace)
 		}
-		beats := b.seenBeats()
-		if beats[len(beats)-1].Leave {
-			t.Error("it took leave although it holds results")
+		heartbeats := b.seenHeartbeats()
+		if heartbeats[len(heartbeats)-1].Leave {
+			t.Error("it unregistered although it holds results")
 		}
 	})
 }
 
-func TestWorkerGivenUpWhileDrainingDoesNotComeBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := start(newFake(), nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
+func TestDrainOfAnUnknownWorkerEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := startPool(newFakeSource(), nil, func(ctx context.Context, _ *belfry.Run) error { <-ctx.Done(); return ctx.Err() })
 		b.add(1, nil)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		b.stop()
-		after(time.Second)
-		b.note(func(l *ledger) { clear(l.workers) })
+		sleepAndWait(time.Second)
+		b.record(func(l *fakeStore) { clear(l.workers) })
 		if err := <-b.done; err != nil {
 			t.Error(err)
 		}
-		for _, beat := range b.seenBeats()[1:] {
-			if beat.Register || beat.Leave {
-				t.Errorf("it sent %+v", beat.Heartbeat)
+		for _, heartbeat := range b.seenHeartbeats()[1:] {
+			if heartbeat.Register || heartbeat.Leave {
+				t.Errorf("it sent %+v", heartbeat.Heartbeat)
 			}
 		}
 		if len(b.sent) != 0 {
@@ -196,12 +196,12 @@ func TestWorkerGivenUpWhileDrainingDoesNotComeBack(t *testing.T) {
 }
 
 func TestPoolRunsOnceAndNeedsHandlers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		if err := New(newFake(), NewMux()).Run(t.Context()); err == nil {
+	inBubble(t, func(t *testing.T) {
+		if err := New(newFakeSource(), NewMux()).Run(t.Context()); err == nil {
 			t.Error("a pool without handlers ran")
 		}
-		b := start(newFake(), nil, nothing)
-		after(0)
+		b := startPool(newFakeSource(), nil, noop)
+		sleepAndWait(0)
 		if err := b.pool.Run(t.Context()); err == nil {
 			t.Error("a pool ran twice")
 		}

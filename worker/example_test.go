@@ -27,11 +27,13 @@ func Example() {
 	mux.HandleFunc("send-invoice", func(ctx context.Context, run *belfry.Run) error {
 		defer done()
 		fmt.Printf("attempt %d of %s with %s\n", run.Attempt, run.JobName, run.Payload)
-		run.Report.Output = "sent" // shown with the run
+		run.Report.Output = []byte("sent") // shown with the run
 		return nil
 	})
 
-	if _, err := c.CreateJob(ctx, client.Draft{Name: "send-invoice", Schedule: "@monthly", Payload: map[string]any{"customer": "ACME"}}); err != nil {
+	if _, err := c.CreateJob(ctx, belfry.Manifest{
+		Name: "send-invoice", Spec: belfry.Spec{Schedule: "@monthly"}, Payload: belfry.MustJSON(map[string]any{"customer": "ACME"}),
+	}); err != nil {
 		log.Fatal(err)
 	}
 	id, err := c.TriggerJob(ctx, "send-invoice", nil)

@@ -15,53 +15,53 @@ import (
 
 // fake is a Source whose functions a test may replace; they start as those of
 // its ledger.
-type fake struct {
+type fakeSource struct {
 	claim     func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	heartbeat func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 	finish    func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error)
-	*ledger
+	*fakeStore
 }
 
-func newFake() *fake {
-	l := &ledger{entries: map[belfry.ID]*entry{}, workers: map[belfry.ID]time.Time{}, wake: make(chan struct{})}
-	return &fake{claim: l.claim, heartbeat: l.heartbeat, finish: l.finish, ledger: l}
+func newFakeSource() *fakeSource {
+	l := &fakeStore{entries: map[belfry.ID]*entry{}, workers: map[belfry.ID]time.Time{}, wake: make(chan struct{})}
+	return &fakeSource{claim: l.claim, heartbeat: l.heartbeat, finish: l.finish, fakeStore: l}
 }
 
-func (f *fake) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-	f.note(func(l *ledger) { l.claims = append(l.claims, claimSeen{time.Now(), c}) })
+func (f *fakeSource) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	f.record(func(l *fakeStore) { l.claims = append(l.claims, seenClaim{time.Now(), c}) })
 	return f.claim(ctx, c)
 }
 
-func (f *fake) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
-	f.note(func(l *ledger) { l.beats = append(l.beats, beatSeen{time.Now(), b}) })
+func (f *fakeSource) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+	f.record(func(l *fakeStore) { l.heartbeats = append(l.heartbeats, seenHeartbeat{time.Now(), b}) })
 	return f.heartbeat(ctx, b)
 }
 
-func (f *fake) Finish(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-	f.note(func(l *ledger) { l.sent = append(l.sent, rs) })
+func (f *fakeSource) Finish(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+	f.record(func(l *fakeStore) { l.sent = append(l.sent, rs) })
 	return f.finish(ctx, rs)
 }
 
 // ledger keeps runs the way a store does: one holder each, fenced by attempt
-// and token, released when its worker leaves, falls silent or does not list it.
-type ledger struct {
+// and token, released when its worker leaves, is silent or does not list it.
+type fakeStore struct {
 	mu      sync.Mutex
 	order   []*entry
 	entries map[belfry.ID]*entry
 	workers map[belfry.ID]time.Time // when each live one was last seen
 	wake    chan struct{}           // closed and replaced when something becomes ready
 
-	claims []claimSeen
-	beats  []beatSeen
-	sent   [][]belfry.Result
+	claims     []seenClaim
+	heartbeats []seenHeartbeat
+	sent       [][]belfry.Result
 }
 
-type claimSeen struct {
+type seenClaim struct {
 	at time.Time
 	belfry.Claim
 }
 
-type beatSeen struct {
+type seenHeartbeat struct {
 	at time.Time
 	belfry.Heartbeat
 }
@@ -74,17 +74,17 @@ type entry struct {
 	results []belfry.Result
 	settled bool
 
-	cancelled bool // somebody cancelled it while it was held
+	cancelled bool // cancelled while it was held
 }
 
-func (l *ledger) note(fn func(*ledger)) {
+func (l *fakeStore) record(fn func(*fakeStore)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fn(l)
 }
 
 // add makes runs of a type ready and returns their ids.
-func (l *ledger) add(n int, change func(*belfry.Run)) []belfry.ID {
+func (l *fakeStore) add(n int, change func(*belfry.Run)) []belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ids []belfry.ID
@@ -99,17 +99,17 @@ func (l *ledger) add(n int, change func(*belfry.Run)) []belfry.ID {
 		l.order = append(l.order, e)
 		ids = append(ids, run.ID)
 	}
-	l.ready()
+	l.wakeClaims()
 	return ids
 }
 
-func (l *ledger) ready() {
+func (l *fakeStore) wakeClaims() {
 	close(l.wake)
 	l.wake = make(chan struct{})
 }
 
 // claim waits until there is something, as a broker of demand would.
-func (l *ledger) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+func (l *fakeStore) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for {
 		l.mu.Lock()
 		runs, wake := l.take(c), l.wake
@@ -126,7 +126,7 @@ func (l *ledger) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, erro
 }
 
 // take claims what is ready; mu is held.
-func (l *ledger) take(c belfry.Claim) []*belfry.Run {
+func (l *fakeStore) take(c belfry.Claim) []*belfry.Run {
 	if _, live := l.workers[c.WorkerID]; !live {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (l *ledger) take(c belfry.Claim) []*belfry.Run {
 	return runs
 }
 
-func (l *ledger) heartbeat(_ context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+func (l *fakeStore) heartbeat(_ context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -164,17 +164,17 @@ func (l *ledger) heartbeat(_ context.Context, b belfry.Heartbeat) (belfry.Heartb
 		l.release(func(e *entry) bool { return e.worker == b.WorkerID })
 		return belfry.HeartbeatReply{}, nil
 	}
-	var orders belfry.HeartbeatReply
+	var reply belfry.HeartbeatReply
 	for _, e := range l.order {
 		if e.cancelled && e.worker == b.WorkerID {
-			orders.Cancel = append(orders.Cancel, belfry.HeldAttempt{RunID: e.run.ID, Attempt: e.run.Attempt})
+			reply.Cancel = append(reply.Cancel, belfry.HeldAttempt{RunID: e.run.ID, Attempt: e.run.Attempt})
 		}
 	}
 	if b.Complete {
 		for _, h := range b.Held {
 			e := l.entries[h.RunID]
 			if e == nil || e.worker != b.WorkerID || e.run.Attempt != h.Attempt {
-				orders.Lost = append(orders.Lost, h)
+				reply.Lost = append(reply.Lost, h)
 			}
 		}
 		l.release(func(e *entry) bool {
@@ -182,21 +182,21 @@ func (l *ledger) heartbeat(_ context.Context, b belfry.Heartbeat) (belfry.Heartb
 			return e.worker == b.WorkerID && now.Sub(e.since) >= 10*time.Second && !slices.Contains(b.Held, held)
 		})
 	}
-	return orders, nil
+	return reply, nil
 }
 
 // release makes held runs ready again; mu is held.
-func (l *ledger) release(which func(*entry) bool) {
+func (l *fakeStore) release(which func(*entry) bool) {
 	for _, e := range l.order {
 		if !e.worker.IsZero() && which(e) {
 			e.worker = belfry.ID{}
 		}
 	}
-	l.ready()
+	l.wakeClaims()
 }
 
 // reap releases the runs of workers that were silent for 20 seconds.
-func (l *ledger) reap() {
+func (l *fakeStore) reap() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, seen := range l.workers {
@@ -210,7 +210,7 @@ func (l *ledger) reap() {
 	})
 }
 
-func (l *ledger) finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+func (l *fakeStore) finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	verdicts := make([]belfry.Verdict, len(rs))
@@ -232,24 +232,24 @@ func (l *ledger) finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict
 		e.worker = belfry.ID{}
 		e.settled = e.cancelled || r.Outcome != belfry.OutcomeInterrupted
 	}
-	l.ready()
+	l.wakeClaims()
 	return verdicts, nil
 }
 
-// cancel notes that somebody cancelled a run, as a store does for one that is held.
-func (l *ledger) cancel(id belfry.ID) {
-	l.note(func(l *ledger) { l.entries[id].cancelled = true })
+// cancel notes that a run was cancelled, as a store does for one that is held.
+func (l *fakeStore) cancel(id belfry.ID) {
+	l.record(func(l *fakeStore) { l.entries[id].cancelled = true })
 }
 
 // results lists what was accepted of a run.
-func (l *ledger) results(id belfry.ID) []belfry.Result {
+func (l *fakeStore) results(id belfry.ID) []belfry.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries[id].results)
 }
 
 // settled counts the runs that ended.
-func (l *ledger) settled() int {
+func (l *fakeStore) settled() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -261,32 +261,32 @@ func (l *ledger) settled() int {
 	return n
 }
 
-func (l *ledger) seenBeats() []beatSeen {
+func (l *fakeStore) seenHeartbeats() []seenHeartbeat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.beats)
+	return slices.Clone(l.heartbeats)
 }
 
-func (l *ledger) seenClaims() []claimSeen {
+func (l *fakeStore) seenClaims() []seenClaim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.claims)
 }
 
 // bench is a pool under test with its source.
-type bench struct {
-	*fake
+type testPool struct {
+	*fakeSource
 	pool *Pool
 	stop context.CancelFunc
 	done chan error
 }
 
 // start runs a pool in the present bubble. The test must end it.
-func start(f *fake, opts []Option, handler HandlerFunc) *bench {
+func startPool(f *fakeSource, opts []Option, handler HandlerFunc) *testPool {
 	opts = append([]Option{Log(slog.New(slog.DiscardHandler))}, opts...)
 	mux := NewMux()
 	mux.Handle("work", handler)
-	b := &bench{fake: f, pool: New(f, mux, opts...), done: make(chan error, 1)}
+	b := &testPool{fakeSource: f, pool: New(f, mux, opts...), done: make(chan error, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	go func() { b.done <- b.pool.Run(ctx) }()
@@ -296,7 +296,7 @@ func start(f *fake, opts []Option, handler HandlerFunc) *bench {
 func with(opts ...Option) []Option { return opts }
 
 // end stops the pool and expects a clean drain.
-func (b *bench) end(t *testing.T) {
+func (b *testPool) end(t *testing.T) {
 	t.Helper()
 	b.stop()
 	if err := <-b.done; err != nil {
@@ -304,25 +304,25 @@ func (b *bench) end(t *testing.T) {
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.pool.owed != 0 || len(b.pool.running) != 0 {
-		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.owed, len(b.pool.running))
+	if b.pool.outstanding != 0 || len(b.pool.running) != 0 {
+		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.outstanding, len(b.pool.running))
 	}
 }
 
 // bubble runs fn in a synctest bubble.
-func bubble(t *testing.T, fn func(t *testing.T)) {
+func inBubble(t *testing.T, fn func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, fn)
 }
 
 // after lets time pass and everything settle.
-func after(d time.Duration) {
+func sleepAndWait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // outcome gives the only result of a run, in short.
-func (b *bench) outcome(t *testing.T, id belfry.ID) belfry.Result {
+func (b *testPool) outcome(t *testing.T, id belfry.ID) belfry.Result {
 	t.Helper()
 	rs := b.results(id)
 	if len(rs) != 1 {
@@ -331,4 +331,4 @@ func (b *bench) outcome(t *testing.T, id belfry.ID) belfry.Result {
 	return rs[0]
 }
 
-func short(r belfry.Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Error) }
+func describe(r belfry.Result) string { return fmt.Sprintf("%s %q", r.Outcome, r.Error) }

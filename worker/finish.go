@@ -14,19 +14,19 @@ const (
 	finishTimeout = 30 * time.Second
 )
 
-// parcel is a result on its way to the source, and the incarnation that made it.
-type parcel struct {
+// pendingResult is a result that the source has not accepted, with the worker that made
+// it.
+type pendingResult struct {
 	worker belfry.ID
 	result belfry.Result
 }
 
-// sendLoop sends results in the order they were made. With nothing under way
-// the next result is sent at once; what gathers meanwhile is the next batch.
-// A batch that fails is sent again, in halves if it fails again, until ctx
-// ends, and a single result that fails goes behind the others: one that cannot
-// be stored must not hold them up.
+// sendLoop sends results in the order they were made, until ctx ends. A result is sent
+// at once if none is being sent; those that come meanwhile are the next batch. A batch
+// that fails is sent again in halves. A single result that fails moves behind the
+// others: one that cannot be stored must not block them.
 func (p *Pool) sendLoop(ctx context.Context) {
-	retry := backoff{least: 50 * time.Millisecond, most: 2 * time.Second}
+	retry := backoff{min: 50 * time.Millisecond, max: 2 * time.Second}
 	limit := maxBatch
 	for {
 		batch := p.batch(limit)
@@ -41,15 +41,15 @@ func (p *Pool) sendLoop(ctx context.Context) {
 		verdicts, err := p.finish(ctx, batch)
 		if err == nil {
 			p.accepted(batch, verdicts)
-			p.outage.worked("finish")
+			p.outage.recovered("finish")
 			limit = min(2*limit, maxBatch)
 			retry.reset()
 			continue
 		}
 		limit = max(len(batch)/2, 1)
-		if refused(err) {
+		if rejected(err) {
 			if len(batch) == 1 {
-				p.lighten(err)
+				p.dropOutput(err)
 			}
 			continue
 		}
@@ -57,7 +57,7 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.outage.failed("finish", err)
 		}
 		if len(batch) == 1 {
-			p.postpone()
+			p.moveToBack()
 		}
 		if !sleep(ctx, retry.delay()) {
 			return
@@ -94,12 +94,12 @@ func (p *Pool) finish(ctx context.Context, batch []belfry.Result) ([]belfry.Verd
 	defer cancel()
 	verdicts, err := p.source.Finish(call, batch)
 	if err == nil && len(verdicts) != len(batch) {
-		err = errors.New("the source did not answer every result")
+		err = errors.New("the source did not return a verdict for every result")
 	}
 	return verdicts, err
 }
 
-// accepted takes a batch out of the queue: the source has decided on it.
+// accepted removes a batch from the queue.
 func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
 	p.drop(len(batch))
 	for i, v := range verdicts {
@@ -110,8 +110,8 @@ func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
 	}
 }
 
-// postpone puts the oldest result behind the others.
-func (p *Pool) postpone() {
+// moveToBack moves the oldest result behind the others.
+func (p *Pool) moveToBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unsent = append(p.unsent[1:], p.unsent[0])
@@ -121,31 +121,29 @@ func (p *Pool) drop(n int) {
 	p.mu.Lock()
 	clear(p.unsent[:n])
 	p.unsent = p.unsent[n:]
-	p.owed -= n
+	p.outstanding -= n
 	p.mu.Unlock()
 	signal(p.claimable)
 	signal(p.changed)
 }
 
-// refused reports whether the source will never take what it was given, however
-// often it is asked.
-func refused(err error) bool {
+// rejected reports whether the source will never accept the results as they are.
+func rejected(err error) bool {
 	code := belfry.CodeOf(err)
 	return code == belfry.Invalid || code == belfry.TooLarge
 }
 
-// lighten makes the oldest result, which the source refused on its own, fit to
-// be sent: without its output first. One that is refused even so is dropped;
-// its run is offered again when its deadline has passed.
-func (p *Pool) lighten(err error) {
+// dropOutput removes the output of the oldest result, which the source rejected. If it
+// has none, the result is dropped; its run is offered again after its deadline.
+func (p *Pool) dropOutput(err error) {
 	p.mu.Lock()
 	r := &p.unsent[0].result
-	id, attempt, bare := r.RunID, r.Attempt, r.Output == ""
+	id, attempt, empty := r.RunID, r.Attempt, r.Output == ""
 	r.Output = ""
 	p.mu.Unlock()
-	if !bare {
+	if !empty {
 		return
 	}
-	p.log.Error("a result is refused and dropped", "run", id, "attempt", attempt, "error", err)
+	p.log.Error("a result was rejected and is dropped", "run", id, "attempt", attempt, "error", err)
 	p.drop(1)
 }

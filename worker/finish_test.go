@@ -14,24 +14,24 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestResultsGatherWhileOthersAreSent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestFinishBatchesResults(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			time.Sleep(100 * time.Millisecond)
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
-		b := start(f, with(Concurrency(2000)), func(_ context.Context, run *belfry.Run) error {
+		b := startPool(f, with(Concurrency(2000)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "first" {
 				return nil
 			}
 			time.Sleep(50 * time.Millisecond)
 			return nil
 		})
-		after(0)
+		sleepAndWait(0)
 		b.add(1, func(r *belfry.Run) { r.Namespace = "first" })
 		b.add(1500, nil)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		var sizes []int
 		for _, batch := range b.sent {
 			sizes = append(sizes, len(batch))
@@ -44,14 +44,14 @@ func TestResultsGatherWhileOthersAreSent(t *testing.T) {
 	})
 }
 
-func TestBatchesAreBoundedInBytes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		b := start(newFake(), with(Concurrency(500)), func(_ context.Context, run *belfry.Run) error {
+func TestFinishBatchesAreBoundedInBytes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := startPool(newFakeSource(), with(Concurrency(500)), func(_ context.Context, run *belfry.Run) error {
 			run.Report.Output = make([]byte, belfry.MaxOutput)
 			return nil
 		})
 		b.add(500, nil)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		for _, batch := range b.sent {
 			if len(batch)*belfry.MaxOutput > maxBatchBytes {
 				t.Errorf("a batch carries %d outputs", len(batch))
@@ -64,16 +64,16 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	})
 }
 
-func TestFailingFinishLosesNothingAndKeepsTheOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestFailingFinishKeepsResultsInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var accepted []belfry.ID
 		tries := 0
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			tries++
 			switch {
 			case tries < 10 && tries%2 == 0: // done, but the answer is lost
-				_, _ = f.ledger.finish(ctx, rs)
+				_, _ = f.fakeStore.finish(ctx, rs)
 				return nil, errors.New("the reply was lost")
 			case tries < 10:
 				return nil, errors.New("down")
@@ -81,16 +81,16 @@ func TestFailingFinishLosesNothingAndKeepsTheOrder(t *testing.T) {
 			for _, r := range rs {
 				accepted = append(accepted, r.RunID)
 			}
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
 		var order []belfry.ID
-		b := start(f, with(Concurrency(1)), func(_ context.Context, run *belfry.Run) error {
+		b := startPool(f, with(Concurrency(1)), func(_ context.Context, run *belfry.Run) error {
 			order = append(order, run.ID)
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})
 		ids := b.add(50, nil)
-		after(time.Minute)
+		sleepAndWait(time.Minute)
 		for _, id := range ids {
 			if r := b.outcome(t, id); r.Outcome != belfry.OutcomeSucceeded || r.Attempt != 1 {
 				t.Errorf("attempt %d %s", r.Attempt, r.Outcome)
@@ -103,29 +103,29 @@ func TestFailingFinishLosesNothingAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-func TestDeadSourceBoundsWhatIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestFinishOutageBoundsUnsentResults(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var up atomic.Bool
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			if !up.Load() {
 				return nil, errors.New("down")
 			}
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
 		var calls atomic.Int32
-		b := start(f, with(Concurrency(10)), func(context.Context, *belfry.Run) error {
+		b := startPool(f, with(Concurrency(10)), func(context.Context, *belfry.Run) error {
 			calls.Add(1)
 			time.Sleep(time.Millisecond)
 			return nil
 		})
 		b.add(1000, nil)
-		after(time.Hour)
+		sleepAndWait(time.Hour)
 		if s := b.pool.Stats(); s.Unsent != 20 || s.Busy != 0 || calls.Load() != 20 {
 			t.Errorf("stats %+v after %d calls, want 20 results kept and no more started", s, calls.Load())
 		}
 		up.Store(true)
-		after(5 * time.Second)
+		sleepAndWait(5 * time.Second)
 		if b.settled() != 1000 {
 			t.Errorf("%d of 1000 settled", b.settled())
 		}
@@ -133,9 +133,9 @@ func TestDeadSourceBoundsWhatIsKept(t *testing.T) {
 	})
 }
 
-func TestUnansweredFinishIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestFinishWithoutVerdictsIsRetried(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		tries := 0
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			switch tries++; tries {
@@ -145,11 +145,11 @@ func TestUnansweredFinishIsTriedAgain(t *testing.T) {
 			case 2:
 				return nil, nil // no verdicts at all
 			}
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
-		b := start(f, nil, nothing)
+		b := startPool(f, nil, noop)
 		id := b.add(1, nil)[0]
-		after(finishTimeout + time.Second)
+		sleepAndWait(finishTimeout + time.Second)
 		if got := b.outcome(t, id).Outcome; got != belfry.OutcomeSucceeded {
 			t.Errorf("it ended %s", got)
 		}
@@ -157,9 +157,9 @@ func TestUnansweredFinishIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestRejectedResultDoesNotBlockOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var fat, bad belfry.ID
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 			time.Sleep(10 * time.Millisecond)
@@ -168,10 +168,10 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 					return nil, belfry.Errorf(belfry.Invalid, "this cannot be stored")
 				}
 			}
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
 		hold := make(chan struct{})
-		b := start(f, nil, func(_ context.Context, run *belfry.Run) error {
+		b := startPool(f, nil, func(_ context.Context, run *belfry.Run) error {
 			<-hold
 			run.Report.Output = []byte("hello")
 			return nil
@@ -179,7 +179,7 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 		ids := b.add(64, nil)
 		fat, bad = ids[20], ids[40]
 		close(hold)
-		after(time.Second)
+		sleepAndWait(time.Second)
 		for _, id := range ids {
 			if id == bad {
 				continue
@@ -196,9 +196,9 @@ func TestRefusedResultDoesNotHoldUpTheOthers(t *testing.T) {
 }
 
 // A result that fails for reasons that may pass is kept, behind the others.
-func TestResultThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestFailingResultDoesNotBlockOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var bad belfry.ID
 		var mended atomic.Bool
 		f.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
@@ -207,22 +207,22 @@ func TestResultThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
 					return nil, errors.New("a proxy does not let this pass")
 				}
 			}
-			return f.ledger.finish(ctx, rs)
+			return f.fakeStore.finish(ctx, rs)
 		}
 		hold := make(chan struct{})
-		b := start(f, nil, func(context.Context, *belfry.Run) error {
+		b := startPool(f, nil, func(context.Context, *belfry.Run) error {
 			<-hold
 			return nil
 		})
 		ids := b.add(64, nil)
 		bad = ids[0]
 		close(hold)
-		after(10 * time.Second)
+		sleepAndWait(10 * time.Second)
 		if n := b.settled(); n != 63 || b.pool.Stats().Unsent != 1 {
 			t.Errorf("%d of 63 runs ended, stats %+v", n, b.pool.Stats())
 		}
 		mended.Store(true)
-		after(5 * time.Second)
+		sleepAndWait(5 * time.Second)
 		if got := b.outcome(t, bad).Outcome; got != belfry.OutcomeSucceeded {
 			t.Errorf("it ended %s", got)
 		}
@@ -231,19 +231,19 @@ func TestResultThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
 }
 
 func TestLateResultIsLoggedAndDropped(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
-		b := start(newFake(), with(Log(slog.New(slog.NewTextHandler(&log, nil)))), func(context.Context, *belfry.Run) error {
+		b := startPool(newFakeSource(), with(Log(slog.New(slog.NewTextHandler(&log, nil)))), func(context.Context, *belfry.Run) error {
 			time.Sleep(time.Second)
 			return nil
 		})
 		id := b.add(1, nil)[0]
-		after(0)
-		b.note(func(l *ledger) {
+		sleepAndWait(0)
+		b.record(func(l *fakeStore) {
 			l.order[0].worker = belfry.NewID(time.Now())
 			l.order[0].run.Token = belfry.NewToken()
 		})
-		after(2 * time.Second)
+		sleepAndWait(2 * time.Second)
 		if n := len(b.results(id)); n != 0 || b.pool.Stats().Unsent != 0 {
 			t.Errorf("%d accepted, stats %+v", n, b.pool.Stats())
 		}
@@ -254,9 +254,9 @@ func TestLateResultIsLoggedAndDropped(t *testing.T) {
 	})
 }
 
-func TestTroubleIsLoggedOnceAStreak(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFake()
+func TestOutageIsLoggedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFakeSource()
 		var up atomic.Bool
 		up.Store(true)
 		down := errors.New("down")
@@ -271,15 +271,15 @@ func TestTroubleIsLoggedOnceAStreak(t *testing.T) {
 			if !up.Load() && !b.Register {
 				return belfry.HeartbeatReply{}, down
 			}
-			return f.ledger.heartbeat(ctx, b)
+			return f.fakeStore.heartbeat(ctx, b)
 		}
 		var log bytes.Buffer
-		b := start(f, with(Log(slog.New(slog.NewTextHandler(&log, nil)))), nothing)
+		b := startPool(f, with(Log(slog.New(slog.NewTextHandler(&log, nil)))), noop)
 		for range 2 {
-			after(time.Minute)
+			sleepAndWait(time.Minute)
 			up.Store(!up.Load())
 		}
-		after(time.Minute)
+		sleepAndWait(time.Minute)
 		b.end(t)
 		for _, line := range []string{"level=WARN", "the source fails", "call=claim", "the source answers again"} {
 			if n := strings.Count(log.String(), line); n != 1 {

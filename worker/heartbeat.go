@@ -9,48 +9,48 @@ import (
 )
 
 const (
-	beatInterval = 5 * time.Second
-	toldWithin   = 7 * time.Second // of a cancellation its worker hears in this time
-	beatTimeout  = 4 * time.Second
-	trustFor     = 15 * time.Second // without a heartbeat, nothing is started
-	listInterval = 30 * time.Second
-	doubtFor     = 12 * time.Second // a source releases what is not listed only once it is about 10 s old
+	heartbeatInterval = 5 * time.Second
+	maxCancelDelay    = 7 * time.Second // within which a worker learns of a cancellation
+	heartbeatTimeout  = 4 * time.Second
+	leaseDuration     = 15 * time.Second // how long after a heartbeat attempts may be started
+	completeInterval  = 30 * time.Second
+	uncertainFor      = 12 * time.Second // a source releases claims that a complete heartbeat does not list only once they are about 10 s old
 )
 
-// beatLoop registers the worker and keeps it alive until ctx ends. It is the
-// last of the loops to stop: while attempts run or results wait, it beats.
-func (p *Pool) beatLoop(ctx context.Context) {
-	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
+// heartbeatLoop registers the worker and keeps it alive until ctx ends. It is the last
+// of the loops to stop: it is needed while attempts run or results wait.
+func (p *Pool) heartbeatLoop(ctx context.Context) {
+	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	registered := false
 	for {
 		sent := time.Now()
-		beat := p.nextBeat(sent, !registered)
-		orders, err := p.beat(ctx, beat)
+		heartbeat := p.nextHeartbeat(sent, !registered)
+		reply, err := p.sendHeartbeat(ctx, heartbeat)
 		var pause time.Duration
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
 				p.outage.failed("heartbeat", err)
-				p.reclaim()
+				p.restartClaim()
 			}
 			pause = retry.delay()
-		case orders.Unknown:
-			p.log.Warn("the source gave this worker up; its attempts are dropped", "worker", beat.WorkerID)
-			if !p.restart() {
+		case reply.Unknown:
+			p.log.Warn("the source does not know this worker any more; its attempts are dropped", "worker", heartbeat.WorkerID)
+			if !p.newIncarnation() {
 				return
 			}
 			registered = false
-			if beat.Register {
+			if heartbeat.Register {
 				pause = retry.delay()
 			}
 		default:
-			p.outage.worked("heartbeat")
-			p.trust(beat, sent)
-			p.obey(orders)
+			p.outage.recovered("heartbeat")
+			p.renewLease(heartbeat, sent)
+			p.applyReply(reply)
 			registered = true
 			retry.reset()
 			took := time.Since(sent)
-			pause = untilNext(took) - took
+			pause = heartbeatDelay(took) - took
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -58,23 +58,22 @@ func (p *Pool) beatLoop(ctx context.Context) {
 	}
 }
 
-// untilNext is the time from one heartbeat to the next after an answer that took
-// so long. An order may be given just after the server looked, and then takes the
-// next answer's time as well: where that is long, the next is asked for earlier.
-func untilNext(took time.Duration) time.Duration {
-	return min(beatInterval, toldWithin-took)
+// heartbeatDelay is the time from one heartbeat to the next. A run may be cancelled just
+// after the server made its reply, and then the worker learns of it from the next one:
+// where replies take long, the next heartbeat is sent earlier.
+func heartbeatDelay(took time.Duration) time.Duration {
+	return min(heartbeatInterval, maxCancelDelay-took)
 }
 
-// beat sends one heartbeat.
-func (p *Pool) beat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
-	call, cancel := context.WithTimeout(ctx, beatTimeout)
+func (p *Pool) sendHeartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+	call, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	return p.source.Heartbeat(call, b)
 }
 
-// nextBeat makes the heartbeat to send now. It lists what the worker holds when
-// a claim ended in doubt, and from time to time.
-func (p *Pool) nextBeat(now time.Time, register bool) belfry.Heartbeat {
+// nextHeartbeat returns the heartbeat to send now. It is complete while the outcome of a
+// claim is unknown, and every completeInterval.
+func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := belfry.Heartbeat{
@@ -82,8 +81,10 @@ func (p *Pool) nextBeat(now time.Time, register bool) belfry.Heartbeat {
 		Node:     p.opt.node,
 		Slots:    p.opt.concurrency,
 		Lanes:    p.lanes,
+		Queues:   p.opt.queues,
+		Handlers: p.handlers,
 		Register: register,
-		Complete: !register && (!p.suspect.IsZero() || now.Sub(p.listedAt) >= listInterval),
+		Complete: !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval),
 	}
 	if b.Complete {
 		b.Held = p.held()
@@ -91,60 +92,59 @@ func (p *Pool) nextBeat(now time.Time, register bool) belfry.Heartbeat {
 	return b
 }
 
-// held lists the attempts of this incarnation that were not finished as far as
-// the source has said; mu is held.
+// held lists the attempts of this incarnation whose results are not accepted; mu is
+// held.
 func (p *Pool) held() []belfry.HeldAttempt {
 	held := make([]belfry.HeldAttempt, 0, len(p.running)+len(p.unsent))
 	for _, a := range p.running {
-		held = append(held, a.name())
+		held = append(held, a.held())
 	}
-	for _, parcel := range p.unsent {
-		if parcel.worker == p.worker {
-			held = append(held, belfry.HeldAttempt{RunID: parcel.result.RunID, Attempt: parcel.result.Attempt})
+	for _, pending := range p.unsent {
+		if pending.worker == p.worker {
+			held = append(held, belfry.HeldAttempt{RunID: pending.result.RunID, Attempt: pending.result.Attempt})
 		}
 	}
 	return held
 }
 
-// trust notes a heartbeat that was accepted. It counts from when it was sent: a
-// slow answer must not lengthen our belief.
-func (p *Pool) trust(b belfry.Heartbeat, sent time.Time) {
+// renewLease records an accepted heartbeat. The lease counts from when it was sent: a
+// slow reply must not extend it.
+func (p *Pool) renewLease(b belfry.Heartbeat, sent time.Time) {
 	p.mu.Lock()
-	p.lastBeat = sent
+	p.leaseRenewedAt = sent
 	if b.Complete {
-		p.listedAt = sent
-		if sent.Sub(p.suspect) >= doubtFor {
-			p.suspect = time.Time{}
+		p.completeAt = sent
+		if sent.Sub(p.uncertainSince) >= uncertainFor {
+			p.uncertainSince = time.Time{}
 		}
 	}
-	if left := trustFor - time.Since(sent); p.silence == nil {
-		p.silence = time.AfterFunc(left, p.silent)
+	if left := leaseDuration - time.Since(sent); p.leaseTimer == nil {
+		p.leaseTimer = time.AfterFunc(left, p.leaseExpired)
 	} else {
-		p.silence.Reset(left)
+		p.leaseTimer.Reset(left)
 	}
 	p.mu.Unlock()
 	signal(p.claimable)
 }
 
-// trusted reports whether the worker may still start work; mu is held. The wall
-// clock is asked too, since the monotonic one stands still while a machine is
-// suspended.
-func (p *Pool) trusted(now time.Time) bool {
-	return !p.lastBeat.IsZero() && now.Sub(p.lastBeat) < trustFor && now.Round(0).Sub(p.lastBeat.Round(0)) < trustFor
+// leaseValid reports whether the worker may start attempts; mu is held. It compares wall
+// clocks too, since the monotonic clock stops while a machine is suspended.
+func (p *Pool) leaseValid(now time.Time) bool {
+	return !p.leaseRenewedAt.IsZero() && now.Sub(p.leaseRenewedAt) < leaseDuration && now.Round(0).Sub(p.leaseRenewedAt.Round(0)) < leaseDuration
 }
 
-// silent ends a Claim that still waits when heartbeats have stayed out too long.
-func (p *Pool) silent() {
+// leaseExpired ends a waiting Claim if the lease has expired.
+func (p *Pool) leaseExpired() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.trusted(time.Now()) && p.stopClaim != nil {
+	if !p.leaseValid(time.Now()) && p.stopClaim != nil {
 		p.stopClaim()
 	}
 }
 
-// reclaim ends a Claim that waits, since it may wait on a connection that is as dead
-// as that of the heartbeat, and is asked anew.
-func (p *Pool) reclaim() {
+// restartClaim ends a waiting Claim, which is then repeated: its connection may be as
+// dead as that of the heartbeat.
+func (p *Pool) restartClaim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopClaim != nil {
@@ -152,95 +152,93 @@ func (p *Pool) reclaim() {
 	}
 }
 
-// obey ends attempts that the source has given to others, and those whose runs
-// somebody cancelled. A result that was already made is still sent: if it is late,
-// it is evidence.
-func (p *Pool) obey(orders belfry.HeartbeatReply) {
-	var gone, cancelled []*attempt
+// applyReply ends attempts that this worker has lost, and those whose runs were
+// cancelled. A result that exists already is still sent: if it is late, it is evidence.
+func (p *Pool) applyReply(reply belfry.HeartbeatReply) {
+	var lost, cancelled []*attempt
 	p.mu.Lock()
-	for _, h := range orders.Lost {
-		if a := p.runningAs(h); a != nil {
-			p.lose(a)
-			gone = append(gone, a)
+	for _, h := range reply.Lost {
+		if a := p.findRunning(h); a != nil {
+			p.dropLost(a)
+			lost = append(lost, a)
 		}
 	}
-	clear(p.doomed)
-	for _, h := range orders.Cancel {
-		a := p.runningAs(h)
+	clear(p.cancelBeforeStart)
+	for _, h := range reply.Cancel {
+		a := p.findRunning(h)
 		switch {
-		case a == nil: // The answer to the claim may still be on its way.
-			p.doomed[h] = true
-		case !a.cancelled: // Every heartbeat repeats the order until the result is in.
+		case a == nil: // the reply to the claim may not have arrived
+			p.cancelBeforeStart[h] = true
+		case !a.cancelled: // every reply repeats it until the result is accepted
 			a.cancelled = true
 			cancelled = append(cancelled, a)
 		}
 	}
 	p.mu.Unlock()
-	p.cancelLost(gone)
+	p.cancelLost(lost)
 	for _, a := range cancelled {
-		p.log.Info("a run was cancelled; its handler is told to end", "run", a.result.RunID, "attempt", a.result.Attempt)
+		p.log.Info("a run was cancelled; the context of its handler ends", "run", a.result.RunID, "attempt", a.result.Attempt)
 		a.cancel(ErrCancelled)
-		p.lookLater(a, ErrCancelled)
+		p.abandonLater(a, ErrCancelled)
 	}
 }
 
-// runningAs finds the attempt that runs; mu is held. Nil if there is none.
-func (p *Pool) runningAs(h belfry.HeldAttempt) *attempt {
+// findRunning returns the running attempt, or nil; mu is held.
+func (p *Pool) findRunning(h belfry.HeldAttempt) *attempt {
 	if a := p.running[h.RunID]; a != nil && a.result.Attempt == h.Attempt {
 		return a
 	}
 	return nil
 }
 
-// restart drops every attempt and takes a new incarnation, unless the pool
-// drains: then there is nothing left to beat for.
-func (p *Pool) restart() bool {
+// newIncarnation drops every attempt and takes a new id. It returns false if the pool
+// drains: then no further heartbeat is needed.
+func (p *Pool) newIncarnation() bool {
 	p.mu.Lock()
-	gone := p.live()
-	for _, a := range gone {
-		p.lose(a)
+	lost := p.live()
+	for _, a := range lost {
+		p.dropLost(a)
 	}
 	now := time.Now()
-	p.worker, p.lastBeat, p.listedAt, p.suspect = belfry.NewID(now), time.Time{}, now, time.Time{}
+	p.worker, p.leaseRenewedAt, p.completeAt, p.uncertainSince = belfry.NewID(now), time.Time{}, now, time.Time{}
 	if p.stopClaim != nil {
 		p.stopClaim()
 	}
-	again := !p.draining
+	draining := p.draining
 	p.mu.Unlock()
-	p.cancelLost(gone)
-	return again
+	p.cancelLost(lost)
+	return !draining
 }
 
-func (p *Pool) cancelLost(gone []*attempt) {
-	for _, a := range gone {
+func (p *Pool) cancelLost(lost []*attempt) {
+	for _, a := range lost {
 		p.log.Warn("an attempt was lost to another worker", "run", a.result.RunID, "attempt", a.result.Attempt)
 		a.cancel(ErrLeaseLost)
 	}
-	if len(gone) > 0 {
+	if len(lost) > 0 {
 		signal(p.claimable)
 		signal(p.changed)
 	}
 }
 
-// leave tells the source that this worker is gone, if it is known there and
-// holds nothing any more. A failure to say so costs only time: the source will
-// notice the silence.
-func (p *Pool) leave() error {
+// unregister unregisters the worker, if it is registered and holds nothing. After a
+// failure the source reaps it later.
+func (p *Pool) unregister() error {
 	p.mu.Lock()
-	known, left := !p.lastBeat.IsZero(), len(p.unsent)
-	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Leave: true}
-	if p.silence != nil {
-		p.silence.Stop()
+	registered, left := !p.leaseRenewedAt.IsZero(), len(p.unsent)
+	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Queues: p.opt.queues, Handlers: p.handlers, Leave: true}
+	if p.leaseTimer != nil {
+		p.leaseTimer.Stop()
 	}
 	p.mu.Unlock()
 	if left > 0 {
 		return fmt.Errorf("drain worker: %d results were not accepted in time", left)
 	}
-	if !known {
+	if !registered {
 		return nil
 	}
-	if _, err := p.beat(p.base, b); err != nil {
-		p.log.Warn("taking leave failed", "error", err)
+	if _, err := p.sendHeartbeat(p.base, b); err != nil {
+		p.log.Warn("the worker could not be unregistered", "error", err)
 	}
 	return nil
 }

@@ -9,26 +9,25 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Handler does the work of a run. A nil error means that it succeeded, and any
-// other that it is tried again as the job's retry policy says. An error may ask for
-// something else, also from inside another that wraps it:
+// Handler does the work of a run. A nil error is success; after any other the run is
+// retried by the retry policy of the job. These errors, also wrapped in others, do
+// something else:
 //
-//   - belfry.Snooze(d) hands the run back for d, at most 7 days, and is no failure.
-//   - belfry.RetryAfter(err, d) is a failure that is tried again after d, at most
-//     7 days, instead of the policy's delay.
-//   - belfry.Permanent(err) is a failure that no retry would change: the run is a
-//     dead letter at once.
+//   - belfry.Snooze(d) returns the run for d, at most 7 days, and is no failure.
+//   - belfry.RetryAfter(err, d) is a failure that is retried after d, at most 7 days,
+//     instead of the delay of the policy.
+//   - belfry.Permanent(err) is a failure that retries cannot fix: the run becomes a dead
+//     letter at once.
 //
-// The context ends when the attempt must, and context.Cause tells why: ErrTimedOut,
-// ErrInterrupted when the worker shuts down, which costs the run no retry,
-// ErrCancelled when somebody cancelled the run, and ErrLeaseLost when the run is
-// another worker's by now. After that an error says no more than that the handler
-// ended; nil is a success all the same, unless the lease was lost. A handler that
-// does not return within 5 seconds is given up, and its slot stays taken until it
-// does.
+// The context ends when the attempt must, and context.Cause returns why: ErrTimedOut,
+// ErrInterrupted when the worker shuts down, which costs the run no retry, ErrCancelled
+// when the run was cancelled, and ErrLeaseLost when another worker may hold the run.
+// After that the error itself is ignored; nil is still success, unless the lease was
+// lost. A handler that does not return within 5 seconds is abandoned, and its slot stays
+// taken until it returns.
 //
-// What there is to tell beyond the error goes into run.Report. The run must not be
-// touched after Handle returned.
+// A handler reports output and HTTP status in run.Report. It must not use the run after
+// it returned.
 type Handler interface {
 	Handle(ctx context.Context, run *belfry.Run) error
 }
@@ -39,19 +38,17 @@ type HandlerFunc func(ctx context.Context, run *belfry.Run) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, run *belfry.Run) error { return f(ctx, run) }
 
-// Mux finds the handler of a run by the type of its job. It may be used by
-// several goroutines.
+// Mux finds the handler of a run by its name. It may be used by several goroutines.
 type Mux struct {
 	mu       sync.RWMutex // guards handlers
 	handlers map[string]Handler
 }
 
-// NewMux makes a Mux that knows no handler.
+// NewMux makes a Mux without handlers.
 func NewMux() *Mux { return &Mux{handlers: make(map[string]Handler)} }
 
-// Handle registers the handler of one type of job. Like its namesake in
-// net/http it panics on an empty name, a nil handler or a name that is taken:
-// these are mistakes in the program, seen the first time it starts.
+// Handle registers a handler by its name. Like that of net/http it panics on an empty
+// name, a nil handler or a name that is taken.
 func (m *Mux) Handle(name string, h Handler) {
 	if name == "" || h == nil {
 		panic("worker: a handler needs a name and must not be nil")
@@ -64,7 +61,7 @@ func (m *Mux) Handle(name string, h Handler) {
 	m.handlers[name] = h
 }
 
-// HandleFunc registers a function as the handler of one type of job.
+// HandleFunc registers a function as a handler.
 func (m *Mux) HandleFunc(name string, fn func(ctx context.Context, run *belfry.Run) error) {
 	if fn == nil {
 		panic("worker: a handler needs a name and must not be nil")
@@ -72,7 +69,7 @@ func (m *Mux) HandleFunc(name string, fn func(ctx context.Context, run *belfry.R
 	m.Handle(name, HandlerFunc(fn))
 }
 
-// Handlers lists the registered types, sorted.
+// Handlers lists the registered names, sorted.
 func (m *Mux) Handlers() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -84,8 +81,7 @@ func (m *Mux) Handlers() []string {
 	return names
 }
 
-// Dispatch runs the handler that is registered for the run's type.
-// HandlerFunc(m.Dispatch) makes a Mux a Handler itself.
+// Dispatch calls the handler of the run. HandlerFunc(m.Dispatch) makes a Mux a Handler.
 func (m *Mux) Dispatch(ctx context.Context, run *belfry.Run) error {
 	m.mu.RLock()
 	name := run.Spec.HandlerName()

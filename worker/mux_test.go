@@ -10,7 +10,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestMuxFindsTheHandlerByType(t *testing.T) {
+func TestMuxDispatch(t *testing.T) {
 	mux := NewMux()
 	mux.HandleFunc("b", func(context.Context, *belfry.Run) error { return errors.New("from b") })
 	mux.Handle("a", HandlerFunc(func(context.Context, *belfry.Run) error { return errors.New("from a") }))
@@ -25,7 +25,7 @@ func TestMuxFindsTheHandlerByType(t *testing.T) {
 	}
 }
 
-func TestMuxRefusesMistakesOfTheProgram(t *testing.T) {
+func TestMuxPanicsOnInvalidHandlers(t *testing.T) {
 	fn := func(context.Context, *belfry.Run) error { return nil }
 	for name, register := range map[string]func(*Mux){
 		"an empty name":        func(m *Mux) { m.HandleFunc("", fn) },

@@ -15,30 +15,30 @@ import (
 
 // link is the way of one worker to a ledger that others use as well. While it is
 // cut, calls hang, or fail at once, or are carried out and their answers lost.
-type link struct {
-	*fake
+type partitionedSource struct {
+	*fakeSource
 	cut  atomic.Bool
 	mode string
 }
 
 var errCut = errors.New("no route to host")
 
-func newLink(l *ledger, mode string) *link {
-	k := &link{mode: mode}
-	k.fake = &fake{ledger: l}
+func newPartitionedSource(l *fakeStore, mode string) *partitionedSource {
+	k := &partitionedSource{mode: mode}
+	k.fakeSource = &fakeSource{fakeStore: l}
 	k.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-		return across(ctx, k, func() ([]*belfry.Run, error) { return l.claim(ctx, c) })
+		return acrossPartition(ctx, k, func() ([]*belfry.Run, error) { return l.claim(ctx, c) })
 	}
 	k.heartbeat = func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
-		return across(ctx, k, func() (belfry.HeartbeatReply, error) { return l.heartbeat(ctx, b) })
+		return acrossPartition(ctx, k, func() (belfry.HeartbeatReply, error) { return l.heartbeat(ctx, b) })
 	}
 	k.finish = func(ctx context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
-		return across(ctx, k, func() ([]belfry.Verdict, error) { return l.finish(ctx, rs) })
+		return acrossPartition(ctx, k, func() ([]belfry.Verdict, error) { return l.finish(ctx, rs) })
 	}
 	return k
 }
 
-func across[T any](ctx context.Context, k *link, call func() (T, error)) (T, error) {
+func acrossPartition[T any](ctx context.Context, k *partitionedSource, call func() (T, error)) (T, error) {
 	var none T
 	if k.cut.Load() && k.mode != "deaf" {
 		if k.mode == "hangs" {
@@ -58,30 +58,30 @@ func across[T any](ctx context.Context, k *link, call func() (T, error)) (T, err
 func TestPartitionOfAMinuteLosesNothing(t *testing.T) {
 	for _, mode := range []string{"fails", "hangs", "deaf"} {
 		t.Run("the link "+mode, func(t *testing.T) {
-			bubble(t, func(t *testing.T) { partition(t, mode) })
+			inBubble(t, func(t *testing.T) { testPartition(t, mode) })
 		})
 	}
 }
 
-func partition(t *testing.T, mode string) {
-	l := newFake().ledger
+func testPartition(t *testing.T, mode string) {
+	l := newFakeSource().fakeStore
 	var log bytes.Buffer
 	var lost atomic.Int32
-	near, far := newLink(l, mode), newLink(l, mode)
+	near, far := newPartitionedSource(l, mode), newPartitionedSource(l, mode)
 	handler := func(ctx context.Context, run *belfry.Run) error {
 		if !sleep(ctx, 30*time.Second) && context.Cause(ctx) == ErrLeaseLost {
 			lost.Add(1)
 		}
 		return ctx.Err()
 	}
-	a := start(far.fake, with(Concurrency(10), Node("far"), Log(slog.New(slog.NewTextHandler(&log, nil)))), handler)
-	b := start(near.fake, with(Concurrency(10), Node("near")), handler)
+	a := startPool(far.fakeSource, with(Concurrency(10), Node("far"), Log(slog.New(slog.NewTextHandler(&log, nil)))), handler)
+	b := startPool(near.fakeSource, with(Concurrency(10), Node("near")), handler)
 	first := l.add(100, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })
-	after(10 * time.Second)
+	sleepAndWait(10 * time.Second)
 	worker := a.pool.worker
 	far.cut.Store(true)
 	for range 30 { // a minute, with a reaper that looks every two seconds
-		after(2 * time.Second)
+		sleepAndWait(2 * time.Second)
 		if mode != "deaf" { // there heartbeats do arrive
 			l.reap()
 		}
@@ -89,7 +89,7 @@ func partition(t *testing.T, mode string) {
 	far.cut.Store(false)
 	second := l.add(20, nil)
 	for range 150 {
-		after(2 * time.Second)
+		sleepAndWait(2 * time.Second)
 		l.reap()
 	}
 	for _, id := range append(first, second...) {
@@ -123,13 +123,13 @@ func partition(t *testing.T, mode string) {
 
 // The handler of an attempt that was given to another while its worker was cut
 // off is told as soon as the worker hears of it.
-func TestHandlersLearnOfTheLossAfterAPartition(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := newFake().ledger
-		k := newLink(l, "hangs")
+func TestPartitionEndsHandlersWithLeaseLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newFakeSource().fakeStore
+		k := newPartitionedSource(l, "hangs")
 		var told time.Time
 		var cause error
-		b := start(k.fake, nil, func(ctx context.Context, run *belfry.Run) error {
+		b := startPool(k.fakeSource, nil, func(ctx context.Context, run *belfry.Run) error {
 			if run.Attempt == 1 {
 				<-ctx.Done()
 				told, cause = time.Now(), context.Cause(ctx)
@@ -137,13 +137,13 @@ func TestHandlersLearnOfTheLossAfterAPartition(t *testing.T) {
 			return ctx.Err()
 		})
 		id := l.add(1, func(r *belfry.Run) { r.Spec.TimeoutSeconds = 600 })[0]
-		after(time.Second)
+		sleepAndWait(time.Second)
 		k.cut.Store(true)
-		after(time.Minute)
+		sleepAndWait(time.Minute)
 		l.reap()
 		k.cut.Store(false)
 		healed := time.Now()
-		after(15 * time.Second)
+		sleepAndWait(15 * time.Second)
 		if cause != ErrLeaseLost || told.Sub(healed) > 10*time.Second {
 			t.Errorf("the handler ended by %v, %s after the partition", cause, told.Sub(healed))
 		}
@@ -155,24 +155,24 @@ func TestHandlersLearnOfTheLossAfterAPartition(t *testing.T) {
 }
 
 // A server that is restarted knows none of its workers.
-func TestRestartOfTheSource(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		l := newFake().ledger
-		k := newLink(l, "fails")
-		b := start(k.fake, nil, func(ctx context.Context, _ *belfry.Run) error {
+func TestPartitionByARestartOfTheSource(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := newFakeSource().fakeStore
+		k := newPartitionedSource(l, "fails")
+		b := startPool(k.fakeSource, nil, func(ctx context.Context, _ *belfry.Run) error {
 			sleep(ctx, 3*time.Second)
 			return ctx.Err()
 		})
 		ids := l.add(250, nil)
-		after(4 * time.Second)
+		sleepAndWait(4 * time.Second)
 		k.cut.Store(true)
-		after(5 * time.Second) // results are made and cannot be sent
-		l.note(func(l *ledger) {
+		sleepAndWait(5 * time.Second) // results are made and cannot be sent
+		l.record(func(l *fakeStore) {
 			clear(l.workers)
 			l.release(func(*entry) bool { return true })
 		})
 		k.cut.Store(false)
-		after(time.Minute)
+		sleepAndWait(time.Minute)
 		for _, id := range ids {
 			if got := b.outcome(t, id).Outcome; got != belfry.OutcomeSucceeded {
 				t.Errorf("run %s ended %s", id, got)

@@ -1,36 +1,36 @@
-// Package worker runs work: it claims runs from a source, hands each to its
-// handler, and reports the result.
+// Package worker executes runs: it claims them from a source, calls the handler of each,
+// and reports the result.
 //
 //	c, err := client.New("http://127.0.0.1:7070", client.WithKey(key))
 //	mux := worker.NewMux()
 //	mux.HandleFunc("send-invoice", func(ctx context.Context, run *belfry.Run) error {
-//		return send(ctx, run.Payload, run.IdempotencyKey())
+//		return send(ctx, run.Payload, run.Key())
 //	})
 //	err = worker.New(c, mux, worker.Concurrency(20)).Run(ctx)
 //
-// A handler may be called again for the same run: after an error, after the loss
-// of its worker, and when nobody can tell whether it finished. Its idempotency
-// key is the same every time. The context of a handler ends when the attempt
-// must; see ErrTimedOut, ErrInterrupted, ErrCancelled and ErrLeaseLost. A handler
-// may say when to try again, or that it would be useless; see Handler.
+// A handler may be called again for the same run: after an error, after the loss of its
+// worker, and when it is unknown whether it finished. The idempotency key of the run is
+// the same every time. The context of a handler ends when the attempt must; see
+// ErrTimedOut, ErrInterrupted, ErrCancelled and ErrLeaseLost. A handler may say when to
+// retry, or that retries cannot help; see Handler.
 //
-// Run ends when its context does, after a drain. Until then a server that cannot
-// be reached is tried again for ever, with one line in the log when that begins
-// and one when it is over. Without a heartbeat for 15 seconds nothing is started;
-// a worker that was given up meanwhile is told so by the next one, ends the
-// contexts of its handlers, and goes on under a new id.
+// Run returns when its context ends, after a drain. Until then calls to a server that
+// cannot be reached are retried for ever, with one line in the log when that begins and
+// one when it ends. Without a heartbeat for 15 seconds nothing is started. A worker that
+// the server has reaped meanwhile learns so from the next heartbeat, ends the contexts
+// of its handlers, and continues with a new id.
 //
-// A Pool runs four kinds of goroutine: one claims, one sends results, one
-// heartbeats, and every attempt has its own. They meet in the Pool's fields
-// under one lock that is never held across a call. A source that is down makes
-// the pool wait, never lose: results are kept and sent again, and no more is
-// claimed than there is room for.
+// A Pool has four kinds of goroutines: one claims, one sends results, one sends
+// heartbeats, and every attempt has its own. They share the fields of the Pool under one
+// lock that is never held during a call. While the source is down nothing is lost:
+// results are kept and sent again, and no more is claimed than there are free slots.
 package worker
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -38,111 +38,112 @@ import (
 )
 
 const (
-	interruptGrace = 5 * time.Second  // for handlers to return once they were interrupted
+	interruptGrace = 5 * time.Second  // for handlers to return after they were interrupted
 	flushGrace     = 10 * time.Second // for the last results to be accepted
 )
 
 // Pool runs the attempts of one worker.
 type Pool struct {
-	source Source
-	mux    *Mux
-	opt    options
-	log    *slog.Logger
-	outage outage
-	lanes  []string
-	base   context.Context // of every attempt: the values of Run's, and no end
+	source   Source
+	mux      *Mux
+	opt      options
+	log      *slog.Logger
+	outage   outage
+	lanes    []string // queues and handlers, combined
+	handlers []string
+	base     context.Context // of every attempt: that of Run without its end
 
-	claimable chan struct{} // there may be room to claim, or trust again
+	claimable chan struct{} // there may be free slots, or a valid lease again
 	sendable  chan struct{} // there is a result to send
 	changed   chan struct{} // an attempt ended, a result was accepted or claiming stopped
 
 	mu        sync.Mutex // guards the fields below
-	begun     bool
+	started   bool
 	claiming  bool               // the claim loop has not ended
 	draining  bool               // Run's context has ended
-	stopClaim context.CancelFunc // ends the Claim under way; nil between claims
+	stopClaim context.CancelFunc // ends the current Claim; nil between claims
 
-	worker   belfry.ID   // the incarnation
-	lastBeat time.Time   // when the latest accepted heartbeat was sent; zero while not registered
-	listedAt time.Time   // the same of the latest one that listed
-	suspect  time.Time   // when a claim last ended in doubt; zero once that was cleared up
-	silence  *time.Timer // ends a blocked Claim when heartbeats stay out
+	worker         belfry.ID   // the incarnation
+	leaseRenewedAt time.Time   // when the last accepted heartbeat was sent; zero while not registered
+	completeAt     time.Time   // the same of the last one that was complete
+	uncertainSince time.Time   // when the outcome of a claim was last unknown; zero once that is resolved
+	leaseTimer     *time.Timer // ends a blocked Claim when the lease expires
 
-	running map[belfry.ID]*attempt      // by run: held by this incarnation, no result yet
-	doomed  map[belfry.HeldAttempt]bool // cancelled as the latest heartbeat said, and not running here
-	unsent  []parcel                    // results that were not yet accepted, oldest first
-	busy    int                         // slots taken: handlers that have not returned
-	stuck   int                         // of these, handlers that were given up
-	owed    int                         // results not yet accepted, made or still to come
+	running           map[belfry.ID]*attempt      // by run: attempts of this incarnation without a result
+	cancelBeforeStart map[belfry.HeldAttempt]bool // attempts that the last heartbeat reply cancels and that do not run here
+	unsent            []pendingResult             // results that are not accepted yet, oldest first
+	busy              int                         // slots taken: handlers that have not returned
+	stuck             int                         // of these, handlers that were abandoned
+	outstanding       int                         // attempts whose result is not accepted yet
 }
 
 // New makes a Pool that serves the handlers of mux with runs of the source;
 // Run starts it.
 func New(source Source, mux *Mux, opts ...Option) *Pool {
-	o := resolve(opts)
+	o := newOptions(opts)
 	return &Pool{
-		source:    source,
-		mux:       mux,
-		opt:       o,
-		log:       o.log,
-		outage:    outage{log: o.log},
-		claimable: make(chan struct{}, 1),
-		sendable:  make(chan struct{}, 1),
-		changed:   make(chan struct{}, 1),
-		running:   make(map[belfry.ID]*attempt),
-		doomed:    make(map[belfry.HeldAttempt]bool),
+		source:            source,
+		mux:               mux,
+		opt:               o,
+		log:               o.log,
+		outage:            outage{log: o.log},
+		claimable:         make(chan struct{}, 1),
+		sendable:          make(chan struct{}, 1),
+		changed:           make(chan struct{}, 1),
+		running:           make(map[belfry.ID]*attempt),
+		cancelBeforeStart: make(map[belfry.HeldAttempt]bool),
 	}
 }
 
-// Run claims and runs until ctx ends, then drains: it stops claiming, lets
-// running attempts finish for DrainTimeout, interrupts the rest, sends every
-// result, and only then lets the heartbeat stop and leaves. It returns nil
-// after a clean drain, and an error if results were left unsent. It may be
-// called once.
+// Run claims and executes runs until ctx ends, then drains: it stops claiming, lets
+// running attempts finish for DrainTimeout, interrupts the rest, sends every result,
+// and then stops the heartbeats and unregisters. It returns nil after a clean drain, and
+// an error if results were not accepted. It may be called once.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.begin(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	beating, stopBeating := context.WithCancel(p.base)
-	defer stopBeating()
-	sending, stopSending := context.WithCancel(p.base)
+	heartbeatCtx, stopHeartbeats := context.WithCancel(p.base)
+	defer stopHeartbeats()
+	sendCtx, stopSending := context.WithCancel(p.base)
 	defer stopSending()
 
 	claims := async(func() { p.claimLoop(ctx) })
-	sends := async(func() { p.sendLoop(sending) })
-	beats := async(func() { p.beatLoop(beating) })
+	sends := async(func() { p.sendLoop(sendCtx) })
+	heartbeats := async(func() { p.heartbeatLoop(heartbeatCtx) })
 
 	<-ctx.Done()
 	p.drain()
 	<-claims
 	stopSending()
 	<-sends
-	stopBeating()
-	<-beats
-	return p.leave()
+	stopHeartbeats()
+	<-heartbeats
+	return p.unregister()
 }
 
 func (p *Pool) begin(base context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun {
+	if p.started {
 		return errors.New("start worker: a pool runs only once")
 	}
+	p.handlers = p.mux.Handlers()
 	for _, queue := range p.opt.queues {
-		for _, name := range p.mux.Handlers() {
+		for _, name := range p.handlers {
 			p.lanes = append(p.lanes, belfry.Lane(queue, name))
 		}
 	}
 	if len(p.lanes) == 0 {
 		return errors.New("start worker: no handler is registered")
 	}
-	p.begun, p.claiming, p.base = true, true, base
+	p.started, p.claiming, p.base = true, true, base
 	now := time.Now()
-	p.worker, p.listedAt = belfry.NewID(now), now
+	p.worker, p.completeAt = belfry.NewID(now), now
 	return nil
 }
 
-// drain brings the pool to rest, as far as it can be had in time.
+// drain waits for running attempts and for their results to be accepted.
 func (p *Pool) drain() {
 	p.mu.Lock()
 	p.draining = true
@@ -150,13 +151,13 @@ func (p *Pool) drain() {
 	if !p.await(p.opt.drainTimeout, p.idle) {
 		p.interrupt()
 		if !p.await(interruptGrace, p.idle) {
-			p.giveUp()
+			p.abandonAll()
 		}
 	}
 	p.await(flushGrace, p.flushed)
 }
 
-// await waits until done holds, at most for d, and reports whether it does.
+// await waits until done returns true, at most for d, and reports whether it did.
 func (p *Pool) await(d time.Duration, done func() bool) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -170,7 +171,7 @@ func (p *Pool) await(d time.Duration, done func() bool) bool {
 	return true
 }
 
-// idle reports whether nothing runs that may yet end on its own.
+// idle reports whether no handler runs but stuck ones.
 func (p *Pool) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +184,7 @@ func (p *Pool) flushed() bool {
 	return !p.claiming && len(p.unsent) == 0
 }
 
-// async runs fn in a goroutine and closes the channel when it returned.
+// async runs fn in a goroutine and closes the channel when it returns.
 func async(fn func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -197,13 +198,80 @@ func async(fn func()) <-chan struct{} {
 type Stats struct {
 	Slots  int // how many attempts may run at once
 	Busy   int // slots taken
-	Stuck  int // of these, by handlers that did not return when they had to
+	Stuck  int // of these, by handlers that did not return when their context ended
 	Unsent int // results that the source has not accepted yet
 }
 
-// Stats tells what the pool is doing.
+// Stats returns what the pool is doing.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{Slots: p.opt.concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
+}
+
+// Source is where runs come from and results go: a database, or a server over HTTP. Its
+// methods are called concurrently, and each must return soon after its context ends.
+type Source interface {
+	// Claim takes up to c.Limit runs for the worker. It may wait until there is one or
+	// ctx ends, and it may return none. After an error it is unknown whether runs were
+	// taken.
+	Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
+
+	// Heartbeat reports that the worker is alive. The reply says which attempts it must
+	// stop.
+	Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
+
+	// Finish reports results and returns one verdict for each, in order. After an error
+	// the same results may be reported again.
+	Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error)
+}
+
+// Option changes how a Pool works.
+type Option func(*options)
+
+type options struct {
+	node         string
+	queues       []string
+	concurrency  int
+	drainTimeout time.Duration
+	log          *slog.Logger
+}
+
+// Concurrency is how many attempts may run at once. Default, also for numbers below one:
+// 100.
+func Concurrency(n int) Option { return func(o *options) { o.concurrency = n } }
+
+// Queues are the queues to serve. Default: "default".
+func Queues(names ...string) Option { return func(o *options) { o.queues = names } }
+
+// Node is where the worker runs, for people. Default: the name of the host.
+func Node(name string) Option { return func(o *options) { o.node = name } }
+
+// DrainTimeout is how long running attempts may continue once the pool stops. Default:
+// 30 seconds. With zero they are interrupted at once.
+func DrainTimeout(d time.Duration) Option {
+	return func(o *options) { o.drainTimeout = max(d, 0) }
+}
+
+// Log is where the pool logs. Default: slog.Default().
+func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+
+func newOptions(given []Option) options {
+	o := options{drainTimeout: 30 * time.Second}
+	for _, option := range given {
+		option(&o)
+	}
+	if o.node == "" {
+		o.node, _ = os.Hostname()
+	}
+	if len(o.queues) == 0 {
+		o.queues = []string{belfry.DefaultQueue}
+	}
+	if o.concurrency <= 0 {
+		o.concurrency = 100
+	}
+	if o.log == nil {
+		o.log = slog.Default()
+	}
+	return o
 }

@@ -17,11 +17,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The same pool on the real clock leaves no goroutine behind.
-func TestPoolOnTheRealClock(t *testing.T) {
+func TestPoolOnTheRealClockLeaksNoGoroutines(t *testing.T) {
 	const runs = 5000
-	src := newHopper(runs)
+	src := newCountedSource(runs)
 	mux := NewMux()
-	mux.HandleFunc("work", nothing)
+	mux.HandleFunc("work", noop)
 	pool := New(src, mux, Log(slog.New(slog.DiscardHandler)))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -37,7 +37,7 @@ func TestPoolOnTheRealClock(t *testing.T) {
 }
 
 // hopper is a Source with a fixed number of runs in it.
-type hopper struct {
+type countedSource struct {
 	mu       sync.Mutex
 	left     int
 	spec     belfry.Spec
@@ -47,13 +47,13 @@ type hopper struct {
 	delay    time.Duration // of Claim and Finish
 }
 
-func newHopper(n int) *hopper {
+func newCountedSource(n int) *countedSource {
 	spec := belfry.DefaultSpec()
 	spec.Type = "work"
-	return &hopper{left: n, total: int64(n), spec: spec, empty: make(chan struct{})}
+	return &countedSource{left: n, total: int64(n), spec: spec, empty: make(chan struct{})}
 }
 
-func (h *hopper) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+func (h *countedSource) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	if h.delay > 0 {
 		time.Sleep(h.delay)
 	}
@@ -77,11 +77,11 @@ func (h *hopper) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, erro
 	return runs, nil
 }
 
-func (h *hopper) Heartbeat(context.Context, belfry.Heartbeat) (belfry.HeartbeatReply, error) {
+func (h *countedSource) Heartbeat(context.Context, belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	return belfry.HeartbeatReply{}, nil
 }
 
-func (h *hopper) Finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
+func (h *countedSource) Finish(_ context.Context, rs []belfry.Result) ([]belfry.Verdict, error) {
 	if h.delay > 0 {
 		time.Sleep(h.delay)
 	}
@@ -103,10 +103,10 @@ func BenchmarkPool(b *testing.B) {
 		for _, slots := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("slots=%d/call=%s", slots, delay), func(b *testing.B) {
 				b.ReportAllocs()
-				src := newHopper(20000 * b.N)
+				src := newCountedSource(20000 * b.N)
 				src.delay = delay
 				mux := NewMux()
-				mux.HandleFunc("work", nothing)
+				mux.HandleFunc("work", noop)
 				pool := New(src, mux, Concurrency(slots), Log(slog.New(slog.DiscardHandler)))
 				ctx, stop := context.WithCancel(b.Context())
 				done := make(chan error)
@@ -119,5 +119,15 @@ func BenchmarkPool(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func TestOptionDefaults(t *testing.T) {
+	o := newOptions(with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second)))
+	if o.concurrency != 100 || len(o.queues) != 1 || o.queues[0] != "default" || o.node == "" || o.log == nil || o.drainTimeout != 0 {
+		t.Errorf("got %+v", o)
+	}
+	if d := newOptions(nil).drainTimeout; d != 30*time.Second {
+		t.Errorf("the drain takes %s", d)
 	}
 }

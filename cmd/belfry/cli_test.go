@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prompt is a shell with a server to speak to.
-type prompt struct {
+// testCLI runs the command line against a server.
+type testCLI struct {
 	t      *testing.T
 	server string
 	stdin  io.Reader
@@ -49,15 +49,15 @@ type result struct {
 }
 
 // withServer starts a server and gives a shell for it.
-func withServer(t *testing.T, args ...string) *prompt {
+func withServer(t *testing.T, args ...string) *testCLI {
 	t.Helper()
 	greeting := strings.Join(serving(t, args...), "\n")
 	address := regexp.MustCompile(`http://\S+/api/v1`).FindString(greeting)
-	return &prompt{t: t, server: strings.TrimSuffix(address, "/api/v1")}
+	return &testCLI{t: t, server: strings.TrimSuffix(address, "/api/v1")}
 }
 
 // run calls the command line and tells how it ended.
-func (p *prompt) run(args ...string) result {
+func (p *testCLI) run(args ...string) result {
 	p.t.Helper()
 	var out, err bytes.Buffer
 	if slices.Contains([]string{"job", "run", "dead", "event"}, args[0]) && p.server != "" {
@@ -72,7 +72,7 @@ func (p *prompt) run(args ...string) result {
 }
 
 // ok calls the command line and wants it to work.
-func (p *prompt) ok(args ...string) result {
+func (p *testCLI) ok(args ...string) result {
 	p.t.Helper()
 	r := p.run(args...)
 	if r.code != exitOK {
@@ -82,7 +82,7 @@ func (p *prompt) ok(args ...string) result {
 }
 
 // json calls the command line and reads the JSON that it prints.
-func (p *prompt) json(into any, args ...string) {
+func (p *testCLI) json(into any, args ...string) {
 	p.t.Helper()
 	r := p.ok(append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(r.out), into); err != nil {
@@ -91,7 +91,7 @@ func (p *prompt) json(into any, args ...string) {
 }
 
 // job looks at a job.
-func (p *prompt) job(ref string) belfry.Job {
+func (p *testCLI) job(ref string) belfry.Job {
 	p.t.Helper()
 	var job belfry.Job
 	p.json(&job, "job", "show", ref)
@@ -99,7 +99,7 @@ func (p *prompt) job(ref string) belfry.Job {
 }
 
 // api asks the server itself.
-func (p *prompt) api(path string) json.RawMessage {
+func (p *testCLI) api(path string) json.RawMessage {
 	p.t.Helper()
 	answer, err := http.Get(p.server + path)
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *prompt) api(path string) json.RawMessage {
 }
 
 // file writes a file of the test.
-func (p *prompt) file(name, content string) string {
+func (p *testCLI) file(name, content string) string {
 	p.t.Helper()
 	return writeFile(p.t, filepath.Join(p.t.TempDir(), name), content)
 }
@@ -159,6 +159,16 @@ func (r *receiver) got() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.bodies...)
+}
+
+// decodeJSON decodes JSON so that equal values compare equal; numbers keep their notation.
+func decodeJSON(text []byte) (out any) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		return err
+	}
+	return out
 }
 
 // columns splits the lines of a table where two or more blanks are.

@@ -13,11 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// config is what the configuration file of the command line may say.
-type config struct{ server, key, namespace, output string }
-
-// configFile is where the configuration is looked for; empty if there is no home.
-func configFile() string {
+// configPath is the path of the configuration file; empty if there is no home
+// directory.
+func configPath() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "belfry", "config.yaml")
 	}
@@ -28,73 +26,65 @@ func configFile() string {
 	return filepath.Join(home, ".config", "belfry", "config.yaml")
 }
 
-// readConfig reads the configuration file. That there is none is no error.
-func readConfig(path string) (config, error) {
-	var c config
+// readConfig reads the configuration file, which need not exist.
+func readConfig(path string) (settings, error) {
 	content, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {
-		return c, nil
+		return settings{}, nil
 	}
 	if err != nil {
-		return c, fmt.Errorf("read the configuration: %w", err)
+		return settings{}, fmt.Errorf("read the configuration: %w", err)
 	}
-	if err := c.parse(path, content); err != nil {
-		return c, err
+	s, err := parseConfig(path, content)
+	if err == nil && s.key != "" {
+		err = checkPrivate(path)
 	}
-	if c.key != "" {
-		return c, private(path)
-	}
-	return c, nil
+	return s, err
 }
 
-// private refuses a file that holds a key and that others may read.
-func private(path string) error {
+// checkPrivate refuses a file with a key that other users may read.
+func checkPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o044 != 0 {
-		return fmt.Errorf("%s holds a key and others may read it (its mode is %04o); make it yours alone with: chmod 600 %s",
-			safe(path), mode, safe(path))
+		return fmt.Errorf("%s contains a key, but other users may read it (mode %04o); run: chmod 600 %s", escape(path), mode, escape(path))
 	}
 	return nil
 }
 
-func (c *config) parse(path string, content []byte) error {
-	documents, err := readYAML(path, content)
-	if err != nil {
-		return err
+func parseConfig(path string, content []byte) (s settings, err error) {
+	documents, err := parseYAML(path, content)
+	if err != nil || len(documents) == 0 {
+		return s, err
 	}
-	if len(documents) == 0 {
-		return nil
-	}
-	u := &unfolding{file: path}
+	y := &yamlToJSON{file: path}
 	if len(documents) > 1 {
-		return u.fault(documents[1], "the configuration is one document")
+		return s, y.errorf(documents[1], "the configuration must be a single document")
 	}
-	root := follow(documents[0])
+	root := resolveAlias(documents[0])
 	if root.Kind != yaml.MappingNode {
-		return u.fault(root, "the configuration must be keys and values, such as server: https://belfry.example.com")
+		return s, y.errorf(root, "the configuration must consist of keys and values, such as server: https://belfry.example.com")
 	}
-	members, err := u.members(root)
+	members, err := y.members(root)
 	if err != nil {
-		return err
+		return s, err
 	}
-	fields := map[string]*string{"server": &c.server, "key": &c.key, "namespace": &c.namespace, "output": &c.output}
+	fields := map[string]*string{"server": &s.server, "key": &s.key, "namespace": &s.namespace, "output": &s.output}
 	for _, m := range members {
-		field, known := fields[m.name]
-		value := follow(m.value)
+		field, value := fields[m.name], resolveAlias(m.value)
 		switch {
-		case !known:
-			return u.fault(m.key, "%s is not known; there are server, key, namespace and output", m.name)
+		case field == nil:
+			return s, y.errorf(m.key, "%s is unknown; known are server, key, namespace and output", m.name)
 		case value.Kind != yaml.ScalarNode:
-			return u.fault(m.value, "%s must be text", m.name)
+			return s, y.errorf(m.value, "%s must be a string", m.name)
 		case value.ShortTag() != "!!null":
 			*field = value.Value
 		}
 	}
-	if c.output != "" && !slices.Contains(formats, c.output) {
-		return u.fault(root, "output: %q is not one of %s", c.output, strings.Join(formats, ", "))
+	if s.output != "" && !slices.Contains(formats, s.output) {
+		return s, y.errorf(root, "output: %q is not one of %s", s.output, strings.Join(formats, ", "))
 	}
-	return nil
+	return s, nil
 }

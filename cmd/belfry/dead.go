@@ -1,105 +1,189 @@
 package main
 
 import (
-	"context"
-	"strings"
-	"time"
+	"iter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
-func deadCommand(s *session) *cobra.Command {
-	cmd := group(&cobra.Command{
+func deadCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
 		Use:     "dead",
 		Aliases: []string{"dead-letters"},
-		Short:   "Look at dead letters, run them again or give them up",
+		Short:   "List, show, redrive and discard dead letters",
 		Long: `A run that is out of attempts is a dead letter. It keeps its payload, attempts and
-outputs until somebody redrives it, which gives it all its retries again, or
-discards it. ID is that of the run.`,
-	})
-	s.flags(cmd)
-	cmd.AddCommand(deadListCommand(s), deadShowCommand(s), deadRedriveCommand(s), deadDiscardCommand(s))
-	return cmd
+outputs until it is redriven, which gives it all its retries again, or discarded.
+ID is the id of the run.`,
+	}, deadListCommand(f), deadShowCommand(f), deadRedriveCommand(f), deadDiscardCommand(f)))
 }
 
-var deadReasons = []string{string(belfry.ReasonOutOfRetries), string(belfry.ReasonPermanent), string(belfry.ReasonPoison)}
-
-// deadFilter is what dead letters have in common, as flags say it.
-type deadFilter struct {
-	job, since, until, part, fingerprint, reason string
+// addDeadFilterFlags adds the flags of a filter for dead letters.
+func addDeadFilterFlags(f *connectionFlags, cmd *cobra.Command) *fieldFlags {
+	flags := addFilterFlags[belfry.DeadFilter](cmd)
+	_ = cmd.RegisterFlagCompletionFunc("job", f.completeJobs(0)) // The flag exists.
+	return flags
 }
 
-var deadFilterNames = []string{"job", "since", "until", "error", "fingerprint", "reason"}
-
-// flags adds the flags of a filter to a command.
-func (f *deadFilter) flags(s *session, cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.job, "job", "", "only those of this job, by its `REF`")
-	flags.StringVar(&f.since, "since", "", "only those that died since then: an `INSTANT`, or how long ago, such as 24h or 7d")
-	flags.StringVar(&f.until, "until", "", "only those that died before then: an `INSTANT`, or how long ago")
-	flags.StringVar(&f.part, "error", "", "only those with this `TEXT` in the error of their last attempt")
-	flags.StringVar(&f.fingerprint, "fingerprint", "", "only those whose failures are of this kind, see: belfry dead list --group")
-	flags.StringVar(&f.reason, "reason", "", "only those that are dead for this reason: "+strings.Join(deadReasons, ", "))
-	words(cmd, "reason", deadReasons)
-	for _, flag := range []string{"since", "until", "error", "fingerprint"} {
-		words(cmd, flag, nil)
-	}
-	_ = cmd.RegisterFlagCompletionFunc("job", refs(s, 0)) // The flag is there.
-}
-
-// read gives the filter.
-func (f *deadFilter) read(now time.Time) (filter client.DeadFilter, err error) {
-	filter = client.DeadFilter{Job: f.job, Error: f.part, Fingerprint: f.fingerprint, Reason: belfry.Reason(f.reason)}
-	if filter.Since, err = readSince("since", f.since, now); err != nil {
+// decodeDeadFilter is the filter of the flags.
+func decodeDeadFilter(flags *fieldFlags) (filter belfry.DeadFilter, err error) {
+	if err := flags.checkNotEmpty(); err != nil {
 		return filter, err
 	}
-	if filter.Until, err = readSince("until", f.until, now); err != nil {
+	if err := flags.decode(&filter); err != nil {
 		return filter, err
 	}
 	if !filter.Until.IsZero() && !filter.Since.Before(filter.Until) {
-		return filter, usagef("--until: must lie after --since")
+		return filter, usagef("--until: must be after --since")
 	}
 	return filter, nil
 }
 
-// letters completes the ids of dead letters.
-func letters(s *session, most int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		const none = cobra.ShellCompDirectiveNoFileComp
-		if most > 0 && len(args) >= most {
-			return nil, none
+func deadListCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List dead letters, latest first, or count them by the kind of their failure",
+		Example: `  belfry dead list --group
+  belfry dead list --job report --since 24h
+  belfry dead list --error 'connection refused' --limit 0 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := addDeadFilterFlags(f, cmd)
+	group := cmd.Flags().Bool("group", false, "count them by the kind of their failure")
+	limit := addLimitFlag(cmd)
+	return f.command(cmd, func(c *cli, args []string) error {
+		filter, err := decodeDeadFilter(flags)
+		switch {
+		case err != nil:
+			return err
+		case *group:
+			return deadGroupListing(filter, flags.given() != "").run(c, args, *limit)
 		}
-		d, err := s.open(cmd)
-		if err != nil {
-			return nil, none
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-		defer cancel()
-		found, _, err := take(d.DeadLetters(ctx, client.DeadFilter{PageSize: 100}), 100)
-		if err != nil {
-			return nil, none
-		}
-		given := make(map[string]bool)
-		for _, id := range args {
-			given[id] = true
-		}
-		var ids []cobra.Completion
-		for _, letter := range found {
-			if id := letter.ID.String(); strings.HasPrefix(id, begun) && !given[id] {
-				ids = append(ids, cobra.CompletionWithDesc(id, shorten(safe(letterName(letter)+": "+detail(letter.Run)), 60)))
+		return deadListing(filter, flags.given() != "").run(c, args, *limit)
+	})
+}
+
+func deadListing(filter belfry.DeadFilter, filtered bool) listing[belfry.DeadLetter] {
+	return listing[belfry.DeadLetter]{
+		noun: "dead letters",
+		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadLetter, error], error) {
+			filter.PageSize = pageSize
+			return c.DeadLetters(c.ctx, filter), nil
+		},
+		show: func(c *cli, _ []string, letters []belfry.DeadLetter) error {
+			if len(letters) == 0 {
+				c.messageNoDeadLetters(filtered)
+				return nil
 			}
-		}
-		return ids, none
+			return c.deadTable(letters)
+		},
 	}
 }
 
-// letterName is the name of the job of a dead letter, or without one its id.
-func letterName(letter client.DeadLetter) string {
-	if letter.JobName != "" {
-		return letter.JobName
+// deadGroupListing lists the groups of dead letters, of which a server returns one page.
+func deadGroupListing(filter belfry.DeadFilter, filtered bool) listing[belfry.DeadGroup] {
+	return listing[belfry.DeadGroup]{
+		noun: "groups",
+		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadGroup, error], error) {
+			filter.PageSize = pageSize
+			groups, err := c.DeadGroups(c.ctx, filter)
+			return func(yield func(belfry.DeadGroup, error) bool) {
+				for _, g := range groups {
+					if !yield(g, nil) {
+						return
+					}
+				}
+			}, err
+		},
+		show: func(c *cli, _ []string, groups []belfry.DeadGroup) error {
+			if len(groups) == 0 {
+				c.messageNoDeadLetters(filtered)
+				return nil
+			}
+			return c.groupTable(groups)
+		},
 	}
-	return letter.JobID.String()
+}
+
+func (c *cli) messageNoDeadLetters(filtered bool) {
+	if filtered {
+		c.message("No matching dead letters.")
+		return
+	}
+	c.message("No dead letters.")
+}
+
+// deadJobName is the name of the job of a dead letter, or its id without one.
+func deadJobName(d belfry.DeadLetter) string {
+	return jobTitle(belfry.Job{ID: d.JobID, Manifest: belfry.Manifest{Name: d.JobName}})
+}
+
+func (c *cli) deadTable(letters []belfry.DeadLetter) error {
+	now := c.now()
+	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
+	for _, d := range letters {
+		t.row(d.ID, deadJobName(d), relativeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, relative(now, d.ScheduledAt))
+	}
+	return t.write()
+}
+
+func (c *cli) groupTable(groups []belfry.DeadGroup) error {
+	now := c.now()
+	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
+	for _, g := range groups {
+		t.row(g.Fingerprint, g.Count, g.Jobs, relative(now, g.FirstAt), relative(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
+	}
+	return t.write()
+}
+
+func deadShowCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:               "show ID",
+		Aliases:           []string{"get"},
+		Short:             "Show a dead letter with its payload, attempts and outputs",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeDeadLetters(1),
+	}, func(c *cli, args []string) error {
+		id, err := parseRunID(args[0], "dead")
+		if err != nil {
+			return err
+		}
+		letter, err := c.DeadLetter(c.ctx, id)
+		if err != nil {
+			return err
+		}
+		return c.print(letter, func() error { return c.showDeadLetter(letter) })
+	})
+}
+
+func (c *cli) showDeadLetter(letter belfry.DeadLetter) error {
+	now := c.now()
+	var d details
+	d.add("Run", letter.ID)
+	d.add("Job", deadJobName(letter))
+	if letter.FinishedAt != nil {
+		d.add("Died", absolute(now, *letter.FinishedAt))
+	}
+	d.add("Reason", cell{string(letter.Reason), red})
+	d.add("Kind", letter.Kind)
+	d.add("Scheduled", absolute(now, letter.ScheduledAt))
+	d.add("Fingerprint", letter.Fingerprint)
+	addResult(&d, letter.Run)
+	if err := d.write(&c.output); err != nil {
+		return err
+	}
+	if err := c.jsonSection("Payload", letter.Payload); err != nil {
+		return err
+	}
+	if err := c.section("Output", letter.Output); err != nil {
+		return err
+	}
+	if err := c.showAttempts(letter.Run); err != nil {
+		return err
+	}
+	c.message("Run it again with: belfry dead redrive %s", letter.ID)
+	return nil
 }

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
 // withDead is a server with so many dead letters of each of two jobs.
-func withDead(t *testing.T, each int) (*prompt, *receiver) {
+func withDead(t *testing.T, each int) (*testCLI, *receiver) {
 	t.Helper()
 	p, target := withServer(t), newReceiver(t)
 	target.answer(500)
@@ -31,9 +30,9 @@ func withDead(t *testing.T, each int) (*prompt, *receiver) {
 }
 
 // dead lists the ids of dead letters, the latest first.
-func (p *prompt) dead(args ...string) (ids []string) {
+func (p *testCLI) dead(args ...string) (ids []string) {
 	p.t.Helper()
-	var letters []client.DeadLetter
+	var letters []belfry.DeadLetter
 	p.json(&letters, append([]string{"dead", "list"}, args...)...)
 	for _, l := range letters {
 		ids = append(ids, l.ID.String())
@@ -42,7 +41,7 @@ func (p *prompt) dead(args ...string) (ids []string) {
 }
 
 // succeeded waits for runs, and wants them to succeed.
-func (p *prompt) succeeded(ids ...string) {
+func (p *testCLI) succeeded(ids ...string) {
 	p.t.Helper()
 	for _, id := range ids {
 		p.ok("run", "watch", id)
@@ -115,7 +114,7 @@ func TestDeadLettersAreListedAndShown(t *testing.T) {
 	} {
 		var got json.RawMessage
 		p.json(&got, tt.args...)
-		if !same(got, p.api(tt.path)) {
+		if !sameJSON(got, p.api(tt.path)) {
 			t.Errorf("belfry %s -o json is %s, and not the answer of %s", strings.Join(tt.args, " "), got, tt.path)
 		}
 	}
@@ -150,11 +149,11 @@ func TestNamedDeadLettersAreDecidedAbout(t *testing.T) {
 	if r := p.ok("dead", "discard", ids[0], "--yes"); r.out != "discarded  "+ids[0]+"   b\n" {
 		t.Errorf("discard printed %q", r.out)
 	}
-	var letter client.DeadLetter
+	var letter belfry.DeadLetter
 	if p.json(&letter, "dead", "discard", ids[1], "--yes"); letter.ID.String() != ids[1] || letter.JobName != "a" {
 		t.Errorf("discard gave %+v", letter)
 	}
-	var run client.Run
+	var run belfry.Run
 	if p.json(&run, "run", "show", ids[0]); run.Status != belfry.RunDiscarded || len(p.dead()) != 0 {
 		t.Errorf("the run is %s, and dead are %q", run.Status, p.dead())
 	}
@@ -170,8 +169,8 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if rows := columns(r.out); len(rows) != 2 || rows[1][1] != "3" || r.err != "Dry run: 3 dead letters to redrive.\n" {
 		t.Errorf("the dry run printed %+v", r)
 	}
-	var done decided
-	if p.json(&done, "dead", "redrive", "--all", "--limit", "4", "--dry-run"); done != (decided{Matched: 4}) || len(p.dead()) != 6 {
+	var done belfry.DeadResult
+	if p.json(&done, "dead", "redrive", "--all", "--limit", "4", "--dry-run"); done != (belfry.DeadResult{Matched: 4}) || len(p.dead()) != 6 {
 		t.Errorf("the dry run gave %+v", done)
 	}
 	if r := p.run("dead", "redrive", "--all"); r.code != exitUsage || !strings.Contains(r.err, "give --yes to redrive without being asked") || len(p.dead()) != 6 {
@@ -192,7 +191,7 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if rows := columns(p.ok("run", "list", "--status", "retry").out); len(rows) != 3 {
 		t.Errorf("those that wait are %q", rows)
 	}
-	if p.json(&done, "dead", "discard", "--all", "--yes"); done != (decided{Matched: 2, Done: 2}) {
+	if p.json(&done, "dead", "discard", "--all", "--yes"); done != (belfry.DeadResult{Matched: 2, Done: 2}) {
 		t.Errorf("discard gave %+v", done)
 	}
 	for _, row := range columns(p.ok("run", "list", "--status", "discarded").out)[1:] {
@@ -206,7 +205,7 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if r := p.ok("dead", "redrive", "--all", "--yes"); r.out != "" || r.err != "No dead letters.\n" {
 		t.Errorf("nothing to redrive: %+v", r)
 	}
-	if p.json(&done, "dead", "discard", "--job", "a", "--yes"); done != (decided{}) {
+	if p.json(&done, "dead", "discard", "--job", "a", "--yes"); done != (belfry.DeadResult{}) {
 		t.Errorf("nothing to discard: %+v", done)
 	}
 }
@@ -230,8 +229,8 @@ func TestJobsAreRetried(t *testing.T) {
 		t.Errorf("retry printed %+v", r)
 	}
 	p.succeeded(all...)
-	var done decided
-	if p.json(&done, "job", "retry", "a"); done != (decided{}) {
+	var done belfry.DeadResult
+	if p.json(&done, "job", "retry", "a"); done != (belfry.DeadResult{}) {
 		t.Errorf("nothing to retry: %+v", done)
 	}
 	if r := p.ok("job", "retry", "a"); r.out != "unchanged  a   no dead letters\n" {
@@ -283,7 +282,7 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 // Dead letters that are redriven and die again are not among those that were meant.
 func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
 	died := time.Date(2030, 1, 1, 9, 0, 0, 123456000, time.UTC)
-	var orders []client.Redrive
+	var orders []belfry.Redrive
 	answers := []string{`{"matched":10000,"done":0,"more":true}`, `{"matched":1000,"done":1000,"more":true}`, `{"matched":1000,"done":999,"more":true}`, `{"matched":5,"done":5,"more":false}`}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -291,7 +290,7 @@ func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
 			fmt.Fprintf(w, `[{"id":%q,"finished_at":%q}]`, belfry.ID{1}, died.Format(time.RFC3339Nano))
 			return
 		}
-		var order client.Redrive
+		var order belfry.Redrive
 		if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
 			t.Error(err)
 		}
@@ -299,7 +298,7 @@ func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
 		fmt.Fprint(w, answers[min(len(orders), len(answers))-1])
 	}))
 	defer server.Close()
-	p := &prompt{t: t, server: server.URL}
+	p := &testCLI{t: t, server: server.URL}
 	if r := p.ok("dead", "redrive", "--all", "--yes"); r.out != "redriven   2004 dead letters\n" || r.err != "" || len(orders) != 4 {
 		t.Errorf("it printed %+v after %d orders", r, len(orders))
 	}
@@ -311,12 +310,12 @@ func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
 	last := time.Now().Add(time.Hour).Format(time.RFC3339)
 	orders, answers = nil, []string{`{"matched":10000,"done":0,"more":true}`, `{"matched":10000,"done":10000,"more":true,"last_at":"` + last + `"}`}
 	r := p.ok("dead", "redrive", "--all", "--yes", "--rate", "3")
-	if len(orders) != 2 || orders[1].Limit != maxDecided || orders[1].Rate != 3 || !strings.HasPrefix(r.out, "redriven   10000 dead letters   the last starts in ") ||
+	if len(orders) != 2 || orders[1].Limit != maxDead || orders[1].Rate != 3 || !strings.HasPrefix(r.out, "redriven   10000 dead letters   the last starts in ") ||
 		!strings.HasPrefix(r.err, "There are more that match. Repeat the command in ") {
 		t.Errorf("with a rate it printed %+v after %+v", r, orders)
 	}
 	orders, answers = nil, []string{`{"matched":1000,"done":0,"more":true}`, `{"matched":1000,"done":1000,"more":true}`, `{"matched":200,"done":200,"more":true}`}
-	if p.ok("dead", "redrive", "--all", "--yes", "--limit", "1200", "--payload", "1"); len(orders) != 3 || orders[1].Limit != payloadStep || orders[2].Limit != 200 {
+	if p.ok("dead", "redrive", "--all", "--yes", "--limit", "1200", "--payload", "1"); len(orders) != 3 || orders[1].Limit != payloadBatch || orders[2].Limit != 200 {
 		t.Errorf("with a limit the orders are %+v", orders)
 	}
 	orders, answers = nil, []string{`{"matched":10000,"done":0,"more":true}`, `{"matched":1000,"done":0,"more":true}`}

@@ -1,73 +1,52 @@
 package main
 
 import (
+	"iter"
+
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
 )
 
-func eventCommand(s *session) *cobra.Command {
-	cmd := group(&cobra.Command{
+func eventCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
 		Use:     "event",
 		Aliases: []string{"events"},
-		Short:   "See what happened that you should hear of",
-	})
-	s.flags(cmd)
-	cmd.AddCommand(eventListCommand(s))
-	return cmd
+		Short:   "List events for operators",
+	}, eventListCommand(f)))
 }
 
-func eventListCommand(s *session) *cobra.Command {
-	limit := 0
-	cmd := &cobra.Command{
+func eventListCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Event]{
+		noun: "events",
+		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Event, error], error) { return c.Events(c.ctx), nil },
+		show: func(c *cli, _ []string, events []belfry.Event) error {
+			if len(events) == 0 {
+				c.message("No events.")
+				return nil
+			}
+			return c.eventTable(events)
+		},
+	}.command(f, &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List events, latest first",
-		Long: `List what people should hear of although nobody asked for it, latest first: such
-as that more runs of a job than usual (see --large-catch-up of belfry serve) make
-up for what was missed.`,
+		Long: `List events that operators should know, latest first, such as a catch-up of more
+runs than usual (see --large-catch-up of belfry serve).`,
 		Example: `  belfry event list --limit 10`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			if _, err := sizeOf(limit); err != nil {
-				return err
-			}
-			events, more, err := take(d.Events(cmd.Context()), limit)
-			if err != nil {
-				return err
-			}
-			return d.list(events, more, "events", func() error {
-				if len(events) == 0 {
-					d.say("No events.")
-					return nil
-				}
-				return d.eventTable(events, d.jobNames(cmd.Context(), func(yield func(belfry.ID) bool) {
-					for _, e := range events {
-						if !yield(e.JobID) {
-							return
-						}
-					}
-				}))
-			})
-		},
-	}
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many to list; 0: all")
-	return cmd
+	})
 }
 
-func (d *door) eventTable(events []belfry.Event, names map[belfry.ID]string) error {
-	now := d.now()
-	t := newTable("WHEN", "EVENT", "JOB", "MESSAGE")
-	for _, e := range events {
-		job := names[e.JobID]
-		if job == "" && !e.JobID.IsZero() {
-			job = e.JobID.String()
-		}
-		t.row(relative(now, e.At), cell{string(e.Kind), yellow}, job, e.Message)
+func (c *cli) eventTable(events []belfry.Event) error {
+	ids := make([]belfry.ID, len(events))
+	for i, e := range events {
+		ids[i] = e.JobID
 	}
-	return t.write(d.out, d.palette)
+	names := c.jobNames(ids...)
+	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
+	for _, e := range events {
+		t.row(relative(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
+	}
+	return t.write()
 }

@@ -18,7 +18,7 @@ func TestEventsAreListed(t *testing.T) {
 	if r := p.ok("event", "list"); r.out != "" || r.err != "No events.\n" {
 		t.Errorf("no events are %+v", r)
 	}
-	if r := p.ok("event", "list", "-o", "json"); !same(json.RawMessage(r.out), p.api("/api/v1/events")) {
+	if r := p.ok("event", "list", "-o", "json"); !sameJSON(json.RawMessage(r.out), p.api("/api/v1/events")) {
 		t.Errorf("no events are %s", r.out)
 	}
 	if r := p.run("event", "list", "--limit", "-1"); r.code != exitUsage {
@@ -35,13 +35,13 @@ func TestEventsAreListed(t *testing.T) {
 		fmt.Fprintf(w, `{"id":%q,"name":"report"}`, belfry.ID{2})
 	}))
 	defer server.Close()
-	fake := &prompt{t: t, server: server.URL}
+	fake := &testCLI{t: t, server: server.URL}
 	rows := columns(fake.ok("event", "list").out)
 	want := [][]string{{"WHEN", "EVENT", "JOB", "MESSAGE"}, {"1h1m ago", "large_catch_up", "report", "12 runs make up"}, {"1h1m ago", "other", "-", "of no job"}}
 	if !slices.EqualFunc(rows, want, slices.Equal) {
 		t.Errorf("the events are %q, want %q", rows, want)
 	}
-	if r := fake.ok("events", "ls", "-o", "json", "--server", server.URL); !same(json.RawMessage(r.out), json.RawMessage(events)) {
+	if r := fake.ok("events", "ls", "-o", "json", "--server", server.URL); !sameJSON(json.RawMessage(r.out), json.RawMessage(events)) {
 		t.Errorf("for programs they are %s", r.out)
 	}
 	if r := fake.ok("event", "list", "--limit", "1"); len(columns(r.out)) != 2 || r.err != "There are more events. See them with: --limit 0\n" {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,112 +14,91 @@ import (
 	"github.com/belfry-sh/belfry/client"
 )
 
-func jobCommand(s *session) *cobra.Command {
-	cmd := group(&cobra.Command{
+func jobCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
 		Use:     "job",
 		Aliases: []string{"jobs"},
-		Short:   "Create, change and look at jobs",
-		Long: `Create, change and look at jobs.
+		Short:   "Create, change and show jobs",
+		Long: `Create, change and show jobs.
 
-REF names a job by its name or its id. Where several can be named, --status,
---type, --handler, --queue, --tag and --search say what they have in common
-instead, and --all means every job of the namespace; then they are counted first.
+REF is the name or the id of a job. Commands that accept several jobs also accept
+the filters --status, --type, --handler, --queue, --tag and --search instead of
+names, or --all for every job of the namespace. They count the jobs first.
 
-The server is named by --server, BELFRY_SERVER, or server: in the configuration
-file ~/.config/belfry/config.yaml, in this order; it is ` + defaultServer + `
-otherwise. In the same way --key or --key-file, BELFRY_KEY and key: name the API
-key, and --namespace, BELFRY_NAMESPACE and namespace: the namespace.`,
-	})
-	s.flags(cmd)
-	cmd.AddCommand(
-		jobCreateCommand(s), jobApplyCommand(s), jobListCommand(s), jobShowCommand(s), jobEditCommand(s),
-		jobPauseCommand(s), jobResumeCommand(s), jobTriggerCommand(s), jobCancelCommand(s), jobRetryCommand(s), jobDeleteCommand(s),
-		jobWhyCommand(s), jobBackfillCommand(s), jobRunsCommand(s), jobRevisionsCommand(s), jobRollbackCommand(s),
-	)
-	return cmd
+The server is --server, BELFRY_SERVER, or server: in the configuration file
+~/.config/belfry/config.yaml, in this order; the default is ` + defaultServer + `.
+In the same way, the API key is --key or --key-file, BELFRY_KEY or key:, and the
+namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
+	},
+		jobCreateCommand(f), jobApplyCommand(f), jobListCommand(f), jobShowCommand(f), jobEditCommand(f),
+		jobPauseCommand(f), jobResumeCommand(f), jobTriggerCommand(f), jobCancelCommand(f), jobRetryCommand(f), jobDeleteCommand(f),
+		jobWhyCommand(f), jobBackfillCommand(f), jobRunsCommand(f), jobRevisionsCommand(f), jobRollbackCommand(f),
+	))
 }
 
-// post creates a job of the fields given.
-func (d *door) post(ctx context.Context, fields members, key string) (job belfry.Job, err error) {
+const jobsPath = "/api/v1/jobs"
+
+// createJob creates a job from the JSON of its fields.
+func (c *cli) createJob(fields members, key string) (job belfry.Job, err error) {
 	if key == "" {
-		key = belfry.NewID(time.Now()).String() // Tries that follow a lost answer count once.
+		key = belfry.NewID(time.Now()).String() // Retries of a request count once.
 	}
-	err = d.Do(ctx, http.MethodPost, "/api/v1/jobs", fields, &job, client.IdempotencyKey(key))
+	err = c.Do(c.ctx, http.MethodPost, jobsPath, fields, &job, client.IdempotencyKey(key))
 	return job, err
 }
 
-// put makes the job that ref names what the fields say; a version that is not
-// empty is the one that it must still have.
-func (d *door) put(ctx context.Context, ref string, fields members, version string) (job belfry.Job, err error) {
-	var options []client.CallOption
-	if version != "" {
-		options = append(options, client.IfMatch(version))
-	}
-	err = d.Do(ctx, http.MethodPut, "/api/v1/jobs/"+escapeRef(ref), fields, &job, options...)
+// checkJob has the server validate a new job.
+func (c *cli) checkJob(fields members) error {
+	return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", fields, nil)
+}
+
+// putJob creates or replaces a job by the JSON of its fields. If version is not empty,
+// the job must still have it.
+func (c *cli) putJob(ref string, fields members, version string) (job belfry.Job, err error) {
+	err = c.Do(c.ctx, http.MethodPut, client.JobPath(ref), fields, &job, ifMatch(version)...)
 	return job, err
 }
 
-// escapeRef writes a name as one part of a path.
-func escapeRef(ref string) string {
-	if ref == "." || ref == ".." {
-		return strings.ReplaceAll(ref, ".", "%2E")
+func ifMatch(version string) []client.CallOption {
+	if version == "" {
+		return nil
 	}
-	return url.PathEscape(ref)
+	return []client.CallOption{client.IfMatch(version)}
 }
 
-// each does something to every job that is named, and goes on when one fails. The
-// failures are told at once; the first of them is the one that counts.
-func each[T any](d *door, cmd *cobra.Command, refs []string, do func(ref string) (T, error)) ([]T, error) {
-	var done []T
-	var first error
-	for _, ref := range refs {
-		answer, err := do(ref)
-		if err == nil {
-			done = append(done, answer)
-			continue
-		}
-		if cmd.Context().Err() != nil {
-			return done, err
-		}
-		if len(refs) > 1 {
-			err = &about{ref, err}
-		}
-		if code := exitCode(err); len(refs) == 1 || code == exitUnreachable || code == exitNotAllowed {
-			return done, err // The others would fail alike.
-		}
-		tell(d.err, cmd, err)
-		if first == nil {
-			first = told{exitCode(err)}
-		}
-	}
-	return done, first
-}
-
-// title is how a job is called: by its name, or without one by its id.
-func title(job belfry.Job) string {
+// jobTitle is the name of a job, or its id without one.
+func jobTitle(job belfry.Job) string {
 	if job.Name != "" {
 		return job.Name
 	}
 	return job.ID.String()
 }
 
-// rule is when a job runs.
-func rule(spec belfry.Spec) string {
+// nextRunText says when a job runs next.
+func (o *output) nextRunText(job belfry.Job) string {
+	switch {
+	case job.Status == belfry.StatusPaused:
+		return "paused"
+	case job.NextRunAt == nil:
+		return ""
+	}
+	return "next " + absoluteIn(job.Timezone, o.now(), job.NextRunAt)
+}
+
+// scheduleText is the schedule of a job with its time zone.
+func scheduleText(spec belfry.Spec) string {
 	if spec.Timezone == "" || spec.Timezone == "UTC" {
 		return spec.Schedule
 	}
 	return spec.Schedule + " (" + spec.Timezone + ")"
 }
 
-// target is what a job calls.
-func target(spec belfry.Spec, payload json.RawMessage) string {
+// targetText is what a job calls.
+func targetText(spec belfry.Spec, payload json.RawMessage) string {
 	if spec.Type != belfry.TypeHTTP {
-		if spec.Handler != "" {
-			return spec.Type + " " + spec.Handler
-		}
-		return spec.Type
+		return strings.TrimSpace(spec.Type + " " + spec.Handler)
 	}
-	var request struct{ URL, Method string }
+	var request belfry.HTTPPayload
 	if json.Unmarshal(payload, &request) != nil || request.URL == "" {
 		return spec.Type
 	}
@@ -131,37 +108,32 @@ func target(spec belfry.Spec, payload json.RawMessage) string {
 	return strings.ToUpper(request.Method) + " " + request.URL
 }
 
-// statusCell shows the state of a job or a run in its colour.
-func statusCell[S ~string](status S) cell {
-	colours := map[string]string{
-		string(belfry.StatusScheduled): green, string(belfry.StatusQueued): blue, string(belfry.StatusRunning): blue,
-		string(belfry.StatusPaused): yellow, string(belfry.StatusCompleted): grey, string(belfry.StatusFailed): red,
-		string(belfry.StatusCancelled): grey,
-		string(belfry.RunReady):        blue, string(belfry.RunRetry): yellow, string(belfry.RunWaiting): yellow,
-		string(belfry.RunSucceeded): green, string(belfry.RunDead): red, string(belfry.RunSkipped): grey, string(belfry.RunDiscarded): grey,
+// fieldChange is a difference between two versions of a job.
+type fieldChange belfry.FieldChange
+
+// text is the difference in one line.
+func (c fieldChange) text(p palette) string {
+	secret := ""
+	if string(c.Old) == string(c.New) {
+		secret = " (a secret)"
 	}
-	return cell{string(status), colours[string(status)]}
+	switch {
+	case c.Old == nil:
+		return p.paint(green, fmt.Sprintf("+ %s: %s", escape(c.Field), compactJSON(c.New)))
+	case c.New == nil:
+		return p.paint(red, fmt.Sprintf("- %s: %s", escape(c.Field), compactJSON(c.Old)))
+	}
+	return p.paint(yellow, fmt.Sprintf("~ %s: %s -> %s%s", escape(c.Field), compactJSON(c.Old), compactJSON(c.New), secret))
 }
 
-// runID reads the id of a run.
-func runID(text string) (belfry.ID, error) {
-	id, err := belfry.ParseID(text)
-	if err != nil {
-		return id, usagef("%s; the id of a run is in the first column of: belfry run list", err)
+// changedFields lists the fields that differ, without the members of the payload.
+func changedFields(changes []belfry.FieldChange) []string {
+	names := []string{}
+	for _, c := range changes {
+		name, _, _ := strings.Cut(c.Field, ".")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
-	return id, nil
-}
-
-// asJSON reads the value of a flag that is JSON.
-func asJSON(flag string, content []byte) (json.RawMessage, error) {
-	var raw json.RawMessage
-	err := json.Unmarshal(content, &raw)
-	if err == nil {
-		return raw, nil
-	}
-	at := ""
-	if fault := (*json.SyntaxError)(nil); errors.As(err, &fault) {
-		at = fmt.Sprintf(" at character %d", fault.Offset)
-	}
-	return nil, usagef("%s: is not JSON%s: %s; a text needs its quotes, as in '\"hello\"'", flag, at, err)
+	return names
 }

@@ -1,250 +1,373 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/secret"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-func jobApplyCommand(s *session) *cobra.Command {
+// apply is one execution of job apply.
+type apply struct {
+	*cli
+	paths     []string
+	dryRun    bool
+	keepGoing bool
+	prune     bool
+	yes       bool
+	tag       string
+
+	results []applyResult
+	errors  fileErrors
+}
+
+func jobApplyCommand(f *connectionFlags) *cobra.Command {
 	a := &apply{}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Make the jobs on the server what files say",
-		Long: `Create the jobs of files, or update those that are there under the same name,
-and say what changed. What a file leaves out gets its default, except that a job
-stays paused or not unless the file has "status: paused" or "status: active".
+		Short: "Create and update jobs from files",
+		Long: `Create the jobs of files, or update the existing jobs of the same names, and print
+what changed. A field that is not in the file gets its default, except that a
+paused job stays paused unless the file has "status: active".
 
-A file is YAML or JSON: a job, several documents, a list of jobs, or jobs: with a
-list. A folder stands for the .yaml, .yml and .json files in it. All files are
-checked before anything is sent.
+A file is YAML or JSON: a job, several documents, a list of jobs, or the key jobs
+with a list. A directory stands for its .yaml, .yml and .json files.
 
-With --prune, jobs that have the tag and are in none of the files are deleted.
-Nothing is deleted if anything was refused, or if a file has no jobs, unless
---yes says that this is meant.`,
+The server first validates all jobs. If it refuses one, nothing is changed, and
+every error is printed with its file and line; --keep-going applies the valid jobs.
+
+With --prune, jobs that have the tag but are not in the files are deleted. Nothing
+is deleted if a job was refused, or if a file has no jobs, unless --yes is given.`,
 		Example: `  belfry job apply -f jobs.yaml --dry-run
   belfry job apply -f jobs/ -f more.yaml
   belfry job apply -f jobs/ --prune --tag team-a`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.check(); err != nil {
-				return err
-			}
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			a.door, a.cmd = d, cmd
-			return a.run()
-		},
 	}
-	f := cmd.Flags()
-	f.StringArrayVarP(&a.paths, "file", "f", nil, "file or folder of jobs; - is standard input; may be repeated")
-	f.BoolVar(&a.dryRun, "dry-run", false, "show what would change, and change nothing")
-	f.BoolVar(&a.prune, "prune", false, "delete the jobs with the tag that are in none of the files")
-	f.StringVar(&a.tag, "tag", "", "tag of the jobs that --prune may delete")
-	f.BoolVar(&a.yes, "yes", false, "prune even if a file has no jobs")
-	return cmd
+	p := cmd.Flags()
+	p.StringArrayVarP(&a.paths, "file", "f", nil, "`FILE` or directory with jobs; - is standard input; may be repeated")
+	p.BoolVar(&a.dryRun, "dry-run", false, "print what would change, but change nothing")
+	p.BoolVar(&a.keepGoing, "keep-going", false, "apply the valid jobs although others are refused")
+	p.BoolVar(&a.prune, "prune", false, "delete the jobs with the tag that are not in the files")
+	p.StringVar(&a.tag, "tag", "", "`TAG` of the jobs that --prune may delete")
+	p.BoolVar(&a.yes, "yes", false, "prune even if a file has no jobs")
+	return f.command(cmd, func(c *cli, _ []string) error {
+		a.cli = c
+		return a.run()
+	})
 }
 
-// apply is one call of the command.
-type apply struct {
-	paths              []string
-	dryRun, prune, yes bool
-	tag                string
-
-	*door
-	cmd     *cobra.Command
-	results []applied
-	faults  misplacedAll
-}
-
-// applied is what was done about a job, as it is printed for programs.
-type applied struct {
+// applyResult is what was done to a job, as programs get it.
+type applyResult struct {
 	Result string   `json:"result"`
 	Name   string   `json:"name,omitempty"`
-	ID     string   `json:"id,omitempty"`
+	JobID  string   `json:"job_id,omitempty"`
 	File   string   `json:"file,omitempty"`
 	Fields []string `json:"fields,omitempty"`
 	Errors []string `json:"errors,omitempty"`
 
-	remark string // for people
+	changes []belfry.FieldChange
+	note    string
 }
 
-func (a *apply) check() error {
+// The results, in the order of the summary.
+const (
+	resultCreated   = string(belfry.DiffCreated)
+	resultUpdated   = string(belfry.DiffUpdated)
+	resultUnchanged = string(belfry.DiffUnchanged)
+	resultDeleted   = "deleted"
+	resultRefused   = "refused"
+	resultSkipped   = "skipped" // valid, but not applied because others were refused
+)
+
+var applyResults = []string{resultCreated, resultUpdated, resultUnchanged, resultDeleted, resultRefused, resultSkipped}
+
+// plannedVerbs are what a dry run prints for the results.
+var plannedVerbs = map[string]string{resultCreated: "create", resultUpdated: "update", resultDeleted: "delete", resultUnchanged: resultUnchanged}
+
+// plannedJob is a job with what applying it would do.
+type plannedJob struct {
+	manifest
+	applyResult
+	version string // of the job that is updated
+}
+
+func (a *apply) run() error {
+	if err := a.checkFlags(); err != nil {
+		return err
+	}
+	manifests, empty, err := readManifests(a.paths, a.in)
+	if err == nil {
+		err = checkNames(manifests)
+	}
+	if err == nil && a.prune {
+		err = a.checkPrunable(manifests, empty)
+	}
+	if err != nil {
+		return err
+	}
+	jobs, err := a.plan(manifests)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		if err := a.execute(job); err != nil {
+			return err
+		}
+	}
+	if a.prune && len(a.errors) == 0 {
+		if err := a.deleteOthers(manifests); err != nil {
+			return err
+		}
+	}
+	if err := a.print(append([]applyResult{}, a.results...), func() error { return nil }); err != nil {
+		return err
+	}
+	a.printSummary()
+	return a.errors.orNil()
+}
+
+func (a *apply) checkFlags() error {
 	switch {
 	case len(a.paths) == 0:
 		return usagef("name the files with -f, as in: belfry job apply -f jobs.yaml")
 	case a.prune && a.tag == "":
 		return usagef("--prune needs --tag: only jobs with this tag are deleted")
 	case !a.prune && a.tag != "":
-		return usagef("--tag says what --prune may delete, and --prune is not given")
+		return usagef("--tag needs --prune: it says which jobs may be deleted")
 	}
 	return nil
 }
 
-func (a *apply) run() error {
-	read, err := readFiles(a.paths, a.in)
+// checkNames refuses jobs without a name.
+func checkNames(jobs []manifest) error {
+	var all fileErrors
+	for _, j := range jobs {
+		if j.name == "" {
+			all = append(all, fileError{j.file, j.line, "name: is required; it identifies the job"})
+		}
+	}
+	return all.orNil()
+}
+
+// checkPrunable refuses jobs that the next prune would not find, and files without
+// jobs, which are probably a mistake.
+func (a *apply) checkPrunable(jobs []manifest, empty []string) error {
+	var all fileErrors
+	for _, j := range jobs {
+		var tags []string
+		if json.Unmarshal(j.fields["tags"], &tags) != nil || !slices.Contains(tags, a.tag) {
+			all = append(all, fileError{j.file, j.lineOf("tags"), "tags: " + j.name + " does not have the tag " + a.tag + ", so --prune would not find it"})
+		}
+	}
+	for _, file := range empty {
+		if !a.yes && len(all) == 0 {
+			all = append(all, fileError{file, 1, "has no jobs; --prune would delete the jobs that it had. If you want that, use --yes"})
+		}
+	}
+	return all.orNil()
+}
+
+// plan has the server validate and compare all jobs. If it refuses one, no job will be
+// applied, except with --keep-going.
+func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
+	jobs := make([]plannedJob, len(manifests))
+	for i, m := range manifests {
+		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
+		if err := a.diff(&jobs[i]); err != nil {
+			return nil, err
+		}
+	}
+	if len(a.errors) > 0 && !a.keepGoing && !a.dryRun {
+		for i := range jobs {
+			if r := &jobs[i].applyResult; r.Result != resultRefused {
+				r.Result = resultSkipped
+			}
+		}
+	}
+	return jobs, nil
+}
+
+// diff has the server validate a job and compare it with the existing one.
+func (a *apply) diff(job *plannedJob) error {
+	before, version, err := a.JobWithVersion(a.ctx, job.name)
+	switch {
+	case err != nil && exitCode(err) != exitNotFound:
+		return &subjectError{job.name, err}
+	case err == nil && before.EndedAt != nil:
+		if job.declaresSame(before, a.now()) {
+			job.Result, job.JobID, job.note = resultUnchanged, before.ID.String(), "(it has ended)"
+			return nil
+		}
+	case err == nil:
+		job.version, job.JobID = version, before.ID.String()
+	}
+	diff, err := a.DiffJob(a.ctx, job.name, job.fields, ifMatch(job.version)...)
+	if err != nil {
+		return a.refuse(job, err)
+	}
+	job.Result, job.changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
+	return nil
+}
+
+// execute applies a job as it was planned, and prints the result.
+func (a *apply) execute(job plannedJob) error {
+	if !a.dryRun && (job.Result == resultCreated || job.Result == resultUpdated) {
+		done, err := a.putJob(job.name, job.fields, job.version)
+		if err == nil {
+			job.JobID = done.ID.String()
+		} else if err := a.refuse(&job, err); err != nil {
+			return err
+		}
+	}
+	return a.add(job.applyResult)
+}
+
+// refuse keeps the errors of the server about a job. Any other failure would affect all
+// jobs.
+func (a *apply) refuse(job *plannedJob, err error) error {
+	errs, refused := job.errorsOf(err)
+	if !refused {
+		return &subjectError{job.name, err}
+	}
+	if codeOf(err) == belfry.Changed {
+		errs = fileErrors{{job.file, job.line, job.name + " was changed by somebody else at the same time; apply again"}}
+	}
+	job.Result, job.Fields = resultRefused, nil
+	for _, e := range errs {
+		job.Errors = append(job.Errors, e.Error())
+	}
+	a.errors = append(a.errors, errs...)
+	return nil
+}
+
+// add adds a result and prints it for people. Errors are printed at the end.
+func (a *apply) add(r applyResult) error {
+	a.results = append(a.results, r)
+	name := r.Name
+	if name == "" {
+		name = r.JobID
+	}
+	switch {
+	case !a.human() || r.Result == resultRefused || r.Result == resultSkipped:
+		return nil
+	case !a.dryRun && r.Result == resultUpdated:
+		return a.result(r.Result, name, strings.Join(r.Fields, ", "))
+	case !a.dryRun:
+		return a.result(r.Result, name, r.note)
+	}
+	if err := a.result(plannedVerbs[r.Result], name, r.note); err != nil {
+		return err
+	}
+	for _, c := range r.changes {
+		if err := a.line("    %s", fieldChange(c).text(a.palette)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOthers deletes the jobs with the tag that are not in the files.
+func (a *apply) deleteOthers(manifests []manifest) error {
+	tagged, _, err := collect(a.Jobs(a.ctx, belfry.JobFilter{Tags: []string{a.tag}, PageSize: maxPageSize}), 0)
 	if err != nil {
 		return err
 	}
-	if err := nameless(read.jobs); err != nil {
-		return err
+	declared := make(map[string]bool)
+	for _, m := range manifests {
+		declared[m.name] = true
 	}
-	if a.prune {
-		if err := a.prunable(read); err != nil {
-			return err
+	for _, job := range tagged {
+		if declared[job.Name] {
+			continue
 		}
-	}
-	for _, declared := range read.jobs {
-		if err := a.one(declared); err != nil {
-			return err
+		if !a.dryRun {
+			if err := a.DeleteJob(a.ctx, job.ID.String()); err != nil && exitCode(err) != exitNotFound {
+				return &subjectError{jobTitle(job), err}
+			}
 		}
-	}
-	if a.prune && len(a.faults) == 0 {
-		if err := a.sweep(read.jobs); err != nil {
-			return err
-		}
-	}
-	if err := a.print(a.printable(), func() error { return nil }); err != nil {
-		return err
-	}
-	a.summarise()
-	if len(a.faults) > 0 {
-		return a.faults
-	}
-	return nil
-}
-
-// printable is the list of results, never nil.
-func (a *apply) printable() []applied {
-	if a.results == nil {
-		return []applied{}
-	}
-	return a.results
-}
-
-// prunable refuses to prune by files that look as if something went wrong, and
-// jobs that the next prune would not find.
-func (a *apply) prunable(read files) error {
-	var faults misplacedAll
-	for _, j := range read.jobs {
-		if !j.has(a.tag) {
-			faults = append(faults, misplaced{j.file, j.locate("tags"), "tags: " + j.name + " does not have the tag " + a.tag + ", so that --prune would not find it"})
-		}
-	}
-	if len(faults) > 0 {
-		return faults
-	}
-	if a.yes {
-		return nil
-	}
-	for _, file := range read.empty {
-		faults = append(faults, misplaced{file, 1, "has no jobs; --prune would delete those that were there. If this is meant, give --yes"})
-	}
-	if len(faults) > 0 {
-		return faults
-	}
-	return nil
-}
-
-// note keeps a result, and prints it for people.
-func (a *apply) note(r applied, list []change) error {
-	a.results = append(a.results, r)
-	if a.format != "table" {
-		return nil
-	}
-	name := r.Name
-	if name == "" {
-		name = r.ID
-	}
-	if r.Result == refusedResult {
-		return nil // It is told at the end, with its lines.
-	}
-	if !a.dryRun {
-		return a.done(r.Result, name, strings.TrimSpace(strings.Join(r.Fields, ", ")+" "+r.remark))
-	}
-	if err := a.done(planned[r.Result], name, r.remark); err != nil {
-		return err
-	}
-	for _, c := range list {
-		if err := line(a.out, "    %s", a.palette.paint(c.colour(), c.String())); err != nil {
+		if err := a.add(applyResult{Result: resultDeleted, Name: job.Name, JobID: job.ID.String()}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// The results of applying a job.
-const (
-	createdResult   = "created"
-	updatedResult   = "updated"
-	unchangedResult = "unchanged"
-	deletedResult   = "deleted"
-	refusedResult   = "refused"
-)
-
-// planned are the results that a dry run announces.
-var planned = map[string]string{createdResult: "create", updatedResult: "update", unchangedResult: unchangedResult, deletedResult: "delete"}
-
-// summarise says how many jobs had which result.
-func (a *apply) summarise() {
+// printSummary counts the results.
+func (a *apply) printSummary() {
 	counts := make(map[string]int)
 	for _, r := range a.results {
 		counts[r.Result]++
 	}
 	var parts []string
-	for _, result := range []string{createdResult, updatedResult, unchangedResult, deletedResult, refusedResult} {
+	for _, result := range applyResults {
 		if n := counts[result]; n > 0 {
-			verb := result
-			if a.dryRun {
-				verb = "to " + planned[result]
+			if verb := plannedVerbs[result]; a.dryRun && verb != "" && verb != result {
+				result = "to " + verb
 			}
-			if result == unchangedResult {
-				verb = result
-			}
-			parts = append(parts, fmt.Sprintf("%d %s", n, verb))
+			parts = append(parts, fmt.Sprintf("%d %s", n, result))
 		}
 	}
 	text := strings.Join(parts, ", ")
 	if text == "" {
-		text = "nothing to do: there are no jobs in the files"
+		text = "the files have no jobs"
 	}
 	if a.dryRun {
 		text = "dry run: " + text
 	}
-	a.say("%s.", strings.ToUpper(text[:1])+text[1:])
-	if a.prune && len(a.faults) > 0 {
-		a.say("Nothing was pruned, since there are faults.")
+	a.message("%s.", strings.ToUpper(text[:1])+text[1:])
+	switch {
+	case counts[resultSkipped] > 0:
+		a.message("Nothing was changed. To apply the valid jobs, use --keep-going.")
+	case a.prune && len(a.errors) > 0:
+		a.message("Nothing was pruned.")
 	}
 }
 
-// sweep deletes the jobs with the tag that are in none of the files.
-func (a *apply) sweep(jobs []declaration) error {
-	kept := make(map[string]bool)
-	for _, j := range jobs {
-		kept[j.name] = true
-	}
-	ctx := a.cmd.Context()
-	tagged, _, err := take(a.Jobs(ctx, client.JobFilter{Tags: []string{a.tag}, PageSize: pageSize}), 0)
+// declaresSame reports whether a file declares an archived one-off as it was: then it
+// is not created again.
+func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
+	fields := maps.Clone(m.fields)
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
+		return schema.For[belfry.Job]().Field(name) != nil && schema.For[belfry.Manifest]().Field(name) == nil
+	})
+	text, err := json.Marshal(fields)
 	if err != nil {
-		return err
+		return false
 	}
-	for _, job := range tagged {
-		if kept[job.Name] {
-			continue
-		}
-		if !a.dryRun {
-			if err := a.DeleteJob(ctx, job.ID.String()); err != nil && exitCode(err) != exitNotFound {
-				return &about{title(job), err}
-			}
-		}
-		if err := a.note(applied{Result: deletedResult, Name: job.Name, ID: job.ID.String()}, nil); err != nil {
+	var in validate.Input
+	in.Given, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
+	out, errs := validate.New(now, plan.Defaults{}).Edit(ended, in)
+	declared := out.Manifest
+	declared.Payload, declared.Status = secret.Mask(declared.Payload), ended.Status
+	return len(errs) == 0 && sameJSON(declared, ended.Manifest)
+}
+
+// sameJSON reports whether two values are the same in JSON, apart from the order of
+// members.
+func sameJSON(a, b any) bool {
+	decode := func(v any) (out any) {
+		text, err := json.Marshal(v)
+		if err != nil {
 			return err
 		}
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&out); err != nil {
+			return err
+		}
+		return out
 	}
-	return nil
+	return reflect.DeepEqual(decode(a), decode(b))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -8,108 +9,141 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func jobCreateCommand(s *session) *cobra.Command {
-	g := &given{}
-	var file, key string
+// jobFlags are the flags of a new job. The payload of an HTTP job is composed of the
+// flags of its request.
+type jobFlags struct {
+	manifest *fieldFlags
+	request  *fieldFlags
+	paused   *bool
+}
+
+func addJobFlags(cmd *cobra.Command) *jobFlags {
+	f := &jobFlags{manifest: addFieldFlags[belfry.Manifest](cmd, "status"), request: addFieldFlags[belfry.HTTPPayload](cmd)}
+	f.paused = cmd.Flags().Bool("paused", false, "create the job paused")
+	return f
+}
+
+// object is the JSON object of the job. Fields that were not given are left out.
+func (f *jobFlags) object() (members, error) {
+	fields, request := f.manifest.object(), f.request.object()
+	switch {
+	case len(request) == 0 && fields["payload"] == nil && fields["handler"] == nil:
+		return nil, usagef("say what to run: --url for an HTTP request, or --handler for a handler of a worker")
+	case len(request) > 0 && request["url"] == nil:
+		return nil, usagef("--%s needs --url", f.request.given())
+	case len(request) > 0 && fields["payload"] != nil:
+		return nil, usagef("use either --url or --payload: a job makes a request or calls a handler")
+	case len(request) > 0 && fields["handler"] != nil:
+		return nil, usagef("use either --url or --handler: a job makes a request or calls a handler")
+	case len(request) > 0:
+		payload, err := json.Marshal(request)
+		if err != nil {
+			return nil, fmt.Errorf("write the payload: %w", err)
+		}
+		fields["payload"] = payload
+	}
+	if *f.paused {
+		fields["status"] = json.RawMessage(`"paused"`)
+	}
+	return fields, nil
+}
+
+// given is the name of a flag of the job that was given; empty if none was.
+func (f *jobFlags) given() string {
+	for _, name := range []string{f.manifest.given(), f.request.given()} {
+		if name != "" {
+			return name
+		}
+	}
+	if *f.paused {
+		return "paused"
+	}
+	return ""
+}
+
+func jobCreateCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Create a job from flags or a file",
-		Long: `Create a job from flags, or the jobs of a file (YAML or JSON; - is standard
-input). To keep jobs in files and change them there, see: belfry job apply --help`,
+		Short: "Create a job from flags, or jobs from a file",
+		Long: `Create a job from flags, or the jobs of a YAML or JSON file (- is standard input).
+If the server refuses one of several jobs, none is created. To keep jobs in files
+and update them from there, see: belfry job apply --help`,
 		Example: `  belfry job create --name hello --schedule '*/5 * * * *' --url https://example.com/hook
   belfry job create --name report --schedule '0 9 * * MON-FRI' --timezone Europe/Paris \
       --url https://example.com/report --header Accept=application/json --body '{"kind": "daily"}'
   belfry job create --name invoices --schedule @daily --handler send-invoices --payload @invoices.json
   belfry job create -f job.yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			if file != "" {
-				if name := g.any(cmd); name != "" {
-					return usagef("give --file or --%s, not both: what is in the file is what is created", name)
-				}
-				return createFrom(cmd, d, file, key)
-			}
-			fields, err := g.members(cmd)
-			if err != nil {
-				return err
-			}
-			job, err := d.post(cmd.Context(), fields, key)
-			if err != nil {
-				return err
-			}
-			return d.print(job, func() error { return d.created(job) })
-		},
 	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "file", "f", "", "file of the job, YAML or JSON; - is standard input")
-	f.StringVar(&key, "idempotency-key", "", "the same key and job make one job, however often this is called in seven days")
-	g.flags(cmd)
-	return cmd
+	file := cmd.Flags().StringP("file", "f", "", "YAML or JSON `FILE` with jobs; - is standard input")
+	key := cmd.Flags().String("idempotency-key", "", "create one job, however often this is called with the same key and job within seven days")
+	flags := addJobFlags(cmd)
+	return f.command(cmd, func(c *cli, _ []string) error {
+		if *file != "" {
+			if name := flags.given(); name != "" {
+				return usagef("use either --file or --%s: the file declares the whole job", name)
+			}
+			return c.createFromFile(*file, *key)
+		}
+		fields, err := flags.object()
+		if err != nil {
+			return err
+		}
+		job, err := c.createJob(fields, *key)
+		if err != nil {
+			return err
+		}
+		return c.print(job, func() error { return c.printCreated(job) })
+	})
 }
 
-// createFrom creates the jobs of a file. What the server refuses is told by file
-// and line, for every job.
-func createFrom(cmd *cobra.Command, d *door, path, key string) error {
-	read, err := readFiles([]string{path}, d.in)
-	if err != nil {
-		return err
-	}
+// createFromFile creates the jobs of a file. Several jobs are first validated by the
+// server.
+func (c *cli) createFromFile(path, key string) error {
+	manifests, _, err := readManifests([]string{path}, c.in)
 	switch {
-	case len(read.jobs) == 0:
-		return usagef("there is no job in %s", path)
-	case key != "" && len(read.jobs) > 1:
-		return usagef("--idempotency-key is of one job, and %s has %d", path, len(read.jobs))
+	case err != nil:
+		return err
+	case len(manifests) == 0:
+		return usagef("%s has no job", path)
+	case key != "" && len(manifests) > 1:
+		return usagef("--idempotency-key is for one job, but %s has %d", path, len(manifests))
+	}
+	if len(manifests) > 1 {
+		if err := c.forManifests(manifests, func(m manifest) error { return c.checkJob(m.fields) }); err != nil {
+			return err
+		}
 	}
 	var jobs []belfry.Job
-	var faults misplacedAll
-	for _, declared := range read.jobs {
-		job, err := d.post(cmd.Context(), declared.members, key)
-		if err != nil {
-			refused, ok := declared.refused(err)
-			if !ok {
-				return err
-			}
-			faults = append(faults, refused...)
-			continue
+	err = c.forManifests(manifests, func(m manifest) error {
+		job, err := c.createJob(m.fields, key)
+		if err == nil {
+			jobs = append(jobs, job)
 		}
-		if jobs = append(jobs, job); d.format == "table" {
-			if err := d.created(job); err != nil {
-				return err
-			}
+		if err == nil && c.human() {
+			err = c.printCreated(job)
 		}
-	}
-	var failed error
-	if len(faults) > 0 {
-		failed = faults
-	}
-	return printAll(d, len(read.jobs), jobs, failed)
+		return err
+	})
+	return printAll(&c.output, len(manifests), jobs, err)
 }
 
-func (d *door) created(job belfry.Job) error { return d.done("created", title(job), d.next(job)) }
-
-// next says when a job runs next.
-func (d *door) next(job belfry.Job) string {
-	switch {
-	case job.Status == belfry.StatusPaused:
-		return "paused"
-	case job.NextRunAt == nil:
-		return ""
+// forManifests does something to every job of a file, and collects what the server
+// refuses. It stops at any other failure.
+func (c *cli) forManifests(manifests []manifest, do func(m manifest) error) error {
+	var all fileErrors
+	for _, m := range manifests {
+		if err := do(m); err != nil {
+			errs, refused := m.errorsOf(err)
+			if !refused {
+				return err
+			}
+			all = append(all, errs...)
+		}
 	}
-	return "next " + exactIn(job.Timezone, d.now(), job.NextRunAt)
+	return all.orNil()
 }
 
-// done tells in a line what was done to a job.
-func (d *door) done(verb, name, more string) error {
-	colours := map[string]string{
-		"created": green, "create": green, "updated": yellow, "update": yellow, "deleted": red, "delete": red, "unchanged": grey,
-	}
-	text := d.palette.paint(colours[verb], fmt.Sprintf("%-9s", verb)) + "  " + safe(name)
-	if more != "" {
-		text += "   " + safe(more)
-	}
-	return line(d.out, "%s", text)
+func (c *cli) printCreated(job belfry.Job) error {
+	return c.result("created", jobTitle(job), c.nextRunText(job))
 }

@@ -2,118 +2,124 @@ package main
 
 import (
 	"iter"
-	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
-const pageSize = 500 // the most that a server gives at once
-
-func jobListCommand(s *session) *cobra.Command {
-	var filter client.JobFilter
-	var limit int
+func jobListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List jobs, newest first",
 		Example: `  belfry job list --status paused
-  belfry job list --tag billing --tag nightly
+  belfry job list --tag billing --tag nightly -o wide
   belfry job list --search report --limit 0 -o json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			if filter.PageSize, err = sizeOf(limit); err != nil {
-				return err
-			}
-			jobs, more, err := take(d.Jobs(cmd.Context(), filter), limit)
-			if err != nil {
-				return err
-			}
-			return d.list(jobs, more, "jobs", func() error {
-				if len(jobs) == 0 {
-					return d.noJobs(filter)
-				}
-				return d.jobTable(jobs)
-			})
+	}
+	flags := addFilterFlags[belfry.JobFilter](cmd)
+	return listing[belfry.Job]{
+		noun: "jobs",
+		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {
+			filter := belfry.JobFilter{PageSize: pageSize}
+			err := flags.decode(&filter)
+			return c.Jobs(c.ctx, filter), err
 		},
-	}
-	f := cmd.Flags()
-	jobFilterFlags(cmd, f, &filter)
-	f.IntVar(&limit, "limit", 50, "how many to list; 0: all")
-	return cmd
+		show: func(c *cli, _ []string, jobs []belfry.Job) error {
+			switch {
+			case len(jobs) > 0:
+				return c.jobTable(jobs)
+			case flags.given() != "":
+				c.message("No matching jobs.")
+			default:
+				c.message("No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...")
+			}
+			return nil
+		},
+	}.command(f, cmd)
 }
 
-var jobStatuses = []string{
-	string(belfry.StatusScheduled), string(belfry.StatusQueued), string(belfry.StatusRunning), string(belfry.StatusPaused),
-	string(belfry.StatusCompleted), string(belfry.StatusFailed), string(belfry.StatusCancelled),
-}
-
-func (d *door) jobTable(jobs []belfry.Job) error {
-	now := d.now()
-	t := newTable("NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST")
+func (c *cli) jobTable(jobs []belfry.Job) error {
+	now := c.now()
+	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS")
 	for _, j := range jobs {
-		t.row(title(j), statusCell(j.Status), rule(j.Spec), shorten(safe(target(j.Spec, j.Payload)), 60), relativeTo(now, j.NextRunAt), relativeTo(now, j.LastRunAt))
+		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeOrNone(now, j.NextRunAt), relativeOrNone(now, j.LastRunAt),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","))
 	}
-	return t.write(d.out, d.palette)
+	return t.write()
 }
 
-// noJobs says that a list is empty and what to do about it.
-func (d *door) noJobs(filter client.JobFilter) error {
-	filter.PageSize = 0
-	if filter.Status+belfry.JobStatus(filter.Type+filter.Handler+filter.Queue+filter.Search) != "" || len(filter.Tags) > 0 {
-		d.say("No jobs like that.")
-		return nil
-	}
-	d.say("No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...")
-	return nil
+func jobRunsCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Run]{
+		noun: "runs",
+		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Run, error], error) {
+			return c.JobRuns(c.ctx, args[0]), nil
+		},
+		show: func(c *cli, args []string, runs []belfry.Run) error {
+			if len(runs) == 0 {
+				c.message("No runs yet. Run the job now with: belfry job trigger %s", escape(args[0]))
+				return nil
+			}
+			return c.runTable(runs, nil)
+		},
+	}.command(f, &cobra.Command{
+		Use:               "runs REF",
+		Short:             "List the runs of a job, latest first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	})
 }
 
-// list prints a list, and tells when it was cut short.
-func (d *door) list(items any, more bool, what string, table func() error) error {
-	if err := d.print(items, table); err != nil {
-		return err
-	}
-	if more {
-		d.say("There are more %s. See them with: --limit 0", what)
-	}
-	return nil
+func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Revision]{
+		noun: "revisions",
+		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Revision, error], error) {
+			return c.Revisions(c.ctx, args[0]), nil
+		},
+		show: func(c *cli, _ []string, revisions []belfry.Revision) error { return c.revisionTable(revisions) },
+	}.command(f, &cobra.Command{
+		Use:               "revisions REF",
+		Short:             "List the revisions of a job, latest first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	})
 }
 
-// take collects the first items of a list, and tells whether there are more. With
-// a limit of 0 it takes all. The list is never nil: it is printed as one.
-func take[T any](items iter.Seq2[T, error], limit int) (list []T, more bool, err error) {
-	list = []T{}
-	for item, err := range items {
+func (c *cli) revisionTable(revisions []belfry.Revision) error {
+	now := c.now()
+	t := c.table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, "QUEUE", "TIMEOUT", "OVERLAP", "MISSED")
+	for _, r := range revisions {
+		replaced := "current"
+		if r.ReplacedAt != nil {
+			replaced = relative(now, *r.ReplacedAt)
+		}
+		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
+			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))
+	}
+	return t.write()
+}
+
+func jobRollbackCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:               "rollback REF REVISION",
+		Short:             "Return a job to an earlier revision",
+		Example:           "  belfry job rollback report 3",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: f.completeJobs(1),
+	}, func(c *cli, args []string) error {
+		revision, err := strconv.Atoi(args[1])
+		if err != nil || revision < 1 {
+			return usagef("%q is not a revision; list them with: belfry job revisions %s", args[1], args[0])
+		}
+		job, err := c.RollbackJob(c.ctx, args[0], revision)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
-		if limit > 0 && len(list) == limit {
-			return list, true, nil
-		}
-		list = append(list, item)
-	}
-	return slices.Clip(list), false, nil
-}
-
-// sizeOf checks a limit and gives the size of the pages to ask for. One item more
-// than is shown tells whether there are more.
-func sizeOf(limit int) (int, error) {
-	switch {
-	case limit < 0:
-		return 0, usagef("--limit: %d is negative; 0 lists all", limit)
-	case limit == 0 || limit >= pageSize:
-		return pageSize, nil
-	}
-	return limit + 1, nil
-}
-
-// words completes a flag that is one of a few words.
-func words(cmd *cobra.Command, flag string, known []string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)) // The flag is there.
+		return c.print(job, func() error {
+			return c.result("restored", jobTitle(job), "revision "+strconv.Itoa(revision)+" is now revision "+strconv.Itoa(job.Revision))
+		})
+	})
 }

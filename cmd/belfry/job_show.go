@@ -1,98 +1,147 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-func jobShowCommand(s *session) *cobra.Command {
-	return &cobra.Command{
+func jobShowCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
 		Use:               "show REF",
 		Aliases:           []string{"get"},
 		Short:             "Show a job",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: refs(s, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			job, err := d.Job(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return d.print(job, func() error { return d.showJob(job) })
-		},
-	}
+		ValidArgsFunction: f.completeJobs(1),
+	}, func(c *cli, args []string) error {
+		job, err := c.Job(c.ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return c.print(job, func() error { return c.showJob(job) })
+	})
 }
 
-func (d *door) showJob(job belfry.Job) error {
-	now := d.now()
-	var t details
-	t.add("Name", job.Name)
-	t.add("ID", job.ID)
-	t.add("Namespace", job.Namespace)
-	t.add("Status", statusCell(job.Status))
-	t.add("Cannot fire", cell{job.Quarantined, red})
-	t.add("Next run", exactIn(job.Timezone, now, job.NextRunAt))
-	t.add("Last run", exactIn(job.Timezone, now, job.LastRunAt))
+func (c *cli) showJob(job belfry.Job) error {
+	now := c.now()
+	var d details
+	d.add("Name", job.Name)
+	d.add("ID", job.ID)
+	d.add("Namespace", job.Namespace)
+	d.add("Status", statusCell(job.Status))
+	d.add("Quarantined", cell{job.Quarantined, red})
+	d.add("Next run", absoluteIn(job.Timezone, now, job.NextRunAt))
+	d.add("Last run", absoluteIn(job.Timezone, now, job.LastRunAt))
 	if job.EndedAt != nil {
-		t.add("Ended", exactIn(job.Timezone, now, job.EndedAt))
+		d.add("Ended", absoluteIn(job.Timezone, now, job.EndedAt))
 	}
-	addSpec(&t, job.Spec, job.Payload)
-	t.add("Tags", strings.Join(job.Tags, ", "))
-	t.add("Revision", job.Revision)
-	t.add("Created", exact(now, job.CreatedAt))
-	t.add("Updated", exact(now, job.UpdatedAt))
-	if err := t.write(d.out, d.palette); err != nil {
+	addSpec(&d, job.Spec, job.Payload)
+	d.add("Tags", strings.Join(job.Tags, ", "))
+	d.add("Revision", job.Revision)
+	d.add("Created", absolute(now, job.CreatedAt))
+	d.add("Updated", absolute(now, job.UpdatedAt))
+	if err := d.write(&c.output); err != nil {
 		return err
 	}
-	return d.showJSON("Payload", job.Payload)
+	return c.jsonSection("Payload", job.Payload)
 }
 
-// addSpec adds how a job wants to be run.
-func addSpec(t *details, spec belfry.Spec, payload json.RawMessage) {
-	t.add("Schedule", withSentence(spec))
-	t.add("Resolved", spec.Resolved)
-	t.add("Time zone", spec.Timezone)
-	addTiming(t, spec)
-	t.add("Target", target(spec, payload))
-	t.add("Queue", spec.Queue)
+// addSpec adds how a job runs. Fields that are not set are left out.
+func addSpec(d *details, spec belfry.Spec, payload json.RawMessage) {
+	d.add("Schedule", scheduleSentence(spec))
+	d.add("Resolved", spec.Resolved)
+	d.add("Time zone", spec.Timezone)
+	for _, bound := range []struct {
+		name string
+		at   time.Time
+	}{{"Starts", spec.StartsAt}, {"Ends", spec.EndsAt}} {
+		if !bound.at.IsZero() {
+			d.add(bound.name, localTime(spec.Timezone, bound.at))
+		}
+	}
+	if spec.MaxRuns > 0 {
+		d.add("Max runs", spec.MaxRuns)
+	}
+	if spec.JitterSeconds > 0 {
+		d.add("Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
+	}
+	d.add("DST gap", spec.DSTGap)
+	d.add("DST overlap", spec.DSTOverlap)
+	d.add("Target", targetText(spec, payload))
+	d.add("Queue", spec.Queue)
 	if spec.Priority != belfry.PriorityNormal {
-		t.add("Priority", spec.Priority)
+		d.add("Priority", spec.Priority)
 	}
-	t.add("Timeout", distance(spec.Timeout()))
-	t.add("Retries", retries(spec))
-	t.add("Overlap", overlap(spec))
-	t.add("Missed", missed(spec))
+	d.add("Timeout", durationText(spec.Timeout()))
+	d.add("Retries", retryText(spec.Retry()))
+	d.add("Overlap", overlapText(spec))
+	d.add("Missed", missedText(spec))
 	if spec.RetentionDays > 0 {
-		t.add("Retention", howMany(spec.RetentionDays, "day"))
+		d.add("Retention", plural(spec.RetentionDays, "day"))
 	}
-	t.add("Run keys", spec.IdempotencyKeyTemplate)
+	d.add("Run keys", spec.IdempotencyKeyTemplate)
 }
 
-// showJSON prints a JSON value under a headline, if there is one.
-func (d *door) showJSON(headline string, raw json.RawMessage) error {
-	if len(raw) == 0 {
-		return nil
+// scheduleSentence is a schedule with its meaning, if this version of belfry knows it.
+func scheduleSentence(spec belfry.Spec) string {
+	rule, err := schedule.Parse(plan.Text(spec), plan.Options(spec))
+	if err != nil {
+		return spec.Schedule
 	}
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "  ", "  ") != nil {
-		return nil
-	}
-	return line(d.out, "%s\n  %s", headline, safeJSON(b.Bytes()))
+	return spec.Schedule + "  (" + schedule.Describe(rule) + ")"
 }
 
-// showText prints what somebody else said, under a headline, if they said something.
-func (d *door) showText(headline, said string) error {
-	said = strings.TrimRight(safeLines(said), "\n")
-	if said == "" {
-		return nil
+func retryText(r belfry.Retry) string {
+	if r.Max == 0 {
+		return "none"
 	}
-	return line(d.out, "%s\n  %s", headline, strings.ReplaceAll(said, "\n", "\n  "))
+	text := fmt.Sprintf("%d, %s", r.Max, backoffText(r))
+	if r.Backoff != belfry.BackoffImmediate && r.Jitter > 0 {
+		text += fmt.Sprintf(", ±%.0f%%", r.Jitter*100)
+	}
+	if r.On == belfry.RetryOnServerErrors {
+		text += ", not after 4xx except 408, 425 and 429"
+	}
+	return text
+}
+
+func backoffText(r belfry.Retry) string {
+	switch r.Backoff {
+	case belfry.BackoffImmediate:
+		return string(r.Backoff)
+	case belfry.BackoffFixed:
+		return fmt.Sprintf("%s %s", r.Backoff, delayText(min(r.Base, r.Cap)))
+	case belfry.BackoffList:
+		var delays []string
+		for _, seconds := range r.Delays.Seconds() {
+			delays = append(delays, delayText(time.Duration(seconds*float64(time.Second))))
+		}
+		return "after " + strings.Join(delays, ", ")
+	}
+	return fmt.Sprintf("%s from %s to %s", r.Backoff, delayText(r.Base), delayText(r.Cap))
+}
+
+func overlapText(spec belfry.Spec) string {
+	if spec.Overlap == belfry.OverlapQueue {
+		return fmt.Sprintf("%s, at most %d", spec.Overlap, spec.QueueLimit())
+	}
+	return string(spec.Overlap)
+}
+
+func missedText(spec belfry.Spec) string {
+	text := string(spec.MissedWindow)
+	if spec.MissedWindow == belfry.MissedRunAll {
+		text += fmt.Sprintf(", the newest %d", spec.MissedLimit())
+	}
+	if spec.CatchUpSeconds > 0 && spec.MissedWindow != belfry.MissedSkip {
+		text += ", not older than " + durationText(time.Duration(spec.CatchUpSeconds)*time.Second)
+	}
+	return text
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 func TestTheLifeOfAJob(t *testing.T) {
@@ -26,8 +26,8 @@ func TestTheLifeOfAJob(t *testing.T) {
 		t.Errorf("create printed %q", r.out)
 	}
 	job := p.job("hello")
-	if job.TimeoutSeconds != 90 || job.MaxRetries != 0 || job.RetryBaseSeconds != 1.5 || !slices.Equal(job.Tags, []string{"a", "b"}) ||
-		!same(job.Payload, json.RawMessage(`{"url":"`+target.URL+`/hook","headers":{"X-Kind":"daily"},"body":{"n":12345678901234567890}}`)) {
+	if job.TimeoutSeconds != 90 || job.MaxRetries.Value() != 0 || job.RetryBaseSeconds.Value() != 1.5 || !slices.Equal(job.Tags, []string{"a", "b"}) ||
+		!sameJSON(job.Payload, json.RawMessage(`{"url":"`+target.URL+`/hook","headers":{"X-Kind":"daily"},"body":{"n":12345678901234567890}}`)) {
 		t.Errorf("the flags made %+v with %s", job, job.Payload)
 	}
 
@@ -60,7 +60,7 @@ func TestTheLifeOfAJob(t *testing.T) {
 	if r := p.ok("job", "rollback", "hello", "1"); r.out != "restored   hello   revision 1 is now revision 3\n" {
 		t.Errorf("rollback printed %q", r.out)
 	}
-	if job := p.job("hello"); job.Schedule != "0 9 * * MON-FRI" || job.MaxRetries != 0 || !strings.Contains(string(job.Payload), "X-Kind") {
+	if job := p.job("hello"); job.Schedule != "0 9 * * MON-FRI" || job.MaxRetries.Value() != 0 || !strings.Contains(string(job.Payload), "X-Kind") {
 		t.Errorf("after the rollback it is %+v", job)
 	}
 	if r := p.run("job", "delete", "hello"); r.code != exitUsage || !strings.Contains(r.err, "--yes") {
@@ -105,19 +105,19 @@ func TestAnswersForProgramsAreThoseOfTheServer(t *testing.T) {
 		{"/api/v1/runs/" + asked.RunID.String(), []string{"run", "show", asked.RunID.String()}},
 		{"/api/v1/runs/" + asked.RunID.String(), []string{"run", "watch", asked.RunID.String()}},
 	} {
-		want := meaning(p.api(tt.path))
+		want := decodeJSON(p.api(tt.path))
 		var got json.RawMessage
 		p.json(&got, tt.args...)
-		if d := cmp.Diff(want, meaning(got)); d != "" {
+		if d := cmp.Diff(want, decodeJSON(got)); d != "" {
 			t.Errorf("belfry %s -o json is not the answer of %s:\n%s", strings.Join(tt.args, " "), tt.path, d)
 		}
-		documents, err := readYAML("out", []byte(p.ok(append(tt.args, "-o", "yaml")...).out))
+		documents, err := parseYAML("out", []byte(p.ok(append(tt.args, "-o", "yaml")...).out))
 		if err != nil || len(documents) != 1 {
 			t.Errorf("belfry %s -o yaml: %d documents, error %v", strings.Join(tt.args, " "), len(documents), err)
 			continue
 		}
-		raw, err := (&unfolding{}).json(documents[0])
-		if d := cmp.Diff(want, meaning(raw)); d != "" || err != nil {
+		raw, err := (&yamlToJSON{}).convert(documents[0])
+		if d := cmp.Diff(want, decodeJSON(raw)); d != "" || err != nil {
 			t.Errorf("belfry %s -o yaml is not the answer of %s: error %v\n%s", strings.Join(tt.args, " "), tt.path, err, d)
 		}
 	}
@@ -141,7 +141,7 @@ func TestTriggerWaitsAndTellsHowItEnded(t *testing.T) {
 	if r.code != exitNoSuccess || !strings.Contains(r.out, "dead") || !strings.Contains(r.err, "belfry: job trigger: run ") || !strings.Contains(r.err, "is dead after attempt 1: out_of_retries") {
 		t.Errorf("it ended with %+v", r)
 	}
-	var run client.Run
+	var run belfry.Run
 	r = p.run("job", "trigger", "bad", "--wait", "-o", "json")
 	if err := json.Unmarshal([]byte(r.out), &run); err != nil || r.code != exitNoSuccess || run.Status != belfry.RunDead {
 		t.Errorf("as JSON it ended with %+v, error %v", r, err)
@@ -161,9 +161,9 @@ func TestTriggerWaitsAndTellsHowItEnded(t *testing.T) {
 	if len(rows) != 2 || rows[1][1] != "succeeded" || rows[1][6] != "HTTP 200" {
 		t.Errorf("the runs are %q", rows)
 	}
-	var all []triggered
+	var all []belfry.TriggerResult
 	p.json(&all, "job", "trigger", "good", "bad", "--idempotency-key", "k")
-	var again []triggered
+	var again []belfry.TriggerResult
 	p.json(&again, "job", "trigger", "good", "bad", "--idempotency-key", "k")
 	if len(all) != 2 || !slices.Equal(all, again) {
 		t.Errorf("the same key made %v and %v", all, again)
@@ -224,6 +224,14 @@ func TestListsAreCutAndSaySo(t *testing.T) {
 	}
 }
 
+// described is how the values of an enumeration are completed.
+func described(values []belfry.EnumValue) (words []string) {
+	for _, v := range values {
+		words = append(words, v.Value+"\t"+unquote(v.Doc))
+	}
+	return words
+}
+
 func TestNamesAreCompleted(t *testing.T) {
 	p := withServer(t)
 	for _, name := range []string{"report-daily", "report-weekly", "invoices"} {
@@ -239,19 +247,19 @@ func TestNamesAreCompleted(t *testing.T) {
 		{[]string{"job", "show", "invoices", ""}, nil},
 		{[]string{"job", "pause", "report-daily", "report"}, []string{"report-weekly\t@weekly"}},
 		{[]string{"run", "watch", "--job", "inv"}, []string{"invoices\t@weekly"}},
-		{[]string{"job", "list", "--status", ""}, jobStatuses},
-		{[]string{"job", "retry", "--status", ""}, jobStatuses},
+		{[]string{"job", "list", "--status", ""}, described(belfry.JobStatus("").EnumValues())},
+		{[]string{"job", "retry", "--status", ""}, described(belfry.JobStatus("").EnumValues())},
 		{[]string{"job", "why", "inv"}, []string{"invoices\t@weekly"}},
 		{[]string{"job", "why", "invoices", "--at", ""}, nil},
 		{[]string{"job", "backfill", "invoices", ""}, nil},
 		{[]string{"dead", "list", "--job", "inv"}, []string{"invoices\t@weekly"}},
-		{[]string{"dead", "list", "--reason", ""}, deadReasons},
+		{[]string{"dead", "list", "--reason", ""}, described(schema.For[belfry.DeadFilter]().Field("reason").Enum)},
 		{[]string{"dead", "redrive", ""}, nil},
-		{[]string{"job", "create", "--overlap", ""}, []string{"skip", "queue", "parallel"}},
-		{[]string{"job", "create", "--missed-window", ""}, []string{"skip", "run_once", "run_all"}},
+		{[]string{"job", "create", "--overlap", ""}, described(belfry.Overlap("").EnumValues())},
+		{[]string{"job", "create", "--missed-window", ""}, described(belfry.MissedWindow("").EnumValues())},
 		{[]string{"job", "delete", "--runs", ""}, []string{"finish", "cancel"}},
-		{[]string{"job", "list", "-o", ""}, []string{"table", "json", "yaml"}},
-		{[]string{"help", "job", "ro"}, []string{"rollback\tMake a job what it was in an earlier revision"}},
+		{[]string{"job", "list", "-o", ""}, formats},
+		{[]string{"help", "job", "ro"}, []string{"rollback\tReturn a job to an earlier revision"}},
 	} {
 		r := p.ok(append([]string{"__complete"}, tt.args...)...)
 		got := strings.Split(strings.TrimSpace(r.out), "\n")

@@ -8,103 +8,83 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
-func jobWhyCommand(s *session) *cobra.Command {
-	at := ""
+func jobWhyCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why REF",
-		Short: "Tell why a job ran at an instant, or did not, or will",
-		Long: `Tell what was decided for an instant of a job and by which rule, or what is
-planned, and of a run that waits what it waits for.
+		Short: "Explain why a job ran at an instant, or did not, or will",
+		Long: `Explain what was decided for an instant of a job and by which rule, or what is
+planned, and what a waiting run waits for.
 
-Without --at it is the latest instant that was decided, or a later run that you
-asked for and that is not over, or else the next instant.`,
+Without --at it is the latest instant that was decided, or a later triggered or
+backfilled run that has not ended, or else the next instant.`,
 		Example: `  belfry job why report
   belfry job why report --at '2026-03-02 09:05'
   belfry job why report --at 2026-03-02T09:05:00+01:00 -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: refs(s, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("at") && strings.TrimSpace(at) == "" {
-				return usagef("--at: is empty; give an instant such as 2026-03-02T09:05:00+01:00, or a wall time in the job's zone such as '2026-03-02 09:05'")
-			}
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			why, err := d.Why(cmd.Context(), args[0], strings.TrimSpace(at))
-			if err != nil {
-				return err
-			}
-			return d.print(why, func() error { return d.showWhy(why) })
-		},
+		ValidArgsFunction: f.completeJobs(1),
 	}
-	cmd.Flags().StringVar(&at, "at", "", "`INSTANT` such as 2026-03-02T09:05:00+01:00, or a wall time in the job's zone such as '2026-03-02 09:05'")
-	words(cmd, "at", nil)
-	return cmd
+	const example = "`INSTANT` such as 2026-03-02T09:05:00+01:00, or a wall time in the time zone of the job such as '2026-03-02 09:05'"
+	at := cmd.Flags().String("at", "", example)
+	completeFlag(cmd, "at")
+	return f.command(cmd, func(c *cli, args []string) error {
+		if cmd.Flags().Changed("at") && strings.TrimSpace(*at) == "" {
+			return usagef("--at: is empty; it is an %s", strings.ReplaceAll(example, "`", ""))
+		}
+		explanation, err := c.ExplainJob(c.ctx, args[0], strings.TrimSpace(*at))
+		if err != nil {
+			return err
+		}
+		return c.print(explanation, func() error { return c.showExplanation(explanation) })
+	})
 }
 
-// showWhy prints the sentence, and the facts below it.
-func (d *door) showWhy(why client.Why) error {
-	if err := line(d.out, "%s\n", safe(why.Sentence)); err != nil {
+// showExplanation prints the sentence and the facts.
+func (c *cli) showExplanation(e belfry.Explanation) error {
+	if err := c.line("%s\n", escape(e.Sentence)); err != nil {
 		return err
 	}
-	now, zone := d.now(), why.Rule.Timezone
-	var t details
-	t.add("Instant", exactIn(zone, now, &why.At))
-	t.add("Decision", decisionCell(why.Decision))
-	t.add("Reason", why.Reason)
-	if run := why.Run; run != nil && run.Status != belfry.RunSkipped {
-		t.add("Run", run.ID)
-		t.add("Attempt", run.Attempt)
-		t.add("Said", saidOf(run.HTTPStatus, run.Error))
+	now, zone := c.now(), e.Rule.Timezone
+	var d details
+	d.add("Instant", absoluteIn(zone, now, &e.At))
+	d.add("Decision", statusCell(e.Decision))
+	d.add("Reason", e.Reason)
+	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
+		d.add("Run", run.ID)
+		d.add("Attempt", run.Attempt)
+		d.add("Result", resultText(run.HTTPStatus, run.Error))
 	}
-	if w := why.WaitsFor; w != nil {
-		t.add("Waits for", waitsFor(*w, zone, now))
+	if e.WaitsFor != nil {
+		d.add("Waits for", waitText(*e.WaitsFor, zone, now))
 	}
-	t.add("Rule", ruleOf(why.Rule))
-	t.add("Revision", why.Revision)
-	t.add("Before it", exactIn(zone, now, why.Previous))
-	t.add("After it", exactIn(zone, now, why.Next))
-	return t.write(d.out, d.palette)
+	rule := e.Rule.Schedule
+	if e.Rule.Description != "" {
+		rule += "  (" + e.Rule.Description + ")"
+	}
+	d.add("Schedule", rule)
+	d.add("Revision", e.Revision)
+	d.add("Previous", absoluteIn(zone, now, e.Previous))
+	d.add("Next", absoluteIn(zone, now, e.Next))
+	return d.write(&c.output)
 }
 
-// ruleOf is the rule that an instant was judged by, and what it means.
-func ruleOf(r belfry.RuleSummary) string {
-	text := r.Schedule
-	if r.Description != "" {
-		text += "  (" + r.Description + ")"
-	}
-	return text
-}
-
-// decisionCell shows a decision in the colour of what it led to.
-func decisionCell(decision belfry.Decision) cell {
-	colours := map[belfry.Decision]string{
-		"ran": green, "planned": green, "due": blue, "running": blue, "queued": blue, "retrying": yellow, "waiting": yellow,
-		"paused": yellow, "dead": red, "parked": red, "skipped": grey, "cancelled": grey, "discarded": grey, "none": grey, "unknown": grey,
-	}
-	return cell{string(decision), colours[decision]}
-}
-
-// waitsFor says what a run waits for.
-func waitsFor(w belfry.Wait, zone string, now time.Time) string {
+// waitText is what a run waits for.
+func waitText(w belfry.Wait, zone string, now time.Time) string {
 	switch w.What {
 	case belfry.WaitForWorker:
-		return fmt.Sprintf("a worker that serves %s/%s: there is none", w.Queue, w.Handler)
+		return fmt.Sprintf("a worker for %s/%s: there is none", w.Queue, w.Handler)
 	case belfry.WaitForSlot:
-		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d busy with it; before it: %s",
-			w.Queue, w.Handler, howMany(w.Workers, "worker"), howMany(w.Slots, "slot"), w.Running, howMany(w.Ahead, "run"))
+		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d in use; %s ahead",
+			w.Queue, w.Handler, plural(w.Workers, "worker"), plural(w.Slots, "slot"), w.Running, plural(w.Ahead, "run"))
 	case belfry.WaitForRun:
-		ids := make([]string, len(w.Runs))
-		for i, id := range w.Runs {
+		ids := make([]string, len(w.RunIDs))
+		for i, id := range w.RunIDs {
 			ids[i] = id.String()
 		}
 		return "earlier runs of the job: " + strings.Join(ids, ", ")
 	case belfry.WaitForTime:
-		return exactIn(zone, now, w.Until)
+		return absoluteIn(zone, now, w.Until)
 	}
 	return string(w.What)
 }

@@ -1,16 +1,20 @@
-// Command belfry runs a Belfry node, and speaks to running ones.
+// Command belfry runs a Belfry node and is the command line of a running one.
 package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
 func main() {
@@ -22,63 +26,63 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs the command that the arguments name, tells what goes wrong, and
-// gives the exit code.
-func execute(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
-	cmd := root()
-	cmd.SetArgs(append([]string{}, args...)) // Of nil it would take those of the process.
-	cmd.SetIn(in)
-	cmd.SetOut(out)
-	cmd.SetErr(err)
-	ran, failed := cmd.ExecuteContextC(ctx)
-	if failed == nil {
+// execute runs the command that the arguments name, reports a failure and returns the
+// exit code.
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(append([]string{}, args...)) // With nil, cobra uses the arguments of the process.
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
 		return exitOK
 	}
 	if ctx.Err() != nil {
-		failed = context.Canceled
+		err = context.Canceled
 	}
-	tell(err, ran, failed)
-	if ran.Name() == "serve" && belfry.CodeOf(failed) == belfry.Invalid {
-		return exitUsage // What is not valid are its flags.
+	reportError(errOut, cmd, err)
+	if cmd.Name() == "serve" && belfry.CodeOf(err) == belfry.Invalid {
+		return exitUsage // The invalid input is its flags.
 	}
-	return exitCode(failed)
+	return exitCode(err)
 }
 
-func root() *cobra.Command {
+func rootCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "belfry",
-		Short: "Belfry runs jobs at the right time, on one machine or a fleet",
-		Long: `Belfry runs jobs at the right time, on one machine or a fleet.
+		Short: "Belfry is a job scheduler for one machine or a cluster",
+		Long: `Belfry is a job scheduler for one machine or a cluster.
 
   belfry serve                                      start a server
   belfry job create --name hello --schedule '* * * * *' --url https://example.com/hook
-  belfry job list                                   see what is planned
-  belfry job trigger hello --wait                   run one now
-  belfry job why hello                              see why it ran, or did not
-  belfry dead list                                  see what failed for good
-  belfry job apply -f jobs.yaml                     keep jobs in files
-  belfry schedule next '0 9 * * MON-FRI'            see when a schedule runs
+  belfry job list                                   list the jobs
+  belfry job trigger hello --wait                   run a job now
+  belfry job why hello                              explain why it ran, or did not
+  belfry dead list                                  list the runs that failed for good
+  belfry job apply -f jobs.yaml                     create and update jobs from files
+  belfry schedule next '0 9 * * MON-FRI'            list the next times of a schedule
 
-The commands job, run, dead and event speak to the server that --server,
-BELFRY_SERVER or the key server in ~/.config/belfry/config.yaml names.`,
+The commands job, run, dead and event use the server that --server, BELFRY_SERVER
+or the key server in ~/.config/belfry/config.yaml names.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
-	s := &session{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(s), runCommand(s), deadCommand(s), eventCommand(s), scheduleCommand(), completionCommand(), exitCodesTopic())
+	f := &connectionFlags{}
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), scheduleCommand(), completionCommand(), exitCodesTopic())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	cmd.SetHelpCommand(helpCommand())
-	refuseAsUsage(cmd)
-	completeNoFiles(cmd)
+	wrapArgErrors(cmd)
+	disableFileCompletion(cmd)
 	return cmd
 }
 
-// group makes a command that only has commands: without one it prints its help,
-// and one that there is not is refused.
-func group(cmd *cobra.Command) *cobra.Command {
+// group makes a command that only has subcommands: without one it prints its help.
+func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(subcommands...)
 	return cmd
 }
 
@@ -92,18 +96,50 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %s", args[0], cmd.CommandPath())
 }
 
-// refuseAsUsage makes what is said about a wrong number of arguments a mistake in
-// usage, for all commands.
-func refuseAsUsage(cmd *cobra.Command) {
+// wrapArgErrors makes a wrong number of arguments a usage error, in all commands.
+func wrapArgErrors(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return asUsage(err)
-			}
-			return nil
-		}
+		cmd.Args = func(cmd *cobra.Command, args []string) error { return asUsage(check(cmd, args)) }
 	}
 	for _, c := range cmd.Commands() {
-		refuseAsUsage(c)
+		wrapArgErrors(c)
 	}
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "help [command]",
+		Short:             "Help about any command",
+		ValidArgsFunction: completeCommands,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return asUsage(err)
+			}
+			if len(rest) > 0 {
+				return unknownCommand(topic, rest)
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		},
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of belfry and of its time-zone data",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "belfry %s (%s, zones %s)\n", version(), runtime.Version(), schedule.ZoneVersion())
+		},
+	}
+}
+
+// version is the version of the module, as the linker recorded it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
 }

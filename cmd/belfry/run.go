@@ -10,128 +10,107 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
-func runCommand(s *session) *cobra.Command {
-	cmd := group(&cobra.Command{
+func runCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
 		Use:     "run",
 		Aliases: []string{"runs"},
-		Short:   "Look at runs, follow and cancel them",
-	})
-	s.flags(cmd)
-	cmd.AddCommand(runListCommand(s), runShowCommand(s), runWatchCommand(s), runCancelCommand(s))
-	return cmd
+		Short:   "List, show, watch and cancel runs",
+	}, runListCommand(f), runShowCommand(f), runWatchCommand(f), runCancelCommand(f)))
 }
 
-func runListCommand(s *session) *cobra.Command {
-	var filter client.RunFilter
-	limit := 0
+func runListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the runs of all jobs, latest first",
 		Example: `  belfry run list --status dead`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			if filter.PageSize, err = sizeOf(limit); err != nil {
-				return err
-			}
-			runs, more, err := take(d.Runs(cmd.Context(), filter), limit)
-			if err != nil {
-				return err
-			}
-			return d.list(runs, more, "runs", func() error {
-				switch {
-				case len(runs) == 0 && filter.Status != "":
-					d.say("No runs like that.")
-					return nil
-				case len(runs) == 0:
-					d.say("No runs yet. Run a job now with: belfry job trigger NAME")
-					return nil
-				}
-				return d.runTable(runs, d.jobNames(cmd.Context(), jobsOf(runs...)))
-			})
-		},
 	}
-	cmd.Flags().StringVar((*string)(&filter.Status), "status", "", "only runs in this state: "+strings.Join(runStates, ", "))
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many to list; 0: all")
-	words(cmd, "status", runStates)
-	return cmd
+	flags := addFilterFlags[belfry.RunFilter](cmd)
+	return listing[belfry.Run]{
+		noun: "runs",
+		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
+			filter := belfry.RunFilter{PageSize: pageSize}
+			err := flags.decode(&filter)
+			return c.Runs(c.ctx, filter), err
+		},
+		show: func(c *cli, _ []string, runs []belfry.Run) error {
+			switch {
+			case len(runs) > 0:
+				ids := make([]belfry.ID, len(runs))
+				for i, r := range runs {
+					ids[i] = r.JobID
+				}
+				return c.runTable(runs, c.jobNames(ids...))
+			case flags.given() != "":
+				c.message("No matching runs.")
+			default:
+				c.message("No runs yet. Run a job now with: belfry job trigger NAME")
+			}
+			return nil
+		},
+	}.command(f, cmd)
 }
 
-var runStates = []string{
-	string(belfry.RunReady), string(belfry.RunRunning), string(belfry.RunRetry), string(belfry.RunWaiting),
-	string(belfry.RunSucceeded), string(belfry.RunDead), string(belfry.RunSkipped), string(belfry.RunCancelled), string(belfry.RunDiscarded),
-}
-
-// jobNames asks for the names of jobs, as far as that is quick. One that was deleted
-// has none any more.
-func (d *door) jobNames(ctx context.Context, ids iter.Seq[belfry.ID]) map[belfry.ID]string {
-	const most = 20
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+// jobNames looks up the names of jobs, as far as that is quick. Every id has an entry,
+// by default the id itself.
+func (c *cli) jobNames(ids ...belfry.ID) map[belfry.ID]string {
+	const maxRequests = 20
+	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
-	names := make(map[belfry.ID]string)
-	for id := range ids {
-		if _, asked := names[id]; asked || len(names) == most || id.IsZero() {
+	names := map[belfry.ID]string{{}: ""}
+	requests := 0
+	for _, id := range ids {
+		if _, known := names[id]; known {
 			continue
 		}
 		names[id] = id.String()
-		if job, err := d.Job(ctx, id.String()); err == nil {
-			names[id] = title(job)
+		if requests++; requests > maxRequests {
+			continue
+		}
+		if job, err := c.Job(ctx, id.String()); err == nil {
+			names[id] = jobTitle(job)
 		}
 	}
 	return names
 }
 
-// jobsOf gives the jobs of runs.
-func jobsOf(runs ...client.Run) iter.Seq[belfry.ID] {
-	return func(yield func(belfry.ID) bool) {
-		for _, r := range runs {
-			if !yield(r.JobID) {
-				return
-			}
-		}
-	}
-}
-
-// runTable lists runs; with the names of their jobs if they are of several.
-func (d *door) runTable(runs []client.Run, names map[belfry.ID]string) error {
-	now := d.now()
+// runTable lists runs. Names are those of their jobs; nil if all are of one job.
+func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) error {
+	now := c.now()
 	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
 	if names != nil {
 		header = append([]string{"RUN", "JOB"}, header[1:]...)
 	}
-	t := newTable(header...)
+	t := c.table(header, "REVISION", "STARTED", "WORKER", "KEY")
 	for _, r := range runs {
 		row := []any{r.ID}
 		if names != nil {
-			name := names[r.JobID]
-			if name == "" {
-				name = r.JobID.String()
-			}
-			row = append(row, name)
+			row = append(row, names[r.JobID])
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), lasted(r.Run), r.Attempt, shorten(safe(detail(r.Run)), 60))...)
+		worker := ""
+		if !r.WorkerID.IsZero() {
+			worker = r.WorkerID.String()
+		}
+		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
+			r.Revision, relativeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
 	}
-	return t.write(d.out, d.palette)
+	return t.write()
 }
 
-// lasted is how long the latest attempt of a run took; empty unless it is over. What
-// was discarded finished when somebody decided so, long after its attempt.
-func lasted(r belfry.Run) string {
+// tookText is how long the latest attempt of a run took; empty unless it has ended. A
+// discarded run finished when it was discarded, long after its attempt.
+func tookText(r belfry.Run) string {
 	if r.StartedAt == nil || r.FinishedAt == nil || r.Status == belfry.RunDiscarded {
 		return ""
 	}
-	return took(r.FinishedAt.Sub(*r.StartedAt))
+	return elapsedText(r.FinishedAt.Sub(*r.StartedAt))
 }
 
-// detail is what is most worth knowing of a run.
-func detail(r belfry.Run) string {
+// runDetail is why a run has its status.
+func runDetail(r belfry.Run) string {
 	var parts []string
 	if r.Reason != "" {
 		parts = append(parts, string(r.Reason))
@@ -139,14 +118,14 @@ func detail(r belfry.Run) string {
 	if r.SkippedCount > 1 {
 		parts = append(parts, fmt.Sprintf("%d occurrences", r.SkippedCount))
 	}
-	if said := saidOf(r.HTTPStatus, r.Error); said != "" {
-		parts = append(parts, said)
+	if text := resultText(r.HTTPStatus, r.Error); text != "" {
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ": ")
 }
 
-// saidOf is what came back from an attempt.
-func saidOf(status int, failure string) string {
+// resultText is the result of an attempt.
+func resultText(status int, failure string) string {
 	switch {
 	case failure != "":
 		return failure
@@ -154,4 +133,154 @@ func saidOf(status int, failure string) string {
 		return fmt.Sprintf("HTTP %d", status)
 	}
 	return ""
+}
+
+func runShowCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:     "show ID",
+		Aliases: []string{"get"},
+		Short:   "Show a run with its attempts",
+		Args:    cobra.ExactArgs(1),
+	}, func(c *cli, args []string) error {
+		id, err := parseRunID(args[0], "run")
+		if err != nil {
+			return err
+		}
+		run, err := c.Run(c.ctx, id)
+		if err != nil {
+			return err
+		}
+		return c.print(run, func() error {
+			if err := c.showRun(run, c.jobNames(run.JobID)[run.JobID]); err != nil {
+				return err
+			}
+			c.hintWhy(run)
+			return nil
+		})
+	})
+}
+
+// parseRunID parses the id of a run; command is the one that lists the ids.
+func parseRunID(text, command string) (belfry.ID, error) {
+	id, err := belfry.ParseID(text)
+	if err != nil {
+		return id, usagef("%s; list the ids with: belfry %s list", err, command)
+	}
+	return id, nil
+}
+
+// hintWhy says how to find out what a run waits for. A pending trigger waits for
+// nothing yet, and a deleted job cannot be asked.
+func (c *cli) hintWhy(run belfry.Run) {
+	waits := run.Status == belfry.RunReady || run.Status == belfry.RunWaiting || run.Status == belfry.RunRetry
+	if !waits || run.FiredAt.IsZero() {
+		return
+	}
+	if _, err := c.Job(c.ctx, run.JobID.String()); err == nil {
+		c.message("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func (c *cli) showRun(run belfry.Run, job string) error {
+	now := c.now()
+	var d details
+	d.add("Run", run.ID)
+	d.add("Job", job)
+	d.add("Status", statusCell(run.Status))
+	d.add("Reason", run.Reason)
+	d.add("Kind", run.Kind)
+	d.add("Scheduled", absolute(now, run.ScheduledAt))
+	d.add("Note", run.Note)
+	if run.SkippedTo != nil {
+		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absolute(now, *run.SkippedTo)))
+	}
+	if run.Status == belfry.RunRetry {
+		d.add("Next try", absolute(now, run.ReadyAt))
+	}
+	for _, at := range []struct {
+		name string
+		at   *time.Time
+	}{{"Started", run.StartedAt}, {"Cancelling", run.CancelRequestedAt}, {"Finished", run.FinishedAt}} {
+		if at.at != nil {
+			d.add(at.name, absolute(now, *at.at))
+		}
+	}
+	d.add("Took", tookText(run))
+	addResult(&d, run)
+	if err := d.write(&c.output); err != nil {
+		return err
+	}
+	if err := c.section("Output", run.Output); err != nil {
+		return err
+	}
+	return c.showAttempts(run)
+}
+
+// addResult adds the latest attempt of a run.
+func addResult(d *details, run belfry.Run) {
+	d.add("Attempt", run.Attempt)
+	d.add("Revision", run.Revision)
+	d.add("Key", run.IdempotencyKey)
+	if run.HTTPStatus != 0 {
+		d.add("Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
+	}
+	d.add("Error", run.Error)
+}
+
+// showAttempts lists the attempts that did not succeed, with their outputs.
+func (c *cli) showAttempts(run belfry.Run) error {
+	if len(run.Attempts) == 0 {
+		return nil
+	}
+	now := c.now()
+	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
+	for _, a := range run.Attempts {
+		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
+	}
+	if err := c.line("\nFailed attempts"); err != nil {
+		return err
+	}
+	if err := t.write(); err != nil {
+		return err
+	}
+	for _, a := range run.Attempts {
+		if a.Number == run.Attempt && a.Output == run.Output {
+			continue // It was printed above.
+		}
+		if err := c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runCancelCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:   "cancel ID...",
+		Short: "Cancel runs",
+		Long: `Cancel runs: a waiting run is cancelled at once, a running one when its worker stops
+it, within 7 seconds. The worker aborts an HTTP request, or cancels the context of a
+handler. A run that succeeds nevertheless has succeeded.`,
+		Example: `  belfry run cancel 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d
+  belfry run watch 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d`,
+		Args: cobra.MinimumNArgs(1),
+	}, func(c *cli, args []string) error {
+		for _, text := range args {
+			if _, err := parseRunID(text, "run"); err != nil {
+				return err
+			}
+		}
+		s := selection{past: "cancelled"}
+		return s.runNamed(c, args, func(text string) (outcome, error) {
+			id, err := parseRunID(text, "run")
+			if err != nil {
+				return outcome{}, err
+			}
+			run, err := c.CancelRun(c.ctx, id)
+			if run.Status == belfry.RunCancelled {
+				return outcome{answer: run, name: id.String()}, err
+			}
+			return outcome{answer: run, verb: "cancelling", name: id.String(), detail: "its worker will stop it; see: belfry run watch " + id.String()}, err
+		})
+	})
 }

@@ -2,61 +2,211 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/client"
 )
 
-func runWatchCommand(s *session) *cobra.Command {
-	job := ""
+func runWatchCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch ID | watch --job REF",
-		Short: "Follow a run until it is over, or the runs of a job",
-		Long: `Follow a run until it is over: every change of its state is told. The exit code
-is 0 if it succeeded and 5 if it is dead, was skipped or was cancelled.
+		Short: "Watch a run until it has ended, or the runs of a job",
+		Long: `Watch a run until it has ended, and print every change of its status. The exit code
+is 0 if it succeeded, and 5 if it is dead, skipped or cancelled.
 
-With --job, follow the runs of a job until you interrupt it.`,
+With --job, watch the runs of a job until you interrupt the command.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 1) == (job != "") {
-				return usagef("name a run, or a job with --job")
-			}
-			d, err := s.open(cmd)
-			if err != nil {
-				return err
-			}
-			if job != "" {
-				return d.followJob(cmd.Context(), job)
-			}
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			run, err := d.follow(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			return printAll(d, len(args), []client.Run{run}, verdict(run))
-		},
 	}
-	cmd.Flags().StringVar(&job, "job", "", "follow the runs of this job instead")
-	_ = cmd.RegisterFlagCompletionFunc("job", refs(s, 0)) // The flag is there.
-	return cmd
+	job := cmd.Flags().String("job", "", "watch the runs of this job instead")
+	_ = cmd.RegisterFlagCompletionFunc("job", f.completeJobs(0)) // The flag exists.
+	return f.command(cmd, func(c *cli, args []string) error {
+		switch {
+		case (len(args) == 1) == (*job != ""):
+			return usagef("name a run, or a job with --job")
+		case *job != "":
+			return c.followJob(*job)
+		}
+		id, err := parseRunID(args[0], "run")
+		if err != nil {
+			return err
+		}
+		run, err := c.followRun(id)
+		if err != nil {
+			return err
+		}
+		return printAll(&c.output, 1, []belfry.Run{run}, runError(run))
+	})
 }
 
-// verdict is the failure of a run that is over and did not succeed.
-func verdict(run client.Run) error {
+// runError is nil for a run that succeeded.
+func runError(run belfry.Run) error {
 	if run.Status == belfry.RunSucceeded {
 		return nil
 	}
-	what := fmt.Sprintf("run %s is %s", run.ID, run.Status)
+	message := fmt.Sprintf("run %s is %s", run.ID, run.Status)
 	if run.Attempt > 0 {
-		what += fmt.Sprintf(" after attempt %d", run.Attempt)
+		message += fmt.Sprintf(" after attempt %d", run.Attempt)
 	}
-	if more := detail(run.Run); more != "" {
-		what += ": " + more
+	if detail := runDetail(run); detail != "" {
+		message += ": " + detail
 	}
-	return noSuccess{safe(what)}
+	return runFailedError{escape(message)}
+}
+
+const (
+	minPollInterval = 200 * time.Millisecond
+	maxPollInterval = 2 * time.Second
+	maxUnreachable  = time.Minute // that polling continues while the server does not answer
+)
+
+// poll calls check until it is done, less often while nothing changes. It continues
+// while the server does not answer, perhaps because it restarts.
+func (c *cli) poll(check func() (changed, done bool, err error)) error {
+	interval := minPollInterval
+	var failingSince time.Time
+	for {
+		changed, done, err := check()
+		switch {
+		case err != nil && (exitCode(err) != exitUnreachable || c.ctx.Err() != nil):
+			return err
+		case err != nil && failingSince.IsZero():
+			failingSince = time.Now()
+			c.message("The server does not answer. Trying again.")
+		case err != nil && time.Since(failingSince) > maxUnreachable:
+			return err
+		case err == nil:
+			failingSince = time.Time{}
+		}
+		if done {
+			return nil
+		}
+		interval = min(interval*3/2, maxPollInterval)
+		if changed {
+			interval = minPollInterval
+		}
+		select {
+		case <-time.After(interval):
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+// followRun prints every change of a run until it has ended.
+func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
+	w := &runWatcher{output: &c.output, to: c.out}
+	if !c.human() {
+		w.to = c.err // The run itself is printed at the end.
+	}
+	err = c.poll(func() (changed, done bool, err error) {
+		latest, err := c.Run(c.ctx, id)
+		if err != nil {
+			return false, false, err
+		}
+		run = latest
+		changed, err = w.update(run, "")
+		return changed, !run.Status.Live(), err
+	})
+	return run, err
+}
+
+// followJob prints every change of the latest runs of a job until it is interrupted.
+func (c *cli) followJob(ref string) error {
+	const maxRuns = 20
+	watchers := make(map[belfry.ID]*runWatcher)
+	first := true
+	err := c.poll(func() (changed, done bool, err error) {
+		latest, _, err := collect(c.JobRuns(c.ctx, ref), maxRuns)
+		if err != nil {
+			return false, false, err
+		}
+		if first {
+			c.message("Watching the runs of %s. Interrupt to stop.", escape(ref))
+		}
+		for _, run := range slices.Backward(latest) {
+			w := watchers[run.ID]
+			if w == nil {
+				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.human()}
+				watchers[run.ID] = w
+			}
+			news, err := w.update(run, run.ID.String()+"  ")
+			if err != nil {
+				return false, false, err
+			}
+			changed = changed || news
+		}
+		first = false
+		return changed, false, nil
+	})
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// runWatcher prints the changes of a run. It keeps what it printed last.
+type runWatcher struct {
+	*output
+	to       io.Writer
+	ended    bool // before the command started: nothing is printed
+	whole    bool // print the run, for programs
+	status   belfry.RunStatus
+	attempt  int
+	attempts int
+}
+
+// update prints what changed since the last update.
+func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool, err error) {
+	if run.Status == w.status && run.Attempt == w.attempt && len(run.Attempts) == w.attempts {
+		return false, nil
+	}
+	failed := run.Attempts[min(w.attempts, len(run.Attempts)):]
+	w.status, w.attempt, w.attempts = run.Status, run.Attempt, len(run.Attempts)
+	switch {
+	case w.ended:
+		return false, nil
+	case w.whole:
+		return true, w.print(run, nil)
+	}
+	for _, a := range failed {
+		detail := fmt.Sprintf("%s after %s: %s", a.Outcome, elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error))
+		if err := w.printLine(prefix, cell{fmt.Sprintf("attempt %d", a.Number), yellow}, detail); err != nil {
+			return true, err
+		}
+	}
+	return true, w.printLine(prefix, statusCell(run.Status), w.statusDetail(run))
+}
+
+// statusDetail describes the status of a run.
+func (w *runWatcher) statusDetail(run belfry.Run) string {
+	switch run.Status {
+	case belfry.RunReady:
+		return "waits for a worker"
+	case belfry.RunRunning:
+		return fmt.Sprintf("attempt %d", run.Attempt)
+	case belfry.RunWaiting:
+		return "waits for an earlier run of the job"
+	case belfry.RunRetry:
+		return "next attempt " + relative(w.now(), run.ReadyAt)
+	case belfry.RunSucceeded:
+		text := fmt.Sprintf("attempt %d", run.Attempt)
+		if took := tookText(run); took != "" {
+			text += ", took " + took
+		}
+		if result := resultText(run.HTTPStatus, run.Error); result != "" {
+			text += ", " + result
+		}
+		return text
+	}
+	return runDetail(run)
+}
+
+func (w *runWatcher) printLine(prefix string, status cell, detail string) error {
+	padded := w.palette.paint(status.colour, fmt.Sprintf("%-9s", escape(status.text)))
+	_, err := fmt.Fprintf(w.to, "%s  %s%s  %s\n", w.now().Format(time.TimeOnly), prefix, padded, escape(detail))
+	return err
 }

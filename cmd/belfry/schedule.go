@@ -1,183 +1,228 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 func scheduleCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "schedule",
-		Short: "See what a schedule means; no server is needed",
-		Long: `See what a schedule means, before a job has it. No server is needed.
+		Short: "Preview, explain and check schedules, without a server",
+		Long: `Preview, explain and check schedules. No server is needed.
 
-EXPR is what the field schedule of a job may hold: cron such as '0 9 * * MON-FRI',
-@daily, @every 90s, a calendar rule such as 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', an
-interval such as PT15M, or an instant such as 2027-03-01T09:00:00Z. Quote it: the
-shell takes a bare * for the names of files.`,
-	})
-	cmd.AddCommand(scheduleNextCommand(), scheduleExplainCommand(), scheduleCheckCommand())
+EXPR is what the field schedule of a job may contain: a cron expression such as
+'0 9 * * MON-FRI', @daily, @every 90s, a calendar rule such as
+'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', an interval such as PT15M, or an instant such as
+2027-03-01T09:00:00Z. Quote it: a shell replaces a bare * by the names of files.`,
+	}, scheduleNextCommand(), scheduleExplainCommand(), scheduleCheckCommand())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.HasPrefix(err.Error(), "unknown shorthand flag") {
-			return usagef("%w; an expression that begins with a - goes behind a --", err)
+			return usagef("%w; write -- before an expression that starts with a -", err)
 		}
 		return flagError(err)
 	})
 	return cmd
 }
 
-// oneExpression takes exactly one argument, and knows what a shell makes of several.
-func oneExpression(cmd *cobra.Command, args []string) error {
+// exactlyOneExpression accepts one argument, and explains what a shell makes of several.
+func exactlyOneExpression(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usagef("name an expression, as in %s '0 9 * * MON-FRI'", cmd.CommandPath())
+		return usagef("an expression is required, as in %s '0 9 * * MON-FRI'", cmd.CommandPath())
 	case len(args) > 1:
-		return usagef("quote the expression, as in %s '0 9 * * MON-FRI': it came as %d words, and the shell takes a bare * for the names of files",
+		return usagef("quote the expression, as in %s '0 9 * * MON-FRI': there are %d arguments, and a shell replaces a bare * by the names of files",
 			cmd.CommandPath(), len(args))
 	}
 	return nil
 }
 
-// question is a schedule that somebody asks about, with what stands beside it.
-type question struct {
-	text     string
-	timezone string
-	gap      string
-	overlap  string
-	starts   string
-	ends     string
+// preview is a schedule and the flags beside it.
+type preview struct {
+	flags   *fieldFlags
+	request belfry.PreviewRequest
 }
 
-func (q *question) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&q.timezone, "timezone", "", "IANA time `ZONE` of the schedule (default UTC)")
-	f.StringVar(&q.gap, "dst-gap", "", dstGapUsage)
-	f.StringVar(&q.overlap, "dst-overlap", "", dstOverlapUsage)
-	f.StringVar(&q.starts, "starts-at", "", startsUsage)
-	f.StringVar(&q.ends, "ends-at", "", endsUsage)
-	words(cmd, "dst-gap", dstGaps)
-	words(cmd, "dst-overlap", dstOverlaps)
+func addPreviewFlags(cmd *cobra.Command, except ...string) *preview {
+	return &preview{flags: addFieldFlags[belfry.PreviewRequest](cmd, append(except, "schedule")...)}
 }
 
-// What the flags about time say of themselves, also where a job has them.
-const (
-	startsUsage     = "nothing runs before this `INSTANT`, such as 2027-03-01T09:00:00+01:00; intervals are counted from it"
-	endsUsage       = "nothing runs after this `INSTANT`"
-	dstGapUsage     = "what to do about a time that the clock skips: run at the end of the gap, or skip (default run)"
-	dstOverlapUsage = "when to run at a time that the clock shows twice: first, both, or auto: both for intervals, else the first (default auto)"
-)
+// run previews a schedule as the server does. Without --after, it lists occurrences
+// after an instant.
+func (p *preview) run(text string, now, after time.Time) (belfry.Preview, error) {
+	if err := p.flags.decode(&p.request); err != nil {
+		return belfry.Preview{}, err
+	}
+	p.request.Schedule = text
+	if p.request.After.IsZero() {
+		p.request.After = after
+	}
+	given := schema.Given{}
+	for name := range p.flags.object() {
+		given = append(given, name)
+	}
+	errs := schema.Check(&p.request, given)
+	if len(errs) > 0 {
+		return belfry.Preview{}, p.error(errs)
+	}
+	out, errs := validate.New(now, plan.Defaults{}).Preview(p.request)
+	return out, p.error(errs)
+}
+
+// error is a usage error if a flag is wrong, otherwise an error about the schedule.
+func (p *preview) error(errs []belfry.FieldError) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	isSchedule := func(e belfry.FieldError) bool {
+		return e.Field == "schedule" || e.Field == "timezone" || strings.Contains(e.Message, "never fires")
+	}
+	if err := p.flags.usageErrors(slices.DeleteFunc(slices.Clone(errs), isSchedule)); err != nil {
+		return err
+	}
+	return &scheduleError{p.request.Schedule, errs[0]}
+}
+
+func scheduleExplainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain EXPR",
+		Short: "Describe a schedule in a sentence",
+		Example: `  belfry schedule explain '0 9 * * MON-FRI'
+  belfry schedule explain 'DTSTART:20270301T090000 RRULE:FREQ=MONTHLY;BYDAY=-1FR' --timezone Europe/Paris`,
+		Args: exactlyOneExpression,
+	}
+	p := addPreviewFlags(cmd, "after", "count")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		now := time.Now()
+		out, err := p.run(args[0], now, now)
+		if err != nil { // A schedule that has ended had a meaning before.
+			if earlier, failed := p.run(args[0], now, time.Unix(0, 0)); failed == nil {
+				earlier.Warnings = nil
+				out, err = earlier, nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		printWarnings(cmd.ErrOrStderr(), out.Warnings)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), escape(out.Description))
+		return err
+	}
+	return cmd
+}
+
+func scheduleCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check EXPR",
+		Short: "Check a schedule, and show what is wrong with it",
+		Long: `Check a schedule as a server would for a new job. The exit code is 0 or, for a
+schedule that a server would refuse, 4; then the error is shown with its column and
+a correct example.`,
+		Example: `  belfry schedule check '0 9 * * MON-FRI'`,
+		Args:    exactlyOneExpression,
+	}
+	p := addPreviewFlags(cmd, "after", "count")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		now := time.Now()
+		out, err := p.run(args[0], now, now)
+		if err == nil {
+			err = p.checkNew(now)
+		}
+		if err != nil {
+			return err
+		}
+		printWarnings(cmd.ErrOrStderr(), out.Warnings)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok: "+escape(out.Description))
+		return err
+	}
+	return cmd
+}
+
+// checkNew checks what a preview allows but a new job may not have: an instant that has
+// passed.
+func (p *preview) checkNew(now time.Time) error {
+	r := p.request
+	in := validate.Input{Manifest: belfry.Manifest{Spec: belfry.Spec{
+		Type: belfry.TypeWorker, Handler: "check",
+		Schedule: r.Schedule, Timezone: r.Timezone, DSTGap: r.DSTGap, DSTOverlap: r.DSTOverlap, StartsAt: r.StartsAt, EndsAt: r.EndsAt,
+	}}}
+	_, errs := validate.New(now, plan.Defaults{}).Create(belfry.ID{}, in)
+	return p.error(errs)
+}
+
+// printWarnings prints what may be surprising about a schedule.
+func printWarnings(w io.Writer, warnings []string) {
+	for _, text := range warnings {
+		fmt.Fprintln(w, "Note: "+escape(text))
+	}
+}
+
+// scheduleError is an error about a schedule or its time zone.
+type scheduleError struct {
+	schedule string
+	field    belfry.FieldError
+}
+
+func (e *scheduleError) Error() string { return e.field.Field + ": " + e.field.Message }
 
 var (
-	dstGaps     = []string{string(belfry.GapRun), string(belfry.GapSkip)}
-	dstOverlaps = []string{"auto", string(belfry.DSTFirst), string(belfry.DSTBoth)}
+	errorColumn  = regexp.MustCompile(`^column (\d+): `)
+	errorExample = regexp.MustCompile(`; for example (".*")$`)
 )
 
-// reading is what a question comes to.
-type reading struct {
-	rule         schedule.Rule
-	resolved     string    // the text with a value for every H, if it has one
-	starts, ends time.Time // unset: no limit
-	anchor       time.Time // what the rule is counted from, if nobody said
-}
-
-// counted tells a schedule that ends after so many times.
-var counted = regexp.MustCompile(`(?i)^\s*R[0-9]|COUNT=`)
-
-// read makes a rule of the question as of an instant, at which an interval begins
-// that does not say when. It refuses a rule that is over then.
-func (q *question) read(now time.Time) (reading, error) { return q.readAs(now, now) }
-
-// readAs is read for a rule that may be over, if the second instant is zero.
-func (q *question) readAs(now, over time.Time) (r reading, err error) {
-	o := schedule.Options{Timezone: q.timezone, Now: over}
-	if o.SkipGap, err = readGap(q.gap); err != nil {
-		return r, usagef("--dst-gap: %w", err)
-	}
-	if o.Overlap, err = readOverlap(q.overlap); err != nil {
-		return r, usagef("--dst-overlap: %w", err)
-	}
-	if r.starts, err = readInstant("starts-at", q.starts); err != nil {
-		return r, err
-	}
-	if r.ends, err = readInstant("ends-at", q.ends); err != nil {
-		return r, err
-	}
-	if !r.ends.IsZero() && !r.starts.Before(r.ends) {
-		return r, usagef("--ends-at: must be after --starts-at")
-	}
-	text, hashed, err := schedule.Resolve(q.text, [16]byte{})
-	if err != nil {
-		return r, &badSchedule{q.text, err}
-	}
-	if hashed {
-		r.resolved = strings.TrimSpace(text)
-	}
-	o.Start = r.starts
-	r.rule, err = schedule.Parse(text, o)
-	if err != nil && o.Start.IsZero() {
-		o.Start = now.Truncate(time.Second)
-		if counted.MatchString(text) {
-			o.Start = o.Start.Add(time.Second) // None of so many is past, as in a new job.
-		}
-		if r.rule, err = schedule.Parse(text, o); err == nil {
-			r.anchor = o.Start
+// lines shows what is wrong, where, and an example.
+func (e *scheduleError) lines() []string {
+	message, example := e.field.Message, ""
+	if m := errorExample.FindStringSubmatch(message); m != nil {
+		if text, err := strconv.Unquote(m[1]); err == nil {
+			message, example = strings.TrimSuffix(message, m[0]), text
 		}
 	}
-	if err != nil {
-		return r, &badSchedule{q.text, err}
+	if e.field.Field != "schedule" {
+		message = "--" + strings.ReplaceAll(e.field.Field, "_", "-") + ": " + message
 	}
-	return r, nil
+	lines := []string{escape(message)}
+	if m := errorColumn.FindStringSubmatch(message); m != nil {
+		if column, err := strconv.Atoi(m[1]); err == nil {
+			lines = append(lines, pointAt(e.schedule, column)...)
+		}
+	}
+	if example != "" {
+		lines = append(lines, "For example: "+escape(example))
+	}
+	return lines
 }
 
-func readGap(word string) (skip bool, err error) {
-	word, err = oneOf(word, dstGaps)
-	return word == string(belfry.GapSkip), err
-}
-
-func readOverlap(word string) (schedule.DSTOverlap, error) {
-	word, err := oneOf(word, dstOverlaps)
-	switch belfry.DSTOverlap(word) {
-	case belfry.DSTFirst:
-		return schedule.DSTFirst, err
-	case belfry.DSTBoth:
-		return schedule.DSTBoth, err
+// pointAt shows the line of a text that has a column, counted in bytes from 1, and a
+// caret below it. A long line is cut.
+func pointAt(text string, column int) []string {
+	const context = 50
+	at := min(column-1, len(text))
+	start := strings.LastIndexByte(text[:at], '\n') + 1
+	end := len(text)
+	if n := strings.IndexByte(text[at:], '\n'); n >= 0 {
+		end = at + n
 	}
-	return schedule.DSTAuto, err
-}
-
-// readInstant reads a flag that is a point in time; empty is none.
-func readInstant(flag, text string) (at time.Time, err error) {
-	if text == "" {
-		return at, nil
+	before, after := []rune(escape(text[start:at])), []rune(escape(text[at:end]))
+	if len(before) > context {
+		before = append([]rune("..."), before[len(before)-context:]...)
 	}
-	if at.UnmarshalText([]byte(text)) != nil {
-		return at, usagef("--%s: %q is not an instant with an offset or a Z, such as 2027-03-01T09:00:00+01:00", flag, text)
+	if len(after) > context {
+		after = append(after[:context:context], []rune("...")...)
 	}
-	if at = at.UTC(); at.Year() < 1970 || at.Year() > 2499 {
-		return at, usagef("--%s: must lie in the years 1970 to 2499", flag)
-	}
-	return at, nil
-}
-
-// assumed says what was made up to read a schedule that leaves it to the job.
-func (r *reading) assumed() (list []string) {
-	if r.resolved != "" {
-		list = append(list, "what stands for H depends on the job: this is how it would be for one of them")
-	}
-	if !r.anchor.IsZero() {
-		list = append(list, "it counts from starts_at, which is the time of creation unless it is given: this is how it would be from "+
-			r.anchor.UTC().Format(time.RFC3339)+" on")
-	}
-	return list
-}
-
-// remarks is what there is to know about a schedule beside when it runs.
-func (r *reading) remarks(now time.Time) []string {
-	return append(schedule.Warnings(r.rule, now), r.assumed()...)
+	indent := strings.Repeat(" ", utf8.RuneCountInString(string(before)))
+	return []string{"    " + string(before) + string(after), "    " + indent + "^"}
 }

@@ -8,42 +8,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 // maxLine is how many bytes a line of a batch may have.
 const maxLine = 1 << 20
 
-// asked is a line of a batch. Members that it does not name are no concern of its.
-type asked struct {
-	Expr       string  `json:"expr"`
-	TZ         string  `json:"tz"`
-	After      *string `json:"after"`
-	Count      *int    `json:"count"`
-	DTStart    string  `json:"dtstart"`
-	DSTGap     string  `json:"dst_gap"`
-	DSTOverlap string  `json:"dst_overlap"`
+// query is a line of a batch. Other members are ignored.
+type query struct {
+	Expr       string            `json:"expr"`
+	TZ         string            `json:"tz"`
+	After      *string           `json:"after"`
+	Count      *int              `json:"count"`
+	DTStart    string            `json:"dtstart"`
+	DSTGap     belfry.DSTGap     `json:"dst_gap"`
+	DSTOverlap belfry.DSTOverlap `json:"dst_overlap"`
 }
 
-// answerAll answers every line of its input by a line, in order, whatever is
-// wrong with one. Answers do not wait for questions that are not there yet.
-func answerAll(ctx context.Context, in io.Reader, out io.Writer, now time.Time) error {
+// answerQueries answers every line of the input by a line, in order, whatever is wrong
+// with it. Answers are written before it waits for more input.
+func answerQueries(ctx context.Context, in io.Reader, out io.Writer, now time.Time) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	w := bufio.NewWriterSize(out, 64<<10)
 	var text, answer []byte
 	for ctx.Err() == nil {
-		var over bool
+		var tooLong bool
 		var err error
-		if text, over, err = readLine(lines, text[:0]); errors.Is(err, io.EOF) {
+		if text, tooLong, err = readLine(lines, text[:0]); errors.Is(err, io.EOF) {
 			return w.Flush()
 		} else if err != nil {
-			return errors.Join(fmt.Errorf("read the questions: %w", err), w.Flush())
+			return errors.Join(fmt.Errorf("read the queries: %w", err), w.Flush())
 		}
-		next, err := answerOne(text, over, now)
+		next, err := answerLine(text, tooLong, now)
 		answer = appendAnswer(answer[:0], next, err)
 		if _, err := w.Write(answer); err != nil {
 			return fmt.Errorf("write an answer: %w", err)
@@ -57,90 +62,70 @@ func answerAll(ctx context.Context, in io.Reader, out io.Writer, now time.Time) 
 	return errors.Join(ctx.Err(), w.Flush())
 }
 
-// readLine appends a line without its end to a buffer, as far as there is room; over
-// tells that there was not.
-func readLine(lines *bufio.Reader, text []byte) (_ []byte, over bool, err error) {
-	for begun := false; ; begun = true {
+// readLine appends a line without its end to a buffer, up to maxLine bytes.
+func readLine(lines *bufio.Reader, text []byte) (_ []byte, tooLong bool, err error) {
+	for started := false; ; started = true {
 		piece, err := lines.ReadSlice('\n')
-		if over = over || len(text)+len(bytes.TrimRight(piece, "\r\n")) > maxLine; !over {
+		if tooLong = tooLong || len(text)+len(bytes.TrimRight(piece, "\r\n")) > maxLine; !tooLong {
 			text = append(text, piece...)
 		}
 		switch {
-		case err == nil, errors.Is(err, io.EOF) && (begun || len(piece) > 0):
-			return bytes.TrimRight(text, "\r\n"), over, nil
+		case err == nil, errors.Is(err, io.EOF) && (started || len(piece) > 0):
+			return bytes.TrimRight(text, "\r\n"), tooLong, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return text, over, err
+			return text, tooLong, err
 		}
 	}
 }
 
-// answerOne answers a line.
-func answerOne(text []byte, over bool, now time.Time) ([]time.Time, error) {
-	if over {
+func answerLine(text []byte, tooLong bool, now time.Time) ([]time.Time, error) {
+	if tooLong {
 		return nil, fmt.Errorf("the line has more than %d bytes", maxLine)
 	}
-	var q asked
-	if err := json.Unmarshal(text, &q); err != nil {
-		return nil, brokenLine(text, err)
-	}
-	if bytes.TrimSpace(text)[0] != '{' {
+	if syntax := jsontext.Check(text); syntax != nil || bytes.TrimSpace(text)[0] != '{' {
 		return nil, errors.New(`the line is not a JSON object such as {"expr": "0 9 * * *"}`)
+	}
+	var q query
+	if err := json.Unmarshal(text, &q); err != nil {
+		var mismatch *json.UnmarshalTypeError
+		if !errors.As(err, &mismatch) {
+			return nil, err
+		}
+		want := "a string"
+		if mismatch.Type.Kind() == reflect.Int {
+			want = "a whole number"
+		}
+		return nil, fmt.Errorf("%s: must be %s", mismatch.Field, want)
 	}
 	return q.next(now)
 }
 
-// brokenLine says what is wrong with the JSON of a line.
-func brokenLine(text []byte, err error) error {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return errors.New("the line is empty")
-	}
-	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
-		switch {
-		case kind.Field == "":
-			return errors.New(`the line is not a JSON object such as {"expr": "0 9 * * *"}`)
-		case kind.Field == "count":
-			return errors.New("count: must be a whole number")
-		}
-		return fmt.Errorf("%s: must be a string", kind.Field)
-	}
-	if fault := (*json.SyntaxError)(nil); errors.As(err, &fault) {
-		return fmt.Errorf("the line is not JSON at character %d: %s", fault.Offset, err)
-	}
-	return fmt.Errorf("the line is not JSON: %s", err)
-}
-
-// next answers a question.
-func (q *asked) next(now time.Time) ([]time.Time, error) {
-	o := schedule.Options{Timezone: q.TZ}
-	var err error
-	if o.SkipGap, err = readGap(q.DSTGap); err != nil {
-		return nil, fmt.Errorf("dst_gap: %w", err)
-	}
-	if o.Overlap, err = readOverlap(q.DSTOverlap); err != nil {
-		return nil, fmt.Errorf("dst_overlap: %w", err)
-	}
-	count := 1
+// next lists the occurrences that a query asks for.
+func (q *query) next(now time.Time) ([]time.Time, error) {
+	after, count := now, 1
 	if q.Count != nil {
 		count = *q.Count
 	}
-	if count < 1 || count > maxNext {
-		return nil, fmt.Errorf("count: must be from 1 to %d", maxNext)
+	if most := *countField.Max; count < 1 || float64(count) > most {
+		return nil, fmt.Errorf("count: must be from 1 to %s", schema.Decimal(most))
 	}
-	after := now
 	if q.After != nil && after.UnmarshalText([]byte(*q.After)) != nil {
-		return nil, fmt.Errorf("after: %q is not an instant with an offset or a Z, such as 2027-03-01T09:00:00Z", *q.After)
+		return nil, fmt.Errorf("after: %w", schema.ErrNoTime)
+	}
+	spec := belfry.Spec{Timezone: q.TZ, DSTGap: q.DSTGap, DSTOverlap: q.DSTOverlap, StartsAt: after.Truncate(time.Second)}
+	if errs := schema.Check(&belfry.PreviewRequest{Schedule: "-", DSTGap: q.DSTGap, DSTOverlap: q.DSTOverlap}, nil); len(errs) > 0 {
+		return nil, errors.New(errs[0].Field + ": " + errs[0].Message)
 	}
 	text, _, err := schedule.Resolve(q.Expr, [16]byte{})
 	if err != nil {
 		return nil, err
 	}
-	o.Start = after.Truncate(time.Second)
 	if q.DTStart != "" {
-		if o.Start, text, err = q.begin(text); err != nil {
+		if spec.StartsAt, text, err = q.start(text); err != nil {
 			return nil, fmt.Errorf("dtstart: %w", err)
 		}
 	}
-	rule, err := schedule.Parse(text, o)
+	rule, err := schedule.Parse(text, plan.Options(spec))
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +139,17 @@ func (q *asked) next(now time.Time) ([]time.Time, error) {
 	return list, nil
 }
 
+var countField = schema.For[belfry.PreviewRequest]().Field("count")
+
 var (
 	basicTime = regexp.MustCompile(`^([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z?))?$`)
 	plainDate = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 )
 
-// begin gives the instant that the question says its rule is counted from. A
-// calendar rule that is to begin at a wall time that the clock skips says so in its
-// text: no instant has that time.
-func (q *asked) begin(text string) (time.Time, string, error) {
+// start is the instant that the rule counts from, by dtstart. A calendar rule that
+// starts at a wall time that the clock skips gets it in its text: no instant has that
+// time.
+func (q *query) start(text string) (time.Time, string, error) {
 	local := q.DTStart
 	if m := basicTime.FindStringSubmatch(local); m != nil {
 		local = m[1] + "-" + m[2] + "-" + m[3]
@@ -192,11 +179,11 @@ func (q *asked) begin(text string) (time.Time, string, error) {
 	return at, text, nil
 }
 
-// appendAnswer writes the answer to a question as a line of JSON.
+// appendAnswer appends the answer to a query as a line of JSON.
 func appendAnswer(b []byte, next []time.Time, err error) []byte {
 	if err != nil {
 		b = append(b, `{"error":`...)
-		b = append(b, safeJSON([]byte(quote(err.Error())))...)
+		b = append(b, escapeJSON([]byte(jsontext.Quote(err.Error())))...)
 		return append(b, "}\n"...)
 	}
 	b = append(b, `{"next":[`...)

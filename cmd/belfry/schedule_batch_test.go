@@ -191,7 +191,7 @@ func TestABatchAnswersBeforeTheNextQuestion(t *testing.T) {
 	in, ask := io.Pipe()
 	answer, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- answerAll(t.Context(), in, out, time.Now()) }()
+	go func() { done <- answerQueries(t.Context(), in, out, time.Now()) }()
 	lines := bufio.NewScanner(answer)
 	for i := range 3 {
 		fmt.Fprintf(ask, "{\"expr\":\"@daily\",\"after\":\"2027-01-0%dT00:00:00Z\"}\n", i+1)
@@ -210,17 +210,17 @@ func TestABatchEndsWhenNobodyListens(t *testing.T) {
 	_, out := io.Pipe()
 	gone := errors.New("gone")
 	out.CloseWithError(gone)
-	if err := answerAll(t.Context(), question, out, time.Now()); err == nil {
+	if err := answerQueries(t.Context(), question, out, time.Now()); err == nil {
 		t.Error("it did not notice that nobody listens")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := answerAll(ctx, question, io.Discard, time.Now()); !errors.Is(err, context.Canceled) {
+	if err := answerQueries(ctx, question, io.Discard, time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted, it ended with %v", err)
 	}
 	in, ask := io.Pipe()
 	ask.CloseWithError(gone)
-	if err := answerAll(t.Context(), in, io.Discard, time.Now()); !errors.Is(err, gone) {
+	if err := answerQueries(t.Context(), in, io.Discard, time.Now()); !errors.Is(err, gone) {
 		t.Errorf("it ended with %v, want that its input is gone", err)
 	}
 }

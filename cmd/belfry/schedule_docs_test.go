@@ -116,7 +116,7 @@ func (d *docs) line(t *testing.T, l string, inside bool) []string {
 // it prints.
 func shell(t *testing.T, command string) []string {
 	t.Helper()
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	if said, rest, ok := strings.Cut(command, " | "); ok {
 		p.stdin = strings.NewReader(strings.Join(quotedWords(said)[1:], " ") + "\n")
 		command = rest
@@ -140,14 +140,14 @@ func quotedWords(command string) []string {
 
 func explained(t *testing.T, expr string) string {
 	t.Helper()
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	return strings.TrimSuffix(p.ok("schedule", "explain", expr).out, "\n")
 }
 
 // because gives the reason for which an expression is refused.
 func because(t *testing.T, expr string) string {
 	t.Helper()
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	r := p.run("schedule", "check", expr)
 	if r.code != exitRefused {
 		t.Errorf("%s is accepted: %+v", expr, r)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestTheNextTimesOfASchedule(t *testing.T) {
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	r := p.ok("schedule", "next", "30 2 * * *", "--timezone", "America/New_York", "--after", "2026-03-07T00:00:00Z")
 	want := `LOCAL TIME                      UTC                    WHEN NOTE
 Sat 2026-03-07T02:30:00-05:00   2026-03-07T07:30:00Z   ... -
@@ -124,14 +124,14 @@ func TestTheCommandLineAndTheServerSayTheSame(t *testing.T) {
 		}
 		want, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if d := cmp.Diff(meaning(want), meaning(got)); d != "" || err != nil || answer.StatusCode != http.StatusOK {
+		if d := cmp.Diff(decodeJSON(want), decodeJSON(got)); d != "" || err != nil || answer.StatusCode != http.StatusOK {
 			t.Errorf("%s: the server answers %s, and the command line differs, error %v:\n%s", body, answer.Status, err, d)
 		}
 	}
 }
 
 func TestExplainAndCheck(t *testing.T) {
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	if r := p.ok("schedule", "explain", "0 9 * * MON-FRI"); r.out != "At 09:00, Monday through Friday\n" || r.err != "" {
 		t.Errorf("explain printed %+v", r)
 	}
@@ -197,7 +197,7 @@ For example: 30 9 * * MON-FRI
 }
 
 func TestMistakesInAskingAboutSchedules(t *testing.T) {
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -230,7 +230,7 @@ func TestMistakesInAskingAboutSchedules(t *testing.T) {
 }
 
 func TestTheVersionNamesTheZoneDatabase(t *testing.T) {
-	p := &prompt{t: t}
+	p := &testCLI{t: t}
 	release := schedule.ZoneVersion()
 	if r := p.ok("version"); !strings.Contains(r.out, "zones "+release) || !regexp.MustCompile(`^20[0-9]{2}[a-z]$`).MatchString(release) {
 		t.Errorf("the version is %q, the zone database %q", r.out, release)

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/belfry-sh/belfry/internal/node"
 )
@@ -20,17 +23,16 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: API, scheduler and workers in one process",
-		Long: `Run a node. Without arguments it is a whole Belfry on this machine: API,
-scheduler and workers on an embedded SQLite database, reachable from this
-machine only.
+		Long: `Run a node. Without flags it is a complete Belfry for this machine: API, scheduler
+and workers with an embedded SQLite database, reachable from this machine only.
 
-With --database-url it is a member of a cluster: start as many as you like on
-the same PostgreSQL database (15 or newer).
+With --database-url it is a member of a cluster: start any number of nodes with the
+same PostgreSQL database (15 or newer).
 
-Every flag can be given as an environment variable, named beside it.`,
+Every flag can also be set by the environment variable in brackets.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd, os.Environ()); err != nil {
+			if err := setFromEnvironment(cmd, os.Environ()); err != nil {
 				return err
 			}
 			log, err := newLog(cmd.ErrOrStderr(), format, level)
@@ -42,29 +44,29 @@ Every flag can be given as an environment variable, named beside it.`,
 			if err != nil {
 				return err
 			}
-			greet(cmd.OutOrStdout(), c, n)
+			printGreeting(cmd.OutOrStdout(), c, n)
 			return n.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Listen, "listen", c.Listen, "address to serve on; beyond loopback it needs --api-key-file")
+	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
-	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL to use instead, as postgres://user:password@host/database")
-	f.StringSliceVar(&c.Roles, "roles", c.Roles, "what this process does")
-	f.IntVar(&c.Shards, "shards", 0, "parts that the jobs are spread over; fixed at the first start (default 64)")
-	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "runs that this process executes at once")
-	f.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "how long running work may go on after SIGTERM before it is handed back")
-	f.DurationVar(&c.Retention, "retention", c.Retention, "how long history is kept")
-	f.DurationVar(&c.CatchUpWindow, "catch-up-window", c.CatchUpWindow, "how old a missed occurrence may be to be made up for, unless the job says it; 0: 30m for run_all, no limit for run_once")
-	f.DurationVar(&c.PriorityAgeing, "priority-ageing", c.PriorityAgeing, "how much longer a run of the lowest priority may wait than one of the highest, from 1s to 168h; 0: 10m")
-	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "runs that make up for missed occurrences of one job; more are an event, see: belfry event list; 0: 10")
-	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one a line; clients send one as a bearer token")
-	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests a second that each API key may make; 0: no limit")
-	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "addresses or CIDRs that HTTP targets may reach although they are private")
-	f.StringSliceVar(&c.Hosts, "host", nil, "names by which clients call this server, beside its addresses")
+	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
+	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
+	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
+	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "how many runs this process executes at a time")
+	f.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "how long running attempts may continue after SIGTERM before they are returned")
+	f.DurationVar(&c.Retention, "retention", c.Retention, "how long the history of runs is kept")
+	f.DurationVar(&c.CatchUpWindow, "catch-up-window", c.CatchUpWindow, "how old a missed occurrence may be to still run, unless the job says it; 0 is 30m for run_all and no limit for run_once")
+	f.DurationVar(&c.PriorityAgeing, "priority-ageing", c.PriorityAgeing, "how much longer a run of the lowest priority may wait than one of the highest, from 1s to 168h; 0 is 10m")
+	f.IntVar(&c.LargeCatchUp, "large-catch-up", c.LargeCatchUp, "catch-up runs of one job at once above which there is an event, see: belfry event list; 0 is 10")
+	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line; clients send one as a bearer token")
+	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
+	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
+	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&format, "log-format", format, "text or json")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
-	describeEnvironment(cmd)
+	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
 	return cmd
 }
 
@@ -84,12 +86,12 @@ func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
 }
 
-// greet says in five lines where the node is and what to try next.
-func greet(w io.Writer, c node.Config, n *node.Node) {
-	base := "http://" + reachable(n.Addr())
-	where := c.Data + " (SQLite)"
+// printGreeting prints where the node is and a first request.
+func printGreeting(w io.Writer, c node.Config, n *node.Node) {
+	base := "http://" + callableAddress(n.Addr())
+	database := c.Data + " (SQLite)"
 	if c.DatabaseURL != "" {
-		where = "PostgreSQL"
+		database = "PostgreSQL"
 	}
 	key := ""
 	if c.APIKeyFile != "" {
@@ -97,13 +99,13 @@ func greet(w io.Writer, c node.Config, n *node.Node) {
 	}
 	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
 	fmt.Fprintf(w, "  API    %s/api/v1\n", base)
-	fmt.Fprintf(w, "  Data   %s, %d shards\n", where, n.Shards())
+	fmt.Fprintf(w, "  Data   %s, %d shards\n", database, n.Shards())
 	fmt.Fprintf(w, "  Roles  %s, %d runs at once\n", strings.Join(c.Roles, ", "), c.Concurrency)
 	fmt.Fprintf(w, "  Try    curl %s/api/v1/jobs%s -H 'Content-Type: application/json' -d '{\"name\":\"hello\",\"schedule\":\"* * * * *\",\"payload\":{\"url\":\"%s/livez\",\"method\":\"GET\"}}'\n", base, key, base)
 }
 
-// reachable turns an address that means "all" into one that can be called.
-func reachable(a net.Addr) string {
+// callableAddress replaces an address that means all interfaces by one to call.
+func callableAddress(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
 		return a.String()
@@ -112,4 +114,51 @@ func reachable(a net.Addr) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
+}
+
+const (
+	environmentPrefix     = "BELFRY_"
+	testEnvironmentPrefix = "BELFRY_TEST_" // is for the tests
+)
+
+// clientVariables are for the commands that use a server; they may be set in the shell
+// that starts a node.
+var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY", "BELFRY_NAMESPACE"}
+
+// environmentName is the environment variable of a flag: --log-format is
+// BELFRY_LOG_FORMAT.
+func environmentName(flag string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// setFromEnvironment sets the flags that were not given from their variables. A variable
+// without a flag is an error: it is probably misspelled.
+func setFromEnvironment(cmd *cobra.Command, environ []string) error {
+	known := map[string]*pflag.Flag{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			known[environmentName(f.Name)] = f
+		}
+	})
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, environmentPrefix) || strings.HasPrefix(name, testEnvironmentPrefix) || slices.Contains(clientVariables, name) {
+			continue
+		}
+		flag := known[name]
+		if flag == nil {
+			return fmt.Errorf("environment variable %s is unknown; known are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+		if flag.Changed {
+			continue
+		}
+		if err := flag.Value.Set(value); err != nil {
+			if want := flagTypes[flag.Value.Type()]; want != "" {
+				err = fmt.Errorf("%q is not %s", value, want)
+			}
+			return fmt.Errorf("environment variable %s: %w", name, err)
+		}
+		flag.Changed = true
+	}
+	return nil
 }

@@ -17,7 +17,7 @@ import (
 func serving(t *testing.T, args ...string) (greeting []string) {
 	t.Helper()
 	out, in := io.Pipe()
-	cmd := root()
+	cmd := rootCommand()
 	cmd.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...))
 	cmd.SetOut(in)
 	cmd.SetErr(io.Discard)
@@ -94,7 +94,7 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			cmd := root()
+			cmd := rootCommand()
 			cmd.SetArgs(append([]string{"serve", "--data", t.TempDir()}, tt.args...))
 			cmd.SetOut(io.Discard)
 			cmd.SetErr(io.Discard)
@@ -109,7 +109,7 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 }
 
 func TestAnUnknownCommandIsRefusedWithTheNearestOne(t *testing.T) {
-	cmd := root()
+	cmd := rootCommand()
 	cmd.SetArgs([]string{"serv"})
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
@@ -131,14 +131,14 @@ func TestFlagsComeFromTheEnvironment(t *testing.T) {
 
 func TestEveryFlagNamesItsVariable(t *testing.T) {
 	var serve *cobra.Command
-	for _, c := range root().Commands() {
+	for _, c := range rootCommand().Commands() {
 		if c.Name() == "serve" {
 			serve = c
 		}
 	}
 	usage := serve.Flags().FlagUsages()
 	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target", "catch-up-window", "priority-ageing", "large-catch-up"} {
-		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+envName(name)+"]") {
+		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+environmentName(name)+"]") {
 			t.Errorf("--%s or its variable is missing from the help", name)
 		}
 	}

@@ -2,111 +2,117 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
 
-// table is what a list is shown as: columns under upper-case headers.
+const columnWidth = 60 // of long texts in tables
+
+// table is a list with columns under upper-case headers.
 type table struct {
+	*output
 	header []string
 	rows   [][]cell
 }
 
-// cell is a text and the colour to show it in, if there are colours.
+// cell is a text and its colour, if there are colours.
 type cell struct {
 	text   string
 	colour string
 }
 
-func newTable(header ...string) *table { return &table{header: header} }
+func toCell(value any) cell {
+	c, ok := value.(cell)
+	if !ok {
+		c = cell{text: fmt.Sprint(value)}
+	}
+	c.text = escape(c.text)
+	return c
+}
 
-// row adds a row. Texts are made safe, whoever wrote them; a cell is taken as it is.
+// table makes a table with columns, and more in the wide format.
+func (o *output) table(header []string, wide ...string) *table {
+	if o.format == "wide" {
+		header = append(header[:len(header):len(header)], wide...)
+	}
+	return &table{output: o, header: header}
+}
+
+// row adds a row. Values for columns that the table does not have are dropped.
 func (t *table) row(values ...any) {
-	row := make([]cell, len(values))
-	for i, v := range values {
-		switch v := v.(type) {
-		case cell:
-			v.text = safe(v.text)
-			row[i] = v
-		default:
-			row[i] = cell{text: safe(fmt.Sprint(v))}
-		}
-		if row[i].text == "" {
+	row := make([]cell, len(t.header))
+	for i := range row {
+		if row[i] = toCell(values[i]); row[i].text == "" {
 			row[i].text = "-"
 		}
 	}
 	t.rows = append(t.rows, row)
 }
 
-// write aligns and prints the rows. The last column is not padded, so that no
-// line ends in blanks.
-func (t *table) write(w io.Writer, p palette) error {
-	widths := make([]int, len(t.header))
-	for i, h := range t.header {
-		widths[i] = utf8.RuneCountInString(h)
+// clip shortens a long text, except in the wide format.
+func (t *table) clip(text string) string {
+	if t.format == "wide" {
+		return text
 	}
-	for _, row := range t.rows {
+	return shorten(escape(text), columnWidth)
+}
+
+// write prints the rows. The last column is not padded, so that no line ends in
+// blanks.
+func (t *table) write() error {
+	head := make([]cell, len(t.header))
+	for i, h := range t.header {
+		head[i] = cell{text: h}
+	}
+	rows := append([][]cell{head}, t.rows...)
+	widths := make([]int, len(head))
+	for _, row := range rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
 		}
 	}
 	var b strings.Builder
-	head := make([]cell, len(t.header))
-	for i, h := range t.header {
-		head[i] = cell{text: h}
+	for _, row := range rows {
+		for i, c := range row {
+			b.WriteString(t.palette.paint(c.colour, c.text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
+			}
+		}
+		b.WriteByte('\n')
 	}
-	writeRow(&b, head, widths, p)
-	for _, row := range t.rows {
-		writeRow(&b, row, widths, p)
-	}
-	_, err := io.WriteString(w, b.String())
+	_, err := t.out.Write([]byte(b.String()))
 	return err
 }
 
-func writeRow(b *strings.Builder, row []cell, widths []int, p palette) {
-	for i, c := range row {
-		b.WriteString(p.paint(c.colour, c.text))
-		if i < len(row)-1 {
-			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
-		}
-	}
-	b.WriteByte('\n')
-}
-
-// details prints one thing: a line for each of its fields.
+// details is one thing: a line for each of its fields.
 type details struct {
 	names  []string
 	values []cell
 }
 
-// add adds a field; one without a value is left out.
+// add adds a field, unless its value is empty.
 func (d *details) add(name string, value any) {
-	c, ok := value.(cell)
-	if !ok {
-		c = cell{text: fmt.Sprint(value)}
+	if c := toCell(value); c.text != "" {
+		d.names = append(d.names, name)
+		d.values = append(d.values, c)
 	}
-	if c.text = safe(c.text); c.text == "" {
-		return
-	}
-	d.names = append(d.names, name)
-	d.values = append(d.values, c)
 }
 
-func (d *details) write(w io.Writer, p palette) error {
+func (d *details) write(o *output) error {
 	width := 0
 	for _, n := range d.names {
 		width = max(width, utf8.RuneCountInString(n))
 	}
 	for i, n := range d.names {
-		if _, err := fmt.Fprintf(w, "%-*s   %s\n", width, n, p.paint(d.values[i].colour, d.values[i].text)); err != nil {
+		if err := o.line("%-*s   %s", width, n, o.palette.paint(d.values[i].colour, d.values[i].text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// palette paints texts, if colours are wanted.
+// palette colours texts, if colours are on.
 type palette struct{ on bool }
 
 // The colours in use, as terminals know them.
@@ -123,4 +129,18 @@ func (p palette) paint(colour, text string) string {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// statusCell is a status of a job or a run, or a decision about an occurrence, in its
+// colour.
+func statusCell[S ~string](status S) cell {
+	return cell{string(status), statusColours[string(status)]}
+}
+
+var statusColours = map[string]string{
+	"scheduled": green, "succeeded": green, "ran": green, "planned": green,
+	"queued": blue, "running": blue, "ready": blue, "due": blue,
+	"paused": yellow, "retry": yellow, "retrying": yellow, "waiting": yellow,
+	"failed": red, "dead": red, "quarantined": red,
+	"completed": grey, "cancelled": grey, "skipped": grey, "discarded": grey, "none": grey, "unknown": grey,
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // typing gives the command line a terminal at which somebody has typed a text.
-func (p *prompt) typing(text string) {
+func (p *testCLI) typing(text string) {
 	p.t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

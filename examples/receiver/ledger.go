@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// entry is a charge and the key under which it was asked for.
+// entry is a charge and the idempotency key of its request.
 type entry struct {
 	Key    string `json:"key"`
 	Amount int    `json:"amount"`
 }
 
-// ledger is what was done: a line of JSON for each charge.
+// ledger is the charges that were made: a line of JSON for each.
 type ledger struct {
 	mu   sync.Mutex // guards all below
 	file *os.File
@@ -24,8 +24,8 @@ type ledger struct {
 	list []entry
 }
 
-// openLedger reads what was done before. Half a line at the end is a charge that
-// was never confirmed, so it goes.
+// openLedger reads the charges. Half a line at the end is a charge that was never
+// confirmed, so it is removed.
 func openLedger(path string) (*ledger, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -47,8 +47,8 @@ func openLedger(path string) (*ledger, error) {
 	return l, l.file.Truncate(l.size)
 }
 
-// add writes a charge down unless its key is there already, and says whether it
-// did. On an error nothing was done.
+// add writes a charge unless its key exists, and reports whether it did. After an error
+// nothing was written.
 func (l *ledger) add(e entry) (first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *ledger) add(e entry) (first bool, err error) {
 		err = l.file.Sync()
 	}
 	if err != nil {
-		l.file.Truncate(l.size) // whatever of it was written
+		l.file.Truncate(l.size) // what was written of it
 		return false, fmt.Errorf("write a charge: %w", err)
 	}
 	l.size += int64(len(line)) + 1

@@ -1,6 +1,6 @@
-// Command receiver is a service that Belfry calls. It does what it is asked for
-// once, however often it is asked: a charge and its Idempotency-Key are one line
-// of one file, so that the effect and the memory of it cannot come apart.
+// Command receiver is a service that Belfry calls. It makes each charge once, however
+// often it is requested: a charge and its Idempotency-Key are one line of one file, so
+// that the effect and its key are stored together or not at all.
 //
 //	go run ./examples/receiver -listen 127.0.0.1:8080 -ledger charges.log
 package main
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "address to serve on")
-	path := flag.String("ledger", "charges.log", "file that remembers what was done")
+	path := flag.String("ledger", "charges.log", "file with the charges that were made")
 	flag.Parse()
 	l, err := openLedger(*path)
 	if err != nil {
@@ -32,8 +32,8 @@ func main() {
 	log.Fatal(http.Serve(listener, nil))
 }
 
-// charge answers 200 only once the charge is on disk: Belfry asks again until
-// then, and whoever asks again gets the answer without a second charge.
+// charge responds with 200 only once the charge is on disk. Belfry retries until then,
+// and a retry gets the response without a second charge.
 func charge(l *ledger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Idempotency-Key")
@@ -41,15 +41,15 @@ func charge(l *ledger) http.HandlerFunc {
 			http.Error(w, "the header Idempotency-Key is missing", http.StatusBadRequest)
 			return
 		}
-		var order struct{ Amount int }
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&order); err != nil {
+		var request struct{ Amount int }
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request); err != nil {
 			http.Error(w, "the body must be JSON, as in {\"amount\": 5}", http.StatusBadRequest)
 			return
 		}
-		first, err := l.add(entry{key, order.Amount})
+		first, err := l.add(entry{key, request.Amount})
 		if err != nil {
 			log.Print(err)
-			http.Error(w, "the charge could not be written down; ask again", http.StatusInternalServerError)
+			http.Error(w, "the charge could not be written; try again", http.StatusInternalServerError)
 			return
 		}
 		if !first {

@@ -1,5 +1,5 @@
-// Command worker-go runs functions of its own as jobs: it claims their runs from
-// a Belfry server, and tells it how they ended.
+// Command worker-go runs its own functions as jobs: it claims their runs from a Belfry
+// server, and reports the results.
 //
 //	BELFRY_SERVER=http://127.0.0.1:7070 go run ./examples/worker-go
 package main
@@ -24,13 +24,12 @@ import (
 type report struct {
 	Report    string    `json:"report"`
 	To        []string  `json:"to"`
-	NotBefore time.Time `json:"not_before"` // nobody gets it earlier, whenever the job is run
+	NotBefore time.Time `json:"not_before"` // it is not sent earlier, whenever the job runs
 }
 
-// sendReport fails, and so is tried again, when it returns an error, unless that
-// says otherwise: no retry finds somebody to send to, and to wait is no failure. Its
-// context ends when the attempt must: a timeout, a shutdown, a cancelled run, a lost
-// lease.
+// sendReport is retried when it returns an error, unless the error says otherwise: a
+// missing recipient is permanent, and a snooze is no failure. Its context ends when the
+// attempt must: a timeout, a shutdown, a cancelled run, a lost lease.
 func sendReport(ctx context.Context, run *belfry.Run, in report) error {
 	if len(in.To) == 0 {
 		return belfry.Permanent(fmt.Errorf("nobody to send the %s report to", in.Report))
@@ -39,7 +38,7 @@ func sendReport(ctx context.Context, run *belfry.Run, in report) error {
 		return belfry.Snooze(wait)
 	}
 	fmt.Printf("attempt %d: %s report of %s to %s, once for %s\n",
-		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.IdempotencyKey())
+		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.Key())
 	run.Report.Output = fmt.Appendf(nil, "sent to %d", len(in.To))
 	return ctx.Err()
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestShardsAreSpreadAndFewMove(t *testing.T) {
+func TestOwnerSpreadsShardsAndMovesFew(t *testing.T) {
 	const shards = 512
 	nodes := []string{"a", "b", "c", "d"}
 	count := map[string]int{}
@@ -26,13 +26,13 @@ func TestShardsAreSpreadAndFewMove(t *testing.T) {
 	}
 }
 
-func TestNobodyOwnsAShardWithoutNodes(t *testing.T) {
+func TestOwnerWithoutNodes(t *testing.T) {
 	if got := Owner(3, nil); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestShardNamesAreReadBack(t *testing.T) {
+func TestShardNamesRoundTrip(t *testing.T) {
 	for _, shard := range []int{0, 7, 1023} {
 		if got, ok := shardOf(shardName(shard)); !ok || got != shard {
 			t.Errorf("shard %d came back as %d, %v", shard, got, ok)

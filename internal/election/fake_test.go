@@ -15,8 +15,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// leases is the table of leases that all nodes of a test share.
-type leases struct {
+// leaseTable is the leases that all nodes of a test share.
+type leaseTable struct {
 	shards int
 
 	mu   sync.Mutex
@@ -29,7 +29,7 @@ type row struct {
 	expires time.Time
 }
 
-func (l *leases) hold(owner belfry.ID, names []string, ttl time.Duration) (out []store.Lease) {
+func (l *leaseTable) hold(owner belfry.ID, names []string, ttl time.Duration) (out []store.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -51,7 +51,7 @@ func (l *leases) hold(owner belfry.ID, names []string, ttl time.Duration) (out [
 	return out
 }
 
-func (l *leases) release(owner belfry.ID, names []string) {
+func (l *leaseTable) release(owner belfry.ID, names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -62,7 +62,7 @@ func (l *leases) release(owner belfry.ID, names []string) {
 	}
 }
 
-func (l *leases) held(prefix string) (out []store.Lease) {
+func (l *leaseTable) held(prefix string) (out []store.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, r := range l.rows {
@@ -75,56 +75,54 @@ func (l *leases) held(prefix string) (out []store.Lease) {
 }
 
 // row gives a copy of a lease, expired or not.
-func (l *leases) row(name string) row {
+func (l *leaseTable) row(name string) row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return *l.rows[name]
 }
 
-// edit changes a lease behind everybody's back.
-func (l *leases) edit(name string, change func(*row)) {
+// edit changes a lease as another process might.
+func (l *leaseTable) edit(name string, change func(*row)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.rows[name])
 }
 
-// fault is what happens to a call on its way. The zero value is a call that takes
-// no time.
-type fault struct {
-	before time.Duration // until the call is carried out
-	after  time.Duration // from then until its answer
-	fail   bool          // it is never carried out
-	lose   bool          // it is carried out, and then fails
+// linkState is what happens to calls of a node. The zero value is calls that take no
+// time.
+type linkState struct {
+	before time.Duration // until the call is executed
+	after  time.Duration // from then until its reply
+	fail   bool          // it is never executed
+	lose   bool          // it is executed, and then fails
 }
 
 var (
-	down = fault{fail: true}
-	hang = fault{before: time.Hour}
-	deaf = fault{after: time.Hour} // carries out what it is told, and never answers
+	down    = linkState{fail: true}
+	hang    = linkState{before: time.Hour}
+	noReply = linkState{after: time.Hour} // the call is executed, but its reply never arrives
 )
 
 var errDown = errors.New("the database does not answer")
 
-// link is one node's way to the leases, with its faults.
-type link struct {
-	store.Store // what an elector has no business with
-	*leases
+// nodeStore is the store as one node sees it.
+type nodeStore struct {
+	*leaseTable
 
 	mu    sync.Mutex
-	fault fault
+	state linkState
 }
 
-func (l *link) suffer(f fault) {
+func (l *nodeStore) setState(f linkState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fault = f
+	l.state = f
 }
 
-// call carries something out, as well as the link can, unless the caller gives up
-// before.
-func (l *link) call(ctx context.Context, do func()) error {
+// call executes do as the state of the link allows, unless ctx ends before.
+func (l *nodeStore) call(ctx context.Context, do func()) error {
 	l.mu.Lock()
-	f := l.fault
+	f := l.state
 	l.mu.Unlock()
 	if err := wait(ctx, f.before); err != nil {
 		return err
@@ -153,7 +151,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *link) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) (out []store.Lease, err error) {
+func (l *nodeStore) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) (out []store.Lease, err error) {
 	err = l.call(ctx, func() { out = l.hold(owner, names, ttl) })
 	if err != nil {
 		return nil, err
@@ -161,11 +159,11 @@ func (l *link) Hold(ctx context.Context, owner belfry.ID, names []string, ttl ti
 	return out, nil
 }
 
-func (l *link) Release(ctx context.Context, owner belfry.ID, names []string) error {
+func (l *nodeStore) Release(ctx context.Context, owner belfry.ID, names []string) error {
 	return l.call(ctx, func() { l.release(owner, names) })
 }
 
-func (l *link) Held(ctx context.Context, prefix string) (out []store.Lease, err error) {
+func (l *nodeStore) Held(ctx context.Context, prefix string) (out []store.Lease, err error) {
 	err = l.call(ctx, func() { out = l.held(prefix) })
 	if err != nil {
 		return nil, err
@@ -173,22 +171,22 @@ func (l *link) Held(ctx context.Context, prefix string) (out []store.Lease, err 
 	return out, nil
 }
 
-func (l *link) Shards() int    { return l.leases.shards }
-func (l *link) Now() time.Time { return time.Now() }
+func (l *nodeStore) Shards() int    { return l.leaseTable.shards }
+func (l *nodeStore) Now() time.Time { return time.Now() }
 
-// fleet is some nodes over the same leases, and a book of who led what and when.
+// fleet is nodes that share leases, with a record of the terms that they led.
 type fleet struct {
-	t      *testing.T
-	leases *leases
-	linger time.Duration // how long a node needs to stop leading
+	t         *testing.T
+	leases    *leaseTable
+	stopDelay time.Duration // how long a node needs to stop leading
 
-	mu     sync.Mutex
-	reigns []*reign // in the order in which they began
+	mu    sync.Mutex
+	terms []*ledTerm // in the order in which they began
 }
 
-// reign is one term as it was lived. It ends at once with its context; what a
-// node needs to stop comes after that.
-type reign struct {
+// ledTerm is one term as a node led it. It ends with its context; what a node needs to
+// stop comes after that.
+type ledTerm struct {
 	store.Term
 	node  *node
 	ctx   context.Context
@@ -197,23 +195,23 @@ type reign struct {
 }
 
 type node struct {
-	*link
+	*nodeStore
 	id   belfry.ID
 	stop context.CancelFunc
 	done chan struct{}
 }
 
 func newFleet(t *testing.T, shards int) *fleet {
-	return &fleet{t: t, leases: &leases{shards: shards, rows: map[string]*row{}}}
+	return &fleet{t: t, leases: &leaseTable{shards: shards, rows: map[string]*row{}}}
 }
 
 // start adds a node.
-func (f *fleet) start(suffers fault) *node {
+func (f *fleet) start(state linkState) *node {
 	f.t.Helper()
-	n := &node{link: &link{leases: f.leases, fault: suffers}, id: belfry.NewID(time.Now()), done: make(chan struct{})}
+	n := &node{nodeStore: &nodeStore{leaseTable: f.leases, state: state}, id: belfry.NewID(time.Now()), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	elector := Database{Store: n.link, Node: n.id, Log: slog.New(slog.DiscardHandler)}
+	elector := Leases{Store: n.nodeStore, Node: n.id, Log: slog.New(slog.DiscardHandler)}
 	go func() {
 		defer close(n.done)
 		if err := elector.Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {
@@ -224,25 +222,24 @@ func (f *fleet) start(suffers fault) *node {
 	return n
 }
 
-// resign ends a node in good order.
 func (n *node) resign() {
 	n.stop()
 	<-n.done
 }
 
 func (f *fleet) lead(ctx context.Context, n *node, term store.Term) {
-	r := &reign{Term: term, node: n, ctx: ctx, begin: time.Now()}
+	r := &ledTerm{Term: term, node: n, ctx: ctx, begin: time.Now()}
 	f.mu.Lock()
-	for _, other := range f.reigns {
+	for _, other := range f.terms {
 		if other.Shard == r.Shard && other.end.IsZero() {
 			f.t.Errorf("%v: shard %d is led by %s (epoch %d) and %s (epoch %d)", r.begin, r.Shard, other.node.id, other.Epoch, n.id, r.Epoch)
 		}
 	}
-	f.reigns = append(f.reigns, r)
+	f.terms = append(f.terms, r)
 	f.mu.Unlock()
 
 	<-ctx.Done()
-	time.Sleep(f.linger)
+	time.Sleep(f.stopDelay)
 	f.mu.Lock()
 	r.end = time.Now()
 	f.mu.Unlock()
@@ -254,7 +251,7 @@ func (f *fleet) leaders() map[int]*node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[int]*node{}
-	for _, r := range f.reigns {
+	for _, r := range f.terms {
 		if r.end.IsZero() && r.ctx.Err() == nil {
 			out[r.Shard] = r.node
 		}
@@ -262,9 +259,8 @@ func (f *fleet) leaders() map[int]*node {
 	return out
 }
 
-// calm fails unless every shard is led by exactly the node that the leases and
-// the spread of shards say.
-func (f *fleet) calm(nodes ...*node) {
+// wantLeaders fails unless every shard is led by exactly its owner, which has the lease.
+func (f *fleet) wantLeaders(nodes ...*node) {
 	f.t.Helper()
 	var ids []string
 	for _, n := range nodes {
@@ -286,19 +282,19 @@ func (f *fleet) calm(nodes ...*node) {
 
 func (n *node) name() string {
 	if n == nil {
-		return "nobody"
+		return "no node"
 	}
 	return fmt.Sprint(n.id)
 }
 
-// checkEpochs looks at every shard's reigns in order: the epoch grows with every
+// checkEpochs compares the terms of every shard in order: the epoch grows with every
 // change of owner and never goes back.
 func (f *fleet) checkEpochs() {
 	f.t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := map[int]*reign{}
-	for _, r := range f.reigns {
+	last := map[int]*ledTerm{}
+	for _, r := range f.terms {
 		if before := last[r.Shard]; before != nil && (r.Epoch < before.Epoch || r.Epoch == before.Epoch && r.node != before.node) {
 			f.t.Errorf("shard %d went from epoch %d of %s to %d of %s", r.Shard, before.Epoch, before.node.id, r.Epoch, r.node.id)
 		}
@@ -310,5 +306,5 @@ func (f *fleet) checkEpochs() {
 func (f *fleet) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.reigns)
+	return len(f.terms)
 }

@@ -19,33 +19,34 @@ const (
 	RoleWorker    = "worker"
 )
 
-// Config says what one process is. Defaults gives the values of an empty one.
+// Config is the configuration of one process. Defaults returns that of `belfry serve`
+// without flags.
 type Config struct {
 	Listen       string
 	Data         string // directory of the embedded database
 	DatabaseURL  string // PostgreSQL instead of the embedded database
 	Roles        []string
-	Shards       int // of a new database; 0: the default
+	Shards       int // of a new database; 0: the default of the store
 	Concurrency  int
 	DrainTimeout time.Duration
 	Retention    time.Duration
 
-	CatchUpWindow  time.Duration // for jobs that do not say it; 0: 30 minutes for run_all, none for run_once
+	CatchUpWindow  time.Duration // for jobs that do not set it; 0: 30 minutes for run_all, no limit for run_once
 	PriorityAgeing time.Duration // how much longer a run of the lowest priority may wait than one of the highest
-	LargeCatchUp   int           // a catch-up of more runs of one job is an event
+	LargeCatchUp   int           // more catch-up runs of one job at once cause an event
 
 	APIKeyFile   string
-	RateLimit    float64  // requests a second that each API key may make; 0: no limit
-	AllowTargets []string // CIDRs that HTTP targets may reach although they are private
-	Hosts        []string // names by which clients call this server
-	Version      string   // of the program, for whoever reads the reference
+	RateLimit    float64  // requests per second and API key; 0: no limit
+	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
+	Hosts        []string // host names of this server, for the Host header
+	Version      string   // of the program, for the API reference
 
-	// OwnAll makes the node believe that it owns every shard, whatever the others
-	// believe. It proves that safety does not depend on election.
+	// OwnAll makes the node own every shard, also those of other nodes. Tests use it to
+	// prove that safety does not depend on election.
 	OwnAll bool
 }
 
-// Defaults is what `belfry serve` does without arguments.
+// Defaults is the configuration of `belfry serve` without flags.
 func Defaults() Config {
 	return Config{
 		Listen:       "127.0.0.1:7070",
@@ -61,78 +62,78 @@ func Defaults() Config {
 	}
 }
 
-// Validate names everything that is wrong, and what to do about it.
+// Validate returns an error with everything that is wrong.
 func (c Config) Validate() error {
-	var faults []belfry.FieldError
-	fault := func(field, format string, args ...any) {
-		faults = append(faults, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	var errors []belfry.FieldError
+	invalid := func(field, format string, args ...any) {
+		errors = append(errors, belfry.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		fault("--listen", "%q is not host:port, such as 127.0.0.1:7070", c.Listen)
-	} else if !loopback(host) && c.APIKeyFile == "" {
-		fault("--listen", "%s can be reached from other machines, which needs keys: give --api-key-file, or listen on 127.0.0.1", c.Listen)
+		invalid("--listen", "%q is not host:port, such as 127.0.0.1:7070", c.Listen)
+	} else if !isLoopback(host) && c.APIKeyFile == "" {
+		invalid("--listen", "%s can be reached from other machines, which requires API keys: set --api-key-file, or listen on 127.0.0.1", c.Listen)
 	}
 	if len(c.Roles) == 0 {
-		fault("--roles", "give at least one of api, scheduler, worker")
+		invalid("--roles", "must be at least one of api, scheduler, worker")
 	}
 	for _, role := range c.Roles {
 		if role != RoleAPI && role != RoleScheduler && role != RoleWorker {
-			fault("--roles", "%q is not a role; there are api, scheduler and worker", role)
+			invalid("--roles", "%q is not a role; the roles are api, scheduler and worker", role)
 		}
 	}
-	if c.DatabaseURL == "" && !c.all() {
-		fault("--roles", "the embedded database serves one process, which needs all roles; give --database-url to split them")
+	if c.DatabaseURL == "" && !c.hasAllRoles() {
+		invalid("--roles", "the embedded database is for one process, which needs all roles; set --database-url to split them")
 	}
 	if c.Shards < 0 || c.Shards > 4096 {
-		fault("--shards", "%d is not between 1 and 4096", c.Shards)
+		invalid("--shards", "must be from 1 to 4096, not %d", c.Shards)
 	}
 	if c.Concurrency < 1 || c.Concurrency > 100_000 {
-		fault("--concurrency", "%d is not between 1 and 100000", c.Concurrency)
+		invalid("--concurrency", "must be from 1 to 100000, not %d", c.Concurrency)
 	}
 	if c.DrainTimeout < 0 {
-		fault("--drain-timeout", "%s is negative", c.DrainTimeout)
+		invalid("--drain-timeout", "must be at least 0, not %s", c.DrainTimeout)
 	}
 	if c.Retention < time.Second {
-		fault("--retention", "%s is less than a second", c.Retention)
+		invalid("--retention", "must be at least 1s, not %s", c.Retention)
 	}
 	if c.CatchUpWindow < 0 {
-		fault("--catch-up-window", "%s is negative", c.CatchUpWindow)
+		invalid("--catch-up-window", "must be at least 0, not %s", c.CatchUpWindow)
 	}
 	if a := c.PriorityAgeing; a != 0 && (a < time.Second || a > 7*24*time.Hour) {
-		fault("--priority-ageing", "%s is not between 1s and 168h", c.PriorityAgeing)
+		invalid("--priority-ageing", "must be from 1s to 168h, not %s", c.PriorityAgeing)
 	}
 	if c.LargeCatchUp < 0 {
-		fault("--large-catch-up", "%d is negative", c.LargeCatchUp)
+		invalid("--large-catch-up", "must be at least 0, not %d", c.LargeCatchUp)
 	}
 	if !(c.RateLimit >= 0 && c.RateLimit <= 1e6) {
-		fault("--rate-limit", "%v is not between 0 and 1000000", c.RateLimit)
+		invalid("--rate-limit", "must be from 0 to 1000000, not %v", c.RateLimit)
 	}
-	if _, err := prefixes(c.AllowTargets); err != nil {
-		fault("--allow-target", "%s", err)
+	if _, err := parsePrefixes(c.AllowTargets); err != nil {
+		invalid("--allow-target", "%s", err)
 	}
-	if faults != nil {
-		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: faults}
+	if errors != nil {
+		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: errors}
 	}
 	return nil
 }
 
-// defaults are what the server says for jobs that do not say it themselves.
-func (c Config) defaults() plan.Defaults {
+// planDefaults are the settings of the server for jobs.
+func (c Config) planDefaults() plan.Defaults {
 	return plan.Defaults{CatchUpWindow: c.CatchUpWindow, Ageing: c.PriorityAgeing, LargeCatchUp: c.LargeCatchUp}
 }
 
 func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
 
-func (c Config) all() bool {
+func (c Config) hasAllRoles() bool {
 	return c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)
 }
 
-// privateTargets reports whether HTTP targets may reach this machine and its
-// network: only where nobody but this machine can ask for it.
+// privateTargets reports whether HTTP targets may be on this machine and its network:
+// only if no other machine can create jobs.
 func (c Config) privateTargets() bool { return c.DatabaseURL == "" && c.APIKeyFile == "" }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}
@@ -140,8 +141,8 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// prefixes reads CIDRs; a bare address stands for itself alone.
-func prefixes(texts []string) ([]netip.Prefix, error) {
+// parsePrefixes reads CIDRs; an address alone is a network of one address.
+func parsePrefixes(texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range texts {
 		if addr, err := netip.ParseAddr(text); err == nil {

@@ -1,4 +1,4 @@
-// Package node builds one process out of the others and runs it.
+// Package node assembles and runs one process: store, API, scheduler and worker.
 package node
 
 import (
@@ -31,7 +31,7 @@ type elector interface {
 	Run(ctx context.Context, lead election.Lead) error
 }
 
-// Node is one process: some of an API, a scheduler and a worker on one store.
+// Node is one process with some of the roles.
 type Node struct {
 	config   Config
 	log      *slog.Logger
@@ -57,7 +57,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 }
 
 func (n *Node) open(ctx context.Context) (err error) {
-	if n.allow, err = prefixes(n.config.AllowTargets); err != nil {
+	if n.allow, err = parsePrefixes(n.config.AllowTargets); err != nil {
 		return err
 	}
 	if n.config.APIKeyFile != "" {
@@ -73,17 +73,17 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// A peer that is gone for good, such as a worker that waits for a run, is noticed
+	// A peer that has disappeared, such as a worker that waits for a run, is noticed
 	// within half a minute.
-	alive := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
-	if n.listener, err = alive.Listen(ctx, "tcp", n.config.Listen); err != nil {
+	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
 }
 
-// The two openers return an untyped nil on failure, so that a store that is not
-// there compares as such.
+// openPostgres and openSQLite return an untyped nil on failure, so that n.store can be
+// compared with nil.
 
 func openPostgres(ctx context.Context, c Config, log *slog.Logger) (store.Store, error) {
 	s, err := postgres.Open(ctx, postgres.Options{URL: c.DatabaseURL, Shards: c.Shards, Log: log})
@@ -101,14 +101,14 @@ func openSQLite(ctx context.Context, c Config, log *slog.Logger) (store.Store, e
 	return s, nil
 }
 
-// Addr is where the node listens.
+// Addr is the address that the node listens on.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
 // Shards is the number of shards of its store.
 func (n *Node) Shards() int { return n.store.Shards() }
 
-// Run works until ctx ends, then drains: no new claims, running work finishes
-// or is handed back, leases are released; the port closes last.
+// Run runs the node until ctx ends, then drains: nothing more is claimed, running
+// attempts finish or are returned, leases are released, and the port is closed last.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.close()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -117,7 +117,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stop()
 	var server errgroup.Group
 	server.Go(func() error {
-		defer stop() // without its port a node is of no use
+		defer stop() // a node without its port stops
 		return n.serve(serving)
 	})
 
@@ -127,7 +127,7 @@ func (n *Node) Run(ctx context.Context) error {
 		local = scheduler.NewLocal(ctx, n.store)
 	}
 	if n.config.has(RoleScheduler) {
-		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.defaults(), Log: n.log})
+		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elector().Run(ctx, s.Lead) })
 	}
@@ -147,13 +147,13 @@ func (n *Node) Run(ctx context.Context) error {
 
 func (n *Node) elector() elector {
 	if n.config.DatabaseURL == "" || n.config.OwnAll {
-		return election.Everything{Store: n.store}
+		return election.AllShards{Store: n.store}
 	}
-	return election.Database{Store: n.store, Node: n.id, Log: n.log}
+	return election.Leases{Store: n.store, Node: n.id, Log: n.log}
 }
 
-// pool runs the built-in handlers, fed by the scheduler beside it if there is
-// one.
+// pool executes runs of the built-in handlers. It claims from the scheduler of this node
+// if there is one.
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	mux := worker.NewMux()
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(n.config.privateTargets(), n.allow)}))
@@ -166,14 +166,14 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 		worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
-// serve answers HTTP until ctx ends: the API, or only the health checks.
+// serve serves HTTP until ctx ends: the API, or only the health checks.
 func (n *Node) serve(ctx context.Context) error {
 	o := api.Options{
 		Ready: n.ready, Draining: n.draining, Keys: n.keys, RateLimit: n.config.RateLimit,
 		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
 	}
 	if n.config.has(RoleAPI) {
-		o.Control = control.New(n.store, n.config.defaults())
+		o.Control = control.New(n.store, n.config.planDefaults())
 	}
 	server := api.NewServer(api.New(o))
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
@@ -196,7 +196,7 @@ func (n *Node) serve(ctx context.Context) error {
 	return err
 }
 
-// ready says why the node should get no requests, if so.
+// ready returns an error if the node should get no requests.
 func (n *Node) ready(ctx context.Context) error {
 	select {
 	case <-n.draining:

@@ -20,9 +20,9 @@ import (
 
 const key = "0123456789abcdef0123456789abcdef"
 
-// up starts a node; change alters the default configuration first. It is
+// startNode starts a node; change alters the default configuration first. It is
 // stopped, and must stop cleanly, when the test ends or stop is called.
-func up(t *testing.T, change func(*Config)) (base string, stop func()) {
+func startNode(t *testing.T, change func(*Config)) (base string, stop func()) {
 	t.Helper()
 	c := Defaults()
 	c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
@@ -58,8 +58,8 @@ func keyFile(t *testing.T) string {
 	return file
 }
 
-// ask makes a request and decodes the answer into out.
-func ask(t *testing.T, method, url, body string, out any) int {
+// request makes a request and decodes the response into out.
+func request(t *testing.T, method, url, body string, out any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -67,21 +67,21 @@ func ask(t *testing.T, method, url, body string, out any) int {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+key)
-	answer, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
-			t.Fatalf("%s %s answered %s: %s", method, url, answer.Status, text)
+			t.Fatalf("%s %s: %s: %s", method, url, resp.Status, text)
 		}
 	}
-	return answer.StatusCode
+	return resp.StatusCode
 }
 
 // runNow creates a job that calls the target at once, without retries, and
@@ -90,13 +90,13 @@ func runNow(t *testing.T, base, target string) belfry.Run {
 	t.Helper()
 	var job belfry.Job
 	at := time.Now().UTC().Format(time.RFC3339Nano)
-	status := ask(t, "POST", base+"/api/v1/jobs", `{"schedule":"`+at+`","max_retries":0,"payload":{"url":"`+target+`"}}`, &job)
+	status := request(t, "POST", base+"/api/v1/jobs", `{"schedule":"`+at+`","max_retries":0,"payload":{"url":"`+target+`"}}`, &job)
 	if status != http.StatusCreated {
-		t.Fatalf("creating a job answered %d", status)
+		t.Fatalf("creating a job: %d", status)
 	}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var runs []belfry.Run
-		ask(t, "GET", base+"/api/v1/jobs/"+job.ID.String()+"/runs", "", &runs)
+		request(t, "GET", base+"/api/v1/jobs/"+job.ID.String()+"/runs", "", &runs)
 		if len(runs) == 1 && runs[0].FinishedAt != nil {
 			return runs[0]
 		}
@@ -111,7 +111,7 @@ func receiver(t *testing.T) string {
 	return server.URL
 }
 
-func TestPrivateTargetsAreReachedOnlyWhereOnlyThisMachineCanAsk(t *testing.T) {
+func TestPrivateTargetsWithoutKeysOnly(t *testing.T) {
 	url := receiver(t)
 	for _, tt := range []struct {
 		name    string
@@ -124,7 +124,7 @@ func TestPrivateTargetsAreReachedOnlyWhereOnlyThisMachineCanAsk(t *testing.T) {
 		{"on PostgreSQL", func(c *Config) { c.DatabaseURL = pgtest.Database(t, postgres.Migrate) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			base, _ := up(t, tt.change)
+			base, _ := startNode(t, tt.change)
 			run := runNow(t, base, url)
 			if allowed := run.Status == belfry.RunSucceeded; allowed != tt.allowed {
 				t.Errorf("the run is %s: %s", run.Status, run.Error)
@@ -136,31 +136,31 @@ func TestPrivateTargetsAreReachedOnlyWhereOnlyThisMachineCanAsk(t *testing.T) {
 	}
 }
 
-func TestKeysAndHostsAreChecked(t *testing.T) {
-	base, _ := up(t, func(c *Config) { c.APIKeyFile = keyFile(t) })
-	answer, err := http.Get(base + "/api/v1/jobs")
+func TestAPIKeysAndHostsAreChecked(t *testing.T) {
+	base, _ := startNode(t, func(c *Config) { c.APIKeyFile = keyFile(t) })
+	resp, err := http.Get(base + "/api/v1/jobs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a key: %s", answer.Status)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a key: %s", resp.Status)
 	}
 	req, _ := http.NewRequest("GET", base+"/livez", nil)
 	req.Host = "evil.test"
-	if answer, err = http.DefaultClient.Do(req); err != nil {
+	if resp, err = http.DefaultClient.Do(req); err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("under a strange name: %s", answer.Status)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("under an unknown name: %s", resp.Status)
 	}
 }
 
 func TestRolesCanBeSplitOverProcesses(t *testing.T) {
 	url := pgtest.Database(t, postgres.Migrate)
 	role := func(roles ...string) string {
-		base, _ := up(t, func(c *Config) { c.DatabaseURL, c.Roles, c.AllowTargets = url, roles, []string{"127.0.0.1"} })
+		base, _ := startNode(t, func(c *Config) { c.DatabaseURL, c.Roles, c.AllowTargets = url, roles, []string{"127.0.0.1"} })
 		return base
 	}
 	api := role(RoleAPI)
@@ -169,18 +169,18 @@ func TestRolesCanBeSplitOverProcesses(t *testing.T) {
 	if run := runNow(t, api, receiver(t)); run.Status != belfry.RunSucceeded || run.Output != "done" {
 		t.Errorf("the run is %+v", run)
 	}
-	if status := ask(t, "GET", scheduler+"/api/v1/jobs", "", nil); status != http.StatusNotFound {
-		t.Errorf("a node without the role answers the API with %d", status)
+	if status := request(t, "GET", scheduler+"/api/v1/jobs", "", nil); status != http.StatusNotFound {
+		t.Errorf("a node without the role serves the API with %d", status)
 	}
-	if status := ask(t, "GET", scheduler+"/readyz", "", nil); status != http.StatusOK {
+	if status := request(t, "GET", scheduler+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("a node without an API is not ready: %d", status)
 	}
 }
 
-func TestANodeThatLeavesHandsItsShardsOver(t *testing.T) {
+func TestStoppedNodeReleasesItsShards(t *testing.T) {
 	url := pgtest.Database(t, postgres.Migrate)
 	node := func() (string, func()) {
-		return up(t, func(c *Config) { c.DatabaseURL, c.AllowTargets = url, []string{"127.0.0.1"} })
+		return startNode(t, func(c *Config) { c.DatabaseURL, c.AllowTargets = url, []string{"127.0.0.1"} })
 	}
 	_, stop := node()
 	stays, _ := node()

@@ -10,21 +10,21 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// counted is a rule that counts how often it is asked.
-type counted struct {
+// countingRule counts its calls.
+type countingRule struct {
 	schedule.Rule
 	calls int
 }
 
-func (c *counted) Next(after time.Time) time.Time {
+func (c *countingRule) Next(after time.Time) time.Time {
 	c.calls++
 	return c.Rule.Next(after)
 }
 
-// However long nobody was there, and however dense the rule, a decision asks the
+// However long no scheduler was running, and however dense the rule, a decision asks the
 // rule a bounded number of times and is right about where to go on. What it cannot
 // compute it counts to a limit; everything else is exact.
-func TestADecisionHasABoundedCost(t *testing.T) {
+func TestDecisionCostIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name, schedule, nominal, now string
 		count                        int64
@@ -42,9 +42,9 @@ func TestADecisionHasABoundedCost(t *testing.T) {
 				t.Helper()
 				want := Skip{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, at(t, to), count, reason, false}
 				if len(step.Skips) != 1 || step.Skips[0] != want || !step.Next.FiredFor.Equal(at(t, mark)) {
-					t.Errorf("%s: got %s, want %+v and a mark at %s", verb, tell(step), want, mark)
+					t.Errorf("%s: got %s, want %+v and a mark at %s", verb, describe(step), want, mark)
 				}
-				sound(t, subject, seen, step)
+				checkStep(t, subject, seen, step)
 			}
 			both := func(missed, all int64) {
 				t.Helper()
@@ -54,7 +54,7 @@ func TestADecisionHasABoundedCost(t *testing.T) {
 				check("resume", Resume(subject, seen, false, now), all, tt.last, tt.last, belfry.ReasonPaused)
 			}
 			both(tt.count-1, tt.count)
-			rule := &counted{Rule: subject.Policy.Rule} // of no kind that can compute
+			rule := &countingRule{Rule: subject.Policy.Rule} // of no kind that can compute
 			subject.Policy.Rule = rule
 			if tt.count > maxCounted {
 				both(maxCounted, maxCounted)
@@ -68,7 +68,7 @@ func TestADecisionHasABoundedCost(t *testing.T) {
 	}
 }
 
-func TestCountsAreExact(t *testing.T) {
+func TestSkipCountsAreExact(t *testing.T) {
 	subject, seen := subject(t, "* * * * *"), planned(t, "09:00")
 	for _, missed := range []int64{1, 2, 3, 4, 5, 1000, maxCounted - 1, maxCounted, maxCounted + 1, 2 * maxCounted} {
 		last := seen.NominalAt.Add(time.Duration(missed-1) * time.Minute)
@@ -80,25 +80,25 @@ func TestCountsAreExact(t *testing.T) {
 			count, to = step.Skips[0].Count, step.Skips[0].To
 		}
 		if count != missed-1 || !to.Equal(last.Add(-time.Minute)) || !step.Runs[0].ScheduledAt.Equal(last) {
-			t.Errorf("%d missed: got %s", missed, tell(step))
+			t.Errorf("%d missed: got %s", missed, describe(step))
 		}
 		paused := seen
 		paused.NextAt = time.Time{}
 		resumed := Resume(subject, paused, false, now)
 		if k := resumed.Skips[0]; k.Count != missed || !k.To.Equal(last) {
-			t.Errorf("%d fell into the pause: got %s", missed, tell(resumed))
+			t.Errorf("%d fell into the pause: got %s", missed, describe(resumed))
 		}
 	}
 }
 
-// Where each is made up for, what is too old and what is too much are counted apart.
-func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
+// With run_all, occurrences that are too old and those beyond the limit are counted apart.
+func TestCatchUpSkipCountsAreExact(t *testing.T) {
 	const day, month = 86_400, 40 * 86_400
-	s := tuned(t, "* * * * * *", func(s *belfry.Spec) {
+	s := subjectWith(t, "* * * * * *", func(s *belfry.Spec) {
 		s.MissedWindow, s.MaxMissed, s.CatchUpSeconds = belfry.MissedRunAll, 1000, 10*day
 	})
 	exact, now := s.Policy.Rule, at(t, "09:00").AddDate(0, 0, 40)
-	rule := &counted{Rule: exact} // of no kind that can compute
+	rule := &countingRule{Rule: exact} // of no kind that can compute
 	for _, tt := range []struct {
 		rule      schedule.Rule
 		old, many int64
@@ -109,7 +109,7 @@ func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
 		s.Policy.Rule = tt.rule
 		seen := planned(t, "09:00")
 		step := Decide(s, seen, now, now)
-		sound(t, s, seen, step)
+		checkStep(t, s, seen, step)
 		oldest, newest := now.Add(-10*day*time.Second), now.Add(-time.Second)
 		first := newest.Add(-999 * time.Second)
 		want := []Skip{
@@ -120,7 +120,7 @@ func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
 			t.Errorf("got  %+v\nwant %+v", step.Skips, want)
 		}
 		if n := len(step.Runs); n != 1000 || !step.Runs[0].ScheduledAt.Equal(first) || !step.Runs[n-1].ScheduledAt.Equal(newest) {
-			t.Errorf("got %s", tell(step))
+			t.Errorf("got %s", describe(step))
 		}
 	}
 	if rule.calls > 3*maxCounted+10_000 {
@@ -128,13 +128,13 @@ func TestBothSkipsOfACatchUpAreCounted(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is a decision after 40 days without anybody in charge.
+// BenchmarkDecide is a decision after 40 days without a scheduler.
 func BenchmarkDecide(b *testing.B) {
 	for _, text := range []string{"* * * * * *", "*/5 * * * *", "America/New_York 0 9 * * MON-FRI"} {
 		for _, jitter := range []int{0, 300} {
 			for _, w := range []way{onceAny, {belfry.MissedRunAll, 100, 86_400}, {belfry.MissedRunAll, 1000, 40 * 86_400}} {
 				b.Run(fmt.Sprintf("%s with jitter %d and %d runs", text, jitter, max(w.most, 1)), func(b *testing.B) {
-					subject := tuned(b, text, func(s *belfry.Spec) { w.tune(s); s.JitterSeconds = jitter })
+					subject := subjectWith(b, text, func(s *belfry.Spec) { w.tune(s); s.JitterSeconds = jitter })
 					seen := First(job, 5, subject.Policy, at(b, "09:00"))
 					now := at(b, "09:00").AddDate(0, 0, 40)
 					b.ReportAllocs()
@@ -149,7 +149,7 @@ func BenchmarkDecide(b *testing.B) {
 
 // A plan may name an instant that its rule no longer does, because a newer zone
 // database moved the rule. The instant was promised, and counts once.
-func TestAnOccurrenceThatTheRuleNoLongerNames(t *testing.T) {
+func TestDecideOccurrenceThatTheRuleNoLongerHas(t *testing.T) {
 	for _, tt := range []struct {
 		name, nominal, now string
 		want               string
@@ -160,35 +160,35 @@ func TestAnOccurrenceThatTheRuleNoLongerNames(t *testing.T) {
 		{"missed with several", "09:02", "09:18", "skip 3, 09:02 to 09:10, missed_window; run 09:15; next 09:20; decided 09:15"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rule := &patient{t: t}
+			rule := &limitedRule{t: t}
 			subject, seen := subject(t, "*/5 * * * *"), planned(t, tt.nominal)
 			rule.Rule = subject.Policy.Rule
 			subject.Policy.Rule = rule
 			since := at(t, tt.now)
 			step := Decide(subject, seen, since, since)
-			if got := tell(step); got != tt.want {
+			if got := describe(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			sound(t, subject, seen, step)
+			checkStep(t, subject, seen, step)
 		})
 	}
 }
 
-// patient is a rule that fails the test rather than be asked for ever.
-type patient struct {
+// limitedRule fails the test after too many calls.
+type limitedRule struct {
 	schedule.Rule
 	t     *testing.T
 	calls int
 }
 
-func (p *patient) Next(after time.Time) time.Time {
+func (p *limitedRule) Next(after time.Time) time.Time {
 	if p.calls++; p.calls > 10_000 {
 		p.t.Fatal("the rule is asked again and again")
 	}
 	return p.Rule.Next(after)
 }
 
-func TestTheLatestBeforeAnEnd(t *testing.T) {
+func TestOccurrencesFromFindsTheLatest(t *testing.T) {
 	for _, tt := range []struct {
 		name, schedule, first, end string
 		previous, latest           string
@@ -198,7 +198,7 @@ func TestTheLatestBeforeAnEnd(t *testing.T) {
 		{"a second after it", "*/5 * * * *", "09:00", "09:10:01", "09:05", "09:10"},
 		{"nothing at all in between", "0 9 * * *", "09:00", "09:00:01", "09:00", "09:00"},
 		{"a one-off", "2026-03-02T09:00:00Z", "09:00", "2499-12-31 00:00", "09:00", "09:00"},
-		{"further away than a duration can tell", "0 0 9 2 3 * 2026", "1970-03-02 09:00", "2499-12-31 00:00", "1970-03-02 09:00", "09:00"},
+		{"further away than a duration can hold", "0 0 9 2 3 * 2026", "1970-03-02 09:00", "2499-12-31 00:00", "1970-03-02 09:00", "09:00"},
 		{"centuries before the end", "0 0 9 2 3 * 1970-1975", "1970-03-02 09:00", "2499-12-31 00:00", "1974-03-02 09:00", "1975-03-02 09:00"},
 	} {
 		got := subject(t, tt.schedule).Policy.dueBefore(Plan{NominalAt: at(t, tt.first)}, at(t, tt.end), 1)

@@ -16,63 +16,63 @@ func First(job belfry.ID, shard int, p *Policy, now time.Time) Plan {
 	return p.plan(out, p.next(now))
 }
 
-// Decide says what becomes of a plan that is due at now. Occurrences whose time,
-// jitter included, came before since, the instant from which somebody was in
-// charge without a break, were missed, and the policy for missed windows decides
-// about all of them. An occurrence after that is merely late, and runs; and so does
-// a one-off in any case, unless it says skip.
+// Decide decides a plan that is due at now. A scheduler has been running without a
+// break since the given instant. Occurrences that were due before it, jitter
+// included, were missed, and the missed-window policy decides about all of them. An
+// occurrence after it is only late, and runs. A one-off always runs, unless its
+// policy is skip.
 func Decide(s Subject, seen Plan, since, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen, Due: true}
 	p, at, end := s.Policy, seen.NominalAt, earlier(since, now)
 	if !p.alwaysRuns() && seen.NextAt.Before(end) {
-		d := p.dueBefore(seen, end, p.mostMadeUp(seen.RunsMade)+1)
-		step.makeUp(d, p.oldest(now), belfry.ReasonMissed, now)
+		d := p.dueBefore(seen, end, p.catchUpLimit(seen.RunsMade)+1)
+		step.catchUp(d, p.catchUpCutoff(now), belfry.ReasonMissed, now)
 		at = d.latest()
 	} else {
 		step.run(at)
 	}
-	step.passed(at)
-	step.goOn()
+	step.advanceTo(at)
+	step.planNext()
 	return step
 }
 
-// settle decides all that is due, for somebody who does not know since when anybody
-// was in charge: by the policy for missed windows, but the latest occurrence runs if
-// it is only just due. Something must be due.
-func (step *Step) settle(now time.Time) {
-	p, seen, recent := step.Policy, step.Seen, now.Add(-lately)
-	d := p.dueBefore(seen, now.Add(1), p.mostMadeUp(seen.RunsMade)+1)
+// decideDue decides everything that is due, for a caller that does not know since when
+// a scheduler has been running: by the missed-window policy, except that the latest
+// occurrence runs if it became due within lateTolerance. Something must be due.
+func (step *Step) decideDue(now time.Time) {
+	p, seen, recent := step.Policy, step.Seen, now.Add(-lateTolerance)
+	d := p.dueBefore(seen, now.Add(1), p.catchUpLimit(seen.RunsMade)+1)
 	at := d.latest()
 	if p.alwaysRuns() || p.MissedWindow == belfry.MissedSkip && !step.readyAt(at).Before(recent) {
-		step.skip(d.but(1), belfry.ReasonMissed)
+		step.skip(d.withoutNewest(1), belfry.ReasonMissed)
 		step.run(at)
 	} else {
-		step.makeUp(d, earlier(p.oldest(now), recent), belfry.ReasonMissed, now)
+		step.catchUp(d, earlier(p.catchUpCutoff(now), recent), belfry.ReasonMissed, now)
 	}
 	step.Next.FiredFor = at
 }
 
-// run makes a run of an occurrence.
+// run adds the run of an occurrence.
 func (step *Step) run(at time.Time) {
-	step.Runs = append(step.Runs, step.scheduled(step.Seen.JobID, at))
+	step.Runs = append(step.Runs, step.scheduledRun(step.Seen.JobID, at))
 	step.Next.RunsMade++
 }
 
-// passed moves the mark to an occurrence that the step decided, with the wall times
-// that the clock skipped on the way.
-func (step *Step) passed(at time.Time) {
+// advanceTo moves the high-water mark to an occurrence that the step decided, and
+// records the wall times that the clock skipped before it.
+func (step *Step) advanceTo(at time.Time) {
 	step.Skips = append(step.Skips, step.Policy.gaps(step.Seen, at)...)
 	step.Next.FiredFor = at
 }
 
-// goOn plans the occurrence after the mark.
-func (step *Step) goOn() {
+// planNext plans the first occurrence after the high-water mark.
+func (step *Step) planNext() {
 	step.Next.ZoneVersion = schedule.ZoneVersion()
 	step.Next = step.Policy.plan(step.Next, step.Policy.next(step.Next.FiredFor))
 }
 
-// scheduled is the run for an occurrence.
-func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
+// scheduledRun is the run of an occurrence.
+func (s Subject) scheduledRun(job belfry.ID, at time.Time) Run {
 	return Run{
 		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
 		Kind:        belfry.KindScheduled,
@@ -84,9 +84,8 @@ func (s Subject) scheduled(job belfry.ID, at time.Time) Run {
 	}
 }
 
-// Fire turns triggers of one job into runs, whatever its plan says. The plan
-// only moves to its next version. Backfilled instants of a job whose runs follow
-// one after another wait, however many they are.
+// Fire turns triggers of one job into runs. The plan only gets its next version.
+// Backfill runs of a serial job wait for each other, however many there are.
 func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	for _, t := range triggers {
@@ -107,13 +106,4 @@ func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 		})
 	}
 	return step
-}
-
-// notBefore keeps a plan out of the past, so that whoever looks only ahead finds
-// it.
-func (p Plan) notBefore(now time.Time) Plan {
-	if !p.NextAt.IsZero() && p.NextAt.Before(now) {
-		p.NextAt = now
-	}
-	return p
 }

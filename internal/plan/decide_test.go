@@ -25,9 +25,9 @@ func TestDecide(t *testing.T) {
 		{"late through load by a day, still not missed", "*/5 * * * *", "09:00", "09:00", "Tue 09:00",
 			"run 09:00; next 09:05; decided 09:00"},
 
-		{"somebody came to be in charge at that very instant", "*/5 * * * *", "09:00", "09:00", "09:00:01",
+		{"a scheduler runs from that very instant", "*/5 * * * *", "09:00", "09:00", "09:00:01",
 			"run 09:00; next 09:05; decided 09:00"},
-		{"a microsecond too late to be in charge: missed, but the only one", "*/5 * * * *", "09:00", "09:00:00.000001", "09:00:01",
+		{"the scheduler ran a microsecond too late: missed, but the only one", "*/5 * * * *", "09:00", "09:00:00.000001", "09:00:01",
 			"run 09:00; next 09:05; decided 09:00"},
 		{"one missed", "*/5 * * * *", "09:00", "09:03", "09:03",
 			"run 09:00; next 09:05; decided 09:00"},
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 			"skip 1, 09:00, missed_window; run 09:05; next 09:10; decided 09:05"},
 		{"nor to skip what is due this instant", "*/5 * * * *", "09:00", "10:00", "09:05",
 			"run 09:00; next 09:05; decided 09:00"},
-		{"nobody was ever in charge before", "*/5 * * * *", "09:00", "", "09:00",
+		{"no scheduler was ever running before", "*/5 * * * *", "09:00", "", "09:00",
 			"run 09:00; next 09:05; decided 09:00"},
 
 		{"over a weekend", "0 9 * * MON-FRI", "2026-02-25 09:00", "08:00", "08:00",
@@ -70,10 +70,10 @@ func TestDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			subject, seen := subject(t, tt.schedule), planned(t, tt.nominal)
 			step := Decide(subject, seen, at(t, tt.since), at(t, tt.now))
-			if got := tell(step); got != tt.want {
+			if got := describe(step); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			sound(t, subject, seen, step)
+			checkStep(t, subject, seen, step)
 			if !step.Due {
 				t.Error("the step may be applied before the occurrence is due")
 			}
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestTheOverlapPolicyGoesWithTheRun(t *testing.T) {
+func TestRunsCarryTheOverlapPolicy(t *testing.T) {
 	for _, tt := range []struct {
 		overlap belfry.Overlap
 		bound   int
@@ -97,11 +97,11 @@ func TestTheOverlapPolicyGoesWithTheRun(t *testing.T) {
 		{belfry.OverlapQueue, 7, true, 7},
 		{belfry.OverlapParallel, 7, false, 0},
 	} {
-		subject := tuned(t, "* * * * *", func(s *belfry.Spec) { s.Overlap, s.MaxQueued = tt.overlap, tt.bound })
+		subject := subjectWith(t, "* * * * *", func(s *belfry.Spec) { s.Overlap, s.MaxQueued = tt.overlap, tt.bound })
 		due := Decide(subject, planned(t, "09:00"), at(t, "08:00"), at(t, "09:00")).Runs
 		missed := Decide(subject, planned(t, "09:00"), at(t, "09:05"), at(t, "09:05")).Runs
 		asked := Fire(subject, planned(t, "10:00"), []Trigger{{Kind: belfry.KindManual}, {Kind: belfry.KindBackfill}}).Runs
-		for name, r := range map[string]Run{"due": due[0], "made up for": missed[0], "asked for": asked[0]} {
+		for name, r := range map[string]Run{"due": due[0], "catch-up": missed[0], "triggered": asked[0]} {
 			if r.Serial != tt.serial || r.Queue != tt.queue {
 				t.Errorf("%s, %s: got %v, %d; want %v, %d", tt.overlap, name, r.Serial, r.Queue, tt.serial, tt.queue)
 			}
@@ -137,7 +137,7 @@ func TestFirst(t *testing.T) {
 }
 
 // A backfilled instant has passed; its run may start when the backfill lets it.
-func TestATriggerMayStartLaterThanItsInstant(t *testing.T) {
+func TestFireTriggerReadyAt(t *testing.T) {
 	for _, tt := range []struct{ at, ready, want string }{
 		{"09:00", "", "09:00"}, {"09:00", "12:00", "12:00"}, {"12:00", "09:00", "12:00"},
 	} {
@@ -149,7 +149,7 @@ func TestATriggerMayStartLaterThanItsInstant(t *testing.T) {
 	}
 }
 
-func TestATriggerLeavesThePlanAlone(t *testing.T) {
+func TestFireTriggerKeepsThePlan(t *testing.T) {
 	payload := json.RawMessage(`{"url":"https://example.com"}`)
 	asked := at(t, "09:03")
 	triggers := []Trigger{
@@ -162,7 +162,7 @@ func TestATriggerLeavesThePlanAlone(t *testing.T) {
 	for name, seen := range map[string]Plan{"to come": planned(t, "09:05"), "due": due, "paused": paused, "over": over} {
 		subject := subject(t, "*/5 * * * *")
 		step := Fire(subject, seen, triggers)
-		sound(t, subject, seen, step)
+		checkStep(t, subject, seen, step)
 		if step.Next != seen || step.Due || len(step.Skips) > 0 || !step.First().IsZero() {
 			t.Errorf("%s: got %+v, want the plan to stay %+v", name, step, seen)
 		}
@@ -177,5 +177,46 @@ func TestATriggerLeavesThePlanAlone(t *testing.T) {
 		if len(step.Runs) != 2 || step.Runs[0].ID == step.Runs[1].ID {
 			t.Errorf("%s: two triggers became %+v", name, step.Runs)
 		}
+	}
+}
+
+func TestMaxRunsEndsThePlan(t *testing.T) {
+	limited := func(most int) Subject {
+		return subjectWith(t, "*/5 * * * *", func(s *belfry.Spec) { s.MaxRuns = most })
+	}
+	seen := planned(t, "09:00") // after 3 runs
+	paused := seen
+	paused.NextAt = time.Time{}
+	over := planned(t, "")
+	over.FiredFor = at(t, "08:55")
+	now := at(t, "09:00")
+	for _, tt := range []struct {
+		name string
+		step Step
+		want string
+	}{
+		{"the last but one", Decide(limited(5), seen, now, now), "run 09:00; next 09:05; decided 09:00"},
+		{"the last", Decide(limited(4), seen, now, now), "run 09:00; next never; decided 09:00"},
+		{"the last, with others missed", Decide(limited(4), seen, at(t, "10:02"), at(t, "10:02")),
+			"skip 12, 09:00 to 09:55, missed_window; run 10:00; next never; decided 10:00"},
+		{"the last when it is paused", Pause(limited(4), seen, now), "run 09:00; next never; decided 09:00"},
+		{"skips are not counted", Resume(limited(4), paused, false, at(t, "10:02")), "skip 13, 09:00 to 10:00, paused; next 10:05; decided 10:00"},
+		{"raised after the last", Edit(limited(3), limited(4).Policy, over, false, now), "next 09:05"},
+		{"raised while it is paused", Edit(limited(3), limited(4).Policy, over, true, now), "paused before 09:05"},
+		{"lowered below what was", Edit(limited(0), limited(2).Policy, seen, false, at(t, "08:58")), "next never"},
+		{"lowered to what was", Edit(limited(0), limited(3).Policy, seen, false, at(t, "08:58")), "next never"},
+		{"lowered while one is due", Edit(limited(0), limited(3).Policy, seen, false, now), "run 09:00; next never; decided 09:00"},
+	} {
+		if got := describe(tt.step); got != tt.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
+		}
+		checkStep(t, tt.step.Subject, tt.step.Seen, tt.step)
+	}
+	if p := First(job, 5, limited(1).Policy, now); !p.NextAt.Equal(at(t, "09:05")) {
+		t.Errorf("the only run is at %v", p.NextAt)
+	}
+	many := Fire(limited(4), seen, []Trigger{{ID: belfry.ID{15: 1}, JobID: job}, {ID: belfry.ID{15: 2}, JobID: job}})
+	if many.Next != seen {
+		t.Errorf("triggers were counted: %+v", many.Next)
 	}
 }

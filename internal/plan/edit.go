@@ -1,18 +1,19 @@
 package plan
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// Edit gives a job another rule, and leaves it paused or not. What is due by the
-// old one is decided first, as of the subject before the edit and as settle does,
-// but whatever fell into a pause is skipped. The new rule holds after that, and
-// after whatever was decided before: a one-off that is not later than all of it
-// leaves the job without a plan. An occurrence that only waits for its jitter stays
-// if the new rule names it too, and is skipped otherwise.
+// Edit gives a job another rule, and pauses it if pause is set. What is due by the old rule
+// is decided first, with the subject before the edit, as decideDue does; what became
+// due during a pause is skipped. The new rule applies after everything that is
+// decided: a one-off that is not later leaves the job without a plan. An occurrence
+// that only waits for its jitter stays if the new rule has it too, and is skipped
+// otherwise.
 func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	if s.Policy.isDue(seen, now) {
@@ -21,19 +22,19 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 			step.skip(d, belfry.ReasonPaused)
 			step.Next.FiredFor = d.latest()
 		} else {
-			step.Due = !seen.NextAt.After(now) // it is decided in any case: nothing else will do it
-			step.settle(now)
+			step.Due = !seen.NextAt.After(now) // NextAt may lie after the occurrence; it is decided here all the same
+			step.decideDue(now)
 		}
 		step.Next = s.Policy.plan(step.Next, s.Policy.next(step.Next.FiredFor))
 	}
 	at, since := step.Next.NominalAt, now
-	if to.takesOver(step.Next, now) {
+	if to.keepsOccurrence(step.Next, now) {
 		since = at.Add(-time.Microsecond)
 	} else {
-		step.withdraw(at, now, belfry.ReasonEdited)
-		at = to.from(step.Next.FiredFor, now)
+		step.skipUndecided(at, now, belfry.ReasonEdited)
+		at = to.firstAfterEdit(step.Next.FiredFor, now)
 	}
-	if to.once() {
+	if to.oneOff() {
 		since = now
 	}
 	switch {
@@ -43,8 +44,8 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	default:
 		step.Skips = append(step.Skips, s.Policy.gaps(seen, since)...)
 	}
-	if to.SkipsGap() && !to.once() {
-		// The gaps before are not the new rule's, and recorded if they were the old one's.
+	if to.SkipsGap() && !to.oneOff() {
+		// Earlier gaps are not of the new rule; those of the old one are recorded.
 		step.Next.FiredFor = later(step.Next.FiredFor, since)
 	}
 	step.Next.ZoneVersion = schedule.ZoneVersion()
@@ -55,16 +56,16 @@ func Edit(s Subject, to *Policy, seen Plan, pause bool, now time.Time) Step {
 	return step
 }
 
-// takesOver tells whether an occurrence that has passed and waits for its jitter is
-// one of a policy that comes now, and will run by it.
-func (p *Policy) takesOver(decided Plan, now time.Time) bool {
+// keepsOccurrence reports whether a past occurrence that waits for its jitter is also
+// one of the new policy, and will run by it.
+func (p *Policy) keepsOccurrence(decided Plan, now time.Time) bool {
 	at := decided.NominalAt
 	return !at.IsZero() && !at.After(now) && !p.Spent(decided.RunsMade) && p.next(at.Add(-time.Microsecond)).Equal(at)
 }
 
-// from is the first occurrence of a policy that holds from now on and has nothing to
-// say about what is decided, up to a mark. A one-off may be a little late.
-func (p *Policy) from(mark, now time.Time) time.Time {
+// firstAfterEdit is the first occurrence of a policy that applies from now on, after
+// what is decided until the mark. A one-off may be in the past.
+func (p *Policy) firstAfterEdit(mark, now time.Time) time.Time {
 	if at, once := schedule.Once(p.Rule); !once {
 		return p.next(later(mark, now))
 	} else if at.After(mark) {
@@ -73,9 +74,9 @@ func (p *Policy) from(mark, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Retime plans the occurrence that a step leaves on the plan as another policy has
-// it, which differs in its jitter, its number of runs and what is no concern of
-// time. What is due already is not due later for it, unless its jitter says so.
+// Retime plans the occurrence that a step leaves on the plan by another policy that
+// has the same rule but perhaps another jitter or max_runs. What is already due is
+// delayed only by its new jitter.
 func Retime(step Step, to *Policy, now time.Time) Step {
 	if was := step.Next.NextAt; !was.IsZero() {
 		if step.Next = to.plan(step.Next, step.Next.NominalAt); was.After(now) {
@@ -84,4 +85,93 @@ func Retime(step Step, to *Policy, now time.Time) Step {
 		step.Next = step.Next.notBefore(was)
 	}
 	return step
+}
+
+// Pause decides what is already due, as decideDue does, and plans nothing more. The
+// first undecided occurrence stays on the plan for Resume.
+func Pause(s Subject, seen Plan, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	if !seen.NextAt.IsZero() && !seen.NextAt.After(now) {
+		step.Due = true
+		step.decideDue(now)
+		step.advanceTo(step.Next.FiredFor)
+		step.planNext()
+	}
+	step.Next.NextAt = time.Time{}
+	return step
+}
+
+// Resume plans the next occurrence. What became due during the pause is skipped; with
+// catchUp it counts as missed, and the missed-window policy decides which of it runs. A
+// one-off is never skipped: it is due at once if its time has passed.
+func Resume(s Subject, seen Plan, catchUp bool, now time.Time) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	p := s.Policy
+	if p.oneOff() || !p.isDue(seen, now) {
+		step.Next = p.plan(seen, seen.NominalAt).notBefore(now)
+		return step
+	}
+	d := p.dueBefore(seen, now.Add(1), p.catchUpLimit(seen.RunsMade)+1)
+	if catchUp {
+		step.catchUp(d, p.catchUpCutoff(now), belfry.ReasonPaused, now)
+	} else {
+		step.skip(d, belfry.ReasonPaused)
+	}
+	step.advanceTo(d.latest())
+	step.planNext()
+	return step
+}
+
+// Cancel plans nothing more, as Delete does, and records the next occurrence if it is
+// in the future. An edit may give the job another rule.
+func Cancel(s Subject, seen Plan, now time.Time) Step {
+	step := endPlan(s, seen, now, belfry.ReasonCancelled)
+	if at := seen.NominalAt; at.After(now) {
+		record := newNote(seen.JobID, at, 1, belfry.ReasonCancelled)
+		record.ID = cancelID(seen)
+		step.Skips = append(step.Skips, record)
+	}
+	return step
+}
+
+// cancelID is the id of the note of a cancelled future occurrence. The version is part
+// of it, because the occurrence may be planned and cancelled again.
+func cancelID(seen Plan) belfry.ID {
+	var version belfry.ID
+	binary.BigEndian.PutUint64(version[8:], uint64(seen.Version))
+	return belfry.RunID(seen.JobID, belfry.RunKind(belfry.ReasonCancelled), seen.NominalAt, version)
+}
+
+// Delete plans nothing more. Past occurrences that are not decided are skipped, also
+// those that only wait for their jitter. Those that became due during a pause are
+// skipped as paused, as by Resume, except for a one-off.
+func Delete(s Subject, seen Plan, now time.Time) Step {
+	return endPlan(s, seen, now, belfry.ReasonDeleted)
+}
+
+func endPlan(s Subject, seen Plan, now time.Time, reason belfry.Reason) Step {
+	step := Step{Subject: s, Seen: seen, Next: seen}
+	p, next := s.Policy, seen.NominalAt
+	if paused := seen.NextAt.IsZero(); paused && !p.oneOff() && p.isDue(seen, now) {
+		d := p.dueBefore(seen, now.Add(1), 1)
+		step.skip(d, belfry.ReasonPaused)
+		step.Next.FiredFor = d.latest()
+		next = p.Rule.Next(d.latest()) // not p.next, which panics: any job can be deleted
+	}
+	step.skipUndecided(next, now, reason)
+	if !seen.NominalAt.IsZero() {
+		step.Skips = append(step.Skips, p.gaps(seen, now)...)
+	}
+	step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
+	return step
+}
+
+// skipUndecided skips the occurrences from the first undecided one until now, due or
+// not. There are none if the first is the zero time or in the future.
+func (step *Step) skipUndecided(first, now time.Time, reason belfry.Reason) {
+	if first.After(step.Next.FiredFor) && !first.After(now) {
+		d := step.Policy.occurrencesFrom(first, now, 1)
+		step.skip(d, reason)
+		step.Next.FiredFor = d.latest()
+	}
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -8,23 +10,23 @@ import (
 )
 
 // The model knows all occurrences of a rule beforehand, as a list, and what must
-// become of each: it is told what happens to the job and notes a fate for every
+// become of each: it follows what happens to the job and records a result for every
 // occurrence by its own reading of the rules. In the end the steps must have
 // decided the same.
 type model struct {
-	spec   belfry.Spec
-	usual  Defaults
-	once   bool
-	left   []occasion // occurrences without a fate
-	look   time.Time  // when the first of them is looked at, unless the job is paused
-	gaps   []gap      // what the clock skips and nothing tells yet
-	fates  map[time.Time]belfry.Reason
-	told   map[time.Time]int64 // gaps that were recorded
-	gone   []time.Time         // what was cancelled before its time
-	mark   time.Time           // all is decided up to here
-	made   int64
-	large  int64 // runs of the catch-up that people should hear of
-	paused bool
+	spec     belfry.Spec
+	usual    Defaults
+	once     bool
+	left     []occasion // occurrences without a fate
+	nextAt   time.Time  // when the first of them is decided, unless the job is paused
+	gaps     []gap      // what the clock skips, not yet recorded
+	fates    map[time.Time]belfry.Reason
+	gapNotes map[time.Time]int64
+	gone     []time.Time // what was cancelled before its time
+	mark     time.Time   // all is decided up to here
+	made     int64
+	large    int64 // runs of the catch-up that people should hear of
+	paused   bool
 }
 
 type occasion struct{ at, ready time.Time }
@@ -34,16 +36,16 @@ type gap struct {
 	count int64
 }
 
-// What may become of an occurrence beside a skip.
+// Results of an occurrence other than a skip.
 const (
-	ran    belfry.Reason = "ran"
-	madeUp belfry.Reason = "made up for" // it ran, and waits for others in any number
+	ran      belfry.Reason = "ran"
+	caughtUp belfry.Reason = "catch-up" // it ran, and waits for others in any number
 )
 
-// adopt takes over the occurrences of a rule after an instant and until another,
-// found one by one, and its gaps, found by what the same rule would have made up
+// addRule adds the occurrences of a rule after an instant and until another,
+// found one by one, and its gaps, found by what the same rule would have run
 // for.
-func (m *model) adopt(t failer, s Subject, start, end time.Time) {
+func (m *model) addRule(t failer, s Subject, start, end time.Time) {
 	t.Helper()
 	spec := s.Policy.Spec
 	options := schedule.Options{Timezone: spec.Timezone, Start: spec.StartsAt}
@@ -84,8 +86,8 @@ func (m *model) adopt(t failer, s Subject, start, end time.Time) {
 	}
 }
 
-// certain is a one-off that does not say skip.
-func (m *model) certain() bool { return m.once && m.spec.MissedWindow != belfry.MissedSkip }
+// alwaysRuns reports whether the job is a one-off whose policy is not skip.
+func (m *model) alwaysRuns() bool { return m.once && m.spec.MissedWindow != belfry.MissedSkip }
 
 // due is how many occurrences have come by now.
 func (m *model) due(now time.Time) int {
@@ -97,27 +99,29 @@ func (m *model) due(now time.Time) int {
 }
 
 // fate notes what became of the first n, each as the function says.
-func (m *model) fate(n int, of func(i int) belfry.Reason) {
+func (m *model) decideFirst(n int, of func(i int) belfry.Reason) {
 	for i, o := range m.left[:n] {
 		why := of(i)
-		if m.fates[o.at] = why; why == ran || why == madeUp {
+		if m.fates[o.at] = why; why == ran || why == caughtUp {
 			m.made++
 		}
-		m.pass(o.at)
+		m.recordGaps(o.at)
 		m.mark = o.at
 	}
 	m.left = m.left[n:]
 	m.spend()
-	m.aim(time.Time{})
+	m.setNext(time.Time{})
 }
 
-func (m *model) all(n int, why belfry.Reason) { m.fate(n, func(int) belfry.Reason { return why }) }
+func (m *model) skipFirst(n int, why belfry.Reason) {
+	m.decideFirst(n, func(int) belfry.Reason { return why })
+}
 
-// aim notes when the first occurrence left is looked at, which is not before some
+// setNext records when the first remaining occurrence is decided, not before some
 // instant.
-func (m *model) aim(now time.Time) {
-	if m.look = (time.Time{}); len(m.left) > 0 {
-		m.look = later(m.left[0].ready, now)
+func (m *model) setNext(now time.Time) {
+	if m.nextAt = (time.Time{}); len(m.left) > 0 {
+		m.nextAt = later(m.left[0].ready, now)
 	}
 }
 
@@ -127,15 +131,15 @@ func (m *model) spend() {
 	}
 }
 
-// pass tells of the gaps up to an instant.
-func (m *model) pass(at time.Time) {
+// recordGaps records the gaps up to an instant.
+func (m *model) recordGaps(at time.Time) {
 	for len(m.gaps) > 0 && !m.gaps[0].at.After(at) {
-		m.told[m.gaps[0].at] = m.gaps[0].count
+		m.gapNotes[m.gaps[0].at] = m.gaps[0].count
 		m.gaps = m.gaps[1:]
 	}
 }
 
-// window is how late an occurrence may be to be made up for, zero: no matter.
+// window is how old a missed occurrence may be to run; zero: no limit.
 func (m *model) window() time.Duration {
 	switch {
 	case m.spec.CatchUpSeconds > 0:
@@ -148,15 +152,15 @@ func (m *model) window() time.Duration {
 	return 0
 }
 
-// makeUp decides about the first n, which were missed: the newest first, as long as
+// catchUp decides about the first n, which were missed: the newest first, as long as
 // there are runs to give.
-func (m *model) makeUp(n int, window time.Duration, otherwise belfry.Reason, now time.Time) {
+func (m *model) catchUp(n int, window time.Duration, otherwise belfry.Reason, now time.Time) {
 	all, runs := m.spec.MissedWindow == belfry.MissedRunAll, 0
 	why := ran
 	if m.spec.MissedWindow == belfry.MissedRunOnce {
 		runs = 1
 	} else if all {
-		why = madeUp
+		why = caughtUp
 		if runs = m.spec.MaxMissed; runs == 0 {
 			runs = 100
 		}
@@ -178,42 +182,147 @@ func (m *model) makeUp(n int, window time.Duration, otherwise belfry.Reason, now
 			fates[i] = otherwise
 		}
 	}
-	m.fate(n, func(i int) belfry.Reason { return fates[i] })
+	m.decideFirst(n, func(i int) belfry.Reason { return fates[i] })
 	if most := int64(m.usual.LargeCatchUp); most > 0 && made > most || most == 0 && made > 10 {
 		m.large = made
 	}
 }
 
-// decide is told of a look at the plan while somebody is in charge since then.
+// decide models Decide with a scheduler that has been running since an instant.
 func (m *model) decide(since, now time.Time) {
 	missed := func(t time.Time) bool { return t.Before(since) && t.Before(now) }
-	if m.certain() || !missed(m.look) {
-		m.all(1, ran)
+	if m.alwaysRuns() || !missed(m.nextAt) {
+		m.skipFirst(1, ran)
 		return
 	}
 	n := 1
 	for n < len(m.left) && missed(m.left[n].ready) {
 		n++
 	}
-	m.makeUp(n, m.window(), belfry.ReasonMissed, now)
+	m.catchUp(n, m.window(), belfry.ReasonMissed, now)
 }
 
-// settle is told of somebody who decides what is due and does not know who was in
-// charge.
-func (m *model) settle(now time.Time) {
+// decideDue models a decision about what is due that does not know since when a
+// scheduler has been running.
+func (m *model) decideDue(now time.Time) {
 	n, window := m.due(now), m.window()
 	recent := n > 0 && now.Sub(m.left[n-1].ready) <= time.Minute
 	switch {
 	case n == 0:
-	case m.certain():
-		m.all(1, ran)
+	case m.alwaysRuns():
+		m.skipFirst(1, ran)
 	case m.spec.MissedWindow == belfry.MissedSkip && recent:
-		m.all(n-1, belfry.ReasonMissed)
-		m.all(1, ran)
+		m.skipFirst(n-1, belfry.ReasonMissed)
+		m.skipFirst(1, ran)
 	default:
 		if window > 0 {
 			window = max(window, time.Minute)
 		}
-		m.makeUp(n, window, belfry.ReasonMissed, now)
+		m.catchUp(n, window, belfry.ReasonMissed, now)
 	}
+}
+
+func (m *model) pause(now time.Time) {
+	if !m.nextAt.After(now) {
+		m.decideDue(now)
+	}
+	m.paused = true
+}
+
+func (m *model) resume(catchUp bool, now time.Time) {
+	n := m.due(now)
+	switch {
+	case m.once || n == 0:
+	case catchUp:
+		m.catchUp(n, m.window(), belfry.ReasonPaused, now)
+	default:
+		m.skipFirst(n, belfry.ReasonPaused)
+	}
+	m.paused = false
+	m.setNext(now)
+}
+
+// end models Delete and Cancel.
+func (m *model) end(why belfry.Reason, now time.Time) {
+	fate := why
+	if m.paused && !m.once {
+		fate = belfry.ReasonPaused
+	}
+	if planned := len(m.left) > 0; planned {
+		m.skipFirst(m.due(now), fate)
+		m.skipUndecided(why, now)
+		m.recordGaps(now)
+	}
+	m.left, m.gaps = nil, nil
+	m.setNext(now)
+}
+
+// skipUndecided skips what is past and waits for its jitter.
+func (m *model) skipUndecided(why belfry.Reason, now time.Time) {
+	if len(m.left) > 0 && !m.left[0].at.After(now) {
+		m.skipFirst(1, why)
+	}
+}
+
+func (m *model) cancel(now time.Time) {
+	if len(m.left) > 0 && m.left[0].at.After(now) {
+		m.gone = append(m.gone, m.left[0].at)
+	}
+	m.end(belfry.ReasonCancelled, now)
+}
+
+// edit models Edit to another rule, which applies from now on. What has passed and waits
+// for its jitter stays if it is one of the new rule's too.
+func (m *model) edit(t failer, to Subject, pause bool, now, end time.Time) {
+	planned := len(m.left) > 0
+	if m.paused {
+		m.skipFirst(m.due(now), belfry.ReasonPaused)
+	} else {
+		m.decideDue(now)
+	}
+	next := model{}
+	next.addRule(t, to, now.Add(-14*24*time.Hour), end)
+	next.made = m.made
+	next.spend()
+	since := now
+	if len(m.left) > 0 && !m.left[0].at.After(now) {
+		waits := m.left[0].at
+		if !slices.ContainsFunc(next.left, func(o occasion) bool { return o.at.Equal(waits) }) {
+			m.skipUndecided(belfry.ReasonEdited, now)
+		} else if !next.once {
+			since = waits.Add(-time.Microsecond)
+		}
+	}
+	if planned {
+		m.recordGaps(since)
+	}
+	m.left = slices.DeleteFunc(next.left, func(o occasion) bool { return !o.at.After(m.mark) || !next.once && !o.at.After(since) })
+	m.gaps = slices.DeleteFunc(next.gaps, func(g gap) bool { return !g.at.After(since) || !g.at.After(m.mark) })
+	m.once, m.spec, m.usual, m.paused = next.once, next.spec, next.usual, pause
+	if to.Policy.SkipsGap() && !next.once {
+		m.mark = later(m.mark, since)
+	}
+	m.setNext(now)
+}
+
+// retime models Retime to another jitter.
+func (m *model) retime(t failer, to Subject, now, end time.Time) {
+	other := model{}
+	other.addRule(t, to, now.Add(-14*24*time.Hour), end)
+	ready := map[time.Time]time.Time{}
+	for _, o := range other.left {
+		ready[o.at] = o.ready
+	}
+	for i, o := range m.left {
+		m.left[i].ready = ready[o.at]
+	}
+	m.spec = other.spec
+	m.setNext(earlier(m.nextAt, now))
+}
+
+func list[T any](fates map[time.Time]T, text func(T) string) (out string) {
+	for _, at := range slices.SortedFunc(maps.Keys(fates), time.Time.Compare) {
+		out += short(at) + " " + text(fates[at]) + ", "
+	}
+	return out
 }

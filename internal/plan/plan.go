@@ -1,7 +1,7 @@
-// Package plan decides time: which occurrences of a job become runs, which are
-// skipped and why, and when to look at the job next. Everything in it is pure;
-// planning a new job, firing, catching up, pausing and resuming all come down
-// to a Step that a store applies all or nothing.
+// Package plan decides which occurrences of a job become runs, which are skipped and
+// why, and when the job is due next. All of it is pure: planning a new job, firing,
+// catching up, pausing and resuming each return a Step that a store applies all or
+// nothing.
 package plan
 
 import (
@@ -12,29 +12,46 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Plan is when a job is next looked at. Every change of a plan is a
-// compare-and-set on its version.
+// Plan is when a job is due next. Every change of a plan is a compare-and-set on its
+// version.
 type Plan struct {
 	JobID       belfry.ID
 	Shard       int
 	Version     int64
-	NextAt      time.Time // when to look next: that occurrence with its jitter; zero: not planned
-	NominalAt   time.Time // the first occurrence not yet decided; zero: none is left
-	FiredFor    time.Time // high-water mark: all is decided up to here, which is the latest occurrence or a later edit
+	NextAt      time.Time // NominalAt plus jitter; zero: nothing is planned, or the job is paused
+	NominalAt   time.Time // the first occurrence that is not decided; zero: none is left
+	FiredFor    time.Time // high-water mark: everything is decided up to here, the latest occurrence or a later edit
 	RunsMade    int64     // for occurrences; triggers do not count
 	Once        bool      // the rule is a single instant
-	ZoneVersion string    // zone database that computed NominalAt
+	ZoneVersion string    // release of the time-zone data that NominalAt was computed with
 }
 
-// Subject is what a decision needs to know of a job beside its plan.
+// decidedUntil is the instant up to which everything is decided.
+func (p Plan) decidedUntil() time.Time {
+	if p.FiredFor.IsZero() {
+		return p.JobID.Time()
+	}
+	return p.FiredFor
+}
+
+// notBefore keeps NextAt out of the past, so that a scheduler that only loads what
+// is ahead finds the plan.
+func (p Plan) notBefore(now time.Time) Plan {
+	if !p.NextAt.IsZero() && p.NextAt.Before(now) {
+		p.NextAt = now
+	}
+	return p
+}
+
+// Subject is what a decision needs to know of a job besides its plan.
 type Subject struct {
 	Namespace string
-	Name      string // of the job; only what the policy's keys need
+	Name      string // of the job; only if the policy's keys use it
 	Revision  int
 	Policy    *Policy
 }
 
-// Lane is where the job's runs go.
+// Lane is the lane of the job's runs.
 func (s Subject) Lane() string { return s.Policy.Spec.Lane(s.Namespace) }
 
 // key is the idempotency key of a run; empty without a template.
@@ -45,20 +62,20 @@ func (s Subject) key(job belfry.ID, at time.Time) string {
 	return s.Policy.Keys.Render(job, s.Name, at.In(s.Policy.zone))
 }
 
-// Step is one decision about one job, applied only if the plan is still as it
-// was seen.
+// Step is one decision about one job. It is applied only if the plan still has the
+// version that was seen.
 type Step struct {
 	Subject
 	Seen  Plan
 	Next  Plan // Version is ignored: applying a step adds one
-	Due   bool // decides Seen.NominalAt: refused before Seen.NextAt by the store's clock
+	Due   bool // it decides Seen.NominalAt: not applied before Seen.NextAt by the store's clock
 	Runs  []Run
 	Skips []Skip
-	Event *belfry.Event // to be told of with the decision; nil: nothing
+	Event *belfry.Event // recorded with the decision; nil: none
 	Epoch int64         // of the owner's term; evidence only
 }
 
-// Run is a run to be made.
+// Run is a run to create.
 type Run struct {
 	ID          belfry.ID
 	Kind        belfry.RunKind
@@ -66,25 +83,25 @@ type Run struct {
 	ScheduledAt time.Time
 	ReadyAt     time.Time
 	Serial      bool            // while the job has a live run it waits, or becomes a skip
-	Queue       int             // how many may wait: if so many do already, and if none may, it becomes a skip
-	Key         string          // by the job's template; empty without one
-	Payload     json.RawMessage // replaces the job's own if set
+	Queue       int             // how many runs may wait; if that many already do, it becomes a skip
+	Key         string          // from the job's template; empty without one
+	Payload     json.RawMessage // replaces the payload of the job if set
 }
 
-// Skip records occurrences that do not run: the first, the last and how many. One
-// that stands beside them is of something else: with ReasonDSTGap of a gap, at its
-// end, and the number of wall times in it; with ReasonMoved and ReasonCancel of an
-// instant at which an occurrence was planned once.
+// Skip records occurrences that do not run: the first, the last and how many. A note
+// records something else: with ReasonDSTGap a gap, at its end, and the number of wall
+// times in it; with ReasonZoneChange and ReasonCancelled an instant for which an
+// occurrence was planned.
 type Skip struct {
 	ID     belfry.ID
 	From   time.Time
 	To     time.Time
-	Count  int64 // 100,000 may stand for "at least so many"
+	Count  int64 // maxCounted may mean "at least that many"
 	Reason belfry.Reason
 	Note   bool
 }
 
-// Trigger is a wish for a run that is not scheduled.
+// Trigger is a request for a run that is not scheduled.
 type Trigger struct {
 	ID        belfry.ID
 	Namespace string
@@ -92,18 +109,18 @@ type Trigger struct {
 	Shard     int
 	Kind      belfry.RunKind
 	At        time.Time
-	ReadyAt   time.Time // when it was asked for, by the store's clock; the run does not start before
+	ReadyAt   time.Time // when it was requested, by the store's clock; the run does not start before
 	Payload   json.RawMessage
 }
 
 // RunID is the id of the run that the trigger becomes.
 func (t Trigger) RunID() belfry.ID { return belfry.RunID(t.JobID, t.Kind, t.At, t.ID) }
 
-// Unbounded is the queue of a run that waits however many do.
+// NoQueueLimit is the Queue of a run that waits however many others do.
 const NoQueueLimit = math.MaxInt32
 
-// Rank orders the ready runs of a lane, lowest first: by when they became ready,
-// and how much later their priority makes that seem, see Policy.Weight.
+// Rank orders the ready runs of a lane, lowest first: the time at which they became
+// ready, shifted by their priority, see Policy.Weight.
 func Rank(readyAt time.Time, weight int64) int64 { return readyAt.UnixMicro() + weight }
 
 // First is the earliest occurrence that the step decides; zero if it decides

@@ -15,11 +15,11 @@ var job = belfry.ID{0x01, 0x90, 0xb0, 0xf2, 0, 1, 0x70, 0, 0x80, 15: 0xaa}
 // it, as in "Europe/Paris 0 9 * * *".
 func subject(t failer, text string) Subject {
 	t.Helper()
-	return tuned(t, text, func(*belfry.Spec) {})
+	return subjectWith(t, text, func(*belfry.Spec) {})
 }
 
-// tuned is the same with more in its spec.
-func tuned(t failer, text string, tune func(s *belfry.Spec)) Subject {
+// subjectWith is the same with more in its spec.
+func subjectWith(t failer, text string, tune func(s *belfry.Spec)) Subject {
 	t.Helper()
 	spec := belfry.DefaultSpec()
 	if zone, rest, found := strings.Cut(text, " "); found && strings.Contains(zone, "/") && zone[0] > '9' {
@@ -90,9 +90,9 @@ func planned(t failer, nominal string) Plan {
 	return Plan{JobID: job, Shard: 5, Version: 7, NextAt: when, NominalAt: when, RunsMade: 3, ZoneVersion: "1970a"}
 }
 
-// tell puts a step into words: what is skipped, what runs, what comes next, and
+// describe puts a step into words: what is skipped, what runs, what comes next, and
 // up to where everything is decided.
-func tell(s Step) string {
+func describe(s Step) string {
 	var out []string
 	for _, k := range s.Skips {
 		span := short(k.From)
@@ -112,7 +112,7 @@ func tell(s Step) string {
 	case s.Next.NextAt.Equal(s.Next.NominalAt):
 		out = append(out, "next "+short(s.Next.NextAt))
 	case s.Next.NextAt.IsZero():
-		out = append(out, "halt before "+short(s.Next.NominalAt))
+		out = append(out, "paused before "+short(s.Next.NominalAt))
 	default:
 		out = append(out, fmt.Sprintf("next %s for %s", short(s.Next.NextAt), short(s.Next.NominalAt)))
 	}
@@ -122,7 +122,7 @@ func tell(s Step) string {
 	return strings.Join(out, "; ")
 }
 
-func TestFirstIsTheEarliestDecision(t *testing.T) {
+func TestStepFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		step Step
@@ -135,11 +135,11 @@ func TestFirstIsTheEarliestDecision(t *testing.T) {
 			Skips: []Skip{{From: at(t, "08:00"), To: at(t, "08:30")}},
 		}, "08:00"},
 		{"a trigger decides no occurrence", Step{Runs: []Run{{Kind: belfry.KindManual, ScheduledAt: at(t, "09:00")}}}, ""},
-		{"a trigger beside a skip", Step{
+		{"a trigger and a skip", Step{
 			Runs:  []Run{{Kind: belfry.KindManual, ScheduledAt: at(t, "07:00")}},
 			Skips: []Skip{{From: at(t, "08:00"), To: at(t, "08:00")}},
 		}, "08:00"},
-		{"what is recorded beside the occurrences", Step{
+		{"a note", Step{
 			Runs:  []Run{{Kind: belfry.KindScheduled, ScheduledAt: at(t, "09:00")}},
 			Skips: []Skip{{From: at(t, "08:00"), Note: true}, {From: at(t, "07:00"), Note: true}},
 		}, "09:00"},
@@ -150,14 +150,14 @@ func TestFirstIsTheEarliestDecision(t *testing.T) {
 	}
 }
 
-func TestRanksFollowTime(t *testing.T) {
+func TestRankFollowsTime(t *testing.T) {
 	early, late := at(t, "09:00"), at(t, "09:00").Add(time.Microsecond)
 	if Rank(early, 7) >= Rank(late, 7) || Rank(early, 2) != Rank(late, 1) {
 		t.Errorf("%d is not before %d", Rank(early, 7), Rank(late, 7))
 	}
 }
 
-func TestASpecThatCannotBeReadIsRefused(t *testing.T) {
+func TestCompileRefusesInvalidSpecs(t *testing.T) {
 	for _, spec := range []belfry.Spec{{Schedule: ""}, {Schedule: "* * * *"}, {Schedule: "0 9 * * *", Timezone: "Europe/Nowhere"}} {
 		if policy, err := Compile(spec); err == nil {
 			t.Errorf("%+v became %+v", spec, policy)

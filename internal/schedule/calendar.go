@@ -75,14 +75,12 @@ func dateOf(n int64) (year, month, day int) {
 }
 
 // weekdayOf returns 0 for a Sunday to 6 for a Saturday.
-func weekdayOf(n int64) int {
-	return int(floorMod(n+4, 7))
-}
+func weekdayOf(n int64) int { return int(floorMod(n+4, 7)) }
 
 func monthLength(year, month int) int {
 	switch month {
 	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+		if isLeap(year) {
 			return 29
 		}
 		return 28
@@ -100,9 +98,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-func floorMod(a, b int64) int64 {
-	return a - floorDiv(a, b)*b
-}
+func floorMod(a, b int64) int64 { return a - floorDiv(a, b)*b }
 
 func isLeap(year int) bool { return year&3 == 0 && (year%100 != 0 || year%400 == 0) }
 
@@ -128,7 +124,6 @@ func newTimeSet(hours, minutes, seconds uint64) timeSet {
 	return s
 }
 
-// has says whether a time is in the set.
 func (s *timeSet) has(t int) bool {
 	return s.hours>>(t/3600)&(s.minutes>>(t/60%60))&(s.seconds>>(t%60))&1 != 0
 }
@@ -153,7 +148,7 @@ func (s *timeSet) next(from int) int {
 	return (hour*60+bits.TrailingZeros64(s.minutes))*60 + bits.TrailingZeros64(s.seconds)
 }
 
-// rank returns how many times of the set are before the given one.
+// rank returns the number of times before the given one.
 func (s *timeSet) rank(t int) int {
 	hour, minute, second := t/3600, t/60%60, t%60
 	n := bits.OnesCount64(s.hours&(1<<hour-1)) * s.perHour
@@ -173,68 +168,31 @@ func (s *timeSet) nth(n int) int {
 	return (hour*60+minute)*60 + nthBit(s.seconds, n%s.perMinute)
 }
 
-// bitset is a set of small numbers, large enough for the years.
+// bitset is a set of numbers, large enough for the years of a cron expression.
 type bitset [9]uint64
 
-func (s *bitset) add(n int) { s[n/64] |= 1 << (n % 64) }
-
-func (s *bitset) has(n int) bool {
-	return n >= 0 && n < len(s)*64 && s[n/64]>>(n%64)&1 != 0
-}
-
-func (s *bitset) len() (n int) {
-	for _, word := range s {
-		n += bits.OnesCount64(word)
-	}
-	return n
-}
-
-// next returns the smallest member that is not below n, or -1.
-func (s *bitset) next(n int) int {
-	n = max(n, 0)
-	for i := n / 64; i < len(s); i++ {
-		word := s[i]
-		if i == n/64 {
-			word = word >> (n % 64) << (n % 64)
-		}
-		if word != 0 {
-			return i*64 + bits.TrailingZeros64(word)
-		}
-	}
-	return -1
-}
+func (s *bitset) add(n int)      { s[n/64] |= 1 << (n % 64) }
+func (s *bitset) has(n int) bool { return n >= 0 && n < len(s)*64 && s[n/64]>>(n%64)&1 != 0 }
+func (s *bitset) next(n int) int { return nextBit(s[:], max(n, 0)) }
+func (s *bitset) len() int       { return countBits(s[:]) }
 
 // daySet is a set of days of a year, bit 0 for 1 January.
 type daySet [6]uint64
 
-func (s *daySet) add(n int) { s[n/64] |= 1 << (n % 64) }
-
+func (s *daySet) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
+func (s *daySet) next(n int) int { return nextBit(s[:], n) }
+func (s *daySet) len() int       { return countBits(s[:]) }
 
-func (s *daySet) keep(o *daySet) {
+func (s *daySet) intersect(o *daySet) {
 	for i := range s {
 		s[i] &= o[i]
 	}
 }
 
-// next returns the first day that is not before the given one of the year, or -1.
-func (s *daySet) next(n int) int {
-	i := n / 64
-	for word := s[i] >> (n % 64) << (n % 64); ; word = s[i] {
-		if word != 0 {
-			return i*64 + bits.TrailingZeros64(word)
-		}
-		if i++; i == len(s) {
-			return -1
-		}
-	}
-}
-
-// rank returns how many days of the set are before the given one.
-func (s *daySet) rank(n int) (rank int) {
-	for i := range n / 64 {
-		rank += bits.OnesCount64(s[i])
-	}
+// rank returns the number of days before the given one.
+func (s *daySet) rank(n int) int {
+	rank := countBits(s[:n/64])
 	if n%64 > 0 {
 		rank += bits.OnesCount64(s[n/64] << (64 - n%64))
 	}
@@ -251,6 +209,29 @@ func (s *daySet) nth(n int) int {
 		}
 	}
 	return -1
+}
+
+// nextBit returns the first bit from n on that is set, or -1.
+func nextBit(words []uint64, n int) int {
+	i := n / 64
+	if i >= len(words) {
+		return -1
+	}
+	for word := words[i] >> (n % 64) << (n % 64); ; word = words[i] {
+		if word != 0 {
+			return i*64 + bits.TrailingZeros64(word)
+		}
+		if i++; i == len(words) {
+			return -1
+		}
+	}
+}
+
+func countBits(words []uint64) (n int) {
+	for _, word := range words {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }
 
 // nthBit returns the n-th of the bits that are set, counted from 0.

@@ -12,7 +12,7 @@ type cron struct {
 	years  *bitset // from 1970 on; nil means every year
 	days   monthTable
 
-	dayFields *dayFields // what days was made from
+	dayFields *dayFields // the source of days
 	text      string     // the fields as they were written, macros expanded
 }
 
@@ -20,8 +20,6 @@ type cron struct {
 // days depend on is how long it is and on which weekday it begins.
 type monthTable [4][7]uint32
 
-// nextWall returns the first matching wall time that is not before the given
-// one, or never.
 func (c *cron) nextWall(wall int64) int64 {
 	today := floorDiv(wall, secondsPerDay)
 	day := c.nextDay(today)
@@ -67,8 +65,8 @@ func (c *cron) nextDay(from int64) int64 {
 	return never
 }
 
-// dayFields is what the two day fields of an expression say together. Bit n of a
-// set of days stands for day n+1; bit n of a set counted from the end for the
+// dayFields holds the two day fields of an expression. Bit n of a set of days
+// stands for day n+1; bit n of a set counted from the end for the
 // day n days before the last; bit n of a set of weekdays for weekday n.
 type dayFields struct {
 	days        uint64 // 15

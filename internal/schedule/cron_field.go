@@ -1,210 +1,225 @@
 package schedule
 
-import (
-	"strings"
-)
+import "strings"
 
-// fieldParser takes one field of an expression apart.
-type fieldParser struct {
-	field *cronField
-	word  word
-	next  int // index into word.text
-	out   fieldValues
+// cronField describes one position of a cron expression.
+type cronField struct {
+	name     string
+	number   byte // of the position, with or without seconds and years
+	low      int
+	high     int    // the last value of "*"
+	most     int    // the largest number that may be written
+	hashHigh int    // the last value of H; 0 means that there is no H
+	names    string // three letters for each value from low on
+	example  string // a correct expression that shows the field
 }
 
-// parseField returns what a field names.
-func parseField(f *cronField, w word) (fieldValues, error) {
+// Not every month has the days after the 28th, so H does not choose them.
+var (
+	secondField  = &cronField{number: 0, name: "second", high: 59, most: 59, hashHigh: 59, example: "*/10 * * * * *"}
+	minuteField  = &cronField{number: 1, name: "minute", high: 59, most: 59, hashHigh: 59, example: "*/15 * * * *"}
+	hourField    = &cronField{number: 2, name: "hour", high: 23, most: 23, hashHigh: 23, example: "0 9-17 * * *"}
+	dayField     = &cronField{number: 3, name: "day of month", low: 1, high: 31, most: 31, hashHigh: 28, example: "0 9 1,15 * *"}
+	monthField   = &cronField{number: 4, name: "month", low: 1, high: 12, most: 12, hashHigh: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", example: "0 9 1 JAN,JUL *"}
+	weekdayField = &cronField{number: 5, name: "weekday", high: 6, most: 7, hashHigh: 6, names: "SUNMONTUEWEDTHUFRISAT", example: cronExample}
+	yearField    = &cronField{number: 6, name: "year", low: firstYear, high: lastYear, most: lastYear, example: "0 0 9 1 1 * 2030-2035"}
+)
+
+// size is the number of values of the field.
+func (f *cronField) size() int { return f.high - f.low + 1 }
+
+// fieldParser parses one field of an expression.
+type fieldParser struct {
+	scanner     // over one item of the list
+	itemAt  int // position of the item in the expression
+	field   *cronField
+	values  bitset     // bit n stands for low+n
+	days    *dayFields // for the values of day fields that are no numbers
+}
+
+// parseField returns the values of a field. It stores what L, W and # name in days.
+func parseField(f *cronField, w word, days *dayFields) (bitset, error) {
 	if w.text == "?" {
 		w.text = "*" // Meant for the day fields, harmless in others.
 	}
-	r := &fieldParser{field: f, word: w}
-	for {
-		if err := r.parseItem(); err != nil {
-			return fieldValues{}, err
+	p := &fieldParser{field: f, itemAt: w.pos, days: days}
+	for item := range strings.SplitSeq(w.text, ",") {
+		p.scanner = scanner{text: item}
+		if err := p.parseItem(); err != nil {
+			return bitset{}, err
 		}
-		if r.next == len(w.text) {
-			return r.out, nil
-		}
-		r.next++ // the comma
+		p.itemAt += len(item) + 1
 	}
+	return p.values, nil
 }
 
-// peek returns the next character in upper case, or 0 at the end of the item.
-func (r *fieldParser) peek() byte {
-	if r.next == len(r.word.text) || r.word.text[r.next] == ',' {
-		return 0
-	}
-	c := r.word.text[r.next]
-	if 'a' <= c && c <= 'z' {
-		c -= 'a' - 'A'
-	}
-	return c
+func (p *fieldParser) errorAt(pos int, format string, args ...any) error {
+	return errorAt(p.itemAt+pos, p.field.example, p.field.name+": "+format, args...)
 }
 
-// accept reads the given character if it is the next one.
-func (r *fieldParser) accept(c byte) bool {
-	if r.peek() != c {
-		return false
+func (p *fieldParser) parseItem() error {
+	if p.text == "" {
+		return p.errorAt(0, "a list item is empty")
 	}
-	r.next++
-	return true
-}
-
-func (r *fieldParser) errorAt(next int, format string, args ...any) error {
-	return errorAt(r.word.pos+next, r.field.example, r.field.name+": "+format, args...)
-}
-
-// parseItem reads one element of a list, to its end.
-func (r *fieldParser) parseItem() error {
-	start := r.next
-	if r.peek() == 0 {
-		return r.errorAt(start, "a list item is empty")
-	}
-	if err := r.parseElement(); err != nil {
+	if err := p.parseElement(); err != nil {
 		return err
 	}
-	if r.peek() != 0 {
-		rest, _, _ := strings.Cut(r.word.text[r.next:], ",")
-		return r.errorAt(r.next, "unexpected %q after %q", truncate(rest), truncate(r.word.text[start:r.next]))
+	return p.expectEnd()
+}
+
+func (p *fieldParser) expectEnd() error {
+	if p.pos < len(p.text) {
+		return p.errorAt(p.pos, "unexpected %q after %q", truncate(p.text[p.pos:]), truncate(p.text[:p.pos]))
 	}
 	return nil
 }
 
-func (r *fieldParser) parseElement() error {
-	f := r.field
-	switch c := r.peek(); {
+func (p *fieldParser) parseElement() error {
+	f := p.field
+	switch c := p.peek(); {
 	case c == '*':
-		r.next++
-		return r.parseStep(f.low, f.high)
+		p.pos++
+		return p.parseStepped(f.low, f.high)
 	case c == '?':
-		return r.errorAt(r.next, `"?" stands alone in its field`)
+		return p.errorAt(p.pos, `"?" must be the whole field`)
 	case c == '+' || c == '-':
-		return r.errorAt(r.next, "numbers have no sign")
+		return p.errorAt(p.pos, "numbers cannot have a sign")
 	case c == 'L' && f == dayField:
-		r.next++
-		return r.parseLastDay()
+		p.pos++
+		return p.parseLastDay()
 	}
-	start := r.next
-	a, err := r.parseValue()
+	a, err := p.parseValue()
 	if err != nil {
 		return err
 	}
 	switch {
-	case f == dayField && r.accept('W'):
-		r.out.nearest |= 1 << (a - f.low)
+	case f == dayField && p.accept('W'):
+		p.days.nearest |= 1 << (a - f.low)
 		return nil
-	case f == weekdayField && r.accept('L'):
-		r.out.lastWeekday |= 1 << (a % 7)
+	case f == weekdayField && p.accept('L'):
+		p.days.lastWeekday |= 1 << (a % 7)
 		return nil
-	case f == weekdayField && r.accept('#'):
-		n, err := r.parseNumber("the number after #", 1, 5)
+	case f == weekdayField && p.accept('#'):
+		n, err := p.parseNumber("the number after #", 1, 5)
 		if err == nil {
-			r.out.nth[n-1] |= 1 << (a % 7)
+			p.days.nth[n-1] |= 1 << (a % 7)
 		}
 		return err
-	case !r.accept('-'):
-		if r.peek() == '/' {
-			return r.parseStep(a, f.high)
+	case !p.accept('-'):
+		if p.peek() == '/' {
+			return p.parseStepped(a, f.high)
 		}
-		r.out.addRange(f, a, a, 1)
+		p.addRange(a, a, 1)
 		return nil
 	}
-	b, err := r.parseValue()
+	b, err := p.parseValue()
 	if err != nil {
 		return err
 	}
 	if a > b && f == yearField {
-		return r.errorAt(start, "the range %d-%d ends before it begins", a, b)
+		return p.errorAt(0, "the range %d-%d ends before it begins", a, b)
 	}
-	return r.parseStep(a, b)
+	return p.parseStepped(a, b)
 }
 
-// parseLastDay reads what follows an L: nothing, W, -n or -nW.
-func (r *fieldParser) parseLastDay() error {
+// parseLastDay parses what follows an L: nothing, W, -n or -nW.
+func (p *fieldParser) parseLastDay() error {
 	n := 0
-	if r.accept('-') {
+	if p.accept('-') {
 		var err error
-		if n, err = r.parseNumber("the number after L-", 0, 30); err != nil {
+		if n, err = p.parseNumber("the number after L-", 0, 30); err != nil {
 			return err
 		}
 	}
-	if r.accept('W') {
-		r.out.lastNearest |= 1 << n
+	if p.accept('W') {
+		p.days.lastNearest |= 1 << n
 	} else {
-		r.out.last |= 1 << n
+		p.days.last |= 1 << n
 	}
 	return nil
 }
 
-// parseStep reads "/n" if it is there, and adds the values from a to b.
-func (r *fieldParser) parseStep(a, b int) error {
-	step := 1
-	if r.accept('/') {
-		var err error
-		if step, err = r.parseNumber("the step", 1, maxNumber); err != nil {
-			return err
-		}
+// parseStepped parses "/n", which may be missing, and adds the values from a to b.
+func (p *fieldParser) parseStepped(a, b int) error {
+	step, err := p.parseStep(1)
+	if err == nil {
+		p.addRange(a, b, step)
 	}
-	r.out.addRange(r.field, a, b, step)
-	return nil
+	return err
 }
 
-// parseValue reads a number of the field's range or a name.
-func (r *fieldParser) parseValue() (int, error) {
-	if c := r.peek(); c < 'A' || c > 'Z' {
-		return r.parseNumber("a value", r.field.low, r.field.most)
+// parseStep parses "/n", and returns the given step if it is missing.
+func (p *fieldParser) parseStep(missing int) (int, error) {
+	if !p.accept('/') {
+		return missing, nil
 	}
-	f, start := r.field, r.next
-	for c := r.peek(); 'A' <= c && c <= 'Z'; c = r.peek() {
-		r.next++
+	return p.parseNumber("the step", 1, maxNumber)
+}
+
+// addRange adds every step-th value from a to b, across the end of the range if b
+// lies before a. Weekday 7 becomes 0.
+func (p *fieldParser) addRange(a, b, step int) {
+	if a > b {
+		b += p.field.size()
 	}
-	written := r.word.text[start:r.next]
+	for x := a; x <= b; x += step {
+		p.values.add((x - p.field.low) % p.field.size())
+	}
+}
+
+// parseValue parses a number of the field's range or a name.
+func (p *fieldParser) parseValue() (int, error) {
+	if c := p.peek(); c < 'A' || c > 'Z' {
+		return p.parseNumber("a value", p.field.low, p.field.most)
+	}
+	f, start := p.field, p.pos
+	for c := p.peek(); 'A' <= c && c <= 'Z'; c = p.peek() {
+		p.pos++
+	}
+	written := p.text[start:p.pos]
 	name := strings.ToUpper(written)
 	if f == weekdayField && len(name) == 4 && name[3] == 'L' {
 		name = name[:3]
-		r.next--
+		p.pos--
 	}
 	if i := strings.Index(f.names, name); len(name) == 3 && i >= 0 && i%3 == 0 {
 		return f.low + i/3, nil
 	}
 	switch {
 	case name == "H":
-		return 0, r.errorAt(start, "H stands for a value that every job gets once, when it is created; here it is still open")
+		return 0, p.errorAt(start, "H is not resolved: each job gets a value for it when it is created")
 	case name == "L" && f == weekdayField:
-		return 0, r.errorAt(start, "L needs a weekday before it, such as FRIL")
+		return 0, p.errorAt(start, "L needs a weekday before it, such as FRIL")
 	case name == "W" && f == dayField:
-		return 0, r.errorAt(start, "W needs a day before it, such as 15W")
+		return 0, p.errorAt(start, "W needs a day before it, such as 15W")
 	case f.names == "":
-		return 0, r.errorAt(start, "%q is not a number", truncate(written))
+		return 0, p.errorAt(start, "%q is not a number", truncate(written))
 	}
-	return 0, r.errorAt(start, "there is no %q; names have three letters, %s to %s", truncate(written), f.names[:3], f.names[len(f.names)-3:])
+	return 0, p.errorAt(start, "there is no %q; names have three letters, %s to %s", truncate(written), f.names[:3], f.names[len(f.names)-3:])
 }
 
-// maxNumber is where reading a number stops to count.
+// maxNumber is the largest number of an expression.
 const maxNumber = 1_000_000
 
-// parseNumber reads digits. What says which number of the field it is.
-func (r *fieldParser) parseNumber(what string, low, high int) (int, error) {
-	start, n := r.next, 0
-	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {
-		n = min(n*10+int(c-'0'), maxNumber)
-		r.next++
-	}
-	written := r.word.text[start:r.next]
-	switch c := r.peek(); {
+// parseNumber parses digits; what names the number in errors.
+func (p *fieldParser) parseNumber(what string, low, high int) (int, error) {
+	start := p.pos
+	written := p.digits()
+	n := int(parseDigits(written, maxNumber-1))
+	switch c := p.peek(); {
 	case written != "" && low <= n && n <= high:
 		return n, nil
 	case written != "" && what == "a value":
-		return 0, errorAt(r.word.pos+start, r.field.example, "%s %s is out of range, it goes from %d to %d", r.field.name, truncate(written), low, high)
+		return 0, errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, truncate(written), low, high)
 	case written != "" && n < low && high == maxNumber:
-		return 0, r.errorAt(start, "%s must be at least %d", what, low)
+		return 0, p.errorAt(start, "%s must be at least %d", what, low)
 	case written != "":
-		return 0, r.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, truncate(written), low, high)
+		return 0, p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, truncate(written), low, high)
 	case c == 0:
-		return 0, r.errorAt(start, "%s is missing", what)
+		return 0, p.errorAt(start, "%s is missing", what)
 	case c == '+' || c == '-':
-		return 0, r.errorAt(start, "numbers have no sign")
+		return 0, p.errorAt(start, "numbers cannot have a sign")
 	default:
-		return 0, r.errorAt(start, "unexpected %q in place of %s", c, what)
+		return 0, p.errorAt(start, "unexpected %q in place of %s", c, what)
 	}
 }

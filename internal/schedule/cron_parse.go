@@ -1,10 +1,7 @@
 package schedule
 
-import (
-	"strings"
-)
+import "strings"
 
-// cronMacros stand for whole expressions.
 var cronMacros = map[string]string{
 	"@yearly":   "0 0 1 1 *",
 	"@annually": "0 0 1 1 *",
@@ -15,7 +12,7 @@ var cronMacros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// cronLayouts names the fields of an expression by how many it has.
+// cronLayouts has the fields of an expression by their number.
 var cronLayouts = map[int][]*cronField{
 	5: {minuteField, hourField, dayField, monthField, weekdayField},
 	6: {secondField, minuteField, hourField, dayField, monthField, weekdayField},
@@ -52,30 +49,20 @@ func parseCron(text string, o Options) (Rule, error) {
 // its fields begin.
 func cronZone(text, timezone string) (*zone, int, error) {
 	name, nameAt, restAt, prefixed := splitZone(text)
-	if timezone == "" && !prefixed {
-		timezone = "UTC"
-	}
-	if timezone != "" {
-		z, err := loadZone(timezone)
-		if err != nil {
-			return nil, 0, err
-		}
-		if prefixed && name != timezone {
-			return nil, 0, errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", truncate(name), timezone)
-		}
-		return z, restAt, nil
-	}
-	z, err := loadZone(name)
-	if err != nil {
+	if timezone == "" && prefixed {
+		z, err := loadZone(name)
 		if e, ok := err.(*Error); ok {
 			err = errorAt(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
 		}
-		return nil, 0, err
+		return z, restAt, err
 	}
-	return z, restAt, nil
+	z, err := loadZoneOrUTC(timezone)
+	if err == nil && prefixed && name != timezone {
+		err = errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", truncate(name), timezone)
+	}
+	return z, restAt, err
 }
 
-// expandMacro replaces a macro by the fields it stands for.
 func expandMacro(words []word) ([]word, error) {
 	macro := strings.ToLower(words[0].text)
 	expression, ok := cronMacros[macro]
@@ -87,10 +74,9 @@ func expandMacro(words []word) ([]word, error) {
 	case macro == "@reboot":
 		return nil, errorAt(words[0].pos, "@daily", "@reboot names no time")
 	}
-	return nil, errorAt(words[0].pos, "@daily", "there is no %q; macros are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually and @every 90s", truncate(words[0].text))
+	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
 }
 
-// joinWords writes words with one blank between them.
 func joinWords(words []word) string {
 	texts := make([]string, len(words))
 	for i, w := range words {
@@ -111,34 +97,34 @@ func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	hours, minutes, seconds := uint64(0), uint64(0), uint64(1)
 	for i, f := range layout {
 		text := words[i].text
-		v, err := parseField(f, words[i])
+		set, err := parseField(f, words[i], days)
 		if err != nil {
 			return nil, false, err
 		}
-		switch named := v.set[0]; f {
+		everyValue := set.len() > f.high-f.low
+		switch f {
 		case secondField:
-			seconds = named
+			seconds = set[0]
 		case minuteField:
-			minutes = named
+			minutes = set[0]
 		case hourField:
-			hours = named
+			hours = set[0]
 		case dayField:
-			days.days, days.last, days.nearest, days.lastNearest = named, v.last, v.nearest, v.lastNearest
+			days.days = set[0]
 		case monthField:
-			c.months = named
+			c.months = set[0]
 		case weekdayField:
-			days.weekdays, days.nth, days.lastWeekday = named, v.nth, v.lastWeekday
+			days.weekdays = set[0]
 		case yearField:
-			if v.set.len() <= f.high-f.low {
-				c.years = &v.set
+			if !everyValue {
+				c.years = &set
 			}
 		}
-		switch {
-		case f.isDay():
+		switch f {
+		case dayField, weekdayField:
 			days.eitherField = days.eitherField && text[0] != '*' && text[0] != '?'
-		case f == secondField || f == minuteField || f == hourField:
-			whole := v.set.len() > f.high-f.low
-			intervalLike = intervalLike || whole || strings.ContainsAny(text, "*/")
+		case secondField, minuteField, hourField:
+			intervalLike = intervalLike || everyValue || strings.ContainsAny(text, "*/")
 		}
 	}
 	c.times = newTimeSet(hours, minutes, seconds)
@@ -146,59 +132,12 @@ func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	return c, intervalLike, nil
 }
 
-// cronField describes one position of a cron expression.
-type cronField struct {
-	name    string
-	low     int
-	high    int    // the last value of "*"
-	most    int    // the largest number that may be written
-	names   string // three letters for each value from low on
-	example string // a correct expression that shows the field
-}
-
-var (
-	secondField  = &cronField{name: "second", high: 59, most: 59, example: "*/10 * * * * *"}
-	minuteField  = &cronField{name: "minute", high: 59, most: 59, example: "*/15 * * * *"}
-	hourField    = &cronField{name: "hour", high: 23, most: 23, example: "0 9-17 * * *"}
-	dayField     = &cronField{name: "day of month", low: 1, high: 31, most: 31, example: "0 9 1,15 * *"}
-	monthField   = &cronField{name: "month", low: 1, high: 12, most: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", example: "0 9 1 JAN,JUL *"}
-	weekdayField = &cronField{name: "weekday", high: 6, most: 7, names: "SUNMONTUEWEDTHUFRISAT", example: cronExample}
-	yearField    = &cronField{name: "year", low: firstYear, high: lastYear, most: lastYear, example: "0 0 9 1 1 * 2030-2035"}
-)
-
-// isDay says whether the field is one of the two that name days.
-func (f *cronField) isDay() bool { return f == dayField || f == weekdayField }
-
-// fieldValues is what a field names. Bit n of its sets stands for low+n, except where
-// dayFields says otherwise.
-type fieldValues struct {
-	set         bitset
-	last        uint64
-	nearest     uint64
-	lastNearest uint64
-	nth         [5]uint64
-	lastWeekday uint64
-}
-
-// addRange adds every step-th value from a to b, across the end of the range if b
-// lies before a. Weekday 7 falls on 0 that way.
-func (v *fieldValues) addRange(f *cronField, a, b, step int) {
-	span := f.high - f.low + 1
-	if a > b {
-		b += span
-	}
-	for x := a; x <= b; x += step {
-		v.set.add((x - f.low) % span)
-	}
-}
-
-// word is one field of an expression, or a part of it, and where it stands.
+// word is a field of an expression and its position in the text.
 type word struct {
 	text string
 	pos  int
 }
 
-// splitWords cuts a text into the words between blanks.
 func splitWords(text string, pos int) (words []word) {
 	for {
 		pos += len(text[pos:]) - len(strings.TrimLeft(text[pos:], " \t"))

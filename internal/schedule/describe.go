@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// describer is a rule that says in English when it fires.
 type describer interface {
 	describe() string
 }
 
-// Describe says in one English sentence when a rule fires, such as "At 09:00,
-// Monday through Friday". It is made from what the rule does, so that expressions
-// that mean the same are described the same. The time zone is named unless it is
-// UTC.
+// Describe returns an English sentence about when a rule fires, such as "At 09:00,
+// Monday through Friday". Equivalent expressions have the same description. The
+// time zone is named unless it is UTC.
 func Describe(r Rule) string {
 	if d, ok := r.(describer); ok {
 		return d.describe()
@@ -23,14 +21,14 @@ func Describe(r Rule) string {
 	return "At times of its own"
 }
 
-// sentence puts phrases together. Short ones follow each other without commas.
+// sentence joins phrases. Short ones follow each other without commas.
 type sentence struct {
 	text   string
 	commas bool
 }
 
-// add appends a phrase. It gets a comma unless it begins with one of the words
-// that lead on, and none has been set yet.
+// add appends a phrase. The first one that does not begin with a preposition or
+// "every" gets a comma, and so do all after it.
 func (s *sentence) add(phrase string) {
 	if phrase == "" {
 		return
@@ -62,18 +60,18 @@ func (o *oneOff) describe() string {
 	return text + " UTC"
 }
 
-func (e *durationInterval) describe() string {
-	s := &sentence{text: "Every " + describeDuration(e.step)}
-	if e.written {
-		text := "from " + dateAndTime(time.UnixMicro(e.start).In(e.zone.location))
-		if e.zone.location.String() == "UTC" {
+func (d *durationInterval) describe() string {
+	s := &sentence{text: "Every " + describeDuration(d.step)}
+	if d.written {
+		text := "from " + dateAndTime(time.UnixMicro(d.start).In(d.zone.location))
+		if d.zone.location.String() == "UTC" {
 			text += " UTC"
 		}
 		s.add(text)
 	}
-	s.add(describeCount(e.count))
-	if e.written {
-		return s.withZone(e.zone)
+	s.add(describeCount(d.count))
+	if d.written {
+		return s.withZone(d.zone)
 	}
 	return s.text
 }
@@ -85,42 +83,42 @@ func (m *mixedInterval) describe() string {
 	return s.withZone(m.zone)
 }
 
-func (s *calendarInterval) describe() string {
+func (c *calendarInterval) describe() string {
 	text := &sentence{}
-	weekday := weekdayName(weekdayOf(dayNumber(s.year, s.month, s.day)))
-	several := s.months+s.days > 1
+	weekday := weekdayName(weekdayOf(dayNumber(c.year, c.month, c.day)))
+	several := c.months+c.days > 1
 	switch {
-	case s.months == 0 && s.days%7 == 0:
-		text.text = "Every " + unitCount(s.days/7, "week") + " on " + weekday
-		several = s.days > 7
-	case s.months == 0:
-		text.text = "Every " + unitCount(s.days, "day")
-	case s.days == 0 && s.months%12 == 0:
-		text.text = "Every " + unitCount(s.months/12, "year") + " on " + strconv.Itoa(s.day) + " " + monthName(s.month)
-		several = s.months > 12
-	case s.days == 0:
-		text.text = "Every " + unitCount(s.months, "month") + " on day " + strconv.Itoa(s.day)
+	case c.months == 0 && c.days%7 == 0:
+		text.text = "Every " + unitCount(c.days/7, "week") + " on " + weekday
+		several = c.days > 7
+	case c.months == 0:
+		text.text = "Every " + unitCount(c.days, "day")
+	case c.days == 0 && c.months%12 == 0:
+		text.text = "Every " + unitCount(c.months/12, "year") + " on " + strconv.Itoa(c.day) + " " + monthName(c.month)
+		several = c.months > 12
+	case c.days == 0:
+		text.text = "Every " + unitCount(c.months, "month") + " on day " + strconv.Itoa(c.day)
 	default:
-		text.text = "Every " + s.describeUnits()
+		text.text = "Every " + c.describeUnits()
 	}
-	second := int(s.second)
+	second := int(c.second)
 	text.text += " at " + clockTime(second/3600, second/60%60, second%60)
-	switch leapDay := s.month == 2 && s.day == 29; {
-	case s.days == 0 && s.months%12 == 0 && leapDay:
+	switch leapDay := c.month == 2 && c.day == 29; {
+	case c.days == 0 && c.months%12 == 0 && leapDay:
 		text.text += " (28 February where there is no 29th)"
-	case s.days == 0 && s.months%12 != 0 && s.day > 28:
+	case c.days == 0 && c.months%12 != 0 && c.day > 28:
 		text.text += " (the last day where the month is shorter)"
 	}
-	if s.written && several {
-		text.add("from " + longDate(time.Unix(s.wall(0), 0).UTC()))
+	if c.written && several {
+		text.add("from " + longDate(time.Unix(c.wall(0), 0).UTC()))
 	}
-	text.add(describeCount(s.count))
-	return text.withZone(s.zone)
+	text.add(describeCount(c.count))
+	return text.withZone(c.zone)
 }
 
 // describeUnits writes the calendar part of a step, such as "1 month and 10 days".
-func (p *wallSequence) describeUnits() string {
-	return joinUnits([3]int64{p.months / 12, p.months % 12, p.days}, [3]string{"year", "month", "day"})
+func (s *wallSequence) describeUnits() string {
+	return joinUnits([3]int64{s.months / 12, s.months % 12, s.days}, [3]string{"year", "month", "day"})
 }
 
 // joinUnits writes the units of which there are any, such as "1 month and 10 days".
@@ -258,9 +256,9 @@ func describeNumbers(set uint64, n int, unit string) string {
 	return unit + "s " + joinWithAnd(rangeNames(set, n, 0, strconv.Itoa))
 }
 
-// rangeNames names the members of a set, three or more in a row as "a through b". Bit 0
-// stands for low. Those at the end and at the beginning of a circle of n are a row
-// as well if that is more than the set is asked for otherwise.
+// rangeNames lists the members of a set, three or more in a row as "a through b". Bit 0
+// stands for low. A set that is a single range across the end of a circle of n values
+// is listed as one.
 func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
 	if from, to, ok := singleRange(set, n); ok && from > to && bits.OnesCount64(set) > 2 {
 		return []string{name(low+from) + " through " + name(low+to)}

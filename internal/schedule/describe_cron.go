@@ -27,8 +27,8 @@ func (c *cron) describe() string {
 // maxListedTimes is how many times of day a sentence lists.
 const maxListedTimes = 6
 
-// describeTimes says at which times of day the rule fires, and within which hours
-// if that is a phrase of its own.
+// describeTimes returns the times of day, and the hours if they need a phrase of
+// their own.
 func (c *cron) describeTimes() (times, within string) {
 	hours, minutes, seconds := bits.OnesCount64(c.times.hours), bits.OnesCount64(c.times.minutes), bits.OnesCount64(c.times.seconds)
 	first, onTheMinute := bits.TrailingZeros64(c.times.minutes), c.times.seconds == 1
@@ -71,8 +71,7 @@ func (c *cron) describeTimes() (times, within string) {
 	return times, within
 }
 
-// describeHours says within which hours the rule fires, and nothing if that is all
-// of them.
+// describeHours returns the hours, and nothing for all of them.
 func (c *cron) describeHours() string {
 	if c.times.hours == allBits(24) {
 		return ""
@@ -83,7 +82,6 @@ func (c *cron) describeHours() string {
 	return "in " + describeNumbers(c.times.hours, 24, "hour")
 }
 
-// list lists the times of day.
 func (s *timeSet) list() string {
 	var list []string
 	for n := range s.len {
@@ -97,7 +95,6 @@ func (s *timeSet) list() string {
 	return joinWithAnd(list)
 }
 
-// describeYears lists the years of the rule.
 func (c *cron) describeYears() string {
 	var list []int
 	for y := c.years.next(0); y >= 0; y = c.years.next(y + 1) {
@@ -112,8 +109,8 @@ func weekdayName(n int) string { return time.Weekday(n % 7).String() }
 
 func monthName(n int) string { return time.Month(n).String() }
 
-// describeDays says on which days the rule fires, and in which months if that is a
-// phrase of its own. Nothing means all of them.
+// describeDays returns the days, and the months if they need a phrase of their own.
+// Nothing means all of them.
 func (c *cron) describeDays() (days, months string) {
 	month := ""
 	if c.months != allBits(12) {
@@ -160,12 +157,11 @@ func (f *dayFields) dateOfYear(months uint64) (string, bool) {
 	return days + " " + monthName(bits.TrailingZeros64(months)+1), true
 }
 
-// listDays lists what the day-of-month field names, to be followed by "of the
-// month".
+// listDays lists the days of the day-of-month field; "of the month" may follow.
 func (f *dayFields) listDays() string {
 	var list []string
 	if f.days != 0 {
-		list = append(list, monthDays(f.days))
+		list = append(list, describeNumbers(f.days<<1, 64, "day"))
 	}
 	each := func(set uint64, name func(int) string) {
 		for ; set != 0; set &= set - 1 {
@@ -189,19 +185,6 @@ func (f *dayFields) listDays() string {
 	return joinWithAnd(list)
 }
 
-// monthDays lists plain days of a month, of which bit 0 stands for the first.
-func monthDays(set uint64) string {
-	from, to, step := progression(set)
-	switch count := bits.OnesCount64(set); {
-	case count == 1:
-		return "day " + strconv.Itoa(from+1)
-	case count >= minProgression && step > 1:
-		return "every " + ordinal(step) + " day from " + strconv.Itoa(from+1) + " to " + strconv.Itoa(to+1)
-	}
-	return "days " + joinWithAnd(rangeNames(set, 64, 1, strconv.Itoa))
-}
-
-// listWeekdays lists what the weekday field names.
 func (f *dayFields) listWeekdays() string {
 	list := rangeNames(f.weekdays, 7, 0, weekdayName)
 	counted := false

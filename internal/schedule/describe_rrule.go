@@ -1,15 +1,14 @@
 package schedule
 
 import (
+	"fmt"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// describe says when a calendar rule fires. One that is not of the common kind is
-// written out in the terms of RFC 5545.
+// describe writes an uncommon rule in the form of RFC 5545.
 func (r *rruleSet) describe() string {
 	s := &sentence{}
 	var texts []string
@@ -30,7 +29,7 @@ func (r *rruleSet) describe() string {
 	return s.withZone(r.zone)
 }
 
-// describe says when a recurrence fires, if that can be said in a sentence.
+// describe returns a sentence, unless the rule is an uncommon one.
 func (r *rrule) describe(set *rruleSet) (string, bool) {
 	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.interval == 1)
 	if !simple {
@@ -65,7 +64,6 @@ func (r *rrule) describe(set *rruleSet) (string, bool) {
 	return s.text, true
 }
 
-// describeEnd writes UNTIL.
 func describeEnd(u *rruleDate) string {
 	at := time.Unix(u.at, 0).UTC()
 	switch {
@@ -77,8 +75,8 @@ func describeEnd(u *rruleDate) string {
 	return dateAndTime(at)
 }
 
-// describeTimes says at which times of day or of the unit the rule fires, and
-// within which hours and minutes a rule of hours or less does.
+// describeTimes returns the times of the day or of the unit, and the hours of a rule
+// of hours or less.
 func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 	t := &r.rrulePattern.times
 	switch {
@@ -103,25 +101,11 @@ func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 	return clockTimes, within, true
 }
 
-// describeDays says on which days the rule fires.
 func (r *rrule) describeDays(set *rruleSet) (string, bool) {
-	month := ""
+	r = r.withStartDate(set.start)
+	days, weekdays, month := r.days, r.weekdays, ""
 	if r.months != nil {
 		month = joinWithAnd(rangeNames(bitsOf(r.months)>>1, 12, 1, monthName))
-	}
-	days, weekdays := r.days, r.weekdays
-	if days == nil && weekdays == nil {
-		year, m, day := dateOf(floorDiv(set.start, secondsPerDay))
-		switch r.freq {
-		case yearly:
-			if days = []int{day}; month == "" {
-				month = monthName(m)
-			}
-		case monthly:
-			days = []int{day}
-		case weekly:
-			weekdays = []nthWeekday{{weekday: weekdayOf(dayNumber(year, m, day))}}
-		}
 	}
 	of := " of the month"
 	switch {
@@ -130,7 +114,7 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	case r.freq == yearly && weekdays != nil && days == nil:
 		of = " of the year"
 	case r.freq == monthly:
-		of = "" // It is said already.
+		of = "" // The frequency says it.
 	}
 	switch {
 	case days != nil && weekdays != nil:
@@ -153,7 +137,6 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	return "", true
 }
 
-// listWeekdays lists BYDAY.
 func (r *rrule) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
 	var plain uint64
 	var list []string
@@ -194,24 +177,16 @@ func nthName(n int) string {
 	return ordinal(n)
 }
 
-// listMonthDays lists BYMONTHDAY.
 func listMonthDays(days []int) string {
-	var plain uint64
-	var list []string
+	var f dayFields
 	for _, n := range days {
 		if n > 0 {
-			plain |= 1 << (n - 1)
+			f.days |= 1 << (n - 1)
+		} else {
+			f.last |= 1 << (-n - 1)
 		}
 	}
-	if plain != 0 {
-		list = append(list, monthDays(plain))
-	}
-	for _, n := range slices.Backward(days) {
-		if n < 0 {
-			list = append(list, "the "+nthName(n)+" day")
-		}
-	}
-	return joinWithAnd(list)
+	return f.listDays()
 }
 
 // rfc5545 writes the rule in the form of RFC 5545.
@@ -221,13 +196,6 @@ func (r *rrule) rfc5545() string {
 		if given {
 			parts = append(parts, name+"="+value)
 		}
-	}
-	list := func(name string, values []int) {
-		texts := make([]string, len(values))
-		for i, v := range values {
-			texts[i] = strconv.Itoa(v)
-		}
-		add(name, values != nil, strings.Join(texts, ","))
 	}
 	add("INTERVAL", r.interval > 1, strconv.FormatInt(r.interval, 10))
 	add("COUNT", r.count > 0, strconv.FormatInt(r.count, 10))
@@ -240,10 +208,6 @@ func (r *rrule) rfc5545() string {
 		}
 		add("UNTIL", true, time.Unix(u.at, 0).UTC().Format(form))
 	}
-	list("BYMONTH", r.months)
-	list("BYWEEKNO", r.weeks)
-	list("BYYEARDAY", r.yearDays)
-	list("BYMONTHDAY", r.days)
 	var weekdays []string
 	for _, d := range r.weekdays {
 		name := weekdayNames[2*d.weekday:][:2]
@@ -252,11 +216,12 @@ func (r *rrule) rfc5545() string {
 		}
 		weekdays = append(weekdays, name)
 	}
-	add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
-	list("BYHOUR", r.hours)
-	list("BYMINUTE", r.minutes)
-	list("BYSECOND", r.seconds)
-	list("BYSETPOS", r.setPos)
+	for _, l := range r.numberLists() {
+		if l.name == "BYHOUR" {
+			add("BYDAY", weekdays != nil, strings.Join(weekdays, ","))
+		}
+		add(l.name, *l.values != nil, strings.Trim(strings.ReplaceAll(fmt.Sprint(*l.values), " ", ","), "[]"))
+	}
 	add("WKST", r.wkst != 1, weekdayNames[2*r.wkst:][:2])
 	return strings.Join(parts, ";")
 }

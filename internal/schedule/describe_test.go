@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestDescriptions(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"0 9 * * MON-FRI", "At 09:00, Monday through Friday"},
 		{"*/15 9-17 13 * 5", "Every 15 minutes, from 09:00 to 17:59, on day 13 of the month or on Friday"},
@@ -90,7 +90,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-func TestEqualRulesAreDescribedTheSame(t *testing.T) {
+func TestDescribeEqualRules(t *testing.T) {
 	for _, texts := range [][]string{
 		{"*/15 * * * *", "0,15,30,45 * * * *", "0-59/15 * * * *", "0/15 * * * *"},
 		{"0 9 * * MON-FRI", "0 9 * * 1,2,3,4,5", "0 0 9 ? * 1-5"},
@@ -107,9 +107,9 @@ func TestEqualRulesAreDescribedTheSame(t *testing.T) {
 	}
 }
 
-// TestDescriptionsTellRulesApart describes random expressions: two of which the
+// TestDescribeDistinguishesRules describes random expressions: two of which the
 // sentences are the same fire at the same times.
-func TestDescriptionsTellRulesApart(t *testing.T) {
+func TestDescribeDistinguishesRules(t *testing.T) {
 	type meaning struct {
 		times  timeSet
 		months uint64
@@ -148,7 +148,7 @@ func TestDescriptionsTellRulesApart(t *testing.T) {
 	}
 }
 
-func TestEveryRuleHasADescription(t *testing.T) {
+func TestDescribeEveryRule(t *testing.T) {
 	random := rand.New(rand.NewPCG(19, 20))
 	now := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
 	for range 3000 {
@@ -163,7 +163,7 @@ func TestEveryRuleHasADescription(t *testing.T) {
 			}
 		}
 	}
-	if Describe(dull{mustParse(t, "* * * * *", Options{})}) == "" {
+	if Describe(uncountableRule{mustParse(t, "* * * * *", Options{})}) == "" {
 		t.Error("a rule of another kind is not described")
 	}
 }

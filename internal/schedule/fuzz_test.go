@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// fuzzedZones are the zones of the fuzz tests. The order is part of the corpus.
-var fuzzedZones = []string{
+// fuzzZones are the zones of the fuzz tests. The order is part of the corpus.
+var fuzzZones = []string{
 	"", "UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo",
 	"Africa/Casablanca", "Africa/Monrovia", "Pacific/Chatham", "Antarctica/Troll", "Asia/Gaza",
 }
 
-// chosen turns a number into options.
-func chosen(choice uint8) Options {
+// fuzzOptions turns a number into options.
+func fuzzOptions(choice uint8) Options {
 	return Options{
-		Timezone: fuzzedZones[int(choice/6)%len(fuzzedZones)], SkipGap: choice%2 == 1, Overlap: DSTOverlap(choice / 2 % 3),
+		Timezone: fuzzZones[int(choice/6)%len(fuzzZones)], SkipGap: choice%2 == 1, Overlap: DSTOverlap(choice / 2 % 3),
 		Start: time.Unix(1_600_000_000+int64(choice)*86_399, 0),
 	}
 }
 
-// expectRefusal checks that what is wrong with a text is said properly.
-func expectRefusal(t *testing.T, text string, err error) {
+// expectError checks that what is wrong with a text is said properly.
+func expectError(t *testing.T, text string, err error) {
 	t.Helper()
 	var e *Error
 	if !errors.As(err, &e) || e.Message == "" || e.Column < 0 || e.Column > len(text)+1 || !strings.HasPrefix(err.Error(), e.Field) {
@@ -30,8 +30,8 @@ func expectRefusal(t *testing.T, text string, err error) {
 	}
 }
 
-// expectSound checks what holds for every rule.
-func expectSound(t *testing.T, text string, o Options, rule Rule, after int64) {
+// expectConsistent checks what holds for every rule.
+func expectConsistent(t *testing.T, text string, o Options, rule Rule, after int64) {
 	t.Helper()
 	if again, err := Parse(text, o); err != nil || again != rule {
 		t.Fatalf("%q %+v: read again it is %v, %v", text, o, again, err)
@@ -72,13 +72,13 @@ func FuzzParse(f *testing.F) {
 		f.Add(text, int64(-1), uint8(29))
 	}
 	f.Fuzz(func(t *testing.T, text string, after int64, choice uint8) {
-		o := chosen(choice)
+		o := fuzzOptions(choice)
 		rule, err := Parse(text, o)
 		if err != nil {
-			expectRefusal(t, text, err)
+			expectError(t, text, err)
 			return
 		}
-		expectSound(t, text, o, rule, after)
+		expectConsistent(t, text, o, rule, after)
 		Warnings(rule, time.Unix(after, 0))
 	})
 }
@@ -98,13 +98,13 @@ func FuzzInterval(f *testing.F) {
 		if repetitions != "" {
 			text = repetitions + "/" + text
 		}
-		o := chosen(choice)
+		o := fuzzOptions(choice)
 		rule, err := Parse(text, o)
 		if err != nil {
-			expectRefusal(t, text, err)
+			expectError(t, text, err)
 			return
 		}
-		expectSound(t, text, o, rule, after)
+		expectConsistent(t, text, o, rule, after)
 	})
 }
 
@@ -120,7 +120,7 @@ func FuzzResolve(f *testing.F) {
 		copy(id[:], seed)
 		resolved, changed, err := Resolve(text, id)
 		if err != nil {
-			expectRefusal(t, text, err)
+			expectError(t, text, err)
 			return
 		}
 		if changed == (resolved == text) {
@@ -130,10 +130,63 @@ func FuzzResolve(f *testing.F) {
 			t.Fatalf("%q becomes %q and then %q, %v", text, resolved, again, err)
 		}
 		if _, err := Parse(resolved, Options{Start: time.Unix(0, 0)}); err != nil {
-			expectRefusal(t, resolved, err)
-			if changed && strings.Contains(err.Error(), "H stands for a value") {
+			expectError(t, resolved, err)
+			if changed && strings.Contains(err.Error(), "H is not resolved") {
 				t.Fatalf("%q becomes %q: %v", text, resolved, err)
 			}
+		}
+	})
+}
+
+func FuzzRRule(f *testing.F) {
+	for _, c := range rfcExamples {
+		f.Add("DTSTART;TZID=America/New_York:"+c.start+"T090000\nRRULE:"+c.rule, int64(873_000_000), uint8(0))
+	}
+	for _, text := range []string{
+		"FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9", "FREQ=SECONDLY;INTERVAL=86399;BYHOUR=9;BYMINUTE=0;BYSECOND=0,59",
+		"FREQ=MINUTELY;INTERVAL=420;BYHOUR=0,7;BYDAY=SU;WKST=SA;COUNT=100000", "FREQ=YEARLY;BYWEEKNO=-1,53;BYSETPOS=-1,7",
+		"FREQ=HOURLY;INTERVAL=25;BYYEARDAY=-1,366;BYMINUTE=0,30;BYSECOND=1;BYSETPOS=2", "FREQ=DAILY;UNTIL=20261101T013000",
+		"RRULE:FREQ=DAILY;COUNT=3\r\nRRULE:FREQ=MONTHLY;BYDAY=2TU\nEXDATE;VALUE=DATE:20260301,20260302\nRDATE;TZID=Asia/Tokyo:20260309T170000 EXDATE:20260308T070000Z",
+		"DTSTART;VALUE=DATE:20260308\n RRULE: FREQ=SECONDLY; INTERVAL=1000000000", "dtstart:99991231t235959z freq=yearly", "EXRULE:FREQ=DAILY",
+	} {
+		f.Add(text, int64(1_772_000_000), uint8(0))
+		f.Add(text, int64(-1<<40), uint8(29))
+	}
+	places := []string{
+		"", "UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo",
+		"Africa/Casablanca", "Africa/Monrovia", "Pacific/Chatham", "Antarctica/Troll", "Asia/Gaza",
+	}
+	f.Fuzz(func(t *testing.T, text string, after int64, choice uint8) {
+		o := Options{
+			Timezone: places[int(choice/6)%len(places)], SkipGap: choice%2 == 1, Overlap: DSTOverlap(choice / 2 % 3),
+			Start: time.Date(2026, 3, 8, 9, 0, 0, 0, time.UTC),
+		}
+		begin := time.Now()
+		rule, err := parseOnlyRRule(text, o)
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Fatalf("%q: it took %v to read", text, took)
+		}
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.Message == "" || e.Column < 0 || e.Column > len(text)+1 || !strings.HasPrefix(err.Error(), e.Field) {
+				t.Fatalf("%q: refused with %#v", text, err)
+			}
+			return
+		}
+		asked := time.Unix(after, 0)
+		for range 100 {
+			begin := time.Now()
+			next := rule.Next(asked)
+			if took := time.Since(begin); took > time.Second {
+				t.Fatalf("%q: it took %v to find what is after %v", text, took, asked)
+			}
+			if next.IsZero() {
+				return
+			}
+			if !next.After(asked) || !rule.Next(next.Add(-1)).Equal(next) {
+				t.Fatalf("%q %+v: after %v comes %v", text, o, asked, next)
+			}
+			asked = next
 		}
 	})
 }

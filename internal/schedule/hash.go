@@ -8,28 +8,11 @@ import (
 	"time"
 )
 
-// hashRanges is where the H of a field picks its value, unless it says itself. Not
-// every month has the days after the 28th.
-var hashRanges = map[*cronField][2]int{
-	secondField:  {0, 59},
-	minuteField:  {0, 59},
-	hourField:    {0, 23},
-	dayField:     {1, 28},
-	monthField:   {1, 12},
-	weekdayField: {0, 6},
-}
-
-// fieldNumbers numbers the fields, the same for expressions with and without
-// seconds, so that adding them moves nothing.
-var fieldNumbers = map[*cronField]byte{
-	secondField: 0, minuteField: 1, hourField: 2, dayField: 3, monthField: 4, weekdayField: 5, yearField: 6,
-}
-
-// Resolve gives every H of a cron expression a value that depends on nothing but
-// the id and the field, so that jobs that may run at any time do not all run at
-// once. H is one value of the field, H/15 every fifteenth value from one of the
-// first 15 on, and H(0-29) and H(0-29)/10 keep to the range. The answer is a plain
-// expression that Parse reads; a text without an H comes back unchanged.
+// Resolve replaces every H of a cron expression by a value that depends only on the
+// id and the field, so that jobs that may run at any time do not all run at once. H
+// is one value of the field, H/15 every fifteenth value from one of the first 15
+// on, and H(0-29) and H(0-29)/10 keep to the range. Parse accepts the result. A text
+// without an H is returned unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
 	upper := strings.ToUpper(strings.TrimSpace(text))
 	if upper == "" || len(text) > maxText || isRRule(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text) != nil {
@@ -42,29 +25,28 @@ func Resolve(text string, id [16]byte) (resolved string, changed bool, err error
 	}
 	layout := cronLayouts[len(words)]
 	var b strings.Builder
-	done := 0 // bytes of the text that are settled
+	copied := 0 // bytes of the text
 	for i, w := range words {
 		if !containsH(w.text) {
 			continue
 		}
 		if layout == nil {
-			return "", false, errorAt(w.pos, cronExample, "H stands only in the fields of a cron expression, of which there are 5, 6 or 7")
+			return "", false, errorAt(w.pos, cronExample, "H is only allowed in a cron expression of 5, 6 or 7 fields")
 		}
-		r := &fieldParser{field: layout[i], word: w}
-		field, err := r.resolveHash(id)
+		field, err := resolveField(layout[i], w, id)
 		if err != nil {
 			return "", false, err
 		}
-		b.WriteString(text[done:w.pos])
+		b.WriteString(text[copied:w.pos])
 		b.WriteString(field)
-		done = w.pos + len(w.text)
+		copied = w.pos + len(w.text)
 		changed = true
 	}
-	b.WriteString(text[done:])
+	b.WriteString(text[copied:])
 	return b.String(), changed, nil
 }
 
-// containsH reports whether an H that is not part of a name stands in a field.
+// containsH reports whether a field contains an H that is not part of a name.
 func containsH(field string) bool {
 	letter := func(i int) bool {
 		return i >= 0 && i < len(field) && (field[i]|0x20 >= 'a' && field[i]|0x20 <= 'z')
@@ -77,68 +59,57 @@ func containsH(field string) bool {
 	return false
 }
 
-// resolveHash returns the field with a value for every H.
-func (r *fieldParser) resolveHash(id [16]byte) (string, error) {
+// resolveField returns a field with a value for every H.
+func resolveField(f *cronField, w word, id [16]byte) (string, error) {
+	p := &fieldParser{field: f, itemAt: w.pos}
 	var items []string
-	for {
-		start := r.next
-		if r.accept('H') {
-			item, err := r.parseHash(id)
-			if err != nil {
+	for item := range strings.SplitSeq(w.text, ",") {
+		p.scanner = scanner{text: item}
+		resolved := item
+		if p.accept('H') {
+			var err error
+			if resolved, err = p.parseHash(id); err != nil {
 				return "", err
 			}
-			items = append(items, item)
-		} else {
-			for r.peek() != 0 {
-				r.next++
-			}
-			items = append(items, r.word.text[start:r.next])
-			if containsH(items[len(items)-1]) {
-				return "", r.errorAt(start, "H stands at the beginning of a list item, as in H, H/2 or H(1-5)")
-			}
+		} else if containsH(item) {
+			return "", p.errorAt(0, "H must begin a list item, as in H, H/2 or H(1-5)")
 		}
-		if r.next == len(r.word.text) {
-			return strings.Join(items, ","), nil
-		}
-		r.next++ // the comma
+		items = append(items, resolved)
+		p.itemAt += len(item) + 1
 	}
+	return strings.Join(items, ","), nil
 }
 
-// parseHash reads what follows an H and returns the item that it stands for.
-func (r *fieldParser) parseHash(id [16]byte) (string, error) {
-	f, start := r.field, r.next-1
-	limits, ok := hashRanges[f]
-	if !ok {
-		return "", r.errorAt(start, "there is no H for years")
+// parseHash parses what follows an H and returns the item that replaces it.
+func (p *fieldParser) parseHash(id [16]byte) (string, error) {
+	f := p.field
+	if f.hashHigh == 0 {
+		return "", p.errorAt(0, "there is no H for years")
 	}
-	low, high := limits[0], limits[1]
-	if r.accept('(') {
+	low, high := f.low, f.hashHigh
+	if p.accept('(') {
 		var err error
-		if low, high, err = r.parseHashRange(); err != nil {
+		if low, high, err = p.parseHashRange(); err != nil {
 			return "", err
 		}
 	}
-	size, step := high-low+1, 0
-	if size <= 0 {
-		size += f.high - f.low + 1 // across the end of the range
+	step, err := p.parseStep(0)
+	if err == nil {
+		err = p.expectEnd()
 	}
-	if r.accept('/') {
-		var err error
-		if step, err = r.parseNumber("the step", 1, maxNumber); err != nil {
-			return "", err
-		}
+	if err != nil {
+		return "", err
 	}
-	if r.peek() != 0 {
-		rest, _, _ := strings.Cut(r.word.text[r.next:], ",")
-		return "", r.errorAt(r.next, "unexpected %q after %q", truncate(rest), truncate(r.word.text[start:r.next]))
+	choices := high - low + 1
+	if choices <= 0 {
+		choices += f.size() // across the end of the range
 	}
-	choices := size
 	if step > 0 {
-		choices = min(step, size)
+		choices = min(step, choices)
 	}
-	value := low + scaleHash(fieldHash(id, fieldNumbers[f]), choices)
+	value := low + scaleHash(fieldHash(id, f.number), choices)
 	if value > f.most {
-		value -= f.high - f.low + 1
+		value -= f.size()
 	}
 	if step == 0 {
 		return strconv.Itoa(value), nil
@@ -146,20 +117,20 @@ func (r *fieldParser) parseHash(id [16]byte) (string, error) {
 	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
 }
 
-// parseHashRange reads the rest of "(a-b)".
-func (r *fieldParser) parseHashRange() (low, high int, err error) {
-	start := r.next
-	if low, err = r.parseValue(); err != nil {
+// parseHashRange parses the rest of "(a-b)".
+func (p *fieldParser) parseHashRange() (low, high int, err error) {
+	start := p.pos
+	if low, err = p.parseValue(); err != nil {
 		return 0, 0, err
 	}
-	if !r.accept('-') {
-		return 0, 0, r.errorAt(r.next, "the range after H has the form (a-b)")
+	if !p.accept('-') {
+		return 0, 0, p.errorAt(p.pos, "the range after H has the form (a-b)")
 	}
-	if high, err = r.parseValue(); err != nil {
+	if high, err = p.parseValue(); err != nil {
 		return 0, 0, err
 	}
-	if !r.accept(')') {
-		return 0, 0, r.errorAt(r.next, "a parenthesis is missing after %q", truncate(r.word.text[start:r.next]))
+	if !p.accept(')') {
+		return 0, 0, p.errorAt(p.pos, "a parenthesis is missing after %q", truncate(p.text[start:p.pos]))
 	}
 	return low, high, nil
 }
@@ -179,14 +150,13 @@ const (
 )
 
 // scaleHash turns a hash into a number from 0 to n-1. The hashes of one id and two
-// fields differ in few of their bits; stirring them first keeps hours from
-// following minutes.
+// fields differ in few bits; without mixing them, hours would follow minutes.
 func scaleHash(h uint64, n int) int {
 	hi, _ := bits.Mul64(mixHash(h), uint64(n))
 	return int(hi)
 }
 
-// mixHash lets every bit of a number depend on all of them.
+// mixHash makes every bit of a hash depend on all of them, as MurmurHash3 does.
 func mixHash(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -195,12 +165,11 @@ func mixHash(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// Jitter returns how much later than its occurrence a job runs, so that not all
-// that is due at midnight runs in its first second. It depends on nothing but its
-// arguments: the job, the occurrence, the most that the job allows, and the gap to
-// the occurrence after it, 0 if there is none. Over the jobs and occurrences it is
-// spread evenly from 0 to most, in microseconds, and ends a second before the next
-// occurrence.
+// Jitter returns how much later than its occurrence a job runs, so that jobs that are
+// due at the same time do not start at once. It depends only on its arguments: the
+// job, the occurrence, the most that the job allows, and the gap to the occurrence
+// after it, 0 if there is none. Over jobs and occurrences it is uniform from 0 to
+// most, in microseconds; it ends a second before the next occurrence.
 func Jitter(id [16]byte, at time.Time, most, gap time.Duration) time.Duration {
 	if gap > 0 {
 		most = min(most, gap-time.Second)

@@ -3,8 +3,10 @@ package schedule
 import (
 	"errors"
 	"hash/fnv"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 )
 
 func testID(n int) (id [16]byte) {
@@ -16,7 +18,7 @@ func testID(n int) (id [16]byte) {
 
 // The values that a job got are part of its schedule for ever: if this test fails,
 // the code is wrong and not the test.
-func TestResolvedValuesNeverChange(t *testing.T) {
+func TestResolveHashIsStable(t *testing.T) {
 	ids := [][16]byte{{}, {15: 1}, testID(1), testID(2), {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
 	for _, c := range []struct {
 		text string
@@ -49,7 +51,7 @@ func TestFieldHashIsFNV(t *testing.T) {
 	}
 }
 
-func TestResolveLeavesOtherTextsAlone(t *testing.T) {
+func TestResolveIgnoresOtherTexts(t *testing.T) {
 	for _, text := range []string{
 		"", "  ", "0 9 * * THU", "0 9 * MAR THU,MON", "@hourly", "@every 1h", "@every 1h30m", "2026-03-01T09:00:00Z", "PT1H", "R5/2026-03-01T09:00:00Z/PT1H",
 		"FREQ=HOURLY", "0 9 * * *\n", "0 9 * * THURSDAY", "nonsense", strings.Repeat("H ", 2000), "TZ=Etc/H", "0 0 * HH *",
@@ -60,16 +62,16 @@ func TestResolveLeavesOtherTextsAlone(t *testing.T) {
 	}
 }
 
-func TestRefusedH(t *testing.T) {
+func TestResolveErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string
 		column  int
 		message string
 	}{
 		{"H-5 * * * *", 2, `unexpected "-5" after "H"`},
-		{"5-H * * * *", 1, "H stands at the beginning of a list item"},
-		{"0 */H * * *", 3, "H stands at the beginning of a list item"},
-		{"0 0 L-H * *", 5, "H stands at the beginning of a list item"},
+		{"5-H * * * *", 1, "H must begin a list item"},
+		{"0 */H * * *", 3, "H must begin a list item"},
+		{"0 0 L-H * *", 5, "H must begin a list item"},
 		{"0 0 H#2 * *", 6, `unexpected "#2" after "H"`},
 		{"0 0 * * HL", 0, ""}, // a name that Parse does not know
 		{"0 1,H5 * * *", 6, `unexpected "5" after "H"`},
@@ -82,7 +84,7 @@ func TestRefusedH(t *testing.T) {
 		{"H(5-7 * * * *", 6, `a parenthesis is missing after "5-7"`},
 		{"H(5-7)8 * * * *", 7, `unexpected "8" after "H(5-7)"`},
 		{"0 0 0 * * * H", 13, "there is no H for years"},
-		{"H H", 1, "H stands only in the fields of a cron expression"},
+		{"H H", 1, "H is only allowed in a cron expression"},
 	} {
 		resolved, _, err := Resolve(c.text, [16]byte{})
 		if c.message == "" {
@@ -100,9 +102,9 @@ func TestRefusedH(t *testing.T) {
 	}
 }
 
-// TestHSpreads checks that jobs get all values about equally often, also in pairs
+// TestResolveHashIsUniform checks that jobs get all values about equally often, also in pairs
 // of fields.
-func TestHSpreads(t *testing.T) {
+func TestResolveHashIsUniform(t *testing.T) {
 	const jobs = 144_000
 	values := map[string]int{}
 	pairs := map[string]int{}
@@ -142,7 +144,7 @@ func TestHSpreads(t *testing.T) {
 	}
 }
 
-func TestSecondsDoNotMoveOtherFields(t *testing.T) {
+func TestResolveHashIgnoresSecondsField(t *testing.T) {
 	for n := range 100 {
 		five, _, _ := Resolve("H H H * *", testID(n))
 		six, _, _ := Resolve("0 H H H * *", testID(n))
@@ -152,7 +154,7 @@ func TestSecondsDoNotMoveOtherFields(t *testing.T) {
 	}
 }
 
-func TestResolvedExpressionsAreAccepted(t *testing.T) {
+func TestParseAcceptsResolvedExpressions(t *testing.T) {
 	for n := range 2000 {
 		for _, text := range []string{"H/9 H(20-3)/2 * * *", "H H H(20-31) * *", "H H * H H(5-7)", "H H H/40 H/5 *", "H(50-10)/7 * * H(11-2) H/2", "H H * * H(7-2)/2"} {
 			resolved, changed, err := Resolve(text, testID(n))
@@ -162,6 +164,89 @@ func TestResolvedExpressionsAreAccepted(t *testing.T) {
 			if _, err := Parse(resolved, Options{}); err != nil {
 				t.Fatalf("%s becomes %s: %v", text, resolved, err)
 			}
+		}
+	}
+}
+
+func TestJitterIsBounded(t *testing.T) {
+	random := rand.New(rand.NewPCG(21, 22))
+	for range 200_000 {
+		id := testID(random.IntN(1 << 24))
+		at := time.Unix(random.Int64N(1<<33), random.Int64N(1e9))
+		most := time.Duration(random.Int64N(int64(3*time.Hour))) - time.Minute
+		gap := time.Duration(random.Int64N(int64(2 * time.Hour)))
+		if random.IntN(10) == 0 {
+			gap = 0 // nothing comes after it
+		}
+		j := Jitter(id, at, most, gap)
+		switch {
+		case j < 0 || j > max(most, 0):
+			t.Fatalf("%v is not between 0 and %v", j, most)
+		case gap > 0 && j > max(gap-time.Second, 0):
+			t.Fatalf("%v reaches into the gap of %v", j, gap)
+		case j%time.Microsecond != 0:
+			t.Fatalf("%v is not in microseconds", j)
+		case j != Jitter(id, at.In(time.FixedZone("", 3600)), most, gap):
+			t.Fatal("the location makes a difference")
+		case j != Jitter(id, at.Truncate(time.Microsecond), most, gap):
+			t.Fatal("nanoseconds make a difference")
+		case gap > 0 && j != Jitter(id, at, min(most, gap-time.Second), 0):
+			t.Fatal("the gap does more than bound it")
+		}
+	}
+	if j := Jitter([16]byte{}, time.Unix(0, 0), time.Hour, time.Second); j != 0 {
+		t.Errorf("once a second there is no room, but it is %v", j)
+	}
+}
+
+// TestJitterIsEven spreads the occurrences of one job and one occurrence of many
+// jobs over ten parts.
+func TestJitterIsEven(t *testing.T) {
+	const most, n = 10 * time.Second, 50_000
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, jitter := range map[string]func(i int) time.Duration{
+		"one job, minute by minute": func(i int) time.Duration {
+			return Jitter(testID(1), start.Add(time.Duration(i)*time.Minute), most, time.Minute)
+		},
+		"one job, day by day":     func(i int) time.Duration { return Jitter(testID(2), start.AddDate(0, 0, i), most, 0) },
+		"one midnight, many jobs": func(i int) time.Duration { return Jitter(testID(i), start, most, 0) },
+	} {
+		var parts [10]int
+		var before time.Duration
+		same := 0
+		for i := range n {
+			j := jitter(i)
+			parts[min(j/time.Second, 9)]++
+			if d := j - before; d > -time.Second && d < time.Second {
+				same++
+			}
+			before = j
+		}
+		for i, count := range parts {
+			if count < n/10*94/100 || count > n/10*106/100 {
+				t.Errorf("%s: %d fall on second %d, want about %d", name, count, i, n/10)
+			}
+		}
+		if same < n*17/100 || same > n*21/100 { // 19 % of pairs of independent ones
+			t.Errorf("%s: %d of %d neighbours are within a second", name, same, n)
+		}
+	}
+}
+
+// Jitter decides when runs start: it must not change between versions.
+func TestJitterNeverChanges(t *testing.T) {
+	at := time.Date(2026, 3, 8, 7, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		id   int
+		at   time.Time
+		want time.Duration
+	}{
+		{1, at, 24_495_811 * time.Microsecond},
+		{2, at, 27_104_556 * time.Microsecond},
+		{1, at.Add(time.Second), 59_892_688 * time.Microsecond},
+	} {
+		if got := Jitter(testID(c.id), c.at, time.Minute, time.Hour); got != c.want {
+			t.Errorf("job %d at %v: %v, want %v", c.id, c.at, got, c.want)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-func TestClockChangesOfIntervalsCanBeChosen(t *testing.T) {
+func TestIntervalDSTOptions(t *testing.T) {
 	const text = "R/2026-03-07T02:30:00/P1D"
 	o := Options{Timezone: "America/New_York", SkipGap: true}
 	expectChain(t, text, o, "2026-03-07 00:00", "2026-03-07 07:30, 2026-03-09 06:30", "")
@@ -66,7 +66,7 @@ func TestClockChangesOfIntervalsCanBeChosen(t *testing.T) {
 	}
 }
 
-func TestIntervalStartsBesideTheText(t *testing.T) {
+func TestIntervalStartOption(t *testing.T) {
 	start := time.Date(2026, 1, 31, 8, 0, 0, 250_000_999, time.UTC)
 	o := Options{Timezone: "Europe/Paris", Start: start}
 	for _, c := range []struct{ text, want string }{
@@ -94,7 +94,7 @@ func TestIntervalStartsBesideTheText(t *testing.T) {
 	}
 }
 
-func TestRefusedIntervals(t *testing.T) {
+func TestIntervalErrors(t *testing.T) {
 	const start = "2026-03-01T09:00:00Z"
 	for _, c := range []struct {
 		text    string
@@ -107,7 +107,7 @@ func TestRefusedIntervals(t *testing.T) {
 		{"P0D", 1, "the duration is zero"},
 		{"PT0S", 1, "the duration is zero"},
 		{"PT0.999999S", 1, "the duration is under a second"},
-		{"P-1D", 2, "numbers have no sign"},
+		{"P-1D", 2, "numbers cannot have a sign"},
 		{"P1.5D", 2, "days cannot have a fraction"},
 		{"P0.5Y", 2, "years cannot have a fraction"},
 		{"P0,5M", 2, "months cannot have a fraction"},
@@ -115,23 +115,23 @@ func TestRefusedIntervals(t *testing.T) {
 		{"PT1.5H30M", 7, "only the last number of a duration can have a fraction"},
 		{"PT1.S", 3, "a fraction has 1 to 6 digits"},
 		{"PT1.1234567S", 3, "a fraction has 1 to 6 digits"},
-		{"P1X", 3, "there is no designator 'X'; they are Y, M, W and D"},
+		{"P1X", 3, "unknown designator 'X'; use Y, M, W or D"},
 		{"P1DX", 4, `a number is missing before "X"`},
 		{"PT15", 3, `"15" has no designator`},
 		{"P15T1H", 2, `"15" has no designator`},
 		{"PTM", 3, `a number is missing before "M"`},
-		{"P1H", 3, "hours stand after a T, as in PT1H"},
-		{"PT1D", 4, "days stand before the T"},
+		{"P1H", 3, "hours must follow a T, as in PT1H"},
+		{"PT1D", 4, "days must precede the T"},
 		{"PT1HT1M", 5, `a number is missing before "T1M"`},
-		{"P1D1Y", 4, "years come before days"},
-		{"PT1M1H", 5, "hours come before minutes"},
+		{"P1D1Y", 4, "years must precede days"},
+		{"PT1M1H", 5, "hours must precede minutes"},
 		{"P1D1D", 4, "days are given twice"},
-		{"P1W1D", 1, "weeks stand alone in a duration"},
-		{"P1WT1H", 1, "weeks stand alone in a duration"},
+		{"P1W1D", 1, "weeks cannot be combined with other units"},
+		{"P1WT1H", 1, "weeks cannot be combined with other units"},
 		{"P101Y", 2, "the duration is longer than 100 years"},
 		{"P99Y13M", 1, "the duration is longer than 100 years"},
 		{"PT99999999999999999999S", 3, "the duration is longer than 100 years"},
-		{"PT15M", 0, "an interval needs a start: write one, or give one beside the schedule"},
+		{"PT15M", 0, "an interval needs a start: write one in the schedule, or set starts_at"},
 		{"R5/PT15M", 0, "an interval needs a start"},
 
 		{"R0/" + start + "/PT15M", 2, "an interval fires at least once"},
@@ -141,13 +141,13 @@ func TestRefusedIntervals(t *testing.T) {
 		{"R5/", 4, `"" is not a duration such as PT15M or P1D`},
 		{"R5/" + start, 4, `"2026-03-01T09:00:00Z" is not a duration`},
 		{"R5/" + start + "/", 25, "the year has too few digits"},
-		{"R5/PT15M/" + start, 4, "the start comes before the duration"},
+		{"R5/PT15M/" + start, 4, "the start must precede the duration"},
 		{"R5/" + start + "/PT15M/PT15M", 30, "an interval ends after the duration"},
 		{"R5/2026-02-30T09:00:00Z/PT15M", 12, "the day 30 is out of range"},
 		{"R5/" + start + "/2026-02-01T00:00:00Z", 25, "the end is not a second after the start"},
 		{"R5/" + start + "/" + start, 25, "the end is not a second after the start"},
 		{"R5/" + start + "/2200-02-01T00:00:00Z", 25, "the end is more than 100 years after the start"},
-		{"R5/" + start + " /PT15M", 24, "an interval has no blanks"},
+		{"R5/" + start + " /PT15M", 24, "an interval cannot contain blanks"},
 		{"R5/2026-03-01T09:00:00.5Z/P1D", 0, "an interval of days or months starts on a whole second"},
 		{start + "/PT15M", 21, "an interval begins with R"},
 	} {
@@ -172,9 +172,9 @@ func TestRefusedIntervals(t *testing.T) {
 	}
 }
 
-// TestCalendarStepsAgreeWithCounting compares intervals with steps counted one by
+// TestCalendarIntervalAgreesWithBruteForce compares intervals with steps counted one by
 // one from the start and looked up in the zone second by second.
-func TestCalendarStepsAgreeWithCounting(t *testing.T) {
+func TestCalendarIntervalAgreesWithBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	places := []string{"UTC", "America/New_York", "Europe/Dublin", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca"}
 	n := 150
@@ -200,7 +200,7 @@ func TestCalendarStepsAgreeWithCounting(t *testing.T) {
 			month := time.Date(first.Year()+n*y, first.Month()+time.Month(n*m), 1, first.Hour(), first.Minute(), 0, 0, time.UTC)
 			length := month.AddDate(0, 1, -1).Day()
 			wall := month.AddDate(0, 0, min(first.Day(), length)-1+n*d)
-			want := lookUp(location, wall).Add(time.Duration(n*hours) * time.Hour)
+			want := resolveByScan(location, wall).Add(time.Duration(n*hours) * time.Hour)
 			if want.Equal(asked) {
 				continue // Two wall times moved to one instant.
 			}
@@ -215,9 +215,9 @@ func TestCalendarStepsAgreeWithCounting(t *testing.T) {
 	}
 }
 
-// lookUp finds the first instant at which a clock shows a wall time or a later one
+// resolveByScan finds the first instant at which a clock shows a wall time or a later one
 // by watching it.
-func lookUp(location *time.Location, wall time.Time) time.Time {
+func resolveByScan(location *time.Location, wall time.Time) time.Time {
 	shown := func(at time.Time) time.Time {
 		_, offset := at.In(location).Zone()
 		return at.Add(time.Duration(offset) * time.Second)

@@ -84,7 +84,7 @@ func TestNotesOfManyGapsAreShort(t *testing.T) {
 	}
 }
 
-func TestTheLocationIsTheOneThatTheTextNames(t *testing.T) {
+func TestLocation(t *testing.T) {
 	for text, want := range map[string]string{
 		"CRON_TZ=Asia/Tokyo 0 9 * * *":                               "Asia/Tokyo",
 		"DTSTART;TZID=Europe/Paris:20260302T090000 RRULE:FREQ=DAILY": "Europe/Paris",
@@ -97,6 +97,37 @@ func TestTheLocationIsTheOneThatTheTextNames(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		} else if got := Location(rule).String(); got != want {
 			t.Errorf("%s is read in %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestPreview(t *testing.T) {
+	day := func(d, hour int) time.Time { return time.Date(2026, 3, d, hour, 30, 0, 0, time.UTC) }
+	rule := mustParse(t, "30 2 * * *", Options{Timezone: "America/New_York", SkipGap: true})
+	for _, c := range []struct {
+		name                string
+		after, starts, ends time.Time
+		n                   int
+		want                []time.Time
+		note                string // of the first
+	}{
+		{"without bounds", day(6, 12), time.Time{}, time.Time{}, 2, []time.Time{day(7, 7), day(9, 6)}, ""},
+		{"it starts later, and the start is inclusive", day(1, 0), day(7, 7), time.Time{}, 2, []time.Time{day(7, 7), day(9, 6)}, ""},
+		{"what was left out before the start is not noted", day(1, 0), day(8, 12), time.Time{}, 1, []time.Time{day(9, 6)}, ""},
+		{"what was left out after the start is", day(1, 0), day(7, 12), time.Time{}, 1, []time.Time{day(9, 6)}, "02:30 does not exist on 8 March 2026: left out"},
+		{"a start in the past does not matter", day(7, 12), day(1, 0), time.Time{}, 1, []time.Time{day(9, 6)}, "02:30 does not exist on 8 March 2026: left out"},
+		{"the end is inclusive", day(6, 12), time.Time{}, day(9, 6), 5, []time.Time{day(7, 7), day(9, 6)}, ""},
+		{"nothing before the end", day(7, 12), time.Time{}, day(8, 0), 5, nil, ""},
+	} {
+		list := Preview(rule, c.after, c.starts, c.ends, c.n)
+		if len(list) != len(c.want) {
+			t.Errorf("%s: %v", c.name, list)
+			continue
+		}
+		for i, o := range list {
+			if !o.At.Equal(c.want[i]) || !o.Local.Equal(o.At) || o.Local.Format("15:04 MST")[:6] != "02:30 " || i == 0 && o.Note != c.note {
+				t.Errorf("%s: %+v, want %v %q", c.name, o, c.want[i], c.note)
+			}
 		}
 	}
 }

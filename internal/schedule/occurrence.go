@@ -18,7 +18,7 @@ func (w Wall) String() string { return w.Time().Format("2006-01-02T15:04:05") }
 // MarshalText writes a wall time like String.
 func (w Wall) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// Repeat says what became of a wall time that the clock shows twice.
+// Repeat is what happened to a wall time that the clock shows twice.
 type Repeat uint8
 
 const (
@@ -29,8 +29,7 @@ const (
 
 func (r Repeat) String() string { return [...]string{"", "only", "again"}[r%3] }
 
-// Occurrence is an instant of a rule and what a change of the clock has to do with
-// it.
+// Occurrence is an instant of a rule and what a clock change did to it.
 type Occurrence struct {
 	At time.Time
 
@@ -42,11 +41,10 @@ type Occurrence struct {
 	Repeat Repeat
 }
 
-// maxMoved is how many moved wall times an occurrence lists.
-const maxMoved = 100
-
-// maxOccurrences is how many occurrences are listed at once.
-const maxOccurrences = 1000
+const (
+	maxMoved       = 100  // wall times in Occurrence.Moved
+	maxOccurrences = 1000 // of Occurrences
+)
 
 // Occurrences returns the next n occurrences of a rule after an instant, at most
 // 1000.
@@ -61,8 +59,7 @@ func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 	return list
 }
 
-// OccurrenceAt returns what a change of the clock has to do with an instant that
-// the rule named.
+// OccurrenceAt returns the occurrence at an instant that Rule.Next returned.
 func OccurrenceAt(r Rule, at time.Time) Occurrence {
 	o := Occurrence{At: at}
 	t := at.Unix()
@@ -113,18 +110,17 @@ type clockRule interface {
 	namesWall(wall, t int64) bool
 }
 
-// Gap is a stretch of wall times that the clock skipped, with times of a rule in
-// it that did not fire.
+// Gap is a gap of the wall clock with times of a rule that did not fire.
 type Gap struct {
 	At          time.Time // its end
 	First, Last Wall
-	Count       int64 // how many times of the rule there are from the first to the last
+	Count       int64 // of the times from the first to the last
 }
 
 // maxGaps is how many gaps are listed at once: two a year, for all the years.
 const maxGaps = 1060
 
-// Skipped returns what a rule left out because of Options.SkipGap in the gaps that
+// SkippedGaps returns what a rule left out because of Options.SkipGap in the gaps that
 // end after from and not after to.
 func SkippedGaps(r Rule, from, to time.Time) []Gap {
 	c, ok := r.(clockRule)
@@ -152,10 +148,10 @@ type counter interface {
 }
 
 // Newest returns the newest n occurrences after from and not after end, oldest
-// first, and how many older ones there are after from. If atLeast is true there
-// may be more. It looks back from the end, so that its cost depends on n and not
-// on how many occurrences a long outage missed; those of most rules are counted
-// all the same, others up to 100,000.
+// first, and the number of older ones after from. If atLeast is true there may be
+// more. It searches backwards from the end, so its cost depends on n and not on how
+// many occurrences a long outage missed. Most rules count the older ones without
+// visiting them; those of others are counted up to 100,000.
 func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int64, atLeast bool) {
 	if !from.Before(end) {
 		return nil, 0, false
@@ -179,8 +175,8 @@ func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int
 }
 
 // previousOccurrence returns the latest occurrence after from and before end, or the zero
-// time. It expects it about so far before the end as gap says. It comes to an end
-// also with a rule that names something that is not after the given instant.
+// time. Gap is the expected distance to the end. It terminates even if a rule returns
+// an instant that is not after the given one.
 func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Time {
 	var latest time.Time
 	high := end // no occurrence from here on

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// noted writes occurrences as "07:00 moved 02:00 02:30, 08:00 again".
-func noted(list []Occurrence) string {
+// formatOccurrences writes occurrences as "07:00 moved 02:00 02:30, 08:00 again".
+func formatOccurrences(list []Occurrence) string {
 	var texts []string
 	for _, o := range list {
 		text := o.At.Format("02 15:04")
@@ -28,7 +29,7 @@ func noted(list []Occurrence) string {
 	return strings.Join(texts, ", ")
 }
 
-func TestOccurrencesSayWhatTheClockDid(t *testing.T) {
+func TestOccurrencesAtClockChanges(t *testing.T) {
 	const ny = "America/New_York"
 	for _, c := range []struct{ text, zone, after, want string }{
 		{"30 2 * * *", ny, "2026-03-07 12:00", "08 07:00 moved 1: 08 02:30, 09 06:30"},
@@ -57,13 +58,13 @@ func TestOccurrencesSayWhatTheClockDid(t *testing.T) {
 	} {
 		rule := mustParse(t, c.text, Options{Timezone: c.zone})
 		n := strings.Count(c.want, ", ") + 1
-		if got := noted(Occurrences(rule, utc(t, c.after), n)); got != c.want {
+		if got := formatOccurrences(Occurrences(rule, utc(t, c.after), n)); got != c.want {
 			t.Errorf("%s in %s: %s; want %s", c.text, c.zone, got, c.want)
 		}
 	}
 }
 
-func TestOccurrencesAreBounded(t *testing.T) {
+func TestOccurrencesLimit(t *testing.T) {
 	rule := mustParse(t, "* * * * *", Options{})
 	if n := len(Occurrences(rule, time.Unix(0, 0), 1_000_000)); n != 1000 {
 		t.Errorf("%d occurrences", n)
@@ -78,7 +79,7 @@ func TestOccurrencesAreBounded(t *testing.T) {
 	}
 }
 
-func TestSkippedTimesAreTold(t *testing.T) {
+func TestSkippedGaps(t *testing.T) {
 	const ny = "America/New_York"
 	for _, c := range []struct{ text, zone, from, to, want string }{
 		{"30 2 * * *", ny, "2026-01-01 00:00", "2026-12-31 00:00", "2026-03-08 07:00 02:30-02:30 1"},
@@ -113,9 +114,9 @@ func TestSkippedTimesAreTold(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostSilently compares a rule that makes up for gaps with the same
+// TestSkippedGapsAgreeWithMovedTimes compares a rule that makes up for gaps with the same
 // rule that skips them: what one moves the other tells, and all else is the same.
-func TestNothingIsLostSilently(t *testing.T) {
+func TestSkippedGapsAgreeWithMovedTimes(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	moved := 0
 	for range 2000 {
@@ -158,5 +159,80 @@ func TestNothingIsLostSilently(t *testing.T) {
 	}
 	if moved < 20 {
 		t.Errorf("only %d moved", moved)
+	}
+}
+
+func TestNewestAgreesWithNext(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	n := 3000
+	if raceDetected() {
+		n = 500
+	}
+	for range n {
+		rule, text, o := randomRule(t, random)
+		from := time.Unix(946_684_800+random.Int64N(1_200_000_000), random.Int64N(2)*500_000_000)
+		end := from.Add(time.Duration(random.Int64N(int64([]time.Duration{time.Minute, 48 * time.Hour, 8000 * time.Hour}[random.IntN(3)]))))
+		n := random.IntN(20)
+		var all []time.Time
+		for at := rule.Next(from); !at.IsZero() && !at.After(end) && len(all) < 50_000; at = rule.Next(at) {
+			all = append(all, at)
+		}
+		if len(all) == 50_000 {
+			continue
+		}
+		newest, skipped, atLeast := Newest(rule, from, end, n)
+		if want := all[max(len(all)-n, 0):]; !slices.Equal(newest, want) || int(skipped) != len(all)-len(want) || atLeast {
+			t.Fatalf("%s %+v: the newest %d from %v to %v are %v, %d skipped, at least %v; want %v, %d skipped",
+				text, o, n, from, end, newest, skipped, atLeast, want, len(all)-len(want))
+		}
+	}
+}
+
+func TestNewestAfterLongOutage(t *testing.T) {
+	end := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		text    string
+		from    time.Time
+		skipped int64
+	}{
+		{"* * * * * *", end.AddDate(0, 0, -40), 40*24*60*60 - 100},
+		{"@every 1s", end.AddDate(0, 0, -40), 40*24*60*60 - 100},
+		{"FREQ=SECONDLY", end.AddDate(0, 0, -40), 40*24*60*60 - 100},
+		{"* * * * * *", time.Time{}, end.Unix() - firstInstant - 100},
+		{"* * * 1 1 *", end.AddDate(-10, 0, 0), 10*24*60*60 - 100},
+	} {
+		rule := mustParse(t, c.text, Options{Start: end.AddDate(-1, 0, 0)})
+		newest, skipped, atLeast := Newest(rule, c.from, end, 100)
+		if len(newest) != 100 || skipped != c.skipped || atLeast {
+			t.Errorf("%s: %d newest, %d skipped, at least %v; want 100 and %d", c.text, len(newest), skipped, atLeast, c.skipped)
+		}
+	}
+}
+
+// uncountableRule is a rule that only knows Next.
+type uncountableRule struct{ Rule }
+
+func TestNewestCountsOneByOne(t *testing.T) {
+	end := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	rule := uncountableRule{mustParse(t, "* * * * * *", Options{})}
+	for _, c := range []struct {
+		seconds int
+		skipped int64
+		atLeast bool
+	}{{5, 0, false}, {10, 0, false}, {11, 1, false}, {100_010, 100_000, false}, {100_011, 100_000, true}, {3_000_000, 100_000, true}} {
+		newest, skipped, atLeast := Newest(rule, end.Add(-time.Duration(c.seconds)*time.Second), end, 10)
+		if len(newest) != min(c.seconds, 10) || skipped != c.skipped || atLeast != c.atLeast || !newest[len(newest)-1].Equal(end) {
+			t.Errorf("%d seconds: %v, %d skipped, at least %v; want %d, %v", c.seconds, newest, skipped, atLeast, c.skipped, c.atLeast)
+		}
+	}
+}
+
+func TestNewestWithoutOccurrences(t *testing.T) {
+	at := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	rule := mustParse(t, "0 0 1 1 *", Options{})
+	for _, from := range []time.Time{at, at.Add(time.Hour), at.Add(-time.Hour)} {
+		if newest, skipped, atLeast := Newest(rule, from, at, 5); len(newest) != 0 || skipped != 0 || atLeast {
+			t.Errorf("from %v: %v, %d, %v", from, newest, skipped, atLeast)
+		}
 	}
 }

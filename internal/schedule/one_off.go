@@ -5,14 +5,10 @@ import (
 	"time"
 )
 
-// oneOff is a rule of a single instant.
+// oneOff is a rule with a single occurrence.
 type oneOff struct {
-	at   time.Time
-	zone *zone
-
-	local   bool  // it was given as a wall time
-	wall    int64 // which one
-	skipped bool  // the clock skips it
+	at time.Time
+	parsedInstant
 }
 
 func (o *oneOff) Next(after time.Time) time.Time {
@@ -22,46 +18,40 @@ func (o *oneOff) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// parseOneOff reads an instant in the form of RFC 3339: a date, "T", a time of
-// which the seconds may be left out, and "Z", an offset, or nothing for the wall
-// clock of the time zone. It has the precision of a microsecond; the seventh to
-// ninth digit of a fraction are read and dropped.
+// parseOneOff parses an instant in the form of RFC 3339. The seconds may be left
+// out, and without an offset it is a wall time of the time zone. It has the
+// precision of a microsecond; more digits of a fraction are dropped.
 func parseOneOff(text string, o Options) (Rule, error) {
-	r := &instantParser{text: text, example: instantExample}
-	i, err := r.parse(o.Timezone)
+	i, err := newInstantParser(text, 0, instantExample).parse(o.Timezone)
 	if err != nil {
 		return nil, err
 	}
 	if i.skipped && o.SkipGap {
-		return nil, errorf(r.example, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
+		return nil, errorf(instantExample, "the clock in %s skips %s", o.Timezone, strings.TrimSpace(text))
 	}
-	return &oneOff{at: time.UnixMicro(i.micros).UTC(), zone: i.zone, local: i.local, wall: i.wall, skipped: i.skipped}, nil
+	return &oneOff{time.UnixMicro(i.micros).UTC(), i}, nil
 }
 
-// parsedInstant is what the text of an instant says.
+// parsedInstant is the value of an instant's text.
 type parsedInstant struct {
 	micros   int64 // since 1970
 	zone     *zone
-	local    bool  // no offset is given
+	local    bool  // the text has no offset
 	wall     int64 // the wall time in the zone
-	skipped  bool  // no clock of the zone shows it
-	fraction bool  // it lies between two seconds
+	skipped  bool  // the clock skips the wall time
+	fraction bool  // it is no whole second
 }
 
-// parse reads the text to its end.
-func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
-	wall, micros := r.parseDateTime()
-	offset, local := r.parseOffset()
-	if r.err != nil {
-		return m, r.err
+func (p *instantParser) parse(timezone string) (m parsedInstant, err error) {
+	wall, micros := p.parseDateTime()
+	offset, local := p.parseOffset()
+	if p.err != nil {
+		return m, p.err
 	}
 	if local && timezone == "" {
 		return m, zoneErrorf(zoneExample, "an instant without an offset requires a time zone")
 	}
-	if timezone == "" {
-		timezone = "UTC"
-	}
-	if m.zone, err = loadZone(timezone); err != nil {
+	if m.zone, err = loadZoneOrUTC(timezone); err != nil {
 		return m, err
 	}
 	t := wall - offset
@@ -69,10 +59,10 @@ func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
 		m.wall = wall
 		t, m.skipped = m.zone.resolve(wall)
 	} else {
-		m.wall = t + m.zone.periods[m.zone.at(t)].offset
+		m.wall = m.zone.wallAt(t)
 	}
 	if t < 0 || t >= dayNumber(lastInstantYear+1, 1, 1)*secondsPerDay {
-		return m, errorf(r.example, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
+		return m, errorf(p.example, "the instant is outside the years %d to %d in UTC", firstYear, lastInstantYear)
 	}
 	m.fraction = micros != 0
 	if m.skipped {
@@ -82,119 +72,110 @@ func (r *instantParser) parse(timezone string) (m parsedInstant, err error) {
 	return m, nil
 }
 
-// instantParser reads an instant from left to right. After the first fault it reads on
-// without effect.
+// instantParser parses an instant. After the first error it does nothing.
 type instantParser struct {
-	text    string
-	pos     int
-	example string // of a text that is right
+	scanner
+	example string // a correct text
 	err     error
 }
 
-func (r *instantParser) setError(pos int, format string, args ...any) {
-	if r.err == nil {
-		r.err = errorAt(pos, r.example, format, args...)
+func newInstantParser(text string, pos int, example string) *instantParser {
+	return &instantParser{scanner: scanner{text, pos}, example: example}
+}
+
+// setError keeps the first error, and ends the text there.
+func (p *instantParser) setError(pos int, format string, args ...any) {
+	if p.err == nil {
+		p.err = errorAt(pos, p.example, format, args...)
+		p.text = p.text[:min(p.pos, len(p.text))]
 	}
 }
 
-// parseDateTime reads up to the offset, and returns a wall time.
-func (r *instantParser) parseDateTime() (wall, micros int64) {
-	r.pos = len(r.text) - len(strings.TrimLeft(r.text[r.pos:], " \t"))
-	year := r.parseNumber("year", 4, firstYear, lastInstantYear)
-	r.expect("-", "the month")
-	month := r.parseNumber("month", 2, 1, 12)
-	r.expect("-", "the day")
-	if r.err != nil {
+// parseDateTime parses up to the offset, and returns a wall time.
+func (p *instantParser) parseDateTime() (wall, micros int64) {
+	p.pos = len(p.text) - len(strings.TrimLeft(p.text[p.pos:], " \t"))
+	year := p.parseNumber("year", 4, firstYear, lastInstantYear)
+	p.expect('-', "the month")
+	month := p.parseNumber("month", 2, 1, 12)
+	p.expect('-', "the day")
+	if p.err != nil {
 		return 0, 0
 	}
-	day := r.parseNumber("day", 2, 1, monthLength(year, month))
-	r.expect("Tt", "the time")
-	hour := r.parseNumber("hour", 2, 0, 23)
-	r.expect(":", "the minute")
-	minute := r.parseNumber("minute", 2, 0, 59)
+	day := p.parseNumber("day", 2, 1, monthLength(year, month))
+	p.expect('T', "the time")
+	hour := p.parseNumber("hour", 2, 0, 23)
+	p.expect(':', "the minute")
+	minute := p.parseNumber("minute", 2, 0, 59)
 	second := 0
-	if r.peek() == ':' {
-		r.pos++
-		second = r.parseNumber("second", 2, 0, 59)
-		micros = r.parseFraction()
+	if p.accept(':') {
+		second = p.parseNumber("second", 2, 0, 59)
+		micros = p.parseFraction()
 	}
 	return dayNumber(year, month, day)*secondsPerDay + int64((hour*60+minute)*60+second), micros
 }
 
-// parseOffset reads the end of the text, and returns the seconds east of UTC. It is
-// local if there is none.
-func (r *instantParser) parseOffset() (seconds int64, local bool) {
-	switch sign := r.peek(); sign {
-	case 'Z', 'z':
-		r.pos++
+// parseOffset parses the end of the text, and returns the seconds east of UTC, or
+// that there is no offset and the time is local.
+func (p *instantParser) parseOffset() (seconds int64, local bool) {
+	switch sign := p.peek(); sign {
+	case 'Z':
+		p.pos++
 	case '+', '-':
-		r.pos++
-		hours := r.parseNumber("offset's hour", 2, 0, 23)
-		r.expect(":", "the offset's minute")
-		minutes := r.parseNumber("offset's minute", 2, 0, 59)
+		p.pos++
+		hours := p.parseNumber("offset's hour", 2, 0, 23)
+		p.expect(':', "the offset's minute")
+		minutes := p.parseNumber("offset's minute", 2, 0, 59)
 		if seconds = int64(hours*60+minutes) * 60; sign == '-' {
 			seconds = -seconds
 		}
 	default:
 		local = true
 	}
-	if rest := strings.TrimRight(r.text[min(r.pos, len(r.text)):], " \t"); strings.HasPrefix(rest, "/") {
-		r.example = intervalExample
-		r.setError(r.pos, "an interval begins with R, as in R/%s", truncate(strings.TrimSpace(r.text)))
+	if rest := strings.TrimRight(p.text[p.pos:], " \t"); strings.HasPrefix(rest, "/") {
+		p.example = intervalExample
+		p.setError(p.pos, "an interval begins with R, as in R/%s", truncate(strings.TrimSpace(p.text)))
 	} else if rest != "" {
-		r.setError(r.pos, "%q is neither an offset such as +02:00 nor Z", truncate(rest))
+		p.setError(p.pos, "%q is neither an offset such as +02:00 nor Z", truncate(rest))
 	}
 	return seconds, local
 }
 
-func (r *instantParser) peek() byte {
-	if r.err == nil && r.pos < len(r.text) {
-		return r.text[r.pos]
+// expect consumes a character that must precede something.
+func (p *instantParser) expect(c byte, before string) {
+	if !p.accept(c) {
+		p.setError(p.pos, "%q is missing before %s", string(c), before)
 	}
-	return 0
 }
 
-// expect reads one of the given characters, which stands before what is named.
-func (r *instantParser) expect(any, before string) {
-	if c := r.peek(); c == 0 || !strings.ContainsRune(any, rune(c)) {
-		r.setError(r.pos, "%q is missing before %s", any[:1], before)
-		return
-	}
-	r.pos++
-}
-
-// parseNumber reads exactly so many digits of a number between low and high.
-func (r *instantParser) parseNumber(name string, digits, low, high int) (n int) {
-	start := r.pos
+// parseNumber parses a number of so many digits from low to high.
+func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) {
+	start := p.pos
 	for ; digits > 0; digits-- {
-		c := r.peek()
+		c := p.peek()
 		if c < '0' || c > '9' {
-			r.setError(start, "the %s has too few digits", name)
+			p.setError(start, "the %s has too few digits", name)
 			return low
 		}
 		n = n*10 + int(c-'0')
-		r.pos++
+		p.pos++
 	}
 	if n < low || n > high {
-		r.setError(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high)
+		p.setError(start, "the %s %d is out of range, it goes from %d to %d", name, n, low, high)
 		return low
 	}
 	return n
 }
 
-// parseFraction reads a point and up to nine digits, and returns microseconds.
-func (r *instantParser) parseFraction() (micros int64) {
-	if r.peek() != '.' {
+// parseFraction parses a point and up to nine digits, and returns microseconds.
+func (p *instantParser) parseFraction() (micros int64) {
+	if !p.accept('.') {
 		return 0
 	}
-	r.pos++
-	start := r.pos
-	for unit := int64(100_000); r.peek() >= '0' && r.peek() <= '9'; unit /= 10 {
-		micros += int64(r.peek()-'0') * unit
-		r.pos++
+	start := p.pos
+	digits := p.digits()
+	if n := len(digits); n == 0 || n > 9 {
+		p.setError(start, "a fraction of a second has 1 to 9 digits")
+		return 0
 	}
-	if n := r.pos - start; n == 0 || n > 9 {
-		r.setError(start, "a fraction of a second has 1 to 9 digits")
-	}
-	return micros
+	return parseDigits((digits + "00000")[:6], microsPerSecond)
 }

@@ -11,7 +11,7 @@ import (
 // longer.
 const maxText = 1024
 
-// Parse reads the text of a schedule. A text with "FREQ=" is a calendar rule, one
+// Parse parses the text of a schedule. A text with "FREQ=" is a calendar rule, one
 // that begins with "P", or with "R" and has a slash, an interval, one whose first
 // word begins with a digit and contains a "T" an instant; everything else is a cron
 // expression. All errors are of type *Error.
@@ -195,4 +195,48 @@ func NamedZone(text string) (name string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+type scanner struct {
+	text string
+	pos  int
+}
+
+// peek returns the next character in upper case, or 0 at the end.
+func (s *scanner) peek() byte {
+	if s.pos >= len(s.text) {
+		return 0
+	}
+	c := s.text[s.pos]
+	if 'a' <= c && c <= 'z' {
+		c -= 'a' - 'A'
+	}
+	return c
+}
+
+// accept consumes a character if it is the next one.
+func (s *scanner) accept(c byte) bool {
+	if s.peek() != c {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+// digits consumes all digits that follow.
+func (s *scanner) digits() string {
+	start := s.pos
+	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {
+		s.pos++
+	}
+	return s.text[start:s.pos]
+}
+
+// parseDigits returns the number that digits write, or most+1 if it is larger than
+// most.
+func parseDigits(digits string, most int64) (n int64) {
+	for _, c := range digits {
+		n = min(n*10+int64(c-'0'), most+1)
+	}
+	return n
 }

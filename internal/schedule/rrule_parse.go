@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// rruleProperties are the properties that a calendar rule may have. They may
-// follow each other after a blank, when a line break cannot be typed.
+// rruleProperties are the properties of a calendar rule. A blank may separate them
+// where a line break cannot be typed.
 var rruleProperties = []string{"DTSTART", "RRULE", "RDATE", "EXDATE", "EXRULE"}
 
-// contentLine is a property as it is written, without the breaks of a folded
-// line.
+// contentLine is a property, unfolded.
 type contentLine struct {
 	text string
-	from []int // where each character stands in the whole text
+	from []int // position of each character in the whole text
 }
 
 // errorAt returns an Error about the character i of a line.
@@ -46,15 +45,15 @@ func propertyName(text string) (name string, end byte) {
 	return strings.ToUpper(text[:n]), text[n]
 }
 
-// isRule says whether a line is a recurrence rule, with or without its name.
+// isRule reports whether a line is a recurrence rule, with or without its name.
 func (l *contentLine) isRule() bool {
 	name, end := propertyName(l.text)
 	return end == '=' || name == "RRULE"
 }
 
-// splitContentLines takes a text apart into properties. They stand on lines of their
-// own or have blanks between them. A line that begins with a blank continues the
-// one before; blanks after a mark such as ";" are dropped.
+// splitContentLines splits a text into properties, which line breaks or blanks
+// separate. A line that begins with a blank continues the one before; blanks after a
+// mark such as ";" are dropped.
 func splitContentLines(text string) ([]*contentLine, error) {
 	var lines []*contentLine
 	blanks := "" // before the word
@@ -130,7 +129,6 @@ type dateProperty struct {
 	from   int    // where the dates begin
 }
 
-// parseProperty reads one line.
 func (c *rruleParser) parseProperty(l *contentLine) error {
 	name, end := propertyName(l.text)
 	switch {
@@ -143,7 +141,7 @@ func (c *rruleParser) parseProperty(l *contentLine) error {
 	case name == "EXRULE":
 		return l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE")
 	case name != "DTSTART" && name != "RDATE" && name != "EXDATE" || end == 0:
-		return l.errorAt(0, "%q is none of the lines DTSTART, RRULE, RDATE and EXDATE", truncate(l.text))
+		return l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", truncate(l.text))
 	}
 	p := &dateProperty{line: l, name: name}
 	if err := p.parseParameters(); err != nil {
@@ -170,14 +168,14 @@ func (c *rruleParser) addRule(l *contentLine, from int) error {
 	}
 	if r.needsEnumeration() {
 		if c.enumerated += r.count; c.enumerated > maxEnumeratedCount {
-			return l.errorAt(from, "COUNT goes up to %d in rules like this, all together; say UNTIL instead", maxEnumeratedCount)
+			return l.errorAt(from, "COUNT is limited to %d in rules like this, all together; use UNTIL instead", maxEnumeratedCount)
 		}
 	}
 	c.rules = append(c.rules, r)
 	return nil
 }
 
-// parseParameters reads what stands between the name of a property and its colon.
+// parseParameters parses what is between the name of a property and its colon.
 func (p *dateProperty) parseParameters() error {
 	l, pos := p.line, len(p.name)
 	for l.text[pos] == ';' {
@@ -203,7 +201,7 @@ func (p *dateProperty) parseParameters() error {
 			}
 			p.value = upper
 		default:
-			return l.errorAt(pos, "%s: there is no parameter %q; accepted are TZID and VALUE", p.name, truncate(key))
+			return l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, truncate(key))
 		}
 		pos = end
 	}
@@ -234,12 +232,11 @@ func (p *dateProperty) loadZone() (*zone, error) {
 	return z, err
 }
 
-// build puts the properties together.
 func (c *rruleParser) build() (Rule, error) {
 	if len(c.rules) == 0 {
 		return nil, errorf(rruleExample, "there is no RRULE")
 	}
-	r := &rruleSet{rules: c.rules, anchored: c.start != nil}
+	r := &rruleSet{rules: c.rules}
 	if err := c.resolveZone(r); err != nil {
 		return nil, err
 	}
@@ -260,7 +257,7 @@ func (c *rruleParser) build() (Rule, error) {
 	return r, r.prepare(c.options)
 }
 
-// resolveZone finds the zone of the rule: the given one, that of DTSTART, or UTC.
+// resolveZone finds the zone of the rule: Options.Timezone, that of DTSTART, or UTC.
 func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 	name := c.options.Timezone
 	if c.start != nil && c.start.zone != "" {
@@ -269,14 +266,11 @@ func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 		}
 		name = c.start.zone
 	}
-	if name == "" {
-		name = "UTC"
-	}
-	r.zone, err = loadZone(name)
+	r.zone, err = loadZoneOrUTC(name)
 	return err
 }
 
-// resolveStart finds where the rule begins: at its DTSTART or at Options.Start.
+// resolveStart finds the start of the rule: its DTSTART or Options.Start.
 func (c *rruleParser) resolveStart(r *rruleSet) error {
 	var m rruleDate
 	switch begin := c.options.Start; {
@@ -299,14 +293,14 @@ func (c *rruleParser) resolveStart(r *rruleSet) error {
 	r.start, r.dateOnly = m.at, m.dateOnly
 	if m.isInstant {
 		r.begin = m.at
-		r.start += r.zone.periods[r.zone.at(m.at)].offset
+		r.start = r.zone.wallAt(m.at)
 	} else {
 		r.begin, _ = r.zone.resolve(m.at)
 	}
 	return nil
 }
 
-// parseDates reads the dates of a property. Those of another zone than the rule's
+// parseDates parses the dates of a property. Those of another zone than the rule's
 // become instants.
 func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 	pos := p.from
@@ -338,7 +332,7 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 	return list, nil
 }
 
-// parseDate reads a date such as 20260301, 20260301T090000 or 20260301T090000Z.
+// parseDate parses a date such as 20260301, 20260301T090000 or 20260301T090000Z.
 func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 	digits := func(from, n int) int {
 		v := 0

@@ -1,12 +1,9 @@
 package schedule
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
-// rrulePattern is the endless part of a rule: the wall times it names if nothing begins
-// or ends it. Only its phase comes from DTSTART.
+// rrulePattern is a rule without its bounds: all wall times that it would name. Only
+// its phase depends on DTSTART.
 type rrulePattern struct {
 	freq         frequency
 	interval     int64
@@ -14,27 +11,24 @@ type rrulePattern struct {
 	everyDay     bool          // every day is a date
 	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
 	times        timeSet       // in a day, or in a unit
-	setPos       *setPositions // what is chosen in a period, or nil
-	neverMatches bool          // nothing is
+	setPos       *setPositions // what BYSETPOS chooses in a period, or nil
+	neverMatches bool          // it chooses nothing
 
 	weekStart int64 // a day on which a week begins
 
 	// For HOURLY and finer:
 	unit          int64    // seconds in an hour, a minute or a second
 	step          int64    // seconds from one unit of the rule to the next
-	unitTimes     *timeSet // the beginnings of units that BYHOUR and so on leave, or nil
-	residues      []uint64 // bit n: a time of within is n units after a multiple of step; or nil
-	residueCounts []int32  // how many times of within are; only while COUNT is worked out
+	unitTimes     *timeSet // the starts of the units that BYHOUR, BYMINUTE and BYSECOND allow; nil for all
+	residues      []uint64 // bit n: a unit time is n units after a multiple of step; or nil
+	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
 
-// newRRulePattern prepares a rule that begins at a wall time.
 func newRRulePattern(r *rrule, start int64) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
-	year, month, date := dateOf(day)
-	if r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil {
-		r = r.withStartDate(year, month, date, day)
-	}
+	year, month, _ := dateOf(day)
+	r = r.withStartDate(start)
 	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
 	p.everyDay = coversAllDays(&p.dates)
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
@@ -84,9 +78,14 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	return p
 }
 
-// withStartDate returns the rule with what it does not say about days, taken from a
-// date.
-func (r *rrule) withStartDate(year, month, date int, day int64) *rrule {
+// withStartDate returns the rule with the day parts that it takes from DTSTART if it
+// has none itself.
+func (r *rrule) withStartDate(start int64) *rrule {
+	if r.weeks != nil || r.yearDays != nil || r.days != nil || r.weekdays != nil {
+		return r
+	}
+	day := floorDiv(start, secondsPerDay)
+	_, month, date := dateOf(day)
 	c := &rrule{
 		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
 		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
@@ -160,8 +159,8 @@ func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 	return never
 }
 
-// Dates are the days that fit the parts that name days. Days are those of them
-// that also lie in a period of the rule: with INTERVAL=2, in every second one.
+// A date is a day that matches all day parts of the rule. A day of the rule also
+// lies in one of its periods: with INTERVAL=2, in every second one.
 
 // yearOf returns the year of a day and the day of its 1 January.
 func yearOf(day int64) (year int, first int64) {
@@ -199,6 +198,9 @@ func (p *rrulePattern) nextDate(day, limit int64) int64 {
 
 // countDates returns how many dates there are from one day to another.
 func (p *rrulePattern) countDates(from, to int64) (n int) {
+	if p.everyDay {
+		return int(max(to-from, 0))
+	}
 	year, first := yearOf(from)
 	for from < to {
 		next := first + int64(yearLength(isLeap(year)))
@@ -278,15 +280,11 @@ func (p *rrulePattern) align(n int64) int64 {
 	return n
 }
 
-// coversAllDays says whether a table names every day of every year.
+// coversAllDays reports whether a table has every day of every year.
 func coversAllDays(table *[4][7]daySet) bool {
 	for row := range table {
 		for weekday := range table[row] {
-			days := 0
-			for _, word := range table[row][weekday] {
-				days += bits.OnesCount64(word)
-			}
-			if days < 365 || row == 0 && days < 366 {
+			if table[row][weekday].len() < yearLength(row == 0) {
 				return false
 			}
 		}
@@ -294,8 +292,7 @@ func coversAllDays(table *[4][7]daySet) bool {
 	return true
 }
 
-// setPositions is what BYSETPOS chooses from the elements of a period, which are
-// counted from 0 here.
+// setPositions is BYSETPOS. Here elements of a period are counted from 0.
 type setPositions struct {
 	front []int // in order
 	back  []int // in order, to be added to the number of elements
@@ -316,8 +313,8 @@ func newSetPositions(setPos []int) *setPositions {
 	return p
 }
 
-// next returns the first chosen element from the n-th on, of so many in all, or
-// -1. Without positions, every element is chosen.
+// next returns the first chosen element from the n-th of total on, or -1. Nil chooses
+// every element.
 func (p *setPositions) next(n, total int) int {
 	if p != nil {
 		chosen := total
@@ -335,19 +332,18 @@ func (p *setPositions) next(n, total int) int {
 	return n
 }
 
-// selectsNone says whether nothing is chosen of any number of elements up to the given
-// one.
+// selectsNone reports whether nothing is chosen from any set of up to most elements.
 func (p *setPositions) selectsNone(most int) bool {
 	return p != nil && (len(p.front) == 0 || p.front[0] >= most) && (len(p.back) == 0 || -p.back[len(p.back)-1] > most)
 }
 
-// len returns how many of so many elements are chosen.
-func (p *setPositions) len(total int) (n int) {
+// rank returns how many of the first n of total elements are chosen.
+func (p *setPositions) rank(n, total int) (rank int) {
 	if p == nil {
-		return total
+		return n
 	}
-	for i := p.next(0, total); i >= 0; i = p.next(i+1, total) {
-		n++
+	for i := p.next(0, total); i >= 0 && i < n; i = p.next(i+1, total) {
+		rank++
 	}
-	return n
+	return rank
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// frequency is the kind of period that a recurrence repeats in.
 type frequency uint8
 
 const (
@@ -22,8 +21,8 @@ var frequencies = []string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MI
 
 func (f frequency) String() string { return frequencies[f] }
 
-// rrule is one RRULE. The lists are as they were written, in order and
-// without repetitions; those that were not given are nil.
+// rrule is one RRULE. Its lists are in order and without repetitions, and nil if
+// they are not given.
 type rrule struct {
 	freq     frequency
 	interval int64      // INTERVAL, 1 if it is not given
@@ -67,7 +66,7 @@ func (p *rrulePart) errorAt(i int, format string, args ...any) error {
 	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-// parseRRule reads the rule that begins at a character of a line.
+// parseRRule parses the rule that begins at a character of a line.
 func parseRRule(l *contentLine, from int) (*rrule, error) {
 	r := &rrule{interval: 1, wkst: 1}
 	parts := map[string]*rrulePart{}
@@ -93,13 +92,12 @@ func parseRRule(l *contentLine, from int) (*rrule, error) {
 	return r, r.checkParts(parts)
 }
 
-// parsePart takes one part into the rule.
 func (r *rrule) parsePart(p *rrulePart) (err error) {
 	switch p.name {
 	case "FREQ":
 		i := slices.Index(frequencies, p.value)
 		if i < 0 {
-			return p.errorAt(0, "there is no %q; it is one of %s", truncate(p.value), strings.Join(frequencies, ", "))
+			return p.errorAt(0, "unknown frequency %q; use one of %s", truncate(p.value), strings.Join(frequencies, ", "))
 		}
 		r.freq = frequency(i)
 	case "INTERVAL":
@@ -113,50 +111,59 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 		}
 	case "WKST":
 		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
-			return p.errorAt(0, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA", truncate(p.value))
+			return p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", truncate(p.value))
 		}
 	case "BYDAY":
 		r.weekdays, err = p.parseWeekdays()
-	case "BYMONTH":
-		r.months, err = p.parseNumbers(1, 12, false)
-	case "BYWEEKNO":
-		r.weeks, err = p.parseNumbers(1, 53, true)
-	case "BYYEARDAY":
-		r.yearDays, err = p.parseNumbers(1, 366, true)
-	case "BYMONTHDAY":
-		r.days, err = p.parseNumbers(1, 31, true)
-	case "BYHOUR":
-		r.hours, err = p.parseNumbers(0, 23, false)
-	case "BYMINUTE":
-		r.minutes, err = p.parseNumbers(0, 59, false)
-	case "BYSECOND":
-		r.seconds, err = p.parseNumbers(0, 59, false)
-	case "BYSETPOS":
-		r.setPos, err = p.parseNumbers(1, 366, true)
 	case "BYEASTER":
 		return p.line.errorAt(p.nameAt, "BYEASTER is not part of RFC 5545 and not supported")
 	default:
-		return p.line.errorAt(p.nameAt, "there is no part %q in a rule", truncate(p.name))
+		for _, l := range r.numberLists() {
+			if l.name == p.name {
+				*l.values, err = p.parseNumbers(l.low, l.high, l.signed)
+				return err
+			}
+		}
+		return p.line.errorAt(p.nameAt, "unknown part %q", truncate(p.name))
 	}
 	return err
+}
+
+// numberList is a part of a rule that is a list of numbers.
+type numberList struct {
+	name      string
+	values    *[]int
+	low, high int
+	signed    bool // negative numbers count from the end
+}
+
+func (r *rrule) numberLists() [8]numberList {
+	return [8]numberList{
+		{"BYMONTH", &r.months, 1, 12, false},
+		{"BYWEEKNO", &r.weeks, 1, 53, true},
+		{"BYYEARDAY", &r.yearDays, 1, 366, true},
+		{"BYMONTHDAY", &r.days, 1, 31, true},
+		{"BYHOUR", &r.hours, 0, 23, false},
+		{"BYMINUTE", &r.minutes, 0, 59, false},
+		{"BYSECOND", &r.seconds, 0, 59, false},
+		{"BYSETPOS", &r.setPos, 1, 366, true},
+	}
 }
 
 const (
 	maxInterval   = 1_000_000_000
 	maxRRuleCount = 1_000_000 // of COUNT
 
-	// maxSlowTimes is the most for all rules of a set together of which each
-	// occurrence has to be looked at to count them.
+	// maxEnumeratedCount limits COUNT in rules that need enumeration, all rules of a
+	// set together.
 	maxEnumeratedCount = 100_000
 )
 
-// parsePositive reads a number from 1 to most.
 func (p *rrulePart) parsePositive(most int) (int64, error) {
 	n, err := p.parseNumber(0, p.value, 1, most, false)
 	return int64(n), err
 }
 
-// parseNumbers reads a list of numbers.
 func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
@@ -171,8 +178,7 @@ func (p *rrulePart) parseNumbers(low, high int, signed bool) (list []int, err er
 	return slices.Compact(list), nil
 }
 
-// parseNumber reads a number from low to high. A signed one may also be negative, and
-// counts from the end then.
+// parseNumber parses a number from low to high, or from -high to -low if it is signed.
 func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool) (int, error) {
 	digits := text
 	if signed && text != "" && (text[0] == '+' || text[0] == '-') {
@@ -201,14 +207,14 @@ func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool
 	return n, nil
 }
 
-// parseWeekdays reads a list such as "MO,2TU,-1FR".
+// parseWeekdays parses a list such as "MO,2TU,-1FR".
 func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
 	pos := 0
 	for item := range strings.SplitSeq(p.value, ",") {
 		split := max(len(item)-2, 0)
 		d := nthWeekday{weekday: weekdayNumber(item[split:])}
 		if d.weekday < 0 {
-			return nil, p.errorAt(pos, "there is no weekday %q; they are SU, MO, TU, WE, TH, FR and SA, with or without a number before them", truncate(item))
+			return nil, p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", truncate(item))
 		}
 		if split > 0 {
 			if d.n, err = p.parseNumber(pos, item[:split], 1, 53, true); err != nil {
@@ -237,7 +243,7 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 		p := parts[name]
 		return p.line.errorAt(p.nameAt, name+" "+format, args...)
 	}
-	days := 5 // how many of a weekday there may be where an ordinal counts
+	days := 5 // of the same weekday in a month or year
 	if r.freq == yearly && r.months == nil {
 		days = 53
 	}
@@ -245,22 +251,22 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 	case r.count > 0 && r.until != nil:
 		return forbid("COUNT", "and UNTIL exclude each other")
 	case r.weeks != nil && r.freq != yearly:
-		return forbid("BYWEEKNO", "goes with FREQ=YEARLY only, not with %s", r.freq)
+		return forbid("BYWEEKNO", "requires FREQ=YEARLY, not %s", r.freq)
 	case r.yearDays != nil && (r.freq == monthly || r.freq == weekly || r.freq == daily):
-		return forbid("BYYEARDAY", "does not go with FREQ=%s", r.freq)
+		return forbid("BYYEARDAY", "cannot be combined with FREQ=%s", r.freq)
 	case r.days != nil && r.freq == weekly:
-		return forbid("BYMONTHDAY", "does not go with FREQ=WEEKLY")
+		return forbid("BYMONTHDAY", "cannot be combined with FREQ=WEEKLY")
 	case r.setPos != nil && r.months == nil && r.weeks == nil && r.yearDays == nil && r.days == nil && r.weekdays == nil &&
 		r.hours == nil && r.minutes == nil && r.seconds == nil:
-		return forbid("BYSETPOS", "chooses from what another BY part names, and there is none")
+		return forbid("BYSETPOS", "requires another BY part to choose from")
 	}
 	for _, d := range r.weekdays {
 		switch {
 		case d.n == 0:
 		case r.freq != yearly && r.freq != monthly:
-			return forbid("BYDAY", "has numbers with FREQ=MONTHLY and FREQ=YEARLY only, not with %s", r.freq)
+			return forbid("BYDAY", "allows numbers only with FREQ=MONTHLY and FREQ=YEARLY, not with %s", r.freq)
 		case r.weeks != nil:
-			return forbid("BYDAY", "has no numbers together with BYWEEKNO")
+			return forbid("BYDAY", "allows no numbers together with BYWEEKNO")
 		case d.n > days || d.n < -days:
 			return forbid("BYDAY", "%d is out of range: a month has at most %d of a weekday", d.n, days)
 		}
@@ -276,8 +282,7 @@ func (r *rrule) checkDateOnly() error {
 	return nil
 }
 
-// needsEnumeration says whether the occurrences of a day cannot be told without
-// looking at each.
+// needsEnumeration reports whether occurrences can only be counted one by one.
 func (r *rrule) needsEnumeration() bool {
 	if r.freq <= daily {
 		return r.setPos != nil
@@ -285,12 +290,11 @@ func (r *rrule) needsEnumeration() bool {
 	return r.interval > 1 && r.limitsTimeOfDay()
 }
 
-// limitsTimeOfDay says whether a rule of hours or less is limited to times of the day.
+// limitsTimeOfDay reports whether a rule of hours or less has times of day without units.
 func (r *rrule) limitsTimeOfDay() bool {
 	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
 }
 
-// prepare prepares a rule of a set for Next.
 func (r *rrule) prepare(set *rruleSet, o Options) error {
 	if set.dateOnly {
 		if err := r.checkDateOnly(); err != nil {
@@ -303,10 +307,10 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 		r.periodicity = r.unit
 	}
 	r.begin, r.excluded = set.begin, set.exdateGapTimes
-	r.floor, r.ceiling = set.start, horizon+2*secondsPerDay
+	r.floor, r.ceiling = set.start, horizon+maxOffset
 	if periods := r.zone.periods; r.repeat {
-		// If the clock goes back behind DTSTART before long, the times it shows again
-		// are after DTSTART.
+		// If the clock soon goes back behind DTSTART, the times that it repeats are
+		// after DTSTART.
 		if i := r.zone.at(r.begin) + 1; i < len(periods) {
 			r.floor = min(r.floor, periods[i].start+periods[i].offset)
 		}
@@ -324,13 +328,10 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 	if r.count > 0 {
 		r.last = min(r.last, r.countEnd())
 	}
-	// No clock is two days away from UTC.
-	r.ceiling = min(r.ceiling, r.last+2*secondsPerDay)
+	r.ceiling = min(r.ceiling, r.last+maxOffset)
 	return nil
 }
 
-// nextWall returns the first wall time of the rule that is not before the given
-// one, or never.
 func (r *rrule) nextWall(from int64) int64 {
 	return r.nextMatch(max(from, r.floor), r.ceiling)
 }

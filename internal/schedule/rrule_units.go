@@ -1,9 +1,11 @@
 package schedule
 
-// Rules of hours, minutes and seconds are units that repeat every so many seconds
-// from DTSTART on, of which BYHOUR and so on and the dates leave some.
+import "math/bits"
 
-// nextInUnit is next for them.
+// A rule of hours, minutes or seconds repeats a unit of that length at a fixed
+// distance from DTSTART on. Its dates and unit times leave some of the units.
+
+// nextInUnit is nextMatch for these rules.
 func (p *rrulePattern) nextInUnit(from, limit int64) int64 {
 	begin := from - floorMod(from, p.unit)
 	unit := p.nextUnit(begin, limit)
@@ -56,8 +58,7 @@ func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	return never
 }
 
-// alignUnit returns when the first unit begins that does not begin before a
-// second.
+// alignUnit returns the start of the first unit that does not begin before a second.
 func (p *rrulePattern) alignUnit(from int64) int64 {
 	if rest := floorMod(from-p.origin, p.step); rest > 0 {
 		return from + p.step - rest
@@ -65,8 +66,8 @@ func (p *rrulePattern) alignUnit(from int64) int64 {
 	return from
 }
 
-// nextUnitTime returns the first time of within that is a whole number of steps after
-// the given one on the same day, or -1.
+// nextUnitTime returns the first unit time that is a whole number of steps after a
+// second of the same day, or -1.
 func (p *rrulePattern) nextUnitTime(s int64) int64 {
 	if p.residues != nil && !p.hasResidue(s%p.step) {
 		return -1
@@ -82,8 +83,7 @@ func (p *rrulePattern) nextUnitTime(s int64) int64 {
 }
 
 // skipDays returns the first unit of the rule from a day on that begins on a day
-// on which within may be met. It tells by the time of the first unit of a day,
-// without looking at the others.
+// that may have unit times. The first unit of a day decides that, by its residue.
 func (p *rrulePattern) skipDays(day, last int64) int64 {
 	from := p.alignUnit(day * secondsPerDay)
 	switch {
@@ -106,7 +106,6 @@ func (p *rrulePattern) skipDays(day, last int64) int64 {
 	return from
 }
 
-// newResidues returns the residues of within; see there.
 func (p *rrulePattern) newResidues() []uint64 {
 	if p.interval == 1 || p.step >= secondsPerDay {
 		return nil
@@ -119,46 +118,34 @@ func (p *rrulePattern) newResidues() []uint64 {
 	return residues
 }
 
-// hasResidue says whether a time of within is so many seconds after a multiple of
+// hasResidue reports whether a unit time is that many seconds after a multiple of
 // step.
 func (p *rrulePattern) hasResidue(seconds int64) bool {
 	n := seconds / p.unit
 	return p.residues[n/64]>>(n%64)&1 != 0
 }
 
-// countResidues fills counts, for a rule that reaches the times of within on some days.
-func (p *rrulePattern) countResidues() {
+// countResidues returns how many unit times have each residue, or nil.
+func (p *rrulePattern) countResidues() []int32 {
 	if p.residues == nil {
-		return
+		return nil
 	}
-	p.residueCounts = make([]int32, p.interval)
+	counts := make([]int32, p.interval)
 	for s := p.unitTimes.next(0); s >= 0; s = p.unitTimes.next(s + 1) {
-		p.residueCounts[int64(s)%p.step/p.unit]++
+		counts[int64(s)%p.step/p.unit]++
 	}
+	return counts
 }
 
-// unitsOnDay returns how many units within begin on a day that is a date, or -1 if
-// that takes a look at each.
-func (p *rrulePattern) unitsOnDay(day int64) int64 {
-	switch {
-	case p.interval == 1:
-		return int64(p.unitTimes.len)
-	case p.residueCounts != nil:
-		return int64(p.residueCounts[(p.alignUnit(day*secondsPerDay)-day*secondsPerDay)/p.unit])
-	}
-	return -1
-}
-
-// COUNT counts what the rule names on the clock: a wall time that the clock skips
-// counts if it is made up, also if several are made up at once, and one that the
-// clock shows twice counts as often as it fires. What an EXDATE takes away has
-// been counted.
+// COUNT counts wall times: one that the clock skips counts if the rule fires for it,
+// even if it fires once for several, and one that the clock shows twice counts as
+// often as it fires. What an EXDATE removes has been counted.
 
 // countEnd returns the instant at which the rule has fired COUNT times, or the
 // horizon.
 func (r *rrule) countEnd() int64 {
-	r.rrulePattern.countResidues()
-	defer func() { r.rrulePattern.residueCounts = nil }()
+	r.residueCounts = r.countResidues()
+	defer func() { r.residueCounts = nil }()
 	periods := r.zone.periods
 	i := r.zone.at(r.begin - 1)
 	from := r.firstWall(i, r.begin)
@@ -168,13 +155,14 @@ func (r *rrule) countEnd() int64 {
 		if i+1 < len(periods) {
 			end = periods[i+1].start + periods[i].offset
 		}
-		var wall int64
-		if wall, left = r.skipMatches(max(from, r.floor), end, left); left == 0 {
+		wall, n := r.nthMatch(max(from, r.floor), end, left)
+		if wall != never {
 			return min(wall-periods[i].offset, horizon)
 		}
 		if i+1 == len(periods) || periods[i+1].start >= horizon {
 			return horizon
 		}
+		left -= n
 		if !r.skipGap {
 			if left -= min(left, int64(len(r.gapTimes(i+1)))); left == 0 {
 				return periods[i+1].start
@@ -184,104 +172,117 @@ func (r *rrule) countEnd() int64 {
 	}
 }
 
-// skipMatches passes over so many matches from one wall time to another. It returns the
-// last of them, or how many are left.
-func (r *rrule) skipMatches(from, to, left int64) (int64, int64) {
-	whole := floorMod(from, secondsPerDay) == 0 // from is the beginning of a day
-	wall := r.nextMatch(from, to-1)
-	for wall != never {
-		tomorrow := (floorDiv(wall, secondsPerDay) + 1) * secondsPerDay
-		if n, resume := r.skipWholeDays(wall, to, left-1, whole); n > 0 {
-			left -= n
-			wall = r.nextMatch(resume, to-1)
-			whole = floorMod(resume, secondsPerDay) == 0
+// nthMatch returns the n-th match from one wall time to before another, counted from
+// 1, or never and how many there are.
+func (r *rrule) nthMatch(from, end, n int64) (wall, count int64) {
+	if r.needsEnumeration() && r.residueCounts == nil {
+		for wall = r.nextMatch(from, end-1); wall != never; wall = r.nextMatch(wall+1, end-1) {
+			if count++; count == n {
+				break
+			}
+		}
+		return wall, count
+	}
+	if count = r.countMatches(from, end); count < n {
+		return never, count
+	}
+	// Less than n matches lie before from, whatever is added to it.
+	left := n
+	for size := int64(1) << bits.Len64(uint64(end-from)); size > 0; size /= 2 {
+		if from+size > end {
 			continue
 		}
-		if left--; left == 0 {
-			return wall, 0
+		if m := r.countMatches(from, from+size); m < left {
+			from, left = from+size, left-m
 		}
-		wall = r.nextMatch(wall+1, to-1)
-		whole = wall >= tomorrow
 	}
-	return never, left
+	return from, n
 }
 
-// skipWholeDays counts the matches from one on that need no look at each, before a wall
-// time and up to a limit, and returns where to go on. Whole says that the match is
-// the first of its day.
-func (p *rrulePattern) skipWholeDays(wall, to, limit int64, whole bool) (n, resume int64) {
-	day := floorDiv(wall, secondsPerDay)
-	tomorrow := (day + 1) * secondsPerDay
+func (r *rrule) countWalls(from, end int64) int64 {
+	return r.countMatches(max(from, r.floor), min(end, r.ceiling+1))
+}
+
+// countMatches counts the wall times from one to before another, mostly without
+// visiting them.
+func (p *rrulePattern) countMatches(from, end int64) (n int64) {
+	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
 	switch {
+	case from >= end || p.neverMatches:
+		return 0
+	case p.unit > 0 && p.unitTimes == nil && p.everyDay:
+		return p.matchesBefore(end) - p.matchesBefore(from)
 	case p.unit > 0 && p.unitTimes == nil:
-		begin := wall - floorMod(wall, p.unit)
-		if wall-begin != int64(p.nextTime(0)) {
-			return 0, 0
+		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
+			n += p.matchesBefore(min(end, (day+1)*secondsPerDay)) - p.matchesBefore(max(from, day*secondsPerDay))
 		}
-		if !p.everyDay {
-			to = min(to, tomorrow)
+	case p.residueCounts != nil:
+		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
+			today, tomorrow := day*secondsPerDay, (day+1)*secondsPerDay
+			if from <= today && tomorrow <= end {
+				n += int64(p.residueCounts[(p.alignUnit(today)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
+			} else {
+				n += p.enumerate(max(from, today), min(end, tomorrow))
+			}
 		}
-		times := int64(p.setPos.len(p.times.len))
-		n = min((to-p.unit-begin+p.step)/p.step, limit/times)
-		return n * times, begin + n*p.step
-	case !whole || tomorrow > to || p.unit == 0 && p.setPos != nil:
-		return 0, 0
-	case p.unit > 0:
-		n = p.unitsOnDay(day) * int64(p.setPos.len(p.times.len))
-	case p.interval == 1:
-		last, times := floorDiv(to, secondsPerDay), int64(p.times.len)
-		dates := int64(p.countDates(day, last))
-		if n = min(dates, limit/times); n < dates {
-			last = p.nthDate(day, int(n))
+	case p.unit > 0 && p.interval == 1 || p.unit == 0 && p.setPos == nil:
+		n = p.countDays(first, last) * p.dayMatchesBefore(secondsPerDay)
+		if p.countDays(last, last+1) > 0 {
+			n += p.dayMatchesBefore(int(end - last*secondsPerDay))
 		}
-		return n * times, last * secondsPerDay
+		if p.countDays(first, first+1) > 0 {
+			n -= p.dayMatchesBefore(int(from - first*secondsPerDay))
+		}
 	default:
-		n = int64(p.times.len)
+		return p.enumerate(from, end)
 	}
-	if n > limit {
-		return 0, 0
-	}
-	return n, tomorrow
+	return n
 }
 
-// countWalls counts the wall times from one to before another.
-func (r *rrule) countWalls(from, end int64) (n int64) {
-	from, end = max(from, r.floor), min(end, r.ceiling+1)
-	if from >= end {
-		return 0
+// enumerate counts the matches from one wall time to before another one by one.
+func (p *rrulePattern) enumerate(from, end int64) (n int64) {
+	for wall := p.nextMatch(from, end-1); wall != never; wall = p.nextMatch(wall+1, end-1) {
+		n++
 	}
-	if r.unit > 0 && r.unitTimes == nil && r.setPos == nil {
-		// What is left of the first day need not be looked at one by one.
-		tomorrow := (floorDiv(from, secondsPerDay) + 1) * secondsPerDay
-		n = r.countUnits(from, min(end, tomorrow))
-		if from = tomorrow; from >= end {
-			return n
-		}
-		today := floorDiv(end, secondsPerDay) * secondsPerDay
-		n += r.countUnits(today, end)
-		end = today
-	}
-	const many = 1 << 62
-	_, left := r.skipMatches(from, end, many)
-	return n + many - left
+	return n
 }
 
-// countUnits counts the wall times from one to before another of the same day, for
-// a rule of hours or less that takes all of a unit's times.
-func (p *rrulePattern) countUnits(from, end int64) int64 {
-	day := floorDiv(from, secondsPerDay)
-	first := p.alignUnit(from - p.unit + 1)
-	if first >= end || p.nextDate(day, day) != day {
-		return 0
+// matchesBefore counts the matches from the origin to before a wall time, for a rule
+// of units on every date.
+func (p *rrulePattern) matchesBefore(wall int64) int64 {
+	steps := floorDiv(wall-p.origin, p.step)
+	return steps*p.unitMatchesBefore(p.unit) + p.unitMatchesBefore(wall-p.origin-steps*p.step)
+}
+
+// unitMatchesBefore counts the matches of a unit before a second of it.
+func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
+	n := p.times.len
+	if second < p.unit {
+		n = p.times.rank(int(second))
 	}
-	n := (end-first-1)/p.step + 1
-	last := first + (n-1)*p.step
-	n *= int64(p.times.len)
-	if first < from {
-		n -= int64(p.times.rank(int(from - first)))
+	return int64(p.setPos.rank(n, p.times.len))
+}
+
+// dayMatchesBefore counts the matches of a day before a second of it.
+func (p *rrulePattern) dayMatchesBefore(second int) int64 {
+	if p.unit == 0 {
+		return int64(p.times.rank(second))
 	}
-	if last+p.unit > end {
-		n -= int64(p.times.len - p.times.rank(int(end-last)))
+	rest := second % int(p.unit)
+	n := int64(p.unitTimes.rank(second-rest)) * p.unitMatchesBefore(p.unit)
+	if rest > 0 && p.unitTimes.has(second-rest) {
+		n += p.unitMatchesBefore(int64(rest))
+	}
+	return n
+}
+
+// countDays counts the days from one to before another that may have matches.
+func (p *rrulePattern) countDays(from, to int64) (n int64) {
+	if p.unit > 0 || p.interval == 1 {
+		return int64(p.countDates(from, to))
+	}
+	for day := p.nextDay(from, to-1); day != never; day = p.nextDay(day+1, to-1) {
+		n++
 	}
 	return n
 }

@@ -50,15 +50,15 @@ func (r *rrule) daysOf(k yearKind) daySet {
 				named.add(n - 1)
 			}
 		}
-		set.keep(&named)
+		set.intersect(&named)
 	}
 	if r.weeks != nil {
 		named := r.byWeek(k)
-		set.keep(&named)
+		set.intersect(&named)
 	}
 	if r.weekdays != nil {
 		named := r.byWeekday(k)
-		set.keep(&named)
+		set.intersect(&named)
 	}
 	return set
 }

@@ -1,30 +1,31 @@
-// Package schedule answers one question: when is the next time after this one?
+// Package schedule computes the occurrences of schedules.
 //
-// Parse turns the text of a schedule into a Rule, and Rule.Next names the
+// Parse turns the text of a schedule into a Rule, and Rule.Next returns its
 // occurrences. A rule is a cron expression, a calendar rule (RRULE), a repeating
-// interval or a single instant. All but the times of intervals are read on the
-// wall clock of a time zone, and a change of that clock neither loses nor doubles
-// an occurrence:
+// interval or a single instant. Except for intervals of hours and less, a rule names
+// wall times of a time zone, and a clock change neither loses nor doubles an
+// occurrence:
 //
-//   - A wall time that the clock skips fires when the skipped stretch ends,
-//     unless Options.SkipGap says otherwise. An interval-like rule makes up
-//     only what its later times do not cover, so "every 15 minutes" keeps its
-//     pace and "every 15 minutes from 2 to 3" still fires once.
-//   - A wall time that the clock shows twice fires the first time if the rule
-//     is fixed-time, and both times if it is interval-like.
+//   - In a gap, which the clock skips, a wall time fires at the end of the gap, or
+//     not at all with Options.SkipGap. An interval-like rule fires only for times
+//     that its later times do not cover, so "every 15 minutes" keeps its pace and
+//     "every 15 minutes from 2 to 3" still fires once.
+//   - In an overlap, which the clock shows twice, a wall time fires the first time if
+//     the rule is fixed-time, and both times if it is interval-like, or as
+//     Options.Overlap decides.
 //
-// A cron expression is interval-like if its second, minute or hour field holds
-// "*" or "/" or names every value of its range, a calendar rule if it repeats
-// hourly or more often. Intervals of days and months are fixed-time; those of
-// hours and less pass whatever the clock shows. Only offsets from UTC count, never
-// whether a zone calls one of them daylight saving.
+// A cron expression is interval-like if its second, minute or hour field contains
+// "*" or "/" or names every value of its range, a calendar rule if it repeats hourly
+// or more often. Intervals of days and months are fixed-time. Only offsets from UTC
+// matter, never whether a zone calls one of them daylight saving time. All of this
+// is implemented once, in wallClock.
 //
-// Occurrences and Skipped tell what a change of the clock moved, repeated or left
-// out, Describe and Warnings say it in English. Newest catches up with what an
-// outage missed, Jitter spreads what is due at once, and Resolve does so with the
-// H of cron expressions.
+// Occurrences and SkippedGaps return what a clock change moved, repeated or left
+// out; Describe, Note and Warnings explain it in English. Newest catches up after an
+// outage, Jitter spreads jobs that are due at the same time, and Resolve does so
+// with the H of cron expressions.
 //
-// All of it is pure: no clock, no file and no setting of the machine is read.
+// All functions are pure: they read no clock, no file and no setting of the machine.
 // The zone database is part of the binary, so that every node agrees on it.
 package schedule
 
@@ -34,15 +35,15 @@ import (
 	"time"
 )
 
-// Rule names instants. Next returns the first occurrence strictly after the
-// given instant, in UTC; the zero time means never again. It depends on nothing
-// but after, and a Rule is safe for concurrent use. No occurrence lies beyond
-// the year 2499.
+// Rule is a sequence of instants, its occurrences. Next returns the first one
+// strictly after the given instant, in UTC, or the zero time if there is none. It
+// depends only on after. A Rule is safe for concurrent use. No occurrence lies
+// beyond the year 2499.
 type Rule interface {
 	Next(after time.Time) time.Time
 }
 
-// DSTOverlap says which instants a wall time names that the clock shows twice.
+// DSTOverlap selects the instants of a wall time that the clock shows twice.
 type DSTOverlap uint8
 
 const (
@@ -61,8 +62,8 @@ type Options struct {
 	// refuses an instant at such a time.
 	SkipGap bool
 
-	// Overlap decides about wall times that the clock shows twice. An instant
-	// without an offset is always the first.
+	// Overlap selects the instants of wall times that the clock shows twice. An
+	// instant without an offset is always the first.
 	Overlap DSTOverlap
 
 	// Start is where a rule begins that needs a start and has none in its text: see
@@ -77,7 +78,7 @@ type Options struct {
 	Now time.Time
 }
 
-// Once returns the instant of a rule that names exactly one.
+// Once returns the instant of a rule that is a single instant.
 func Once(r Rule) (time.Time, bool) {
 	if o, ok := r.(*oneOff); ok {
 		return o.at, true
@@ -85,11 +86,11 @@ func Once(r Rule) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Error says why a schedule or its time zone is refused.
+// Error is a syntax error or an invalid value in a schedule or its time zone.
 type Error struct {
-	Field   string // what is at fault: "schedule" or "timezone"
-	Column  int    // where in the field, counted from 1; 0 means all of it
-	Message string // what is wrong
+	Field   string // "schedule" or "timezone"
+	Column  int    // in the field, counted from 1; 0 means all of it
+	Message string
 	Example string // a correct value of the field
 }
 

@@ -189,3 +189,21 @@ func (c *wallClock) countBetween(from, end time.Time) (n int64, ok bool) {
 	}
 	return n, true
 }
+
+// wallList is a rule of wall times that are given one by one, in order.
+type wallList []int64
+
+func (l wallList) nextWall(from int64) int64 {
+	if i, _ := slices.BinarySearch(l, from); i < len(l) {
+		return l[i]
+	}
+	return never
+}
+
+func (l wallList) hasWall(wall int64) bool { return l.nextWall(wall) == wall }
+
+func (l wallList) countWalls(from, end int64) int64 {
+	first, _ := slices.BinarySearch(l, from)
+	last, _ := slices.BinarySearch(l, end)
+	return int64(last - first)
+}

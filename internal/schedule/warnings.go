@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxWarnings is how many clock changes are warned about.
+// maxWarnings limits the warnings about clock changes.
 const maxWarnings = 6
 
-// Warnings says in English sentences what may surprise somebody who wrote a rule:
-// day fields that do not mean what they seem to, steps that do not fit, long waits,
-// and the clock changes within a year from now that concern it.
+// Warnings returns English sentences about what may surprise the author of a rule:
+// day fields that combine in an unexpected way, steps that do not divide their range,
+// long waits, and the clock changes within a year from now that affect it.
 func Warnings(r Rule, now time.Time) []string {
 	var list []string
 	if c, ok := r.(*cron); ok {
@@ -25,7 +25,6 @@ func Warnings(r Rule, now time.Time) []string {
 	return append(list, clockWarnings(r, now)...)
 }
 
-// dayWarnings is about the two day fields of an expression.
 func (c *cron) dayWarnings() (list []string) {
 	f := c.dayFields
 	words := strings.Fields(c.text)
@@ -55,12 +54,11 @@ func (c *cron) dayWarnings() (list []string) {
 	return list
 }
 
-// stepWarnings is about steps that do not divide the range of their field.
 func (c *cron) stepWarnings() (list []string) {
 	words := strings.Fields(c.text)
 	for i, f := range cronLayouts[len(words)] {
-		size := f.high - f.low + 1
-		if f.isDay() || f == yearField {
+		size := f.size()
+		if f == dayField || f == weekdayField || f == yearField {
 			continue
 		}
 		for item := range strings.SplitSeq(words[i], ",") {
@@ -85,7 +83,7 @@ func (c *cron) stepWarnings() (list []string) {
 	return list
 }
 
-// rareWarning is about a rule that fires less than once a year.
+// rareWarning is for a rule that fires less than once a year.
 func rareWarning(r Rule, now time.Time) string {
 	next := r.Next(now)
 	if _, single := r.(*oneOff); single || next.IsZero() {
@@ -103,7 +101,6 @@ func rareWarning(r Rule, now time.Time) string {
 	return ""
 }
 
-// clockWarnings is about clock changes within a year from now.
 func clockWarnings(r Rule, now time.Time) (list []string) {
 	if o, ok := r.(*oneOff); ok {
 		return o.clockWarning()
@@ -139,7 +136,7 @@ func (o *oneOff) clockWarning() []string {
 	return nil
 }
 
-// gapWarning is about what the clock skips at the beginning of a period.
+// gapWarning is for the gap at the beginning of a period.
 func gapWarning(c clockRule, i int) string {
 	z, walls := c.clock().zone, c.gapTimes(i)
 	if len(walls) == 0 {
@@ -155,8 +152,8 @@ func gapWarning(c clockRule, i int) string {
 	return fmt.Sprintf("%s %s not exist in %s: %s", wallDates(walls), verb, z.location, then)
 }
 
-// overlapWarning is about what the clock shows again when a period begins. A rule
-// that keeps its pace through it needs no warning.
+// overlapWarning is for the overlap at the beginning of a period. A rule that keeps
+// its pace through it needs no warning.
 func overlapWarning(r Rule, z *zone, i int) string {
 	end, begin := z.gap(i) // The clock goes back from end to begin.
 	first := time.Unix(begin-z.periods[i-1].offset-1, 0)
@@ -187,8 +184,7 @@ func wallDate(wall int64) string {
 	return t.Format("2 Jan 2006 ") + timeOfDay(t)
 }
 
-// wallDates writes up to three wall times, or the first, the last and how many there
-// are.
+// wallDates writes up to three wall times, or the first, the last and their number.
 func wallDates(walls []int64) string {
 	if len(walls) > 3 {
 		return fmt.Sprintf("%s to %s (%d times)", wallDate(walls[0]), timeOfDay(Wall(walls[len(walls)-1]).Time()), len(walls))

@@ -29,10 +29,10 @@ func ZoneVersion() string {
 	return release
 }
 
-// LoadZone returns the zone of an IANA name from the database in this binary and
-// never from the machine's files. Apart from "UTC" a name has the form Area/City:
-// abbreviations such as "EST" are refused because they do not change their clocks
-// where people who write them do, and "" and "Local" because they hide a choice.
+// LoadZone returns the zone of an IANA name from the database in this binary, never
+// from the machine's files. Apart from "UTC" a name has the form Area/City:
+// abbreviations such as "EST" are refused because they have no clock changes, and ""
+// and "Local" because they depend on the machine.
 func LoadZone(name string) (*time.Location, error) {
 	z, err := loadZone(name)
 	if err != nil {
@@ -54,6 +54,9 @@ type period struct {
 	start  int64 // its first instant
 	offset int64
 }
+
+// maxOffset is more than any clock is away from UTC.
+const maxOffset = 2 * secondsPerDay
 
 // zones holds the zones in use; a name is read from the archive once.
 var zones sync.Map // string → *zone
@@ -77,6 +80,14 @@ func loadZone(name string) (*zone, error) {
 	}
 	z, _ := zones.LoadOrStore(name, &zone{location, periodsOf(location)})
 	return z.(*zone), nil
+}
+
+// loadZoneOrUTC is loadZone for a name that may be empty.
+func loadZoneOrUTC(name string) (*zone, error) {
+	if name == "" {
+		name = "UTC"
+	}
+	return loadZone(name)
 }
 
 // zoneFiles lists the archive by zone name.
@@ -150,12 +161,14 @@ func (z *zone) at(t int64) int {
 	return low
 }
 
+// wallAt returns what the clock shows at an instant.
+func (z *zone) wallAt(t int64) int64 { return t + z.periods[z.at(t)].offset }
+
 // resolve returns the first instant at which the clock shows a wall time. If
 // the clock skips it, that is the instant at which the skipped stretch ends, and
 // skipped is true.
 func (z *zone) resolve(wall int64) (t int64, skipped bool) {
-	// No clock is two days away from UTC.
-	for i := z.at(wall - 2*secondsPerDay); ; i++ {
+	for i := z.at(wall - maxOffset); ; i++ {
 		p := &z.periods[i]
 		if i > 0 && wall < p.start+p.offset {
 			return p.start, true
@@ -194,7 +207,7 @@ func (z *zone) gap(i int) (from, end int64) {
 	return p.start + z.periods[i-1].offset, p.start + p.offset
 }
 
-// zoneAbbreviations says what people mostly mean who write an abbreviation.
+// zoneAbbreviations has the zone that an abbreviation mostly means.
 var zoneAbbreviations = map[string]string{
 	"EST": "America/New_York", "EDT": "America/New_York", "EST5EDT": "America/New_York",
 	"CST": "America/Chicago", "CDT": "America/Chicago", "CST6CDT": "America/Chicago",
@@ -210,8 +223,7 @@ var zoneAbbreviations = map[string]string{
 	"GREENWICH": "UTC", "GMT0": "UTC", "GMT+0": "UTC", "GMT-0": "UTC",
 }
 
-// checkZoneName refuses what is not the name of a zone in the database, and says
-// which name may be meant.
+// checkZoneName refuses a name that is not in the database, and proposes one.
 func checkZoneName(name string) error {
 	_, known := zoneFiles()[name]
 	if known && (name == "UTC" || strings.Contains(name, "/")) {
@@ -221,7 +233,7 @@ func checkZoneName(name string) error {
 	case strings.TrimSpace(name) == "":
 		return zoneErrorf(zoneExample, "the name of a time zone is missing")
 	case strings.EqualFold(name, "Local"):
-		return zoneErrorf(zoneExample, "%q is another zone on every machine; name the one that is meant", name)
+		return zoneErrorf(zoneExample, "%q depends on the machine; use an IANA name", name)
 	}
 	if place, ok := zoneAbbreviations[strings.ToUpper(name)]; ok {
 		return zoneErrorf(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
@@ -265,7 +277,6 @@ func nearestZone(name string) string {
 	return near
 }
 
-// normalizeZoneName reduces a name to lower case without the marks between words.
 func normalizeZoneName(name string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "_", "").Replace(name))
 }

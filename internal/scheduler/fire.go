@@ -12,58 +12,58 @@ import (
 )
 
 const (
-	batch     = 5000 // steps in one fire
-	retryFire = 200 * time.Millisecond
-	maxWishes = 1000
-	overtaken = 100 // items of a lane that are fired at once because others were passed to the worker before them
+	fireBatch      = 5000 // steps in one call of Fire
+	fireRetryDelay = 200 * time.Millisecond
+	maxTriggers    = 1000
+	overtakenBatch = 100 // items of a lane that are fired without capacity because runs of a higher rank were claimed before them
 )
 
-// drain fires the backlog at the pace of demand and says how long to wait before
-// trying again.
-func (l *loop) drain(ctx context.Context) time.Duration {
+// fireBacklog fires due items for which there is capacity, and returns how long to wait
+// before the next try.
+func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 	for l.backlog.len() > 0 && ctx.Err() == nil {
-		items := l.pick(ctx)
+		items := l.takeAvailable(ctx)
 		if len(items) == 0 {
-			return recount
+			return fullLaneInterval
 		}
 		if !l.fireItems(ctx, items) {
-			return retryFire
+			return fireRetryDelay
 		}
 	}
-	return idle
+	return idleInterval
 }
 
-// pick takes the items that workers have room for, lowest rank first in each
-// lane. Where there is no room it takes those that the local worker has passed over
-// for ready runs of a higher rank: once they are ready too, they come first.
-func (l *loop) pick(ctx context.Context) []item {
-	var items []item
+// takeAvailable takes the items that workers have capacity for, lowest rank first in
+// each lane. In a full lane it takes those whose rank is below that of a ready run that
+// the local worker just claimed: once they are ready too, they come first.
+func (l *loop) takeAvailable(ctx context.Context) []dueItem {
+	var items []dueItem
 	several := len(l.backlog.lanes) > 1
 	for lane := range l.backlog.lanes {
-		left := batch - len(items)
-		if n := min(l.room.in(ctx, lane), left); n > 0 {
-			items = append(items, l.backlog.pop(lane, n, anyRank)...)
-		} else if rank, passed := l.room.passed(lane, l.opts.Defaults); passed {
-			items = append(items, l.backlog.pop(lane, min(overtaken, left), rank)...)
+		left := fireBatch - len(items)
+		if n := min(l.capacity.available(ctx, lane), left); n > 0 {
+			items = append(items, l.backlog.pop(lane, n, maxRank)...)
+		} else if rank, ok := l.capacity.lastClaimedRank(lane, l.opts.Defaults); ok {
+			items = append(items, l.backlog.pop(lane, min(overtakenBatch, left), rank)...)
 		}
 	}
 	if several {
-		slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.rank, b.rank) }) // for the slots that they share
+		slices.SortFunc(items, func(a, b dueItem) int { return cmp.Compare(a.rank, b.rank) }) // they share the local worker's slots
 	}
 	return items
 }
 
-// decided is a step with the shared copy of its subject.
-type decided struct {
+// sharedStep is a step with the shared copy of its subject.
+type sharedStep struct {
 	plan.Step
 	subject *plan.Subject
 }
 
-// fireItems decides and fires items; false means that the store failed, and
-// they are in the backlog again.
-func (l *loop) fireItems(ctx context.Context, items []item) bool {
+// fireItems decides and fires items. It returns false if the store failed; then they
+// are in the backlog again.
+func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 	now := l.store.Now()
-	steps := make([]decided, 0, len(items))
+	steps := make([]sharedStep, 0, len(items))
 	kept := items[:0]
 	for _, it := range items {
 		term, mine := l.terms[int(it.shard)]
@@ -72,11 +72,11 @@ func (l *loop) fireItems(ctx context.Context, items []item) bool {
 		}
 		step, err := l.decide(it, now)
 		if err != nil {
-			l.park(ctx, it.job, err)
+			l.quarantine(ctx, it.job, err)
 			continue
 		}
 		step.Epoch = term.Epoch
-		steps = append(steps, decided{step, it.subject})
+		steps = append(steps, sharedStep{step, it.subject})
 		kept = append(kept, it)
 	}
 	if l.fire(ctx, steps) {
@@ -88,10 +88,10 @@ func (l *loop) fireItems(ctx context.Context, items []item) bool {
 	return false
 }
 
-// fire applies steps, hands the local worker its runs, and puts the plans back
-// into the wheel as they are now. Steps that were not applied are looked up
-// again. False means that the store did not answer.
-func (l *loop) fire(ctx context.Context, steps []decided) bool {
+// fire applies steps, delivers runs to the local worker, and puts the new plans into
+// the wheel. The plans of steps that were not applied are read again. It returns false
+// if the store did not answer.
+func (l *loop) fire(ctx context.Context, steps []sharedStep) bool {
 	if len(steps) == 0 {
 		return true
 	}
@@ -99,28 +99,28 @@ func (l *loop) fire(ctx context.Context, steps []decided) bool {
 	for i := range steps {
 		plain[i] = steps[i].Step
 	}
-	fired, err := l.store.Fire(ctx, l.opts.Owner, plain, l.room.slots())
-	l.room.give(plain, fired, err)
+	fired, err := l.store.Fire(ctx, l.opts.Owner, plain, l.capacity.takeSlots())
+	l.capacity.deliver(plain, fired, err)
 	if err != nil {
-		return l.refused(ctx, steps, err)
+		return l.fireFailed(ctx, steps, err)
 	}
-	l.mended()
+	l.storeRecovered()
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		if applied {
-			l.unpark(steps[i].Seen.JobID)
-			l.announce(steps[i].Event)
+			l.endQuarantine(steps[i].Seen.JobID)
+			l.logEvent(steps[i].Event)
 			l.replan(&steps[i])
 		} else {
 			stale = append(stale, steps[i].Seen.JobID)
 		}
 	}
-	l.ask(stale)
+	l.reload(stale)
 	return true
 }
 
-// replan keeps the plan that a step has left behind.
-func (l *loop) replan(step *decided) {
+// replan puts the plan after a step into the wheel.
+func (l *loop) replan(step *sharedStep) {
 	p := step.Next
 	p.Version = step.Seen.Version + 1
 	if p.NextAt.IsZero() || p.NextAt.Sub(l.store.Now()) > horizon {
@@ -130,24 +130,24 @@ func (l *loop) replan(step *decided) {
 	l.wheel.Set(p.JobID, p.NextAt, newEntry(step.subject, p))
 }
 
-// ask has plans read again. If too many are asked for already, the overdue sweep
-// finds them.
-func (l *loop) ask(jobs []belfry.ID) {
+// reload has plans read again. If too many are requested already, they are loaded once
+// they are overdue.
+func (l *loop) reload(jobs []belfry.ID) {
 	if len(jobs) == 0 {
 		return
 	}
 	select {
-	case l.lookup <- jobs:
+	case l.reloads <- jobs:
 	default:
 	}
 }
 
-// refused deals with an error. If the store is there and still refuses, one of
-// the steps is bad: the batch is halved until that one is alone, and it is left
-// alone for a while so that the others go on.
-func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
+// fireFailed handles an error of Fire. If the store answers and still returns one, a
+// step is invalid: the batch is halved until that step is alone, and its job is
+// quarantined so that the others are fired.
+func (l *loop) fireFailed(ctx context.Context, steps []sharedStep, err error) bool {
 	if ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable || l.store.Ping(ctx) != nil {
-		l.broken(ctx, "runs could not be fired", err)
+		l.storeFailed(ctx, "runs could not be fired", err)
 		return false
 	}
 	if len(steps) > 1 {
@@ -157,68 +157,67 @@ func (l *loop) refused(ctx context.Context, steps []decided, err error) bool {
 	}
 	job := steps[0].Seen.JobID
 	if _, err = l.store.Fire(ctx, l.opts.Owner, []plan.Step{steps[0].Step}, store.FreeSlots{}); err == nil {
-		l.ask([]belfry.ID{job}) // only the connection was lost
+		l.reload([]belfry.ID{job}) // only the connection was lost
 		return true
 	}
-	l.park(ctx, job, err)
+	l.quarantine(ctx, job, err)
 	return true
 }
 
-// announce says in the log what the store was told with a decision.
-func (l *loop) announce(e *belfry.Event) {
+func (l *loop) logEvent(e *belfry.Event) {
 	if e != nil {
 		l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
 	}
 }
 
-// grant turns triggers into runs.
-func (l *loop) grant(ctx context.Context) {
+// fireTriggers turns pending triggers into runs.
+func (l *loop) fireTriggers(ctx context.Context) {
 	shards := shardsOf(l.terms)
 	if len(shards) == 0 {
 		return
 	}
-	wishes, err := l.store.PendingTriggers(ctx, shards, maxWishes)
+	pending, err := l.store.PendingTriggers(ctx, shards, maxTriggers)
 	if err != nil {
-		l.broken(ctx, "triggers could not be read", err)
+		l.storeFailed(ctx, "triggers could not be read", err)
 		return
 	}
-	l.fire(ctx, l.wishSteps(ctx, wishes))
-	if len(wishes) == maxWishes {
-		poke(l.wishes)
+	l.fire(ctx, l.triggerSteps(ctx, pending))
+	if len(pending) == maxTriggers {
+		wake(l.triggers)
 	}
 }
 
-// wishSteps makes one step of all the triggers of a job.
-func (l *loop) wishSteps(ctx context.Context, wishes []store.PendingTrigger) []decided {
+// triggerSteps makes one step of all the triggers of a job.
+func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger) []sharedStep {
 	triggers := map[belfry.ID][]plan.Trigger{}
 	var dues []store.Due
-	for _, w := range wishes {
-		if triggers[w.Trigger.JobID] == nil {
-			dues = append(dues, w.Due)
+	for _, p := range pending {
+		if triggers[p.Trigger.JobID] == nil {
+			dues = append(dues, p.Due)
 		}
-		triggers[w.Trigger.JobID] = append(triggers[w.Trigger.JobID], w.Trigger)
+		triggers[p.Trigger.JobID] = append(triggers[p.Trigger.JobID], p.Trigger)
 	}
-	var steps []decided
+	var steps []sharedStep
 	now := l.store.Now()
 	for _, d := range dues {
-		subject, fresh, err := l.subjects.of(d)
+		subject, first, err := l.subjects.get(d)
 		if err != nil {
-			if fresh {
-				l.log.Error("a job's spec cannot be read; its triggers are left alone", "job", d.Plan.JobID, "error", err)
+			if first {
+				l.log.Error("the spec of a job cannot be read; its triggers are not fired", "job", d.Plan.JobID, "error", err)
 			}
-			l.tell(ctx, d.Plan.JobID, err)
+			l.recordReason(ctx, d.Plan.JobID, err)
 			continue
 		}
-		if l.isParked(d.Plan.JobID, now) {
+		if l.isQuarantined(d.Plan.JobID, now) {
 			continue
 		}
-		step, err := grantOne(*subject, d, triggers[d.Plan.JobID])
+		step, err := decideTriggers(*subject, d, triggers[d.Plan.JobID])
 		if err != nil {
-			l.park(ctx, d.Plan.JobID, err)
+			l.quarantine(ctx, d.Plan.JobID, err)
 			continue
 		}
 		step.Epoch = l.terms[d.Plan.Shard].Epoch
-		steps = append(steps, decided{step, subject})
+		steps = append(steps, sharedStep{step, subject})
 	}
 	return steps
 }

@@ -23,16 +23,16 @@ import (
 // scheduler, a pool. Its clock starts at 2000-01-01 00:00:00 UTC.
 type bubble struct {
 	*testing.T
-	dir   string
-	store store.Store
-	slots int
-	log   *slog.Logger
-	keep  time.Duration // history; zero: as long as usual
+	dir       string
+	store     store.Store
+	slots     int
+	log       *slog.Logger
+	retention time.Duration // of history; zero: the default
 
-	mu    sync.Mutex
-	calls []call
-	takes time.Duration               // how long the handler works
-	fail  func(run *belfry.Run) error // what it answers
+	mu            sync.Mutex
+	calls         []call
+	handlerTime   time.Duration               // how long the handler works
+	handlerResult func(run *belfry.Run) error // what it answers
 
 	stop func()
 }
@@ -77,12 +77,19 @@ func (b *bubble) open() {
 	b.store = s
 }
 
-// start runs a scheduler and a pool on a store, which may be the bubble's own
-// or one wrapped around it.
-func (b *bubble) start(s store.Store) {
+// testStore is what a node in a bubble uses of its store.
+type testStore interface {
+	Store
+	LocalStore
+	Shards() int
+}
+
+// start runs a scheduler and a pool on a store: that of the bubble, or one that wraps
+// it.
+func (b *bubble) start(s testStore) {
 	ctx, cancel := context.WithCancel(context.Background())
 	local := NewLocal(ctx, s)
-	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.keep})
+	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.retention})
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
 	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots))
@@ -112,10 +119,10 @@ func (b *bubble) crash() {
 func (b *bubble) handle(ctx context.Context, run *belfry.Run) error {
 	b.mu.Lock()
 	b.calls = append(b.calls, call{*run, time.Now().UTC()})
-	fail := b.fail
+	fail := b.handlerResult
 	b.mu.Unlock()
 	select {
-	case <-time.After(b.takes):
+	case <-time.After(b.handlerTime):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -146,7 +153,8 @@ func (b *bubble) create(schedule string, change func(*belfry.Spec)) belfry.ID {
 	now := b.store.Now()
 	id := belfry.NewID(now)
 	job := store.NewJob{
-		Job:  belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, Payload: []byte(`{}`), CreatedAt: now},
+		Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, CreatedAt: now,
+			Manifest: belfry.Manifest{Spec: spec, Payload: []byte(`{}`)}},
 		Plan: plan.First(id, belfry.ShardOf(id, b.store.Shards()), policy, now),
 	}
 	if err := b.store.CreateJobs(b.Context(), one(job), nil); err != nil {

@@ -11,66 +11,66 @@ import (
 const (
 	horizon      = 10 * time.Minute       // how far ahead plans are loaded
 	refill       = time.Minute            // how much of it may run out before more is loaded
-	pageSize     = 2000                   // plans in one load
-	overdueAfter = 500 * time.Millisecond // from when a due plan that nobody fired is looked for
-	findDelay    = 10 * time.Millisecond  // gathers lookups, and keeps a refused step from spinning
+	pageSize     = 2000                   // plans in one page
+	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is loaded again
+	lookupDelay  = 10 * time.Millisecond  // gathers lookups, and keeps a step that is not applied from spinning
 )
 
-// loader brings plans from the store to the loop.
+// loader reads plans from the store and sends them to the loop.
 type loader struct {
 	*Scheduler
-	loaded map[int]time.Time // by shard: all plans until then were loaded
-	find   map[belfry.ID]bool
+	loaded  map[int]time.Time // by shard: all plans until then were loaded
+	lookups map[belfry.ID]bool
 }
 
 func newLoader(s *Scheduler) *loader {
-	return &loader{Scheduler: s, loaded: map[int]time.Time{}, find: map[belfry.ID]bool{}}
+	return &loader{Scheduler: s, loaded: map[int]time.Time{}, lookups: map[belfry.ID]bool{}}
 }
 
 func (l *loader) run(ctx context.Context) {
-	hints := l.store.Wakeups(ctx, store.TopicPlans)
+	wakeups := l.store.Wakeups(ctx, store.TopicPlans)
 	overdue := time.NewTicker(2 * l.store.PollInterval())
 	defer overdue.Stop()
-	wishes := time.NewTicker(l.store.PollInterval())
-	defer wishes.Stop()
-	again := time.NewTimer(0) // when to look at the horizon or the lookups again
-	defer again.Stop()
-	var known <-chan struct{} // stands for the terms that were last seen
+	triggers := time.NewTicker(l.store.PollInterval())
+	defer triggers.Stop()
+	load := time.NewTimer(0)
+	defer load.Stop()
+	var seen <-chan struct{} // identifies the terms of the last round
 	for {
-		terms, moved := l.owned()
-		l.keep(terms)
-		if moved != known { // seen here, because another event may have come first
-			known = moved
-			again.Reset(0)
+		terms, changed := l.owned()
+		l.syncShards(terms)
+		if changed != seen { // compared here, because another event may have come first
+			seen = changed
+			load.Reset(0)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-moved:
-		case <-hints:
-			l.hear()
-			again.Reset(0)
-			poke(l.wishes)
-		case ids := <-l.lookup:
-			if len(l.find) == 0 {
-				again.Reset(findDelay)
+		case <-changed:
+		case <-wakeups:
+			l.takeChanges()
+			load.Reset(0)
+			wake(l.triggers)
+		case ids := <-l.reloads:
+			if len(l.lookups) == 0 {
+				load.Reset(lookupDelay)
 			}
 			for _, id := range ids {
-				l.find[id] = true
+				l.lookups[id] = true
 			}
 		case <-overdue.C:
-			l.sweep(ctx, shardsOf(terms))
-		case <-wishes.C:
-			poke(l.wishes)
-		case <-again.C:
-			again.Reset(l.load(ctx))
+			l.loadOverdue(ctx, shardsOf(terms))
+		case <-triggers.C:
+			wake(l.triggers)
+		case <-load.C:
+			load.Reset(l.load(ctx))
 		}
 	}
 }
 
-// keep forgets shards that are owned no longer and starts new ones from the
+// syncShards removes shards that are no longer owned, and adds new ones from the
 // beginning of time.
-func (l *loader) keep(terms map[int]store.Term) {
+func (l *loader) syncShards(terms map[int]store.Term) {
 	for shard := range l.loaded {
 		if _, mine := terms[shard]; !mine {
 			delete(l.loaded, shard)
@@ -83,12 +83,12 @@ func (l *loader) keep(terms map[int]store.Term) {
 	}
 }
 
-// hear asks for the plans that hints told of. When there were too many to name,
-// the whole horizon is read again.
-func (l *loader) hear() {
+// takeChanges looks up the plans that notifications named. If there were too many to
+// name, the whole horizon is read again.
+func (l *loader) takeChanges() {
 	jobs, many := l.store.ChangedJobs()
 	for _, id := range jobs {
-		l.find[id] = true
+		l.lookups[id] = true
 	}
 	if many {
 		for shard := range l.loaded {
@@ -97,12 +97,12 @@ func (l *loader) hear() {
 	}
 }
 
-// load brings the plans asked for and one page of the horizon, and says when to
-// come back.
+// load reads the requested plans and one page of the horizon, and returns when to load
+// next.
 func (l *loader) load(ctx context.Context) time.Duration {
-	if len(l.find) > 0 {
-		ids := make([]belfry.ID, 0, len(l.find))
-		for id := range l.find {
+	if len(l.lookups) > 0 {
+		ids := make([]belfry.ID, 0, len(l.lookups))
+		for id := range l.lookups {
 			ids = append(ids, id)
 		}
 		dues, err := l.store.PlansByJob(ctx, ids)
@@ -110,16 +110,16 @@ func (l *loader) load(ctx context.Context) time.Duration {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
 		}
-		clear(l.find)
-		l.pass(ctx, dues)
+		clear(l.lookups)
+		l.send(ctx, dues)
 	}
-	return l.page(ctx)
+	return l.loadPage(ctx)
 }
 
-// page loads the next page of the shards that are furthest behind.
-func (l *loader) page(ctx context.Context) time.Duration {
+// loadPage reads the next page of the shards that are loaded least far.
+func (l *loader) loadPage(ctx context.Context) time.Duration {
 	now := l.store.Now()
-	shards, from := l.behind()
+	shards, from := l.leastLoaded()
 	if len(shards) == 0 || from.After(now.Add(horizon-refill)) {
 		return min(refill, max(from.Sub(now.Add(horizon-refill)), time.Second))
 	}
@@ -136,12 +136,12 @@ func (l *loader) page(ctx context.Context) time.Duration {
 	for _, shard := range shards {
 		l.loaded[shard] = until
 	}
-	l.pass(ctx, dues)
+	l.send(ctx, dues)
 	return 0
 }
 
-// behind gives the shards that were loaded least far, and how far.
-func (l *loader) behind() (shards []int, from time.Time) {
+// leastLoaded returns the shards that are loaded least far, and how far.
+func (l *loader) leastLoaded() (shards []int, from time.Time) {
 	for shard, until := range l.loaded {
 		switch {
 		case len(shards) == 0 || until.Before(from):
@@ -153,8 +153,8 @@ func (l *loader) behind() (shards []int, from time.Time) {
 	return shards, from
 }
 
-// sweep looks for plans that are overdue: the loop ignores those that it has.
-func (l *loader) sweep(ctx context.Context, shards []int) {
+// loadOverdue reads plans that are overdue: the loop ignores those that it has.
+func (l *loader) loadOverdue(ctx context.Context, shards []int) {
 	if len(shards) == 0 {
 		return
 	}
@@ -163,10 +163,10 @@ func (l *loader) sweep(ctx context.Context, shards []int) {
 		l.warn(ctx, "overdue plans could not be read", err)
 		return
 	}
-	l.pass(ctx, dues)
+	l.send(ctx, dues)
 }
 
-func (l *loader) pass(ctx context.Context, dues []store.Due) {
+func (l *loader) send(ctx context.Context, dues []store.Due) {
 	if len(dues) == 0 {
 		return
 	}
@@ -176,14 +176,15 @@ func (l *loader) pass(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// warn logs an error unless everything is ending.
+// warn logs an error unless ctx has ended.
 func (s *Scheduler) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		s.log.Warn(what, "error", err)
 	}
 }
 
-func poke(ch chan struct{}) {
+// wake signals on a channel with a buffer of one; signals are merged.
+func wake(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

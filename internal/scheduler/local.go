@@ -10,66 +10,71 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/worker"
 )
 
-// errUnknownFire tells a worker that it may have been given runs of which it
-// will never hear.
+// errUnknownFire reports to a worker that it may hold runs that it will not receive.
 var errUnknownFire = errors.New("the outcome of a fire is unknown")
 
-// Local is the worker.Source of the pool in a scheduler's own node. A claim
-// that finds nothing ready stays open as demand, and the loop fills it with runs
-// that are made already claimed, so that the claim step vanishes. Heartbeats and
-// results go to the store.
+// Local is the worker.Source of the pool in the scheduler's own node. A claim that
+// finds nothing ready stays open, and the loop fills it with runs that are fired as
+// already claimed, which saves the claim. Heartbeats and results go to the store.
 type Local struct {
-	store.Runs
-	hints  <-chan struct{}
-	poll   time.Duration // how often to look for ready runs without a hint
-	demand chan struct{} // signals that a claim is open
+	worker.Source
+	wakeups <-chan struct{}
+	poll    time.Duration // how often to claim from the store without a wake-up
+	demand  chan struct{} // signals that a claim is open
 
-	mu      sync.Mutex
-	open    *request
-	last    belfry.ID        // worker that claimed last
-	ready   bool             // something may be ready in the store
-	checked time.Time        // when it was last looked at
-	claimed map[string]claim // the last ready run of each lane that was claimed since somebody asked
+	mu         sync.Mutex
+	open       *request
+	lastWorker belfry.ID             // the worker that claimed last
+	ready      bool                  // the store may have ready runs
+	checked    time.Time             // when the store was last asked
+	claimed    map[string]claimedRun // by lane: the last ready run that was claimed since the last call of lastClaimedRank
 }
 
-// request is a claim that waits. While it is being filled it cannot be
-// withdrawn: whatever comes of the fire is sent to it.
+// request is an open claim. While it is being filled it cannot be closed: the result
+// of the Fire is sent to it.
 type request struct {
 	claim   belfry.Claim
 	filling bool
-	leaving bool // answer it even with nothing
-	answer  chan answer
+	closing bool // send a result even if it is empty
+	result  chan claimResult
 }
 
-// claim is what the rank of a run that was claimed comes from.
-type claim struct {
+// claimedRun is what the rank of a claimed run is computed from.
+type claimedRun struct {
 	readyAt  time.Time
 	priority belfry.Priority
 }
 
-type answer struct {
+type claimResult struct {
 	runs []*belfry.Run
 	err  error
 }
 
-// NewLocal makes the source; its hints stop when ctx ends.
-func NewLocal(ctx context.Context, s store.Store) *Local {
+// LocalStore is what Local uses of the store.
+type LocalStore interface {
+	worker.Source
+	waker
+}
+
+// NewLocal makes the source. It is woken until ctx ends.
+func NewLocal(ctx context.Context, s LocalStore) *Local {
 	return &Local{
-		Runs: s, hints: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
-		claimed: map[string]claim{},
+		Source: s, wakeups: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
+		claimed: map[string]claimedRun{},
 	}
 }
 
-// Claim takes what is ready, or waits for what is fired until ctx ends. One
-// claim at a time may wait.
+// Claim returns ready runs, or waits until some are fired or ctx ends. Only one claim
+// at a time may wait.
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for ctx.Err() == nil {
 		if l.shouldCheck() {
-			runs, err := l.Runs.Claim(ctx, c)
+			runs, err := l.Source.Claim(ctx, c)
 			if err != nil || len(runs) > 0 {
-				l.took(runs)
+				l.noteClaimed(runs)
 				return runs, err
 			}
 		}
@@ -80,54 +85,54 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	return nil, nil
 }
 
-// wait leaves a claim open until it is filled, or something may be ready.
+// wait keeps a claim open until it is filled or the store may have ready runs.
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-	r := &request{claim: c, answer: make(chan answer, 1)}
+	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
-	l.open, l.last = r, c.WorkerID
+	l.open, l.lastWorker = r, c.WorkerID
 	l.mu.Unlock()
-	poke(l.demand)
+	wake(l.demand)
 	timer := time.NewTimer(l.poll)
 	defer timer.Stop()
 	select {
-	case a := <-r.answer:
+	case a := <-r.result:
 		return a.runs, a.err
-	case <-l.hints:
-		l.mayBeReady()
+	case <-l.wakeups:
+		l.setReady()
 	case <-timer.C:
-		l.mayBeReady()
+		l.setReady()
 	case <-ctx.Done():
 	}
-	return l.withdraw(r)
+	return l.closeRequest(r)
 }
 
-// withdraw closes a request, after the fire that may be filling it.
-func (l *Local) withdraw(r *request) ([]*belfry.Run, error) {
+// closeRequest closes a request, after the Fire that may be filling it.
+func (l *Local) closeRequest(r *request) ([]*belfry.Run, error) {
 	l.mu.Lock()
 	if l.open == r && !r.filling {
 		l.open = nil
 		l.mu.Unlock()
 		return nil, nil
 	}
-	r.leaving = true
+	r.closing = true
 	l.mu.Unlock()
-	a := <-r.answer
+	a := <-r.result
 	return a.runs, a.err
 }
 
-// took notes what was claimed, and that there may be more.
-func (l *Local) took(runs []*belfry.Run) {
+// noteClaimed records which runs were claimed, and that there may be more.
+func (l *Local) noteClaimed(runs []*belfry.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready = true
 	for _, run := range runs {
-		l.claimed[run.Spec.Lane(run.Namespace)] = claim{run.ReadyAt, run.Spec.Priority}
+		l.claimed[run.Spec.Lane(run.Namespace)] = claimedRun{run.ReadyAt, run.Spec.Priority}
 	}
 }
 
-// passed is the rank of the last run that was noted in the lane, if one was since
-// this was last asked.
-func (l *Local) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
+// lastClaimedRank is the rank of the last ready run of the lane that was claimed since
+// the last call, if there was one.
+func (l *Local) lastClaimedRank(lane string, d plan.Defaults) (rank int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, ok := l.claimed[lane]
@@ -138,18 +143,17 @@ func (l *Local) passed(lane string, d plan.Defaults) (rank int64, ok bool) {
 	return plan.Rank(c.readyAt, d.Weight(c.priority)), true
 }
 
-func (l *Local) mayBeReady() {
+func (l *Local) setReady() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ready = true
 }
 
-// shouldCheck reports whether the store is worth asking, and notes that it is
-// being asked.
+// shouldCheck reports whether to claim from the store, and records that it is done.
 func (l *Local) shouldCheck() bool {
 	select {
-	case <-l.hints:
-		l.mayBeReady()
+	case <-l.wakeups:
+		l.setReady()
 	default:
 	}
 	l.mu.Lock()
@@ -162,15 +166,15 @@ func (l *Local) shouldCheck() bool {
 	return true
 }
 
-// worker is the incarnation that claimed last.
+// worker is the worker that claimed last.
 func (l *Local) worker() belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return l.lastWorker
 }
 
-// free says how many runs of the lane an open claim would take.
-func (l *Local) free(lane string) int {
+// openSlots is how many runs of the lane the open claim would take.
+func (l *Local) openSlots(lane string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil || !slices.Contains(l.open.claim.Lanes, lane) {
@@ -179,8 +183,8 @@ func (l *Local) free(lane string) int {
 	return l.open.claim.Limit
 }
 
-// begin takes the open claim to be filled.
-func (l *Local) begin() store.FreeSlots {
+// beginFill takes the open claim to be filled.
+func (l *Local) beginFill() store.FreeSlots {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
@@ -191,15 +195,16 @@ func (l *Local) begin() store.FreeSlots {
 	return store.FreeSlots{Worker: c.WorkerID, Lanes: c.Lanes, Free: c.Limit}
 }
 
-// end answers the claim that was taken, or opens it again if it got nothing.
-func (l *Local) end(runs []*belfry.Run, err error) {
+// endFill sends the result to the claim that was taken, or leaves it open if there is
+// none.
+func (l *Local) endFill(runs []*belfry.Run, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.open
 	if r == nil || !r.filling {
 		return
 	}
-	if len(runs) == 0 && err == nil && !r.leaving {
+	if len(runs) == 0 && err == nil && !r.closing {
 		r.filling = false
 		return
 	}
@@ -207,5 +212,5 @@ func (l *Local) end(runs []*belfry.Run, err error) {
 	if err != nil {
 		err = errors.Join(errUnknownFire, err)
 	}
-	r.answer <- answer{runs, err}
+	r.result <- claimResult{runs, err}
 }

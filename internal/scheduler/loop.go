@@ -2,107 +2,109 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/wheel"
 )
 
 const (
-	// margin is added to every instant: our idea of the store's clock may be ahead
-	// of it by half a round trip, and a step that comes early is refused.
+	// margin is added to every instant: this process may believe the store's clock to
+	// be ahead by half a round trip, and a step that comes early is not applied.
 	margin = time.Millisecond
 
-	maxInWheel = 1_000_000 // plans beyond that are brought by the sweep when they are due
-	idle       = time.Second
+	maxInWheel   = 1_000_000 // further plans are loaded when they are overdue
+	idleInterval = time.Second
 )
 
 // loop keeps plans in the wheel and fires them when they are due.
 type loop struct {
 	*Scheduler
-	wheel    *wheel.Wheel[belfry.ID, entry]
-	backlog  *backlog
-	subjects *subjects
-	room     *room
-	parked   map[belfry.ID]parking // jobs that could not be fired
-	told     map[belfry.ID]string  // why, as the store knows
-	terms    map[int]store.Term
+	wheel       *wheel.Wheel[belfry.ID, entry]
+	backlog     *backlog
+	subjects    *subjects
+	capacity    *capacity
+	quarantined map[belfry.ID]quarantineEntry // jobs that cannot be fired for now
+	reasons     map[belfry.ID]string          // why, as recorded in the store
+	terms       map[int]store.Term
 
-	healed  time.Time // the store failed before; nobody was in charge until then
-	failing bool
+	recoveredAt time.Time // when the store last answered again after a failure
+	failing     bool
 }
 
 func newLoop(s *Scheduler) *loop {
 	return &loop{
-		Scheduler: s,
-		wheel:     wheel.New[belfry.ID, entry](s.store.Now()),
-		backlog:   newBacklog(),
-		subjects:  newSubjects(s.opts.Defaults),
-		room:      newRoom(s.store, s.opts.Local),
-		parked:    map[belfry.ID]parking{},
-		told:      map[belfry.ID]string{},
+		Scheduler:   s,
+		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
+		backlog:     newBacklog(),
+		subjects:    newSubjects(s.opts.Defaults),
+		capacity:    newCapacity(s.store, s.opts.Local),
+		quarantined: map[belfry.ID]quarantineEntry{},
+		reasons:     map[belfry.ID]string{},
 	}
 }
 
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var known <-chan struct{} // stands for the terms that wishes were looked for in
+	var seen <-chan struct{} // identifies the terms for which triggers were read
 	for {
-		terms, moved := l.owned()
+		terms, changed := l.owned()
 		l.terms = terms
-		if moved != known {
-			known = moved
-			poke(l.wishes) // nobody will hint again at what was wished for before a term
+		if changed != seen {
+			seen = changed
+			wake(l.triggers) // nothing wakes this loop for triggers from before the term
 		}
-		timer.Reset(l.pass(ctx))
+		timer.Reset(l.advance(ctx))
 		select {
 		case <-ctx.Done():
 			return
-		case <-moved:
+		case <-changed:
 		case dues := <-l.loads:
-			l.take(ctx, dues)
-		case <-l.wishes:
-			l.grant(ctx)
-		case <-l.demand():
+			l.addPlans(ctx, dues)
+		case <-l.triggers:
+			l.fireTriggers(ctx)
+		case <-l.localDemand():
 		case <-timer.C:
 		}
 	}
 }
 
-// demand signals that the local worker asks for runs; it matters only while
-// something waits for it.
-func (l *loop) demand() <-chan struct{} {
+// localDemand signals that the local worker has free slots; nil while nothing waits
+// for one.
+func (l *loop) localDemand() <-chan struct{} {
 	if l.opts.Local == nil || l.backlog.len() == 0 {
 		return nil
 	}
 	return l.opts.Local.demand
 }
 
-// pass moves what is due from the wheel to the backlog, fires what the workers
-// can take, and says how long nothing needs to be done.
-func (l *loop) pass(ctx context.Context) time.Duration {
+// advance moves what is due from the wheel to the backlog, fires what the workers have
+// capacity for, and returns how long there is nothing to do.
+func (l *loop) advance(ctx context.Context) time.Duration {
 	now := l.store.Now()
 	l.wheel.Advance(now.Add(-margin), func(job belfry.ID, at time.Time, e entry) {
 		if _, mine := l.terms[int(e.shard)]; mine {
-			l.backlog.push(item{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
+			l.backlog.push(dueItem{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
 		}
 	})
-	wait := l.drain(ctx)
+	wait := l.fireBacklog(ctx)
 	if next, ok := l.wheel.Next(); ok {
 		wait = min(wait, max(next.Add(margin).Sub(l.store.Now()), 0))
 	}
 	return wait
 }
 
-// take puts loaded plans where they belong, unless they are known already.
-func (l *loop) take(ctx context.Context, dues []store.Due) {
+// addPlans puts loaded plans into the wheel, unless they are there already.
+func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	now := l.store.Now()
 	for _, d := range dues {
 		p := d.Plan
-		if l.isParked(p.JobID, now) {
+		if l.isQuarantined(p.JobID, now) {
 			continue
 		}
 		if version, ok := l.backlog.known[p.JobID]; ok && version >= p.Version {
@@ -116,12 +118,12 @@ func (l *loop) take(ctx context.Context, dues []store.Due) {
 			l.wheel.Remove(p.JobID)
 			continue
 		}
-		subject, fresh, err := l.subjects.of(d)
+		subject, first, err := l.subjects.get(d)
 		if err != nil {
-			if fresh {
-				l.log.Error("a job's spec cannot be read; it is left alone", "job", p.JobID, "error", err)
+			if first {
+				l.log.Error("the spec of a job cannot be read; the job is not fired", "job", p.JobID, "error", err)
 			}
-			l.tell(ctx, p.JobID, err)
+			l.recordReason(ctx, p.JobID, err)
 			continue
 		}
 		if p.NextAt.Sub(now) <= horizon && l.wheel.Len() < maxInWheel {
@@ -132,28 +134,104 @@ func (l *loop) take(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// broken notes that the store failed; mended that it works again. Occurrences
-// in between were in nobody's charge.
-func (l *loop) broken(ctx context.Context, what string, err error) {
+// storeFailed and storeRecovered record an outage of the store. Occurrences during one
+// count as missed: no scheduler could fire them.
+func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 	if !l.failing {
 		l.warn(ctx, what, err)
 	}
 	l.failing = true
 }
 
-func (l *loop) mended() {
+func (l *loop) storeRecovered() {
 	if l.failing {
 		l.failing = false
-		l.healed = l.store.Now()
+		l.recoveredAt = l.store.Now()
 		l.log.Info("the store answers again")
 	}
 }
 
-// since is the instant from which somebody was in charge of the shard.
-func (l *loop) since(shard int) time.Time {
+// runningSince is the instant since which a scheduler has been able to fire the shard
+// without a break.
+func (l *loop) runningSince(shard int) time.Time {
 	since := l.terms[shard].Since
-	if l.healed.After(since) {
-		return l.healed
+	if l.recoveredAt.After(since) {
+		return l.recoveredAt
 	}
 	return since
+}
+
+const (
+	minQuarantine = time.Second // short at first: two connections may be lost in a row
+	maxQuarantine = time.Minute // doubled each time up to this
+
+	maxReasons = 10_000 // jobs whose recorded reason is remembered
+	maxReason  = 500    // bytes kept of an error
+)
+
+// quarantineEntry is a job that is not fired until an instant.
+type quarantineEntry struct {
+	until    time.Time
+	duration time.Duration
+}
+
+// quarantine does not fire a job for a while, and has its plan read again afterwards.
+func (l *loop) quarantine(ctx context.Context, job belfry.ID, err error) {
+	duration := min(max(2*l.quarantined[job].duration, minQuarantine), maxQuarantine)
+	l.log.Error("a job cannot be fired; it is quarantined", "job", job, "for", duration, "error", err)
+	l.quarantined[job] = quarantineEntry{l.store.Now().Add(duration), duration}
+	time.AfterFunc(duration+margin, func() { l.reload([]belfry.ID{job}) })
+	l.recordReason(ctx, job, err)
+}
+
+// isQuarantined reports whether a job is not fired for now. The entry of a job that
+// has caused no further error for long is removed.
+func (l *loop) isQuarantined(job belfry.ID, now time.Time) bool {
+	q, ok := l.quarantined[job]
+	if ok && now.Sub(q.until) > maxQuarantine {
+		delete(l.quarantined, job)
+	}
+	return ok && now.Before(q.until)
+}
+
+func (l *loop) endQuarantine(job belfry.ID) {
+	delete(l.quarantined, job)
+	delete(l.reasons, job)
+}
+
+// recordReason records in the store why a job cannot be fired, for users to see. The
+// next step of the job that is applied removes it.
+func (l *loop) recordReason(ctx context.Context, job belfry.ID, err error) {
+	reason := sanitize.Text(err.Error(), maxReason)
+	if l.reasons[job] == reason {
+		return
+	}
+	if err := l.store.Quarantine(ctx, job, reason); err != nil {
+		l.warn(ctx, "the reason why a job cannot be fired could not be recorded", err)
+		return
+	}
+	if len(l.reasons) >= maxReasons {
+		clear(l.reasons)
+	}
+	l.reasons[job] = reason
+}
+
+// decide returns the step of a due item. A rule that panics is an error of its job
+// alone.
+func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
+	defer recoverPanic(&err)
+	return plan.Decide(*it.subject, it.plan(it.job, it.at), l.runningSince(int(it.shard)), now), nil
+}
+
+// decideTriggers returns the step that fires the triggers of a job.
+func decideTriggers(subject plan.Subject, d store.Due, triggers []plan.Trigger) (step plan.Step, err error) {
+	defer recoverPanic(&err)
+	return plan.Fire(subject, d.Plan, triggers), nil
+}
+
+// recoverPanic turns a panic into an error.
+func recoverPanic(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the job's rule failed: %v", v)
+	}
 }

@@ -9,11 +9,11 @@ import (
 
 // Behind an endless stream of runs of high priority that keeps all slots busy,
 // however they came about, one of low priority waits ten minutes at most.
-func TestALowRunIsNotStarved(t *testing.T) {
+func TestLowPriorityIsNotStarved(t *testing.T) {
 	for _, lowFirst := range []bool{true, false} {
 		for _, manual := range []bool{true, false} {
 			inBubble(t, func(b *bubble) {
-				b.slots, b.takes = 2, 10*time.Second // 12 runs a minute
+				b.slots, b.handlerTime = 2, 10*time.Second // 12 runs a minute
 				high := func(s *belfry.Spec) { s.Priority, s.Overlap = belfry.PriorityHigh, belfry.OverlapParallel }
 				low := func(s *belfry.Spec) { s.Priority = belfry.PriorityLow }
 				var job belfry.ID
@@ -64,9 +64,9 @@ func (b *bubble) wantWithin(job belfry.ID, most time.Duration) {
 }
 
 // Of what waits for a slot, the higher priority comes first.
-func TestAHighRunOvertakes(t *testing.T) {
+func TestHighPriorityOvertakes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.slots, b.takes = 1, 10*time.Second
+		b.slots, b.handlerTime = 1, 10*time.Second
 		for range 12 {
 			b.create("2000-01-01T00:00:05Z", nil)
 		}
@@ -75,8 +75,8 @@ func TestAHighRunOvertakes(t *testing.T) {
 		b.sleep(2 * time.Minute)
 		for _, call := range b.handled() {
 			if call.run.JobID == high {
-				if wait := call.at.Sub(call.run.ScheduledAt); wait > b.takes+time.Second {
-					b.Errorf("the run of high priority waited %v behind runs that take %v", wait, b.takes)
+				if wait := call.at.Sub(call.run.ScheduledAt); wait > b.handlerTime+time.Second {
+					b.Errorf("the run of high priority waited %v behind runs that take %v", wait, b.handlerTime)
 				}
 				return
 			}

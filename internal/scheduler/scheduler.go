@@ -1,3 +1,17 @@
+// Package scheduler turns plans into runs: one loop per node, for all the shards that
+// the node owns.
+//
+// Five parts share the work. The loader reads plans from the store: those within the
+// horizon, those that a notification names as changed and, as the guarantee behind
+// both, those that are overdue. The loop keeps them in a timing wheel, decides each at
+// its instant and fires the decisions in batches. The sweeper makes due retries ready,
+// reaps silent workers, archives ended one-offs and prunes old history. The zone
+// updater replans what was planned with older time-zone data. Local delivers fired runs
+// to the node's own worker.
+//
+// Correctness does not depend on this package. What is in memory is a cache of the
+// store: a step of a node that wrongly believes that it owns a shard, or that fires a
+// stale plan, is not applied, and the plan is read again.
 package scheduler
 
 import (
@@ -12,32 +26,49 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Options say how a scheduler works. Zero fields mean the stated default.
+// Store is what a scheduler uses of the store.
+type Store interface {
+	store.Plans
+	waker
+	Workers(ctx context.Context) ([]store.Worker, error)
+	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
+	Prune(ctx context.Context, retention time.Duration) (int, error)
+	Now() time.Time
+	Ping(ctx context.Context) error
+}
+
+// waker is how a store wakes its users.
+type waker interface {
+	Wakeups(ctx context.Context, topic store.Topic) <-chan struct{}
+	PollInterval() time.Duration
+}
+
+// Options say how a scheduler works. Zero fields have the default in their comment.
 type Options struct {
 	Owner     belfry.ID     // the node's incarnation
-	Local     *Local        // hands runs to the node's own worker; nil: there is none
+	Local     *Local        // delivers runs to the node's own worker; nil: there is none
 	Retention time.Duration // of history; default 90 days
-	Defaults  plan.Defaults // for jobs that do not say it themselves
+	Defaults  plan.Defaults // settings of the server for jobs
 	Log       *slog.Logger
 }
 
-// Scheduler fires the shards that it is given.
+// Scheduler fires the jobs of the shards that it owns.
 type Scheduler struct {
-	store store.Store
+	store Store
 	opts  Options
 	log   *slog.Logger
 
-	loads  chan []store.Due // from the loader to the loop
-	lookup chan []belfry.ID // from the loop to the loader: plans to read again
-	wishes chan struct{}    // from the loader to the loop: look for triggers
+	loads    chan []store.Due // from the loader to the loop
+	reloads  chan []belfry.ID // from the loop and the zone updater to the loader: plans to read again
+	triggers chan struct{}    // from the loader to the loop: read pending triggers
 
-	mu    sync.Mutex
-	terms map[int]store.Term
-	moved chan struct{} // closed and replaced when the terms change
+	mu      sync.Mutex
+	terms   map[int]store.Term
+	changed chan struct{} // closed and replaced when the terms change
 }
 
-// New makes a scheduler that owns nothing yet.
-func New(s store.Store, o Options) *Scheduler {
+// New makes a scheduler that owns no shard.
+func New(s Store, o Options) *Scheduler {
 	if o.Retention == 0 {
 		o.Retention = 90 * 24 * time.Hour
 	}
@@ -45,37 +76,37 @@ func New(s store.Store, o Options) *Scheduler {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Scheduler{
-		store:  s,
-		opts:   o,
-		log:    o.Log,
-		loads:  make(chan []store.Due, 4),
-		lookup: make(chan []belfry.ID, 64),
-		wishes: make(chan struct{}, 1),
-		terms:  map[int]store.Term{},
-		moved:  make(chan struct{}),
+		store:    s,
+		opts:     o,
+		log:      o.Log,
+		loads:    make(chan []store.Due, 4),
+		reloads:  make(chan []belfry.ID, 64),
+		triggers: make(chan struct{}, 1),
+		terms:    map[int]store.Term{},
+		changed:  make(chan struct{}),
 	}
 }
 
-// Lead owns a shard for as long as ctx, the life of its term, lasts.
+// Lead owns a shard until ctx, the lifetime of its term, ends.
 func (s *Scheduler) Lead(ctx context.Context, term store.Term) {
-	s.move(func() { s.terms[term.Shard] = term })
+	s.changeTerms(func() { s.terms[term.Shard] = term })
 	<-ctx.Done()
-	s.move(func() {
+	s.changeTerms(func() {
 		if s.terms[term.Shard] == term {
 			delete(s.terms, term.Shard)
 		}
 	})
 }
 
-func (s *Scheduler) move(change func()) {
+func (s *Scheduler) changeTerms(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-	close(s.moved)
-	s.moved = make(chan struct{})
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
-// owned gives the current terms and a channel that is closed when they change.
+// owned returns the current terms and a channel that is closed when they change.
 func (s *Scheduler) owned() (map[int]store.Term, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +114,7 @@ func (s *Scheduler) owned() (map[int]store.Term, <-chan struct{}) {
 	for shard, term := range s.terms {
 		terms[shard] = term
 	}
-	return terms, s.moved
+	return terms, s.changed
 }
 
 // shardsOf lists the shards of some terms in order.
@@ -96,12 +127,12 @@ func shardsOf(terms map[int]store.Term) []int {
 	return shards
 }
 
-// Run works until ctx ends.
+// Run schedules until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { newLoader(s).run(ctx) })
 	parts.Go(func() { newSweeper(s).run(ctx) })
-	parts.Go(func() { newRezoner(s).run(ctx) })
+	parts.Go(func() { newZoneUpdater(s).run(ctx) })
 	newLoop(s).run(ctx)
 	parts.Wait()
 	return nil

@@ -13,7 +13,7 @@ import (
 // nothing takes time but the margin.
 const slack = 5 * time.Millisecond
 
-func TestAMinutelyJobRunsEveryMinuteOfADay(t *testing.T) {
+func TestMinutelyJobRunsEveryMinuteOfADay(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		job := b.create("* * * * *", nil)
 		b.start(b.store)
@@ -36,7 +36,7 @@ func TestAMinutelyJobRunsEveryMinuteOfADay(t *testing.T) {
 	})
 }
 
-func TestAJobCreatedToRunIn300msRunsIn300ms(t *testing.T) {
+func TestOneOffIn300ms(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.start(b.store)
 		b.sleep(time.Minute)
@@ -45,12 +45,12 @@ func TestAJobCreatedToRunIn300msRunsIn300ms(t *testing.T) {
 		b.sleep(time.Second)
 		calls := b.handled()
 		if len(calls) != 1 || calls[0].at.Before(at) || calls[0].at.Sub(at) > slack {
-			b.Errorf("asked for %s, got %+v", at, calls)
+			b.Errorf("requested for %s, got %+v", at, calls)
 		}
 	})
 }
 
-func TestAJobDueWhileEverythingWasDownFiresOnceWithItsOriginalTime(t *testing.T) {
+func TestMissedJobsRunWithTheirScheduledTime(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		once := b.create("2000-01-01T00:30:00Z", nil)
 		minutely := b.create("* * * * *", nil)
@@ -83,9 +83,9 @@ func TestAJobDueWhileEverythingWasDownFiresOnceWithItsOriginalTime(t *testing.T)
 	})
 }
 
-func TestAFailingJobIsRetriedAndThenDead(t *testing.T) {
+func TestFailingJobIsRetriedAndThenDead(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.fail = func(*belfry.Run) error { return errRefused }
+		b.handlerResult = func(*belfry.Run) error { return errRefused }
 		job := b.create("2000-01-01T00:01:00Z", nil)
 		b.start(b.store)
 		b.sleep(10 * time.Minute)
@@ -113,33 +113,33 @@ func TestAFailingJobIsRetriedAndThenDead(t *testing.T) {
 	})
 }
 
-func TestATriggerRunsAtOnceAndLeavesThePlan(t *testing.T) {
+func TestTriggerRunsAtOnceAndKeepsThePlan(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.start(b.store)
 		job := b.create("0 12 * * *", nil)
 		b.sleep(time.Hour)
-		asked := time.Now()
-		wish := plan.Trigger{ID: belfry.NewID(asked), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
+		requested := time.Now()
+		trigger := plan.Trigger{ID: belfry.NewID(requested), Namespace: "default", JobID: job, Kind: belfry.KindManual, At: b.store.Now()}
 		for range 2 { // asking again with the same id changes nothing
-			if err := b.store.Trigger(b.Context(), []plan.Trigger{wish}, nil); err != nil {
+			if err := b.store.Trigger(b.Context(), []plan.Trigger{trigger}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
 		b.sleep(time.Second)
 		calls := b.handled()
-		if len(calls) != 1 || calls[0].run.ID != wish.RunID() || calls[0].at.Sub(asked) > slack {
+		if len(calls) != 1 || calls[0].run.ID != trigger.RunID() || calls[0].at.Sub(requested) > slack {
 			b.Fatalf("got %+v", calls)
 		}
 		b.sleep(11 * time.Hour)
 		if calls := b.handled(); len(calls) != 2 || calls[1].run.Kind != belfry.KindScheduled {
-			b.Errorf("the plan did not go on: %+v", calls)
+			b.Errorf("the plan did not continue: %+v", calls)
 		}
 	})
 }
 
 func TestOverlapSkipKeepsOneRunAlive(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.takes = 150 * time.Second
+		b.handlerTime = 150 * time.Second
 		job := b.create("* * * * *", func(s *belfry.Spec) { s.TimeoutSeconds = 600 })
 		parallel := b.create("* * * * *", func(s *belfry.Spec) { s.Overlap, s.TimeoutSeconds = belfry.OverlapParallel, 600 })
 		b.start(b.store)
@@ -165,9 +165,9 @@ func count(runs []belfry.Run) (made, skipped int) {
 	return made, skipped
 }
 
-func TestABurstStaysPlannedAndIsFiredAtThePaceOfDemand(t *testing.T) {
+func TestBurstIsFiredAtThePaceOfCapacity(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.takes = time.Second
+		b.handlerTime = time.Second
 		const jobs = 200
 		for range jobs {
 			b.create("2000-01-01T00:01:00Z", nil)
@@ -179,7 +179,7 @@ func TestABurstStaysPlannedAndIsFiredAtThePaceOfDemand(t *testing.T) {
 			b.Fatal(err)
 		}
 		if n := ready["default/http"]; n > b.slots {
-			b.Errorf("%d runs are ready although nobody else could take them", n)
+			b.Errorf("%d runs are ready although no other worker could claim them", n)
 		}
 		if done := len(b.handled()); done < 5*b.slots || done > 7*b.slots {
 			b.Errorf("%d runs were started after 5.5 s with %d slots of a second each", done, b.slots)
@@ -220,7 +220,7 @@ func TestPausedOccurrencesAreSkippedAndRecorded(t *testing.T) {
 	})
 }
 
-// edit changes a job through the one door there is.
+// edit changes a job and its plan.
 func (b *bubble) edit(job belfry.ID, change func(plan.Subject, *belfry.Job, plan.Plan, time.Time) plan.Step) {
 	b.Helper()
 	_, err := b.store.EditJob(b.Context(), "default", job, func(j belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {

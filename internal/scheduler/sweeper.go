@@ -9,85 +9,84 @@ import (
 )
 
 const (
-	promoteLimit = 5000
-	hintDelay    = 100 * time.Millisecond // gathers hints
-	reapEvery    = 5 * time.Second        // at least
-	reapLimit    = 1000
-	silence      = 20 * time.Second // after which a worker is given up
-	pruneEvery   = time.Minute
-	retireEvery  = time.Minute
-	retireSoon   = 5 * time.Second // where there may be more
-	retireLimit  = 1000
+	promoteLimit    = 5000
+	wakeDelay       = 100 * time.Millisecond // gathers wake-ups
+	reapInterval    = 5 * time.Second
+	reapLimit       = 1000
+	silence         = 20 * time.Second // after which a worker is reaped
+	pruneInterval   = time.Minute
+	archiveInterval = time.Minute
+	archiveSoon     = 5 * time.Second // if there may be more
+	archiveLimit    = 1000
 )
 
-// sweeper repairs by looking: it makes due retries ready, gives up silent
-// workers and overdue attempts, and forgets old history. Whatever it misses, the
-// next sweep finds.
+// sweeper maintains the store: it makes due retries ready, reaps silent workers and
+// overdue attempts, archives ended one-offs and prunes old history. What one sweep
+// misses, the next one finds.
 type sweeper struct {
 	*Scheduler
-	every     time.Duration // between two reaps
-	poll      time.Duration // between two looks for retries without a hint
-	next      time.Time     // when retries are looked for next
-	connected time.Time     // since when every call to the store has worked
-	shaken    time.Time     // when the store was reached again after it had failed
-	reaped    time.Time     // when Reap was last called
-	retired   belfry.ID     // where the walk over one-offs that are over is
+	poll           time.Duration // between two calls of Promote without a wake-up
+	promoteAt      time.Time     // when Promote is called next
+	reachableSince time.Time     // since when every call to the store has succeeded; zero after an error
+	recoveredAt    time.Time     // when the store last answered again after a failure
+	reapedAt       time.Time     // when Reap was last due
+	archivedTo     belfry.ID     // position in the walk over ended one-offs
 }
 
 func newSweeper(s *Scheduler) *sweeper {
 	poll := 2 * s.store.PollInterval()
-	return &sweeper{Scheduler: s, every: reapEvery, poll: poll}
+	return &sweeper{Scheduler: s, poll: poll}
 }
 
 func (w *sweeper) run(ctx context.Context) {
-	w.connected, w.shaken, w.reaped = time.Now(), time.Now(), time.Now()
+	w.reachableSince, w.recoveredAt, w.reapedAt = time.Now(), time.Now(), time.Now()
 	promote := time.NewTimer(0)
 	defer promote.Stop()
-	reap := time.NewTicker(w.every)
+	reap := time.NewTicker(reapInterval)
 	defer reap.Stop()
-	hints := w.store.Wakeups(ctx, store.TopicPlans) // a retry was planned, perhaps
+	wakeups := w.store.Wakeups(ctx, store.TopicPlans) // perhaps for a new retry
 	prune := time.NewTimer(0)
 	defer prune.Stop()
-	retire := time.NewTimer(retireSoon) // whoever was here before may have left some
-	defer retire.Stop()
-	var known <-chan struct{} // stands for the terms that were last seen
+	archive := time.NewTimer(archiveSoon) // the previous owner may have left some
+	defer archive.Stop()
+	var seen <-chan struct{} // identifies the terms of the last round
 	for {
-		_, moved := w.owned()
-		if moved != known {
-			known = moved
-			w.look(promote) // nobody will hint again at the retries of a shard that is new
+		_, changed := w.owned()
+		if changed != seen {
+			seen = changed
+			w.promoteSoon(promote) // nothing wakes the sweeper for retries from before the term
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-moved:
-		case <-hints:
-			w.look(promote)
+		case <-changed:
+		case <-wakeups:
+			w.promoteSoon(promote)
 		case <-promote.C:
 			wait := w.promote(ctx)
-			w.next = time.Now().Add(wait)
+			w.promoteAt = time.Now().Add(wait)
 			promote.Reset(wait)
 		case <-reap.C:
 			w.reap(ctx)
 		case <-prune.C:
 			w.prune(ctx)
-			prune.Reset(max(min(pruneEvery, w.opts.Retention/2), time.Second))
-		case <-retire.C:
-			retire.Reset(w.retire(ctx))
+			prune.Reset(max(min(pruneInterval, w.opts.Retention/2), time.Second))
+		case <-archive.C:
+			archive.Reset(w.archive(ctx))
 		}
 	}
 }
 
-// look has retries be looked for within a moment.
-func (w *sweeper) look(promote *time.Timer) {
-	if time.Until(w.next) > hintDelay {
-		w.next = time.Now().Add(hintDelay)
-		promote.Reset(hintDelay)
+// promoteSoon has Promote called within wakeDelay.
+func (w *sweeper) promoteSoon(promote *time.Timer) {
+	if time.Until(w.promoteAt) > wakeDelay {
+		w.promoteAt = time.Now().Add(wakeDelay)
+		promote.Reset(wakeDelay)
 	}
 }
 
-// promote makes due retries ready and says when to come back: when the next one
-// is due, or after a while for those that it does not know of yet.
+// promote makes due retries ready and returns when to call it next: when the next retry
+// is due, or after the poll interval for those that come meanwhile.
 func (w *sweeper) promote(ctx context.Context) time.Duration {
 	terms, _ := w.owned()
 	if len(terms) == 0 {
@@ -106,60 +105,59 @@ func (w *sweeper) promote(ctx context.Context) time.Duration {
 	return min(w.poll, max(next.Sub(w.store.Now())+margin, margin))
 }
 
-// reap counts a worker's silence only if the store could be reached all that
-// time: after an outage every worker looks silent, and the healthy ones must get
-// the time to be heard. Nor is anything overdue at once after one: results that
-// could not be handed in come first.
+// reap counts the silence of workers only if the store was reachable all that time:
+// after an outage every worker looks silent, and healthy ones need time for a
+// heartbeat. Nor are attempts overdue right after an outage: workers first report the
+// results that they could not report during it.
 func (w *sweeper) reap(ctx context.Context) {
 	terms, _ := w.owned()
 	now := time.Now()
-	if w.connected.IsZero() || now.Sub(w.reaped) > 2*w.every { // the store failed, or this process was frozen
-		w.connected, w.shaken = now, now
+	if w.reachableSince.IsZero() || now.Sub(w.reapedAt) > 2*reapInterval { // the store failed, or this process was frozen
+		w.reachableSince, w.recoveredAt = now, now
 	}
-	w.reaped = now
-	if now.Sub(w.shaken) < store.DeadlineGrace {
-		w.reached(ctx, w.store.Ping(ctx))
+	w.reapedAt = now
+	if now.Sub(w.recoveredAt) < store.DeadlineGrace {
+		w.noteError(ctx, w.store.Ping(ctx))
 		return
 	}
-	quiet := silence
-	if now.Sub(w.connected) < silence {
-		quiet = 0
+	limit := silence
+	if now.Sub(w.reachableSince) < silence {
+		limit = 0
 	}
-	reaped, err := w.store.Reap(ctx, shardsOf(terms), quiet, reapLimit)
-	if w.reached(ctx, err); reaped > 0 {
+	reaped, err := w.store.Reap(ctx, shardsOf(terms), limit, reapLimit)
+	if w.noteError(ctx, err); reaped > 0 {
 		w.log.Warn("attempts were taken from workers that did not finish them", "attempts", reaped)
 	}
 }
 
-// reached notes whether the store answered.
-func (w *sweeper) reached(ctx context.Context, err error) {
+// noteError records an error of the store.
+func (w *sweeper) noteError(ctx context.Context, err error) {
 	if err != nil {
-		w.connected = time.Time{}
-		w.warn(ctx, "lost attempts could not be looked for", err)
+		w.reachableSince = time.Time{}
+		w.warn(ctx, "lost attempts could not be reaped", err)
 	}
 }
 
-// retire has one-offs leave the live tables that did not when their run was
-// settled, and says when to come back. Each time it looks at some of those that are
-// over and still there.
-func (w *sweeper) retire(ctx context.Context) time.Duration {
+// archive archives ended one-offs that were not archived when their run was settled,
+// and returns when to call it next. Each call looks at a limited number of jobs.
+func (w *sweeper) archive(ctx context.Context) time.Duration {
 	terms, _ := w.owned()
 	if len(terms) == 0 {
-		return retireSoon
+		return archiveSoon
 	}
-	retired, next, err := w.store.Archive(ctx, shardsOf(terms), w.retired, retireLimit)
+	archived, next, err := w.store.Archive(ctx, shardsOf(terms), w.archivedTo, archiveLimit)
 	if err != nil {
-		w.warn(ctx, "one-offs that are over could not be put away", err)
-		return retireEvery
+		w.warn(ctx, "ended one-offs could not be archived", err)
+		return archiveInterval
 	}
-	w.retired = next
-	if retired == retireLimit {
-		return retireSoon
+	w.archivedTo = next
+	if archived == archiveLimit {
+		return archiveSoon
 	}
-	return retireEvery
+	return archiveInterval
 }
 
-// prune is the duty of whoever owns the first shard.
+// prune deletes history beyond its retention. The owner of the first shard does it.
 func (w *sweeper) prune(ctx context.Context) {
 	if terms, _ := w.owned(); len(terms) == 0 {
 		return
@@ -170,6 +168,6 @@ func (w *sweeper) prune(ctx context.Context) {
 	if err != nil {
 		w.warn(ctx, "history could not be pruned", err)
 	} else if pruned > 0 {
-		w.log.Info("old history was forgotten", "rows", pruned)
+		w.log.Info("old history was pruned", "rows", pruned)
 	}
 }

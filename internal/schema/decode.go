@@ -50,7 +50,7 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 	for _, path := range jsontext.Duplicates(text) {
 		s.fail(path, "is duplicated")
 	}
-	members, ok := s.members(text, "")
+	members, ok := s.members(Of(reflect.TypeOf(v)), text, "")
 	if !ok {
 		return nil, nil, &jsontext.SyntaxError{Message: fmt.Sprintf("has more than %d members", maxMembers)}
 	}
@@ -91,13 +91,21 @@ func (s *state) fail(field, format string, args ...any) {
 }
 
 // members lists the members of an object; of duplicates the last one counts.
-func (s *state) members(text []byte, within string) (list []Member, ok bool) {
+func (s *state) members(t *Type, text []byte, within string) (list []Member, ok bool) {
 	list = make([]Member, 0, 12)
 	ok = true
 	jsontext.Members(text, func(quoted, value []byte) bool {
-		name := jsontext.Unquote(quoted)
-		m := Member{name, within + name, value}
-		if at := find(list, name); at >= 0 {
+		m := Member{Value: value}
+		if f := t.byName[string(quoted[1:len(quoted)-1])]; f != nil { // a known name needs no memory of its own
+			m.Name, m.Written = f.Name, f.Name
+		} else {
+			m.Name = jsontext.Unquote(quoted)
+			m.Written = m.Name
+		}
+		if within != "" {
+			m.Written = within + m.Name
+		}
+		if at := find(list, m.Name); at >= 0 {
 			list[at] = m
 		} else {
 			list = append(list, m)

@@ -200,7 +200,7 @@ func (s *state) setObject(t *Type, v reflect.Value, value []byte, path string) {
 		s.fail(path, "must be an object, not %s", jsontext.Kind(value))
 		return
 	}
-	members, ok := s.members(value, path+".")
+	members, ok := s.members(t, value, path+".")
 	if !ok {
 		s.fail(path, "has more than %d members", maxMembers)
 		return

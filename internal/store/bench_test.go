@@ -157,7 +157,7 @@ func successes(runs []*belfry.Run) []belfry.Result {
 	results := make([]belfry.Result, len(runs))
 	for i, run := range runs {
 		results[i] = result(run, belfry.OutcomeSucceeded)
-		results[i].HTTPStatus, results[i].Output = 200, []byte("ok")
+		results[i].HTTPStatus, results[i].Output = 200, "ok"
 	}
 	return results
 }

@@ -41,7 +41,7 @@ func TestARunThatNobodyHoldsIsCancelledAtOnce(t *testing.T) {
 		if runs := f.claim(t, worker, 10); len(runs) != 0 {
 			t.Errorf("%d cancelled runs were claimed", len(runs))
 		}
-		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'cancelled' AND keep_until IS NOT NULL`); n != 3 {
+		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'cancelled' AND retain_until IS NOT NULL`); n != 3 {
 			t.Errorf("%d cancelled runs have the retention of their job, wants 3", n)
 		}
 	})
@@ -118,10 +118,10 @@ func TestAWorkerThatDoesNotLetGoLosesACancelledRun(t *testing.T) {
 			}
 		}
 		late := end("the grace has passed", belfry.OutcomeCancelled, func(run *belfry.Run) {
-			f.backdate(t, store.CancelGrace-5*time.Second, "runs", "cancel_at", "")
+			f.backdate(t, store.CancelGrace-5*time.Second, "runs", "cancel_requested_at", "")
 			f.cancel(t, run.Namespace, run.ID) // again, which gives the worker no more time
 			reap(0, 0)
-			f.backdate(t, 10*time.Second, "runs", "cancel_at", "")
+			f.backdate(t, 10*time.Second, "runs", "cancel_requested_at", "")
 			reap(0, 1)
 			reap(0, 0)
 		})

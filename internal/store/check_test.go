@@ -96,7 +96,7 @@ var wrong = []struct{ sentence, query string }{
 	{"keys of runs are empty rather than null",
 		`SELECT (SELECT count(*) FROM runs WHERE key = '') + (SELECT count(*) FROM dead WHERE key = '') + (SELECT count(*) FROM history WHERE key = '')`},
 	{"runs that are not running are marked as cancelled",
-		`SELECT count(*) FROM runs WHERE cancel_at IS NOT NULL AND state <> 'running'`},
+		`SELECT count(*) FROM runs WHERE cancel_requested_at IS NOT NULL AND state <> 'running'`},
 	{"keys are kept of a job without a template",
 		`SELECT count(*) FROM keys k WHERE NOT EXISTS (SELECT 1 FROM (` + everySpec + `) x WHERE x.job_id = k.job_id AND x.spec LIKE '%"idempotency_key_template"%')`},
 	{"keys are of a run that has another, or is not scheduled",
@@ -111,7 +111,7 @@ var wrong = []struct{ sentence, query string }{
 	{"ended jobs have another status than ended ones have",
 		`SELECT count(*) FROM ended WHERE status NOT IN ('completed', 'failed', 'cancelled')`},
 	{"rows of history were to be forgotten before they were settled",
-		`SELECT count(*) FROM history WHERE keep_until <= settled_at`},
+		`SELECT count(*) FROM history WHERE retain_until <= settled_at`},
 	{"requests have no key or hash",
 		`SELECT count(*) FROM requests WHERE key = '' OR length(hash) <> 32`},
 }

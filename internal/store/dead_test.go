@@ -38,7 +38,7 @@ func (f *fixture) died(t tb, minutes int, text string, changes ...func(*belfry.J
 	t.Helper()
 	run := f.started(t, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
 	r := result(run, belfry.OutcomeFailed)
-	r.Error, r.HTTPStatus, r.Output = text, 500, []byte("what it said")
+	r.Error, r.HTTPStatus, r.Output = text, 500, "what it said"
 	f.finish(t, r)
 	f.exec(t, `UPDATE dead SET died_at = ? WHERE id = ?`, f.minutesAgo(minutes), run.ID)
 	return run
@@ -96,7 +96,7 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		f.promoteAll(t)
 		last := f.claimOne(t, worker)
 		r := result(last, belfry.OutcomeFailed)
-		r.Error, r.HTTPStatus, r.Output = "no upstream", 502, []byte("try later")
+		r.Error, r.HTTPStatus, r.Output = "no upstream", 502, "try later"
 		f.finish(t, r)
 		// What the job becomes does not change what its run was.
 		f.edit(t, job, revise(t, func(j *belfry.Job) { j.TimeoutSeconds, j.Payload = 5, json.RawMessage(`2`) }))
@@ -210,7 +210,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 			}
 			f.accepted(t, run, belfry.OutcomeFailed)
 		}
-		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries, j.Payload = 9, json.RawMessage(`"new"`) }))
+		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries, j.Payload = belfry.Some(9), json.RawMessage(`"new"`) }))
 		seen := f.plan(t, job.ID)
 		if n := f.redrive(t, "theirs", store.Redrive{Run: first.ID}); n != 0 || f.state(t, first.ID) != belfry.RunDead {
 			t.Errorf("another namespace redrove %d", n)

@@ -23,7 +23,7 @@ func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
 		if paused.State != belfry.JobPaused || paused.Status != belfry.StatusPaused || paused.NextRunAt != nil {
 			t.Errorf("the paused job is %s, %s, next at %v", paused.State, paused.Status, paused.NextRunAt)
 		}
-		if diff := cmp.Diff(f.found(t, job), paused); diff != "" {
+		if diff := cmp.Diff(f.found(t, job), paused, asStored); diff != "" {
 			t.Errorf("what the edit answered differs from what is stored (-stored +answered):\n%s", diff)
 		}
 		window := store.Window{Shards: f.all(), Until: f.minutesAgo(-60), Limit: 10}
@@ -130,7 +130,7 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 		f.fire(t, f.step(t, job))
 		stale := f.step(t, job)
 		edited := f.edit(t, job, revise(t, func(j *belfry.Job) {
-			j.Payload, j.MaxRetries, j.TimeoutSeconds = []byte(`"new"`), 0, 200
+			j.Payload, j.MaxRetries, j.TimeoutSeconds = []byte(`"new"`), belfry.Some(0), 200
 		}))
 		if edited.Revision != 2 || string(edited.Payload) != `"new"` || edited.TimeoutSeconds != 200 {
 			t.Errorf("the edited job is revision %d with %s", edited.Revision, edited.Payload)
@@ -149,7 +149,7 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 			payload                    string
 		}{{1, 100, 1, `"old"`}, {2, 200, 0, `"new"`}} {
 			r := runs[i]
-			if r.Revision != want.revision || string(r.Payload) != want.payload || r.Spec.TimeoutSeconds != want.timeout || r.Spec.MaxRetries != want.retries {
+			if r.Revision != want.revision || string(r.Payload) != want.payload || r.Spec.TimeoutSeconds != want.timeout || r.Spec.MaxRetries.Value() != want.retries {
 				t.Errorf("run %d is of revision %d with payload %s and spec %+v, wants %+v", i, r.Revision, r.Payload, r.Spec, want)
 			}
 			if row := f.live(t, r.ID); row.TimeoutMS != int64(want.timeout)*1000 {
@@ -169,7 +169,7 @@ func TestAnEditThatRefusesChangesNothing(t *testing.T) {
 		before := f.found(t, job)
 		broken := errors.New("no such zone")
 		_, err := f.EditJob(ctx, job.Namespace, job.ID, func(got belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-			if diff := cmp.Diff(before.Spec, got.Spec); diff != "" || got.Name != "report" || string(got.Payload) != string(job.Payload) || got.Revision != 1 {
+			if diff := cmp.Diff(before.Spec, got.Spec, asStored); diff != "" || got.Name != "report" || string(got.Payload) != string(job.Payload) || got.Revision != 1 {
 				t.Errorf("the edit was given %+v", got)
 			}
 			if p != f.plan(t, job.ID) {
@@ -189,7 +189,7 @@ func TestAnEditThatRefusesChangesNothing(t *testing.T) {
 		wantCode(t, "an edit that refuses", err, belfry.Conflict)
 		got := f.edit(t, job, func(belfry.Job, plan.Plan, time.Time) (*store.Change, error) { return nil, nil })
 		for _, job := range []belfry.Job{got, f.found(t, job)} {
-			if diff := cmp.Diff(before, job); diff != "" {
+			if diff := cmp.Diff(before, job, asStored); diff != "" {
 				t.Errorf("the job changed (-before +after):\n%s", diff)
 			}
 		}

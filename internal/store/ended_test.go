@@ -72,7 +72,7 @@ func TestAOneOffLeavesWhenItsRunIsOver(t *testing.T) {
 			}, belfry.StatusCancelled},
 			{"cancelled and lost", func(run *belfry.Run) {
 				f.cancel(t, run.Namespace, run.ID)
-				f.backdate(t, time.Hour, "runs", "cancel_at", "")
+				f.backdate(t, time.Hour, "runs", "cancel_requested_at", "")
 				f.reap(t, 0)
 			}, belfry.StatusCancelled},
 			{"discarded", func(run *belfry.Run) {
@@ -223,7 +223,7 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 				t.Errorf("%s: %d jobs are listed, wants %d", name, len(list), tt.want)
 			}
 			for _, got := range list {
-				if diff := cmp.Diff(f.found(t, job), got); diff != "" {
+				if diff := cmp.Diff(f.found(t, job), got, asStored); diff != "" {
 					t.Errorf("%s: the job differs from itself (-found +listed):\n%s", name, diff)
 				}
 			}
@@ -322,8 +322,8 @@ func TestAJobThatIsOverIsForgottenInTime(t *testing.T) {
 		}
 		usual, short, long := end(), end(withRetention(1)), end(withRetention(100))
 		age := func(by time.Duration) {
-			f.backdate(t, by, "ended", "ended_at keep_until", "")
-			f.backdate(t, by, "history", "settled_at keep_until", "")
+			f.backdate(t, by, "ended", "ended_at retain_until", "")
+			f.backdate(t, by, "history", "settled_at retain_until", "")
 			f.backdate(t, by, "revisions", "replaced_at", "")
 			if _, err := f.Prune(ctx, keep); err != nil {
 				t.Fatal(err)

@@ -26,7 +26,7 @@ func (f *fixture) told(t tb, namespace string, limit int) (all []belfry.Event) {
 			return all
 		}
 		all = append(all, some...)
-		page.After = some[len(some)-1].ID
+		page.After.ID = some[len(some)-1].ID
 	}
 }
 

@@ -81,14 +81,14 @@ func TestAResultIsKeptWithItsRun(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		run := f.started(t, inNamespace("ours"), withRetries(5), withBase(0))
 		failed := result(run, belfry.OutcomeFailed)
-		failed.HTTPStatus, failed.Error, failed.Output = 503, "no upstream", []byte("try later")
+		failed.HTTPStatus, failed.Error, failed.Output = 503, "no upstream", "try later"
 		f.finish(t, failed)
 		if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
 			t.Fatalf("promoted %d (%v), wants 1", n, err)
 		}
 		second := f.claimOne(t, run.WorkerID)
 		done := result(second, belfry.OutcomeSucceeded)
-		done.HTTPStatus, done.Output = 200, []byte("all well")
+		done.HTTPStatus, done.Output = 200, "all well"
 		f.finish(t, done)
 
 		got := f.run(t, "ours", run.ID)
@@ -112,7 +112,7 @@ func TestARunOutOfRetriesIsADeadLetter(t *testing.T) {
 		finger := func(text string) string {
 			run := f.started(t, withRetries(0), inNamespace("ours"))
 			r := result(run, belfry.OutcomeFailed)
-			r.Error, r.HTTPStatus, r.Output = text, 500, []byte("see the log")
+			r.Error, r.HTTPStatus, r.Output = text, 500, "see the log"
 			f.finish(t, r)
 			got := f.run(t, "ours", run.ID)
 			if got.Status != belfry.RunDead || got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 1 || len(got.Attempts) != 1 ||
@@ -303,7 +303,7 @@ func TestHostileResultsAreKeptCleanly(t *testing.T) {
 			for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
 				run, other := f.started(t, withRetries(0)), f.started(t)
 				r := result(run, outcome)
-				r.Error, r.Output = text, []byte(text)
+				r.Error, r.Output = text, text
 				stray := belfry.Result{Namespace: text, RunID: newID(), Attempt: 1, Outcome: outcome}
 				for i, v := range f.finish(t, r, result(other, belfry.OutcomeSucceeded), stray) {
 					if (v == belfry.VerdictAccepted) != (i < 2) {

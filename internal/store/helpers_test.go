@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
@@ -53,9 +54,9 @@ func (f *fixture) job(at time.Time, changes ...func(*belfry.Job)) store.NewJob {
 	now := f.Now()
 	job := belfry.Job{
 		ID: newID(), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive,
-		Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"hello": "world"}`), CreatedAt: now, UpdatedAt: now,
+		Manifest: belfry.Manifest{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"hello": "world"}`)}, CreatedAt: now, UpdatedAt: now,
 	}
-	job.Type, job.Schedule = belfry.TypeHTTP, everyMinute
+	job.Type, job.Schedule, job.Timezone = belfry.TypeHTTP, everyMinute, "UTC"
 	for _, change := range changes {
 		change(&job)
 	}
@@ -76,7 +77,9 @@ func isInstant(text string) bool {
 func named(name string) func(*belfry.Job)       { return func(j *belfry.Job) { j.Name = name } }
 func inNamespace(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Namespace = name } }
 func inQueue(name string) func(*belfry.Job)     { return func(j *belfry.Job) { j.Queue = name } }
-func withRetries(n int) func(*belfry.Job)       { return func(j *belfry.Job) { j.MaxRetries = n } }
+func withRetries(n int) func(*belfry.Job) {
+	return func(j *belfry.Job) { j.MaxRetries = belfry.Some(n) }
+}
 func withPayload(text string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Payload = json.RawMessage(text) }
 }
@@ -102,7 +105,7 @@ func withRetention(days int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetentionDays = days }
 }
 func withBase(seconds float64) func(*belfry.Job) {
-	return func(j *belfry.Job) { j.RetryBaseSeconds = seconds }
+	return func(j *belfry.Job) { j.RetryBaseSeconds = belfry.Some(seconds) }
 }
 
 // each gives the jobs one by one.
@@ -357,8 +360,11 @@ func (f *fixture) needSeveral(t *testing.T) {
 	}
 }
 
-// asStored compares runs by what is stored of them.
-var asStored = cmpopts.IgnoreUnexported(belfry.Run{})
+// asStored compares jobs and runs by what is stored of them.
+var asStored = cmp.Options{
+	cmpopts.IgnoreUnexported(belfry.Run{}),
+	cmpopts.EquateComparable(belfry.Optional[int]{}, belfry.Optional[float64]{}),
+}
 
 // near reports whether two instants are so close.
 func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

@@ -62,9 +62,9 @@ func TestASecondOccurrenceWithTheSameKeyIsSkipped(t *testing.T) {
 		third := f.claimOne(t, worker)
 		f.accepted(t, third, belfry.OutcomeSucceeded)
 		twice("after a success")
-		f.backdate(t, store.KeyRetention-time.Minute, "keys", "made_at succeeded_at", "")
+		f.backdate(t, store.KeyRetention-time.Minute, "keys", "created_at succeeded_at", "")
 		twice("almost a week after a success")
-		f.backdate(t, 2*time.Minute, "keys", "made_at succeeded_at", "")
+		f.backdate(t, 2*time.Minute, "keys", "created_at succeeded_at", "")
 		f.accepted(t, free("a week after a success"), belfry.OutcomeSucceeded)
 		twice("after another success")
 	})
@@ -175,9 +175,9 @@ func TestKeysThatAreNotNeededAreForgotten(t *testing.T) {
 				t.Errorf("%d keys are kept, wants %d", n, want)
 			}
 		}
-		f.backdate(t, store.KeyRetention-time.Hour, "keys", "made_at succeeded_at", "")
+		f.backdate(t, store.KeyRetention-time.Hour, "keys", "created_at succeeded_at", "")
 		prune(4)
-		f.backdate(t, 3*time.Hour, "keys", "made_at succeeded_at", "run_id <> ?", runs[1].ID)
+		f.backdate(t, 3*time.Hour, "keys", "created_at succeeded_at", "run_id <> ?", runs[1].ID)
 		prune(3) // one succeeded long ago, one lately, and two are alive
 	})
 }

@@ -42,15 +42,15 @@ func (f *fixture) pages(t tb, limit int, ask func(store.Page) (size int, next be
 		size, next, err := ask(page)
 		switch {
 		case err != nil:
-			t.Fatalf("a page after %s: %v", page.After, err)
+			t.Fatalf("a page after %s: %v", page.After.ID, err)
 		case size > limit:
 			t.Fatalf("a page of %d has %d", limit, size)
 		case next.IsZero():
 			return
-		case !page.After.IsZero() && next.Compare(page.After) >= 0:
-			t.Fatalf("the page after %s is followed by that after %s", page.After, next)
+		case !page.After.ID.IsZero() && next.Compare(page.After.ID) >= 0:
+			t.Fatalf("the page after %s is followed by that after %s", page.After.ID, next)
 		}
-		page.After = next
+		page.After.ID = next
 	}
 }
 

@@ -85,7 +85,7 @@ func (w *world) wantJobs(t *rapid.T, filter belfry.JobFilter, limit int) {
 		}
 		slices.SortFunc(want, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
 		got := w.f.listed(t, namespace, filter, limit)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {
 			t.Errorf("%+v in %s, pages of %d (-want +got):\n%s", filter, namespace, limit, diff)
 		}
 	}

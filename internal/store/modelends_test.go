@@ -65,7 +65,7 @@ func (m *model) insist(t *rapid.T) {
 	}
 	late = late[:rapid.IntRange(1, len(late)).Draw(t, "how many")]
 	for _, run := range late {
-		m.f.backdate(t, store.CancelGrace+time.Second, "runs", "cancel_at", "id = ?", run.ID)
+		m.f.backdate(t, store.CancelGrace+time.Second, "runs", "cancel_requested_at", "id = ?", run.ID)
 	}
 	m.reap(t, 0, belfry.OutcomeCancelled, late...)
 }

@@ -16,7 +16,7 @@ func TestAnEditToParallelLetsWhatWaitsGo(t *testing.T) {
 		if got := f.claim(t, worker, 10); len(got) != 0 {
 			t.Fatalf("%d runs do not wait", len(got))
 		}
-		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries = 7 }))
+		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries = belfry.Some(7) }))
 		if got := f.claim(t, worker, 10); len(got) != 0 {
 			t.Fatalf("after another edit %d runs do not wait", len(got))
 		}

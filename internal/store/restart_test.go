@@ -28,7 +28,7 @@ func TestEverythingIsThereAfterARestart(t *testing.T) {
 		before, plan, runs := f.found(t, job), f.plan(t, job.ID), f.jobRuns(t, job)
 
 		f.restart(t)
-		if diff := cmp.Diff(before, f.found(t, job)); diff != "" {
+		if diff := cmp.Diff(before, f.found(t, job), asStored); diff != "" {
 			t.Errorf("the job differs (-before +after):\n%s", diff)
 		}
 		if diff := cmp.Diff(runs, f.jobRuns(t, job), asStored); diff != "" {

@@ -52,7 +52,7 @@ func TestHistoryIsKeptAsLongAsItsJobSays(t *testing.T) {
 		age := func(days int) {
 			t.Helper()
 			by := time.Duration(days) * day
-			f.backdate(t, by, "history", "settled_at keep_until", "")
+			f.backdate(t, by, "history", "settled_at retain_until", "")
 			f.backdate(t, by, "attempts", "started_at finished_at", "")
 		}
 		left(0, map[belfry.ID]int{usual.ID: 4, short.ID: 4, long.ID: 4})
@@ -86,11 +86,11 @@ func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
 		f.next(t, job)                                                                                               // beside it, or with its key
 		f.edit(t, job, remove(t))                                                                                    // what was due
 		type row struct{ n, kept int64 }
-		got := row{f.count(t, `SELECT count(*) FROM history`), f.count(t, `SELECT count(*) FROM history WHERE keep_until IS NOT NULL`)}
+		got := row{f.count(t, `SELECT count(*) FROM history`), f.count(t, `SELECT count(*) FROM history WHERE retain_until IS NOT NULL`)}
 		if got.n != 3 || got.kept != 3 {
 			t.Errorf("of %d skips %d have a retention of their own, wants 3", got.n, got.kept)
 		}
-		for _, at := range read(t, f, scanTime, `SELECT keep_until FROM history`) {
+		for _, at := range read(t, f, scanTime, `SELECT retain_until FROM history`) {
 			if !near(at, f.Now().Add(3*day), time.Minute) {
 				t.Errorf("a skip is kept until %v, wants three days", at)
 			}
@@ -98,7 +98,7 @@ func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
 		plain := f.created(t, 5, inQueue("other"))
 		f.next(t, plain)
 		f.next(t, plain)
-		if n := f.count(t, `SELECT count(*) FROM history WHERE keep_until IS NOT NULL AND job_id = ?`, plain.ID); n != 0 {
+		if n := f.count(t, `SELECT count(*) FROM history WHERE retain_until IS NOT NULL AND job_id = ?`, plain.ID); n != 0 {
 			t.Errorf("%d skips of a job without a retention have one", n)
 		}
 	})

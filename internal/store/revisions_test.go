@@ -51,11 +51,11 @@ func TestEveryEditKeepsWhatWasBefore(t *testing.T) {
 		}
 		got := f.revisions(t, job, 0, edits+1)
 		for i := range got {
-			if !near(got[i].ReplacedAt, f.Now(), time.Minute) || i > 0 && got[i].ReplacedAt.After(got[i-1].ReplacedAt) {
+			if !near(*got[i].ReplacedAt, f.Now(), time.Minute) || i > 0 && got[i].ReplacedAt.After(*got[i-1].ReplacedAt) {
 				t.Errorf("revision %d was replaced at %v", got[i].Number, got[i].ReplacedAt)
 			}
 		}
-		if diff := cmp.Diff(want, got, whenever); diff != "" {
+		if diff := cmp.Diff(want, got, whenever, asStored); diff != "" {
 			t.Fatalf("the revisions differ (-want +got):\n%s", diff)
 		}
 		for limit := 1; limit <= edits; limit++ {
@@ -67,7 +67,7 @@ func TestEveryEditKeepsWhatWasBefore(t *testing.T) {
 				}
 				pages = append(pages, page...)
 			}
-			if diff := cmp.Diff(want, pages, whenever); diff != "" {
+			if diff := cmp.Diff(want, pages, whenever, asStored); diff != "" {
 				t.Errorf("pages of %d differ (-want +got):\n%s", limit, diff)
 			}
 		}

@@ -9,33 +9,39 @@ import (
 
 // Runs is the live runs. It satisfies worker.Source; a claim does not wait.
 type Runs interface {
+	Lanes
+	Reaper
+
 	// Claim hands ready runs of the lanes to a registered worker, lowest rank
 	// first. It returns none if the worker is not known.
 	Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 
-	// Heartbeat notes that a worker is alive and answers with what it lost and what
-	// is cancelled of its attempts, listed or not.
+	// Heartbeat records that a worker is alive and returns which of its attempts it
+	// lost and which are cancelled, whether it lists them or not.
 	Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 
 	// Finish settles attempts. Each result is applied only if its run is held by
 	// exactly this attempt; otherwise it is kept as evidence and changes nothing.
-	// What waits for a run that is over goes ahead, and a one-off that is over leaves
-	// the live tables.
+	// When a run ends, the next waiting run of its job is promoted, and a finished
+	// one-off is archived.
 	Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error)
 
-	// Reap gives up the workers that were silent for so long (a zero silence:
-	// none), and settles the attempts in the shards whose worker was given up or
-	// whose deadline has passed, or which somebody cancelled CancelGrace ago, at most
-	// limit. It says how many.
-	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
-
-	// Cancel ends a run: one that no worker holds at once, and one that is running when
-	// its worker has let go of it. Asking again does nothing. A run that is settled, in
-	// any state but cancelled, is a Conflict; NotFound if there is none.
+	// Cancel ends a run: at once if no worker holds it, otherwise when its worker has
+	// stopped. Repeating it does nothing. A run that is settled with any status but
+	// cancelled is a Conflict; NotFound if there is none.
 	Cancel(ctx context.Context, namespace string, run belfry.ID) error
 
-	// Workers lists the workers that are registered.
+	// Workers lists the registered workers.
 	Workers(ctx context.Context) ([]Worker, error)
+}
+
+// Reaper settles attempts that their workers will not finish.
+type Reaper interface {
+	// Reap unregisters the workers that were silent for so long (a zero silence:
+	// none), and settles the attempts in the shards whose worker is not registered or
+	// whose deadline has passed, or which were cancelled CancelGrace ago, at most
+	// limit. It says how many.
+	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
 }
 
 // Worker is a registered worker incarnation.
@@ -51,10 +57,10 @@ type Worker struct {
 // is taken from a worker that still seems alive.
 const DeadlineGrace = 10 * time.Second
 
-// CancelGrace is how long a worker may take to let go of a cancelled run.
+// CancelGrace is how long a worker may take to stop a cancelled run.
 const CancelGrace = 30 * time.Second
 
-// KeepKeys is how long after its success a run keeps others of the job from having
+// KeyRetention is how long after its success a run keeps others of the job from having
 // the same idempotency key.
 const KeyRetention = 7 * 24 * time.Hour
 

@@ -1,5 +1,5 @@
-// Package store is the storage contract, in roles named after what they hold.
-// A backend implements all of it; a caller asks only for the role it needs.
+// Package store is the storage contract, in roles named after what they hold. A
+// backend implements all of them; a caller takes the roles it needs.
 //
 // Three rules hold for every method. Time is the store's: whatever expires is
 // given as a duration and judged by the store's clock, whatever is planned is an
@@ -12,6 +12,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // Store is everything that a node keeps.
@@ -22,26 +24,41 @@ type Store interface {
 	History
 	DeadLetters
 	Leases
+	Sharding
+	Clock
+	Notifier
+	Pinger
+	Close() error
+}
 
-	// Shards is the number of shards, fixed when the store was made.
+// Sharding says how jobs are divided among owners.
+type Sharding interface {
+	// Shards is the number of shards, fixed when the database was created.
 	Shards() int
+}
 
-	// Now is the store's time as far as this process knows it, without asking.
+// Clock is the store's clock.
+type Clock interface {
+	// Now is the store's time as far as this process knows it. It does not ask the
+	// database.
 	Now() time.Time
+}
 
-	// Ping asks the database whether it answers.
+// Pinger checks that the database answers.
+type Pinger interface {
 	Ping(ctx context.Context) error
+}
 
+// Notifier wakes those who wait for a write.
+type Notifier interface {
 	// Wakeups signals on the channel after something that concerns the topic was
-	// written, by this process or another, until ctx ends. It is a hint: signals
-	// are merged and may be lost, so a caller polls as well.
+	// written, by this process or another, until ctx ends. Signals are merged and may
+	// be lost, so a caller polls as well.
 	Wakeups(ctx context.Context, topic Topic) <-chan struct{}
 
-	// PollEvery is how often to look where no hint came: seldom for a store whose
-	// hints reach everybody because it has one process.
+	// PollInterval is how often to poll without a wake-up. It is long for a store of
+	// one process, where wake-ups are not lost.
 	PollInterval() time.Duration
-
-	Close() error
 }
 
 // Topic is what a wake-up is about.
@@ -49,6 +66,19 @@ type Topic string
 
 // The topics.
 const (
-	TopicPlans Topic = "plans" // a plan or a trigger was written by somebody else than its shard's owner
+	TopicPlans Topic = "plans" // a plan or a trigger was written by somebody other than the shard's owner
 	TopicReady Topic = "ready" // runs became ready
 )
+
+// Page asks for at most Limit items after a position in the order of the list; the
+// zero position asks for the first page. Lists that are ordered by id use only the id.
+type Page struct {
+	After Position
+	Limit int
+}
+
+// Position is an item of a list that is ordered by an instant and an id.
+type Position struct {
+	At time.Time
+	ID belfry.ID
+}

@@ -16,7 +16,7 @@ const (
 	twice = `SELECT count(*) FROM ended e WHERE EXISTS (SELECT 1 FROM jobs j WHERE j.id = e.id AND j.state <> 'deleted')
 		OR EXISTS (SELECT 1 FROM runs r WHERE r.job_id = e.id) OR EXISTS (SELECT 1 FROM dead d WHERE d.job_id = e.id)`
 
-	overdue = `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE p.once AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
+	overdue = `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
 		AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = j.id) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM triggers w WHERE w.job_id = j.id AND w.fired_at IS NULL)`
 )

@@ -170,7 +170,7 @@ func (f *fixture) plan(t tb, job belfry.ID) plan.Plan {
 		err := rows.Scan(&p.Shard, &p.Version, &next, &nominal, &fired, &p.RunsMade, &p.Once, &p.ZoneVersion)
 		p.NextAt, p.NominalAt, p.FiredFor = next.Time, nominal.Time, fired.Time
 		return p, err
-	}, `SELECT shard, version, next_at, nominal_at, fired_for, runs_made, once, zone_version FROM plans WHERE job_id = ?`, job)
+	}, `SELECT shard, version, next_at, nominal_at, fired_for, runs_made, one_off, zone_version FROM plans WHERE job_id = ?`, job)
 	if len(found) != 1 {
 		t.Fatalf("job %s has %d plans, wants 1", job, len(found))
 	}
@@ -200,7 +200,7 @@ func (f *fixture) live(t tb, run belfry.ID) liveRow {
 		err := rows.Scan(&r.State, &r.Attempt, &r.Failures, &r.Lost, &r.Rank, &r.Epoch, &r.TimeoutMS, &by, &worker, &r.Lane, &ready, &deadline, &r.Weight, &r.KeepDays, &cancel)
 		r.FiredBy, r.Worker, r.ReadyAt, r.DeadlineAt, r.CancelAt = by.ID, worker.ID, ready.Time, deadline.Time, cancel.Time
 		return r, err
-	}, `SELECT state, attempt, failures, lost, rank, epoch, timeout_ms, fired_by, worker, lane, ready_at, deadline_at, weight, coalesce(keep_days, 0), cancel_at FROM runs WHERE id = ?`, run)
+	}, `SELECT state, attempt, failures, lost, rank, epoch, timeout_ms, fired_by, worker, lane, ready_at, deadline_at, weight, coalesce(retention_days, 0), cancel_requested_at FROM runs WHERE id = ?`, run)
 	if len(found) != 1 {
 		t.Fatalf("there are %d live runs with id %s, wants 1", len(found), run)
 	}

@@ -150,7 +150,7 @@ func (l *life) insist(t *rapid.T) {
 	if l.held == nil || !l.tally.Cancelled {
 		t.Skip("nobody holds a cancelled run")
 	}
-	l.f.backdate(t, time.Hour, "runs", "cancel_at", "")
+	l.f.backdate(t, time.Hour, "runs", "cancel_requested_at", "")
 	l.reaped(t, 0, belfry.OutcomeCancelled)
 }
 

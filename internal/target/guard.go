@@ -11,18 +11,17 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Guard decides which addresses a job may reach. It is asked about the address
-// that is about to be dialled, for every connection, so that a name which means
-// one thing when it is checked and another when it is used gains nothing.
+// Guard decides which addresses a job may reach. It checks the address that is about to
+// be dialled, for every connection, so that DNS rebinding gains nothing.
 type Guard struct {
 	open  bool // private addresses are allowed
 	allow []netip.Prefix
 	table *ssrf.Guardian
 }
 
-// NewGuard makes a Guard that lets public addresses pass, and those the operator
-// allows: all private and special ones, or some networks. Cloud metadata
-// services are refused in any case, unless the list names exactly their address.
+// NewGuard makes a Guard that allows public addresses and those that the operator
+// allows: all private and special ones, or some networks. Cloud metadata services are
+// always blocked, unless the list has exactly their address.
 func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
 	g := &Guard{open: allowPrivate, table: ssrf.New(ssrf.WithAnyPort())}
 	for _, p := range allow {
@@ -34,13 +33,13 @@ func NewGuard(allowPrivate bool, allow []netip.Prefix) *Guard {
 	return g
 }
 
-// Refused is the error for an address that may not be reached.
-type Refused struct {
+// BlockedAddrError is the error for an address that may not be reached.
+type BlockedAddrError struct {
 	Addr     netip.Addr
 	metadata bool
 }
 
-func (r *Refused) Error() string {
+func (r *BlockedAddrError) Error() string {
 	if r.metadata {
 		return fmt.Sprintf("target address %s is a cloud metadata service and not allowed; an operator can allow it with --allow-target %s",
 			r.Addr, netip.PrefixFrom(r.Addr, r.Addr.BitLen()))
@@ -48,9 +47,9 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("target address %s is not allowed; an operator can allow it with --allow-target", r.Addr)
 }
 
-// metadata lists where clouds hand out the credentials of a machine. Not all of
-// them are in special ranges.
-var metadata = []netip.Addr{
+// metadataServices serve the credentials of a machine in clouds. Not all of them are in
+// special ranges.
+var metadataServices = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
 	netip.MustParseAddr("169.254.170.2"),   // Amazon, containers
 	netip.MustParseAddr("169.254.170.23"),  // Amazon, pods
@@ -62,26 +61,26 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("192.0.0.192"),     // Oracle
 }
 
-// Check returns a *Refused error if addr may not be reached.
+// Check returns a *BlockedAddrError if addr may not be reached.
 func (g *Guard) Check(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if !addr.IsValid() {
-		return &Refused{Addr: addr}
+		return &BlockedAddrError{Addr: addr}
 	}
 	if slices.Contains(g.allow, netip.PrefixFrom(addr, addr.BitLen())) {
 		return nil
 	}
-	if slices.Contains(metadata, addr) {
-		return &Refused{Addr: addr, metadata: true}
+	if slices.Contains(metadataServices, addr) {
+		return &BlockedAddrError{Addr: addr, metadata: true}
 	}
-	if inner, ok := translated(addr); ok && g.Check(inner) != nil {
-		return &Refused{Addr: addr}
+	if inner, ok := embeddedIPv4(addr); ok && g.Check(inner) != nil {
+		return &BlockedAddrError{Addr: addr}
 	}
 	if g.open || slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
 	if g.table.SafeAddr(addr) != nil {
-		return &Refused{Addr: addr}
+		return &BlockedAddrError{Addr: addr}
 	}
 	return nil
 }
@@ -92,9 +91,9 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")
 )
 
-// translated gives the IPv4 address that a gateway would send to instead of
-// addr. To allow the gateway's network is not to allow what lies behind it.
-func translated(addr netip.Addr) (netip.Addr, bool) {
+// embeddedIPv4 is the IPv4 address that a gateway would translate addr to. To allow the
+// network of the gateway is not to allow what is behind it.
+func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	raw := addr.As16()
 	switch {
 	case nat64.Contains(addr), nat64Local.Contains(addr):
@@ -105,8 +104,7 @@ func translated(addr netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// control is asked by the dialer with the resolved address of each connection
-// it is about to make.
+// control is called by the dialer with the resolved address of each connection.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return fmt.Errorf("network %s is not allowed", network)

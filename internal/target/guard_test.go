@@ -33,10 +33,10 @@ var special = []string{
 var public = []string{"8.8.8.8", "1.1.1.1", "93.184.216.34", "172.15.255.255", "172.32.0.1", "100.63.255.255", "100.128.0.1",
 	"11.0.0.1", "192.167.1.1", "223.255.255.255", "2606:4700:4700::1111", "2a00:1450:4001:81b::200e", "::ffff:8.8.8.8"}
 
-func TestGuardLetsOnlyPublicAddressesPass(t *testing.T) {
+func TestGuardAllowsPublicAddressesOnly(t *testing.T) {
 	g := NewGuard(false, nil)
 	for _, text := range special {
-		var refused *Refused
+		var refused *BlockedAddrError
 		if err := g.Check(netip.MustParseAddr(text)); !errors.As(err, &refused) {
 			t.Errorf("%s was allowed", text)
 		}
@@ -51,7 +51,7 @@ func TestGuardLetsOnlyPublicAddressesPass(t *testing.T) {
 	}
 }
 
-func TestGuardObeysTheOperator(t *testing.T) {
+func TestGuardAllowLists(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		open    bool
@@ -91,7 +91,7 @@ func TestGuardObeysTheOperator(t *testing.T) {
 	}
 }
 
-func TestRefusalSaysWhatToDo(t *testing.T) {
+func TestBlockedAddrErrorText(t *testing.T) {
 	g := NewGuard(false, nil)
 	for addr, want := range map[string]string{
 		"::ffff:127.0.0.1": "target address 127.0.0.1 is not allowed; an operator can allow it with --allow-target",

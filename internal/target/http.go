@@ -22,21 +22,21 @@ const (
 	connectTimeout = 5 * time.Second
 	tlsTimeout     = 5 * time.Second
 
-	// Shorter than the keep-alive of common servers, the least of which is 5
-	// seconds: a connection that the server is about to close is not used again.
+	// Shorter than the keep-alive of common servers, which is 5 seconds or more: a
+	// connection that the server is about to close is not reused.
 	idleTimeout = 4 * time.Second
 )
 
-// HTTPOptions says how HTTP targets are reached; its zero fields mean the stated
-// default.
+// HTTPOptions say how HTTP targets are reached. Zero fields have the default in their
+// comment.
 type HTTPOptions struct {
-	Guard    *Guard         // which addresses may be reached; public ones
-	Resolver *net.Resolver  // how names are looked up; net.DefaultResolver
-	RootCAs  *x509.CertPool // who may vouch for a target; the system's
+	Guard    *Guard         // which addresses may be reached; default: public ones
+	Resolver *net.Resolver  // default: net.DefaultResolver
+	RootCAs  *x509.CertPool // default: those of the system
 }
 
-// HTTP is the handler of jobs of type http: an attempt is one request. It
-// follows no redirect, uses no proxy and keeps no cookie.
+// HTTP is the handler of jobs of type http: an attempt is one request. It does not follow
+// redirects, use proxies or keep cookies.
 type HTTP struct {
 	transport *http.Transport
 }
@@ -53,7 +53,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 		ControlContext: o.Guard.control,
 	}
 	return &HTTP{transport: &http.Transport{
-		Proxy:       nil, // with a proxy the guard would see the proxy's address, not the target's
+		Proxy:       nil, // with a proxy the guard would check the address of the proxy, not of the target
 		DialContext: dialer.DialContext,
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
@@ -62,7 +62,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 		},
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // what is kept of an answer is what was sent
+		DisableCompression:     true, // the output is the body as it was sent
 		MaxIdleConns:           1024,
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        idleTimeout,
@@ -70,44 +70,43 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	}}
 }
 
-// Close lets go of connections that are not in use.
+// Close closes idle connections.
 func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
 
-// Handle makes the request that the run's payload describes. An answer of 2xx
-// is success; any other is an error that names it, and one of 429 or 503 may say
-// when to try again. Status and the beginning of the body are reported in every
-// case. A payload that makes no request never will, so that is permanent. The end
-// of the context drops the request.
+// Handle makes the request of the run's payload. A response of 2xx is success; any other
+// is an error that names the status, and one of 429 or 503 may say when to retry. Status
+// and the beginning of the body are always reported. An invalid payload is a permanent
+// error. The end of the context aborts the request.
 func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
-	payload, faults := ParseHTTP(run.Payload)
-	if len(faults) > 0 {
-		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload makes no request", Fields: faults})
+	payload, invalid := ParseHTTP(run.Payload)
+	if len(invalid) > 0 {
+		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload is not a valid request", Fields: invalid})
 	}
 	call, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := request(call, run, payload)
+	req, err := newRequest(call, run, payload)
 	if err != nil {
 		return err
 	}
-	// The transport itself, not a client around it: no redirects, no cookies, and
-	// errors without the address, whose query may hold a secret.
+	// The transport instead of a client: no redirects, no cookies, and errors without
+	// the URL, whose query may contain a secret.
 	resp, err := h.transport.RoundTrip(req)
 	if err != nil {
-		return explain(call, err)
+		return requestError(call, err)
 	}
 	run.Report.HTTPStatus = resp.StatusCode
-	run.Report.Output, err = read(resp, cancel)
+	run.Report.Output, err = readBody(resp, cancel)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return answered(resp)
+		return statusError(resp)
 	}
 	if err != nil {
-		return explain(call, err)
+		return requestError(call, err)
 	}
 	return nil
 }
 
-// request builds the request of one attempt.
-func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
+// newRequest builds the request of one attempt.
+func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
 	body, contentType := p.Content()
 	var content io.Reader
 	if body != nil {
@@ -115,7 +114,7 @@ func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.
 	}
 	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, content)
 	if err != nil {
-		return nil, belfry.Permanent(errors.New("make the request: the payload's url or method is not valid"))
+		return nil, belfry.Permanent(errors.New("make the request: the url or method of the payload is not valid"))
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -134,10 +133,9 @@ func request(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.
 	return req, nil
 }
 
-// sendOnce spells a header in lower case, which means the same to the target.
-// The transport takes its usual spelling as leave to send a request again when
-// the connection broke after it was written; an attempt is one request, and
-// whether there is another is for the job's retries to say.
+// sendOnce writes the name of a header in lower case, which means the same to the target.
+// With the usual spelling the transport sends a request again if the connection breaks
+// after it was written; but an attempt is one request, and the job decides about retries.
 func sendOnce(h http.Header, name string) {
 	if v, ok := h[name]; ok {
 		delete(h, name)
@@ -145,13 +143,13 @@ func sendOnce(h http.Header, name string) {
 	}
 }
 
-// explain makes an error of a call fit for people: what happened, without the
-// worker's own addresses.
-func explain(call context.Context, err error) error {
+// requestError is the error of a request for users: what happened, without the
+// addresses of the worker.
+func requestError(call context.Context, err error) error {
 	if call.Err() != nil {
 		return fmt.Errorf("call the target: %w", context.Cause(call))
 	}
-	var refused *Refused
+	var refused *BlockedAddrError
 	var lookup *net.DNSError
 	var op *net.OpError
 	switch {

@@ -31,16 +31,16 @@ var _ worker.Handler = (*HTTP)(nil)
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // local makes a handler that may reach this machine.
-func local(t *testing.T) *HTTP {
+func localHTTP(t *testing.T) *HTTP {
 	t.Helper()
 	return handler(t, HTTPOptions{Guard: NewGuard(false, prefixes("127.0.0.0/8"))})
 }
 
-func TestRequestSaysWhichRunItIs(t *testing.T) {
+func TestRequestHeadersOfARun(t *testing.T) {
 	var got http.Header
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
 	defer server.Close()
-	h := local(t)
+	h := localHTTP(t)
 	at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.FixedZone("CET", 3600))
 	run := &belfry.Run{ID: belfry.NewID(at), JobID: belfry.NewID(at), Attempt: 3, ScheduledAt: at, Kind: belfry.KindManual,
 		Payload: json.RawMessage(fmt.Sprintf(`{"url":%q,"headers":{"x-own":"a b","Authorization":"Bearer x"}}`, server.URL))}
@@ -73,14 +73,14 @@ func TestRequestSaysWhichRunItIs(t *testing.T) {
 	}
 }
 
-func TestBodiesAreSentAsTheyAre(t *testing.T) {
+func TestRequestBodies(t *testing.T) {
 	var method, body, kind string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
 		method, body, kind = r.Method, string(raw), r.Header.Get("Content-Type")
 	}))
 	defer server.Close()
-	h := local(t)
+	h := localHTTP(t)
 	for _, tt := range []struct{ name, rest, method, body, kind string }{
 		{"nothing", `"method":"get"`, "GET", "", ""},
 		{"an object", `"body":{"b":[1, 2.0]}`, "POST", `{"b":[1, 2.0]}`, "application/json"},
@@ -97,7 +97,7 @@ func TestBodiesAreSentAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestStatusDecides(t *testing.T) {
+func TestResponseStatusDecides(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status int
 		fmt.Sscanf(r.URL.Path, "/%d", &status)
@@ -107,7 +107,7 @@ func TestStatusDecides(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	h := local(t)
+	h := localHTTP(t)
 	for status, want := range map[int]string{
 		200: "", 201: "", 202: "", 204: "", 299: "",
 		304: "the target answered 304 Not Modified",
@@ -132,7 +132,7 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
-func TestPayloadThatMakesNoRequestNamesItsFaults(t *testing.T) {
+func TestInvalidPayloadNamesItsFields(t *testing.T) {
 	run := &belfry.Run{Payload: json.RawMessage(`{"url":"ftp://u:s3cret@h/?token=s3cret","method":"FLY"}`)}
 	err := handler(t, HTTPOptions{}).Handle(t.Context(), run)
 	if err == nil || belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "payload.url") || !strings.Contains(err.Error(), "payload.method") {
@@ -149,12 +149,12 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	rude := raw(t, func(conn net.Conn, r *bufio.Reader) {
+	rude := rawServer(t, func(conn net.Conn, r *bufio.Reader) {
 		readRequest(r)
 		fmt.Fprint(conn, "this is not HTTP\r\n\r\n")
 	})
-	cut := raw(t, func(_ net.Conn, r *bufio.Reader) { readRequest(r) })
-	short := raw(t, func(conn net.Conn, r *bufio.Reader) {
+	cut := rawServer(t, func(_ net.Conn, r *bufio.Reader) { readRequest(r) })
+	short := rawServer(t, func(conn net.Conn, r *bufio.Reader) {
 		readRequest(r)
 		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
 	})
@@ -165,7 +165,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		"an unknown name":    {"http://nowhere.example", `look up the target's name "nowhere.example": no such host`},
 		"another protocol":   {"http://" + rude, "call the target: net/http: HTTP/1.x transport connection broken: malformed HTTP"},
 		"no answer":          {"http://" + cut, "call the target: EOF"},
-		"half an answer":     {"http://" + short, "call the target: the answer broke off: unexpected EOF"},
+		"half a response":    {"http://" + short, "call the target: the response ended early: unexpected EOF"},
 		"TLS with a deaf":    {"https://" + cut, "call the target: "},
 		"a metadata service": {"http://169.254.169.254", "target address 169.254.169.254 is a cloud metadata service"},
 	} {
@@ -180,7 +180,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 }
 
 // raw serves connections by hand and returns its address.
-func raw(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
+func rawServer(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -217,10 +217,10 @@ func readRequest(r *bufio.Reader) bool {
 
 // One attempt is one request, also when a connection that was used before
 // breaks after the request was written.
-func TestBrokenConnectionIsNotTriedAgain(t *testing.T) {
+func TestBrokenConnectionIsNotRetried(t *testing.T) {
 	for _, body := range []any{nil, "text"} {
 		requests := make(chan int, 10)
-		addr := raw(t, func(conn net.Conn, r *bufio.Reader) {
+		addr := rawServer(t, func(conn net.Conn, r *bufio.Reader) {
 			for n := 1; readRequest(r); n++ {
 				requests <- n
 				if n == 2 {
@@ -229,7 +229,7 @@ func TestBrokenConnectionIsNotTriedAgain(t *testing.T) {
 				fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			}
 		})
-		h := local(t)
+		h := localHTTP(t)
 		payload := map[string]any{"url": "http://" + addr, "body": body, "headers": map[string]string{"X-Idempotency-Key": "mine"}}
 		if _, err := call(t, h, payload); err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestBrokenConnectionIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestHugeAnswersCostLittle(t *testing.T) {
+func TestHugeResponsesCostLittle(t *testing.T) {
 	block := bytes.Repeat([]byte("x"), 1<<20)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 1 << 10 { // a gigabyte, if anybody wants it
@@ -253,7 +253,7 @@ func TestHugeAnswersCostLittle(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	h := local(t)
+	h := localHTTP(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 10 {
@@ -268,7 +268,7 @@ func TestHugeAnswersCostLittle(t *testing.T) {
 	}
 }
 
-func TestConnectionIsUsedAgainAfterALongAnswer(t *testing.T) {
+func TestConnectionIsReusedAfterALongResponse(t *testing.T) {
 	var mu sync.Mutex
 	from := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,7 +278,7 @@ func TestConnectionIsUsedAgainAfterALongAnswer(t *testing.T) {
 		_, _ = w.Write(make([]byte, 500<<10))
 	}))
 	defer server.Close()
-	h := local(t)
+	h := localHTTP(t)
 	for range 5 {
 		if _, err := call(t, h, map[string]any{"url": server.URL}); err != nil {
 			t.Error(err)
@@ -289,8 +289,8 @@ func TestConnectionIsUsedAgainAfterALongAnswer(t *testing.T) {
 	}
 }
 
-func TestHeadersWithoutEndAreCutOff(t *testing.T) {
-	addr := raw(t, func(conn net.Conn, r *bufio.Reader) {
+func TestEndlessResponseHeadersAreLimited(t *testing.T) {
+	addr := rawServer(t, func(conn net.Conn, r *bufio.Reader) {
 		readRequest(r)
 		fmt.Fprint(conn, "HTTP/1.1 200 OK\r\n")
 		for i := 0; ; i++ {
@@ -299,18 +299,18 @@ func TestHeadersWithoutEndAreCutOff(t *testing.T) {
 			}
 		}
 	})
-	if _, err := call(t, local(t), map[string]any{"url": "http://" + addr}); err == nil || !strings.Contains(err.Error(), "headers exceeded 65536 bytes") {
+	if _, err := call(t, localHTTP(t), map[string]any{"url": "http://" + addr}); err == nil || !strings.Contains(err.Error(), "headers exceeded 65536 bytes") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestUnaskedSwitchOfProtocolIsNoBody(t *testing.T) {
-	addr := raw(t, func(conn net.Conn, r *bufio.Reader) {
+func TestSwitchingProtocolsHasNoBody(t *testing.T) {
+	addr := rawServer(t, func(conn net.Conn, r *bufio.Reader) {
 		readRequest(r)
 		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
 		_, _ = io.Copy(io.Discard, r)
 	})
-	if _, err := call(t, local(t), map[string]any{"url": "http://" + addr}); err == nil || err.Error() != "the target answered 101 Switching Protocols" {
+	if _, err := call(t, localHTTP(t), map[string]any{"url": "http://" + addr}); err == nil || err.Error() != "the target answered 101 Switching Protocols" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -338,12 +338,12 @@ func TestTLS(t *testing.T) {
 	if _, err := call(t, h, map[string]any{"url": serve(tls.VersionTLS11, false).URL}); err == nil {
 		t.Error("TLS 1.1 was accepted")
 	}
-	if _, err := call(t, local(t), map[string]any{"url": modern.URL}); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := call(t, localHTTP(t), map[string]any{"url": modern.URL}); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("with an unknown certificate: %v", err)
 	}
 }
 
-func TestEndOfTheContextEndsTheCall(t *testing.T) {
+func TestEndOfTheContextEndsTheRequest(t *testing.T) {
 	arrived := make(chan struct{})
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -358,7 +358,7 @@ func TestEndOfTheContextEndsTheCall(t *testing.T) {
 		cancel(worker.ErrInterrupted)
 	}()
 	run := &belfry.Run{Payload: json.RawMessage(fmt.Sprintf(`{"url":%q}`, server.URL))}
-	if err := local(t).Handle(ctx, run); !errors.Is(err, worker.ErrInterrupted) {
+	if err := localHTTP(t).Handle(ctx, run); !errors.Is(err, worker.ErrInterrupted) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -9,84 +9,98 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-// Limits on the payload of an HTTP job.
-const (
-	maxURL         = 2 << 10 // bytes
-	maxHeaders     = 64
-	maxHeaderValue = 8 << 10 // bytes
+// Limits and defaults of the payload of an HTTP job, from the tags of
+// belfry.HTTPPayload.
+var (
+	payloadFields = schema.For[belfry.HTTPPayload]().Names()
+	maxURL        = schema.For[belfry.HTTPPayload]().Field("url").MaxLen
+	maxHeaders    = schema.For[belfry.HTTPPayload]().Field("headers").MaxItems
+	defaultMethod = schema.For[belfry.HTTPPayload]().Field("method").Implicit
+	httpMethods   = func() (methods []string) {
+		for _, v := range schema.For[belfry.HTTPPayload]().Field("method").Enum {
+			methods = append(methods, v.Value)
+		}
+		return methods
+	}()
 )
 
-// ParseHTTP reads and checks the payload of an HTTP job. It returns every fault
-// at once; with none, the payload makes a request that can be sent. Messages
-// never repeat a value, since values may be secret.
+const maxHeaderValue = 8 << 10 // bytes
+
+// ParseHTTP reads and validates the payload of an HTTP job. It returns all errors at
+// once; with none, the request can be sent. Messages never repeat a value, since values
+// may be secret.
 func ParseHTTP(raw json.RawMessage) (belfry.HTTPPayload, []belfry.FieldError) {
 	fields := jsontext.Object(raw)
 	if fields == nil {
 		return belfry.HTTPPayload{}, []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
 	}
 	p := httpParser{fields: fields}
-	p.unknown("url", "method", "headers", "body")
+	p.checkNames()
 	out := belfry.HTTPPayload{URL: p.url(), Method: p.method(), Headers: p.headers()}
 	out.Body = p.body(out.Method)
-	return out, p.faults
+	return out, p.errors
 }
 
-// httpParser gathers faults while it takes a payload apart.
+// httpParser collects errors while it reads a payload.
 type httpParser struct {
 	fields map[string]json.RawMessage
-	faults []belfry.FieldError
+	errors []belfry.FieldError
 }
 
-func (p *httpParser) fault(field, format string, args ...any) {
-	p.faults = append(p.faults, belfry.FieldError{Field: "payload." + field, Message: fmt.Sprintf(format, args...)})
+func (p *httpParser) addError(field, format string, args ...any) {
+	p.errors = append(p.errors, belfry.FieldError{Field: "payload." + field, Message: fmt.Sprintf(format, args...)})
 }
 
-// given returns a field that is there and not null.
-func (p *httpParser) given(name string) (json.RawMessage, bool) {
+// value returns a field that is set and not null.
+func (p *httpParser) value(name string) (json.RawMessage, bool) {
 	raw := bytes.TrimSpace(p.fields[name])
 	return raw, len(raw) > 0 && string(raw) != "null"
 }
 
-func (p *httpParser) unknown(known ...string) {
+func (p *httpParser) checkNames() {
 	var unknown []string
 	for name := range p.fields {
-		if !slices.Contains(known, name) {
+		if !slices.Contains(payloadFields, name) {
 			unknown = append(unknown, name)
 		}
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		p.fault(sanitize.Text(name, 40), "there is no such field; known are %s", strings.Join(known, ", "))
+		p.addError(sanitize.Text(name, 40), "there is no such field; the fields are %s", strings.Join(payloadFields, ", "))
 	}
 }
 
 func (p *httpParser) url() string {
-	raw, ok := p.given("url")
+	raw, ok := p.value("url")
 	if !ok {
-		p.fault("url", "is missing; for example https://example.com/hook")
+		p.addError("url", "is missing; for example https://example.com/hook")
 		return ""
 	}
 	text, ok := jsonString(raw)
 	if !ok {
-		p.fault("url", "must be text; for example https://example.com/hook")
+		p.addError("url", "must be text; for example https://example.com/hook")
 		return ""
 	}
 	if problem := checkURL(text); problem != "" {
-		p.fault("url", "%s", problem)
+		p.addError("url", "%s", problem)
 	}
 	return text
 }
 
 // checkURL says what is wrong with the address of a request.
 func checkURL(text string) string {
-	if len(text) > maxURL {
-		return fmt.Sprintf("has %d bytes, the most is %d", len(text), maxURL)
+	if n := len(text); n > maxURL {
+		if n = utf8.RuneCountInString(text); n > maxURL {
+			return fmt.Sprintf("has %d characters, the maximum is %d", n, maxURL)
+		}
 	}
 	u, err := url.Parse(text)
 	switch {
@@ -95,9 +109,9 @@ func checkURL(text string) string {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "must begin with http:// or https://"
 	case u.User != nil:
-		return "must not carry a user name or password; use a header"
+		return "must not contain a user name or password; use a header"
 	case u.Hostname() == "":
-		return "names no host"
+		return "has no host"
 	case strings.HasSuffix(u.Host, ":"):
 		return "has a colon but no port"
 	}
@@ -109,37 +123,35 @@ func checkURL(text string) string {
 	return ""
 }
 
-var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-
 func (p *httpParser) method() string {
-	raw, ok := p.given("method")
+	raw, ok := p.value("method")
 	if !ok {
-		return "POST"
+		return defaultMethod
 	}
 	text, ok := jsonString(raw)
 	if !ok {
-		p.fault("method", "must be text; for example POST")
+		p.addError("method", "must be text; for example POST")
 		return ""
 	}
 	method := strings.ToUpper(text)
 	if !slices.Contains(httpMethods, method) {
-		p.fault("method", "must be one of %s", strings.Join(httpMethods, ", "))
+		p.addError("method", "must be one of %s", strings.Join(httpMethods, ", "))
 	}
 	return method
 }
 
 func (p *httpParser) headers() map[string]string {
-	raw, ok := p.given("headers")
+	raw, ok := p.value("headers")
 	if !ok {
 		return nil
 	}
 	values := jsontext.Object(raw)
 	if values == nil {
-		p.fault("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
+		p.addError("headers", `must be an object of texts; for example {"Accept": "application/json"}`)
 		return nil
 	}
 	if len(values) > maxHeaders {
-		p.fault("headers", "has %d entries, the most is %d", len(values), maxHeaders)
+		p.addError("headers", "has %d headers, the maximum is %d", len(values), maxHeaders)
 		return nil
 	}
 	headers := make(map[string]string, len(values))
@@ -148,13 +160,13 @@ func (p *httpParser) headers() map[string]string {
 		field, lower := "headers."+sanitize.Text(name, 100), strings.ToLower(name)
 		value, ok := jsonString(values[name])
 		if !ok {
-			p.fault(field, "must be text")
+			p.addError(field, "must be text")
 			continue
 		}
 		if problem := checkHeader(lower, value); problem != "" {
-			p.fault(field, "%s", problem)
+			p.addError(field, "%s", problem)
 		} else if seen[lower] {
-			p.fault(field, "is given twice: case makes no difference in header names")
+			p.addError(field, "is set twice: case makes no difference in header names")
 		}
 		seen[lower] = true
 		headers[name] = value
@@ -162,8 +174,8 @@ func (p *httpParser) headers() map[string]string {
 	return headers
 }
 
-// ownHeaders are those that the connection or Belfry itself decides on.
-var ownHeaders = []string{
+// reservedHeaders are those that the connection or Belfry sets.
+var reservedHeaders = []string{
 	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
 	"upgrade", "http2-settings", "expect", "idempotency-key",
 }
@@ -171,31 +183,31 @@ var ownHeaders = []string{
 // checkHeader says what is wrong with a header whose name is in lower case.
 func checkHeader(name, value string) string {
 	switch {
-	case name == "" || strings.IndexFunc(name, notToken) >= 0:
+	case name == "" || strings.IndexFunc(name, notTokenChar) >= 0:
 		return "is not a valid header name"
-	case slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
-		return "is set by Belfry and cannot be given"
+	case slices.Contains(reservedHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
+		return "is set by Belfry"
 	case len(value) > maxHeaderValue:
-		return fmt.Sprintf("has %d bytes, the most is %d", len(value), maxHeaderValue)
+		return fmt.Sprintf("has %d bytes, the maximum is %d", len(value), maxHeaderValue)
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "contains control characters"
 	}
 	return ""
 }
 
-// notToken reports whether r may not stand in a header name (RFC 9110, 5.6.2).
-func notToken(r rune) bool {
+// notTokenChar reports whether r is not allowed in a header name (RFC 9110, 5.6.2).
+func notTokenChar(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 func (p *httpParser) body(method string) json.RawMessage {
-	raw, ok := p.given("body")
+	raw, ok := p.value("body")
 	if !ok {
 		return nil
 	}
 	if method == "GET" || method == "HEAD" {
-		p.fault("body", "cannot be sent with %s; leave it out or use another method", method)
+		p.addError("body", "cannot be sent with %s; leave it out or use another method", method)
 	}
 	return raw
 }

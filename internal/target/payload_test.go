@@ -25,15 +25,15 @@ func TestParseHTTPAccepts(t *testing.T) {
 		{"IPv6 addresses are hosts", `{"url":"http://[::1]:80/"}`, "POST", "", ""},
 		{"headers may carry any text", `{"url":"http://a","headers":{"X-A":"b\tc é","Authorization":"Bearer x","User-Agent":"me"}}`, "POST", "", ""},
 	} {
-		p, faults := ParseHTTP(json.RawMessage(tt.raw))
+		p, errors := ParseHTTP(json.RawMessage(tt.raw))
 		body, kind := p.Content()
-		if len(faults) > 0 || p.Method != tt.method || string(body) != tt.body || kind != tt.kind {
-			t.Errorf("%s: method %q, body %q as %q, faults %v", tt.name, p.Method, body, kind, faults)
+		if len(errors) > 0 || p.Method != tt.method || string(body) != tt.body || kind != tt.kind {
+			t.Errorf("%s: method %q, body %q as %q, errors %v", tt.name, p.Method, body, kind, errors)
 		}
 	}
 }
 
-func TestParseHTTPNamesWhatIsWrong(t *testing.T) {
+func TestParseHTTPErrors(t *testing.T) {
 	for _, tt := range []struct{ name, raw, want string }{
 		{"no JSON", `{`, "payload: must be a JSON object"},
 		{"nothing", ``, "payload: must be a JSON object"},
@@ -47,19 +47,19 @@ func TestParseHTTPNamesWhatIsWrong(t *testing.T) {
 		{"an address without scheme", `{"url":"//example.com"}`, "payload.url: must begin with http"},
 		{"another scheme", `{"url":"file:///etc/passwd"}`, "payload.url: must begin with http"},
 		{"another scheme that dials", `{"url":"gopher://example.com"}`, "payload.url: must begin with http"},
-		{"no host", `{"url":"http:///x"}`, "payload.url: names no host"},
-		{"an opaque address", `{"url":"http:example.com"}`, "payload.url: names no host"},
-		{"a port without host", `{"url":"http://:80/"}`, "payload.url: names no host"},
+		{"no host", `{"url":"http:///x"}`, "payload.url: has no host"},
+		{"an opaque address", `{"url":"http:example.com"}`, "payload.url: has no host"},
+		{"a port without host", `{"url":"http://:80/"}`, "payload.url: has no host"},
 		{"a colon without port", `{"url":"http://a:/"}`, "payload.url: has a colon"},
 		{"port zero", `{"url":"http://a:0/"}`, "payload.url: has a port"},
 		{"a port too high", `{"url":"http://a:65536/"}`, "payload.url: has a port"},
 		{"a port of letters", `{"url":"http://a:http/"}`, "payload.url: is not a valid URL"},
-		{"user-info", `{"url":"http://u:p@a/"}`, "payload.url: must not carry a user name"},
-		{"empty user-info", `{"url":"http://@a/"}`, "payload.url: must not carry a user name"},
+		{"user-info", `{"url":"http://u:p@a/"}`, "payload.url: must not contain a user name"},
+		{"empty user-info", `{"url":"http://@a/"}`, "payload.url: must not contain a user name"},
 		{"a new line in the address", `{"url":"http://a/\r\nX: y"}`, "payload.url: is not a valid URL"},
 		{"a blank before the address", `{"url":" http://a/"}`, "payload.url: is not a valid URL"},
 		{"a blank after the address", `{"url":"http://a/ "}`, "payload.url: is not a valid URL"},
-		{"a long address", `{"url":"http://a/` + strings.Repeat("x", 2048) + `"}`, "payload.url: has 2057 bytes"},
+		{"a long address", `{"url":"http://a/` + strings.Repeat("x", 2048) + `"}`, "payload.url: has 2057 characters"},
 		{"another method", `{"url":"http://a","method":"CONNECT"}`, "payload.method: must be one of GET"},
 		{"an empty method", `{"url":"http://a","method":""}`, "payload.method: must be one of GET"},
 		{"a method with a blank", `{"url":"http://a","method":"GET "}`, "payload.method: must be one of GET"},
@@ -73,48 +73,48 @@ func TestParseHTTPNamesWhatIsWrong(t *testing.T) {
 		{"a header that breaks out", `{"url":"http://a","headers":{"X-A":"b\r\nHost: evil"}}`, "payload.headers.X-A: contains control characters"},
 		{"a header with a zero byte", `{"url":"http://a","headers":{"X-A":"\u0000"}}`, "payload.headers.X-A: contains control characters"},
 		{"a header that is too long", `{"url":"http://a","headers":{"X-A":"` + strings.Repeat("x", 8193) + `"}}`, "payload.headers.X-A: has 8193 bytes"},
-		{"a header given twice", `{"url":"http://a","headers":{"X-A":"b","x-a":"c"}}`, "payload.headers.x-a: is given twice"},
+		{"a header given twice", `{"url":"http://a","headers":{"X-A":"b","x-a":"c"}}`, "payload.headers.x-a: is set twice"},
 		{"GET with a body", `{"url":"http://a","method":"get","body":{}}`, "payload.body: cannot be sent with GET"},
 		{"HEAD with a body", `{"url":"http://a","method":"HEAD","body":""}`, "payload.body: cannot be sent with HEAD"},
 		{"an unknown field", `{"url":"http://a","metod":"GET"}`, "payload.metod: there is no such field"},
 		{"a field in another case", `{"url":"http://a","Method":"GET"}`, "payload.Method: there is no such field"},
 	} {
-		_, faults := ParseHTTP(json.RawMessage(tt.raw))
-		if got := (&belfry.Error{Fields: faults}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(faults) != 1 {
+		_, errors := ParseHTTP(json.RawMessage(tt.raw))
+		if got := (&belfry.Error{Fields: errors}).Error(); !strings.HasPrefix(got, ": "+tt.want) || len(errors) != 1 {
 			t.Errorf("%s: got%s, want %s", tt.name, got, tt.want)
 		}
 	}
 }
 
-func TestParseHTTPKeepsItsOwnHeaders(t *testing.T) {
+func TestParseHTTPReservedHeaders(t *testing.T) {
 	for _, name := range []string{
 		"Host", "content-length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Expect",
 		"Proxy-Authorization", "Proxy-Connection", "Idempotency-Key", "Belfry-Run-Id", "belfry-anything",
 	} {
 		raw := fmt.Sprintf(`{"url":"http://a","headers":{%q:"x"}}`, name)
-		if _, faults := ParseHTTP(json.RawMessage(raw)); len(faults) != 1 || !strings.Contains(faults[0].Message, "set by Belfry") {
-			t.Errorf("%s: faults %v", name, faults)
+		if _, errors := ParseHTTP(json.RawMessage(raw)); len(errors) != 1 || !strings.Contains(errors[0].Message, "set by Belfry") {
+			t.Errorf("%s: errors %v", name, errors)
 		}
 	}
 }
 
-func TestParseHTTPTellsEveryFaultAtOnce(t *testing.T) {
-	_, faults := ParseHTTP(json.RawMessage(`{"url":"ftp://a","method":"FLY","headers":{"Host":"x","X-A":"\n"},"body":1,"zeal":1,"abc":2}`))
+func TestParseHTTPReturnsAllErrors(t *testing.T) {
+	_, errors := ParseHTTP(json.RawMessage(`{"url":"ftp://a","method":"FLY","headers":{"Host":"x","X-A":"\n"},"body":1,"zeal":1,"abc":2}`))
 	var fields []string
-	for _, f := range faults {
+	for _, f := range errors {
 		fields = append(fields, f.Field)
 	}
 	want := []string{"payload.abc", "payload.zeal", "payload.url", "payload.method", "payload.headers.Host", "payload.headers.X-A"}
 	if !slices.Equal(fields, want) {
-		t.Errorf("faults in %v, want %v", fields, want)
+		t.Errorf("errors in %v, want %v", fields, want)
 	}
 	headers := make(map[string]string)
 	for i := range 65 {
 		headers[fmt.Sprint("X-", i)] = "v"
 	}
 	raw, _ := json.Marshal(belfry.HTTPPayload{URL: "http://a", Headers: headers})
-	if _, faults := ParseHTTP(raw); len(faults) != 1 || faults[0].Field != "payload.headers" {
-		t.Errorf("65 headers: faults %v", faults)
+	if _, errors := ParseHTTP(raw); len(errors) != 1 || errors[0].Field != "payload.headers" {
+		t.Errorf("65 headers: errors %v", errors)
 	}
 }
 
@@ -124,8 +124,8 @@ func FuzzParseHTTP(f *testing.F) {
 	f.Add([]byte(`{"url":"http://[fe80::1%25eth0]:80/","headers":{"a":"\u007f"}}`))
 	f.Add([]byte(`{"url":"http://\u0000/","body":"x"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p, faults := ParseHTTP(raw)
-		if len(faults) > 0 {
+		p, errors := ParseHTTP(raw)
+		if len(errors) > 0 {
 			return
 		}
 		req, err := http.NewRequest(p.Method, p.URL, nil)

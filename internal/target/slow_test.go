@@ -16,7 +16,7 @@ import (
 )
 
 // Slow targets are tried over pipes, in a bubble where time is free.
-func slowly(t *testing.T, timeout time.Duration, serve func(conn net.Conn)) (run *belfry.Run, took time.Duration, err error) {
+func callSlow(t *testing.T, timeout time.Duration, serve func(conn net.Conn)) (run *belfry.Run, took time.Duration, err error) {
 	t.Helper()
 	h := NewHTTP(HTTPOptions{})
 	defer h.Close()
@@ -45,7 +45,7 @@ func slowly(t *testing.T, timeout time.Duration, serve func(conn net.Conn)) (run
 // hang holds a connection until the other side closes it.
 func hang(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
-func TestSlowTargetsDoNotHoldAnAttempt(t *testing.T) {
+func TestSlowTargetsTimeOut(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for _, tt := range []struct {
 		name    string
@@ -58,16 +58,16 @@ func TestSlowTargetsDoNotHoldAnAttempt(t *testing.T) {
 		{"no answer ends with the attempt", time.Hour, hang, time.Hour, "call the target: the attempt timed out", 0},
 		{"headers that drip end with the attempt", time.Minute, func(conn net.Conn) {
 			fmt.Fprint(conn, head)
-			drip(conn, "X")
+			writeSlowly(conn, "X")
 		}, time.Minute, "call the target: the attempt timed out", 0},
 		{"a body that drips ends with the attempt, and what came is kept", time.Minute + 500*time.Millisecond, func(conn net.Conn) {
 			fmt.Fprint(conn, head+"Content-Length: 1000\r\n\r\n")
-			drip(conn, "x")
+			writeSlowly(conn, "x")
 		}, time.Minute + 500*time.Millisecond, "call the target: the attempt timed out", 61},
 		{"a body that stalls ends after half a minute", time.Hour, func(conn net.Conn) {
 			fmt.Fprint(conn, head+"Content-Length: 1000\r\n\r\nhello")
 			hang(conn)
-		}, stallTimeout, "call the target: the answer stalled for 30s", 5},
+		}, stallTimeout, "call the target: the response stalled for 30s", 5},
 		{"a late answer is an answer", time.Hour, func(conn net.Conn) {
 			time.Sleep(59 * time.Minute)
 			fmt.Fprint(conn, head+"Content-Length: 2\r\n\r\nok")
@@ -81,12 +81,12 @@ func TestSlowTargetsDoNotHoldAnAttempt(t *testing.T) {
 		}, 200 * time.Second, "", 10},
 		{"what is not kept is not waited for", time.Hour, func(conn net.Conn) {
 			fmt.Fprint(conn, head+"Content-Length: 100000\r\n\r\n"+strings.Repeat("x", belfry.MaxOutput))
-			drip(conn, "x")
+			writeSlowly(conn, "x")
 		}, drainTimeout, "", belfry.MaxOutput},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				run, took, err := slowly(t, tt.timeout, tt.serve)
+				run, took, err := callSlow(t, tt.timeout, tt.serve)
 				if took != tt.took {
 					t.Errorf("it took %s, want %s", took, tt.took)
 				}
@@ -102,7 +102,7 @@ func TestSlowTargetsDoNotHoldAnAttempt(t *testing.T) {
 }
 
 // drip writes for ever, once a second.
-func drip(conn net.Conn, s string) {
+func writeSlowly(conn net.Conn, s string) {
 	for {
 		if _, err := fmt.Fprint(conn, s); err != nil {
 			return

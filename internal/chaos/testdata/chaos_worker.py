@@ -1,32 +1,32 @@
-"""The example worker with handlers that report to the ledger of the chaos tests."""
+"""The example worker with handlers that report to the receiver of the chaos tests."""
 import os, threading, urllib.parse, urllib.request
 
 import worker
 
 
-def tell(run, url, ended):
+def report(run, url, ended):
     headers = {
-        "Belfry-Run-Id": run["id"], "Belfry-Job-Id": run["job_id"], "Belfry-Attempt": str(run["attempt"]),
+        "Belfry-Run-Id": run["run_id"], "Belfry-Job-Id": run["job_id"], "Belfry-Attempt": str(run["attempt"]),
         "Belfry-Scheduled-At": run["scheduled_at"], "Idempotency-Key": run["idempotency_key"],
         "Chaos-Worker": os.environ["CHAOS_WORKER"], "Chaos-Ended": ended,
     }
     urllib.request.urlopen(urllib.request.Request(url, b"", headers), timeout=120).close()
 
 
-def chaos(run, ended):  # does not look whether it shall end
+def chaos(run, ended):  # ignores that its attempt has ended
     url = run["payload"]["url"]
-    tell(run, url, "")
-    tell(run, urllib.parse.urljoin(url, "/ended"), "succeeded")
+    report(run, url, "")
+    report(run, urllib.parse.urljoin(url, "/ended"), "succeeded")
     return str(run["attempt"])
 
 
-def polite(run, ended):  # ends when it shall
+def polite(run, ended):  # returns when its attempt ends
     url = run["payload"]["url"]
-    answered = threading.Thread(target=tell, args=[run, url, ""], daemon=True)
+    answered = threading.Thread(target=report, args=[run, url, ""], daemon=True)
     answered.start()
     while answered.is_alive() and not ended.wait(0.05):
         pass
-    tell(run, urllib.parse.urljoin(url, "/ended"), "the run was cancelled" if ended.is_set() else "succeeded")
+    report(run, urllib.parse.urljoin(url, "/ended"), "the run was cancelled" if ended.is_set() else "succeeded")
     if ended.is_set():
         raise InterruptedError
     return str(run["attempt"])

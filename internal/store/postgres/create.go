@@ -16,64 +16,63 @@ import (
 )
 
 const (
-	fewJobs      = 50      // go to the server in one statement
-	jobsAtATime  = 5000    // go to the server in one COPY
-	bytesAtATime = 4 << 20 // of payload, so that large ones do not pile up
+	maxInsertJobs  = 50      // in one INSERT; more are copied
+	copyBatchJobs  = 5000    // in one COPY
+	copyBatchBytes = 4 << 20 // of payload in one COPY
 )
 
 var (
 	jobColumns = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at",
-		"tags", "queue", "type", "handler", "grams"}
-	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "once"}
+		"tags", "queue", "type", "handler", "trigrams"}
+	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off"}
 )
 
-// CreateJobs stores new jobs with their plans, all or none: a few in one
-// statement, many by COPY. Those of a request come with its key and answer.
+// CreateJobs stores new jobs with their plans, all or none: a few in one statement,
+// many by COPY. The key and the response of a request are stored with them.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	ctx, cancel, err := detach(ctx, bulkTimeout)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	in := newSupply(jobs)
-	defer in.stop()
-	first := in.take(nil, fewJobs+1)
+	batches := newJobBatcher(jobs)
+	defer batches.stop()
+	first := batches.fill(nil, maxInsertJobs+1)
 	if first.err != nil || len(first.jobs) == 0 && r == nil {
 		return first.err
 	}
 	var ids []belfry.ID
-	if first.last && r == nil && len(onceOf(first.jobs)) == 0 {
-		ids, err = idsOf(nil, first.jobs), insertFew(ctx, s.work, first.jobs)
+	if first.last && r == nil && len(oneOffIDs(first.jobs)) == 0 {
+		ids, err = appendJobIDs(nil, first.jobs), insertJobs(ctx, s.pool, first.jobs)
 	} else {
-		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-			return keyed(ctx, tx, r, func() error {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			return withRequestKey(ctx, tx, r, func() error {
 				if !first.last {
-					return insertMany(ctx, tx, first, in, &ids)
+					return copyAllJobs(ctx, tx, first, batches, &ids)
 				}
-				ids = idsOf(nil, first.jobs)
-				if err := insertFew(ctx, tx, first.jobs); err != nil {
+				ids = appendJobIDs(nil, first.jobs)
+				if err := insertJobs(ctx, tx, first.jobs); err != nil {
 					return err
 				}
-				return notEnded(ctx, tx, first.jobs)
+				return checkNotEnded(ctx, tx, first.jobs)
 			})
 		})
 	}
 	if err != nil {
-		return s.whyNotCreated(ctx, ids, r, err)
+		return s.createError(ctx, ids, r, err)
 	}
-	s.hints.tellChanged(len(ids) > fewJobs, ids...)
+	s.notifier.notifyPlans(len(ids) > maxInsertJobs, ids...)
 	return nil
 }
 
-func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
+func appendJobIDs(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	for i := range jobs {
 		ids = append(ids, jobs[i].Job.ID)
 	}
 	return ids
 }
 
-// onceOf gives the ids of the one-offs.
-func onceOf(jobs []store.NewJob) (ids []pgtype.UUID) {
+func oneOffIDs(jobs []store.NewJob) (ids []pgtype.UUID) {
 	for i := range jobs {
 		if jobs[i].Plan.Once {
 			ids = append(ids, uuid(jobs[i].Job.ID))
@@ -82,45 +81,44 @@ func onceOf(jobs []store.NewJob) (ids []pgtype.UUID) {
 	return ids
 }
 
-// errEnded says that a job was there before, and has ended since.
-var errEnded = errors.New("a job with this id has ended already")
+var errAlreadyEnded = errors.New("a job with this id has ended already")
 
-// notEnded makes sure that none of the jobs, which were just stored, has ended
-// before: then the reply to an earlier call was lost.
-func notEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
-	once := onceOf(jobs)
-	if len(once) == 0 {
+// checkNotEnded fails if one of the jobs, which were just inserted, was created before
+// and has ended since: the reply to an earlier call was lost.
+func checkNotEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
+	oneOffs := oneOffIDs(jobs)
+	if len(oneOffs) == 0 {
 		return nil
 	}
 	var ended bool
-	err := tx.QueryRow(ctx, `/* create */ SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE id = ANY($1))`, once).Scan(&ended)
+	err := tx.QueryRow(ctx, `/* create */ SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE id = ANY($1))`, oneOffs).Scan(&ended)
 	if err == nil && ended {
-		return errEnded
+		return errAlreadyEnded
 	}
 	return err
 }
 
-// insertMany stores the first jobs and all that follow, and notes the ids so far.
-func insertMany(ctx context.Context, tx pgx.Tx, first batch, in *supply, ids *[]belfry.ID) error {
+// copyAllJobs stores the first jobs and all that follow, and collects their ids.
+func copyAllJobs(ctx context.Context, tx pgx.Tx, first jobBatch, batches *jobBatcher, ids *[]belfry.ID) error {
 	// A caller may need longer to produce the next jobs than a session may idle.
 	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
 		return err
 	}
-	for b := in.take(first.jobs, jobsAtATime); ; b = in.wait() {
+	for b := batches.fill(first.jobs, copyBatchJobs); ; b = batches.prefetched() {
 		if b.err != nil {
 			return b.err
 		}
 		if !b.last {
-			in.fetch(jobsAtATime)
+			batches.prefetch(copyBatchJobs)
 		}
-		*ids = idsOf(*ids, b.jobs)
+		*ids = appendJobIDs(*ids, b.jobs)
 		if err := copyJobs(ctx, tx, b.jobs); err != nil {
 			return err
 		}
-		if err := notEnded(ctx, tx, b.jobs); err != nil || b.last {
+		if err := checkNotEnded(ctx, tx, b.jobs); err != nil || b.last {
 			return err
 		}
-		in.reuse(b.jobs)
+		batches.reuse(b.jobs)
 	}
 }
 
@@ -128,26 +126,26 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	var specs specTexts
+	var specs specEncoder
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		j := &jobs[i].Job
-		spec, err := specs.of(j.Spec)
+		spec, err := specs.encode(j.Spec)
 		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), spec,
 			text(string(j.Payload)), j.CreatedAt, j.CreatedAt,
-			tagsOf(j), storable(j.Queue), storable(j.Type), handlerOf(j.Spec), gramsOf(j.Name)}, err
+			tagsColumn(j), storable(j.Queue), storable(j.Type), handlerColumn(j.Spec), nameTrigrams(j.Name)}, err
 	})); err != nil {
 		return err
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "plans"}, planColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		p := &jobs[i].Plan
-		return []any{uuid(p.JobID), p.Shard, p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
+		return []any{uuid(p.JobID), p.Shard, p.Version, timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
 	}))
 	return err
 }
 
-// insertFew stores jobs and plans in one statement. Lists within a list travel as
-// the text of an array.
-func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
+// insertJobs stores jobs and plans in one statement. Arrays within an array are passed
+// as text.
+func insertJobs(ctx context.Context, q querier, jobs []store.NewJob) error {
 	n := len(jobs)
 	if n == 0 {
 		return nil
@@ -158,71 +156,146 @@ func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
 		namespaces, states, specs = make([]string, n), make([]string, n), make([]string, n)
 		names, payloads           = make([]pgtype.Text, n), make([]pgtype.Text, n)
 		created                   = make([]time.Time, n)
-		tags, grams, handlers     = make([]pgtype.Text, n), make([]pgtype.Text, n), make([]pgtype.Text, n)
+		tags, trigrams, handlers  = make([]pgtype.Text, n), make([]pgtype.Text, n), make([]pgtype.Text, n)
 		queues, types             = make([]string, n), make([]string, n)
 		versions, made            = make([]int64, n), make([]int64, n)
 		nexts, nominals, marks    = make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
 		zones                     = make([]string, n)
 		onces                     = make([]bool, n)
-		texts                     specTexts
+		texts                     specEncoder
 		err                       error
 	)
 	for i := range jobs {
 		j, p := &jobs[i].Job, &jobs[i].Plan
-		if specs[i], err = texts.of(j.Spec); err != nil {
+		if specs[i], err = texts.encode(j.Spec); err != nil {
 			return err
 		}
 		ids[i], shards[i], revisions[i] = uuid(j.ID), int32(p.Shard), int32(j.Revision)
 		namespaces[i], states[i] = j.Namespace, string(j.State)
 		names[i], payloads[i], created[i] = text(j.Name), text(string(j.Payload)), j.CreatedAt
-		tags[i], grams[i], handlers[i] = arrayOf(tagsOf(j)), arrayOf(gramsOf(j.Name)), handlerOf(j.Spec)
+		tags[i], trigrams[i], handlers[i] = arrayLiteral(tagsColumn(j)), arrayLiteral(nameTrigrams(j.Name)), handlerColumn(j.Spec)
 		queues[i], types[i] = storable(j.Queue), storable(j.Type)
 		versions[i], made[i], zones[i], onces[i] = p.Version, p.RunsMade, p.ZoneVersion, p.Once
-		nexts[i], nominals[i], marks[i] = stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor)
+		nexts[i], nominals[i], marks[i] = timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor)
 	}
 	_, err = q.Exec(ctx, `/* create */
 WITH job AS (
-  INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at, tags, queue, type, handler, grams)
-  SELECT id, shard, namespace, name, revision, state, spec, payload, created_at, created_at, tags::text[], queue, type, handler, grams::bigint[]
+  INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at, tags, queue, type, handler, trigrams)
+  SELECT id, shard, namespace, name, revision, state, spec, payload, created_at, created_at, tags::text[], queue, type, handler, trigrams::bigint[]
     FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::timestamptz[],
                 $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
-      AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, grams))
-INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, once)
+      AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, trigrams))
+INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off)
 SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $21::boolean[])`,
 		ids, shards, namespaces, names, revisions, states, specs, payloads, created, versions, nexts, nominals, marks, made, zones,
-		tags, queues, types, handlers, grams, onces)
+		tags, queues, types, handlers, trigrams, onces)
 	return err
 }
 
-// whyNotCreated explains an error. A key that is there already may be our own:
-// the reply to an earlier commit of the same jobs was lost. Under the key of a
-// request it is not: that would have been found first.
-func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
+// createError explains why jobs were not created. An id that exists already may be our
+// own: the reply to an earlier commit of the same jobs was lost. With a request it is
+// not, since the key of the request would have been found first.
+func (s *Store) createError(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
 	var refused *pgconn.PgError
-	if taken := errors.As(err, &refused) && refused.Code == "23505"; !taken && !errors.Is(err, errEnded) {
-		return failed("create jobs", err)
+	if taken := errors.As(err, &refused) && refused.Code == uniqueViolation; !taken && !errors.Is(err, errAlreadyEnded) {
+		return wrapError("create jobs", err)
 	}
 	if r == nil {
-		var there int
-		if err := s.work.QueryRow(ctx, `SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)) + (SELECT count(*) FROM belfry.ended WHERE id = ANY($1))`,
-			uuids(ids)).Scan(&there); err != nil {
-			return failed("create jobs", err)
+		var existing int
+		if err := s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)) + (SELECT count(*) FROM belfry.ended WHERE id = ANY($1))`,
+			uuids(ids)).Scan(&existing); err != nil {
+			return wrapError("create jobs", err)
 		}
-		if there == len(ids) {
+		if existing == len(ids) {
 			return nil
 		}
 	}
 	if refused == nil || refused.ConstraintName != "jobs_name" {
-		return belfry.Errorf(belfry.Conflict, "one of the jobs is there already: %w", err)
+		return belfry.Errorf(belfry.Conflict, "one of the jobs exists already: %w", err)
 	}
-	return failed("create jobs", nameTaken(err, takenName(refused.Detail)))
+	return wrapError("create jobs", nameConflict(err, duplicateName(refused.Detail)))
 }
 
-// takenName finds the name in a detail such as
+// duplicateName finds the name in a detail such as
 // "Key (namespace, name)=(default, report) already exists.".
-func takenName(detail string) string {
+func duplicateName(detail string) string {
 	_, key, _ := strings.Cut(detail, ")=(")
 	key, _, _ = strings.Cut(key, ") already exists")
 	_, name, _ := strings.Cut(key, ", ")
 	return name
+}
+
+// jobBatcher reads batches of new jobs from a sequence. It produces the next batch
+// while the one before is sent to the server.
+type jobBatcher struct {
+	next    func() (store.NewJob, error, bool)
+	end     func()
+	pending chan jobBatch // nil: nothing is being prefetched
+	spare   []store.NewJob
+}
+
+// jobBatch is some jobs of a sequence, or why there are no more.
+type jobBatch struct {
+	jobs  []store.NewJob
+	last  bool
+	err   error
+	panic any // of the sequence
+}
+
+func newJobBatcher(jobs iter.Seq2[store.NewJob, error]) *jobBatcher {
+	next, end := iter.Pull2(jobs)
+	return &jobBatcher{next: next, end: end}
+}
+
+// fill appends to jobs until there are n, the batch has enough bytes, or the sequence
+// ends.
+func (b *jobBatcher) fill(jobs []store.NewJob, n int) jobBatch {
+	for bytes := 0; len(jobs) < n && bytes < copyBatchBytes; {
+		job, err, ok := b.next()
+		if !ok || err != nil {
+			return jobBatch{jobs: jobs, last: !ok, err: err}
+		}
+		jobs = append(jobs, job)
+		bytes += len(job.Job.Payload)
+	}
+	return jobBatch{jobs: jobs}
+}
+
+// prefetch fills a batch of n in the background.
+func (b *jobBatcher) prefetch(n int) {
+	b.pending = make(chan jobBatch, 1)
+	go func(spare []store.NewJob, pending chan<- jobBatch) {
+		var batch jobBatch
+		defer func() {
+			batch.panic = recover()
+			pending <- batch
+		}()
+		batch = b.fill(spare, n)
+	}(b.spare, b.pending)
+	b.spare = nil
+}
+
+// prefetched waits for the batch. A panic of the sequence continues here, in the
+// goroutine of the caller.
+func (b *jobBatcher) prefetched() jobBatch {
+	batch := <-b.pending
+	b.pending = nil
+	if batch.panic != nil {
+		panic(batch.panic)
+	}
+	return batch
+}
+
+// reuse gives the memory of a batch to a later one.
+func (b *jobBatcher) reuse(jobs []store.NewJob) {
+	clear(jobs)
+	b.spare = jobs[:0]
+}
+
+// stop ends the sequence, after a prefetch has returned.
+func (b *jobBatcher) stop() {
+	if b.pending != nil {
+		<-b.pending
+	}
+	b.end()
 }

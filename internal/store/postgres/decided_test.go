@@ -32,7 +32,7 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 		batch.Queue(`INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost)
 			VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'backfill', 'x', 'waiting', 1, $2, $2, $2, $1, 1, 1, 0, 0, 0)`, id, minute(5))
 	}
-	if err := s.work.SendBatch(t.Context(), batch).Close(); err != nil {
+	if err := s.pool.SendBatch(t.Context(), batch).Close(); err != nil {
 		t.Fatal(err)
 	}
 	for n, want := range map[int][]belfry.RunStatus{
@@ -65,7 +65,7 @@ func TestWhatARunWaitsForIsTold(t *testing.T) {
 		t.Helper()
 		id := belfry.NewID(now.Add(time.Duration(minute) * time.Minute))
 		change(t, s, `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost,
-				worker, token, deadline_at, cancel_at)
+				worker, token, deadline_at, cancel_requested_at)
 			SELECT $1::uuid, 0, 'default', $2, 1, 'scheduled', $4, $3::text, $5, $6::timestamptz, $6, $6, $1, 1, 1, 1, 0, 0, held, held, CASE WHEN held IS NOT NULL THEN $6::timestamptz END, CASE WHEN held IS NOT NULL THEN $6::timestamptz END
 			  FROM (SELECT CASE WHEN $3 = 'running' THEN $1::uuid END AS held) x`, uuid(id), uuid(job), state, lane, rank, now.Add(time.Duration(minute)*time.Minute))
 		return id
@@ -119,7 +119,7 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 	}
 	for _, limit := range []int{1, 3, 7, 8} {
 		var got []belfry.Event
-		for page := (store.Page{Limit: limit}); ; page.After = got[len(got)-1].ID {
+		for page := (store.Page{Limit: limit}); ; page.After.ID = got[len(got)-1].ID {
 			events, err := s.ListEvents(t.Context(), "default", page)
 			if err != nil || len(events) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(events), err)

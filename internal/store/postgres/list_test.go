@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -84,39 +83,25 @@ var variousFilters = []belfry.JobFilter{
 	{Queue: "rare", Type: belfry.TypeWorker, Tags: []string{"b"}, Search: "tenant-1", Status: belfry.StatusCancelled},
 }
 
-// inSnapshot runs a test of the picking that a list is made of.
-func inSnapshot(t *testing.T, s *Store, test func(ctx context.Context, tx pgx.Tx) error) {
-	t.Helper()
-	err := pgx.BeginTxFunc(t.Context(), s.work, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), holdPlanner); err != nil {
-			return err
-		}
-		return test(t.Context(), tx)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestLookingAndJumpingFindTheSame(t *testing.T) {
 	for _, mode := range []string{"", "&default_query_exec_mode=exec"} {
 		url := pgtest.Database(t, Migrate)
 		s := open(t, Options{URL: url + mode})
 		variety(t, s, 2000)
 		for _, filter := range variousFilters {
-			inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-				p, err := s.newPicking(ctx, tx, "default", filter, sourcesOf(filter.Status)[0])
+			err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+				p, err := s.newJobSearch(t.Context(), tx, "default", filter, sourcesFor(filter.Status)[0])
 				if err != nil {
 					return err
 				}
-				jumped, inTime, err := p.patiently().jump(ctx, beyond, 10_000)
+				jumped, inTime, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
 				if err != nil || !inTime || !jumped.end {
 					return fmt.Errorf("jump for %+v: in time %v, at the end %v: %w", filter, inTime, jumped.end, err)
 				}
 				for _, size := range []int{7, 333, 2000, 5000} {
-					looked := picked{next: beyond}
+					looked := searchResult{next: maxUUID}
 					for looks := 0; ; looks++ {
-						enough, err := p.look(ctx, &looked, size, 10_000)
+						enough, err := p.scan(t.Context(), &looked, size, 10_000)
 						if err != nil {
 							return fmt.Errorf("look for %+v: %w", filter, err)
 						}
@@ -133,14 +118,17 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 				}
 				return nil
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
 
 // patiently is a picking whose jumps may take as long as they need.
-func (p *picking) patiently() *picking {
+func (p *jobSearch) patiently() *jobSearch {
 	q := *p
-	q.jumpTime = time.Minute
+	q.indexTimeout = time.Minute
 	return &q
 }
 
@@ -148,21 +136,21 @@ func (p *picking) patiently() *picking {
 // condition sleeps only where the planner is free, which it is in a jump.
 func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	variety(t, s, 3*firstLook)
-	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p, err := s.newPicking(ctx, tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, ofJobs)
+	variety(t, s, 3*firstScanLimit)
+	err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+		p, err := s.newJobSearch(t.Context(), tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
 		if err != nil {
 			return err
 		}
-		want, _, err := p.patiently().jump(ctx, beyond, 10_000)
+		want, _, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
 		if err != nil {
 			return err
 		}
 		p.where += ` AND (current_setting('enable_sort') = 'off' OR pg_sleep(10) IS NOT NULL)`
 		p.started = time.Now()
 		var got []pgtype.UUID
-		for part := (picked{next: beyond}); !part.end; {
-			if part, err = p.pick(ctx, part.next, 10_000); err != nil {
+		for part := (searchResult{next: maxUUID}); !part.end; {
+			if part, err = p.next(t.Context(), part.next, 10_000); err != nil {
 				return err
 			}
 			got = append(got, part.ids...)
@@ -175,6 +163,9 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // endings has some of the jobs without a plan leave the live tables, in any way, and
@@ -209,8 +200,7 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 400)
 	endings(t, s)
-	rows, err := s.work.Query(t.Context(), `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
-	ids, err := collectIDs(rows, err)
+	ids, err := collectIDs(t.Context(), s.pool, `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +253,7 @@ func suits(job belfry.Job, f belfry.JobFilter) bool {
 func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
-	for pages := 0; pages == 0 || !page.After.IsZero(); pages++ {
+	for pages := 0; pages == 0 || !page.After.ID.IsZero(); pages++ {
 		list, err := s.ListJobs(t.Context(), "default", filter, page)
 		if err != nil || len(list.Jobs) > limit || pages > 1000 {
 			t.Fatalf("%+v, page %d of %d: %d jobs, %v", filter, pages, limit, len(list.Jobs), err)
@@ -271,7 +261,7 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 		for _, job := range list.Jobs {
 			ids = append(ids, job.ID)
 		}
-		page.After = list.Next
+		page.After.ID = list.Next
 	}
 	return ids
 }

@@ -4,8 +4,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
@@ -24,45 +23,44 @@ import (
 // DefaultShards is the number of shards of a new database.
 const DefaultShards = 64
 
-// Bounds on one call. A statement that waits longer is given up by the server,
-// so that a hung one cannot stop a loop for good.
+// Time limits of one call. The server cancels a statement that takes longer, so that
+// no loop of a scheduler hangs.
 const (
 	statementTimeout = 10 * time.Second
 	callTimeout      = 15 * time.Second
 	bulkTimeout      = 10 * time.Minute
 )
 
-// Options say where the database is.
+// Options are the settings of a store.
 type Options struct {
 	URL    string
-	Shards int // of a new database; 0: whatever is stored, or DefaultShards
+	Shards int // of a new database; 0: the stored number, or DefaultShards
 	Log    *slog.Logger
 }
 
 // Store is a store.Store in PostgreSQL.
 type Store struct {
-	work   *pgxpool.Pool
-	vital  *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
-	pooled bool          // a pooler in transaction mode stands in between
-	log    *slog.Logger
-	shards int
-	clock  atomic.Pointer[reading]
-	hints  *hints
-	specs  store.Specs
-	grams  gramShares
-	walk   walk
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	pool         *pgxpool.Pool
+	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind other work
+	behindPooler bool          // connections go through a pooler in transaction mode
+	log          *slog.Logger
+	shards       int
+	clock        atomic.Pointer[clockSample]
+	notifier     *notifier
+	specs        store.Specs
+	trigrams     shareCache
+	waitingScan  scanPosition
+	stop         context.CancelFunc
+	done         sync.WaitGroup
 }
 
-// reading is what the server's clock showed at an instant of ours. Time since
-// then is measured by our monotonic clock, so that a step of the wall clock of
-// this machine changes nothing.
-type reading struct{ server, ours time.Time }
+// clockSample is the server's clock at an instant of the local one. Time since then is
+// measured by the monotonic clock, so that setting the local wall clock changes nothing.
+type clockSample struct{ server, local time.Time }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects, brings the schema up to date and settles the number of shards.
+// Open connects, migrates the schema and fixes the number of shards.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -74,21 +72,21 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.connect(ctx, o.URL); err != nil {
 		return nil, err
 	}
-	if err := s.settleShards(ctx, o.Shards); err != nil {
+	if err := s.initShards(ctx, o.Shards); err != nil {
 		s.closePools()
 		return nil, err
 	}
-	if err := s.learnClock(ctx); err != nil {
+	if err := s.syncClock(ctx); err != nil {
 		s.closePools()
 		return nil, fmt.Errorf("read the database's clock: %w", err)
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.hints = newHints(s.vital, o.Log)
-	s.done.Go(func() { s.keepClock(background) })
-	s.done.Go(func() { s.hints.send(background) })
-	if !s.pooled {
-		s.done.Go(func() { s.hints.listen(background, s.work.Config().ConnConfig) })
+	s.notifier = newNotifier(s.priorityPool, o.Log)
+	s.done.Go(func() { s.syncClockLoop(background) })
+	s.done.Go(func() { s.notifier.send(background) })
+	if !s.behindPooler {
+		s.done.Go(func() { s.notifier.listen(background, s.pool.Config().ConnConfig) })
 	}
 	return s, nil
 }
@@ -98,21 +96,21 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	s.pooled = pooled(config.ConnConfig)
-	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	s.behindPooler = usesPooler(config.ConnConfig)
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	config = config.Copy()
 	config.MaxConns, config.MinConns = 3, 1
-	if s.vital, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		s.work.Close()
+	if s.priorityPool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		s.pool.Close()
 		return fmt.Errorf("open the database: %w", err)
 	}
 	return nil
 }
 
-// poolConfig reads the URL and, unless it says that a pooler stands in between,
-// bounds what a session may wait for.
+// poolConfig parses the URL and limits how long a session may wait. A pooler in
+// transaction mode keeps no session settings.
 func poolConfig(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -125,7 +123,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	params := config.ConnConfig.RuntimeParams
 	setDefault(params, "application_name", "belfry")
-	if !pooled(config.ConnConfig) {
+	if !usesPooler(config.ConnConfig) {
 		setDefault(params, "timezone", "UTC")
 		setDefault(params, "statement_timeout", strconv.FormatInt(statementTimeout.Milliseconds(), 10))
 		setDefault(params, "lock_timeout", "2000")
@@ -135,38 +133,26 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// pooled reports whether the URL asks for the mode that a pooler in transaction
+// usesPooler reports whether the URL has the query mode that a pooler in transaction
 // mode needs (default_query_exec_mode=exec).
-func pooled(c *pgx.ConnConfig) bool {
+func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
 func setDefault(params map[string]string, name, value string) {
-	if _, given := params[name]; !given {
+	if _, set := params[name]; !set {
 		params[name] = value
 	}
 }
 
-// hidePassword drops the URL, and with it the password, from a parse error.
-func hidePassword(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return errors.New("it cannot be parsed")
-}
-
-func (s *Store) settleShards(ctx context.Context, asked int) error {
-	fresh := asked
-	if fresh == 0 {
-		fresh = DefaultShards
-	}
+func (s *Store) initShards(ctx context.Context, asked int) error {
 	var stored string
-	_, err := s.work.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh))
+	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(asked, DefaultShards)))
 	if err == nil {
-		err = s.work.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
+		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
 	}
 	if err != nil {
-		return fmt.Errorf("settle the number of shards: %w", err)
+		return fmt.Errorf("fix the number of shards: %w", err)
 	}
 	if s.shards, err = strconv.Atoi(stored); err != nil || s.shards < 1 {
 		return fmt.Errorf("the stored number of shards, %q, is not a number", stored)
@@ -180,16 +166,16 @@ func (s *Store) settleShards(ctx context.Context, asked int) error {
 // Shards is the number of shards, fixed when the database was first used.
 func (s *Store) Shards() int { return s.shards }
 
-// Now is the server's time as far as it was learned.
+// Now is the server's time, as of the last synchronization of clocks.
 func (s *Store) Now() time.Time {
-	r := s.clock.Load()
-	return r.server.Add(time.Since(r.ours)).UTC().Truncate(time.Microsecond)
+	c := s.clock.Load()
+	return c.server.Add(time.Since(c.local)).UTC().Truncate(time.Microsecond)
 }
 
-// Ping asks the server whether it answers and takes writes.
+// Ping checks that the server answers and accepts writes.
 func (s *Store) Ping(ctx context.Context) error {
 	var standby bool
-	if err := s.vital.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+	if err := s.priorityPool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
 	}
 	if standby {
@@ -207,12 +193,12 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) closePools() {
-	s.work.Close()
-	s.vital.Close()
+	s.pool.Close()
+	s.priorityPool.Close()
 }
 
-// keepClock learns the server's clock again every ten seconds.
-func (s *Store) keepClock(ctx context.Context) {
+// syncClockLoop synchronizes clocks every ten seconds.
+func (s *Store) syncClockLoop(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
@@ -220,56 +206,29 @@ func (s *Store) keepClock(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := s.learnClock(ctx); err != nil && ctx.Err() == nil {
+			if err := s.syncClock(ctx); err != nil && ctx.Err() == nil {
 				s.log.Debug("the database's clock could not be read", "error", err)
 			}
 		}
 	}
 }
 
-// learnClock compares clocks at the middle of the fastest of a few round trips.
-func (s *Store) learnClock(ctx context.Context) error {
+// syncClock samples the server's clock in the middle of the fastest of three round
+// trips.
+func (s *Store) syncClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	best := time.Duration(1<<63 - 1)
 	for range 3 {
 		var server time.Time
 		start := time.Now()
-		if err := s.vital.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&server); err != nil {
+		if err := s.priorityPool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&server); err != nil {
 			return err
 		}
 		if trip := time.Since(start); trip < best {
 			best = trip
-			s.clock.Store(&reading{server: server, ours: start.Add(trip / 2)})
+			s.clock.Store(&clockSample{server: server, local: start.Add(trip / 2)})
 		}
 	}
 	return nil
-}
-
-// detach gives a write a life of its own: a caller that goes away must not leave
-// a commit half way. A caller that is gone already starts nothing.
-func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	return ctx, cancel, nil
-}
-
-// failed says what was being done when the database refused or was lost. Only an
-// error that surely left nothing behind becomes a belfry.Error.
-func failed(doing string, err error) error {
-	var known *belfry.Error
-	var repeated *store.DuplicateRequest
-	var refused *pgconn.ConnectError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known), errors.As(err, &repeated):
-		return err
-	case errors.As(err, &refused):
-		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
 }

@@ -1,12 +1,15 @@
 package postgres
 
 import (
-	"errors"
+	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // uuid is null for the zero id.
@@ -14,41 +17,62 @@ func uuid[T ~[16]byte](id T) pgtype.UUID {
 	return pgtype.UUID{Bytes: id, Valid: id != T{}}
 }
 
+// notNull is a uuid also for the zero id, which comes before all others.
+func notNull[T ~[16]byte](id T) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
 func uuids[T ~[16]byte](ids []T) []pgtype.UUID {
 	out := make([]pgtype.UUID, len(ids))
 	for i, id := range ids {
-		out[i] = pgtype.UUID{Bytes: id, Valid: true}
+		out[i] = notNull(id)
 	}
 	return out
 }
 
-// stamp is null for the zero time.
-func stamp(t time.Time) pgtype.Timestamptz {
+// maxUUID comes after every id: a list in descending order starts there.
+var maxUUID = pgtype.UUID{Valid: true, Bytes: [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+
+// startAfter is where a page in descending order starts.
+func startAfter(id belfry.ID) pgtype.UUID {
+	if id.IsZero() {
+		return maxUUID
+	}
+	return uuid(id)
+}
+
+// timestamptz is null for the zero time.
+func timestamptz(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
-// moment is the zero time for null.
-func moment(t pgtype.Timestamptz) time.Time {
+func timeOrZero(t pgtype.Timestamptz) time.Time {
 	if !t.Valid {
 		return time.Time{}
 	}
 	return t.Time.UTC()
 }
 
-func momentOrNil(t pgtype.Timestamptz) *time.Time {
+func timeOrNil(t pgtype.Timestamptz) *time.Time {
 	if !t.Valid {
 		return nil
 	}
-	at := t.Time.UTC()
-	return &at
+	return new(t.Time.UTC())
 }
 
-// text is null for the empty string. PostgreSQL takes neither zero bytes nor
-// text that is not UTF-8.
+// text is null for the empty string.
 func text(s string) pgtype.Text {
 	return pgtype.Text{String: storable(s), Valid: s != ""}
 }
 
+// rawJSON is nil for null.
+func rawJSON(t pgtype.Text) json.RawMessage {
+	if !t.Valid {
+		return nil
+	}
+	return json.RawMessage(t.String)
+}
+
+// storable replaces what PostgreSQL refuses in a text: zero bytes, and bytes that are
+// not UTF-8.
 func storable(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -70,11 +94,72 @@ func int32s(shards []int) []int32 {
 	return out
 }
 
-// sqlState is the code of an error that the server sent, empty otherwise.
-func sqlState(err error) string {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return refused.Code
+// retentionDays is the retention of a job's own; null without one.
+func retentionDays(days int) pgtype.Int4 {
+	return pgtype.Int4{Int32: int32(days), Valid: days > 0}
+}
+
+// specEncoder encodes specs as they are stored. Jobs that are created together often
+// have the same spec.
+type specEncoder struct {
+	last belfry.Spec
+	text string
+}
+
+func (e *specEncoder) encode(spec belfry.Spec) (string, error) {
+	if e.text == "" || spec != e.last {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return "", err
+		}
+		e.last, e.text = spec, string(text)
 	}
-	return ""
+	return e.text, nil
+}
+
+// tagsColumn is sorted, without duplicates, and nil without tags.
+func tagsColumn(job *belfry.Job) []string {
+	if len(job.Tags) == 0 {
+		return nil
+	}
+	tags := storables(job.Tags)
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+func handlerColumn(spec belfry.Spec) pgtype.Text {
+	if spec.Type != belfry.TypeWorker {
+		return pgtype.Text{}
+	}
+	return text(spec.Handler)
+}
+
+// arrayLiteral is the text form of an array; null for nil.
+func arrayLiteral[T string | int64](list []T) pgtype.Text {
+	if list == nil {
+		return pgtype.Text{}
+	}
+	var b strings.Builder
+	for i, item := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		switch v := any(item).(type) {
+		case string:
+			b.WriteString(`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`)
+		case int64:
+			b.WriteString(strconv.FormatInt(v, 10))
+		}
+	}
+	return pgtype.Text{String: "{" + b.String() + "}", Valid: true}
+}
+
+// containsPattern is the ILIKE pattern of texts that contain a part, and how to
+// compare by it. ASCII is folded without the database's collation, which takes a third
+// of the time.
+func containsPattern(part string) (collation, pattern string) {
+	if longestASCII(part) == part {
+		collation = ` COLLATE "C"`
+	}
+	return collation, "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }

@@ -26,7 +26,7 @@ func several(t *testing.T, s *Store) []store.NewJob {
 }
 
 func TestManyJobsAreSetAside(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	jobs := several(t, s)
 	handed := 0
 	err := s.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
@@ -64,7 +64,7 @@ func TestManyJobsAreSetAside(t *testing.T) {
 }
 
 func TestJobsSetAsideAreAllOrNone(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	jobs := several(t, s)
 	broken := errors.New("the body broke off")
 	err := s.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
@@ -89,14 +89,12 @@ func TestJobsSetAsideAreAllOrNone(t *testing.T) {
 }
 
 func TestLargePayloadsAreSetAside(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	large := json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), belfry.MaxPayload-2)) + `"`)
 	waiting := &spool{dir: s.dir}
 	defer waiting.close()
 	for range 40 {
-		job := newJob(t, s, s.Now(), "* * * * *")
-		job.Job.Payload = large
-		if err := waiting.add(job); err != nil {
+		if err := waiting.add(&newRow{Payload: large}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,10 +102,10 @@ func TestLargePayloadsAreSetAside(t *testing.T) {
 		t.Errorf("%d bytes are held in memory", held)
 	}
 	n := 0
-	err := waiting.each(func(job *store.NewJob) error {
+	err := waiting.each(func(job *newRow) error {
 		n++
-		if !bytes.Equal(job.Job.Payload, large) {
-			t.Errorf("payload %d came back with %d bytes", n, len(job.Job.Payload))
+		if !bytes.Equal(job.Payload, large) {
+			t.Errorf("payload %d came back with %d bytes", n, len(job.Payload))
 		}
 		return nil
 	})

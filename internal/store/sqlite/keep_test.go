@@ -10,7 +10,7 @@ import (
 )
 
 const fillSettled = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch, attempt,
-  settled_at, http_status, error, output, skipped_count, keep_until)
+  settled_at, http_status, error, output, skipped_count, retain_until)
 SELECT unhex(printf('%032x', i + ?)), 0, 'default', ?, 1, 'scheduled', 'cancelled', '', 0, 0, 0, zeroblob(16), 1, 1, ?, 0, '', '', 0, ? FROM n`
 
 const fillTried = `INSERT INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
@@ -19,7 +19,7 @@ SELECT unhex(printf('%032x', i + ?)), 1, 0, 'default', 'failed', zeroblob(16), z
 // TestARetentionOfItsOwnWins prunes runs with a shorter and a longer retention than
 // the others, each with its attempts.
 func TestARetentionOfItsOwnWins(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const short, long, usual, many = 1_000_000, 2_000_000, 3_000_000, pruneBatch + 10
 	now, ago := s.Now(), s.Now().Add(-48*time.Hour)
 	job := slice(nth(1))
@@ -46,10 +46,10 @@ func TestARetentionOfItsOwnWins(t *testing.T) {
 // TestWhatHasEndedIsForgottenInTime prunes ended jobs with their revisions, events,
 // and keys.
 func TestWhatHasEndedIsForgottenInTime(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	now := s.Now()
 	old, young := micro(now.Add(-30*24*time.Hour)), micro(now)
-	const fillEnded = `INSERT INTO ended (id, shard, namespace, revision, status, spec, queue, type, created_at, updated_at, ended_at, keep_until)
+	const fillEnded = `INSERT INTO ended (id, shard, namespace, revision, status, spec, queue, type, created_at, updated_at, ended_at, retain_until)
 SELECT unhex(printf('%032x', i + ?)), 0, 'default', 2, 'completed', '{}', '', '', 1, 1, ?, ? FROM n`
 	fill(t, s, pruneBatch+1, fillEnded, 0, old, nil)
 	fill(t, s, 2, fillEnded, 10_000, old, micro(now.Add(time.Hour)))
@@ -59,7 +59,7 @@ SELECT unhex(printf('%032x', i + ?)), 0, 'default', 2, 'completed', '{}', '', ''
 	const fillEvents = `INSERT INTO events (id, shard, namespace, kind, at, message, count) SELECT randomblob(16), 0, 'default', 'k', ?, '', 0 FROM n`
 	fill(t, s, pruneBatch+1, fillEvents, old)
 	fill(t, s, 2, fillEvents, young)
-	const fillKeys = `INSERT INTO keys (job_id, key, shard, run_id, made_at, succeeded_at) SELECT randomblob(16), ?, 0, randomblob(16), ?, ? FROM n`
+	const fillKeys = `INSERT INTO keys (job_id, key, shard, run_id, created_at, succeeded_at) SELECT randomblob(16), ?, 0, randomblob(16), ?, ? FROM n`
 	fill(t, s, 5, fillKeys, "never succeeded", old, nil)
 	fill(t, s, 5, fillKeys, "long ago", old, old+1)
 	fill(t, s, 2, fillKeys, "lately", old, young)
@@ -84,7 +84,7 @@ SELECT unhex(printf('%032x', i + ?)), 0, 'default', 2, 'completed', '{}', '', ''
 // TestAPurgedJobTakesItsHistoryAlong deletes two jobs, one with its history, of
 // which a run is still alive at first.
 func TestAPurgedJobTakesItsHistoryAlong(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	gone, kept := oneOff(t, s, nil), oneOff(t, s, nil)
 	create(t, s, gone, kept)
 	worker := register(t, s)

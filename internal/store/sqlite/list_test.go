@@ -35,9 +35,9 @@ func nth(n int) (id belfry.ID) {
 // TestAPageLooksAtSoManyJobs searches for few among many: every page ends after
 // as many as it may look at, and none is lost.
 func TestAPageLooksAtSoManyJobs(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const look, jobs = 800, 2000
-	s.look = look
+	s.scanLimit = look
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(look+7)))
 	for _, tt := range []struct {
@@ -58,7 +58,7 @@ func TestAPageLooksAtSoManyJobs(t *testing.T) {
 	} {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListJobs(ctx, belfry.DefaultNamespace, tt.filter, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.name, err)
@@ -88,9 +88,9 @@ SELECT unhex(printf('%032x', i + 1000000)), 0, 'default', zeroblob(16), 1, 'sche
 
 // TestAPageLooksAtSoManyRuns looks for few runs among many, on several shelves.
 func TestAPageLooksAtSoManyRuns(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const look = 800
-	s.look = look
+	s.scanLimit = look
 	fill(t, s, look+100, fillRuns)
 	fill(t, s, look+100, fillHistory)
 	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(look)))
@@ -108,7 +108,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	} {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{Status: tt.state}, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.state, err)
@@ -124,14 +124,14 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 	}
 	// All states at once: the shelves are merged without a gap.
 	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 100}
-	for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+	for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, run := range list.Runs {
-			if seen[run.ID] || !page.After.IsZero() && run.ID.Compare(page.After) >= 0 {
-				t.Fatalf("the run %s is out of order after %s", run.ID, page.After)
+			if seen[run.ID] || !page.After.ID.IsZero() && run.ID.Compare(page.After.ID) >= 0 {
+				t.Fatalf("the run %s is out of order after %s", run.ID, page.After.ID)
 			}
 			seen[run.ID] = true
 		}
@@ -145,7 +145,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 // TestARunThatHappenedTwiceIsListedOnce has one id in several places, as a
 // database does that was restored.
 func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	fill(t, s, 3, fillHistory)
 	for i := range 3 {
 		fill(t, s, 0, fmt.Sprintf(`INSERT INTO history SELECT * FROM history WHERE id = ? AND settled_at = %d`, i), slice(nth(1_000_002)))
@@ -154,7 +154,7 @@ func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
 	for limit := 1; limit <= 7; limit++ {
 		var got []belfry.ID
 		page := store.Page{Limit: limit}
-		for next := (belfry.ID{1}); !next.IsZero(); page.After = next {
+		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
 			if err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
 // BenchmarkList asks for pages of a fleet of jobs through filters that let hardly
 // anything pass, and says how long the slowest in a hundred takes.
 func BenchmarkList(b *testing.B) {
-	s := opened(b)
+	s := openStore(b)
 	fillJobs(b, s, 200_000)
 	fill(b, s, 0, `UPDATE jobs SET state = 'paused' WHERE id = ?`, slice(nth(3)))
 	for _, bb := range []struct {
@@ -203,7 +203,7 @@ func BenchmarkList(b *testing.B) {
 					b.Fatal(err)
 				}
 				took = append(took, time.Since(start))
-				page.After = list.Next
+				page.After.ID = list.Next
 			}
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")

@@ -34,14 +34,14 @@ func openDir(tb testing.TB, dir string) *Store {
 }
 
 // opened opens a fresh store that is closed when the test ends.
-func opened(tb testing.TB) *Store {
+func openStore(tb testing.TB) *Store {
 	tb.Helper()
 	s := openDir(tb, tb.TempDir())
-	tb.Cleanup(func() { closed(tb, s) })
+	tb.Cleanup(func() { closeStore(tb, s) })
 	return s
 }
 
-func closed(tb testing.TB, s *Store) {
+func closeStore(tb testing.TB, s *Store) {
 	tb.Helper()
 	if err := s.Close(); err != nil {
 		tb.Errorf("close: %v", err)
@@ -54,8 +54,8 @@ func newJob(tb testing.TB, s *Store, now time.Time, schedule string) store.NewJo
 	spec := belfry.DefaultSpec()
 	spec.Type, spec.Schedule = "echo", schedule
 	job := belfry.Job{
-		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive, Spec: spec,
-		Payload: json.RawMessage(`{"hello":"world"}`), CreatedAt: now, UpdatedAt: now,
+		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Revision: 1, State: belfry.JobActive,
+		Manifest: belfry.Manifest{Spec: spec, Payload: json.RawMessage(`{"hello":"world"}`)}, CreatedAt: now, UpdatedAt: now,
 	}
 	policy := compile(tb, spec)
 	return store.NewJob{Job: job, Plan: plan.First(job.ID, belfry.ShardOf(job.ID, s.Shards()), policy, now)}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// configured writes a configuration file and makes it the one that is used.
+func configured(t *testing.T, content string, mode os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	path := filepath.Join(dir, "belfry", "config.yaml")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, content)
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
+	const file = "server: http://file\nkey: filekey\nnamespace: filespace\noutput: yaml\n"
+	keyFile := writeFile(t, filepath.Join(t.TempDir(), "key"), "keyfilekey\n")
+	for _, tt := range []struct {
+		name  string
+		file  string
+		env   map[string]string
+		flags connectionFlags
+		want  settings
+	}{
+		{"nothing", "", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
+		{"an empty file", "# nothing\n", nil, connectionFlags{}, settings{defaultServer, "", "", "table"}},
+		{"the file", file, nil, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
+		{"the environment", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"}, connectionFlags{},
+			settings{"http://env", "envkey", "envspace", "yaml"}},
+		{"a part of the environment", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{}, settings{"http://file", "envkey", "filespace", "yaml"}},
+		{"an empty variable", file, map[string]string{"BELFRY_SERVER": ""}, connectionFlags{}, settings{"http://file", "filekey", "filespace", "yaml"}},
+		{"flags", file, map[string]string{"BELFRY_SERVER": "http://env", "BELFRY_KEY": "envkey", "BELFRY_NAMESPACE": "envspace"},
+			connectionFlags{server: "http://flag", key: "flagkey", namespace: "flagspace", output: "json"}, settings{"http://flag", "flagkey", "flagspace", "json"}},
+		{"a key file", file, map[string]string{"BELFRY_KEY": "envkey"}, connectionFlags{keyFile: keyFile}, settings{"http://file", "keyfilekey", "filespace", "yaml"}},
+		{"a namespace that looks like a number", "namespace: 007\n", nil, connectionFlags{}, settings{defaultServer, "", "007", "table"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.file != "" {
+				configured(t, tt.file, 0o600)
+			}
+			for name, value := range tt.env {
+				t.Setenv(name, value)
+			}
+			got, err := tt.flags.settings()
+			if err != nil || got != tt.want {
+				t.Errorf("got %+v, error %v, want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestABadConfigurationIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		mode       os.FileMode
+		want       string // "" for none
+	}{
+		{"a key that others may read", "key: secret\n", 0o644, "holds a key and others may read it (its mode is 0644); make it yours alone with: chmod 600 "},
+		{"a key that the group may read", "key: secret\n", 0o640, "chmod 600"},
+		{"no key that others may read", "server: http://x\n", 0o644, ""},
+		{"an unknown key", "server: http://x\nsever: http://y\n", 0o600, "config.yaml:2: sever is not known; there are server, key, namespace and output"},
+		{"a key twice", "server: http://x\nserver: http://y\n", 0o600, "config.yaml:2: server is there twice"},
+		{"a list", "- server\n", 0o600, "config.yaml:1: the configuration must be keys and values"},
+		{"two documents", "server: a\n---\nserver: b\n", 0o600, "config.yaml:3: the configuration is one document"},
+		{"a value that is a list", "server: http://x\nkey: [a]\n", 0o600, "config.yaml:2: key must be text"},
+		{"an unknown output", "output: xml\n", 0o600, `output: "xml" is not one of table, json, yaml`},
+		{"broken YAML", "server: http://x\nkey: a: b\n", 0o600, "config.yaml:2: mapping values are not allowed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			configured(t, tt.file, tt.mode)
+			_, err := (&connectionFlags{}).settings()
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the key is told: %v", err)
+			}
+		})
+	}
+}
+
+func TestBadSessionsAreRefused(t *testing.T) {
+	two := writeFile(t, filepath.Join(t.TempDir(), "keys"), "one\ntwo\n")
+	p := &testCLI{t: t}
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"an unknown output", []string{"-o", "xml"}, exitUsage, `--output: "xml" is not one of table, json, yaml`},
+		{"no time", []string{"--request-timeout", "0s"}, exitUsage, "--request-timeout"},
+		{"two keys", []string{"--key", "a", "--key-file", "b"}, exitUsage, "give --key or --key-file, not both"},
+		{"a key file that is not there", []string{"--key-file", "nowhere"}, exitOther, "--key-file: nowhere: no such file"},
+		{"a key file of two lines", []string{"--key-file", two}, exitOther, "must have one line"},
+		{"an address without a scheme", []string{"--server", "localhost:7070"}, exitUsage, "does not begin with http:// or https://"},
+		{"a key with a blank", []string{"--key", "a b"}, exitUsage, "the key may only have printable ASCII"},
+	} {
+		r := p.run(append([]string{"job", "list"}, tt.args...)...)
+		if r.code != tt.code || !strings.Contains(r.err, tt.want) || r.out != "" {
+			t.Errorf("%s: got %+v, want code %d and %q", tt.name, r, tt.code, tt.want)
+		}
+	}
+}
+
+func TestNamespacesAndKeysReachTheServer(t *testing.T) {
+	const key = "a-key-of-more-than-thirty-two-characters"
+	p := withServer(t, "--api-key-file", writeFile(t, filepath.Join(t.TempDir(), "keys"), "ops:"+key+"\n"))
+	r := p.run("job", "list")
+	if r.code != exitNotAllowed || !strings.Contains(r.err, "Give the API key with BELFRY_KEY, --key-file") {
+		t.Errorf("without a key: %+v", r)
+	}
+	if r := p.run("job", "list", "--key", strings.Repeat("x", 40)); r.code != exitNotAllowed || strings.Contains(r.err, "xxx") {
+		t.Errorf("with another key: %+v", r)
+	}
+	configured(t, "key: "+key+"\nserver: http://127.0.0.1:1\n", 0o600)
+	p.ok("job", "create", "--name", "here", "--schedule", "@yearly", "--handler", "h", "--namespace", "team-a")
+	if r := p.ok("job", "list"); r.out != "" {
+		t.Errorf("the default namespace has %q", r.out)
+	}
+	t.Setenv("BELFRY_NAMESPACE", "team-a")
+	if r := p.ok("job", "list"); !strings.Contains(r.out, "here") {
+		t.Errorf("the namespace has %q", r.out)
+	}
+	if r := p.run("job", "list", "-n", "Not A Namespace"); r.code != exitRefused {
+		t.Errorf("a namespace that cannot be: %+v", r)
+	}
+}
+
+func TestAnAddressWithAPasswordIsRefusedWithoutTellingIt(t *testing.T) {
+	s := connectionFlags{timeout: time.Second}
+	if _, err := s.newClient(settings{server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
+		t.Errorf("got %v", err)
+	}
+}

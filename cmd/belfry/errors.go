@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
+)
+
+// The exit codes; the list is append-only.
+const (
+	exitOK          = 0
+	exitOther       = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitRefused     = 4
+	exitNoSuccess   = 5
+	exitNotAllowed  = 6
+	exitUnreachable = 7
+	exitInterrupted = 130
+)
+
+func exitCodesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit-codes",
+		Short: "List the exit codes",
+		Long: `The exit codes of all commands:
+
+    0   success
+    1   any other failure
+    2   usage error: an unknown command or flag, a wrong argument
+    3   no such job, run or dead letter
+    4   refused: invalid, in conflict with something that exists, or changed by somebody else
+    5   the run that was waited for did not succeed: it is dead, skipped or cancelled
+    6   not authorised: no API key, or a wrong one
+    7   the server cannot be reached or is overloaded
+  130   interrupted
+
+If several things fail in one command, as in "belfry job pause a b", the code is
+that of the first failure.`,
+	}
+}
+
+// usageError is a mistake in how a command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func asUsage(err error) error {
+	if e := (usageError{}); err == nil || errors.As(err, &e) {
+		return err
+	}
+	return usageError{err}
+}
+
+// runFailedError is that a run was waited for and did not succeed.
+type runFailedError struct{ message string }
+
+func (e runFailedError) Error() string { return e.message }
+
+// exitCodeError is a failure that was reported already.
+type exitCodeError struct{ code int }
+
+func (e exitCodeError) Error() string { return fmt.Sprintf("exit with code %d", e.code) }
+
+// fileError is an error at a line of a file.
+type fileError struct {
+	file    string
+	line    int
+	message string
+}
+
+func (e fileError) Error() string {
+	return fmt.Sprintf("%s:%d: %s", escape(e.file), e.line, escape(e.message))
+}
+
+// fileErrors are all errors of files.
+type fileErrors []fileError
+
+func (list fileErrors) Error() string {
+	lines := make([]string, len(list))
+	for i, e := range list {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// orNil is nil if there is no error.
+func (list fileErrors) orNil() error {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// subjectError says which of several things an error is about.
+type subjectError struct {
+	subject string
+	err     error
+}
+
+func (e *subjectError) Error() string { return e.subject + ": " + e.err.Error() }
+func (e *subjectError) Unwrap() error { return e.err }
+
+// pathError says once which file an error is about.
+func pathError(err error) error {
+	if e := (*os.PathError)(nil); errors.As(err, &e) {
+		return fmt.Errorf("%s: %w", escape(e.Path), e.Err)
+	}
+	return err
+}
+
+// flagTypes says what the value of a flag must be, by its type.
+var flagTypes = map[string]string{
+	"int":      "a whole number",
+	"float64":  "a number such as 0.5",
+	"duration": "a duration such as 30s, 10m or 2h",
+	"bool":     "true or false",
+}
+
+// flagError is a usage error about a flag.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return usageError{err}
+	}
+	name, value := invalid.GetFlag().Name, invalid.GetValue()
+	if e := (flagValueError{}); errors.As(err, &e) {
+		return usagef("--%s: %q %s", name, value, e.message)
+	}
+	if want := flagTypes[invalid.GetFlag().Value.Type()]; want != "" {
+		return usagef("--%s: %q is not %s", name, value, want)
+	}
+	return usagef("--%s: %w", name, errors.Unwrap(invalid))
+}
+
+// exitCode is the exit code of a failure.
+func exitCode(err error) int {
+	if e := (exitCodeError{}); errors.As(err, &e) {
+		return e.code
+	}
+	if e := (usageError{}); errors.As(err, &e) {
+		return exitUsage
+	}
+	if e := (runFailedError{}); errors.As(err, &e) {
+		return exitNoSuccess
+	}
+	if e := (fileError{}); errors.As(err, &e) {
+		return exitRefused
+	}
+	if e := (fileErrors{}); errors.As(err, &e) {
+		return exitRefused
+	}
+	if e := (*scheduleError)(nil); errors.As(err, &e) {
+		return exitRefused
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	switch codeOf(err) {
+	case belfry.NotFound:
+		return exitNotFound
+	case belfry.Invalid, belfry.Conflict, belfry.Changed, belfry.TooLarge, belfry.BadRequest:
+		return exitRefused
+	case belfry.Unauthorized, belfry.Forbidden:
+		return exitNotAllowed
+	case belfry.Unavailable, belfry.RateLimited:
+		return exitUnreachable
+	}
+	return exitOther
+}
+
+// codeOf is the code of the server's answer, or Unavailable if there was none.
+func codeOf(err error) belfry.Code {
+	var answer *client.Error
+	if errors.As(err, &answer) {
+		return answer.Code
+	}
+	return belfry.CodeOf(err)
+}
+
+// reportError prints why a command failed, a line for each error, and what to do.
+func reportError(w io.Writer, cmd *cobra.Command, err error) {
+	if e := (exitCodeError{}); errors.As(err, &e) {
+		return
+	}
+	prefix := "belfry: "
+	if path, ok := strings.CutPrefix(cmd.CommandPath(), "belfry "); ok {
+		prefix += path + ": "
+	}
+	lines := errorLines(err)
+	if cmd.Name() == "serve" && len(lines) == 1 {
+		lines[0] = escape(err.Error()) // Whoever starts a node may know the cause.
+	}
+	for i, line := range lines {
+		if e := (*scheduleError)(nil); i > 0 && errors.As(err, &e) {
+			prefix = "" // These lines point at the column.
+		}
+		fmt.Fprintln(w, prefix+line)
+	}
+	if hint := errorHint(cmd, err); hint != "" {
+		fmt.Fprintln(w, hint)
+	}
+}
+
+// errorLines describes an error: one line, or one for each field.
+func errorLines(err error) []string {
+	if e := (fileErrors{}); errors.As(err, &e) {
+		return strings.Split(e.Error(), "\n")
+	}
+	if e := (usageError{}); errors.As(err, &e) {
+		return []string{escape(e.Error())}
+	}
+	if e := (*scheduleError)(nil); errors.As(err, &e) {
+		return e.lines()
+	}
+	if errors.Is(err, context.Canceled) {
+		return []string{"interrupted"}
+	}
+	subject := ""
+	if e := (*subjectError)(nil); errors.As(err, &e) {
+		subject = e.subject + ": "
+	}
+	var answer *client.Error
+	var known *belfry.Error
+	switch {
+	case errors.As(err, &answer):
+		message := answer.Detail
+		if answer.Status >= 500 && answer.RequestID != "" {
+			message += " (request " + answer.RequestID + ")"
+		}
+		return fieldLines(subject, message, answer.Fields)
+	case !errors.As(err, &known):
+		return []string{escape(err.Error())}
+	case known.Code == belfry.Unavailable:
+		return []string{escape(subject + known.Message + unreachableReason(err))}
+	}
+	return fieldLines(subject, known.Message, known.Fields)
+}
+
+func fieldLines(subject, message string, fields []belfry.FieldError) []string {
+	if len(fields) == 0 {
+		return []string{escape(subject + message)}
+	}
+	lines := make([]string, len(fields))
+	for i, f := range fields {
+		lines[i] = escape(subject + f.Field + ": " + f.Message)
+	}
+	return lines
+}
+
+// unreachableReason says briefly why a server could not be reached.
+func unreachableReason(err error) string {
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ": connection refused"
+	case errors.As(err, &dns):
+		return fmt.Sprintf(": unknown host %q", dns.Name)
+	case errors.As(err, &certificate):
+		return ": its certificate is not trusted: " + certificate.Err.Error()
+	case errors.As(err, &header):
+		return ": it does not use TLS; is the address http:// instead of https://?"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return ": timeout"
+	}
+	return ""
+}
+
+// errorHint says what to do about a failure; empty if the error says it.
+func errorHint(cmd *cobra.Command, err error) string {
+	if e := (usageError{}); errors.As(err, &e) {
+		return fmt.Sprintf("See: %s --help", cmd.CommandPath())
+	}
+	var answer *client.Error
+	if !errors.As(err, &answer) {
+		if errors.Is(err, syscall.ECONNREFUSED) && codeOf(err) == belfry.Unavailable {
+			return "Is a server running? Start one with: belfry serve\nTo use another server, set --server or BELFRY_SERVER."
+		}
+		return ""
+	}
+	switch answer.Code {
+	case belfry.Unauthorized:
+		return "Set the API key with BELFRY_KEY, --key-file, or the key \"key\" in " + escape(configPath()) + "."
+	case belfry.Changed:
+		return "Somebody else changed it. Look at it again and repeat the command."
+	case belfry.RateLimited:
+		return "Too many requests. Wait a moment and repeat the command."
+	}
+	return ""
+}

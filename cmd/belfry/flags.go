@@ -1,0 +1,381 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/schema"
+)
+
+// fieldFlags are the flags for the fields of a type of a request, one for each field. A
+// flag has the name of its field with hyphens; a list has a repeatable flag in the
+// singular; seconds are given as a duration, without the suffix. The values are kept as
+// JSON; the server checks them.
+type fieldFlags struct {
+	flags []*fieldFlag
+}
+
+// addFieldFlags adds the flags for the fields of T that requests may set, except some.
+func addFieldFlags[T any](cmd *cobra.Command, except ...string) *fieldFlags {
+	set := &fieldFlags{}
+	for _, field := range schema.For[T]().Fields {
+		if !field.ReadOnly && !slices.Contains(except, field.Name) {
+			set.add(cmd, &fieldFlag{field: field})
+		}
+	}
+	return set
+}
+
+// addFilterFlags is addFieldFlags for a filter, in which an instant may be an age.
+func addFilterFlags[T any](cmd *cobra.Command) *fieldFlags {
+	set := &fieldFlags{}
+	for _, field := range schema.For[T]().Fields {
+		set.add(cmd, &fieldFlag{field: field, ages: true})
+	}
+	return set
+}
+
+func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
+	f.stdin = cmd.InOrStdin
+	f.flag = cmd.Flags().VarPF(f, f.name(), "", f.usage())
+	s.flags = append(s.flags, f)
+	var words []cobra.Completion
+	for _, e := range f.field.Enum {
+		words = append(words, cobra.CompletionWithDesc(e.Value, unquote(e.Doc)))
+	}
+	completeFlag(cmd, f.flag.Name, words...)
+}
+
+// names lists the flags.
+func (s *fieldFlags) names() (names []string) {
+	for _, f := range s.flags {
+		names = append(names, f.flag.Name)
+	}
+	return names
+}
+
+// given is the name of a flag that was given; empty if none was.
+func (s *fieldFlags) given() string {
+	for _, f := range s.flags {
+		if f.flag.Changed {
+			return f.flag.Name
+		}
+	}
+	return ""
+}
+
+// checkNotEmpty refuses a filter without a value, which would match everything.
+func (s *fieldFlags) checkNotEmpty() error {
+	for _, f := range s.flags {
+		if f.flag.Changed && slices.Contains(f.texts, "") {
+			return usagef("--%s: is empty; omit it, or give it a value", f.flag.Name)
+		}
+	}
+	return nil
+}
+
+// object is the JSON object of the fields whose flags were given.
+func (s *fieldFlags) object() members {
+	out := members{}
+	for _, f := range s.flags {
+		if f.flag.Changed {
+			out[f.field.Name] = f.value()
+		}
+	}
+	return out
+}
+
+// decode sets the fields of a struct whose flags were given.
+func (s *fieldFlags) decode(into any) error {
+	text, err := json.Marshal(s.object())
+	if err != nil {
+		return fmt.Errorf("write the flags: %w", err)
+	}
+	_, fields, syntax := schema.Decoder{}.Decode(text, into)
+	if syntax != nil {
+		return usageError{syntax}
+	}
+	return s.usageErrors(fields)
+}
+
+// usageErrors makes a usage error of errors about fields that have flags.
+func (s *fieldFlags) usageErrors(fields []belfry.FieldError) error {
+	for _, e := range fields {
+		for _, f := range s.flags {
+			if e.Field == f.field.Name {
+				return usagef("--%s: %s", f.flag.Name, e.Message)
+			}
+		}
+	}
+	return nil
+}
+
+// members are members of a JSON object.
+type members map[string]json.RawMessage
+
+// fieldFlag is the flag for one field.
+type fieldFlag struct {
+	field  *schema.Field
+	flag   *pflag.Flag
+	ages   bool             // instants may be ages
+	stdin  func() io.Reader // for @-
+	texts  []string         // as given
+	values []json.RawMessage
+}
+
+// flagValueError is what is wrong with the value of a flag. It follows the value.
+type flagValueError struct{ message string }
+
+func (e flagValueError) Error() string { return e.message }
+
+const secondsSuffix = "_seconds"
+
+func (f *fieldFlag) name() string {
+	name := f.field.Name
+	if f.isDuration() {
+		name = strings.TrimSuffix(name, secondsSuffix)
+	}
+	if f.repeatable() {
+		name = strings.TrimSuffix(name, "s")
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+func (f *fieldFlag) isDuration() bool {
+	return (f.field.Kind == schema.Int || f.field.Kind == schema.Float) && strings.HasSuffix(f.field.Name, secondsSuffix)
+}
+
+func (f *fieldFlag) isDurations() bool { return f.field.Type == reflect.TypeFor[belfry.Delays]() }
+
+func (f *fieldFlag) repeatable() bool {
+	return f.field.Kind == schema.Texts || f.field.Kind == schema.TextMap
+}
+
+// Type names the type of the value in the help.
+func (f *fieldFlag) Type() string {
+	switch {
+	case f.isDuration():
+		return "duration"
+	case f.isDurations():
+		return "durations"
+	case f.field.Kind == schema.Int:
+		return "int"
+	case f.field.Kind == schema.Float:
+		return "float"
+	case f.field.Kind == schema.Raw:
+		return "json"
+	case f.field.Kind == schema.TextMap:
+		return "name=value"
+	case f.field.Kind == schema.Time:
+		return "time"
+	}
+	return "string"
+}
+
+// String is what was given.
+func (f *fieldFlag) String() string { return strings.Join(f.texts, ",") }
+
+// Set takes the text of the flag.
+func (f *fieldFlag) Set(text string) error {
+	value, err := f.parse(text)
+	if err != nil {
+		return err
+	}
+	if !f.repeatable() {
+		f.texts, f.values = nil, nil
+	}
+	f.texts, f.values = append(f.texts, text), append(f.values, value)
+	return nil
+}
+
+// value is what was given, as JSON.
+func (f *fieldFlag) value() json.RawMessage {
+	if !f.repeatable() {
+		return f.values[0]
+	}
+	parts := make([]string, len(f.values))
+	for i, v := range f.values {
+		parts[i] = string(v)
+	}
+	if list := strings.Join(parts, ","); f.field.Kind == schema.TextMap {
+		return json.RawMessage("{" + list + "}")
+	} else {
+		return json.RawMessage("[" + list + "]")
+	}
+}
+
+// parse returns the JSON of one text.
+func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
+	switch {
+	case f.isDuration():
+		return f.parseDuration(text)
+	case f.isDurations():
+		return parseDurations(text)
+	case f.field.Kind == schema.Int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, flagValueError{"is not a whole number"}
+		}
+		return json.RawMessage(strconv.Itoa(n)), nil
+	case f.field.Kind == schema.Float:
+		if n, err := strconv.ParseFloat(text, 64); err == nil && json.Valid([]byte(schema.Decimal(n))) {
+			return json.RawMessage(schema.Decimal(n)), nil
+		}
+		return nil, flagValueError{"is not a number such as 0.5"}
+	case f.field.Kind == schema.Raw:
+		return readJSON(text, f.stdin())
+	case f.field.Kind == schema.TextMap:
+		at := strings.IndexAny(text, "=:")
+		if at < 1 {
+			return nil, flagValueError{"is not NAME=VALUE"}
+		}
+		return json.RawMessage(jsontext.Quote(strings.TrimSpace(text[:at])) + ":" + jsontext.Quote(strings.TrimSpace(text[at+1:]))), nil
+	case f.field.Kind == schema.Time && f.ages && text != "":
+		at, err := parseTimeOrAge(text, time.Now())
+		if err != nil {
+			return nil, flagValueError{"is neither an instant such as 2027-03-01T09:00:00+01:00 nor an age such as 24h or 7d"}
+		}
+		return json.RawMessage(jsontext.Quote(at.Format(time.RFC3339Nano))), nil
+	}
+	return json.RawMessage(jsontext.Quote(text)), nil
+}
+
+func (f *fieldFlag) parseDuration(text string) (json.RawMessage, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return nil, flagValueError{"is not " + flagTypes["duration"]}
+	case f.field.Kind == schema.Int && d%time.Second != 0:
+		return nil, flagValueError{"is not a whole number of seconds"}
+	}
+	return json.RawMessage(schema.Decimal(d.Seconds())), nil
+}
+
+func parseDurations(text string) (json.RawMessage, error) {
+	var list []string
+	for part := range strings.SplitSeq(text, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return nil, flagValueError{"is not a list of durations such as 1s,10s,1m"}
+		}
+		list = append(list, schema.Decimal(d.Seconds()))
+	}
+	return json.RawMessage("[" + strings.Join(list, ",") + "]"), nil
+}
+
+// readJSON reads the value of a flag that is JSON, or a file of it after @; the file -
+// is standard input.
+func readJSON(text string, stdin io.Reader) (json.RawMessage, error) {
+	content := []byte(text)
+	if path, isFile := strings.CutPrefix(text, "@"); isFile || text == "-" {
+		var err error
+		if path == "-" {
+			content, err = io.ReadAll(stdin)
+		} else {
+			content, err = os.ReadFile(path)
+		}
+		if err != nil {
+			return nil, pathError(err)
+		}
+	}
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, errors.New("is empty")
+	}
+	if err := jsontext.Check(content); err != nil {
+		return nil, fmt.Errorf("%w; a string needs its quotes, as in '\"hello\"'", err)
+	}
+	return content, nil
+}
+
+// usage describes the field: the first sentence of its description, its values and its
+// default.
+func (f *fieldFlag) usage() string {
+	sentences := strings.SplitAfter(unquote(f.field.Doc), ". ")
+	text := strings.TrimSuffix(strings.TrimSpace(sentences[0]), ".")
+	if first := []rune(text); len(first) > 1 && !unicode.IsUpper(first[1]) { // not "IANA"
+		text = strings.ToLower(string(first[:1])) + string(first[1:])
+	}
+	if len(f.field.Enum) > 0 {
+		var words []string
+		for _, e := range f.field.Enum {
+			words = append(words, e.Value)
+		}
+		text += ": " + strings.Join(words, ", ")
+	}
+	switch {
+	case f.repeatable():
+		text += "; may be repeated"
+	case f.field.Kind == schema.Raw:
+		text += "; JSON, or @FILE"
+	case f.field.Kind == schema.Time && f.ages:
+		text += ", or an age such as 24h or 7d"
+	}
+	if d := f.defaultText(sentences); d != "" {
+		text += " (default " + d + ")"
+	}
+	return text
+}
+
+func (f *fieldFlag) defaultText(sentences []string) string {
+	if f.field.Default != "" && f.isDuration() {
+		seconds, _ := strconv.ParseFloat(f.field.Default, 64) // checked by the tests of the tags
+		return delayText(time.Duration(seconds * float64(time.Second)))
+	}
+	if f.field.Default != "" {
+		return f.field.Default
+	}
+	for _, s := range sentences {
+		if text, ok := strings.CutPrefix(s, "Default: "); ok {
+			return strings.TrimSuffix(strings.TrimSpace(text), ".")
+		}
+	}
+	if f.field.Implicit != "" {
+		return f.field.Implicit
+	}
+	return f.field.Zero
+}
+
+// unquote removes the single quotes around code in a description.
+func unquote(doc string) string { return strings.ReplaceAll(doc, "'", "") }
+
+// choiceFlag is a flag with a few values, of which the first is the default.
+type choiceFlag struct {
+	value   string
+	choices []string
+}
+
+func addChoiceFlag(cmd *cobra.Command, name, usage string, choices ...string) *choiceFlag {
+	f := &choiceFlag{choices[0], choices}
+	cmd.Flags().Var(f, name, usage+": "+strings.Join(choices, " or "))
+	completeFlag(cmd, name, choices...)
+	return f
+}
+
+// String is the value.
+func (f *choiceFlag) String() string { return f.value }
+
+// Type names the type of the value in the help.
+func (f *choiceFlag) Type() string { return "string" }
+
+// Set takes a value in any case.
+func (f *choiceFlag) Set(text string) error {
+	if f.value = strings.ToLower(text); !slices.Contains(f.choices, f.value) {
+		return flagValueError{"is not one of " + strings.Join(f.choices, ", ")}
+	}
+	return nil
+}

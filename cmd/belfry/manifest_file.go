@@ -1,0 +1,273 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/schema"
+)
+
+// manifest is a job as a file declares it: a JSON object whose fields have lines. The
+// server checks it.
+type manifest struct {
+	file   string
+	line   int
+	name   string
+	node   *yaml.Node
+	fields members
+}
+
+// readManifests reads the jobs of files. A directory stands for the YAML and JSON files
+// in it, and "-" for standard input. It also returns the files and directories without
+// a job. It reports the errors of all files.
+func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []string, err error) {
+	files, empty, err := expandDirectories(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all fileErrors
+	for _, path := range files {
+		name, content, err := readFile(path, stdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, errs := parseManifests(name, content)
+		if len(found) == 0 && len(errs) == 0 {
+			empty = append(empty, name)
+		}
+		jobs, all = append(jobs, found...), append(all, errs...)
+	}
+	return jobs, empty, append(all, duplicateNames(jobs)...).orNil()
+}
+
+// expandDirectories replaces directories by the files in them.
+func expandDirectories(paths []string) (files, empty []string, err error) {
+	for _, path := range paths {
+		if path == "-" {
+			files = append(files, path)
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %w", pathError(err))
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %w", pathError(err))
+		}
+		before := len(files)
+		for _, e := range entries {
+			if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name()))) {
+				files = append(files, filepath.Join(path, e.Name()))
+			}
+		}
+		if len(files) == before {
+			empty = append(empty, path)
+		}
+	}
+	return files, empty, nil
+}
+
+func readFile(path string, stdin io.Reader) (name string, content []byte, err error) {
+	if path == "-" {
+		name = "stdin"
+		content, err = io.ReadAll(stdin)
+	} else {
+		name = path
+		content, err = os.ReadFile(path)
+	}
+	if err != nil {
+		err = fmt.Errorf("read %w", pathError(err))
+	}
+	return name, content, err
+}
+
+// parseManifests returns the jobs of a file: one per document, a list, or a list under
+// the key jobs.
+func parseManifests(file string, content []byte) (jobs []manifest, all fileErrors) {
+	documents, err := parseDocuments(file, content)
+	if err != nil {
+		return nil, asFileErrors(err)
+	}
+	y := &yamlToJSON{file: file}
+	for _, document := range documents {
+		nodes, err := y.jobNodes(document)
+		all = append(all, asFileErrors(err)...)
+		for _, n := range nodes {
+			job, errs := y.manifest(n)
+			jobs, all = append(jobs, job), append(all, errs...)
+		}
+	}
+	return jobs, all
+}
+
+// asFileErrors is an error of a file as a list.
+func asFileErrors(err error) fileErrors {
+	var one fileError
+	if errors.As(err, &one) {
+		return fileErrors{one}
+	}
+	return nil
+}
+
+// jobNodes returns the nodes of a document that are jobs.
+func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, error) {
+	root := resolveAlias(document)
+	if root.Kind == yaml.SequenceNode {
+		return root.Content, nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, y.errorf(root, "must be a job, a list of jobs, or the key jobs with a list")
+	}
+	members, err := y.members(root)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == "jobs" })
+	if at < 0 {
+		return []*yaml.Node{root}, nil
+	}
+	for i, m := range members {
+		if i != at {
+			return nil, y.errorf(m.key, "%s is not allowed next to jobs", m.name)
+		}
+	}
+	list := resolveAlias(members[at].value)
+	if list.Kind != yaml.SequenceNode && list.ShortTag() != "!!null" {
+		return nil, y.errorf(list, "jobs must be a list")
+	}
+	return list.Content, nil
+}
+
+// manifest reads one job. Fields that are null are left out.
+func (y *yamlToJSON) manifest(n *yaml.Node) (job manifest, all fileErrors) {
+	job = manifest{file: y.file, line: max(n.Line, 1), node: resolveAlias(n), fields: members{}}
+	if job.node.Kind != yaml.MappingNode {
+		return job, asFileErrors(y.errorf(n, "must be a job: keys and values, such as name: hello"))
+	}
+	list, err := y.members(job.node)
+	if err != nil {
+		return job, asFileErrors(err)
+	}
+	for _, m := range list {
+		value, err := y.fieldValue(schema.For[belfry.Manifest]().Field(m.name), m.value)
+		if e := (fileError{}); errors.As(err, &e) {
+			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})
+		} else if string(value) != "null" {
+			job.fields[m.name] = value
+		}
+	}
+	if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
+		job.name = strings.TrimSpace(jsontext.Unquote(raw))
+	}
+	return job, all
+}
+
+// fieldValue is the JSON of a field. A scalar in a field for text is a string, however
+// YAML understands it.
+func (y *yamlToJSON) fieldValue(field *schema.Field, n *yaml.Node) (json.RawMessage, error) {
+	value := resolveAlias(n)
+	isText := field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID}, field.Kind)
+	switch {
+	case isText && value.Kind == yaml.ScalarNode && value.ShortTag() != "!!null":
+		return json.RawMessage(jsontext.Quote(value.Value)), nil
+	case field == nil || field.Kind != schema.Texts || value.Kind != yaml.SequenceNode:
+		return y.convert(n)
+	}
+	items := make([]string, len(value.Content))
+	for i, item := range value.Content {
+		text, err := y.fieldValue(&schema.Field{Kind: schema.Text}, item)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = string(text)
+	}
+	return json.RawMessage("[" + strings.Join(items, ",") + "]"), nil
+}
+
+// duplicateNames reports names that several jobs have.
+func duplicateNames(jobs []manifest) (all fileErrors) {
+	first := make(map[string]manifest)
+	for _, j := range jobs {
+		if f, exists := first[j.name]; exists && j.name != "" {
+			all = append(all, fileError{j.file, j.lineOf("name"), fmt.Sprintf("name: %s is duplicated; first at %s:%d", j.name, f.file, f.lineOf("name"))})
+			continue
+		}
+		first[j.name] = j
+	}
+	return all
+}
+
+// lineOf is the line of a field, such as payload.headers.Accept or tags[2], or else of
+// the innermost value around it.
+func (m manifest) lineOf(path string) int {
+	line, n := m.line, m.node
+	for path != "" && n != nil {
+		n = resolveAlias(n)
+		if n.Kind == yaml.SequenceNode {
+			number, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+			i, err := strconv.Atoi(number)
+			if !ok || err != nil || i < 0 || i >= len(n.Content) {
+				return line
+			}
+			n, path = n.Content[i], strings.TrimPrefix(rest, ".")
+			line = n.Line
+			continue
+		}
+		key, value, rest := findMember(n, path)
+		if key == nil {
+			return line
+		}
+		line, n, path = key.Line, value, rest
+	}
+	return line
+}
+
+// findMember finds the member of a mapping that a path starts with. Keys may contain
+// dots; the longest match counts.
+func findMember(n *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	longest := -1
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		after, ok := strings.CutPrefix(path, name)
+		if ok && len(name) > longest && (after == "" || after[0] == '.' || after[0] == '[') {
+			longest, key, value, rest = len(name), n.Content[i], n.Content[i+1], strings.TrimPrefix(after, ".")
+		}
+	}
+	return key, value, rest
+}
+
+// errorsOf returns the errors of the server about the job, with their lines. It is not
+// ok for other failures.
+func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
+	if exitCode(err) != exitRefused {
+		return nil, false
+	}
+	var answer *client.Error
+	if errors.As(err, &answer) && len(answer.Fields) > 0 {
+		for _, f := range answer.Fields {
+			all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
+		}
+		return all, true
+	}
+	for _, line := range errorLines(err) {
+		all = append(all, fileError{m.file, m.line, line})
+	}
+	return all, true
+}

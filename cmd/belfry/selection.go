@@ -1,0 +1,277 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// selection is what a command acts on: jobs or dead letters that its arguments name, or
+// that a filter matches.
+type selection struct {
+	noun         string // "job"
+	verb, past   string // "pause", "paused"
+	object       string // that the question names if it is not the noun: "the dead letters of %"
+	confirmNamed bool   // ask even if the arguments name everything
+	dryRunNamed  bool   // a dry run is possible for named things too
+	namedOnly    []string
+	matchedOnly  []string // flags that make no sense with names, or with a filter
+
+	filter      *fieldFlags
+	all         bool
+	dryRun, yes bool
+}
+
+// addFlags adds the flags of the selection to a command.
+func (s *selection) addFlags(cmd *cobra.Command, filter *fieldFlags) {
+	s.filter = filter
+	f := cmd.Flags()
+	f.BoolVar(&s.all, "all", false, "every "+s.noun+" of the namespace")
+	f.BoolVar(&s.dryRun, "dry-run", false, "print what would be "+s.past+", but change nothing")
+	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask for confirmation")
+}
+
+// matched reports whether a filter selects the things. It refuses a command line that
+// selects nothing, or in two ways.
+func (s *selection) matched(cmd *cobra.Command, args []string) (bool, error) {
+	if err := s.filter.checkNotEmpty(); err != nil {
+		return false, err
+	}
+	given := s.filter.given()
+	if s.all && given != "" {
+		return false, usagef("use either --all or --%s: --all is every %s of the namespace", given, s.noun)
+	}
+	if s.all {
+		given = "all"
+	}
+	misused := s.namedOnly
+	if len(args) > 0 {
+		misused = s.matchedOnly
+	}
+	switch {
+	case len(args) > 0 && given != "":
+		return false, usagef("use either names or --%s", given)
+	case len(args) == 0 && given == "":
+		return false, usagef("name each %s, or use a filter (--%s), or --all", s.noun, strings.Join(s.filter.names(), ", --"))
+	case len(args) > 0 && s.dryRun && !s.dryRunNamed:
+		return false, usagef("--dry-run counts what a filter such as --tag matches; it does nothing for names")
+	}
+	for _, flag := range misused {
+		if cmd.Flags().Changed(flag) && len(args) > 0 {
+			return false, usagef("--%s works only with a filter, not with names", flag)
+		} else if cmd.Flags().Changed(flag) {
+			return false, usagef("--%s works only with names, not with a filter", flag)
+		}
+	}
+	return given != "", nil
+}
+
+// question asks for confirmation: "Pause 3 jobs?"
+func (s *selection) question(things string) string {
+	if s.object != "" {
+		things = strings.Replace(s.object, "%", things, 1)
+	}
+	return strings.ToUpper(s.verb[:1]) + s.verb[1:] + " " + things + "?"
+}
+
+// checkTerminal refuses a bulk action that could not ask for confirmation.
+func (s *selection) checkTerminal(c *cli) error {
+	if s.yes || s.dryRun || isTerminal(c.in) {
+		return nil
+	}
+	_, err := c.confirm(false, s.verb, "")
+	return err
+}
+
+// reportPartial says what was done before a failure.
+func (s *selection) reportPartial(c *cli, done int) {
+	if done > 0 {
+		c.message("%s %s before the failure.", plural(done, s.noun), s.past)
+	}
+}
+
+// outcome is what was done to a named thing.
+type outcome struct {
+	answer any    // for programs
+	verb   string // empty: the past of the selection
+	name   string
+	detail string
+}
+
+// runNamed acts on named things, one after another. It continues after a failure.
+func (s *selection) runNamed(c *cli, names []string, act func(name string) (outcome, error)) error {
+	if s.confirmNamed && !s.dryRun {
+		if ok, err := c.confirm(s.yes, s.verb, s.question(strings.Join(names, ", "))); err != nil || !ok {
+			return err
+		}
+	}
+	answers, err := forEach(c, names, func(name string) (any, error) {
+		o, err := act(name)
+		if err == nil && c.human() && o.name != "" {
+			verb := o.verb
+			if verb == "" {
+				verb = s.past
+			}
+			err = c.result(verb, o.name, o.detail)
+		}
+		return o.answer, err
+	})
+	return printAll(&c.output, len(names), answers, err)
+}
+
+// forEach does something to everything that is named, and continues after a failure. It
+// reports failures at once and returns the first.
+func forEach[T any](c *cli, names []string, do func(name string) (T, error)) (answers []T, first error) {
+	for _, name := range names {
+		answer, err := do(name)
+		if err == nil {
+			answers = append(answers, answer)
+			continue
+		}
+		if c.ctx.Err() != nil {
+			return answers, err
+		}
+		if len(names) > 1 {
+			err = &subjectError{name, err}
+		}
+		if code := exitCode(err); len(names) == 1 || code == exitUnreachable || code == exitNotAllowed {
+			return answers, err // The others would fail in the same way.
+		}
+		reportError(c.err, c.cmd, err)
+		if first == nil {
+			first = exitCodeError{exitCode(err)}
+		}
+	}
+	return answers, first
+}
+
+// jobSelection selects jobs for an action.
+type jobSelection struct {
+	selection
+	action belfry.Action
+}
+
+// bulkBatch is how many jobs one request changes, so that it takes little time.
+const bulkBatch = 500
+
+// newJobSelection adds the flags of a selection of jobs to a command.
+func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Action, past string) *jobSelection {
+	s := &jobSelection{selection: selection{noun: "job", verb: string(action), past: past}, action: action}
+	cmd.Use = string(action) + " REF... | --FILTER"
+	cmd.ValidArgsFunction = f.completeJobs(0)
+	s.addFlags(cmd, addFilterFlags[belfry.JobFilter](cmd))
+	return s
+}
+
+// run acts on the jobs: each by its name, or all that match. With oneByOne, jobs that
+// match are changed like named ones, since no bulk action does the same.
+func (s *jobSelection) run(c *cli, args []string, oneByOne bool, each func(ref string) (outcome, error)) error {
+	matched, err := s.matched(c.cmd, args)
+	switch {
+	case err != nil:
+		return err
+	case !matched:
+		return s.runNamed(c, args, each)
+	}
+	if err := s.checkTerminal(c); err != nil {
+		return err
+	}
+	var filter belfry.JobFilter
+	if err := s.filter.decode(&filter); err != nil {
+		return err
+	}
+	if oneByOne {
+		return s.runEach(c, filter, each)
+	}
+	return s.runBulk(c, belfry.Bulk{Action: s.action, Filter: filter, All: s.all})
+}
+
+// runBulk has the server change all jobs that match.
+func (s *jobSelection) runBulk(c *cli, request belfry.Bulk) error {
+	count := request
+	count.DryRun = true
+	found, err := c.bulk(count)
+	if err != nil {
+		return err
+	}
+	if ok, err := s.confirm(c, found.Matched); err != nil || !ok {
+		return err
+	}
+	request.Limit = bulkBatch
+	done, err := c.bulk(request)
+	if err != nil {
+		s.reportPartial(c, done.Done)
+		return err
+	}
+	return s.report(c, done)
+}
+
+// runEach changes all jobs that match, one by one.
+func (s *jobSelection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (outcome, error)) error {
+	filter.PageSize = maxPageSize
+	jobs, _, err := collect(c.Jobs(c.ctx, filter), 0)
+	if err != nil {
+		return err
+	}
+	if ok, err := s.confirm(c, len(jobs)); err != nil || !ok {
+		return err
+	}
+	done := belfry.BulkResult{Matched: len(jobs), Failed: []belfry.BulkFailure{}}
+	for _, job := range jobs {
+		_, err := each(job.ID.String())
+		if err == nil {
+			done.Done++
+			continue
+		}
+		if exitCode(err) != exitRefused && exitCode(err) != exitNotFound {
+			s.reportPartial(c, done.Done)
+			return &subjectError{jobTitle(job), err} // The others would fail in the same way.
+		}
+		done.Failed = append(done.Failed, belfry.BulkFailure{JobID: job.ID, Name: job.Name, Error: strings.Join(errorLines(err), "; ")})
+	}
+	return s.report(c, done)
+}
+
+// confirm prints how many jobs match, and asks whether to continue.
+func (s *jobSelection) confirm(c *cli, matched int) (bool, error) {
+	result := belfry.BulkResult{Matched: matched, Failed: []belfry.BulkFailure{}}
+	switch {
+	case matched == 0:
+		c.message("No matching jobs.")
+		return false, c.print(result, func() error { return nil })
+	case s.dryRun:
+		return false, c.print(result, func() error { return c.line("%s would be %s.", plural(matched, "job"), s.past) })
+	}
+	return c.confirm(s.yes, s.verb, s.question(plural(matched, "job")))
+}
+
+// report prints what was done, and for which jobs it failed.
+func (s *jobSelection) report(c *cli, done belfry.BulkResult) error {
+	err := c.print(done, func() error { return c.result(s.past, plural(done.Done, "job"), "") })
+	if err != nil || len(done.Failed) == 0 {
+		return err
+	}
+	for _, f := range done.Failed {
+		title := jobTitle(belfry.Job{ID: f.JobID, Manifest: belfry.Manifest{Name: f.Name}})
+		reportError(c.err, c.cmd, &subjectError{title, belfry.Errorf(belfry.Conflict, "%s", f.Error)})
+	}
+	return exitCodeError{exitRefused}
+}
+
+// bulk repeats a request until it has covered all jobs.
+func (c *cli) bulk(request belfry.Bulk) (all belfry.BulkResult, err error) {
+	all.Failed = []belfry.BulkFailure{}
+	for more := true; more; more = request.Cursor != "" {
+		done, err := c.BulkJobs(c.ctx, request)
+		if err != nil {
+			return all, err
+		}
+		all.Matched += done.Matched
+		all.Done += done.Done
+		all.Failed = append(all.Failed, done.Failed...)
+		request.Cursor = done.Next
+	}
+	return all, nil
+}

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/belfry-sh/belfry/internal/jsontext"
+)
+
+// parseDocuments returns the documents of a file, JSON or YAML. Every node has its
+// line.
+func parseDocuments(file string, content []byte) ([]*yaml.Node, error) {
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	if !utf8.Valid(content) {
+		valid := strings.ToValidUTF8(string(content), "\x00")
+		return nil, fileError{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}
+	}
+	if json.Valid(content) {
+		node, err := jsonToNode(content)
+		if err != nil {
+			return nil, fileError{file, 1, err.Error()}
+		}
+		return []*yaml.Node{node}, nil
+	}
+	if strings.HasSuffix(file, ".json") && len(bytes.TrimSpace(content)) > 0 {
+		return nil, jsonError(file, content)
+	}
+	return parseYAML(file, content)
+}
+
+func parseYAML(file string, content []byte) ([]*yaml.Node, error) {
+	var out []*yaml.Node
+	for d := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var document yaml.Node
+		err := d.Decode(&document)
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			line, message := yamlError(err, content)
+			return nil, fileError{file, line, message}
+		}
+		if len(document.Content) == 1 && document.Content[0].ShortTag() != "!!null" {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+var (
+	yamlErrorText = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+	// The line of these errors, which the parser of the library finds, is one too low.
+	yamlParserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+
+	yamlAnchorError = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
+
+// yamlError returns the line and the message of an error of the YAML library.
+func yamlError(err error, content []byte) (line int, message string) {
+	parts := yamlErrorText.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return 1, err.Error()
+	}
+	line, message = 1, parts[2]
+	if n, err := strconv.Atoi(parts[1]); err == nil {
+		line = n
+		if yamlParserError.MatchString(message) {
+			line++
+		}
+	} else if anchor := yamlAnchorError.FindStringSubmatch(message); anchor != nil {
+		line = lineOf(content, bytes.Index(content, []byte("*"+anchor[1])))
+	} else if strings.HasPrefix(message, "control characters") {
+		line = lineOf(content, bytes.IndexFunc(content, func(r rune) bool { return !isPrintable(r) && !strings.ContainsRune("\n\r\t", r) }))
+	}
+	return min(line, lineOf(content, len(content))), message
+}
+
+// jsonError says where a file stops being JSON.
+func jsonError(file string, content []byte) error {
+	var value json.RawMessage
+	err := json.Unmarshal(content, &value)
+	offset := len(content)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		offset = int(syntax.Offset) - 1
+	}
+	return fileError{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}
+}
+
+func lineOf(content []byte, offset int) int {
+	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
+}
+
+// Limits of a file; aliases make large values of small ones.
+const (
+	maxAliasNodes = 1 << 17 // nodes that aliases stand for
+	maxNesting    = 64
+)
+
+// yamlToJSON converts nodes of a file to JSON. It follows aliases and merges merge
+// keys.
+type yamlToJSON struct {
+	file       string
+	aliasNodes int // nodes that were reached through aliases
+	depth      int
+	aliases    int // that the current node is in
+}
+
+func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) error {
+	return fileError{y.file, max(n.Line, 1), fmt.Sprintf(format, args...)}
+}
+
+func resolveAlias(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// convert returns the JSON of a node.
+func (y *yamlToJSON) convert(n *yaml.Node) (json.RawMessage, error) {
+	var b bytes.Buffer
+	err := y.write(&b, n)
+	return b.Bytes(), err
+}
+
+func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode {
+		y.aliases++
+		defer func() { y.aliases-- }()
+	}
+	if y.aliases > 0 {
+		if err := y.countAlias(n); err != nil {
+			return err
+		}
+	}
+	if err := y.enter(n); err != nil {
+		return err
+	}
+	defer func() { y.depth-- }()
+	at := n
+	switch n = resolveAlias(n); n.Kind {
+	case yaml.MappingNode:
+		return y.writeObject(b, n)
+	case yaml.SequenceNode:
+		return y.writeArray(b, n)
+	}
+	value, err := scalarJSON(n)
+	if err != nil {
+		return y.errorf(at, "%s", err)
+	}
+	b.WriteString(value)
+	return nil
+}
+
+func (y *yamlToJSON) countAlias(n *yaml.Node) error {
+	if y.aliasNodes++; y.aliasNodes > maxAliasNodes {
+		return y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+	}
+	return nil
+}
+
+func (y *yamlToJSON) enter(n *yaml.Node) error {
+	if y.depth++; y.depth > maxNesting {
+		y.depth--
+		return y.errorf(n, "is nested deeper than %d levels", maxNesting)
+	}
+	return nil
+}
+
+func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) error {
+	if tag := n.ShortTag(); tag != "!!seq" {
+		return y.errorf(n, "the tag %s is not supported", tag)
+	}
+	b.WriteByte('[')
+	for i, item := range n.Content {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := y.write(b, item); err != nil {
+			return err
+		}
+	}
+	b.WriteByte(']')
+	return nil
+}
+
+func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node) error {
+	if tag := n.ShortTag(); tag != "!!map" {
+		return y.errorf(n, "the tag %s is not supported", tag)
+	}
+	members, err := y.members(n)
+	if err != nil {
+		return err
+	}
+	b.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(jsontext.Quote(m.name) + ":")
+		if err := y.write(b, m.value); err != nil {
+			return err
+		}
+	}
+	b.WriteByte('}')
+	return nil
+}
+
+// yamlMember is a key of a mapping and its value.
+type yamlMember struct {
+	name  string
+	key   *yaml.Node
+	value *yaml.Node
+}
+
+// members lists the members of a mapping, its own before those that are merged in.
+func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, error) {
+	if err := y.enter(n); err != nil {
+		return nil, err
+	}
+	defer func() { y.depth-- }()
+	var own, merged []yamlMember
+	lines := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.ShortTag() == "!!merge" {
+			more, err := y.merge(value)
+			if err != nil {
+				return nil, err
+			}
+			merged = append(merged, more...)
+			continue
+		}
+		name := resolveAlias(key)
+		if name.Kind != yaml.ScalarNode {
+			return nil, y.errorf(key, "a key must be a string")
+		}
+		if line, exists := lines[name.Value]; exists {
+			return nil, y.errorf(key, "%s is duplicated; first in line %d", name.Value, line)
+		}
+		lines[name.Value] = key.Line
+		own = append(own, yamlMember{name.Value, key, value})
+	}
+	for _, m := range merged {
+		if _, exists := lines[m.name]; !exists {
+			lines[m.name] = m.key.Line
+			own = append(own, m)
+		}
+	}
+	return own, nil
+}
+
+// merge lists the members that a merge key adds: those of a mapping, or of several, of
+// which the first wins.
+func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, err error) {
+	if err := y.countAlias(value); err != nil {
+		return nil, err
+	}
+	mappings := []*yaml.Node{value}
+	if list := resolveAlias(value); list.Kind == yaml.SequenceNode {
+		mappings = list.Content
+	}
+	for _, m := range mappings {
+		if resolveAlias(m).Kind != yaml.MappingNode {
+			return nil, y.errorf(m, "<< can only merge mappings")
+		}
+		more, err := y.members(resolveAlias(m))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// scalarJSON is the JSON of a scalar.
+func scalarJSON(n *yaml.Node) (string, error) {
+	plain := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
+	switch tag := n.ShortTag(); {
+	case tag == "!!int" || tag == "!!float" || plain && tag == "!!str" && jsonNumber.MatchString(n.Value):
+		return numberJSON(n.Value)
+	case tag == "!!str" || tag == "!!timestamp" || tag == "!!merge":
+		return jsontext.Quote(n.Value), nil
+	case tag == "!!bool":
+		if value := strings.ToLower(n.Value); value == "true" || value == "false" {
+			return value, nil
+		}
+		return "", fmt.Errorf("%q is neither true nor false", n.Value)
+	case tag == "!!null":
+		return "null", nil
+	default:
+		return "", fmt.Errorf("the tag %s is not supported", tag)
+	}
+}
+
+var (
+	jsonNumber  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+	yamlFloat   = regexp.MustCompile(`^([-+]?)([0-9]*)\.?([0-9]*)([eE][-+]?[0-9]+)?$`)
+	leadingZero = regexp.MustCompile(`^[-+]?0[0-9_]`)
+	otherBase   = regexp.MustCompile(`^[-+]?0[xob]`)
+)
+
+// numberJSON is a YAML number in the notation of JSON, with all its digits.
+func numberJSON(text string) (string, error) {
+	if jsonNumber.MatchString(text) {
+		return text, nil
+	}
+	digits := strings.ReplaceAll(text, "_", "")
+	if otherBase.MatchString(digits) {
+		if n, ok := new(big.Int).SetString(digits, 0); ok {
+			return n.String(), nil
+		}
+	}
+	if leadingZero.MatchString(text) {
+		return "", fmt.Errorf("%s starts with a zero, which YAML parsers understand differently; quote it if it is a string", text)
+	}
+	parts := yamlFloat.FindStringSubmatch(digits)
+	if parts == nil || parts[2]+parts[3] == "" {
+		return "", fmt.Errorf("%s is not a JSON number; quote it if it is a string", text)
+	}
+	out := strings.TrimPrefix(parts[1], "+")
+	if parts[2] == "" {
+		parts[2] = "0"
+	}
+	out += parts[2]
+	if parts[3] != "" {
+		out += "." + parts[3]
+	}
+	return out + parts[4], nil
+}

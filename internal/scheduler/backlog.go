@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"container/heap"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// entry is a plan in memory, without the job and the instant, which the wheel keeps.
+// Jobs with equal specs share one subject.
+type entry struct {
+	subject               *plan.Subject
+	version               int64
+	nominal, decidedUntil int64 // microseconds
+	runsMade              int64
+	shard                 int32
+}
+
+const notDecided = math.MinInt64 // an entry.decidedUntil without a high-water mark
+
+func newEntry(subject *plan.Subject, p plan.Plan) entry {
+	e := entry{subject: subject, version: p.Version, nominal: p.NominalAt.UnixMicro(), decidedUntil: notDecided, runsMade: p.RunsMade, shard: int32(p.Shard)}
+	if !p.FiredFor.IsZero() {
+		e.decidedUntil = p.FiredFor.UnixMicro()
+	}
+	return e
+}
+
+func (e entry) plan(job belfry.ID, at time.Time) plan.Plan {
+	p := plan.Plan{
+		JobID: job, Shard: int(e.shard), Version: e.version, NextAt: at,
+		NominalAt: time.UnixMicro(e.nominal).UTC(), RunsMade: e.runsMade,
+	}
+	if e.decidedUntil != notDecided {
+		p.FiredFor = time.UnixMicro(e.decidedUntil).UTC()
+	}
+	return p
+}
+
+// dueItem is an entry that is due.
+type dueItem struct {
+	job  belfry.ID
+	at   time.Time
+	rank int64
+	entry
+}
+
+// backlog holds due items by lane, lowest rank first. Items for which workers have no
+// capacity yet stay here, and as plans in the store.
+type backlog struct {
+	lanes map[string]*itemHeap
+	known map[belfry.ID]int64 // version of each item's plan
+}
+
+func newBacklog() *backlog {
+	return &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}}
+}
+
+func (b *backlog) push(it dueItem) {
+	lane := it.subject.Lane()
+	if b.lanes[lane] == nil {
+		b.lanes[lane] = &itemHeap{}
+	}
+	heap.Push(b.lanes[lane], it)
+	b.known[it.job] = it.version
+}
+
+const maxRank = math.MaxInt64 // above every rank
+
+// pop takes up to n items of a lane whose rank is below the given one. Items whose
+// plan has a newer version are dropped.
+func (b *backlog) pop(lane string, n int, below int64) []dueItem {
+	q := b.lanes[lane]
+	var out []dueItem
+	for q != nil && len(out) < n && q.Len() > 0 && (*q)[0].rank < below {
+		it := heap.Pop(q).(dueItem)
+		if b.known[it.job] == it.version {
+			delete(b.known, it.job)
+			out = append(out, it)
+		}
+	}
+	if q != nil && q.Len() == 0 {
+		delete(b.lanes, lane)
+	}
+	return out
+}
+
+func (b *backlog) len() int { return len(b.known) }
+
+// itemHeap orders items by rank.
+type itemHeap []dueItem
+
+func (h itemHeap) Len() int           { return len(h) }
+func (h itemHeap) Less(i, j int) bool { return h[i].rank < h[j].rank }
+func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any)        { *h = append(*h, x.(dueItem)) }
+func (h *itemHeap) Pop() any {
+	old := *h
+	it := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return it
+}
+
+// subjects caches compiled subjects, which jobs with equal specs share.
+type subjects struct {
+	defaults plan.Defaults
+	known    map[subjectKey]*plan.Subject
+	invalid  map[subjectKey]error
+}
+
+type subjectKey struct {
+	namespace, name, spec string
+	revision              int
+}
+
+// maxSubjects bounds the cache; entries keep the subjects that they use.
+const maxSubjects = 100_000
+
+func newSubjects(d plan.Defaults) *subjects {
+	return &subjects{defaults: d, known: map[subjectKey]*plan.Subject{}, invalid: map[subjectKey]error{}}
+}
+
+// get returns the subject of a due plan. With an error, first reports whether it is the
+// first one about that spec.
+func (s *subjects) get(d store.Due) (subject *plan.Subject, first bool, err error) {
+	key := subjectKey{d.Namespace, d.Name, d.Spec, d.Revision}
+	if subject := s.known[key]; subject != nil {
+		return subject, false, nil
+	}
+	if err, known := s.invalid[key]; known {
+		return nil, false, err
+	}
+	policy, err := s.compile(d.Spec)
+	if len(s.known)+len(s.invalid) >= maxSubjects {
+		clear(s.known)
+		clear(s.invalid)
+	}
+	if err != nil {
+		s.invalid[key] = err
+		return nil, true, err
+	}
+	subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
+	s.known[key] = subject
+	return subject, false, nil
+}
+
+// compile reads the text of a spec. A panic of the parser is an error too.
+func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
+	defer recoverPanic(&err)
+	var spec belfry.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return nil, fmt.Errorf("the spec cannot be read: %w", err)
+	}
+	return s.defaults.Compile(spec)
+}

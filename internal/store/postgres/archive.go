@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// archiveScanLimit is how many jobs one call of Archive reads.
+const archiveScanLimit = 5000
+
+const (
+	// oneOffFinished is a condition on the plan p of a one-off that has nothing planned.
+	oneOffFinished = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL`
+
+	// noLiveRuns is a condition on a job j without live runs, dead letters and pending
+	// triggers. Each is looked up, whatever the planner estimates.
+	noLiveRuns = `(SELECT 1 FROM belfry.runs WHERE job_id = j.id LIMIT 1) IS NULL AND (SELECT 1 FROM belfry.dead WHERE job_id = j.id LIMIT 1) IS NULL
+   AND (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL LIMIT 1) IS NULL`
+
+	// jobsByID are jobs j and their plans p.
+	jobsByID = `unnest($1::uuid[]) AS one (id) JOIN belfry.jobs j ON j.id = one.id JOIN belfry.plans p ON p.job_id = one.id`
+)
+
+// archive archives those of the jobs that are finished one-offs. Jobs that somebody
+// else has locked are left to Archive.
+func (s *Store) archive(ctx context.Context, q querier, jobs []belfry.ID) error {
+	distinct := slices.Clone(jobs) // several runs of a job may be settled at once
+	slices.SortFunc(distinct, belfry.ID.Compare)
+	_, err := s.archiveJobs(ctx, q, uuids(slices.Compact(distinct)))
+	return err
+}
+
+// archiveJobs locks jobs and plans before it looks for runs and triggers, so that none
+// is added in between.
+func (s *Store) archiveJobs(ctx context.Context, q querier, jobs []pgtype.UUID) (archived int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	err = pgx.BeginFunc(ctx, q, func(tx pgx.Tx) error {
+		// In this form the planner does not scan all plans of finished one-offs.
+		locked, err := collectIDs(ctx, tx, `/* archive */ SELECT j.id FROM `+jobsByID+`
+			WHERE j.state = 'active' AND coalesce(`+oneOffFinished+`, false) FOR UPDATE OF j, p SKIP LOCKED`, jobs)
+		if err != nil || len(locked) == 0 {
+			return err
+		}
+		finished, err := s.readFinished(ctx, tx, locked)
+		if err != nil || len(finished) == 0 {
+			return err
+		}
+		archived = len(finished)
+		return moveToEnded(ctx, tx, finished)
+	})
+	return archived, err
+}
+
+// readFinished reads those of the jobs that have no live runs, with how they ended. A
+// spec that cannot be read has no retention of its own.
+func (s *Store) readFinished(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) ([]*jobStatusRow, error) {
+	rows, err := collect(ctx, tx, func(row pgx.CollectableRow) (*jobStatusRow, error) {
+		r := &jobStatusRow{job: belfry.Job{State: belfry.JobActive}}
+		var id pgtype.UUID
+		var spec string
+		var firedFor pgtype.Timestamptz
+		err := row.Scan(&id, &spec, &r.job.CreatedAt, &r.job.UpdatedAt, &firedFor, &r.runCount)
+		r.job.ID, r.job.Spec, r.firedFor = id.Bytes, s.specs.OrZero(spec), timeOrZero(firedFor)
+		return r, err
+	}, `/* archive */ SELECT j.id, j.spec, j.created_at, j.updated_at, p.fired_for, p.runs_made + p.runs_triggered
+		FROM `+jobsByID+` WHERE `+noLiveRuns, jobs)
+	if err != nil {
+		return nil, err
+	}
+	return rows, loadLastSettled(ctx, tx, rows)
+}
+
+func moveToEnded(ctx context.Context, tx pgx.Tx, rows []*jobStatusRow) error {
+	var (
+		ids      []pgtype.UUID
+		statuses []string
+		lastRuns []pgtype.Timestamptz
+		days     []pgtype.Int4
+	)
+	for _, r := range rows {
+		job := r.result()
+		ids, statuses, days = append(ids, uuid(job.ID)), append(statuses, string(job.Status)), append(days, retentionDays(job.RetentionDays))
+		var last pgtype.Timestamptz
+		if job.LastRunAt != nil {
+			last = timestamptz(*job.LastRunAt)
+		}
+		lastRuns = append(lastRuns, last)
+	}
+	_, err := tx.Exec(ctx, `/* archive */
+WITH finished AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS f (job_id, status, last_run_at, retention_days)
+), deleted AS (
+  DELETE FROM belfry.jobs j USING finished f WHERE j.id = f.job_id RETURNING j.*, f.status, f.last_run_at, f.retention_days
+), deleted_plans AS (
+  DELETE FROM belfry.plans p USING finished f WHERE p.job_id = f.job_id
+)
+INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
+                          ended_at, retain_until)
+SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
+       c.now, c.now + retention_days * interval '24 hours'
+  FROM deleted CROSS JOIN (SELECT clock_timestamp() AS now) c`, ids, statuses, lastRuns, days)
+	return err
+}
+
+// Archive archives finished one-offs of the shards.
+func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (archived int, next belfry.ID, err error) {
+	if limit < 1 {
+		return 0, after, nil
+	}
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return 0, next, err
+	}
+	defer cancel()
+	var found []pgtype.UUID
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		found, next, err = findFinished(ctx, tx, int32s(shards), notNull(after), limit)
+		return err
+	})
+	if err == nil {
+		archived, err = s.archiveJobs(ctx, s.pool, found)
+	}
+	if err != nil {
+		return archived, belfry.ID{}, wrapError("archive jobs", err)
+	}
+	return archived, next, nil
+}
+
+// findFinished finds one-offs that seem to be finished, in the order of their ids, and
+// where the scan continues; zero at the end.
+func findFinished(ctx context.Context, tx pgx.Tx, shards []int32, after pgtype.UUID, limit int) (found []pgtype.UUID, next belfry.ID, err error) {
+	const scan = ` FROM belfry.plans p WHERE ` + oneOffFinished + ` AND job_id > $1 ORDER BY job_id`
+	found, err = collectIDs(ctx, tx, `SELECT j.id FROM (SELECT job_id, shard`+scan+` LIMIT $2) p JOIN belfry.jobs j ON j.id = p.job_id
+		WHERE p.shard = ANY($3) AND j.state = 'active' AND `+noLiveRuns+` ORDER BY p.job_id LIMIT $4`, after, archiveScanLimit, shards, limit)
+	if err != nil {
+		return nil, next, err
+	}
+	if len(found) == limit {
+		return found, found[limit-1].Bytes, nil
+	}
+	end, err := scanEnd(ctx, tx, "job_id", scan, after, archiveScanLimit)
+	return found, end.Bytes, err
+}
+
+// readEnded reads the ended jobs that a WHERE selects, in no order.
+func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
+	return collect(ctx, q, s.scanEnded,
+		`SELECT id, namespace, name, tags, revision, status, spec, payload, created_at, updated_at, last_run_at, ended_at FROM belfry.ended `+where, args...)
+}
+
+func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
+	var (
+		job           = belfry.Job{State: belfry.JobEnded}
+		id            pgtype.UUID
+		name, payload pgtype.Text
+		spec          string
+		last, ended   pgtype.Timestamptz
+	)
+	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.Status, &spec, &payload, &job.CreatedAt, &job.UpdatedAt, &last, &ended)
+	if err != nil {
+		return job, err
+	}
+	if job.Spec, err = s.specs.Decode(spec); err != nil {
+		return job, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+	}
+	job.ID, job.Name, job.Payload = id.Bytes, name.String, rawJSON(payload)
+	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
+	job.LastRunAt, job.EndedAt = timeOrNil(last), timeOrNil(ended)
+	return job, nil
+}

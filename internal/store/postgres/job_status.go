@@ -1,0 +1,228 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// jobStatusRow is a job with what its status is derived from.
+type jobStatusRow struct {
+	job                    belfry.Job
+	live                   belfry.LiveRuns
+	runCount               int64     // all runs of it that were ever decided, scheduled or triggered
+	firedFor               time.Time // the plan's high-water mark
+	lastLiveAt, lastDeadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
+
+	// The latest record in history that is about an occurrence, and the instant of the
+	// latest that is a run.
+	lastSettledAt time.Time
+	lastSettled   belfry.RunStatus
+	lastRanAt     time.Time
+}
+
+// excludeNotes leaves out notes: that the clock skipped a wall time, that a plan was
+// moved. They may lie before or after the high-water mark, and do not say how the job
+// ended. The note that the job was cancelled before an occurrence does, and lies after
+// the mark, until a later run is fired: see loadAllSettled.
+const excludeNotes = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
+
+// selectJobStatus reads jobs without their history, which has a partition a day and is
+// read only where something can be found. The caller adds a WHERE on j.
+const selectJobStatus = `
+SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
+       p.next_at, p.quarantined, p.fired_for, p.runs_made + p.runs_triggered, r.running, r.waiting, r.last, d.last
+  FROM belfry.jobs j
+  JOIN belfry.plans p ON p.job_id = j.id
+  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
+                             max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
+  LEFT JOIN LATERAL (SELECT scheduled_at AS last FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+`
+
+// readJobs reads the jobs that a WHERE on j selects, in no order.
+func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
+	rows, err := collect(ctx, q, s.scanJobStatus, selectJobStatus+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := loadLastSettled(ctx, q, rows); err != nil {
+		return nil, err
+	}
+	jobs := make([]belfry.Job, len(rows))
+	for i, r := range rows {
+		jobs[i] = r.result()
+	}
+	return jobs, nil
+}
+
+func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
+	var (
+		r                          jobStatusRow
+		job                        = &r.job
+		id                         pgtype.UUID
+		name, payload, quarantined pgtype.Text
+		spec                       string
+		next, firedFor, live, dead pgtype.Timestamptz
+	)
+	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
+		&next, &quarantined, &firedFor, &r.runCount, &r.live.Running, &r.live.Waiting, &live, &dead)
+	if err != nil {
+		return nil, err
+	}
+	if job.Spec, err = s.specs.Decode(spec); err != nil {
+		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+	}
+	job.ID, job.Name, job.Quarantined, job.Payload = id.Bytes, name.String, quarantined.String, rawJSON(payload)
+	job.CreatedAt, job.UpdatedAt, job.NextRunAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC(), timeOrNil(next)
+	r.firedFor, r.lastLiveAt, r.lastDeadAt = timeOrZero(firedFor), timeOrZero(live), timeOrZero(dead)
+	return &r, nil
+}
+
+// result is the job with its status.
+func (r *jobStatusRow) result() belfry.Job {
+	job, last := r.job, r.lastSettled
+	if !r.lastDeadAt.IsZero() && !r.lastDeadAt.Before(r.lastSettledAt) {
+		last = belfry.RunDead
+	}
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, r.live, last)
+	at := r.lastLiveAt
+	for _, other := range []time.Time{r.lastDeadAt, r.lastRanAt} {
+		if other.After(at) {
+			at = other
+		}
+	}
+	if !at.IsZero() {
+		job.LastRunAt = &at
+	}
+	return job
+}
+
+// settleWindow is how much earlier than its occurrence a run may seem to be settled,
+// after the server's clock was set back. Most runs are settled no later than that
+// after it, too.
+const settleWindow = 24 * time.Hour
+
+// loadLastSettled finds the latest records in history, in as few partitions as
+// possible. Without a run there is nothing that matters. A run of the occurrence at a
+// plan's high-water mark was settled after that instant, and no occurrence is later; if
+// it is the only run, no other run is. All of history is read for jobs that skipped
+// something last, and for jobs without a record at their mark or after it: an edit may
+// have moved the mark. Only an edit writes the note that a job was cancelled, and a job
+// knows when it was last edited.
+func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error {
+	var single, recent, all []*jobStatusRow
+	for _, r := range rows {
+		switch {
+		case r.runCount == 0:
+		case r.firedFor.IsZero():
+			all = append(all, r)
+		case r.runCount == 1 && r.lastLiveAt.Equal(r.firedFor): // known without history
+		case r.runCount == 1 && r.lastDeadAt.Equal(r.firedFor) && !r.maybeCancelledAfter(r.firedFor): // so is this
+		case r.runCount == 1 && !r.maybeCancelledAfter(r.firedFor.Add(settleWindow-time.Minute)):
+			single = append(single, r)
+		default:
+			recent = append(recent, r)
+		}
+	}
+	if err := loadSettledSince(ctx, q, single, settleWindow); err != nil {
+		return err
+	}
+	for _, r := range single {
+		if !r.lastRanAt.Equal(r.firedFor) {
+			recent = append(recent, r)
+		}
+	}
+	if err := loadSettledSince(ctx, q, recent, unlimitedWindow); err != nil {
+		return err
+	}
+	for _, r := range recent {
+		switch {
+		case r.lastSettled == belfry.RunSkipped:
+			all = append(all, r)
+		case r.lastSettledAt.Before(r.firedFor) && r.lastLiveAt.Before(r.firedFor) && r.lastDeadAt.Before(r.firedFor):
+			all = append(all, r)
+		}
+	}
+	return loadAllSettled(ctx, q, all)
+}
+
+// maybeCancelledAfter reports whether the job may have been cancelled after an instant.
+func (r *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
+	return r.job.State == belfry.JobActive && r.job.NextRunAt == nil && r.job.UpdatedAt.After(r.job.CreatedAt) && r.job.UpdatedAt.After(at)
+}
+
+const unlimitedWindow = 100 * 365 * 24 * time.Hour
+
+// loadSettledSince finds the latest record that was settled in a window around each
+// plan's high-water mark.
+func loadSettledSince(ctx context.Context, q querier, rows []*jobStatusRow, within time.Duration) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
+	ids, marks := make([]pgtype.UUID, len(rows)), make([]time.Time, len(rows))
+	for i, r := range rows {
+		byID[r.job.ID], ids[i], marks[i] = r, uuid(r.job.ID), r.firedFor
+	}
+	// The bounds of all jobs together exclude most partitions before the join.
+	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
+	var (
+		id    pgtype.UUID
+		at    time.Time
+		state belfry.RunStatus
+	)
+	return forEach(ctx, q, []any{&id, &at, &state}, func() error {
+		r := byID[id.Bytes]
+		r.lastSettledAt, r.lastSettled = at.UTC(), state
+		if state != belfry.RunSkipped {
+			r.lastRanAt = r.lastSettledAt
+		}
+		return nil
+	}, `
+SELECT j.id, h.scheduled_at, h.state
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS j (id, fired_for)
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
+                      WHERE job_id = j.id AND settled_at BETWEEN $5 AND $6
+                        AND settled_at BETWEEN j.fired_for - $3 * interval '1 second' AND j.fired_for + $4 * interval '1 second'`+excludeNotes+`
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) h`,
+		ids, marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
+}
+
+// loadAllSettled finds the latest record, and the latest that is a run, in all of
+// history. The note that the job was cancelled does not count once a later run was
+// fired, even if the occurrence that it was cancelled before is still to come.
+func loadAllSettled(ctx context.Context, q querier, rows []*jobStatusRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
+	ids := make([]pgtype.UUID, len(rows))
+	for i, r := range rows {
+		byID[r.job.ID], ids[i] = r, uuid(r.job.ID)
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = time.Time{}, "", time.Time{}
+	}
+	var (
+		id    pgtype.UUID
+		at    time.Time
+		state belfry.RunStatus
+		ran   pgtype.Timestamptz
+	)
+	return forEach(ctx, q, []any{&id, &at, &state, &ran}, func() error {
+		r := byID[id.Bytes]
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = at.UTC(), state, timeOrZero(ran)
+		return nil
+	}, `
+SELECT j.id, s.scheduled_at, s.state, h.scheduled_at
+  FROM unnest($1::uuid[]) AS j (id)
+  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
+  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = j.id`+excludeNotes+`
+                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
+}

@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// notifyChannel carries the notifications of all nodes.
+const notifyChannel = "belfry"
+
+// notifyInterval limits how often a node notifies: a notification locks the whole
+// database when it commits.
+const notifyInterval = 50 * time.Millisecond
+
+// maxNotifiedJobs is how many job ids fit into one notification.
+const maxNotifiedJobs = 300
+
+// notifier wakes waiters: at once within the process, and other nodes by merged
+// notifications in transactions of their own.
+type notifier struct {
+	store.Hub
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	node string // sender of our notifications
+
+	mu           sync.Mutex
+	pendingReady bool
+	pendingJobs  []belfry.ID
+	pendingMany  bool // too many jobs to list
+	wake         chan struct{}
+}
+
+func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
+	return &notifier{pool: pool, log: log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
+}
+
+// Wakeups is store.Store.Wakeups.
+func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
+	return s.notifier.Wakeups(ctx, topic)
+}
+
+// PollInterval is short, since notifications of other nodes may be lost.
+func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
+
+// ChangedJobs returns the jobs that notifications have named.
+func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.notifier.ChangedJobs() }
+
+// notifyReady notifies that runs became ready.
+func (n *notifier) notifyReady() {
+	n.Notify(store.TopicReady)
+	n.mu.Lock()
+	n.pendingReady = true
+	n.mu.Unlock()
+	n.wakeSender()
+}
+
+// notifyPlans notifies that plans of the jobs were written.
+func (n *notifier) notifyPlans(many bool, jobs ...belfry.ID) {
+	n.NotifyChanged(jobs, many)
+	n.mu.Lock()
+	n.pendingMany = n.pendingMany || many || len(n.pendingJobs)+len(jobs) > maxNotifiedJobs
+	if n.pendingMany {
+		n.pendingJobs = nil
+	} else {
+		n.pendingJobs = append(n.pendingJobs, jobs...)
+	}
+	n.mu.Unlock()
+	n.wakeSender()
+}
+
+func (n *notifier) wakeSender() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send notifies other nodes, at most once in notifyInterval.
+func (n *notifier) send(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		}
+		for _, message := range n.takePending() {
+			call, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err := n.pool.Exec(call, `SELECT pg_notify($1, $2)`, notifyChannel, n.node+" "+message)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				n.log.Debug("a notification was not sent", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(notifyInterval):
+		}
+	}
+}
+
+// takePending returns the messages to send: "ready", or "plans" and the jobs.
+func (n *notifier) takePending() (messages []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pendingReady {
+		messages = append(messages, string(store.TopicReady))
+	}
+	if n.pendingMany {
+		messages = append(messages, string(store.TopicPlans)+" *")
+	} else if len(n.pendingJobs) > 0 {
+		var b strings.Builder
+		b.WriteString(string(store.TopicPlans))
+		for _, id := range n.pendingJobs {
+			b.WriteByte(' ')
+			b.WriteString(base64.RawURLEncoding.EncodeToString(id[:]))
+		}
+		messages = append(messages, b.String())
+	}
+	n.pendingReady, n.pendingJobs, n.pendingMany = false, nil, false
+	return messages
+}
+
+// listen wakes this process when another node notifies.
+func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
+	for ctx.Err() == nil {
+		if err := n.listenOnce(ctx, config); err != nil && ctx.Err() == nil {
+			n.log.Debug("listening for notifications failed; polling continues", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, `LISTEN `+notifyChannel); err != nil {
+		return err
+	}
+	n.Notify(store.TopicPlans) // notifications before LISTEN were missed
+	n.Notify(store.TopicReady)
+	for {
+		message, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		n.receive(message.Payload)
+	}
+}
+
+// receive handles a message of another node.
+func (n *notifier) receive(message string) {
+	words := strings.Fields(message)
+	if len(words) < 2 || words[0] == n.node {
+		return
+	}
+	if words[1] == string(store.TopicReady) {
+		n.Notify(store.TopicReady)
+		return
+	}
+	many := false
+	var jobs []belfry.ID
+	for _, word := range words[2:] {
+		raw, err := base64.RawURLEncoding.DecodeString(word)
+		if err != nil || len(raw) != 16 {
+			many = true
+			continue
+		}
+		jobs = append(jobs, belfry.ID(raw))
+	}
+	n.NotifyChanged(jobs, many)
+}
