@@ -11,7 +11,7 @@ import (
 // TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped fires an occurrence whose
 // run is alive, as happens when the plan was restored from an older copy.
 func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
 	due := steps(t, s, 1)
 	fire(t, s, due, store.FreeSlots{})
@@ -26,7 +26,7 @@ func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
 }
 
 func TestTheFirstLateResultIsTheEvidence(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
 	fire(t, s, steps(t, s, 1), store.FreeSlots{})
 	run := claim(t, s, register(t, s), 1)[0]

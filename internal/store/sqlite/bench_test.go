@@ -32,7 +32,7 @@ func rate(b *testing.B, spent time.Duration) {
 }
 
 func BenchmarkCreate(b *testing.B) {
-	s := opened(b)
+	s := openStore(b)
 	var spent time.Duration
 	for b.Loop() {
 		jobs := minutely(b, s, benchBatch)
@@ -47,7 +47,7 @@ func BenchmarkCreate(b *testing.B) {
 func BenchmarkPath(b *testing.B) {
 	for _, name := range []string{"decide", "fire", "claim", "finish", "fire local", "fail"} {
 		b.Run(name, func(b *testing.B) {
-			s := opened(b)
+			s := openStore(b)
 			create(b, s, minutely(b, s, benchJobs)...)
 			worker := register(b, s)
 			spent := map[string]time.Duration{}

@@ -18,7 +18,7 @@ func TestADayInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s := openDir(t, dir)
-		defer closed(t, s)
+		defer closeStore(t, s)
 		job := newJob(t, s, s.Now(), "0 * * * *")
 		create(t, s, job)
 		life, end := context.WithTimeout(ctx, 24*time.Hour+time.Minute)

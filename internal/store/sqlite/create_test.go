@@ -26,7 +26,7 @@ func several(t *testing.T, s *Store) []store.NewJob {
 }
 
 func TestManyJobsAreSetAside(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	jobs := several(t, s)
 	handed := 0
 	err := s.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
@@ -64,7 +64,7 @@ func TestManyJobsAreSetAside(t *testing.T) {
 }
 
 func TestJobsSetAsideAreAllOrNone(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	jobs := several(t, s)
 	broken := errors.New("the body broke off")
 	err := s.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
@@ -89,7 +89,7 @@ func TestJobsSetAsideAreAllOrNone(t *testing.T) {
 }
 
 func TestLargePayloadsAreSetAside(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	large := json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), belfry.MaxPayload-2)) + `"`)
 	waiting := &spool{dir: s.dir}
 	defer waiting.close()

@@ -7,8 +7,8 @@ import "syscall"
 // mntLocal marks a file system that is stored on this machine.
 const mntLocal = 0x1000
 
-// network reports whether a directory is on a network file system, and which.
-func network(dir string) (kind string, remote bool, err error) {
+// networkFileSystem reports whether a directory is on a network file system, and which.
+func networkFileSystem(dir string) (kind string, remote bool, err error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return "", false, err

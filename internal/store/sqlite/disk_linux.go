@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// networks are the file systems whose locks or shared memory reach no further
-// than one machine, by the number that statfs gives them.
+// networks are file systems whose locks or shared memory do not work between
+// machines, by their number in statfs.
 var networks = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517B: "SMB",
@@ -24,14 +24,13 @@ var networks = map[uint32]string{
 	0x73757245: "Coda",
 }
 
-// fuse stands for any file system of a user process; the mount table tells
-// which.
+// fuse is any file system of a user process; the mount table has its name.
 const fuse = 0x65735546
 
 var fuseNetworks = []string{"sshfs", "glusterfs", "ceph", "s3fs", "goofys", "rclone", "gcsfuse", "davfs", "smbnetfs", "juicefs", "nfs"}
 
-// network reports whether a directory is on a network file system, and which.
-func network(dir string) (kind string, remote bool, err error) {
+// networkFileSystem reports whether a directory is on a network file system, and which.
+func networkFileSystem(dir string) (kind string, remote bool, err error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return "", false, err
@@ -47,7 +46,7 @@ func network(dir string) (kind string, remote bool, err error) {
 	}
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return "", false, nil // it cannot be told: most FUSE file systems are local
+		return "", false, nil // unknown: most FUSE file systems are local
 	}
 	defer mounts.Close()
 	dev := uint64(st.Dev)
@@ -56,8 +55,8 @@ func network(dir string) (kind string, remote bool, err error) {
 	return kind, remote, nil
 }
 
-// fuseNetwork looks the device up in a mount table and tells whether its type,
-// such as fuse.sshfs, is a network file system.
+// fuseNetwork looks up the device in a mount table and reports whether its type, such
+// as fuse.sshfs, is a network file system.
 func fuseNetwork(mounts io.Reader, device string) (kind string, remote bool) {
 	for lines := bufio.NewScanner(mounts); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")

@@ -27,10 +27,10 @@ func TestNetworkFileSystemsAreKnown(t *testing.T) {
 			t.Errorf("%s: got %q, %v, wants %q, %v", tt.name, kind, remote, tt.kind, tt.remote)
 		}
 	}
-	if kind, remote, err := network(t.TempDir()); err != nil || remote {
+	if kind, remote, err := networkFileSystem(t.TempDir()); err != nil || remote {
 		t.Errorf("the disk of this machine is taken for %q, %v", kind, err)
 	}
-	if _, _, err := network("/no/such/directory"); err == nil {
+	if _, _, err := networkFileSystem("/no/such/directory"); err == nil {
 		t.Error("a directory that is not there has a file system")
 	}
 }

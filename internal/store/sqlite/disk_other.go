@@ -2,5 +2,5 @@
 
 package sqlite
 
-// network cannot tell on this system.
-func network(string) (kind string, remote bool, err error) { return "", false, nil }
+// networkFileSystem does not know on this system.
+func networkFileSystem(string) (kind string, remote bool, err error) { return "", false, nil }

@@ -18,15 +18,24 @@ type commitError struct{ err error }
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
 
-// failed says what was being done when the database refused. Only an error that
-// surely left nothing behind becomes a belfry.Error: after a commit that failed
-// in writing, the log may hold it all the same.
+// callerError is an error of a function that the caller passed in: it is returned as
+// it is.
+type callerError struct{ err error }
+
+func (e *callerError) Error() string { return e.err.Error() }
+
+// failed adds what was being done to an error. Only an error that surely left nothing
+// behind becomes a belfry.Error: after a commit that failed in writing, the log may
+// contain it all the same.
 func failed(doing string, err error) error {
+	var caller *callerError
 	var known *belfry.Error
-	var repeated *store.DuplicateRequest
+	var duplicate *store.DuplicateRequest
 	var commit *commitError
 	switch code := errorCode(err) & 0xff; {
-	case err == nil, errors.As(err, &known), errors.As(err, &repeated), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &caller):
+		return caller.err
+	case err == nil, errors.As(err, &known), errors.As(err, &duplicate), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
 		return fmt.Errorf("%s: %w", doing, err)
@@ -38,11 +47,11 @@ func failed(doing string, err error) error {
 	}
 }
 
-// errorCode is SQLite's extended code for an error, 0 if it has none.
+// errorCode is SQLite's extended code of an error, 0 if it has none.
 func errorCode(err error) int {
-	var refused *driver.Error
-	if errors.As(err, &refused) {
-		return refused.Code()
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Code()
 	}
 	return 0
 }
@@ -52,17 +61,5 @@ func nameTaken(err error, name string) error {
 	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
 		return err
 	}
-	return &belfry.Error{
-		Code:    belfry.Conflict,
-		Message: "the name is taken",
-		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
-	}
-}
-
-func noSuchJob(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
-}
-
-func noSuchRun(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
+	return store.NameTaken(name)
 }

@@ -3,96 +3,124 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"math"
+	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// The tables that a run may be in, read as the same columns. One that was asked
-// for and is about to be made is as good as ready.
+// The tables that a run may be in, read as the same columns. A pending trigger is
+// read as a ready run.
 const (
-	fromRuns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
+	selectLive = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, r.cancel_requested_at, coalesce(r.key, '') FROM runs r `
 
-	fromDead = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
+	deadColumns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), r.reason, NULL, 0,
-  NULL, coalesce(r.key, '')
+  NULL, coalesce(r.key, '')`
+	deadTables = `
 FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
+	selectDead = deadColumns + deadTables
 
-	fromHistory = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
+	selectHistory = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.settled_at, r.worker, r.http_status, r.output, r.error, r.reason, r.skipped_to, r.skipped_count, NULL, coalesce(r.key, '')
 FROM history r `
 
-	fromTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, max(r.at, r.created_at), NULL, 0,
+	selectTriggers = `SELECT r.run_id, r.job_id, r.namespace, j.revision, r.kind, 'ready', r.at, max(r.at, r.created_at), NULL, 0,
   NULL, NULL, NULL, 0, '', '', '', NULL, 0, NULL, '' FROM triggers r CROSS JOIN jobs j ON j.id = r.job_id AND j.state <> 'deleted' `
+)
 
-	whereRun  = `WHERE r.id = ? AND r.namespace = ? `
-	whereWish = `WHERE r.run_id = ? AND r.namespace = ? AND r.fired_at IS NULL`
+const (
+	whereRun     = `WHERE r.id = ? AND r.namespace = ? `
+	whereTrigger = `WHERE r.run_id = ? AND r.namespace = ? AND r.fired_at IS NULL`
 
-	ofJob = `WHERE r.job_id = ? AND r.namespace = ? AND (r.scheduled_at, r.id) < (?, ?) ORDER BY r.scheduled_at DESC, r.id DESC LIMIT ?`
+	// A restored database may run the same run again.
+	selectSettledRun = selectHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`
 
-	selectJobRuns = `SELECT * FROM (` + fromRuns + ofJob + `) UNION ALL SELECT * FROM (` + fromDead + ofJob + `) UNION ALL SELECT * FROM (` +
-		fromHistory + ofJob + `) ORDER BY 7 DESC, 1 DESC LIMIT ?`
+	whereJobPage  = `WHERE r.job_id = @job AND r.namespace = @namespace AND (r.scheduled_at, r.id) < (@before, @id) ORDER BY r.scheduled_at DESC, r.id DESC LIMIT @limit`
+	selectJobRuns = `SELECT * FROM (` + selectLive + whereJobPage + `) UNION ALL SELECT * FROM (` + selectDead + whereJobPage + `) UNION ALL SELECT * FROM (` +
+		selectHistory + whereJobPage + `) ORDER BY 7 DESC, 1 DESC LIMIT @limit`
+
+	whereInstant = `WHERE r.job_id = @job AND r.namespace = @namespace AND r.scheduled_at = @at `
+	selectRunsAt = selectLive + whereInstant + `UNION ALL ` + selectDead + whereInstant + `UNION ALL ` + selectHistory + whereInstant + `UNION ALL ` + selectHistory +
+		`WHERE r.job_id = @job AND r.namespace = @namespace AND r.skipped_count > 1 AND r.scheduled_at < @at AND r.skipped_to >= @at`
 
 	selectAttempts = `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 FROM attempts WHERE run_id = ? ORDER BY attempt`
+
+	selectWait = `SELECT state, ready_at, lane, job_id, rank, scheduled_at, cancel_requested_at IS NOT NULL,
+  (SELECT count(*) FROM runs o WHERE o.state = 'running' AND o.lane = r.lane)
+FROM runs r WHERE r.id = ? AND r.namespace = ?`
+
+	countAhead = `SELECT count(*) FROM runs WHERE state = 'ready' AND lane = ? AND (rank, id) < (?, ?)`
+
+	// Runs that do not wait come first, and then those that have waited longer.
+	selectBefore = `SELECT id FROM runs WHERE job_id = @job AND id <> @id AND (state <> 'waiting' OR (scheduled_at, id) < (@at, @id))
+ORDER BY state = 'waiting', scheduled_at, id LIMIT 10`
 )
 
 func runFields(r *belfry.Run) []any {
-	return []any{key{r.ID[:]}, key{r.JobID[:]}, &r.Namespace, &r.Revision, &r.Kind, &r.Status, moment{&r.ScheduledAt}, moment{&r.ReadyAt}, moment{&r.FiredAt},
-		&r.Attempt, maybe{&r.StartedAt}, maybe{&r.FinishedAt}, key{r.WorkerID[:]}, &r.HTTPStatus, &r.Output, &r.Error, &r.Reason,
-		maybe{&r.SkippedTo}, &r.SkippedCount, maybe{&r.CancelRequestedAt}, &r.TemplateKey}
+	return []any{bytesColumn{r.ID[:]}, bytesColumn{r.JobID[:]}, &r.Namespace, &r.Revision, &r.Kind, &r.Status, timeColumn{&r.ScheduledAt},
+		timeColumn{&r.ReadyAt}, timeColumn{&r.FiredAt}, &r.Attempt, nullTimeColumn{&r.StartedAt}, nullTimeColumn{&r.FinishedAt}, bytesColumn{r.WorkerID[:]},
+		&r.HTTPStatus, &r.Output, &r.Error, &r.Reason, nullTimeColumn{&r.SkippedTo}, &r.SkippedCount, nullTimeColumn{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
 func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
 
-// Run finds a run wherever it is, with the attempts that failed.
-func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (run belfry.Run, err error) {
-	err = s.read(ctx, "look up a run", func(t *tx) error {
+func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
+	return readValue(ctx, s, "look up a run", func(t *tx) (run belfry.Run, err error) {
 		if err := t.findRun(&run, namespace, id); err != nil {
-			return err
+			return run, err
 		}
 		run.Attempts, err = t.attempts(id)
-		return err
+		return run, err
 	})
-	if err != nil {
-		return belfry.Run{}, err
-	}
-	return run, nil
-}
-
-// attempts are those of a run that did not succeed, in order.
-func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
-	return all(t, func(rows *sql.Rows, a *belfry.Attempt) error {
-		return rows.Scan(&a.Number, &a.Outcome, key{a.WorkerID[:]}, moment{&a.StartedAt}, moment{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
-			&a.LateOutcome, maybe{&a.LateAt})
-	}, selectAttempts, run[:])
 }
 
 func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
-	for _, query := range []string{fromRuns + whereRun, fromDead + whereRun, fromHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`, fromTriggers + whereWish} {
-		if err := t.get(runFields(run), query, id[:], namespace); !errors.Is(err, sql.ErrNoRows) {
+	for _, query := range []string{selectLive + whereRun, selectDead + whereRun, selectSettledRun, selectTriggers + whereTrigger} {
+		if found, err := t.find(runFields(run), query, id[:], namespace); err != nil || found {
 			return err
 		}
 	}
-	return noSuchRun(id)
+	return store.NoSuchRun(id)
 }
 
-// JobRuns gives the runs and skips of a job, latest occurrence first.
-func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) (runs []belfry.Run, err error) {
-	before, limit := int64(math.MaxInt64), atMost(page.Limit)
-	if !page.After.At.IsZero() {
-		before = micro(page.After.At)
-	}
-	var args []any
-	for range 3 {
-		args = append(args, job[:], namespace, before, page.After.ID[:], limit)
-	}
-	err = s.read(ctx, "list the runs of a job", func(t *tx) error {
-		runs, err = all(t, scanRun, selectJobRuns, append(args, limit)...)
-		return err
+// attempts returns the attempts of a run that did not succeed, in order.
+func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
+	return all(t, func(rows *sql.Rows, a *belfry.Attempt) error {
+		return rows.Scan(&a.Number, &a.Outcome, bytesColumn{a.WorkerID[:]}, timeColumn{&a.StartedAt}, timeColumn{&a.FinishedAt}, &a.HTTPStatus,
+			&a.Error, &a.Output, &a.LateOutcome, nullTimeColumn{&a.LateAt})
+	}, selectAttempts, run[:])
+}
+
+func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
+	return readValue(ctx, s, "list the runs of a job", func(t *tx) ([]belfry.Run, error) {
+		return all(t, scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
+			sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
 	})
-	return runs, err
+}
+
+func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
+	return readValue(ctx, s, "look up an instant", func(t *tx) ([]belfry.Run, error) {
+		return all(t, scanRun, selectRunsAt, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
+	})
+}
+
+func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
+	return readValue(ctx, s, "look up what a run waits for", func(t *tx) (w store.RunWait, err error) {
+		var job belfry.ID
+		var rank, at int64
+		found, err := t.find([]any{&w.State, timeColumn{&w.ReadyAt}, &w.Lane, bytesColumn{job[:]}, &rank, &at, &w.Cancel, &w.Running}, selectWait, run[:], namespace)
+		switch {
+		case err != nil:
+		case !found:
+			err = store.NoSuchRun(run)
+		case w.State == belfry.RunReady:
+			err = t.get([]any{&w.Ahead}, countAhead, w.Lane, rank, run[:])
+		case w.State == belfry.RunWaiting:
+			w.Before, err = all(t, scanID, selectBefore, sql.Named("job", job[:]), sql.Named("id", run[:]), sql.Named("at", at))
+		}
+		return w, err
+	})
 }

@@ -19,7 +19,7 @@ SELECT unhex(printf('%032x', i + ?)), 1, 0, 'default', 'failed', zeroblob(16), z
 // TestARetentionOfItsOwnWins prunes runs with a shorter and a longer retention than
 // the others, each with its attempts.
 func TestARetentionOfItsOwnWins(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const short, long, usual, many = 1_000_000, 2_000_000, 3_000_000, pruneBatch + 10
 	now, ago := s.Now(), s.Now().Add(-48*time.Hour)
 	job := slice(nth(1))
@@ -46,7 +46,7 @@ func TestARetentionOfItsOwnWins(t *testing.T) {
 // TestWhatHasEndedIsForgottenInTime prunes ended jobs with their revisions, events,
 // and keys.
 func TestWhatHasEndedIsForgottenInTime(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	now := s.Now()
 	old, young := micro(now.Add(-30*24*time.Hour)), micro(now)
 	const fillEnded = `INSERT INTO ended (id, shard, namespace, revision, status, spec, queue, type, created_at, updated_at, ended_at, retain_until)
@@ -84,7 +84,7 @@ SELECT unhex(printf('%032x', i + ?)), 0, 'default', 2, 'completed', '{}', '', ''
 // TestAPurgedJobTakesItsHistoryAlong deletes two jobs, one with its history, of
 // which a run is still alive at first.
 func TestAPurgedJobTakesItsHistoryAlong(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	gone, kept := oneOff(t, s, nil), oneOff(t, s, nil)
 	create(t, s, gone, kept)
 	worker := register(t, s)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,7 +10,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-const hold = `INSERT INTO leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
+const (
+	holdLease = `INSERT INTO leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
 ON CONFLICT (name) DO UPDATE SET
   owner = excluded.owner,
   epoch = leases.epoch + (leases.owner <> excluded.owner),
@@ -19,36 +19,34 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
 RETURNING name, owner, epoch`
 
-func leaseFields(l *store.Lease) []any { return []any{&l.Name, key{l.Owner[:]}, &l.Epoch} }
+	// The rows stay, so that the epochs go on growing.
+	releaseLease = `UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`
 
-// Hold takes or renews each name unless somebody else holds it.
-func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) (leases []store.Lease, err error) {
-	err = s.write(ctx, "hold leases", func(t *tx) error {
+	selectLeases = `SELECT name, owner, epoch FROM leases WHERE substr(name, 1, length(?)) = ? AND expires_at > ? ORDER BY name`
+)
+
+func leaseFields(l *store.Lease) []any { return []any{&l.Name, bytesColumn{l.Owner[:]}, &l.Epoch} }
+
+func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
+	return writeValue(ctx, s, "hold leases", func(t *tx) (leases []store.Lease, err error) {
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 			var l store.Lease
-			err := t.get(leaseFields(&l), hold, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
-			if errors.Is(err, sql.ErrNoRows) {
-				continue
-			}
+			held, err := t.find(leaseFields(&l), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
 			if err != nil {
-				return err
+				return nil, err
 			}
-			leases = append(leases, l)
+			if held {
+				leases = append(leases, l)
+			}
 		}
-		return nil
+		return leases, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return leases, nil
 }
 
-// Release ends the owner's hold. The rows stay, so that the epochs go on growing.
 func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
 	return s.write(ctx, "release leases", func(t *tx) error {
 		for _, name := range names {
-			if _, err := t.exec(`UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`,
-				micro(t.now), name, owner[:], micro(t.now)); err != nil {
+			if _, err := t.exec(releaseLease, micro(t.now), name, owner[:], micro(t.now)); err != nil {
 				return err
 			}
 		}
@@ -56,12 +54,8 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 	})
 }
 
-// Held lists the leases whose name starts with prefix and that have not expired.
-func (s *Store) Held(ctx context.Context, prefix string) (leases []store.Lease, err error) {
-	err = s.read(ctx, "list leases", func(t *tx) error {
-		leases, err = all(t, func(rows *sql.Rows, l *store.Lease) error { return rows.Scan(leaseFields(l)...) },
-			`SELECT name, owner, epoch FROM leases WHERE substr(name, 1, length(?)) = ? AND expires_at > ? ORDER BY name`, prefix, prefix, micro(t.now))
-		return err
+func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
+	return readValue(ctx, s, "list leases", func(t *tx) ([]store.Lease, error) {
+		return all(t, func(rows *sql.Rows, l *store.Lease) error { return rows.Scan(leaseFields(l)...) }, selectLeases, prefix, prefix, micro(t.now))
 	})
-	return leases, err
 }

@@ -35,9 +35,9 @@ func nth(n int) (id belfry.ID) {
 // TestAPageLooksAtSoManyJobs searches for few among many: every page ends after
 // as many as it may look at, and none is lost.
 func TestAPageLooksAtSoManyJobs(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const look, jobs = 800, 2000
-	s.look = look
+	s.scanLimit = look
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(look+7)))
 	for _, tt := range []struct {
@@ -88,9 +88,9 @@ SELECT unhex(printf('%032x', i + 1000000)), 0, 'default', zeroblob(16), 1, 'sche
 
 // TestAPageLooksAtSoManyRuns looks for few runs among many, on several shelves.
 func TestAPageLooksAtSoManyRuns(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const look = 800
-	s.look = look
+	s.scanLimit = look
 	fill(t, s, look+100, fillRuns)
 	fill(t, s, look+100, fillHistory)
 	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(look)))
@@ -145,7 +145,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 // TestARunThatHappenedTwiceIsListedOnce has one id in several places, as a
 // database does that was restored.
 func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	fill(t, s, 3, fillHistory)
 	for i := range 3 {
 		fill(t, s, 0, fmt.Sprintf(`INSERT INTO history SELECT * FROM history WHERE id = ? AND settled_at = %d`, i), slice(nth(1_000_002)))
@@ -176,7 +176,7 @@ func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
 // BenchmarkList asks for pages of a fleet of jobs through filters that let hardly
 // anything pass, and says how long the slowest in a hundred takes.
 func BenchmarkList(b *testing.B) {
-	s := opened(b)
+	s := openStore(b)
 	fillJobs(b, s, 200_000)
 	fill(b, s, 0, `UPDATE jobs SET state = 'paused' WHERE id = ?`, slice(nth(3)))
 	for _, bb := range []struct {

@@ -14,9 +14,9 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// takeLock locks the file until it is closed, or the process ends in whatever
-// way. The file says who holds it, for people.
-func takeLock(path string) (*os.File, error) {
+// acquireLock locks the file until it is closed or the process ends, however it ends. The
+// file contains the id of the process, for people.
+func acquireLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
@@ -25,7 +25,7 @@ func takeLock(path string) (*os.File, error) {
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = inUse(f, filepath.Dir(path))
 	} else if err == nil {
-		err = sign(f)
+		err = writePID(f)
 	}
 	if err != nil {
 		f.Close()
@@ -49,10 +49,10 @@ func inUse(f *os.File, dir string) error {
 	if pid := strings.TrimSpace(string(holder)); pid != "" {
 		by = "process " + pid
 	}
-	return belfry.Errorf(belfry.Conflict, "%s is in use by %s: one process a data directory", dir, by)
+	return belfry.Errorf(belfry.Conflict, "%s is in use by %s: a data directory has one process", dir, by)
 }
 
-func sign(f *os.File) error {
+func writePID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir)
 	fill(t, s, 0, `INSERT INTO migrations (version, applied_at) VALUES (99, 0)`)
-	closed(t, s)
+	closeStore(t, s)
 	_, err := Open(ctx, Options{Dir: dir})
 	if belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "schema version 99") || !strings.Contains(err.Error(), "newer belfry") {
 		t.Errorf("got %v, wants it to ask for a newer program", err)
@@ -42,7 +42,7 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 	if version, left := count(t, s, versions), count(t, s, tables); version != 1 || left != 0 {
 		t.Errorf("the failed migration left version %d and %d tables", version, left)
 	}
-	closed(t, s)
+	closeStore(t, s)
 
 	s = openDir(t, dir)
 	if err := s.migrate(ctx, with(`CREATE TABLE more (id INTEGER);`)); err != nil {
@@ -54,7 +54,7 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 	if n := count(t, s, `SELECT count(*) FROM jobs`); n != 1 {
 		t.Errorf("%d jobs are left, wants 1", n)
 	}
-	closed(t, s)
+	closeStore(t, s)
 	if _, err := Open(ctx, Options{Dir: dir}); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("a program that knows version 1 opens version 2: %v", err)
 	}

@@ -23,9 +23,9 @@ func TestOpenMakesEverythingAndAgainChangesNothing(t *testing.T) {
 			t.Errorf("a new database has no %q", want)
 		}
 	}
-	closed(t, s)
+	closeStore(t, s)
 	s = openDir(t, dir)
-	defer closed(t, s)
+	defer closeStore(t, s)
 	if second := dump(t, s); second != first {
 		t.Errorf("opening again changed the database:\n%s\nnow:\n%s", first, second)
 	}
@@ -34,7 +34,7 @@ func TestOpenMakesEverythingAndAgainChangesNothing(t *testing.T) {
 func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := openDir(t, dir)
-	defer closed(t, s)
+	defer closeStore(t, s)
 	create(t, s, newJob(t, s, s.Now(), "* * * * *"))
 	for path, want := range map[string]os.FileMode{"": 0o700, databaseFile: 0o600, databaseFile + "-wal": 0o600, databaseFile + "-shm": 0o600, lockFile: 0o600} {
 		info, err := os.Stat(filepath.Join(dir, path))
@@ -50,7 +50,7 @@ func TestADirectoryMayHaveAnyName(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "50% of a?b #1&c=d")
 	s := openDir(t, dir)
 	create(t, s, newJob(t, s, s.Now(), "* * * * *"))
-	closed(t, s)
+	closeStore(t, s)
 	if info, err := os.Stat(filepath.Join(dir, databaseFile)); err != nil || info.Size() == 0 {
 		t.Errorf("the database is not where it should be: %v, %v", info, err)
 	}
@@ -72,8 +72,8 @@ func TestOneProcessADirectory(t *testing.T) {
 	if err := s.Ping(ctx); err != nil {
 		t.Errorf("the first one was disturbed: %v", err)
 	}
-	closed(t, s)
-	closed(t, openDir(t, dir))
+	closeStore(t, s)
+	closeStore(t, openDir(t, dir))
 }
 
 func TestTheNumberOfShardsIsFixed(t *testing.T) {
@@ -105,7 +105,7 @@ func TestTheNumberOfShardsIsFixed(t *testing.T) {
 		if s.Shards() != tt.want {
 			t.Errorf("%s: got %d, wants %d", tt.name, s.Shards(), tt.want)
 		}
-		closed(t, s)
+		closeStore(t, s)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 		if leases, err := s.Hold(ctx, belfry.NewID(s.Now()), []string{"shard/1"}, time.Hour); err != nil || len(leases) != 1 || leases[0].Epoch != int64(life) {
 			t.Fatalf("life %d: leases %v, %v; wants a new term at once", life, leases, err)
 		}
-		closed(t, s)
+		closeStore(t, s)
 		s = openDir(t, dir)
 		if workers, err := s.Workers(ctx); err != nil || len(workers) != 0 {
 			t.Errorf("life %d: workers %v, %v outlived the process", life, workers, err)
@@ -148,7 +148,7 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 			t.Errorf("life %d: leases %v, %v outlived the process", life, held, err)
 		}
 	}
-	defer closed(t, s)
+	defer closeStore(t, s)
 	got, err := s.Run(ctx, run.Namespace, run.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +165,8 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 
 func TestNothingIsDoneAfterClose(t *testing.T) {
 	s := openDir(t, t.TempDir())
-	closed(t, s)
-	closed(t, s) // a second time is the same
+	closeStore(t, s)
+	closeStore(t, s) // a second time is the same
 	if err := s.Ping(ctx); belfry.CodeOf(err) != belfry.Unavailable {
 		t.Errorf("ping: got %v", err)
 	}

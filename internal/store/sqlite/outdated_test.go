@@ -10,9 +10,9 @@ import (
 // TestALookForOutdatedPlansEnds looks for few among many: every call ends after as
 // many plans as it may look at, and none is lost.
 func TestALookForOutdatedPlansEnds(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const look, jobs = 800, 2400
-	s.look = look
+	s.scanLimit = look
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE plans SET zone_version = '1999a' WHERE job_id IN (?, ?, ?)`, slice(nth(look)), slice(nth(look+1)), slice(nth(jobs)))
 	var got []belfry.ID

@@ -31,7 +31,7 @@ func count(t *testing.T, s *Store, query string, args ...any) (n int) {
 // TestPruneGoesThroughManyBatches prunes more rows than go in one transaction,
 // after more than that which have to stay.
 func TestPruneGoesThroughManyBatches(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const many, stay = 2*pruneBatch + 100, pruneBatch + 5
 	old, kept := micro(s.Now().Add(-48*time.Hour)), micro(s.Now())
 	fill(t, s, many, `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
@@ -72,7 +72,7 @@ SELECT job_id, 0, 'default', 1, 'deleted', '{}', 1, ? FROM dead, n`, old-1)
 // TestADeletedJobGoesWithItsWishes keeps a trigger that nobody will ever fire
 // from keeping its job.
 func TestADeletedJobGoesWithItsWishes(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
 	err := s.Trigger(ctx, []plan.Trigger{{ID: belfry.NewID(s.Now()), Namespace: job.Job.Namespace, JobID: job.Job.ID, Kind: belfry.KindManual, At: s.Now()}}, nil)

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -13,56 +11,41 @@ const (
 	insertRequest = `INSERT INTO requests (namespace, key, hash, response, created_at) VALUES (?, ?, ?, ?, ?)`
 )
 
-// Answered finds the answer that was kept under a key; nil if there is none.
-func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (found *store.DuplicateRequest, err error) {
-	err = s.read(ctx, "look up a request", func(t *tx) error {
-		found, err = t.answered(namespace, key)
-		return err
-	})
-	return found, err
+func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
+	return readValue(ctx, s, "look up a request", func(t *tx) (*store.DuplicateRequest, error) { return t.cachedResponse(namespace, key) })
 }
 
-func (t *tx) answered(namespace, name string) (*store.DuplicateRequest, error) {
-	var found store.DuplicateRequest
-	err := t.get([]any{key{found.Hash[:]}, &found.Response}, selectRequest, namespace, name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+func (t *tx) cachedResponse(namespace, key string) (*store.DuplicateRequest, error) {
+	var r store.DuplicateRequest
+	found, err := t.find([]any{bytesColumn{r.Hash[:]}, &r.Response}, selectRequest, namespace, key)
+	if err != nil || !found {
 		return nil, err
 	}
-	return &found, nil
+	return &r, nil
 }
 
-// once does what a request asks for and keeps its answer, or finds that it was
-// done before. A nil request is always new. An error of its answer is returned
-// as it is.
-func (s *Store) once(ctx context.Context, doing string, r *store.Request, f func(*tx) error) error {
-	var refused error
-	err := s.write(ctx, doing, func(t *tx) error {
+// writeRequest is write for a request, whose response it stores. A duplicate request
+// writes nothing. A nil request has no key.
+func (s *Store) writeRequest(ctx context.Context, doing string, r *store.Request, f func(*tx) error) error {
+	return s.write(ctx, doing, func(t *tx) error {
 		if r == nil {
 			return f(t)
 		}
-		before, err := t.answered(r.Namespace, r.Key)
+		duplicate, err := t.cachedResponse(r.Namespace, r.Key)
 		if err != nil {
 			return err
 		}
-		if before != nil {
-			return before
+		if duplicate != nil {
+			return duplicate
 		}
 		if err := f(t); err != nil {
 			return err
 		}
-		answer, err := r.Response()
+		response, err := r.Response()
 		if err != nil {
-			refused = err
-			return err
+			return &callerError{err}
 		}
-		_, err = t.exec(insertRequest, r.Namespace, r.Key, r.Hash[:], append([]byte{}, answer...), micro(t.now))
+		_, err = t.exec(insertRequest, r.Namespace, r.Key, r.Hash[:], append([]byte{}, response...), micro(t.now))
 		return err
 	})
-	if refused != nil {
-		return refused
-	}
-	return err
 }

@@ -32,7 +32,7 @@ func endAll(t *testing.T, s *Store, outcome belfry.Outcome) {
 // TestARepeatedCreateDoesNotBringAnEndedJobBack asks again for a job that was over
 // before its creator heard of it.
 func TestARepeatedCreateDoesNotBringAnEndedJobBack(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	job := oneOff(t, s, func(j *belfry.Job) { j.Name = "once" })
 	create(t, s, job)
 	endAll(t, s, belfry.OutcomeSucceeded)
@@ -56,7 +56,7 @@ func TestARepeatedCreateDoesNotBringAnEndedJobBack(t *testing.T) {
 // TestEndedJobsAreListedAmongTheLiveOnes has completed jobs in both places, in turn,
 // and asks for pages of several sizes that may look at few of them.
 func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	var want []belfry.ID
 	for i := range 12 {
 		job := oneOff(t, s, func(j *belfry.Job) { j.Name, j.Queue = fmt.Sprintf("job %d", i), "default" })
@@ -74,11 +74,11 @@ func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
 		t.Fatalf("%d jobs have ended, wants 8", n)
 	}
 	slices.SortFunc(want, func(a, b belfry.ID) int { return b.Compare(a) })
-	for _, s.look = range []int{2, 3, 100} {
+	for _, s.scanLimit = range []int{2, 3, 100} {
 		for limit := 1; limit < 14; limit += 3 {
 			got := listed(t, s, belfry.JobFilter{Status: belfry.StatusCompleted, Search: "JOB"}, limit)
 			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d that look at %d have %v, wants %v", limit, s.look, got, want)
+				t.Errorf("pages of %d that look at %d have %v, wants %v", limit, s.scanLimit, got, want)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 // TestRetireWalksThroughAllThatMayBeOver leaves the job of a dead letter alone, and
 // finds the others in steps.
 func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	for range 7 {
 		create(t, s, oneOff(t, s, func(j *belfry.Job) { j.MaxRetries = belfry.Some(0) }))
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// readers is how many calls may read at the same time. They never wait for the
-// writer, nor it for them.
+// readers is how many calls may read at the same time. Readers and the writer never
+// wait for each other.
 const readers = 4
 
 var (
 	writerPragmas = []string{
-		"busy_timeout(5000)", // somebody may look into the file with other tools
+		"busy_timeout(5000)", // other tools may open the file
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"fullfsync(1)", // where a plain fsync leaves data in the disk's cache
@@ -28,8 +28,7 @@ var (
 	readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-8192)", "temp_store(MEMORY)"}
 )
 
-// pool hands its sessions out to one caller each. Waiting for one is waiting on
-// a channel.
+// pool lends its sessions to one caller each.
 type pool struct {
 	db     *sql.DB
 	size   int
@@ -52,8 +51,8 @@ func newPool(file string, size int, pragmas []string) (*pool, error) {
 	return p, nil
 }
 
-// take waits for a session until ctx ends.
-func (p *pool) take(ctx context.Context) (*session, error) {
+// acquire waits for a session until ctx ends.
+func (p *pool) acquire(ctx context.Context) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -67,20 +66,19 @@ func (p *pool) take(ctx context.Context) (*session, error) {
 	}
 }
 
-func (p *pool) give(s *session) { p.idle <- s }
+func (p *pool) release(s *session) { p.idle <- s }
 
 // close waits for the sessions that are in use.
 func (p *pool) close() error {
 	close(p.closed)
 	for range p.size {
-		s := <-p.idle
-		s.drop()
+		(<-p.idle).disconnect()
 	}
 	return p.db.Close()
 }
 
-// session is a connection with the statements that were prepared on it. It
-// connects when it is first used.
+// session is a connection with the statements that are prepared on it. It connects
+// when it is first used.
 type session struct {
 	db    *sql.DB
 	conn  *sql.Conn
@@ -106,13 +104,13 @@ func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) 
 	return stmt, nil
 }
 
-// drop ends the connection, in whatever state it is; the next use makes another.
-func (s *session) drop() {
+// disconnect ends the connection, whatever its state; the next use connects again.
+func (s *session) disconnect() {
 	for _, stmt := range s.stmts {
 		stmt.Close()
 	}
 	if s.conn != nil {
-		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // Close would keep it for others
+		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // Close would return it to the pool
 		s.conn.Close()
 	}
 	s.conn, s.stmts = nil, nil

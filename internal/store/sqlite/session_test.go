@@ -16,7 +16,7 @@ import (
 )
 
 func TestAnEndedContextStartsNothing(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	job := newJob(t, s, s.Now(), "* * * * *")
@@ -32,7 +32,7 @@ func TestAnEndedContextStartsNothing(t *testing.T) {
 }
 
 func TestAWriteOutlivesItsContext(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
 	life, cancel := context.WithCancel(ctx)
@@ -50,7 +50,7 @@ func TestWaitingForTheWriterEndsWithTheContext(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := openDir(t, dir)
-		defer closed(t, s)
+		defer closeStore(t, s)
 		job := newJob(t, s, s.Now(), "* * * * *")
 		create(t, s, job)
 		busy, done := make(chan struct{}), make(chan struct{})
@@ -79,7 +79,7 @@ func TestWaitingForTheWriterEndsWithTheContext(t *testing.T) {
 }
 
 func TestAPanicLeavesTheStoreUsable(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
 	func() {
@@ -95,7 +95,7 @@ func TestAPanicLeavesTheStoreUsable(t *testing.T) {
 
 // TestAFullDisk bounds the file, which fails as a full disk does.
 func TestAFullDisk(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	bound := func(pragma string) {
 		t.Helper()
 		err := s.write(ctx, "bound the file", func(t *tx) error {
@@ -124,7 +124,7 @@ func TestAFullDisk(t *testing.T) {
 
 // TestAForeignWriter lets another tool keep the file busy.
 func TestAForeignWriter(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, databaseFile)+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestAForeignWriter(t *testing.T) {
 // TestALostConnectionIsReplaced leaves a transaction open behind the session's
 // back, so that beginning fails, and rolling back too.
 func TestALostConnectionIsReplaced(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	err := s.write(ctx, "end early", func(t *tx) error {
 		if err := t.command(`ROLLBACK`); err != nil {
 			return err
@@ -169,7 +169,7 @@ func TestALostConnectionIsReplaced(t *testing.T) {
 }
 
 func TestReadersCannotWrite(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	err := s.read(ctx, "write", func(t *tx) error {
 		_, err := t.exec(`DELETE FROM settings`)
 		return err
@@ -180,7 +180,7 @@ func TestReadersCannotWrite(t *testing.T) {
 }
 
 func TestSettingsThatDurabilityRestsOn(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	err := s.write(ctx, "look", func(x *tx) error {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2"} {
 			var got string

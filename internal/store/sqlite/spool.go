@@ -15,8 +15,8 @@ const (
 	spoolBytes = 4 << 20 // of payload
 )
 
-// spool keeps new jobs until they are written. There is one writer, and nobody
-// shall wait for it because somebody hands jobs in slowly.
+// spool keeps new jobs until all of them have arrived: there is one writer, which a
+// slow import must not block.
 type spool struct {
 	dir   string
 	head  []*newRow
@@ -33,23 +33,24 @@ func (s *spool) add(job *newRow) error {
 		return nil
 	}
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "belfry-new-*")
-		if err != nil {
-			return fmt.Errorf("set jobs aside: %w", err)
-		}
-		s.file, s.buf = f, bufio.NewWriterSize(f, 64<<10)
-		s.enc = gob.NewEncoder(s.buf)
-		if err := os.Remove(f.Name()); err != nil { // it lives as long as it is open
-			return fmt.Errorf("set jobs aside: %w", err)
+		if err := s.open(); err != nil {
+			return fmt.Errorf("spool new jobs: %w", err)
 		}
 	}
-	if err := s.enc.Encode(job); err != nil {
-		return fmt.Errorf("set jobs aside: %w", err)
-	}
-	return nil
+	return s.enc.Encode(job)
 }
 
-// each gives the jobs in the order in which they came. It is called once.
+func (s *spool) open() error {
+	f, err := os.CreateTemp(s.dir, "belfry-new-*")
+	if err != nil {
+		return err
+	}
+	s.file, s.buf = f, bufio.NewWriterSize(f, 64<<10)
+	s.enc = gob.NewEncoder(s.buf)
+	return os.Remove(f.Name()) // it exists as long as it is open
+}
+
+// each calls f for the jobs in the order of add. It is called once.
 func (s *spool) each(f func(*newRow) error) error {
 	for i := range s.head {
 		if err := f(s.head[i]); err != nil {
@@ -60,10 +61,10 @@ func (s *spool) each(f func(*newRow) error) error {
 		return nil
 	}
 	if err := s.buf.Flush(); err != nil {
-		return fmt.Errorf("set jobs aside: %w", err)
+		return fmt.Errorf("spool new jobs: %w", err)
 	}
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("set jobs aside: %w", err)
+		return fmt.Errorf("spool new jobs: %w", err)
 	}
 	dec := gob.NewDecoder(bufio.NewReaderSize(s.file, 64<<10))
 	for {
@@ -71,7 +72,7 @@ func (s *spool) each(f func(*newRow) error) error {
 		if err := dec.Decode(&job); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("read the jobs set aside: %w", err)
+			return fmt.Errorf("read the spooled jobs: %w", err)
 		}
 		if err := f(&job); err != nil {
 			return err

@@ -34,14 +34,14 @@ func openDir(tb testing.TB, dir string) *Store {
 }
 
 // opened opens a fresh store that is closed when the test ends.
-func opened(tb testing.TB) *Store {
+func openStore(tb testing.TB) *Store {
 	tb.Helper()
 	s := openDir(tb, tb.TempDir())
-	tb.Cleanup(func() { closed(tb, s) })
+	tb.Cleanup(func() { closeStore(tb, s) })
 	return s
 }
 
-func closed(tb testing.TB, s *Store) {
+func closeStore(tb testing.TB, s *Store) {
 	tb.Helper()
 	if err := s.Close(); err != nil {
 		tb.Errorf("close: %v", err)

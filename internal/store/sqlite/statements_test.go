@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // statements are those on the path of a run, and whether they sort.
@@ -11,34 +13,36 @@ var statements = []struct {
 	name, query string
 	sorts       bool
 }{
-	{"look up a name", selectNamedJob, false},
+	{"look up a name", selectJobByName, false},
 	{"look up a request", selectRequest, false},
 	{"list revisions", selectRevisions, false},
 	{"prune requests", pruneRequests, false},
-	{"look up a wish", fromTriggers + whereWish, false},
-	{"look up a job", selectOneJob, false},
-	{"find where the limit is reached", selectBound, false},
+	{"look up a pending trigger", selectTriggers + whereTrigger, false},
+	{"look up a job", selectJob, false},
+	{"find the instant where the limit is reached", selectLimitInstant, false},
 	{"read upcoming plans", selectUpcoming, false},
 	{"read overdue plans", selectOverdue, false},
-	{"find a plan", selectPlan, false},
-	{"find the last plan to look at", selectOutdatedFloor, false},
-	{"read outdated plans", selectOutdated, false},
-	{"read triggers", selectWishes, false},
-	{"promote", promote, false},
-	{"find the next retry", selectRetry, false},
+	{"look up a plan", selectPlan, false},
+	{"find the last plan to read for a zone update", selectZoneUpdateFloor, false},
+	{"read plans for a zone update", selectZoneUpdate, false},
+	{"read pending triggers", selectPendingTriggers, false},
+	{"promote retries", promoteRetries, false},
+	{"find the next retry", selectNextRetry, false},
 	{"count ready runs", countReady, false},
-	{"advance a plan", advance, false},
+	{"advance a plan", advancePlan, false},
 	{"find ready runs", selectReady, false},
-	{"read the work", selectWork, false},
-	{"take a run", takeRun, false},
+	{"read a claimed run", selectClaimed, false},
+	{"claim a run", claimRun, false},
 	{"succeed", settleSuccess, false},
 	{"fail", selectHeld + fence, false},
-	{"wait", settleWaiting, false},
+	{"requeue", requeueRun, false},
 	{"die", settleDead, false},
-	{"find lost runs", selectHeld + whereLost, false},
-	{"find late runs", selectHeld + whereLate, false},
-	{"look up a dead run", fromDead + whereRun, false},
-	{"look up a settled run", fromHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`, true}, // of one id
+	{"read the runs of a worker", selectHeld + whereWorker, false},
+	{"find runs of lost workers", selectHeld + whereWorkerLost, false},
+	{"find runs past their deadline", selectHeld + whereDeadlinePassed, false},
+	{"look up a live run", selectLive + whereRun, false},
+	{"look up a dead run", selectDead + whereRun, false},
+	{"look up a settled run", selectSettledRun, true}, // of one id
 	{"list the runs of a job", selectJobRuns, true},
 	{"read attempts", selectAttempts, false},
 	{"prune history", pruneHistory, false},
@@ -47,73 +51,74 @@ var statements = []struct {
 	{"prune an attempt", pruneAttempt, false},
 	{"find deleted jobs", selectDeletedJobs, false},
 	{"prune a job", pruneJob, false},
-	{"look for live runs", hasLive, false},
-	{"look for a live run", isLive, false},
-	{"remove a run", deleteRun, false},
-	{"take a run that leaves nothing", deletePlain, false},
+	{"look for live runs of a job", jobHasLiveRun, false},
+	{"look for a live run", runIsLive, false},
+	{"delete a run", deleteRun, false},
+	{"delete a run without follow-ups", deletePlainRun, false},
 	{"count waiting runs", countWaiting, false},
-	{"let a waiting run go", goAhead, false},
-	{"find runs that wait for nothing", selectHeldUp, false},
-	{"look for a key", selectKey, false},
-	{"note a key", insertKey, false},
-	{"note a success", succeedKey, false},
+	{"promote a waiting run", promoteFirstWaiting, false},
+	{"promote all waiting runs of a job", promoteAllWaiting, false},
+	{"find runs that wait for nothing", selectUnblockedJobs, false},
+	{"look for a key", keyIsTaken, false},
+	{"record a key", insertKey, false},
+	{"record the success of a key", succeedKey, false},
 	{"cancel", settleCancelled, false},
-	{"cancel a running run", markCancelled, false},
-	{"cancel the runs of a job", cancelUnheld, false},
-	{"remove the runs of a job", deleteUnheld, false},
-	{"cancel the running runs of a job", markHeld, false},
-	{"cancel a wish", cancelWish + ofWish, false},
-	{"cancel the wishes of a job", cancelWish + ofJobWishes, false},
-	{"tell of cancelled runs", selectCancelled, false},
-	{"find cancelled runs", selectHeld + whereCancelled, false},
-	{"look at a one-off", selectOver, false},
-	{"end a one-off", insertEnded, false},
-	{"find one-offs that may be over", selectPerhapsOver, false},
-	{"look up an ended job", selectOneEnded, false},
-	{"look up the name of an ended job", selectNamedEnded, false},
-	{"look up an instant", selectDecided, false},
-	{"look at a live run", selectWaiting, false},
+	{"request to cancel", requestCancel, false},
+	{"cancel the runs of a job", cancelJobUnheld, false},
+	{"delete the runs of a job", deleteJobUnheld, false},
+	{"request to cancel the running runs of a job", requestJobCancel, false},
+	{"cancel a trigger", cancelTrigger + triggerOfRun, false},
+	{"cancel the triggers of a job", cancelTrigger + triggersOfJob, false},
+	{"read the cancelled runs of a worker", selectCancelled, false},
+	{"find runs that were cancelled long ago", selectHeld + whereCancelOverdue, false},
+	{"check a one-off", selectFinishedSpec, false},
+	{"archive a one-off", insertEnded, false},
+	{"find one-offs to archive", selectArchiveCandidates, false},
+	{"look up an archived job", selectEndedJob, false},
+	{"look up the name of an archived job", selectEndedByName, false},
+	{"look up an instant", selectRunsAt, false},
+	{"look up what a run waits for", selectWait, false},
 	{"count the runs ahead", countAhead, false},
 	{"find the runs before", selectBefore, true}, // of one job
 	{"look up a dead letter", selectDeadLetter, false},
 	{"list dead letters", selectDeadLetters, false},
-	{"look at what is redriven", selectRevival, false},
-	{"redrive", revive, false},
-	{"bury", deleteDead, false},
-	{"discard", discard, false},
+	{"look up a dead letter to redrive", selectRedrive, false},
+	{"redrive", insertRedriven, false},
+	{"delete a dead letter", deleteDead, false},
+	{"discard", discardDead, false},
 	{"list events", selectEvents, false},
-	{"prune what has a retention of its own", pruneKept, false},
-	{"prune its attempts", pruneAttemptsOfKept, false},
+	{"prune runs with a retention of their own", pruneRetained, false},
+	{"prune their attempts", pruneRetainedAttempts, false},
 	{"prune keys", pruneKeys, false},
 	{"prune events", pruneEvents, false},
-	{"find ended jobs", selectEndedBefore, false},
-	{"find ended jobs with a retention", selectEndedKept, false},
-	{"find purged jobs", selectPurged, false},
+	{"find old archived jobs", selectEndedBefore, false},
+	{"find archived jobs with a retention of their own", selectEndedRetained, false},
+	{"find jobs to purge", selectPurgedJobs, false},
 	{"purge attempts", purgeAttempts, true}, // of one job
 	{"purge history", purgeHistory, true},
 	{"purge attempts of dead letters", purgeDeadAttempts, true},
 	{"purge dead letters", purgeDead, true},
 }
 
-// TestStatementsFindTheirRows asks SQLite how it would run each statement on the
-// path of a run: none may read a whole table, and none may sort but for a merge.
-func TestStatementsFindTheirRows(t *testing.T) {
-	s := opened(t)
+// TestStatementsUseIndexes asks SQLite how it would run each statement on the path of
+// a run: none may scan a whole table, and none may sort but for a merge.
+func TestStatementsUseIndexes(t *testing.T) {
+	s := openStore(t)
 	for _, tt := range statements {
-		for _, what := range explain(t, s, tt.query) {
-			table, scan := strings.CutPrefix(what, "SCAN ")
-			if scan && !mayScan(table) || !tt.sorts && strings.Contains(what, "TEMP B-TREE FOR ORDER BY") {
-				t.Errorf("%s: %s", tt.name, what)
+		for _, step := range explain(t, s, tt.query) {
+			table, scan := strings.CutPrefix(step, "SCAN ")
+			if scan && !mayScan(table) || !tt.sorts && strings.Contains(step, "TEMP B-TREE FOR ORDER BY") {
+				t.Errorf("%s: %s", tt.name, step)
 			}
 		}
 	}
 }
 
-// TestManyWaitingRunsAreNotLookedAt expects whatever looks for a run of a job that
-// does not wait to pass by those that do: there may be thousands.
-func TestManyWaitingRunsAreNotLookedAt(t *testing.T) {
-	s := opened(t)
-	for _, query := range []string{goAhead, selectHeldUp} {
+// TestWaitingRunsAreNotScanned expects the search for a run that does not wait to use
+// the index: a job may have thousands of waiting runs.
+func TestWaitingRunsAreNotScanned(t *testing.T) {
+	s := openStore(t)
+	for _, query := range []string{promoteFirstWaiting, selectUnblockedJobs} {
 		steps := strings.Join(explain(t, s, query), "\n")
 		if !strings.Contains(steps, "SEARCH r USING COVERING INDEX runs_job (job_id=? AND state=?)") {
 			t.Errorf("%s\n%s", query, steps)
@@ -121,51 +126,49 @@ func TestManyWaitingRunsAreNotLookedAt(t *testing.T) {
 	}
 }
 
-// TestListsWalkAlongTheirIndexes looks at each statement of a list: it begins on
-// the index that was meant for it, and sorts nothing.
-func TestListsWalkAlongTheirIndexes(t *testing.T) {
-	s := opened(t)
-	for _, w := range []walk{alongJobs, alongPaused, alongQueue, alongType, alongHandler, alongRuns, alongUnplanned, alongEnded} {
-		wantWalk(t, s, w.index, w.floor())
-		wantWalk(t, s, w.index, w.page())
+// TestListsScanTheirIndexes expects each statement of a list to begin on the index
+// that is meant for it, and to sort nothing.
+func TestListsScanTheirIndexes(t *testing.T) {
+	s := openStore(t)
+	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &endedJobs} {
+		wantIndex(t, s, scan.index, scan.floor, scan.page)
 	}
-	for index, h := range map[string]shelf{"PRIMARY KEY": liveShelf, "sqlite_autoindex_dead_1": deadShelf, "history_list": historyShelf, "triggers_run": wishShelf} {
-		wantWalk(t, s, index, h.floor())
-		wantWalk(t, s, index, h.page())
-	}
-	if first := explain(t, s, runningShelf.page())[0]; !strings.Contains(first, "runs_running") {
+	wantIndex(t, s, "PRIMARY KEY", liveRuns.floor, liveRuns.page)
+	wantIndex(t, s, "sqlite_autoindex_dead_1", deadRuns.floor, deadRuns.page)
+	wantIndex(t, s, "history_list", settledRuns.floor, settledRuns.page)
+	wantIndex(t, s, "triggers_run", pendingRuns.floor, pendingRuns.page)
+	if first := explain(t, s, runningRuns.page)[0]; !strings.Contains(first, "runs_running") {
 		t.Errorf("running runs: %s", first)
 	}
 }
 
-func wantWalk(t *testing.T, s *Store, index, query string) {
+func wantIndex(t *testing.T, s *Store, index string, queries ...string) {
 	t.Helper()
-	steps := explain(t, s, query)
-	first, sorted := steps[0], 0
-	for _, what := range steps {
-		if strings.HasPrefix(what, "USE TEMP B-TREE FOR ORDER BY") || strings.HasPrefix(what, "USE TEMP B-TREE FOR GROUP BY") {
-			sorted++
+	for _, query := range queries {
+		steps := explain(t, s, query)
+		sorts := false
+		for _, step := range steps {
+			sorts = sorts || strings.HasPrefix(step, "USE TEMP B-TREE FOR ORDER BY") || strings.HasPrefix(step, "USE TEMP B-TREE FOR GROUP BY")
 		}
-	}
-	if !strings.HasPrefix(first, "SEARCH ") || !strings.Contains(first, index) || sorted > 0 {
-		t.Errorf("a walk along %s:\n%s\n%s", index, query, strings.Join(steps, "\n"))
+		if !strings.HasPrefix(steps[0], "SEARCH ") || !strings.Contains(steps[0], index) || sorts {
+			t.Errorf("a scan of %s:\n%s\n%s", index, query, strings.Join(steps, "\n"))
+		}
 	}
 }
 
-// explain gives the steps of SQLite's plan for a statement.
-func explain(t *testing.T, s *Store, query string) (steps []string) {
+// explain returns the steps of SQLite's plan for a statement.
+func explain(t *testing.T, s *Store, query string) []string {
 	t.Helper()
 	args := make([]any, strings.Count(query, "?"))
-	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "look",
+	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "skip",
 		"now", "job", "at", "id", "since", "until", "fingerprint", "reason", "error", "before"} {
 		args = append(args, sql.Named(name, nil))
 	}
-	err := s.read(ctx, "explain", func(x *tx) (err error) {
-		steps, err = all(x, func(rows *sql.Rows, what *string) error {
+	steps, err := readValue(ctx, s, "explain", func(x *tx) ([]string, error) {
+		return all(x, func(rows *sql.Rows, step *string) error {
 			var id, parent, unused int
-			return rows.Scan(&id, &parent, &unused, what)
+			return rows.Scan(&id, &parent, &unused, step)
 		}, `EXPLAIN QUERY PLAN `+query, args...)
-		return err
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -173,16 +176,16 @@ func explain(t *testing.T, s *Store, query string) (steps []string) {
 	return steps
 }
 
-// mayScan allows for lists within a statement, and for indexes that hold only
+// mayScan allows for lists within a statement, and for indexes that contain only
 // the few rows in question.
-func mayScan(what string) bool {
-	for _, list := range []string{"json_each ", "lanes", "held", "(subquery", "CONSTANT ROW"} {
-		if strings.HasPrefix(what, list) {
+func mayScan(step string) bool {
+	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW"} {
+		if strings.HasPrefix(step, list) {
 			return true
 		}
 	}
 	for _, index := range []string{"runs_running", "runs_retry", "runs_cancelled", "triggers_pending"} {
-		if strings.HasSuffix(what, "USING INDEX "+index) {
+		if strings.HasSuffix(step, "USING INDEX "+index) {
 			return true
 		}
 	}

@@ -1,6 +1,6 @@
-// Package sqlite keeps everything in one file, for one node. The directory
-// belongs to one process at a time, which is why whatever ran when the last one
-// ended is known to be over as soon as the next one opens it.
+// Package sqlite is a store in one file, for one node. The directory belongs to one
+// process at a time, so that whatever ran when the last process ended is known to be
+// lost as soon as the next one opens it.
 package sqlite
 
 import (
@@ -21,7 +21,7 @@ import (
 // DefaultShards is the number of shards of a new database.
 const DefaultShards = 64
 
-// The files in the directory; SQLite adds a log and an index beside the first.
+// The files in the directory; SQLite adds a log and its index.
 const (
 	databaseFile = "belfry.db"
 	lockFile     = "belfry.lock"
@@ -29,28 +29,28 @@ const (
 
 // Options say where the database is.
 type Options struct {
-	Dir    string // made if it is not there; it must be on a disk of this machine
+	Dir    string // created if it does not exist; it must be on a disk of this machine
 	Shards int    // of a new database; 0: whatever is stored, or DefaultShards
 	Log    *slog.Logger
 }
 
-// Store is a store.Store in a file. Its clock is the process's own.
+// Store is a store.Store in a file. Its clock is that of the process.
 type Store struct {
-	log    *slog.Logger
-	shards int
-	dir    string
-	lock   *os.File
-	writer *pool
-	reader *pool
-	hub    store.Hub
-	specs  store.Specs
-	look   int // how many rows a page of a list may look at
-	close  func() error
+	log       *slog.Logger
+	shards    int
+	dir       string
+	lock      *os.File
+	writer    *pool
+	reader    *pool
+	hub       store.Hub
+	specs     store.Specs
+	scanLimit int // how many rows of an index a page of a list may read
+	close     func() error
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open takes the directory for this process, brings the schema up to date and
+// Open locks the directory for this process, brings the schema up to date and
 // settles, as lost, the attempts that an earlier process left running.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
@@ -59,8 +59,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Log, look: look}
-	s.close = sync.OnceValue(s.shut)
+	s := &Store{log: o.Log, scanLimit: scanLimit}
+	s.close = sync.OnceValue(s.closeAll)
 	if err := s.open(ctx, o); err != nil {
 		s.Close()
 		return nil, err
@@ -74,11 +74,11 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	s.dir = dir
-	if s.lock, err = takeLock(filepath.Join(dir, lockFile)); err != nil {
+	if s.lock, err = acquireLock(filepath.Join(dir, lockFile)); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, databaseFile)
-	if err := makePrivate(file); err != nil {
+	if err := createPrivate(file); err != nil {
 		return err
 	}
 	if s.writer, err = newPool(file, 1, writerPragmas); err != nil {
@@ -90,13 +90,13 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.migrate(ctx, migrations); err != nil {
 		return err
 	}
-	if err := s.settleShards(ctx, o.Shards); err != nil {
+	if err := s.initShards(ctx, o.Shards); err != nil {
 		return err
 	}
-	return s.release(ctx)
+	return s.releaseStale(ctx)
 }
 
-// prepareDir makes the directory, for its owner alone, if it is not there.
+// prepareDir creates the directory, for its owner alone, if it does not exist.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return "", belfry.Errorf(belfry.Invalid, "open the store: no data directory is given")
@@ -106,11 +106,11 @@ func prepareDir(dir string) (string, error) {
 		return "", fmt.Errorf("open the store: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the data directory: %w", err)
+		return "", fmt.Errorf("create the data directory: %w", err)
 	}
-	kind, remote, err := network(dir)
+	kind, remote, err := networkFileSystem(dir)
 	if err != nil {
-		return "", fmt.Errorf("look at the file system of %s: %w", dir, err)
+		return "", fmt.Errorf("check the file system of %s: %w", dir, err)
 	}
 	if remote {
 		return "", belfry.Errorf(belfry.Invalid, "the data directory %s is on a network file system (%s), where SQLite can lose data: "+
@@ -119,69 +119,63 @@ func prepareDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// makePrivate makes the file readable by its owner alone before SQLite, which
-// gives its other files the same mode, sees it.
-func makePrivate(file string) error {
+// createPrivate creates the file, readable by its owner alone, before SQLite does,
+// which gives its other files the same mode.
+func createPrivate(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("make the database file: %w", err)
+		return fmt.Errorf("create the database file: %w", err)
 	}
 	return f.Close()
 }
 
-func (s *Store) settleShards(ctx context.Context, asked int) error {
-	fresh := asked
-	if fresh == 0 {
-		fresh = DefaultShards
+const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
+
+func (s *Store) initShards(ctx context.Context, asked int) error {
+	shards := asked
+	if shards == 0 {
+		shards = DefaultShards
 	}
-	if fresh < 1 {
+	if shards < 1 {
 		return belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", asked)
 	}
 	var stored string
-	err := s.write(ctx, "settle the number of shards", func(t *tx) error {
-		if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh)); err != nil {
+	err := s.write(ctx, "set the number of shards", func(t *tx) error {
+		if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, strconv.Itoa(shards)); err != nil {
 			return err
 		}
-		return t.get([]any{&stored}, `SELECT value FROM settings WHERE name = 'shards'`)
+		return t.get([]any{&stored}, selectShards)
 	})
 	if err != nil {
 		return err
 	}
-	if s.shards, err = strconv.Atoi(stored); err != nil || s.shards < 1 {
-		return fmt.Errorf("the stored number of shards, %q, is not a number", stored)
-	}
-	if asked != 0 && asked != s.shards {
-		return belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", s.shards, asked)
-	}
-	return nil
+	s.shards, err = store.CheckShards(stored, asked)
+	return err
 }
 
-// Shards is the number of shards, fixed when the database was first used.
 func (s *Store) Shards() int { return s.shards }
 
-// Now is the process's time in microseconds.
+// Now is the time of the process in microseconds.
 func (s *Store) Now() time.Time { return now() }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// Ping reads from the database.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.read(ctx, "ping the database", func(t *tx) error {
 		var shards string
-		return t.get([]any{&shards}, `SELECT value FROM settings WHERE name = 'shards'`)
+		return t.get([]any{&shards}, selectShards)
 	})
 }
 
-// Close waits for the calls under way and gives the directory up. Calls that
-// come later are refused.
+// Close waits for the calls under way and unlocks the directory. Later calls fail.
 func (s *Store) Close() error { return s.close() }
 
-func (s *Store) shut() error {
+func (s *Store) closeAll() error {
 	var errs []error
 	if s.reader != nil {
 		errs = append(errs, s.reader.close())
 	}
-	if s.writer != nil { // last, because the last one folds the log into the file
+	if s.writer != nil { // last, because the last connection moves the log into the file
 		errs = append(errs, s.writer.close())
 	}
 	if s.lock != nil {

@@ -12,7 +12,7 @@ import (
 // TestTrafficFromAllSides lets owners, workers and readers at one store at the
 // same time. Every occurrence that was due becomes one run that succeeds once.
 func TestTrafficFromAllSides(t *testing.T) {
-	s := opened(t)
+	s := openStore(t)
 	const jobs, minutes = 40, 5
 	start := s.Now().Truncate(time.Minute).Add(-minutes * time.Minute)
 	made := make([]store.NewJob, jobs)

@@ -10,43 +10,43 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// tx is a transaction. All that it writes carries one instant.
+// tx is a transaction. Everything it writes carries one instant.
 type tx struct {
 	ctx     context.Context
 	session *session
 	specs   *store.Specs
 	now     time.Time
-	news    news
+	changes changes
 }
 
-// write runs f in a transaction that sees and changes the newest state. From
-// its beginning on it does not heed ctx. Its news are told once it is committed.
+// write runs f in a transaction that sees and changes the newest state. Once it has
+// begun it ignores the end of ctx. Notifications are sent after the commit.
 func (s *Store) write(ctx context.Context, doing string, f func(*tx) error) error {
-	session, err := s.writer.take(ctx)
+	session, err := s.writer.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	t := &tx{ctx: context.WithoutCancel(ctx), session: session, specs: &s.specs}
 	err = func() error {
-		defer s.writer.give(session)
-		return t.do(`BEGIN IMMEDIATE`, f)
+		defer s.writer.release(session)
+		return t.run(`BEGIN IMMEDIATE`, f)
 	}()
 	if err != nil {
 		return failed(doing, err)
 	}
-	s.tell(&t.news)
+	s.notify(&t.changes)
 	return nil
 }
 
 // read runs f on one snapshot.
 func (s *Store) read(ctx context.Context, doing string, f func(*tx) error) error {
-	session, err := s.reader.take(ctx)
+	session, err := s.reader.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.reader.give(session)
+	defer s.reader.release(session)
 	t := &tx{ctx: ctx, session: session, specs: &s.specs}
-	if err := t.do(`BEGIN`, f); err != nil {
+	if err := t.run(`BEGIN`, f); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -55,25 +55,47 @@ func (s *Store) read(ctx context.Context, doing string, f func(*tx) error) error
 	return nil
 }
 
-func (t *tx) do(begin string, f func(*tx) error) (err error) {
+// writeValue is write for a function with a result, which is zero after an error.
+func writeValue[T any](ctx context.Context, s *Store, doing string, f func(*tx) (T, error)) (T, error) {
+	return withValue(f, func(f func(*tx) error) error { return s.write(ctx, doing, f) })
+}
+
+// readValue is read for a function with a result, which is zero after an error.
+func readValue[T any](ctx context.Context, s *Store, doing string, f func(*tx) (T, error)) (T, error) {
+	return withValue(f, func(f func(*tx) error) error { return s.read(ctx, doing, f) })
+}
+
+func withValue[T any](f func(*tx) (T, error), do func(func(*tx) error) error) (T, error) {
+	var value, zero T
+	err := do(func(t *tx) (err error) {
+		value, err = f(t)
+		return err
+	})
+	if err != nil {
+		return zero, err
+	}
+	return value, nil
+}
+
+func (t *tx) run(begin string, f func(*tx) error) (err error) {
 	defer func() {
 		if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-			t.session.drop()
+			t.session.disconnect()
 		}
 	}()
 	if err := t.command(begin); err != nil {
 		return err
 	}
 	t.now = now() // not before: another tool may have made us wait
-	ended := false
+	committed := false
 	defer func() {
-		if ended {
+		if committed {
 			return
 		}
 		// An error or a panic. SQLite rolls back by itself when the disk fails, and
 		// then refuses to do so again.
 		if t.command(`ROLLBACK`) != nil {
-			t.session.drop()
+			t.session.disconnect()
 		}
 	}()
 	if err := f(t); err != nil {
@@ -82,7 +104,7 @@ func (t *tx) do(begin string, f func(*tx) error) (err error) {
 	if err := t.command(`COMMIT`); err != nil {
 		return &commitError{err}
 	}
-	ended = true
+	committed = true
 	return nil
 }
 
@@ -111,6 +133,16 @@ func (t *tx) exec(query string, args ...any) (int, error) {
 	return int(n), err
 }
 
+// execEach runs statements that all have the same parameters.
+func (t *tx) execEach(args []any, queries ...string) error {
+	for _, query := range queries {
+		if _, err := t.exec(query, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // get reads the only or first row; sql.ErrNoRows if there is none.
 func (t *tx) get(into []any, query string, args ...any) error {
 	stmt, err := t.session.prepare(t.ctx, query)
@@ -118,6 +150,21 @@ func (t *tx) get(into []any, query string, args ...any) error {
 		return err
 	}
 	return stmt.QueryRowContext(t.ctx, args...).Scan(into...)
+}
+
+// find is get for a row that may be missing.
+func (t *tx) find(into []any, query string, args ...any) (found bool, err error) {
+	err = t.get(into, query, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// exists is for a query whose result is one boolean.
+func (t *tx) exists(query string, args ...any) (found bool, err error) {
+	err = t.get([]any{&found}, query, args...)
+	return found, err
 }
 
 // all reads every row.
@@ -140,4 +187,17 @@ func all[T any](t *tx, scan func(*sql.Rows, *T) error, query string, args ...any
 		out = append(out, v)
 	}
 	return out, rows.Err()
+}
+
+// one reads the first row, or returns the error missing.
+func one[T any](t *tx, scan func(*sql.Rows, *T) error, missing error, query string, args ...any) (T, error) {
+	rows, err := all(t, scan, query, args...)
+	if err == nil && len(rows) == 0 {
+		err = missing
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return rows[0], nil
 }

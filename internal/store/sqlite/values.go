@@ -1,66 +1,90 @@
 package sqlite
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // micro is how an instant is stored.
 func micro(t time.Time) int64 { return t.UnixMicro() }
 
-// stamp is null for the zero time.
-func stamp(t time.Time) any {
+// nullTime is null for the zero time.
+func nullTime(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
 	return t.UnixMicro()
 }
 
-// text is null for the empty string.
-func text[T ~string | ~[]byte](s T) any {
+// timeOr is a bound of a range of instants; the zero time is no bound.
+func timeOr(t time.Time, none int64) int64 {
+	if t.IsZero() {
+		return none
+	}
+	return t.UnixMicro()
+}
+
+// The bounds of all instants.
+const (
+	beforeAll = int64(math.MinInt64)
+	afterAll  = int64(math.MaxInt64)
+)
+
+// storedTime is an instant as it would be read back.
+func storedTime(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
+
+// nullText is null for the empty string.
+func nullText[T ~string | ~[]byte](s T) any {
 	if len(s) == 0 {
 		return nil
 	}
 	return string(s)
 }
 
-// aDay is how long a day of retention is, in microseconds.
-const aDay = int64(24 * time.Hour / time.Microsecond)
+// nullID is null for the zero id.
+func nullID(id belfry.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
+}
 
-// keepDays is null for no retention of a job's own.
-func keepDays(days int) any {
+// microsPerDay is the length of a day of retention.
+const microsPerDay = int64(24 * time.Hour / time.Microsecond)
+
+// nullDays is null without a retention.
+func nullDays(days int) any {
 	if days <= 0 {
 		return nil
 	}
 	return int64(days)
 }
 
-// keepUntil is when a retention of a job's own ends that begins now; null without
-// one.
-func keepUntil(now time.Time, days int) any {
+// retainUntil is when a retention that begins now ends; null without one.
+func retainUntil(now time.Time, days int) any {
 	if days <= 0 {
 		return nil
 	}
-	return micro(now) + int64(days)*aDay
+	return micro(now) + int64(days)*microsPerDay
 }
 
-// tagList is how tags are stored: sorted, each once, null for none.
-func tagList(tags []string) any {
+// tagsJSON is how tags are stored: sorted, without duplicates, null for none.
+func tagsJSON(tags []string) any {
 	if len(tags) == 0 {
 		return nil
 	}
-	out, err := json.Marshal(slices.Compact(slices.Sorted(slices.Values(tags))))
-	if err != nil { // a list of strings can always be written
-		return nil
-	}
-	return string(out)
+	return string(belfry.MustJSON(slices.Compact(slices.Sorted(slices.Values(tags)))))
 }
 
-// list is a parameter for json_each.
-func list(shards []int) string {
+// shardsJSON is a parameter of inShards.
+func shardsJSON(shards []int) string {
 	out := []byte{'['}
 	for i, shard := range shards {
 		if i > 0 {
@@ -71,46 +95,53 @@ func list(shards []int) string {
 	return string(append(out, ']'))
 }
 
-// atMost is a LIMIT; SQLite takes a negative one for none.
+// atMost is a LIMIT; to SQLite a negative one is no limit.
 func atMost(limit int) int64 { return int64(max(limit, 0)) }
 
-// moment reads an instant; null is the zero time.
-type moment struct{ to *time.Time }
+// idOrMax is above all ids for the zero id, with which a list starts.
+func idOrMax(after belfry.ID) belfry.ID {
+	if after.IsZero() {
+		return belfry.ID(bytes.Repeat([]byte{0xff}, len(after)))
+	}
+	return after
+}
 
-func (m moment) Scan(v any) error {
+// timeColumn scans an instant; null is the zero time.
+type timeColumn struct{ to *time.Time }
+
+func (c timeColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
-		*m.to = time.Time{}
+		*c.to = time.Time{}
 	case int64:
-		*m.to = time.UnixMicro(v).UTC()
+		*c.to = time.UnixMicro(v).UTC()
 	default:
 		return fmt.Errorf("%T is not an instant", v)
 	}
 	return nil
 }
 
-// maybe reads an instant that may be null.
-type maybe struct{ to **time.Time }
+// nullTimeColumn scans an instant that may be null.
+type nullTimeColumn struct{ to **time.Time }
 
-func (m maybe) Scan(v any) error {
+func (c nullTimeColumn) Scan(v any) error {
 	if v == nil {
-		*m.to = nil
+		*c.to = nil
 		return nil
 	}
-	var at time.Time
-	*m.to = &at
-	return moment{&at}.Scan(v)
+	*c.to = new(time.Time)
+	return timeColumn{*c.to}.Scan(v)
 }
 
-// key reads the 16 bytes of an id or token; null is the zero one.
-type key struct{ to []byte }
+// bytesColumn scans an id, token or hash of fixed length; null is the zero one.
+type bytesColumn struct{ to []byte }
 
-func (k key) Scan(v any) error {
+func (c bytesColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
-		clear(k.to)
+		clear(c.to)
 	case []byte:
-		if copy(k.to, v) != len(v) || len(v) != len(k.to) {
+		if copy(c.to, v) != len(v) || len(v) != len(c.to) {
 			return fmt.Errorf("%d bytes are not an id", len(v))
 		}
 	default:
@@ -119,32 +150,32 @@ func (k key) Scan(v any) error {
 	return nil
 }
 
-// tags reads what tagList wrote.
-type tags struct{ to *[]string }
+// tagsColumn scans what tagsJSON wrote.
+type tagsColumn struct{ to *[]string }
 
-func (l tags) Scan(v any) error {
+func (c tagsColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
-		*l.to = nil
+		*c.to = nil
 	case string:
-		return json.Unmarshal([]byte(v), l.to)
+		return json.Unmarshal([]byte(v), c.to)
 	default:
 		return fmt.Errorf("%T is not a list of tags", v)
 	}
 	return nil
 }
 
-// payload reads JSON that may be null.
-type payload struct{ to *json.RawMessage }
+// jsonColumn scans JSON that may be null.
+type jsonColumn struct{ to *json.RawMessage }
 
-func (p payload) Scan(v any) error {
+func (c jsonColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
-		*p.to = nil
+		*c.to = nil
 	case string:
-		*p.to = json.RawMessage(v)
+		*c.to = json.RawMessage(v)
 	default:
-		return fmt.Errorf("%T is not a payload", v)
+		return fmt.Errorf("%T is not JSON", v)
 	}
 	return nil
 }

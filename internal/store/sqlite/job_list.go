@@ -1,0 +1,194 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+
+	sqlite "modernc.org/sqlite"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// scanLimit is how many rows of an index one page of a list may read.
+const scanLimit = 20_000
+
+// indexScan reads the items of a list along an index, in descending order of ids.
+type indexScan[T any] struct {
+	index string // its name
+	floor string // finds the last row that a page may read, if there are so many; empty: the page reads all rows
+	page  string // reads the items down to the floor that match the filter
+	scan  func(*tx, *sql.Rows, *T) error
+}
+
+// The scans of jobs. An index is named where SQLite, which does not know how many
+// jobs share a queue or a status, might choose another.
+var (
+	allJobs       = scanJobs(`jobs_list`, `j.state <> 'deleted'`)
+	pausedJobs    = scanJobs(`jobs_paused`, `j.state = 'paused'`)
+	jobsByQueue   = scanJobs(`jobs_queue`, `j.queue = @queue AND j.state <> 'deleted'`)
+	jobsByType    = scanJobs(`jobs_type`, `j.type = @type AND j.state <> 'deleted'`)
+	jobsByHandler = scanJobs(`jobs_handler`, `j.handler = @handler AND j.handler <> '' AND j.state <> 'deleted'`)
+
+	jobsWithRuns = jobTable{
+		index: `runs_job`, table: `runs r INDEXED BY runs_job WHERE true`, id: `r.job_id`,
+		joins: `runs r INDEXED BY runs_job CROSS JOIN jobs j ON j.id = r.job_id CROSS JOIN plans p ON p.job_id = r.job_id WHERE ` + whereNamespace,
+		group: ` GROUP BY r.job_id`,
+	}.scan()
+	unplannedJobs = jobTable{
+		index: `plans_unplanned`, table: `plans p INDEXED BY plans_unplanned WHERE p.next_at IS NULL`, id: `p.job_id`,
+		joins: `plans p INDEXED BY plans_unplanned CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at IS NULL AND ` + whereNamespace,
+	}.scan()
+
+	endedJobs = jobTable{
+		index: `ended_list`, table: `ended j INDEXED BY ended_list WHERE j.namespace = @namespace`, id: `j.id`,
+		joins: `ended j INDEXED BY ended_list WHERE j.namespace = @namespace`,
+	}.scanAs(selectEndedJobs, ` AND j.status = @status`, (*tx).scanEnded)
+)
+
+const whereNamespace = `j.namespace = @namespace AND j.state <> 'deleted'`
+
+func scanJobs(index, where string) indexScan[belfry.Job] {
+	from := `jobs j INDEXED BY ` + index
+	where = ` WHERE j.namespace = @namespace AND ` + where
+	return jobTable{index: index, table: from + where, id: `j.id`, joins: from + ` CROSS JOIN plans p ON p.job_id = j.id` + where}.scan()
+}
+
+// jobTable is an index that has all jobs that some filters match.
+type jobTable struct {
+	index string
+	table string // the table of the index, with its conditions
+	id    string // of the job in that table
+	joins string // from there to the jobs j and plans p
+	group string // for a table that may have several rows of a job
+}
+
+func (j jobTable) scan() indexScan[belfry.Job] {
+	return j.scanAs(selectJobStatus, whereStatus, (*tx).scanJobStatus)
+}
+
+func (j jobTable) scanAs(columns, status string, scan func(*tx, *sql.Rows, *belfry.Job) error) indexScan[belfry.Job] {
+	return indexScan[belfry.Job]{
+		index: j.index,
+		floor: `SELECT ` + j.id + ` FROM ` + j.table + ` AND ` + j.id + ` < @after ORDER BY ` + j.id + ` DESC LIMIT 1 OFFSET @skip`,
+		page: columns + `FROM ` + j.joins + ` AND ` + j.id + ` < @after AND ` + j.id + ` >= @floor` + whereSpec + status + j.group +
+			` ORDER BY ` + j.id + ` DESC LIMIT @limit`,
+		scan: scan,
+	}
+}
+
+// whereSpec filters jobs by everything but their status.
+const whereSpec = `
+  AND (@queue = '' OR j.queue = @queue) AND (@type = '' OR j.type = @type) AND (@handler = '' OR j.handler = @handler)
+  AND (@tags IS NULL OR instr(j.tags, @tag) > 0 AND NOT EXISTS
+    (SELECT 1 FROM json_each(@tags) wanted WHERE wanted.value NOT IN (SELECT tag.value FROM json_each(j.tags) tag)))
+  AND (@search = '' OR belfry_contains(j.name, @search))`
+
+// jobScans returns the scans that find all jobs that a filter matches, along the
+// index that has the fewest others.
+func jobScans(f belfry.JobFilter) []indexScan[belfry.Job] {
+	ended := f.Status == belfry.StatusCompleted || f.Status == belfry.StatusFailed || f.Status == belfry.StatusCancelled
+	scan := allJobs
+	switch {
+	case f.Status == belfry.StatusRunning || f.Status == belfry.StatusQueued:
+		scan = jobsWithRuns
+	case f.Status == belfry.StatusPaused:
+		scan = pausedJobs
+	case f.Handler != "":
+		scan = jobsByHandler
+	case ended:
+		scan = unplannedJobs
+	case f.Queue != "":
+		scan = jobsByQueue
+	case f.Type != "":
+		scan = jobsByType
+	}
+	if ended {
+		return []indexScan[belfry.Job]{scan, endedJobs}
+	}
+	return []indexScan[belfry.Job]{scan}
+}
+
+func init() {
+	sqlite.MustRegisterDeterministicScalarFunction("belfry_contains", 2, contains)
+}
+
+// contains reports whether a name contains a text that is in lower case already.
+// SQLite itself knows the case of ASCII letters only.
+func contains(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	name, _ := args[0].(string) // null: it has none
+	part, ok := args[1].(string)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a text to search for", args[1])
+	}
+	return strings.Contains(strings.ToLower(name), part), nil
+}
+
+func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page store.Page) (store.JobList, error) {
+	if page.Limit <= 0 {
+		return store.JobList{Next: page.After.ID}, ctx.Err()
+	}
+	args := jobFilterArgs(namespace, filter)
+	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
+		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
+		return out, err
+	})
+}
+
+// jobFilterArgs are the parameters of the scans of jobs.
+func jobFilterArgs(namespace string, f belfry.JobFilter) []any {
+	var tags, tag any // the list, and one of them as it is stored in lists
+	if len(f.Tags) > 0 {
+		tags, tag = string(belfry.MustJSON(f.Tags)), string(belfry.MustJSON(f.Tags[0]))
+	}
+	return []any{
+		sql.Named("namespace", namespace), sql.Named("queue", f.Queue), sql.Named("type", f.Type), sql.Named("handler", f.Handler),
+		sql.Named("tags", tags), sql.Named("tag", tag), sql.Named("search", strings.ToLower(f.Search)), sql.Named("status", string(f.Status)),
+	}
+}
+
+// scanPage merges the items of several scans into a page, down to where the first of
+// the scans stopped. An id that several rows have is listed once.
+func scanPage[T any](t *tx, scans []indexScan[T], id func(T) belfry.ID, args []any, page store.Page, scanLimit int) (items []T, next belfry.ID, err error) {
+	after := idOrMax(page.After.ID)
+	args = append(args, sql.Named("after", after[:]))
+	for _, scan := range scans {
+		more, floor, err := scan.read(t, args, page.Limit+1, scanLimit) // one more shows whether there are more
+		if err != nil {
+			return nil, belfry.ID{}, err
+		}
+		if len(more) > page.Limit {
+			floor = id(more[page.Limit])
+		}
+		items = append(items, more...)
+		if floor.Compare(next) > 0 {
+			next = floor
+		}
+	}
+	items = slices.DeleteFunc(items, func(item T) bool { return id(item).Compare(next) < 0 })
+	slices.SortStableFunc(items, func(a, b T) int { return id(b).Compare(id(a)) })
+	items = slices.CompactFunc(items, func(a, b T) bool { return id(a) == id(b) })
+	if len(items) > page.Limit {
+		items = items[:page.Limit]
+		next = id(items[page.Limit-1])
+	}
+	return items, next, nil
+}
+
+// read returns at most limit items. The floor is the last id of the index that was
+// read; it is zero at the end of the index.
+func (s *indexScan[T]) read(t *tx, args []any, limit, scanLimit int) (items []T, floor belfry.ID, err error) {
+	args = slices.Clip(args)
+	if s.floor != "" {
+		if _, err := t.find([]any{bytesColumn{floor[:]}}, s.floor, append(args, sql.Named("skip", scanLimit-1))...); err != nil {
+			return nil, floor, err
+		}
+	}
+	scan := func(rows *sql.Rows, item *T) error { return s.scan(t, rows, item) }
+	items, err = all(t, scan, s.page, append(args, sql.Named("floor", floor[:]), sql.Named("limit", int64(limit)))...)
+	return items, floor, err
+}

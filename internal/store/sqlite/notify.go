@@ -1,0 +1,54 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// changes is what a transaction notifies of once it is committed. Only this process
+// needs to know.
+type changes struct {
+	ready bool        // runs became ready
+	plans bool        // plans were written, or a run waits for an instant
+	jobs  []belfry.ID // whose plans were written
+	many  bool        // too many jobs to name
+}
+
+// planWritten records that the plan of a job was written.
+func (c *changes) planWritten(job belfry.ID) {
+	c.plans = true
+	if len(c.jobs) == 0 || c.jobs[len(c.jobs)-1] != job { // many writes in a row may be about one job
+		c.jobs = append(c.jobs, job)
+	}
+}
+
+// requeued records the new state of a run that is not held: the scheduler must know of
+// the instant of a retry.
+func (c *changes) requeued(state belfry.RunStatus) {
+	if state == belfry.RunReady {
+		c.ready = true
+	} else {
+		c.plans = true
+	}
+}
+
+func (s *Store) notify(c *changes) {
+	if c.plans {
+		s.hub.NotifyChanged(c.jobs, c.many)
+	}
+	if c.ready {
+		s.hub.Notify(store.TopicReady)
+	}
+}
+
+func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
+	return s.hub.Wakeups(ctx, topic)
+}
+
+// PollInterval is long: no wake-up is lost within one process.
+func (s *Store) PollInterval() time.Duration { return time.Minute }
+
+func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.hub.ChangedJobs() }
