@@ -348,3 +348,66 @@ func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// delayed makes a job whose occurrence came a while ago and is due some time
+// after it, and the step that decides it.
+func (f *fixture) delayed(t tb, by time.Duration, changes ...func(*belfry.Job)) (belfry.Job, plan.Step) {
+	t.Helper()
+	job := f.job(f.minutesAgo(5), changes...)
+	job.Plan.NextAt = job.Plan.NominalAt.Add(by)
+	f.create(t, job)
+	step := f.step(t, job.Job)
+	step.Runs[0].ReadyAt = job.Plan.NextAt
+	return job.Job, step
+}
+
+func TestAStepIsEarlyByWhenItsPlanIsDueAndNotByItsOccurrence(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		_, early := f.delayed(t, time.Hour)
+		job, late := f.delayed(t, 2*time.Minute)
+		fired := f.tryFire(t, early, late)
+		if fired.Applied[0] || !fired.Applied[1] || fired.Ready != 1 {
+			t.Fatalf("fired %+v, wants the second only", fired)
+		}
+		run := f.run(t, job.Namespace, late.Runs[0].ID)
+		if !run.ScheduledAt.Equal(f.minutesAgo(5)) || !run.ReadyAt.Equal(f.minutesAgo(3)) {
+			t.Errorf("the run is of %v and ready since %v, wants %v and %v", run.ScheduledAt, run.ReadyAt, f.minutesAgo(5), f.minutesAgo(3))
+		}
+		if p := f.plan(t, job.ID); !p.FiredFor.Equal(f.minutesAgo(5)) || !p.NominalAt.Equal(f.minutesAgo(4)) {
+			t.Errorf("the plan is %+v", p)
+		}
+		if due := f.due(t); len(due) != 1 || due[0].Plan.JobID != job.ID {
+			t.Errorf("%+v is due, wants the next minute of the second only", due)
+		}
+	})
+}
+
+func TestOnlyScheduledRunsAreCounted(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job, worker := f.created(t, 30, parallel), f.worker(t)
+		wished := func() {
+			t.Helper()
+			f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, ""), f.trigger(t, job, "")}))
+			for _, run := range f.claim(t, worker, 2) {
+				f.accepted(t, run, belfry.OutcomeSucceeded)
+			}
+		}
+		last := func() *time.Time { t.Helper(); return f.found(t, job).LastRunAt }
+		if last() != nil {
+			t.Errorf("a new job ran at %v", last())
+		}
+		wished() // before anything was scheduled
+		if at := last(); at == nil || at.Before(f.minutesAgo(1)) {
+			t.Errorf("after two runs that were asked for the job ran at %v last", at)
+		}
+		f.fire(t, f.step(t, job))
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		if at := last(); at == nil || at.Before(f.minutesAgo(1)) {
+			t.Errorf("with one scheduled run before that the job ran at %v last", at)
+		}
+		wished()
+		if p := f.plan(t, job.ID); p.RunsMade != 1 {
+			t.Errorf("the plan counts %d runs, wants the scheduled one", p.RunsMade)
+		}
+	})
+}

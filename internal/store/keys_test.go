@@ -172,3 +172,176 @@ func TestAClaimedRunKnowsTheNameThatItsJobHas(t *testing.T) {
 		}
 	})
 }
+
+// next fires the next occurrence of a job, and gives what became of it.
+func (f *fixture) next(t tb, job belfry.Job) belfry.Run {
+	t.Helper()
+	step := f.step(t, job)
+	f.fire(t, step)
+	return f.run(t, job.Namespace, step.Runs[0].ID)
+}
+
+func TestASecondOccurrenceWithTheSameKeyIsSkipped(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 30, parallel, withKeys("all-the-same"), withRetries(1))
+		other := f.created(t, 30, parallel, withKeys("all-the-same"), inQueue("other"))
+		if got := f.next(t, other); got.Status != belfry.RunReady {
+			t.Errorf("another job with the key has a run that is %s", got.Status)
+		}
+		twice := func(doing string) {
+			t.Helper()
+			got := f.next(t, job)
+			if got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey || got.SkippedCount != 1 || got.Kind != belfry.KindScheduled {
+				t.Errorf("%s: the second is %+v", doing, got)
+			}
+		}
+		free := func(doing string) *belfry.Run {
+			t.Helper()
+			if got := f.next(t, job); got.Status != belfry.RunReady || got.Key() != "all-the-same" {
+				t.Fatalf("%s: the next is %+v, wants it ready", doing, got)
+			}
+			return f.claimOne(t, worker)
+		}
+		if got := f.next(t, job); got.Status != belfry.RunReady {
+			t.Fatalf("the first is %+v", got)
+		}
+		twice("beside a ready run")
+		run := f.claimOne(t, worker)
+		twice("beside a running run")
+		f.accepted(t, run, belfry.OutcomeFailed)
+		twice("beside one that waits for its retry")
+		f.promoteAll(t)
+		run = f.claimOne(t, worker)
+		f.accepted(t, run, belfry.OutcomeFailed)
+		second := free("after a dead one")
+		f.cancel(t, job.Namespace, second.ID)
+		twice("beside one that is being cancelled")
+		f.accepted(t, second, belfry.OutcomeCancelled)
+		free("after a cancelled one")
+		f.silent(t, worker, time.Hour)
+		f.reap(t, time.Minute)
+		twice("beside one whose worker was lost")
+		worker = f.worker(t)
+		third := f.claimOne(t, worker)
+		f.accepted(t, third, belfry.OutcomeSucceeded)
+		twice("after a success")
+		f.backdate(t, store.KeyRetention-time.Minute, "keys", "created_at succeeded_at", "")
+		twice("almost a week after a success")
+		f.backdate(t, 2*time.Minute, "keys", "created_at succeeded_at", "")
+		f.accepted(t, free("a week after a success"), belfry.OutcomeSucceeded)
+		twice("after another success")
+	})
+}
+
+func TestOccurrencesOfOneStepWithTheSameKeyRunOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for name, change := range map[string]func(*belfry.Job){"parallel": parallel, "skip": func(*belfry.Job) {}, "queue": queued(9)} {
+			job := f.created(t, 10, change, withKeys("same"), func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
+			step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
+			if fired := f.fire(t, step); fired.Ready != 1 || len(step.Runs) != 4 {
+				t.Errorf("%s: of %d runs %d are ready, wants one", name, len(step.Runs), fired.Ready)
+			}
+			f.wantState(t, name, step.Runs[0].ID, belfry.RunReady)
+			for _, r := range step.Runs[1:] {
+				if got := f.run(t, job.Namespace, r.ID); got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey {
+					t.Errorf("%s: another is %+v", name, got)
+				}
+			}
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'waiting'`); n != 0 {
+			t.Errorf("%d runs wait", n)
+		}
+	})
+}
+
+func TestOnlyScheduledRunsTakeAKey(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.created(t, 10, parallel, withKeys("same"))
+		wishes := []plan.Trigger{f.wish(job, ""), f.wish(job, ""), f.backfill(job, f.minutesAgo(60))}
+		if fired := f.fireWishes(t, job, wishes...); fired.Ready != 3 {
+			t.Errorf("%d runs that were asked for are ready, wants all", fired.Ready)
+		}
+		if n := f.count(t, `SELECT count(*) FROM keys`); n != 0 {
+			t.Errorf("%d keys are kept of runs that were asked for", n)
+		}
+		if got := f.next(t, job); got.Status != belfry.RunReady {
+			t.Errorf("a scheduled run beside them is %+v", got)
+		}
+		late := f.wish(job, "")
+		if fired := f.fireWishes(t, job, late); fired.Ready != 1 {
+			t.Errorf("a run that was asked for beside a scheduled one is %+v", f.run(t, job.Namespace, late.RunID()))
+		}
+		plain := f.created(t, 10, parallel)
+		f.next(t, plain)
+		f.next(t, plain)
+		if n := f.count(t, `SELECT count(*) FROM keys`); n != 1 {
+			t.Errorf("%d keys are kept, wants that of the one scheduled run with a template", n)
+		}
+	})
+}
+
+func TestARunThatIsSkippedDoesNotTakeItsKey(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, withKeys("k-{{unix}}"), queued(1))
+		if a, b, c := f.next(t, job), f.next(t, job), f.next(t, job); a.Status != belfry.RunReady || b.Status != belfry.RunWaiting || c.Reason != belfry.ReasonQueueFull {
+			t.Fatalf("the runs are %s, %s and %s", a.Status, b.Status, c.Status)
+		}
+		if n := f.count(t, `SELECT count(*) FROM keys`); n != 2 {
+			t.Errorf("%d keys are kept, wants 2", n)
+		}
+		// With one key an hour, what waits has the key as well.
+		hourly := f.created(t, 10, withKeys("same"), queued(5), inQueue("other"))
+		f.next(t, hourly)
+		if got := f.next(t, hourly); got.Status != belfry.RunSkipped || got.Reason != belfry.ReasonDuplicateKey {
+			t.Errorf("the second with the key is %+v, wants no place in the queue", got)
+		}
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+	})
+}
+
+func TestARedrivenRunHasItsKeyAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, parallel, withKeys("same"), withRetries(0))
+		f.next(t, job)
+		run := f.claimOne(t, worker)
+		f.accepted(t, run, belfry.OutcomeFailed)
+		f.redrive(t, namespace, store.Redrive{Run: run.ID})
+		if got := f.next(t, job); got.Reason != belfry.ReasonDuplicateKey {
+			t.Errorf("beside the redriven run the next is %+v", got)
+		}
+		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		if got := f.next(t, job); got.Reason != belfry.ReasonDuplicateKey {
+			t.Errorf("after its success the next is %+v", got)
+		}
+	})
+}
+
+func TestKeysThatAreNotNeededAreForgotten(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 10, parallel, withKeys("k-{{unix}}"), withRetries(0))
+		for range 4 {
+			f.next(t, job)
+		}
+		runs := f.claim(t, worker, 3)
+		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
+		f.accepted(t, runs[1], belfry.OutcomeSucceeded)
+		prune := func(want int64) {
+			t.Helper()
+			if _, err := f.Prune(ctx, 90*24*time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if n := f.count(t, `SELECT count(*) FROM keys`); n != want {
+				t.Errorf("%d keys are kept, wants %d", n, want)
+			}
+		}
+		f.backdate(t, store.KeyRetention-time.Hour, "keys", "created_at succeeded_at", "")
+		prune(4)
+		f.backdate(t, 3*time.Hour, "keys", "created_at succeeded_at", "run_id <> ?", runs[1].ID)
+		prune(3) // one succeeded long ago, one lately, and two are alive
+	})
+}

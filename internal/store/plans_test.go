@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -210,129 +212,81 @@ func TestFindGivesThePlansOfJobs(t *testing.T) {
 	})
 }
 
-func TestATriggerIsAWishUntilItIsFired(t *testing.T) {
+// outdated walks over the plans of some shards that are older than a release.
+func (f *fixture) outdated(t tb, shards []int, release string, limit int) (found []store.Due) {
+	t.Helper()
+	var after belfry.ID
+	for {
+		due, next, err := f.PlansForZoneUpdate(ctx, shards, release, after, limit)
+		if err != nil || len(due) > limit {
+			t.Fatalf("look for %d outdated plans: got %d, %v", limit, len(due), err)
+		}
+		if found = append(found, due...); next.IsZero() {
+			return found
+		}
+		if next.Compare(after) <= 0 {
+			t.Fatalf("after %s the walk goes on after %s", after, next)
+		}
+		after = next
+	}
+}
+
+func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60, inNamespace("ours"), parallel)
-		other := f.created(t, -60)
-		first := f.trigger(t, job, `"mine"`)
-		second := f.trigger(t, other, "")
-		third := f.trigger(t, job, "")
-		if err := f.Trigger(ctx, []plan.Trigger{first}, nil); err != nil {
-			t.Errorf("trigger again: %v", err)
+		made := func(release string, change func(*store.NewJob), changes ...func(*belfry.Job)) belfry.Job {
+			job := f.job(f.minutesAgo(-600), changes...)
+			job.Plan.ZoneVersion = release
+			if change != nil {
+				change(&job)
+			}
+			f.create(t, job)
+			return job.Job
 		}
-		wishes := f.wishes(t)
-		if len(wishes) != 3 {
-			t.Fatalf("there are %d triggers, wants 3", len(wishes))
+		var want []belfry.ID
+		for i := range 12 {
+			release := []string{"2024b", "", "2025a", "1999z"}[i%4]
+			job := made(release, nil, named(fmt.Sprint("report ", i)), withKeys("{{name}}-{{scheduled_at}}"))
+			want = append(want, job.ID)
+			made("2025b", nil)
+			made("2026a", nil)
+			made("2025c", nil)
 		}
-		for i, want := range []plan.Trigger{first, second, third} {
-			got := wishes[i].Trigger
-			if got.ID != want.ID || got.JobID != want.JobID || got.Namespace != want.Namespace || got.Shard != want.Shard ||
-				got.Kind != want.Kind || !got.At.Equal(want.At) || string(got.Payload) != string(want.Payload) {
-				t.Errorf("trigger %d is %+v, wants %+v", i, got, want)
+		paused := made("2024b", func(j *store.NewJob) { j.Job.State, j.Plan.NextAt = belfry.JobPaused, time.Time{} })
+		want = append(want, paused.ID)
+		made("2024b", func(j *store.NewJob) { j.Plan.NextAt, j.Plan.NominalAt = time.Time{}, time.Time{} })
+		gone := made("2024b", nil)
+		f.edit(t, gone, remove(t))
+		f.exec(t, `UPDATE plans SET nominal_at = ? WHERE job_id = ?`, f.minutesAgo(-600), gone.ID)
+
+		for _, limit := range []int{1, 2, 3, 13, 14, 1000} {
+			var got []belfry.ID
+			for _, d := range f.outdated(t, f.all(), "2025b", limit) {
+				got = append(got, d.Plan.JobID)
+				alone, err := f.PlansByJob(ctx, []belfry.ID{d.Plan.JobID})
+				if err != nil || len(alone) != 1 || !cmp.Equal(alone[0], d, asStored) {
+					t.Errorf("found %+v, alone it is %+v (%v)", d, alone, err)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("by %d there are %v, wants %v", limit, got, want)
 			}
 		}
-		if d := wishes[0].Due; d.Plan != f.plan(t, job.ID) || d.Namespace != "ours" || d.Revision != 1 || d.Spec == "" {
-			t.Errorf("the trigger came with %+v", d)
-		}
-		if found, err := f.PendingTriggers(ctx, f.all(), 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
-			t.Errorf("with limit 2: %+v (%v)", found, err)
-		}
+		n := 0
 		for shard := range f.Shards() {
-			found, err := f.PendingTriggers(ctx, []int{shard}, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, w := range found {
-				if w.Trigger.Shard != shard || w.Due.Plan.Shard != shard {
-					t.Errorf("shard %d has a trigger of shard %d", shard, w.Trigger.Shard)
+			for _, d := range f.outdated(t, []int{shard}, "2025b", 2) {
+				if n++; d.Plan.Shard != shard {
+					t.Errorf("a plan of shard %d is among those of %d", d.Plan.Shard, shard)
 				}
 			}
 		}
-		wantCode(t, "trigger what is not there", f.Trigger(ctx, f.one(belfry.Job{ID: newID(), Namespace: "ours"}), nil), belfry.NotFound)
-	})
-}
-
-func TestPromoteMakesDueRetriesReady(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		const size = 8
-		for range size {
-			f.created(t, 5)
+		if none := f.outdated(t, nil, "2025b", 10); n != len(want) || len(none) != 0 {
+			t.Errorf("the shards have %d, no shard has %d", n, len(none))
 		}
-		f.fireDue(t)
-		byShard := map[int]int{}
-		for _, run := range f.claim(t, worker, size) {
-			f.accepted(t, run, belfry.OutcomeFailed)
-			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
+		if none := f.outdated(t, f.all(), "", 10); len(none) != 0 {
+			t.Errorf("%d plans are older than everything", len(none))
 		}
-		soonest := read(t, f, scanTime, `SELECT min(ready_at) FROM runs WHERE state = 'retry'`)[0]
-		promote := func(shards []int, limit, want int) time.Time {
-			t.Helper()
-			n, next, err := f.Promote(ctx, shards, limit)
-			if err != nil || n != want {
-				t.Fatalf("promoted %d (%v), wants %d", n, err, want)
-			}
-			return next
-		}
-		if next := promote(f.all(), 10, 0); !next.Equal(soonest) {
-			t.Errorf("the next retry is due at %v, wants %v", next, soonest)
-		}
-		if f.count(t, `SELECT count(*) FROM runs WHERE state = 'retry'`) != size || len(f.claim(t, worker, size)) != 0 {
-			t.Error("retries were promoted before they were due")
-		}
-		f.backdate(t, time.Hour, "runs", "ready_at", "")
-		var shard int
-		for shard = range byShard {
-			break
-		}
-		if next := promote([]int{shard}, size, byShard[shard]); !next.IsZero() {
-			t.Errorf("another retry of shard %d is due at %v, wants none", shard, next)
-		}
-		left := size - byShard[shard]
-		if next := promote(f.all(), left-1, left-1); next.IsZero() || next.After(f.Now()) {
-			t.Errorf("one due retry is left, and the next is said to be due at %v", next)
-		}
-		if next := promote(f.all(), 10, 1); !next.IsZero() {
-			t.Errorf("none is left, and the next is said to be due at %v", next)
-		}
-		promote(f.all(), 10, 0)
-		promote(nil, 10, 0)
-		again := f.claim(t, worker, size+1)
-		if len(again) != size {
-			t.Fatalf("claimed %d runs after the promotion, wants %d", len(again), size)
-		}
-		for _, run := range again {
-			if run.Attempt != 2 {
-				t.Errorf("a promoted run is at attempt %d, wants 2", run.Attempt)
-			}
-		}
-	})
-}
-
-func TestReadyCountsUpToTheLimitOfALane(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		if got, err := f.CountReady(ctx, 10); err != nil || len(got) != 0 {
-			t.Errorf("an empty store has %v (%v) ready", got, err)
-		}
-		for queue, size := range map[string]int{"small": 2, "large": 7} {
-			for i := range size {
-				f.created(t, 5, inQueue(queue), named(fmt.Sprint(queue, i)))
-			}
-		}
-		f.fireDue(t)
-		for limit, want := range map[int]map[string]int{
-			100: {"small/http": 2, "large/http": 7},
-			5:   {"small/http": 2, "large/http": 5},
-			1:   {"small/http": 1, "large/http": 1},
-		} {
-			got, err := f.CountReady(ctx, limit)
-			if err != nil || got["small/http"] != want["small/http"] || got["large/http"] != want["large/http"] || len(got) != 2 {
-				t.Errorf("with limit %d: %v (%v), wants %v", limit, got, err, want)
-			}
-		}
-		f.claim(t, f.worker(t), 2, "small/http")
-		if got, err := f.CountReady(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
-			t.Errorf("after a claim: %v (%v)", got, err)
+		if due, next, err := f.PlansForZoneUpdate(ctx, f.all(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
+			t.Errorf("asked for none, got %d, to go on after %s, %v", len(due), next, err)
 		}
 	})
 }

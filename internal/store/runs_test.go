@@ -8,8 +8,62 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
+
+func TestReadyCountsUpToTheLimitOfALane(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		if got, err := f.CountReady(ctx, 10); err != nil || len(got) != 0 {
+			t.Errorf("an empty store has %v (%v) ready", got, err)
+		}
+		for queue, size := range map[string]int{"small": 2, "large": 7} {
+			for i := range size {
+				f.created(t, 5, inQueue(queue), named(fmt.Sprint(queue, i)))
+			}
+		}
+		f.fireDue(t)
+		for limit, want := range map[int]map[string]int{
+			100: {"small/http": 2, "large/http": 7},
+			5:   {"small/http": 2, "large/http": 5},
+			1:   {"small/http": 1, "large/http": 1},
+		} {
+			got, err := f.CountReady(ctx, limit)
+			if err != nil || got["small/http"] != want["small/http"] || got["large/http"] != want["large/http"] || len(got) != 2 {
+				t.Errorf("with limit %d: %v (%v), wants %v", limit, got, err, want)
+			}
+		}
+		f.claim(t, f.worker(t), 2, "small/http")
+		if got, err := f.CountReady(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
+			t.Errorf("after a claim: %v (%v)", got, err)
+		}
+	})
+}
+
+func TestRunsWaitInTheOrderInWhichTheyBecameReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		_, last := f.delayed(t, 3*time.Minute)
+		first := f.step(t, f.created(t, 4)) // a later occurrence without a delay
+		f.fire(t, last, first)
+		runs := f.claim(t, worker, 1)
+		runs = append(runs, f.claim(t, worker, 1)...)
+		if len(runs) != 2 || runs[0].ID != first.Runs[0].ID || runs[1].ID != last.Runs[0].ID {
+			t.Fatalf("claimed %v, wants %s and %s", runs, first.Runs[0].ID, last.Runs[0].ID)
+		}
+		_, local := f.delayed(t, 3*time.Minute)
+		got := f.fireInto(t, slots(worker, 1), local).Claimed
+		if len(got) != 1 || !got[0].ReadyAt.Equal(f.minutesAgo(2)) || !got[0].ScheduledAt.Equal(f.minutesAgo(5)) {
+			t.Errorf("the local worker got %+v", got)
+		}
+		for _, run := range append(runs, got...) {
+			f.accepted(t, run, belfry.OutcomeSucceeded)
+			if kept := f.run(t, run.Namespace, run.ID); !kept.ReadyAt.Equal(run.ReadyAt) || !kept.ScheduledAt.Equal(run.ScheduledAt) {
+				t.Errorf("history says %v and %v, the run was of %v and ready at %v", kept.ScheduledAt, kept.ReadyAt, run.ScheduledAt, run.ReadyAt)
+			}
+		}
+	})
+}
 
 // wantClaimed expects a run with all that its worker needs.
 func (f *fixture) wantClaimed(t tb, run *belfry.Run, job belfry.Job, worker belfry.ID, attempt int) {
@@ -302,5 +356,90 @@ func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
 		}
 		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
 		f.accepted(t, runs[2], belfry.OutcomeSucceeded)
+	})
+}
+
+func TestRunsAreClaimedByPriorityAndAge(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		// High is 9, low 1, and from one end of the scale to the other it is ten minutes.
+		order := []struct {
+			minutes  int
+			priority belfry.Priority
+		}{
+			{12, "9"}, {3, "high"}, {11, "low"}, {6, "7"}, {4, ""}, {5, "3"}, {10, "0"}, {3, "low"}, {1, "0"},
+		}
+		weight := func(p belfry.Priority) time.Duration {
+			return time.Duration(5-p.Level()) * 10 * time.Minute / 9
+		}
+		var steps []plan.Step
+		var want []belfry.ID
+		type place struct {
+			at time.Time
+			id belfry.ID
+		}
+		var places []place
+		for _, o := range order {
+			step := f.step(t, f.created(t, o.minutes, withPriority(o.priority)))
+			steps = append(steps, step)
+			places = append(places, place{f.minutesAgo(o.minutes).Add(weight(o.priority)), step.Runs[0].ID})
+		}
+		slices.SortFunc(places, func(a, b place) int { return a.at.Compare(b.at) })
+		for _, p := range places {
+			want = append(want, p.id)
+		}
+		f.fire(t, steps...)
+		worker := f.worker(t)
+		var got []belfry.ID
+		for runs := f.claim(t, worker, 1); len(runs) > 0; runs = f.claim(t, worker, 1) {
+			got = append(got, runs[0].ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("claimed %v, wants %v", got, want)
+		}
+	})
+}
+
+func TestAPriorityHoldsOnEveryWayToBeReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		for _, priority := range []belfry.Priority{"high", "", "low", "0"} {
+			job := f.created(t, 10, withPriority(priority), withRetries(1), queued(3))
+			want := (&plan.Policy{Spec: job.Spec}).Weight()
+			look := func(doing string, id belfry.ID) {
+				t.Helper()
+				if row := f.live(t, id); row.State != belfry.RunReady || row.Weight != want || row.Rank != plan.Rank(row.ReadyAt, want) {
+					t.Errorf("priority %s, %s: the run is %+v, wants weight %d", priority, doing, row, want)
+				}
+			}
+			f.next(t, job)
+			waiting := f.next(t, job)
+			run := f.claimOne(t, worker)
+			f.accepted(t, run, belfry.OutcomeInterrupted)
+			look("interrupted", run.ID)
+			run = f.claimOne(t, worker)
+			f.accepted(t, run, belfry.OutcomeFailed)
+			f.promoteAll(t)
+			look("retried", run.ID)
+			run = f.claimOne(t, worker)
+			f.aged(t, run, time.Hour)
+			f.reap(t, 0)
+			f.wantState(t, "timed out", run.ID, belfry.RunDead)
+			look("after another", waiting.ID)
+			f.claimOne(t, worker)
+			f.silent(t, worker, time.Hour)
+			f.reap(t, time.Minute)
+			look("lost", waiting.ID)
+			worker = f.worker(t)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.redrive(t, namespace, store.Redrive{Run: run.ID})
+			look("redriven", run.ID)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+			f.promoteAll(t)
+			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+			f.redrive(t, namespace, store.Redrive{Run: run.ID, After: time.Hour})
+			f.promoteAll(t)
+			look("redriven later", run.ID)
+			f.settleAll(t)
+		}
 	})
 }

@@ -10,6 +10,63 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+func TestPromoteMakesDueRetriesReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		const size = 8
+		for range size {
+			f.created(t, 5)
+		}
+		f.fireDue(t)
+		byShard := map[int]int{}
+		for _, run := range f.claim(t, worker, size) {
+			f.accepted(t, run, belfry.OutcomeFailed)
+			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
+		}
+		soonest := read(t, f, scanTime, `SELECT min(ready_at) FROM runs WHERE state = 'retry'`)[0]
+		promote := func(shards []int, limit, want int) time.Time {
+			t.Helper()
+			n, next, err := f.Promote(ctx, shards, limit)
+			if err != nil || n != want {
+				t.Fatalf("promoted %d (%v), wants %d", n, err, want)
+			}
+			return next
+		}
+		if next := promote(f.all(), 10, 0); !next.Equal(soonest) {
+			t.Errorf("the next retry is due at %v, wants %v", next, soonest)
+		}
+		if f.count(t, `SELECT count(*) FROM runs WHERE state = 'retry'`) != size || len(f.claim(t, worker, size)) != 0 {
+			t.Error("retries were promoted before they were due")
+		}
+		f.backdate(t, time.Hour, "runs", "ready_at", "")
+		var shard int
+		for shard = range byShard {
+			break
+		}
+		if next := promote([]int{shard}, size, byShard[shard]); !next.IsZero() {
+			t.Errorf("another retry of shard %d is due at %v, wants none", shard, next)
+		}
+		left := size - byShard[shard]
+		if next := promote(f.all(), left-1, left-1); next.IsZero() || next.After(f.Now()) {
+			t.Errorf("one due retry is left, and the next is said to be due at %v", next)
+		}
+		if next := promote(f.all(), 10, 1); !next.IsZero() {
+			t.Errorf("none is left, and the next is said to be due at %v", next)
+		}
+		promote(f.all(), 10, 0)
+		promote(nil, 10, 0)
+		again := f.claim(t, worker, size+1)
+		if len(again) != size {
+			t.Fatalf("claimed %d runs after the promotion, wants %d", len(again), size)
+		}
+		for _, run := range again {
+			if run.Attempt != 2 {
+				t.Errorf("a promoted run is at attempt %d, wants 2", run.Attempt)
+			}
+		}
+	})
+}
+
 // states gives the states of a job's scheduled runs and skips, the earliest first.
 func (f *fixture) states(t tb, job belfry.Job) (states []belfry.RunStatus) {
 	t.Helper()
@@ -378,6 +435,31 @@ func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
 		}
 		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.Page{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
 			t.Errorf("the runs are %+v (%v)", page, err)
+		}
+	})
+}
+
+// What waits for others need not any more once the job may have several at a time.
+func TestAnEditToParallelLetsWhatWaitsGo(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.worker(t)
+		job := f.created(t, 5, func(j *belfry.Job) { j.Overlap = belfry.OverlapQueue })
+		held := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
+		f.fireWishes(t, job, f.wish(job, ""), f.wish(job, ""))
+		if got := f.claim(t, worker, 10); len(got) != 0 {
+			t.Fatalf("%d runs do not wait", len(got))
+		}
+		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries = belfry.Some(7) }))
+		if got := f.claim(t, worker, 10); len(got) != 0 {
+			t.Fatalf("after another edit %d runs do not wait", len(got))
+		}
+		f.edit(t, job, revise(t, func(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }))
+		runs := f.claim(t, worker, 10)
+		if len(runs) != 2 {
+			t.Fatalf("%d runs may be claimed, wants 2", len(runs))
+		}
+		for _, run := range append(runs, held) {
+			f.accepted(t, run, belfry.OutcomeSucceeded)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -22,23 +21,5 @@ func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
 	}
 	if live, settled := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM history`); live != 1 || settled != 0 {
 		t.Errorf("there are %d live runs and %d records, wants the run alone", live, settled)
-	}
-}
-
-func TestTheFirstLateResultIsTheEvidence(t *testing.T) {
-	s := openStore(t)
-	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
-	fire(t, s, steps(t, s, 1), store.FreeSlots{})
-	run := claim(t, s, register(t, s), 1)[0]
-	finish(t, s, belfry.OutcomeInterrupted, run)
-	for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
-		late := belfry.Result{Namespace: run.Namespace, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: outcome}
-		if verdicts, err := s.Finish(ctx, []belfry.Result{late}); err != nil || verdicts[0] != belfry.VerdictLate {
-			t.Errorf("%s: got %v, %v, wants late", outcome, verdicts, err)
-		}
-	}
-	got, err := s.Run(ctx, run.Namespace, run.ID)
-	if err != nil || len(got.Attempts) != 1 || got.Attempts[0].LateOutcome != belfry.OutcomeSucceeded || got.Attempts[0].LateAt == nil {
-		t.Errorf("the attempts are %+v, %v", got.Attempts, err)
 	}
 }

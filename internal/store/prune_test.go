@@ -9,6 +9,126 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		const keep = 7 * 24 * time.Hour
+		prune := func(want int) {
+			t.Helper()
+			if n, err := f.Prune(ctx, keep); err != nil || n != want {
+				t.Errorf("pruned %d (%v), wants %d", n, err, want)
+			}
+		}
+		settled := func(age time.Duration) *belfry.Run {
+			run := f.started(t, parallel, withRetries(5))
+			f.accepted(t, run, belfry.OutcomeInterrupted)
+			f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeSucceeded)
+			f.backdate(t, age, "history", "settled_at", "id = ?", run.ID)
+			f.backdate(t, age, "attempts", "finished_at started_at", "run_id = ?", run.ID)
+			return run
+		}
+		fresh, young, old, ancient := settled(0), settled(keep-2*time.Hour), settled(keep+50*time.Hour), settled(40*24*time.Hour)
+		skipped := f.created(t, 5)
+		f.edit(t, skipped, remove(t))
+		f.backdate(t, keep+50*time.Hour, "history", "settled_at", "job_id = ?", skipped.ID)
+		prune(3)
+		prune(0)
+		for _, run := range []*belfry.Run{fresh, young} {
+			if got := f.run(t, run.Namespace, run.ID); got.Status != belfry.RunSucceeded || len(got.Attempts) != 1 {
+				t.Errorf("a run that is to be kept is %+v", got)
+			}
+		}
+		for _, run := range []*belfry.Run{old, ancient} {
+			_, err := f.Run(ctx, run.Namespace, run.ID)
+			wantCode(t, "find a pruned run", err, belfry.NotFound)
+			if n := f.count(t, `SELECT count(*) FROM attempts WHERE run_id = ?`, run.ID); n != 0 {
+				t.Errorf("%d attempts of a pruned run are left", n)
+			}
+		}
+		run := f.started(t)
+		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.run(t, run.Namespace, run.ID)
+	})
+}
+
+func TestPruneLeavesWhatIsStillNeeded(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		const keep, age = 24 * time.Hour, 90 * 24 * time.Hour
+		dead, live := f.started(t, withRetries(0)), f.started(t, withRetries(9))
+		f.accepted(t, dead, belfry.OutcomeFailed)
+		f.accepted(t, live, belfry.OutcomeFailed)
+		for _, run := range []*belfry.Run{dead, live} {
+			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, revise(t, withTimeout(5)))
+			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, remove(t))
+		}
+		waiting := f.created(t, -60)
+		wish := f.trigger(t, waiting, "")
+		f.backdate(t, age, "triggers", "created_at", "")
+		f.backdate(t, age, "jobs", "created_at updated_at", "")
+		f.backdate(t, age, "revisions", "replaced_at", "")
+		if _, err := f.Prune(ctx, keep); err != nil {
+			t.Fatalf("prune: %v", err)
+		}
+		if got := f.run(t, dead.Namespace, dead.ID); got.Status != belfry.RunDead || len(got.Attempts) != 1 {
+			t.Errorf("the dead letter is %+v", got)
+		}
+		if wishes := f.wishes(t); len(wishes) != 1 || wishes[0].Trigger.ID != wish.ID {
+			t.Errorf("the triggers are %+v", wishes)
+		}
+		f.found(t, waiting)
+		f.backdate(t, age, "runs", "ready_at", "state = 'retry'")
+		if _, _, err := f.Promote(ctx, f.all(), 10); err != nil {
+			t.Fatal(err)
+		}
+		again := f.claimOne(t, f.worker(t))
+		if again.ID != live.ID || again.Revision != 1 || again.Spec != live.Spec || string(again.Payload) != string(live.Payload) {
+			t.Errorf("a run of a deleted job came back as %+v", again)
+		}
+		f.accepted(t, again, belfry.OutcomeSucceeded)
+	})
+}
+
+func TestPruneForgetsFiredTriggersAndDeletedJobs(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		const keep, age = 24 * time.Hour, 90 * 24 * time.Hour
+		job, kept := f.created(t, -60), f.created(t, -60)
+		for _, job := range []belfry.Job{job, kept} {
+			f.trigger(t, job, "")
+		}
+		for _, w := range f.wishes(t) {
+			f.fire(t, plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
+		}
+		f.settleAll(t)
+		f.edit(t, job, revise(t, withTimeout(5)))
+		f.edit(t, job, remove(t))
+		f.edit(t, kept, revise(t, withTimeout(5)))
+		if _, err := f.Prune(ctx, keep); err != nil {
+			t.Fatal(err)
+		}
+		if runs := f.jobRuns(t, kept); len(runs) != 1 {
+			t.Errorf("the kept job has %d runs, wants 1", len(runs))
+		}
+		f.backdate(t, age, "history", "settled_at", "")
+		f.backdate(t, age, "triggers", "created_at fired_at", "")
+		f.backdate(t, age, "jobs", "created_at updated_at", "")
+		f.backdate(t, age, "revisions", "replaced_at", "")
+		if n, err := f.Prune(ctx, keep); err != nil || n != 2 {
+			t.Errorf("pruned %d (%v), wants 2", n, err)
+		}
+		for _, table := range []string{"triggers", "plans WHERE job_id", "jobs WHERE id", "revisions WHERE job_id"} {
+			query, args := `SELECT count(*) FROM `+table, []any{}
+			if table != "triggers" {
+				query, args = query+` = ?`, append(args, job.ID)
+			}
+			if n := f.count(t, query, args...); n != 0 {
+				t.Errorf("%d rows are left in %s", n, table)
+			}
+		}
+		if got := f.found(t, kept); got.Revision != 2 {
+			t.Errorf("the kept job is %+v", got)
+		}
+	})
+}
+
 const day = 24 * time.Hour
 
 func TestHistoryIsKeptAsLongAsItsJobSays(t *testing.T) {

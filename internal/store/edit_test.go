@@ -251,49 +251,6 @@ func TestAnEditWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		want := func(job belfry.Job, doing string, status belfry.JobStatus, last *time.Time) {
-			t.Helper()
-			got := f.found(t, job)
-			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
-				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
-			}
-			list, err := f.ListJobs(ctx, job.Namespace, belfry.JobFilter{Status: status}, store.Page{Limit: 1})
-			if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Status != status {
-				t.Errorf("%s: the list says %+v (%v), wants %s", doing, list.Jobs, err, status)
-			}
-		}
-		for _, outcome := range []struct {
-			outcome belfry.Outcome
-			once    belfry.JobStatus
-		}{{belfry.OutcomeSucceeded, belfry.StatusCompleted}, {belfry.OutcomeFailed, belfry.StatusFailed}} {
-			at := f.minutesAgo(5)
-			once := f.job(at, withSchedule(at.Format(time.RFC3339)), withRetries(0))
-			f.create(t, once)
-			worker := f.worker(t)
-			want(once.Job, "a one-off that waits", belfry.StatusScheduled, nil)
-			f.fire(t, f.step(t, once.Job))
-			want(once.Job, "a one-off that was fired", belfry.StatusQueued, &at)
-			run := f.claimOne(t, worker)
-			want(once.Job, "a one-off that was claimed", belfry.StatusRunning, &at)
-			f.accepted(t, run, outcome.outcome)
-			want(once.Job, "a one-off that "+string(outcome.outcome), outcome.once, &at)
-			if got := f.found(t, once.Job); got.NextRunAt != nil {
-				t.Errorf("a one-off that is over has a next run at %v", got.NextRunAt)
-			}
-		}
-		job := f.created(t, 5, withRetries(1))
-		at, worker := f.plan(t, job.ID).NominalAt, f.worker(t)
-		f.fire(t, f.step(t, job))
-		run := f.claimOne(t, worker)
-		f.accepted(t, run, belfry.OutcomeFailed)
-		want(job, "a job whose run waits for a retry", belfry.StatusQueued, &at)
-		f.edit(t, job, pause(t))
-		want(job, "a paused job", belfry.StatusPaused, f.found(t, job).LastRunAt)
-	})
-}
-
 func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		other := f.Store

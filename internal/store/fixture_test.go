@@ -74,36 +74,50 @@ func isInstant(text string) bool {
 }
 
 // Changes of a job about to be made.
-func named(name string) func(*belfry.Job)       { return func(j *belfry.Job) { j.Name = name } }
+func named(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Name = name } }
+
 func inNamespace(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Namespace = name } }
-func inQueue(name string) func(*belfry.Job)     { return func(j *belfry.Job) { j.Queue = name } }
+
+func inQueue(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Queue = name } }
+
 func withRetries(n int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.MaxRetries = belfry.Some(n) }
 }
+
 func withPayload(text string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Payload = json.RawMessage(text) }
 }
+
 func withSchedule(text string) func(*belfry.Job) { return func(j *belfry.Job) { j.Schedule = text } }
+
 func withTimeout(seconds int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.TimeoutSeconds = seconds }
 }
+
 func withTags(tags ...string) func(*belfry.Job) { return func(j *belfry.Job) { j.Tags = tags } }
+
 func withKeys(template string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.IdempotencyKeyTemplate = template }
 }
+
 func ofWorker(handler string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Type, j.Handler = belfry.TypeWorker, handler }
 }
+
 func parallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
+
 func queued(most int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Overlap, j.MaxQueued = belfry.OverlapQueue, most }
 }
+
 func withPriority(p belfry.Priority) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Priority = p }
 }
+
 func withRetention(days int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetentionDays = days }
 }
+
 func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = belfry.Some(seconds) }
 }
