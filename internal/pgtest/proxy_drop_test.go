@@ -29,35 +29,35 @@ const (
 var modes = []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
 
 // stage is a proxy before a database with a table of rows, and a connection to that which goes around the proxy.
-type stage struct {
+type proxyTest struct {
 	*Proxy
 	t      *testing.T
 	direct *pgx.Conn
 }
 
-func newStage(t *testing.T) *stage {
+func newProxyTest(t *testing.T) *proxyTest {
 	t.Helper()
 	url := Database(t, migrateRows)
-	return &stage{NewProxy(t, url), t, connect(t, url)}
+	return &proxyTest{NewProxy(t, url), t, connect(t, url)}
 }
 
 // connect returns a connection through the proxy.
-func (s *stage) connect(mode string) *pgx.Conn {
+func (s *proxyTest) connect(mode string) *pgx.Conn {
 	s.t.Helper()
 	return connect(s.t, s.URL(), "default_query_exec_mode="+mode)
 }
 
 // expect compares the table's rows and the number of eaten replies.
-func (s *stage) expect(when, rows string, eaten int) {
+func (s *proxyTest) expect(when, rows string, eaten int) {
 	s.t.Helper()
-	got := ask[string](s.t, s.direct, "SELECT coalesce(string_agg(n::text, ' ' ORDER BY n), '') FROM rows")
+	got := queryValue[string](s.t, s.direct, "SELECT coalesce(string_agg(n::text, ' ' ORDER BY n), '') FROM rows")
 	if got != rows || s.Eaten() != eaten {
 		s.t.Fatalf("%s: rows %q and %d replies eaten, want %q and %d", when, got, s.Eaten(), rows, eaten)
 	}
 }
 
 // lost checks that a call ended without an answer of the server, and for good.
-func (s *stage) lost(conn *pgx.Conn, err error) {
+func (s *proxyTest) wantLost(conn *pgx.Conn, err error) {
 	s.t.Helper()
 	var answer *pgconn.PgError
 	if err == nil || errors.As(err, &answer) {
@@ -68,18 +68,18 @@ func (s *stage) lost(conn *pgx.Conn, err error) {
 	}
 }
 
-func (s *stage) do(conn *pgx.Conn, sql string, args ...any) {
+func (s *proxyTest) do(conn *pgx.Conn, sql string, args ...any) {
 	s.t.Helper()
 	if _, err := conn.Exec(s.t.Context(), sql, args...); err != nil {
 		s.t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-func TestAStatementIsCommittedAndItsReplyEaten(t *testing.T) {
+func TestProxyDropsReplyOfAStatement(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, ctx := newStage(t), t.Context()
+			s, ctx := newProxyTest(t), t.Context()
 			a, b := s.connect(mode), s.connect(mode)
 			s.do(a, insertFired, 1) // prepares it, where the mode prepares
 			s.EatReplies("/* FIRE */", 2)
@@ -87,14 +87,14 @@ func TestAStatementIsCommittedAndItsReplyEaten(t *testing.T) {
 			s.expect("nothing asked for", "1 2", 0)
 
 			_, err := a.Exec(ctx, insertFired, 3)
-			s.lost(a, err)
+			s.wantLost(a, err)
 			s.expect("first reply", "1 2 3", 1)
 
 			rows, err := b.Query(ctx, insertFired+" RETURNING n", 4) // not prepared yet
 			if err == nil {
 				_, err = pgx.CollectRows(rows, pgx.RowTo[int])
 			}
-			s.lost(b, err)
+			s.wantLost(b, err)
 			s.expect("second reply", "1 2 3 4", 2)
 
 			c := s.connect(mode)
@@ -105,11 +105,11 @@ func TestAStatementIsCommittedAndItsReplyEaten(t *testing.T) {
 	}
 }
 
-func TestACommitIsDoneAndItsReplyEaten(t *testing.T) {
+func TestProxyDropsReplyOfACommit(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, ctx := newStage(t), t.Context()
+			s, ctx := newProxyTest(t), t.Context()
 			s.EatReplies("commit", 1)
 			conn := s.connect(mode)
 			tx, err := conn.Begin(ctx)
@@ -120,27 +120,27 @@ func TestACommitIsDoneAndItsReplyEaten(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.expect("before the commit", "", 0)
-			s.lost(conn, tx.Commit(ctx))
+			s.wantLost(conn, tx.Commit(ctx))
 			s.expect("after the commit", "1", 1)
 		})
 	}
 }
 
-func TestAStatementWhoseReplyIsEatenInsideATransactionIsRolledBack(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyDropsReplyInsideATransaction(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	s.EatReplies("/* fire */", 1)
 	conn := s.connect("exec")
 	s.do(conn, "BEGIN")
 	_, err := conn.Exec(ctx, insertFired, 1)
-	s.lost(conn, err)
+	s.wantLost(conn, err)
 	s.expect("lost inside", "", 1)
 }
 
-func TestOnlyTheCommitOfAMarkedTransactionIsEaten(t *testing.T) {
+func TestProxyDropsCommitOfMatchingTransactionsOnly(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, ctx := newStage(t), t.Context()
+			s, ctx := newProxyTest(t), t.Context()
 			s.EatCommits("/* fire */", 2)
 			conn := s.connect(mode)
 			for i, story := range []struct {
@@ -171,14 +171,14 @@ func TestOnlyTheCommitOfAMarkedTransactionIsEaten(t *testing.T) {
 			s.do(conn, insert, 2)
 			s.do(conn, "ROLLBACK TO here")
 			_, err := conn.Exec(ctx, "/* the end */ COMMIT")
-			s.lost(conn, err)
+			s.wantLost(conn, err)
 			s.expect("marked, in spite of a savepoint", "1", 1)
 
 			conn = s.connect(mode)
 			s.do(conn, "BEGIN")
 			s.do(conn, insertFired, 3)
 			_, err = conn.Exec(ctx, "END")
-			s.lost(conn, err)
+			s.wantLost(conn, err)
 			s.expect("marked again", "1 3", 2)
 
 			conn = s.connect(mode)
@@ -190,11 +190,11 @@ func TestOnlyTheCommitOfAMarkedTransactionIsEaten(t *testing.T) {
 	}
 }
 
-func TestTheWholeAnswerToABatchIsEaten(t *testing.T) {
+func TestProxyDropsReplyOfABatch(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, ctx := newStage(t), t.Context()
+			s, ctx := newProxyTest(t), t.Context()
 			conn := s.connect(mode)
 			batch := func(from int) error {
 				b := &pgx.Batch{}
@@ -207,26 +207,26 @@ func TestTheWholeAnswerToABatchIsEaten(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.EatReplies("/* fire */", 1)
-			s.lost(conn, batch(4))
+			s.wantLost(conn, batch(4))
 			s.expect("batch", "1 2 3 4 5 6", 1)
 		})
 	}
 }
 
-func TestATransactionInOneBatchLosesItsCommit(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyDropsCommitOfABatch(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	s.EatCommits("/* fire */", 1)
 	conn := s.connect("exec")
 	b := &pgx.Batch{}
 	b.Queue("begin")
 	b.Queue(insertFired, 1)
 	b.Queue("commit")
-	s.lost(conn, conn.SendBatch(ctx, b).Close())
+	s.wantLost(conn, conn.SendBatch(ctx, b).Close())
 	s.expect("batch", "1", 1)
 }
 
-func TestAPipelineIsCutAtTheRoundTripThatIsEaten(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyDropsReplyInAPipeline(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	s.EatReplies("/* fire */", 1)
 	conn := s.connect("exec")
 	pipeline := conn.PgConn().StartPipeline(ctx)
@@ -247,16 +247,16 @@ func TestAPipelineIsCutAtTheRoundTripThatIsEaten(t *testing.T) {
 		t.Fatalf("the first answer's end: %v", err)
 	}
 	_, err = pipeline.GetResults()
-	s.lost(conn, err)
+	s.wantLost(conn, err)
 	eventually(t, "the server is done with whatever it was sent", func() bool { return s.sessions() == 0 })
 	s.expect("pipeline", "0 1", 1)
 }
 
-func TestAFailedStatementIsEatenTooAndOthersKeepTheirErrors(t *testing.T) {
+func TestProxyDropsErrors(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, ctx := newStage(t), t.Context()
+			s, ctx := newProxyTest(t), t.Context()
 			conn := s.connect(mode)
 			s.do(conn, insertFired, 1)
 			var answer *pgconn.PgError
@@ -265,7 +265,7 @@ func TestAFailedStatementIsEatenTooAndOthersKeepTheirErrors(t *testing.T) {
 			}
 			s.EatReplies("fire", 1)
 			_, err := conn.Exec(ctx, insertFired, 1)
-			s.lost(conn, err)
+			s.wantLost(conn, err)
 			s.expect("duplicate", "1", 1)
 		})
 	}

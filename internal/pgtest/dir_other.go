@@ -4,5 +4,5 @@ package pgtest
 
 import "os"
 
-// fastFolder returns where the data of a server that may forget everything should lie.
+// fastDir returns where the data of a server that need not be durable should be.
 func fastFolder() string { return os.TempDir() }
