@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-func TestTheSameKeyGivesTheSameAnswer(t *testing.T) {
-	s := serve(t)
+func TestIdempotencyKeyRepeatsTheReply(t *testing.T) {
+	s := newService(t)
 	s.create(strings.Replace(validJob, "report", "target", 1))
 	secret := strings.Replace(validJob, `/hook"`, `/hook", "headers": {"Authorization": "Bearer s3cr3t-s3cr3t"}`, 1)
 	lines := `{"name": "l1", "schedule": "@daily", "payload": {"url": "https://example.com"}}` + "\n"
@@ -23,36 +23,36 @@ func TestTheSameKeyGivesTheSameAnswer(t *testing.T) {
 		{"an import", "/api/v1/jobs/bulk", lines, lines, lines + lines, "application/x-ndjson"},
 	} {
 		headers := []string{"Content-Type: " + tt.media, fmt.Sprintf("Idempotency-Key: key %d", i)}
-		first := s.ask("POST", tt.path, tt.body, headers...)
+		first := s.send("POST", tt.path, tt.body, headers...)
 		if first.status >= 300 {
 			t.Fatalf("%s: %s", tt.name, first.body)
 		}
-		second := s.ask("POST", tt.path, tt.again, headers...)
+		second := s.send("POST", tt.path, tt.again, headers...)
 		if second.status != first.status || second.body != first.body || second.header.Get("Location") != first.header.Get("Location") ||
 			second.header.Get("ETag") != first.header.Get("ETag") {
 			t.Errorf("%s: first %s %v\nthen  %s %v", tt.name, first.body, first.header, second.body, second.header)
 		}
-		if p := s.ask("POST", tt.path, tt.other, headers...).problem(t); p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != "Idempotency-Key" {
+		if p := s.send("POST", tt.path, tt.other, headers...).problem(t); p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || p.Errors[0].Field != "Idempotency-Key" {
 			t.Errorf("%s: another body under the key: %+v", tt.name, p)
 		}
-		if a := s.ask("POST", tt.path, tt.body, "Content-Type: "+tt.media, "Idempotency-Key: x"+headers[1], "Belfry-Namespace: other"); a.header.Get("Location") != "" && a.header.Get("Location") == first.header.Get("Location") {
+		if a := s.send("POST", tt.path, tt.body, "Content-Type: "+tt.media, "Idempotency-Key: x"+headers[1], "Belfry-Namespace: other"); a.header.Get("Location") != "" && a.header.Get("Location") == first.header.Get("Location") {
 			t.Errorf("%s: the key holds in another namespace", tt.name)
 		}
 	}
 	// The key of one operation is not that of another.
-	if p := s.ask("POST", "/api/v1/jobs/target/trigger", "", "Idempotency-Key: key 0").problem(t); p.Status != http.StatusUnprocessableEntity {
+	if p := s.send("POST", "/api/v1/jobs/target/trigger", "", "Idempotency-Key: key 0").problem(t); p.Status != http.StatusUnprocessableEntity {
 		t.Errorf("got %+v", p)
 	}
 	// Elsewhere it means nothing.
-	s.want(http.StatusOK, nil, "PATCH", "/api/v1/jobs/target", `{"max_retries": 1}`, "Idempotency-Key: key 0")
-	if ids, _ := s.follow("/api/v1/jobs?limit=500"); len(ids) != 3 {
+	s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/target", `{"max_retries": 1}`, "Idempotency-Key: key 0")
+	if ids, _ := s.listIDs("/api/v1/jobs?limit=500"); len(ids) != 3 {
 		t.Errorf("there are %d jobs", len(ids))
 	}
 }
 
-// together asks the same of the service at the same instant, several times over.
-func together(s *service, n int, ask func(i int) answer) []answer {
-	answers := make([]answer, n)
+// concurrently sends requests at the same instant.
+func concurrently(s *service, n int, send func(i int) reply) []reply {
+	replies := make([]reply, n)
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
 	for i := range n {
@@ -60,36 +60,36 @@ func together(s *service, n int, ask func(i int) answer) []answer {
 		done.Go(func() {
 			ready.Done()
 			<-start
-			answers[i] = ask(i)
+			replies[i] = send(i)
 		})
 	}
 	ready.Wait()
 	close(start)
 	done.Wait()
-	return answers
+	return replies
 }
 
-func TestTwoClientsAtTheSameInstantMakeOneJob(t *testing.T) {
-	s := serve(t)
+func TestConcurrentCreatesMakeOneJob(t *testing.T) {
+	s := newService(t)
 	for round := range 20 {
 		body := strings.Replace(validJob, "report", fmt.Sprintf("named-%d", round), 1)
-		made, taken := 0, 0
-		for _, a := range together(s, 4, func(int) answer { return s.ask("POST", "/api/v1/jobs", body) }) {
+		created, taken := 0, 0
+		for _, a := range concurrently(s, 4, func(int) reply { return s.send("POST", "/api/v1/jobs", body) }) {
 			switch a.status {
 			case http.StatusCreated:
-				made++
+				created++
 			case http.StatusConflict:
 				taken++
 				a.problem(t)
 			}
 		}
-		if made != 1 || taken != 3 {
-			t.Fatalf("the same name: %d were made, %d refused", made, taken)
+		if created != 1 || taken != 3 {
+			t.Fatalf("the same name: %d were created, %d refused", created, taken)
 		}
 		put := strings.Replace(body, "named", "put", 1)
-		created := 0
+		created = 0
 		ids := make(map[string]bool)
-		for _, a := range together(s, 4, func(int) answer { return s.ask("PUT", fmt.Sprintf("/api/v1/jobs/put-%d", round), put) }) {
+		for _, a := range concurrently(s, 4, func(int) reply { return s.send("PUT", fmt.Sprintf("/api/v1/jobs/put-%d", round), put) }) {
 			if a.status == http.StatusCreated {
 				created++
 			} else if a.status != http.StatusOK {
@@ -98,22 +98,22 @@ func TestTwoClientsAtTheSameInstantMakeOneJob(t *testing.T) {
 			ids[a.body] = true
 		}
 		if created != 1 || len(ids) != 1 {
-			t.Fatalf("the same PUT: %d were made, the answers are %v", created, ids)
+			t.Fatalf("the same PUT: %d were created, the replies are %v", created, ids)
 		}
 		unnamed := strings.Replace(validJob, `"name": "report", `, "", 1)
 		key := fmt.Sprintf("Idempotency-Key: %d", round)
 		bodies := make(map[string]bool)
-		for _, a := range together(s, 4, func(int) answer { return s.ask("POST", "/api/v1/jobs", unnamed, key) }) {
+		for _, a := range concurrently(s, 4, func(int) reply { return s.send("POST", "/api/v1/jobs", unnamed, key) }) {
 			if a.status != http.StatusCreated {
 				t.Errorf("the same key: got %d %s", a.status, a.body)
 			}
 			bodies[a.body+a.header.Get("ETag")+a.header.Get("Location")] = true
 		}
 		if len(bodies) != 1 {
-			t.Fatalf("the same key: the answers are %v", bodies)
+			t.Fatalf("the same key: the replies are %v", bodies)
 		}
 	}
-	if ids, _ := s.follow("/api/v1/jobs?limit=500"); len(ids) != 60 {
+	if ids, _ := s.listIDs("/api/v1/jobs?limit=500"); len(ids) != 60 {
 		t.Errorf("there are %d jobs, want 60", len(ids))
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,30 +16,22 @@ import (
 	"github.com/belfry-sh/belfry/internal/control"
 )
 
-func TestHostsThatAreOurs(t *testing.T) {
-	s := serve(t, func(o *api.Options) { o.Hosts = []string{"Belfry.example.com:443", "other.example."} })
+func TestAcceptedHosts(t *testing.T) {
+	s := newService(t, func(o *api.Options) { o.Hosts = []string{"Belfry.example.com:443", "other.example."} })
 	for host, want := range map[string]int{
 		"localhost": 200, "LOCALHOST:80": 200, "a.localhost": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "[::1]": 200,
 		"192.0.2.7": 200, "belfry.example.com": 200, "BELFRY.example.com.:9": 200, "other.example": 200,
 		"evil.example": 421, "xbelfry.example.com": 421, "example.com": 421, "127.0.0.1.evil.example": 421, "notlocalhost": 421,
 	} {
-		if a := s.ask("GET", "/api/v1/jobs", "", "Host: "+host); a.status != want {
+		if a := s.send("GET", "/api/v1/jobs", "", "Host: "+host); a.status != want {
 			t.Errorf("%s: got %d, want %d", host, a.status, want)
 		}
 	}
 }
 
-func TestOnlyKeysOpenTheDoor(t *testing.T) {
-	const key = "a-key-of-more-than-thirty-two-characters"
-	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte("ops:"+key), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := api.LoadKeys(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := serve(t, func(o *api.Options) { o.Keys = keys })
+func TestAPIKeysAreRequired(t *testing.T) {
+	const key = testKey
+	s := newService(t, withKeys(t))
 	for _, tt := range []struct {
 		name, method, path string
 		header             string
@@ -58,7 +48,7 @@ func TestOnlyKeysOpenTheDoor(t *testing.T) {
 		{"to live", "GET", "/livez", "Accept: */*", 200},
 		{"to be ready", "GET", "/readyz", "Accept: */*", 200},
 	} {
-		a := s.ask(tt.method, tt.path, "", tt.header)
+		a := s.send(tt.method, tt.path, "", tt.header)
 		if a.status != tt.status {
 			t.Errorf("%s: got %d, want %d", tt.name, a.status, tt.status)
 			continue
@@ -76,12 +66,12 @@ func TestOnlyKeysOpenTheDoor(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
-	s := serve(t)
-	if got := s.ask("GET", "/livez", "", "X-Request-Id: abc-DEF_123").header.Get("X-Request-Id"); got != "abc-DEF_123" {
+	s := newService(t)
+	if got := s.send("GET", "/livez", "", "X-Request-Id: abc-DEF_123").header.Get("X-Request-Id"); got != "abc-DEF_123" {
 		t.Errorf("the id became %q", got)
 	}
 	for _, id := range []string{"", "a b", "a\"b", "é", strings.Repeat("x", 65)} {
-		a := s.ask("GET", "/nothing", "", "X-Request-Id: "+id)
+		a := s.send("GET", "/nothing", "", "X-Request-Id: "+id)
 		if got := a.header.Get("X-Request-Id"); got == id || len(got) != 36 {
 			t.Errorf("%q became %q", id, got)
 		}
@@ -92,22 +82,22 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerIsCarriedWithCare(t *testing.T) {
-	s := serve(t)
+func TestSecurityHeaders(t *testing.T) {
+	s := newService(t)
 	for _, path := range []string{"/", "/livez", "/readyz", "/api/v1/jobs", "/nothing"} {
-		h := s.ask("GET", path, "").header
+		h := s.send("GET", path, "").header
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: the headers are %v", path, h)
 		}
 	}
-	if a := s.ask("POST", "/api/v1/jobs", validJob, "Origin: http://localhost:8080", "Sec-Fetch-Site: same-origin"); a.status != 201 {
+	if a := s.send("POST", "/api/v1/jobs", validJob, "Origin: http://localhost:8080", "Sec-Fetch-Site: same-origin"); a.status != 201 {
 		t.Errorf("our own pages are refused: %d", a.status)
 	}
 }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
-	s := serve(t, func(o *api.Options) { o.Control = new(control.Control) })
-	a := s.ask("GET", "/api/v1/jobs", "", "X-Request-Id: boom")
+func TestPanicIsInternalError(t *testing.T) {
+	s := newService(t, func(o *api.Options) { o.Control = new(control.Control) })
+	a := s.send("GET", "/api/v1/jobs", "", "X-Request-Id: boom")
 	p := a.problem(t)
 	if p.Status != http.StatusInternalServerError || p.Code != "internal" {
 		t.Errorf("got %+v", p)
@@ -117,10 +107,10 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	}
 }
 
-func TestADeadDatabase(t *testing.T) {
-	s := serve(t)
+func TestDatabaseIsUnavailable(t *testing.T) {
+	s := newService(t)
 	job := s.create(validJob)
-	s.want(http.StatusOK, nil, "GET", "/readyz", "")
+	s.expect(http.StatusOK, nil, "GET", "/readyz", "")
 	if err := s.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,25 +118,25 @@ func TestADeadDatabase(t *testing.T) {
 	for _, r := range [][3]string{
 		{"GET", "/api/v1/jobs", ""}, {"POST", "/api/v1/jobs", strings.Replace(validJob, "report", "other", 1)}, {"GET", path, ""}, {"DELETE", path, ""},
 		{"PATCH", path, `{"status":"paused"}`}, {"POST", path + "/trigger", ""}, {"GET", path + "/runs", ""}, {"GET", "/api/v1/runs/" + job.ID.String(), ""},
-		{"GET", "/readyz", ""}, {"PUT", "/api/v1/jobs/other", `{"schedule": "@daily", "payload": {"url": "https://example.com"}}`}, {"POST", "/api/v1/jobs/bulk", lineOf("x")},
+		{"GET", "/readyz", ""}, {"PUT", "/api/v1/jobs/other", `{"schedule": "@daily", "payload": {"url": "https://example.com"}}`}, {"POST", "/api/v1/jobs/bulk", jobLine("x")},
 		{"GET", path + "/history", ""}, {"GET", path + "/revisions", ""}, {"POST", path + "/rollback", `{"revision": 1}`}, {"POST", path + "/pause", ""}, {"POST", path + "/resume", ""},
-		{"GET", "/api/v1/runs", ""}, {"GET", "/api/v1/jobs/report", ""}, {"POST", workerPath() + "/claim", `{"lanes": ["default/send"], "wait_seconds": 0}`},
-		{"POST", workerPath() + "/heartbeat", beat}, {"POST", workerPath() + "/finish", `{"results": [{"run_id": "` + unknownID +
-			`", "attempt": 1, "token": "00000000000000000000000000000000", "outcome": "failed"}]}`},
+		{"GET", "/api/v1/runs", ""}, {"GET", "/api/v1/jobs/report", ""}, {"POST", newWorkerPath() + "/claim", `{"handlers": ["send"], "wait_seconds": 0}`},
+		{"POST", newWorkerPath() + "/heartbeat", registration}, {"POST", newWorkerPath() + "/finish", `{"results": [{"run_id": "` + unknownID +
+			`", "attempt": 1, "token": "9f86d081884c7d659a2feaa0c55ad015", "outcome": "failed"}]}`},
 	} {
-		a := s.ask(r[0], r[1], r[2])
+		a := s.send(r[0], r[1], r[2])
 		p := a.problem(t)
 		if p.Status != http.StatusServiceUnavailable || p.Code != "unavailable" || a.header.Get("Retry-After") == "" {
 			t.Errorf("%s %s: got %+v", r[0], r[1], p)
 		}
 	}
-	s.want(http.StatusOK, nil, "GET", "/livez", "")
+	s.expect(http.StatusOK, nil, "GET", "/livez", "")
 	if log := s.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "closed") {
 		t.Errorf("the log is\n%s", log)
 	}
 }
 
-func TestReadyTellsWhatWasMeantForPeople(t *testing.T) {
+func TestReadyHidesCauses(t *testing.T) {
 	dial := errors.New("dial tcp 10.0.0.5:5432: connection refused; password=hunter2")
 	for _, tt := range []struct {
 		err    error
@@ -154,21 +144,21 @@ func TestReadyTellsWhatWasMeantForPeople(t *testing.T) {
 	}{
 		{dial, "the database cannot be reached"},
 		{belfry.Errorf(belfry.Unavailable, "the database does not answer: %w", dial), "the database does not answer"},
-		{fmt.Errorf("start: %w", belfry.Errorf(belfry.Unavailable, "the node is draining")), "the node is draining"},
+		{fmt.Errorf("start: %w", belfry.Errorf(belfry.Unavailable, "the node is shutting down")), "the node is shutting down"},
 		{belfry.Errorf(belfry.Internal, "select 1"), "the database cannot be reached"},
 	} {
-		s := serve(t, func(o *api.Options) { o.Ready = func(context.Context) error { return tt.err } })
-		a := s.ask("GET", "/readyz", "")
+		s := newService(t, func(o *api.Options) { o.Ready = func(context.Context) error { return tt.err } })
+		a := s.send("GET", "/readyz", "")
 		if p := a.problem(t); p.Status != 503 || p.Detail != tt.detail || strings.Contains(a.body, "hunter2") {
 			t.Errorf("%v: got %s", tt.err, a.body)
 		}
 	}
-	s := serve(t, func(o *api.Options) { o.Ready = nil })
-	s.want(http.StatusOK, nil, "GET", "/readyz", "")
+	s := newService(t, func(o *api.Options) { o.Ready = nil })
+	s.expect(http.StatusOK, nil, "GET", "/readyz", "")
 }
 
-func TestOverARealConnection(t *testing.T) {
-	s := serve(t)
+func TestServerOverTCP(t *testing.T) {
+	s := newService(t)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = api.NewServer(s)
 	server.Start()
@@ -200,7 +190,7 @@ func TestOverARealConnection(t *testing.T) {
 	}
 }
 
-func TestTheServerHasLimits(t *testing.T) {
+func TestServerHasTimeouts(t *testing.T) {
 	server := api.NewServer(http.NotFoundHandler())
 	if server.Handler == nil || server.ReadHeaderTimeout == 0 || server.ReadTimeout == 0 || server.WriteTimeout == 0 || server.IdleTimeout == 0 || server.MaxHeaderBytes != 64<<10 {
 		t.Errorf("got %+v", server)
@@ -218,8 +208,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALargeBodyIsNotRead(t *testing.T) {
-	s := serve(t)
+func TestLargeBodyIsNotRead(t *testing.T) {
+	s := newService(t)
 	body := new(endless)
 	r := httptest.NewRequest("POST", "/api/v1/jobs", body)
 	r.Host, r.ContentLength = "localhost", -1

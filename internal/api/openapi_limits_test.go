@@ -17,13 +17,13 @@ func compact(t *testing.T, value any) string {
 	return string(text)
 }
 
-// The document names the least and the most of every number, the longest text and
-// the values of every enumeration that a job may have. The API must take what is
-// on the line and refuse what is beyond it.
-func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
-	s := serve(t)
-	c := contractOf(t, s)
-	_, input := c.follow("/components/schemas/JobInput")
+// The document has the minimum and maximum of every number, the longest text and the
+// values of every enumeration. The API must accept what is at a limit and refuse what is
+// beyond it.
+func TestManifestLimitsAreThoseOfTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	_, input := c.resolve("/components/schemas/Manifest")
 	count := 0
 	try := func(member, value string, fits bool) {
 		t.Helper()
@@ -38,18 +38,18 @@ func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
 			job["retry_delays"] = json.RawMessage("[1, 60]")
 		}
 		job[member] = json.RawMessage(value)
-		a := s.ask("POST", "/api/v1/jobs", compact(t, job))
+		a := s.send("POST", "/api/v1/jobs", compact(t, job))
 		switch {
 		case fits && a.status != 201:
 			t.Errorf("%s may be %.60s, but is answered with %d: %s", member, value, a.status, a.body)
 		case !fits && a.status != 422:
 			t.Errorf("%s may not be %.60s, but is answered with %d", member, value, a.status)
 		case !fits && !slices.Contains(a.problem(t).fields(), member):
-			t.Errorf("%s may not be %.60s, but what is at fault is %v", member, value, a.problem(t).fields())
+			t.Errorf("%s may not be %.60s, but the errors are about %v", member, value, a.problem(t).fields())
 		}
 	}
 	for member := range input["properties"].(map[string]any) {
-		_, of := c.follow("/components/schemas/JobInput/properties/" + member)
+		_, of := c.resolve("/components/schemas/Manifest/properties/" + member)
 		if low, ok := of["minimum"].(json.Number); ok {
 			try(member, low.String(), true)
 			try(member, "-1", false)
@@ -81,18 +81,16 @@ func TestBoundsOfJobsAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// What orders and results may ask for is on the same line in the document and in
-// the API.
-func TestBoundsOfOrdersAreThoseOfTheDocument(t *testing.T) {
-	s := serve(t)
-	c := contractOf(t, s)
+func TestRequestLimitsAreThoseOfTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
 	const worker = "/api/v1/workers/0190b0f2-0000-7000-8000-000000000002/finish"
 	for _, tt := range []struct{ member, path, body, field string }{
-		{"RedriveOrder/properties/rate", "/api/v1/dead-letters/redrive", `{"all": true, "dry_run": true, "rate": %v}`, "rate"},
+		{"Redrive/properties/rate", "/api/v1/dead-letters/redrive", `{"all": true, "dry_run": true, "rate": %v}`, "rate"},
 		{"Result/properties/retry_after_seconds", worker,
 			`{"results": [{"run_id": "` + unknownID + `", "attempt": 1, "token": "x", "outcome": "snoozed", "retry_after_seconds": %v}]}`, "results[0].retry_after_seconds"},
 	} {
-		_, of := c.follow("/components/schemas/" + tt.member)
+		_, of := c.resolve("/components/schemas/" + tt.member)
 		low, err := of["minimum"].(json.Number).Float64()
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +103,7 @@ func TestBoundsOfOrdersAreThoseOfTheDocument(t *testing.T) {
 			value   float64
 			refused bool
 		}{{low, false}, {high, false}, {low - 0.0001, true}, {high + 1, true}} {
-			a := s.ask("POST", tt.path, fmt.Sprintf(tt.body, at.value))
+			a := s.send("POST", tt.path, fmt.Sprintf(tt.body, at.value))
 			if refused := a.status == 422 && slices.Contains(a.problem(t).fields(), tt.field); refused != at.refused {
 				t.Errorf("%s of %v is answered with %d: %s", tt.member, at.value, a.status, a.body)
 			}

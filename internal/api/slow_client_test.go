@@ -80,14 +80,14 @@ func latencies(t *testing.T, server *httptest.Server, path string) (median, p99 
 	var took []time.Duration
 	for i := range 400 {
 		start := time.Now()
-		answer, err := server.Client().Get(server.URL + []string{path, "/api/v1/jobs?limit=1"}[i%2])
+		response, err := server.Client().Get(server.URL + []string{path, "/api/v1/jobs?limit=1"}[i%2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("got %s", answer.Status)
+		io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("got %s", response.Status)
 		}
 		took = append(took, time.Since(start))
 	}
@@ -96,7 +96,7 @@ func latencies(t *testing.T, server *httptest.Server, path string) (median, p99 
 }
 
 func TestSlowClientsDoNotSlowOthers(t *testing.T) {
-	s := serve(t)
+	s := newService(t)
 	path := "/api/v1/jobs/" + s.create(validJob).ID.String()
 	server := s.listen(nil)
 	latencies(t, server, path) // to warm up
@@ -110,15 +110,15 @@ func TestSlowClientsDoNotSlowOthers(t *testing.T) {
 	if slowMedian > 5*median+20*time.Millisecond || slowP99 > 10*p99+3*time.Second {
 		t.Errorf("the median was %v and is %v, of a hundred the slowest was %v and is %v", median, slowMedian, p99, slowP99)
 	}
-	created, err := server.Client().Post(server.URL+bulk, "application/x-ndjson", strings.NewReader(lineOf("quick")))
+	created, err := server.Client().Post(server.URL+importPath, "application/x-ndjson", strings.NewReader(jobLine("quick")))
 	if err != nil || created.StatusCode != http.StatusCreated {
 		t.Fatalf("an import meanwhile: %v, error %v", created, err)
 	}
 	created.Body.Close()
 }
 
-func TestASlowClientIsGivenUp(t *testing.T) {
-	s := serve(t)
+func TestSlowClientGetsRequestTimeout(t *testing.T) {
+	s := newService(t)
 	server := s.listen(func(c *http.Server) { c.ReadHeaderTimeout, c.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond })
 	for _, head := range []string{
 		"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n",
@@ -132,9 +132,9 @@ func TestASlowClientIsGivenUp(t *testing.T) {
 		io.WriteString(c, head)
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if head[0] != 'G' {
-			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil || answer.StatusCode != http.StatusRequestTimeout || answer.Header.Get("Content-Type") != "application/problem+json" {
-				t.Errorf("%.20s: got %v, error %v", head, answer, err)
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || response.StatusCode != http.StatusRequestTimeout || response.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%.20s: got %v, error %v", head, response, err)
 			}
 		} else if n, err := io.Copy(io.Discard, c); err != nil {
 			t.Errorf("%.20s: got %d bytes, error %v", head, n, err)
@@ -161,26 +161,26 @@ func (b *steady) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestWhatTakesLongByItsNatureGetsItsTime(t *testing.T) {
-	s := serve(t)
+func TestImportsAndClaimsOutlastServerTimeouts(t *testing.T) {
+	s := newService(t)
 	server := s.listen(func(c *http.Server) { c.ReadTimeout, c.WriteTimeout = 100*time.Millisecond, 150*time.Millisecond })
 	var pieces []string
 	for i := range 8 {
-		pieces = append(pieces, lineOf(fmt.Sprint(i))+strings.Repeat("\n", 30<<10))
+		pieces = append(pieces, jobLine(fmt.Sprint(i))+strings.Repeat("\n", 30<<10))
 	}
-	answer, err := server.Client().Post(server.URL+bulk, "application/x-ndjson", &steady{pieces, 50 * time.Millisecond})
-	if err != nil || answer.StatusCode != http.StatusCreated {
-		t.Fatalf("a steady import: got %v, error %v", answer, err)
+	response, err := server.Client().Post(server.URL+importPath, "application/x-ndjson", &steady{pieces, 50 * time.Millisecond})
+	if err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("a steady import: got %v, error %v", response, err)
 	}
-	answer.Body.Close()
-	path := s.worker()
+	response.Body.Close()
+	path := s.registerWorker()
 	start := time.Now()
-	answer, err = server.Client().Post(server.URL+path+"/claim", "application/json", strings.NewReader(`{"lanes": ["default/send"], "wait_seconds": 0.5}`))
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("a long poll: got %v, error %v", answer, err)
+	response, err = server.Client().Post(server.URL+path+"/claim", "application/json", strings.NewReader(`{"handlers": ["send"], "wait_seconds": 0.5}`))
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("a long poll: got %v, error %v", response, err)
 	}
-	text, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	response.Body.Close()
 	if took := time.Since(start); err != nil || string(text) != `{"runs":[]}`+"\n" || took < 500*time.Millisecond {
 		t.Errorf("a long poll: got %q after %v, error %v", text, took, err)
 	}
