@@ -60,11 +60,12 @@ func (a *api) jobOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag"), openapi.JSON[belfry.JobDiff](http.StatusOK, "Of a dry run: what would change.")},
 			Errors:    errorsWith(conflict),
 		}, func(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
+			in := checkStatus(body.input)
 			if q.DryRun {
-				diff, err := a.control.DiffCreate(ctx, r.namespace, body.input)
+				diff, err := a.control.DiffCreate(ctx, r.namespace, in)
 				return response{body: diff}, err
 			}
-			job, err := a.control.Create(ctx, r.namespace, body.input, r.key)
+			job, err := a.control.Create(ctx, r.namespace, in, r.key)
 			return createdJob(job), err
 		}),
 		list(a, openapi.Operation{

@@ -49,9 +49,12 @@ func (c *Control) GroupDeadLetters(ctx context.Context, namespace string, f belf
 // DeadLetter finds a dead letter with its payload and all its attempts.
 func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := c.deadLetter(ctx, namespace, id)
+	if err != nil {
+		return belfry.DeadLetter{}, err
+	}
 	letter.Payload = secret.Mask(letter.Payload)
 	letter.IdempotencyKey = letter.Key()
-	return letter, err
+	return letter, nil
 }
 
 // resolveFilter resolves the job that a filter names.
