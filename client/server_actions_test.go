@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 // What a handler asks for reaches the run, over HTTP and back.
-func TestHandlersDecideAboutTheirRuns(t *testing.T) {
+func TestHandlerErrorsReachTheRun(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	mux := worker.NewMux()
@@ -31,8 +32,8 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 			return belfry.RetryAfter(no, 200*time.Millisecond)
 		}
 	})
-	draft := client.Draft{Name: "work", Schedule: "@monthly", MaxRetries: new(1), RetryBaseSeconds: new(3600.0), RetryCapSeconds: new(7200.0), Overlap: belfry.OverlapParallel}
-	must[belfry.Job](t)(c.CreateJob(ctx, draft))
+	spec := belfry.Spec{Schedule: "@monthly", MaxRetries: belfry.Some(1), RetryBaseSeconds: belfry.Some(3600.0), RetryCapSeconds: belfry.Some(7200.0), Overlap: belfry.OverlapParallel}
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "work", Spec: spec}))
 	pooled(t, c, mux)
 	for _, tt := range []struct {
 		payload string
@@ -56,7 +57,7 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	}
 }
 
-func TestRunsAndJobsAreCancelled(t *testing.T) {
+func TestCancelRunsAndJobs(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	mux := worker.NewMux()
@@ -67,17 +68,17 @@ func TestRunsAndJobsAreCancelled(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return ctx.Err()
 	})
-	must[belfry.Job](t)(c.CreateJob(ctx, client.Draft{Name: "slow", Schedule: "@monthly", TimeoutSeconds: 600, Overlap: belfry.OverlapQueue}))
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "slow", Spec: belfry.Spec{Schedule: "@monthly", TimeoutSeconds: 600, Overlap: belfry.OverlapQueue}}))
 	pooled(t, c, mux)
 	running := must[belfry.ID](t)(c.TriggerJob(ctx, "slow", nil))
 	<-began
 	waiting := must[belfry.ID](t)(c.TriggerJob(ctx, "slow", nil))
-	await(t, func() bool { return must[client.Run](t)(c.Run(ctx, waiting)).Status == belfry.RunWaiting })
-	if run := must[client.Run](t)(c.CancelRun(ctx, waiting)); run.Status != belfry.RunCancelled {
+	await(t, func() bool { return must[belfry.Run](t)(c.Run(ctx, waiting)).Status == belfry.RunWaiting })
+	if run := must[belfry.Run](t)(c.CancelRun(ctx, waiting)); run.Status != belfry.RunCancelled {
 		t.Errorf("the run that waited is %s", run.Status)
 	}
 	asked := time.Now()
-	if run := must[client.Run](t)(c.CancelRun(ctx, running)); run.Status != belfry.RunRunning && run.Status != belfry.RunCancelled { // by now
+	if run := must[belfry.Run](t)(c.CancelRun(ctx, running)); run.Status != belfry.RunRunning && run.Status != belfry.RunCancelled { // by now
 		t.Errorf("the run that is under way is %s", run.Status)
 	}
 	if cause := <-causes; cause != worker.ErrCancelled {
@@ -88,7 +89,7 @@ func TestRunsAndJobsAreCancelled(t *testing.T) {
 	if run.Status != belfry.RunCancelled || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeCancelled {
 		t.Errorf("it ended as %+v", run)
 	}
-	if again := must[client.Run](t)(c.CancelRun(ctx, running)); again.Status != belfry.RunCancelled {
+	if again := must[belfry.Run](t)(c.CancelRun(ctx, running)); again.Status != belfry.RunCancelled {
 		t.Errorf("cancelled twice it is %s", again.Status)
 	}
 	job := must[belfry.Job](t)(c.CancelJob(ctx, "slow"))
@@ -97,7 +98,7 @@ func TestRunsAndJobsAreCancelled(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreDecidedOn(t *testing.T) {
+func TestRedriveAndDiscardDeadLetters(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	mux := worker.NewMux()
@@ -107,7 +108,7 @@ func TestDeadLettersAreDecidedOn(t *testing.T) {
 		}
 		return nil
 	})
-	must[belfry.Job](t)(c.CreateJob(ctx, client.Draft{Name: "work", Schedule: "@monthly", MaxRetries: new(0), Overlap: belfry.OverlapParallel}))
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "work", Spec: belfry.Spec{Schedule: "@monthly", MaxRetries: belfry.Some(0), Overlap: belfry.OverlapParallel}}))
 	pooled(t, c, mux)
 	var ids []belfry.ID
 	for i := range 5 {
@@ -115,50 +116,50 @@ func TestDeadLettersAreDecidedOn(t *testing.T) {
 		settled(t, c, id)
 		ids = append(ids, id)
 	}
-	filter := client.DeadFilter{Job: "work", Error: "IS UNKNOWN", Reason: belfry.ReasonOutOfRetries, PageSize: 2}
+	filter := belfry.DeadFilter{Job: "work", Error: "IS UNKNOWN", Reason: belfry.ReasonOutOfRetries, PageSize: 2}
 	letters := all(t, c.DeadLetters(ctx, filter))
 	if len(letters) != 5 || letters[0].ID != ids[4] || letters[0].JobName != "work" || letters[0].IdempotencyKey == "" {
 		t.Fatalf("the dead letters are %+v", letters)
 	}
-	groups := must[[]belfry.DeadGroup](t)(c.DeadGroups(ctx, client.DeadFilter{}))
+	groups := must[[]belfry.DeadGroup](t)(c.DeadGroups(ctx, belfry.DeadFilter{}))
 	if len(groups) != 1 || groups[0].Count != 5 || groups[0].Fingerprint != letters[0].Fingerprint {
 		t.Errorf("the groups are %+v", groups)
 	}
-	letter := must[client.DeadLetter](t)(c.DeadLetter(ctx, ids[0]))
+	letter := must[belfry.DeadLetter](t)(c.DeadLetter(ctx, ids[0]))
 	if string(letter.Payload) != `{"customer":1}` || len(letter.Attempts) != 1 || letter.Attempts[0].Error != "customer 1 is unknown" {
 		t.Errorf("a dead letter is %+v", letter)
 	}
 
-	if run := must[client.Run](t)(c.RedriveDeadLetter(ctx, ids[0], map[string]int{"customer": 0})); run.ID != ids[0] {
+	if run := must[belfry.Run](t)(c.RedriveDeadLetter(ctx, ids[0], json.RawMessage(`{"customer":0}`))); run.ID != ids[0] {
 		t.Errorf("redriven it is %+v", run)
 	}
 	if run := settled(t, c, ids[0]); run.Status != belfry.RunSucceeded || run.Attempt != 2 || run.IdempotencyKey != letter.IdempotencyKey {
 		t.Errorf("redriven it ended as %+v", run)
 	}
-	if err := c.DiscardDeadLetter(ctx, ids[1]); err != nil || must[client.Run](t)(c.Run(ctx, ids[1])).Status != belfry.RunDiscarded {
+	if err := c.DiscardDeadLetter(ctx, ids[1]); err != nil || must[belfry.Run](t)(c.Run(ctx, ids[1])).Status != belfry.RunDiscarded {
 		t.Errorf("a discard: %v", err)
 	}
-	if _, err := c.RedriveDeadLetters(ctx, client.Redrive{}); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "all") {
+	if _, err := c.RedriveDeadLetters(ctx, belfry.Redrive{}); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "all") {
 		t.Errorf("a redrive of nobody knows what: %v", err)
 	}
-	order := client.Redrive{Filter: filter, Payload: map[string]int{"customer": 0}, Rate: 100, Limit: 2, DryRun: true}
-	if done := must[client.Redriven](t)(c.RedriveDeadLetters(ctx, order)); done.Matched == 0 || done.Done != 0 {
+	order := belfry.Redrive{Filter: filter, Payload: json.RawMessage(`{"customer":0}`), Rate: 100, Limit: 2, DryRun: true}
+	if done := must[belfry.DeadResult](t)(c.RedriveDeadLetters(ctx, order)); done.Matched == 0 || done.Done != 0 {
 		t.Errorf("a dry run: %+v", done)
 	}
 	order.DryRun = false
-	if done := must[client.Redriven](t)(c.RedriveDeadLetters(ctx, order)); done.Done != 2 || !done.More || done.LastAt.IsZero() {
+	if done := must[belfry.DeadResult](t)(c.RedriveDeadLetters(ctx, order)); done.Done != 2 || !done.More || done.LastAt.IsZero() {
 		t.Errorf("two of three: %+v", done)
 	}
-	if done := must[client.Discarded](t)(c.DiscardDeadLetters(ctx, client.Discard{All: true})); done.Done != 1 || done.More {
+	if done := must[belfry.DeadResult](t)(c.DiscardDeadLetters(ctx, belfry.Discard{All: true})); done.Done != 1 || done.More {
 		t.Errorf("the rest: %+v", done)
 	}
-	await(t, func() bool { return len(all(t, c.Runs(ctx, client.RunFilter{Status: belfry.RunSucceeded}))) == 3 })
-	if left := all(t, c.DeadLetters(ctx, client.DeadFilter{})); len(left) != 0 {
+	await(t, func() bool { return len(all(t, c.Runs(ctx, belfry.RunFilter{Status: belfry.RunSucceeded}))) == 3 })
+	if left := all(t, c.DeadLetters(ctx, belfry.DeadFilter{})); len(left) != 0 {
 		t.Errorf("left are %+v", left)
 	}
 }
 
-func TestManyJobsAtOnce(t *testing.T) {
+func TestBulkJobs(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	for i := range 7 {
@@ -167,11 +168,11 @@ func TestManyJobsAtOnce(t *testing.T) {
 		must[belfry.Job](t)(c.CreateJob(ctx, d))
 	}
 	must[belfry.Job](t)(c.CreateJob(ctx, named("other")))
-	act := func(b client.Bulk) (matched, done int) {
+	act := func(b belfry.Bulk) (matched, done int) {
 		t.Helper()
-		b.Filter, b.Limit = client.JobFilter{Tags: []string{"many"}}, 3
+		b.Filter, b.Limit = belfry.JobFilter{Tags: []string{"many"}}, 3
 		for {
-			part := must[client.BulkDone](t)(c.Bulk(ctx, b))
+			part := must[belfry.BulkResult](t)(c.BulkJobs(ctx, b))
 			matched, done = matched+part.Matched, done+part.Done
 			if len(part.Failed) > 0 {
 				t.Errorf("%s failed: %+v", b.Action, part.Failed)
@@ -182,40 +183,40 @@ func TestManyJobsAtOnce(t *testing.T) {
 		}
 	}
 	for _, action := range []belfry.Action{belfry.ActionPause, belfry.ActionResume, belfry.ActionTrigger, belfry.ActionRetry, belfry.ActionCancel, belfry.ActionDelete} {
-		if matched, done := act(client.Bulk{Action: action, DryRun: true}); matched != 7 || done != 0 {
+		if matched, done := act(belfry.Bulk{Action: action, DryRun: true}); matched != 7 || done != 0 {
 			t.Errorf("%s as a dry run: %d and %d", action, matched, done)
 		}
-		if matched, done := act(client.Bulk{Action: action}); matched != 7 || done != 7 {
+		if matched, done := act(belfry.Bulk{Action: action}); matched != 7 || done != 7 {
 			t.Errorf("%s: %d and %d", action, matched, done)
 		}
 	}
-	if _, err := c.Bulk(ctx, client.Bulk{Action: belfry.ActionDelete}); belfry.CodeOf(err) != belfry.Invalid {
+	if _, err := c.BulkJobs(ctx, belfry.Bulk{Action: belfry.ActionDelete}); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("an order about nobody knows what: %v", err)
 	}
-	if left := all(t, c.Jobs(ctx, client.JobFilter{})); len(left) != 1 || left[0].Name != "other" {
+	if left := all(t, c.Jobs(ctx, belfry.JobFilter{})); len(left) != 1 || left[0].Name != "other" {
 		t.Errorf("left are %+v", left)
 	}
 }
 
-func TestThePastIsMadeUpForAndExplained(t *testing.T) {
+func TestBackfillAndExplainJob(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	mux := worker.NewMux()
 	mux.HandleFunc("daily", func(context.Context, *belfry.Run) error { return nil })
-	must[belfry.Job](t)(c.CreateJob(ctx, client.Draft{Name: "daily", Schedule: "0 9 * * *", Timezone: "Europe/Paris"}))
-	order := client.Backfill{From: time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2025, 3, 10, 0, 0, 0, 0, time.UTC), Limit: 4, DryRun: true}
-	dry := must[client.Backfilled](t)(c.Backfill(ctx, "daily", order))
-	if dry.Count != 4 || len(dry.Instants) != 4 || len(dry.Runs) != 0 || !dry.More || dry.NextFrom.Day() != 5 || dry.Instants[0].UTC().Hour() != 8 {
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "daily", Spec: belfry.Spec{Schedule: "0 9 * * *", Timezone: "Europe/Paris"}}))
+	order := belfry.Backfill{From: time.Date(2025, 3, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2025, 3, 10, 0, 0, 0, 0, time.UTC), Limit: 4, DryRun: true}
+	dry := must[belfry.BackfillResult](t)(c.BackfillJob(ctx, "daily", order))
+	if dry.Count != 4 || len(dry.Instants) != 4 || len(dry.RunIDs) != 0 || !dry.More || dry.NextFrom.Day() != 5 || dry.Instants[0].UTC().Hour() != 8 {
 		t.Errorf("a dry run: %+v", dry)
 	}
 	order.DryRun = false
-	made := must[client.Backfilled](t)(c.Backfill(ctx, "daily", order, client.IdempotencyKey("k")))
-	again := must[client.Backfilled](t)(c.Backfill(ctx, "daily", order, client.IdempotencyKey("k")))
-	if len(made.Runs) != 4 || fmt.Sprint(again.Runs) != fmt.Sprint(made.Runs) {
+	made := must[belfry.BackfillResult](t)(c.BackfillJob(ctx, "daily", order, client.IdempotencyKey("k")))
+	again := must[belfry.BackfillResult](t)(c.BackfillJob(ctx, "daily", order, client.IdempotencyKey("k")))
+	if len(made.RunIDs) != 4 || fmt.Sprint(again.RunIDs) != fmt.Sprint(made.RunIDs) {
 		t.Fatalf("made %+v, and again %+v", made, again)
 	}
 	pooled(t, c, mux)
-	for i, id := range made.Runs {
+	for i, id := range made.RunIDs {
 		if run := settled(t, c, id); run.Status != belfry.RunSucceeded || run.Kind != belfry.KindBackfill || !run.ScheduledAt.Equal(made.Instants[i]) {
 			t.Errorf("run %d is %+v", i, run)
 		}
@@ -227,12 +228,12 @@ func TestThePastIsMadeUpForAndExplained(t *testing.T) {
 		"2126-03-02T09:00:00+01:00": "09:00",
 		"":                          "",
 	} {
-		why, err := c.Why(ctx, "daily", at)
+		why, err := c.ExplainJob(ctx, "daily", at)
 		if err != nil || why.Sentence == "" || why.Decision == "" || !strings.Contains(why.Sentence, want) || why.Rule.Timezone != "Europe/Paris" {
 			t.Errorf("why at %q: %+v, %v", at, why, err)
 		}
 	}
-	if _, err := c.Why(ctx, "daily", "yesterday"); belfry.CodeOf(err) != belfry.Invalid {
+	if _, err := c.ExplainJob(ctx, "daily", "yesterday"); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("why yesterday: %v", err)
 	}
 	if events := all(t, c.Events(ctx)); len(events) != 0 {

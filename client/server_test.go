@@ -63,22 +63,22 @@ func all[T any](t *testing.T, list iter.Seq2[T, error]) (items []T) {
 	return items
 }
 
-var work = client.Draft{Schedule: "0 9 * * *", Timezone: "Europe/Paris", Type: belfry.TypeWorker, Payload: map[string]any{"a": 1}}
+var workerJob = belfry.Manifest{Spec: belfry.Spec{Schedule: "0 9 * * *", Timezone: "Europe/Paris", Type: belfry.TypeWorker}, Payload: json.RawMessage(`{"a":1}`)}
 
-func named(name string) client.Draft {
-	d := work
+func named(name string) belfry.Manifest {
+	d := workerJob
 	d.Name = name
 	return d
 }
 
-func TestTheLifeOfAJob(t *testing.T) {
+func TestJobLifecycle(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	const name = "invoices/monthly 100% ü"
 	draft := named(name)
-	draft.Handler, draft.Tags, draft.MaxRetries, draft.Queue = "send-invoice", []string{"b", "a"}, new(0), "mail"
+	draft.Handler, draft.Tags, draft.MaxRetries, draft.Queue = "send-invoice", []string{"b", "a"}, belfry.Some(0), "mail"
 	job := must[belfry.Job](t)(c.CreateJob(ctx, draft))
-	if job.Name != name || job.Status != belfry.StatusScheduled || job.MaxRetries != 0 || job.TimeoutSeconds != 60 || job.NextRunAt == nil ||
+	if job.Name != name || job.Status != belfry.StatusScheduled || job.MaxRetries.Value() != 0 || job.TimeoutSeconds != 60 || job.NextRunAt == nil ||
 		job.Handler != "send-invoice" || !slices.Equal(job.Tags, []string{"a", "b"}) {
 		t.Errorf("created %+v", job)
 	}
@@ -96,7 +96,7 @@ func TestTheLifeOfAJob(t *testing.T) {
 	if job, made, err = c.PutJob(ctx, name, draft); err != nil || made || job.Revision != 2 {
 		t.Errorf("put another: made %v, revision %d, %v", made, job.Revision, err)
 	}
-	if _, made, err = c.PutJob(ctx, "other", work); err != nil || !made {
+	if _, made, err = c.PutJob(ctx, "other", workerJob); err != nil || !made {
 		t.Errorf("put a new one: made %v, %v", made, err)
 	}
 
@@ -118,11 +118,11 @@ func TestTheLifeOfAJob(t *testing.T) {
 	if job = must[belfry.Job](t)(c.PauseJob(ctx, name)); job.Status != belfry.StatusPaused {
 		t.Errorf("paused it is %s", job.Status)
 	}
-	if job = must[belfry.Job](t)(c.ResumeJob(ctx, name)); job.Status != belfry.StatusScheduled {
+	if job = must[belfry.Job](t)(c.ResumeJob(ctx, name, belfry.Resume{})); job.Status != belfry.StatusScheduled {
 		t.Errorf("resumed it is %s", job.Status)
 	}
 
-	job = must[belfry.Job](t)(c.Rollback(ctx, name, 1))
+	job = must[belfry.Job](t)(c.RollbackJob(ctx, name, 1))
 	revisions := all(t, c.Revisions(ctx, name))
 	if job.Schedule != "0 9 * * *" || len(revisions) != job.Revision || revisions[0].ReplacedAt != nil || revisions[0].Schedule != job.Schedule ||
 		revisions[len(revisions)-1].Number != 1 || revisions[len(revisions)-1].ReplacedAt == nil || string(revisions[0].Payload) != `{"a":1}` {
@@ -140,15 +140,15 @@ func TestTheLifeOfAJob(t *testing.T) {
 	}
 }
 
-func TestFaultsNameTheirFields(t *testing.T) {
+func TestErrorsNameTheirFields(t *testing.T) {
 	c, _ := live(t)
-	_, err := c.CreateJob(t.Context(), client.Draft{Schedule: "61 * * * *", TimeoutSeconds: -1, Type: belfry.TypeWorker, Handler: "h"})
-	told, ok := errors.AsType[*client.Error](err)
-	if !ok || told.Status != 422 || told.Code != belfry.Invalid || told.RequestID == "" {
+	_, err := c.CreateJob(t.Context(), belfry.Manifest{Spec: belfry.Spec{Schedule: "61 * * * *", TimeoutSeconds: -1, Type: belfry.TypeWorker, Handler: "h"}})
+	answer, ok := errors.AsType[*client.Error](err)
+	if !ok || answer.Status != 422 || answer.Code != belfry.Invalid || answer.RequestID == "" {
 		t.Fatalf("got %v", err)
 	}
 	var fields []string
-	for _, f := range told.Faults {
+	for _, f := range answer.Fields {
 		fields = append(fields, f.Field)
 	}
 	if slices.Sort(fields); !slices.Equal(fields, []string{"schedule", "timeout_seconds"}) || strings.Contains(err.Error(), "\n") {
@@ -156,7 +156,7 @@ func TestFaultsNameTheirFields(t *testing.T) {
 	}
 }
 
-func TestAnIdempotencyKeyCountsOnce(t *testing.T) {
+func TestIdempotencyKey(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
 	first := must[belfry.Job](t)(c.CreateJob(ctx, named("once"), client.IdempotencyKey("k1")))
@@ -177,7 +177,7 @@ func TestImportAndLists(t *testing.T) {
 	c, s := live(t)
 	ctx := t.Context()
 	const jobs = 3000
-	ids := must[[]belfry.ID](t)(c.ImportJobs(ctx, func(yield func(client.Draft, error) bool) {
+	ids := must[[]belfry.ID](t)(c.ImportJobs(ctx, func(yield func(belfry.Manifest, error) bool) {
 		for i := range jobs {
 			d := named(fmt.Sprintf("job %04d", i))
 			d.Handler, d.Tags = "h", []string{fmt.Sprint("mod", i%100), "all"}
@@ -193,34 +193,34 @@ func TestImportAndLists(t *testing.T) {
 		t.Error("the ids are not in order")
 	}
 	seen := map[belfry.ID]bool{}
-	for _, job := range all(t, c.Jobs(ctx, client.JobFilter{PageSize: 97})) {
+	for _, job := range all(t, c.Jobs(ctx, belfry.JobFilter{PageSize: 97})) {
 		seen[job.ID] = true
 	}
 	if len(seen) != jobs {
 		t.Errorf("listed %d of %d jobs", len(seen), jobs)
 	}
 	for _, tt := range []struct {
-		filter client.JobFilter
+		filter belfry.JobFilter
 		want   int
 	}{
-		{client.JobFilter{Tags: []string{"all", "mod7"}}, 30},
-		{client.JobFilter{Search: "OB 012"}, 10},
-		{client.JobFilter{Handler: "h", Queue: "default", Type: belfry.TypeWorker, Status: belfry.StatusScheduled, PageSize: 500}, jobs},
-		{client.JobFilter{Handler: "none"}, 0},
+		{belfry.JobFilter{Tags: []string{"all", "mod7"}}, 30},
+		{belfry.JobFilter{Search: "OB 012"}, 10},
+		{belfry.JobFilter{Handler: "h", Queue: "default", Type: belfry.TypeWorker, Status: belfry.StatusScheduled, PageSize: 500}, jobs},
+		{belfry.JobFilter{Handler: "none"}, 0},
 	} {
 		if n := len(all(t, c.Jobs(ctx, tt.filter))); n != tt.want {
 			t.Errorf("%+v: listed %d, want %d", tt.filter, n, tt.want)
 		}
 	}
 
-	_, err := c.ImportJobs(ctx, func(yield func(client.Draft, error) bool) {
-		_ = yield(named("new"), nil) && yield(client.Draft{Schedule: "never", Type: belfry.TypeWorker, Handler: "h"}, nil)
+	_, err := c.ImportJobs(ctx, func(yield func(belfry.Manifest, error) bool) {
+		_ = yield(named("new"), nil) && yield(belfry.Manifest{Spec: belfry.Spec{Schedule: "never", Type: belfry.TypeWorker, Handler: "h"}}, nil)
 	})
 	if belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "line 2.schedule") {
 		t.Errorf("a bad line: %v", err)
 	}
-	if _, err = c.ImportJobs(ctx, func(yield func(client.Draft, error) bool) {
-		_ = yield(named("new"), nil) && yield(client.Draft{}, errors.New("the file is broken"))
+	if _, err = c.ImportJobs(ctx, func(yield func(belfry.Manifest, error) bool) {
+		_ = yield(named("new"), nil) && yield(belfry.Manifest{}, errors.New("the file is broken"))
 	}); err == nil || err.Error() != "import jobs: line 2: the file is broken" {
 		t.Errorf("a broken sequence: %v", err)
 	}
@@ -229,10 +229,10 @@ func TestImportAndLists(t *testing.T) {
 	}
 
 	other := connect(t, s.url, client.WithNamespace("other"))
-	if n := len(all(t, other.Jobs(ctx, client.JobFilter{}))); n != 0 {
+	if n := len(all(t, other.Jobs(ctx, belfry.JobFilter{}))); n != 0 {
 		t.Errorf("another namespace has %d jobs", n)
 	}
-	for _, err := range other.Jobs(ctx, client.JobFilter{Status: "odd"}) {
+	for _, err := range other.Jobs(ctx, belfry.JobFilter{Status: "odd"}) {
 		if belfry.CodeOf(err) != belfry.Invalid {
 			t.Errorf("a filter that is wrong: %v", err)
 		}
@@ -240,12 +240,12 @@ func TestImportAndLists(t *testing.T) {
 }
 
 // settled waits until a run is over.
-func settled(t *testing.T, c *client.Client, id belfry.ID) client.Run {
+func settled(t *testing.T, c *client.Client, id belfry.ID) belfry.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		run := must[client.Run](t)(c.Run(ctx, id))
+		run := must[belfry.Run](t)(c.Run(ctx, id))
 		if run.FinishedAt != nil {
 			return run
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// named asks for the names of all jobs of a list.
-func named(t *testing.T, c *Client, filter JobFilter) (names []string, err error) {
+// jobNames lists the names of jobs.
+func jobNames(t *testing.T, c *Client, filter belfry.JobFilter) (names []string, err error) {
 	t.Helper()
 	for job, err := range c.Jobs(t.Context(), filter) {
 		if err != nil {
@@ -23,7 +23,7 @@ func named(t *testing.T, c *Client, filter JobFilter) (names []string, err error
 	return names, nil
 }
 
-func TestListsGoThroughAllPages(t *testing.T) {
+func TestListsReadAllPages(t *testing.T) {
 	var asked []string
 	c := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
@@ -41,7 +41,7 @@ func TestListsGoThroughAllPages(t *testing.T) {
 			fmt.Fprintf(w, `[{"name":%q}]`, cursor)
 		}
 	})
-	names, err := named(t, c, JobFilter{Status: belfry.StatusPaused, Type: "http", Handler: "h", Queue: "q", Tags: []string{"a", "b"}, Search: "x y", PageSize: 2})
+	names, err := jobNames(t, c, belfry.JobFilter{Status: belfry.StatusPaused, Type: "http", Handler: "h", Queue: "q", Tags: []string{"a", "b"}, Search: "x y", PageSize: 2})
 	if err != nil || !slices.Equal(names, []string{"1", "2", "c="}) {
 		t.Errorf("got %q and %v", names, err)
 	}
@@ -50,7 +50,7 @@ func TestListsGoThroughAllPages(t *testing.T) {
 		t.Errorf("asked for %q", asked)
 	}
 	asked = nil
-	for range c.Jobs(t.Context(), JobFilter{}) {
+	for range c.Jobs(t.Context(), belfry.JobFilter{}) {
 		break
 	}
 	if !slices.Equal(asked, []string{""}) {
@@ -58,7 +58,7 @@ func TestListsGoThroughAllPages(t *testing.T) {
 	}
 }
 
-func TestListsBehindAPrefixStayThere(t *testing.T) {
+func TestListsKeepThePrefixOfTheServer(t *testing.T) {
 	server := httptest.NewServer(http.StripPrefix("/tools/belfry", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "" {
 			w.Header().Set("Link", `</api/v1/jobs?cursor=b>; rel=next`)
@@ -68,40 +68,40 @@ func TestListsBehindAPrefixStayThere(t *testing.T) {
 	defer server.Close()
 	c, _ := New(server.URL + "/tools/belfry/")
 	defer c.Close()
-	if names, err := named(t, c, JobFilter{}); err != nil || len(names) != 2 {
+	if names, err := jobNames(t, c, belfry.JobFilter{}); err != nil || len(names) != 2 {
 		t.Errorf("got %q and %v", names, err)
 	}
 }
 
-func TestListsEndWithTheirError(t *testing.T) {
+func TestListErrors(t *testing.T) {
 	link := `Link: </x?cursor=a>; rel="next"`
 	for name, tt := range map[string]struct {
 		answers []said
 		want    string
 	}{
-		"a page that is refused":    {[]said{{status: 200, body: `[{"name":"1"}]`, header: link}, refusal(400, "bad_request", "the cursor has expired")}, "has expired"},
-		"a list that goes in rings": {[]said{{status: 200, body: `[{"name":"1"}]`, header: link}, {status: 200, body: `[]`, header: link}}, "does not end"},
+		"a page that is refused":   {[]said{{status: 200, body: `[{"name":"1"}]`, header: link}, refusal(400, "bad_request", "the cursor has expired")}, "has expired"},
+		"a list that does not end": {[]said{{status: 200, body: `[{"name":"1"}]`, header: link}, {status: 200, body: `[]`, header: link}}, "does not end"},
 	} {
 		c, _ := scripted(t, tt.answers...)
-		names, err := named(t, c, JobFilter{})
+		names, err := jobNames(t, c, belfry.JobFilter{})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || len(names) != 1 {
 			t.Errorf("%s: got %q and %v", name, names, err)
 		}
 	}
 }
 
-func TestRunsAndRevisionsAreRead(t *testing.T) {
+func TestRunsAndRevisions(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
-	c, s := scripted(t, said{status: 200, body: `[{"id":"` + id + `","status":"dead","idempotency_key":"k","attempts":[{"attempt":1,"outcome":"failed"}]}]`})
-	for run, err := range c.Runs(t.Context(), RunFilter{Status: belfry.RunDead, PageSize: 5}) {
+	c, s := scripted(t, said{status: 200, body: `[{"run_id":"` + id + `","status":"dead","idempotency_key":"k","attempts":[{"attempt":1,"outcome":"failed"}]}]`})
+	for run, err := range c.Runs(t.Context(), belfry.RunFilter{Status: belfry.RunDead, PageSize: 5}) {
 		if err != nil || run.ID.String() != id || run.Status != belfry.RunDead || run.IdempotencyKey != "k" || run.Attempts[0].Outcome != belfry.OutcomeFailed {
 			t.Errorf("got %+v and %v", run, err)
 		}
 	}
-	for range c.RunsOf(t.Context(), "a/b") {
+	for range c.JobRuns(t.Context(), "a/b") {
 	}
 	s.answers = []said{{status: 200, body: `[{"revision":2,"replaced_at":null,"schedule":"@daily","queue":"q","payload":{"a":1}},{"revision":1,"replaced_at":"2030-01-01T00:00:00Z"}]`}}
-	var revisions []Revision
+	var revisions []belfry.Revision
 	for v, err := range c.Revisions(t.Context(), "a/b") {
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 var _ worker.Source = (*Client)(nil)
 
-func TestClaimWaitsAsLongAsItsContextLets(t *testing.T) {
+func TestClaimWaitTime(t *testing.T) {
 	for _, tt := range []struct {
 		deadline time.Duration // zero: none
 		want     int
@@ -32,16 +32,16 @@ func TestClaimWaitsAsLongAsItsContextLets(t *testing.T) {
 				defer cancel()
 			}
 			w := belfry.NewID(time.Now())
-			runs, err := c.Claim(ctx, belfry.Claim{WorkerID: w, Lanes: []string{"default/a"}, Limit: 1000})
-			want := fmt.Sprintf(`{"lanes":["default/a"],"limit":100,"wait_seconds":%d}`, tt.want)
+			runs, err := c.Claim(ctx, belfry.Claim{WorkerID: w, Queues: []string{"q"}, Handlers: []string{"a"}, Limit: 1000})
+			want := fmt.Sprintf(`{"queue":["q"],"handlers":["a"],"limit":100,"wait_seconds":%d}`, tt.want)
 			if err != nil || len(runs) != 0 || s.bodies[0] != want || s.requests[0].URL.Path != "/api/v1/workers/"+w.String()+"/claim" {
-				t.Errorf("within %s: got %v and %v, asked for %s at %s", tt.deadline, runs, err, s.bodies[0], s.requests[0].URL)
+				t.Errorf("within %s: got %v and %v, sent %s to %s", tt.deadline, runs, err, s.bodies[0], s.requests[0].URL)
 			}
 		})
 	}
 }
 
-func TestClaimThatGetsNoAnswerEndsByItself(t *testing.T) {
+func TestClaimTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := scripted(t)
 		c.http.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -56,7 +56,7 @@ func TestClaimThatGetsNoAnswerEndsByItself(t *testing.T) {
 	})
 }
 
-func TestClaimedRunsArriveWhole(t *testing.T) {
+func TestClaimedRuns(t *testing.T) {
 	now := time.Date(2030, 1, 1, 9, 0, 0, 0, time.UTC)
 	sent := belfry.Run{
 		ID: belfry.NewID(now), JobID: belfry.NewID(now), JobName: "invoices", Namespace: "billing", Revision: 3, Kind: belfry.KindManual,
@@ -76,27 +76,27 @@ func TestClaimedRunsArriveWhole(t *testing.T) {
 		t.Errorf("the payload is %s", run.Payload)
 	}
 	if run.ID != sent.ID || run.Token != sent.Token || run.Attempt != 2 || run.JobName != "invoices" || !run.ScheduledAt.Equal(now) || run.WorkerID != w ||
-		run.IdempotencyKey() != sent.IdempotencyKey() || run.Spec.HandlerName() != "send" || run.Spec.Timeout() != 7*time.Second || run.Namespace != "billing" {
+		run.Key() != sent.Key() || run.Spec.HandlerName() != "send" || run.Spec.Timeout() != 7*time.Second || run.Namespace != "billing" {
 		t.Errorf("got %+v", run)
 	}
 }
 
-func TestHeartbeatsTellAndLearn(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	held := belfry.HeldAttempt{RunID: belfry.NewID(time.Now()), Attempt: 2}
 	other := belfry.HeldAttempt{RunID: belfry.NewID(time.Now()), Attempt: 1}
 	c, s := scripted(t, said{status: 200, body: `{"unknown":false,"lost":[{"run_id":"` + held.RunID.String() + `","attempt":2}],` +
 		`"cancel":[{"run_id":"` + other.RunID.String() + `","attempt":1}]}`})
-	beat := belfry.Heartbeat{WorkerID: belfry.NewID(time.Now()), Node: "n", Slots: 3, Lanes: []string{"default/a"}, Complete: true, Held: []belfry.HeldAttempt{held}}
-	orders, err := c.Heartbeat(t.Context(), beat)
-	if err != nil || !slices.Equal(orders.Lost, []belfry.HeldAttempt{held}) || !slices.Equal(orders.Cancel, []belfry.HeldAttempt{other}) || orders.Unknown {
-		t.Errorf("got %+v and %v", orders, err)
+	beat := belfry.Heartbeat{WorkerID: belfry.NewID(time.Now()), Node: "n", Slots: 3, Queues: []string{"q"}, Handlers: []string{"a"}, Complete: true, Held: []belfry.HeldAttempt{held}}
+	reply, err := c.Heartbeat(t.Context(), beat)
+	if err != nil || !slices.Equal(reply.Lost, []belfry.HeldAttempt{held}) || !slices.Equal(reply.Cancel, []belfry.HeldAttempt{other}) || reply.Unknown {
+		t.Errorf("got %+v and %v", reply, err)
 	}
-	want := `{"node":"n","slots":3,"lanes":["default/a"],"held":[{"run_id":"` + held.RunID.String() + `","attempt":2}],"listed":true}`
+	want := `{"node":"n","slots":3,"queue":["q"],"handlers":["a"],"held":[{"run_id":"` + held.RunID.String() + `","attempt":2}],"complete":true}`
 	if s.bodies[0] != want {
 		t.Errorf("sent %s", s.bodies[0])
 	}
 	beat.Held = make([]belfry.HeldAttempt, maxHeld+1)
-	if _, err := c.Heartbeat(t.Context(), beat); err != nil || strings.Contains(s.bodies[1], "listed") || strings.Contains(s.bodies[1], "held") {
+	if _, err := c.Heartbeat(t.Context(), beat); err != nil || strings.Contains(s.bodies[1], "complete") || strings.Contains(s.bodies[1], "held") {
 		t.Errorf("more than fits: got %v, sent %.200s", err, s.bodies[1])
 	}
 }
@@ -123,7 +123,7 @@ func sorter(t *testing.T, sizes *[]int, seen *[]map[string]any) *Client {
 	})
 }
 
-func TestResultsAreHandedInAsTheirSizeAllows(t *testing.T) {
+func TestFinishInBatches(t *testing.T) {
 	var sizes []int
 	var seen []map[string]any
 	c := sorter(t, &sizes, &seen)
@@ -131,7 +131,7 @@ func TestResultsAreHandedInAsTheirSizeAllows(t *testing.T) {
 	for i := range results {
 		results[i] = belfry.Result{RunID: belfry.NewID(time.Now()), Attempt: i, Token: belfry.NewToken(), Outcome: belfry.OutcomeFailed, Error: "no"}
 		if i < 30 {
-			results[i].Output = []byte(strings.Repeat("x", belfry.MaxOutput))
+			results[i].Output = strings.Repeat("x", belfry.MaxOutput)
 		}
 	}
 	verdicts, err := c.Finish(t.Context(), results)
@@ -148,14 +148,14 @@ func TestResultsAreHandedInAsTheirSizeAllows(t *testing.T) {
 	}
 }
 
-func TestOutputTravelsAsText(t *testing.T) {
+func TestFinishSanitizesOutput(t *testing.T) {
 	var sizes []int
 	var seen []map[string]any
 	c := sorter(t, &sizes, &seen)
 	outputs := []string{"hello <b>", "a\xffb\x00c", "", strings.Repeat("\xff", belfry.MaxOutput)}
 	wants := []any{"hello <b>", "a\uFFFDb\uFFFDc", nil, "\uFFFD"}
 	for i, output := range outputs {
-		if _, err := c.Finish(t.Context(), []belfry.Result{{Output: []byte(output)}}); err != nil {
+		if _, err := c.Finish(t.Context(), []belfry.Result{{Output: output}}); err != nil {
 			t.Fatal(err)
 		}
 		if seen[i]["output"] != wants[i] {
@@ -164,7 +164,7 @@ func TestOutputTravelsAsText(t *testing.T) {
 	}
 }
 
-func TestAdviceTravels(t *testing.T) {
+func TestFinishSendsAdvice(t *testing.T) {
 	var sizes []int
 	var seen []map[string]any
 	c := sorter(t, &sizes, &seen)
@@ -182,7 +182,7 @@ func TestAdviceTravels(t *testing.T) {
 	}
 }
 
-func TestFinishWantsAVerdictForEveryResult(t *testing.T) {
+func TestFinishNeedsAVerdictPerResult(t *testing.T) {
 	c, s := scripted(t, said{status: 200, body: `{"verdicts":["accepted"]}`})
 	if _, err := c.Finish(t.Context(), make([]belfry.Result, 2)); err == nil {
 		t.Error("one verdict for two results was taken")
@@ -196,7 +196,7 @@ func TestFinishWantsAVerdictForEveryResult(t *testing.T) {
 	}
 }
 
-func TestWaitingClaimIsCutWithItsContext(t *testing.T) {
+func TestClaimEndsWithItsContext(t *testing.T) {
 	left := make(chan error, 1)
 	arrived := make(chan struct{})
 	c := serving(t, func(w http.ResponseWriter, r *http.Request) {
