@@ -89,7 +89,10 @@ func (d *Document) label(of *Schema) referenceLabel {
 	switch {
 	case len(of.AnyOf) > 0:
 		label := d.label(of.AnyOf[0])
-		if last := of.AnyOf[len(of.AnyOf)-1]; len(last.Type) > 0 {
+		last := of.AnyOf[len(of.AnyOf)-1]
+		if name, ok := last.component(); ok {
+			label.After += " or " + name
+		} else if len(last.Type) > 0 {
 			label.After += " or " + last.Type[0]
 		} else {
 			label.After += " or any"
