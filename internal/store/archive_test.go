@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -19,55 +20,57 @@ func (f *fixture) wantEnded(t tb, doing string, job belfry.Job, want belfry.JobS
 	if live != 0 || f.count(t, `SELECT count(*) FROM ended WHERE id = ?`, job.ID) != 1 {
 		t.Errorf("%s: %d rows of the job are in the live tables", doing, live)
 	}
-	got := f.found(t, job)
-	if got.State != belfry.JobEnded || got.Status != want || got.Spec != job.Spec || string(got.Payload) != string(job.Payload) || got.Name != job.Name ||
-		got.Revision != job.Revision || got.NextRunAt != nil || got.EndedAt == nil || got.EndedAt.After(f.Now()) || !cmp.Equal(got.Tags, job.Tags) || !near(got.CreatedAt, job.CreatedAt, time.Millisecond) {
-		t.Errorf("%s: the job that is over is %+v, wants it %s", doing, got, want)
+	got := f.getJob(t, job)
+	if got.EndedAt == nil || got.EndedAt.After(f.Now()) {
+		t.Errorf("%s: the job ended at %v", doing, got.EndedAt)
 	}
+	archived := job
+	archived.State, archived.Status, archived.NextRunAt, archived.EndedAt = belfry.JobEnded, want, nil, got.EndedAt
+	wantEqual(t, doing+": the archived job", got, archived, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(belfry.Job{}, "LastRunAt", "UpdatedAt"))
 }
 
 // wantLive expects a job not to be over.
 func (f *fixture) wantLive(t tb, doing string, job belfry.Job) {
 	t.Helper()
-	if got := f.found(t, job); got.State == belfry.JobEnded {
+	if got := f.getJob(t, job); got.State == belfry.JobEnded {
 		t.Errorf("%s: the job is over", doing)
 	}
 }
 
-// retire walks over all one-offs, and says how many are over.
-func (f *fixture) retire(t tb, limit int) (retired int) {
+// archiveAll scans all one-offs and returns how many it archived.
+func (f *fixture) archiveAll(t tb, limit int) (archived int) {
 	t.Helper()
 	var after belfry.ID
 	for {
-		n, next, err := f.Archive(ctx, f.all(), after, limit)
+		n, next, err := f.Archive(ctx, f.allShards(), after, limit)
 		if err != nil {
-			t.Fatalf("retire: %v", err)
+			t.Fatalf("archive: %v", err)
 		}
-		if retired += n; next.IsZero() {
-			return retired
+		if archived += n; next.IsZero() {
+			return archived
 		}
 		if next.Compare(after) <= 0 {
-			t.Fatalf("after %s the walk goes on after %s", after, next)
+			t.Fatalf("after %s the scan continues after %s", after, next)
 		}
 		after = next
 	}
 }
 
-func TestAOneOffLeavesWhenItsRunIsOver(t *testing.T) {
+func TestAOneOffIsArchivedWhenItsRunIsSettled(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for _, tt := range []struct {
 			name string
 			end  func(run *belfry.Run)
 			want belfry.JobStatus
 		}{
-			{"succeeded", func(run *belfry.Run) { f.accepted(t, run, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
+			{"succeeded", func(run *belfry.Run) { f.finishAs(t, run, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
 			{"cancelled while running", func(run *belfry.Run) {
 				f.cancel(t, run.Namespace, run.ID)
-				f.accepted(t, run, belfry.OutcomeCancelled)
+				f.finishAs(t, run, belfry.OutcomeCancelled)
 			}, belfry.StatusCancelled},
 			{"cancelled while ready", func(run *belfry.Run) {
-				f.accepted(t, run, belfry.OutcomeInterrupted)
+				f.finishAs(t, run, belfry.OutcomeInterrupted)
 				f.cancel(t, run.Namespace, run.ID)
 			}, belfry.StatusCancelled},
 			{"cancelled and lost", func(run *belfry.Run) {
@@ -76,75 +79,75 @@ func TestAOneOffLeavesWhenItsRunIsOver(t *testing.T) {
 				f.reap(t, 0)
 			}, belfry.StatusCancelled},
 			{"discarded", func(run *belfry.Run) {
-				f.accepted(t, run, belfry.OutcomeFailed)
+				f.finishAs(t, run, belfry.OutcomeFailed)
 				f.discard(t, run.Namespace, run.ID)
 			}, belfry.StatusFailed},
 			{"redriven", func(run *belfry.Run) {
-				f.accepted(t, run, belfry.OutcomeFailed)
+				f.finishAs(t, run, belfry.OutcomeFailed)
 				f.redrive(t, run.Namespace, store.Redrive{Run: run.ID})
-				f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+				f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 			}, belfry.StatusCompleted},
 			{"redriven and cancelled", func(run *belfry.Run) {
-				f.accepted(t, run, belfry.OutcomeFailed)
+				f.finishAs(t, run, belfry.OutcomeFailed)
 				f.redrive(t, run.Namespace, store.Redrive{Run: run.ID})
 				f.cancel(t, run.Namespace, run.ID)
 			}, belfry.StatusCancelled},
 		} {
-			job := f.once(t, 5, named("report"), withRetries(0), inNamespace("ours"), withTags("a", "b"))
+			job := f.createOneOff(t, 5, withName("report"), withRetries(0), withNamespace("ours"), withTags("a", "b"))
 			if fired := f.fireInto(t, slots(worker, 1), f.step(t, job)); len(fired.Claimed) == 1 {
 				f.wantLive(t, tt.name, job)
 				tt.end(fired.Claimed[0])
 			}
 			f.wantEnded(t, tt.name, job, tt.want)
-			if got := f.found(t, job); got.LastRunAt == nil || !got.LastRunAt.Equal(f.minutesAgo(5)) {
+			if got := f.getJob(t, job); got.LastRunAt == nil || !got.LastRunAt.Equal(f.minutesAgo(5)) {
 				t.Errorf("%s: it ran at %v last", tt.name, got.LastRunAt)
 			}
-			if n := f.retire(t, 10); n != 0 {
-				t.Errorf("%s: %d jobs were left to retire", tt.name, n)
+			if n := f.archiveAll(t, 10); n != 0 {
+				t.Errorf("%s: %d jobs were left to archive", tt.name, n)
 			}
 		}
 	})
 }
 
-func TestAOneOffStaysWhileAnythingOfItIsLeft(t *testing.T) {
+func TestAOneOffIsNotArchivedWhileAnythingIsPending(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		start := func(changes ...func(*belfry.Job)) (belfry.Job, *belfry.Run) {
 			t.Helper()
-			job := f.once(t, 5, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
+			job := f.createOneOff(t, 5, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
 			return job, f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
 		}
 		dead, run := start()
-		f.accepted(t, run, belfry.OutcomeFailed)
+		f.finishAs(t, run, belfry.OutcomeFailed)
 		retried, run := start(withRetries(5))
-		f.accepted(t, run, belfry.OutcomeFailed)
-		wished, run := start()
-		wish := f.trigger(t, wished, "")
-		f.accepted(t, run, belfry.OutcomeSucceeded)
-		beside, run := start(parallel)
-		other := f.wish(beside, "")
-		f.fireWishes(t, beside, other)
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeFailed)
+		triggered, run := start()
+		trigger := f.trigger(t, triggered, "")
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
+		beside, run := start(allowParallel)
+		other := f.newTrigger(beside, "")
+		f.recordAndFire(t, beside, other)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		paused, run := start()
 		f.edit(t, paused, pause(t))
-		f.accepted(t, run, belfry.OutcomeSucceeded)
-		f.edit(t, f.once(t, 5, named("gone")), remove(t))
-		recurring := f.created(t, 5)
-		f.edit(t, recurring, abandon(t))
-		planned := f.once(t, -60)
-		jobs := map[string]belfry.Job{"dead": dead, "retried": retried, "wished for": wished, "beside another": beside, "paused": paused, "recurring": recurring, "planned": planned}
-		if n := f.retire(t, 2); n != 0 {
-			t.Errorf("%d jobs were retired, wants none", n)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
+		f.edit(t, f.createOneOff(t, 5, withName("gone")), deleteJob(t))
+		recurring := f.createJob(t, 5)
+		f.edit(t, recurring, cancelJob(t))
+		planned := f.createOneOff(t, -60)
+		jobs := map[string]belfry.Job{"dead": dead, "retried": retried, "triggered": triggered, "beside another": beside, "paused": paused, "recurring": recurring, "planned": planned}
+		if n := f.archiveAll(t, 2); n != 0 {
+			t.Errorf("%d jobs were archived, wants none", n)
 		}
 		for doing, job := range jobs {
 			f.wantLive(t, doing, job)
 		}
 
-		f.fire(t, plan.Fire(subject(t, namespace, 1, wished.Spec), f.plan(t, wished.ID), []plan.Trigger{wish}))
+		f.fire(t, plan.Fire(subject(t, namespace, 1, triggered.Spec), f.plan(t, triggered.ID), []plan.Trigger{trigger}))
 		f.settleAll(t)
 		f.edit(t, paused, resume(t))
-		f.retire(t, 2)
-		for _, doing := range []string{"retried", "wished for", "beside another", "paused"} {
+		f.archiveAll(t, 2)
+		for _, doing := range []string{"retried", "triggered", "beside another", "paused"} {
 			f.wantEnded(t, doing, jobs[doing], belfry.StatusCompleted)
 		}
 		for _, doing := range []string{"dead", "recurring", "planned"} {
@@ -153,13 +156,13 @@ func TestAOneOffStaysWhileAnythingOfItIsLeft(t *testing.T) {
 	})
 }
 
-func TestACancelledOneOffIsOver(t *testing.T) {
+func TestACancelledOneOffIsArchived(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.once(t, -60, named("report"))
-		f.edit(t, job, abandon(t))
-		f.retire(t, 10)
+		job := f.createOneOff(t, -60, withName("report"))
+		f.edit(t, job, cancelJob(t))
+		f.archiveAll(t, 10)
 		f.wantEnded(t, "cancelled before its time", job, belfry.StatusCancelled)
-		if got := f.found(t, job); got.LastRunAt != nil {
+		if got := f.getJob(t, job); got.LastRunAt != nil {
 			t.Errorf("a job that never ran ran at %v", got.LastRunAt)
 		}
 		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].Reason != belfry.ReasonCancelled {
@@ -168,14 +171,14 @@ func TestACancelledOneOffIsOver(t *testing.T) {
 	})
 }
 
-func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
+func TestAnArchivedJobIsReadOnly(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.once(t, 5, named("report"), inNamespace("ours"), withTags("a"), ofWorker("send"), inQueue("bulk"))
+		worker := f.registerWorker(t)
+		job := f.createOneOff(t, 5, withName("report"), withNamespace("ours"), withTags("a"), withHandler("send"), withQueue("bulk"))
 		edited := f.edit(t, job, revise(t, withTimeout(9)))
 		step := f.step(t, edited)
 		run := f.fireInto(t, store.FreeSlots{Worker: worker, Lanes: []string{step.Lane()}, Free: 1}, step).Claimed[0]
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		f.wantEnded(t, "edited and run", edited, belfry.StatusCompleted)
 
 		if id, err := f.JobIDByName(ctx, "ours", "report"); err != nil || id != job.ID {
@@ -184,7 +187,7 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 		if runs := f.jobRuns(t, job); len(runs) != 1 || runs[0].ID != run.ID || f.run(t, "ours", run.ID).Status != belfry.RunSucceeded {
 			t.Errorf("its runs are %+v", runs)
 		}
-		if got := f.decided(t, job, f.minutesAgo(5)); len(got) != 1 {
+		if got := f.runsAt(t, job, f.minutesAgo(5)); len(got) != 1 {
 			t.Errorf("of its instant %v was decided", got)
 		}
 		if got := f.revisions(t, job, 0, 10); len(got) != 1 || got[0].Spec != job.Spec {
@@ -194,10 +197,10 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 			t.Error("a job that is over was offered for an edit")
 			return nil, nil
 		})
-		wantOver(t, "edit", err)
-		wantOver(t, "trigger", f.Trigger(ctx, f.one(job), nil))
+		wantEndedConflict(t, "edit", err)
+		wantEndedConflict(t, "trigger", f.Trigger(ctx, f.oneTrigger(job), nil))
 		if n := f.count(t, `SELECT count(*) FROM triggers`); n != 0 {
-			t.Errorf("%d wishes are there", n)
+			t.Errorf("%d triggers are there", n)
 		}
 		_, err = f.Job(ctx, "theirs", job.ID)
 		wantCode(t, "find it from another namespace", err, belfry.NotFound)
@@ -218,12 +221,12 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 			"completed, all of it": {belfry.JobFilter{Status: belfry.StatusCompleted, Type: belfry.TypeWorker, Handler: "send", Queue: "bulk", Tags: []string{"a"}, Search: "EPO"}, 1},
 			"completed, other tag": {belfry.JobFilter{Status: belfry.StatusCompleted, Tags: []string{"b"}}, 0},
 		} {
-			list := f.listed(t, "ours", tt.filter, 10)
+			list := f.listJobs(t, "ours", tt.filter, 10)
 			if len(list) != tt.want {
 				t.Errorf("%s: %d jobs are listed, wants %d", name, len(list), tt.want)
 			}
 			for _, got := range list {
-				if diff := cmp.Diff(f.found(t, job), got, asStored); diff != "" {
+				if diff := cmp.Diff(f.getJob(t, job), got, asStored); diff != "" {
 					t.Errorf("%s: the job differs from itself (-found +listed):\n%s", name, diff)
 				}
 			}
@@ -231,8 +234,8 @@ func TestAJobThatIsOverCanBeLookedAtAndNothingElse(t *testing.T) {
 	})
 }
 
-// wantOver expects the answer to somebody who would change a job that is over.
-func wantOver(t tb, doing string, err error) {
+// wantEndedConflict expects the error of a change to an archived job.
+func wantEndedConflict(t tb, doing string, err error) {
 	t.Helper()
 	wantCode(t, doing, err, belfry.Conflict)
 	if err != nil && !strings.Contains(err.Error(), "has ended") {
@@ -240,13 +243,13 @@ func wantOver(t tb, doing string, err error) {
 	}
 }
 
-func TestTheNameOfAJobThatIsOverIsFree(t *testing.T) {
+func TestTheNameOfAnArchivedJobIsFree(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		end := func() belfry.Job {
 			t.Helper()
-			job := f.once(t, 5, named("report"))
-			f.accepted(t, f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0], belfry.OutcomeSucceeded)
+			job := f.createOneOff(t, 5, withName("report"))
+			f.finishAs(t, f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0], belfry.OutcomeSucceeded)
 			return job
 		}
 		named := func() belfry.ID {
@@ -263,11 +266,11 @@ func TestTheNameOfAJobThatIsOverIsFree(t *testing.T) {
 		if got := named(); got != second.ID {
 			t.Errorf("the name is that of %s, wants the one that ended last", got)
 		}
-		live := f.once(t, -60, func(j *belfry.Job) { j.Name = "report" })
+		live := f.createOneOff(t, -60, func(j *belfry.Job) { j.Name = "report" })
 		if got := named(); got != live.ID {
 			t.Errorf("the name is that of %s, wants the one that is alive", got)
 		}
-		f.edit(t, live, remove(t))
+		f.edit(t, live, deleteJob(t))
 		if got := named(); got != second.ID {
 			t.Errorf("after the deletion the name is that of %s", got)
 		}
@@ -275,22 +278,22 @@ func TestTheNameOfAJobThatIsOverIsFree(t *testing.T) {
 	})
 }
 
-func TestRetireRepairsWhatWasLeft(t *testing.T) {
+func TestArchiveFindsWhatFinishMissed(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		var jobs []belfry.Job
 		for range 7 {
-			job := f.once(t, 5)
+			job := f.createOneOff(t, 5)
 			f.edit(t, job, pause(t))
-			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 			jobs = append(jobs, job)
 		}
-		if n := f.retire(t, 3); n != 0 {
-			t.Errorf("%d paused jobs were retired", n)
+		if n := f.archiveAll(t, 3); n != 0 {
+			t.Errorf("%d paused jobs were archived", n)
 		}
 		f.exec(t, `UPDATE jobs SET state = 'active'`)
 		if n, _, err := f.Archive(ctx, nil, belfry.ID{}, 10); n != 0 || err != nil {
-			t.Errorf("%d jobs of no shard were retired (%v)", n, err)
+			t.Errorf("%d jobs of no shard were archived (%v)", n, err)
 		}
 		byShard := 0
 		for shard := range f.Shards() {
@@ -300,8 +303,8 @@ func TestRetireRepairsWhatWasLeft(t *testing.T) {
 			}
 			byShard += n
 		}
-		if byShard != len(jobs) || f.retire(t, 3) != 0 {
-			t.Errorf("%d jobs were retired, wants %d", byShard, len(jobs))
+		if byShard != len(jobs) || f.archiveAll(t, 3) != 0 {
+			t.Errorf("%d jobs were archived, wants %d", byShard, len(jobs))
 		}
 		for _, job := range jobs {
 			f.wantEnded(t, "repaired", job, belfry.StatusCompleted)
@@ -309,15 +312,15 @@ func TestRetireRepairsWhatWasLeft(t *testing.T) {
 	})
 }
 
-func TestAJobThatIsOverIsForgottenInTime(t *testing.T) {
+func TestArchivedJobsArePruned(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		const keep = 10 * 24 * time.Hour
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		end := func(changes ...func(*belfry.Job)) belfry.Job {
 			t.Helper()
-			job := f.once(t, 5, changes...)
+			job := f.createOneOff(t, 5, changes...)
 			job = f.edit(t, job, revise(t, withTimeout(9)))
-			f.accepted(t, f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0], belfry.OutcomeSucceeded)
+			f.finishAs(t, f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0], belfry.OutcomeSucceeded)
 			return job
 		}
 		usual, short, long := end(), end(withRetention(1)), end(withRetention(100))
@@ -351,24 +354,24 @@ func TestAJobThatIsOverIsForgottenInTime(t *testing.T) {
 	})
 }
 
-func TestAJobThatIsOverCanBeForgotten(t *testing.T) {
+func TestDeleteEndedDeletesAnArchivedJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for _, history := range []bool{false, true} {
-			job := f.once(t, 5, named("report"))
+			job := f.createOneOff(t, 5, withName("report"))
 			job = f.edit(t, job, revise(t, withTimeout(9)))
 			run := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
-			f.accepted(t, run, belfry.OutcomeSucceeded)
+			f.finishAs(t, run, belfry.OutcomeSucceeded)
 
-			wantCode(t, "forget it from another namespace", f.DeleteEnded(ctx, "theirs", job.ID, history), belfry.NotFound)
+			wantCode(t, "delete it from another namespace", f.DeleteEnded(ctx, "theirs", job.ID, history), belfry.NotFound)
 			if err := f.DeleteEnded(ctx, job.Namespace, job.ID, history); err != nil {
 				t.Fatal(err)
 			}
 			_, err := f.Job(ctx, job.Namespace, job.ID)
-			wantCode(t, "find what is forgotten", err, belfry.NotFound)
+			wantCode(t, "look up a deleted job", err, belfry.NotFound)
 			_, err = f.JobIDByName(ctx, job.Namespace, job.Name)
 			wantCode(t, "find it by its name", err, belfry.NotFound)
-			wantCode(t, "forget it again", f.DeleteEnded(ctx, job.Namespace, job.ID, history), belfry.NotFound)
+			wantCode(t, "delete it again", f.DeleteEnded(ctx, job.Namespace, job.ID, history), belfry.NotFound)
 			if n := f.count(t, `SELECT count(*) FROM revisions WHERE job_id = ?`, job.ID); n != 0 {
 				t.Errorf("%d of its revisions are left", n)
 			}
@@ -379,7 +382,7 @@ func TestAJobThatIsOverCanBeForgotten(t *testing.T) {
 				t.Errorf("its run, with its history %v: %v", history, err)
 			}
 		}
-		live := f.once(t, -60)
-		wantCode(t, "forget a job that is not over", f.DeleteEnded(ctx, live.Namespace, live.ID, true), belfry.NotFound)
+		live := f.createOneOff(t, -60)
+		wantCode(t, "delete a job that is not archived", f.DeleteEnded(ctx, live.Namespace, live.ID, true), belfry.NotFound)
 	})
 }

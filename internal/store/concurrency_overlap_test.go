@@ -25,9 +25,9 @@ func (f *fixture) nodes(t *testing.T, n int) []*fixture {
 	return nodes
 }
 
-// crowded counts the jobs whose runs follow one after another and of which more
+// overlappingRuns counts the jobs whose runs follow one after another and of which more
 // than one does not wait.
-const crowded = `SELECT count(*) FROM (SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
+const overlappingRuns = `SELECT count(*) FROM (SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
 	WHERE r.state <> 'waiting' AND j.spec NOT LIKE '%"overlap":"parallel"%' GROUP BY r.job_id HAVING count(*) > 1) x`
 
 // watch looks at the overlap, again and again, while something happens.
@@ -37,7 +37,7 @@ func (f *fixture) watch(t tb, happens func(), also ...string) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for {
-			for _, query := range append(also, crowded) {
+			for _, query := range append(also, overlappingRuns) {
 				if n := f.count(t, query); n != 0 {
 					t.Errorf("at one moment %d: %s", n, query)
 				}
@@ -54,24 +54,24 @@ func (f *fixture) watch(t tb, happens func(), also ...string) {
 	watching.Wait()
 }
 
-// overfull counts the jobs of which more than three runs wait.
-const overfull = `SELECT count(*) FROM (SELECT 1 FROM runs WHERE state = 'waiting' GROUP BY job_id HAVING count(*) > 3) x`
+// overfullQueues counts the jobs of which more than three runs wait.
+const overfullQueues = `SELECT count(*) FROM (SELECT 1 FROM runs WHERE state = 'waiting' GROUP BY job_id HAVING count(*) > 3) x`
 
-// Nodes that fire, finish and promote at once never let two runs of a job go ahead,
+// Nodes that fire, finish and promote at once never promote two runs of a job,
 // never overfill its queue, and leave none behind.
-func TestNodesAtOnceKeepToTheOverlap(t *testing.T) {
+func TestConcurrentNodesObeyTheOverlapPolicy(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var jobs []belfry.Job
 		for i := range 6 {
-			jobs = append(jobs, f.created(t, 60, withRetries(1), withBase(0), func(j *belfry.Job) {
+			jobs = append(jobs, f.createJob(t, 60, withRetries(1), withBase(0), func(j *belfry.Job) {
 				j.Overlap, j.MaxQueued = []belfry.Overlap{belfry.OverlapQueue, belfry.OverlapSkip}[i%2], 3
 			}))
 		}
 		var wait sync.WaitGroup
 		for _, node := range f.nodes(t, 4) {
-			wait.Go(func() { node.hurry(t, jobs) })
+			wait.Go(func() { node.fireAndFinish(t, jobs) })
 		}
-		f.watch(t, wait.Wait, overfull)
+		f.watch(t, wait.Wait, overfullQueues)
 		f.backdate(t, time.Hour, "workers", "last_seen", "")
 		f.reap(t, time.Minute)
 		f.settleAll(t)
@@ -84,9 +84,9 @@ func TestNodesAtOnceKeepToTheOverlap(t *testing.T) {
 	})
 }
 
-// hurry fires what is due and runs what is ready, as fast as it can.
-func (f *fixture) hurry(t *testing.T, jobs []belfry.Job) {
-	worker := f.worker(t)
+// fireAndFinish fires what is due and runs what is ready, as fast as it can.
+func (f *fixture) fireAndFinish(t *testing.T, jobs []belfry.Job) {
+	worker := f.registerWorker(t)
 	fine := func(err error) {
 		if err != nil {
 			t.Errorf("in a hurry: %v", err)
@@ -96,9 +96,9 @@ func (f *fixture) hurry(t *testing.T, jobs []belfry.Job) {
 		fired, err := f.Fire(ctx, worker, f.decide(t, f.due(t)), slots(worker, rand.IntN(3)))
 		fine(err)
 		job := jobs[rand.IntN(len(jobs))]
-		wish := f.one(job)
-		fine(f.Trigger(ctx, wish, nil))
-		byHand, err := f.Fire(ctx, worker, []plan.Step{plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), wish)}, slots(worker, 1))
+		trigger := f.oneTrigger(job)
+		fine(f.Trigger(ctx, trigger, nil))
+		byHand, err := f.Fire(ctx, worker, []plan.Step{plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), trigger)}, slots(worker, 1))
 		fine(err)
 		held := append(fired.Claimed, byHand.Claimed...)
 		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 3})
@@ -109,19 +109,19 @@ func (f *fixture) hurry(t *testing.T, jobs []belfry.Job) {
 		}
 		_, err = f.Finish(ctx, results)
 		fine(err)
-		_, _, err = f.Promote(ctx, f.all(), 10)
+		_, _, err = f.Promote(ctx, f.allShards(), 10)
 		fine(err)
 	}
 }
 
-func TestPeopleAndWorkersAtOnceEndARunOnce(t *testing.T) {
+func TestConcurrentCancelAndFinishEndARunOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		nodes := f.nodes(t, 2)
 		for round := range 15 {
-			job := f.created(t, 10, queued(2), withRetries(0))
+			job := f.createJob(t, 10, withQueueLimit(2), withRetries(0))
 			f.fire(t, f.step(t, job))
-			behind := f.next(t, job)
-			run := f.claimOne(t, f.worker(t))
+			behind := f.fireNext(t, job)
+			run := f.claimOne(t, f.registerWorker(t))
 			var wait sync.WaitGroup
 			both := func(calls ...func(*fixture)) {
 				for i, call := range calls {
@@ -152,11 +152,11 @@ func TestPeopleAndWorkersAtOnceEndARunOnce(t *testing.T) {
 			}
 			// A claim and a cancel of what is ready: either it is held and marked, or gone.
 			var claimed []*belfry.Run
-			worker := f.worker(t)
+			worker := f.registerWorker(t)
 			both(func(n *fixture) { claimed = n.claim(t, worker, 1) }, func(n *fixture) { n.cancel(t, namespace, behind.ID) })
 			switch state := f.state(t, behind.ID); {
-			case state == belfry.RunRunning && len(claimed) == 1 && claimed[0].ID == behind.ID && !f.live(t, behind.ID).CancelAt.IsZero():
-				f.accepted(t, claimed[0], belfry.OutcomeCancelled)
+			case state == belfry.RunRunning && len(claimed) == 1 && claimed[0].ID == behind.ID && !f.liveRow(t, behind.ID).CancelAt.IsZero():
+				f.finishAs(t, claimed[0], belfry.OutcomeCancelled)
 			case state == belfry.RunCancelled:
 				if len(claimed) == 1 && claimed[0].ID == behind.ID {
 					t.Errorf("a cancelled run was claimed")
@@ -164,7 +164,7 @@ func TestPeopleAndWorkersAtOnceEndARunOnce(t *testing.T) {
 			default:
 				t.Errorf("a run that was claimed and cancelled is %s, and %d were claimed", state, len(claimed))
 			}
-			f.edit(t, job, removeAll(t))
+			f.edit(t, job, deleteAndCancel(t))
 			f.settleAll(t)
 			f.backdate(t, time.Hour, "workers", "last_seen", "")
 			f.reap(t, time.Minute)

@@ -13,9 +13,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Several nodes believe at once that everything is theirs, and people interfere.
+// Several nodes believe at once that everything is theirs, and users interfere.
 // Only speed may suffer.
-func TestAStormLosesNothingAndDoublesNothing(t *testing.T) {
+func TestConcurrentCallsLoseAndDuplicateNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		nodes := f.nodes(t, 3)
 		first := f.minutesAgo(25)
@@ -24,12 +24,12 @@ func TestAStormLosesNothingAndDoublesNothing(t *testing.T) {
 			job := f.job(first, withRetries(1), withBase(0), func(j *belfry.Job) {
 				j.Overlap, j.MaxQueued = []belfry.Overlap{belfry.OverlapParallel, belfry.OverlapSkip, belfry.OverlapQueue}[i%3], 3
 			})
-			f.create(t, job)
+			f.createJobs(t, job)
 			jobs = append(jobs, job.Job)
 		}
 		var wait sync.WaitGroup
 		for _, node := range nodes {
-			wait.Go(func() { node.storm(t, jobs) })
+			wait.Go(func() { node.randomCalls(t, jobs) })
 		}
 		f.watch(t, wait.Wait)
 		// Each run that waits needs an attempt, and one more if that fails.
@@ -45,21 +45,21 @@ func TestAStormLosesNothingAndDoublesNothing(t *testing.T) {
 	})
 }
 
-// storm does what a node does, and what people do to it, in no order.
-func (f *fixture) storm(t *testing.T, jobs []belfry.Job) {
-	worker := f.worker(t)
+// randomCalls does what a node does, and what users do to it, in no order.
+func (f *fixture) randomCalls(t *testing.T, jobs []belfry.Job) {
+	worker := f.registerWorker(t)
 	var held []*belfry.Run
 	for range 60 {
-		if err := f.gust(t, worker, jobs, &held); err != nil {
+		if err := f.randomCall(t, worker, jobs, &held); err != nil {
 			var known *belfry.Error
 			if !errors.As(err, &known) || known.Code != belfry.Conflict && known.Code != belfry.NotFound {
-				t.Errorf("in the storm: %v", err)
+				t.Errorf("concurrent call: %v", err)
 			}
 		}
 	}
 }
 
-func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *[]*belfry.Run) error {
+func (f *fixture) randomCall(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *[]*belfry.Run) error {
 	job := jobs[rand.IntN(len(jobs))]
 	switch rand.IntN(12) {
 	default:
@@ -79,23 +79,23 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		_, err := f.Finish(ctx, results)
 		return err
 	case 4:
-		_, _, err := f.Promote(ctx, f.all(), 10)
+		_, _, err := f.Promote(ctx, f.allShards(), 10)
 		return err
 	case 5:
-		beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
+		heartbeat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 		for _, run := range *held {
-			beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
+			heartbeat.Held = append(heartbeat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 		}
-		_, err := f.Heartbeat(ctx, beat)
+		_, err := f.Heartbeat(ctx, heartbeat)
 		return err
 	case 6:
-		if _, err := f.EditJob(ctx, job.Namespace, job.ID, toggle(t)); err != nil {
+		if _, err := f.EditJob(ctx, job.Namespace, job.ID, togglePause(t)); err != nil {
 			return err
 		}
-		return f.Trigger(ctx, append(f.one(job), f.backfill(job, f.minutesAgo(rand.IntN(60)))), nil)
+		return f.Trigger(ctx, append(f.oneTrigger(job), f.backfill(job, f.minutesAgo(rand.IntN(60)))), nil)
 	case 7:
 		var steps []plan.Step
-		for _, w := range f.wishes(t) {
+		for _, w := range f.pendingTriggers(t) {
 			steps = append(steps, plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
 		}
 		_, err := f.Fire(ctx, worker, steps, store.FreeSlots{})
@@ -107,12 +107,12 @@ func (f *fixture) gust(t *testing.T, worker belfry.ID, jobs []belfry.Job, held *
 		}
 		return f.Cancel(ctx, job.Namespace, runs[rand.IntN(len(runs))].ID)
 	case 9, 10:
-		return f.decideDead(ctx)
+		return f.settleDeadLetters(ctx)
 	}
 }
 
-// decideDead redrives some dead letters and discards others.
-func (f *fixture) decideDead(ctx context.Context) error {
+// settleDeadLetters redrives some dead letters and discards others.
+func (f *fixture) settleDeadLetters(ctx context.Context) error {
 	dead, err := f.ListDeadLetters(ctx, namespace, belfry.DeadFilter{}, store.Page{Limit: 4})
 	if err != nil {
 		return err
@@ -133,9 +133,9 @@ func (f *fixture) decideDead(ctx context.Context) error {
 	return err
 }
 
-// toggle pauses a job, or moves it to its next revision without a pause, so
+// togglePause pauses a job, or moves it to its next revision without a pause, so
 // that occurrences stay due.
-func toggle(t tb) store.Edit {
+func togglePause(t tb) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		switch {
 		case job.State == belfry.JobPaused:
@@ -172,34 +172,34 @@ func (f *fixture) wantCovered(t tb, job belfry.ID, first time.Time) {
 // What is there of a job in two tables, or of a one-off that is over and has not
 // left. A job that is deleted has its own way.
 const (
-	twice = `SELECT count(*) FROM ended e WHERE EXISTS (SELECT 1 FROM jobs j WHERE j.id = e.id AND j.state <> 'deleted')
+	endedAndLive = `SELECT count(*) FROM ended e WHERE EXISTS (SELECT 1 FROM jobs j WHERE j.id = e.id AND j.state <> 'deleted')
 		OR EXISTS (SELECT 1 FROM runs r WHERE r.job_id = e.id) OR EXISTS (SELECT 1 FROM dead d WHERE d.job_id = e.id)`
 
-	overdue = `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
+	notArchived = `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
 		AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = j.id) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM triggers w WHERE w.job_id = j.id AND w.fired_at IS NULL)`
 )
 
-// Several nodes run one-offs at once while people cancel, delete, move, trigger,
+// Several nodes run one-offs at once while users cancel, delete, move, trigger,
 // redrive and discard them: each ends once, and whole.
-func TestOneOffsEndOnceInAStorm(t *testing.T) {
+func TestConcurrentCallsArchiveOneOffsOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var jobs []belfry.Job
 		for i := range 10 {
-			jobs = append(jobs, f.once(t, 30, withRetries(i%2), withBase(0), func(j *belfry.Job) {
+			jobs = append(jobs, f.createOneOff(t, 30, withRetries(i%2), withBase(0), func(j *belfry.Job) {
 				j.Overlap, j.MaxQueued = []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}[i%3], 3
 			}))
 		}
 		var wait sync.WaitGroup
 		for _, node := range f.nodes(t, 3) {
-			wait.Go(func() { node.stormEnds(t, jobs) })
+			wait.Go(func() { node.randomOneOffCalls(t, jobs) })
 		}
-		f.watch(t, wait.Wait, twice)
+		f.watch(t, wait.Wait, endedAndLive)
 		f.backdate(t, time.Hour, "workers", "last_seen", "")
 		f.reap(t, time.Minute)
 		f.settleAll(t)
-		f.retire(t, 3)
-		for _, query := range []string{twice, overdue, `SELECT count(*) FROM runs`} {
+		f.archiveAll(t, 3)
+		for _, query := range []string{endedAndLive, notArchived, `SELECT count(*) FROM runs`} {
 			if n := f.count(t, query); n != 0 {
 				t.Errorf("in the end %d: %s", n, query)
 			}
@@ -207,44 +207,44 @@ func TestOneOffsEndOnceInAStorm(t *testing.T) {
 	})
 }
 
-func (f *fixture) stormEnds(t *testing.T, jobs []belfry.Job) {
-	worker := f.worker(t)
+func (f *fixture) randomOneOffCalls(t *testing.T, jobs []belfry.Job) {
+	worker := f.registerWorker(t)
 	var held []*belfry.Run
 	for range 80 {
 		var err error
 		if rand.IntN(2) == 0 {
-			err = f.gust(t, worker, jobs, &held)
+			err = f.randomCall(t, worker, jobs, &held)
 		} else {
-			err = f.end(t, jobs[rand.IntN(len(jobs))])
+			err = f.randomOneOffCall(t, jobs[rand.IntN(len(jobs))])
 		}
 		var known *belfry.Error
 		if err != nil && (!errors.As(err, &known) || known.Code != belfry.Conflict && known.Code != belfry.NotFound) {
-			t.Errorf("in the storm: %v", err)
+			t.Errorf("concurrent call: %v", err)
 		}
 	}
 }
 
-// end does something to a job that it may end of, or lets it live a little longer.
-func (f *fixture) end(t *testing.T, job belfry.Job) error {
-	edit := abandon(t)
+// randomOneOffCall does something to a job that it may end of, or lets it live a little longer.
+func (f *fixture) randomOneOffCall(t *testing.T, job belfry.Job) error {
+	edit := cancelJob(t)
 	switch rand.IntN(8) {
 	case 0:
-		_, _, err := f.Archive(ctx, f.all(), belfry.ID{}, 100)
+		_, _, err := f.Archive(ctx, f.allShards(), belfry.ID{}, 100)
 		return err
 	case 1:
-		_, err := f.Reap(ctx, f.all(), 0, 100)
+		_, err := f.Reap(ctx, f.allShards(), 0, 100)
 		return err
 	case 2:
-		return f.Trigger(ctx, f.one(job), nil)
+		return f.Trigger(ctx, f.oneTrigger(job), nil)
 	case 3:
-		edit = revise(t, parallel) // never back: what runs beside others by then goes on
+		edit = revise(t, allowParallel) // never back: what runs beside others by then goes on
 	case 4:
 		if rand.IntN(4) > 0 {
 			return nil
 		}
-		edit = removeAll(t)
+		edit = deleteAndCancel(t)
 	case 5, 6:
-		edit = instead(t, f.minutesAgo(rand.IntN(29)))
+		edit = reschedule(t, f.minutesAgo(rand.IntN(29)))
 	}
 	_, err := f.EditJob(ctx, job.Namespace, job.ID, edit)
 	return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -14,8 +13,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// letters walks through all pages of the dead letters that pass a filter.
-func (f *fixture) letters(t tb, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
+// listDeadLetters reads all pages of the dead letters that pass a filter.
+func (f *fixture) listDeadLetters(t tb, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for {
@@ -32,11 +31,11 @@ func (f *fixture) letters(t tb, namespace string, filter belfry.DeadFilter, limi
 	}
 }
 
-// died makes a dead letter by the error that its only attempt ended with, so many
+// deadRunWithError makes a dead letter by the error that its only attempt ended with, so many
 // minutes ago.
-func (f *fixture) died(t tb, minutes int, text string, changes ...func(*belfry.Job)) *belfry.Run {
+func (f *fixture) deadRunWithError(t tb, minutes int, text string, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()
-	run := f.started(t, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
+	run := f.startRun(t, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
 	r := result(run, belfry.OutcomeFailed)
 	r.Error, r.HTTPStatus, r.Output = text, 500, "what it said"
 	f.finish(t, r)
@@ -55,19 +54,19 @@ func TestDeadLettersAreListedTheLatestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var want []belfry.ID
 		for i := range 6 {
-			run := f.died(t, 10+i/2, fmt.Sprint("failure ", i), named(fmt.Sprint("job ", i)), withPayload(fmt.Sprint(i)))
+			run := f.deadRunWithError(t, 10+i/2, fmt.Sprint("failure ", i), withName(fmt.Sprint("job ", i)), withPayload(fmt.Sprint(i)))
 			want = append(want, run.ID)
 			if i%2 == 1 && want[i-1].Compare(want[i]) < 0 { // two died at the same instant
 				want[i-1], want[i] = want[i], want[i-1]
 			}
 		}
-		f.died(t, 1, "theirs", inNamespace("theirs"))
+		f.deadRunWithError(t, 1, "theirs", withNamespace("theirs"))
 		for limit := 1; limit <= 7; limit++ {
-			if got := ids(f.letters(t, namespace, belfry.DeadFilter{}, limit)); !slices.Equal(got, want) {
+			if got := ids(f.listDeadLetters(t, namespace, belfry.DeadFilter{}, limit)); !slices.Equal(got, want) {
 				t.Errorf("pages of %d give %v, wants %v", limit, got, want)
 			}
 		}
-		for _, d := range f.letters(t, namespace, belfry.DeadFilter{}, 10) {
+		for _, d := range f.listDeadLetters(t, namespace, belfry.DeadFilter{}, 10) {
 			alone, err := f.DeadLetter(ctx, namespace, d.ID)
 			if err != nil || len(alone.Attempts) != 1 || len(alone.Payload) == 0 || alone.Attempts[0].Output != "what it said" {
 				t.Errorf("the dead letter alone is %+v (%v)", alone, err)
@@ -88,11 +87,11 @@ func TestDeadLettersAreListedTheLatestFirst(t *testing.T) {
 
 func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, inNamespace("ours"), named("report"), withRetries(1), withBase(0), withKeys("k-{{unix}}"), withPayload(`{"a":  1}`), withTimeout(77))
+		job := f.createJob(t, 5, withNamespace("ours"), withName("report"), withRetries(1), withBase(0), withKeys("k-{{unix}}"), withPayload(`{"a":  1}`), withTimeout(77))
 		f.fire(t, f.step(t, job))
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		first := f.claimOne(t, worker)
-		f.accepted(t, first, belfry.OutcomeTimedOut)
+		f.finishAs(t, first, belfry.OutcomeTimedOut)
 		f.promoteAll(t)
 		last := f.claimOne(t, worker)
 		r := result(last, belfry.OutcomeFailed)
@@ -105,11 +104,20 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.ID != last.ID || got.JobID != job.ID || got.JobName != "report" || got.Namespace != "ours" || got.Revision != 1 || got.Status != belfry.RunDead ||
-			got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 2 || got.Error != "no upstream" || got.HTTPStatus != 502 ||
-			string(got.Payload) != string(job.Payload) || got.Fingerprint != belfry.Fingerprint(r) || got.Key() != last.Key() ||
-			!got.ScheduledAt.Equal(last.ScheduledAt) || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Spec != job.Spec {
-			t.Errorf("the dead letter is %+v", got)
+		f.wantRecent(t, "the death", got.FinishedAt)
+		want := belfry.DeadLetter{
+			Run: belfry.Run{
+				ID: last.ID, JobID: job.ID, Namespace: "ours", Revision: 1, Kind: belfry.KindScheduled, Status: belfry.RunDead, ScheduledAt: last.ScheduledAt,
+				ReadyAt: last.ReadyAt, FiredAt: last.FiredAt, Attempt: 2, StartedAt: last.StartedAt, FinishedAt: got.FinishedAt, WorkerID: worker,
+				HTTPStatus: 502, Output: "try later", Error: "no upstream", Reason: belfry.ReasonOutOfRetries, TemplateKey: last.TemplateKey, Spec: job.Spec,
+				Attempts: got.Attempts,
+			},
+			Fingerprint: belfry.Fingerprint(r),
+		}
+		want.JobName, want.Payload = "report", job.Payload
+		wantEqual(t, "the dead letter", got, want)
+		if got.Key() != last.Key() {
+			t.Errorf("the key is %s, wants %s", got.Key(), last.Key())
 		}
 		if len(got.Attempts) != 2 || got.Attempts[0].Outcome != belfry.OutcomeTimedOut || got.Attempts[1].Output != "try later" || got.Attempts[1].Error != "no upstream" {
 			t.Errorf("the attempts are %+v", got.Attempts)
@@ -117,33 +125,33 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		for doing, ask := range map[string]struct {
 			namespace string
 			id        belfry.ID
-		}{"of another namespace": {"theirs", last.ID}, "that never was": {"ours", newID()}, "that is alive": {namespace, f.started(t).ID}} {
+		}{"of another namespace": {"theirs", last.ID}, "that never was": {"ours", newID()}, "that is alive": {namespace, f.startRun(t).ID}} {
 			_, err := f.DeadLetter(ctx, ask.namespace, ask.id)
 			wantCode(t, "a dead letter "+doing, err, belfry.NotFound)
 		}
-		f.edit(t, f.found(t, job), remove(t))
+		f.edit(t, f.getJob(t, job), deleteJob(t))
 		if got, err := f.DeadLetter(ctx, "ours", last.ID); err != nil || got.Spec != job.Spec || string(got.Payload) != string(job.Payload) {
 			t.Errorf("the dead letter of a deleted job is %+v (%v)", got, err)
 		}
-		asked := f.created(t, -60, withRetries(0))
-		wish := f.wish(asked, `"instead"`)
-		f.fireWishes(t, asked, wish)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
-		if got, err := f.DeadLetter(ctx, asked.Namespace, wish.RunID()); err != nil || string(got.Payload) != `"instead"` || got.Kind != belfry.KindManual {
-			t.Errorf("the dead letter that was asked for is %+v (%v)", got, err)
+		other := f.createJob(t, -60, withRetries(0))
+		trigger := f.newTrigger(other, `"instead"`)
+		f.recordAndFire(t, other, trigger)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+		if got, err := f.DeadLetter(ctx, other.Namespace, trigger.RunID()); err != nil || string(got.Payload) != `"instead"` || got.Kind != belfry.KindManual {
+			t.Errorf("the dead letter of a trigger is %+v (%v)", got, err)
 		}
 	})
 }
 
 func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		a := f.died(t, 50, "refused by 10.0.0.1")
-		b := f.died(t, 40, "refused by 10.0.0.2")
-		c := f.died(t, 30, "Größe 100% zu GROSS_x")
-		poison := f.poisoned(t)
+		a := f.deadRunWithError(t, 50, "refused by 10.0.0.1")
+		b := f.deadRunWithError(t, 40, "refused by 10.0.0.2")
+		c := f.deadRunWithError(t, 30, "Größe 100% zu GROSS_x")
+		poison := f.poisonRun(t)
 		f.exec(t, `UPDATE dead SET died_at = ? WHERE id = ?`, f.minutesAgo(20), poison.ID)
-		f.died(t, 45, "refused by 10.0.0.1", inNamespace("theirs"))
-		kind := f.letters(t, namespace, belfry.DeadFilter{JobID: a.JobID}, 10)[0].Fingerprint
+		f.deadRunWithError(t, 45, "refused by 10.0.0.1", withNamespace("theirs"))
+		kind := f.listDeadLetters(t, namespace, belfry.DeadFilter{JobID: a.JobID}, 10)[0].Fingerprint
 		all := []belfry.ID{poison.ID, c.ID, b.ID, a.ID}
 		for _, tt := range []struct {
 			name   string
@@ -167,7 +175,7 @@ func TestDeadLettersAreFilteredAndGrouped(t *testing.T) {
 			{"what contradicts itself", belfry.DeadFilter{JobID: a.JobID, Reason: belfry.ReasonPoison}, nil},
 		} {
 			for _, limit := range []int{1, 2, 10} {
-				if got := ids(f.letters(t, namespace, tt.filter, limit)); !slices.Equal(got, tt.want) {
+				if got := ids(f.listDeadLetters(t, namespace, tt.filter, limit)); !slices.Equal(got, tt.want) {
 					t.Errorf("%s, pages of %d: got %v, wants %v", tt.name, limit, got, tt.want)
 				}
 			}

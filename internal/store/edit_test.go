@@ -17,16 +17,16 @@ import (
 
 func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -3)
+		job := f.createJob(t, -3)
 		stale := f.step(t, job)
 		paused := f.edit(t, job, pause(t))
 		if paused.State != belfry.JobPaused || paused.Status != belfry.StatusPaused || paused.NextRunAt != nil {
 			t.Errorf("the paused job is %s, %s, next at %v", paused.State, paused.Status, paused.NextRunAt)
 		}
-		if diff := cmp.Diff(f.found(t, job), paused, asStored); diff != "" {
+		if diff := cmp.Diff(f.getJob(t, job), paused, asStored); diff != "" {
 			t.Errorf("what the edit answered differs from what is stored (-stored +answered):\n%s", diff)
 		}
-		window := store.Window{Shards: f.all(), Until: f.minutesAgo(-60), Limit: 10}
+		window := store.Window{Shards: f.allShards(), Until: f.minutesAgo(-60), Limit: 10}
 		if found, err := f.Upcoming(ctx, window); err != nil || len(found) != 0 {
 			t.Errorf("%d plans are upcoming (%v), wants none", len(found), err)
 		}
@@ -45,7 +45,7 @@ func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
 
 func TestPausingDecidesWhatIsDue(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 10, parallel)
+		job := f.createJob(t, 10, allowParallel)
 		at := f.plan(t, job.ID).NominalAt
 		f.edit(t, job, pause(t))
 		runs := f.jobRuns(t, job)
@@ -55,22 +55,22 @@ func TestPausingDecidesWhatIsDue(t *testing.T) {
 		if skip := runs[1]; skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(at) || skip.SkippedTo == nil || !skip.SkippedTo.Equal(runs[0].ScheduledAt.Add(-time.Minute)) {
 			t.Errorf("the skip is %+v", skip)
 		}
-		if got := f.found(t, job); got.Status != belfry.StatusPaused {
+		if got := f.getJob(t, job); got.Status != belfry.StatusPaused {
 			t.Errorf("the paused job with a live run is %s", got.Status)
 		}
 		// What is due cannot be decided again by whoever saw it before the pause.
-		if worker := f.worker(t); len(f.claim(t, worker, 10)) != 1 {
+		if worker := f.registerWorker(t); len(f.claim(t, worker, 10)) != 1 {
 			t.Error("there is not exactly one run to claim")
 		}
 	})
 }
 
-func TestResumingSkipsThePauseOrMakesUpForIt(t *testing.T) {
+func TestResumeSkipsThePauseOrCatchesUp(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, catchUp := range []bool{false, true} {
 			paused := f.job(f.minutesAgo(10))
 			paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
-			f.create(t, paused)
+			f.createJobs(t, paused)
 			job := paused.Job
 			f.edit(t, job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 				job.State = belfry.JobActive
@@ -89,44 +89,44 @@ func TestResumingSkipsThePauseOrMakesUpForIt(t *testing.T) {
 			if !p.NominalAt.Equal(p.FiredFor.Add(time.Minute)) || p.FiredFor.Before(f.minutesAgo(0)) || !p.NextAt.Equal(p.NominalAt) {
 				t.Errorf("catch up %v: the plan after the resume is %+v", catchUp, p)
 			}
-			if n := len(f.claim(t, f.worker(t), 10)); n != ran {
+			if n := len(f.claim(t, f.registerWorker(t), 10)); n != ran {
 				t.Errorf("catch up %v: %d runs can be claimed, wants %d", catchUp, n, ran)
 			}
 		}
 	})
 }
 
-func TestADeletedJobIsGoneButItsRunsGoOn(t *testing.T) {
+func TestADeletedJobIsInvisibleButItsRunsContinue(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, parallel, named("report"))
+		job := f.createJob(t, 5, allowParallel, withName("report"))
 		f.fire(t, f.step(t, job))
 		stale := f.step(t, job)
-		f.edit(t, job, remove(t))
+		f.edit(t, job, deleteJob(t))
 		_, err := f.Job(ctx, job.Namespace, job.ID)
 		wantCode(t, "find a deleted job", err, belfry.NotFound)
 		_, err = f.EditJob(ctx, job.Namespace, job.ID, pause(t))
 		wantCode(t, "edit a deleted job", err, belfry.NotFound)
-		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.one(job), nil), belfry.NotFound)
+		wantCode(t, "trigger a deleted job", f.Trigger(ctx, f.oneTrigger(job), nil), belfry.NotFound)
 		if due := f.due(t); len(due) != 0 {
 			t.Errorf("a deleted job is due")
 		}
 		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.FreeSlots{}); err != nil || fired.Applied[0] || fired.Ready != 0 {
 			t.Errorf("a deleted job was fired: %+v (%v)", fired, err)
 		}
-		run := f.claimOne(t, f.worker(t))
+		run := f.claimOne(t, f.registerWorker(t))
 		if run.JobID != job.ID || string(run.Payload) != string(job.Payload) {
 			t.Errorf("the run of the deleted job has payload %q", run.Payload)
 		}
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		if n := f.count(t, `SELECT count(*) FROM history WHERE job_id = ? AND state = 'skipped' AND reason = 'deleted' AND skipped_count >= 4`, job.ID); n != 1 {
-			t.Errorf("%d skips tell of what was due, wants 1", n)
+			t.Errorf("%d skips are of what was due, wants 1", n)
 		}
 	})
 }
 
 func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, parallel, withPayload(`"old"`), withRetries(1), withTimeout(100))
+		job := f.createJob(t, 5, allowParallel, withPayload(`"old"`), withRetries(1), withTimeout(100))
 		f.fire(t, f.step(t, job))
 		stale := f.step(t, job)
 		edited := f.edit(t, job, revise(t, func(j *belfry.Job) {
@@ -139,7 +139,7 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 			t.Errorf("a step from before the edit was applied: %+v (%v)", fired, err)
 		}
 		f.fire(t, f.step(t, edited))
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		runs := f.claim(t, worker, 10)
 		if len(runs) != 2 {
 			t.Fatalf("claimed %d runs, wants 2", len(runs))
@@ -152,10 +152,10 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 			if r.Revision != want.revision || string(r.Payload) != want.payload || r.Spec.TimeoutSeconds != want.timeout || r.Spec.MaxRetries.Value() != want.retries {
 				t.Errorf("run %d is of revision %d with payload %s and spec %+v, wants %+v", i, r.Revision, r.Payload, r.Spec, want)
 			}
-			if row := f.live(t, r.ID); row.TimeoutMS != int64(want.timeout)*1000 {
+			if row := f.liveRow(t, r.ID); row.TimeoutMS != int64(want.timeout)*1000 {
 				t.Errorf("run %d has a timeout of %d ms, wants %d s", i, row.TimeoutMS, want.timeout)
 			}
-			f.accepted(t, r, belfry.OutcomeFailed)
+			f.finishAs(t, r, belfry.OutcomeFailed)
 		}
 		if a, b := f.state(t, runs[0].ID), f.state(t, runs[1].ID); a != belfry.RunRetry || b != belfry.RunDead {
 			t.Errorf("failing made the old run %s and the new one %s, wants retry and dead", a, b)
@@ -165,18 +165,18 @@ func TestARunKeepsTheRevisionItWasFiredFrom(t *testing.T) {
 
 func TestAnEditThatRefusesChangesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, named("report"))
-		before := f.found(t, job)
+		job := f.createJob(t, 5, withName("report"))
+		before := f.getJob(t, job)
 		broken := errors.New("no such zone")
 		_, err := f.EditJob(ctx, job.Namespace, job.ID, func(got belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 			if diff := cmp.Diff(before.Spec, got.Spec, asStored); diff != "" || got.Name != "report" || string(got.Payload) != string(job.Payload) || got.Revision != 1 {
-				t.Errorf("the edit was given %+v", got)
+				t.Errorf("the edit got %+v", got)
 			}
 			if p != f.plan(t, job.ID) {
-				t.Errorf("the edit was given plan %+v, stored is %+v", p, f.plan(t, job.ID))
+				t.Errorf("the edit got plan %+v, stored is %+v", p, f.plan(t, job.ID))
 			}
 			if !near(now, f.Now(), 10*time.Second) {
-				t.Errorf("the edit was told that it is %v, the store says %v", now, f.Now())
+				t.Errorf("the edit got the time %v, the store says %v", now, f.Now())
 			}
 			return &store.Change{Job: got}, broken
 		})
@@ -188,7 +188,7 @@ func TestAnEditThatRefusesChangesNothing(t *testing.T) {
 		})
 		wantCode(t, "an edit that refuses", err, belfry.Conflict)
 		got := f.edit(t, job, func(belfry.Job, plan.Plan, time.Time) (*store.Change, error) { return nil, nil })
-		for _, job := range []belfry.Job{got, f.found(t, job)} {
+		for _, job := range []belfry.Job{got, f.getJob(t, job)} {
 			if diff := cmp.Diff(before, job, asStored); diff != "" {
 				t.Errorf("the job changed (-before +after):\n%s", diff)
 			}
@@ -201,7 +201,7 @@ func TestAnEditThatRefusesChangesNothing(t *testing.T) {
 
 func TestEditsOfOneJobFollowOneAnother(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5)
+		job := f.createJob(t, 5)
 		stores := []store.Store{f.Store}
 		if f.reopen != nil {
 			stores = append(stores, f.reopen(t))
@@ -221,7 +221,7 @@ func TestEditsOfOneJobFollowOneAnother(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		got := f.found(t, job)
+		got := f.getJob(t, job)
 		if got.Revision != 1+editors*edits || string(got.Payload) != fmt.Sprint(got.Revision) {
 			t.Errorf("the job is at revision %d with payload %s, wants %d", got.Revision, got.Payload, 1+editors*edits)
 		}
@@ -236,14 +236,14 @@ func TestEditsOfOneJobFollowOneAnother(t *testing.T) {
 
 func TestAnEditWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5)
+		job := f.createJob(t, 5)
 		gone, leave := context.WithCancel(ctx)
 		defer leave()
 		_, err := f.EditJob(gone, job.Namespace, job.ID, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 			leave()
 			return pause(t)(job, p, now)
 		})
-		state, version, runs := f.found(t, job).State, f.plan(t, job.ID).Version, len(f.jobRuns(t, job))
+		state, version, runs := f.getJob(t, job).State, f.plan(t, job.ID).Version, len(f.jobRuns(t, job))
 		whole := state == belfry.JobPaused && version == 2 && runs == 2
 		if nothing := state == belfry.JobActive && version == 1 && runs == 0; !whole && (err == nil || !nothing) {
 			t.Errorf("the edit answered %v and left state %s, version %d and %d runs", err, state, version, runs)
@@ -258,7 +258,7 @@ func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 			other = f.reopen(t)
 		}
 		for range 10 {
-			job := f.created(t, 3, parallel)
+			job := f.createJob(t, 3, allowParallel)
 			step := f.step(t, job)
 			var wait sync.WaitGroup
 			wait.Go(func() {
@@ -272,7 +272,7 @@ func TestAFiringAndAPauseMakeOneDecision(t *testing.T) {
 				}
 			})
 			wait.Wait()
-			if got := f.found(t, job); got.State != belfry.JobPaused {
+			if got := f.getJob(t, job); got.State != belfry.JobPaused {
 				t.Errorf("the job is %s, wants paused", got.State)
 			}
 			p := f.plan(t, job.ID)

@@ -11,11 +11,11 @@ import (
 
 func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for i := range 5 {
-			f.create(t, f.job(f.minutesAgo(20-i), inQueue("fast")), f.job(f.minutesAgo(20-i), inQueue("other")))
+			f.createJobs(t, f.job(f.minutesAgo(20-i), withQueue("fast")), f.job(f.minutesAgo(20-i), withQueue("other")))
 		}
-		f.create(t, f.job(f.minutesAgo(30), inQueue("slow")))
+		f.createJobs(t, f.job(f.minutesAgo(30), withQueue("slow")))
 		room := store.FreeSlots{Worker: worker, Lanes: []string{"fast/http", "slow/http", "none/http"}, Free: 4}
 		fired := f.fireInto(t, room, f.decide(t, f.due(t))...)
 		if len(fired.Claimed) != 4 || fired.Ready != 7 {
@@ -38,9 +38,9 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 func TestTheOldestOfABatchGetsTheSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, minutes := range []int{3, 9, 5, 7} {
-			f.create(t, f.job(f.minutesAgo(minutes)))
+			f.createJobs(t, f.job(f.minutesAgo(minutes)))
 		}
-		fired := f.fireInto(t, slots(f.worker(t), 2), f.decide(t, f.due(t))...)
+		fired := f.fireInto(t, slots(f.registerWorker(t), 2), f.decide(t, f.due(t))...)
 		for _, run := range fired.Claimed {
 			if run.ScheduledAt.After(f.minutesAgo(7)) {
 				t.Errorf("the run for %v was claimed while an older one waits", run.ScheduledAt)
@@ -54,8 +54,8 @@ func TestTheOldestOfABatchGetsTheSlots(t *testing.T) {
 
 func TestARunThatWasFiredIntoASlotIsLikeAClaimedOne(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 5, inNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 5, withNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
 		fired := f.fireInto(t, slots(worker, 1), f.step(t, job))
 		if len(fired.Claimed) != 1 {
 			t.Fatalf("%d runs were claimed, wants 1", len(fired.Claimed))
@@ -65,13 +65,13 @@ func TestARunThatWasFiredIntoASlotIsLikeAClaimedOne(t *testing.T) {
 		if !run.ScheduledAt.Equal(f.plan(t, job.ID).FiredFor) || run.Kind != belfry.KindScheduled {
 			t.Errorf("the run is %+v", run)
 		}
-		f.accepted(t, run, belfry.OutcomeFailed)
+		f.finishAs(t, run, belfry.OutcomeFailed)
 		if got := f.run(t, "ours", run.ID); got.Status != belfry.RunRetry || len(got.Attempts) != 1 || got.Attempts[0].WorkerID != worker {
 			t.Errorf("the failed run is %+v", got)
 		}
 
-		manual := f.trigger(t, f.created(t, -60, inNamespace("ours"), withPayload(`"own"`)), `"instead"`)
-		w := f.wishes(t)[0]
+		manual := f.trigger(t, f.createJob(t, -60, withNamespace("ours"), withPayload(`"own"`)), `"instead"`)
+		w := f.pendingTriggers(t)[0]
 		step := plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger})
 		fired = f.fireInto(t, slots(worker, 1), step)
 		if len(fired.Claimed) != 1 || fired.Claimed[0].ID != manual.RunID() || string(fired.Claimed[0].Payload) != `"instead"` {
@@ -82,11 +82,11 @@ func TestARunThatWasFiredIntoASlotIsLikeAClaimedOne(t *testing.T) {
 
 func TestSlotsAreNotUsedForWhatDoesNotRun(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		busy := f.created(t, 20)
+		worker := f.registerWorker(t)
+		busy := f.createJob(t, 20)
 		f.fire(t, f.step(t, busy))
-		free := f.created(t, 10)
-		stale := f.step(t, f.created(t, 5))
+		free := f.createJob(t, 10)
+		stale := f.step(t, f.createJob(t, 5))
 		stale.Seen.Version = 9
 		fired, err := f.Fire(ctx, owner, []plan.Step{stale, f.step(t, busy), f.step(t, free)}, slots(worker, 1))
 		if err != nil {
@@ -98,14 +98,14 @@ func TestSlotsAreNotUsedForWhatDoesNotRun(t *testing.T) {
 	})
 }
 
-func TestNoRunStaysWithAWorkerThatNobodyKnows(t *testing.T) {
+func TestRunsOfAnUnknownWorkerAreReaped(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5)
+		job := f.createJob(t, 5)
 		stranger := newID()
 		fired := f.fireInto(t, slots(stranger, 1), f.step(t, job))
 		f.backdate(t, time.Minute, "runs", "started_at", "state = 'running'")
 		f.reap(t, time.Second)
-		runs := f.claim(t, f.worker(t), 2)
+		runs := f.claim(t, f.registerWorker(t), 2)
 		if len(runs) != 1 || len(fired.Claimed)+fired.Ready != 1 {
 			t.Errorf("fired %+v for an unknown worker; %d runs can be claimed after the reaper came, wants 1", fired, len(runs))
 		}

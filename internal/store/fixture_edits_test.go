@@ -9,7 +9,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// What people do to jobs and runs.
+// What users do to jobs and runs.
 
 func pause(t tb) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
@@ -25,7 +25,7 @@ func resume(t tb) store.Edit {
 	}
 }
 
-func remove(t tb) store.Edit {
+func deleteJob(t tb) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		job.State = belfry.JobDeleted
 		return &store.Change{Job: job, Step: plan.Delete(subject(t, job.Namespace, job.Revision, job.Spec), p, now)}, nil
@@ -42,34 +42,34 @@ func revise(t tb, change func(*belfry.Job)) store.Edit {
 	}
 }
 
-// abandon plans nothing more of a job, and cancels what is alive of it.
-func abandon(t tb) store.Edit {
+// cancelJob plans nothing more of a job, and cancels its live runs.
+func cancelJob(t tb) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		return &store.Change{Job: job, Step: plan.Cancel(subject(t, job.Namespace, job.Revision, job.Spec), p, now), Cancel: true}, nil
 	}
 }
 
-// removeAll deletes a job with what is alive of it.
-func removeAll(t tb) store.Edit {
+// deleteAndCancel deletes a job and cancels its live runs.
+func deleteAndCancel(t tb) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		change, err := remove(t)(job, p, now)
+		change, err := deleteJob(t)(job, p, now)
 		change.Cancel = true
 		return change, err
 	}
 }
 
-// trigger records a wish for a run of the job.
+// trigger records a trigger of the job.
 func (f *fixture) trigger(t tb, job belfry.Job, payload string) plan.Trigger {
 	t.Helper()
-	wish := f.wish(job, payload)
-	if err := f.Trigger(ctx, []plan.Trigger{wish}, nil); err != nil {
+	trigger := f.newTrigger(job, payload)
+	if err := f.Trigger(ctx, []plan.Trigger{trigger}, nil); err != nil {
 		t.Fatalf("trigger job %s: %v", job.ID, err)
 	}
-	return wish
+	return trigger
 }
 
-// wish makes a trigger without recording it.
-func (f *fixture) wish(job belfry.Job, payload string) plan.Trigger {
+// newTrigger makes a trigger without recording it.
+func (f *fixture) newTrigger(job belfry.Job, payload string) plan.Trigger {
 	w := plan.Trigger{
 		ID: newID(), Namespace: job.Namespace, JobID: job.ID, Shard: belfry.ShardOf(job.ID, f.Shards()),
 		Kind: belfry.KindManual, At: f.Now().UTC().Truncate(time.Microsecond),
@@ -80,29 +80,31 @@ func (f *fixture) wish(job belfry.Job, payload string) plan.Trigger {
 	return w
 }
 
-// one is a list with one wish for a run of the job.
-func (f *fixture) one(job belfry.Job) []plan.Trigger { return []plan.Trigger{f.wish(job, "")} }
+// oneTrigger is a list with one trigger of the job.
+func (f *fixture) oneTrigger(job belfry.Job) []plan.Trigger {
+	return []plan.Trigger{f.newTrigger(job, "")}
+}
 
-// backfill makes a wish for the run of an instant of the schedule.
+// backfill makes a trigger for an instant of the schedule.
 func (f *fixture) backfill(job belfry.Job, at time.Time) plan.Trigger {
-	w := f.wish(job, "")
+	w := f.newTrigger(job, "")
 	w.Kind, w.At = belfry.KindBackfill, at
 	return w
 }
 
-// fireWishes records wishes for runs of one job, and fires them.
-func (f *fixture) fireWishes(t tb, job belfry.Job, wishes ...plan.Trigger) store.FireResult {
+// recordAndFire records triggers of one job, and fires them.
+func (f *fixture) recordAndFire(t tb, job belfry.Job, triggers ...plan.Trigger) store.FireResult {
 	t.Helper()
-	if err := f.Trigger(ctx, wishes, nil); err != nil {
+	if err := f.Trigger(ctx, triggers, nil); err != nil {
 		t.Fatalf("trigger job %s: %v", job.ID, err)
 	}
-	return f.fire(t, plan.Fire(subject(t, job.Namespace, job.Revision, job.Spec), f.plan(t, job.ID), wishes))
+	return f.fire(t, plan.Fire(subject(t, job.Namespace, job.Revision, job.Spec), f.plan(t, job.ID), triggers))
 }
 
-// wishes are the triggers that are not fired yet.
-func (f *fixture) wishes(t tb) []store.PendingTrigger {
+// pendingTriggers are the triggers that are not fired yet.
+func (f *fixture) pendingTriggers(t tb) []store.PendingTrigger {
 	t.Helper()
-	found, err := f.PendingTriggers(ctx, f.all(), 1000)
+	found, err := f.PendingTriggers(ctx, f.allShards(), 1000)
 	if err != nil {
 		t.Fatalf("list triggers: %v", err)
 	}
@@ -137,19 +139,19 @@ func (f *fixture) discard(t tb, namespace string, runs ...belfry.ID) int {
 	return n
 }
 
-// dead gives a run of a new job that is out of attempts.
-func (f *fixture) dead(t tb, changes ...func(*belfry.Job)) *belfry.Run {
+// deadRun gives a run of a new job that is out of attempts.
+func (f *fixture) deadRun(t tb, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()
-	run := f.started(t, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
-	f.accepted(t, run, belfry.OutcomeFailed)
+	run := f.startRun(t, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
+	f.finishAs(t, run, belfry.OutcomeFailed)
 	return run
 }
 
-// once makes a one-off that has been due for so many minutes.
-func (f *fixture) once(t tb, minutes int, changes ...func(*belfry.Job)) belfry.Job {
+// createOneOff makes a one-off that has been due for so many minutes.
+func (f *fixture) createOneOff(t tb, minutes int, changes ...func(*belfry.Job)) belfry.Job {
 	t.Helper()
 	at := f.minutesAgo(minutes)
-	return f.created(t, minutes, append([]func(*belfry.Job){withSchedule(at.Format(time.RFC3339))}, changes...)...)
+	return f.createJob(t, minutes, append([]func(*belfry.Job){withSchedule(at.Format(time.RFC3339))}, changes...)...)
 }
 
 // promoteAll makes everything that waits for a retry ready, as if a day had gone by.
@@ -157,7 +159,7 @@ func (f *fixture) promoteAll(t tb) int {
 	t.Helper()
 	f.backdate(t, 24*time.Hour, "runs", "ready_at", "state = 'retry'")
 	f.exec(t, `UPDATE runs SET rank = rank - ? WHERE state = 'retry'`, (24 * time.Hour).Microseconds())
-	n, _, err := f.Promote(ctx, f.all(), 1000)
+	n, _, err := f.Promote(ctx, f.allShards(), 1000)
 	if err != nil {
 		t.Fatalf("promote: %v", err)
 	}

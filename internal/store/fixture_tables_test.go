@@ -186,18 +186,18 @@ type liveRow struct {
 	Lane                    string
 	ReadyAt, DeadlineAt     time.Time
 	Weight                  int64 // what its priority adds to its rank
-	KeepDays                int   // zero: no retention of its own
+	RetentionDays           int   // zero: no retention of its own
 	CancelAt                time.Time
 }
 
-// live reads a run that is still alive.
-func (f *fixture) live(t tb, run belfry.ID) liveRow {
+// liveRow reads a run that is still alive.
+func (f *fixture) liveRow(t tb, run belfry.ID) liveRow {
 	t.Helper()
 	found := read(t, f, func(rows *sql.Rows) (liveRow, error) {
 		var r liveRow
 		var by, worker idColumn
 		var ready, deadline, cancel timeColumn
-		err := rows.Scan(&r.State, &r.Attempt, &r.Failures, &r.Lost, &r.Rank, &r.Epoch, &r.TimeoutMS, &by, &worker, &r.Lane, &ready, &deadline, &r.Weight, &r.KeepDays, &cancel)
+		err := rows.Scan(&r.State, &r.Attempt, &r.Failures, &r.Lost, &r.Rank, &r.Epoch, &r.TimeoutMS, &by, &worker, &r.Lane, &ready, &deadline, &r.Weight, &r.RetentionDays, &cancel)
 		r.FiredBy, r.Worker, r.ReadyAt, r.DeadlineAt, r.CancelAt = by.ID, worker.ID, ready.Time, deadline.Time, cancel.Time
 		return r, err
 	}, `SELECT state, attempt, failures, lost, rank, epoch, timeout_ms, fired_by, worker, lane, ready_at, deadline_at, weight, coalesce(retention_days, 0), cancel_requested_at FROM runs WHERE id = ?`, run)

@@ -28,16 +28,16 @@ const lane = belfry.DefaultQueue + "/" + belfry.TypeHTTP
 // owner fires in tests where it does not matter who does.
 var owner = belfry.NewID(time.Now())
 
-// drawn counts the ids that were drawn, so that each is younger than the one before.
-var drawn atomic.Int64
+// idCounter counts the ids that were drawn, so that each is younger than the one before.
+var idCounter atomic.Int64
 
 func newID() belfry.ID {
-	return belfry.NewID(time.Now().Add(time.Duration(drawn.Add(1)) * time.Millisecond))
+	return belfry.NewID(time.Now().Add(time.Duration(idCounter.Add(1)) * time.Millisecond))
 }
 
 var ctx = context.Background()
 
-func (f *fixture) all() []int {
+func (f *fixture) allShards() []int {
 	out := make([]int, f.Shards())
 	for i := range out {
 		out[i] = i
@@ -74,11 +74,11 @@ func isInstant(text string) bool {
 }
 
 // Changes of a job about to be made.
-func named(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Name = name } }
+func withName(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Name = name } }
 
-func inNamespace(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Namespace = name } }
+func withNamespace(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Namespace = name } }
 
-func inQueue(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Queue = name } }
+func withQueue(name string) func(*belfry.Job) { return func(j *belfry.Job) { j.Queue = name } }
 
 func withRetries(n int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.MaxRetries = belfry.Some(n) }
@@ -100,13 +100,13 @@ func withKeys(template string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.IdempotencyKeyTemplate = template }
 }
 
-func ofWorker(handler string) func(*belfry.Job) {
+func withHandler(handler string) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Type, j.Handler = belfry.TypeWorker, handler }
 }
 
-func parallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
+func allowParallel(j *belfry.Job) { j.Overlap = belfry.OverlapParallel }
 
-func queued(most int) func(*belfry.Job) {
+func withQueueLimit(most int) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.Overlap, j.MaxQueued = belfry.OverlapQueue, most }
 }
 
@@ -122,8 +122,8 @@ func withBase(seconds float64) func(*belfry.Job) {
 	return func(j *belfry.Job) { j.RetryBaseSeconds = belfry.Some(seconds) }
 }
 
-// each gives the jobs one by one.
-func each(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
+// jobSeq gives the jobs one by one.
+func jobSeq(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
 	return func(yield func(store.NewJob, error) bool) {
 		for _, job := range jobs {
 			if !yield(job, nil) {
@@ -133,23 +133,23 @@ func each(jobs ...store.NewJob) iter.Seq2[store.NewJob, error] {
 	}
 }
 
-func (f *fixture) create(t tb, jobs ...store.NewJob) {
+func (f *fixture) createJobs(t tb, jobs ...store.NewJob) {
 	t.Helper()
-	if err := f.CreateJobs(ctx, each(jobs...), nil); err != nil {
+	if err := f.CreateJobs(ctx, jobSeq(jobs...), nil); err != nil {
 		t.Fatalf("create %d jobs: %v", len(jobs), err)
 	}
 }
 
-// created makes one job that has been due for so many minutes.
-func (f *fixture) created(t tb, minutes int, changes ...func(*belfry.Job)) belfry.Job {
+// createJob makes one job that has been due for so many minutes.
+func (f *fixture) createJob(t tb, minutes int, changes ...func(*belfry.Job)) belfry.Job {
 	t.Helper()
 	job := f.job(f.minutesAgo(minutes), changes...)
-	f.create(t, job)
+	f.createJobs(t, job)
 	return job.Job
 }
 
-// found reads a job back.
-func (f *fixture) found(t tb, job belfry.Job) belfry.Job {
+// getJob reads a job back.
+func (f *fixture) getJob(t tb, job belfry.Job) belfry.Job {
 	t.Helper()
 	got, err := f.Job(ctx, job.Namespace, job.ID)
 	if err != nil {
@@ -170,7 +170,7 @@ func subject(t tb, namespace string, revision int, spec belfry.Spec) plan.Subjec
 // due is what is due now.
 func (f *fixture) due(t tb) []store.Due {
 	t.Helper()
-	found, err := f.Upcoming(ctx, store.Window{Shards: f.all(), Until: f.Now(), Limit: 100_000})
+	found, err := f.Upcoming(ctx, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 100_000})
 	if err != nil {
 		t.Fatalf("look for what is due: %v", err)
 	}
@@ -220,7 +220,7 @@ func (f *fixture) fireInto(t tb, slots store.FreeSlots, steps ...plan.Step) stor
 		t.Fatalf("fire %d steps: %v", len(steps), err)
 	}
 	if len(fired.Applied) != len(steps) {
-		t.Fatalf("fired %d steps, was told about %d", len(steps), len(fired.Applied))
+		t.Fatalf("fired %d steps, got %d answers", len(steps), len(fired.Applied))
 	}
 	for i, applied := range fired.Applied {
 		if !applied {
@@ -241,21 +241,21 @@ func (f *fixture) fireDue(t tb) store.FireResult {
 	return f.fire(t, f.decide(t, f.due(t))...)
 }
 
-// worker registers a fresh worker.
-func (f *fixture) worker(t tb) belfry.ID {
+// registerWorker registers a fresh worker.
+func (f *fixture) registerWorker(t tb) belfry.ID {
 	t.Helper()
 	id := newID()
-	f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 10, Lanes: []string{lane}, Register: true})
+	f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 10, Lanes: []string{lane}, Register: true})
 	return id
 }
 
-func (f *fixture) beat(t tb, b belfry.Heartbeat) belfry.HeartbeatReply {
+func (f *fixture) heartbeat(t tb, b belfry.Heartbeat) belfry.HeartbeatReply {
 	t.Helper()
-	orders, err := f.Heartbeat(ctx, b)
+	reply, err := f.Heartbeat(ctx, b)
 	if err != nil {
 		t.Fatalf("heartbeat: %v", err)
 	}
-	return orders
+	return reply
 }
 
 func (f *fixture) claim(t tb, worker belfry.ID, limit int, lanes ...string) []*belfry.Run {
@@ -283,12 +283,12 @@ func (f *fixture) claimOne(t tb, worker belfry.ID) *belfry.Run {
 	return runs[0]
 }
 
-// started gives a run of a new job that a new worker holds.
-func (f *fixture) started(t tb, changes ...func(*belfry.Job)) *belfry.Run {
+// startRun gives a run of a new job that a new worker holds.
+func (f *fixture) startRun(t tb, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()
-	job := f.created(t, 5, changes...)
+	job := f.createJob(t, 5, changes...)
 	f.fire(t, f.step(t, job))
-	return f.claimOne(t, f.worker(t))
+	return f.claimOne(t, f.registerWorker(t))
 }
 
 // result says how the attempt that holds a run ended.
@@ -312,8 +312,8 @@ func (f *fixture) finish(t tb, results ...belfry.Result) []belfry.Verdict {
 	return verdicts
 }
 
-// accepted finishes a run and expects the result to decide the attempt.
-func (f *fixture) accepted(t tb, run *belfry.Run, outcome belfry.Outcome) {
+// finishAs finishes a run and expects the result to decide the attempt.
+func (f *fixture) finishAs(t tb, run *belfry.Run, outcome belfry.Outcome) {
 	t.Helper()
 	if got := f.finish(t, result(run, outcome))[0]; got != belfry.VerdictAccepted {
 		t.Fatalf("the result %s of attempt %d is %s, wants accepted", outcome, run.Attempt, got)
@@ -322,7 +322,7 @@ func (f *fixture) accepted(t tb, run *belfry.Run, outcome belfry.Outcome) {
 
 func (f *fixture) reap(t tb, silence time.Duration) int {
 	t.Helper()
-	n, err := f.Reap(ctx, f.all(), silence, 1000)
+	n, err := f.Reap(ctx, f.allShards(), silence, 1000)
 	if err != nil {
 		t.Fatalf("reap: %v", err)
 	}
@@ -366,8 +366,8 @@ func wantCode(t tb, doing string, err error, want belfry.Code) {
 	}
 }
 
-// needSeveral skips a test that needs several nodes where there can be one only.
-func (f *fixture) needSeveral(t *testing.T) {
+// needSeveralNodes skips a test that needs several nodes where there can be one only.
+func (f *fixture) needSeveralNodes(t *testing.T) {
 	t.Helper()
 	if f.reopen == nil {
 		t.Skip("one process has this database to itself")
@@ -381,4 +381,20 @@ var asStored = cmp.Options{
 }
 
 // near reports whether two instants are so close.
+// wantEqual compares what is stored of two values.
+func wantEqual[T any](t tb, what string, got, want T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, append(options, asStored)...); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantRecent expects an instant of the last seconds.
+func (f *fixture) wantRecent(t tb, what string, at *time.Time) {
+	t.Helper()
+	if at == nil || !near(*at, f.Now(), 20*time.Second) {
+		t.Errorf("%s was at %v, wants about %v", what, at, f.Now())
+	}
+}
+
 func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// decided gives what was decided for an instant of a job, by id.
-func (f *fixture) decided(t tb, job belfry.Job, at time.Time) []belfry.ID {
+// runsAt gives what was decided for an instant of a job, by id.
+func (f *fixture) runsAt(t tb, job belfry.Job, at time.Time) []belfry.ID {
 	t.Helper()
 	runs, err := f.RunsAt(ctx, job.Namespace, job.ID, at)
 	if err != nil {
@@ -31,28 +32,28 @@ func (f *fixture) decided(t tb, job belfry.Job, at time.Time) []belfry.ID {
 	return out
 }
 
-func TestWhatWasDecidedIsFoundByItsInstant(t *testing.T) {
+func TestRunsAtFindsRunsAndSkipsOfAnInstant(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job, other := f.created(t, 30, parallel, withRetries(0)), f.created(t, 30, inQueue("other"))
+		worker := f.registerWorker(t)
+		job, other := f.createJob(t, 30, allowParallel, withRetries(0)), f.createJob(t, 30, withQueue("other"))
 		f.fire(t, f.step(t, other))
 		// A range of skips until 21 minutes ago, and then one of each state.
 		first := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(20), f.Now())
 		f.fire(t, first)
 		for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed, belfry.OutcomeFailed, belfry.OutcomeCancelled} {
-			f.accepted(t, f.claimOne(t, worker), outcome)
+			f.finishAs(t, f.claimOne(t, worker), outcome)
 			f.fire(t, f.step(t, job))
 		}
-		dead := f.letters(t, namespace, belfry.DeadFilter{JobID: job.ID}, 10)
+		dead := f.listDeadLetters(t, namespace, belfry.DeadFilter{JobID: job.ID}, 10)
 		f.discard(t, namespace, dead[1].ID)
 		f.claimOne(t, worker)
 		f.fire(t, f.step(t, job))
 		noted := f.step(t, job)
-		noted.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 2)}
+		noted.Skips = []plan.Skip{noteSkip(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 2)}
 		f.fire(t, noted)
 		at := noted.Runs[0].ScheduledAt
-		wish := f.backfill(job, at)
-		f.fireWishes(t, job, wish)
+		trigger := f.backfill(job, at)
+		f.recordAndFire(t, job, trigger)
 		only := f.backfill(job, at)
 		if err := f.Trigger(ctx, []plan.Trigger{only}, nil); err != nil {
 			t.Fatal(err)
@@ -75,66 +76,67 @@ func TestWhatWasDecidedIsFoundByItsInstant(t *testing.T) {
 			for _, off := range []time.Duration{0, 30 * time.Second} {
 				at := f.minutesAgo(minute).Add(off).UTC()
 				slices.SortFunc(want[at], belfry.ID.Compare)
-				if got := f.decided(t, job, at); !slices.Equal(got, want[at]) {
+				if got := f.runsAt(t, job, at); !slices.Equal(got, want[at]) {
 					t.Errorf("%d minutes ago plus %v: got %v, wants %v", minute, off, got, want[at])
 				}
 			}
 		}
 		if runs, err := f.RunsAt(ctx, "theirs", job.ID, at); len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
-			t.Errorf("another namespace is told of %d runs (%v)", len(runs), err)
+			t.Errorf("another namespace sees %d runs (%v)", len(runs), err)
 		}
 	})
 }
 
-func TestARangeThatBeganLongBeforeIsFound(t *testing.T) {
+func TestRunsAtFindsALongRangeOfSkips(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 40*24*60, parallel)
+		job := f.createJob(t, 40*24*60, allowParallel)
 		step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(200), f.Now())
 		f.fire(t, step)
 		for range 150 { // many records between the range and now
 			f.fire(t, f.step(t, job))
 		}
 		for _, at := range []time.Time{f.minutesAgo(40 * 24 * 60), f.minutesAgo(20 * 24 * 60), f.minutesAgo(202)} {
-			if got := f.decided(t, job, at); !slices.Equal(got, []belfry.ID{step.Skips[0].ID}) {
+			if got := f.runsAt(t, job, at); !slices.Equal(got, []belfry.ID{step.Skips[0].ID}) {
 				t.Errorf("%v: got %v, wants the range", at, got)
 			}
 		}
-		if got := f.decided(t, job, f.minutesAgo(100)); len(got) != 1 {
+		if got := f.runsAt(t, job, f.minutesAgo(100)); len(got) != 1 {
 			t.Errorf("of an instant after the range there are %v", got)
 		}
 	})
 }
 
-func TestWaitTellsWhatARunWaitsFor(t *testing.T) {
+func TestRunWaitSaysWhatARunWaitsFor(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		retry := f.started(t, inNamespace("ours"), withRetries(3))
+		retry := f.startRun(t, withNamespace("ours"), withRetries(3))
 		r := result(retry, belfry.OutcomeFailed)
 		r.RetryAfterSeconds = 3600
 		f.finish(t, r)
 		if w, err := f.RunWait(ctx, "ours", retry.ID); err != nil || w.State != belfry.RunRetry || !near(w.ReadyAt, f.Now().Add(time.Hour), 20*time.Second) {
 			t.Errorf("a run that waits for its retry waits for %+v (%v)", w, err)
 		}
-		gone := f.dead(t)
+		gone := f.deadRun(t)
 		for doing, id := range map[string]belfry.ID{"is dead": gone.ID, "never was": newID(), "is of another namespace": retry.ID} {
 			_, err := f.RunWait(ctx, namespace, id)
 			wantCode(t, "what does a run wait for that "+doing, err, belfry.NotFound)
 		}
 
-		worker := f.worker(t)
-		job := f.created(t, 20, queued(20), withRetries(3))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 20, withQueueLimit(20), withRetries(3))
 		var runs []belfry.ID
 		for range 13 {
 			step := f.step(t, job)
 			f.fire(t, step)
 			runs = append(runs, step.Runs[0].ID)
 		}
-		before, after := f.created(t, 25), f.created(t, 15)
+		before, after := f.createJob(t, 25), f.createJob(t, 15)
 		f.fire(t, f.step(t, before), f.step(t, after))
 
 		w, err := f.RunWait(ctx, namespace, runs[0])
-		if err != nil || w.State != belfry.RunReady || w.Lane != lane || w.Ahead != 1 || w.Running != 0 || len(w.Before) != 0 || w.Cancel || !w.ReadyAt.Equal(f.live(t, runs[0]).ReadyAt) {
-			t.Errorf("a ready run waits for %+v (%v)", w, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		wantEqual(t, "what a ready run waits for", w, store.RunWait{State: belfry.RunReady, ReadyAt: f.liveRow(t, runs[0]).ReadyAt, Lane: lane, Ahead: 1}, cmpopts.EquateEmpty())
 		for i, want := range map[int]int{1: 1, 5: 5, 12: 10} {
 			w, err := f.RunWait(ctx, namespace, runs[i])
 			if err != nil || w.State != belfry.RunWaiting || len(w.Before) != want || w.Ahead != 0 {
@@ -157,9 +159,9 @@ func TestWaitTellsWhatARunWaitsFor(t *testing.T) {
 	})
 }
 
-func TestARunIsFoundWhereverItIs(t *testing.T) {
+func TestRunFindsLiveDeadAndSettledRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t, withRetries(1), withBase(0))
+		run := f.startRun(t, withRetries(1), withBase(0))
 		want := func(state belfry.RunStatus, attempts int) {
 			t.Helper()
 			got := f.run(t, run.Namespace, run.ID)
@@ -177,77 +179,77 @@ func TestARunIsFoundWhereverItIs(t *testing.T) {
 			}
 		}
 		want(belfry.RunRunning, 0)
-		f.accepted(t, run, belfry.OutcomeInterrupted)
+		f.finishAs(t, run, belfry.OutcomeInterrupted)
 		want(belfry.RunReady, 1)
-		f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
+		f.finishAs(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
 		want(belfry.RunRetry, 2)
-		if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
+		if n, _, err := f.Promote(ctx, f.allShards(), 1); n != 1 || err != nil {
 			t.Fatalf("promoted %d (%v)", n, err)
 		}
-		f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
+		f.finishAs(t, f.claimOne(t, run.WorkerID), belfry.OutcomeFailed)
 		want(belfry.RunDead, 3)
 		_, err := f.Run(ctx, run.Namespace, newID())
 		wantCode(t, "find a run that never was", err, belfry.NotFound)
 	})
 }
 
-func TestATriggerIsFoundAsTheRunThatItWillBe(t *testing.T) {
+func TestRunFindsAPendingTrigger(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60, inNamespace("ours"))
-		wish := f.trigger(t, job, `"mine"`)
+		job := f.createJob(t, -60, withNamespace("ours"))
+		trigger := f.trigger(t, job, `"mine"`)
 		want := func(state belfry.RunStatus) {
 			t.Helper()
-			got := f.run(t, "ours", wish.RunID())
-			if got.ID != wish.RunID() || got.JobID != job.ID || got.Namespace != "ours" || got.Kind != belfry.KindManual ||
-				got.Status != state || !got.ScheduledAt.Equal(wish.At) || got.Revision != 1 {
+			got := f.run(t, "ours", trigger.RunID())
+			if got.ID != trigger.RunID() || got.JobID != job.ID || got.Namespace != "ours" || got.Kind != belfry.KindManual ||
+				got.Status != state || !got.ScheduledAt.Equal(trigger.At) || got.Revision != 1 {
 				t.Errorf("the trigger is found as %+v, wants it %s", got, state)
 			}
-			_, err := f.Run(ctx, "theirs", wish.RunID())
+			_, err := f.Run(ctx, "theirs", trigger.RunID())
 			wantCode(t, "find it from another namespace", err, belfry.NotFound)
 		}
 		want(belfry.RunReady)
-		if got := f.run(t, "ours", wish.RunID()); !got.FiredAt.IsZero() {
+		if got := f.run(t, "ours", trigger.RunID()); !got.FiredAt.IsZero() {
 			t.Errorf("a trigger that is not fired was fired at %v", got.FiredAt)
 		}
-		f.fire(t, plan.Fire(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{wish}))
+		f.fire(t, plan.Fire(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{trigger}))
 		want(belfry.RunReady)
-		run := f.claimOne(t, f.worker(t))
+		run := f.claimOne(t, f.registerWorker(t))
 		want(belfry.RunRunning)
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		want(belfry.RunSucceeded)
-		_, err := f.Run(ctx, "ours", wish.ID)
+		_, err := f.Run(ctx, "ours", trigger.ID)
 		wantCode(t, "find a run by the id of its trigger", err, belfry.NotFound)
 	})
 }
 
 func TestTheRunsOfAJobAreListedLatestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, other := f.created(t, 30, parallel, withRetries(0)), f.created(t, 30, inQueue("other"))
+		job, other := f.createJob(t, 30, allowParallel, withRetries(0)), f.createJob(t, 30, withQueue("other"))
 		f.fire(t, f.step(t, other))
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		// A range of skips, a success, a dead letter, and a live run of each kind.
 		seen := f.plan(t, job.ID)
 		f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), seen, f.minutesAgo(20), f.Now()))
 		for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
 			for _, run := range f.claim(t, worker, 1) {
-				f.accepted(t, run, outcome)
+				f.finishAs(t, run, outcome)
 			}
 			f.fire(t, f.step(t, job))
 		}
 		f.claim(t, worker, 1)
 		f.fire(t, f.step(t, job))
-		// Three wishes for the same instant have only their ids to tell them apart.
+		// Three triggers for the same instant have different ids only.
 		at := f.Now().Truncate(time.Microsecond)
-		var wishes []plan.Trigger
+		var triggers []plan.Trigger
 		for range 3 {
-			w := f.wish(job, "")
+			w := f.newTrigger(job, "")
 			w.At = at
 			if err := f.Trigger(ctx, []plan.Trigger{w}, nil); err != nil {
 				t.Fatal(err)
 			}
-			wishes = append(wishes, w)
+			triggers = append(triggers, w)
 		}
-		f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), wishes))
+		f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), triggers))
 
 		all := f.jobRuns(t, job)
 		var states []belfry.RunStatus
@@ -302,19 +304,19 @@ func (f *fixture) wantPages(t tb, job belfry.Job, all []belfry.Run) {
 	}
 }
 
-func TestWhatTheClockSkippedStandsBesideARunOfTheSameInstant(t *testing.T) {
+func TestADSTGapNoteAndARunMayHaveTheSameInstant(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, worker := f.created(t, 5), f.worker(t)
+		job, worker := f.createJob(t, 5), f.registerWorker(t)
 		at := f.minutesAgo(5)
 		step := f.step(t, job)
 		// Before the occurrence, at it, and behind the mark of a step that is applied later.
-		step.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, f.minutesAgo(50), 1), aside(job.ID, belfry.ReasonDSTGap, at, 4)}
+		step.Skips = []plan.Skip{noteSkip(job.ID, belfry.ReasonDSTGap, f.minutesAgo(50), 1), noteSkip(job.ID, belfry.ReasonDSTGap, at, 4)}
 		f.fire(t, step)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 		second := f.step(t, job)
-		second.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, f.minutesAgo(40), 1)}
+		second.Skips = []plan.Skip{noteSkip(job.ID, belfry.ReasonDSTGap, f.minutesAgo(40), 1)}
 		f.fire(t, second)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 
 		runs := f.jobRuns(t, job)
 		if len(runs) != 5 {

@@ -19,9 +19,9 @@ const everyRun = `(
 	UNION ALL SELECT id, job_id, shard, revision, kind, state, reason, scheduled_at, fired_at, attempt, key, 'history' FROM history
 ) r`
 
-// besides is a condition on rows of history: they only note beside the occurrences that
+// isNote is a condition on rows of history: they only note beside the occurrences that
 // the clock skipped something, or that an occurrence was planned there once.
-const besides = ` (reason IN ('dst_gap', 'zone_change') OR reason = 'cancelled' AND state = 'skipped' AND scheduled_at > fired_at) `
+const isNote = ` (reason IN ('dst_gap', 'zone_change') OR reason = 'cancelled' AND state = 'skipped' AND scheduled_at > fired_at) `
 
 // decision is a condition on runs and skips: they decide an occurrence.
 const decision = ` r.kind = 'scheduled' AND NOT (r.reason IN ('dst_gap', 'zone_change') OR r.reason = 'cancelled' AND r.state = 'skipped' AND r.scheduled_at > r.fired_at) `
@@ -29,15 +29,15 @@ const decision = ` r.kind = 'scheduled' AND NOT (r.reason IN ('dst_gap', 'zone_c
 // everySpec is all revisions of all jobs, wherever they are.
 const everySpec = `SELECT id AS job_id, revision, spec FROM jobs UNION ALL SELECT id, revision, spec FROM ended UNION ALL SELECT job_id, revision, spec FROM revisions`
 
-// wrong are counts that must be zero at every moment, with what they count.
-var wrong = []struct{ sentence, query string }{
+// invariants are counts that must be zero at every moment, with what they count.
+var invariants = []struct{ sentence, query string }{
 	{"occurrences have two decisions",
 		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` WHERE` + decision + `GROUP BY job_id, scheduled_at HAVING count(*) > 1) x`},
 	{"runs have an id that another row has too",
 		`SELECT count(*) FROM (SELECT 1 FROM ` + everyRun + ` GROUP BY id HAVING count(*) > 1) x`},
 	{"decisions lie within a recorded range of skips",
 		`SELECT count(*) FROM history s JOIN ` + everyRun + ` ON r.job_id = s.job_id
-		 WHERE s.id IN (SELECT id FROM history WHERE state = 'skipped' AND kind = 'scheduled' AND NOT` + besides + `) AND r.id <> s.id AND` + decision + `
+		 WHERE s.id IN (SELECT id FROM history WHERE state = 'skipped' AND kind = 'scheduled' AND NOT` + isNote + `) AND r.id <> s.id AND` + decision + `
 		 AND r.scheduled_at >= s.scheduled_at AND r.scheduled_at <= s.skipped_to`},
 	{"skips have no reason, no count or no end",
 		`SELECT count(*) FROM history WHERE state = 'skipped' AND (reason = '' OR skipped_count < 1 OR skipped_to IS NULL OR skipped_to < scheduled_at)`},
@@ -67,7 +67,7 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM runs WHERE state NOT IN ('ready', 'running', 'retry', 'waiting')`},
 	{"running runs lack a worker, token, deadline, start or attempt",
 		`SELECT count(*) FROM runs WHERE state = 'running' AND (worker IS NULL OR token IS NULL OR deadline_at IS NULL OR started_at IS NULL OR attempt < 1)`},
-	{"runs that nobody holds have a worker, token or deadline",
+	{"unheld runs have a worker, token or deadline",
 		`SELECT count(*) FROM runs WHERE state <> 'running' AND (worker IS NOT NULL OR token IS NOT NULL OR deadline_at IS NOT NULL)`},
 	{"attempts of a run have the same number",
 		`SELECT count(*) FROM (SELECT 1 FROM attempts GROUP BY run_id, attempt HAVING count(*) > 1) x`},
@@ -102,7 +102,7 @@ var wrong = []struct{ sentence, query string }{
 		`SELECT count(*) FROM keys k WHERE NOT EXISTS (SELECT 1 FROM (` + everySpec + `) x WHERE x.job_id = k.job_id AND x.spec LIKE '%"idempotency_key_template"%')`},
 	{"keys are of a run that has another, or is not scheduled",
 		`SELECT count(*) FROM keys k JOIN ` + everyRun + ` ON r.id = k.run_id WHERE r.key IS NULL OR r.key <> k.key OR r.job_id <> k.job_id OR r.kind <> 'scheduled'`},
-	{"keys do not tell whether their run succeeded",
+	{"keys do not say whether their run succeeded",
 		`SELECT count(*) FROM keys k JOIN ` + everyRun + ` ON r.id = k.run_id WHERE (k.succeeded_at IS NOT NULL) <> (r.state = 'succeeded')`},
 	{"live scheduled runs have a key that is not kept",
 		`SELECT count(*) FROM runs r WHERE r.kind = 'scheduled' AND r.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM keys k WHERE k.job_id = r.job_id AND k.key = r.key)`},
@@ -111,16 +111,16 @@ var wrong = []struct{ sentence, query string }{
 		 OR EXISTS (SELECT 1 FROM dead x WHERE x.job_id = e.id) OR EXISTS (SELECT 1 FROM triggers x WHERE x.job_id = e.id AND x.fired_at IS NULL)`},
 	{"ended jobs have another status than ended ones have",
 		`SELECT count(*) FROM ended WHERE status NOT IN ('completed', 'failed', 'cancelled')`},
-	{"rows of history were to be forgotten before they were settled",
+	{"rows of history expire before they were settled",
 		`SELECT count(*) FROM history WHERE retain_until <= settled_at`},
 	{"requests have no key or hash",
 		`SELECT count(*) FROM requests WHERE key = '' OR length(hash) <> 32`},
 }
 
-// check looks for what must never be, whatever a test did.
-func check(t tb, f *fixture) {
+// checkInvariants looks for what must never be, whatever a test did.
+func checkInvariants(t tb, f *fixture) {
 	t.Helper()
-	for _, w := range wrong {
+	for _, w := range invariants {
 		if n := f.count(t, w.query); n != 0 {
 			t.Errorf("invariant: %d %s", n, w.sentence)
 		}
@@ -194,7 +194,7 @@ func checkNotes(t tb, f *fixture) {
 		err := rows.Scan(&id, &job, &n.reason, &at)
 		n.id, n.job, n.at = id.ID, job.ID, at.Time
 		return n, err
-	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE`+besides)
+	}, `SELECT id, job_id, reason, scheduled_at FROM history WHERE`+isNote)
 	for _, n := range notes {
 		want := belfry.RunID(n.job, n.reason, n.at, belfry.ID{})
 		if n.reason == belfry.RunKind(belfry.ReasonCancelled) { // an instant may be planned and cancelled again
@@ -229,7 +229,7 @@ func checkColumns(t tb, f *fixture) {
 		if err := errors.Join(json.Unmarshal([]byte(c.spec), &spec), json.Unmarshal([]byte(c.tags), &list)); err != nil {
 			t.Errorf("invariant: the job %+v: %v", c, err)
 		}
-		if !kept(c.queue, spec.Queue) || !kept(c.kind, spec.Type) || !kept(c.handler, spec.Handler) {
+		if !sameText(c.queue, spec.Queue) || !sameText(c.kind, spec.Type) || !sameText(c.handler, spec.Handler) {
 			t.Errorf("invariant: the columns of job %+v differ from its spec", c)
 		}
 		if !slices.IsSorted(list) || len(slices.Compact(list)) != len(list) {
@@ -238,26 +238,26 @@ func checkColumns(t tb, f *fixture) {
 	}
 }
 
-// kept reports whether a text was stored as well as the database can: not every
+// sameText reports whether a text was stored as well as the database can: not every
 // one keeps zero bytes.
-func kept(column, text string) bool {
+func sameText(column, text string) bool {
 	return column == text || column == sanitize.Text(text, len(text)*len("\uFFFD"))
 }
 
-// alive is a live run with the spec of the revision that it was fired from.
-type alive struct {
+// liveRun is a live run with the spec of the revision that it was fired from.
+type liveRun struct {
 	run, job belfry.ID
 	state    belfry.RunStatus
 	spec     belfry.Spec
 	freed    bool // the job ran in parallel later, so that it need not wait
 }
 
-// alive gives all live runs.
-func (f *fixture) alive(t tb) []alive {
+// liveRuns returns all live runs.
+func (f *fixture) liveRuns(t tb) []liveRun {
 	t.Helper()
-	return read(t, f, func(rows *sql.Rows) (alive, error) {
+	return read(t, f, func(rows *sql.Rows) (liveRun, error) {
 		var run, job idColumn
-		var a alive
+		var a liveRun
 		var spec string
 		if err := rows.Scan(&run, &job, &a.state, &spec, &a.freed); err != nil {
 			return a, err
@@ -276,14 +276,14 @@ func (f *fixture) alive(t tb) []alive {
 func checkLive(t tb, f *fixture) {
 	t.Helper()
 	ahead := map[belfry.ID]int{}
-	for _, a := range f.alive(t) {
-		row := f.live(t, a.run)
+	for _, a := range f.liveRuns(t) {
+		row := f.liveRow(t, a.run)
 		weight := (&plan.Policy{Spec: a.spec}).Weight()
 		if row.State == belfry.RunReady && row.Rank != plan.Rank(row.ReadyAt, weight) {
 			t.Errorf("invariant: the run %s is ready since %v with priority %s and has rank %d", a.run, row.ReadyAt, a.spec.Priority, row.Rank)
 		}
-		if row.Weight != weight || row.KeepDays != a.spec.RetentionDays {
-			t.Errorf("invariant: the run %s has weight %d and is kept for %d days, its spec says %d and %d", a.run, row.Weight, row.KeepDays, weight, a.spec.RetentionDays)
+		if row.Weight != weight || row.RetentionDays != a.spec.RetentionDays {
+			t.Errorf("invariant: the run %s has weight %d and is kept for %d days, its spec says %d and %d", a.run, row.Weight, row.RetentionDays, weight, a.spec.RetentionDays)
 		}
 		if a.spec.Serial() && !a.freed && a.state != belfry.RunWaiting {
 			ahead[a.job]++
@@ -296,16 +296,16 @@ func checkLive(t tb, f *fixture) {
 	}
 }
 
-// stuck counts the runs that wait for nothing.
-const stuck = `SELECT count(*) FROM runs w WHERE w.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = w.job_id AND r.state <> 'waiting')`
+// stuckWaiting counts the runs that wait for nothing.
+const stuckWaiting = `SELECT count(*) FROM runs w WHERE w.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = w.job_id AND r.state <> 'waiting')`
 
 // checkWaiting expects a sweep to leave no run that waits for nothing.
 func checkWaiting(t tb, f *fixture) {
 	t.Helper()
-	if _, _, err := f.Promote(ctx, f.all(), 1000); err != nil {
+	if _, _, err := f.Promote(ctx, f.allShards(), 1000); err != nil {
 		t.Errorf("promote: %v", err)
 	}
-	if n := f.count(t, stuck); n != 0 {
+	if n := f.count(t, stuckWaiting); n != 0 {
 		t.Errorf("invariant: %d runs wait for nothing", n)
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 )
 
-// complaints is a test that only listens.
-type complaints struct {
+// recorder is a test that only listens.
+type recorder struct {
 	*testing.T
-	said []string
+	messages []string
 }
 
-func (c *complaints) Errorf(format string, args ...any) {
-	c.said = append(c.said, fmt.Sprintf(format, args...))
+func (c *recorder) Errorf(format string, args ...any) {
+	c.messages = append(c.messages, fmt.Sprintf(format, args...))
 }
 
-// crime is one way to break a store behind its back, and what has to be said of it.
-type crime struct{ sentence, sql string }
+// violation is one way to break a store behind its back, and what has to be said of it.
+type violation struct{ sentence, sql string }
 
-var crimes = []crime{
+var violations = []violation{
 	{"occurrences have two decisions", `UPDATE runs SET scheduled_at = (SELECT scheduled_at FROM history WHERE state = 'succeeded') WHERE state = 'ready'`},
 	{"runs have an id that another row has too", `UPDATE dead SET id = (SELECT id FROM history WHERE state = 'succeeded')`},
 	{"decisions lie within a recorded range of skips", `UPDATE history SET skipped_to = skipped_to + 60000000 WHERE state = 'skipped' AND reason = 'missed_window'`},
@@ -41,7 +41,7 @@ var crimes = []crime{
 	{"deleted or paused jobs are planned", `UPDATE jobs SET state = 'paused'`},
 	{"live runs have an unknown state", `UPDATE runs SET state = 'odd' WHERE state = 'ready'`},
 	{"running runs lack a worker", `UPDATE runs SET token = NULL WHERE state = 'running'`},
-	{"runs that nobody holds have a worker", `UPDATE runs SET worker = fired_by WHERE state = 'ready'`},
+	{"unheld runs have a worker", `UPDATE runs SET worker = fired_by WHERE state = 'ready'`},
 	{"a number that their run has not reached", `UPDATE attempts SET attempt = 9`},
 	{"still holds them or won with them", `UPDATE attempts SET run_id = (SELECT id FROM runs WHERE state = 'running') WHERE run_id IN (SELECT id FROM dead)`},
 	{"attempts are missing", `DELETE FROM attempts`},
@@ -63,7 +63,7 @@ var crimes = []crime{
 	{"ended jobs are in a live table", `UPDATE runs SET job_id = (SELECT id FROM ended) WHERE state = 'running'`},
 	{"ended jobs are in a live table", `UPDATE triggers SET fired_at = NULL, job_id = (SELECT id FROM ended)`},
 	{"ended jobs have another status", `UPDATE ended SET status = 'running'`},
-	{"to be forgotten before", `UPDATE history SET retain_until = settled_at WHERE state = 'succeeded'`},
+	{"expire before", `UPDATE history SET retain_until = settled_at WHERE state = 'succeeded'`},
 	{"is in shard", `UPDATE jobs SET shard = 1 - shard`},
 	{"has 3 runs that do not wait", `UPDATE jobs SET spec = replace(spec, '"parallel"', '"skip"')`},
 	{"differ from its spec", `UPDATE jobs SET queue = 'other'`},
@@ -77,56 +77,56 @@ var crimes = []crime{
 	{"a trigger (fired: false) has 1 runs", `UPDATE triggers SET fired_at = NULL`},
 }
 
-func TestTheCheckSeesEveryCrime(t *testing.T) {
+func TestInvariantsDetectEveryViolation(t *testing.T) {
 	t.Parallel()
-	for i, c := range crimes {
+	for i, c := range violations {
 		t.Run(fmt.Sprint(i, " ", c.sentence), func(t *testing.T) {
 			f := openSQLite(t)
 			f.tables.SetMaxOpenConns(1)
-			f.scene(t)
-			check(t, f)
+			f.populate(t)
+			checkInvariants(t, f)
 			f.exec(t, `PRAGMA ignore_check_constraints = ON`)
 			if n := f.exec(t, c.sql); n == 0 {
-				t.Fatal("the crime hit nothing")
+				t.Fatal("the statement changed nothing")
 			}
-			heard := &complaints{T: t}
-			check(heard, f)
-			if all := strings.Join(heard.said, "\n"); !strings.Contains(all, c.sentence) {
+			seen := &recorder{T: t}
+			checkInvariants(seen, f)
+			if all := strings.Join(seen.messages, "\n"); !strings.Contains(all, c.sentence) {
 				t.Errorf("the check says %q, wants %q", all, c.sentence)
 			}
 		})
 	}
 }
 
-// scene makes a job with a run in every place, and notes beside them.
-func (f *fixture) scene(t tb) {
+// populate makes a job with a run in every place, and notes beside them.
+func (f *fixture) populate(t tb) {
 	t.Helper()
-	f.prelude(t)
-	job, worker := f.created(t, 30, parallel, withRetries(0)), f.worker(t)
+	f.populateSettled(t)
+	job, worker := f.createJob(t, 30, allowParallel, withRetries(0)), f.registerWorker(t)
 	f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(20), f.Now()))
-	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+	f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 	f.fire(t, f.step(t, job))
-	f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+	f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
 	noted := f.step(t, job)
-	noted.Skips = []plan.Skip{aside(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 1), aside(job.ID, belfry.ReasonZoneChange, f.minutesAgo(-60), 1)}
+	noted.Skips = []plan.Skip{noteSkip(job.ID, belfry.ReasonDSTGap, noted.Runs[0].ScheduledAt, 1), noteSkip(job.ID, belfry.ReasonZoneChange, f.minutesAgo(-60), 1)}
 	f.fire(t, noted)
 	f.claimOne(t, worker)
 	f.fire(t, f.step(t, job))
 	f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, "")}))
 }
 
-// prelude makes what has to do with cancelling, discarding, keys and ends.
-func (f *fixture) prelude(t tb) {
+// populateSettled makes what has to do with cancelling, discarding, keys and ends.
+func (f *fixture) populateSettled(t tb) {
 	t.Helper()
-	given := f.dead(t)
+	given := f.deadRun(t)
 	f.discard(t, given.Namespace, given.ID)
-	cancelled := f.started(t)
+	cancelled := f.startRun(t)
 	f.cancel(t, cancelled.Namespace, cancelled.ID)
-	f.accepted(t, cancelled, belfry.OutcomeCancelled)
-	f.edit(t, f.created(t, -60), abandon(t))
-	once := f.once(t, 5)
+	f.finishAs(t, cancelled, belfry.OutcomeCancelled)
+	f.edit(t, f.createJob(t, -60), cancelJob(t))
+	once := f.createOneOff(t, 5)
 	step := f.step(t, once)
 	f.fire(t, step)
 	f.cancel(t, once.Namespace, step.Runs[0].ID)
-	f.fire(t, f.step(t, f.created(t, 5, inQueue("keyed"), withKeys("k-{{unix}}"))))
+	f.fire(t, f.step(t, f.createJob(t, 5, withQueue("keyed"), withKeys("k-{{unix}}"))))
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
+func TestJobStatus(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		want := func(job belfry.Job, doing string, status belfry.JobStatus, last *time.Time) {
 			t.Helper()
-			got := f.found(t, job)
+			got := f.getJob(t, job)
 			if got.Status != status || (got.LastRunAt == nil) != (last == nil) || last != nil && !got.LastRunAt.Equal(*last) {
 				t.Errorf("%s: status %s and last run at %v, wants %s and %v", doing, got.Status, got.LastRunAt, status, last)
 			}
@@ -29,32 +29,32 @@ func TestAStatusTellsWhatAJobIsDoing(t *testing.T) {
 		}{{belfry.OutcomeSucceeded, belfry.StatusCompleted}, {belfry.OutcomeFailed, belfry.StatusFailed}} {
 			at := f.minutesAgo(5)
 			once := f.job(at, withSchedule(at.Format(time.RFC3339)), withRetries(0))
-			f.create(t, once)
-			worker := f.worker(t)
+			f.createJobs(t, once)
+			worker := f.registerWorker(t)
 			want(once.Job, "a one-off that waits", belfry.StatusScheduled, nil)
 			f.fire(t, f.step(t, once.Job))
 			want(once.Job, "a one-off that was fired", belfry.StatusQueued, &at)
 			run := f.claimOne(t, worker)
 			want(once.Job, "a one-off that was claimed", belfry.StatusRunning, &at)
-			f.accepted(t, run, outcome.outcome)
+			f.finishAs(t, run, outcome.outcome)
 			want(once.Job, "a one-off that "+string(outcome.outcome), outcome.once, &at)
-			if got := f.found(t, once.Job); got.NextRunAt != nil {
+			if got := f.getJob(t, once.Job); got.NextRunAt != nil {
 				t.Errorf("a one-off that is over has a next run at %v", got.NextRunAt)
 			}
 		}
-		job := f.created(t, 5, withRetries(1))
-		at, worker := f.plan(t, job.ID).NominalAt, f.worker(t)
+		job := f.createJob(t, 5, withRetries(1))
+		at, worker := f.plan(t, job.ID).NominalAt, f.registerWorker(t)
 		f.fire(t, f.step(t, job))
 		run := f.claimOne(t, worker)
-		f.accepted(t, run, belfry.OutcomeFailed)
+		f.finishAs(t, run, belfry.OutcomeFailed)
 		want(job, "a job whose run waits for a retry", belfry.StatusQueued, &at)
 		f.edit(t, job, pause(t))
-		want(job, "a paused job", belfry.StatusPaused, f.found(t, job).LastRunAt)
+		want(job, "a paused job", belfry.StatusPaused, f.getJob(t, job).LastRunAt)
 	})
 }
 
-// instead gives a job a single instant in place of the rule that it had.
-func instead(t tb, at time.Time) store.Edit {
+// reschedule gives a job a single instant in place of the rule that it had.
+func reschedule(t tb, at time.Time) store.Edit {
 	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		was := subject(t, job.Namespace, job.Revision, job.Spec)
 		job.Schedule = at.Format(time.RFC3339)
@@ -65,9 +65,9 @@ func instead(t tb, at time.Time) store.Edit {
 
 // A job that was cancelled leaves a record at the instant that was planned then. If
 // it runs again before that, the record is no longer the last that is known of it.
-func TestACancelledJobThatRunsAgainIsWhatCameOfThat(t *testing.T) {
+func TestJobStatusOfACancelledJobThatRunsAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for name, tt := range map[string]struct {
 			outcome belfry.Outcome
 			then    func(job belfry.Job, run *belfry.Run)
@@ -81,24 +81,24 @@ func TestACancelledJobThatRunsAgainIsWhatCameOfThat(t *testing.T) {
 				f.discard(t, namespace, run.ID)
 			}},
 			"cancelled once more": {outcome: belfry.OutcomeFailed, want: belfry.StatusCancelled, then: func(job belfry.Job, run *belfry.Run) {
-				f.edit(t, job, instead(t, f.minutesAgo(-30)))
-				f.edit(t, job, abandon(t))
+				f.edit(t, job, reschedule(t, f.minutesAgo(-30)))
+				f.edit(t, job, cancelJob(t))
 			}},
 		} {
-			job := f.created(t, -60, named(name), withRetries(0))
-			f.edit(t, job, abandon(t))
-			job = f.edit(t, job, instead(t, f.minutesAgo(1)))
+			job := f.createJob(t, -60, withName(name), withRetries(0))
+			f.edit(t, job, cancelJob(t))
+			job = f.edit(t, job, reschedule(t, f.minutesAgo(1)))
 			run := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
-			f.accepted(t, run, tt.outcome)
+			f.finishAs(t, run, tt.outcome)
 			if tt.then != nil {
 				tt.then(job, run)
 			}
-			f.retire(t, 10)
-			got := f.found(t, job)
+			f.archiveAll(t, 10)
+			got := f.getJob(t, job)
 			if got.Status != tt.want || (got.State == belfry.JobEnded) != tt.ended || got.LastRunAt == nil || !got.LastRunAt.Equal(run.ScheduledAt) {
 				t.Errorf("%s: the job is %s and %s, and ran at %v; wants %s", name, got.State, got.Status, got.LastRunAt, tt.want)
 			}
-			if list := f.listed(t, namespace, belfry.JobFilter{Status: tt.want, Search: name}, 10); !slices.ContainsFunc(list, func(j belfry.Job) bool { return j.ID == job.ID }) {
+			if list := f.listJobs(t, namespace, belfry.JobFilter{Status: tt.want, Search: name}, 10); !slices.ContainsFunc(list, func(j belfry.Job) bool { return j.ID == job.ID }) {
 				t.Errorf("%s: it is not among the jobs that are %s", name, tt.want)
 			}
 		}
@@ -106,39 +106,39 @@ func TestACancelledJobThatRunsAgainIsWhatCameOfThat(t *testing.T) {
 }
 
 // What was under way when a job was cancelled does not undo that.
-func TestACancelledJobWhoseLastRunSucceedsIsCancelled(t *testing.T) {
+func TestJobStatusOfACancelledJobWhoseLastRunSucceeds(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 5)
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 5)
 		run := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
 		f.edit(t, job, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 			p.NominalAt, p.NextAt = f.minutesAgo(-60), f.minutesAgo(-60) // all before is decided
-			return abandon(t)(job, p, now)
+			return cancelJob(t)(job, p, now)
 		})
-		f.accepted(t, run, belfry.OutcomeSucceeded)
-		if got := f.found(t, job); got.Status != belfry.StatusCancelled || got.LastRunAt == nil || !got.LastRunAt.Equal(run.ScheduledAt) {
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
+		if got := f.getJob(t, job); got.Status != belfry.StatusCancelled || got.LastRunAt == nil || !got.LastRunAt.Equal(run.ScheduledAt) {
 			t.Errorf("the cancelled job is %s, and ran at %v", got.Status, got.LastRunAt)
 		}
-		wish := f.wish(job, "")
-		f.fireWishes(t, job, wish)
+		trigger := f.newTrigger(job, "")
+		f.recordAndFire(t, job, trigger)
 		f.settleAll(t)
-		if got := f.found(t, job); got.Status != belfry.StatusCompleted {
+		if got := f.getJob(t, job); got.Status != belfry.StatusCompleted {
 			t.Errorf("after it was run by hand the job is %s", got.Status)
 		}
 	})
 }
 
-// aside is a note beside the occurrences of a job.
-func aside(job belfry.ID, reason belfry.Reason, at time.Time, count int64) plan.Skip {
+// noteSkip is a note beside the occurrences of a job.
+func noteSkip(job belfry.ID, reason belfry.Reason, at time.Time, count int64) plan.Skip {
 	return plan.Skip{ID: belfry.RunID(job, belfry.RunKind(reason), at, belfry.ID{}), From: at, To: at, Count: count, Reason: reason, Note: true}
 }
 
-func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
+func TestNotesDoNotChangeTheJobStatus(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		ended := map[belfry.ID]belfry.JobStatus{}
 		end := func(want belfry.JobStatus, outcome belfry.Outcome, notes ...func(job belfry.ID) plan.Skip) {
-			job := f.created(t, 30, withRetries(0))
+			job := f.createJob(t, 30, withRetries(0))
 			step := f.step(t, job)
 			step.Next.NextAt, step.Next.NominalAt = time.Time{}, time.Time{}
 			for _, note := range notes {
@@ -149,15 +149,15 @@ func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 			}
 			f.fire(t, step)
 			if outcome != "" {
-				f.accepted(t, f.claimOne(t, worker), outcome)
+				f.finishAs(t, f.claimOne(t, worker), outcome)
 			}
 			ended[job.ID] = want
 		}
 		gap := func(minutes int) func(belfry.ID) plan.Skip {
-			return func(job belfry.ID) plan.Skip { return aside(job, belfry.ReasonDSTGap, f.minutesAgo(minutes), 1) }
+			return func(job belfry.ID) plan.Skip { return noteSkip(job, belfry.ReasonDSTGap, f.minutesAgo(minutes), 1) }
 		}
 		moved := func(minutes int) func(belfry.ID) plan.Skip {
-			return func(job belfry.ID) plan.Skip { return aside(job, belfry.ReasonZoneChange, f.minutesAgo(minutes), 1) }
+			return func(job belfry.ID) plan.Skip { return noteSkip(job, belfry.ReasonZoneChange, f.minutesAgo(minutes), 1) }
 		}
 		end(belfry.StatusCompleted, belfry.OutcomeSucceeded)
 		end(belfry.StatusCompleted, belfry.OutcomeSucceeded, gap(30))
@@ -166,7 +166,7 @@ func TestNotesBesideTheOccurrencesDoNotSayHowAJobEnded(t *testing.T) {
 		end(belfry.StatusFailed, belfry.OutcomeFailed, gap(30), moved(5))
 		end(belfry.StatusCancelled, "", moved(5))
 		for id, want := range ended {
-			job := f.found(t, belfry.Job{ID: id, Namespace: belfry.DefaultNamespace})
+			job := f.getJob(t, belfry.Job{ID: id, Namespace: belfry.DefaultNamespace})
 			if job.Status != want {
 				t.Errorf("job %s is %s, wants %s", id, job.Status, want)
 			}

@@ -27,9 +27,9 @@ func fleetSize(b *testing.B) int {
 	return n
 }
 
-// listed are the lists that people may ask for, from the common to the absurd.
+// listFilters are lists that users may request, from the common to the absurd.
 // What is rare has some ten jobs in a million.
-var listed = []struct {
+var listFilters = []struct {
 	name   string
 	filter belfry.JobFilter
 	depth  float64 // share of the list that comes before the page
@@ -81,9 +81,9 @@ var listed = []struct {
 func BenchmarkListJobs1M(b *testing.B) {
 	f := openPostgres(b, pgtest.Durable(b).URL())
 	n := fleetSize(b)
-	oldest := f.bigFleet(b, n)
-	youngest := drawn.Load()
-	for _, tt := range listed {
+	oldest := f.createBigFleet(b, n)
+	youngest := idCounter.Load()
+	for _, tt := range listFilters {
 		b.Run(tt.name, func(b *testing.B) {
 			var after belfry.ID
 			if tt.depth > 0 {
@@ -120,13 +120,13 @@ func idDrawn(n int64) belfry.ID {
 	return belfry.NewID(time.Now().Add(time.Duration(n) * time.Millisecond))
 }
 
-// bigFleet makes n jobs of all kinds, and says with which id they begin.
-func (f *fixture) bigFleet(b *testing.B, n int) (oldest int64) {
-	oldest = drawn.Load()
+// createBigFleet makes n jobs of all kinds, and says with which id they begin.
+func (f *fixture) createBigFleet(b *testing.B, n int) (oldest int64) {
+	oldest = idCounter.Load()
 	start := time.Now()
 	err := f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 		for i := range n {
-			if !yield(f.oneOfMany(i, n), nil) {
+			if !yield(f.fleetJob(i, n), nil) {
 				return
 			}
 		}
@@ -135,20 +135,20 @@ func (f *fixture) bigFleet(b *testing.B, n int) (oldest int64) {
 		b.Fatal(err)
 	}
 	b.Logf("created %d jobs, %.0f a second", n, float64(n)/time.Since(start).Seconds())
-	f.past(b)
+	f.fillHistory(b)
 	return oldest
 }
 
-// oneOfMany is the i-th of n jobs: a tenth in a queue that later ones do not use,
+// fleetJob is the i-th of n jobs: a tenth in a queue that later ones do not use,
 // half of them for workers, a third with tags, a twentieth paused, a tenth at
 // their end.
-func (f *fixture) oneOfMany(i, n int) store.NewJob {
+func (f *fixture) fleetJob(i, n int) store.NewJob {
 	at := f.minutesAgo(-60)
 	ended := i%10 == 7
 	if ended {
 		at = f.minutesAgo(i % (80 * 24 * 60))
 	}
-	job := f.job(at, named(fmt.Sprintf("tenant-%d-invoice-%06d", i*7919%1000, i)), func(j *belfry.Job) {
+	job := f.job(at, withName(fmt.Sprintf("tenant-%d-invoice-%06d", i*7919%1000, i)), func(j *belfry.Job) {
 		j.Queue = fmt.Sprint("queue-", i%18)
 		if i < n/10 {
 			j.Queue = "early"
@@ -180,10 +180,10 @@ func (f *fixture) oneOfMany(i, n int) store.NewJob {
 	return job
 }
 
-// past writes what became of the jobs that ended, over ninety partitions, and some
+// fillHistory writes what became of the jobs that ended, over ninety partitions, and some
 // live runs. One in a thousand of those that ended failed; of one in ten thousand
 // nothing is known.
-func (f *fixture) past(b *testing.B) {
+func (f *fixture) fillHistory(b *testing.B) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	for d := -90; d < -1; d++ {
 		day := today.AddDate(0, 0, d)

@@ -17,24 +17,24 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// world is a store with jobs that are up to all sorts of things.
-type world struct {
-	f      *fixture
-	worker belfry.ID
-	jobs   []belfry.Job
-	wishes []belfry.ID // runs that were only asked for
-	names  map[string]bool
+// listModel is a store with jobs that are up to all sorts of things.
+type listModel struct {
+	f        *fixture
+	worker   belfry.ID
+	jobs     []belfry.Job
+	triggers []belfry.ID // pending triggers
+	names    map[string]bool
 }
 
-func TestListsHaveWhatTheirFiltersLetPass(t *testing.T) {
+func TestListsMatchTheirFilters(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
-				f.wipe(t)
-				w := &world{f: f, worker: f.worker(t), names: map[string]bool{}}
+				f.deleteAll(t)
+				w := &listModel{f: f, worker: f.registerWorker(t), names: map[string]bool{}}
 				for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 					w.add(t)
 				}
@@ -47,7 +47,7 @@ func TestListsHaveWhatTheirFiltersLetPass(t *testing.T) {
 				for _, state := range runStates {
 					w.wantRuns(t, belfry.RunFilter{Status: state}, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
-				check(t, f)
+				checkInvariants(t, f)
 			})
 		})
 	}
@@ -71,27 +71,27 @@ var (
 
 // wantJobs expects the pages of a list to have what passes the filter, in the
 // order of ids.
-func (w *world) wantJobs(t *rapid.T, filter belfry.JobFilter, limit int) {
+func (w *listModel) wantJobs(t *rapid.T, filter belfry.JobFilter, limit int) {
 	for _, namespace := range namespaces {
 		var want []belfry.Job
 		for _, made := range w.jobs {
 			job, err := w.f.Job(ctx, made.Namespace, made.ID)
 			if job.State == belfry.JobEnded && filter.Status == "" {
-				continue // those that are over have to be asked for
+				continue // archived jobs are listed only by status
 			}
-			if err == nil && job.Namespace == namespace && passes(job, filter) {
+			if err == nil && job.Namespace == namespace && matches(job, filter) {
 				want = append(want, job)
 			}
 		}
 		slices.SortFunc(want, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
-		got := w.f.listed(t, namespace, filter, limit)
+		got := w.f.listJobs(t, namespace, filter, limit)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {
 			t.Errorf("%+v in %s, pages of %d (-want +got):\n%s", filter, namespace, limit, diff)
 		}
 	}
 }
 
-func passes(job belfry.Job, f belfry.JobFilter) bool {
+func matches(job belfry.Job, f belfry.JobFilter) bool {
 	for _, tag := range f.Tags {
 		if !slices.Contains(job.Tags, tag) {
 			return false
@@ -104,7 +104,7 @@ func passes(job belfry.Job, f belfry.JobFilter) bool {
 
 // wantRuns expects the pages of a list to have the runs of all jobs, in the order
 // of ids.
-func (w *world) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
+func (w *listModel) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 	for _, namespace := range namespaces {
 		var all []belfry.Run
 		for _, job := range w.jobs {
@@ -112,14 +112,14 @@ func (w *world) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 				all = append(all, w.f.jobRuns(t, job)...)
 			}
 		}
-		for _, id := range w.wishes {
+		for _, id := range w.triggers {
 			if run, err := w.f.Run(ctx, namespace, id); err == nil {
 				all = append(all, run)
 			}
 		}
 		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.Status != "" && r.Status != filter.Status })
 		slices.SortFunc(want, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
-		got := w.f.listedRuns(t, namespace, filter, limit)
+		got := w.f.listRuns(t, namespace, filter, limit)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {
 			t.Errorf("%+v in %s, pages of %d (-want +got):\n%s", filter, namespace, limit, diff)
 		}
@@ -127,16 +127,16 @@ func (w *world) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 }
 
 // add makes a job and lets something happen to it.
-func (w *world) add(t *rapid.T) {
+func (w *listModel) add(t *rapid.T) {
 	at := w.f.minutesAgo(rapid.IntRange(3, 30).Draw(t, "due for minutes"))
 	changes := []func(*belfry.Job){
-		named(w.name(t)), inNamespace(pick(t, namespaces, "namespace")), inQueue(pick(t, queues, "queue")), withRetries(0),
+		withName(w.name(t)), withNamespace(pick(t, namespaces, "namespace")), withQueue(pick(t, queues, "queue")), withRetries(0),
 		withTags(rapid.SliceOfN(rapid.SampledFrom(tags), 0, 3).Draw(t, "tags")...),
 	}
 	if rapid.Bool().Draw(t, "for a worker") {
-		changes = append(changes, ofWorker(pick(t, handlers, "handler")))
+		changes = append(changes, withHandler(pick(t, handlers, "handler")))
 	}
-	fate := pick(t, fates, "fate")
+	fate := pick(t, scenarios, "fate")
 	if fate.once {
 		changes = append(changes, withSchedule(at.Format(time.RFC3339)))
 	}
@@ -144,15 +144,15 @@ func (w *world) add(t *rapid.T) {
 	if fate.ended {
 		job.Plan.NextAt, job.Plan.NominalAt = time.Time{}, time.Time{}
 	}
-	w.f.create(t, job)
+	w.f.createJobs(t, job)
 	w.jobs = append(w.jobs, job.Job)
-	if fate.happens != nil {
-		fate.happens(w, t, job.Job)
+	if fate.apply != nil {
+		fate.apply(w, t, job.Job)
 	}
 }
 
 // name draws a name that is not taken, or none.
-func (w *world) name(t *rapid.T) string {
+func (w *listModel) name(t *rapid.T) string {
 	name := rapid.StringOfN(rapid.SampledFrom(letters), 0, 6, -1).Draw(t, "name")
 	if w.names[name] {
 		return ""
@@ -162,7 +162,7 @@ func (w *world) name(t *rapid.T) string {
 }
 
 // filter draws a filter that often lets something pass.
-func (w *world) filter(t *rapid.T) (f belfry.JobFilter) {
+func (w *listModel) filter(t *rapid.T) (f belfry.JobFilter) {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what+"?") == 0 }
 	if some("type") {
 		f.Type = pick(t, []string{belfry.TypeHTTP, belfry.TypeWorker, "odd"}, "type")
@@ -192,90 +192,90 @@ func (w *world) filter(t *rapid.T) (f belfry.JobFilter) {
 	return f
 }
 
-// fate is what happens to a job once it is there.
-type fate struct {
+// scenario is what happens to a job once it is there.
+type scenario struct {
 	name    string
 	once    bool // it has one occurrence
 	ended   bool // it has none
 	changes []func(*belfry.Job)
-	happens func(w *world, t *rapid.T, job belfry.Job)
+	apply   func(w *listModel, t *rapid.T, job belfry.Job)
 }
 
-func (f fate) String() string { return f.name }
+func (f scenario) String() string { return f.name }
 
-var fates = []fate{
+var scenarios = []scenario{
 	{name: "nothing"},
-	{name: "paused", happens: func(w *world, t *rapid.T, job belfry.Job) { w.f.edit(t, job, pause(t)) }},
-	{name: "ready", happens: func(w *world, t *rapid.T, job belfry.Job) { w.f.fire(t, w.f.step(t, job)) }},
-	{name: "a range of skips", happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "paused", apply: func(w *listModel, t *rapid.T, job belfry.Job) { w.f.edit(t, job, pause(t)) }},
+	{name: "ready", apply: func(w *listModel, t *rapid.T, job belfry.Job) { w.f.fire(t, w.f.step(t, job)) }},
+	{name: "a range of skips", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), w.f.plan(t, job.ID), w.f.minutesAgo(1), w.f.Now()))
 	}},
-	{name: "running", happens: func(w *world, t *rapid.T, job belfry.Job) { w.start(t, w.f.step(t, job)) }},
-	{name: "several at once", changes: []func(*belfry.Job){parallel}, happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "running", apply: func(w *listModel, t *rapid.T, job belfry.Job) { w.start(t, w.f.step(t, job)) }},
+	{name: "several at once", changes: []func(*belfry.Job){allowParallel}, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.f.fire(t, w.f.step(t, job))
 		w.start(t, w.f.step(t, job))
 		w.f.fire(t, w.f.step(t, job))
 	}},
-	{name: "one behind another", changes: []func(*belfry.Job){queued(3)}, happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "one behind another", changes: []func(*belfry.Job){withQueueLimit(3)}, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.start(t, w.f.step(t, job))
 		w.f.fire(t, w.f.step(t, job))
 		w.f.fire(t, w.f.step(t, job))
 	}},
-	{name: "cancelled while running", happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "cancelled while running", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		run := w.start(t, w.f.step(t, job))
 		w.f.cancel(t, job.Namespace, run.ID)
 	}},
-	{name: "abandoned", happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "abandoned", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.f.fire(t, w.f.step(t, job))
-		w.f.edit(t, job, abandon(t))
+		w.f.edit(t, job, cancelJob(t))
 	}},
-	{name: "running and paused", happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "running and paused", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.start(t, w.f.step(t, job))
 		w.f.edit(t, job, pause(t))
 	}},
-	{name: "retry", changes: []func(*belfry.Job){withRetries(3)}, happens: func(w *world, t *rapid.T, job belfry.Job) {
-		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
+	{name: "retry", changes: []func(*belfry.Job){withRetries(3)}, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
+		w.f.finishAs(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
 	}},
-	{name: "succeeded", happens: func(w *world, t *rapid.T, job belfry.Job) {
-		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeSucceeded)
+	{name: "succeeded", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
+		w.f.finishAs(t, w.start(t, w.f.step(t, job)), belfry.OutcomeSucceeded)
 	}},
-	{name: "dead", happens: func(w *world, t *rapid.T, job belfry.Job) {
-		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
+	{name: "dead", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
+		w.f.finishAs(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
 	}},
-	{name: "once and succeeded", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
-		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeSucceeded)
+	{name: "once and succeeded", once: true, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
+		w.f.finishAs(t, w.start(t, w.f.step(t, job)), belfry.OutcomeSucceeded)
 	}},
-	{name: "once and dead", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
-		w.f.accepted(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
+	{name: "once and dead", once: true, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
+		w.f.finishAs(t, w.start(t, w.f.step(t, job)), belfry.OutcomeFailed)
 	}},
-	{name: "once and discarded", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "once and discarded", once: true, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		run := w.start(t, w.f.step(t, job))
-		w.f.accepted(t, run, belfry.OutcomeFailed)
+		w.f.finishAs(t, run, belfry.OutcomeFailed)
 		w.f.discard(t, job.Namespace, run.ID)
 	}},
-	{name: "once and cancelled", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "once and cancelled", once: true, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		step := w.f.step(t, job)
 		w.f.fire(t, step)
 		w.f.cancel(t, job.Namespace, step.Runs[0].ID)
 	}},
-	{name: "once and ready", once: true, happens: func(w *world, t *rapid.T, job belfry.Job) { w.f.fire(t, w.f.step(t, job)) }},
-	{name: "deleted", happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "once and ready", once: true, apply: func(w *listModel, t *rapid.T, job belfry.Job) { w.f.fire(t, w.f.step(t, job)) }},
+	{name: "deleted", apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.f.fire(t, w.f.step(t, job))
-		w.wish(t, job)
-		w.f.edit(t, job, remove(t))
+		w.trigger(t, job)
+		w.f.edit(t, job, deleteJob(t))
 	}},
 	{name: "never", ended: true},
-	{name: "asked for", ended: true, happens: (*world).wish},
-	{name: "asked for while running", changes: []func(*belfry.Job){parallel}, happens: func(w *world, t *rapid.T, job belfry.Job) {
+	{name: "triggered", ended: true, apply: (*listModel).trigger},
+	{name: "triggered while running", changes: []func(*belfry.Job){allowParallel}, apply: func(w *listModel, t *rapid.T, job belfry.Job) {
 		w.start(t, w.f.step(t, job))
-		w.wish(t, job)
-		w.wish(t, job)
+		w.trigger(t, job)
+		w.trigger(t, job)
 	}},
-	{name: "by hand", ended: true, happens: (*world).byHand},
+	{name: "by hand", ended: true, apply: (*listModel).triggerAndFire},
 }
 
 // start fires a step into a worker's hand.
-func (w *world) start(t *rapid.T, step plan.Step) *belfry.Run {
+func (w *listModel) start(t *rapid.T, step plan.Step) *belfry.Run {
 	fired := w.f.fireInto(t, store.FreeSlots{Worker: w.worker, Lanes: []string{step.Lane()}, Free: 1}, step)
 	if len(fired.Claimed) != 1 {
 		t.Fatalf("%d runs were claimed, wants 1", len(fired.Claimed))
@@ -283,19 +283,19 @@ func (w *world) start(t *rapid.T, step plan.Step) *belfry.Run {
 	return fired.Claimed[0]
 }
 
-func (w *world) wish(t *rapid.T, job belfry.Job) {
-	w.wishes = append(w.wishes, w.f.trigger(t, job, "").RunID())
+func (w *listModel) trigger(t *rapid.T, job belfry.Job) {
+	w.triggers = append(w.triggers, w.f.trigger(t, job, "").RunID())
 }
 
-// byHand lets triggers of a few instants, in any order, end in either way.
-func (w *world) byHand(t *rapid.T, job belfry.Job) {
+// triggerAndFire lets triggers of a few instants, in any order, end in either way.
+func (w *listModel) triggerAndFire(t *rapid.T, job belfry.Job) {
 	for i := range rapid.IntRange(1, 4).Draw(t, "triggers") {
-		wish := w.f.wish(job, fmt.Sprint(i))
-		wish.At = w.f.minutesAgo(rapid.IntRange(1, 3).Draw(t, "minutes ago"))
-		if err := w.f.Trigger(ctx, []plan.Trigger{wish}, nil); err != nil {
+		trigger := w.f.newTrigger(job, fmt.Sprint(i))
+		trigger.At = w.f.minutesAgo(rapid.IntRange(1, 3).Draw(t, "minutes ago"))
+		if err := w.f.Trigger(ctx, []plan.Trigger{trigger}, nil); err != nil {
 			t.Fatalf("trigger: %v", err)
 		}
-		run := w.start(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), w.f.plan(t, job.ID), []plan.Trigger{wish}))
-		w.f.accepted(t, run, pick(t, []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed}, "outcome"))
+		run := w.start(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), w.f.plan(t, job.ID), []plan.Trigger{trigger}))
+		w.f.finishAs(t, run, pick(t, []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed}, "outcome"))
 	}
 }

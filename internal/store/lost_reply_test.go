@@ -18,21 +18,21 @@ import (
 // A reply that is lost leaves the caller without knowing; repeating the call
 // must have no second effect.
 
-// lossy gives a store whose replies can be lost.
-func lossy(t *testing.T) (*fixture, *pgtest.Proxy) {
+// openLossy gives a store whose replies can be lost.
+func openLossy(t *testing.T) (*fixture, *pgtest.Proxy) {
 	t.Helper()
 	t.Parallel()
 	address := pgtest.Database(t, postgres.Migrate)
 	proxy := pgtest.NewProxy(t, address)
 	f := openPostgres(t, proxy.URL())
-	f.tables = openTables(t, "pgx", with(address, "search_path", "belfry"))
-	t.Cleanup(func() { check(t, f) })
+	f.tables = openTables(t, "pgx", withParameter(address, "search_path", "belfry"))
+	t.Cleanup(func() { checkInvariants(t, f) })
 	return f, proxy
 }
 
-// insist repeats a call whose outcome is unknown, as every caller does, and
+// passGrace repeats a call whose outcome is unknown, as every caller does, and
 // expects that a reply was lost on the way.
-func insist(t *testing.T, proxy *pgtest.Proxy, call func() error) {
+func retryUnknown(t *testing.T, proxy *pgtest.Proxy, call func() error) {
 	t.Helper()
 	before := proxy.Eaten()
 	for range 5 {
@@ -52,15 +52,15 @@ func insist(t *testing.T, proxy *pgtest.Proxy, call func() error) {
 }
 
 func TestAFireWhoseReplyIsLostFiresOnce(t *testing.T) {
-	f, proxy := lossy(t)
-	worker := f.worker(t)
+	f, proxy := openLossy(t)
+	worker := f.registerWorker(t)
 	for _, free := range []int{0, 10} {
 		var steps []plan.Step
 		for range 5 {
-			steps = append(steps, f.step(t, f.created(t, 5)))
+			steps = append(steps, f.step(t, f.createJob(t, 5)))
 		}
 		proxy.EatReplies("/* fire */", 1)
-		insist(t, proxy, func() error {
+		retryUnknown(t, proxy, func() error {
 			_, err := f.Fire(ctx, owner, steps, slots(worker, free))
 			return err
 		})
@@ -72,40 +72,40 @@ func TestAFireWhoseReplyIsLostFiresOnce(t *testing.T) {
 	}
 	// What was claimed without anybody knowing comes back.
 	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
-	f.beat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
+	f.heartbeat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
 	if runs := f.claim(t, worker, 100); len(runs) != 10 {
 		t.Errorf("%d runs can be claimed, wants 10", len(runs))
 	}
 }
 
 func TestAClaimWhoseReplyIsLostComesBack(t *testing.T) {
-	f, proxy := lossy(t)
-	worker := f.worker(t)
+	f, proxy := openLossy(t)
+	worker := f.registerWorker(t)
 	for range 6 {
-		f.created(t, 5)
+		f.createJob(t, 5)
 	}
 	f.fireDue(t)
 	var runs []*belfry.Run
 	proxy.EatReplies("/* claim */", 1)
-	insist(t, proxy, func() (err error) {
+	retryUnknown(t, proxy, func() (err error) {
 		runs, err = f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 4})
 		return err
 	})
 	if len(runs) != 2 {
 		t.Errorf("the second claim got %d runs, wants the 2 that were left", len(runs))
 	}
-	beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
+	heartbeat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 	for _, run := range runs {
-		beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
+		heartbeat.Held = append(heartbeat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 	}
 	f.backdate(t, store.ConfirmAfter+time.Second, "runs", "started_at deadline_at", "state = 'running'")
-	f.beat(t, beat)
+	f.heartbeat(t, heartbeat)
 	again := f.claim(t, worker, 10)
 	if len(again) != 4 {
 		t.Fatalf("%d runs came back, wants 4", len(again))
 	}
 	for _, run := range again {
-		if row := f.live(t, run.ID); run.Attempt != 2 || row.Failures != 0 || row.Lost != 0 {
+		if row := f.liveRow(t, run.ID); run.Attempt != 2 || row.Failures != 0 || row.Lost != 0 {
 			t.Errorf("a run came back at attempt %d with %+v", run.Attempt, row)
 		}
 	}
@@ -114,12 +114,12 @@ func TestAClaimWhoseReplyIsLostComesBack(t *testing.T) {
 func TestAFinishWhoseReplyIsLostSettlesOnce(t *testing.T) {
 	for _, outcome := range outcomes {
 		t.Run(string(outcome), func(t *testing.T) {
-			f, proxy := lossy(t)
-			run, other := f.started(t, withRetries(1)), f.started(t)
+			f, proxy := openLossy(t)
+			run, other := f.startRun(t, withRetries(1)), f.startRun(t)
 			results := []belfry.Result{result(run, outcome), result(other, outcome)}
 			var verdicts []belfry.Verdict
 			proxy.EatReplies("/* finish */", 1)
-			insist(t, proxy, func() (err error) {
+			retryUnknown(t, proxy, func() (err error) {
 				verdicts, err = f.Finish(ctx, results)
 				return err
 			})
@@ -142,18 +142,18 @@ func TestACreateWhoseReplyIsLostCreatesOnce(t *testing.T) {
 		{3000, func(p *pgtest.Proxy) { p.EatReplies("copy", 1) }},
 	} {
 		t.Run(fmt.Sprint(tt.size), func(t *testing.T) {
-			f, proxy := lossy(t)
+			f, proxy := openLossy(t)
 			jobs := make([]store.NewJob, tt.size)
 			for i := range jobs {
-				jobs[i] = f.job(f.minutesAgo(5), named(fmt.Sprint("job ", i)))
+				jobs[i] = f.job(f.minutesAgo(5), withName(fmt.Sprint("job ", i)))
 			}
 			tt.lose(proxy)
-			insist(t, proxy, func() error { return f.CreateJobs(ctx, each(jobs...), nil) })
+			retryUnknown(t, proxy, func() error { return f.CreateJobs(ctx, jobSeq(jobs...), nil) })
 			if n := f.count(t, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE version = 1`); n != int64(tt.size) {
 				t.Errorf("there are %d jobs, wants %d", n, tt.size)
 			}
 			// The name is taken now, by the one that was created.
-			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(5), named("job 0"))), nil)
+			err := f.CreateJobs(ctx, jobSeq(f.job(f.minutesAgo(5), withName("job 0"))), nil)
 			wantCode(t, "take the name", err, belfry.Conflict)
 		})
 	}
@@ -175,21 +175,21 @@ func TestARequestWhoseReplyIsLostIsDoneOnceAndAnsweredTheSame(t *testing.T) {
 		{"create many", "of the jobs", reply("copy"), false},
 		{"create many", "of the commit", commit("copy"), true},
 		{"trigger", "of the key", reply("/* request */"), false},
-		{"trigger", "of the wish", reply("/* trigger */"), false},
+		{"trigger", "of the trigger", reply("/* trigger */"), false},
 		{"trigger", "of the commit", commit("/* trigger */"), true},
 	} {
 		t.Run(tt.verb+", the reply "+tt.loss, func(t *testing.T) {
-			f, proxy := lossy(t)
-			job := f.created(t, -60)
-			v := verbs[slices.IndexFunc(verbs, func(v verb) bool { return v.name == tt.verb })]
+			f, proxy := openLossy(t)
+			job := f.createJob(t, -60)
+			v := keyedCalls[slices.IndexFunc(keyedCalls, func(v keyedCall) bool { return v.name == tt.verb })]
 			tt.lose(proxy)
 			calls, found := 0, false
-			insist(t, proxy, func() error {
+			retryUnknown(t, proxy, func() error {
 				calls++
-				err := v.ask(f, f, job, request("key", "this", fmt.Sprint("answer ", calls)))
+				err := v.call(f, f, job, request("key", "this", fmt.Sprint("answer ", calls)))
 				var before *store.DuplicateRequest
 				if found = errors.As(err, &before); found {
-					wantRepeated(t, err, "this", "answer 1")
+					wantDuplicate(t, err, "this", "answer 1")
 					return nil
 				}
 				return err
@@ -197,13 +197,13 @@ func TestARequestWhoseReplyIsLostIsDoneOnceAndAnsweredTheSame(t *testing.T) {
 			if found != tt.done {
 				t.Errorf("a call found that it was made before: %v, wants %v", found, tt.done)
 			}
-			f.wantDone(t, v, 1)
+			f.wantCallCount(t, v, 1)
 			want := fmt.Sprint("answer ", calls)
 			if tt.done {
 				want = "answer 1"
 			}
-			wantRepeated(t, v.ask(f, f, job, request("key", "this", "the last")), "this", want)
-			f.wantDone(t, v, 1)
+			wantDuplicate(t, v.call(f, f, job, request("key", "this", "the last")), "this", want)
+			f.wantCallCount(t, v, 1)
 		})
 	}
 }
@@ -214,10 +214,10 @@ func TestAnEditWhoseReplyIsLostEditsOnce(t *testing.T) {
 		"the commit":        func(p *pgtest.Proxy) { p.EatCommits("/* edit */", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, proxy := lossy(t)
-			job := f.created(t, 5, parallel)
+			f, proxy := openLossy(t)
+			job := f.createJob(t, 5, allowParallel)
 			lose(proxy)
-			insist(t, proxy, func() error {
+			retryUnknown(t, proxy, func() error {
 				_, err := f.EditJob(ctx, job.Namespace, job.ID, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 					if job.State == belfry.JobPaused {
 						return nil, nil
@@ -227,7 +227,7 @@ func TestAnEditWhoseReplyIsLostEditsOnce(t *testing.T) {
 				})
 				return err
 			})
-			got, p := f.found(t, job), f.plan(t, job.ID)
+			got, p := f.getJob(t, job), f.plan(t, job.ID)
 			if got.State != belfry.JobPaused || got.Revision != 2 || p.Version != 2 || len(f.jobRuns(t, job)) != 2 {
 				t.Errorf("the job is %s at revision %d, its plan %+v, with %d runs", got.State, got.Revision, p, len(f.jobRuns(t, job)))
 			}
@@ -236,20 +236,20 @@ func TestAnEditWhoseReplyIsLostEditsOnce(t *testing.T) {
 }
 
 func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
-	f, proxy := lossy(t)
-	job := f.created(t, 5, withBase(0))
-	wish := f.wish(job, "")
+	f, proxy := openLossy(t)
+	job := f.createJob(t, 5, withBase(0))
+	trigger := f.newTrigger(job, "")
 	proxy.EatReplies("/* trigger */", 1)
-	insist(t, proxy, func() error { return f.Trigger(ctx, []plan.Trigger{wish}, nil) })
-	if wishes := f.wishes(t); len(wishes) != 1 {
-		t.Errorf("%d triggers are there, wants 1", len(wishes))
+	retryUnknown(t, proxy, func() error { return f.Trigger(ctx, []plan.Trigger{trigger}, nil) })
+	if triggers := f.pendingTriggers(t); len(triggers) != 1 {
+		t.Errorf("%d triggers are there, wants 1", len(triggers))
 	}
 
 	worker := newID()
-	beat := belfry.Heartbeat{WorkerID: worker, Node: "here", Slots: 1, Lanes: []string{lane}, Register: true}
+	heartbeat := belfry.Heartbeat{WorkerID: worker, Node: "here", Slots: 1, Lanes: []string{lane}, Register: true}
 	proxy.EatReplies("/* heartbeat */", 1)
-	insist(t, proxy, func() error {
-		_, err := f.Heartbeat(ctx, beat)
+	retryUnknown(t, proxy, func() error {
+		_, err := f.Heartbeat(ctx, heartbeat)
 		return err
 	})
 	if workers, err := f.Workers(ctx); err != nil || len(workers) != 1 {
@@ -258,26 +258,26 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 
 	f.fire(t, f.step(t, job))
 	run := f.claimOne(t, worker)
-	f.accepted(t, run, belfry.OutcomeFailed)
+	f.finishAs(t, run, belfry.OutcomeFailed)
 	proxy.EatReplies("/* promote */", 1)
-	insist(t, proxy, func() error {
-		_, _, err := f.Promote(ctx, f.all(), 10)
+	retryUnknown(t, proxy, func() error {
+		_, _, err := f.Promote(ctx, f.allShards(), 10)
 		return err
 	})
 	second := f.claimOne(t, worker)
-	f.silent(t, worker, time.Hour)
+	f.silenceWorker(t, worker, time.Hour)
 	proxy.EatReplies("/* finish */", 1)
-	insist(t, proxy, func() error {
-		_, err := f.Reap(ctx, f.all(), time.Minute, 10)
+	retryUnknown(t, proxy, func() error {
+		_, err := f.Reap(ctx, f.allShards(), time.Minute, 10)
 		return err
 	})
-	if row := f.live(t, second.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 1 {
+	if row := f.liveRow(t, second.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 1 {
 		t.Errorf("the run is %+v", row)
 	}
 
 	proxy.EatReplies("/* hold */", 1)
 	var leases []store.Lease
-	insist(t, proxy, func() (err error) {
+	retryUnknown(t, proxy, func() (err error) {
 		leases, err = f.Hold(ctx, owner, []string{"duty"}, time.Minute)
 		return err
 	})
@@ -287,8 +287,8 @@ func TestOtherCallsWhoseReplyIsLostDoTheirWorkOnce(t *testing.T) {
 }
 
 func TestAStoreGoesOnAfterItsDatabaseWasAway(t *testing.T) {
-	f, proxy := lossy(t)
-	job := f.created(t, 5, parallel)
+	f, proxy := openLossy(t)
+	job := f.createJob(t, 5, allowParallel)
 	step := f.step(t, job)
 	proxy.Cut()
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -310,9 +310,9 @@ func TestAStoreGoesOnAfterItsDatabaseWasAway(t *testing.T) {
 	}
 }
 
-// losses are the ways to lose what is said of a statement: its own reply, or that
+// lostReplies are the ways to lose what is said of a statement: its own reply, or that
 // of the commit after it.
-func losses(match string) map[string]func(*pgtest.Proxy) {
+func lostReplies(match string) map[string]func(*pgtest.Proxy) {
 	return map[string]func(*pgtest.Proxy){
 		"before the commit": func(p *pgtest.Proxy) { p.EatReplies(match, 1) },
 		"the commit":        func(p *pgtest.Proxy) { p.EatCommits(match, 1) },
@@ -320,46 +320,46 @@ func losses(match string) map[string]func(*pgtest.Proxy) {
 }
 
 func TestACancelWhoseReplyIsLostCancelsOnce(t *testing.T) {
-	f, proxy := lossy(t)
-	job := f.created(t, 10, queued(5))
-	first, second, third := f.next(t, job), f.next(t, job), f.next(t, job)
+	f, proxy := openLossy(t)
+	job := f.createJob(t, 10, withQueueLimit(5))
+	first, second, third := f.fireNext(t, job), f.fireNext(t, job), f.fireNext(t, job)
 	lose := func(run belfry.ID) {
 		t.Helper()
 		proxy.EatReplies("/* cancel */", 1)
-		insist(t, proxy, func() error { return f.Cancel(ctx, namespace, run) })
+		retryUnknown(t, proxy, func() error { return f.Cancel(ctx, namespace, run) })
 	}
 	lose(first.ID)
 	f.wantState(t, "a ready run", first.ID, belfry.RunCancelled)
 	checkWaiting(t, f) // whoever cancelled it did not get to see to those behind it
 	f.wantState(t, "the one behind it", second.ID, belfry.RunReady)
-	run := f.claimOne(t, f.worker(t))
+	run := f.claimOne(t, f.registerWorker(t))
 	lose(run.ID)
-	if orders := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID}); len(orders.Cancel) != 1 {
-		t.Errorf("the worker was told %+v", orders)
+	if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID}); len(reply.Cancel) != 1 {
+		t.Errorf("the worker got %+v", reply)
 	}
-	f.accepted(t, run, belfry.OutcomeCancelled)
+	f.finishAs(t, run, belfry.OutcomeCancelled)
 	f.wantState(t, "a running run", second.ID, belfry.RunCancelled)
 	f.wantState(t, "the one behind it", third.ID, belfry.RunReady)
 
-	wish := f.trigger(t, job, "")
+	trigger := f.trigger(t, job, "")
 	proxy.EatCommits("/* cancel */", 1)
-	insist(t, proxy, func() error { return f.Cancel(ctx, namespace, wish.RunID()) })
-	f.wantState(t, "one that was only asked for", wish.RunID(), belfry.RunCancelled)
+	retryUnknown(t, proxy, func() error { return f.Cancel(ctx, namespace, trigger.RunID()) })
+	f.wantState(t, "one that was only asked for", trigger.RunID(), belfry.RunCancelled)
 	if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'cancelled'`); n != 3 {
 		t.Errorf("%d runs are cancelled, wants 3", n)
 	}
 }
 
-func TestADecisionAboutDeadLettersWhoseReplyIsLostIsMadeOnce(t *testing.T) {
+func TestARedriveOrDiscardWhoseReplyIsLostIsDoneOnce(t *testing.T) {
 	for verb, match := range map[string]string{"redrive": "/* redrive */", "discard": "/* discard */"} {
-		for name, lose := range losses(match) {
+		for name, lose := range lostReplies(match) {
 			t.Run(verb+", "+name, func(t *testing.T) {
-				f, proxy := lossy(t)
-				a, b := f.dead(t), f.dead(t)
+				f, proxy := openLossy(t)
+				a, b := f.deadRun(t), f.deadRun(t)
 				version := f.plan(t, a.JobID).Version
 				lose(proxy)
 				found := 0
-				insist(t, proxy, func() (err error) {
+				retryUnknown(t, proxy, func() (err error) {
 					if verb == "redrive" {
 						found, err = f.Redrive(ctx, namespace, []store.Redrive{{Run: a.ID, After: time.Hour}, {Run: b.ID}})
 					} else {
@@ -384,7 +384,7 @@ func TestADecisionAboutDeadLettersWhoseReplyIsLostIsMadeOnce(t *testing.T) {
 				if p := f.plan(t, a.JobID); p.Version != version+1 {
 					t.Errorf("the plan went from version %d to %d", version, p.Version)
 				}
-				if run := f.claimOne(t, f.worker(t)); run.ID != b.ID || run.Attempt != 2 {
+				if run := f.claimOne(t, f.registerWorker(t)); run.ID != b.ID || run.Attempt != 2 {
 					t.Errorf("claimed %+v", run)
 				}
 			})
@@ -392,73 +392,73 @@ func TestADecisionAboutDeadLettersWhoseReplyIsLostIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAListOfWishesWhoseReplyIsLostIsRecordedOnce(t *testing.T) {
-	f, proxy := lossy(t)
-	job := f.created(t, -60, parallel)
-	wishes := []plan.Trigger{f.wish(job, ""), f.backfill(job, f.minutesAgo(60)), f.backfill(job, f.minutesAgo(50))}
+func TestAListOfTriggersWhoseReplyIsLostIsRecordedOnce(t *testing.T) {
+	f, proxy := openLossy(t)
+	job := f.createJob(t, -60, allowParallel)
+	triggers := []plan.Trigger{f.newTrigger(job, ""), f.backfill(job, f.minutesAgo(60)), f.backfill(job, f.minutesAgo(50))}
 	proxy.EatReplies("/* trigger */", 1)
-	insist(t, proxy, func() error { return f.Trigger(ctx, wishes, nil) })
-	if n := len(f.wishes(t)); n != 3 {
-		t.Errorf("%d wishes are recorded, wants 3", n)
+	retryUnknown(t, proxy, func() error { return f.Trigger(ctx, triggers, nil) })
+	if n := len(f.pendingTriggers(t)); n != 3 {
+		t.Errorf("%d triggers are recorded, wants 3", n)
 	}
-	f.fire(t, plan.Fire(subject(t, namespace, 1, job.Spec), f.plan(t, job.ID), wishes))
-	if err := f.Trigger(ctx, wishes, nil); err != nil || len(f.wishes(t)) != 0 {
-		t.Errorf("once they were fired, asking again gives %v and %d wishes", err, len(f.wishes(t)))
+	f.fire(t, plan.Fire(subject(t, namespace, 1, job.Spec), f.plan(t, job.ID), triggers))
+	if err := f.Trigger(ctx, triggers, nil); err != nil || len(f.pendingTriggers(t)) != 0 {
+		t.Errorf("once they were fired, asking again gives %v and %d triggers", err, len(f.pendingTriggers(t)))
 	}
 }
 
-func TestAnEndWhoseReplyIsLostIsTheEndOnce(t *testing.T) {
-	for name, lose := range losses("/* retire */") {
+func TestAnArchiveWhoseReplyIsLostIsDoneOnce(t *testing.T) {
+	for name, lose := range lostReplies("/* archive */") {
 		t.Run(name, func(t *testing.T) {
-			f, proxy := lossy(t)
-			job := f.once(t, 5)
+			f, proxy := openLossy(t)
+			job := f.createOneOff(t, 5)
 			f.edit(t, job, pause(t))
-			f.accepted(t, f.claimOne(t, f.worker(t)), belfry.OutcomeSucceeded)
+			f.finishAs(t, f.claimOne(t, f.registerWorker(t)), belfry.OutcomeSucceeded)
 			f.exec(t, `UPDATE jobs SET state = 'active'`)
 			lose(proxy)
-			insist(t, proxy, func() error {
-				_, _, err := f.Archive(ctx, f.all(), belfry.ID{}, 10)
+			retryUnknown(t, proxy, func() error {
+				_, _, err := f.Archive(ctx, f.allShards(), belfry.ID{}, 10)
 				return err
 			})
 			f.wantEnded(t, name, job, belfry.StatusCompleted)
 		})
 		t.Run("of a run, "+name, func(t *testing.T) {
-			f, proxy := lossy(t)
-			job := f.once(t, 5)
+			f, proxy := openLossy(t)
+			job := f.createOneOff(t, 5)
 			f.fire(t, f.step(t, job))
-			run := f.claimOne(t, f.worker(t))
+			run := f.claimOne(t, f.registerWorker(t))
 			lose(proxy)
-			insist(t, proxy, func() error {
+			retryUnknown(t, proxy, func() error {
 				_, err := f.Finish(ctx, []belfry.Result{result(run, belfry.OutcomeSucceeded)})
 				return err
 			})
-			f.retire(t, 10)
+			f.archiveAll(t, 10)
 			f.wantEnded(t, name, job, belfry.StatusCompleted)
 		})
 	}
 }
 
-func TestWhatComesAfterALostReplyIsMadeUpFor(t *testing.T) {
-	f, proxy := lossy(t)
-	job := f.created(t, 10, queued(5))
+func TestFollowUpsOfALostReplyHappenLater(t *testing.T) {
+	f, proxy := openLossy(t)
+	job := f.createJob(t, 10, withQueueLimit(5))
 	f.fire(t, f.step(t, job))
-	behind := f.next(t, job)
-	run := f.claimOne(t, f.worker(t))
+	behind := f.fireNext(t, job)
+	run := f.claimOne(t, f.registerWorker(t))
 	proxy.EatReplies("/* advance */", 1)
-	insist(t, proxy, func() error {
+	retryUnknown(t, proxy, func() error {
 		_, err := f.Finish(ctx, []belfry.Result{result(run, belfry.OutcomeSucceeded)})
 		return err
 	})
 	checkWaiting(t, f)
 	f.wantState(t, "the one behind it", behind.ID, belfry.RunReady)
 
-	for name, lose := range losses("/* edit */") {
-		other := f.created(t, 10, queued(5), inQueue(name))
-		f.next(t, other)
-		waiting := f.next(t, other)
+	for name, lose := range lostReplies("/* edit */") {
+		other := f.createJob(t, 10, withQueueLimit(5), withQueue(name))
+		f.fireNext(t, other)
+		waiting := f.fireNext(t, other)
 		lose(proxy)
-		insist(t, proxy, func() error {
-			_, err := f.EditJob(ctx, namespace, other.ID, removeAll(t))
+		retryUnknown(t, proxy, func() error {
+			_, err := f.EditJob(ctx, namespace, other.ID, deleteAndCancel(t))
 			if belfry.CodeOf(err) == belfry.NotFound {
 				return nil // it was done before
 			}
@@ -467,9 +467,9 @@ func TestWhatComesAfterALostReplyIsMadeUpFor(t *testing.T) {
 		f.wantState(t, name, waiting.ID, belfry.RunCancelled)
 	}
 
-	proxy.EatReplies("/* park */", 1)
-	insist(t, proxy, func() error { return f.Quarantine(ctx, job.ID, "it cannot be rendered") })
-	if got := f.found(t, job); got.Quarantined != "it cannot be rendered" {
-		t.Errorf("the job is parked with %q", got.Quarantined)
+	proxy.EatReplies("/* quarantine */", 1)
+	retryUnknown(t, proxy, func() error { return f.Quarantine(ctx, job.ID, "it cannot be rendered") })
+	if got := f.getJob(t, job); got.Quarantined != "it cannot be rendered" {
+		t.Errorf("the job is quarantined with %q", got.Quarantined)
 	}
 }

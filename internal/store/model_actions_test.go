@@ -16,7 +16,7 @@ import (
 // What may happen to the store and to the model of it.
 
 func (m *model) create(t *rapid.T) {
-	job := m.f.created(t, rapid.IntRange(1, 40).Draw(t, "due for minutes"), withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), func(j *belfry.Job) {
+	job := m.f.createJob(t, rapid.IntRange(1, 40).Draw(t, "due for minutes"), withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), func(j *belfry.Job) {
 		j.Overlap = pick(t, []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}, "overlap")
 		j.MaxQueued = rapid.IntRange(1, 3).Draw(t, "queue")
 		j.Priority = pick(t, []belfry.Priority{belfry.PriorityNormal, belfry.PriorityHigh, belfry.PriorityLow}, "priority")
@@ -68,31 +68,31 @@ func (m *model) fire(t *rapid.T) {
 
 func (m *model) trigger(t *rapid.T) {
 	job := *m.anyJob(t)
-	var wishes []plan.Trigger
-	for range rapid.IntRange(1, 3).Draw(t, "wishes") {
-		wish := m.f.wish(job, `"mine"`)
+	var triggers []plan.Trigger
+	for range rapid.IntRange(1, 3).Draw(t, "triggers") {
+		trigger := m.f.newTrigger(job, `"mine"`)
 		if rapid.Bool().Draw(t, "backfill") {
-			wish = m.f.backfill(job, m.f.minutesAgo(rapid.IntRange(0, 90).Draw(t, "minutes ago")))
+			trigger = m.f.backfill(job, m.f.minutesAgo(rapid.IntRange(0, 90).Draw(t, "minutes ago")))
 		}
-		wishes = append(wishes, wish)
+		triggers = append(triggers, trigger)
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
-		if err := m.f.Trigger(ctx, wishes, nil); err != nil {
+		if err := m.f.Trigger(ctx, triggers, nil); err != nil {
 			t.Fatalf("trigger: %v", err)
 		}
 	}
 }
 
 func (m *model) fireTriggers(t *rapid.T) {
-	wishes := m.f.wishes(t)
-	if len(wishes) == 0 {
-		t.Skip("nothing is wished for")
+	pending := m.f.pendingTriggers(t)
+	if len(pending) == 0 {
+		t.Skip("no trigger is pending")
 	}
-	job := pick(t, wishes, "wish").Due
+	job := pick(t, pending, "trigger").Due
 	var triggers []plan.Trigger
-	for _, w := range wishes {
-		if w.Trigger.JobID == job.Plan.JobID {
-			triggers = append(triggers, w.Trigger)
+	for _, p := range pending {
+		if p.Trigger.JobID == job.Plan.JobID {
+			triggers = append(triggers, p.Trigger)
 		}
 	}
 	step := plan.Fire(m.f.decide(t, []store.Due{job})[0].Subject, job.Plan, triggers)
@@ -179,54 +179,54 @@ func (m *model) reap(t *rapid.T, silence time.Duration, end belfry.Outcome, late
 	}
 }
 
-func (m *model) lose(t *rapid.T) {
+func (m *model) loseWorker(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.workers)-1).Draw(t, "worker")
 	if rapid.Bool().Draw(t, "says goodbye") {
-		m.f.beat(t, belfry.Heartbeat{WorkerID: m.workers[i], Leave: true})
+		m.f.heartbeat(t, belfry.Heartbeat{WorkerID: m.workers[i], Leave: true})
 		for _, run := range m.anyOrder() {
 			if run.WorkerID == m.workers[i] {
 				m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 			}
 		}
 	} else {
-		m.f.silent(t, m.workers[i], time.Hour)
+		m.f.silenceWorker(t, m.workers[i], time.Hour)
 	}
-	m.workers[i] = m.f.worker(t)
+	m.workers[i] = m.f.registerWorker(t)
 	m.reap(t, time.Minute, "")
 }
 
-func (m *model) overrun(t *rapid.T) {
+func (m *model) passDeadline(t *rapid.T) {
 	late := m.someHeld(t)
 	for _, run := range late {
-		m.f.aged(t, run, time.Hour)
+		m.f.ageAttempt(t, run, time.Hour)
 	}
 	m.reap(t, 0, belfry.OutcomeTimedOut, late...)
 }
 
 func (m *model) forget(t *rapid.T) {
 	worker := pick(t, m.workers, "worker")
-	beat := belfry.Heartbeat{WorkerID: worker, Complete: true}
+	heartbeat := belfry.Heartbeat{WorkerID: worker, Complete: true}
 	for _, run := range m.anyOrder() {
 		if run.WorkerID != worker {
 			continue
 		}
 		if rapid.Bool().Draw(t, "is listed") {
-			beat.Held = append(beat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
+			heartbeat.Held = append(heartbeat.Held, belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt})
 			continue
 		}
-		m.f.aged(t, run, store.ConfirmAfter+time.Second)
+		m.f.ageAttempt(t, run, store.ConfirmAfter+time.Second)
 		m.settle(run, result(run, belfry.OutcomeUnconfirmed))
 	}
 	var want []belfry.HeldAttempt
-	for _, held := range beat.Held {
-		if m.runs[held.RunID].tally.Cancelled {
+	for _, held := range heartbeat.Held {
+		if m.runs[held.RunID].counts.Cancelled {
 			want = append(want, held)
 		}
 	}
-	orders := m.f.beat(t, beat)
-	slices.SortFunc(orders.Cancel, func(a, b belfry.HeldAttempt) int { return a.RunID.Compare(b.RunID) })
-	if orders.Unknown || len(orders.Lost) != 0 || !slices.Equal(orders.Cancel, want) {
-		t.Fatalf("the heartbeat answers %+v, wants that %v are cancelled", orders, want)
+	reply := m.f.heartbeat(t, heartbeat)
+	slices.SortFunc(reply.Cancel, func(a, b belfry.HeldAttempt) int { return a.RunID.Compare(b.RunID) })
+	if reply.Unknown || len(reply.Lost) != 0 || !slices.Equal(reply.Cancel, want) {
+		t.Fatalf("the heartbeat answers %+v, wants that %v are cancelled", reply, want)
 	}
 }
 
@@ -241,7 +241,7 @@ func (m *model) edit(t *rapid.T, job *belfry.Job, edit store.Edit) {
 	m.apply(t, step)
 }
 
-func (m *model) toggle(t *rapid.T) {
+func (m *model) togglePause(t *rapid.T) {
 	job := m.anyJob(t)
 	if job.State == belfry.JobPaused {
 		m.edit(t, job, resume(t))
@@ -250,9 +250,9 @@ func (m *model) toggle(t *rapid.T) {
 	}
 }
 
-func (m *model) remove(t *rapid.T) {
+func (m *model) deleteJob(t *rapid.T) {
 	job := m.anyJob(t)
-	m.edit(t, job, remove(t))
+	m.edit(t, job, deleteJob(t))
 	delete(m.jobs, job.ID)
 }
 
@@ -264,18 +264,18 @@ func (m *model) drain(t *rapid.T) {
 			m.start(t, run, m.workers[0])
 		}
 		for _, run := range m.anyOrder() {
-			m.f.accepted(t, run, belfry.OutcomeSucceeded)
+			m.f.finishAs(t, run, belfry.OutcomeSucceeded)
 			m.settle(run, result(run, belfry.OutcomeSucceeded))
 		}
 	}
 }
 
-// What the model knows of people who end runs, and of those who bring them back.
+// What the model knows of users who end runs, and of those who bring them back.
 
-// end is what cancelling does to a live run.
-func (m *model) end(r *modelRun) {
+// randomOneOffCall is what cancelling does to a live run.
+func (m *model) settleOneOff(r *modelRun) {
 	if r.state == belfry.RunRunning {
-		r.tally.Cancelled = true
+		r.counts.Cancelled = true
 	} else {
 		r.state = belfry.RunCancelled
 	}
@@ -301,20 +301,20 @@ func (m *model) cancel(t *rapid.T) {
 		return
 	case belfry.RunCancelled:
 	default:
-		m.end(r)
-		m.goAhead(r.job)
+		m.settleOneOff(r)
+		m.promoteNext(r.job)
 	}
 	if err != nil {
 		t.Fatalf("cancel a run that is %s: %v", r.state, err)
 	}
 }
 
-// insist has the reaper come so late that cancelled attempts are taken from their
+// passGrace has the reaper come so late that cancelled attempts are taken from their
 // workers.
-func (m *model) insist(t *rapid.T) {
+func (m *model) passGrace(t *rapid.T) {
 	var late []*belfry.Run
 	for _, run := range m.anyOrder() {
-		if m.runs[run.ID].tally.Cancelled {
+		if m.runs[run.ID].counts.Cancelled {
 			late = append(late, run)
 		}
 	}
@@ -353,7 +353,7 @@ func (m *model) redrive(t *rapid.T) {
 		t.Fatalf("%d dead letters were redriven, wants 1", n)
 	}
 	live := m.live(r.job)
-	r.tally, r.delayed = belfry.AttemptCounts{}, again.After > 0
+	r.counts, r.delayed = belfry.AttemptCounts{}, again.After > 0
 	switch {
 	case m.serial[r.job] && live > 0:
 		r.state = belfry.RunWaiting
@@ -372,18 +372,18 @@ func (m *model) discard(t *rapid.T) {
 	r.state = belfry.RunDiscarded
 }
 
-// removeAll deletes a job of which nothing is only wished for, and cancels its runs.
-func (m *model) removeAll(t *rapid.T) {
+// deleteAndCancel deletes a job of which nothing is only triggered for, and cancels its runs.
+func (m *model) deleteAndCancel(t *rapid.T) {
 	job := m.anyJob(t)
-	for _, w := range m.f.wishes(t) {
+	for _, w := range m.f.pendingTriggers(t) {
 		if w.Trigger.JobID == job.ID {
-			t.Skip("the job has wishes")
+			t.Skip("the job has triggers")
 		}
 	}
-	m.edit(t, job, removeAll(t))
+	m.edit(t, job, deleteAndCancel(t))
 	for _, r := range m.runs {
-		if r.job == job.ID && (r.state == belfry.RunWaiting || slices.Contains(moving, r.state)) {
-			m.end(r)
+		if r.job == job.ID && (r.state == belfry.RunWaiting || slices.Contains(notWaiting, r.state)) {
+			m.settleOneOff(r)
 		}
 	}
 	delete(m.jobs, job.ID)
@@ -408,7 +408,7 @@ func (m *model) compareLive(t *rapid.T) {
 	}
 	want, ahead := map[belfry.ID]belfry.RunStatus{}, map[belfry.ID]int{}
 	for id, r := range m.runs {
-		moves := slices.Contains(moving, r.state)
+		moves := slices.Contains(notWaiting, r.state)
 		if moves || r.state == belfry.RunWaiting {
 			want[id] = r.state
 		}

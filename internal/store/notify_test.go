@@ -14,27 +14,27 @@ import (
 // comes at once.
 const patience = 20 * time.Second
 
-// signalled waits for a hint.
-func signalled(t tb, what string, hints <-chan struct{}) {
+// wantSignal waits for a hint.
+func wantSignal(t tb, what string, wakeups <-chan struct{}) {
 	t.Helper()
 	select {
-	case <-hints:
+	case <-wakeups:
 	case <-time.After(patience):
 		t.Errorf("%s: nobody was woken", what)
 	}
 }
 
-func drain(hints <-chan struct{}) {
+func drain(wakeups <-chan struct{}) {
 	for {
 		select {
-		case <-hints:
+		case <-wakeups:
 		default:
 			return
 		}
 	}
 }
 
-func TestWhoeverWaitsForPlansIsWoken(t *testing.T) {
+func TestWakeupsForPlans(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		one, two := f.Wakeups(t.Context(), store.TopicPlans), f.Wakeups(t.Context(), store.TopicPlans)
 		job := f.job(f.minutesAgo(-60))
@@ -42,63 +42,63 @@ func TestWhoeverWaitsForPlansIsWoken(t *testing.T) {
 			what string
 			do   func()
 		}{
-			{"a job was created", func() { f.create(t, job) }},
+			{"a job was created", func() { f.createJobs(t, job) }},
 			{"a job was paused", func() { f.edit(t, job.Job, pause(t)) }},
 			{"a job was triggered", func() { f.trigger(t, job.Job, "") }},
-			{"a job was deleted", func() { f.edit(t, job.Job, remove(t)) }},
+			{"a job was deleted", func() { f.edit(t, job.Job, deleteJob(t)) }},
 		} {
 			drain(one)
 			drain(two)
 			act.do()
-			signalled(t, act.what, one)
-			signalled(t, act.what, two)
+			wantSignal(t, act.what, one)
+			wantSignal(t, act.what, two)
 		}
 	})
 }
 
-func TestWhoeverWaitsForRunsIsWoken(t *testing.T) {
+func TestWakeupsForReadyRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		hints := f.Wakeups(t.Context(), store.TopicReady)
-		worker := f.worker(t)
-		job := f.created(t, 5, parallel, withBase(0))
+		wakeups := f.Wakeups(t.Context(), store.TopicReady)
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 5, allowParallel, withBase(0))
 		var run *belfry.Run
 		for _, act := range []struct {
 			what string
 			do   func()
 		}{
 			{"a run was fired", func() { f.fire(t, f.step(t, job)) }},
-			{"a run was handed back", func() { f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted) }},
+			{"a run was handed back", func() { f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeInterrupted) }},
 			{"a retry became due", func() {
-				f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
-				drain(hints)
-				if n, _, err := f.Promote(ctx, f.all(), 1); n != 1 || err != nil {
+				f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+				drain(wakeups)
+				if n, _, err := f.Promote(ctx, f.allShards(), 1); n != 1 || err != nil {
 					t.Fatalf("promoted %d (%v)", n, err)
 				}
 			}},
 			{"a worker was lost", func() {
 				run = f.claimOne(t, worker)
-				f.silent(t, worker, time.Hour)
+				f.silenceWorker(t, worker, time.Hour)
 				f.reap(t, time.Minute)
 			}},
 			{"a claim was not confirmed", func() {
-				worker = f.worker(t)
+				worker = f.registerWorker(t)
 				run = f.claimOne(t, worker)
-				f.aged(t, run, store.ConfirmAfter+time.Second)
-				drain(hints)
-				f.beat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
+				f.ageAttempt(t, run, store.ConfirmAfter+time.Second)
+				drain(wakeups)
+				f.heartbeat(t, belfry.Heartbeat{WorkerID: worker, Complete: true})
 			}},
 			{"a pause decided what was due", func() { f.edit(t, job, pause(t)) }},
 		} {
-			drain(hints)
+			drain(wakeups)
 			act.do()
-			signalled(t, act.what, hints)
+			wantSignal(t, act.what, wakeups)
 		}
 	})
 }
 
-func TestAnotherNodeIsWokenToo(t *testing.T) {
+func TestWakeupsReachOtherNodes(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		f.needSeveral(t)
+		f.needSeveralNodes(t)
 		if f.pooled {
 			t.Skip("nobody can listen through a pooler; polling is what there is")
 		}
@@ -107,7 +107,7 @@ func TestAnotherNodeIsWokenToo(t *testing.T) {
 		// Hints may be lost while the other is still about to listen.
 		woken := false
 		for deadline := time.Now().Add(patience); !woken && time.Now().Before(deadline); {
-			f.fire(t, f.step(t, f.created(t, 5)))
+			f.fire(t, f.step(t, f.createJob(t, 5)))
 			select {
 			case <-ready:
 				woken = true
@@ -118,12 +118,12 @@ func TestAnotherNodeIsWokenToo(t *testing.T) {
 			t.Fatal("another node was not woken by a ready run")
 		}
 		drain(plans)
-		f.created(t, -60)
-		signalled(t, "a job was created on another node", plans)
+		f.createJob(t, -60)
+		wantSignal(t, "a job was created on another node", plans)
 	})
 }
 
-func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
+func TestChangedJobsNamesTheJobsThatOthersWrote(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		changed := func(what string, want ...belfry.ID) {
 			t.Helper()
@@ -137,7 +137,7 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 		f.ChangedJobs()
 		changed("nothing was written")
 		one, two := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5))
-		f.create(t, one, two)
+		f.createJobs(t, one, two)
 		changed("two jobs were created", one.Job.ID, two.Job.ID)
 		f.edit(t, one.Job, revise(t, withTimeout(5)))
 		f.edit(t, one.Job, pause(t))
@@ -154,7 +154,7 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 		for i := range many {
 			many[i] = f.job(f.minutesAgo(-60))
 		}
-		f.create(t, many...)
+		f.createJobs(t, many...)
 		if got, tooMany := f.ChangedJobs(); !tooMany && len(got) != len(many) {
 			t.Errorf("after %d jobs were created %d are named", len(many), len(got))
 		}
@@ -162,7 +162,7 @@ func TestChangedNamesTheJobsThatOthersWrote(t *testing.T) {
 	})
 }
 
-func TestTheStoreTellsTheTimeAndThatItIsThere(t *testing.T) {
+func TestClockAndPing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		if err := f.Ping(ctx); err != nil {
 			t.Errorf("ping: %v", err)

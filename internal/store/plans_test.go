@@ -30,10 +30,10 @@ func (f *fixture) upcoming(t tb, w store.Window) []belfry.ID {
 	return jobs
 }
 
-func TestUpcomingTellsAllThatADecisionNeeds(t *testing.T) {
+func TestUpcomingHasAllThatADecisionNeeds(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		given := f.job(f.minutesAgo(5), inNamespace("ours"), withTimeout(77))
-		f.create(t, given)
+		given := f.job(f.minutesAgo(5), withNamespace("ours"), withTimeout(77))
+		f.createJobs(t, given)
 		job := f.edit(t, given.Job, revise(t, withTimeout(78)))
 		f.fire(t, f.step(t, job))
 		found := f.due(t)
@@ -54,8 +54,8 @@ func TestUpcomingTellsAllThatADecisionNeeds(t *testing.T) {
 		if s := f.decide(t, found)[0]; s.Policy.Spec != job.Spec {
 			t.Errorf("the spec is %+v, wants %+v", s.Policy.Spec, job.Spec)
 		}
-		other := f.job(f.minutesAgo(5), inNamespace("ours"), withTimeout(78))
-		f.create(t, other)
+		other := f.job(f.minutesAgo(5), withNamespace("ours"), withTimeout(78))
+		f.createJobs(t, other)
 		if found := f.due(t); len(found) != 2 || found[0].Spec != found[1].Spec {
 			t.Errorf("equal specs have different texts: %+v", found)
 		}
@@ -69,7 +69,7 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 		var jobs []belfry.ID
 		for _, instant := range instants {
 			job := f.job(instant)
-			f.create(t, job)
+			f.createJobs(t, job)
 			jobs = append(jobs, job.Job.ID)
 		}
 		for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 			{"a window that ends before it starts", at.Add(time.Hour), at, nil},
 			{"everything", time.Time{}, at.Add(24 * time.Hour), jobs},
 		} {
-			got := f.upcoming(t, store.Window{Shards: f.all(), After: tt.after, Until: tt.until, Limit: 10})
+			got := f.upcoming(t, store.Window{Shards: f.allShards(), After: tt.after, Until: tt.until, Limit: 10})
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
 			}
@@ -97,7 +97,7 @@ func TestUpcomingKeepsToItsShards(t *testing.T) {
 		want := map[int][]belfry.ID{}
 		for i := range 24 {
 			job := f.job(f.minutesAgo(100 - i))
-			f.create(t, job)
+			f.createJobs(t, job)
 			want[job.Plan.Shard] = append(want[job.Plan.Shard], job.Job.ID)
 		}
 		for shard := range f.Shards() {
@@ -119,17 +119,17 @@ func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
 		at := f.minutesAgo(60)
 		for i, ties := range []int{1, 6, 2, 1} {
 			for range ties {
-				f.create(t, f.job(at.Add(time.Duration(i)*time.Minute)))
+				f.createJobs(t, f.job(at.Add(time.Duration(i)*time.Minute)))
 			}
 		}
 		for limit, want := range map[int]int{1: 1, 2: 7, 5: 7, 7: 7, 8: 9, 9: 9, 10: 10, 11: 10} {
-			if got := f.upcoming(t, store.Window{Shards: f.all(), Until: f.Now(), Limit: limit}); len(got) != want {
+			if got := f.upcoming(t, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: limit}); len(got) != want {
 				t.Errorf("with limit %d there are %d plans, wants %d", limit, len(got), want)
 			}
 		}
 		// A caller that goes on after the last instant sees everything once.
 		seen := map[belfry.ID]bool{}
-		w := store.Window{Shards: f.all(), Until: f.Now(), Limit: 2}
+		w := store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 2}
 		for range 10 {
 			found, err := f.Upcoming(ctx, w)
 			if err != nil {
@@ -152,7 +152,7 @@ func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
 	})
 }
 
-func TestOverdueGivesTheEarliestFirst(t *testing.T) {
+func TestOverdueReturnsTheEarliestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var jobs []store.NewJob
 		for _, minutes := range []int{50, 40, 40, 30, 20} {
@@ -160,12 +160,12 @@ func TestOverdueGivesTheEarliestFirst(t *testing.T) {
 		}
 		paused := f.job(f.minutesAgo(60))
 		paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
-		f.create(t, append(jobs, paused)...)
+		f.createJobs(t, append(jobs, paused)...)
 		for _, tt := range []struct {
 			before, limit int
 			want          []int
 		}{{20, 10, []int{50, 40, 40, 30}}, {19, 10, []int{50, 40, 40, 30, 20}}, {0, 2, []int{50, 40}}, {0, 1, []int{50}}, {50, 5, nil}} {
-			found, err := f.Overdue(ctx, f.all(), f.minutesAgo(tt.before), tt.limit)
+			found, err := f.Overdue(ctx, f.allShards(), f.minutesAgo(tt.before), tt.limit)
 			var want []time.Time
 			for _, minutes := range tt.want {
 				want = append(want, f.minutesAgo(minutes))
@@ -190,13 +190,13 @@ func TestOverdueGivesTheEarliestFirst(t *testing.T) {
 	})
 }
 
-func TestFindGivesThePlansOfJobs(t *testing.T) {
+func TestPlansByJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var ids []belfry.ID
 		for range 5 {
-			ids = append(ids, f.created(t, 5).ID)
+			ids = append(ids, f.createJob(t, 5).ID)
 		}
-		f.fire(t, f.step(t, f.found(t, belfry.Job{ID: ids[1], Namespace: belfry.DefaultNamespace})))
+		f.fire(t, f.step(t, f.getJob(t, belfry.Job{ID: ids[1], Namespace: belfry.DefaultNamespace})))
 		found, err := f.PlansByJob(ctx, []belfry.ID{ids[3], newID(), ids[1]})
 		if err != nil || len(found) != 2 {
 			t.Fatalf("found %d plans (%v), wants 2", len(found), err)
@@ -212,26 +212,26 @@ func TestFindGivesThePlansOfJobs(t *testing.T) {
 	})
 }
 
-// outdated walks over the plans of some shards that are older than a release.
-func (f *fixture) outdated(t tb, shards []int, release string, limit int) (found []store.Due) {
+// zoneUpdatePlans scans the plans of some shards that are older than a release.
+func (f *fixture) zoneUpdatePlans(t tb, shards []int, release string, limit int) (found []store.Due) {
 	t.Helper()
 	var after belfry.ID
 	for {
 		due, next, err := f.PlansForZoneUpdate(ctx, shards, release, after, limit)
 		if err != nil || len(due) > limit {
-			t.Fatalf("look for %d outdated plans: got %d, %v", limit, len(due), err)
+			t.Fatalf("scan %d plans for a zone update: got %d, %v", limit, len(due), err)
 		}
 		if found = append(found, due...); next.IsZero() {
 			return found
 		}
 		if next.Compare(after) <= 0 {
-			t.Fatalf("after %s the walk goes on after %s", after, next)
+			t.Fatalf("after %s the scan continues after %s", after, next)
 		}
 		after = next
 	}
 }
 
-func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
+func TestPlansForZoneUpdateFindsPlansOfAnOlderRelease(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		made := func(release string, change func(*store.NewJob), changes ...func(*belfry.Job)) belfry.Job {
 			job := f.job(f.minutesAgo(-600), changes...)
@@ -239,13 +239,13 @@ func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 			if change != nil {
 				change(&job)
 			}
-			f.create(t, job)
+			f.createJobs(t, job)
 			return job.Job
 		}
 		var want []belfry.ID
 		for i := range 12 {
 			release := []string{"2024b", "", "2025a", "1999z"}[i%4]
-			job := made(release, nil, named(fmt.Sprint("report ", i)), withKeys("{{name}}-{{scheduled_at}}"))
+			job := made(release, nil, withName(fmt.Sprint("report ", i)), withKeys("{{name}}-{{scheduled_at}}"))
 			want = append(want, job.ID)
 			made("2025b", nil)
 			made("2026a", nil)
@@ -255,12 +255,12 @@ func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 		want = append(want, paused.ID)
 		made("2024b", func(j *store.NewJob) { j.Plan.NextAt, j.Plan.NominalAt = time.Time{}, time.Time{} })
 		gone := made("2024b", nil)
-		f.edit(t, gone, remove(t))
+		f.edit(t, gone, deleteJob(t))
 		f.exec(t, `UPDATE plans SET nominal_at = ? WHERE job_id = ?`, f.minutesAgo(-600), gone.ID)
 
 		for _, limit := range []int{1, 2, 3, 13, 14, 1000} {
 			var got []belfry.ID
-			for _, d := range f.outdated(t, f.all(), "2025b", limit) {
+			for _, d := range f.zoneUpdatePlans(t, f.allShards(), "2025b", limit) {
 				got = append(got, d.Plan.JobID)
 				alone, err := f.PlansByJob(ctx, []belfry.ID{d.Plan.JobID})
 				if err != nil || len(alone) != 1 || !cmp.Equal(alone[0], d, asStored) {
@@ -273,19 +273,19 @@ func TestOutdatedGivesWhatAnOlderZoneDatabasePlanned(t *testing.T) {
 		}
 		n := 0
 		for shard := range f.Shards() {
-			for _, d := range f.outdated(t, []int{shard}, "2025b", 2) {
+			for _, d := range f.zoneUpdatePlans(t, []int{shard}, "2025b", 2) {
 				if n++; d.Plan.Shard != shard {
 					t.Errorf("a plan of shard %d is among those of %d", d.Plan.Shard, shard)
 				}
 			}
 		}
-		if none := f.outdated(t, nil, "2025b", 10); n != len(want) || len(none) != 0 {
+		if none := f.zoneUpdatePlans(t, nil, "2025b", 10); n != len(want) || len(none) != 0 {
 			t.Errorf("the shards have %d, no shard has %d", n, len(none))
 		}
-		if none := f.outdated(t, f.all(), "", 10); len(none) != 0 {
+		if none := f.zoneUpdatePlans(t, f.allShards(), "", 10); len(none) != 0 {
 			t.Errorf("%d plans are older than everything", len(none))
 		}
-		if due, next, err := f.PlansForZoneUpdate(ctx, f.all(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
+		if due, next, err := f.PlansForZoneUpdate(ctx, f.allShards(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
 			t.Errorf("asked for none, got %d, to go on after %s, %v", len(due), next, err)
 		}
 	})

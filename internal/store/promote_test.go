@@ -12,15 +12,15 @@ import (
 
 func TestPromoteMakesDueRetriesReady(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		const size = 8
 		for range size {
-			f.created(t, 5)
+			f.createJob(t, 5)
 		}
 		f.fireDue(t)
 		byShard := map[int]int{}
 		for _, run := range f.claim(t, worker, size) {
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
 		}
 		soonest := read(t, f, scanTime, `SELECT min(ready_at) FROM runs WHERE state = 'retry'`)[0]
@@ -32,7 +32,7 @@ func TestPromoteMakesDueRetriesReady(t *testing.T) {
 			}
 			return next
 		}
-		if next := promote(f.all(), 10, 0); !next.Equal(soonest) {
+		if next := promote(f.allShards(), 10, 0); !next.Equal(soonest) {
 			t.Errorf("the next retry is due at %v, wants %v", next, soonest)
 		}
 		if f.count(t, `SELECT count(*) FROM runs WHERE state = 'retry'`) != size || len(f.claim(t, worker, size)) != 0 {
@@ -47,13 +47,13 @@ func TestPromoteMakesDueRetriesReady(t *testing.T) {
 			t.Errorf("another retry of shard %d is due at %v, wants none", shard, next)
 		}
 		left := size - byShard[shard]
-		if next := promote(f.all(), left-1, left-1); next.IsZero() || next.After(f.Now()) {
+		if next := promote(f.allShards(), left-1, left-1); next.IsZero() || next.After(f.Now()) {
 			t.Errorf("one due retry is left, and the next is said to be due at %v", next)
 		}
-		if next := promote(f.all(), 10, 1); !next.IsZero() {
+		if next := promote(f.allShards(), 10, 1); !next.IsZero() {
 			t.Errorf("none is left, and the next is said to be due at %v", next)
 		}
-		promote(f.all(), 10, 0)
+		promote(f.allShards(), 10, 0)
 		promote(nil, 10, 0)
 		again := f.claim(t, worker, size+1)
 		if len(again) != size {
@@ -78,28 +78,28 @@ func (f *fixture) states(t tb, job belfry.Job) (states []belfry.RunStatus) {
 
 func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 10, queued(2))
+		job := f.createJob(t, 10, withQueueLimit(2))
 		ready := 0
 		for range 5 {
 			ready += f.fire(t, f.step(t, job)).Ready
 		}
 		want := []belfry.RunStatus{"ready", "waiting", "waiting", "skipped", "skipped"}
 		if got := f.states(t, job); !slices.Equal(got, want) || ready != 1 {
-			t.Fatalf("the runs are %v, %d told of, wants %v", got, ready, want)
+			t.Fatalf("the runs are %v, %d counted as ready, wants %v", got, ready, want)
 		}
-		if wish := f.wish(job, ""); f.fireWishes(t, job, wish).Ready != 0 || f.run(t, job.Namespace, wish.RunID()).Reason != belfry.ReasonQueueFull {
-			t.Errorf("a run that was asked for is %+v, wants a skip because the queue is full", f.run(t, job.Namespace, wish.RunID()))
+		if trigger := f.newTrigger(job, ""); f.recordAndFire(t, job, trigger).Ready != 0 || f.run(t, job.Namespace, trigger.RunID()).Reason != belfry.ReasonQueueFull {
+			t.Errorf("a triggered run is %+v, wants a skip because the queue is full", f.run(t, job.Namespace, trigger.RunID()))
 		}
 		for _, run := range f.jobRuns(t, job) {
 			if run.Status == belfry.RunSkipped && (run.Reason != belfry.ReasonQueueFull || run.SkippedCount != 1) {
 				t.Errorf("the skip is %+v", run)
 			}
 		}
-		if got := f.found(t, job); got.Status != belfry.StatusQueued {
+		if got := f.getJob(t, job); got.Status != belfry.StatusQueued {
 			t.Errorf("the job is %s", got.Status)
 		}
-		// One that has gone ahead leaves its place to another.
-		f.accepted(t, f.claimOne(t, f.worker(t)), belfry.OutcomeSucceeded)
+		// A promoted run leaves its place to another.
+		f.finishAs(t, f.claimOne(t, f.registerWorker(t)), belfry.OutcomeSucceeded)
 		f.fire(t, f.step(t, job))
 		want = []belfry.RunStatus{"succeeded", "ready", "waiting", "skipped", "skipped", "waiting"}
 		if got := f.states(t, job)[:6]; !slices.Equal(got, want) {
@@ -117,14 +117,14 @@ func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 				return step.Runs[0].ID
 			},
 			belfry.KindManual: func(job belfry.Job) belfry.ID {
-				wish := f.wish(job, "")
-				f.fireWishes(t, job, wish)
-				return wish.RunID()
+				trigger := f.newTrigger(job, "")
+				f.recordAndFire(t, job, trigger)
+				return trigger.RunID()
 			},
 			belfry.KindBackfill: func(job belfry.Job) belfry.ID {
-				wish := f.backfill(job, f.minutesAgo(90))
-				f.fireWishes(t, job, wish)
-				return wish.RunID()
+				trigger := f.backfill(job, f.minutesAgo(90))
+				f.recordAndFire(t, job, trigger)
+				return trigger.RunID()
 			},
 		}
 		for first := range makers {
@@ -133,12 +133,12 @@ func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 					overlap string
 					change  func(*belfry.Job)
 					want    belfry.RunStatus
-				}{{"skip", func(*belfry.Job) {}, belfry.RunSkipped}, {"queue", queued(1), belfry.RunWaiting}, {"parallel", parallel, belfry.RunReady}} {
+				}{{"skip", func(*belfry.Job) {}, belfry.RunSkipped}, {"queue", withQueueLimit(1), belfry.RunWaiting}, {"parallel", allowParallel, belfry.RunReady}} {
 					want := tt.want
 					if want == belfry.RunSkipped && second == belfry.KindBackfill {
 						want = belfry.RunWaiting // they follow one after another, however many they are
 					}
-					job := f.created(t, 10, tt.change)
+					job := f.createJob(t, 10, tt.change)
 					f.wantState(t, string(first)+", "+tt.overlap, makers[first](job), belfry.RunReady)
 					run := makers[second](job)
 					f.wantState(t, string(second)+" beside "+string(first)+", "+tt.overlap, run, want)
@@ -153,17 +153,17 @@ func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 
 func TestRunsThatWaitFollowInTheOrderOfTheirInstants(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 10, queued(10), withRetries(0), withPriority(belfry.PriorityLow))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 10, withQueueLimit(10), withRetries(0), withPriority(belfry.PriorityLow))
 		step := f.step(t, job)
 		f.fire(t, step)
 		want := []belfry.ID{step.Runs[0].ID}
 		// Asked for in one order, and to be run in another.
 		late, early, middle := f.backfill(job, f.minutesAgo(60)), f.backfill(job, f.minutesAgo(80)), f.backfill(job, f.minutesAgo(70))
-		f.fireWishes(t, job, late, early)
-		f.fireWishes(t, job, middle)
+		f.recordAndFire(t, job, late, early)
+		f.recordAndFire(t, job, middle)
 		twin := []plan.Trigger{f.backfill(job, f.minutesAgo(50)), f.backfill(job, f.minutesAgo(50))}
-		f.fireWishes(t, job, twin...)
+		f.recordAndFire(t, job, twin...)
 		want = append(want, early.RunID(), middle.RunID(), late.RunID())
 		twins := []belfry.ID{twin[0].RunID(), twin[1].RunID()}
 		slices.SortFunc(twins, belfry.ID.Compare)
@@ -175,9 +175,9 @@ func TestRunsThatWaitFollowInTheOrderOfTheirInstants(t *testing.T) {
 			if run.ID != id {
 				t.Fatalf("run %d is %s, wants %s", i, run.ID, id)
 			}
-			f.accepted(t, run, ends[i])
+			f.finishAs(t, run, ends[i])
 			if i+1 < len(want) {
-				row := f.live(t, want[i+1])
+				row := f.liveRow(t, want[i+1])
 				if row.State != belfry.RunReady || !near(row.ReadyAt, f.Now(), 20*time.Second) || row.Rank != plan.Rank(row.ReadyAt, row.Weight) || row.Weight <= 0 {
 					t.Errorf("after run %d the next is %+v", i, row)
 				}
@@ -189,37 +189,37 @@ func TestRunsThatWaitFollowInTheOrderOfTheirInstants(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsGoesAheadOnlyWhenTheRunIsOver(t *testing.T) {
+func TestAWaitingRunIsPromotedOnlyWhenTheLiveRunEnds(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 10, queued(5), withRetries(1))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 10, withQueueLimit(5), withRetries(1))
 		f.fire(t, f.step(t, job))
 		next := f.step(t, job)
 		f.fire(t, next)
 		waits := func(doing string) {
 			t.Helper()
-			if _, _, err := f.Promote(ctx, f.all(), 100); err != nil {
+			if _, _, err := f.Promote(ctx, f.allShards(), 100); err != nil {
 				t.Fatal(err)
 			}
 			f.wantState(t, doing, next.Runs[0].ID, belfry.RunWaiting)
 		}
 		waits("while the other is ready")
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
 		waits("when it was interrupted")
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
 		waits("while it waits for its retry")
 		f.promoteAll(t)
 		lost := f.claimOne(t, worker)
-		f.silent(t, worker, time.Hour)
+		f.silenceWorker(t, worker, time.Hour)
 		f.reap(t, time.Minute)
 		waits("when its worker was lost")
-		worker = f.worker(t)
+		worker = f.registerWorker(t)
 		last := f.claimOne(t, worker)
 		if v := f.finish(t, result(lost, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
 			t.Errorf("the late result is %s", v)
 		}
-		waits("when the lost worker told of its success")
-		f.aged(t, last, time.Hour)
+		waits("when the lost worker reported its success")
+		f.ageAttempt(t, last, time.Hour)
 		f.reap(t, 0)
 		f.wantState(t, "when the other is dead", last.ID, belfry.RunDead)
 		f.wantState(t, "when the other is dead", next.Runs[0].ID, belfry.RunReady)
@@ -229,28 +229,28 @@ func TestWhatWaitsGoesAheadOnlyWhenTheRunIsOver(t *testing.T) {
 		f.fire(t, third)
 		for range belfry.PoisonLimit {
 			f.claimOne(t, worker)
-			f.silent(t, worker, time.Hour)
+			f.silenceWorker(t, worker, time.Hour)
 			f.reap(t, time.Minute)
-			worker = f.worker(t)
+			worker = f.registerWorker(t)
 		}
 		f.wantState(t, "poison", next.Runs[0].ID, belfry.RunDead)
 		f.wantState(t, "after poison", third.Runs[0].ID, belfry.RunReady)
 	})
 }
 
-func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
+func TestMissedOccurrencesCatchUpOneAfterAnother(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for _, tt := range []struct {
 			overlap string
 			change  func(*belfry.Job)
 			want    []belfry.RunStatus
 		}{
 			{"skip", func(*belfry.Job) {}, []belfry.RunStatus{"skipped", "running", "waiting", "waiting", "waiting"}},
-			{"queue", queued(1), []belfry.RunStatus{"skipped", "running", "waiting", "waiting", "waiting"}},
-			{"parallel", parallel, []belfry.RunStatus{"skipped", "running", "running", "running", "ready"}},
+			{"queue", withQueueLimit(1), []belfry.RunStatus{"skipped", "running", "waiting", "waiting", "waiting"}},
+			{"parallel", allowParallel, []belfry.RunStatus{"skipped", "running", "running", "running", "ready"}},
 		} {
-			job := f.created(t, 10, tt.change, func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
+			job := f.createJob(t, 10, tt.change, func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
 			step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
 			fired := f.fireInto(t, slots(worker, 3), step)
 			if got := f.states(t, job); !slices.Equal(got, tt.want) {
@@ -263,12 +263,12 @@ func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
 				t.Errorf("%s: the skip is %+v", tt.overlap, runs[4])
 			}
 			for _, run := range fired.Claimed {
-				f.accepted(t, run, belfry.OutcomeSucceeded)
+				f.finishAs(t, run, belfry.OutcomeSucceeded)
 			}
 			var order []time.Time
 			for runs := f.claim(t, worker, 1); len(runs) > 0; runs = f.claim(t, worker, 1) {
 				order = append(order, runs[0].ScheduledAt)
-				f.accepted(t, runs[0], belfry.OutcomeSucceeded)
+				f.finishAs(t, runs[0], belfry.OutcomeSucceeded)
 			}
 			if !slices.IsSortedFunc(order, time.Time.Compare) || len(order) != 4-len(fired.Claimed) {
 				t.Errorf("%s: the others were run as of %v", tt.overlap, order)
@@ -279,55 +279,55 @@ func TestMissedOccurrencesAreMadeUpForOneAfterAnother(t *testing.T) {
 
 func TestARunThatWaitsIsNotReadyBeforeItsTime(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 10, queued(5), withRetries(0))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 10, withQueueLimit(5), withRetries(0))
 		f.fire(t, f.step(t, job))
 		dead := f.claimOne(t, worker)
-		f.accepted(t, dead, belfry.OutcomeFailed)
+		f.finishAs(t, dead, belfry.OutcomeFailed)
 		f.fire(t, f.step(t, job))
 		held := f.claimOne(t, worker)
 		f.redrive(t, namespace, store.Redrive{Run: dead.ID, After: time.Hour})
 		f.wantState(t, "behind another", dead.ID, belfry.RunWaiting)
-		due := f.live(t, dead.ID).ReadyAt
-		f.accepted(t, held, belfry.OutcomeSucceeded)
-		if row := f.live(t, dead.ID); row.State != belfry.RunRetry || !row.ReadyAt.Equal(due) || !near(due, f.Now().Add(time.Hour), 20*time.Second) {
+		due := f.liveRow(t, dead.ID).ReadyAt
+		f.finishAs(t, held, belfry.OutcomeSucceeded)
+		if row := f.liveRow(t, dead.ID); row.State != belfry.RunRetry || !row.ReadyAt.Equal(due) || !near(due, f.Now().Add(time.Hour), 20*time.Second) {
 			t.Errorf("the run that waited is %+v, wants it to wait for %v", row, due)
 		}
-		if _, next, err := f.Promote(ctx, f.all(), 10); err != nil || !next.Equal(due) || len(f.claim(t, worker, 1)) != 0 {
+		if _, next, err := f.Promote(ctx, f.allShards(), 10); err != nil || !next.Equal(due) || len(f.claim(t, worker, 1)) != 0 {
 			t.Errorf("the next one is due at %v (%v), wants %v", next, err, due)
 		}
 		f.promoteAll(t)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 	})
 }
 
 // A backfill of last year must not be before everything else for its age.
-func TestARunThatWasAskedForIsReadyFromThenOn(t *testing.T) {
+func TestATriggeredRunIsReadyFromThenOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, other := f.created(t, -60, parallel), f.created(t, 5)
+		job, other := f.createJob(t, -60, allowParallel), f.createJob(t, 5)
 		f.fire(t, f.step(t, other))
 		old := f.backfill(job, f.minutesAgo(300*24*60))
-		if err := f.Trigger(ctx, []plan.Trigger{old, f.wish(job, "")}, nil); err != nil {
+		if err := f.Trigger(ctx, []plan.Trigger{old, f.newTrigger(job, "")}, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range f.wishes(t) {
+		for _, w := range f.pendingTriggers(t) {
 			step := plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{w.Trigger})
 			if got := step.Runs[0].ReadyAt; !near(got, f.Now(), 20*time.Second) || !step.Runs[0].ScheduledAt.Equal(w.Trigger.At) {
 				t.Errorf("the run of %v may start at %v, wants now", w.Trigger.At, got)
 			}
 			f.fire(t, step)
 		}
-		if runs := f.claim(t, f.worker(t), 1); len(runs) != 1 || runs[0].JobID != other.ID {
-			t.Errorf("claimed %+v, wants what was due before the others were asked for", runs)
+		if runs := f.claim(t, f.registerWorker(t), 1); len(runs) != 1 || runs[0].JobID != other.ID {
+			t.Errorf("claimed %+v, wants what was due before the others were triggered", runs)
 		}
 	})
 }
 
-func TestPromoteLetsGoWhatWaitsForNothing(t *testing.T) {
+func TestPromoteFindsRunsThatWaitForNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var waiting []belfry.ID
 		for range 5 {
-			job := f.created(t, 10, queued(5), withPriority(belfry.PriorityHigh))
+			job := f.createJob(t, 10, withQueueLimit(5), withPriority(belfry.PriorityHigh))
 			f.fire(t, f.step(t, job))
 			for range 2 {
 				step := f.step(t, job)
@@ -337,18 +337,18 @@ func TestPromoteLetsGoWhatWaitsForNothing(t *testing.T) {
 		}
 		// As if those before them had ended just when these were made.
 		f.exec(t, `DELETE FROM runs WHERE state = 'ready'`)
-		if n := f.count(t, stuck); n != 10 {
+		if n := f.count(t, stuckWaiting); n != 10 {
 			t.Fatalf("%d runs wait for nothing, wants 10", n)
 		}
-		if n, _, err := f.Promote(ctx, nil, 100); n != 0 || err != nil || f.count(t, stuck) != 10 {
+		if n, _, err := f.Promote(ctx, nil, 100); n != 0 || err != nil || f.count(t, stuckWaiting) != 10 {
 			t.Errorf("%d runs of no shard were promoted (%v)", n, err)
 		}
-		if _, _, err := f.Promote(ctx, f.all(), 100); err != nil {
+		if _, _, err := f.Promote(ctx, f.allShards(), 100); err != nil {
 			t.Fatal(err)
 		}
 		for i, id := range waiting {
 			want := []belfry.RunStatus{belfry.RunReady, belfry.RunWaiting}[i%2]
-			if row := f.live(t, id); row.State != want {
+			if row := f.liveRow(t, id); row.State != want {
 				t.Errorf("run %d is %s, wants %s", i, row.State, want)
 			}
 		}
@@ -357,41 +357,41 @@ func TestPromoteLetsGoWhatWaitsForNothing(t *testing.T) {
 
 func TestAnEditOfTheOverlapHoldsForWhatIsFiredAfterIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 20, parallel)
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 20, allowParallel)
 		f.fire(t, f.step(t, job))
 		f.fire(t, f.step(t, job))
 		side := f.claim(t, worker, 2)
-		job = f.edit(t, job, revise(t, queued(5)))
+		job = f.edit(t, job, revise(t, withQueueLimit(5)))
 		waits := f.step(t, job)
 		f.fire(t, waits)
 		f.wantState(t, "behind two that run", waits.Runs[0].ID, belfry.RunWaiting)
-		f.accepted(t, side[0], belfry.OutcomeSucceeded)
+		f.finishAs(t, side[0], belfry.OutcomeSucceeded)
 		f.wantState(t, "behind one that runs", waits.Runs[0].ID, belfry.RunWaiting)
-		job = f.edit(t, job, revise(t, parallel))
+		job = f.edit(t, job, revise(t, allowParallel))
 		f.wantState(t, "of a job that runs in parallel again", waits.Runs[0].ID, belfry.RunReady)
-		beside := f.next(t, job)
+		beside := f.fireNext(t, job)
 		f.wantState(t, "beside two others", beside.ID, belfry.RunReady)
-		job = f.edit(t, job, revise(t, queued(5)))
-		last := f.next(t, job)
+		job = f.edit(t, job, revise(t, withQueueLimit(5)))
+		last := f.fireNext(t, job)
 		held := append(f.claim(t, worker, 5), side[1])
 		if len(held) != 3 {
 			t.Errorf("%d runs are held, wants the two that went beside the first, and no other", len(held))
 		}
 		for _, run := range held {
 			f.wantState(t, "behind three", last.ID, belfry.RunWaiting)
-			f.accepted(t, run, belfry.OutcomeSucceeded)
+			f.finishAs(t, run, belfry.OutcomeSucceeded)
 		}
 		f.wantState(t, "when nothing is before it", last.ID, belfry.RunReady)
 	})
 }
 
-func TestOneResultOfABatchDoesNotLetTwoRunsGoAhead(t *testing.T) {
+func TestOneResultOfABatchPromotesOneRun(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		var jobs []belfry.Job
 		for range 8 {
-			job := f.created(t, 10, queued(5))
+			job := f.createJob(t, 10, withQueueLimit(5))
 			for range 4 {
 				f.fire(t, f.step(t, job))
 			}
@@ -416,13 +416,13 @@ func TestOneResultOfABatchDoesNotLetTwoRunsGoAhead(t *testing.T) {
 	})
 }
 
-func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
+func TestAnEarlierRetryWakesTheScheduler(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t, queued(5))
+		run := f.startRun(t, withQueueLimit(5))
 		snooze := result(run, belfry.OutcomeSnoozed)
 		snooze.RetryAfterSeconds = 3600
 		f.finish(t, snooze)
-		if _, next, err := f.Promote(ctx, f.all(), 10); err != nil || !near(next, f.Now().Add(time.Hour), 20*time.Second) {
+		if _, next, err := f.Promote(ctx, f.allShards(), 10); err != nil || !near(next, f.Now().Add(time.Hour), 20*time.Second) {
 			t.Errorf("the next retry is due at %v (%v), wants in an hour", next, err)
 		}
 		f.wantSettled(t, run, belfry.Settle(run.ID, belfry.AttemptCounts{}, run.Spec.Retry(), snooze))
@@ -440,12 +440,12 @@ func TestARetryThatIsDueFirstIsToldOf(t *testing.T) {
 }
 
 // What waits for others need not any more once the job may have several at a time.
-func TestAnEditToParallelLetsWhatWaitsGo(t *testing.T) {
+func TestAnEditToParallelPromotesWaitingRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, 5, func(j *belfry.Job) { j.Overlap = belfry.OverlapQueue })
+		worker := f.registerWorker(t)
+		job := f.createJob(t, 5, func(j *belfry.Job) { j.Overlap = belfry.OverlapQueue })
 		held := f.fireInto(t, slots(worker, 1), f.step(t, job)).Claimed[0]
-		f.fireWishes(t, job, f.wish(job, ""), f.wish(job, ""))
+		f.recordAndFire(t, job, f.newTrigger(job, ""), f.newTrigger(job, ""))
 		if got := f.claim(t, worker, 10); len(got) != 0 {
 			t.Fatalf("%d runs do not wait", len(got))
 		}
@@ -459,7 +459,7 @@ func TestAnEditToParallelLetsWhatWaitsGo(t *testing.T) {
 			t.Fatalf("%d runs may be claimed, wants 2", len(runs))
 		}
 		for _, run := range append(runs, held) {
-			f.accepted(t, run, belfry.OutcomeSucceeded)
+			f.finishAs(t, run, belfry.OutcomeSucceeded)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
+func TestPruneDeletesWhatIsOlderThanTheRetention(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		const keep = 7 * 24 * time.Hour
 		prune := func(want int) {
@@ -19,16 +19,16 @@ func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
 			}
 		}
 		settled := func(age time.Duration) *belfry.Run {
-			run := f.started(t, parallel, withRetries(5))
-			f.accepted(t, run, belfry.OutcomeInterrupted)
-			f.accepted(t, f.claimOne(t, run.WorkerID), belfry.OutcomeSucceeded)
+			run := f.startRun(t, allowParallel, withRetries(5))
+			f.finishAs(t, run, belfry.OutcomeInterrupted)
+			f.finishAs(t, f.claimOne(t, run.WorkerID), belfry.OutcomeSucceeded)
 			f.backdate(t, age, "history", "settled_at", "id = ?", run.ID)
 			f.backdate(t, age, "attempts", "finished_at started_at", "run_id = ?", run.ID)
 			return run
 		}
 		fresh, young, old, ancient := settled(0), settled(keep-2*time.Hour), settled(keep+50*time.Hour), settled(40*24*time.Hour)
-		skipped := f.created(t, 5)
-		f.edit(t, skipped, remove(t))
+		skipped := f.createJob(t, 5)
+		f.edit(t, skipped, deleteJob(t))
 		f.backdate(t, keep+50*time.Hour, "history", "settled_at", "job_id = ?", skipped.ID)
 		prune(3)
 		prune(0)
@@ -44,8 +44,8 @@ func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
 				t.Errorf("%d attempts of a pruned run are left", n)
 			}
 		}
-		run := f.started(t)
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		run := f.startRun(t)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		f.run(t, run.Namespace, run.ID)
 	})
 }
@@ -53,15 +53,15 @@ func TestPruneForgetsWhatIsOlderThanWasAsked(t *testing.T) {
 func TestPruneLeavesWhatIsStillNeeded(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		const keep, age = 24 * time.Hour, 90 * 24 * time.Hour
-		dead, live := f.started(t, withRetries(0)), f.started(t, withRetries(9))
-		f.accepted(t, dead, belfry.OutcomeFailed)
-		f.accepted(t, live, belfry.OutcomeFailed)
+		dead, live := f.startRun(t, withRetries(0)), f.startRun(t, withRetries(9))
+		f.finishAs(t, dead, belfry.OutcomeFailed)
+		f.finishAs(t, live, belfry.OutcomeFailed)
 		for _, run := range []*belfry.Run{dead, live} {
 			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, revise(t, withTimeout(5)))
-			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, remove(t))
+			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, deleteJob(t))
 		}
-		waiting := f.created(t, -60)
-		wish := f.trigger(t, waiting, "")
+		waiting := f.createJob(t, -60)
+		trigger := f.trigger(t, waiting, "")
 		f.backdate(t, age, "triggers", "created_at", "")
 		f.backdate(t, age, "jobs", "created_at updated_at", "")
 		f.backdate(t, age, "revisions", "replaced_at", "")
@@ -71,35 +71,35 @@ func TestPruneLeavesWhatIsStillNeeded(t *testing.T) {
 		if got := f.run(t, dead.Namespace, dead.ID); got.Status != belfry.RunDead || len(got.Attempts) != 1 {
 			t.Errorf("the dead letter is %+v", got)
 		}
-		if wishes := f.wishes(t); len(wishes) != 1 || wishes[0].Trigger.ID != wish.ID {
-			t.Errorf("the triggers are %+v", wishes)
+		if triggers := f.pendingTriggers(t); len(triggers) != 1 || triggers[0].Trigger.ID != trigger.ID {
+			t.Errorf("the triggers are %+v", triggers)
 		}
-		f.found(t, waiting)
+		f.getJob(t, waiting)
 		f.backdate(t, age, "runs", "ready_at", "state = 'retry'")
-		if _, _, err := f.Promote(ctx, f.all(), 10); err != nil {
+		if _, _, err := f.Promote(ctx, f.allShards(), 10); err != nil {
 			t.Fatal(err)
 		}
-		again := f.claimOne(t, f.worker(t))
+		again := f.claimOne(t, f.registerWorker(t))
 		if again.ID != live.ID || again.Revision != 1 || again.Spec != live.Spec || string(again.Payload) != string(live.Payload) {
 			t.Errorf("a run of a deleted job came back as %+v", again)
 		}
-		f.accepted(t, again, belfry.OutcomeSucceeded)
+		f.finishAs(t, again, belfry.OutcomeSucceeded)
 	})
 }
 
-func TestPruneForgetsFiredTriggersAndDeletedJobs(t *testing.T) {
+func TestPruneDeletesFiredTriggersAndDeletedJobs(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		const keep, age = 24 * time.Hour, 90 * 24 * time.Hour
-		job, kept := f.created(t, -60), f.created(t, -60)
+		job, kept := f.createJob(t, -60), f.createJob(t, -60)
 		for _, job := range []belfry.Job{job, kept} {
 			f.trigger(t, job, "")
 		}
-		for _, w := range f.wishes(t) {
+		for _, w := range f.pendingTriggers(t) {
 			f.fire(t, plan.Fire(f.decide(t, []store.Due{w.Due})[0].Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
 		}
 		f.settleAll(t)
 		f.edit(t, job, revise(t, withTimeout(5)))
-		f.edit(t, job, remove(t))
+		f.edit(t, job, deleteJob(t))
 		f.edit(t, kept, revise(t, withTimeout(5)))
 		if _, err := f.Prune(ctx, keep); err != nil {
 			t.Fatal(err)
@@ -123,7 +123,7 @@ func TestPruneForgetsFiredTriggersAndDeletedJobs(t *testing.T) {
 				t.Errorf("%d rows are left in %s", n, table)
 			}
 		}
-		if got := f.found(t, kept); got.Revision != 2 {
+		if got := f.getJob(t, kept); got.Revision != 2 {
 			t.Errorf("the kept job is %+v", got)
 		}
 	})
@@ -131,21 +131,21 @@ func TestPruneForgetsFiredTriggersAndDeletedJobs(t *testing.T) {
 
 const day = 24 * time.Hour
 
-func TestHistoryIsKeptAsLongAsItsJobSays(t *testing.T) {
+func TestHistoryHasTheRetentionOfItsJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		// Of each job a success after a failure, a cancelled run, a discarded one and a skip.
 		lives := func(changes ...func(*belfry.Job)) belfry.Job {
 			t.Helper()
-			job := f.created(t, 20, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
-			f.next(t, job)
-			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
-			f.next(t, job)
-			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-			f.cancel(t, job.Namespace, f.next(t, job).ID)
-			f.next(t, job)
+			job := f.createJob(t, 20, append([]func(*belfry.Job){withRetries(0)}, changes...)...)
+			f.fireNext(t, job)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+			f.fireNext(t, job)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.cancel(t, job.Namespace, f.fireNext(t, job).ID)
+			f.fireNext(t, job)
 			run := f.claimOne(t, worker)
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 			f.discard(t, job.Namespace, run.ID)
 			return job
 		}
@@ -194,17 +194,17 @@ func TestHistoryIsKeptAsLongAsItsJobSays(t *testing.T) {
 		age(10)
 		left(53, nil)
 		if n := f.count(t, `SELECT count(*) FROM attempts`); n != 0 {
-			t.Errorf("%d attempts are left of what was forgotten", n)
+			t.Errorf("%d attempts are left of pruned runs", n)
 		}
 	})
 }
 
 func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 20, withRetention(3), withKeys("same"))
+		job := f.createJob(t, 20, withRetention(3), withKeys("same"))
 		f.fire(t, plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.minutesAgo(10), f.Now())) // a range
-		f.next(t, job)                                                                                               // beside it, or with its key
-		f.edit(t, job, remove(t))                                                                                    // what was due
+		f.fireNext(t, job)                                                                                           // beside it, or with its key
+		f.edit(t, job, deleteJob(t))                                                                                 // what was due
 		type row struct{ n, kept int64 }
 		got := row{f.count(t, `SELECT count(*) FROM history`), f.count(t, `SELECT count(*) FROM history WHERE retain_until IS NOT NULL`)}
 		if got.n != 3 || got.kept != 3 {
@@ -215,37 +215,37 @@ func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
 				t.Errorf("a skip is kept until %v, wants three days", at)
 			}
 		}
-		plain := f.created(t, 5, inQueue("other"))
-		f.next(t, plain)
-		f.next(t, plain)
+		plain := f.createJob(t, 5, withQueue("other"))
+		f.fireNext(t, plain)
+		f.fireNext(t, plain)
 		if n := f.count(t, `SELECT count(*) FROM history WHERE retain_until IS NOT NULL AND job_id = ?`, plain.ID); n != 0 {
 			t.Errorf("%d skips of a job without a retention have one", n)
 		}
 	})
 }
 
-func TestADeletedJobTakesItsHistoryWithItIfAsked(t *testing.T) {
+func TestPurgeDeletesTheHistoryOfADeletedJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		purge := func(t tb) store.Edit {
 			return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-				change, err := remove(t)(job, p, now)
+				change, err := deleteJob(t)(job, p, now)
 				change.Purge = true
 				return change, err
 			}
 		}
 		past := func() (belfry.Job, *belfry.Run) {
 			t.Helper()
-			job := f.created(t, 20, withRetries(3), parallel)
-			f.next(t, job)
-			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
-			f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-			f.next(t, job)
+			job := f.createJob(t, 20, withRetries(3), allowParallel)
+			f.fireNext(t, job)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeInterrupted)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.fireNext(t, job)
 			return job, f.claimOne(t, worker)
 		}
 		kept, _ := past()
 		gone, held := past()
-		f.edit(t, kept, remove(t))
+		f.edit(t, kept, deleteJob(t))
 		f.edit(t, gone, purge(t))
 		prune := func() {
 			t.Helper()
@@ -259,14 +259,14 @@ func TestADeletedJobTakesItsHistoryWithItIfAsked(t *testing.T) {
 		}
 		prune()
 		f.wantState(t, "while it is held", held.ID, belfry.RunRunning)
-		f.accepted(t, held, belfry.OutcomeSucceeded)
+		f.finishAs(t, held, belfry.OutcomeSucceeded)
 		prune()
 		prune()
 		if n := rows(gone); n != 0 {
 			t.Errorf("%d records are left of the job that was to take them with it", n)
 		}
 		if n := f.count(t, `SELECT count(*) FROM attempts WHERE run_id NOT IN (SELECT id FROM history) AND run_id NOT IN (SELECT id FROM runs)`); n != 0 {
-			t.Errorf("%d attempts of what is gone are left", n)
+			t.Errorf("%d attempts of the purged job are left", n)
 		}
 		if n := rows(kept); n != 2 {
 			t.Errorf("%d records are left of the job that was only deleted, wants 2", n)

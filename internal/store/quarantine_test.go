@@ -7,36 +7,36 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 )
 
-func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
+func TestAQuarantinedJobSaysWhyUntilItIsFired(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, other := f.created(t, 10, named("report")), f.created(t, 10)
+		job, other := f.createJob(t, 10, withName("report")), f.createJob(t, 10)
 		before := f.plan(t, job.ID)
-		park := func(why string) {
+		quarantine := func(why string) {
 			t.Helper()
 			if err := f.Quarantine(ctx, job.ID, why); err != nil {
-				t.Fatalf("park: %v", err)
+				t.Fatalf("quarantine: %v", err)
 			}
 		}
 		want := func(doing, why string) {
 			t.Helper()
-			if got := f.found(t, job); got.Quarantined != why {
-				t.Errorf("%s: the job is parked with %q, wants %q", doing, got.Quarantined, why)
+			if got := f.getJob(t, job); got.Quarantined != why {
+				t.Errorf("%s: the job is quarantined with %q, wants %q", doing, got.Quarantined, why)
 			}
-			for _, listed := range f.listed(t, namespace, belfry.JobFilter{}, 5) {
+			for _, listed := range f.listJobs(t, namespace, belfry.JobFilter{}, 5) {
 				if listed.ID == job.ID && listed.Quarantined != why || listed.ID == other.ID && listed.Quarantined != "" {
 					t.Errorf("%s: listed with %q", doing, listed.Quarantined)
 				}
 			}
 		}
 		want("a new job", "")
-		park("the rule fails")
-		park("the payload cannot be rendered: it's \"odd\" %s 😀")
-		want("parked twice", "the payload cannot be rendered: it's \"odd\" %s 😀")
+		quarantine("the rule fails")
+		quarantine("the payload cannot be rendered: it's \"odd\" %s 😀")
+		want("quarantined twice", "the payload cannot be rendered: it's \"odd\" %s 😀")
 		if p := f.plan(t, job.ID); p != before {
-			t.Errorf("parking made the plan %+v, wants %+v", p, before)
+			t.Errorf("quarantine made the plan %+v, wants %+v", p, before)
 		}
 		if due := f.due(t); len(due) != 2 {
-			t.Errorf("%d jobs are due, wants the parked one as well", len(due))
+			t.Errorf("%d jobs are due, wants the quarantined one as well", len(due))
 		}
 		stale := f.step(t, job)
 		stale.Seen.Version = 9
@@ -44,21 +44,21 @@ func TestAParkedJobTellsWhyUntilItIsFired(t *testing.T) {
 		want("after a step that was not applied", "the payload cannot be rendered: it's \"odd\" %s 😀")
 		f.fire(t, f.step(t, job))
 		want("fired", "")
-		park("again")
-		f.fireWishes(t, job, f.wish(job, ""))
+		quarantine("again")
+		f.recordAndFire(t, job, f.newTrigger(job, ""))
 		want("fired by hand", "")
-		park("again")
+		quarantine("again")
 		f.edit(t, job, revise(t, func(j *belfry.Job) { j.TimeoutSeconds = 5 }))
 		want("edited", "")
 		if err := f.Quarantine(ctx, newID(), "nobody"); err != nil && belfry.CodeOf(err) != belfry.NotFound {
-			t.Errorf("park a job that is not there: %v", err)
+			t.Errorf("quarantine a job that is not there: %v", err)
 		}
 	})
 }
 
-func TestParkingDoesNotStopAFiringUnderWay(t *testing.T) {
+func TestQuarantineDoesNotStopAFireUnderWay(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 10)
+		job := f.createJob(t, 10)
 		step := f.step(t, job)
 		if err := f.Quarantine(ctx, job.ID, "for now"); err != nil {
 			t.Fatal(err)

@@ -12,21 +12,21 @@ import (
 )
 
 // However many letters of a job come back at once, they follow one after another,
-// and whoever keeps its plan in mind is told of that one job.
-func TestManyLettersOfAJobComeBackAtOnce(t *testing.T) {
+// and the scheduler is notified of that one job.
+func TestManyDeadLettersOfOneJobAreRedriven(t *testing.T) {
 	const many = 1500
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		job := f.created(t, -60, withRetries(0))
-		wishes := make([]plan.Trigger, many)
-		for i := range wishes {
-			wishes[i] = f.backfill(job, f.minutesAgo(i))
+		worker := f.registerWorker(t)
+		job := f.createJob(t, -60, withRetries(0))
+		triggers := make([]plan.Trigger, many)
+		for i := range triggers {
+			triggers[i] = f.backfill(job, f.minutesAgo(i))
 		}
-		f.fireWishes(t, job, wishes...)
+		f.recordAndFire(t, job, triggers...)
 		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'waiting'`); n != many-1 {
 			t.Errorf("of %d backfilled instants %d wait", many, n)
 		}
-		f.edit(t, job, revise(t, parallel)) // which lets all go
+		f.edit(t, job, revise(t, allowParallel)) // which lets all go
 		var results []belfry.Result
 		var letters []store.Redrive
 		for _, run := range f.claim(t, worker, many) {
@@ -46,15 +46,15 @@ func TestManyLettersOfAJobComeBackAtOnce(t *testing.T) {
 		if run := f.claimOne(t, worker); !run.ScheduledAt.Equal(f.minutesAgo(many - 1)) {
 			t.Errorf("the first to go is that of %v, wants the earliest", run.ScheduledAt)
 		}
-		f.edit(t, job, removeAll(t))
+		f.edit(t, job, deleteAndCancel(t))
 	})
 }
 
 func TestARedrivenRunKeepsItsPast(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, inNamespace("ours"), withRetries(1), withBase(0), withKeys("k-{{unix}}"), withPriority(belfry.PriorityHigh), withRetention(3))
+		job := f.createJob(t, 5, withNamespace("ours"), withRetries(1), withBase(0), withKeys("k-{{unix}}"), withPriority(belfry.PriorityHigh), withRetention(3))
 		f.fire(t, f.step(t, job))
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		first := f.claimOne(t, worker)
 		for try := range 2 {
 			run := first
@@ -62,7 +62,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 				f.promoteAll(t)
 				run = f.claimOne(t, worker)
 			}
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 		}
 		f.edit(t, job, revise(t, func(j *belfry.Job) { j.MaxRetries, j.Payload = belfry.Some(9), json.RawMessage(`"new"`) }))
 		seen := f.plan(t, job.ID)
@@ -78,7 +78,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 		if p := f.plan(t, job.ID); p.Version <= seen.Version {
 			t.Errorf("the plan is still at version %d: a fire under way would not see the run", p.Version)
 		}
-		if row := f.live(t, first.ID); row.State != belfry.RunReady || row.Failures != 0 || row.Lost != 0 || row.Attempt != 2 || !near(row.ReadyAt, f.Now(), 20*time.Second) {
+		if row := f.liveRow(t, first.ID); row.State != belfry.RunReady || row.Failures != 0 || row.Lost != 0 || row.Attempt != 2 || !near(row.ReadyAt, f.Now(), 20*time.Second) {
 			t.Errorf("the redriven run is %+v", row)
 		}
 		if _, err := f.DeadLetter(ctx, "ours", first.ID); belfry.CodeOf(err) != belfry.NotFound {
@@ -90,7 +90,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 				string(run.Payload) != string(job.Payload) || !run.ScheduledAt.Equal(first.ScheduledAt) || run.Kind != first.Kind || !run.FiredAt.Equal(first.FiredAt) {
 				t.Errorf("the redriven run was claimed as %+v", run)
 			}
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 			f.promoteAll(t)
 		}
 		got := f.run(t, "ours", first.ID)
@@ -98,7 +98,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 			t.Errorf("the run that died again is %+v", got)
 		}
 		f.redrive(t, "ours", store.Redrive{Run: first.ID})
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 		if got = f.run(t, "ours", first.ID); got.Status != belfry.RunSucceeded || got.Attempt != 5 || len(got.Attempts) != 4 {
 			t.Errorf("the run that succeeded at last is %+v", got)
 		}
@@ -110,18 +110,18 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 
 func TestARedrivenRunMayHaveAnotherPayloadAndADelay(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		now, later, edited := f.dead(t), f.dead(t), f.dead(t, withPayload(`"own"`))
+		now, later, edited := f.deadRun(t), f.deadRun(t), f.deadRun(t, withPayload(`"own"`))
 		n := f.redrive(t, namespace, store.Redrive{Run: now.ID}, store.Redrive{Run: later.ID, After: time.Hour}, store.Redrive{Run: newID()},
 			store.Redrive{Run: edited.ID, After: 30 * time.Minute, Payload: json.RawMessage(`{"fixed":  true}`)})
 		if n != 3 {
 			t.Fatalf("%d were redriven, wants 3", n)
 		}
 		for id, want := range map[belfry.ID]time.Duration{later.ID: time.Hour, edited.ID: 30 * time.Minute} {
-			if row := f.live(t, id); row.State != belfry.RunRetry || !near(row.ReadyAt, f.Now().Add(want), 20*time.Second) {
+			if row := f.liveRow(t, id); row.State != belfry.RunRetry || !near(row.ReadyAt, f.Now().Add(want), 20*time.Second) {
 				t.Errorf("the run is %+v, wants it in %v", row, want)
 			}
 		}
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		if run := f.claimOne(t, worker); run.ID != now.ID {
 			t.Errorf("claimed %s, wants the one without a delay", run.ID)
 		}
@@ -131,7 +131,7 @@ func TestARedrivenRunMayHaveAnotherPayloadAndADelay(t *testing.T) {
 			if string(run.Payload) != want || run.Attempt != 2 {
 				t.Errorf("attempt %d has the payload %s, wants %s", run.Attempt, run.Payload, want)
 			}
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 		}
 		if d, err := f.DeadLetter(ctx, namespace, edited.ID); err != nil || string(d.Payload) != `{"fixed":  true}` {
 			t.Errorf("the payload of the run that died again is %s (%v)", d.Payload, err)
@@ -143,25 +143,25 @@ func TestARedrivenRunMayHaveAnotherPayloadAndADelay(t *testing.T) {
 	})
 }
 
-// poisoned gives a run of a new job that lost so many workers that it is dead.
-func (f *fixture) poisoned(t tb, changes ...func(*belfry.Job)) *belfry.Run {
+// poisonRun gives a run of a new job that lost so many workers that it is dead.
+func (f *fixture) poisonRun(t tb, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()
-	run := f.started(t, changes...)
+	run := f.startRun(t, changes...)
 	for lost := 1; ; lost++ {
-		f.silent(t, run.WorkerID, time.Hour)
+		f.silenceWorker(t, run.WorkerID, time.Hour)
 		f.reap(t, time.Minute)
 		if lost == belfry.PoisonLimit {
 			return run
 		}
-		run = f.claimOne(t, f.worker(t))
+		run = f.claimOne(t, f.registerWorker(t))
 	}
 }
 
 func TestARedrivenRunMayLoseItsWorkersAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.poisoned(t)
+		run := f.poisonRun(t)
 		f.redrive(t, namespace, store.Redrive{Run: run.ID})
-		if row := f.live(t, run.ID); row.Lost != 0 || row.Attempt != belfry.PoisonLimit {
+		if row := f.liveRow(t, run.ID); row.Lost != 0 || row.Attempt != belfry.PoisonLimit {
 			t.Errorf("the redriven run is %+v", row)
 		}
 	})
@@ -173,12 +173,12 @@ func TestARedrivenRunIsSerialIfItWasWhenItWasFired(t *testing.T) {
 			was, is func(*belfry.Job)
 			want    belfry.RunStatus
 		}{
-			{queued(3), parallel, belfry.RunWaiting},
-			{parallel, queued(3), belfry.RunReady},
+			{withQueueLimit(3), allowParallel, belfry.RunWaiting},
+			{allowParallel, withQueueLimit(3), belfry.RunReady},
 		} {
-			dead := f.dead(t, tt.was)
+			dead := f.deadRun(t, tt.was)
 			job := f.edit(t, belfry.Job{ID: dead.JobID, Namespace: namespace}, revise(t, tt.is))
-			f.next(t, job)
+			f.fireNext(t, job)
 			f.redrive(t, namespace, store.Redrive{Run: dead.ID})
 			f.wantState(t, "redriven beside another", dead.ID, tt.want)
 			f.settleAll(t)
@@ -188,14 +188,14 @@ func TestARedrivenRunIsSerialIfItWasWhenItWasFired(t *testing.T) {
 
 func TestARedrivenRunWaitsBehindOthersOfItsJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		for overlap, change := range map[belfry.Overlap]func(*belfry.Job){"skip": func(*belfry.Job) {}, "queue": queued(1), "parallel": parallel} {
-			worker := f.worker(t)
-			job := f.created(t, 10, withRetries(0), change)
+		for overlap, change := range map[belfry.Overlap]func(*belfry.Job){"skip": func(*belfry.Job) {}, "queue": withQueueLimit(1), "parallel": allowParallel} {
+			worker := f.registerWorker(t)
+			job := f.createJob(t, 10, withRetries(0), change)
 			var dead []store.Redrive
 			for range 3 {
 				f.fire(t, f.step(t, job))
 				run := f.claimOne(t, worker)
-				f.accepted(t, run, belfry.OutcomeFailed)
+				f.finishAs(t, run, belfry.OutcomeFailed)
 				dead = append(dead, store.Redrive{Run: run.ID})
 			}
 			f.fire(t, f.step(t, job))
@@ -214,25 +214,25 @@ func TestARedrivenRunWaitsBehindOthersOfItsJob(t *testing.T) {
 			for _, d := range dead {
 				f.wantState(t, string(overlap), d.Run, want)
 			}
-			f.accepted(t, held, belfry.OutcomeSucceeded)
+			f.finishAs(t, held, belfry.OutcomeSucceeded)
 			if overlap != "parallel" {
 				for _, d := range dead {
 					run := f.claimOne(t, worker)
 					if run.ID != d.Run {
-						t.Errorf("%s: %s goes ahead, wants %s", overlap, run.ID, d.Run)
+						t.Errorf("%s: %s is promoted, wants %s", overlap, run.ID, d.Run)
 					}
-					f.accepted(t, run, belfry.OutcomeSucceeded)
+					f.finishAs(t, run, belfry.OutcomeSucceeded)
 				}
 			}
 			f.settleAll(t)
 		}
-		// With nothing alive, one of several goes ahead, and a delay counts.
-		job, worker := f.created(t, 10, withRetries(0)), f.worker(t)
+		// With nothing alive, one of several is promoted, and a delay counts.
+		job, worker := f.createJob(t, 10, withRetries(0)), f.registerWorker(t)
 		var dead []store.Redrive
 		for range 2 {
 			f.fire(t, f.step(t, job))
 			run := f.claimOne(t, worker)
-			f.accepted(t, run, belfry.OutcomeFailed)
+			f.finishAs(t, run, belfry.OutcomeFailed)
 			dead = append(dead, store.Redrive{Run: run.ID, After: time.Hour})
 		}
 		f.redrive(t, namespace, dead...)
@@ -246,7 +246,7 @@ func TestARedrivenRunWaitsBehindOthersOfItsJob(t *testing.T) {
 
 func TestADiscardedRunIsHistory(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.died(t, 30, "no upstream", inNamespace("ours"), withKeys("k-{{unix}}"), withRetention(3))
+		run := f.deadRunWithError(t, 30, "no upstream", withNamespace("ours"), withKeys("k-{{unix}}"), withRetention(3))
 		before := f.run(t, "ours", run.ID)
 		if n := f.discard(t, "theirs", run.ID); n != 0 || f.state(t, run.ID) != belfry.RunDead {
 			t.Errorf("another namespace discarded %d", n)
@@ -262,10 +262,10 @@ func TestADiscardedRunIsHistory(t *testing.T) {
 			got.Key() != before.Key() || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Revision != 1 {
 			t.Errorf("the discarded run is %+v", got)
 		}
-		if list := f.listedRuns(t, "ours", belfry.RunFilter{Status: belfry.RunDiscarded}, 5); len(list) != 1 || list[0].ID != run.ID {
+		if list := f.listRuns(t, "ours", belfry.RunFilter{Status: belfry.RunDiscarded}, 5); len(list) != 1 || list[0].ID != run.ID {
 			t.Errorf("the discarded runs are %+v", list)
 		}
-		if list := f.letters(t, "ours", belfry.DeadFilter{}, 5); len(list) != 0 {
+		if list := f.listDeadLetters(t, "ours", belfry.DeadFilter{}, 5); len(list) != 0 {
 			t.Errorf("%d dead letters are left", len(list))
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
@@ -275,20 +275,20 @@ func TestADiscardedRunIsHistory(t *testing.T) {
 	})
 }
 
-func TestDeadLettersOfDeletedJobsCanStillBeDecided(t *testing.T) {
+func TestDeadLettersOfDeletedJobsCanBeRedrivenOrDiscarded(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		again, given := f.dead(t), f.dead(t)
+		again, given := f.deadRun(t), f.deadRun(t)
 		for _, run := range []*belfry.Run{again, given} {
-			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, remove(t))
+			f.edit(t, belfry.Job{ID: run.JobID, Namespace: run.Namespace}, deleteJob(t))
 		}
 		if n := f.redrive(t, namespace, store.Redrive{Run: again.ID}) + f.discard(t, namespace, given.ID); n != 2 {
 			t.Errorf("%d were decided, wants 2", n)
 		}
-		run := f.claimOne(t, f.worker(t))
+		run := f.claimOne(t, f.registerWorker(t))
 		if run.ID != again.ID || string(run.Payload) != string(again.Payload) {
 			t.Errorf("claimed %+v", run)
 		}
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		f.wantState(t, "given up", given.ID, belfry.RunDiscarded)
 	})
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// life is one run and what should be known of it.
-type life struct {
+// lifecycle is one run and what should be known of it.
+type lifecycle struct {
 	f      *fixture
 	id     belfry.ID
 	spec   belfry.Spec
 	worker belfry.ID
 
-	state belfry.RunStatus
-	tally belfry.AttemptCounts
-	held  *belfry.Run   // the attempt that holds it
-	past  []pastAttempt // those that have ended
+	state  belfry.RunStatus
+	counts belfry.AttemptCounts
+	held   *belfry.Run    // the attempt that holds it
+	past   []endedAttempt // those that have ended
 }
 
-// Whatever workers, reapers and people do to a run, and in whatever order their
+// Whatever workers, reapers and users do to a run, and in whatever order their
 // words arrive, it ends once.
 func TestARunEndsOnce(t *testing.T) {
 	t.Parallel()
@@ -33,23 +33,23 @@ func TestARunEndsOnce(t *testing.T) {
 			t.Parallel()
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
-				f.wipe(t)
-				l := f.born(t)
+				f.deleteAll(t)
+				l := f.newLifecycle(t)
 				t.Repeat(map[string]func(*rapid.T){
-					"claim": l.claim, "finish": l.finish, "finish again": l.late, "forge": l.forge, "promote": l.promote,
-					"pass the deadline": l.overrun, "lose the worker": l.lose, "cancel": l.cancel, "pass the grace": l.insist,
-					"redrive": l.redrive, "discard": l.discard, "": l.look,
+					"claim": l.claim, "finish": l.finish, "finish again": l.finishLate, "forge": l.finishForged, "promote": l.promote,
+					"pass the deadline": l.passDeadline, "lose the worker": l.loseWorker, "cancel": l.cancel, "pass the grace": l.passGrace,
+					"redrive": l.redrive, "discard": l.discard, "": l.compare,
 				})
-				l.end(t)
-				check(t, f)
+				l.settle(t)
+				checkInvariants(t, f)
 			})
 		})
 	}
 }
 
-// born makes a job with one run.
-func (f *fixture) born(t *rapid.T) *life {
-	job := f.created(t, 1, withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), withBase(0), func(j *belfry.Job) {
+// newLifecycle makes a job with one run.
+func (f *fixture) newLifecycle(t *rapid.T) *lifecycle {
+	job := f.createJob(t, 1, withRetries(rapid.IntRange(0, 2).Draw(t, "retries")), withBase(0), func(j *belfry.Job) {
 		j.Overlap = pick(t, []belfry.Overlap{belfry.OverlapSkip, belfry.OverlapQueue, belfry.OverlapParallel}, "overlap")
 		if rapid.Bool().Draw(t, "once") {
 			j.Schedule = f.minutesAgo(1).Format(time.RFC3339)
@@ -57,18 +57,18 @@ func (f *fixture) born(t *rapid.T) *life {
 	})
 	step := f.step(t, job)
 	f.fire(t, step)
-	return &life{f: f, id: step.Runs[0].ID, spec: job.Spec, worker: f.worker(t), state: belfry.RunReady}
+	return &lifecycle{f: f, id: step.Runs[0].ID, spec: job.Spec, worker: f.registerWorker(t), state: belfry.RunReady}
 }
 
-// ended is what the end of the attempt that holds the run makes of it.
-func (l *life) ended(r belfry.Result) {
-	s := belfry.Settle(l.id, l.tally, l.spec.Retry(), r)
-	l.state, l.tally = s.State, s.Counts
-	l.past = append(l.past, pastAttempt{l.held, r.Outcome})
+// settleHeld is what the end of the attempt that holds the run makes of it.
+func (l *lifecycle) settleHeld(r belfry.Result) {
+	s := belfry.Settle(l.id, l.counts, l.spec.Retry(), r)
+	l.state, l.counts = s.State, s.Counts
+	l.past = append(l.past, endedAttempt{l.held, r.Outcome})
 	l.held = nil
 }
 
-func (l *life) claim(t *rapid.T) {
+func (l *lifecycle) claim(t *rapid.T) {
 	runs := l.f.claim(t, l.worker, 1)
 	if (len(runs) == 1) != (l.state == belfry.RunReady) {
 		t.Fatalf("of a run that is %s %d were claimed", l.state, len(runs))
@@ -81,19 +81,19 @@ func (l *life) claim(t *rapid.T) {
 	}
 }
 
-func (l *life) finish(t *rapid.T) {
+func (l *lifecycle) finish(t *rapid.T) {
 	if l.held == nil {
-		t.Skip("nobody holds it")
+		t.Skip("no worker holds it")
 	}
 	r := anyResult(t, l.held)
 	if v := l.f.finish(t, r)[0]; v != belfry.VerdictAccepted {
 		t.Fatalf("the result of the attempt that holds the run is %s", v)
 	}
-	l.ended(r)
+	l.settleHeld(r)
 }
 
-// late repeats an attempt that has ended, in the same way or in another.
-func (l *life) late(t *rapid.T) {
+// finishLate repeats an attempt that has ended, in the same way or in another.
+func (l *lifecycle) finishLate(t *rapid.T) {
 	if len(l.past) == 0 {
 		t.Skip("no attempt has ended")
 	}
@@ -107,61 +107,61 @@ func (l *life) late(t *rapid.T) {
 	}
 }
 
-// forge tells of an attempt with a token that nobody was given.
-func (l *life) forge(t *rapid.T) {
+// finishForged reports an attempt with a token that no attempt has.
+func (l *lifecycle) finishForged(t *rapid.T) {
 	r := belfry.Result{Namespace: namespace, RunID: l.id, Attempt: rapid.IntRange(0, len(l.past)+2).Draw(t, "attempt"), Token: belfry.NewToken(), Outcome: pick(t, outcomes, "outcome")}
 	if v := l.f.finish(t, r)[0]; v != belfry.VerdictLate {
 		t.Fatalf("a forged result is %s", v)
 	}
 }
 
-func (l *life) promote(t *rapid.T) {
+func (l *lifecycle) promote(t *rapid.T) {
 	l.f.promoteAll(t)
 	if l.state == belfry.RunRetry {
 		l.state = belfry.RunReady
 	}
 }
 
-// reaped expects the reaper to take the run from its worker.
-func (l *life) reaped(t *rapid.T, silence time.Duration, want belfry.Outcome) {
+// wantReaped expects the reaper to take the run from its worker.
+func (l *lifecycle) wantReaped(t *rapid.T, silence time.Duration, want belfry.Outcome) {
 	if n := l.f.reap(t, silence); n != 1 {
 		t.Fatalf("reaped %d attempts, wants 1", n)
 	}
-	l.ended(result(l.held, want))
+	l.settleHeld(result(l.held, want))
 }
 
-func (l *life) overrun(t *rapid.T) {
+func (l *lifecycle) passDeadline(t *rapid.T) {
 	if l.held == nil {
-		t.Skip("nobody holds it")
+		t.Skip("no worker holds it")
 	}
-	l.f.aged(t, l.held, time.Hour)
-	l.reaped(t, 0, belfry.OutcomeTimedOut)
+	l.f.ageAttempt(t, l.held, time.Hour)
+	l.wantReaped(t, 0, belfry.OutcomeTimedOut)
 }
 
-func (l *life) lose(t *rapid.T) {
-	l.f.silent(t, l.worker, time.Hour)
-	l.worker = l.f.worker(t)
+func (l *lifecycle) loseWorker(t *rapid.T) {
+	l.f.silenceWorker(t, l.worker, time.Hour)
+	l.worker = l.f.registerWorker(t)
 	if l.held != nil {
-		l.reaped(t, time.Minute, belfry.OutcomeLost)
+		l.wantReaped(t, time.Minute, belfry.OutcomeLost)
 	}
 }
 
-func (l *life) insist(t *rapid.T) {
-	if l.held == nil || !l.tally.Cancelled {
-		t.Skip("nobody holds a cancelled run")
+func (l *lifecycle) passGrace(t *rapid.T) {
+	if l.held == nil || !l.counts.Cancelled {
+		t.Skip("no worker holds a cancelled run")
 	}
 	l.f.backdate(t, time.Hour, "runs", "cancel_requested_at", "")
-	l.reaped(t, 0, belfry.OutcomeCancelled)
+	l.wantReaped(t, 0, belfry.OutcomeCancelled)
 }
 
-func (l *life) cancel(t *rapid.T) {
+func (l *lifecycle) cancel(t *rapid.T) {
 	err := l.f.Cancel(ctx, namespace, l.id)
 	switch l.state {
 	case belfry.RunSucceeded, belfry.RunDead, belfry.RunDiscarded:
 		wantCode(t, "cancel a run that is "+string(l.state), err, belfry.Conflict)
 		return
 	case belfry.RunRunning:
-		l.tally.Cancelled = true
+		l.counts.Cancelled = true
 	default:
 		l.state = belfry.RunCancelled
 	}
@@ -170,7 +170,7 @@ func (l *life) cancel(t *rapid.T) {
 	}
 }
 
-func (l *life) redrive(t *rapid.T) {
+func (l *lifecycle) redrive(t *rapid.T) {
 	again, want := store.Redrive{Run: l.id}, 0
 	if rapid.Bool().Draw(t, "later") {
 		again.After = time.Hour
@@ -182,14 +182,14 @@ func (l *life) redrive(t *rapid.T) {
 		t.Fatalf("of a run that is %s %d were redriven", l.state, n)
 	}
 	if want == 1 {
-		l.state, l.tally = belfry.RunReady, belfry.AttemptCounts{}
+		l.state, l.counts = belfry.RunReady, belfry.AttemptCounts{}
 		if again.After > 0 {
 			l.state = belfry.RunRetry
 		}
 	}
 }
 
-func (l *life) discard(t *rapid.T) {
+func (l *lifecycle) discard(t *rapid.T) {
 	want := 0
 	if l.state == belfry.RunDead {
 		want = 1
@@ -202,9 +202,9 @@ func (l *life) discard(t *rapid.T) {
 	}
 }
 
-// look expects the run to be in one place, in the state that it should have, with
+// compare expects the run to be in one place, in the state that it should have, with
 // every attempt that it had.
-func (l *life) look(t *rapid.T) {
+func (l *lifecycle) compare(t *rapid.T) {
 	if got := l.f.state(t, l.id); got != l.state {
 		t.Fatalf("the run is %q, wants %s", got, l.state)
 	}
@@ -228,18 +228,18 @@ func (l *life) look(t *rapid.T) {
 	}
 }
 
-// end brings the run to its end, if it is not there, and expects one record of it.
-func (l *life) end(t *rapid.T) {
+// settle brings the run to its end, if it is not there, and expects one record of it.
+func (l *lifecycle) settle(t *rapid.T) {
 	for l.state == belfry.RunReady || l.state == belfry.RunRetry {
 		l.promote(t)
 		l.claim(t)
 	}
 	if l.held != nil {
-		l.f.accepted(t, l.held, belfry.OutcomeSucceeded)
-		l.ended(result(l.held, belfry.OutcomeSucceeded))
+		l.f.finishAs(t, l.held, belfry.OutcomeSucceeded)
+		l.settleHeld(result(l.held, belfry.OutcomeSucceeded))
 	}
 	l.discard(t)
-	l.look(t)
+	l.compare(t)
 	if n := l.f.count(t, `SELECT count(*) FROM `+everyRun); n != 1 {
 		t.Fatalf("there are %d records of the run, wants 1", n)
 	}

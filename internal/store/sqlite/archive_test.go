@@ -21,7 +21,7 @@ func oneOff(t *testing.T, s *Store, change func(*belfry.Job)) store.NewJob {
 	return job
 }
 
-// endAll fires all that is due, and has it end in the given way.
+// endAll fires all that is due, and finishes it with the outcome.
 func endAll(t *testing.T, s *Store, outcome belfry.Outcome) {
 	t.Helper()
 	worker := register(t, s)
@@ -29,9 +29,9 @@ func endAll(t *testing.T, s *Store, outcome belfry.Outcome) {
 	finish(t, s, outcome, fired.Claimed...)
 }
 
-// TestARepeatedCreateDoesNotBringAnEndedJobBack asks again for a job that was over
-// before its creator heard of it.
-func TestARepeatedCreateDoesNotBringAnEndedJobBack(t *testing.T) {
+// TestARepeatedCreateDoesNotRestoreAnArchivedJob repeats the create of a job that was archived
+// before its creator got the reply.
+func TestARepeatedCreateDoesNotRestoreAnArchivedJob(t *testing.T) {
 	s := openStore(t)
 	job := oneOff(t, s, func(j *belfry.Job) { j.Name = "once" })
 	create(t, s, job)
@@ -53,9 +53,9 @@ func TestARepeatedCreateDoesNotBringAnEndedJobBack(t *testing.T) {
 	}
 }
 
-// TestEndedJobsAreListedAmongTheLiveOnes has completed jobs in both places, in turn,
-// and asks for pages of several sizes that may look at few of them.
-func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
+// TestArchivedJobsAreListedAmongLiveOnes has completed jobs in both places, in turn,
+// and asks for pages of several sizes that may read few of them.
+func TestArchivedJobsAreListedAmongLiveOnes(t *testing.T) {
 	s := openStore(t)
 	var want []belfry.ID
 	for i := range 12 {
@@ -78,12 +78,12 @@ func TestEndedJobsAreListedAmongTheLiveOnes(t *testing.T) {
 		for limit := 1; limit < 14; limit += 3 {
 			got := listed(t, s, belfry.JobFilter{Status: belfry.StatusCompleted, Search: "JOB"}, limit)
 			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d that look at %d have %v, wants %v", limit, s.scanLimit, got, want)
+				t.Errorf("pages of %d that read %d have %v, wants %v", limit, s.scanLimit, got, want)
 			}
 		}
 	}
 	if got := listed(t, s, belfry.JobFilter{}, 100); len(got) != 4 {
-		t.Errorf("%d jobs are listed where nobody asks for how they ended, wants 4", len(got))
+		t.Errorf("%d jobs are listed without a status, wants 4", len(got))
 	}
 	if got := listed(t, s, belfry.JobFilter{Status: belfry.StatusFailed}, 100); len(got) != 0 {
 		t.Errorf("%d jobs are listed as failed", len(got))
@@ -107,9 +107,9 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 	return ids
 }
 
-// TestRetireWalksThroughAllThatMayBeOver leaves the job of a dead letter alone, and
+// TestArchiveScansAllCandidates leaves the job of a dead letter alone, and
 // finds the others in steps.
-func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
+func TestArchiveScansAllCandidates(t *testing.T) {
 	s := openStore(t)
 	for range 7 {
 		create(t, s, oneOff(t, s, func(j *belfry.Job) { j.MaxRetries = belfry.Some(0) }))
@@ -117,18 +117,18 @@ func TestRetireWalksThroughAllThatMayBeOver(t *testing.T) {
 	endAll(t, s, belfry.OutcomeFailed)
 	fill(t, s, 0, `DELETE FROM dead WHERE id <> (SELECT min(id) FROM dead)`)
 	var after belfry.ID
-	retired, calls := 0, 0
+	archived, calls := 0, 0
 	for more := true; more; more = !after.IsZero() {
 		n, next, err := s.Archive(ctx, allShards(s), after, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		retired, calls, after = retired+n, calls+1, next
+		archived, calls, after = archived+n, calls+1, next
 	}
-	if left := count(t, s, `SELECT count(*) FROM jobs`); retired != 6 || calls != 3 || left != 1 {
-		t.Errorf("in %d calls %d jobs were retired and %d are left, wants 3, 6 and 1", calls, retired, left)
+	if left := count(t, s, `SELECT count(*) FROM jobs`); archived != 6 || calls != 3 || left != 1 {
+		t.Errorf("in %d calls %d jobs were archived and %d are left, wants 3, 6 and 1", calls, archived, left)
 	}
 	if n, next, err := s.Archive(ctx, nil, belfry.ID{}, 3); n != 0 || !next.IsZero() || err != nil {
-		t.Errorf("without shards %d were retired, up to %s (%v)", n, next, err)
+		t.Errorf("without shards %d were archived, up to %s (%v)", n, next, err)
 	}
 }

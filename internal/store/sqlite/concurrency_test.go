@@ -9,9 +9,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// TestTrafficFromAllSides lets owners, workers and readers at one store at the
+// TestConcurrentOwnersWorkersAndReaders lets owners, workers and readers at one store at the
 // same time. Every occurrence that was due becomes one run that succeeds once.
-func TestTrafficFromAllSides(t *testing.T) {
+func TestConcurrentOwnersWorkersAndReaders(t *testing.T) {
 	s := openStore(t)
 	const jobs, minutes = 40, 5
 	start := s.Now().Truncate(time.Minute).Add(-minutes * time.Minute)
@@ -81,8 +81,8 @@ func workUntil(t *testing.T, s *Store, stop chan struct{}) {
 		if len(runs) > 0 {
 			finish(t, s, belfry.OutcomeSucceeded, runs...)
 		}
-		if orders, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: worker, Node: "here", Complete: true}); err != nil || orders.Unknown || len(orders.Lost) > 0 {
-			t.Errorf("heartbeat: %+v, %v", orders, err)
+		if reply, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: worker, Node: "here", Complete: true}); err != nil || reply.Unknown || len(reply.Lost) > 0 {
+			t.Errorf("heartbeat: %+v, %v", reply, err)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped fires an occurrence whose
+// TestFireOfAnExistingRunDoesNothing fires an occurrence whose
 // run is alive, as happens when the plan was restored from an older copy.
-func TestARunThatIsThereAlreadyIsNeitherMadeNorSkipped(t *testing.T) {
+func TestFireOfAnExistingRunDoesNothing(t *testing.T) {
 	s := openStore(t)
 	create(t, s, newJob(t, s, s.Now().Add(-2*time.Minute), "* * * * *"))
 	due := steps(t, s, 1)

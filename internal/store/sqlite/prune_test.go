@@ -9,7 +9,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// cancelAll cancels runs that a worker holds, which is told of it and lets go.
+// cancelAll cancels runs that a worker holds, which learns of it and stops.
 func cancelAll(t *testing.T, s *Store, runs []*belfry.Run) {
 	t.Helper()
 	for _, run := range runs {
@@ -18,9 +18,9 @@ func cancelAll(t *testing.T, s *Store, runs []*belfry.Run) {
 				t.Fatal(err)
 			}
 		}
-		orders, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: run.WorkerID, Lanes: []string{testLane}})
-		if err != nil || len(orders.Cancel) != 1 || orders.Cancel[0] != (belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt}) {
-			t.Fatalf("the worker is told %+v (%v), wants that the run is cancelled", orders, err)
+		reply, err := s.Heartbeat(ctx, belfry.Heartbeat{WorkerID: run.WorkerID, Lanes: []string{testLane}})
+		if err != nil || len(reply.Cancel) != 1 || reply.Cancel[0] != (belfry.HeldAttempt{RunID: run.ID, Attempt: run.Attempt}) {
+			t.Fatalf("the worker gets %+v (%v), wants that the run is cancelled", reply, err)
 		}
 		finish(t, s, belfry.OutcomeCancelled, run)
 	}
@@ -33,9 +33,9 @@ SELECT unhex(printf('%032x', i + ?)), 0, 'default', ?, 1, 'scheduled', 'cancelle
 const fillTried = `INSERT INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
 SELECT unhex(printf('%032x', i + ?)), 1, 0, 'default', 'failed', zeroblob(16), zeroblob(16), 1, ?, 0, '', '' FROM n`
 
-// TestARetentionOfItsOwnWins prunes runs with a shorter and a longer retention than
+// TestARetentionOfItsOwnOverridesTheGeneralOne prunes runs with a shorter and a longer retention than
 // the others, each with its attempts.
-func TestARetentionOfItsOwnWins(t *testing.T) {
+func TestARetentionOfItsOwnOverridesTheGeneralOne(t *testing.T) {
 	s := openStore(t)
 	const short, long, usual, many = 1_000_000, 2_000_000, 3_000_000, pruneBatch + 10
 	now, ago := s.Now(), s.Now().Add(-48*time.Hour)
@@ -60,9 +60,9 @@ func TestARetentionOfItsOwnWins(t *testing.T) {
 	}
 }
 
-// TestWhatHasEndedIsForgottenInTime prunes ended jobs with their revisions, events,
+// TestPruneDeletesArchivedJobsEventsAndKeys prunes ended jobs with their revisions, events,
 // and keys.
-func TestWhatHasEndedIsForgottenInTime(t *testing.T) {
+func TestPruneDeletesArchivedJobsEventsAndKeys(t *testing.T) {
 	s := openStore(t)
 	now := s.Now()
 	old, young := micro(now.Add(-30*24*time.Hour)), micro(now)
@@ -98,9 +98,9 @@ SELECT unhex(printf('%032x', i + ?)), 0, 'default', 2, 'completed', '{}', '', ''
 	}
 }
 
-// TestAPurgedJobTakesItsHistoryAlong deletes two jobs, one with its history, of
+// TestPurgeDeletesHistoryOnceNoRunIsLive deletes two jobs, one with its history, of
 // which a run is still alive at first.
-func TestAPurgedJobTakesItsHistoryAlong(t *testing.T) {
+func TestPurgeDeletesHistoryOnceNoRunIsLive(t *testing.T) {
 	s := openStore(t)
 	gone, kept := oneOff(t, s, nil), oneOff(t, s, nil)
 	create(t, s, gone, kept)
@@ -152,9 +152,9 @@ func deleteJob(t *testing.T, s *Store, job belfry.Job, purge bool) {
 	}
 }
 
-// TestPruneGoesThroughManyBatches prunes more rows than go in one transaction,
+// TestPruneInManyBatches prunes more rows than go in one transaction,
 // after more than that which have to stay.
-func TestPruneGoesThroughManyBatches(t *testing.T) {
+func TestPruneInManyBatches(t *testing.T) {
 	s := openStore(t)
 	const many, stay = 2*pruneBatch + 100, pruneBatch + 5
 	old, kept := micro(s.Now().Add(-48*time.Hour)), micro(s.Now())
@@ -193,9 +193,9 @@ SELECT job_id, 0, 'default', 1, 'deleted', '{}', 1, ? FROM dead, n`, old-1)
 	}
 }
 
-// TestADeletedJobGoesWithItsWishes keeps a trigger that nobody will ever fire
+// TestPruneDeletesTheTriggersOfADeletedJob keeps a trigger that is never fired
 // from keeping its job.
-func TestADeletedJobGoesWithItsWishes(t *testing.T) {
+func TestPruneDeletesTheTriggersOfADeletedJob(t *testing.T) {
 	s := openStore(t)
 	job := newJob(t, s, s.Now(), "* * * * *")
 	create(t, s, job)
@@ -204,8 +204,8 @@ func TestADeletedJobGoesWithItsWishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, s, 1, `UPDATE jobs SET state = 'deleted', updated_at = ? WHERE ? > 0`, micro(s.Now().Add(-2*time.Hour)), 1)
-	if wishes, err := s.PendingTriggers(ctx, allShards(s), 10); err != nil || len(wishes) != 0 {
-		t.Errorf("a deleted job has wishes %v, %v", wishes, err)
+	if triggers, err := s.PendingTriggers(ctx, allShards(s), 10); err != nil || len(triggers) != 0 {
+		t.Errorf("a deleted job has triggers %v, %v", triggers, err)
 	}
 	if _, err := s.Prune(ctx, time.Hour); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func several(t *testing.T, s *Store) []store.NewJob {
 	return jobs
 }
 
-func TestManyJobsAreSetAside(t *testing.T) {
+func TestSpoolHoldsManyJobs(t *testing.T) {
 	s := openStore(t)
 	jobs := several(t, s)
 	handed := 0
@@ -63,7 +63,7 @@ func TestManyJobsAreSetAside(t *testing.T) {
 	onlyOwnFiles(t, s.dir)
 }
 
-func TestJobsSetAsideAreAllOrNone(t *testing.T) {
+func TestSpooledJobsAreAllOrNone(t *testing.T) {
 	s := openStore(t)
 	jobs := several(t, s)
 	broken := errors.New("the body broke off")
@@ -88,7 +88,7 @@ func TestJobsSetAsideAreAllOrNone(t *testing.T) {
 	onlyOwnFiles(t, s.dir)
 }
 
-func TestLargePayloadsAreSetAside(t *testing.T) {
+func TestSpoolHoldsLargePayloads(t *testing.T) {
 	s := openStore(t)
 	large := json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), belfry.MaxPayload-2)) + `"`)
 	waiting := &spool{dir: s.dir}

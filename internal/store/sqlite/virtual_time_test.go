@@ -11,9 +11,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// TestADayInABubble lives a day of virtual time: an hourly job, fired by one
+// TestADayOfVirtualTime lives a day of virtual time: an hourly job, fired by one
 // goroutine, claimed and finished by another, which fails every sixth run once.
-func TestADayInABubble(t *testing.T) {
+func TestADayOfVirtualTime(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -75,7 +75,7 @@ func fireLoop(life context.Context, t *testing.T, s *Store) {
 	}
 }
 
-// workLoop claims when it is told to and finishes; it must never have to poll.
+// workLoop claims when it is woken and finishes; it must never have to poll.
 func workLoop(life context.Context, t *testing.T, s *Store) {
 	worker := register(t, s)
 	wake := s.Wakeups(life, store.TopicReady)
