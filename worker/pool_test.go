@@ -36,7 +36,7 @@ func TestPoolOnTheRealClockLeaksNoGoroutines(t *testing.T) {
 	}
 }
 
-// hopper is a Source with a fixed number of runs in it.
+// countedSource is a Source with a fixed number of runs.
 type countedSource struct {
 	mu       sync.Mutex
 	left     int
