@@ -109,7 +109,7 @@ func (WaitKind) EnumValues() []EnumValue {
 type PreviewRequest struct {
 	_          struct{}   `doc:"A schedule to preview."`
 	Schedule   string     `json:"schedule" required:"true" example:"30 2 * * *" doc:"The schedule, as in a job."`
-	Timezone   string     `json:"timezone,omitempty" implicit:"UTC" example:"Europe/Paris" doc:"IANA time zone of the schedule."`
+	Timezone   string     `json:"timezone,omitempty" example:"Europe/Paris" doc:"IANA time zone of the schedule. Default: the zone that the schedule itself names, otherwise UTC."`
 	DSTGap     DSTGap     `json:"dst_gap,omitempty" doc:"What happens to a wall time that the clock skips."`
 	DSTOverlap DSTOverlap `json:"dst_overlap,omitempty" zero:"auto" doc:"When a wall time runs that the clock shows twice."`
 	StartsAt   time.Time  `json:"starts_at,omitzero" doc:"Nothing runs before this instant; intervals count from it."`

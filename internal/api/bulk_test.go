@@ -1,294 +1,138 @@
 package api_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry"
 )
 
-const bulk = "/api/v1/jobs/bulk"
+const actionsPath = "/api/v1/jobs/actions"
 
-func lineOf(name string) string {
-	return `{"name": "` + name + `", "schedule": "30 9 * * MON-FRI", "timezone": "Europe/Paris", "payload": {"url": "https://example.com/hook"}}`
-}
-
-// made is the answer to an import.
-type made struct {
-	Created int
-	IDs     []string
-}
-
-func TestManyJobsAtOnce(t *testing.T) {
-	s := serve(t)
-	lines := "\n" + lineOf("a") + "\r\n   \n\n" + lineOf("b")
-	array := "[" + lineOf("a") + ",\n " + strings.Replace(lineOf("b"), "hook", `]}\\\",{[`, 1) + "\t]\n"
-	for i, tt := range []struct{ name, media, body string }{
-		{"lines", "application/x-ndjson", lines},
-		{"lines by another name", "application/jsonl; charset=utf-8", lines},
-		{"lines by a third name", "application/ndjson", lines},
-		{"an array", "application/json", array},
-		{"an array that does not say so", "", array},
-		{"lines that do not say so", "", lines},
-	} {
-		headers := []string{"Content-Type: " + tt.media, fmt.Sprintf("Belfry-Namespace: ns-%d", i)}
-		if tt.media == "" {
-			headers = headers[1:]
-		}
-		var m made
-		a := s.want(http.StatusCreated, &m, "POST", bulk, tt.body, headers...)
-		if m.Created != 2 || len(m.IDs) != 2 || a.header.Get("Content-Length") != fmt.Sprint(len(a.body)) || !strings.HasSuffix(a.body, "]}\n") {
-			t.Errorf("%s: got %s", tt.name, a.body)
-		}
-		for j, name := range []string{"a", "b"} {
-			var job struct{ ID, Name string }
-			s.want(http.StatusOK, &job, "GET", "/api/v1/jobs/"+name, "", headers[len(headers)-1])
-			if job.ID != m.IDs[j] {
-				t.Errorf("%s: %s is %s, want %s", tt.name, name, job.ID, m.IDs[j])
-			}
-		}
+// createWorkerJobs creates jobs of type worker, named after their queue.
+func (s *service) createWorkerJobs(queue string, n int) {
+	s.t.Helper()
+	for i := range n {
+		s.create(fmt.Sprintf(`{"name": "%s-%d", "type": "worker", "handler": "send", "queue": %q, "tags": ["x", "n%d"], "schedule": "@yearly"}`, queue, i, queue, i))
 	}
 }
 
-func TestAllJobsOrNone(t *testing.T) {
-	s := serve(t)
-	s.create(validJob)
-	good, bad := lineOf("a"), `{"name": "b", "schedule": "61 9 * * *", "colour": 1, "payload": {"url": "https://example.com/hook"}}`
-	large := `{"payload": "` + strings.Repeat("x", 1<<20) + `"}`
+func TestBulkAppliesActionToFilteredJobs(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	s.createWorkerJobs("a", 3)
+	s.createWorkerJobs("b", 2)
+	count := func(query string) int {
+		ids, _ := s.listIDs("/api/v1/jobs?" + query)
+		return len(ids)
+	}
 	for _, tt := range []struct {
-		name, media, body string
-		status            int
-		fields            []string
-		says              string
+		body          string
+		matched, done int
+		query         string // what to count afterwards
+		want          int
 	}{
-		{"lines with faults", "application/x-ndjson", good + "\n\n" + bad + "\n" + `{"name": ` + "\n" + `[]` + "\n" + good, 422,
-			[]string{"line 3.colour", "line 3.schedule", "line 4", "line 5"}, "is not JSON that can be read: column 9: the JSON ends too early"},
-		{"an array with faults", "application/json", "[" + good + "," + bad + ", 7]", 422, []string{"[1].colour", "[1].schedule", "[2]"}, "must be a JSON object, not a number"},
-		{"a large line", "application/x-ndjson", good + "\n" + large + "\n" + bad, 422, []string{"line 2", "line 3.colour", "line 3.schedule"}, "has more than 1048576 bytes"},
-		{"a large last line", "application/x-ndjson", good + "\n" + large, 422, []string{"line 2"}, "has more than 1048576 bytes"},
-		{"a large element", "application/json", "[" + good + "," + large + "," + bad + "]", 422, []string{"[1]", "[2].colour", "[2].schedule"}, "has more than 1048576 bytes"},
-		{"a name that is taken", "application/x-ndjson", good + "\n" + validJob, 409, []string{"name"}, ""},
-		{"a name twice", "application/x-ndjson", good + "\n" + good, 409, []string{"name"}, ""},
-		{"no line", "application/x-ndjson", "\n \n", 400, nil, "there is no job"},
-		{"no element", "application/json", " [ ] ", 400, nil, "there is no job"},
-		{"nothing", "application/json", "", 400, nil, "there is no job"},
-		{"an object", "application/json", good, 400, nil, "application/x-ndjson"},
-		{"lines as an array", "application/json", good + "\n" + good, 400, nil, "application/x-ndjson"},
-		{"half an array", "application/json", "[" + good, 400, nil, "ends too early"},
-		{"an array without its end", "application/json", "[" + good + ",", 400, nil, "ends too early"},
-		{"half an element", "application/json", "[" + good + `,{"a": "`, 400, nil, "ends too early, in [1]"},
-		{"a comma too much", "application/json", "[" + good + ",]", 400, nil, "[1] is empty"},
-		{"two commas", "application/json", "[" + good + ",," + good + "]", 400, nil, "[1] is empty"},
-		{"an element that is no JSON", "application/json", "[" + good + `, {"name" "x"}, ` + good + "]", 400, nil, "[1] is not JSON that can be read"},
-		{"something behind the array", "application/json", "[" + good + "] x", 400, nil, "behind the array"},
-		{"text", "text/plain", good, 415, nil, ""},
+		{`{"action": "pause", "filter": {"queue": "a"}, "dry_run": true}`, 3, 0, "status=paused", 0},
+		{`{"action": "pause", "filter": {"queue": "a"}}`, 3, 3, "status=paused", 3},
+		{`{"action": "pause", "filter": {"queue": "a"}}`, 3, 3, "status=paused", 3},
+		{`{"action": "resume", "filter": {"status": "paused", "tags": ["n1", "x"]}}`, 1, 1, "status=paused", 2},
+		{`{"action": "resume", "all": true}`, 5, 5, "status=paused", 0},
+		{`{"action": "trigger", "filter": {"search": "B-", "type": "worker", "handler": "send"}}`, 2, 2, "status=queued", 2},
+		{`{"action": "cancel", "filter": {"queue": "b"}}`, 2, 2, "status=cancelled", 2},
+		{`{"action": "delete", "filter": {"tags": ["n0"]}}`, 2, 2, "", 3},
+		{`{"action": "delete", "filter": {"tags": ["n0"]}}`, 0, 0, "", 3},
+		{`{"action": "retry", "filter": {"queue": "a"}}`, 2, 2, "", 3},
 	} {
-		a := s.ask("POST", bulk, tt.body, "Content-Type: "+tt.media)
-		if a.status != tt.status {
-			t.Errorf("%s: got %d, want %d: %s", tt.name, a.status, tt.status, a.body)
-			continue
+		var got belfry.BulkResult
+		s.expectDocumented(c, 200, &got, "POST", actionsPath, tt.body)
+		if got.Matched != tt.matched || got.Done != tt.done || len(got.Failed) != 0 || got.Failed == nil || got.Next != "" {
+			t.Errorf("%s: got %+v", tt.body, got)
 		}
-		p := a.problem(t)
-		fields := p.fields()
-		slices.Sort(fields)
-		if !slices.Equal(fields, tt.fields) || !strings.Contains(strings.ReplaceAll(a.body, `\"`, `"`), tt.says) {
-			t.Errorf("%s: got %s, want %v and %q", tt.name, a.body, tt.fields, tt.says)
+		s.fireTriggers()
+		if n := count(tt.query); n != tt.want {
+			t.Errorf("%s: %d jobs are %q, want %d", tt.body, n, tt.query, tt.want)
 		}
 	}
-	if ids, _ := s.follow("/api/v1/jobs"); len(ids) != 1 {
-		t.Errorf("there are %d jobs after all that", len(ids))
-	}
-	many := strings.Repeat(bad+"\n", 1000)
-	if p := s.ask("POST", bulk, many, "Content-Type: application/x-ndjson").problem(t); len(p.Errors) != 100 || p.Errors[99].Field != "line 50.schedule" {
-		t.Errorf("got %d faults, the last is %+v", len(p.Errors), p.Errors[len(p.Errors)-1])
+	var got belfry.BulkResult
+	if s.expect(http.StatusOK, &got, "POST", actionsPath, `{"action": "PAUSE", "filter": {"status": "SCHEDULED"}, "dryRun": true}`); got.Matched != 2 {
+		t.Errorf("other spellings: got %+v", got)
 	}
 }
 
-// many is a body of so many lines, made while it is read.
-type many struct {
-	n, of int
-	pad   string
-	rest  []byte
-}
-
-func (m *many) Read(p []byte) (int, error) {
-	if len(m.rest) == 0 {
-		if m.n == m.of {
-			return 0, io.EOF
+func TestBulkContinuesAtCursor(t *testing.T) {
+	s := newService(t)
+	s.createWorkerJobs("a", 5)
+	body := func(cursor string) string {
+		return fmt.Sprintf(`{"action": "pause", "filter": {"queue": "a"}, "limit": 2, "cursor": %q}`, cursor)
+	}
+	done, calls := 0, 0
+	for next := ""; calls == 0 || next != ""; calls++ {
+		var got belfry.BulkResult
+		s.expect(http.StatusOK, &got, "POST", actionsPath, body(next))
+		done, next = done+got.Done, got.Next
+		if calls > 5 {
+			t.Fatal("it never ends")
 		}
-		m.rest = fmt.Appendf(nil, `{"name": "job-%d", "schedule": "30 9 * * *", "payload": {"url": "https://example.com/hook", "body": "%s"}}`+"\n", m.n, m.pad)
-		m.n++
-	}
-	n := copy(p, m.rest)
-	m.rest = m.rest[n:]
-	return n, nil
-}
-
-// post sends a body of unknown length.
-func (s *service) post(path string, body io.Reader, media string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", path, body)
-	r.Host, r.ContentLength = "localhost", -1
-	r.Header.Set("Content-Type", media)
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w
-}
-
-// heapPeak gives the most memory of the heap that was in use while something was
-// done.
-func heapPeak(do func()) uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	stop, peak := make(chan struct{}), make(chan uint64)
-	go func() {
-		var most uint64
-		for tick := time.NewTicker(time.Millisecond); ; {
-			metrics.Read(sample)
-			most = max(most, sample[0].Value.Uint64())
-			select {
-			case <-stop:
-				tick.Stop()
-				peak <- most
-				return
-			case <-tick.C:
+		for _, other := range []string{`"pause", "filter": {"queue": "b"}`, `"delete", "filter": {"queue": "a"}`} {
+			if next == "" {
+				break
+			}
+			p := s.send("POST", actionsPath, fmt.Sprintf(`{"action": %s, "cursor": %q}`, other, next)).problem(t)
+			if p.Status != http.StatusUnprocessableEntity || !slices.Equal(p.fields(), []string{"cursor"}) || !strings.Contains(p.Errors[0].Message, "another list or filter") {
+				t.Errorf("%s goes on with the cursor of another: %+v", other, p)
 			}
 		}
-	}()
-	do()
-	close(stop)
-	return <-peak
-}
-
-func TestAnImportIsNotHeldInMemory(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	s := serve(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // What is garbage must not count.
-	size := func(jobs int) uint64 {
-		return heapPeak(func() {
-			runtime.GC()
-			body := &many{n: 10_000 * jobs, of: 10_000*jobs + jobs, pad: strings.Repeat("x", 16<<10)}
-			w := s.post(bulk, body, "application/x-ndjson")
-			var m made
-			if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusCreated || m.Created != jobs {
-				t.Fatalf("got %d, error %v: %.200s", w.Code, err, w.Body)
-			}
-		})
 	}
-	few, more := size(200), size(2000) // 3 MiB and 32 MiB
-	t.Logf("at the most %d and %d bytes were in use", few, more)
-	if more > few+8<<20 {
-		t.Errorf("ten times the jobs took %d bytes instead of %d", more, few)
-	}
-	if left, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "import") }) {
-		t.Errorf("left over are %v, error %v", left, err)
-	}
-	r := httptest.NewRequest("POST", bulk, new(endless))
-	r.Host, r.ContentLength = "localhost", -1
-	over := httptest.NewRecorder()
-	if s.ServeHTTP(over, r); over.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body without an end: got %d", over.Code)
+	if done != 5 {
+		t.Errorf("%d jobs were paused", done)
 	}
 }
 
-// gate is a body that stops half way until it is opened.
-type gate struct {
-	io.Reader
-	reached chan<- struct{}
-	open    <-chan struct{}
-	left    int
+func TestBulkTriggersOncePerIdempotencyKey(t *testing.T) {
+	s := newService(t)
+	s.createWorkerJobs("a", 2)
+	for range 3 {
+		s.expect(http.StatusOK, nil, "POST", actionsPath, `{"action": "trigger", "all": true}`, "Idempotency-Key: once")
+		s.fireTriggers()
+	}
+	if runs, _ := s.listIDs("/api/v1/runs"); len(runs) != 2 {
+		t.Errorf("there are %d runs, want one a job", len(runs))
+	}
 }
 
-func (g *gate) Read(p []byte) (int, error) {
-	if g.left == 0 {
-		g.reached <- struct{}{}
-		<-g.open
-		g.left = -1
+func TestBulkRetryRedrivesDeadLetters(t *testing.T) {
+	s := newService(t)
+	s.createDeadLetters("one", `"error": "no paper"`, `"error": "no ink"`)
+	s.createDeadLetters("two", `"error": "no paper"`)
+	var got belfry.BulkResult
+	s.expect(http.StatusOK, &got, "POST", actionsPath, `{"action": "retry", "filter": {"search": "one"}}`)
+	if left, _ := s.listIDs(deadLettersPath); got.Done != 1 || len(left) != 1 {
+		t.Errorf("got %+v, and %v are left", got, left)
 	}
-	if g.left > 0 {
-		p = p[:min(len(p), g.left)]
-	}
-	n, err := g.Reader.Read(p)
-	if g.left > 0 {
-		g.left -= n
-	}
-	return n, err
 }
 
-func TestOnlySoManyImportsAtOnce(t *testing.T) {
-	s := serve(t)
-	reached, open := make(chan struct{}), make(chan struct{})
-	answers := make(chan int)
-	slow := func(i, left int) {
-		body := &gate{Reader: io.MultiReader(strings.NewReader(strings.Repeat("\n", 80<<10)), strings.NewReader(lineOf(fmt.Sprint(i)))), reached: reached, open: open, left: left}
-		answers <- s.post(bulk, body, "application/x-ndjson").Code
-	}
-	const idle = 50 // that have sent next to nothing and hold no place
-	for i := range idle {
-		go slow(i, 10)
-		<-reached
-	}
-	s.want(http.StatusCreated, nil, "POST", bulk, lineOf("meanwhile"), "Content-Type: application/x-ndjson")
-	for i := range api.MaxSpools {
-		go slow(idle+i, 70<<10)
-		<-reached
-	}
-	a := s.ask("POST", bulk, lineOf("x"), "Content-Type: application/x-ndjson")
-	if p := a.problem(t); p.Status != http.StatusServiceUnavailable || p.Code != "unavailable" || a.header.Get("Retry-After") == "" {
-		t.Errorf("got %s", a.body)
-	}
-	s.create(validJob) // Others go on.
-	close(open)
-	for range idle + api.MaxSpools {
-		if code := <-answers; code != http.StatusCreated && code != http.StatusServiceUnavailable {
-			t.Errorf("got %d", code)
+func TestBulkErrors(t *testing.T) {
+	s := newService(t)
+	job := s.create(validJob)
+	for _, tt := range []struct{ body, field, message string }{
+		{`{"all": true}`, "action", "is required"},
+		{`{"action": "pauses", "all": true}`, "action", `did you mean "pause"?`},
+		{`{"action": "delete"}`, "filter", `or "all"`},
+		{`{"action": "delete", "filter": {}, "all": false}`, "filter", `or "all"`},
+		{`{"action": "delete", "filter": {"tags": []}}`, "filter", `or "all"`},
+		{`{"action": "delete", "filter": {"tag": ["x"]}}`, "filter.tag", `"tags"`},
+		{`{"action": "delete", "filter": {"status": "asleep"}}`, "filter.status", `"scheduled"`},
+		{`{"action": "delete", "filter": {"tags": ["a", "\u0007"]}}`, "filter.tags", "control characters"},
+		{`{"action": "delete", "all": true, "limit": 10001}`, "limit", "10000"},
+		{`{"action": "delete", "all": true, "cursor": "x"}`, "cursor", "is not a cursor of this list"},
+	} {
+		p := s.send("POST", actionsPath, tt.body).problem(t)
+		if p.Status != http.StatusUnprocessableEntity || !slices.Equal(p.fields(), []string{tt.field}) || !strings.Contains(p.Errors[0].Message, tt.message) {
+			t.Errorf("%s: got %d %+v", tt.body, p.Status, p.Errors)
 		}
 	}
-	s.want(http.StatusCreated, nil, "POST", bulk, lineOf("at last"), "Content-Type: application/x-ndjson")
-}
-
-func TestABodyThatBreaksOffMakesNothing(t *testing.T) {
-	s := serve(t)
-	for _, n := range []int{100, 70 << 10, 3 << 20} {
-		text := bytes.Repeat([]byte(lineOf("x")+"\n"), n/len(lineOf("x")))
-		broken := io.MultiReader(bytes.NewReader(text), brokenOff{})
-		if w := s.post(bulk, broken, "application/x-ndjson"); w.Code != http.StatusBadRequest {
-			t.Errorf("after %d bytes: got %d %s", n, w.Code, w.Body)
-		}
-	}
-	if ids, _ := s.follow("/api/v1/jobs"); len(ids) != 0 {
-		t.Errorf("there are %d jobs", len(ids))
-	}
-}
-
-type brokenOff struct{}
-
-func (brokenOff) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
-// BenchmarkImport is jobs a second over HTTP into SQLite.
-func BenchmarkImport(b *testing.B) {
-	s := serve(b)
-	const jobs = 20_000
-	for i := 0; b.Loop(); i++ {
-		r := httptest.NewRequest("POST", bulk, &many{of: jobs})
-		r.Host, r.ContentLength = "localhost", -1
-		r.Header.Set("Content-Type", "application/x-ndjson")
-		r.Header.Set("Belfry-Namespace", fmt.Sprintf("ns-%d", i))
-		w := httptest.NewRecorder()
-		if s.ServeHTTP(w, r); w.Code != http.StatusCreated {
-			b.Fatalf("got %d: %.300s", w.Code, w.Body)
-		}
-	}
-	b.ReportMetric(float64(b.N)*jobs/b.Elapsed().Seconds(), "jobs/s")
+	s.expectUnchanged(job)
 }

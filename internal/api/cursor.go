@@ -55,11 +55,7 @@ func newCursorScope(path, namespace string, filter url.Values) (s cursorScope) {
 
 func (s cursorScope) encode(p store.Position) string {
 	raw := append([]byte{cursorVersion}, s[:]...)
-	micros := int64(0)
-	if !p.At.IsZero() {
-		micros = p.At.UnixMicro()
-	}
-	raw = binary.BigEndian.AppendUint64(raw, uint64(micros))
+	raw = binary.BigEndian.AppendUint64(raw, uint64(p.At.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(append(raw, p.ID[:]...))
 }
 
@@ -76,9 +72,7 @@ func (s cursorScope) decode(cursor string) (p store.Position, err error) {
 	case !bytes.Equal(raw[1:1+digestSize], s[:]):
 		return p, errCursorScope
 	}
-	if micros := int64(binary.BigEndian.Uint64(raw[1+digestSize:])); micros != 0 {
-		p.At = time.UnixMicro(micros).UTC()
-	}
+	p.At = time.UnixMicro(int64(binary.BigEndian.Uint64(raw[1+digestSize:]))).UTC()
 	copy(p.ID[:], raw[1+digestSize+8:])
 	return p, nil
 }

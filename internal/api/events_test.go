@@ -6,44 +6,42 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
-func TestLargeCatchUpsAreTold(t *testing.T) {
+func TestListLargeCatchUpEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t)
-		c := contractOf(t, s)
+		s := newService(t)
+		c := newContract(t, s)
 		const jobs = 3
 		var want []string
 		for i := range jobs {
 			job := s.create(fmt.Sprintf(`{"name": "j%d", "schedule": "* * * * *", "missed_window": "run_all", "payload": {"url": "https://example.com"}}`, i))
 			want = append(want, job.ID.String())
-			s.agreed(c, 200, nil, "POST", fmt.Sprintf("/api/v1/jobs/j%d/pause", i), "")
+			s.expectDocumented(c, 200, nil, "POST", fmt.Sprintf("/api/v1/jobs/j%d/pause", i), "")
 		}
 		for i := range jobs {
 			time.Sleep(25 * time.Minute)
-			s.agreed(c, 200, nil, "POST", fmt.Sprintf("/api/v1/jobs/j%d/resume", i), `{"catch_up": true}`)
+			s.expectDocumented(c, 200, nil, "POST", fmt.Sprintf("/api/v1/jobs/j%d/resume", i), `{"catch_up": true}`)
 		}
 		slices.Reverse(want)
 		var got []string
 		pages := 0
 		for path := "/api/v1/events?limit=1"; path != ""; pages++ {
-			var events []struct {
-				Kind, Message string
-				Job           string `json:"job_id"`
-				Count         int
-			}
-			a := s.agreed(c, 200, &events, "GET", path, "")
+			var events []belfry.Event
+			a := s.expectDocumented(c, 200, &events, "GET", path, "")
 			for _, e := range events {
-				if got = append(got, e.Job); e.Kind != "large_catch_up" || e.Message == "" || e.Count < 20 {
+				if got = append(got, e.JobID.String()); e.Kind != "large_catch_up" || e.Message == "" || e.Count < 20 {
 					t.Errorf("got %s", a.body)
 				}
 			}
-			path = linked(t, a)
+			path = nextPage(t, a)
 		}
 		if !slices.Equal(got, want) || pages != jobs {
 			t.Errorf("got %v on %d pages, want %v", got, pages, want)
 		}
-		if a := s.agreed(c, 200, nil, "GET", "/api/v1/events", "", "Belfry-Namespace: other"); a.body != "[]\n" {
+		if a := s.expectDocumented(c, 200, nil, "GET", "/api/v1/events", "", "Belfry-Namespace: other"); a.body != "[]\n" {
 			t.Errorf("another namespace has %s", a.body)
 		}
 	})

@@ -203,7 +203,7 @@ func (p *importReader) job(place string) control.Line {
 		return line
 	}
 	in.Payload = bytes.Clone(in.Payload) // the text is reused
-	line.Input = in
+	line.Input = checkStatus(in)
 	return line
 }
 

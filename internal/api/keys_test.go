@@ -15,7 +15,7 @@ const (
 	bobKey   = "bob-0123456789-0123456789-0123456789=="
 )
 
-var nowhere = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
 func keyFile(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
@@ -29,7 +29,7 @@ func keyFile(t *testing.T, text string, mode os.FileMode) string {
 	return path
 }
 
-func TestWhichFilesOfKeysAreRefused(t *testing.T) {
+func TestLoadKeysErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		mode       os.FileMode
@@ -63,7 +63,7 @@ func TestWhichFilesOfKeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestKeysAreFoundByTheirWholeText(t *testing.T) {
+func TestKeysCheck(t *testing.T) {
 	keys, err := LoadKeys(keyFile(t, "# people\nalice: "+aliceKey+"\n\n  "+bobKey+"\n", 0o600))
 	if err != nil {
 		t.Fatal(err)
@@ -83,17 +83,17 @@ func TestKeysAreFoundByTheirWholeText(t *testing.T) {
 		{"Bearer ", "", false},
 		{aliceKey, "", false},
 	} {
-		name, err := keys.check([]string{tt.header}, nowhere)
+		name, err := keys.check([]string{tt.header}, discardLog)
 		if name != tt.name || (err == nil) != tt.ok {
 			t.Errorf("%s: got %q, error %v", tt.header, name, err)
 		}
 	}
-	if _, err := keys.check([]string{"Bearer " + aliceKey, "Bearer " + bobKey}, nowhere); err == nil {
+	if _, err := keys.check([]string{"Bearer " + aliceKey, "Bearer " + bobKey}, discardLog); err == nil {
 		t.Error("two headers were accepted")
 	}
 }
 
-func TestAChangedFileCountsWithinASecond(t *testing.T) {
+func TestKeysAreReloadedWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := keyFile(t, aliceKey, 0o600)
 		keys, err := LoadKeys(path)

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/jsontext"
@@ -37,13 +36,23 @@ func (b *manifestBody) patch(namespace string) func(belfry.Manifest) validate.In
 	return func(current belfry.Manifest) validate.Input {
 		current.Status = "" // unless the body has one, the job stays paused or not
 		in, _ := decodeManifest(b.text, namespace, current)
-		switch belfry.JobStatus(strings.ToLower(string(in.Status))) {
-		case "", belfry.StatusPaused, belfry.StatusActive, belfry.StatusScheduled:
-		default:
-			in.Errors = append(in.Errors, belfry.FieldError{Field: "status", Message: `must be "paused", or "active" for a job that runs`})
+		if in.Status == "" && in.Given.Has("status") {
+			in.Status = belfry.StatusActive // the default
 		}
+		return checkStatus(in)
+	}
+}
+
+// checkStatus refuses statuses that a request cannot set. A replacement may have them,
+// so that a job can be sent back as it was shown.
+func checkStatus(in validate.Input) validate.Input {
+	if in.Status == "" {
 		return in
 	}
+	if _, err := schema.For[belfry.Manifest]().Field("status").ChooseAccepted(string(in.Status)); err != "" {
+		in.Errors = append(in.Errors, belfry.FieldError{Field: "status", Message: err})
+	}
+	return in
 }
 
 // decodeManifest decodes a job over a manifest. Fields that only a job has, such as
@@ -62,7 +71,7 @@ func decodeManifest(text []byte, namespace string, over belfry.Manifest) (in val
 }
 
 var manifestDecoder = schema.Decoder{
-	Ignored: slices.DeleteFunc(schema.Of(reflect.TypeFor[belfry.Job]()).Names(), func(name string) bool {
+	Ignored: slices.DeleteFunc(slices.Clone(schema.For[belfry.Job]().Names()), func(name string) bool {
 		return schema.For[belfry.Manifest]().Field(name) != nil
 	}),
 	Hints: map[string]string{
@@ -106,43 +115,58 @@ func expandRetryPolicy(m schema.Member) (list []schema.Member, errors []belfry.F
 	if m.Value[0] != '{' {
 		return nil, []belfry.FieldError{{Field: m.Written, Message: "must be an object, not " + jsontext.Kind(m.Value)}}
 	}
+	written := map[string]string{}
+	jsontext.Members(m.Value, func(quoted, _ []byte) bool {
+		name := jsontext.Unquote(quoted)
+		written[schema.SnakeCase(name)] = m.Written + "." + name
+		return true
+	})
 	var p retryPolicy
 	given, errors, _ := schema.Decoder{}.Decode(m.Value, &p)
 	for i := range errors {
 		errors[i].Field = m.Written + "." + errors[i].Field
 	}
 	for _, name := range given {
-		field := schema.For[retryPolicy]().Field(name)
-		value := field.Value(reflect.ValueOf(p))
-		text := []byte("null")
-		switch {
-		case value.IsZero():
-		case name == "backoff_ms" || name == "max_backoff_ms":
-			ms := value.Interface().(belfry.Optional[float64]).Value()
-			text = strconv.AppendFloat(nil, ms/1000, 'f', -1, 64)
-		case name == "delays_ms":
-			var ms []float64
-			if json.Unmarshal(p.DelaysMS, &ms) != nil {
-				errors = append(errors, belfry.FieldError{Field: m.Written + "." + name, Message: "must be an array of milliseconds, for example [5000, 30000]"})
-				continue
-			}
-			text = appendSeconds(ms)
-		default:
-			text = belfry.MustJSON(value.Interface())
+		value, err := p.jobValue(name)
+		if err != "" {
+			errors = append(errors, belfry.FieldError{Field: written[name], Message: err})
+			continue
 		}
-		list = append(list, schema.Member{Name: retryFields[name], Written: m.Written + "." + name, Value: text})
+		list = append(list, schema.Member{Name: retryFields[name], Written: written[name], Value: value})
 	}
 	return list, errors
 }
 
-// appendSeconds writes milliseconds as a JSON array of seconds.
-func appendSeconds(ms []float64) []byte {
-	out := []byte{'['}
-	for i, n := range ms {
+// jobValue is the JSON of a field of the policy as the job has it, in seconds. The error
+// follows the name of the field.
+func (p *retryPolicy) jobValue(name string) (text []byte, err string) {
+	value := schema.For[retryPolicy]().Field(name).Value(reflect.ValueOf(p).Elem())
+	switch {
+	case value.IsZero():
+		return []byte("null"), ""
+	case name == "backoff_ms" || name == "max_backoff_ms":
+		return strconv.AppendFloat(nil, value.Interface().(belfry.Optional[float64]).Value()/1000, 'f', -1, 64), ""
+	case name == "delays_ms":
+		return delaySeconds(p.DelaysMS)
+	}
+	return belfry.MustJSON(value.Interface()), ""
+}
+
+// delaySeconds turns a JSON array of milliseconds into one of seconds.
+func delaySeconds(ms []byte) (out []byte, err string) {
+	if ms[0] != '[' {
+		return nil, "must be an array of milliseconds, not " + jsontext.Kind(ms)
+	}
+	out = []byte{'['}
+	for i, element := range jsontext.Elements(ms) {
+		n, err := strconv.ParseFloat(string(element), 64)
+		if err != nil {
+			return nil, "must be an array of milliseconds, for example [5000, 30000]"
+		}
 		if i > 0 {
 			out = append(out, ',')
 		}
 		out = strconv.AppendFloat(out, n/1000, 'f', -1, 64)
 	}
-	return append(out, ']')
+	return append(out, ']'), ""
 }

@@ -8,11 +8,14 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/belfry-sh/belfry/internal/control"
@@ -20,51 +23,31 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
 
-// apiOf is the API over an empty store.
-func apiOf(t *testing.T, of traits) *api {
+// newTestAPI is the API over an empty store.
+func newTestAPI(t *testing.T, o Options) *api {
 	t.Helper()
 	s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: t.TempDir(), Shards: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	o := Options{Control: control.New(s, plan.Defaults{}), Version: of.version}
-	if of.keyed {
-		o.Keys = &Keys{}
-	}
-	if of.limited {
-		o.RateLimit = 10
-	}
+	o.Control = control.New(s, plan.Defaults{})
 	return newAPI(o)
 }
 
-// documentOf is the document of all operations.
-func documentOf(t *testing.T, of traits) *document {
-	t.Helper()
-	d := describe(apiOf(t, of).served, of)
-	if len(d.schemas.faults) > 0 {
-		t.Fatalf("the document cannot be made: %v", d.schemas.faults)
-	}
-	return d
-}
+// keyedOptions are those of a server that the document says most about.
+var keyedOptions = Options{Version: "1.2.3", Keys: &Keys{}, RateLimit: 10}
 
-// decoded is a document as its readers see it.
-func decoded(t *testing.T, text []byte) any {
+func documentText(t *testing.T, o Options) []byte { return newTestAPI(t, o).openapi.text }
+
+// decodeDocument decodes a document as its readers do.
+func decodeDocument(t *testing.T, text []byte) any {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return value
-}
-
-func textOf(t *testing.T, of traits) []byte {
-	t.Helper()
-	d, err := newDescription(apiOf(t, of).served, of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.openapi.text
 }
 
 // eachObject calls visit for every object in a JSON value, with its JSON pointer.
@@ -82,8 +65,8 @@ func eachObject(value any, at string, visit func(at string, object map[string]an
 	}
 }
 
-// pointed follows a JSON pointer.
-func pointed(value any, pointer string) (any, bool) {
+// lookup follows a JSON pointer.
+func lookup(value any, pointer string) (any, bool) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		object, ok := value.(map[string]any)
 		if !ok {
@@ -96,11 +79,10 @@ func pointed(value any, pointer string) (any, bool) {
 	return value, true
 }
 
-func TestDocumentIsTheSameEveryTime(t *testing.T) {
-	of := traits{version: "1.2.3", keyed: true, limited: true}
-	first := textOf(t, of)
+func TestDocumentIsDeterministic(t *testing.T) {
+	first := documentText(t, keyedOptions)
 	for range 5 {
-		if !bytes.Equal(first, textOf(t, of)) {
+		if !bytes.Equal(first, documentText(t, keyedOptions)) {
 			t.Fatal("the same operations make two documents")
 		}
 	}
@@ -114,44 +96,67 @@ func TestDocumentIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
+// A validator that shares nothing with what made the document must find nothing wrong
+// with it, nor with any of its examples.
+func TestDocumentIsValidOpenAPI(t *testing.T) {
+	for _, o := range []Options{{}, keyedOptions} {
+		d, err := openapi3.NewLoader().LoadFromData(documentText(t, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaFormatValidation()); err != nil {
+			t.Errorf("version %q: %v", o.Version, err)
+		}
+		d.Info.Title = ""
+		if d.Validate(context.Background()) == nil {
+			t.Error("the validator finds nothing wrong with a document that has no title")
+		}
+	}
+}
+
 func TestDocumentHasEveryRouteAndNoOther(t *testing.T) {
-	a := apiOf(t, traits{})
-	d := describe(a.served, traits{})
-	var routes, told []string
+	a := newTestAPI(t, Options{})
+	var document struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			Summary     string
+			Tags        []string
+		}
+	}
+	if err := json.Unmarshal(a.openapi.text, &document); err != nil {
+		t.Fatal(err)
+	}
+	var routes, described []string
 	ids := make(map[string]bool)
 	for _, op := range a.served {
-		routes = append(routes, op.method+" "+documentPath(op.path))
+		routes = append(routes, op.Method+" "+strings.TrimSuffix(op.Path, "{$}"))
 	}
-	for _, path := range d.Paths {
-		for _, method := range path.value {
-			told = append(told, strings.ToUpper(method.name)+" "+path.name)
-			op := method.value
-			if ids[op.ID] || op.ID == "" || op.Summary == "" || groups[op.Tags[0]] == "" {
-				t.Errorf("%s %s has the id %q, the summary %q and the group %q", method.name, path.name, op.ID, op.Summary, op.Tags)
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			described = append(described, strings.ToUpper(method)+" "+path)
+			if ids[op.OperationID] || op.OperationID == "" || op.Summary == "" || groups[op.Tags[0]] == "" {
+				t.Errorf("%s %s has the id %q, the summary %q and the group %q", method, path, op.OperationID, op.Summary, op.Tags)
 			}
-			ids[op.ID] = true
+			ids[op.OperationID] = true
 		}
 	}
 	slices.Sort(routes)
-	slices.Sort(told)
-	if !slices.Equal(routes, told) {
-		t.Errorf("the document has %v, the routes are %v", told, routes)
+	slices.Sort(described)
+	if diff := cmp.Diff(routes, described); diff != "" {
+		t.Errorf("routes and document differ (-routes +document):\n%s", diff)
 	}
-	// What the document tells of, the mux serves, by exactly that pattern.
+	// Each one is served by exactly its pattern.
+	parameter := regexp.MustCompile(`\{[a-z]+\}`)
 	for _, op := range a.served {
-		path := documentPath(op.path)
-		for _, match := range pathParameters.FindAllString(path, -1) {
-			path = strings.ReplaceAll(path, match, "x")
-		}
-		r := httptest.NewRequest(op.method, path, nil)
-		if _, pattern := a.mux.Handler(r); pattern != op.method+" "+op.path {
-			t.Errorf("%s %s is served by %q", op.method, path, pattern)
+		path := parameter.ReplaceAllString(strings.TrimSuffix(op.Path, "{$}"), "x")
+		if _, pattern := a.mux.Handler(httptest.NewRequest(op.Method, path, nil)); pattern != op.Method+" "+op.Path {
+			t.Errorf("%s %s is served by %q", op.Method, path, pattern)
 		}
 	}
 }
 
 func TestDocumentReferencesResolve(t *testing.T) {
-	whole := decoded(t, textOf(t, traits{keyed: true, limited: true}))
+	whole := decodeDocument(t, documentText(t, keyedOptions))
 	used := make(map[string]bool)
 	eachObject(whole, "", func(at string, object map[string]any) {
 		ref, ok := object["$ref"].(string)
@@ -159,12 +164,12 @@ func TestDocumentReferencesResolve(t *testing.T) {
 			return
 		}
 		pointer, local := strings.CutPrefix(ref, "#")
-		if _, there := pointed(whole, pointer); !local || !there {
+		if _, there := lookup(whole, pointer); !local || !there {
 			t.Errorf("%s refers to %s, which is not there", at, ref)
 		}
 		used[pointer] = true
 	})
-	components, _ := pointed(whole, "/components")
+	components, _ := lookup(whole, "/components")
 	for kind, list := range components.(map[string]any) {
 		for name := range list.(map[string]any) {
 			if pointer := "/components/" + kind + "/" + name; !used[pointer] && kind != "securitySchemes" {
@@ -174,8 +179,8 @@ func TestDocumentReferencesResolve(t *testing.T) {
 	}
 }
 
-// compiled makes schemas of a document usable.
-func compiled(t *testing.T, whole any) *jsonschema.Compiler {
+// newCompiler compiles schemas of a document.
+func newCompiler(t *testing.T, whole any) *jsonschema.Compiler {
 	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -194,7 +199,7 @@ func schemasOf(whole any) []string {
 			places = append(places, at+"/schema")
 		}
 	})
-	components, _ := pointed(whole, "/components/schemas")
+	components, _ := lookup(whole, "/components/schemas")
 	for _, name := range slices.Sorted(maps.Keys(components.(map[string]any))) {
 		places = append(places, "/components/schemas/"+name)
 	}
@@ -202,8 +207,8 @@ func schemasOf(whole any) []string {
 }
 
 func TestDocumentHasValidSchemas(t *testing.T) {
-	whole := decoded(t, textOf(t, traits{keyed: true, limited: true}))
-	c := compiled(t, whole)
+	whole := decodeDocument(t, documentText(t, keyedOptions))
+	c := newCompiler(t, whole)
 	rules, err := c.Compile("https://json-schema.org/draft/2020-12/schema")
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +218,7 @@ func TestDocumentHasValidSchemas(t *testing.T) {
 		t.Fatalf("there are %d schemas only: the test looks in the wrong place", len(places))
 	}
 	for _, place := range places {
-		value, ok := pointed(whole, place)
+		value, ok := lookup(whole, place)
 		if !ok {
 			continue // inside an array, and compiled below
 		}
@@ -227,8 +232,8 @@ func TestDocumentHasValidSchemas(t *testing.T) {
 }
 
 func TestDocumentHasValidExamples(t *testing.T) {
-	whole := decoded(t, textOf(t, traits{keyed: true, limited: true}))
-	c := compiled(t, whole)
+	whole := decodeDocument(t, documentText(t, keyedOptions))
+	c := newCompiler(t, whole)
 	count := 0
 	check := func(at string, example any) {
 		s, err := c.Compile("belfry:openapi#" + at)
@@ -272,38 +277,40 @@ func TestDocumentHasValidExamples(t *testing.T) {
 	})
 }
 
-func TestDocumentTellsOfKeysOnlyWhereTheyAreNeeded(t *testing.T) {
-	for _, c := range []struct {
-		of   traits
-		want map[string]bool
+func TestDocumentRequiresKeysWhereTheServerDoes(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		o              Options
+		keyed, limited bool
 	}{
-		{traits{}, map[string]bool{"400": true, "401": false, "422": true, "429": false, "503": true}},
-		{traits{keyed: true}, map[string]bool{"401": true, "429": false}},
-		{traits{keyed: true, limited: true}, map[string]bool{"401": true, "429": true}},
+		{"open", Options{}, false, false},
+		{"keyed", Options{Keys: &Keys{}}, true, false},
+		{"keyed and limited", keyedOptions, true, true},
 	} {
-		d := documentOf(t, c.of)
-		if (len(d.Security) > 0) != c.of.keyed {
-			t.Errorf("%+v: the document asks for %v", c.of, d.Security)
+		whole := decodeDocument(t, documentText(t, tt.o))
+		has := func(pointer string) bool {
+			_, ok := lookup(whole, pointer)
+			return ok
 		}
-		path, _ := d.Paths.get(jobsPath)
-		create, _ := path.get("post")
-		for status, want := range c.want {
-			if _, got := create.Responses.get(status); got != want {
-				t.Errorf("%+v: creating a job may be answered with %s: %t, want %t", c.of, status, got, want)
-			}
+		create, live := "/paths/~1api~1v1~1jobs/post", "/paths/~1livez/get"
+		got := map[string]bool{
+			"security": has("/security"), "400": has(create + "/responses/400"), "422": has(create + "/responses/422"), "503": has(create + "/responses/503"),
+			"401": has(create + "/responses/401"), "429": has(create + "/responses/429"), "401 of the health check": has(live + "/responses/401"), "security of the health check": has(live + "/security"),
 		}
-		path, _ = d.Paths.get("/livez")
-		live, _ := path.get("get")
-		if _, asks := live.Responses.get("401"); asks || (live.Security != nil) != c.of.keyed {
-			t.Errorf("%+v: the health check asks for a key", c.of)
+		want := map[string]bool{
+			"security": tt.keyed, "400": true, "422": true, "503": true, "401": tt.keyed, "429": tt.limited,
+			"401 of the health check": false, "security of the health check": tt.keyed, // empty: none is required
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: difference (-want +got):\n%s", tt.name, diff)
 		}
 	}
 }
 
-func TestDocumentIsServedOnce(t *testing.T) {
-	a := apiOf(t, traits{version: "1.2.3"})
+func TestDocumentIsRevalidatedByETag(t *testing.T) {
+	a := newTestAPI(t, Options{Version: "1.2.3"})
 	for _, path := range []string{"/api/v1/openapi.json", "/docs/api"} {
-		ask := func(header string) *httptest.ResponseRecorder {
+		get := func(header string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest("GET", path, nil)
 			r.Host = "localhost"
 			if header != "" {
@@ -313,17 +320,17 @@ func TestDocumentIsServedOnce(t *testing.T) {
 			a.ServeHTTP(w, r)
 			return w
 		}
-		w := ask("")
+		w := get("")
 		tag := w.Header().Get("ETag")
 		if w.Code != http.StatusOK || tag == "" || w.Header().Get("Content-Length") != fmt.Sprint(w.Body.Len()) || w.Header().Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: got %d with %v", path, w.Code, w.Header())
 		}
 		for _, known := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
-			if w := ask(known); w.Code != http.StatusNotModified || w.Body.Len() > 0 || w.Header().Get("ETag") != tag {
+			if w := get(known); w.Code != http.StatusNotModified || w.Body.Len() > 0 || w.Header().Get("ETag") != tag {
 				t.Errorf("%s: known as %s, got %d with %d bytes", path, known, w.Code, w.Body.Len())
 			}
 		}
-		if w := ask(`"other"`); w.Code != http.StatusOK {
+		if w := get(`"other"`); w.Code != http.StatusOK {
 			t.Errorf("%s: known as another, got %d", path, w.Code)
 		}
 	}

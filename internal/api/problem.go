@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
@@ -79,19 +78,6 @@ func publicError(err error) *httpError {
 		e.code, e.detail, e.fields = belfry.Internal, "internal error; the server logs the cause with the request id", nil
 	}
 	return e
-}
-
-// sentence is all that a client sees of an error, on one line.
-func sentence(err error) string {
-	e := publicError(err)
-	parts := make([]string, len(e.fields))
-	for i, f := range e.fields {
-		parts[i] = f.Field + " " + f.Message
-	}
-	if len(parts) == 0 {
-		return e.detail
-	}
-	return e.detail + ": " + strings.Join(parts, "; ")
 }
 
 // logFailure logs failures that are not the client's.

@@ -9,28 +9,28 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestWhatIsToldOfAnError(t *testing.T) {
-	internals := errors.New("SELECT * FROM jobs: /var/lib/belfry.db: disk I/O error")
+func TestPublicErrorHidesCauses(t *testing.T) {
+	cause := errors.New("SELECT * FROM jobs: /var/lib/belfry.db: disk I/O error")
 	for _, tt := range []struct {
 		name   string
 		err    error
 		status int
 		code   belfry.Code
-		says   string
+		detail string
 	}{
-		{"one of ours", belfry.Errorf(belfry.NotFound, "there is no job 7"), 404, belfry.NotFound, "there is no job 7"},
-		{"one of ours with a cause", belfry.Errorf(belfry.Conflict, "store the job: %w", internals), 409, belfry.Conflict, "store the job"},
-		{"one of ours around its cause", belfry.Errorf(belfry.Conflict, "%w happened", internals), 409, belfry.Conflict, "something happened"},
-		{"one of ours inside another", fmt.Errorf("ask: %w: %w", belfry.Errorf(belfry.Invalid, "no"), internals), 422, belfry.Invalid, "no"},
-		{"an outage", belfry.Errorf(belfry.Unavailable, "reach %s", internals), 503, belfry.Unavailable, "the database cannot be reached; try again"},
-		{"a fault of ours", belfry.Errorf(belfry.Internal, "read %s", internals), 500, belfry.Internal, "something went wrong here"},
-		{"a stranger", internals, 500, belfry.Internal, "something went wrong here"},
-		{"a code of a later version", belfry.Errorf("quota", "quota of %s", internals), 500, belfry.Internal, "something went wrong here"},
-		{"too much", belfry.Errorf(belfry.TooLarge, "the body is too large"), 413, belfry.TooLarge, "the body is too large"},
+		{"known", belfry.Errorf(belfry.NotFound, "there is no job 7"), 404, belfry.NotFound, "there is no job 7"},
+		{"known with a cause", belfry.Errorf(belfry.Conflict, "store the job: %w", cause), 409, belfry.Conflict, "store the job"},
+		{"known around its cause", belfry.Errorf(belfry.Conflict, "%w happened", cause), 409, belfry.Conflict, "something happened"},
+		{"known inside another", fmt.Errorf("ask: %w: %w", belfry.Errorf(belfry.Invalid, "no"), cause), 422, belfry.Invalid, "no"},
+		{"unavailable", belfry.Errorf(belfry.Unavailable, "reach %s", cause), 503, belfry.Unavailable, "the database cannot be reached; try again"},
+		{"internal", belfry.Errorf(belfry.Internal, "read %s", cause), 500, belfry.Internal, "internal error; the server logs the cause with the request id"},
+		{"unknown", cause, 500, belfry.Internal, "internal error; the server logs the cause with the request id"},
+		{"a code of a later version", belfry.Errorf("quota", "quota of %s", cause), 500, belfry.Internal, "internal error; the server logs the cause with the request id"},
+		{"too large", belfry.Errorf(belfry.TooLarge, "the body is too large"), 413, belfry.TooLarge, "the body is too large"},
 	} {
-		told := tell(tt.err)
-		if told.status != tt.status || told.code != tt.code || !strings.HasPrefix(told.detail, tt.says) || strings.Contains(told.detail, "SELECT") {
-			t.Errorf("%s: got %+v", tt.name, told)
+		e := publicError(tt.err)
+		if e.status() != tt.status || e.code != tt.code || e.detail != tt.detail || strings.Contains(e.detail, "SELECT") {
+			t.Errorf("%s: got %+v", tt.name, e)
 		}
 	}
 }

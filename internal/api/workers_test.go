@@ -4,133 +4,192 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
 )
 
-// a worker of a test, under an id of its own.
-func workerPath() string { return "/api/v1/workers/" + belfry.NewID(time.Now()).String() }
+// newWorkerPath is the path of a worker with a new id.
+func newWorkerPath() string { return "/api/v1/workers/" + belfry.NewID(time.Now()).String() }
 
-const beat = `{"node": "test", "slots": 2, "lanes": ["default/send"], "register": true}`
+const registration = `{"node": "test", "slots": 2, "handlers": ["send"], "register": true}`
 
-func (s *service) worker(headers ...string) string {
+// registerWorker registers a worker of the handler send and returns its path.
+func (s *service) registerWorker(headers ...string) string {
 	s.t.Helper()
-	path := workerPath()
-	a := s.want(http.StatusOK, nil, "POST", path+"/heartbeat", beat, headers...)
+	path := newWorkerPath()
+	a := s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", registration, headers...)
 	if a.body != `{"unknown":false,"lost":[],"cancel":[]}`+"\n" {
-		s.t.Fatalf("the orders are %s", a.body)
+		s.t.Fatalf("the reply is %s", a.body)
 	}
 	return path
 }
 
-// queue makes a job for a worker and asks for runs of it.
-func (s *service) queue(runs int) {
+// createSendRuns creates the job send of type worker and runs of it.
+func (s *service) createSendRuns(runs int) {
 	s.t.Helper()
-	s.ask("PUT", "/api/v1/jobs/send", `{"type": "worker", "schedule": "@yearly", "overlap": "parallel", "payload": {"n": 1, "token": "s3cr3t"}, "max_retries": 0}`)
+	s.send("PUT", "/api/v1/jobs/send", `{"type": "worker", "schedule": "@yearly", "overlap": "parallel", "payload": {"n": 1, "token": "s3cr3t"}, "max_retries": 0}`)
 	for range runs {
-		s.want(http.StatusAccepted, nil, "POST", "/api/v1/jobs/send/trigger", "")
-		s.turn()
+		s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/send/trigger", "")
+		s.fireTriggers()
 	}
 }
 
-type claims struct{ Runs []belfry.ClaimedRun }
-
-func TestTheLifeOfAWorker(t *testing.T) {
-	s := serve(t)
-	s.queue(3)
-	path := s.worker()
-	var c claims
-	s.want(http.StatusOK, &c, "POST", path+"/claim", `{"lanes": ["default/other"], "limit": 2, "wait_seconds": 0}`)
+func TestWorkerClaimsHoldsAndFinishes(t *testing.T) {
+	s := newService(t)
+	s.createSendRuns(3)
+	path := s.registerWorker()
+	var c belfry.ClaimReply
+	s.expect(http.StatusOK, &c, "POST", path+"/claim", `{"handlers": ["other"], "limit": 2, "wait_seconds": 0}`)
 	if len(c.Runs) != 0 {
-		t.Fatalf("another lane gave %+v", c)
+		t.Fatalf("another handler gave %+v", c)
 	}
-	a := s.want(http.StatusOK, &c, "POST", path+"/claim", `{"lanes": ["default/send"], "limit": 2, "waitSeconds": 0}`)
+	a := s.expect(http.StatusOK, &c, "POST", path+"/claim", `{"handlers": ["send"], "limit": 2, "waitSeconds": 0}`)
 	if len(c.Runs) != 2 {
 		t.Fatalf("got %s", a.body)
 	}
 	run := c.Runs[0]
-	if run.Handler != "send" || run.Queue != "default" || run.JobName != "send" || run.Attempt != 1 || run.IdempotencyKey == "" || run.TimeoutSeconds != 60 ||
-		!strings.Contains(string(run.Payload), "s3cr3t") || run.DeadlineAt.IsZero() {
+	want := belfry.ClaimedRun{
+		Namespace: "default", Revision: 1, Kind: belfry.KindManual, Handler: "send", Queue: "default", JobName: "send", Attempt: 1, TimeoutSeconds: 60,
+		Payload: []byte(`{"n":1,"token":"s3cr3t"}`),
+	}
+	ignored := cmpopts.IgnoreFields(belfry.ClaimedRun{}, "_", "ID", "JobID", "ScheduledAt", "ReadyAt", "FiredAt", "Token", "IdempotencyKey", "DeadlineAt")
+	if diff := cmp.Diff(want, run, ignored); diff != "" {
+		t.Errorf("the claimed run differs (-want +got):\n%s", diff)
+	}
+	if run.IdempotencyKey == "" || run.DeadlineAt.IsZero() || run.FiredAt.IsZero() || run.Token == (belfry.Token{}) {
 		t.Errorf("got %s", a.body)
 	}
-	held := fmt.Sprintf(`{"slots": 2, "lanes": ["default/send"], "listed": true, "held": [{"run_id": %q, "attempt": 1}, {"runId": %q, "attempt": 7}]}`, run.ID, unknownID)
-	a = s.want(http.StatusOK, nil, "POST", path+"/heartbeat", held)
+	held := fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "complete": true, "held": [{"run_id": %q, "attempt": 1}, {"runId": %q, "attempt": 7}]}`, run.ID, unknownID)
+	a = s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", held)
 	if want := fmt.Sprintf(`{"unknown":false,"lost":[{"run_id":%q,"attempt":7}],"cancel":[]}`+"\n", unknownID); a.body != want {
-		t.Errorf("the orders are %s, want %s", a.body, want)
+		t.Errorf("the reply is %s, want %s", a.body, want)
 	}
 	result := func(run belfry.ClaimedRun, more string) string {
 		return fmt.Sprintf(`{"run_id": %q, "attempt": %d, "token": %q, %s}`, run.ID, run.Attempt, run.Token, more)
 	}
 	body := `{"results": [` + result(run, `"outcome": "succeeded", "output": "12 pages"`) + `,` +
 		result(c.Runs[1], `"outcome": "failed", "error": "no paper", "http_status": 500`) + `]}`
-	for range 2 { // A lost answer may be asked for again.
-		if a := s.want(http.StatusOK, nil, "POST", path+"/finish", body); a.body != `{"verdicts":["accepted","accepted"]}`+"\n" {
+	for range 2 { // the reply may have been lost
+		if a := s.expect(http.StatusOK, nil, "POST", path+"/finish", body); a.body != `{"verdicts":["accepted","accepted"]}`+"\n" {
 			t.Errorf("the verdicts are %s", a.body)
 		}
 	}
 	stale := run
 	stale.Token = belfry.NewToken()
-	if a := s.want(http.StatusOK, nil, "POST", path+"/finish", `{"results": [`+result(stale, `"outcome": "failed"`)+`]}`); a.body != `{"verdicts":["late"]}`+"\n" {
+	if a := s.expect(http.StatusOK, nil, "POST", path+"/finish", `{"results": [`+result(stale, `"outcome": "failed"`)+`]}`); a.body != `{"verdicts":["late"]}`+"\n" {
 		t.Errorf("the verdicts are %s", a.body)
 	}
 	var done struct{ Status, Output, Error string }
-	if s.want(http.StatusOK, &done, "GET", "/api/v1/runs/"+run.ID.String(), ""); done.Status != "succeeded" || done.Output != "12 pages" {
+	if s.expect(http.StatusOK, &done, "GET", "/api/v1/runs/"+run.ID.String(), ""); done.Status != "succeeded" || done.Output != "12 pages" {
 		t.Errorf("got %+v", done)
 	}
-	if s.want(http.StatusOK, &done, "GET", "/api/v1/runs/"+c.Runs[1].ID.String(), ""); done.Status != "dead" || done.Error != "no paper" {
+	if s.expect(http.StatusOK, &done, "GET", "/api/v1/runs/"+c.Runs[1].ID.String(), ""); done.Status != "dead" || done.Error != "no paper" {
 		t.Errorf("got %+v", done)
 	}
-	s.want(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 0, "lanes": [], "leave": true}`)
-	if a := s.want(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 2, "lanes": ["default/send"]}`); !strings.Contains(a.body, `"unknown":true`) {
-		t.Errorf("a worker that left is told %s", a.body)
+	s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 0, "handlers": [], "leave": true}`)
+	if a := s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 2, "handlers": ["send"]}`); !strings.Contains(a.body, `"unknown":true`) {
+		t.Errorf("a worker that left gets %s", a.body)
 	}
 }
 
-func TestWorkersOfAnotherNamespaceGetNothing(t *testing.T) {
-	s := serve(t)
-	s.queue(1)
-	path := s.worker("Belfry-Namespace: other")
-	var c claims
-	s.want(http.StatusOK, &c, "POST", path+"/claim", `{"lanes": ["default/send"], "wait_seconds": 0}`, "Belfry-Namespace: other")
+func TestClaimFromQueues(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	for _, queue := range []string{"default", "mail", "slow"} {
+		s.create(fmt.Sprintf(`{"name": %q, "type": "worker", "handler": "send", "queue": %q, "schedule": "@yearly", "overlap": "parallel"}`, queue, queue))
+	}
+	for _, tt := range []struct {
+		queue string // as the worker writes it
+		want  []string
+	}{
+		{``, []string{"default"}},
+		{`"queue": null, `, []string{"default"}},
+		{`"queue": "mail", `, []string{"mail"}},
+		{`"queue": ["mail"], `, []string{"mail"}},
+		{`"queue": ["slow", "default"], `, []string{"default", "slow"}},
+		{`"queue": ["slow", "default", "mail", "none"], `, []string{"default", "mail", "slow"}},
+		{`"queue": "none", `, nil},
+	} {
+		for _, name := range []string{"default", "mail", "slow"} {
+			s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/"+name+"/trigger", "")
+		}
+		s.fireTriggers()
+		path := newWorkerPath()
+		s.expectDocumented(c, 200, nil, "POST", path+"/heartbeat", `{"slots": 9, `+strings.ReplaceAll(tt.queue, "null", `"default"`)+`"handlers": ["send"], "register": true}`)
+		var claimed belfry.ClaimReply
+		s.expect(http.StatusOK, &claimed, "POST", path+"/claim", `{`+tt.queue+`"handlers": ["other", "send"], "limit": 9, "wait_seconds": 0}`)
+		var got []string
+		for _, run := range claimed.Runs {
+			got = append(got, run.Queue)
+			s.finishRun(path, run, `"outcome": "succeeded"`)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("a claim with %q got runs of %v, want %v", tt.queue, got, tt.want)
+		}
+		s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"leave": true}`)
+		for _, name := range []string{"default", "mail", "slow"} { // nothing is left for the next one
+			s.expect(http.StatusOK, nil, "POST", "/api/v1/jobs/"+name+"/cancel", "")
+			s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/"+name, `{"schedule": "@yearly"}`)
+		}
+	}
+	for _, queue := range []string{`7`, `{}`, `[7]`, `["a b"]`, `"a b"`} {
+		p := s.send("POST", newWorkerPath()+"/claim", `{"queue": `+queue+`, "handlers": ["send"]}`).problem(t)
+		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || !strings.HasPrefix(p.Errors[0].Field, "queue") {
+			t.Errorf("a claim with the queue %s: got %+v", queue, p)
+		}
+	}
+}
+
+func TestClaimIsLimitedToNamespace(t *testing.T) {
+	s := newService(t)
+	s.createSendRuns(1)
+	path := s.registerWorker("Belfry-Namespace: other")
+	var c belfry.ClaimReply
+	s.expect(http.StatusOK, &c, "POST", path+"/claim", `{"handlers": ["send"], "wait_seconds": 0}`, "Belfry-Namespace: other")
 	if len(c.Runs) != 0 {
 		t.Errorf("got %+v", c)
 	}
-	if p := s.ask("POST", path+"/claim", `{"lanes": ["default/http"], "wait_seconds": 0}`).problem(t); p.Status != http.StatusUnprocessableEntity {
+	if p := s.send("POST", path+"/claim", `{"handlers": ["http"], "wait_seconds": 0}`).problem(t); p.Status != http.StatusUnprocessableEntity {
 		t.Errorf("a worker may claim HTTP jobs: %+v", p)
 	}
 }
 
-func TestAClaimWaitsForARun(t *testing.T) {
-	s := serve(t)
-	s.queue(0)
-	path := s.worker()
-	got := make(chan answer)
-	go func() { got <- s.ask("POST", path+"/claim", `{"lanes": ["default/send"], "wait_seconds": 30}`) }()
-	s.queue(1)
-	var c claims
+func TestClaimWaitsForRun(t *testing.T) {
+	s := newService(t)
+	s.createSendRuns(0)
+	path := s.registerWorker()
+	got := make(chan reply)
+	go func() { got <- s.send("POST", path+"/claim", `{"handlers": ["send"], "wait_seconds": 30}`) }()
+	s.createSendRuns(1)
+	var c belfry.ClaimReply
 	if a := <-got; json.Unmarshal([]byte(a.body), &c) != nil || a.status != http.StatusOK || len(c.Runs) != 1 {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
 	start := time.Now()
-	if a := s.ask("POST", path+"/claim", `{"lanes": ["default/send"], "wait_seconds": 0.05}`); a.body != `{"runs":[]}`+"\n" || time.Since(start) < 50*time.Millisecond {
+	if a := s.send("POST", path+"/claim", `{"handlers": ["send"], "wait_seconds": 0.05}`); a.body != `{"runs":[]}`+"\n" || time.Since(start) < 50*time.Millisecond {
 		t.Errorf("got %s after %v", a.body, time.Since(start))
 	}
 }
 
-func TestANodeThatDrainsSendsItsWorkersAway(t *testing.T) {
+func TestClaimEndsOnShutdown(t *testing.T) {
 	draining := make(chan struct{})
-	s := serve(t, func(o *api.Options) { o.Draining = draining })
+	s := newService(t, func(o *api.Options) { o.Draining = draining })
 	const waiting = 20
-	got := make(chan answer)
+	got := make(chan reply)
 	for range waiting {
-		path := s.worker()
-		go func() { got <- s.ask("POST", path+"/claim", `{"lanes": ["default/send"], "wait_seconds": 30}`) }()
+		path := s.registerWorker()
+		go func() { got <- s.send("POST", path+"/claim", `{"handlers": ["send"], "wait_seconds": 30}`) }()
 	}
-	path := s.worker()
+	path := s.registerWorker()
 	start := time.Now()
 	close(draining)
 	for range waiting {
@@ -141,27 +200,27 @@ func TestANodeThatDrainsSendsItsWorkersAway(t *testing.T) {
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("they went after %v", took)
+		t.Errorf("the claims ended after %v", took)
 	}
-	a := s.ask("POST", path+"/claim", `{"lanes": ["default/send"]}`)
+	a := s.send("POST", path+"/claim", `{"handlers": ["send"]}`)
 	if p := a.problem(t); p.Status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("got %s", a.body)
 	}
-	// What they hold can still be told.
-	s.want(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 2, "lanes": ["default/send"]}`)
+	// Heartbeats still work.
+	s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 2, "handlers": ["send"]}`)
 }
 
-func TestLargeOutputsAreCut(t *testing.T) {
-	s := serve(t)
-	s.queue(1)
-	path := s.worker()
-	var c claims
-	s.want(http.StatusOK, &c, "POST", path+"/claim", `{"lanes": ["default/send"], "wait_seconds": 0}`)
+func TestFinishCutsLargeOutput(t *testing.T) {
+	s := newService(t)
+	s.createSendRuns(1)
+	path := s.registerWorker()
+	var c belfry.ClaimReply
+	s.expect(http.StatusOK, &c, "POST", path+"/claim", `{"handlers": ["send"], "wait_seconds": 0}`)
 	output := strings.Repeat("é", 1<<20)
 	body := fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "succeeded", "output": %q}]}`, c.Runs[0].ID, c.Runs[0].Token, output)
-	s.want(http.StatusOK, nil, "POST", path+"/finish", body)
+	s.expect(http.StatusOK, nil, "POST", path+"/finish", body)
 	var done struct{ Output string }
-	s.want(http.StatusOK, &done, "GET", "/api/v1/runs/"+c.Runs[0].ID.String(), "")
+	s.expect(http.StatusOK, &done, "GET", "/api/v1/runs/"+c.Runs[0].ID.String(), "")
 	if len(done.Output) != belfry.MaxOutput || !strings.HasPrefix(output, done.Output) {
 		t.Errorf("%d bytes are kept", len(done.Output))
 	}

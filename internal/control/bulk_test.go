@@ -10,145 +10,137 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 )
 
-func TestWhatABulkOrderIsRefusedFor(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	for _, tt := range []struct {
-		name        string
-		of          control.BulkOrder
-		field, says string
-	}{
-		{"no action", control.BulkOrder{All: true}, "action", `must be "pause", "resume", "trigger", "delete", "cancel" or "retry"`},
-		{"an action with a typing error", control.BulkOrder{Action: "resum", All: true}, "action", `did you mean "resume"?`},
-		{"nothing in common", control.BulkOrder{Action: "Pause"}, "filter", "all of them are meant"},
-		{"too many", control.BulkOrder{Action: "pause", All: true, Limit: 10_001}, "limit", "1 to 10000"},
-		{"fewer than none", control.BulkOrder{Action: "pause", All: true, Limit: -1}, "limit", "1 to 10000"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := c.Bulk(t.Context(), ns, tt.of)
-			oneFault(t, err, tt.field, tt.says)
-		})
-	}
+func TestBulkNeedsAFilter(t *testing.T) {
+	_, _, err := newControl(t).Bulk(t.Context(), ns, belfry.Bulk{Action: belfry.ActionPause}, belfry.ID{}, none)
+	oneError(t, err, "filter", `or "all"`)
 }
 
-func TestWhatIsDoneToManyJobs(t *testing.T) {
-	tagged := control.JobFilter{Tags: []string{"a"}}
+func TestBulkActions(t *testing.T) {
+	tagged := belfry.JobFilter{Tags: []string{"a"}}
 	for _, tt := range []struct {
 		action belfry.Action
-		check  func(g *stage, job belfry.Job) bool
+		check  func(sc *controltest.Scenario, job belfry.Job) bool
 	}{
-		{belfry.ActionPause, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobPaused }},
-		{belfry.ActionResume, func(g *stage, job belfry.Job) bool { return g.job(job.ID).State == belfry.JobActive }},
-		{belfry.ActionTrigger, func(g *stage, job belfry.Job) bool { return len(g.runs(job)) == 2 }},
-		{belfry.ActionDelete, func(g *stage, job belfry.Job) bool {
-			_, err := g.c.Get(g.Context(), ns, job.ID)
+		{belfry.ActionPause, func(sc *controltest.Scenario, job belfry.Job) bool { return sc.Job(job.ID).State == belfry.JobPaused }},
+		{belfry.ActionResume, func(sc *controltest.Scenario, job belfry.Job) bool { return sc.Job(job.ID).State == belfry.JobActive }},
+		{belfry.ActionTrigger, func(sc *controltest.Scenario, job belfry.Job) bool { return len(sc.Runs(job)) == 2 }},
+		{belfry.ActionDelete, func(sc *controltest.Scenario, job belfry.Job) bool {
+			_, err := sc.Control.Get(sc.Context(), ns, job.ID.String())
 			return belfry.CodeOf(err) == belfry.NotFound
 		}},
-		{belfry.ActionCancel, func(g *stage, job belfry.Job) bool { return planOf(g.T, g.s, job.ID).NominalAt.IsZero() }},
-		{belfry.ActionRetry, func(g *stage, job belfry.Job) bool { return g.runs(job)[0].Status == belfry.RunReady }},
+		{belfry.ActionCancel, func(sc *controltest.Scenario, job belfry.Job) bool {
+			return controltest.PlanOf(sc.T, sc.Store, job.ID).NominalAt.IsZero()
+		}},
+		{belfry.ActionRetry, func(sc *controltest.Scenario, job belfry.Job) bool { return sc.Runs(job)[0].Status == belfry.RunReady }},
 	} {
-		staged(t, string(tt.action), func(g *stage) {
+		controltest.Run(t, string(tt.action), func(sc *controltest.Scenario) {
 			const many = 120 // more than a page
 			var jobs []belfry.Job
 			for i := range many + 1 {
-				d := forWorker("send")
-				d.Name, d.Tags, d.Paused = fmt.Sprint("job ", i), []string{"a"}, tt.action == belfry.ActionResume
+				d := controltest.WorkerInput("send")
+				d.Name, d.Tags = fmt.Sprint("job ", i), []string{"a"}
+				if tt.action == belfry.ActionResume {
+					d.Status = belfry.StatusPaused
+				}
 				if i == many {
 					d.Tags = nil
 				}
-				jobs = append(jobs, create(g.T, g.c, d))
+				jobs = append(jobs, controltest.Create(sc.T, sc.Control, d))
 			}
 			// A dead letter of each that is looked at.
 			for _, i := range []int{0, many / 2, many} {
-				g.trigger(jobs[i])
-				fire(g.T, g.s)
-				g.die(1)
+				sc.Trigger(jobs[i])
+				sc.Fire()
+				sc.FailForGood(1)
 			}
-			order := control.BulkOrder{Action: tt.action, Filter: tagged, DryRun: true, Key: key("k", "a")}
-			dry, err := g.c.Bulk(g.Context(), ns, order)
-			if err != nil || dry.Matched != many || dry.Done != 0 || !dry.Next.IsZero() || tt.check(g, jobs[0]) {
-				g.Errorf("a dry run: %+v, error %v", dry, err)
+			bulk := belfry.Bulk{Action: tt.action, Filter: tagged, DryRun: true}
+			dry, next, err := sc.Control.Bulk(sc.Context(), ns, bulk, belfry.ID{}, key("k", "a"))
+			if err != nil || dry.Matched != many || dry.Done != 0 || !next.IsZero() || tt.check(sc, jobs[0]) {
+				sc.Errorf("a dry run: %+v, error %v", dry, err)
 			}
-			order.DryRun = false
+			bulk.DryRun = false
 			for range 2 { // Doing it again is harmless.
-				done, err := g.c.Bulk(g.Context(), ns, order)
+				done, _, err := sc.Control.Bulk(sc.Context(), ns, bulk, belfry.ID{}, key("k", "a"))
 				if err != nil || done.Done != done.Matched || len(done.Failed) != 0 {
-					g.Errorf("got %+v, error %v", done, err)
+					sc.Errorf("got %+v, error %v", done, err)
 				}
 				if done.Matched != many && tt.action != belfry.ActionDelete {
-					g.Errorf("%d jobs matched", done.Matched)
+					sc.Errorf("%d jobs matched", done.Matched)
 				}
 			}
-			fire(g.T, g.s)
-			if !tt.check(g, jobs[0]) || !tt.check(g, jobs[many/2]) || tt.check(g, jobs[many]) {
-				g.Errorf("done to the first %v, in the middle %v, to one without the tag %v",
-					tt.check(g, jobs[0]), tt.check(g, jobs[many/2]), tt.check(g, jobs[many]))
+			sc.Fire()
+			if !tt.check(sc, jobs[0]) || !tt.check(sc, jobs[many/2]) || tt.check(sc, jobs[many]) {
+				sc.Errorf("done to the first %v, in the middle %v, to one without the tag %v",
+					tt.check(sc, jobs[0]), tt.check(sc, jobs[many/2]), tt.check(sc, jobs[many]))
 			}
 		})
 	}
 }
 
-func TestManyJobsPageByPage(t *testing.T) {
-	staged(t, "each once", func(g *stage) {
+func TestBulkPages(t *testing.T) {
+	controltest.Run(t, "each once", func(sc *controltest.Scenario) {
 		for range 25 {
-			g.every("@yearly")
+			sc.Create("@yearly")
 		}
-		order := control.BulkOrder{Action: belfry.ActionPause, Filter: control.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
+		bulk := belfry.Bulk{Action: belfry.ActionPause, Filter: belfry.JobFilter{Status: belfry.StatusScheduled}, Limit: 10}
+		var after belfry.ID
 		var sizes []int
 		for {
-			done, err := g.c.Bulk(g.Context(), ns, order)
-			g.ok(err)
-			if sizes = append(sizes, done.Done); done.Next.IsZero() || len(sizes) > 5 {
+			done, next, err := sc.Control.Bulk(sc.Context(), ns, bulk, after, none)
+			sc.OK(err)
+			if sizes = append(sizes, done.Done); next.IsZero() || len(sizes) > 5 {
 				break
 			}
-			order.After = done.Next
+			after = next
 		}
 		if !slices.Equal(sizes, []int{10, 10, 5}) {
-			g.Errorf("got %v", sizes)
+			sc.Errorf("got %v", sizes)
 		}
 	})
 }
 
-func TestOneJobThatFailsDoesNotStopTheOthers(t *testing.T) {
-	staged(t, "and is told of", func(g *stage) {
-		done := func() control.Bulked {
-			out, err := g.c.Bulk(g.Context(), ns, control.BulkOrder{Action: belfry.ActionTrigger, Filter: control.JobFilter{Status: belfry.StatusCompleted}})
-			g.ok(err)
+func TestBulkFailureOfOneJob(t *testing.T) {
+	controltest.Run(t, "is reported and does not stop the others", func(sc *controltest.Scenario) {
+		done := func() belfry.BulkResult {
+			out, _, err := sc.Control.Bulk(sc.Context(), ns, belfry.Bulk{Action: belfry.ActionTrigger, Filter: belfry.JobFilter{Status: belfry.StatusCompleted}}, belfry.ID{}, none)
+			sc.OK(err)
 			return out
 		}
-		d := forWorker("send")
-		d.Name, d.Spec.Schedule = "once", "2000-01-03T09:00:00+01:00"
-		ended := create(g.T, g.c, d)
-		job := g.every("0 * * * *", func(s *belfry.Spec) { s.MaxRuns = 1 })
-		g.fired("09:00")
-		for _, run := range g.claim(2) {
-			g.finish(run, belfry.OutcomeSucceeded)
+		d := controltest.WorkerInput("send")
+		d.Name, d.Schedule = "once", "2000-01-03T09:00:00+01:00"
+		ended := controltest.Create(sc.T, sc.Control, d)
+		job := sc.Create("0 * * * *", func(s *belfry.Spec) { s.MaxRuns = 1 })
+		sc.FireAt("09:00")
+		for _, run := range sc.Claim(2) {
+			sc.Finish(run, belfry.OutcomeSucceeded)
 		}
 		out := done()
 		if out.Matched != 2 || out.Done != 1 || len(out.Failed) != 1 {
-			g.Fatalf("got %+v", out)
+			sc.Fatalf("got %+v", out)
 		}
-		if f := out.Failed[0]; f.Job != ended.ID || f.Name != "once" || belfry.CodeOf(f.Err) != belfry.Conflict {
-			g.Errorf("failed: %+v", f)
+		if f := out.Failed[0]; f.JobID != ended.ID || f.Name != "once" || f.Error != "the job has ended; create it again" {
+			sc.Errorf("failed: %+v", f)
 		}
-		fire(g.T, g.s)
-		if runs := g.runs(job); len(runs) != 2 {
-			g.Errorf("the other has %d runs", len(runs))
+		sc.Fire()
+		if runs := sc.Runs(job); len(runs) != 2 {
+			sc.Errorf("the other has %d runs", len(runs))
 		}
 	})
 }
 
-func TestManyJobsOfADeadDatabase(t *testing.T) {
+func TestBulkWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &lossy{Store: open(t)}
+		s := &lossy{Store: controltest.Open(t)}
 		c := control.New(s, plan.Defaults{})
 		for range 3 {
-			create(t, c, draft("@yearly"))
+			controltest.Create(t, c, controltest.Input("@yearly"))
 		}
 		s.losses, s.before = 1000, true
-		out, err := c.Bulk(t.Context(), ns, control.BulkOrder{Action: belfry.ActionPause, All: true})
+		out, _, err := c.Bulk(t.Context(), ns, belfry.Bulk{Action: belfry.ActionPause, All: true}, belfry.ID{}, none)
 		codeOf(t, err, belfry.Unavailable)
 		if out.Matched != 3 || out.Done != 0 || len(out.Failed) != 0 {
 			t.Errorf("got %+v", out)
@@ -156,13 +148,13 @@ func TestManyJobsOfADeadDatabase(t *testing.T) {
 	})
 }
 
-func TestManyJobsOfACallerWhoLeft(t *testing.T) {
-	s := open(t)
+func TestBulkOfACallerThatLeft(t *testing.T) {
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	create(t, c, draft("@yearly"))
+	controltest.Create(t, c, controltest.Input("@yearly"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	cancel()
-	out, err := c.Bulk(ctx, ns, control.BulkOrder{Action: belfry.ActionPause, All: true})
+	out, _, err := c.Bulk(ctx, ns, belfry.Bulk{Action: belfry.ActionPause, All: true}, belfry.ID{}, none)
 	codeOf(t, err, belfry.Unavailable)
 	if out.Done != 0 {
 		t.Errorf("got %+v", out)

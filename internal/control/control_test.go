@@ -10,16 +10,17 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft(" CRON_TZ=Europe/Paris 30 9 * * MON-FRI ")
-	d.Name, d.Spec.Type, d.Spec.Overlap = "  nightly report ", "", "PARALLEL"
-	made := create(t, c, d)
-	found, err := c.Get(t.Context(), ns, made.ID)
+func TestCreateReturnsTheJobAsItIsStored(t *testing.T) {
+	c := newControl(t)
+	d := controltest.Input(" CRON_TZ=Europe/Paris 30 9 * * MON-FRI ")
+	d.Name, d.Type, d.Overlap = "  nightly report ", "", "PARALLEL"
+	made := controltest.Create(t, c, d)
+	found, err := c.Get(t.Context(), ns, made.ID.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,23 +40,23 @@ func TestAJobIsGivenBackAsItIsStored(t *testing.T) {
 	}
 }
 
-func TestPlacesHaveTheirOwnClock(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("0 9 * * *")
-	d.Spec.Timezone = "Asia/Tokyo"
-	if got := create(t, c, d).NextRunAt.Format("15:04Z07:00"); got != "00:00Z" {
+func TestNextRunInATimezone(t *testing.T) {
+	c := newControl(t)
+	d := controltest.Input("0 9 * * *")
+	d.Timezone = "Asia/Tokyo"
+	if got := controltest.Create(t, c, d).NextRunAt.Format("15:04Z07:00"); got != "00:00Z" {
 		t.Errorf("nine in Tokyo is %s", got)
 	}
-	if got := create(t, c, draft("0 9 * * *")).Timezone; got != "UTC" {
+	if got := controltest.Create(t, c, controltest.Input("0 9 * * *")).Timezone; got != "UTC" {
 		t.Errorf("a job without a time zone has %q", got)
 	}
 }
 
-func TestAOneOffMayBeALittleLate(t *testing.T) {
-	s := open(t)
+func TestOneOffMayBeALittleLate(t *testing.T) {
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	at := s.Now().Add(-29 * time.Minute).UTC().Truncate(time.Microsecond)
-	job := create(t, c, draft(at.Format(time.RFC3339Nano)))
+	job := controltest.Create(t, c, controltest.Input(at.Format(time.RFC3339Nano)))
 	if !job.NextRunAt.Equal(job.CreatedAt) {
 		t.Errorf("it is planned at %v and not at once", job.NextRunAt)
 	}
@@ -64,7 +65,7 @@ func TestAOneOffMayBeALittleLate(t *testing.T) {
 		t.Errorf("due is %+v, error %v", due, err)
 	}
 	at = s.Now().Add(-31 * time.Minute).UTC().Truncate(time.Second)
-	_, err = c.Create(t.Context(), ns, draft(at.Format(time.RFC3339)), none)
+	_, err = c.Create(t.Context(), ns, controltest.Input(at.Format(time.RFC3339)), none)
 	codeOf(t, err, belfry.Invalid)
 	for _, want := range []string{"schedule", at.Format(time.RFC3339), s.Now().UTC().Format("2006-01-02T15:04"), "30 minutes"} {
 		if !strings.Contains(err.Error(), want) {
@@ -73,11 +74,11 @@ func TestAOneOffMayBeALittleLate(t *testing.T) {
 	}
 }
 
-func TestATakenNameIsAConflict(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
+func TestNameThatIsTakenIsAConflict(t *testing.T) {
+	c := newControl(t)
+	d := controltest.Input("@daily")
 	d.Name = "report"
-	job := create(t, c, d)
+	job := controltest.Create(t, c, d)
 	_, err := c.Create(t.Context(), ns, d, none)
 	codeOf(t, err, belfry.Conflict)
 	if !strings.Contains(err.Error(), "report") {
@@ -86,57 +87,57 @@ func TestATakenNameIsAConflict(t *testing.T) {
 	if _, err := c.Create(t.Context(), "elsewhere", d, none); err != nil {
 		t.Errorf("the name is taken in another namespace: %v", err)
 	}
-	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
+	if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, c, d)
+	controltest.Create(t, c, d)
 }
 
-func TestJobsAreSeenOnlyInTheirNamespace(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, draft("@daily"))
+func TestNamespacesAreSeparate(t *testing.T) {
+	c := newControl(t)
+	job := controltest.Create(t, c, controltest.Input("@daily"))
 	ctx := t.Context()
-	_, err := c.Get(ctx, "elsewhere", job.ID)
+	_, err := c.Get(ctx, "elsewhere", job.ID.String())
 	codeOf(t, err, belfry.NotFound)
-	_, err = c.Pause(ctx, "elsewhere", job.ID)
+	_, err = c.Pause(ctx, "elsewhere", job.ID.String())
 	codeOf(t, err, belfry.NotFound)
-	_, err = c.Trigger(ctx, "elsewhere", job.ID, nil, none)
+	_, err = c.Trigger(ctx, "elsewhere", job.ID.String(), belfry.Trigger{}, none)
 	codeOf(t, err, belfry.NotFound)
-	_, err = c.Runs(ctx, "elsewhere", job.ID, control.RunPage{Limit: 1})
+	_, _, err = c.JobRuns(ctx, "elsewhere", job.ID.String(), store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(ctx, "elsewhere", job.ID, "", control.DeleteOptions{}), belfry.NotFound)
-	if list, err := c.List(ctx, "elsewhere", control.JobFilter{}, control.Page{Limit: 10}); err != nil || len(list.Jobs) != 0 {
-		t.Errorf("listed %d jobs, error %v", len(list.Jobs), err)
+	codeOf(t, c.Delete(ctx, "elsewhere", job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
+	if jobs, _, err := c.List(ctx, "elsewhere", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs) != 0 {
+		t.Errorf("listed %d jobs, error %v", len(jobs), err)
 	}
 }
 
 func TestPauseAndResumeCanBeRepeated(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, draft("@yearly"))
+	c := newControl(t)
+	job := controltest.Create(t, c, controltest.Input("@yearly"))
 	for range 2 {
-		paused, err := c.Pause(t.Context(), ns, job.ID)
+		paused, err := c.Pause(t.Context(), ns, job.ID.String())
 		if err != nil || paused.Status != belfry.StatusPaused || paused.NextRunAt != nil {
 			t.Fatalf("status %s, next run at %v, error %v", paused.Status, paused.NextRunAt, err)
 		}
 	}
 	for range 2 {
-		resumed, err := c.Resume(t.Context(), ns, job.ID, false)
+		resumed, err := c.Resume(t.Context(), ns, job.ID.String(), belfry.Resume{})
 		if err != nil || resumed.Status != belfry.StatusScheduled || !resumed.NextRunAt.Equal(*job.NextRunAt) {
 			t.Fatalf("status %s, next run at %v, error %v", resumed.Status, resumed.NextRunAt, err)
 		}
 	}
 }
 
-func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
+func TestPauseRunsWhatIsDueAndResumeSkipsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t), plan.Defaults{})
-		job := create(t, c, draft("* * * * *"))
+		c := newControl(t)
+		job := controltest.Create(t, c, controltest.Input("* * * * *"))
 		time.Sleep(time.Until(*job.NextRunAt) + 90*time.Second)
-		if _, err := c.Pause(t.Context(), ns, job.ID); err != nil {
+		if _, err := c.Pause(t.Context(), ns, job.ID.String()); err != nil {
 			t.Fatal(err)
 		}
-		runs, err := c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 10})
-		// Two were due and nobody fired them: the later one runs, the other was missed.
+		runs, _, err := c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
+		// Two were due and were not fired: the later one runs, the other was missed.
 		if err != nil || len(runs) != 2 || runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}
@@ -144,102 +145,102 @@ func TestAPauseRunsWhatIsDueAndResumingSkipsTheRest(t *testing.T) {
 			t.Errorf("look up the run: %v", err)
 		}
 		time.Sleep(time.Hour)
-		resumed, err := c.Resume(t.Context(), ns, job.ID, false)
+		resumed, err := c.Resume(t.Context(), ns, job.ID.String(), belfry.Resume{})
 		if err != nil || resumed.NextRunAt.Sub(*job.NextRunAt) != 62*time.Minute {
 			t.Fatalf("the next run is at %v, error %v", resumed.NextRunAt, err)
 		}
-		runs, err = c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 10})
+		runs, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
 		if err != nil || len(runs) != 3 || runs[0].Reason != belfry.ReasonPaused || runs[0].SkippedCount != 60 {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}
 	})
 }
 
-func TestADeletedJobIsGone(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, draft("@daily"))
-	if err := c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}); err != nil {
+func TestDeletedJobIsNotFound(t *testing.T) {
+	c := newControl(t)
+	job := controltest.Create(t, c, controltest.Input("@daily"))
+	if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.Get(t.Context(), ns, job.ID)
+	_, err := c.Get(t.Context(), ns, job.ID.String())
 	codeOf(t, err, belfry.NotFound)
-	codeOf(t, c.Delete(t.Context(), ns, job.ID, "", control.DeleteOptions{}), belfry.NotFound)
-	_, err = c.Runs(t.Context(), ns, job.ID, control.RunPage{Limit: 1})
+	codeOf(t, c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
+	_, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 }
 
-func TestAJobWhoseRuleCannotBeReadCanBeDeleted(t *testing.T) {
-	s := open(t)
+func TestDeleteOfAScheduleThatCannotBeParsed(t *testing.T) {
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	id := belfry.NewID(now)
-	spec := draft("every blue moon").Spec
-	fresh := store.NewJob{
-		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now, UpdatedAt: now},
+	spec := controltest.Input("every blue moon").Spec
+	created := store.NewJob{
+		Job:  belfry.Job{ID: id, Namespace: ns, Revision: 1, State: belfry.JobActive, Manifest: belfry.Manifest{Spec: spec}, CreatedAt: now, UpdatedAt: now},
 		Plan: plan.Plan{JobID: id, Shard: belfry.ShardOf(id, s.Shards()), Version: 1, NominalAt: now, NextAt: now},
 	}
-	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(fresh, nil) }, nil)
+	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) { yield(created, nil) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Pause(t.Context(), ns, id)
+	_, err = c.Pause(t.Context(), ns, id.String())
 	codeOf(t, err, belfry.Internal)
-	if err := c.Delete(t.Context(), ns, id, "", control.DeleteOptions{}); err != nil {
+	if err := c.Delete(t.Context(), ns, id.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := s.JobRuns(t.Context(), ns, id, store.RunPage{Limit: 10})
+	runs, err := s.JobRuns(t.Context(), ns, id, store.Page{Limit: 10})
 	if err != nil || len(runs) != 1 || runs[0].Reason != belfry.ReasonDeleted || !runs[0].ScheduledAt.Equal(now) {
 		t.Errorf("what was due became %+v, error %v", runs, err)
 	}
 }
 
-func TestATriggerBecomesTheRunThatWasPromised(t *testing.T) {
-	s := open(t)
+func TestTriggerBecomesItsRun(t *testing.T) {
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	job := create(t, c, draft("@yearly"))
-	promised, err := c.Trigger(t.Context(), ns, job.ID, nil, none)
+	job := controltest.Create(t, c, controltest.Input("@yearly"))
+	result, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wishes, err := s.Triggers(t.Context(), []int{0, 1, 2, 3}, 10)
-	if err != nil || len(wishes) != 1 {
-		t.Fatalf("got %d triggers, error %v", len(wishes), err)
+	pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10)
+	if err != nil || len(pending) != 1 {
+		t.Fatalf("got %d triggers, error %v", len(pending), err)
 	}
 	policy, err := plan.Compile(job.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	subject := plan.Subject{Namespace: ns, Revision: job.Revision, Policy: policy}
-	step := plan.Fire(subject, wishes[0].Due.Plan, []plan.Trigger{wishes[0].Trigger})
-	if _, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{step}, store.Slots{}); err != nil {
+	step := plan.Fire(subject, pending[0].Due.Plan, []plan.Trigger{pending[0].Trigger})
+	if _, err := s.Fire(t.Context(), belfry.NewID(s.Now()), []plan.Step{step}, store.FreeSlots{}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := c.Run(t.Context(), ns, promised)
+	run, err := c.Run(t.Context(), ns, result.RunID)
 	if err != nil || run.JobID != job.ID || run.Kind != belfry.KindManual {
 		t.Errorf("got %+v, error %v", run, err)
 	}
 }
 
-func TestPagesOfJobsMeet(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+func TestListPages(t *testing.T) {
+	c := newControl(t)
 	var want []belfry.ID
 	for range 7 {
-		want = append(want, create(t, c, draft("@daily")).ID)
+		want = append(want, controltest.Create(t, c, controltest.Input("@daily")).ID)
 	}
 	var got []belfry.ID
-	page := control.Page{Limit: 3}
+	page := store.Page{Limit: 3}
 	for {
-		list, err := c.List(t.Context(), ns, control.JobFilter{}, page)
+		jobs, next, err := c.List(t.Context(), ns, belfry.JobFilter{}, page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range list.Jobs {
+		for _, job := range jobs {
 			got = append(got, job.ID)
 		}
-		if list.Next.IsZero() {
+		if next == (store.Position{}) {
 			break
 		}
-		page.After = list.Next
+		page.After = next
 	}
 	slices.SortFunc(want, belfry.ID.Compare)
 	slices.SortFunc(got, belfry.ID.Compare)

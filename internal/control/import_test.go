@@ -12,72 +12,71 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// lines is an import of drafts.
-func lines(drafts ...control.Draft) iter.Seq2[control.Line, error] {
+// lines are the lines of an import.
+func lines(inputs ...validate.Input) iter.Seq2[control.Line, error] {
 	return func(yield func(control.Line, error) bool) {
-		for i, d := range drafts {
-			if !yield(control.Line{Place: fmt.Sprintf("line %d", i+1), Draft: d}, nil) {
+		for i, d := range inputs {
+			if !yield(control.Line{Place: fmt.Sprintf("line %d", i+1), Input: d}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func named(name, schedule string) control.Draft {
-	d := draft(schedule)
-	d.Name = name
-	return d
-}
-
-func TestAnImportCreatesAllJobsInOrder(t *testing.T) {
-	s := open(t)
+func TestImportCreatesAllJobsInOrder(t *testing.T) {
+	s := controltest.Open(t)
 	c := control.New(s, plan.Defaults{})
-	paused := named("c", "@daily")
-	paused.Paused = true
-	all := lines(named("a", "@daily"), named("b", "0 9 * * *"), paused)
-	ids, err := c.Import(t.Context(), ns, all, key("k", "x"))
+	paused := controltest.Named("c", "@daily")
+	paused.Status = belfry.StatusPaused
+	all := lines(controltest.Named("a", "@daily"), controltest.Named("b", "0 9 * * *"), paused)
+	result, err := c.Import(t.Context(), ns, all, key("k", "x"), false)
+	ids := result.JobIDs
 	if err != nil || len(ids) != 3 || !slices.IsSortedFunc(ids, belfry.ID.Compare) {
 		t.Fatalf("got %v, error %v", ids, err)
 	}
 	for i, id := range ids {
-		job, err := c.Get(t.Context(), ns, id)
+		job, err := c.Get(t.Context(), ns, id.String())
 		if err != nil || job.Name != string(rune('a'+i)) || (job.Status == belfry.StatusPaused) != (i == 2) {
 			t.Errorf("job %d is %+v, error %v", i, job, err)
 		}
 	}
-	again, err := c.Import(t.Context(), ns, all, key("k", "x"))
-	if err != nil || !slices.Equal(again, ids) {
+	again, err := c.Import(t.Context(), ns, all, key("k", "x"), false)
+	if err != nil || !slices.Equal(again.JobIDs, ids) || again.Created != 3 {
 		t.Errorf("again it is %v, error %v", again, err)
 	}
-	_, err = c.Import(t.Context(), ns, all, key("k", "y"))
-	oneFault(t, err, "Idempotency-Key", "another request")
-	_, err = c.Import(t.Context(), ns, all, none)
+	_, err = c.Import(t.Context(), ns, all, key("k", "y"), false)
+	oneError(t, err, "Idempotency-Key", "another request")
+	_, err = c.Import(t.Context(), ns, all, none, false)
 	codeOf(t, err, belfry.Conflict)
-	if ids, err := c.Import(t.Context(), ns, lines(), none); err != nil || len(ids) != 0 {
-		t.Errorf("of nothing came %v, error %v", ids, err)
+	if result, err := c.Import(t.Context(), ns, lines(), none, false); err != nil || result.Created != 0 || result.JobIDs == nil {
+		t.Errorf("of nothing came %v, error %v", result, err)
 	}
 	if n := count(t, c); n != 3 {
 		t.Errorf("there are %d jobs", n)
 	}
 }
 
-func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	bad := named("x/y", "0 25 * * *")
+func TestImportReportsTheErrorsOfAllLines(t *testing.T) {
+	c := newControl(t)
+	bad := controltest.Named("x/y", "0 25 * * *")
 	bad.Spec.Type, bad.Payload = "worker", nil
+	undecoded := controltest.Input("")
+	undecoded.Errors = []belfry.FieldError{{Field: "schedule", Message: "must be a string"}, {Field: "", Message: "is odd"}}
 	seq := func(yield func(control.Line, error) bool) {
-		_ = yield(control.Line{Place: "[0]", Draft: named("fine", "@daily")}, nil) &&
-			yield(control.Line{Place: "[1]", Draft: bad}, nil) &&
-			yield(control.Line{Place: "[2]", Draft: named("fine too", "@daily")}, nil) &&
-			yield(control.Line{Place: "[3]", Draft: draft(""), Faults: []belfry.FieldError{{Field: "schedule", Message: "must be text"}, {Field: "", Message: "is odd"}}}, nil) &&
-			yield(control.Line{Place: "[4]", Draft: named("..", "@daily")}, nil)
+		_ = yield(control.Line{Place: "[0]", Input: controltest.Named("fine", "@daily")}, nil) &&
+			yield(control.Line{Place: "[1]", Input: bad}, nil) &&
+			yield(control.Line{Place: "[2]", Input: controltest.Named("fine too", "@daily")}, nil) &&
+			yield(control.Line{Place: "[3]", Input: undecoded}, nil) &&
+			yield(control.Line{Place: "[4]", Input: controltest.Named("..", "@daily")}, nil)
 	}
-	_, err := c.Import(t.Context(), ns, seq, none)
-	got := faultsOf(t, err)
-	want := []string{"[1].handler: ", "[1].schedule: ", "[3].schedule: must be text", "[3]: is odd", "[4].name: "}
+	_, err := c.Import(t.Context(), ns, seq, none, false)
+	got := errorsOf(t, err)
+	want := []string{"[1].handler: ", "[1].schedule: ", "[3].schedule: must be a string", "[3]: is odd", "[4].name: "}
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -86,30 +85,30 @@ func TestAnImportTellsTheFaultsOfAllLines(t *testing.T) {
 	}
 }
 
-func TestAnImportStopsAfterManyFaults(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+func TestImportStopsAfterManyErrors(t *testing.T) {
+	c := newControl(t)
 	read := 0
 	endless := func(yield func(control.Line, error) bool) {
-		for yield(control.Line{Place: fmt.Sprint("line ", read), Draft: draft("never")}, nil) {
+		for yield(control.Line{Place: fmt.Sprint("line ", read), Input: controltest.Input("never")}, nil) {
 			read++
 		}
 	}
-	_, err := c.Import(t.Context(), ns, endless, none)
-	if n := len(faultsOf(t, err)); n != control.MaxImportFaults || read > control.MaxImportFaults {
-		t.Errorf("%d faults of %d lines", n, read)
+	_, err := c.Import(t.Context(), ns, endless, none, false)
+	if n := len(errorsOf(t, err)); n != control.MaxImportErrors || read > control.MaxImportErrors {
+		t.Errorf("%d errors of %d lines", n, read)
 	}
 }
 
-func TestAnImportThatCannotBeReadIsNotTriedAgain(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+func TestImportThatCannotBeReadIsNotRepeated(t *testing.T) {
+	c := newControl(t)
 	errBody, passes := errors.New("unexpected end"), 0
 	broken := func(yield func(control.Line, error) bool) {
 		passes++
-		if yield(control.Line{Draft: named("a", "@daily")}, nil) {
+		if yield(control.Line{Input: controltest.Named("a", "@daily")}, nil) {
 			yield(control.Line{}, errBody)
 		}
 	}
-	_, err := c.Import(t.Context(), ns, broken, key("k", "x"))
+	_, err := c.Import(t.Context(), ns, broken, key("k", "x"), false)
 	if !errors.Is(err, errBody) || passes != 1 {
 		t.Errorf("got %v after %d passes", err, passes)
 	}
@@ -118,23 +117,23 @@ func TestAnImportThatCannotBeReadIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
+func TestImportWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("the request is lost: ", before), func(t *testing.T) {
-			s := &lossy{Store: open(t), losses: 2, before: before}
+			s := &lossy{Store: controltest.Open(t), losses: 2, before: before}
 			c := control.New(s, plan.Defaults{})
-			all := lines(named("a", "@daily"), named("b", "@daily"))
-			ids, err := c.Import(t.Context(), ns, all, none)
-			if err != nil || len(ids) != 2 || count(t, c) != 2 {
+			all := lines(controltest.Named("a", "@daily"), controltest.Named("b", "@daily"))
+			ids, err := c.Import(t.Context(), ns, all, none, false)
+			if err != nil || ids.Created != 2 || count(t, c) != 2 {
 				t.Fatalf("got %v, error %v", ids, err)
 			}
 			s.losses = 1
-			keyed, err := c.Import(t.Context(), "elsewhere", all, key("k", "x"))
-			if err != nil || len(keyed) != 2 {
+			keyed, err := c.Import(t.Context(), "elsewhere", all, key("k", "x"), false)
+			if err != nil || keyed.Created != 2 {
 				t.Fatalf("got %v, error %v", keyed, err)
 			}
-			for _, id := range keyed {
-				if _, err := c.Get(t.Context(), "elsewhere", id); err != nil {
+			for _, id := range keyed.JobIDs {
+				if _, err := c.Get(t.Context(), "elsewhere", id.String()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -142,27 +141,51 @@ func TestAnImportWhoseAnswerIsLostIsReadAnew(t *testing.T) {
 	}
 }
 
-// Equal schedules are read once, and many different ones take no room.
-func TestAnImportOfManyJobs(t *testing.T) {
+// Equal schedules are parsed once, and many different ones take no memory.
+func TestImportOfManyJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := control.New(open(t), plan.Defaults{})
+		c := newControl(t)
 		const n = 1500
 		many := func(yield func(control.Line, error) bool) {
 			for i := range n {
-				d := named(fmt.Sprint("job ", i), fmt.Sprintf("%d %d * * *", i%60, i/60%24))
-				d.Spec.Type, d.Payload = "worker", json.RawMessage("3")
-				if !yield(control.Line{Place: "x", Draft: d}, nil) {
+				d := controltest.Named(fmt.Sprint("job ", i), fmt.Sprintf("%d %d * * *", i%60, i/60%24))
+				d.Type, d.Payload = "worker", json.RawMessage("3")
+				if !yield(control.Line{Place: "x", Input: d}, nil) {
 					return
 				}
 			}
 		}
-		ids, err := c.Import(t.Context(), ns, many, none)
+		result, err := c.Import(t.Context(), ns, many, none, false)
+		ids := result.JobIDs
 		if err != nil || len(ids) != n || !slices.IsSortedFunc(ids, belfry.ID.Compare) || len(slices.Compact(ids)) != n {
 			t.Fatalf("got %d ids, error %v", len(ids), err)
 		}
-		job, err := c.Get(t.Context(), ns, ids[61])
+		job, err := c.Get(t.Context(), ns, ids[61].String())
 		if err != nil || job.Handler != "job 61" || job.NextRunAt.Format("15:04") != "01:01" {
 			t.Errorf("got %+v, error %v", job, err)
 		}
 	})
+}
+
+func TestImportDryRun(t *testing.T) {
+	c := newControl(t)
+	controltest.Create(t, c, controltest.Named("taken", "@daily"))
+	result, err := c.Import(t.Context(), ns, lines(controltest.Named("a", "@daily"), controltest.Input("@daily")), key("k", "x"), true)
+	if err != nil || result.Created != 2 || result.JobIDs == nil || len(result.JobIDs) != 0 {
+		t.Errorf("got %+v, error %v", result, err)
+	}
+	for name, second := range map[string]string{"a name that is taken": "taken", "a name twice": "a"} {
+		_, err = c.Import(t.Context(), ns, lines(controltest.Named("a", "@daily"), controltest.Named(second, "@daily")), none, true)
+		if codeOf(t, err, belfry.Conflict); !strings.Contains(err.Error(), second) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err = c.Import(t.Context(), ns, lines(controltest.Named("taken", "@daily"), controltest.Input("never")), none, true)
+	oneError(t, err, "line 2.schedule", "")
+	if n := count(t, c); n != 1 {
+		t.Errorf("there are %d jobs", n)
+	}
+	if _, err = c.Import(t.Context(), ns, lines(controltest.Named("a", "@daily")), key("k", "x"), false); err != nil || count(t, c) != 2 {
+		t.Errorf("after the dry run: %v", err)
+	}
 }

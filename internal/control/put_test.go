@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-func put(t *testing.T, c *control.Control, d control.Draft) (belfry.Job, bool) {
+func put(t *testing.T, c *control.Control, d validate.Input) (belfry.Job, bool) {
 	t.Helper()
 	job, made, err := c.Put(t.Context(), ns, "report", "", d)
 	if err != nil {
@@ -24,8 +25,8 @@ func put(t *testing.T, c *control.Control, d control.Draft) (belfry.Job, bool) {
 }
 
 func TestPutCreatesAndReplaces(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
+	c := newControl(t)
+	d := controltest.Input("@daily")
 	d.Tags = []string{"a"}
 	first, made := put(t, c, d)
 	if !made || first.Name != "report" || first.Revision != 1 {
@@ -35,77 +36,77 @@ func TestPutCreatesAndReplaces(t *testing.T) {
 	if made || control.Version(again) != control.Version(first) {
 		t.Errorf("made %v: %+v", made, again)
 	}
-	d.Name, d.Tags, d.Spec.MaxRetries = " report ", nil, 7
+	d.Name, d.Tags, d.MaxRetries = " report ", nil, belfry.Some(7)
 	second, made := put(t, c, d)
-	if made || second.ID != first.ID || second.Revision != 2 || second.MaxRetries != 7 || len(second.Tags) != 0 {
+	if made || second.ID != first.ID || second.Revision != 2 || second.MaxRetries.Value() != 7 || len(second.Tags) != 0 {
 		t.Errorf("made %v: %+v", made, second)
 	}
-	d.Spec = draft("@daily").Spec
-	if third, _ := put(t, c, d); third.MaxRetries != 3 || third.Revision != 3 {
-		t.Errorf("what the draft leaves out has not its default: %+v", third)
+	d.Spec = controltest.Input("@daily").Spec
+	if third, _ := put(t, c, d); third.MaxRetries.Value() != 3 || third.Revision != 3 {
+		t.Errorf("a field that is left out has not its default: %+v", third)
 	}
 	if n := count(t, c); n != 1 {
 		t.Errorf("there are %d jobs", n)
 	}
 }
 
-func TestPutAndAPause(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
+func TestPutAndStatus(t *testing.T) {
+	c := newControl(t)
+	d := controltest.Input("@daily")
 	for _, step := range []struct {
-		paused, keep bool
-		want         belfry.JobStatus
+		status, want belfry.JobStatus
 	}{
-		{true, true, belfry.StatusPaused}, // a new one has nothing to keep
-		{false, true, belfry.StatusPaused},
-		{false, false, belfry.StatusScheduled},
-		{true, true, belfry.StatusScheduled},
-		{true, false, belfry.StatusPaused},
+		{"paused", belfry.StatusPaused},
+		{"", belfry.StatusPaused},
+		{"active", belfry.StatusScheduled},
+		{"", belfry.StatusScheduled},
+		{"paused", belfry.StatusPaused},
+		{"completed", belfry.StatusScheduled}, // as it may have been shown
 	} {
-		d.Paused, d.KeepPaused = step.paused, step.keep
+		d.Status = step.status
 		if job, _ := put(t, c, d); job.Status != step.want || job.Revision != 1 {
 			t.Errorf("%+v: got %s, revision %d", step, job.Status, job.Revision)
 		}
 	}
 }
 
-func TestPutUnderAName(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	d := draft("@daily")
-	d.Name, d.Spec.Queue = "other", ""
+func TestPutNameErrors(t *testing.T) {
+	c := newControl(t)
+	d := controltest.Input("@daily")
+	d.Name, d.Queue = "other", "a/b"
 	_, _, err := c.Put(t.Context(), ns, "report", "", d)
-	if got := fmt.Sprint(faultsOf(t, err)); got != "[name: is not that of the job that is put; leave it out queue: must have 1 to 100 letters, digits, dots, underscores and hyphens]" {
+	if got := fmt.Sprint(errorsOf(t, err)); got != "[name: is not the name that the job is put under; leave it out, or rename the job by an edit queue: must have 1 to 100 letters, digits, dots, underscores and hyphens]" {
 		t.Errorf("got %s", got)
 	}
-	create(t, c, named("report", "@daily"))
-	_, _, err = c.Put(t.Context(), ns, "report", "", named("other", "@daily"))
-	oneFault(t, err, "name", "leave it out")
-	for _, bad := range []string{"", " ", "..", "a\x00b", "caf\xe9", belfry.NewID(time.Now()).String()} {
-		_, _, err = c.Put(t.Context(), ns, bad, "", draft("@daily"))
-		oneFault(t, err, "name", "must")
+	controltest.Create(t, c, controltest.Named("report", "@daily"))
+	_, _, err = c.Put(t.Context(), ns, "report", "", controltest.Named("other", "@daily"))
+	oneError(t, err, "name", "leave it out")
+	for _, bad := range []string{"", " ", "..", "a\x00b", "caf\xe9"} {
+		_, _, err = c.Put(t.Context(), ns, bad, "", controltest.Input("@daily"))
+		oneError(t, err, "name", "must")
 	}
 }
 
-func TestPutOfWhatChangedMeanwhile(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	_, _, err := c.Put(t.Context(), ns, "report", "1-abc", draft("@daily"))
+func TestPutOfAnotherVersion(t *testing.T) {
+	c := newControl(t)
+	_, _, err := c.Put(t.Context(), ns, "report", "1-abc", controltest.Input("@daily"))
 	codeOf(t, err, belfry.Changed)
-	job, _ := put(t, c, draft("@daily"))
-	if _, _, err = c.Put(t.Context(), ns, "report", control.Version(job), draft("@hourly")); err != nil {
+	job, _ := put(t, c, controltest.Input("@daily"))
+	if _, _, err = c.Put(t.Context(), ns, "report", control.Version(job), controltest.Input("@hourly")); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = c.Put(t.Context(), ns, "report", control.Version(job), draft("@weekly"))
+	_, _, err = c.Put(t.Context(), ns, "report", control.Version(job), controltest.Input("@weekly"))
 	codeOf(t, err, belfry.Changed)
 }
 
-func TestManyPutsOfOneName(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
+func TestPutStorm(t *testing.T) {
+	c := newControl(t)
 	var all sync.WaitGroup
 	var made [16]bool
 	var errs [16]error
 	for i := range made {
-		d := draft("@daily")
-		d.Spec.MaxRetries = i % 2
+		d := controltest.Input("@daily")
+		d.MaxRetries = belfry.Some(i % 2)
 		all.Go(func() { _, made[i], errs[i] = c.Put(t.Context(), ns, "report", "", d) })
 	}
 	all.Wait()
@@ -123,54 +124,50 @@ func TestManyPutsOfOneName(t *testing.T) {
 	}
 }
 
-// rival has somebody else act between two calls.
-type rival struct {
+// racingStore has another request act between two calls.
+type racingStore struct {
 	store.Store
 	before, after func() // a name is looked up
 }
 
-func (r *rival) JobNamed(ctx context.Context, namespace, name string) (belfry.ID, error) {
+func (r *racingStore) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	if r.before != nil {
 		r.before()
 	}
-	id, err := r.Store.JobNamed(ctx, namespace, name)
+	id, err := r.Store.JobIDByName(ctx, namespace, name)
 	if r.after != nil {
 		r.after()
 	}
 	return id, err
 }
 
-func TestPutMeetsARival(t *testing.T) {
+func TestPutDuringAnotherRequest(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		rounds  int
-		creates bool // the rival creates the job after the look, or else deletes it
+		creates bool // the other request creates the job after the lookup, or else deletes it
 		made    bool
 	}{
 		{"that creates the job first", 1, true, false},
 		{"that deletes the job first", 1, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &rival{Store: open(t)}
+			s := &racingStore{Store: controltest.Open(t)}
 			other, c := control.New(s.Store, plan.Defaults{}), control.New(s, plan.Defaults{})
 			if !tt.creates {
-				create(t, other, named("report", "@daily"))
+				controltest.Create(t, other, controltest.Named("report", "@daily"))
 			}
 			s.after = func() {
 				s.after = nil
 				if tt.creates {
-					create(t, other, named("report", "@daily"))
+					controltest.Create(t, other, controltest.Named("report", "@daily"))
 					return
 				}
-				id, err := other.Find(t.Context(), ns, "report")
-				if err == nil {
-					err = other.Delete(t.Context(), ns, id, "", control.DeleteOptions{})
-				}
-				if err != nil {
+				if err := other.Delete(t.Context(), ns, "report", "", control.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
-			job, made := put(t, c, draft("@hourly"))
+			job, made := put(t, c, controltest.Input("@hourly"))
 			if made != tt.made || job.Schedule != "@hourly" || count(t, c) != 1 {
 				t.Errorf("made %v: %+v", made, job)
 			}
@@ -178,34 +175,53 @@ func TestPutMeetsARival(t *testing.T) {
 	}
 }
 
-func TestReplaceByID(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, named("report", "@daily"))
-	d := draft("@hourly")
-	d.Spec.Type, d.Payload = "", json.RawMessage(`7`)
-	job, err := c.Replace(t.Context(), ns, job.ID, control.Version(job), d)
-	if err != nil || job.Name != "report" || job.Handler != "report" || job.Type != "worker" || string(job.Payload) != "7" {
+func TestPutByID(t *testing.T) {
+	c := newControl(t)
+	job := controltest.Create(t, c, controltest.Named("report", "@daily"))
+	d := controltest.Input("@hourly")
+	d.Type, d.Payload = "", json.RawMessage(`7`)
+	job, created, err := c.Put(t.Context(), ns, job.ID.String(), control.Version(job), d)
+	if err != nil || created || job.Name != "report" || job.Handler != "report" || job.Type != "worker" || string(job.Payload) != "7" {
 		t.Errorf("got %+v, error %v", job, err)
 	}
-	_, err = c.Replace(t.Context(), ns, belfry.NewID(job.CreatedAt), "", d)
+	_, _, err = c.Put(t.Context(), ns, belfry.NewID(job.CreatedAt).String(), "", d)
 	codeOf(t, err, belfry.NotFound)
 }
 
-func TestFind(t *testing.T) {
-	c := control.New(open(t), plan.Defaults{})
-	job := create(t, c, named("näch/tly & co", "@daily"))
+func TestJobReferences(t *testing.T) {
+	c := newControl(t)
+	job := controltest.Create(t, c, controltest.Named("näch/tly & co", "@daily"))
 	for _, ref := range []string{job.ID.String(), "näch/tly & co", " näch/tly & co "} {
-		if id, err := c.Find(t.Context(), ns, ref); err != nil || id != job.ID {
-			t.Errorf("%q is %s, error %v", ref, id, err)
+		if found, err := c.Get(t.Context(), ns, ref); err != nil || found.ID != job.ID {
+			t.Errorf("%q is %s, error %v", ref, found.ID, err)
 		}
 	}
 	for _, ref := range []string{"", "NÄCH/tly & co", "a\x00b", "caf\xe9", "nobody"} {
-		_, err := c.Find(t.Context(), ns, ref)
+		_, err := c.Get(t.Context(), ns, ref)
 		codeOf(t, err, belfry.NotFound)
 	}
-	_, err := c.Find(t.Context(), "elsewhere", job.Name)
+	_, err := c.Get(t.Context(), "elsewhere", job.Name)
 	codeOf(t, err, belfry.NotFound)
 	if err.Error() != `there is no job with the id or name "näch/tly & co"` {
 		t.Errorf("got %q", err)
+	}
+	for name, err := range map[string]error{
+		"pause":     second(c.Pause(t.Context(), ns, job.Name)),
+		"resume":    second(c.Resume(t.Context(), ns, job.Name, belfry.Resume{})),
+		"trigger":   second(c.Trigger(t.Context(), ns, job.Name, belfry.Trigger{}, none)),
+		"backfill":  second(c.Backfill(t.Context(), ns, job.Name, belfry.Backfill{From: job.CreatedAt}, none)),
+		"rollback":  second(c.Rollback(t.Context(), ns, job.Name, belfry.Rollback{Revision: 1})),
+		"explain":   second(c.Explain(t.Context(), ns, job.Name, "")),
+		"edit":      second(c.Edit(t.Context(), ns, job.Name, "*", controltest.Patch(func(m *belfry.Manifest) { m.Queue = "slow" }))),
+		"dry edit":  second(c.DiffEdit(t.Context(), ns, job.Name, "*", controltest.Patch(func(m *belfry.Manifest) { m.Queue = "slow" }))),
+		"cancel":    second(c.CancelJob(t.Context(), ns, job.Name)),
+		"dead list": second(c.GroupDeadLetters(t.Context(), ns, belfry.DeadFilter{Job: job.Name}, 1)),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Delete(t.Context(), ns, job.Name, "*", control.DeleteOptions{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,56 +1,39 @@
 package control_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
-	"github.com/belfry-sh/belfry/internal/store/sqlite"
 
 	"go.uber.org/goleak"
 )
 
-const ns = belfry.DefaultNamespace
+const ns = controltest.Namespace
 
 var none control.Key
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T) *sqlite.Store {
+// newControl is a control with an empty store.
+func newControl(t *testing.T) *control.Control {
 	t.Helper()
-	s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: t.TempDir(), Shards: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return control.New(controltest.Open(t), plan.Defaults{})
 }
 
-// draft is a valid job.
-func draft(schedule string) control.Draft {
-	d := control.Draft{Spec: belfry.DefaultSpec(), Payload: json.RawMessage(`{"url": "https://example.com/hook"}`)}
-	d.Spec.Type, d.Spec.Schedule, d.Spec.Timezone = belfry.TypeHTTP, schedule, ""
-	return d
+// inBubble runs a subtest in which time passes as soon as nothing happens.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-func create(t *testing.T, c *control.Control, d control.Draft) belfry.Job {
-	t.Helper()
-	job, err := c.Create(t.Context(), ns, d, none)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return job
-}
-
+// codeOf wants an error with a code.
 func codeOf(t *testing.T, err error, want belfry.Code) {
 	t.Helper()
 	if err == nil || belfry.CodeOf(err) != want {
@@ -58,131 +41,49 @@ func codeOf(t *testing.T, err error, want belfry.Code) {
 	}
 }
 
-// count says how many jobs there are.
+// count returns how many jobs there are.
 func count(t *testing.T, c *control.Control) int {
 	t.Helper()
-	list, err := c.List(t.Context(), ns, control.JobFilter{}, control.Page{Limit: 100})
+	jobs, _, err := c.List(t.Context(), ns, belfry.JobFilter{}, store.Page{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(list.Jobs)
+	return len(jobs)
 }
 
-// faultsOf gives the faults of an error, as "field: message".
-func faultsOf(t *testing.T, err error) (faults []string) {
+// errorsOf returns the field errors of an error, as "field: message".
+func errorsOf(t *testing.T, err error) (list []string) {
 	t.Helper()
 	var e *belfry.Error
 	if !errors.As(err, &e) || e.Code != belfry.Invalid || len(e.Fields) == 0 {
-		t.Fatalf("got error %v, want faults", err)
+		t.Fatalf("got error %v, want field errors", err)
 	}
 	for _, f := range e.Fields {
-		faults = append(faults, f.Field+": "+f.Message)
+		list = append(list, f.Field+": "+f.Message)
 	}
-	return faults
+	return list
 }
 
-// oneFault wants an error about one field that says something.
-func oneFault(t *testing.T, err error, field, says string) {
+// oneError wants one field error with some words.
+func oneError(t *testing.T, err error, field, words string) {
 	t.Helper()
-	if faults := faultsOf(t, err); len(faults) != 1 || !strings.HasPrefix(faults[0], field+": ") || !strings.Contains(faults[0], says) {
-		t.Errorf("got %q, want one about %s that says %q", faults, field, says)
+	if list := errorsOf(t, err); len(list) != 1 || !strings.HasPrefix(list[0], field+": ") || !strings.Contains(list[0], words) {
+		t.Errorf("got %q, want one about %s with %q", list, field, words)
 	}
 }
 
-var shards = []int{0, 1, 2, 3}
-
-// fire does what the owner of all shards does that was in charge all the time until
-// now: it makes runs of what is due and of what was asked for.
-func fire(t *testing.T, s store.Store) {
+// get returns a job.
+func get(t *testing.T, c *control.Control, id belfry.ID) belfry.Job {
 	t.Helper()
-	fireSince(t, s, s.Now().UTC().Truncate(time.Microsecond))
-}
-
-// fireSince is fire for an owner that is in charge since an instant.
-func fireSince(t *testing.T, s store.Store, since time.Time) {
-	t.Helper()
-	var steps []plan.Step
-	due, err := s.Overdue(t.Context(), shards, s.Now().Add(time.Microsecond), 1000)
+	job, err := c.Get(t.Context(), ns, id.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := s.Now().UTC().Truncate(time.Microsecond)
-	for _, d := range due {
-		steps = append(steps, plan.Decide(subject(t, d), d.Plan, since, now))
-	}
-	apply(t, s, steps)
-	wishes, err := s.Triggers(t.Context(), shards, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dues, triggers := map[belfry.ID]store.Due{}, map[belfry.ID][]plan.Trigger{}
-	for _, w := range wishes {
-		id := w.Trigger.JobID
-		dues[id], triggers[id] = w.Due, append(triggers[id], w.Trigger)
-	}
-	steps = nil
-	for id, due := range dues {
-		steps = append(steps, plan.Fire(subject(t, due), due.Plan, triggers[id]))
-	}
-	apply(t, s, steps)
+	return job
 }
 
-func apply(t *testing.T, s store.Store, steps []plan.Step) {
-	t.Helper()
-	fired, err := s.Fire(t.Context(), belfry.NewID(s.Now()), steps, store.Slots{})
-	if err != nil || slices.Contains(fired.Applied, false) {
-		t.Fatalf("fired %v, error %v", fired.Applied, err)
-	}
-}
-
-func subject(t *testing.T, d store.Due) plan.Subject {
-	t.Helper()
-	var specs store.Specs
-	spec, err := specs.Decode(d.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy, err := plan.Compile(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
-}
-
-// planOf gives the plan of a job.
-func planOf(t *testing.T, s store.Store, job belfry.ID) plan.Plan {
-	t.Helper()
-	due, err := s.Find(t.Context(), []belfry.ID{job})
-	if err != nil || len(due) != 1 {
-		t.Fatalf("found %d plans, error %v", len(due), err)
-	}
-	return due[0].Plan
-}
-
-// history tells the runs and skips of a job, oldest first, as minutes after the
-// start and what became of them.
-func history(t *testing.T, c *control.Control, job belfry.ID, start time.Time) string {
-	t.Helper()
-	runs, err := c.Runs(t.Context(), ns, job, control.RunPage{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, r := range slices.Backward(runs) {
-		what := string(r.Status)
-		if r.Reason != "" {
-			what = string(r.Reason)
-		}
-		if r.SkippedCount > 1 {
-			what = fmt.Sprintf("%s x%d", what, r.SkippedCount)
-		}
-		out = append(out, fmt.Sprintf("%g %s r%d", r.ScheduledAt.Sub(start).Minutes(), what, r.Revision))
-	}
-	return strings.Join(out, ", ")
-}
-
-// same compares jobs as they are stored.
-func same(t *testing.T, got, want belfry.Job) {
+// sameJob compares jobs as they are shown and stored.
+func sameJob(t *testing.T, got, want belfry.Job) {
 	t.Helper()
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want)
@@ -190,3 +91,6 @@ func same(t *testing.T, got, want belfry.Job) {
 		t.Errorf("got  %s %s\nwant %s %s", a, got.State, b, want.State)
 	}
 }
+
+// second is the error of a call that returns something else too.
+func second[T any](_ T, err error) error { return err }

@@ -236,8 +236,8 @@ func (s *schemas) field(f *schema.Field) *Schema {
 		for _, v := range f.Enum {
 			out.Enum = append(out.Enum, v.Value)
 		}
-		if s.request {
-			out.Enum = append(out.Enum, f.Accept...)
+		if s.request && len(f.Accept) > 0 {
+			out.Enum = f.Accept
 		}
 	}
 	if form := forms[f.Form]; form != nil && s.request {

@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -157,11 +158,23 @@ func (f *Field) Choose(text string) (word, err string) {
 	if word == f.Zero {
 		return "", ""
 	}
-	names := make([]string, 0, len(f.Enum)+len(f.Accept))
+	names := slices.Clone(f.Accept)
 	for _, e := range f.Enum {
-		names = append(names, e.Value)
+		if strings.EqualFold(e.Value, word) {
+			return e.Value, ""
+		}
+		if len(f.Accept) == 0 {
+			names = append(names, e.Value)
+		}
 	}
-	names = append(names, f.Accept...)
+	return choose(text, names)
+}
+
+// ChooseAccepted is Choose among the values that requests should have.
+func (f *Field) ChooseAccepted(text string) (word, err string) { return choose(text, f.Accept) }
+
+func choose(text string, names []string) (word, err string) {
+	word = strings.ToLower(strings.TrimSpace(text))
 	quoted := make([]string, len(names))
 	for i, name := range names {
 		if strings.EqualFold(name, word) {

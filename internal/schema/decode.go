@@ -146,7 +146,7 @@ func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
 		if known(m.Name) {
 			continue
 		}
-		if name, ok := snake(m.Name); ok && known(name) {
+		if name := SnakeCase(m.Name); known(name) {
 			if other := find(members, name); other >= 0 {
 				s.duplicate(*m, members[other])
 			}
@@ -165,7 +165,7 @@ func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
 		}
 		list, errors := expand(m)
 		expanded = append(expanded, list...)
-		s.errors = append(s.errors, errors...)
+		s.errors = MergeErrors(s.errors, errors)
 	}
 	for _, m := range expanded {
 		if at := find(own, m.Name); at >= 0 {
@@ -181,12 +181,13 @@ func (s *state) duplicate(one, other Member) {
 	s.fail(clip(one.Written), "means the same as %s, which is set too; remove one of them", other.Written)
 }
 
-// snake writes a name in camelCase with underscores.
-func snake(name string) (string, bool) {
+// SnakeCase writes a name in camelCase with underscores. Other names, such as those that
+// begin with a capital letter, stay as they are.
+func SnakeCase(name string) string {
 	const longest = 64
 	first := strings.IndexFunc(name, func(r rune) bool { return r >= 'A' && r <= 'Z' })
 	if first < 1 || len(name) > longest {
-		return "", false
+		return name
 	}
 	out := make([]byte, 0, len(name)+4)
 	for i := range len(name) {
@@ -196,7 +197,7 @@ func snake(name string) (string, bool) {
 			out = append(out, c)
 		}
 	}
-	return string(out), true
+	return string(out)
 }
 
 // unknown says what to do about a name that does not exist.
@@ -243,11 +244,13 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 		case f == nil:
 			s.fail(clip(strings.ToValidUTF8(name, "?")), "%s", strings.Replace(unknown(name, names, nil), "is unknown", "is not a parameter here", 1))
 			continue
+		case len(texts) == 1 && texts[0] == "":
+			continue // the same as if it were missing
 		case f.Kind == Texts:
 			values[name].Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(texts), func(t string) bool { return t == "" })))
 		case len(texts) > 1:
 			s.fail(name, "is duplicated")
-		case texts[0] != "":
+		default:
 			if err := f.SetText(values[name], texts[0]); err != nil {
 				s.fail(name, "%s", err)
 			}
@@ -255,7 +258,11 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 		given = append(given, f.Name)
 	}
 	for _, v := range vs {
-		s.errors = MergeErrors(s.errors, Check(v, given))
+		errors := Check(v, given)
+		for i, e := range errors {
+			errors[i].Field = Of(reflect.TypeOf(v)).Field(e.Field).Query
+		}
+		s.errors = MergeErrors(s.errors, errors)
 		SetImplicit(v, given)
 	}
 	return s.errors

@@ -137,14 +137,14 @@ func TestDecodeLimitsMembersAndErrors(t *testing.T) {
 	for i := range 201 {
 		many.WriteString(`,"f` + strings.Repeat("x", i) + `":1`)
 	}
-	if _, got := decode(`{"name":"x"`+many.String()+`}`); got != "syntax: has more than 200 members" {
+	if _, got := decode(`{"name":"x"` + many.String() + `}`); got != "syntax: has more than 200 members" {
 		t.Errorf("got %q", got)
 	}
 	var some strings.Builder
 	for i := range 100 {
 		some.WriteString(`,"zq` + strings.Repeat("x", i) + `":1`)
 	}
-	if _, got := decode(`{"name":"x"`+some.String()+`}`); strings.Count(got, "\n") != 49 {
+	if _, got := decode(`{"name":"x"` + some.String() + `}`); strings.Count(got, "\n") != 49 {
 		t.Errorf("%d errors are reported", 1+strings.Count(got, "\n"))
 	}
 }

@@ -57,7 +57,7 @@ type Field struct {
 	OmitEmpty bool // left out of JSON while it is zero
 
 	Enum       []belfry.EnumValue // the only values, in any case
-	Accept     []string           // further values that requests may have
+	Accept     []string           // the values that requests should have: some of Enum, and others
 	Min, Max   *float64
 	MinLen     int
 	MaxLen     int // characters

@@ -32,6 +32,9 @@ func (s *state) set(f *Field, v reflect.Value, value []byte, path string) {
 	case Texts:
 		s.setTexts(f, v, value, path)
 	case Custom:
+		if s.hasNull(value, path) {
+			return
+		}
 		if err := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(value); err != nil {
 			s.fail(path, "%s", err)
 		}
@@ -42,6 +45,21 @@ func (s *state) set(f *Field, v reflect.Value, value []byte, path string) {
 	default:
 		s.setScalar(f, v, value, path)
 	}
+}
+
+// hasNull refuses elements of an array that are null, which encoding/json would take for
+// zero.
+func (s *state) hasNull(value []byte, path string) (found bool) {
+	if value[0] != '[' {
+		return false
+	}
+	for i, element := range jsontext.Elements(value) {
+		if string(element) == "null" {
+			s.fail(fmt.Sprintf("%s[%d]", path, i), "must not be null")
+			found = true
+		}
+	}
+	return found
 }
 
 // setScalar sets a field whose value is one string, number or boolean.

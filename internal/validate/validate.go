@@ -26,6 +26,11 @@ type Input struct {
 	Errors []belfry.FieldError // found while it was decoded; more errors of the same fields are left out
 }
 
+// unreadable reports an error without a field: there is nothing to validate.
+func (in Input) unreadable() bool {
+	return slices.ContainsFunc(in.Errors, func(e belfry.FieldError) bool { return e.Field == "" })
+}
+
 // Result is a normalized manifest with its compiled policy.
 type Result struct {
 	Manifest belfry.Manifest
@@ -49,6 +54,9 @@ func New(now time.Time, d plan.Defaults) *Validator {
 
 // Create validates a new job that will have the id. It returns every error.
 func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError) {
+	if in.unreadable() {
+		return Result{}, in.Errors
+	}
 	c := check{Validator: v, given: in.Given, errors: slices.Clone(in.Errors)}
 	return c.manifest(id, in.Manifest), c.errors
 }
@@ -87,7 +95,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.priority(&m.Spec)
 	c.keyTemplate(&m.Spec)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
-	if m.Status == "" && c.before != nil {
+	if m.Status == "" && c.before != nil && !c.given.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
 	}
 	if changed && len(c.errors) == 0 {

@@ -1,0 +1,199 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/api"
+)
+
+const workerJob = `{"name": "invoices", "handler": "send-invoice", "type": "worker", "schedule": "@daily", "payload": {"customer": 4711}, "tags": ["billing"]}`
+
+func TestJobRepliesMatchTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	var job belfry.Job
+	a := s.expectDocumented(c, 201, &job, "POST", "/api/v1/jobs", validJob)
+	id := "/api/v1/jobs/" + job.ID.String()
+	s.expectDocumented(c, 201, nil, "POST", "/api/v1/jobs", workerJob, "Idempotency-Key: one")
+	s.expectDocumented(c, 201, nil, "POST", "/api/v1/jobs", workerJob, "Idempotency-Key: one")
+	s.expectDocumented(c, 422, nil, "POST", "/api/v1/jobs", validJob, "Idempotency-Key: one")
+	s.expectDocumented(c, 201, nil, "POST", "/api/v1/jobs/bulk", `{"schedule": "@hourly", "payload": {"url": "https://example.com/a"}}`+"\n", "Content-Type: application/x-ndjson")
+	s.expectDocumented(c, 201, nil, "POST", "/api/v1/jobs/bulk", `[{"schedule": "@hourly", "payload": {"url": "https://example.com/a"}}]`, "Content-Type: application/json")
+	s.expectDocumented(c, 422, nil, "POST", "/api/v1/jobs/bulk", `[{"schedule": "every so often"}]`, "Content-Type: application/json")
+
+	s.expectDocumented(c, 200, nil, "GET", id, "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs/report", "")
+	first := s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs?limit=1", "")
+	next := strings.TrimSuffix(strings.TrimPrefix(first.header.Get("Link"), "<"), `>; rel="next"`)
+	s.expectDocumented(c, 200, nil, "GET", next, "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs?status=scheduled&type=worker&handler=send-invoice&queue=default&tag=billing&search=inv", "")
+
+	s.expectDocumented(c, 200, nil, "PATCH", id, `{"schedule": "0 3 * * *", "max_retries": null, "overlap": "parallel"}`, "If-Match: "+a.header.Get("ETag"))
+	s.expectDocumented(c, 412, nil, "PATCH", id, `{"schedule": "0 4 * * *"}`, "If-Match: "+a.header.Get("ETag"))
+	s.expectDocumented(c, 409, nil, "PATCH", id, `{"name": "invoices"}`)
+	s.expectDocumented(c, 200, nil, "PUT", "/api/v1/jobs/report", validJob)
+	s.expectDocumented(c, 201, nil, "PUT", "/api/v1/jobs/other", strings.Replace(validJob, `"report"`, `"other"`, 1))
+	s.expectDocumented(c, 200, nil, "POST", id+"/pause", "")
+	s.expectDocumented(c, 200, nil, "GET", id, "")
+	s.expectDocumented(c, 200, nil, "POST", id+"/resume", "")
+	s.expectDocumented(c, 200, nil, "GET", id+"/revisions", "")
+	s.expectDocumented(c, 200, nil, "GET", id+"/revisions?limit=1", "")
+	s.expectDocumented(c, 200, nil, "POST", id+"/rollback", `{"revision": 1}`)
+	s.expectDocumented(c, 204, nil, "DELETE", id, "")
+	s.expectDocumented(c, 404, nil, "GET", id, "")
+	s.expectDocumented(c, 404, nil, "DELETE", id, "")
+}
+
+func TestRunRepliesMatchTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	s.create(validJob)
+	var created belfry.TriggerResult
+	s.expectDocumented(c, 202, &created, "POST", "/api/v1/jobs/report/trigger", `{"payload": {"a": 1}}`)
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/runs/"+created.RunID.String(), "")
+	s.failTriggered()
+	s.expectDocumented(c, 202, nil, "POST", "/api/v1/jobs/report/trigger", "")
+	var run belfry.Run
+	s.expectDocumented(c, 200, &run, "GET", "/api/v1/runs/"+created.RunID.String(), "")
+	if len(run.Attempts) != 1 {
+		t.Errorf("the run has %d attempts, want the one that failed", len(run.Attempts))
+	}
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs/report/runs", "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs/report/runs?limit=1", "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/jobs/report/history", "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/runs?status=retry", "")
+	s.expectDocumented(c, 200, nil, "GET", "/api/v1/runs?limit=1", "")
+	s.expectDocumented(c, 404, nil, "GET", "/api/v1/runs/nothing", "")
+	s.expectDocumented(c, 404, nil, "POST", "/api/v1/jobs/nothing/trigger", "")
+	s.expectDocumented(c, 400, nil, "GET", "/api/v1/runs?limit=0", "")
+}
+
+func TestWorkerRepliesMatchTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	s.create(workerJob)
+	s.expectDocumented(c, 202, nil, "POST", "/api/v1/jobs/invoices/trigger", "")
+	s.fireTriggers()
+	worker := "/api/v1/workers/" + belfry.NewID(s.store.Now()).String()
+	s.expectDocumented(c, 200, nil, "POST", worker+"/heartbeat", `{"node": "n", "slots": 1, "handlers": ["send-invoice"], "register": true}`)
+	var got belfry.ClaimReply
+	s.expectDocumented(c, 200, &got, "POST", worker+"/claim", `{"handlers": ["send-invoice"], "limit": 5, "wait_seconds": 0}`)
+	if len(got.Runs) != 1 {
+		t.Fatalf("got %d runs, want one", len(got.Runs))
+	}
+	run := got.Runs[0]
+	s.expectDocumented(c, 200, nil, "POST", worker+"/claim", `{"handlers": ["send-invoice"], "wait_seconds": 0}`)
+	s.expectDocumented(c, 200, nil, "POST", worker+"/heartbeat", fmt.Sprintf(`{"slots": 1, "handlers": ["send-invoice"], "complete": true, "held": [{"run_id": %q, "attempt": 1}, {"run_id": %q, "attempt": 1}]}`,
+		run.ID, belfry.NewID(s.store.Now())))
+	result := fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": %d, "token": %q, "outcome": "succeeded", "output": "done"}, {"run_id": %q, "attempt": 9, "token": %q, "outcome": "failed", "error": "no"}]}`,
+		run.ID, run.Attempt, run.Token, run.ID, belfry.NewToken())
+	s.expectDocumented(c, 200, nil, "POST", worker+"/finish", result)
+	s.expectDocumented(c, 200, nil, "POST", worker+"/heartbeat", `{"leave": true}`)
+	s.expectDocumented(c, 422, nil, "POST", worker+"/claim", `{"handlers": []}`)
+	s.expectDocumented(c, 422, nil, "POST", worker+"/finish", `{"results": [{"run_id": "x"}]}`)
+	s.expectDocumented(c, 400, nil, "POST", "/api/v1/workers/me/heartbeat", `{}`)
+}
+
+func TestProblemsMatchTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	s.create(validJob)
+	s.expectDocumented(c, 409, nil, "POST", "/api/v1/jobs", validJob)
+	s.expectDocumented(c, 400, nil, "POST", "/api/v1/jobs", `{"name"`)
+	s.expectDocumented(c, 422, nil, "POST", "/api/v1/jobs", `{"nmae": "x", "schedule": "61 * * * *"}`)
+	s.expectDocumented(c, 413, nil, "POST", "/api/v1/jobs", strings.Repeat(" ", 2<<20))
+	s.expectDocumented(c, 415, nil, "POST", "/api/v1/jobs", `<job/>`, "Content-Type: application/xml")
+	s.expectDocumented(c, 421, nil, "GET", "/api/v1/jobs", "", "Host: evil.example")
+	s.expectDocumented(c, 403, nil, "POST", "/api/v1/jobs", validJob, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+	s.store.Close()
+	s.expectDocumented(c, 503, nil, "GET", "/api/v1/jobs", "")
+	s.expectDocumented(c, 503, nil, "GET", "/readyz", "")
+}
+
+func TestServerRepliesMatchTheDocument(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	for _, path := range []string{"/", "/livez", "/readyz", "/api/v1/openapi.json", "/docs/api"} {
+		s.expectDocumented(c, 200, nil, "GET", path, "")
+	}
+	for _, path := range []string{"/api/v1/openapi.json", "/docs/api"} {
+		s.expectDocumented(c, 304, nil, "GET", path, "", "If-None-Match: *")
+	}
+}
+
+func TestKeyProblemsMatchTheDocument(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef"
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte("me:"+key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := api.LoadKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, func(o *api.Options) { o.Keys, o.RateLimit = keys, 1 })
+	bearer := "Authorization: Bearer " + key
+	c := newContract(t, s, bearer)
+	s.expectDocumented(c, 401, nil, "GET", "/api/v1/jobs", "")
+	s.expectDocumented(c, 401, nil, "POST", "/api/v1/jobs", validJob, "Authorization: Bearer wrong")
+	s.expectDocumented(c, 200, nil, "GET", "/livez", "")
+	last := 0
+	for range 20 {
+		if last = s.send("GET", "/api/v1/jobs", "", bearer).status; last == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if last != http.StatusTooManyRequests {
+		t.Fatalf("twenty requests at once under a limit of one a second: the last one was answered with %d", last)
+	}
+	s.expectDocumented(c, 429, nil, "GET", "/api/v1/jobs", "", bearer)
+}
+
+// Every example of a request body must work as it is.
+func TestExamplesOfRequestsWork(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	namespace := 0
+	for _, of := range []struct{ method, template, path string }{
+		{"post", "/api/v1/jobs", "/api/v1/jobs"},
+		{"post", "/api/v1/jobs/bulk", "/api/v1/jobs/bulk"},
+		{"post", "/api/v1/schedules/preview", "/api/v1/schedules/preview"},
+		{"patch", "/api/v1/jobs/{job}", "/api/v1/jobs/report"},
+		{"put", "/api/v1/jobs/{job}", "/api/v1/jobs/nightly-report"},
+		{"post", "/api/v1/jobs/{job}/trigger", "/api/v1/jobs/report/trigger"},
+		{"post", "/api/v1/jobs/{job}/resume", "/api/v1/jobs/report/resume"},
+		{"post", "/api/v1/jobs/{job}/backfill", "/api/v1/jobs/report/backfill"},
+		{"post", "/api/v1/jobs/actions", "/api/v1/jobs/actions"},
+		{"post", "/api/v1/dead-letters/redrive", "/api/v1/dead-letters/redrive"},
+		{"post", "/api/v1/dead-letters/discard", "/api/v1/dead-letters/discard"},
+		{"post", "/api/v1/workers/{worker}/heartbeat", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/heartbeat"},
+		{"post", "/api/v1/workers/{worker}/finish", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/finish"},
+	} {
+		_, body := c.resolve("/paths/" + pointer(of.template) + "/" + of.method + "/requestBody")
+		if body == nil {
+			t.Fatalf("%s %s has no body", of.method, of.template)
+		}
+		for media, content := range body["content"].(map[string]any) {
+			examples := content.(map[string]any)["examples"].(map[string]any)
+			for name, example := range examples {
+				text, ok := example.(map[string]any)["value"].(string)
+				if !ok {
+					text = compact(t, example.(map[string]any)["value"])
+				}
+				namespace++
+				inside := fmt.Sprintf("Belfry-Namespace: n%d", namespace)
+				s.create(validJob, inside)
+				a := s.send(strings.ToUpper(of.method), of.path, text, inside, "Content-Type: "+media)
+				if a.status >= 300 {
+					t.Errorf("%s %s: the example %q is answered with %d: %s", of.method, of.template, name, a.status, a.body)
+				}
+			}
+		}
+	}
+}
