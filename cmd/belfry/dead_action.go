@@ -77,7 +77,7 @@ func (s *deadSelection) runMatched() error {
 	}
 	if !exist {
 		s.messageNoDeadLetters(!s.all)
-		return s.print(belfry.DeadResult{}, func() error { return nil })
+		return s.print(belfry.DeadResult{}, func() {})
 	}
 	count, err := s.batch(filter, s.limit, true)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *deadSelection) runMatched() error {
 		letters = "more than " + letters
 	}
 	if s.dryRun {
-		return s.print(count, func() error { return s.showGroups(filter, letters) })
+		return s.printGroups(filter, count, letters)
 	}
 	if ok, err := s.confirm(s.yes, s.verb, s.question(letters)); err != nil || !ok {
 		return err
@@ -99,34 +99,32 @@ func (s *deadSelection) runMatched() error {
 		s.reportPartial(s.cli, done.Done)
 		return err
 	}
-	return s.print(done, func() error { return s.showResult(done) })
+	return s.print(done, func() { s.showResult(done) })
 }
 
-// showGroups prints which dead letters match.
-func (s *deadSelection) showGroups(filter belfry.DeadFilter, letters string) error {
+// printGroups prints which dead letters match.
+func (s *deadSelection) printGroups(filter belfry.DeadFilter, count belfry.DeadResult, letters string) error {
 	filter.PageSize = maxPageSize
 	groups, err := s.DeadGroups(s.ctx, filter)
 	if err != nil {
 		return err
 	}
-	if err := s.groupTable(groups); err != nil {
-		return err
-	}
-	s.message("Dry run: %s to %s.", letters, s.verb)
-	return nil
+	return s.print(count, func() {
+		s.groupTable(groups)
+		s.message("Dry run: %s to %s.", letters, s.verb)
+	})
 }
 
-func (s *deadSelection) showResult(done belfry.DeadResult) error {
+func (s *deadSelection) showResult(done belfry.DeadResult) {
 	detail, when := "", ""
 	if s.inFuture(done.LastAt) {
 		detail = "the last starts " + relative(s.now(), done.LastAt)
 		when = fmt.Sprintf(" %s, to keep the rate,", relative(s.now(), done.LastAt))
 	}
-	err := s.result(s.past, plural(done.Done, s.noun), detail)
+	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {
 		s.message("There are more that match. Repeat the command%s to %s them too.", when, s.verb)
 	}
-	return err
 }
 
 func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Add(time.Second)) }

@@ -32,8 +32,12 @@ type fieldFlags struct {
 
 // addFieldFlags adds the flags for the fields of T that requests may set, except some.
 func addFieldFlags[T any](cmd *cobra.Command, except ...string) *fieldFlags {
+	return addFieldFlagsOf(cmd, new(T), except...)
+}
+
+func addFieldFlagsOf(cmd *cobra.Command, v any, except ...string) *fieldFlags {
 	set := &fieldFlags{}
-	for _, field := range schema.For[T]().Fields {
+	for _, field := range schema.Of(reflect.TypeOf(v)).Fields {
 		if !field.ReadOnly && !slices.Contains(except, field.Name) {
 			set.add(cmd, &fieldFlag{field: field})
 		}
@@ -106,19 +110,16 @@ func (s *fieldFlags) object() members {
 	return out
 }
 
-// decode sets the fields of a struct whose flags were given.
+// decode sets the fields of a struct whose flags were given. The server checks them.
 func (s *fieldFlags) decode(into any) error {
-	_, err := s.decodeGiven(into)
-	return err
+	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into) // It is an object.
+	return s.usageErrors(errs)
 }
 
-func (s *fieldFlags) decodeGiven(into any) (schema.Given, error) {
-	text, err := json.Marshal(s.object())
-	if err != nil {
-		return nil, fmt.Errorf("write the flags: %w", err)
-	}
-	given, errs, _ := schema.Decoder{}.Decode(text, into) // It is an object.
-	return given, s.usageErrors(errs)
+// decodeChecked is decode for fields that no server checks.
+func (s *fieldFlags) decodeChecked(into any) error {
+	given, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
+	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into, given)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.
@@ -364,30 +365,3 @@ func (f *fieldFlag) defaultText(sentences []string) string {
 
 // unquote removes the single quotes around code in a description.
 func unquote(doc string) string { return strings.ReplaceAll(doc, "'", "") }
-
-// choiceFlag is a flag with a few values, of which the first is the default.
-type choiceFlag struct {
-	value   string
-	choices []string
-}
-
-func addChoiceFlag(cmd *cobra.Command, name, usage string, choices ...string) *choiceFlag {
-	f := &choiceFlag{choices[0], choices}
-	cmd.Flags().Var(f, name, usage+": "+strings.Join(choices, " or "))
-	completeFlag(cmd, name, choices...)
-	return f
-}
-
-// String is the value.
-func (f *choiceFlag) String() string { return f.value }
-
-// Type names the type of the value in the help.
-func (f *choiceFlag) Type() string { return "string" }
-
-// Set takes a value in any case.
-func (f *choiceFlag) Set(text string) error {
-	if f.value = strings.ToLower(text); !slices.Contains(f.choices, f.value) {
-		return flagValueError{"is not one of " + strings.Join(f.choices, ", ")}
-	}
-	return nil
-}

@@ -84,14 +84,20 @@ func jobDeleteCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newJobSelection(f, cmd, belfry.ActionDelete, resultDeleted)
 	s.confirmNamed = true
-	runs := addChoiceFlag(cmd, "runs", "what happens to live runs", "finish", "cancel")
-	history := addChoiceFlag(cmd, "history", "what happens to the history", "keep", "delete")
+	var deletion struct {
+		Runs    string `json:"runs" enum:"finish,cancel" default:"finish" doc:"What happens to live runs."`
+		History string `json:"history" enum:"keep,delete" default:"keep" doc:"What happens to the history."`
+	}
+	flags := addFieldFlagsOf(cmd, &deletion)
 	return f.command(cmd, func(c *cli, args []string) error {
+		if err := flags.decodeChecked(&deletion); err != nil {
+			return err
+		}
 		var options []client.CallOption
-		if runs.value == "cancel" {
+		if deletion.Runs == "cancel" {
 			options = append(options, client.CancelRuns())
 		}
-		if history.value == "delete" {
+		if deletion.History == "delete" {
 			options = append(options, client.PurgeHistory())
 		}
 		return s.run(c, args, len(options) > 0, func(ref string) (outcome, error) {

@@ -93,7 +93,7 @@ and update them from there, see: belfry job apply --help`,
 		if err != nil {
 			return err
 		}
-		return c.print(job, func() error { return c.printCreated(job) })
+		return c.print(job, func() { c.printCreated(job) })
 	})
 }
 
@@ -121,7 +121,7 @@ func (c *cli) createFromFile(path, key string) error {
 			jobs = append(jobs, job)
 		}
 		if err == nil && c.human() {
-			err = c.printCreated(job)
+			c.printCreated(job)
 		}
 		return err
 	})
@@ -144,6 +144,6 @@ func (c *cli) forManifests(manifests []manifest, do func(m manifest) error) erro
 	return all.orNil()
 }
 
-func (c *cli) printCreated(job belfry.Job) error {
-	return c.result("created", jobTitle(job), c.nextRunText(job))
+func (c *cli) printCreated(job belfry.Job) {
+	c.result("created", jobTitle(job), c.nextRunText(job))
 }

@@ -25,11 +25,11 @@ func jobShowCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(job, func() error { return c.showJob(job) })
+		return c.print(job, func() { c.showJob(job) })
 	})
 }
 
-func (c *cli) showJob(job belfry.Job) error {
+func (c *cli) showJob(job belfry.Job) {
 	now := c.now()
 	var d details
 	d.add("Name", job.Name)
@@ -47,10 +47,8 @@ func (c *cli) showJob(job belfry.Job) error {
 	d.add("Revision", job.Revision)
 	d.add("Created", absolute(now, job.CreatedAt))
 	d.add("Updated", absolute(now, job.UpdatedAt))
-	if err := d.write(&c.output); err != nil {
-		return err
-	}
-	return c.jsonSection("Payload", job.Payload)
+	d.write(&c.output)
+	c.jsonSection("Payload", job.Payload)
 }
 
 // addSpec adds how a job runs. Fields that are not set are left out.

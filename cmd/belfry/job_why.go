@@ -36,15 +36,13 @@ backfilled run that has not ended, or else the next instant.`,
 		if err != nil {
 			return err
 		}
-		return c.print(explanation, func() error { return c.showExplanation(explanation) })
+		return c.print(explanation, func() { c.showExplanation(explanation) })
 	})
 }
 
 // showExplanation prints the sentence and the facts.
-func (c *cli) showExplanation(e belfry.Explanation) error {
-	if err := c.line("%s\n", escape(e.Sentence)); err != nil {
-		return err
-	}
+func (c *cli) showExplanation(e belfry.Explanation) {
+	c.line("%s\n", escape(e.Sentence))
 	now, zone := c.now(), e.Rule.Timezone
 	var d details
 	d.add("Instant", absoluteIn(zone, now, &e.At))
@@ -66,7 +64,7 @@ func (c *cli) showExplanation(e belfry.Explanation) error {
 	d.add("Revision", e.Revision)
 	d.add("Previous", absoluteIn(zone, now, e.Previous))
 	d.add("Next", absoluteIn(zone, now, e.Next))
-	return d.write(&c.output)
+	d.write(&c.output)
 }
 
 // waitText is what a run waits for.

@@ -36,20 +36,19 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			err := flags.decode(&filter)
 			return c.Runs(c.ctx, filter), err
 		},
-		show: func(c *cli, _ []string, runs []belfry.Run) error {
+		show: func(c *cli, _ []string, runs []belfry.Run) {
 			switch {
 			case len(runs) > 0:
 				ids := make([]belfry.ID, len(runs))
 				for i, r := range runs {
 					ids[i] = r.JobID
 				}
-				return c.runTable(runs, c.jobNames(ids...))
+				c.runTable(runs, c.jobNames(ids...))
 			case flags.given() != "":
 				c.message("No matching runs.")
 			default:
 				c.message("No runs yet. Run a job now with: belfry job trigger NAME")
 			}
-			return nil
 		},
 	}.command(f, cmd)
 }
@@ -78,7 +77,7 @@ func (c *cli) jobNames(ids ...belfry.ID) map[belfry.ID]string {
 }
 
 // runTable lists runs. Names are those of their jobs; nil if all are of one job.
-func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) error {
+func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
 	now := c.now()
 	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
 	if names != nil {
@@ -97,7 +96,7 @@ func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) error {
 		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
 			r.Revision, relativeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
 	}
-	return t.write()
+	t.write()
 }
 
 // tookText is how long the latest attempt of a run took; empty unless it has ended. A
@@ -150,12 +149,9 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(run, func() error {
-			if err := c.showRun(run, c.jobNames(run.JobID)[run.JobID]); err != nil {
-				return err
-			}
+		return c.print(run, func() {
+			c.showRun(run, c.jobNames(run.JobID)[run.JobID])
 			c.hintWhy(run)
-			return nil
 		})
 	})
 }
@@ -181,7 +177,7 @@ func (c *cli) hintWhy(run belfry.Run) {
 	}
 }
 
-func (c *cli) showRun(run belfry.Run, job string) error {
+func (c *cli) showRun(run belfry.Run, job string) {
 	now := c.now()
 	var d details
 	d.add("Run", run.ID)
@@ -207,13 +203,9 @@ func (c *cli) showRun(run belfry.Run, job string) error {
 	}
 	d.add("Took", tookText(run))
 	addResult(&d, run)
-	if err := d.write(&c.output); err != nil {
-		return err
-	}
-	if err := c.section("Output", run.Output); err != nil {
-		return err
-	}
-	return c.showAttempts(run)
+	d.write(&c.output)
+	c.section("Output", run.Output)
+	c.showAttempts(run)
 }
 
 // addResult adds the latest attempt of a run.
@@ -228,30 +220,22 @@ func addResult(d *details, run belfry.Run) {
 }
 
 // showAttempts lists the attempts that did not succeed, with their outputs.
-func (c *cli) showAttempts(run belfry.Run) error {
+func (c *cli) showAttempts(run belfry.Run) {
 	if len(run.Attempts) == 0 {
-		return nil
+		return
 	}
 	now := c.now()
 	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
 	for _, a := range run.Attempts {
 		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
 	}
-	if err := c.line("\nFailed attempts"); err != nil {
-		return err
-	}
-	if err := t.write(); err != nil {
-		return err
-	}
+	c.line("\nFailed attempts")
+	t.write()
 	for _, a := range run.Attempts {
-		if a.Number == run.Attempt && a.Output == run.Output {
-			continue // It was printed above.
-		}
-		if err := c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output); err != nil {
-			return err
+		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above
+			c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output)
 		}
 	}
-	return nil
 }
 
 func runCancelCommand(f *connectionFlags) *cobra.Command {

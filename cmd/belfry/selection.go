@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,12 +110,8 @@ func (s *selection) runNamed(c *cli, names []string, act func(name string) (outc
 	}
 	answers, err := forEach(c, names, func(name string) (any, error) {
 		o, err := act(name)
-		if err == nil && c.human() && o.name != "" {
-			verb := o.verb
-			if verb == "" {
-				verb = s.past
-			}
-			err = c.result(verb, o.name, o.detail)
+		if err == nil && c.human() {
+			c.result(cmp.Or(o.verb, s.past), o.name, o.detail)
 		}
 		return o.answer, err
 	})
@@ -240,16 +237,16 @@ func (s *jobSelection) confirm(c *cli, matched int) (bool, error) {
 	switch {
 	case matched == 0:
 		c.message("No matching jobs.")
-		return false, c.print(result, func() error { return nil })
+		return false, c.print(result, func() {})
 	case s.dryRun:
-		return false, c.print(result, func() error { return c.line("%s would be %s.", plural(matched, "job"), s.past) })
+		return false, c.print(result, func() { c.line("%s would be %s.", plural(matched, "job"), s.past) })
 	}
 	return c.confirm(s.yes, s.verb, s.question(plural(matched, "job")))
 }
 
 // report prints what was done, and for which jobs it failed.
 func (s *jobSelection) report(c *cli, done belfry.BulkResult) error {
-	err := c.print(done, func() error { return c.result(s.past, plural(done.Done, "job"), "") })
+	err := c.print(done, func() { c.result(s.past, plural(done.Done, "job"), "") })
 	if err != nil || len(done.Failed) == 0 {
 		return err
 	}
