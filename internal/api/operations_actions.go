@@ -46,18 +46,7 @@ func (a *api) actionOperations() []operation {
 	}
 	return []operation{
 		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.control.Pause),
-		handle(a, openapi.Operation{
-			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
-			Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
-				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
-			Body: reflect.TypeFor[belfry.Resume](), Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
-		}, func(ctx context.Context, r *request, q resumeQuery, body resumeBody) (response, error) {
-			if q.CatchUp && !body.CatchUp && body.given.Has("catch_up") {
-				return response{}, invalid("the request is not valid", []belfry.FieldError{{Field: "catch_up", Message: "contradicts the parameter of the same name; remove one of them"}})
-			}
-			job, err := a.control.Resume(ctx, r.namespace, r.ref, belfry.Resume{CatchUp: q.CatchUp || body.CatchUp})
-			return shownJob(job), err
-		}),
+		a.resumeOperation(),
 		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.control.CancelJob),
 		handle(a, openapi.Operation{
 			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Summary: "Run a job now",
@@ -120,6 +109,21 @@ func (a *api) actionOperations() []operation {
 			return response{body: preview}, err
 		}),
 	}
+}
+
+func (a *api) resumeOperation() operation {
+	return handle(a, openapi.Operation{
+		ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
+		Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
+			"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
+		Body: reflect.TypeFor[belfry.Resume](), Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
+	}, func(ctx context.Context, r *request, q resumeQuery, body resumeBody) (response, error) {
+		if q.CatchUp && !body.CatchUp && body.given.Has("catch_up") {
+			return response{}, invalid("the request is not valid", []belfry.FieldError{{Field: "catch_up", Message: "contradicts the parameter of the same name; remove one of them"}})
+		}
+		job, err := a.control.Resume(ctx, r.namespace, r.ref, belfry.Resume{CatchUp: q.CatchUp || body.CatchUp})
+		return shownJob(job), err
+	})
 }
 
 func (a *api) importOperation() operation {

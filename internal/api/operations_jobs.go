@@ -47,7 +47,10 @@ const spellings = "Names may also be written in camelCase (`maxRetries`), and re
 	"`strategy` and `delaysMs`. Null stands for the default. Fields that only responses have, such as `job_id` and `next_run_at`, are accepted without effect, so that a job can be sent back as it was shown; " +
 	"`namespace` must be that of the request. Any other field is refused."
 
-var jobResponse = openapi.JSON[belfry.Job](http.StatusOK, "The job.", "ETag")
+var (
+	jobResponse  = openapi.JSON[belfry.Job](http.StatusOK, "The job.", "ETag")
+	diffResponse = openapi.JSON[belfry.JobDiff](http.StatusOK, "Of a dry run: what would change.")
+)
 
 // jobOperations create, show, edit and delete jobs.
 func (a *api) jobOperations() []operation {
@@ -57,7 +60,7 @@ func (a *api) jobOperations() []operation {
 			Doc: "Stores a job and plans its first run, which the answer shows. Without a `type` it is an `http` job if its payload has a `url`, otherwise a `worker` job whose handler has the job's name. " +
 				"An instant that is past by less than 30 minutes fires at once; an older one is refused.\n\n" + spellings,
 			Headers: []string{keyHeader}, Body: manifestType, Examples: manifestExamples,
-			Responses: []openapi.Response{openapi.JSON[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag"), openapi.JSON[belfry.JobDiff](http.StatusOK, "Of a dry run: what would change.")},
+			Responses: []openapi.Response{openapi.JSON[belfry.Job](http.StatusCreated, "The job as it is stored.", "Location", "ETag"), diffResponse},
 			Errors:    errorsWith(conflict),
 		}, func(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
 			in := checkStatus(body.input)
@@ -88,7 +91,7 @@ func (a *api) jobOperations() []operation {
 				"What is already due still runs as the job was. `status` pauses or resumes the job.\n\n" + spellings,
 			Headers: []string{matchHeader}, Body: manifestType, Patch: true,
 			Examples:  map[string]string{"Another time": `{"schedule": "0 3 * * *", "timezone": "Europe/Berlin"}`, "Pause": `{"status": "paused"}`},
-			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict, changed),
+			Responses: []openapi.Response{jobResponse, diffResponse}, Errors: errorsWith(notFound, conflict, changed),
 		}, a.editJob),
 		handle(a, openapi.Operation{
 			ID: "putJob", Method: "PUT", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Create or replace a job",
@@ -96,7 +99,7 @@ func (a *api) jobOperations() []operation {
 				"without it a paused job stays paused. Nothing changes, not even the revision, if the job is already as declared, so that the request can be repeated. " +
 				"With `If-Match: *` the job must exist. With `dry_run` the answer is what would change.\n\n" + spellings,
 			Headers: []string{matchHeader}, Body: manifestType, Examples: map[string]string{"A job": exampleHTTPJob},
-			Responses: []openapi.Response{jobResponse, openapi.JSON[belfry.Job](http.StatusCreated, "The job was created.", "Location", "ETag")},
+			Responses: []openapi.Response{jobResponse, diffResponse, openapi.JSON[belfry.Job](http.StatusCreated, "The job was created.", "Location", "ETag")},
 			Errors:    errorsWith(notFound, conflict, changed),
 		}, a.putJob),
 		handle(a, openapi.Operation{

@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
@@ -52,8 +56,15 @@ func TestWorkerClaimsHoldsAndFinishes(t *testing.T) {
 		t.Fatalf("got %s", a.body)
 	}
 	run := c.Runs[0]
-	if run.Handler != "send" || run.Queue != "default" || run.JobName != "send" || run.Attempt != 1 || run.IdempotencyKey == "" || run.TimeoutSeconds != 60 ||
-		!strings.Contains(string(run.Payload), "s3cr3t") || run.DeadlineAt.IsZero() {
+	want := belfry.ClaimedRun{
+		Namespace: "default", Revision: 1, Kind: belfry.KindManual, Handler: "send", Queue: "default", JobName: "send", Attempt: 1, TimeoutSeconds: 60,
+		Payload: []byte(`{"n":1,"token":"s3cr3t"}`),
+	}
+	ignored := cmpopts.IgnoreFields(belfry.ClaimedRun{}, "_", "ID", "JobID", "ScheduledAt", "ReadyAt", "FiredAt", "Token", "IdempotencyKey", "DeadlineAt")
+	if diff := cmp.Diff(want, run, ignored); diff != "" {
+		t.Errorf("the claimed run differs (-want +got):\n%s", diff)
+	}
+	if run.IdempotencyKey == "" || run.DeadlineAt.IsZero() || run.FiredAt.IsZero() || run.Token == (belfry.Token{}) {
 		t.Errorf("got %s", a.body)
 	}
 	held := fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "complete": true, "held": [{"run_id": %q, "attempt": 1}, {"runId": %q, "attempt": 7}]}`, run.ID, unknownID)
@@ -86,6 +97,55 @@ func TestWorkerClaimsHoldsAndFinishes(t *testing.T) {
 	s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 0, "handlers": [], "leave": true}`)
 	if a := s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"slots": 2, "handlers": ["send"]}`); !strings.Contains(a.body, `"unknown":true`) {
 		t.Errorf("a worker that left gets %s", a.body)
+	}
+}
+
+func TestClaimFromQueues(t *testing.T) {
+	s := newService(t)
+	c := newContract(t, s)
+	for _, queue := range []string{"default", "mail", "slow"} {
+		s.create(fmt.Sprintf(`{"name": %q, "type": "worker", "handler": "send", "queue": %q, "schedule": "@yearly", "overlap": "parallel"}`, queue, queue))
+	}
+	for _, tt := range []struct {
+		queue string // as the worker writes it
+		want  []string
+	}{
+		{``, []string{"default"}},
+		{`"queue": null, `, []string{"default"}},
+		{`"queue": "mail", `, []string{"mail"}},
+		{`"queue": ["mail"], `, []string{"mail"}},
+		{`"queue": ["slow", "default"], `, []string{"default", "slow"}},
+		{`"queue": ["slow", "default", "mail", "none"], `, []string{"default", "mail", "slow"}},
+		{`"queue": "none", `, nil},
+	} {
+		for _, name := range []string{"default", "mail", "slow"} {
+			s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/"+name+"/trigger", "")
+		}
+		s.fireTriggers()
+		path := newWorkerPath()
+		s.expectDocumented(c, 200, nil, "POST", path+"/heartbeat", `{"slots": 9, `+strings.ReplaceAll(tt.queue, "null", `"default"`)+`"handlers": ["send"], "register": true}`)
+		var claimed belfry.ClaimReply
+		s.expect(http.StatusOK, &claimed, "POST", path+"/claim", `{`+tt.queue+`"handlers": ["other", "send"], "limit": 9, "wait_seconds": 0}`)
+		var got []string
+		for _, run := range claimed.Runs {
+			got = append(got, run.Queue)
+			s.finishRun(path, run, `"outcome": "succeeded"`)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("a claim with %q got runs of %v, want %v", tt.queue, got, tt.want)
+		}
+		s.expect(http.StatusOK, nil, "POST", path+"/heartbeat", `{"leave": true}`)
+		for _, name := range []string{"default", "mail", "slow"} { // nothing is left for the next one
+			s.expect(http.StatusOK, nil, "POST", "/api/v1/jobs/"+name+"/cancel", "")
+			s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/"+name, `{"schedule": "@yearly"}`)
+		}
+	}
+	for _, queue := range []string{`7`, `{}`, `[7]`, `["a b"]`, `"a b"`} {
+		p := s.send("POST", newWorkerPath()+"/claim", `{"queue": `+queue+`, "handlers": ["send"]}`).problem(t)
+		if p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 || !strings.HasPrefix(p.Errors[0].Field, "queue") {
+			t.Errorf("a claim with the queue %s: got %+v", queue, p)
+		}
 	}
 }
 

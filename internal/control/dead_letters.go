@@ -154,7 +154,7 @@ func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Dis
 		limit = maxDead
 	}
 	for page := (store.Page{}); len(s.runs) <= limit; {
-		page.Limit = min(deadPage, limit+1-len(s.runs)) // The one beyond the limit tells whether there are more.
+		page.Limit = min(deadPage, limit+1-len(s.runs)) // The one beyond the limit shows whether there are more.
 		letters, err := c.deadLetters(ctx, namespace, d.Filter, page)
 		if err != nil {
 			return s, err

@@ -67,9 +67,9 @@ func TestDiffEdit(t *testing.T) {
 		{"nothing", func(m *belfry.Manifest) {}, "unchanged"},
 		{"another notation", func(m *belfry.Manifest) { m.Name, m.Overlap = " report ", "SKIP" }, "unchanged"},
 		{"fields", func(m *belfry.Manifest) {
-			m.Name, m.Tags, m.Schedule, m.MaxRetries, m.Status = "other", []string{"x"}, "0 10 * * *", belfry.Some(0), belfry.StatusPaused
+			m.Name, m.Tags, m.Schedule, m.MaxRetries, m.Status = "R&D", []string{"x"}, "0 10 * * *", belfry.Some(0), belfry.StatusPaused
 		}, `updated
-name: "report" -> "other"
+name: "report" -> "R&D"
 tags:  -> ["x"]
 schedule: "0 9 * * *" -> "0 10 * * *"
 max_retries: 3 -> 0

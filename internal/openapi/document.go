@@ -172,7 +172,7 @@ func (d *Document) add(op *Operation) {
 		out.RequestBody = &requestBody{Required: !op.Optional, Content: d.body(op)}
 	}
 	for _, r := range op.Responses {
-		out.Responses.add(strconv.Itoa(r.Status), d.response(r))
+		d.addResponse(&out.Responses, r)
 	}
 	d.failures(op, out)
 	if !slices.ContainsFunc(d.Tags, func(t tag) bool { return t.Name == op.Group }) {
@@ -283,6 +283,23 @@ func slug(words string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(words), func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}), "-")
+}
+
+// addResponse adds a response. Two of one status become one, whose body is either.
+func (d *Document) addResponse(list *ordered[*response], r Response) {
+	status, added := strconv.Itoa(r.Status), d.response(r)
+	first, exists := list.get(status)
+	if !exists {
+		list.add(status, added)
+		return
+	}
+	first.Description += " " + added.Description
+	m, _ := first.Content.get(MediaJSON)
+	other, _ := added.Content.get(MediaJSON)
+	m.Schema = &Schema{AnyOf: []*Schema{m.Schema, other.Schema}}
+	for _, e := range other.Examples {
+		m.Examples.add(slug(added.Description), &example{added.Description, e.value.Value})
+	}
 }
 
 func (d *Document) response(r Response) *response {

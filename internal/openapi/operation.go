@@ -22,7 +22,7 @@ type Operation struct {
 	Optional bool              // the body may be left out
 	Examples map[string]string // of the body, by title
 
-	Responses []Response // of success
+	Responses []Response // of success; several of one status differ in their bodies
 	Errors    []int      // statuses of failure beside those that any operation may have
 	Open      bool       // needs no API key
 	Global    bool       // does not work in a namespace
