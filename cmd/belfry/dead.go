@@ -52,9 +52,9 @@ func deadListCommand(f *connectionFlags) *cobra.Command {
 		case err != nil:
 			return err
 		case *group:
-			return deadGroupListing(filter, flags.given() != "").run(c, args, *limit)
+			return deadGroupListing(filter, flags.changedFlag() != "").run(c, args, *limit)
 		}
-		return deadListing(filter, flags.given() != "").run(c, args, *limit)
+		return deadListing(filter, flags.changedFlag() != "").run(c, args, *limit)
 	})
 }
 
@@ -117,8 +117,8 @@ func (c *cli) deadTable(letters []belfry.DeadLetter) {
 	now := c.now()
 	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
 	for _, d := range letters {
-		t.row(d.ID, deadJobName(d), relativeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, relative(now, d.ScheduledAt))
+		t.row(d.ID, deadJobName(d), relativeTimeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, relativeTime(now, d.ScheduledAt))
 	}
 	t.write()
 }
@@ -127,7 +127,7 @@ func (c *cli) groupTable(groups []belfry.DeadGroup) {
 	now := c.now()
 	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
 	for _, g := range groups {
-		t.row(g.Fingerprint, g.Count, g.Jobs, relative(now, g.FirstAt), relative(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
+		t.row(g.Fingerprint, g.Count, g.Jobs, relativeTime(now, g.FirstAt), relativeTime(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
 	}
 	t.write()
 }
@@ -158,11 +158,11 @@ func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
 	if letter.FinishedAt != nil {
-		d.add("Died", absolute(now, *letter.FinishedAt))
+		d.add("Died", absoluteTime(now, *letter.FinishedAt))
 	}
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
-	d.add("Scheduled", absolute(now, letter.ScheduledAt))
+	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))
 	d.add("Fingerprint", letter.Fingerprint)
 	addResult(&d, letter.Run)
 	d.write(&c.output)

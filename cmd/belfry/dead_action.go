@@ -22,7 +22,7 @@ type deadSelection struct {
 	*cli
 	limit int
 
-	one   func(id belfry.ID) (outcome, error)
+	one   func(id belfry.ID) (actionResult, error)
 	batch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) // as many as one request covers
 }
 
@@ -37,7 +37,7 @@ func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string)
 
 func (s *deadSelection) run(c *cli, args []string) error {
 	s.cli = c
-	matched, err := s.matched(c.cmd, args)
+	matched, err := s.usesFilter(c.cmd, args)
 	if err != nil {
 		return err
 	}
@@ -52,13 +52,13 @@ func (s *deadSelection) run(c *cli, args []string) error {
 			return err
 		}
 	}
-	return s.runNamed(c, args, func(text string) (outcome, error) {
+	return s.runNamed(c, args, func(text string) (actionResult, error) {
 		id, err := parseRunID(text, "dead")
 		if err != nil || !s.dryRun {
 			return s.one(id)
 		}
 		letter, err := c.DeadLetter(c.ctx, id)
-		return outcome{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
+		return actionResult{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
 	})
 }
 
@@ -118,8 +118,8 @@ func (s *deadSelection) printGroups(filter belfry.DeadFilter, count belfry.DeadR
 func (s *deadSelection) showResult(done belfry.DeadResult) {
 	detail, when := "", ""
 	if s.inFuture(done.LastAt) {
-		detail = "the last starts " + relative(s.now(), done.LastAt)
-		when = fmt.Sprintf(" %s, to keep the rate,", relative(s.now(), done.LastAt))
+		detail = "the last starts " + relativeTime(s.now(), done.LastAt)
+		when = fmt.Sprintf(" %s, to keep the rate,", relativeTime(s.now(), done.LastAt))
 	}
 	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {
@@ -195,9 +195,9 @@ filter they are counted first; those that die again meanwhile are not redriven t
 		if cmd.Flags().Changed("rate") && request.Rate <= 0 {
 			return usagef("--rate: must be positive, not %v; omit it to start all at once", request.Rate)
 		}
-		s.one = func(id belfry.ID) (outcome, error) {
+		s.one = func(id belfry.ID) (actionResult, error) {
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
-			return outcome{answer: run, name: id.String(), detail: string(run.Status)}, err
+			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err
 		}
 		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
 			return c.redrive(request, filter, limit, dryRun)
@@ -238,12 +238,12 @@ func deadDiscardCommand(f *connectionFlags) *cobra.Command {
 	s := newDeadSelection(f, cmd, "discard", "discarded")
 	s.confirmNamed = true
 	return f.command(cmd, func(c *cli, args []string) error {
-		s.one = func(id belfry.ID) (outcome, error) {
+		s.one = func(id belfry.ID) (actionResult, error) {
 			letter, err := c.DeadLetter(c.ctx, id) // A discarded one can no longer be shown.
 			if err == nil {
 				err = c.DiscardDeadLetter(c.ctx, id)
 			}
-			return outcome{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+			return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
 		}
 		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
 			return c.DiscardDeadLetters(c.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})

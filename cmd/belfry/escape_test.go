@@ -73,20 +73,20 @@ func TestRelativeTimes(t *testing.T) {
 		{72*time.Hour + time.Minute, "in 3d"},
 		{400 * 24 * time.Hour, "in 1y35d"},
 	} {
-		if got := relative(now, now.Add(tt.away)); got != tt.want {
+		if got := relativeTime(now, now.Add(tt.away)); got != tt.want {
 			t.Errorf("%s away: got %q, want %q", tt.away, got, tt.want)
 		}
 	}
-	if got := absolute(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
+	if got := absoluteTime(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
+	if got := absoluteTimeIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
+	if got := absoluteTimeIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if relativeOrNone(now, nil) != "-" || absoluteIn("UTC", now, nil) != "-" {
+	if relativeTimeOrNone(now, nil) != "-" || absoluteTimeIn("UTC", now, nil) != "-" {
 		t.Error("a missing instant should be a dash")
 	}
 }

@@ -46,7 +46,7 @@ func (c *cli) eventTable(events []belfry.Event) {
 	names := c.jobNames(ids...)
 	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
 	for _, e := range events {
-		t.row(relative(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
+		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
 	}
 	t.write()
 }

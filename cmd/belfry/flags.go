@@ -79,8 +79,8 @@ func (s *fieldFlags) names() (names []string) {
 	return names
 }
 
-// given is the name of a flag that was given; empty if none was.
-func (s *fieldFlags) given() string {
+// changedFlag is the name of a flag that was given; empty if none was.
+func (s *fieldFlags) changedFlag() string {
 	for _, f := range s.flags {
 		if f.flag.Changed {
 			return f.flag.Name

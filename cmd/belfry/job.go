@@ -80,7 +80,7 @@ func (o *output) nextRunText(job belfry.Job) string {
 	case job.NextRunAt == nil:
 		return ""
 	}
-	return "next " + absoluteIn(job.Timezone, o.now(), job.NextRunAt)
+	return "next " + absoluteTimeIn(job.Timezone, o.now(), job.NextRunAt)
 }
 
 // scheduleText is the schedule of a job with its time zone.

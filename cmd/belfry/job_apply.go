@@ -259,7 +259,7 @@ func (a *apply) add(r applyResult) {
 	a.results = append(a.results, r)
 	name := cmp.Or(r.Name, r.JobID)
 	switch {
-	case !a.human() || r.Result == resultRefused || r.Result == resultSkipped:
+	case !a.humanReadable() || r.Result == resultRefused || r.Result == resultSkipped:
 	case !a.dryRun && r.Result == resultUpdated:
 		a.result(r.Result, name, strings.Join(r.Fields, ", "))
 	case !a.dryRun:

@@ -114,7 +114,7 @@ func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
 	if r.Count > 0 {
 		t := o.table([]string{"OCCURRENCE", "WHEN"})
 		for _, at := range r.Instants {
-			t.row(localTime(b.job.Timezone, at), relative(b.now(), at))
+			t.row(localTime(b.job.Timezone, at), relativeTime(b.now(), at))
 		}
 		t.write()
 	}

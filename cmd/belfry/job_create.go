@@ -30,7 +30,7 @@ func (f *jobFlags) object() (members, error) {
 	case len(request) == 0 && fields["payload"] == nil && fields["handler"] == nil:
 		return nil, usagef("say what to run: --url for an HTTP request, or --handler for a handler of a worker")
 	case len(request) > 0 && request["url"] == nil:
-		return nil, usagef("--%s needs --url", f.request.given())
+		return nil, usagef("--%s needs --url", f.request.changedFlag())
 	case len(request) > 0 && fields["payload"] != nil:
 		return nil, usagef("use either --url or --payload: a job makes a request or calls a handler")
 	case len(request) > 0 && fields["handler"] != nil:
@@ -48,9 +48,9 @@ func (f *jobFlags) object() (members, error) {
 	return fields, nil
 }
 
-// given is the name of a flag of the job that was given; empty if none was.
-func (f *jobFlags) given() string {
-	for _, name := range []string{f.manifest.given(), f.request.given()} {
+// changedFlag is the name of a flag of the job that was given; empty if none was.
+func (f *jobFlags) changedFlag() string {
+	for _, name := range []string{f.manifest.changedFlag(), f.request.changedFlag()} {
 		if name != "" {
 			return name
 		}
@@ -80,7 +80,7 @@ and update them from there, see: belfry job apply --help`,
 	flags := addJobFlags(cmd)
 	return f.command(cmd, func(c *cli, _ []string) error {
 		if *file != "" {
-			if name := flags.given(); name != "" {
+			if name := flags.changedFlag(); name != "" {
 				return usagef("use either --file or --%s: the file declares the whole job", name)
 			}
 			return c.createFromFile(*file, *key)
@@ -120,7 +120,7 @@ func (c *cli) createFromFile(path, key string) error {
 		if err == nil {
 			jobs = append(jobs, job)
 		}
-		if err == nil && c.human() {
+		if err == nil && c.humanReadable() {
 			c.printCreated(job)
 		}
 		return err

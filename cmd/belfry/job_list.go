@@ -32,7 +32,7 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 			switch {
 			case len(jobs) > 0:
 				c.jobTable(jobs)
-			case flags.given() != "":
+			case flags.changedFlag() != "":
 				c.message("No matching jobs.")
 			default:
 				c.message("No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...")
@@ -45,7 +45,7 @@ func (c *cli) jobTable(jobs []belfry.Job) {
 	now := c.now()
 	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS")
 	for _, j := range jobs {
-		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeOrNone(now, j.NextRunAt), relativeOrNone(now, j.LastRunAt),
+		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeTimeOrNone(now, j.NextRunAt), relativeTimeOrNone(now, j.LastRunAt),
 			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","))
 	}
 	t.write()
@@ -93,7 +93,7 @@ func (c *cli) revisionTable(revisions []belfry.Revision) {
 	for _, r := range revisions {
 		replaced := "current"
 		if r.ReplacedAt != nil {
-			replaced = relative(now, *r.ReplacedAt)
+			replaced = relativeTime(now, *r.ReplacedAt)
 		}
 		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
 			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))

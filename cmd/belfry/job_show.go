@@ -37,16 +37,16 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Namespace", job.Namespace)
 	d.add("Status", statusCell(job.Status))
 	d.add("Quarantined", cell{job.Quarantined, red})
-	d.add("Next run", absoluteIn(job.Timezone, now, job.NextRunAt))
-	d.add("Last run", absoluteIn(job.Timezone, now, job.LastRunAt))
+	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
+	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
 	if job.EndedAt != nil {
-		d.add("Ended", absoluteIn(job.Timezone, now, job.EndedAt))
+		d.add("Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
 	}
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
-	d.add("Created", absolute(now, job.CreatedAt))
-	d.add("Updated", absolute(now, job.UpdatedAt))
+	d.add("Created", absoluteTime(now, job.CreatedAt))
+	d.add("Updated", absoluteTime(now, job.UpdatedAt))
 	d.write(&c.output)
 	c.jsonSection("Payload", job.Payload)
 }

@@ -45,7 +45,7 @@ func (c *cli) showExplanation(e belfry.Explanation) {
 	c.line("%s\n", escape(e.Sentence))
 	now, zone := c.now(), e.Rule.Timezone
 	var d details
-	d.add("Instant", absoluteIn(zone, now, &e.At))
+	d.add("Instant", absoluteTimeIn(zone, now, &e.At))
 	d.add("Decision", statusCell(e.Decision))
 	d.add("Reason", e.Reason)
 	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
@@ -62,8 +62,8 @@ func (c *cli) showExplanation(e belfry.Explanation) {
 	}
 	d.add("Schedule", rule)
 	d.add("Revision", e.Revision)
-	d.add("Previous", absoluteIn(zone, now, e.Previous))
-	d.add("Next", absoluteIn(zone, now, e.Next))
+	d.add("Previous", absoluteTimeIn(zone, now, e.Previous))
+	d.add("Next", absoluteTimeIn(zone, now, e.Next))
 	d.write(&c.output)
 }
 
@@ -82,7 +82,7 @@ func waitText(w belfry.Wait, zone string, now time.Time) string {
 		}
 		return "earlier runs of the job: " + strings.Join(ids, ", ")
 	case belfry.WaitForTime:
-		return absoluteIn(zone, now, w.Until)
+		return absoluteTimeIn(zone, now, w.Until)
 	}
 	return string(w.What)
 }

@@ -47,16 +47,16 @@ func (w *writer) Write(p []byte) (n int, err error) {
 
 func newOutput(cmd *cobra.Command, format string, noColor bool) output {
 	o := output{out: &writer{Writer: cmd.OutOrStdout()}, err: cmd.ErrOrStderr(), format: format, now: time.Now}
-	o.palette.on = o.human() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(cmd.OutOrStdout())
+	o.palette.on = o.humanReadable() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(cmd.OutOrStdout())
 	return o
 }
 
-// human reports whether the output is for people and not for programs.
-func (o *output) human() bool { return o.format == "table" || o.format == "wide" }
+// humanReadable reports whether the output is for people and not for programs.
+func (o *output) humanReadable() bool { return o.format == "table" || o.format == "wide" }
 
 // print prints an answer of the server: for programs as it is, for people by show.
 func (o *output) print(answer any, show func()) error {
-	if o.human() {
+	if o.humanReadable() {
 		show()
 		return o.out.err
 	}
@@ -90,7 +90,7 @@ func encode(answer any, format string) ([]byte, error) {
 // printAll prints the answers about the things that a command names, for programs: the
 // answer itself if it names one, otherwise a list.
 func printAll[T any](o *output, named int, answers []T, failed error) error {
-	if o.human() || len(answers) == 0 {
+	if o.humanReadable() || len(answers) == 0 {
 		return failed
 	}
 	var all any = answers

@@ -44,7 +44,7 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 					ids[i] = r.JobID
 				}
 				c.runTable(runs, c.jobNames(ids...))
-			case flags.given() != "":
+			case flags.changedFlag() != "":
 				c.message("No matching runs.")
 			default:
 				c.message("No runs yet. Run a job now with: belfry job trigger NAME")
@@ -93,8 +93,8 @@ func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
-			r.Revision, relativeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
+		t.row(append(row, statusCell(r.Status), r.Kind, relativeTime(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
+			r.Revision, relativeTimeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
 	}
 	t.write()
 }
@@ -185,20 +185,20 @@ func (c *cli) showRun(run belfry.Run, job string) {
 	d.add("Status", statusCell(run.Status))
 	d.add("Reason", run.Reason)
 	d.add("Kind", run.Kind)
-	d.add("Scheduled", absolute(now, run.ScheduledAt))
+	d.add("Scheduled", absoluteTime(now, run.ScheduledAt))
 	d.add("Note", run.Note)
 	if run.SkippedTo != nil {
-		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absolute(now, *run.SkippedTo)))
+		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
 	}
 	if run.Status == belfry.RunRetry {
-		d.add("Next try", absolute(now, run.ReadyAt))
+		d.add("Next try", absoluteTime(now, run.ReadyAt))
 	}
 	for _, at := range []struct {
 		name string
 		at   *time.Time
 	}{{"Started", run.StartedAt}, {"Cancelling", run.CancelRequestedAt}, {"Finished", run.FinishedAt}} {
 		if at.at != nil {
-			d.add(at.name, absolute(now, *at.at))
+			d.add(at.name, absoluteTime(now, *at.at))
 		}
 	}
 	d.add("Took", tookText(run))
@@ -227,7 +227,7 @@ func (c *cli) showAttempts(run belfry.Run) {
 	now := c.now()
 	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
 	for _, a := range run.Attempts {
-		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
+		t.row(a.Number, cell{string(a.Outcome), red}, relativeTime(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
 	}
 	c.line("\nFailed attempts")
 	t.write()
@@ -255,16 +255,16 @@ handler. A run that succeeds nevertheless has succeeded.`,
 			}
 		}
 		s := selection{past: "cancelled"}
-		return s.runNamed(c, args, func(text string) (outcome, error) {
+		return s.runNamed(c, args, func(text string) (actionResult, error) {
 			id, err := parseRunID(text, "run")
 			if err != nil {
-				return outcome{}, err
+				return actionResult{}, err
 			}
 			run, err := c.CancelRun(c.ctx, id)
 			if run.Status == belfry.RunCancelled {
-				return outcome{answer: run, name: id.String()}, err
+				return actionResult{answer: run, name: id.String()}, err
 			}
-			return outcome{answer: run, verb: "cancelling", name: id.String(), detail: "its worker will stop it; see: belfry run watch " + id.String()}, err
+			return actionResult{answer: run, verb: "cancelling", name: id.String(), detail: "its worker will stop it; see: belfry run watch " + id.String()}, err
 		})
 	})
 }

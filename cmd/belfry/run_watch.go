@@ -99,7 +99,7 @@ func (c *cli) poll(check func() (changed, done bool, err error)) error {
 // followRun prints every change of a run until it has ended.
 func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
 	w := &runWatcher{output: &c.output, to: c.out}
-	if !c.human() {
+	if !c.humanReadable() {
 		w.to = c.err // The run itself is printed at the end.
 	}
 	err = c.poll(func() (changed, done bool, err error) {
@@ -129,7 +129,7 @@ func (c *cli) followJob(ref string) error {
 		for _, run := range slices.Backward(latest) {
 			w := watchers[run.ID]
 			if w == nil {
-				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.human()}
+				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.humanReadable()}
 				watchers[run.ID] = w
 			}
 			changed = w.update(run, run.ID.String()+"  ") || changed
@@ -186,7 +186,7 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	case belfry.RunWaiting:
 		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
-		return "next attempt " + relative(w.now(), run.ReadyAt)
+		return "next attempt " + relativeTime(w.now(), run.ReadyAt)
 	case belfry.RunSucceeded:
 		text := fmt.Sprintf("attempt %d", run.Attempt)
 		if took := tookText(run); took != "" {
