@@ -47,17 +47,15 @@ func (s *deadSelection) run(c *cli, args []string) error {
 	if matched {
 		return s.runMatched()
 	}
-	for _, text := range args {
-		if _, err := parseRunID(text, "dead"); err != nil {
-			return err
-		}
+	ids, err := parseRunIDs(args, "dead")
+	if err != nil {
+		return err
 	}
 	return s.runNamed(c, args, func(text string) (actionResult, error) {
-		id, err := parseRunID(text, "dead")
-		if err != nil || !s.dryRun {
-			return s.one(id)
+		if !s.dryRun {
+			return s.one(ids[text])
 		}
-		letter, err := c.DeadLetter(c.ctx, id)
+		letter, err := c.DeadLetter(c.ctx, ids[text])
 		return actionResult{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,18 +183,9 @@ func (f *fieldFlag) Type() string {
 		return "duration"
 	case f.isDurations():
 		return "durations"
-	case f.field.Kind == schema.Int:
-		return "int"
-	case f.field.Kind == schema.Float:
-		return "float"
-	case f.field.Kind == schema.Raw:
-		return "json"
-	case f.field.Kind == schema.TextMap:
-		return "name=value"
-	case f.field.Kind == schema.Time:
-		return "time"
 	}
-	return "string"
+	names := map[schema.Kind]string{schema.Int: "int", schema.Float: "float", schema.Raw: "json", schema.TextMap: "name=value", schema.Time: "time"}
+	return cmp.Or(names[f.field.Kind], "string")
 }
 
 // String is what was given.
@@ -221,11 +213,10 @@ func (f *fieldFlag) value() json.RawMessage {
 	for i, v := range f.values {
 		parts[i] = string(v)
 	}
-	if list := strings.Join(parts, ","); f.field.Kind == schema.TextMap {
-		return json.RawMessage("{" + list + "}")
-	} else {
-		return json.RawMessage("[" + list + "]")
+	if f.field.Kind == schema.TextMap {
+		return json.RawMessage("{" + strings.Join(parts, ",") + "}")
 	}
+	return json.RawMessage("[" + strings.Join(parts, ",") + "]")
 }
 
 // parse returns the JSON of one text.
@@ -349,18 +340,13 @@ func (f *fieldFlag) defaultText(sentences []string) string {
 		seconds, _ := strconv.ParseFloat(f.field.Default, 64) // checked by the tests of the tags
 		return delayText(time.Duration(seconds * float64(time.Second)))
 	}
-	if f.field.Default != "" {
-		return f.field.Default
-	}
+	described := ""
 	for _, s := range sentences {
 		if text, ok := strings.CutPrefix(s, "Default: "); ok {
-			return strings.TrimSuffix(strings.TrimSpace(text), ".")
+			described = strings.TrimSuffix(strings.TrimSpace(text), ".")
 		}
 	}
-	if f.field.Implicit != "" {
-		return f.field.Implicit
-	}
-	return f.field.Zero
+	return cmp.Or(f.field.Default, described, f.field.Implicit, f.field.Zero)
 }
 
 // unquote removes the single quotes around code in a description.

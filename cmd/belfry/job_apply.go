@@ -78,7 +78,7 @@ type applyResult struct {
 	Fields []string `json:"fields,omitempty"`
 	Errors []string `json:"errors,omitempty"`
 
-	changes []belfry.FieldChange
+	Changes []belfry.FieldChange `json:"changes,omitempty"`
 	note    string
 }
 
@@ -218,7 +218,7 @@ func (a *apply) diff(job *plannedJob) error {
 	if err != nil {
 		return a.refuse(job, err)
 	}
-	job.Result, job.changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
+	job.Result, job.Changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (a *apply) refuse(job *plannedJob, err error) error {
 	if codeOf(err) == belfry.Changed {
 		errs = fileErrors{{job.file, job.line, job.name + " was changed by somebody else at the same time; apply again"}}
 	}
-	job.Result, job.Fields = resultRefused, nil
+	job.Result, job.Fields, job.Changes = resultRefused, nil, nil
 	for _, e := range errs {
 		job.Errors = append(job.Errors, e.text())
 	}
@@ -266,7 +266,7 @@ func (a *apply) add(r applyResult) {
 		a.result(r.Result, name, r.note)
 	default:
 		a.result(plannedVerbs[r.Result], name, r.note)
-		for _, c := range r.changes {
+		for _, c := range r.Changes {
 			a.line("    %s", changeText(c, a.palette))
 		}
 	}

@@ -128,7 +128,7 @@ func (e *edit) assign(assignments []string) (members, error) {
 	return fields, nil
 }
 
-// unknownField says which field may be meant.
+// unknownField is the error of a name that is not a field.
 func unknownField(name string) string {
 	if schema.For[belfry.HTTPPayload]().Field(name) != nil {
 		return name + " is a member of the payload: write payload." + name

@@ -110,6 +110,7 @@ func parseManifests(file string, content []byte) (jobs []manifest, all fileError
 			job, errs := y.manifest(n, schema.For[belfry.Manifest]())
 			if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
 				job.name = strings.TrimSpace(jsontext.Unquote(raw))
+				job.fields["name"] = json.RawMessage(jsontext.Quote(job.name))
 			}
 			jobs, all = append(jobs, job), append(all, errs...)
 		}

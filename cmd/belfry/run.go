@@ -165,6 +165,19 @@ func parseRunID(text, command string) (belfry.ID, error) {
 	return id, nil
 }
 
+// parseRunIDs parses the ids of runs, by their texts.
+func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
+	ids := make(map[string]belfry.ID)
+	for _, text := range texts {
+		id, err := parseRunID(text, command)
+		if err != nil {
+			return nil, err
+		}
+		ids[text] = id
+	}
+	return ids, nil
+}
+
 // hintWhy says how to find out what a run waits for. A pending trigger waits for
 // nothing yet, and a deleted job cannot be asked.
 func (c *cli) hintWhy(run belfry.Run) {
@@ -249,22 +262,17 @@ handler. A run that succeeds nevertheless has succeeded.`,
   belfry run watch 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d`,
 		Args: cobra.MinimumNArgs(1),
 	}, func(c *cli, args []string) error {
-		for _, text := range args {
-			if _, err := parseRunID(text, "run"); err != nil {
-				return err
-			}
+		ids, err := parseRunIDs(args, "run")
+		if err != nil {
+			return err
 		}
 		s := selection{past: "cancelled"}
 		return s.runNamed(c, args, func(text string) (actionResult, error) {
-			id, err := parseRunID(text, "run")
-			if err != nil {
-				return actionResult{}, err
-			}
-			run, err := c.CancelRun(c.ctx, id)
+			run, err := c.CancelRun(c.ctx, ids[text])
 			if run.Status == belfry.RunCancelled {
-				return actionResult{answer: run, name: id.String()}, err
+				return actionResult{answer: run, name: text}, err
 			}
-			return actionResult{answer: run, verb: "cancelling", name: id.String(), detail: "its worker will stop it; see: belfry run watch " + id.String()}, err
+			return actionResult{answer: run, verb: "cancelling", name: text, detail: "its worker will stop it; see: belfry run watch " + text}, err
 		})
 	})
 }
