@@ -248,11 +248,7 @@ func (d *Document) typeName(of *Schema) template.HTML {
 	}
 	switch inner, isMap := of.Additional.(*Schema); {
 	case len(of.AnyOf) > 0:
-		last := "any"
-		if t := of.AnyOf[len(of.AnyOf)-1].Type; len(t) > 0 {
-			last = t[0]
-		}
-		return d.typeName(of.AnyOf[0]) + template.HTML(" or "+last)
+		return d.typeName(of.AnyOf[0]) + " or " + d.typeName(of.AnyOf[len(of.AnyOf)-1])
 	case of.Items != nil:
 		return "array of " + d.typeName(of.Items)
 	case isMap:
