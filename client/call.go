@@ -44,7 +44,7 @@ type call struct {
 // CallOption changes one call.
 type CallOption func(*call)
 
-// IfMatch lets a call change a job only if it still has the version, which
+// IfMatch makes a call change a job only if it still has the version, which
 // JobWithVersion returns. Otherwise the error is belfry.Changed.
 func IfMatch(version string) CallOption { return func(q *call) { q.match = version } }
 
@@ -64,7 +64,7 @@ func parameter(name, value string) CallOption { return func(q *call) { q.query.S
 
 func timeout(d time.Duration) CallOption { return func(q *call) { q.timeout = d } }
 
-// keyed gives all tries of a call the same idempotency key.
+// keyed sets one idempotency key for all tries of a call.
 func keyed(q *call) {
 	if q.key == "" {
 		q.key = belfry.NewID(time.Now()).String()

@@ -73,7 +73,7 @@ func (f *connectionFlags) completeDeadLetters(maxArgs int) cobra.CompletionFunc 
 const maxCompletions = 100
 
 // complete completes arguments with what the server lists, except those that are
-// there already. It gives up soon: somebody waits at a prompt.
+// there already. It has little time: somebody waits at a prompt.
 func (f *connectionFlags) complete(maxArgs int, list func(ctx context.Context, c *cli, prefix string) iter.Seq2[cobra.Completion, error]) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := f.open(cmd)

@@ -3,10 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 const defaultServer = "http://127.0.0.1:7070"
@@ -50,13 +56,22 @@ func (f *connectionFlags) command(cmd *cobra.Command, run func(c *cli, args []st
 		if err != nil {
 			return err
 		}
-		return run(c, args)
+		if err := run(c, args); err != nil {
+			return err
+		}
+		return c.out.err
 	}
 	return cmd
 }
 
-// settings are where a command connects to, and how it prints.
-type settings struct{ server, key, namespace, output string }
+// settings are where a command connects to, and how it prints. The configuration file
+// has these fields.
+type settings struct {
+	Server    string `json:"server"`
+	Key       string `json:"key"`
+	Namespace string `json:"namespace"`
+	Output    string `json:"output" enum:"table,wide,json,yaml"`
+}
 
 // settings resolves the flags, then the environment, then the configuration file, then
 // the defaults.
@@ -66,20 +81,20 @@ func (f *connectionFlags) settings() (settings, error) {
 		return settings{}, err
 	}
 	s := settings{
-		server:    cmp.Or(f.server, os.Getenv("BELFRY_SERVER"), config.server, defaultServer),
-		key:       cmp.Or(f.key, os.Getenv("BELFRY_KEY"), config.key),
-		namespace: cmp.Or(f.namespace, os.Getenv("BELFRY_NAMESPACE"), config.namespace),
-		output:    cmp.Or(f.output, config.output, "table"),
+		Server:    cmp.Or(f.server, os.Getenv("BELFRY_SERVER"), config.Server, defaultServer),
+		Key:       cmp.Or(f.key, os.Getenv("BELFRY_KEY"), config.Key),
+		Namespace: cmp.Or(f.namespace, os.Getenv("BELFRY_NAMESPACE"), config.Namespace),
+		Output:    cmp.Or(f.output, config.Output, "table"),
 	}
 	if f.keyFile != "" {
 		if f.key != "" {
 			return s, usagef("use either --key or --key-file")
 		}
-		if s.key, err = readKey(f.keyFile); err != nil {
+		if s.Key, err = readKey(f.keyFile); err != nil {
 			return s, err
 		}
 	}
-	return s, checkFormat(s.output)
+	return s, checkFormat(s.Output)
 }
 
 func checkFormat(format string) error {
@@ -124,13 +139,13 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cli{Client: c, output: newOutput(cmd, s.output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
+	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }
 
 func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
-	c, err := client.New(s.server,
-		client.WithKey(s.key),
-		client.WithNamespace(s.namespace),
+	c, err := client.New(s.Server,
+		client.WithKey(s.Key),
+		client.WithNamespace(s.Namespace),
 		client.WithUserAgent("belfry/"+version()),
 		client.WithRetries(2), // Somebody waits.
 		client.WithHTTPClient(&http.Client{Timeout: f.timeout}),
@@ -150,4 +165,66 @@ func (c *cli) confirm(yes bool, verb, question string) (bool, error) {
 		return false, usagef("%s needs --yes when there is no terminal to ask at", verb)
 	}
 	return c.ask(question)
+}
+
+// configPath is the path of the configuration file; empty if there is no home
+// directory.
+func configPath() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "belfry", "config.yaml")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".config", "belfry", "config.yaml")
+}
+
+// readConfig reads the configuration file, which need not exist.
+func readConfig(path string) (settings, error) {
+	content, err := os.ReadFile(path)
+	if path == "" || errors.Is(err, fs.ErrNotExist) {
+		return settings{}, nil
+	}
+	if err != nil {
+		return settings{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	s, err := parseConfig(path, content)
+	if err == nil && s.Key != "" {
+		err = checkPrivate(path)
+	}
+	return s, err
+}
+
+// checkPrivate refuses a file with a key that other users may read.
+func checkPrivate(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o044 != 0 {
+		return fmt.Errorf("%s contains a key, but other users may read it (mode %04o); run: chmod 600 %s", escape(path), mode, escape(path))
+	}
+	return nil
+}
+
+func parseConfig(path string, content []byte) (s settings, err error) {
+	documents, errs := parseYAML(path, content)
+	y := &yamlToJSON{file: path}
+	switch {
+	case len(errs) > 0 || len(documents) == 0:
+		return s, errs.orNil()
+	case len(documents) > 1:
+		return s, y.errorf(documents[1], "the configuration must be a single document")
+	}
+	m, errs := y.manifest(documents[0], schema.For[settings]())
+	if len(errs) > 0 {
+		return s, errs
+	}
+	text, err := json.Marshal(m.fields)
+	if err != nil {
+		return s, fmt.Errorf("read the configuration: %w", err)
+	}
+	fields, _ := schema.Decode(text, &s) // It is an object.
+	return s, m.fieldErrors(fields).orNil()
 }

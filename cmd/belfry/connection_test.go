@@ -70,12 +70,12 @@ func TestConfigFileErrors(t *testing.T) {
 		{"a key that others may read", "key: secret\n", 0o644, "contains a key, but other users may read it (mode 0644); run: chmod 600 "},
 		{"a key that the group may read", "key: secret\n", 0o640, "chmod 600"},
 		{"no key that others may read", "server: http://x\n", 0o644, ""},
-		{"an unknown key", "server: http://x\nsever: http://y\n", 0o600, "config.yaml:2: sever is unknown; known are server, key, namespace and output"},
+		{"an unknown key", "server: http://x\nsever: http://y\n", 0o600, "config.yaml:2: sever: is unknown; did you mean \"server\"?"},
 		{"a key twice", "server: http://x\nserver: http://y\n", 0o600, "config.yaml:2: server is duplicated; first in line 1"},
-		{"a list", "- server\n", 0o600, "config.yaml:1: the configuration must consist of keys and values"},
+		{"a list", "- server\n", 0o600, "config.yaml:1: must consist of keys and values, such as server: ..."},
 		{"two documents", "server: a\n---\nserver: b\n", 0o600, "config.yaml:3: the configuration must be a single document"},
-		{"a value that is a list", "server: http://x\nkey: [a]\n", 0o600, "config.yaml:2: key must be a string"},
-		{"an unknown output", "output: xml\n", 0o600, `output: "xml" is not one of table, wide, json, yaml`},
+		{"a value that is a list", "server: http://x\nkey: [a]\n", 0o600, "config.yaml:2: key: must be a string, not an array"},
+		{"an unknown output", "output: xml\n", 0o600, `config.yaml:1: output: must be "table", "wide", "json" or "yaml"`},
 		{"broken YAML", "server: http://x\nkey: a: b\n", 0o600, "config.yaml:2: mapping values are not allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestConnectionSendsNamespaceAndKey(t *testing.T) {
 
 func TestConnectionErrorDoesNotShowPassword(t *testing.T) {
 	s := connectionFlags{timeout: time.Second}
-	if _, err := s.newClient(settings{server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
+	if _, err := s.newClient(settings{Server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -52,9 +52,9 @@ func deadListCommand(f *connectionFlags) *cobra.Command {
 		case err != nil:
 			return err
 		case *group:
-			return deadGroupListing(filter, flags.given() != "").run(c, args, *limit)
+			return deadGroupListing(filter, flags.changedFlag() != "").run(c, args, *limit)
 		}
-		return deadListing(filter, flags.given() != "").run(c, args, *limit)
+		return deadListing(filter, flags.changedFlag() != "").run(c, args, *limit)
 	})
 }
 
@@ -65,12 +65,12 @@ func deadListing(filter belfry.DeadFilter, filtered bool) listing[belfry.DeadLet
 			filter.PageSize = pageSize
 			return c.DeadLetters(c.ctx, filter), nil
 		},
-		show: func(c *cli, _ []string, letters []belfry.DeadLetter) error {
-			if len(letters) == 0 {
+		show: func(c *cli, _ []string, letters []belfry.DeadLetter) {
+			if len(letters) > 0 {
+				c.deadTable(letters)
+			} else {
 				c.messageNoDeadLetters(filtered)
-				return nil
 			}
-			return c.deadTable(letters)
 		},
 	}
 }
@@ -90,12 +90,12 @@ func deadGroupListing(filter belfry.DeadFilter, filtered bool) listing[belfry.De
 				}
 			}, err
 		},
-		show: func(c *cli, _ []string, groups []belfry.DeadGroup) error {
-			if len(groups) == 0 {
+		show: func(c *cli, _ []string, groups []belfry.DeadGroup) {
+			if len(groups) > 0 {
+				c.groupTable(groups)
+			} else {
 				c.messageNoDeadLetters(filtered)
-				return nil
 			}
-			return c.groupTable(groups)
 		},
 	}
 }
@@ -113,23 +113,23 @@ func deadJobName(d belfry.DeadLetter) string {
 	return jobTitle(belfry.Job{ID: d.JobID, Manifest: belfry.Manifest{Name: d.JobName}})
 }
 
-func (c *cli) deadTable(letters []belfry.DeadLetter) error {
+func (c *cli) deadTable(letters []belfry.DeadLetter) {
 	now := c.now()
 	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
 	for _, d := range letters {
-		t.row(d.ID, deadJobName(d), relativeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, relative(now, d.ScheduledAt))
+		t.row(d.ID, deadJobName(d), relativeTimeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, relativeTime(now, d.ScheduledAt))
 	}
-	return t.write()
+	t.write()
 }
 
-func (c *cli) groupTable(groups []belfry.DeadGroup) error {
+func (c *cli) groupTable(groups []belfry.DeadGroup) {
 	now := c.now()
 	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
 	for _, g := range groups {
-		t.row(g.Fingerprint, g.Count, g.Jobs, relative(now, g.FirstAt), relative(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
+		t.row(g.Fingerprint, g.Count, g.Jobs, relativeTime(now, g.FirstAt), relativeTime(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
 	}
-	return t.write()
+	t.write()
 }
 
 func deadShowCommand(f *connectionFlags) *cobra.Command {
@@ -148,35 +148,26 @@ func deadShowCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(letter, func() error { return c.showDeadLetter(letter) })
+		return c.print(letter, func() { c.showDeadLetter(letter) })
 	})
 }
 
-func (c *cli) showDeadLetter(letter belfry.DeadLetter) error {
+func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	now := c.now()
 	var d details
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
 	if letter.FinishedAt != nil {
-		d.add("Died", absolute(now, *letter.FinishedAt))
+		d.add("Died", absoluteTime(now, *letter.FinishedAt))
 	}
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
-	d.add("Scheduled", absolute(now, letter.ScheduledAt))
+	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))
 	d.add("Fingerprint", letter.Fingerprint)
 	addResult(&d, letter.Run)
-	if err := d.write(&c.output); err != nil {
-		return err
-	}
-	if err := c.jsonSection("Payload", letter.Payload); err != nil {
-		return err
-	}
-	if err := c.section("Output", letter.Output); err != nil {
-		return err
-	}
-	if err := c.showAttempts(letter.Run); err != nil {
-		return err
-	}
+	d.write(&c.output)
+	c.jsonSection("Payload", letter.Payload)
+	c.section("Output", letter.Output)
+	c.showAttempts(letter.Run)
 	c.message("Run it again with: belfry dead redrive %s", letter.ID)
-	return nil
 }

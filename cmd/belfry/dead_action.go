@@ -22,7 +22,7 @@ type deadSelection struct {
 	*cli
 	limit int
 
-	one   func(id belfry.ID) (outcome, error)
+	one   func(id belfry.ID) (actionResult, error)
 	batch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) // as many as one request covers
 }
 
@@ -37,7 +37,7 @@ func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string)
 
 func (s *deadSelection) run(c *cli, args []string) error {
 	s.cli = c
-	matched, err := s.matched(c.cmd, args)
+	matched, err := s.usesFilter(c.cmd, args)
 	if err != nil {
 		return err
 	}
@@ -47,18 +47,16 @@ func (s *deadSelection) run(c *cli, args []string) error {
 	if matched {
 		return s.runMatched()
 	}
-	for _, text := range args {
-		if _, err := parseRunID(text, "dead"); err != nil {
-			return err
-		}
+	ids, err := parseRunIDs(args, "dead")
+	if err != nil {
+		return err
 	}
-	return s.runNamed(c, args, func(text string) (outcome, error) {
-		id, err := parseRunID(text, "dead")
-		if err != nil || !s.dryRun {
-			return s.one(id)
+	return s.runNamed(c, args, func(text string) (actionResult, error) {
+		if !s.dryRun {
+			return s.one(ids[text])
 		}
-		letter, err := c.DeadLetter(c.ctx, id)
-		return outcome{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
+		letter, err := c.DeadLetter(c.ctx, ids[text])
+		return actionResult{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
 	})
 }
 
@@ -77,7 +75,7 @@ func (s *deadSelection) runMatched() error {
 	}
 	if !exist {
 		s.messageNoDeadLetters(!s.all)
-		return s.print(belfry.DeadResult{}, func() error { return nil })
+		return s.print(belfry.DeadResult{}, func() {})
 	}
 	count, err := s.batch(filter, s.limit, true)
 	if err != nil {
@@ -89,7 +87,7 @@ func (s *deadSelection) runMatched() error {
 		letters = "more than " + letters
 	}
 	if s.dryRun {
-		return s.print(count, func() error { return s.showGroups(filter, letters) })
+		return s.printGroups(filter, count, letters)
 	}
 	if ok, err := s.confirm(s.yes, s.verb, s.question(letters)); err != nil || !ok {
 		return err
@@ -99,34 +97,32 @@ func (s *deadSelection) runMatched() error {
 		s.reportPartial(s.cli, done.Done)
 		return err
 	}
-	return s.print(done, func() error { return s.showResult(done) })
+	return s.print(done, func() { s.showResult(done) })
 }
 
-// showGroups prints which dead letters match.
-func (s *deadSelection) showGroups(filter belfry.DeadFilter, letters string) error {
+// printGroups prints which dead letters match.
+func (s *deadSelection) printGroups(filter belfry.DeadFilter, count belfry.DeadResult, letters string) error {
 	filter.PageSize = maxPageSize
 	groups, err := s.DeadGroups(s.ctx, filter)
 	if err != nil {
 		return err
 	}
-	if err := s.groupTable(groups); err != nil {
-		return err
-	}
-	s.message("Dry run: %s to %s.", letters, s.verb)
-	return nil
+	return s.print(count, func() {
+		s.groupTable(groups)
+		s.message("Dry run: %s to %s.", letters, s.verb)
+	})
 }
 
-func (s *deadSelection) showResult(done belfry.DeadResult) error {
+func (s *deadSelection) showResult(done belfry.DeadResult) {
 	detail, when := "", ""
 	if s.inFuture(done.LastAt) {
-		detail = "the last starts " + relative(s.now(), done.LastAt)
-		when = fmt.Sprintf(" %s, to keep the rate,", relative(s.now(), done.LastAt))
+		detail = "the last starts " + relativeTime(s.now(), done.LastAt)
+		when = fmt.Sprintf(" %s, to keep the rate,", relativeTime(s.now(), done.LastAt))
 	}
-	err := s.result(s.past, plural(done.Done, s.noun), detail)
+	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {
 		s.message("There are more that match. Repeat the command%s to %s them too.", when, s.verb)
 	}
-	return err
 }
 
 func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Add(time.Second)) }
@@ -197,9 +193,9 @@ filter they are counted first; those that die again meanwhile are not redriven t
 		if cmd.Flags().Changed("rate") && request.Rate <= 0 {
 			return usagef("--rate: must be positive, not %v; omit it to start all at once", request.Rate)
 		}
-		s.one = func(id belfry.ID) (outcome, error) {
+		s.one = func(id belfry.ID) (actionResult, error) {
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
-			return outcome{answer: run, name: id.String(), detail: string(run.Status)}, err
+			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err
 		}
 		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
 			return c.redrive(request, filter, limit, dryRun)
@@ -240,12 +236,12 @@ func deadDiscardCommand(f *connectionFlags) *cobra.Command {
 	s := newDeadSelection(f, cmd, "discard", "discarded")
 	s.confirmNamed = true
 	return f.command(cmd, func(c *cli, args []string) error {
-		s.one = func(id belfry.ID) (outcome, error) {
+		s.one = func(id belfry.ID) (actionResult, error) {
 			letter, err := c.DeadLetter(c.ctx, id) // A discarded one can no longer be shown.
 			if err == nil {
 				err = c.DiscardDeadLetter(c.ctx, id)
 			}
-			return outcome{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+			return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
 		}
 		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
 			return c.DiscardDeadLetters(c.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})

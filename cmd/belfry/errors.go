@@ -52,10 +52,17 @@ that of the first failure.`,
 	}
 }
 
+// exitCoder is an error that knows its exit code.
+type exitCoder interface {
+	error
+	exitCode() int
+}
+
 // usageError is a mistake in how a command was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+func (e usageError) exitCode() int { return exitUsage }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -70,11 +77,13 @@ func asUsage(err error) error {
 type runFailedError struct{ message string }
 
 func (e runFailedError) Error() string { return e.message }
+func (e runFailedError) exitCode() int { return exitNoSuccess }
 
 // exitCodeError is a failure that was reported already.
 type exitCodeError struct{ code int }
 
 func (e exitCodeError) Error() string { return fmt.Sprintf("exit with code %d", e.code) }
+func (e exitCodeError) exitCode() int { return e.code }
 
 // fileError is an error at a line of a file.
 type fileError struct {
@@ -83,17 +92,20 @@ type fileError struct {
 	message string
 }
 
-func (e fileError) Error() string {
+func (e fileError) text() string {
 	return fmt.Sprintf("%s:%d: %s", escape(e.file), e.line, escape(e.message))
 }
 
-// fileErrors are all errors of files.
+// fileErrors are the errors of files.
 type fileErrors []fileError
 
+func (list fileErrors) exitCode() int { return exitRefused }
+
+// Error has a line for each error.
 func (list fileErrors) Error() string {
 	lines := make([]string, len(list))
 	for i, e := range list {
-		lines[i] = e.Error()
+		lines[i] = e.text()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -149,23 +161,8 @@ func flagError(err error) error {
 
 // exitCode is the exit code of a failure.
 func exitCode(err error) int {
-	if e := (exitCodeError{}); errors.As(err, &e) {
-		return e.code
-	}
-	if e := (usageError{}); errors.As(err, &e) {
-		return exitUsage
-	}
-	if e := (runFailedError{}); errors.As(err, &e) {
-		return exitNoSuccess
-	}
-	if e := (fileError{}); errors.As(err, &e) {
-		return exitRefused
-	}
-	if e := (fileErrors{}); errors.As(err, &e) {
-		return exitRefused
-	}
-	if e := (*scheduleError)(nil); errors.As(err, &e) {
-		return exitRefused
+	if e := exitCoder(nil); errors.As(err, &e) {
+		return e.exitCode()
 	}
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted
@@ -218,25 +215,24 @@ func reportError(w io.Writer, cmd *cobra.Command, err error) {
 
 // errorLines describes an error: one line, or one for each field.
 func errorLines(err error) []string {
-	if e := (fileErrors{}); errors.As(err, &e) {
-		return strings.Split(e.Error(), "\n")
-	}
-	if e := (usageError{}); errors.As(err, &e) {
-		return []string{escape(e.Error())}
-	}
-	if e := (*scheduleError)(nil); errors.As(err, &e) {
-		return e.lines()
-	}
-	if errors.Is(err, context.Canceled) {
-		return []string{"interrupted"}
-	}
 	subject := ""
 	if e := (*subjectError)(nil); errors.As(err, &e) {
 		subject = e.subject + ": "
 	}
+	var files fileErrors
+	var usage usageError
+	var schedule *scheduleError
 	var answer *client.Error
 	var known *belfry.Error
 	switch {
+	case errors.As(err, &files):
+		return strings.Split(files.Error(), "\n")
+	case errors.As(err, &usage):
+		return []string{escape(usage.Error())}
+	case errors.As(err, &schedule):
+		return schedule.lines()
+	case errors.Is(err, context.Canceled):
+		return []string{"interrupted"}
 	case errors.As(err, &answer):
 		message := answer.Detail
 		if answer.Status >= 500 && answer.RequestID != "" {

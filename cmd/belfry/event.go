@@ -20,12 +20,12 @@ func eventListCommand(f *connectionFlags) *cobra.Command {
 	return listing[belfry.Event]{
 		noun: "events",
 		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Event, error], error) { return c.Events(c.ctx), nil },
-		show: func(c *cli, _ []string, events []belfry.Event) error {
-			if len(events) == 0 {
+		show: func(c *cli, _ []string, events []belfry.Event) {
+			if len(events) > 0 {
+				c.eventTable(events)
+			} else {
 				c.message("No events.")
-				return nil
 			}
-			return c.eventTable(events)
 		},
 	}.command(f, &cobra.Command{
 		Use:     "list",
@@ -38,7 +38,7 @@ runs than usual (see --large-catch-up of belfry serve).`,
 	})
 }
 
-func (c *cli) eventTable(events []belfry.Event) error {
+func (c *cli) eventTable(events []belfry.Event) {
 	ids := make([]belfry.ID, len(events))
 	for i, e := range events {
 		ids[i] = e.JobID
@@ -46,7 +46,7 @@ func (c *cli) eventTable(events []belfry.Event) error {
 	names := c.jobNames(ids...)
 	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
 	for _, e := range events {
-		t.row(relative(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
+		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
 	}
-	return t.write()
+	t.write()
 }

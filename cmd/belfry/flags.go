@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +33,12 @@ type fieldFlags struct {
 
 // addFieldFlags adds the flags for the fields of T that requests may set, except some.
 func addFieldFlags[T any](cmd *cobra.Command, except ...string) *fieldFlags {
+	return addFieldFlagsOf(cmd, new(T), except...)
+}
+
+func addFieldFlagsOf(cmd *cobra.Command, v any, except ...string) *fieldFlags {
 	set := &fieldFlags{}
-	for _, field := range schema.For[T]().Fields {
+	for _, field := range schema.Of(reflect.TypeOf(v)).Fields {
 		if !field.ReadOnly && !slices.Contains(except, field.Name) {
 			set.add(cmd, &fieldFlag{field: field})
 		}
@@ -75,8 +80,8 @@ func (s *fieldFlags) names() (names []string) {
 	return names
 }
 
-// given is the name of a flag that was given; empty if none was.
-func (s *fieldFlags) given() string {
+// changedFlag is the name of a flag that was given; empty if none was.
+func (s *fieldFlags) changedFlag() string {
 	for _, f := range s.flags {
 		if f.flag.Changed {
 			return f.flag.Name
@@ -106,19 +111,16 @@ func (s *fieldFlags) object() members {
 	return out
 }
 
-// decode sets the fields of a struct whose flags were given.
+// decode sets the fields of a struct whose flags were given. The server checks them.
 func (s *fieldFlags) decode(into any) error {
-	_, err := s.decodeGiven(into)
-	return err
+	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into) // It is an object.
+	return s.usageErrors(errs)
 }
 
-func (s *fieldFlags) decodeGiven(into any) (schema.Given, error) {
-	text, err := json.Marshal(s.object())
-	if err != nil {
-		return nil, fmt.Errorf("write the flags: %w", err)
-	}
-	given, errs, _ := schema.Decoder{}.Decode(text, into) // It is an object.
-	return given, s.usageErrors(errs)
+// decodeChecked is decode for fields that no server checks.
+func (s *fieldFlags) decodeChecked(into any) error {
+	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
+	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.
@@ -181,18 +183,9 @@ func (f *fieldFlag) Type() string {
 		return "duration"
 	case f.isDurations():
 		return "durations"
-	case f.field.Kind == schema.Int:
-		return "int"
-	case f.field.Kind == schema.Float:
-		return "float"
-	case f.field.Kind == schema.Raw:
-		return "json"
-	case f.field.Kind == schema.TextMap:
-		return "name=value"
-	case f.field.Kind == schema.Time:
-		return "time"
 	}
-	return "string"
+	names := map[schema.Kind]string{schema.Int: "int", schema.Float: "float", schema.Raw: "json", schema.TextMap: "name=value", schema.Time: "time"}
+	return cmp.Or(names[f.field.Kind], "string")
 }
 
 // String is what was given.
@@ -220,11 +213,10 @@ func (f *fieldFlag) value() json.RawMessage {
 	for i, v := range f.values {
 		parts[i] = string(v)
 	}
-	if list := strings.Join(parts, ","); f.field.Kind == schema.TextMap {
-		return json.RawMessage("{" + list + "}")
-	} else {
-		return json.RawMessage("[" + list + "]")
+	if f.field.Kind == schema.TextMap {
+		return json.RawMessage("{" + strings.Join(parts, ",") + "}")
 	}
+	return json.RawMessage("[" + strings.Join(parts, ",") + "]")
 }
 
 // parse returns the JSON of one text.
@@ -348,46 +340,14 @@ func (f *fieldFlag) defaultText(sentences []string) string {
 		seconds, _ := strconv.ParseFloat(f.field.Default, 64) // checked by the tests of the tags
 		return delayText(time.Duration(seconds * float64(time.Second)))
 	}
-	if f.field.Default != "" {
-		return f.field.Default
-	}
+	described := ""
 	for _, s := range sentences {
 		if text, ok := strings.CutPrefix(s, "Default: "); ok {
-			return strings.TrimSuffix(strings.TrimSpace(text), ".")
+			described = strings.TrimSuffix(strings.TrimSpace(text), ".")
 		}
 	}
-	if f.field.Implicit != "" {
-		return f.field.Implicit
-	}
-	return f.field.Zero
+	return cmp.Or(f.field.Default, described, f.field.Implicit, f.field.Zero)
 }
 
 // unquote removes the single quotes around code in a description.
 func unquote(doc string) string { return strings.ReplaceAll(doc, "'", "") }
-
-// choiceFlag is a flag with a few values, of which the first is the default.
-type choiceFlag struct {
-	value   string
-	choices []string
-}
-
-func addChoiceFlag(cmd *cobra.Command, name, usage string, choices ...string) *choiceFlag {
-	f := &choiceFlag{choices[0], choices}
-	cmd.Flags().Var(f, name, usage+": "+strings.Join(choices, " or "))
-	completeFlag(cmd, name, choices...)
-	return f
-}
-
-// String is the value.
-func (f *choiceFlag) String() string { return f.value }
-
-// Type names the type of the value in the help.
-func (f *choiceFlag) Type() string { return "string" }
-
-// Set takes a value in any case.
-func (f *choiceFlag) Set(text string) error {
-	if f.value = strings.ToLower(text); !slices.Contains(f.choices, f.value) {
-		return flagValueError{"is not one of " + strings.Join(f.choices, ", ")}
-	}
-	return nil
-}

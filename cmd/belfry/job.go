@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -68,10 +69,7 @@ func ifMatch(version string) []client.CallOption {
 
 // jobTitle is the name of a job, or its id without one.
 func jobTitle(job belfry.Job) string {
-	if job.Name != "" {
-		return job.Name
-	}
-	return job.ID.String()
+	return cmp.Or(job.Name, job.ID.String())
 }
 
 // nextRunText says when a job runs next.
@@ -82,7 +80,7 @@ func (o *output) nextRunText(job belfry.Job) string {
 	case job.NextRunAt == nil:
 		return ""
 	}
-	return "next " + absoluteIn(job.Timezone, o.now(), job.NextRunAt)
+	return "next " + absoluteTimeIn(job.Timezone, o.now(), job.NextRunAt)
 }
 
 // scheduleText is the schedule of a job with its time zone.
@@ -108,11 +106,8 @@ func targetText(spec belfry.Spec, payload json.RawMessage) string {
 	return strings.ToUpper(request.Method) + " " + request.URL
 }
 
-// fieldChange is a difference between two versions of a job.
-type fieldChange belfry.FieldChange
-
-// text is the difference in one line.
-func (c fieldChange) text(p palette) string {
+// changeText is a difference between two versions of a job in one line.
+func changeText(c belfry.FieldChange, p palette) string {
 	secret := ""
 	if string(c.Old) == string(c.New) {
 		secret = " (a secret)"

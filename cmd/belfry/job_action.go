@@ -19,9 +19,9 @@ func jobPauseCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newJobSelection(f, cmd, belfry.ActionPause, "paused")
 	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (outcome, error) {
+		return s.run(c, args, false, func(ref string) (actionResult, error) {
 			job, err := c.PauseJob(c.ctx, ref)
-			return outcome{answer: job, name: jobTitle(job)}, err
+			return actionResult{answer: job, name: jobTitle(job)}, err
 		})
 	})
 }
@@ -37,9 +37,9 @@ given: then they count as missed, and missed_window of each job says which run.`
 	s := newJobSelection(f, cmd, belfry.ActionResume, "resumed")
 	catchUp := cmd.Flags().Bool("catch-up", false, "catch up on the occurrences during the pause, as missed_window says")
 	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, *catchUp, func(ref string) (outcome, error) {
+		return s.run(c, args, *catchUp, func(ref string) (actionResult, error) {
 			job, err := c.ResumeJob(c.ctx, ref, belfry.Resume{CatchUp: *catchUp})
-			return outcome{answer: job, name: jobTitle(job), detail: c.resumedText(job)}, err
+			return actionResult{answer: job, name: jobTitle(job), detail: c.resumedText(job)}, err
 		})
 	})
 }
@@ -67,9 +67,9 @@ a single run, see: belfry run cancel --help`,
 	}
 	s := newJobSelection(f, cmd, belfry.ActionCancel, "cancelled")
 	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (outcome, error) {
+		return s.run(c, args, false, func(ref string) (actionResult, error) {
 			job, err := c.CancelJob(c.ctx, ref)
-			return outcome{answer: job, name: jobTitle(job), detail: c.nextRunText(job)}, err
+			return actionResult{answer: job, name: jobTitle(job), detail: c.nextRunText(job)}, err
 		})
 	})
 }
@@ -84,22 +84,28 @@ func jobDeleteCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newJobSelection(f, cmd, belfry.ActionDelete, resultDeleted)
 	s.confirmNamed = true
-	runs := addChoiceFlag(cmd, "runs", "what happens to live runs", "finish", "cancel")
-	history := addChoiceFlag(cmd, "history", "what happens to the history", "keep", "delete")
+	var deletion struct {
+		Runs    string `json:"runs" enum:"finish,cancel" default:"finish" doc:"What happens to live runs."`
+		History string `json:"history" enum:"keep,delete" default:"keep" doc:"What happens to the history."`
+	}
+	flags := addFieldFlagsOf(cmd, &deletion)
 	return f.command(cmd, func(c *cli, args []string) error {
+		if err := flags.decodeChecked(&deletion); err != nil {
+			return err
+		}
 		var options []client.CallOption
-		if runs.value == "cancel" {
+		if deletion.Runs == "cancel" {
 			options = append(options, client.CancelRuns())
 		}
-		if history.value == "delete" {
+		if deletion.History == "delete" {
 			options = append(options, client.PurgeHistory())
 		}
-		return s.run(c, args, len(options) > 0, func(ref string) (outcome, error) {
+		return s.run(c, args, len(options) > 0, func(ref string) (actionResult, error) {
 			job, err := c.Job(c.ctx, ref) // for its name, if ref is an id
 			if err == nil {
 				err = c.DeleteJob(c.ctx, job.ID.String(), options...)
 			}
-			return outcome{answer: job, name: jobTitle(job)}, err
+			return actionResult{answer: job, name: jobTitle(job)}, err
 		})
 	})
 }
@@ -116,12 +122,12 @@ belfry dead redrive --help`,
 	s := newJobSelection(f, cmd, belfry.ActionRetry, "retried")
 	s.object = "the dead letters of %"
 	return f.command(cmd, func(c *cli, args []string) error {
-		return s.run(c, args, false, func(ref string) (outcome, error) {
+		return s.run(c, args, false, func(ref string) (actionResult, error) {
 			done, err := c.redriveJob(ref)
 			if err == nil && done.Done == 0 {
-				return outcome{answer: done, verb: resultUnchanged, name: ref, detail: "no dead letters"}, nil
+				return actionResult{answer: done, verb: resultUnchanged, name: ref, detail: "no dead letters"}, nil
 			}
-			return outcome{answer: done, name: ref, detail: plural(done.Done, "run")}, err
+			return actionResult{answer: done, name: ref, detail: plural(done.Done, "run")}, err
 		})
 	})
 }
@@ -143,14 +149,14 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 	return f.command(cmd, func(c *cli, args []string) error {
 		t := trigger{cli: c, payload: flags.object()["payload"], key: *key, several: len(args) > 1}
 		if *wait && len(args) > 0 {
-			if _, err := s.matched(c.cmd, args); err != nil {
+			if _, err := s.usesFilter(c.cmd, args); err != nil {
 				return err
 			}
 			return t.wait(args)
 		}
-		return s.run(c, args, false, func(ref string) (outcome, error) {
+		return s.run(c, args, false, func(ref string) (actionResult, error) {
 			result, err := t.start(ref)
-			return outcome{answer: result, name: ref, detail: "run " + result.RunID.String()}, err
+			return actionResult{answer: result, name: ref, detail: "run " + result.RunID.String()}, err
 		})
 	})
 }

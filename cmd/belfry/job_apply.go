@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -77,7 +78,7 @@ type applyResult struct {
 	Fields []string `json:"fields,omitempty"`
 	Errors []string `json:"errors,omitempty"`
 
-	changes []belfry.FieldChange
+	Changes []belfry.FieldChange `json:"changes,omitempty"`
 	note    string
 }
 
@@ -131,7 +132,7 @@ func (a *apply) run() error {
 			return err
 		}
 	}
-	if err := a.print(append([]applyResult{}, a.results...), func() error { return nil }); err != nil {
+	if err := a.print(append([]applyResult{}, a.results...), func() {}); err != nil {
 		return err
 	}
 	a.printSummary()
@@ -217,7 +218,7 @@ func (a *apply) diff(job *plannedJob) error {
 	if err != nil {
 		return a.refuse(job, err)
 	}
-	job.Result, job.changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
+	job.Result, job.Changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
 	return nil
 }
 
@@ -231,7 +232,8 @@ func (a *apply) execute(job plannedJob) error {
 			return err
 		}
 	}
-	return a.add(job.applyResult)
+	a.add(job.applyResult)
+	return nil
 }
 
 // refuse keeps the errors of the server about a job. Any other failure would affect all
@@ -244,38 +246,30 @@ func (a *apply) refuse(job *plannedJob, err error) error {
 	if codeOf(err) == belfry.Changed {
 		errs = fileErrors{{job.file, job.line, job.name + " was changed by somebody else at the same time; apply again"}}
 	}
-	job.Result, job.Fields = resultRefused, nil
+	job.Result, job.Fields, job.Changes = resultRefused, nil, nil
 	for _, e := range errs {
-		job.Errors = append(job.Errors, e.Error())
+		job.Errors = append(job.Errors, e.text())
 	}
 	a.errors = append(a.errors, errs...)
 	return nil
 }
 
 // add adds a result and prints it for people. Errors are printed at the end.
-func (a *apply) add(r applyResult) error {
+func (a *apply) add(r applyResult) {
 	a.results = append(a.results, r)
-	name := r.Name
-	if name == "" {
-		name = r.JobID
-	}
+	name := cmp.Or(r.Name, r.JobID)
 	switch {
-	case !a.human() || r.Result == resultRefused || r.Result == resultSkipped:
-		return nil
+	case !a.humanReadable() || r.Result == resultRefused || r.Result == resultSkipped:
 	case !a.dryRun && r.Result == resultUpdated:
-		return a.result(r.Result, name, strings.Join(r.Fields, ", "))
+		a.result(r.Result, name, strings.Join(r.Fields, ", "))
 	case !a.dryRun:
-		return a.result(r.Result, name, r.note)
-	}
-	if err := a.result(plannedVerbs[r.Result], name, r.note); err != nil {
-		return err
-	}
-	for _, c := range r.changes {
-		if err := a.line("    %s", fieldChange(c).text(a.palette)); err != nil {
-			return err
+		a.result(r.Result, name, r.note)
+	default:
+		a.result(plannedVerbs[r.Result], name, r.note)
+		for _, c := range r.Changes {
+			a.line("    %s", changeText(c, a.palette))
 		}
 	}
-	return nil
 }
 
 // deleteOthers deletes the jobs with the tag that are not in the files.
@@ -297,9 +291,7 @@ func (a *apply) deleteOthers(manifests []manifest) error {
 				return &subjectError{jobTitle(job), err}
 			}
 		}
-		if err := a.add(applyResult{Result: resultDeleted, Name: job.Name, JobID: job.ID.String()}); err != nil {
-			return err
-		}
+		a.add(applyResult{Result: resultDeleted, Name: job.Name, JobID: job.ID.String()})
 	}
 	return nil
 }

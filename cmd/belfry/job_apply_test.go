@@ -244,7 +244,7 @@ func TestManifestFileErrors(t *testing.T) {
 		{"a name twice", "x.yaml", "name: a\n---\nname: a\n", []string{"x.yaml:3: name: a is duplicated; first at ", "x.yaml:1"}},
 		{"a name of another file", "x.yaml", "schedule: '@daily'\nname: good\n", []string{"x.yaml:2: name: good is duplicated", "good.yaml:1"}},
 		{"all that is wrong", "x.yaml", "- nme: a\n- b\n- name: [c]\n- name: d\n  tags: e\n- name: f\n  max_retries: .inf\n",
-			[]string{"x.yaml:2: must be a job", "x.yaml:7: max_retries: .inf is not a JSON number"}},
+			[]string{"x.yaml:2: must consist of keys and values, such as name: ...", "x.yaml:7: max_retries: .inf is not a JSON number"}},
 		{"a key beside jobs", "x.yaml", "jobs: []\nname: a\n", []string{"x.yaml:2: name is not allowed next to jobs"}},
 		{"jobs that are no list", "x.yaml", "jobs: 5\n", []string{"x.yaml:1: jobs must be a list"}},
 		{"a text", "x.yaml", "hello\n", []string{"x.yaml:1: must be a job, a list of jobs, or the key jobs with a list"}},

@@ -72,12 +72,12 @@ func (b *backfill) run() error {
 			return err
 		}
 		if b.DryRun {
-			return b.print(preview, func() error { return b.showOccurrences(&b.output, preview) })
+			return b.print(preview, func() { b.showOccurrences(&b.output, preview) })
 		}
 		onError := b.output // Data is what was done.
-		onError.out = b.err
-		if err := b.showOccurrences(&onError, preview); err != nil || preview.Count == 0 {
-			return err
+		onError.out = &writer{Writer: b.err}
+		if b.showOccurrences(&onError, preview); preview.Count == 0 {
+			return nil
 		}
 		if ok, err := b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?"); err != nil || !ok {
 			return err
@@ -91,7 +91,7 @@ func (b *backfill) run() error {
 	if err != nil {
 		return err
 	}
-	return b.print(result, func() error { return b.showResult(result) })
+	return b.print(result, func() { b.showResult(result) })
 }
 
 func (b *backfill) parseFlags() (err error) {
@@ -110,27 +110,23 @@ func (b *backfill) parseFlags() (err error) {
 	return nil
 }
 
-func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) error {
+func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
 	if r.Count > 0 {
 		t := o.table([]string{"OCCURRENCE", "WHEN"})
 		for _, at := range r.Instants {
-			t.row(localTime(b.job.Timezone, at), relative(b.now(), at))
+			t.row(localTime(b.job.Timezone, at), relativeTime(b.now(), at))
 		}
-		if err := t.write(); err != nil {
-			return err
-		}
+		t.write()
 	}
 	b.messageRest(r)
-	return nil
 }
 
-func (b *backfill) showResult(r belfry.BackfillResult) (err error) {
+func (b *backfill) showResult(r belfry.BackfillResult) {
 	if r.Count > 0 {
 		first, last := r.Instants[0], r.Instants[len(r.Instants)-1]
-		err = b.result("backfilled", jobTitle(b.job), fmt.Sprintf("%s, %s to %s", plural(r.Count, "run"), localTime(b.job.Timezone, first), localTime(b.job.Timezone, last)))
+		b.result("backfilled", jobTitle(b.job), fmt.Sprintf("%s, %s to %s", plural(r.Count, "run"), localTime(b.job.Timezone, first), localTime(b.job.Timezone, last)))
 	}
 	b.messageRest(r)
-	return err
 }
 
 // messageRest says that there was nothing, or how to continue after the limit.

@@ -30,7 +30,7 @@ func (f *jobFlags) object() (members, error) {
 	case len(request) == 0 && fields["payload"] == nil && fields["handler"] == nil:
 		return nil, usagef("say what to run: --url for an HTTP request, or --handler for a handler of a worker")
 	case len(request) > 0 && request["url"] == nil:
-		return nil, usagef("--%s needs --url", f.request.given())
+		return nil, usagef("--%s needs --url", f.request.changedFlag())
 	case len(request) > 0 && fields["payload"] != nil:
 		return nil, usagef("use either --url or --payload: a job makes a request or calls a handler")
 	case len(request) > 0 && fields["handler"] != nil:
@@ -48,9 +48,9 @@ func (f *jobFlags) object() (members, error) {
 	return fields, nil
 }
 
-// given is the name of a flag of the job that was given; empty if none was.
-func (f *jobFlags) given() string {
-	for _, name := range []string{f.manifest.given(), f.request.given()} {
+// changedFlag is the name of a flag of the job that was given; empty if none was.
+func (f *jobFlags) changedFlag() string {
+	for _, name := range []string{f.manifest.changedFlag(), f.request.changedFlag()} {
 		if name != "" {
 			return name
 		}
@@ -80,7 +80,7 @@ and update them from there, see: belfry job apply --help`,
 	flags := addJobFlags(cmd)
 	return f.command(cmd, func(c *cli, _ []string) error {
 		if *file != "" {
-			if name := flags.given(); name != "" {
+			if name := flags.changedFlag(); name != "" {
 				return usagef("use either --file or --%s: the file declares the whole job", name)
 			}
 			return c.createFromFile(*file, *key)
@@ -93,7 +93,7 @@ and update them from there, see: belfry job apply --help`,
 		if err != nil {
 			return err
 		}
-		return c.print(job, func() error { return c.printCreated(job) })
+		return c.print(job, func() { c.printCreated(job) })
 	})
 }
 
@@ -120,8 +120,8 @@ func (c *cli) createFromFile(path, key string) error {
 		if err == nil {
 			jobs = append(jobs, job)
 		}
-		if err == nil && c.human() {
-			err = c.printCreated(job)
+		if err == nil && c.humanReadable() {
+			c.printCreated(job)
 		}
 		return err
 	})
@@ -144,6 +144,6 @@ func (c *cli) forManifests(manifests []manifest, do func(m manifest) error) erro
 	return all.orNil()
 }
 
-func (c *cli) printCreated(job belfry.Job) error {
-	return c.result("created", jobTitle(job), c.nextRunText(job))
+func (c *cli) printCreated(job belfry.Job) {
+	c.result("created", jobTitle(job), c.nextRunText(job))
 }

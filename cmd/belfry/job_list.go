@@ -28,28 +28,27 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 			err := flags.decode(&filter)
 			return c.Jobs(c.ctx, filter), err
 		},
-		show: func(c *cli, _ []string, jobs []belfry.Job) error {
+		show: func(c *cli, _ []string, jobs []belfry.Job) {
 			switch {
 			case len(jobs) > 0:
-				return c.jobTable(jobs)
-			case flags.given() != "":
+				c.jobTable(jobs)
+			case flags.changedFlag() != "":
 				c.message("No matching jobs.")
 			default:
 				c.message("No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...")
 			}
-			return nil
 		},
 	}.command(f, cmd)
 }
 
-func (c *cli) jobTable(jobs []belfry.Job) error {
+func (c *cli) jobTable(jobs []belfry.Job) {
 	now := c.now()
 	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS")
 	for _, j := range jobs {
-		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeOrNone(now, j.NextRunAt), relativeOrNone(now, j.LastRunAt),
+		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeTimeOrNone(now, j.NextRunAt), relativeTimeOrNone(now, j.LastRunAt),
 			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","))
 	}
-	return t.write()
+	t.write()
 }
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
@@ -58,12 +57,12 @@ func jobRunsCommand(f *connectionFlags) *cobra.Command {
 		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Run, error], error) {
 			return c.JobRuns(c.ctx, args[0]), nil
 		},
-		show: func(c *cli, args []string, runs []belfry.Run) error {
-			if len(runs) == 0 {
+		show: func(c *cli, args []string, runs []belfry.Run) {
+			if len(runs) > 0 {
+				c.runTable(runs, nil)
+			} else {
 				c.message("No runs yet. Run the job now with: belfry job trigger %s", escape(args[0]))
-				return nil
 			}
-			return c.runTable(runs, nil)
 		},
 	}.command(f, &cobra.Command{
 		Use:               "runs REF",
@@ -79,7 +78,7 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Revision, error], error) {
 			return c.Revisions(c.ctx, args[0]), nil
 		},
-		show: func(c *cli, _ []string, revisions []belfry.Revision) error { return c.revisionTable(revisions) },
+		show: func(c *cli, _ []string, revisions []belfry.Revision) { c.revisionTable(revisions) },
 	}.command(f, &cobra.Command{
 		Use:               "revisions REF",
 		Short:             "List the revisions of a job, latest first",
@@ -88,18 +87,18 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 	})
 }
 
-func (c *cli) revisionTable(revisions []belfry.Revision) error {
+func (c *cli) revisionTable(revisions []belfry.Revision) {
 	now := c.now()
 	t := c.table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, "QUEUE", "TIMEOUT", "OVERLAP", "MISSED")
 	for _, r := range revisions {
 		replaced := "current"
 		if r.ReplacedAt != nil {
-			replaced = relative(now, *r.ReplacedAt)
+			replaced = relativeTime(now, *r.ReplacedAt)
 		}
 		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
 			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))
 	}
-	return t.write()
+	t.write()
 }
 
 func jobRollbackCommand(f *connectionFlags) *cobra.Command {
@@ -118,8 +117,8 @@ func jobRollbackCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(job, func() error {
-			return c.result("restored", jobTitle(job), "revision "+strconv.Itoa(revision)+" is now revision "+strconv.Itoa(job.Revision))
+		return c.print(job, func() {
+			c.result("restored", jobTitle(job), "revision "+strconv.Itoa(revision)+" is now revision "+strconv.Itoa(job.Revision))
 		})
 	})
 }

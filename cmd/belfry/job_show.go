@@ -25,11 +25,11 @@ func jobShowCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(job, func() error { return c.showJob(job) })
+		return c.print(job, func() { c.showJob(job) })
 	})
 }
 
-func (c *cli) showJob(job belfry.Job) error {
+func (c *cli) showJob(job belfry.Job) {
 	now := c.now()
 	var d details
 	d.add("Name", job.Name)
@@ -37,20 +37,18 @@ func (c *cli) showJob(job belfry.Job) error {
 	d.add("Namespace", job.Namespace)
 	d.add("Status", statusCell(job.Status))
 	d.add("Quarantined", cell{job.Quarantined, red})
-	d.add("Next run", absoluteIn(job.Timezone, now, job.NextRunAt))
-	d.add("Last run", absoluteIn(job.Timezone, now, job.LastRunAt))
+	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
+	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
 	if job.EndedAt != nil {
-		d.add("Ended", absoluteIn(job.Timezone, now, job.EndedAt))
+		d.add("Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
 	}
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
-	d.add("Created", absolute(now, job.CreatedAt))
-	d.add("Updated", absolute(now, job.UpdatedAt))
-	if err := d.write(&c.output); err != nil {
-		return err
-	}
-	return c.jsonSection("Payload", job.Payload)
+	d.add("Created", absoluteTime(now, job.CreatedAt))
+	d.add("Updated", absoluteTime(now, job.UpdatedAt))
+	d.write(&c.output)
+	c.jsonSection("Payload", job.Payload)
 }
 
 // addSpec adds how a job runs. Fields that are not set are left out.

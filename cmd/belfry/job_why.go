@@ -36,18 +36,16 @@ backfilled run that has not ended, or else the next instant.`,
 		if err != nil {
 			return err
 		}
-		return c.print(explanation, func() error { return c.showExplanation(explanation) })
+		return c.print(explanation, func() { c.showExplanation(explanation) })
 	})
 }
 
 // showExplanation prints the sentence and the facts.
-func (c *cli) showExplanation(e belfry.Explanation) error {
-	if err := c.line("%s\n", escape(e.Sentence)); err != nil {
-		return err
-	}
+func (c *cli) showExplanation(e belfry.Explanation) {
+	c.line("%s\n", escape(e.Sentence))
 	now, zone := c.now(), e.Rule.Timezone
 	var d details
-	d.add("Instant", absoluteIn(zone, now, &e.At))
+	d.add("Instant", absoluteTimeIn(zone, now, &e.At))
 	d.add("Decision", statusCell(e.Decision))
 	d.add("Reason", e.Reason)
 	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
@@ -64,9 +62,9 @@ func (c *cli) showExplanation(e belfry.Explanation) error {
 	}
 	d.add("Schedule", rule)
 	d.add("Revision", e.Revision)
-	d.add("Previous", absoluteIn(zone, now, e.Previous))
-	d.add("Next", absoluteIn(zone, now, e.Next))
-	return d.write(&c.output)
+	d.add("Previous", absoluteTimeIn(zone, now, e.Previous))
+	d.add("Next", absoluteTimeIn(zone, now, e.Next))
+	d.write(&c.output)
 }
 
 // waitText is what a run waits for.
@@ -84,7 +82,7 @@ func waitText(w belfry.Wait, zone string, now time.Time) string {
 		}
 		return "earlier runs of the job: " + strings.Join(ids, ", ")
 	case belfry.WaitForTime:
-		return absoluteIn(zone, now, w.Until)
+		return absoluteTimeIn(zone, now, w.Until)
 	}
 	return string(w.What)
 }

@@ -101,33 +101,25 @@ func readFile(path string, stdin io.Reader) (name string, content []byte, err er
 // parseManifests returns the jobs of a file: one per document, a list, or a list under
 // the key jobs.
 func parseManifests(file string, content []byte) (jobs []manifest, all fileErrors) {
-	documents, err := parseDocuments(file, content)
-	if err != nil {
-		return nil, asFileErrors(err)
-	}
+	documents, all := parseDocuments(file, content)
 	y := &yamlToJSON{file: file}
 	for _, document := range documents {
-		nodes, err := y.jobNodes(document)
-		all = append(all, asFileErrors(err)...)
+		nodes, errs := y.jobNodes(document)
+		all = append(all, errs...)
 		for _, n := range nodes {
-			job, errs := y.manifest(n)
+			job, errs := y.manifest(n, schema.For[belfry.Manifest]())
+			if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
+				job.name = strings.TrimSpace(jsontext.Unquote(raw))
+				job.fields["name"] = json.RawMessage(jsontext.Quote(job.name))
+			}
 			jobs, all = append(jobs, job), append(all, errs...)
 		}
 	}
 	return jobs, all
 }
 
-// asFileErrors is an error of a file as a list.
-func asFileErrors(err error) fileErrors {
-	var one fileError
-	if errors.As(err, &one) {
-		return fileErrors{one}
-	}
-	return nil
-}
-
 // jobNodes returns the nodes of a document that are jobs.
-func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, error) {
+func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
 	root := resolveAlias(document)
 	if root.Kind == yaml.SequenceNode {
 		return root.Content, nil
@@ -155,33 +147,28 @@ func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, error) {
 	return list.Content, nil
 }
 
-// manifest reads one job. Fields that are null are left out.
-func (y *yamlToJSON) manifest(n *yaml.Node) (job manifest, all fileErrors) {
-	job = manifest{file: y.file, line: max(n.Line, 1), node: resolveAlias(n), fields: members{}}
+// manifest reads an object with the fields of a type. Fields that are null are left out.
+func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileErrors) {
+	job := manifest{file: y.file, line: max(n.Line, 1), node: resolveAlias(n), fields: members{}}
 	if job.node.Kind != yaml.MappingNode {
-		return job, asFileErrors(y.errorf(n, "must be a job: keys and values, such as name: hello"))
+		return job, y.errorf(n, "must consist of keys and values, such as %s: ...", t.Names()[0])
 	}
-	list, err := y.members(job.node)
-	if err != nil {
-		return job, asFileErrors(err)
-	}
+	list, all := y.members(job.node)
 	for _, m := range list {
-		value, err := y.fieldValue(schema.For[belfry.Manifest]().Field(m.name), m.value)
-		if e := (fileError{}); errors.As(err, &e) {
+		value, errs := y.fieldValue(t.Field(m.name), m.value)
+		for _, e := range errs {
 			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})
-		} else if string(value) != "null" {
+		}
+		if len(errs) == 0 && string(value) != "null" {
 			job.fields[m.name] = value
 		}
-	}
-	if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
-		job.name = strings.TrimSpace(jsontext.Unquote(raw))
 	}
 	return job, all
 }
 
 // fieldValue is the JSON of a field. A scalar in a field for text is a string, however
 // YAML understands it.
-func (y *yamlToJSON) fieldValue(field *schema.Field, n *yaml.Node) (json.RawMessage, error) {
+func (y *yamlToJSON) fieldValue(field *schema.Field, n *yaml.Node) (json.RawMessage, fileErrors) {
 	value := resolveAlias(n)
 	isText := field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID}, field.Kind)
 	switch {
@@ -192,9 +179,9 @@ func (y *yamlToJSON) fieldValue(field *schema.Field, n *yaml.Node) (json.RawMess
 	}
 	items := make([]string, len(value.Content))
 	for i, item := range value.Content {
-		text, err := y.fieldValue(&schema.Field{Kind: schema.Text}, item)
-		if err != nil {
-			return nil, err
+		text, errs := y.fieldValue(&schema.Field{Kind: schema.Text}, item)
+		if len(errs) > 0 {
+			return nil, errs
 		}
 		items[i] = string(text)
 	}
@@ -253,6 +240,14 @@ func findMember(n *yaml.Node, path string) (key, value *yaml.Node, rest string) 
 	return key, value, rest
 }
 
+// fieldErrors returns errors about fields with their lines.
+func (m manifest) fieldErrors(fields []belfry.FieldError) (all fileErrors) {
+	for _, f := range fields {
+		all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
+	}
+	return all
+}
+
 // errorsOf returns the errors of the server about the job, with their lines. It is not
 // ok for other failures.
 func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
@@ -261,10 +256,7 @@ func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
 	}
 	var answer *client.Error
 	if errors.As(err, &answer) && len(answer.Fields) > 0 {
-		for _, f := range answer.Fields {
-			all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
-		}
-		return all, true
+		return m.fieldErrors(answer.Fields), true
 	}
 	for _, line := range errorLines(err) {
 		all = append(all, fileError{m.file, m.line, line})

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -20,27 +23,42 @@ var formats = []string{"table", "wide", "json", "yaml"}
 
 const maxPageSize = 500 // of the server's lists
 
-// output is where and how a command prints.
+// output is where and how a command prints. After an error nothing more is printed.
 type output struct {
-	out, err io.Writer
-	format   string
-	palette  palette
-	now      func() time.Time
+	out     *writer
+	err     io.Writer
+	format  string
+	palette palette
+	now     func() time.Time
+}
+
+// writer keeps the first error.
+type writer struct {
+	io.Writer
+	err error
+}
+
+func (w *writer) Write(p []byte) (n int, err error) {
+	if w.err == nil {
+		_, w.err = w.Writer.Write(p)
+	}
+	return len(p), w.err
 }
 
 func newOutput(cmd *cobra.Command, format string, noColor bool) output {
-	o := output{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), format: format, now: time.Now}
-	o.palette.on = o.human() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(o.out)
+	o := output{out: &writer{Writer: cmd.OutOrStdout()}, err: cmd.ErrOrStderr(), format: format, now: time.Now}
+	o.palette.on = o.humanReadable() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(cmd.OutOrStdout())
 	return o
 }
 
-// human reports whether the output is for people and not for programs.
-func (o *output) human() bool { return o.format == "table" || o.format == "wide" }
+// humanReadable reports whether the output is for people and not for programs.
+func (o *output) humanReadable() bool { return o.format == "table" || o.format == "wide" }
 
 // print prints an answer of the server: for programs as it is, for people by show.
-func (o *output) print(answer any, show func() error) error {
-	if o.human() {
-		return show()
+func (o *output) print(answer any, show func()) error {
+	if o.humanReadable() {
+		show()
+		return o.out.err
 	}
 	text, err := encode(answer, o.format)
 	if err != nil {
@@ -72,7 +90,7 @@ func encode(answer any, format string) ([]byte, error) {
 // printAll prints the answers about the things that a command names, for programs: the
 // answer itself if it names one, otherwise a list.
 func printAll[T any](o *output, named int, answers []T, failed error) error {
-	if o.human() || len(answers) == 0 {
+	if o.humanReadable() || len(answers) == 0 {
 		return failed
 	}
 	var all any = answers
@@ -86,16 +104,13 @@ func printAll[T any](o *output, named int, answers []T, failed error) error {
 }
 
 // line prints a line of data.
-func (o *output) line(format string, args ...any) error {
-	_, err := fmt.Fprintf(o.out, format+"\n", args...)
-	return err
-}
+func (o *output) line(format string, args ...any) { fmt.Fprintf(o.out, format+"\n", args...) }
 
 // message prints a line for the user that is not data.
 func (o *output) message(format string, args ...any) { fmt.Fprintf(o.err, format+"\n", args...) }
 
 // result prints what was done to something, in one line.
-func (o *output) result(verb, name, detail string) error {
+func (o *output) result(verb, name, detail string) {
 	colours := map[string]string{
 		"created": green, "create": green, "updated": yellow, "update": yellow, "deleted": red, "delete": red, "unchanged": grey,
 	}
@@ -103,25 +118,22 @@ func (o *output) result(verb, name, detail string) error {
 	if detail != "" {
 		text += "   " + escape(detail)
 	}
-	return o.line("%s", text)
+	o.line("%s", text)
 }
 
 // section prints a text of several lines under a title, unless it is empty.
-func (o *output) section(title, text string) error {
-	text = strings.TrimRight(escapeLines(text), "\n")
-	if text == "" {
-		return nil
+func (o *output) section(title, text string) {
+	if text = strings.TrimRight(escapeLines(text), "\n"); text != "" {
+		o.line("%s\n  %s", title, strings.ReplaceAll(text, "\n", "\n  "))
 	}
-	return o.line("%s\n  %s", title, strings.ReplaceAll(text, "\n", "\n  "))
 }
 
 // jsonSection prints a JSON value under a title, unless there is none.
-func (o *output) jsonSection(title string, value json.RawMessage) error {
+func (o *output) jsonSection(title string, value json.RawMessage) {
 	var b bytes.Buffer
-	if len(value) == 0 || json.Indent(&b, value, "  ", "  ") != nil {
-		return nil
+	if len(value) > 0 && json.Indent(&b, value, "  ", "  ") == nil {
+		o.line("%s\n  %s", title, escapeJSON(b.Bytes()))
 	}
-	return o.line("%s\n  %s", title, escapeJSON(b.Bytes()))
 }
 
 // compactJSON is a JSON value in one line.
@@ -135,9 +147,7 @@ func compactJSON(value json.RawMessage) string {
 
 // ask asks the user, who agrees with y or yes.
 func (c *cli) ask(question string) (bool, error) {
-	if _, err := io.WriteString(c.err, escape(question)+" [y/N] "); err != nil {
-		return false, err
-	}
+	fmt.Fprint(c.err, escape(question)+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil && answer == "" {
 		c.message("")
@@ -169,7 +179,7 @@ func isTerminal(stream any) bool {
 type listing[T any] struct {
 	noun string // plural
 	list func(c *cli, args []string, pageSize int) (iter.Seq2[T, error], error)
-	show func(c *cli, args []string, items []T) error // for people
+	show func(c *cli, args []string, items []T) // for people
 }
 
 // command adds --limit and the run function to a command.
@@ -198,13 +208,11 @@ func (l listing[T]) run(c *cli, args []string, limit int) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(items, func() error { return l.show(c, args, items) }); err != nil {
-		return err
-	}
+	err = c.print(items, func() { l.show(c, args, items) })
 	if more {
 		c.message("There are more %s. List all with: --limit 0", l.noun)
 	}
-	return nil
+	return err
 }
 
 // collect returns the first items of a sequence and whether there are more; limit 0 is
@@ -229,4 +237,83 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// escape makes text from outside safe to print on a terminal: characters that are not
+// printable, such as escape sequences and changes of the writing direction, are
+// replaced by their codes.
+func escape(s string) string { return escapeExcept(s, "") }
+
+// escapeLines is escape for text of several lines, which are kept.
+func escapeLines(s string) string {
+	return escapeExcept(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
+}
+
+func escapeExcept(s, keep string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !isPrintable(r) || r == utf8.RuneError }) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case isPrintable(r) || strings.ContainsRune(keep, r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(escapeCode(r))
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+func isPrintable(r rune) bool { return r == ' ' || unicode.IsPrint(r) }
+
+func escapeCode(r rune) string {
+	switch {
+	case r == '\n':
+		return `\n`
+	case r == '\r':
+		return `\r`
+	case r == '\t':
+		return `\t`
+	case r < 0x80:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r < 0x10000:
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}
+
+// escapeJSON replaces characters in the strings of a JSON text that are not printable
+// by their codes. Its meaning stays the same.
+func escapeJSON(content []byte) []byte {
+	if bytes.IndexFunc(content, func(r rune) bool { return r != '\n' && !isPrintable(r) }) < 0 {
+		return content
+	}
+	var b bytes.Buffer
+	for len(content) > 0 {
+		r, size := utf8.DecodeRune(content)
+		switch {
+		case r == '\n' || isPrintable(r):
+			b.WriteRune(r)
+		case r >= 0x10000:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		content = content[size:]
+	}
+	return b.Bytes()
+}
+
+// shorten cuts a text to a width.
+func shorten(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:width-1]) + "…"
 }

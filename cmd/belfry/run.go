@@ -36,20 +36,19 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			err := flags.decode(&filter)
 			return c.Runs(c.ctx, filter), err
 		},
-		show: func(c *cli, _ []string, runs []belfry.Run) error {
+		show: func(c *cli, _ []string, runs []belfry.Run) {
 			switch {
 			case len(runs) > 0:
 				ids := make([]belfry.ID, len(runs))
 				for i, r := range runs {
 					ids[i] = r.JobID
 				}
-				return c.runTable(runs, c.jobNames(ids...))
-			case flags.given() != "":
+				c.runTable(runs, c.jobNames(ids...))
+			case flags.changedFlag() != "":
 				c.message("No matching runs.")
 			default:
 				c.message("No runs yet. Run a job now with: belfry job trigger NAME")
 			}
-			return nil
 		},
 	}.command(f, cmd)
 }
@@ -78,7 +77,7 @@ func (c *cli) jobNames(ids ...belfry.ID) map[belfry.ID]string {
 }
 
 // runTable lists runs. Names are those of their jobs; nil if all are of one job.
-func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) error {
+func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
 	now := c.now()
 	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
 	if names != nil {
@@ -94,10 +93,10 @@ func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) error {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, relative(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
-			r.Revision, relativeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
+		t.row(append(row, statusCell(r.Status), r.Kind, relativeTime(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
+			r.Revision, relativeTimeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
 	}
-	return t.write()
+	t.write()
 }
 
 // tookText is how long the latest attempt of a run took; empty unless it has ended. A
@@ -150,12 +149,9 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(run, func() error {
-			if err := c.showRun(run, c.jobNames(run.JobID)[run.JobID]); err != nil {
-				return err
-			}
+		return c.print(run, func() {
+			c.showRun(run, c.jobNames(run.JobID)[run.JobID])
 			c.hintWhy(run)
-			return nil
 		})
 	})
 }
@@ -167,6 +163,19 @@ func parseRunID(text, command string) (belfry.ID, error) {
 		return id, usagef("%s; list the ids with: belfry %s list", err, command)
 	}
 	return id, nil
+}
+
+// parseRunIDs parses the ids of runs, by their texts.
+func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
+	ids := make(map[string]belfry.ID)
+	for _, text := range texts {
+		id, err := parseRunID(text, command)
+		if err != nil {
+			return nil, err
+		}
+		ids[text] = id
+	}
+	return ids, nil
 }
 
 // hintWhy says how to find out what a run waits for. A pending trigger waits for
@@ -181,7 +190,7 @@ func (c *cli) hintWhy(run belfry.Run) {
 	}
 }
 
-func (c *cli) showRun(run belfry.Run, job string) error {
+func (c *cli) showRun(run belfry.Run, job string) {
 	now := c.now()
 	var d details
 	d.add("Run", run.ID)
@@ -189,31 +198,27 @@ func (c *cli) showRun(run belfry.Run, job string) error {
 	d.add("Status", statusCell(run.Status))
 	d.add("Reason", run.Reason)
 	d.add("Kind", run.Kind)
-	d.add("Scheduled", absolute(now, run.ScheduledAt))
+	d.add("Scheduled", absoluteTime(now, run.ScheduledAt))
 	d.add("Note", run.Note)
 	if run.SkippedTo != nil {
-		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absolute(now, *run.SkippedTo)))
+		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
 	}
 	if run.Status == belfry.RunRetry {
-		d.add("Next try", absolute(now, run.ReadyAt))
+		d.add("Next try", absoluteTime(now, run.ReadyAt))
 	}
 	for _, at := range []struct {
 		name string
 		at   *time.Time
 	}{{"Started", run.StartedAt}, {"Cancelling", run.CancelRequestedAt}, {"Finished", run.FinishedAt}} {
 		if at.at != nil {
-			d.add(at.name, absolute(now, *at.at))
+			d.add(at.name, absoluteTime(now, *at.at))
 		}
 	}
 	d.add("Took", tookText(run))
 	addResult(&d, run)
-	if err := d.write(&c.output); err != nil {
-		return err
-	}
-	if err := c.section("Output", run.Output); err != nil {
-		return err
-	}
-	return c.showAttempts(run)
+	d.write(&c.output)
+	c.section("Output", run.Output)
+	c.showAttempts(run)
 }
 
 // addResult adds the latest attempt of a run.
@@ -228,30 +233,22 @@ func addResult(d *details, run belfry.Run) {
 }
 
 // showAttempts lists the attempts that did not succeed, with their outputs.
-func (c *cli) showAttempts(run belfry.Run) error {
+func (c *cli) showAttempts(run belfry.Run) {
 	if len(run.Attempts) == 0 {
-		return nil
+		return
 	}
 	now := c.now()
 	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
 	for _, a := range run.Attempts {
-		t.row(a.Number, cell{string(a.Outcome), red}, relative(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
+		t.row(a.Number, cell{string(a.Outcome), red}, relativeTime(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
 	}
-	if err := c.line("\nFailed attempts"); err != nil {
-		return err
-	}
-	if err := t.write(); err != nil {
-		return err
-	}
+	c.line("\nFailed attempts")
+	t.write()
 	for _, a := range run.Attempts {
-		if a.Number == run.Attempt && a.Output == run.Output {
-			continue // It was printed above.
-		}
-		if err := c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output); err != nil {
-			return err
+		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above
+			c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output)
 		}
 	}
-	return nil
 }
 
 func runCancelCommand(f *connectionFlags) *cobra.Command {
@@ -265,22 +262,17 @@ handler. A run that succeeds nevertheless has succeeded.`,
   belfry run watch 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d`,
 		Args: cobra.MinimumNArgs(1),
 	}, func(c *cli, args []string) error {
-		for _, text := range args {
-			if _, err := parseRunID(text, "run"); err != nil {
-				return err
-			}
+		ids, err := parseRunIDs(args, "run")
+		if err != nil {
+			return err
 		}
 		s := selection{past: "cancelled"}
-		return s.runNamed(c, args, func(text string) (outcome, error) {
-			id, err := parseRunID(text, "run")
-			if err != nil {
-				return outcome{}, err
-			}
-			run, err := c.CancelRun(c.ctx, id)
+		return s.runNamed(c, args, func(text string) (actionResult, error) {
+			run, err := c.CancelRun(c.ctx, ids[text])
 			if run.Status == belfry.RunCancelled {
-				return outcome{answer: run, name: id.String()}, err
+				return actionResult{answer: run, name: text}, err
 			}
-			return outcome{answer: run, verb: "cancelling", name: id.String(), detail: "its worker will stop it; see: belfry run watch " + id.String()}, err
+			return actionResult{answer: run, verb: "cancelling", name: text, detail: "its worker will stop it; see: belfry run watch " + text}, err
 		})
 	})
 }

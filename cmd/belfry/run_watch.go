@@ -81,8 +81,8 @@ func (c *cli) poll(check func() (changed, done bool, err error)) error {
 		case err == nil:
 			failingSince = time.Time{}
 		}
-		if done {
-			return nil
+		if done || c.out.err != nil {
+			return c.out.err
 		}
 		interval = min(interval*3/2, maxPollInterval)
 		if changed {
@@ -99,7 +99,7 @@ func (c *cli) poll(check func() (changed, done bool, err error)) error {
 // followRun prints every change of a run until it has ended.
 func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
 	w := &runWatcher{output: &c.output, to: c.out}
-	if !c.human() {
+	if !c.humanReadable() {
 		w.to = c.err // The run itself is printed at the end.
 	}
 	err = c.poll(func() (changed, done bool, err error) {
@@ -108,8 +108,7 @@ func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
 			return false, false, err
 		}
 		run = latest
-		changed, err = w.update(run, "")
-		return changed, !run.Status.Live(), err
+		return w.update(run, ""), !run.Status.Live(), nil
 	})
 	return run, err
 }
@@ -130,14 +129,10 @@ func (c *cli) followJob(ref string) error {
 		for _, run := range slices.Backward(latest) {
 			w := watchers[run.ID]
 			if w == nil {
-				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.human()}
+				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.humanReadable()}
 				watchers[run.ID] = w
 			}
-			updated, err := w.update(run, run.ID.String()+"  ")
-			if err != nil {
-				return false, false, err
-			}
-			changed = changed || updated
+			changed = w.update(run, run.ID.String()+"  ") || changed
 		}
 		first = false
 		return changed, false, nil
@@ -160,25 +155,25 @@ type runWatcher struct {
 }
 
 // update prints what changed since the last update.
-func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool, err error) {
+func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
 	if run.Status == w.status && run.Attempt == w.attempt && len(run.Attempts) == w.attempts {
-		return false, nil
+		return false
 	}
 	failed := run.Attempts[min(w.attempts, len(run.Attempts)):]
 	w.status, w.attempt, w.attempts = run.Status, run.Attempt, len(run.Attempts)
 	switch {
 	case w.ended:
-		return false, nil
+		return false
 	case w.whole:
-		return true, w.print(run, nil)
+		_ = w.print(run, nil) // The output keeps the error.
+		return true
 	}
 	for _, a := range failed {
 		detail := fmt.Sprintf("%s after %s: %s", a.Outcome, elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error))
-		if err := w.printLine(prefix, cell{fmt.Sprintf("attempt %d", a.Number), yellow}, detail); err != nil {
-			return true, err
-		}
+		w.printLine(prefix, cell{fmt.Sprintf("attempt %d", a.Number), yellow}, detail)
 	}
-	return true, w.printLine(prefix, statusCell(run.Status), w.statusDetail(run))
+	w.printLine(prefix, statusCell(run.Status), w.statusDetail(run))
+	return true
 }
 
 // statusDetail describes the status of a run.
@@ -191,7 +186,7 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	case belfry.RunWaiting:
 		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
-		return "next attempt " + relative(w.now(), run.ReadyAt)
+		return "next attempt " + relativeTime(w.now(), run.ReadyAt)
 	case belfry.RunSucceeded:
 		text := fmt.Sprintf("attempt %d", run.Attempt)
 		if took := tookText(run); took != "" {
@@ -205,8 +200,7 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	return runDetail(run)
 }
 
-func (w *runWatcher) printLine(prefix string, status cell, detail string) error {
+func (w *runWatcher) printLine(prefix string, status cell, detail string) {
 	padded := w.palette.paint(status.colour, fmt.Sprintf("%-9s", escape(status.text)))
-	_, err := fmt.Fprintf(w.to, "%s  %s%s  %s\n", w.now().Format(time.TimeOnly), prefix, padded, escape(detail))
-	return err
+	fmt.Fprintf(w.to, "%s  %s%s  %s\n", w.now().Format(time.TimeOnly), prefix, padded, escape(detail))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
-	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
 
@@ -68,11 +67,7 @@ func (p *preview) run(text string, now time.Time) (belfry.Preview, error) {
 	if strings.TrimSpace(text) == "" {
 		return belfry.Preview{}, &scheduleError{text, belfry.FieldError{Field: "schedule", Message: "the expression is empty"}}
 	}
-	_, err := p.flags.decodeGiven(&p.request)
-	if err == nil {
-		err = p.flags.usageErrors(schema.Check(&p.request))
-	}
-	if err != nil {
+	if err := p.flags.decodeChecked(&p.request); err != nil {
 		return belfry.Preview{}, err
 	}
 	out, errs := validate.New(now, plan.Defaults{}).Preview(p.request)
@@ -178,6 +173,7 @@ type scheduleError struct {
 }
 
 func (e *scheduleError) Error() string { return e.field.Field + ": " + e.field.Message }
+func (e *scheduleError) exitCode() int { return exitRefused }
 
 var (
 	errorColumn  = regexp.MustCompile(`^column (\d+): `)
@@ -226,4 +222,84 @@ func pointAt(text string, column int) []string {
 	}
 	indent := strings.Repeat(" ", utf8.RuneCountInString(string(before)))
 	return []string{"    " + string(before) + string(after), "    " + indent + "^"}
+}
+
+func scheduleNextCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "next EXPR",
+		Short: "List the next occurrences of a schedule",
+		Long: `List the next occurrences of a schedule: the local time in its time zone, the instant
+in UTC, how far away it is, and a note where a clock change moved, skipped or repeated
+it. Other surprises are printed on standard error.
+
+With --batch, queries are read from standard input, one JSON object per line:
+
+  {"expr": "0 9 * * MON-FRI", "tz": "Europe/Paris", "after": "2027-01-01T00:00:00Z", "count": 3}
+
+Each is answered by one line, in the same order: {"next": [...]} with instants in UTC,
+or {"error": "..."}. A query may also have dst_gap, dst_overlap and dtstart: the local
+time from which a calendar rule or an interval without a start counts. Its default is
+after, and the default of after is now.`,
+		Example: `  belfry schedule next '0 9 * * MON-FRI' --timezone America/New_York
+  belfry schedule next '30 2 * * *' --timezone America/New_York --after 2027-03-13T00:00:00Z
+  belfry schedule next PT15M --starts-at 2027-03-01T09:00:00Z --count 10 -o json
+  belfry schedule next --batch < queries.jsonl > answers.jsonl`,
+	}
+	p := addPreviewFlags(cmd)
+	cmd.Flags().Lookup("count").Usage = "how many occurrences to list, at most 1000 (default 5)"
+	format := cmd.Flags().StringP("output", "o", "table", "output `FORMAT`: "+strings.Join(formats, ", "))
+	noColor := cmd.Flags().Bool("no-color", false, "print without colours [NO_COLOR]")
+	batch := cmd.Flags().Bool("batch", false, "answer the queries on standard input, one JSON object per line")
+	completeFlag(cmd, "output", formats...)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *batch && len(args) > 0:
+			return usagef("use either an expression or --batch")
+		case *batch:
+			return nil
+		}
+		return exactlyOneExpression(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *batch {
+			for _, name := range append(p.flags.names(), "output") {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s does not work with --batch: each line has its own", name)
+				}
+			}
+			return answerQueries(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), time.Now())
+		}
+		if err := checkFormat(*format); err != nil {
+			return err
+		}
+		p.request.Count = 5 // unless the flag sets another
+		out, err := p.run(args[0], time.Now())
+		if err != nil {
+			return err
+		}
+		o := newOutput(cmd, *format, *noColor)
+		return o.print(out, func() { o.showPreview(out, p.request.Count) })
+	}
+	return cmd
+}
+
+func (o *output) showPreview(p belfry.Preview, count int) {
+	header := []string{"LOCAL TIME", "UTC", "WHEN"}
+	if slices.ContainsFunc(p.Next, func(o belfry.Occurrence) bool { return o.Note != "" }) {
+		header = append(header, "NOTE")
+	}
+	t := o.table(header)
+	for _, at := range p.Next {
+		t.row(at.Weekday[:3]+" "+at.Local, at.At.Format(time.RFC3339Nano), relativeTime(o.now(), at.At), cell{at.Note, yellow})
+	}
+	if len(p.Next) > 0 {
+		t.write()
+	}
+	switch {
+	case len(p.Next) == 0:
+		p.Warnings = append([]string{"there are no more occurrences"}, p.Warnings...)
+	case len(p.Next) < count:
+		p.Warnings = append([]string{"the schedule ends there"}, p.Warnings...)
+	}
+	printWarnings(o.err, p.Warnings)
 }

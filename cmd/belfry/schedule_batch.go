@@ -39,16 +39,15 @@ type query struct {
 func answerQueries(ctx context.Context, in io.Reader, out io.Writer, now time.Time) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	w := bufio.NewWriterSize(out, 64<<10)
-	var text, answer []byte
+	var answer []byte
 	for ctx.Err() == nil {
-		var tooLong bool
-		var err error
-		if text, tooLong, err = readLine(lines, text[:0]); errors.Is(err, io.EOF) {
+		text, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(text) == 0 {
 			return w.Flush()
-		} else if err != nil {
+		} else if err != nil && err != io.EOF {
 			return errors.Join(fmt.Errorf("read the queries: %w", err), w.Flush())
 		}
-		next, err := answerLine(text, tooLong, now)
+		next, err := answerLine(bytes.TrimRight(text, "\r\n"), now)
 		answer = appendAnswer(answer[:0], next, err)
 		if _, err := w.Write(answer); err != nil {
 			return fmt.Errorf("write an answer: %w", err)
@@ -62,24 +61,8 @@ func answerQueries(ctx context.Context, in io.Reader, out io.Writer, now time.Ti
 	return errors.Join(ctx.Err(), w.Flush())
 }
 
-// readLine appends a line without its end to a buffer, up to maxLine bytes.
-func readLine(lines *bufio.Reader, text []byte) (_ []byte, tooLong bool, err error) {
-	for started := false; ; started = true {
-		piece, err := lines.ReadSlice('\n')
-		if tooLong = tooLong || len(text)+len(bytes.TrimRight(piece, "\r\n")) > maxLine; !tooLong {
-			text = append(text, piece...)
-		}
-		switch {
-		case err == nil, errors.Is(err, io.EOF) && (started || len(piece) > 0):
-			return bytes.TrimRight(text, "\r\n"), tooLong, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return text, tooLong, err
-		}
-	}
-}
-
-func answerLine(text []byte, tooLong bool, now time.Time) ([]time.Time, error) {
-	if tooLong {
+func answerLine(text []byte, now time.Time) ([]time.Time, error) {
+	if len(text) > maxLine {
 		return nil, fmt.Errorf("the line has more than %d bytes", maxLine)
 	}
 	if syntax := jsontext.Check(text); syntax != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,13 +34,13 @@ func (s *selection) addFlags(cmd *cobra.Command, filter *fieldFlags) {
 	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// matched reports whether a filter selects the things. It refuses a command line that
+// usesFilter reports whether a filter selects the things. It refuses a command line that
 // selects nothing, or in two ways.
-func (s *selection) matched(cmd *cobra.Command, args []string) (bool, error) {
+func (s *selection) usesFilter(cmd *cobra.Command, args []string) (bool, error) {
 	if err := s.filter.checkNotEmpty(); err != nil {
 		return false, err
 	}
-	given := s.filter.given()
+	given := s.filter.changedFlag()
 	if s.all && given != "" {
 		return false, usagef("use either --all or --%s: --all is every %s of the namespace", given, s.noun)
 	}
@@ -92,8 +93,8 @@ func (s *selection) reportPartial(c *cli, done int) {
 	}
 }
 
-// outcome is what was done to a named thing.
-type outcome struct {
+// actionResult is what was done to a named thing.
+type actionResult struct {
 	answer any    // for programs
 	verb   string // empty: the past of the selection
 	name   string
@@ -101,7 +102,7 @@ type outcome struct {
 }
 
 // runNamed acts on named things, one after another. It continues after a failure.
-func (s *selection) runNamed(c *cli, names []string, act func(name string) (outcome, error)) error {
+func (s *selection) runNamed(c *cli, names []string, act func(name string) (actionResult, error)) error {
 	if s.confirmNamed && !s.dryRun {
 		if ok, err := c.confirm(s.yes, s.verb, s.question(strings.Join(names, ", "))); err != nil || !ok {
 			return err
@@ -109,12 +110,8 @@ func (s *selection) runNamed(c *cli, names []string, act func(name string) (outc
 	}
 	answers, err := forEach(c, names, func(name string) (any, error) {
 		o, err := act(name)
-		if err == nil && c.human() && o.name != "" {
-			verb := o.verb
-			if verb == "" {
-				verb = s.past
-			}
-			err = c.result(verb, o.name, o.detail)
+		if err == nil && c.humanReadable() {
+			c.result(cmp.Or(o.verb, s.past), o.name, o.detail)
 		}
 		return o.answer, err
 	})
@@ -167,8 +164,8 @@ func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Actio
 
 // run acts on the jobs: each by its name, or all that match. With oneByOne, jobs that
 // match are changed like named ones, since no bulk action does the same.
-func (s *jobSelection) run(c *cli, args []string, oneByOne bool, each func(ref string) (outcome, error)) error {
-	matched, err := s.matched(c.cmd, args)
+func (s *jobSelection) run(c *cli, args []string, oneByOne bool, each func(ref string) (actionResult, error)) error {
+	matched, err := s.usesFilter(c.cmd, args)
 	switch {
 	case err != nil:
 		return err
@@ -209,7 +206,7 @@ func (s *jobSelection) runBulk(c *cli, request belfry.Bulk) error {
 }
 
 // runEach changes all jobs that match, one by one.
-func (s *jobSelection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (outcome, error)) error {
+func (s *jobSelection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (actionResult, error)) error {
 	filter.PageSize = maxPageSize
 	jobs, _, err := collect(c.Jobs(c.ctx, filter), 0)
 	if err != nil {
@@ -240,16 +237,16 @@ func (s *jobSelection) confirm(c *cli, matched int) (bool, error) {
 	switch {
 	case matched == 0:
 		c.message("No matching jobs.")
-		return false, c.print(result, func() error { return nil })
+		return false, c.print(result, func() {})
 	case s.dryRun:
-		return false, c.print(result, func() error { return c.line("%s would be %s.", plural(matched, "job"), s.past) })
+		return false, c.print(result, func() { c.line("%s would be %s.", plural(matched, "job"), s.past) })
 	}
 	return c.confirm(s.yes, s.verb, s.question(plural(matched, "job")))
 }
 
 // report prints what was done, and for which jobs it failed.
 func (s *jobSelection) report(c *cli, done belfry.BulkResult) error {
-	err := c.print(done, func() error { return c.result(s.past, plural(done.Done, "job"), "") })
+	err := c.print(done, func() { c.result(s.past, plural(done.Done, "job"), "") })
 	if err != nil || len(done.Failed) == 0 {
 		return err
 	}

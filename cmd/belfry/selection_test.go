@@ -77,7 +77,7 @@ func TestJobSelectionErrors(t *testing.T) {
 			t.Errorf("%s: %+v", flag, r)
 		}
 	}
-	for flag, want := range map[string]string{"--runs=later": `--runs: "later" is not one of finish, cancel`, "--history=burn": `--history: "burn" is not one of keep, delete`} {
+	for flag, want := range map[string]string{"--runs=later": `--runs: must be "finish" or "cancel"`, "--history=burn": `--history: must be "keep" or "delete"`} {
 		if r := p.run("job", "delete", "a", "--yes", flag); r.code != exitUsage || !strings.Contains(r.err, want) {
 			t.Errorf("%s: %+v", flag, r)
 		}

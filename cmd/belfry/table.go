@@ -59,7 +59,7 @@ func (t *table) clip(text string) string {
 
 // write prints the rows. The last column is not padded, so that no line ends in
 // blanks.
-func (t *table) write() error {
+func (t *table) write() {
 	head := make([]cell, len(t.header))
 	for i, h := range t.header {
 		head[i] = cell{text: h}
@@ -81,8 +81,7 @@ func (t *table) write() error {
 		}
 		b.WriteByte('\n')
 	}
-	_, err := t.out.Write([]byte(b.String()))
-	return err
+	fmt.Fprint(t.out, b.String())
 }
 
 // details is one thing: a line for each of its fields.
@@ -99,17 +98,14 @@ func (d *details) add(name string, value any) {
 	}
 }
 
-func (d *details) write(o *output) error {
+func (d *details) write(o *output) {
 	width := 0
 	for _, n := range d.names {
 		width = max(width, utf8.RuneCountInString(n))
 	}
 	for i, n := range d.names {
-		if err := o.line("%-*s   %s", width, n, o.palette.paint(d.values[i].colour, d.values[i].text)); err != nil {
-			return err
-		}
+		o.line("%-*s   %s", width, n, o.palette.paint(d.values[i].colour, d.values[i].text))
 	}
-	return nil
 }
 
 // palette colours texts, if colours are on.

@@ -12,8 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// relative is how far away an instant is: "in 3m", "2h ago".
-func relative(now, at time.Time) string {
+// relativeTime is how far away an instant is: "in 3m", "2h ago".
+func relativeTime(now, at time.Time) string {
 	d := at.Sub(now)
 	if d.Abs() < time.Second {
 		return "now"
@@ -24,24 +24,24 @@ func relative(now, at time.Time) string {
 	return "in " + durationText(d)
 }
 
-// relativeOrNone is relative for an instant that may be missing.
-func relativeOrNone(now time.Time, at *time.Time) string {
+// relativeTimeOrNone is relativeTime for an instant that may be missing.
+func relativeTimeOrNone(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return relative(now, *at)
+	return relativeTime(now, *at)
 }
 
-// absolute is an instant in UTC with how far away it is.
-func absolute(now, at time.Time) string { return absoluteIn("UTC", now, &at) }
+// absoluteTime is an instant in UTC with how far away it is.
+func absoluteTime(now, at time.Time) string { return absoluteTimeIn("UTC", now, &at) }
 
-// absoluteIn is an instant in a time zone with how far away it is. A missing instant is
+// absoluteTimeIn is an instant in a time zone with how far away it is. A missing instant is
 // a dash.
-func absoluteIn(zone string, now time.Time, at *time.Time) string {
+func absoluteTimeIn(zone string, now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), relative(now, *at))
+	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), relativeTime(now, *at))
 }
 
 // localTime is an instant in a time zone, or in UTC if the zone is unknown here.

@@ -19,16 +19,16 @@ import (
 
 // parseDocuments returns the documents of a file, JSON or YAML. Every node has its
 // line.
-func parseDocuments(file string, content []byte) ([]*yaml.Node, error) {
+func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	if !utf8.Valid(content) {
 		valid := strings.ToValidUTF8(string(content), "\x00")
-		return nil, fileError{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}
+		return nil, fileErrors{{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}}
 	}
 	if json.Valid(content) {
 		node, err := jsonToNode(content)
 		if err != nil {
-			return nil, fileError{file, 1, err.Error()}
+			return nil, fileErrors{{file, 1, err.Error()}}
 		}
 		return []*yaml.Node{node}, nil
 	}
@@ -38,7 +38,7 @@ func parseDocuments(file string, content []byte) ([]*yaml.Node, error) {
 	return parseYAML(file, content)
 }
 
-func parseYAML(file string, content []byte) ([]*yaml.Node, error) {
+func parseYAML(file string, content []byte) ([]*yaml.Node, fileErrors) {
 	var out []*yaml.Node
 	for d := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var document yaml.Node
@@ -48,7 +48,7 @@ func parseYAML(file string, content []byte) ([]*yaml.Node, error) {
 		}
 		if err != nil {
 			line, message := yamlError(err, content)
-			return nil, fileError{file, line, message}
+			return nil, fileErrors{{file, line, message}}
 		}
 		if len(document.Content) == 1 && document.Content[0].ShortTag() != "!!null" {
 			out = append(out, document.Content[0])
@@ -86,14 +86,14 @@ func yamlError(err error, content []byte) (line int, message string) {
 }
 
 // jsonError says where a file stops being JSON.
-func jsonError(file string, content []byte) error {
+func jsonError(file string, content []byte) fileErrors {
 	var value json.RawMessage
 	err := json.Unmarshal(content, &value)
 	offset := len(content)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = int(syntax.Offset) - 1
 	}
-	return fileError{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}
+	return fileErrors{{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}}
 }
 
 func lineOf(content []byte, offset int) int {
@@ -115,8 +115,8 @@ type yamlToJSON struct {
 	aliases    int // that the current node is in
 }
 
-func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) error {
-	return fileError{y.file, max(n.Line, 1), fmt.Sprintf(format, args...)}
+func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) fileErrors {
+	return fileErrors{{y.file, max(n.Line, 1), fmt.Sprintf(format, args...)}}
 }
 
 func resolveAlias(n *yaml.Node) *yaml.Node {
@@ -127,13 +127,13 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 }
 
 // convert returns the JSON of a node.
-func (y *yamlToJSON) convert(n *yaml.Node) (json.RawMessage, error) {
+func (y *yamlToJSON) convert(n *yaml.Node) (json.RawMessage, fileErrors) {
 	var b bytes.Buffer
 	err := y.write(&b, n)
 	return b.Bytes(), err
 }
 
-func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) error {
+func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	if n.Kind == yaml.AliasNode {
 		y.aliases++
 		defer func() { y.aliases-- }()
@@ -162,14 +162,14 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) error {
 	return nil
 }
 
-func (y *yamlToJSON) countAlias(n *yaml.Node) error {
+func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
 	if y.aliasNodes++; y.aliasNodes > maxAliasNodes {
 		return y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
 	}
 	return nil
 }
 
-func (y *yamlToJSON) enter(n *yaml.Node) error {
+func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
 	if y.depth++; y.depth > maxNesting {
 		y.depth--
 		return y.errorf(n, "is nested deeper than %d levels", maxNesting)
@@ -177,7 +177,7 @@ func (y *yamlToJSON) enter(n *yaml.Node) error {
 	return nil
 }
 
-func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) error {
+func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	if tag := n.ShortTag(); tag != "!!seq" {
 		return y.errorf(n, "the tag %s is not supported", tag)
 	}
@@ -194,7 +194,7 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) error {
 	return nil
 }
 
-func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node) error {
+func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	if tag := n.ShortTag(); tag != "!!map" {
 		return y.errorf(n, "the tag %s is not supported", tag)
 	}
@@ -224,7 +224,7 @@ type yamlMember struct {
 }
 
 // members lists the members of a mapping, its own before those that are merged in.
-func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, error) {
+func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
 	if err := y.enter(n); err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, error) {
 
 // merge lists the members that a merge key adds: those of a mapping, or of several, of
 // which the first wins.
-func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, err error) {
+func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors) {
 	if err := y.countAlias(value); err != nil {
 		return nil, err
 	}
