@@ -122,12 +122,13 @@ func (s *schemas) of(t reflect.Type) *Schema {
 	case reflect.TypeFor[belfry.Optional[float64]]():
 		return &Schema{Type: typeNames{"number"}}
 	}
+	if t.Kind() == reflect.Pointer {
+		return nullable(s.of(t.Elem()))
+	}
 	if e, ok := reflect.Zero(t).Interface().(belfry.Enum); ok {
 		return s.enumeration(componentName(t), t, e.EnumValues())
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		return nullable(s.of(t.Elem()))
 	case reflect.Struct:
 		return s.structure(t)
 	case reflect.Slice:
@@ -153,7 +154,7 @@ func nullable(of *Schema) *Schema {
 		return &Schema{AnyOf: []*Schema{of, {Type: typeNames{"null"}}}}
 	case len(of.AnyOf) > 0:
 		of.AnyOf = append(of.AnyOf, &Schema{Type: typeNames{"null"}})
-	case len(of.Type) > 0:
+	case len(of.Type) > 0 && !slices.Contains(of.Type, "null"):
 		of.Type = append(of.Type, "null")
 	}
 	return of
