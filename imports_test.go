@@ -70,6 +70,8 @@ var mayImport = map[string][]string{
 
 	"internal/pgtest": {pgx}, // starts servers for tests; no row has it
 	"internal/chaos":  nil,   // tests only
+
+	"internal/control/controltest": append([]string{"internal/control", "internal/store/sqlite"}, rules...), // for tests; no row has it
 }
 
 func TestPackagesImportOnlyFromBelow(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// configured writes a configuration file and makes it the one that is used.
-func configured(t *testing.T, content string, mode os.FileMode) string {
+// writeConfig writes a configuration file that the commands use.
+func writeConfig(t *testing.T, content string, mode os.FileMode) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
@@ -24,7 +24,7 @@ func configured(t *testing.T, content string, mode os.FileMode) string {
 	return path
 }
 
-func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
+func TestConnectionSettingsPrecedence(t *testing.T) {
 	const file = "server: http://file\nkey: filekey\nnamespace: filespace\noutput: yaml\n"
 	keyFile := writeFile(t, filepath.Join(t.TempDir(), "key"), "keyfilekey\n")
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.file != "" {
-				configured(t, tt.file, 0o600)
+				writeConfig(t, tt.file, 0o600)
 			}
 			for name, value := range tt.env {
 				t.Setenv(name, value)
@@ -61,37 +61,37 @@ func TestFlagsWinOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	}
 }
 
-func TestABadConfigurationIsRefused(t *testing.T) {
+func TestConfigFileErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
 		mode       os.FileMode
 		want       string // "" for none
 	}{
-		{"a key that others may read", "key: secret\n", 0o644, "holds a key and others may read it (its mode is 0644); make it yours alone with: chmod 600 "},
+		{"a key that others may read", "key: secret\n", 0o644, "contains a key, but other users may read it (mode 0644); run: chmod 600 "},
 		{"a key that the group may read", "key: secret\n", 0o640, "chmod 600"},
 		{"no key that others may read", "server: http://x\n", 0o644, ""},
-		{"an unknown key", "server: http://x\nsever: http://y\n", 0o600, "config.yaml:2: sever is not known; there are server, key, namespace and output"},
-		{"a key twice", "server: http://x\nserver: http://y\n", 0o600, "config.yaml:2: server is there twice"},
-		{"a list", "- server\n", 0o600, "config.yaml:1: the configuration must be keys and values"},
-		{"two documents", "server: a\n---\nserver: b\n", 0o600, "config.yaml:3: the configuration is one document"},
-		{"a value that is a list", "server: http://x\nkey: [a]\n", 0o600, "config.yaml:2: key must be text"},
-		{"an unknown output", "output: xml\n", 0o600, `output: "xml" is not one of table, json, yaml`},
+		{"an unknown key", "server: http://x\nsever: http://y\n", 0o600, "config.yaml:2: sever is unknown; known are server, key, namespace and output"},
+		{"a key twice", "server: http://x\nserver: http://y\n", 0o600, "config.yaml:2: server is duplicated; first in line 1"},
+		{"a list", "- server\n", 0o600, "config.yaml:1: the configuration must consist of keys and values"},
+		{"two documents", "server: a\n---\nserver: b\n", 0o600, "config.yaml:3: the configuration must be a single document"},
+		{"a value that is a list", "server: http://x\nkey: [a]\n", 0o600, "config.yaml:2: key must be a string"},
+		{"an unknown output", "output: xml\n", 0o600, `output: "xml" is not one of table, wide, json, yaml`},
 		{"broken YAML", "server: http://x\nkey: a: b\n", 0o600, "config.yaml:2: mapping values are not allowed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			configured(t, tt.file, tt.mode)
+			writeConfig(t, tt.file, tt.mode)
 			_, err := (&connectionFlags{}).settings()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {
-				t.Errorf("the key is told: %v", err)
+				t.Errorf("the error contains the key: %v", err)
 			}
 		})
 	}
 }
 
-func TestBadSessionsAreRefused(t *testing.T) {
+func TestConnectionFlagErrors(t *testing.T) {
 	two := writeFile(t, filepath.Join(t.TempDir(), "keys"), "one\ntwo\n")
 	p := &testCLI{t: t}
 	for _, tt := range []struct {
@@ -100,13 +100,13 @@ func TestBadSessionsAreRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		{"an unknown output", []string{"-o", "xml"}, exitUsage, `--output: "xml" is not one of table, json, yaml`},
+		{"an unknown output", []string{"-o", "xml"}, exitUsage, `--output: "xml" is not one of table, wide, json, yaml`},
 		{"no time", []string{"--request-timeout", "0s"}, exitUsage, "--request-timeout"},
-		{"two keys", []string{"--key", "a", "--key-file", "b"}, exitUsage, "give --key or --key-file, not both"},
+		{"two keys", []string{"--key", "a", "--key-file", "b"}, exitUsage, "use either --key or --key-file"},
 		{"a key file that is not there", []string{"--key-file", "nowhere"}, exitOther, "--key-file: nowhere: no such file"},
 		{"a key file of two lines", []string{"--key-file", two}, exitOther, "must have one line"},
-		{"an address without a scheme", []string{"--server", "localhost:7070"}, exitUsage, "does not begin with http:// or https://"},
-		{"a key with a blank", []string{"--key", "a b"}, exitUsage, "the key may only have printable ASCII"},
+		{"an address without a scheme", []string{"--server", "localhost:7070"}, exitUsage, "does not start with http:// or https://"},
+		{"a key with a blank", []string{"--key", "a b"}, exitUsage, "the key must have printable ASCII characters only"},
 	} {
 		r := p.run(append([]string{"job", "list"}, tt.args...)...)
 		if r.code != tt.code || !strings.Contains(r.err, tt.want) || r.out != "" {
@@ -115,17 +115,17 @@ func TestBadSessionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamespacesAndKeysReachTheServer(t *testing.T) {
+func TestConnectionSendsNamespaceAndKey(t *testing.T) {
 	const key = "a-key-of-more-than-thirty-two-characters"
 	p := withServer(t, "--api-key-file", writeFile(t, filepath.Join(t.TempDir(), "keys"), "ops:"+key+"\n"))
 	r := p.run("job", "list")
-	if r.code != exitNotAllowed || !strings.Contains(r.err, "Give the API key with BELFRY_KEY, --key-file") {
+	if r.code != exitNotAllowed || !strings.Contains(r.err, "Set the API key with BELFRY_KEY, --key-file") {
 		t.Errorf("without a key: %+v", r)
 	}
 	if r := p.run("job", "list", "--key", strings.Repeat("x", 40)); r.code != exitNotAllowed || strings.Contains(r.err, "xxx") {
 		t.Errorf("with another key: %+v", r)
 	}
-	configured(t, "key: "+key+"\nserver: http://127.0.0.1:1\n", 0o600)
+	writeConfig(t, "key: "+key+"\nserver: http://127.0.0.1:1\n", 0o600)
 	p.ok("job", "create", "--name", "here", "--schedule", "@yearly", "--handler", "h", "--namespace", "team-a")
 	if r := p.ok("job", "list"); r.out != "" {
 		t.Errorf("the default namespace has %q", r.out)
@@ -139,7 +139,7 @@ func TestNamespacesAndKeysReachTheServer(t *testing.T) {
 	}
 }
 
-func TestAnAddressWithAPasswordIsRefusedWithoutTellingIt(t *testing.T) {
+func TestConnectionErrorDoesNotShowPassword(t *testing.T) {
 	s := connectionFlags{timeout: time.Second}
 	if _, err := s.newClient(settings{server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
 		t.Errorf("got %v", err)

@@ -19,13 +19,6 @@ ID is the id of the run.`,
 	}, deadListCommand(f), deadShowCommand(f), deadRedriveCommand(f), deadDiscardCommand(f)))
 }
 
-// addDeadFilterFlags adds the flags of a filter for dead letters.
-func addDeadFilterFlags(f *connectionFlags, cmd *cobra.Command) *fieldFlags {
-	flags := addFilterFlags[belfry.DeadFilter](cmd)
-	_ = cmd.RegisterFlagCompletionFunc("job", f.completeJobs(0)) // The flag exists.
-	return flags
-}
-
 // decodeDeadFilter is the filter of the flags.
 func decodeDeadFilter(flags *fieldFlags) (filter belfry.DeadFilter, err error) {
 	if err := flags.checkNotEmpty(); err != nil {
@@ -50,7 +43,7 @@ func deadListCommand(f *connectionFlags) *cobra.Command {
   belfry dead list --error 'connection refused' --limit 0 -o json`,
 		Args: cobra.NoArgs,
 	}
-	flags := addDeadFilterFlags(f, cmd)
+	flags := addFilterFlags[belfry.DeadFilter](f, cmd)
 	group := cmd.Flags().Bool("group", false, "count them by the kind of their failure")
 	limit := addLimitFlag(cmd)
 	return f.command(cmd, func(c *cli, args []string) error {

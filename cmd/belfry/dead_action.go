@@ -30,7 +30,7 @@ func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string)
 	s := &deadSelection{selection: selection{noun: "dead letter", verb: verb, past: past, dryRunNamed: true, matchedOnly: []string{"limit"}}}
 	cmd.Use = verb + " ID... | --FILTER"
 	cmd.ValidArgsFunction = f.completeDeadLetters(0)
-	s.addFlags(cmd, addDeadFilterFlags(f, cmd))
+	s.addFlags(cmd, addFilterFlags[belfry.DeadFilter](f, cmd))
 	cmd.Flags().IntVar(&s.limit, "limit", 0, "how many at most, of those that died last; 0 is all")
 	return s
 }

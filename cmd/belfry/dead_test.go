@@ -13,8 +13,8 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// withDead is a server with so many dead letters of each of two jobs.
-func withDead(t *testing.T, each int) (*testCLI, *receiver) {
+// withDeadLetters starts a server with some dead letters of each of two jobs.
+func withDeadLetters(t *testing.T, each int) (*testCLI, *receiver) {
 	t.Helper()
 	p, target := withServer(t), newReceiver(t)
 	target.answer(500)
@@ -40,23 +40,23 @@ func (p *testCLI) dead(args ...string) (ids []string) {
 	return ids
 }
 
-// succeeded waits for runs, and wants them to succeed.
-func (p *testCLI) succeeded(ids ...string) {
+// waitForSuccess waits until runs have succeeded.
+func (p *testCLI) waitForSuccess(ids ...string) {
 	p.t.Helper()
 	for _, id := range ids {
 		p.ok("run", "watch", id)
 	}
 }
 
-func TestDeadLettersAreListedAndShown(t *testing.T) {
-	p, _ := withDead(t, 2)
+func TestDeadListAndShow(t *testing.T) {
+	p, _ := withDeadLetters(t, 2)
 	r := p.ok("dead", "list")
 	rows := columns(r.out)
 	if len(rows) != 5 || !slices.Equal(rows[0], []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}) || rows[1][1] != "b" || rows[4][1] != "a" ||
 		!slices.Equal(rows[1][3:], []string{"out_of_retries", "1", "the target answered 500 Internal Server Error"}) {
 		t.Errorf("the list is %q", rows)
 	}
-	if r := p.ok("dead", "list", "--limit", "3"); len(columns(r.out)) != 4 || r.err != "There are more dead letters. See them with: --limit 0\n" {
+	if r := p.ok("dead", "list", "--limit", "3"); len(columns(r.out)) != 4 || r.err != "There are more dead letters. List all with: --limit 0\n" {
 		t.Errorf("a short list is %+v", r)
 	}
 	rows = columns(p.ok("dead", "list", "--group").out)
@@ -82,14 +82,14 @@ func TestDeadLettersAreListedAndShown(t *testing.T) {
 		if got := p.dead(tt.args...); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)
 		}
-		if r := p.ok(append([]string{"dead", "list"}, tt.args...)...); (r.err == "No dead letters like that.\n") != (tt.want == nil) {
+		if r := p.ok(append([]string{"dead", "list"}, tt.args...)...); (r.err == "No matching dead letters.\n") != (tt.want == nil) {
 			t.Errorf("%q: it said %q", tt.args, r.err)
 		}
 	}
 	r = p.ok("dead", "show", all[0])
 	for _, words := range []string{
-		"Run           " + all[0] + "\n", "Job           b\n", "Reason        out_of_retries\n", "Fingerprint   " + fingerprint + "\n", "Answer        HTTP 500\n",
-		"Payload\n  {\n", `"body": "first"`, "Output\n  answer 4\\x1b[31m\n", "Attempts that did not succeed\n",
+		"Run           " + all[0] + "\n", "Job           b\n", "Reason        out_of_retries\n", "Fingerprint   " + fingerprint + "\n", "Response      HTTP 500\n",
+		"Payload\n  {\n", `"body": "first"`, "Output\n  answer 4\\x1b[31m\n", "Failed attempts\n",
 	} {
 		if !strings.Contains(r.out, words) {
 			t.Errorf("show does not have %q:\n%s", words, r.out)
@@ -120,8 +120,8 @@ func TestDeadLettersAreListedAndShown(t *testing.T) {
 	}
 }
 
-func TestNamedDeadLettersAreDecidedAbout(t *testing.T) {
-	p, target := withDead(t, 1)
+func TestDeadRedriveAndDiscardByID(t *testing.T) {
+	p, target := withDeadLetters(t, 1)
 	ids := p.dead()
 	r := p.ok("dead", "redrive", ids[0], ids[1], "--dry-run")
 	if want := "redrive    " + ids[0] + "   b   out_of_retries: the target answered 500"; !strings.HasPrefix(r.out, want) || len(p.dead()) != 2 {
@@ -133,17 +133,17 @@ func TestNamedDeadLettersAreDecidedAbout(t *testing.T) {
 		t.Errorf("redrive printed %q", r.out)
 	}
 	p.stdin = nil
-	p.succeeded(ids[0])
+	p.waitForSuccess(ids[0])
 	if got := target.got(); got[len(got)-1] != `{"other": true}` && got[len(got)-1] != `{"other":true}` {
 		t.Errorf("the target got %q", got)
 	}
 	if r := p.run("dead", "redrive", ids[0], ids[1]); r.code != exitNotFound || !strings.HasPrefix(r.out, "redriven   "+ids[1]) || !strings.HasPrefix(r.err, "belfry: dead redrive: "+ids[0]+": ") {
 		t.Errorf("one that is gone already: %+v", r)
 	}
-	p.succeeded(ids[1])
-	p, _ = withDead(t, 1)
+	p.waitForSuccess(ids[1])
+	p, _ = withDeadLetters(t, 1)
 	ids = p.dead()
-	if r := p.run("dead", "discard", ids[0]); r.code != exitUsage || !strings.Contains(r.err, "give --yes to discard without being asked") {
+	if r := p.run("dead", "discard", ids[0]); r.code != exitUsage || !strings.Contains(r.err, "discard needs --yes when there is no terminal to ask at") {
 		t.Errorf("discard without a terminal: %+v", r)
 	}
 	if r := p.ok("dead", "discard", ids[0], "--yes"); r.out != "discarded  "+ids[0]+"   b\n" {
@@ -162,8 +162,8 @@ func TestNamedDeadLettersAreDecidedAbout(t *testing.T) {
 	}
 }
 
-func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
-	p, target := withDead(t, 3)
+func TestDeadRedriveAndDiscardByFilter(t *testing.T) {
+	p, target := withDeadLetters(t, 3)
 	all := p.dead()
 	r := p.ok("dead", "redrive", "--job", "a", "--dry-run")
 	if rows := columns(r.out); len(rows) != 2 || rows[1][1] != "3" || r.err != "Dry run: 3 dead letters to redrive.\n" {
@@ -173,21 +173,21 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	if p.json(&done, "dead", "redrive", "--all", "--limit", "4", "--dry-run"); done != (belfry.DeadResult{Matched: 4}) || len(p.dead()) != 6 {
 		t.Errorf("the dry run gave %+v", done)
 	}
-	if r := p.run("dead", "redrive", "--all"); r.code != exitUsage || !strings.Contains(r.err, "give --yes to redrive without being asked") || len(p.dead()) != 6 {
+	if r := p.run("dead", "redrive", "--all"); r.code != exitUsage || !strings.Contains(r.err, "redrive needs --yes when there is no terminal to ask at") || len(p.dead()) != 6 {
 		t.Errorf("without a terminal: %+v", r)
 	}
 	target.answer(200)
 	if r := p.ok("dead", "redrive", "--job", "b", "--limit", "1", "--payload", `"second"`, "--yes"); r.out != "redriven   1 dead letter\n" || r.err != "" {
 		t.Errorf("redrive printed %+v", r)
 	}
-	p.succeeded(all[0])
+	p.waitForSuccess(all[0])
 	if got := target.got(); got[len(got)-1] != "second" {
 		t.Errorf("the target got %q", got)
 	}
 	if r := p.ok("dead", "redrive", "--job", "a", "--rate", "0.01", "--yes"); !strings.HasPrefix(r.out, "redriven   3 dead letters   the last starts in 3m") {
 		t.Errorf("redrive at a rate printed %+v", r)
 	}
-	p.succeeded(all[5])
+	p.waitForSuccess(all[5])
 	if rows := columns(p.ok("run", "list", "--status", "retry").out); len(rows) != 3 {
 		t.Errorf("those that wait are %q", rows)
 	}
@@ -210,8 +210,8 @@ func TestDeadLettersAreDecidedAboutByFilter(t *testing.T) {
 	}
 }
 
-func TestJobsAreRetried(t *testing.T) {
-	p, target := withDead(t, 2)
+func TestJobRetry(t *testing.T) {
+	p, target := withDeadLetters(t, 2)
 	all := p.dead()
 	if r := p.run("job", "retry", "a", "nobody", "b"); r.code != exitNotFound || r.out != "retried    a   2 runs\nretried    b   2 runs\n" {
 		t.Errorf("retry ended with %+v", r)
@@ -228,7 +228,7 @@ func TestJobsAreRetried(t *testing.T) {
 	if r := p.ok("job", "retry", "--tag", "t", "--yes"); r.out != "retried    2 jobs\n" {
 		t.Errorf("retry printed %+v", r)
 	}
-	p.succeeded(all...)
+	p.waitForSuccess(all...)
 	var done belfry.DeadResult
 	if p.json(&done, "job", "retry", "a"); done != (belfry.DeadResult{}) {
 		t.Errorf("nothing to retry: %+v", done)
@@ -238,7 +238,7 @@ func TestJobsAreRetried(t *testing.T) {
 	}
 }
 
-func TestBadDecisionsAreRefused(t *testing.T) {
+func TestDeadUsageErrors(t *testing.T) {
 	p := withServer(t)
 	none := belfry.ID{1}.String()
 	for _, tt := range []struct {
@@ -246,26 +246,26 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"redrive"}, exitUsage, "name the dead letters by their ids, or say what they have in common with --job, --since"},
-		{[]string{"discard", "--yes"}, exitUsage, "or give --all for every one"},
-		{[]string{"redrive", none, "--job", "a"}, exitUsage, "name dead letters, or give --job, not both"},
-		{[]string{"redrive", none, "--all"}, exitUsage, "name dead letters, or give --all, not both"},
-		{[]string{"redrive", "--all", "--error", "x"}, exitUsage, "give --all or --error, not both"},
+		{[]string{"redrive"}, exitUsage, "name each dead letter, or use a filter (--job, --since, --until, --error, --fingerprint, --reason), or --all"},
+		{[]string{"discard", "--yes"}, exitUsage, "name each dead letter"},
+		{[]string{"redrive", none, "--job", "a"}, exitUsage, "use either names or --job"},
+		{[]string{"redrive", none, "--all"}, exitUsage, "use either names or --all"},
+		{[]string{"redrive", "--all", "--error", "x"}, exitUsage, "use either --all or --error"},
 		{[]string{"discard", "--job", "", "--yes"}, exitUsage, "--job: is empty"},
 		{[]string{"list", "--error", ""}, exitUsage, "--error: is empty"},
-		{[]string{"redrive", none, "--rate", "5"}, exitUsage, "--rate is for dead letters that a filter such as --job finds"},
-		{[]string{"discard", none, "--limit", "5"}, exitUsage, "--limit is for dead letters that a filter"},
-		{[]string{"redrive", "--all", "--rate", "0"}, exitUsage, "--rate: 0 is not a number of runs a second"},
-		{[]string{"redrive", "--all", "--rate", "NaN"}, exitUsage, "--rate: NaN"},
+		{[]string{"redrive", none, "--rate", "5"}, exitUsage, "--rate works only with a filter, not with names"},
+		{[]string{"discard", none, "--limit", "5"}, exitUsage, "--limit works only with a filter, not with names"},
+		{[]string{"redrive", "--all", "--rate", "0"}, exitUsage, "--rate: must be positive, not 0"},
+		{[]string{"redrive", "--all", "--rate", "NaN"}, exitUsage, `--rate: "NaN" is not a number`},
 		{[]string{"redrive", "--all", "--limit", "-1"}, exitUsage, "--limit: -1 is negative"},
 		{[]string{"redrive", "latest"}, exitUsage, `"latest" is not an id`},
 		{[]string{"show", "latest"}, exitUsage, "belfry dead list"},
-		{[]string{"redrive", none, "--payload", "hello"}, exitUsage, "--payload: is not JSON"},
-		{[]string{"list", "--since", "yesterday"}, exitUsage, `--since: "yesterday" is neither an instant such as 2027-03-01T09:00:00+01:00 nor how long ago`},
+		{[]string{"redrive", none, "--payload", "hello"}, exitUsage, "--payload: is not valid JSON"},
+		{[]string{"list", "--since", "yesterday"}, exitUsage, `--since: "yesterday" is neither an instant such as 2027-03-01T09:00:00+01:00 nor an age such as 24h or 7d`},
 		{[]string{"list", "--since", "-5h"}, exitUsage, "--since"},
-		{[]string{"list", "--since", "1h", "--until", "2h"}, exitUsage, "--until: must lie after --since"},
+		{[]string{"list", "--since", "1h", "--until", "2h"}, exitUsage, "--until: must be after --since"},
 		{[]string{"list", "--limit", "-1"}, exitUsage, "--limit: -1 is negative"},
-		{[]string{"list", "--reason", "boredom"}, exitRefused, "reason: must be one of"},
+		{[]string{"list", "--reason", "boredom"}, exitRefused, `reason: must be "out_of_retries", "permanent" or "poison"`},
 		{[]string{"list", "--job", "nobody"}, exitNotFound, "nobody"},
 		{[]string{"show", none}, exitNotFound, "belfry: dead show: "},
 		{[]string{"redrive", none}, exitNotFound, "belfry: dead redrive: "},
@@ -279,15 +279,15 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 	}
 }
 
-// Dead letters that are redriven and die again are not among those that were meant.
-func TestARedriveOfManyIsRepeatedAndBounded(t *testing.T) {
+// Dead letters that die again while the command runs are not redriven twice.
+func TestDeadRedriveRepeatsWithinABound(t *testing.T) {
 	died := time.Date(2030, 1, 1, 9, 0, 0, 123456000, time.UTC)
 	var orders []belfry.Redrive
 	answers := []string{`{"matched":10000,"done":0,"more":true}`, `{"matched":1000,"done":1000,"more":true}`, `{"matched":1000,"done":999,"more":true}`, `{"matched":5,"done":5,"more":false}`}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
-			fmt.Fprintf(w, `[{"id":%q,"finished_at":%q}]`, belfry.ID{1}, died.Format(time.RFC3339Nano))
+			fmt.Fprintf(w, `[{"run_id":%q,"finished_at":%q}]`, belfry.ID{1}, died.Format(time.RFC3339Nano))
 			return
 		}
 		var order belfry.Redrive

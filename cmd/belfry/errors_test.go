@@ -34,17 +34,17 @@ func TestExitCodes(t *testing.T) {
 		{"a run by a word", p, []string{"run", "show", "latest"}, exitUsage, `"latest" is not an id`},
 		{"a run and a job", p, []string{"run", "watch", none, "--job", "a"}, exitUsage, "name a run, or a job with --job"},
 		{"a revision by a word", p, []string{"job", "rollback", "a", "first"}, exitUsage, "belfry job revisions a"},
-		{"a body that is not JSON", p, []string{"job", "create", "--url", "http://x", "--body", "hello"}, exitUsage, `--body: is not JSON at character 1`},
-		{"a body without an address", p, []string{"job", "create", "--body", "1"}, exitUsage, "--body is of a call, which needs --url"},
-		{"an address and a handler", p, []string{"job", "create", "--url", "http://x", "--handler", "h"}, exitUsage, "give --url or --handler, not both"},
+		{"a body that is not JSON", p, []string{"job", "create", "--url", "http://x", "--body", "hello"}, exitUsage, `--body: is not valid JSON: line 1, column 1`},
+		{"a body without an address", p, []string{"job", "create", "--body", "1"}, exitUsage, "--body needs --url"},
+		{"an address and a handler", p, []string{"job", "create", "--url", "http://x", "--handler", "h"}, exitUsage, "use either --url or --handler"},
 		{"half a header", p, []string{"job", "create", "--url", "http://x", "--header", "Accept"}, exitUsage, `"Accept" is not NAME=VALUE`},
-		{"half a second", p, []string{"job", "create", "--timeout", "1500ms"}, exitUsage, "--timeout: 1.5s is not whole seconds"},
-		{"flags beside a file", p, []string{"job", "create", "-f", "x", "--name", "y"}, exitUsage, "give --file or --name, not both"},
-		{"nothing to run", p, []string{"job", "create", "--name", "b", "--schedule", "@daily"}, exitUsage, "say what to run: --url ADDRESS to call, or --handler NAME"},
+		{"half a second", p, []string{"job", "create", "--timeout", "1500ms"}, exitUsage, `--timeout: "1500ms" is not a whole number of seconds`},
+		{"flags beside a file", p, []string{"job", "create", "-f", "x", "--name", "y"}, exitUsage, "use either --file or --name"},
+		{"nothing to run", p, []string{"job", "create", "--name", "b", "--schedule", "@daily"}, exitUsage, "say what to run: --url for an HTTP request, or --handler"},
 		{"flags of a node that are not valid", p, []string{"serve", "--listen", "99", "--concurrency", "0"}, exitUsage, "belfry: serve: --listen: \"99\" is not host:port, such as 127.0.0.1:7070\nbelfry: serve: --concurrency: "},
 		{"no files", p, []string{"job", "apply"}, exitUsage, "belfry job apply -f jobs.yaml"},
 		{"prune without a tag", p, []string{"job", "apply", "-f", "x", "--prune"}, exitUsage, "--prune needs --tag"},
-		{"a tag without prune", p, []string{"job", "apply", "-f", "x", "--tag", "t"}, exitUsage, "--prune is not given"},
+		{"a tag without prune", p, []string{"job", "apply", "-f", "x", "--tag", "t"}, exitUsage, "--tag needs --prune"},
 		{"no such job", p, []string{"job", "show", "nobody"}, exitNotFound, "belfry: job show: "},
 		{"no such run", p, []string{"run", "show", none}, exitNotFound, "belfry: run show: "},
 		{"no such run to watch", p, []string{"run", "watch", none}, exitNotFound, "belfry: run watch: "},
@@ -52,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 		{"no such revision", p, []string{"job", "rollback", "a", "17"}, exitNotFound, "belfry: job rollback: "},
 		{"faults", p, []string{"job", "create", "--schedule", "61 * * * *", "--url", "ftp://x"}, exitRefused, "belfry: job create: schedule: column 1: "},
 		{"a name that is taken", p, []string{"job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "h"}, exitRefused, "belfry: job create: "},
-		{"a filter that there is not", p, []string{"job", "list", "--status", "bored"}, exitRefused, "belfry: job list: status: must be one of"},
+		{"a filter that there is not", p, []string{"job", "list", "--status", "bored"}, exitRefused, `belfry: job list: status: must be "scheduled", "queued"`},
 		{"nobody there", nobody, []string{"job", "list"}, exitUnreachable, "belfry: job list: no answer from http://127.0.0.1:1: connection refused\nIs a server running? Start one with: belfry serve\n"},
 	} {
 		r := tt.at.run(tt.args...)
@@ -63,7 +63,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s: it printed %q where data is expected", tt.name, r.out)
 		}
 		if strings.Contains(r.err, "dial tcp") || strings.Contains(r.err, "Get \"") {
-			t.Errorf("%s: it tells what only programmers understand: %q", tt.name, r.err)
+			t.Errorf("%s: it shows internals: %q", tt.name, r.err)
 		}
 	}
 	if r := p.run("job", "create", "--schedule", "61 * * * *", "--url", "ftp://x"); strings.Count(r.err, "belfry: job create: ") != 2 || strings.Count(r.err, "\n") != 2 {
@@ -71,7 +71,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestFailuresOfTheServerHaveTheirCodes(t *testing.T) {
+func TestExitCodesOfServerErrors(t *testing.T) {
 	status, code := 0, ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -87,7 +87,7 @@ func TestFailuresOfTheServerHaveTheirCodes(t *testing.T) {
 		want   int
 		says   string
 	}{
-		{401, "unauthorized", exitNotAllowed, "Give the API key"},
+		{401, "unauthorized", exitNotAllowed, "Set the API key"},
 		{403, "forbidden", exitNotAllowed, ""},
 		{404, "not_found", exitNotFound, ""},
 		{409, "conflict", exitRefused, ""},
@@ -95,7 +95,7 @@ func TestFailuresOfTheServerHaveTheirCodes(t *testing.T) {
 		{413, "too_large", exitRefused, ""},
 		{400, "bad_request", exitRefused, ""},
 		{422, "invalid", exitRefused, ""},
-		{429, "rate_limited", exitUnreachable, "Wait a moment"},
+		{429, "rate_limited", exitUnreachable, "Wait a moment and repeat"},
 		{503, "unavailable", exitUnreachable, "(request r-17)"},
 		{500, "internal", exitOther, "(request r-17)"},
 	} {
@@ -107,7 +107,7 @@ func TestFailuresOfTheServerHaveTheirCodes(t *testing.T) {
 	}
 }
 
-func TestHelpIsThere(t *testing.T) {
+func TestHelp(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -127,12 +127,12 @@ func TestHelpIsThere(t *testing.T) {
 	}
 }
 
-func TestAnswersOfTheServerCannotSteerTheTerminal(t *testing.T) {
+func TestServerAnswersAreEscaped(t *testing.T) {
 	const nasty = `"a\u001b[31m\u202e\u009b\n"`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		job := `{"id":"` + belfry.ID{1}.String() + `","name":` + nasty + `,"tags":[` + nasty + `],"schedule":` + nasty + `,"type":` + nasty + `,"payload":{"x":` + nasty + `}}`
-		run := `{"id":"` + belfry.ID{2}.String() + `","status":"succeeded","output":` + nasty + `,"error":` + nasty + `,"attempts":[{"attempt":1,"outcome":` + nasty + `,"output":` + nasty + `}]}`
+		job := `{"job_id":"` + belfry.ID{1}.String() + `","name":` + nasty + `,"tags":[` + nasty + `],"schedule":` + nasty + `,"type":` + nasty + `,"payload":{"x":` + nasty + `}}`
+		run := `{"run_id":"` + belfry.ID{2}.String() + `","status":"succeeded","output":` + nasty + `,"error":` + nasty + `,"attempts":[{"attempt":1,"outcome":` + nasty + `,"output":` + nasty + `}]}`
 		letter := strings.Replace(run, "{", `{"job_name":`+nasty+`,"fingerprint":`+nasty+`,"reason":`+nasty+`,"payload":{"x":`+nasty+`},`, 1)
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/jobs"):

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTextOfOthersCannotSteerATerminal(t *testing.T) {
+func TestEscape(t *testing.T) {
 	for given, want := range map[string]string{
 		"plain text":            "plain text",
 		"größe 日本 👍":            "größe 日本 👍",
@@ -32,7 +32,7 @@ func TestTextOfOthersCannotSteerATerminal(t *testing.T) {
 	}
 }
 
-func TestHiddenCharactersOfAnswersAreShownByTheirCodes(t *testing.T) {
+func TestOutputIsEscaped(t *testing.T) {
 	answer := map[string]string{"name": "a\u202eb\u009bc\x1b\x7f\U000e0001d é\n"}
 	for _, format := range []string{"json", "yaml"} {
 		printed, err := encode(answer, format)
@@ -54,7 +54,7 @@ func TestHiddenCharactersOfAnswersAreShownByTheirCodes(t *testing.T) {
 	}
 }
 
-func TestTimesAreToldByTheirDistance(t *testing.T) {
+func TestRelativeTimes(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		away time.Duration

@@ -42,10 +42,13 @@ func addFieldFlags[T any](cmd *cobra.Command, except ...string) *fieldFlags {
 }
 
 // addFilterFlags is addFieldFlags for a filter, in which an instant may be an age.
-func addFilterFlags[T any](cmd *cobra.Command) *fieldFlags {
+func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) *fieldFlags {
 	set := &fieldFlags{}
 	for _, field := range schema.For[T]().Fields {
 		set.add(cmd, &fieldFlag{field: field, ages: true})
+		if field.Name == "job" {
+			_ = cmd.RegisterFlagCompletionFunc("job", c.completeJobs(0)) // The flag exists.
+		}
 	}
 	return set
 }
@@ -54,6 +57,9 @@ func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
 	f.stdin = cmd.InOrStdin
 	f.flag = cmd.Flags().VarPF(f, f.name(), "", f.usage())
 	s.flags = append(s.flags, f)
+	if f.ages && f.field.Name == "job" {
+		return
+	}
 	var words []cobra.Completion
 	for _, e := range f.field.Enum {
 		words = append(words, cobra.CompletionWithDesc(e.Value, unquote(e.Doc)))
@@ -102,15 +108,17 @@ func (s *fieldFlags) object() members {
 
 // decode sets the fields of a struct whose flags were given.
 func (s *fieldFlags) decode(into any) error {
+	_, err := s.decodeGiven(into)
+	return err
+}
+
+func (s *fieldFlags) decodeGiven(into any) (schema.Given, error) {
 	text, err := json.Marshal(s.object())
 	if err != nil {
-		return fmt.Errorf("write the flags: %w", err)
+		return nil, fmt.Errorf("write the flags: %w", err)
 	}
-	_, fields, syntax := schema.Decoder{}.Decode(text, into)
-	if syntax != nil {
-		return usageError{syntax}
-	}
-	return s.usageErrors(fields)
+	given, errs, _ := schema.Decoder{}.Decode(text, into) // It is an object.
+	return given, s.usageErrors(errs)
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.
@@ -310,15 +318,19 @@ func (f *fieldFlag) usage() string {
 	if first := []rune(text); len(first) > 1 && !unicode.IsUpper(first[1]) { // not "IANA"
 		text = strings.ToLower(string(first[:1])) + string(first[1:])
 	}
-	if len(f.field.Enum) > 0 {
-		var words []string
-		for _, e := range f.field.Enum {
-			words = append(words, e.Value)
-		}
-		text += ": " + strings.Join(words, ", ")
+	var choices []string
+	named := true // in the sentence
+	for _, e := range f.field.Enum {
+		choices = append(choices, e.Value)
+		named = named && strings.Contains(text, e.Value)
+	}
+	if !named {
+		text += ": " + strings.Join(choices, ", ")
 	}
 	switch {
-	case f.repeatable():
+	case f.isDurations():
+		text = strings.Replace(text, " in seconds", " such as 1s,10s,1m", 1)
+	case f.repeatable() && !strings.Contains(text, "repeated"):
 		text += "; may be repeated"
 	case f.field.Kind == schema.Raw:
 		text += "; JSON, or @FILE"

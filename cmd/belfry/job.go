@@ -131,6 +131,9 @@ func changedFields(changes []belfry.FieldChange) []string {
 	names := []string{}
 	for _, c := range changes {
 		name, _, _ := strings.Cut(c.Field, ".")
+		if string(c.Old) == string(c.New) {
+			name += " (a secret)"
+		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestRunsAreCancelled(t *testing.T) {
+func TestRunCancel(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "nobody", "--overlap", "parallel")
 	var asked [3]belfry.TriggerResult
@@ -37,7 +37,7 @@ func TestRunsAreCancelled(t *testing.T) {
 	if p.json(&run, "run", "show", third); run.Status != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
 		t.Errorf("the run is %s, and the job is %+v", run.Status, p.job("a"))
 	}
-	if r := p.ok("job", "resume", "a"); r.out != "resumed    a   nothing is planned: it was cancelled, and an edit of its schedule plans it again\n" {
+	if r := p.ok("job", "resume", "a"); r.out != "resumed    a   nothing is planned: the job was cancelled; edit its schedule to plan it again\n" {
 		t.Errorf("resume of a cancelled job printed %+v", r)
 	}
 	if r := p.run("run", "cancel", "latest"); r.code != exitUsage || !strings.Contains(r.err, `"latest" is not an id`) {
@@ -48,7 +48,7 @@ func TestRunsAreCancelled(t *testing.T) {
 	}
 }
 
-func TestARunningRunIsCancelled(t *testing.T) {
+func TestRunCancelWhileRunning(t *testing.T) {
 	p := withServer(t)
 	called, dropped := make(chan struct{}, 1), make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TestARunningRunIsCancelled(t *testing.T) {
 	p.json(&asked, "job", "trigger", "a")
 	<-called
 	id := asked.RunID.String()
-	if r := p.ok("run", "cancel", id); r.out != "cancelling  "+id+"   its worker is told; see: belfry run watch "+id+"\n" {
+	if r := p.ok("run", "cancel", id); r.out != "cancelling  "+id+"   its worker will stop it; see: belfry run watch "+id+"\n" {
 		t.Errorf("cancel printed %+v", r)
 	}
 	if r := p.run("run", "watch", id); r.code != exitNoSuccess || !strings.Contains(r.out, "cancelled") {
@@ -71,7 +71,7 @@ func TestARunningRunIsCancelled(t *testing.T) {
 	<-dropped
 }
 
-func TestADeletionTakesRunsAndHistoryAlong(t *testing.T) {
+func TestJobDeleteCancelsRuns(t *testing.T) {
 	p := withServer(t)
 	for _, name := range []string{"a", "b"} {
 		p.ok("job", "create", "--name", name, "--schedule", "@yearly", "--handler", "nobody")
@@ -90,7 +90,7 @@ func TestADeletionTakesRunsAndHistoryAlong(t *testing.T) {
 	}
 }
 
-func TestAOneOffThatHasEndedStaysInItsFile(t *testing.T) {
+func TestJobApplyOfAnEndedOneOff(t *testing.T) {
 	p, target := withServer(t), newReceiver(t)
 	once := func(at time.Time) string {
 		return "name: once\nschedule: " + at.UTC().Format(time.RFC3339Nano) + "\npayload: {url: \"" + target.URL + "\"}\n"

@@ -27,7 +27,7 @@ const twoJobs = `jobs:
     payload: {days: 30, big: 12345678901234567890}
 `
 
-func TestTheLifeOfJobsInFiles(t *testing.T) {
+func TestJobApply(t *testing.T) {
 	p := withServer(t)
 	file := p.file("jobs.yaml", twoJobs)
 
@@ -58,7 +58,7 @@ func TestTheLifeOfJobsInFiles(t *testing.T) {
 		t.Errorf("the second time printed\n%s%s", r.out, r.err)
 	}
 	r = p.ok("job", "apply", "-f", file, "--dry-run")
-	if r.out != "unchanged  report   (secrets are not compared)\nunchanged  cleanup\n" {
+	if r.out != "unchanged  report\nunchanged  cleanup\n" {
 		t.Errorf("a dry run of the same printed\n%s", r.out)
 	}
 
@@ -88,7 +88,7 @@ update     cleanup
 	}
 }
 
-func TestAPausedJobStaysPausedUnlessTheFileSaysSo(t *testing.T) {
+func TestJobApplyKeepsPausedJobs(t *testing.T) {
 	p := withServer(t)
 	const job = "name: a\nschedule: '@yearly'\nhandler: h\n"
 	file := p.file("a.yaml", job)
@@ -111,7 +111,7 @@ func TestAPausedJobStaysPausedUnlessTheFileSaysSo(t *testing.T) {
 	}
 }
 
-func TestPruneDeletesWhatIsGoneFromTheFiles(t *testing.T) {
+func TestJobApplyPrune(t *testing.T) {
 	p := withServer(t)
 	dir := t.TempDir()
 	file := writeFile(t, filepath.Join(dir, "jobs.yaml"), twoJobs)
@@ -141,7 +141,7 @@ func TestPruneDeletesWhatIsGoneFromTheFiles(t *testing.T) {
 		want          string
 	}{
 		{"an empty file", "", exitRefused, "jobs.yaml:1: has no jobs; --prune would delete"},
-		{"a file of comments", "# nothing\n---\n", exitRefused, "give --yes"},
+		{"a file of comments", "# nothing\n---\n", exitRefused, "use --yes"},
 		{"an empty list", "jobs: []\n", exitRefused, "has no jobs"},
 		{"a broken file", "jobs: [\n", exitRefused, "jobs.yaml:"},
 		{"a job without the tag", "name: b\nschedule: '@daily'\nhandler: h\ntags:\n  - c\n", exitRefused, "jobs.yaml:4: tags: b does not have the tag team-a"},
@@ -168,7 +168,7 @@ func TestPruneDeletesWhatIsGoneFromTheFiles(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreToldForEveryJobByFileAndLine(t *testing.T) {
+func TestJobApplyRefusedWhole(t *testing.T) {
 	p := withServer(t)
 	file := p.file("jobs.yaml", `- name: a
   schedule: 61 * * * *
@@ -187,21 +187,45 @@ func TestRefusalsAreToldForEveryJobByFileAndLine(t *testing.T) {
 `)
 	r := p.run("job", "apply", "-f", file)
 	lines := strings.Split(strings.TrimSpace(r.err), "\n")
-	if r.code != exitRefused || r.out != "created    good\n" || len(lines) != 4 || lines[0] != "1 created, 2 refused." {
+	if r.code != exitRefused || r.out != "" || len(lines) != 5 || lines[0] != "2 refused, 1 skipped." || lines[1] != "Nothing was changed. To apply the valid jobs, use --keep-going." {
 		t.Fatalf("it ended with %d:\n%s%s", r.code, r.out, r.err)
 	}
 	for i, want := range []string{":2: schedule: ", ":7: payload.headers.Host: ", ":14: timeout_seconds: "} {
-		if !strings.HasPrefix(lines[i+1], "belfry: job apply: "+file+want) {
-			t.Errorf("line %d is %q, want %q", i+1, lines[i+1], want)
+		if !strings.HasPrefix(lines[i+2], "belfry: job apply: "+file+want) {
+			t.Errorf("line %d is %q, want %q", i+2, lines[i+2], want)
 		}
 	}
-	var results []applyResult
-	r = p.run("job", "apply", "-f", file, "-o", "json")
-	if err := jsonInto(r.out, &results); err != nil || r.code != exitRefused || len(results) != 3 {
-		t.Fatalf("as JSON: %+v, error %v", r, err)
+	if r := p.ok("job", "list"); r.out != "" {
+		t.Errorf("a refused apply created\n%s", r.out)
 	}
-	if results[0].Result != resultRefused || len(results[0].Errors) != 2 || results[1].Result != resultUnchanged || results[1].JobID == "" || results[2].Name != "b" {
-		t.Errorf("as JSON: %+v", results)
+	r = p.run("job", "apply", "-f", file, "--dry-run")
+	if r.code != exitRefused || !strings.HasPrefix(r.out, "create     good\n") || !strings.HasPrefix(r.err, "Dry run: 1 to create, 2 refused.\n") || strings.Count(r.err, "\n") != 4 {
+		t.Errorf("the dry run ended with %+v", r)
+	}
+	r = p.run("job", "apply", "-f", file, "--keep-going")
+	if r.code != exitRefused || r.out != "created    good\n" || !strings.HasPrefix(r.err, "1 created, 2 refused.\n") || strings.Count(r.err, "\n") != 4 {
+		t.Errorf("--keep-going ended with %+v", r)
+	}
+	var results []applyResult
+	for flag, want := range map[string]string{"": resultSkipped, "--keep-going": resultUnchanged} {
+		args := []string{"job", "apply", "-f", file, "-o", "json"}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		r = p.run(args...)
+		if err := jsonInto(r.out, &results); err != nil || r.code != exitRefused || len(results) != 3 {
+			t.Fatalf("as JSON: %+v, error %v", r, err)
+		}
+		if results[0].Result != resultRefused || len(results[0].Errors) != 2 || results[1].Result != want || results[1].JobID == "" || results[2].Name != "b" {
+			t.Errorf("as JSON: %+v, want %s", results, want)
+		}
+	}
+	two := p.file("two.yaml", "- name: c\n  schedule: '@daily'\n  handler: h\n- name: d\n  schedule: never\n  handler: h\n")
+	if r := p.run("job", "create", "-f", two); r.code != exitRefused || r.out != "" || !strings.Contains(r.err, "two.yaml:5: schedule: ") {
+		t.Errorf("create from a file of two: %+v", r)
+	}
+	if r := p.run("job", "show", "c"); r.code != exitNotFound {
+		t.Errorf("one of two jobs was created: %+v", r)
 	}
 	r = p.run("job", "create", "-f", p.file("one.json", "{\n\"name\": \"c\",\n\"schedule\": \"never\",\n\"handler\": \"h\"}"))
 	if r.code != exitRefused || !strings.Contains(r.err, "one.json:3: schedule: ") {
@@ -209,29 +233,25 @@ func TestRefusalsAreToldForEveryJobByFileAndLine(t *testing.T) {
 	}
 }
 
-func TestBadFilesAreRefusedBeforeAnythingIsSent(t *testing.T) {
+func TestManifestFileErrors(t *testing.T) {
 	p := &testCLI{t: t, server: "http://127.0.0.1:1"} // Nobody is there.
 	good := p.file("good.yaml", "name: good\nschedule: '@daily'\n")
 	for _, tt := range []struct {
 		name, file, content string
 		want                []string
 	}{
-		{"an unknown key", "x.yaml", "name: a\nshedule: '@daily'\n", []string{"x.yaml:2: shedule is not known; did you mean schedule?"}},
-		{"a key in another style", "x.yaml", "name: a\nmaxRetries: 3\n", []string{"x.yaml:2: maxRetries is not known; did you mean max_retries?"}},
-		{"a key of the payload", "x.yaml", "name: a\nurl: http://x\n", []string{"x.yaml:2: url belongs into payload"}},
-		{"no name", "x.yaml", "- schedule: '@daily'\n- name: b\n- name: ''\n", []string{"x.yaml:1: name: is missing", "x.yaml:3: name: is missing"}},
-		{"a name twice", "x.yaml", "name: a\n---\nname: a\n", []string{"x.yaml:3: name: a is there twice, first at ", "x.yaml:1"}},
-		{"a name of another file", "x.yaml", "schedule: '@daily'\nname: good\n", []string{"x.yaml:2: name: good is there twice", "good.yaml:1"}},
+		{"no name", "x.yaml", "- schedule: '@daily'\n- name: b\n- name: ''\n", []string{"x.yaml:1: name: is required", "x.yaml:3: name: is required"}},
+		{"a name twice", "x.yaml", "name: a\n---\nname: a\n", []string{"x.yaml:3: name: a is duplicated; first at ", "x.yaml:1"}},
+		{"a name of another file", "x.yaml", "schedule: '@daily'\nname: good\n", []string{"x.yaml:2: name: good is duplicated", "good.yaml:1"}},
 		{"all that is wrong", "x.yaml", "- nme: a\n- b\n- name: [c]\n- name: d\n  tags: e\n- name: f\n  max_retries: .inf\n",
-			[]string{"x.yaml:1: nme is not known; did you mean name?", "x.yaml:2: must be a job", "x.yaml:3: name: must be text", "x.yaml:5: tags: must be a list", "x.yaml:7: max_retries: .inf is not a number"}},
-		{"a key beside jobs", "x.yaml", "jobs: []\nname: a\n", []string{"x.yaml:2: name is not known beside jobs"}},
+			[]string{"x.yaml:2: must be a job", "x.yaml:7: max_retries: .inf is not a JSON number"}},
+		{"a key beside jobs", "x.yaml", "jobs: []\nname: a\n", []string{"x.yaml:2: name is not allowed next to jobs"}},
 		{"jobs that are no list", "x.yaml", "jobs: 5\n", []string{"x.yaml:1: jobs must be a list"}},
-		{"a text", "x.yaml", "hello\n", []string{"x.yaml:1: must be a job, a list of jobs, or jobs: with a list"}},
+		{"a text", "x.yaml", "hello\n", []string{"x.yaml:1: must be a job, a list of jobs, or the key jobs with a list"}},
 		{"broken YAML", "x.yaml", "name: a\nschedule: b: c\n", []string{"x.yaml:2: mapping values are not allowed"}},
 		{"broken JSON", "x.json", "{\"name\": \"a\",\n}", []string{"x.json:2: is not JSON"}},
-		{"JSON with a key twice", "x.json", "{\"name\": \"a\",\n\"name\": \"b\"}", []string{"x.json:2: name is there twice"}},
-		{"a name that steers the terminal", "x.yaml", "\"a\\e[31m\": 1\n", []string{`x.yaml:1: a\x1b[31m is not known`}},
-		{"tags that are not texts", "x.yaml", "name: a\ntags: [b, {c: d}]\n", []string{"x.yaml:2: tags[1]: must be text"}},
+		{"JSON with a key twice", "x.json", "{\"name\": \"a\",\n\"name\": \"b\"}", []string{"x.json:2: name is duplicated"}},
+		{"a name with an escape sequence", "x.yaml", "name: \"a\\e[31m\"\n---\nname: \"a\\e[31m\"\n", []string{`x.yaml:3: name: a\x1b[31m is duplicated`}},
 	} {
 		path := p.file(tt.file, tt.content)
 		r := p.run("job", "apply", "-f", good, "-f", path)
@@ -249,7 +269,7 @@ func TestBadFilesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-func TestFilesMayHaveManyShapes(t *testing.T) {
+func TestManifestFileShapes(t *testing.T) {
 	p := withServer(t)
 	p.stdin = strings.NewReader("name: from-stdin\nschedule: '@daily'\nhandler: h\n")
 	r := p.ok("job", "apply", "-f", "-",

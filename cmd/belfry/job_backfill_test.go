@@ -8,7 +8,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestAJobIsBackfilled(t *testing.T) {
+func TestJobBackfill(t *testing.T) {
 	p, target := withServer(t), newReceiver(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "30 2 * * *", "--timezone", "Europe/Paris", "--url", target.URL)
 	r := p.ok("job", "backfill", "a", "--from", "2026-03-28 00:00", "--to", "2026-03-30T02:30:00+02:00", "--dry-run")
@@ -20,13 +20,13 @@ func TestAJobIsBackfilled(t *testing.T) {
 		t.Errorf("the dry run printed %q", r.out)
 	}
 	r = p.ok("job", "backfill", "a", "--from", "2026-03-28T00:00", "--to", "2026-03-30T02:30:00+02:00", "--limit", "2", "--idempotency-key", "k")
-	if r.out != "backfilled  a   2 runs, 2026-03-28T02:30:00+01:00 to 2026-03-29T03:00:00+02:00\n" || r.err != "There are more. Go on with: --from 2026-03-30T02:30:00+02:00\n" {
+	if r.out != "backfilled  a   2 runs, 2026-03-28T02:30:00+01:00 to 2026-03-29T03:00:00+02:00\n" || r.err != "There are more occurrences. Continue with: --from 2026-03-30T02:30:00+02:00\n" {
 		t.Errorf("it printed %+v", r)
 	}
 	var again, dry belfry.BackfillResult
 	p.json(&again, "job", "backfill", "a", "--from", "2026-03-28T00:00", "--to", "2026-03-30T02:30:00+02:00", "--limit", "2", "--idempotency-key", "k")
 	for _, id := range again.RunIDs {
-		p.succeeded(id.String())
+		p.waitForSuccess(id.String())
 	}
 	var runs []belfry.Run
 	p.json(&runs, "job", "runs", "a")
@@ -37,10 +37,10 @@ func TestAJobIsBackfilled(t *testing.T) {
 	if dry.Count != 2 || len(dry.Instants) != 2 || dry.RunIDs != nil || dry.More || !dry.NextFrom.IsZero() {
 		t.Errorf("the dry run gave %+v", dry)
 	}
-	if r := p.ok("job", "backfill", "a", "--from", "0s", "-o", "json"); strings.Contains(r.out, "next_from") || strings.Contains(r.out, "runs") || !strings.Contains(r.out, `"instants": []`) {
+	if r := p.ok("job", "backfill", "a", "--from", "0s", "-o", "json"); strings.Contains(r.out, "next_from") || strings.Contains(r.out, "run_ids") || !strings.Contains(r.out, `"instants": []`) {
 		t.Errorf("a backfill of nothing is %s", r.out)
 	}
-	if r := p.ok("job", "backfill", "a", "--from", "0s", "--dry-run"); r.out != "" || r.err != "Nothing to run: the schedule of a has no instant in that span.\n" {
+	if r := p.ok("job", "backfill", "a", "--from", "0s", "--dry-run"); r.out != "" || r.err != "Nothing to run: the schedule of a has no occurrence in that span.\n" {
 		t.Errorf("a backfill of nothing printed %+v", r)
 	}
 	p.ok("job", "create", "--name", "once", "--schedule", "2200-01-01T00:00:00Z", "--handler", "h")
@@ -49,15 +49,15 @@ func TestAJobIsBackfilled(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"a"}, exitUsage, "say from when on with --from"},
-		{[]string{"a", "--from", "yesterday"}, exitUsage, `--from: "yesterday" is not an instant such as 2027-03-01T09:00:00+01:00, a wall time in the job's zone`},
+		{[]string{"a"}, exitUsage, "--from is required, for example --from 24h"},
+		{[]string{"a", "--from", "yesterday"}, exitUsage, `--from: "yesterday" is not an instant such as 2027-03-01T09:00:00+01:00, a wall time in the time zone of the job`},
 		{[]string{"a", "--from", "2026-03-28"}, exitUsage, "such as '2027-03-01 09:00'"},
 		{[]string{"a", "--from", "1h", "--to", "-1h"}, exitUsage, `--to: "-1h"`},
 		{[]string{"a", "--from", "1h", "--limit", "-1"}, exitUsage, "--limit: must be from 1 to 1000, not -1"},
 		{[]string{"a", "--from", "1h", "--limit", "0"}, exitUsage, "--limit: must be from 1 to 1000, not 0"},
 		{[]string{"a", "--from", "1h", "--limit", "1001"}, exitRefused, "limit: must be"},
-		{[]string{"a", "--from", "1h", "--to", "2h"}, exitRefused, "to: must not lie before from"},
-		{[]string{"a", "--from", time.Now().Add(time.Hour).Format(time.RFC3339)}, exitRefused, "from: lies in the future"},
+		{[]string{"a", "--from", "1h", "--to", "2h"}, exitRefused, "to: must not be before from"},
+		{[]string{"a", "--from", time.Now().Add(time.Hour).Format(time.RFC3339)}, exitRefused, "from: is in the future"},
 		{[]string{"once", "--from", "1h"}, exitRefused, "single instant"},
 		{[]string{"nobody", "--from", "1h"}, exitNotFound, "nobody"},
 	} {
@@ -67,7 +67,7 @@ func TestAJobIsBackfilled(t *testing.T) {
 	}
 }
 
-func TestHowLongAgoIsRead(t *testing.T) {
+func TestParseAge(t *testing.T) {
 	for text, want := range map[string]time.Duration{"24h": 24 * time.Hour, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "0d": 0, "1h30m": 90 * time.Minute} {
 		if got, ok := parseAge(text); !ok || got != want {
 			t.Errorf("%s: got %s, %v", text, got, ok)
@@ -75,7 +75,7 @@ func TestHowLongAgoIsRead(t *testing.T) {
 	}
 	for _, text := range []string{"", "d", "-1d", "-1h", "1", "1.5d", "99999999999d", "1 h", "now"} {
 		if got, ok := parseAge(text); ok {
-			t.Errorf("%q is read as %s", text, got)
+			t.Errorf("%q is parsed as %s", text, got)
 		}
 	}
 }

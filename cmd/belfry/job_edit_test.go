@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/belfry-sh/belfry"
 )
 
 func jsonInto(text string, into any) error { return json.Unmarshal([]byte(text), into) }
@@ -49,7 +51,7 @@ func withReport(t *testing.T) *testCLI {
 	return p
 }
 
-func TestAJobIsChangedInAnEditor(t *testing.T) {
+func TestJobEditInAnEditor(t *testing.T) {
 	p := withReport(t)
 	copied := filepath.Join(t.TempDir(), "copy")
 	calls := editor(t, `cp "$1" '`+copied+`'; sed 's/0 9 \* \* \*/30 9 * * */; /max_retries/d' "$1" > "$1.new"; mv "$1.new" "$1"`)
@@ -61,7 +63,7 @@ func TestAJobIsChangedInAnEditor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"#| Job report, revision 1.", "#| Where it says *** is a secret", "name: report\n", "tags:\n  - \"on\"\n", "schedule: 0 9 * * *\n", "max_retries: 3\n", "Authorization: '***'\n", "status: active\n"} {
+	for _, words := range []string{"#| Job report, revision 1.", "#| *** stands for a secret", "name: report\n", "tags:\n  - \"on\"\n", "schedule: 0 9 * * *\n", "max_retries: 3\n", "Authorization: '***'\n", "status: active\n"} {
 		if !strings.Contains(string(content), words) {
 			t.Errorf("the editor did not show %q:\n%s", words, content)
 		}
@@ -71,7 +73,7 @@ func TestAJobIsChangedInAnEditor(t *testing.T) {
 	}
 }
 
-func TestAnEditThatChangesNothingDoesNothing(t *testing.T) {
+func TestJobEditWithoutAChange(t *testing.T) {
 	p := withReport(t)
 	calls := editor(t, `true`)
 	r := p.ok("job", "edit", "report")
@@ -80,7 +82,7 @@ func TestAnEditThatChangesNothingDoesNothing(t *testing.T) {
 	}
 }
 
-func TestARefusedEditIsCorrectedInTheEditor(t *testing.T) {
+func TestJobEditIsCorrectedInTheEditor(t *testing.T) {
 	p := withReport(t)
 	seen := filepath.Join(t.TempDir(), "seen")
 	calls := editor(t, `cp "$1" '`+seen+`'$n
@@ -95,9 +97,9 @@ esac > "$1.new"; mv "$1.new" "$1"`)
 		t.Errorf("it printed %+v after %d calls, and left %q", r, calls(), left(t))
 	}
 	for n, want := range map[string][]string{
-		"2": {"#| WRONG: line 5: schedule: ", "#| WRONG: line 12: queue: ", "#| Correct it"},
-		"3": {"#| WRONG: line "},
-		"4": {"quue is not known; did you mean queue?"},
+		"2": {"#| ERROR: line 5: schedule: ", "#| ERROR: line 8: queue: ", "#| Correct it"},
+		"3": {"#| ERROR: line "},
+		"4": {"quue: is unknown; did you mean \"queue\"?"},
 	} {
 		content, err := os.ReadFile(seen + n)
 		if err != nil {
@@ -114,16 +116,16 @@ esac > "$1.new"; mv "$1.new" "$1"`)
 	}
 }
 
-func TestARefusedEditThatIsLeftAsItIsIsGivenUpAndKept(t *testing.T) {
+func TestJobEditThatIsNotCorrectedIsKept(t *testing.T) {
 	p := withReport(t)
 	calls := editor(t, `if [ $n = 1 ]; then sed 's/0 9 \* \* \*/never/' "$1" > "$1.new"; mv "$1.new" "$1"; fi`)
 	r := p.run("job", "edit", "report")
-	if r.code != exitRefused || calls() != 2 || !strings.Contains(r.err, "Your text is kept in ") || len(left(t)) != 1 || p.job("report").Revision != 1 {
+	if r.code != exitRefused || calls() != 2 || !strings.Contains(r.err, "Your text is in ") || len(left(t)) != 1 || p.job("report").Revision != 1 {
 		t.Errorf("it printed %+v after %d calls, and left %q", r, calls(), left(t))
 	}
 }
 
-func TestTheChangeOfSomebodyElseIsNotOverwritten(t *testing.T) {
+func TestJobEditAndApplyDoNotOverwriteAnotherChange(t *testing.T) {
 	p := withReport(t)
 	server, err := url.Parse(p.server)
 	if err != nil {
@@ -143,31 +145,31 @@ func TestTheChangeOfSomebodyElseIsNotOverwritten(t *testing.T) {
 
 	editor(t, `sed 's/0 9 \* \* \*/1 1 * * */' "$1" > "$1.new"; mv "$1.new" "$1"`)
 	r := p.run("job", "edit", "report")
-	if r.code != exitRefused || !strings.Contains(r.err, "Somebody changed it meanwhile") || len(left(t)) != 1 {
+	if r.code != exitRefused || !strings.Contains(r.err, "Somebody else changed it") || len(left(t)) != 1 {
 		t.Errorf("it printed %+v and left %q", r, left(t))
 	}
 	if j := p.job("report"); j.MaxRetries.Value() != 7 || j.Schedule != "0 9 * * *" {
 		t.Errorf("the job is %+v", j)
 	}
 	r = p.run("job", "apply", "-f", p.file("x.yaml", "name: report\nschedule: '@daily'\nhandler: h\n"))
-	if r.code != exitRefused || !strings.Contains(r.err, "x.yaml:1: report was changed by somebody else at this moment; apply again") || p.job("report").MaxRetries.Value() != 8 {
+	if r.code != exitRefused || !strings.Contains(r.err, "x.yaml:1: report was changed by somebody else at the same time; apply again") || p.job("report").MaxRetries.Value() != 8 {
 		t.Errorf("apply: %+v", r)
 	}
 }
 
-func TestAnEditorThatFailsChangesNothing(t *testing.T) {
+func TestJobEditWithAFailingEditor(t *testing.T) {
 	p := withReport(t)
 	editor(t, `exit 3`)
-	if r := p.run("job", "edit", "report"); r.code != exitOther || !strings.Contains(r.err, "ended with code 3; your text is kept in ") || p.job("report").Revision != 1 {
+	if r := p.run("job", "edit", "report"); r.code != exitOther || !strings.Contains(r.err, "ended with code 3; your text is in ") || p.job("report").Revision != 1 {
 		t.Errorf("it printed %+v", r)
 	}
 	t.Setenv("EDITOR", "")
-	if r := p.run("job", "edit", "report"); r.code != exitUsage || !strings.Contains(r.err, "there is no terminal to edit at: give --set") {
+	if r := p.run("job", "edit", "report"); r.code != exitUsage || !strings.Contains(r.err, "there is no terminal for an editor: use --set") {
 		t.Errorf("without a terminal: %+v", r)
 	}
 }
 
-func TestFieldsAreSetWithoutAnEditor(t *testing.T) {
+func TestJobEditSet(t *testing.T) {
 	p := withReport(t)
 	for _, tt := range []struct {
 		sets []string
@@ -199,10 +201,10 @@ func TestFieldsAreSetWithoutAnEditor(t *testing.T) {
 		want string
 	}{
 		{"schedule", exitUsage, `"schedule" is not FIELD=VALUE`},
-		{"shedule=x", exitUsage, "did you mean schedule?"},
+		{"shedule=x", exitUsage, "shedule is unknown; did you mean schedule?"},
 		{"schedule.x=1", exitUsage, "schedule has no members"},
-		{"payload.url.x=1", exitUsage, "x cannot be set in what is not an object"},
-		{"payload..x=1", exitUsage, "a name between the dots is empty"},
+		{"payload.url.x=1", exitUsage, "x cannot be set in a string"},
+		{"payload..x=1", exitUsage, "the path has an empty name"},
 		{"max_retries=many", exitRefused, "belfry: job edit: max_retries: "},
 	} {
 		if r := p.run("job", "edit", "42", "--set", tt.set); r.code != tt.code || !strings.Contains(r.err, tt.want) {
@@ -214,7 +216,7 @@ func TestFieldsAreSetWithoutAnEditor(t *testing.T) {
 // jobID is the id of the only job.
 func (p *testCLI) jobID() string {
 	p.t.Helper()
-	var jobs []struct{ ID string }
+	var jobs []belfry.Job
 	p.json(&jobs, "job", "list")
-	return jobs[0].ID
+	return jobs[0].ID.String()
 }

@@ -20,7 +20,7 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
   belfry job list --search report --limit 0 -o json`,
 		Args: cobra.NoArgs,
 	}
-	flags := addFilterFlags[belfry.JobFilter](cmd)
+	flags := addFilterFlags[belfry.JobFilter](f, cmd)
 	return listing[belfry.Job]{
 		noun: "jobs",
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {

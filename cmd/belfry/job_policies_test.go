@@ -7,7 +7,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
+func TestJobCreateWithPolicies(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@daily", "--handler", "h", "--missed-window", "RUN_ALL", "--max-missed", "7", "--catch-up-window", "2h",
 		"--priority", "8", "--overlap", "queue", "--max-queued", "3", "--retry-on", "server_errors", "--retry-delays", "500ms, 10s,1m", "--retention-days", "5")
@@ -18,7 +18,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 	}
 	shown := p.ok("job", "show", "a").out
 	for _, words := range []string{
-		"Priority    8\n", "Retries     3, after 500ms, 10s, 1m, ±25%, not after 4xx but 408, 425 and 429\n", "Overlap     queue, 3 at most\n",
+		"Priority    8\n", "Retries     3, after 500ms, 10s, 1m, ±25%, not after 4xx except 408, 425 and 429\n", "Overlap     queue, at most 3\n",
 		"Missed      run_all, the newest 7, not older than 2h\n", "Retention   5 days\n",
 	} {
 		if !strings.Contains(shown, words) {
@@ -41,7 +41,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 	}
 	p.ok("job", "edit", "a", "--set", "retry_backoff=fixed")
 	shown = p.ok("job", "show", "a").out
-	for _, words := range []string{"Priority    low\n", "Retries     2, fixed 5s\n", "Overlap     queue, 100 at most\n", "Retention   1 day\n"} {
+	for _, words := range []string{"Priority    low\n", "Retries     2, fixed 5s\n", "Overlap     queue, at most 100\n", "Retention   1 day\n"} {
 		if !strings.Contains(shown, words) {
 			t.Errorf("show does not have %q:\n%s", words, shown)
 		}
@@ -57,10 +57,10 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--catch-up-window", "1500ms"}, exitUsage, "--catch-up-window: 1.5s is not whole seconds"},
-		{[]string{"--retry-delays", "1s,soon"}, exitUsage, `--retry-delays: "1s,soon" is not a list of pauses such as 1s,10s,1m`},
+		{[]string{"--catch-up-window", "1500ms"}, exitUsage, `--catch-up-window: "1500ms" is not a whole number of seconds`},
+		{[]string{"--retry-delays", "1s,soon"}, exitUsage, `--retry-delays: "1s,soon" is not a list of durations such as 1s,10s,1m`},
 		{[]string{"--retry-delays", ""}, exitUsage, "--retry-delays"},
-		{[]string{"--retry-delays", "1s", "--retry-backoff", "fixed"}, exitRefused, "retry_delays: goes with the backoff"},
+		{[]string{"--retry-delays", "1s", "--retry-backoff", "fixed"}, exitRefused, `retry_delays: needs backoff "list"`},
 		{[]string{"--retry-backoff", "list"}, exitRefused, "retry_delays: is missing"},
 		{[]string{"--missed-window", "run_al"}, exitRefused, `did you mean "run_all"?`},
 		{[]string{"--priority", "10"}, exitRefused, `priority: must be "high", "normal" or "low"`},
@@ -69,7 +69,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 		{[]string{"--overlap", "wait"}, exitRefused, "overlap: "},
 		{[]string{"--retry-on", "never"}, exitRefused, "retry_on: "},
 		{[]string{"--retention-days", "many"}, exitUsage, `--retention-days: "many" is not a whole number`},
-		{[]string{"--catch-up-window", "30"}, exitUsage, `--catch-up-window: "30" is not a length of time such as 30s, 10m or 2h`},
+		{[]string{"--catch-up-window", "30"}, exitUsage, `--catch-up-window: "30" is not a duration such as 30s, 10m or 2h`},
 		{[]string{"--retry-jitter", "10%"}, exitUsage, `--retry-jitter: "10%" is not a number such as 0.5`},
 	} {
 		r := p.run(append([]string{"job", "create", "--schedule", "@daily", "--handler", "h"}, tt.args...)...)
@@ -79,7 +79,7 @@ func TestFlagsSayThePoliciesOfAJob(t *testing.T) {
 	}
 }
 
-func TestFilesSayThePoliciesOfAJob(t *testing.T) {
+func TestJobApplyWithPolicies(t *testing.T) {
 	p := withServer(t)
 	const jobs = `
 - name: a
@@ -94,7 +94,7 @@ func TestFilesSayThePoliciesOfAJob(t *testing.T) {
   retry_on: ALL
   retry_delays: [1.0, 10, 6e1]
   retention_days: 5
-  parked: nothing to say
+  quarantined: ignored
 - name: b
   schedule: '@daily'
   handler: h
@@ -123,10 +123,10 @@ func TestFilesSayThePoliciesOfAJob(t *testing.T) {
 	if r := p.ok("job", "apply", "-f", changed); r.out != "updated    a   priority, max_queued, max_retries, retry_on, retry_delays\nunchanged  b\n" {
 		t.Errorf("apply printed %q", r.out)
 	}
-	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nmax_mised: 3\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: max_mised is not known; did you mean max_missed?") {
+	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nmax_mised: 3\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: max_mised: is unknown; did you mean \"max_missed\"?") {
 		t.Errorf("an unknown field: %+v", r)
 	}
-	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nretry_delays: [1, soon]\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: retry_delays[1]: must be a number of seconds") {
+	if r := p.run("job", "apply", "-f", p.file("x.yaml", "name: a\nschedule: '@daily'\nhandler: h\nretry_delays: [1, soon]\n")); r.code != exitRefused || !strings.Contains(r.err, "x.yaml:4: retry_delays: must be an array of seconds") {
 		t.Errorf("a bad delay: %+v", r)
 	}
 }

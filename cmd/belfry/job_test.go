@@ -13,7 +13,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-func TestTheLifeOfAJob(t *testing.T) {
+func TestJobLifecycle(t *testing.T) {
 	p := withServer(t)
 	target := newReceiver(t)
 
@@ -50,7 +50,7 @@ func TestTheLifeOfAJob(t *testing.T) {
 	if r := p.ok("job", "resume", job.ID.String()); !strings.HasPrefix(r.out, "resumed    hello   next 20") {
 		t.Errorf("resume printed %q", r.out)
 	}
-	if r := p.ok("job", "edit", "hello", "--set", "schedule=0 10 * * *", "--set", "max_retries=2", "--set", "payload.headers.X-Kind=null"); !strings.HasPrefix(r.out, "updated    hello   schedule, payload, max_retries   next 20") {
+	if r := p.ok("job", "edit", "hello", "--set", "schedule=0 10 * * *", "--set", "max_retries=2", "--set", "payload.headers.X-Kind=null"); !strings.HasPrefix(r.out, "updated    hello   schedule, max_retries, payload   next 20") {
 		t.Errorf("edit printed %q", r.out)
 	}
 	rows = columns(p.ok("job", "revisions", "hello").out)
@@ -74,7 +74,7 @@ func TestTheLifeOfAJob(t *testing.T) {
 	}
 }
 
-func TestAnswersForProgramsAreThoseOfTheServer(t *testing.T) {
+func TestJSONAndYAMLOutputAreTheServersAnswer(t *testing.T) {
 	p := withServer(t)
 	target := newReceiver(t)
 	p.ok("job", "create", "--name", "it's a job/with ä slash", "--schedule", "@daily", "--url", target.URL)
@@ -123,7 +123,7 @@ func TestAnswersForProgramsAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-func TestTriggerWaitsAndTellsHowItEnded(t *testing.T) {
+func TestJobTriggerWait(t *testing.T) {
 	p := withServer(t)
 	target := newReceiver(t)
 	p.ok("job", "create", "--name", "good", "--schedule", "@yearly", "--url", target.URL, "--body", `"as ever"`)
@@ -170,7 +170,7 @@ func TestTriggerWaitsAndTellsHowItEnded(t *testing.T) {
 	}
 }
 
-func TestSeveralJobsAtOnce(t *testing.T) {
+func TestJobActionsOnSeveralNames(t *testing.T) {
 	p := withServer(t)
 	for _, name := range []string{"one", "two"} {
 		p.ok("job", "create", "--name", name, "--schedule", "@yearly", "--handler", "h")
@@ -189,7 +189,7 @@ func TestSeveralJobsAtOnce(t *testing.T) {
 	}
 }
 
-func TestListsAreCutAndSaySo(t *testing.T) {
+func TestJobListLimitAndFilters(t *testing.T) {
 	p := withServer(t)
 	for i := range 5 {
 		p.ok("job", "create", "--name", "j"+strconv.Itoa(i), "--schedule", "@yearly", "--handler", "h", "--queue", "q"+strconv.Itoa(i%2), "--tag", "all", "--tag", "t"+strconv.Itoa(i))
@@ -215,7 +215,7 @@ func TestListsAreCutAndSaySo(t *testing.T) {
 				got = append(got, row[0])
 			}
 		}
-		if !slices.Equal(got, tt.want) || strings.Contains(r.err, "There are more jobs.") != tt.more {
+		if !slices.Equal(got, tt.want) || strings.Contains(r.err, "There are more jobs. List all with") != tt.more {
 			t.Errorf("%q: got %q, want %q; it said %q", tt.args, got, tt.want, r.err)
 		}
 	}
@@ -232,7 +232,7 @@ func described(values []belfry.EnumValue) (words []string) {
 	return words
 }
 
-func TestNamesAreCompleted(t *testing.T) {
+func TestCompletion(t *testing.T) {
 	p := withServer(t)
 	for _, name := range []string{"report-daily", "report-weekly", "invoices"} {
 		p.ok("job", "create", "--name", name, "--schedule", "@weekly", "--handler", "h")

@@ -8,7 +8,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestFlagsSayWhatStandsBesideASchedule(t *testing.T) {
+func TestJobCreateWithTiming(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "report", "--schedule", "0 9 * * MON-FRI", "--timezone", "Europe/Paris", "--handler", "h",
 		"--starts-at", "2030-01-01T00:00:00+01:00", "--ends-at", "2031-01-01T00:00:00Z", "--max-runs", "5", "--jitter", "5m", "--dst-gap", "skip", "--dst-overlap", "First")
@@ -19,9 +19,9 @@ func TestFlagsSayWhatStandsBesideASchedule(t *testing.T) {
 	}
 	shown := p.ok("job", "show", "report").out
 	for _, words := range []string{
-		"Schedule        0 9 * * MON-FRI  (At 09:00, Monday through Friday, in Europe/Paris)\n", "Starts          2030-01-01T00:00:00+01:00\n",
-		"Ends            2031-01-01T01:00:00+01:00\n", "Max runs        5\n", "Jitter          up to 5m\n", "Clock gap       skip what the clock skips\n",
-		"Clock overlap   run first of what the clock repeats\n",
+		"Schedule      0 9 * * MON-FRI  (At 09:00, Monday through Friday, in Europe/Paris)\n", "Starts        2030-01-01T00:00:00+01:00\n",
+		"Ends          2031-01-01T01:00:00+01:00\n", "Max runs      5\n", "Jitter        up to 5m\n", "DST gap       skip\n",
+		"DST overlap   first\n",
 	} {
 		if !strings.Contains(shown, words) {
 			t.Errorf("show does not have %q:\n%s", words, shown)
@@ -49,8 +49,8 @@ func TestFlagsSayWhatStandsBesideASchedule(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--jitter", "1500ms"}, exitUsage, "--jitter: 1.5s is not whole seconds"},
-		{[]string{"--starts-at", "2030-01-01T00:00:00"}, exitRefused, "starts_at: must be an instant with an offset or a Z"},
+		{[]string{"--jitter", "1500ms"}, exitUsage, `--jitter: "1500ms" is not a whole number of seconds`},
+		{[]string{"--starts-at", "2030-01-01T00:00:00"}, exitRefused, "starts_at: must be an instant with an offset or Z"},
 		{[]string{"--max-runs", "-1"}, exitRefused, "max_runs: "},
 		{[]string{"--dst-gap", "both"}, exitRefused, "dst_gap: "},
 	} {
@@ -61,7 +61,7 @@ func TestFlagsSayWhatStandsBesideASchedule(t *testing.T) {
 	}
 }
 
-func TestFilesSayWhatStandsBesideASchedule(t *testing.T) {
+func TestJobApplyWithTiming(t *testing.T) {
 	p := withServer(t)
 	const jobs = `
 - name: cron
@@ -72,7 +72,7 @@ func TestFilesSayWhatStandsBesideASchedule(t *testing.T) {
   jitter_seconds: 60
   dst_gap: Skip
   dst_overlap: AUTO
-  resolved_schedule: nothing to say
+  resolved_schedule: ignored
   handler: h
 - name: interval
   schedule: PT15M

@@ -11,7 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestWhyIsASentenceAndItsFacts(t *testing.T) {
+func TestJobWhy(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "5 9 * * *", "--timezone", "Europe/Paris", "--handler", "nobody")
 	paris, err := time.LoadLocation("Europe/Paris")
@@ -25,8 +25,8 @@ func TestWhyIsASentenceAndItsFacts(t *testing.T) {
 		t.Errorf("the sentence is %q", sentence)
 	}
 	for _, words := range []string{
-		"Instant     " + next.Format(time.RFC3339) + " (in ", "Decision    planned\n", "Rule        5 9 * * *  (At 09:05 every day in Europe/Paris)\n", "Revision    1\n",
-		"Before it   " + next.AddDate(0, 0, -1).Format(time.RFC3339), "After it    " + next.AddDate(0, 0, 1).Format(time.RFC3339),
+		"Instant    " + next.Format(time.RFC3339) + " (in ", "Decision   planned\n", "Schedule   5 9 * * *  (At 09:05 every day in Europe/Paris)\n", "Revision   1\n",
+		"Previous   " + next.AddDate(0, 0, -1).Format(time.RFC3339), "Next       " + next.AddDate(0, 0, 1).Format(time.RFC3339),
 	} {
 		if !strings.Contains(facts, words) {
 			t.Errorf("the facts do not have %q:\n%s", words, facts)
@@ -46,7 +46,7 @@ func TestWhyIsASentenceAndItsFacts(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"a", "--at", "yesterday 09:00"}, exitRefused, `at: must be an instant such as "2027-03-01T09:00:00Z", or a wall time in the job's time zone`},
+		{[]string{"a", "--at", "yesterday 09:00"}, exitRefused, `at: must be an instant such as "2027-03-01T09:00:00Z", or a wall time in the time zone of the job`},
 		{[]string{"a", "--at", " "}, exitUsage, "--at: is empty"},
 		{[]string{"nobody"}, exitNotFound, "nobody"},
 		{nil, exitUsage, "accepts 1 arg(s)"},
@@ -57,42 +57,42 @@ func TestWhyIsASentenceAndItsFacts(t *testing.T) {
 	}
 }
 
-func TestWhyTellsWhatARunWaitsFor(t *testing.T) {
+func TestJobWhyOfAWaitingRun(t *testing.T) {
 	waits := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"at":"2030-01-01T08:00:00Z","decision":"queued","reason":"","sentence":"It waits.","rule":{"schedule":"@daily","timezone":"Europe/Paris"},
-			"run":{"id":"01890a5d-ac96-774b-bcce-b302099a8057","status":"ready","attempt":2,"error":"no luck"},"waits_for":%s}`, waits)
+			"run":{"run_id":"01890a5d-ac96-774b-bcce-b302099a8057","status":"ready","attempt":2,"error":"no luck"},"waits_for":%s}`, waits)
 	}))
 	defer server.Close()
 	p := &testCLI{t: t, server: server.URL}
 	for _, tt := range []struct{ waits, want string }{
-		{`{"what":"worker","queue":"q","handler":"h"}`, "a worker that serves q/h: there is none"},
-		{`{"what":"slot","queue":"q","handler":"h","workers":2,"slots":100,"running":99,"ahead":1}`, "a free slot for q/h: 2 workers, 100 slots, 99 busy with it; before it: 1 run"},
-		{`{"what":"run","runs":["01890a5d-ac96-774b-bcce-b302099a8058","01890a5d-ac96-774b-bcce-b302099a8059"]}`, "earlier runs of the job: 01890a5d-ac96-774b-bcce-b302099a8058, 01890a5d-ac96-774b-bcce-b302099a8059"},
+		{`{"what":"worker","queue":"q","handler":"h"}`, "a worker for q/h: there is none"},
+		{`{"what":"slot","queue":"q","handler":"h","workers":2,"slots":100,"running":99,"ahead":1}`, "a free slot for q/h: 2 workers, 100 slots, 99 in use; 1 run ahead"},
+		{`{"what":"run","run_ids":["01890a5d-ac96-774b-bcce-b302099a8058","01890a5d-ac96-774b-bcce-b302099a8059"]}`, "earlier runs of the job: 01890a5d-ac96-774b-bcce-b302099a8058, 01890a5d-ac96-774b-bcce-b302099a8059"},
 		{`{"what":"time","until":"2030-01-01T09:00:00Z"}`, "2030-01-01T10:00:00+01:00 (in "},
 		{`{"what":"godot"}`, "godot"},
 	} {
 		waits = tt.waits
 		r := p.ok("job", "why", "a")
 		if !strings.HasPrefix(r.out, "It waits.\n\n") || !strings.Contains(r.out, "Waits for   "+tt.want) ||
-			!strings.Contains(r.out, "Run         01890a5d-ac96-774b-bcce-b302099a8057\nAttempt     2\nSaid        no luck\n") {
+			!strings.Contains(r.out, "Run         01890a5d-ac96-774b-bcce-b302099a8057\nAttempt     2\nResult      no luck\n") {
 			t.Errorf("%s is told as\n%s, want %q", tt.waits, r.out, tt.want)
 		}
 	}
 }
 
-func TestARunThatWaitsLeadsToWhy(t *testing.T) {
+func TestRunShowHintsAtWhy(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	run, job := "", http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasPrefix(r.URL.Path, "/api/v1/runs/") {
-			fmt.Fprintf(w, `{"id": %q, "job_id": %q, "scheduled_at": "2026-03-02T08:05:00.25Z", %s}`, id, id, run)
+			fmt.Fprintf(w, `{"run_id": %q, "job_id": %q, "scheduled_at": "2026-03-02T08:05:00.25Z", %s}`, id, id, run)
 			return
 		}
 		w.WriteHeader(job)
-		fmt.Fprintf(w, `{"id": %q, "name": "a b"}`, id)
+		fmt.Fprintf(w, `{"job_id": %q, "name": "a b"}`, id)
 	}))
 	defer server.Close()
 	p := &testCLI{t: t, server: server.URL}

@@ -28,7 +28,7 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 		Example: `  belfry run list --status dead`,
 		Args:    cobra.NoArgs,
 	}
-	flags := addFilterFlags[belfry.RunFilter](cmd)
+	flags := addFilterFlags[belfry.RunFilter](f, cmd)
 	return listing[belfry.Run]{
 		noun: "runs",
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {

@@ -65,7 +65,7 @@ func (p *testCLI) start(args ...string) (out, err *screen, interrupt func() (cod
 	}
 }
 
-func TestTheRunsOfAJobAreFollowed(t *testing.T) {
+func TestRunWatchOfAJob(t *testing.T) {
 	p := withServer(t)
 	target := newReceiver(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--url", target.URL)
@@ -80,7 +80,7 @@ func TestTheRunsOfAJobAreFollowed(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedWatchSaysSo(t *testing.T) {
+func TestRunWatchInterrupted(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "nobody")
 	out, said, interrupt := p.start("job", "trigger", "a", "--wait")
@@ -90,7 +90,7 @@ func TestAnInterruptedWatchSaysSo(t *testing.T) {
 	}
 }
 
-func TestAWatchOutlastsARestartOfTheServer(t *testing.T) {
+func TestRunWatchSurvivesAServerRestart(t *testing.T) {
 	var calls atomic.Int32
 	id := belfry.ID{7}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -103,17 +103,17 @@ func TestAWatchOutlastsARestartOfTheServer(t *testing.T) {
 			state = "succeeded"
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"id": %q, "status": %q, "attempt": 1}`, id, state)
+		fmt.Fprintf(w, `{"run_id": %q, "status": %q, "attempt": 1}`, id, state)
 	}))
 	defer server.Close()
 	p := &testCLI{t: t, server: server.URL}
 	r := p.ok("run", "watch", id.String())
-	if !strings.Contains(r.out, "running    attempt 1\n") || !strings.Contains(r.out, "succeeded  attempt 1\n") || r.err != "The server does not answer; still trying.\n" {
+	if !strings.Contains(r.out, "running    attempt 1\n") || !strings.Contains(r.out, "succeeded  attempt 1\n") || r.err != "The server does not answer. Trying again.\n" {
 		t.Errorf("it printed %+v", r)
 	}
 }
 
-func TestAPersonIsAskedBeforeADeletion(t *testing.T) {
+func TestAskForConfirmation(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes \n": true, "y": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
 		var asked strings.Builder
 		d := &cli{in: strings.NewReader(answer), output: output{err: &asked}}

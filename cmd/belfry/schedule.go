@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
@@ -60,23 +62,18 @@ func addPreviewFlags(cmd *cobra.Command, except ...string) *preview {
 	return &preview{flags: addFieldFlags[belfry.PreviewRequest](cmd, append(except, "schedule")...)}
 }
 
-// run previews a schedule as the server does. Without --after, it lists occurrences
-// after an instant.
-func (p *preview) run(text string, now, after time.Time) (belfry.Preview, error) {
-	if err := p.flags.decode(&p.request); err != nil {
-		return belfry.Preview{}, err
-	}
+// run previews a schedule as the server does.
+func (p *preview) run(text string, now time.Time) (belfry.Preview, error) {
 	p.request.Schedule = text
-	if p.request.After.IsZero() {
-		p.request.After = after
+	if strings.TrimSpace(text) == "" {
+		return belfry.Preview{}, &scheduleError{text, belfry.FieldError{Field: "schedule", Message: "the expression is empty"}}
 	}
-	given := schema.Given{}
-	for name := range p.flags.object() {
-		given = append(given, name)
+	given, err := p.flags.decodeGiven(&p.request)
+	if err == nil {
+		err = p.flags.usageErrors(schema.Check(&p.request, given))
 	}
-	errs := schema.Check(&p.request, given)
-	if len(errs) > 0 {
-		return belfry.Preview{}, p.error(errs)
+	if err != nil {
+		return belfry.Preview{}, err
 	}
 	out, errs := validate.New(now, plan.Defaults{}).Preview(p.request)
 	return out, p.error(errs)
@@ -107,11 +104,10 @@ func scheduleExplainCommand() *cobra.Command {
 	p := addPreviewFlags(cmd, "after", "count")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		now := time.Now()
-		out, err := p.run(args[0], now, now)
-		if err != nil { // A schedule that has ended had a meaning before.
-			if earlier, failed := p.run(args[0], now, time.Unix(0, 0)); failed == nil {
-				earlier.Warnings = nil
-				out, err = earlier, nil
+		out, err := p.run(args[0], now)
+		if e := (*scheduleError)(nil); errors.As(err, &e) { // A schedule that has ended has a meaning, too.
+			if rule, failed := schedule.Parse(args[0], plan.Options(p.spec())); failed == nil {
+				out, err = belfry.Preview{RuleSummary: belfry.RuleSummary{Description: schedule.Describe(rule)}}, nil
 			}
 		}
 		if err != nil {
@@ -137,7 +133,7 @@ a correct example.`,
 	p := addPreviewFlags(cmd, "after", "count")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		now := time.Now()
-		out, err := p.run(args[0], now, now)
+		out, err := p.run(args[0], now)
 		if err == nil {
 			err = p.checkNew(now)
 		}
@@ -151,14 +147,19 @@ a correct example.`,
 	return cmd
 }
 
+// spec is the spec of a job with the schedule.
+func (p *preview) spec() belfry.Spec {
+	r := p.request
+	return belfry.Spec{
+		Type: belfry.TypeWorker, Handler: "check",
+		Schedule: r.Schedule, Timezone: r.Timezone, DSTGap: r.DSTGap, DSTOverlap: r.DSTOverlap, StartsAt: r.StartsAt, EndsAt: r.EndsAt,
+	}
+}
+
 // checkNew checks what a preview allows but a new job may not have: an instant that has
 // passed.
 func (p *preview) checkNew(now time.Time) error {
-	r := p.request
-	in := validate.Input{Manifest: belfry.Manifest{Spec: belfry.Spec{
-		Type: belfry.TypeWorker, Handler: "check",
-		Schedule: r.Schedule, Timezone: r.Timezone, DSTGap: r.DSTGap, DSTOverlap: r.DSTOverlap, StartsAt: r.StartsAt, EndsAt: r.EndsAt,
-	}}}
+	in := validate.Input{Manifest: belfry.Manifest{Spec: p.spec()}}
 	_, errs := validate.New(now, plan.Defaults{}).Create(belfry.ID{}, in)
 	return p.error(errs)
 }

@@ -82,7 +82,9 @@ func answerLine(text []byte, tooLong bool, now time.Time) ([]time.Time, error) {
 	if tooLong {
 		return nil, fmt.Errorf("the line has more than %d bytes", maxLine)
 	}
-	if syntax := jsontext.Check(text); syntax != nil || bytes.TrimSpace(text)[0] != '{' {
+	if syntax := jsontext.Check(text); syntax != nil {
+		return nil, errors.New("the line " + syntax.Message)
+	} else if bytes.TrimSpace(text)[0] != '{' {
 		return nil, errors.New(`the line is not a JSON object such as {"expr": "0 9 * * *"}`)
 	}
 	var q query

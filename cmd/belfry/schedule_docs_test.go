@@ -17,7 +17,7 @@ const schedulesPage = "../../docs/schedules.md"
 
 // The page about schedules shows commands with what they print, and tables of
 // schedules with what they mean. All of it is run again here.
-func TestTheExamplesInTheDocumentationAreTrue(t *testing.T) {
+func TestScheduleExamplesInTheDocumentation(t *testing.T) {
 	content, err := os.ReadFile(schedulesPage)
 	if err != nil {
 		t.Fatal(err)

@@ -58,8 +58,8 @@ after, and the default of after is now.`,
 		if err := checkFormat(*format); err != nil {
 			return err
 		}
-		p.request.Count = 5
-		out, err := p.run(args[0], time.Now(), time.Now())
+		p.request.Count = 5 // unless the flag sets another
+		out, err := p.run(args[0], time.Now())
 		if err != nil {
 			return err
 		}

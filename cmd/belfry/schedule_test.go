@@ -14,7 +14,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-func TestTheNextTimesOfASchedule(t *testing.T) {
+func TestScheduleNext(t *testing.T) {
 	p := &testCLI{t: t}
 	r := p.ok("schedule", "next", "30 2 * * *", "--timezone", "America/New_York", "--after", "2026-03-07T00:00:00Z")
 	want := `LOCAL TIME                      UTC                    WHEN NOTE
@@ -42,14 +42,14 @@ Wed 2026-03-11T02:30:00-04:00   2026-03-11T06:30:00Z   ... -
 		{"both of an overlap", []string{"30 1 * * *", "--timezone", "America/New_York", "--after", "2026-11-01T00:00:00Z", "--count", "2", "--dst-overlap", "both"},
 			[]string{"2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"}, ""},
 		{"between a start and an end", []string{"@daily", "--after", "2027-01-01T00:00:00Z", "--starts-at", "2027-03-01T00:00:00Z", "--ends-at", "2027-03-02T00:00:00Z"},
-			[]string{"2027-03-01T00:00:00Z", "2027-03-02T00:00:00Z"}, "that is all"},
+			[]string{"2027-03-01T00:00:00Z", "2027-03-02T00:00:00Z"}, "the schedule ends there"},
 		{"a rule that ends", []string{"R2/2027-03-01T09:00:00Z/PT1H", "--after", "2027-01-01T00:00:00Z"},
-			[]string{"2027-03-01T09:00:00Z", "2027-03-01T10:00:00Z"}, "that is all"},
+			[]string{"2027-03-01T09:00:00Z", "2027-03-01T10:00:00Z"}, "the schedule ends there"},
 		{"an interval from now on", []string{"PT1H", "--after", "2027-01-01T00:00:00Z", "--count", "2"},
-			[]string{"2027-01-01T01:00:00Z", "2027-01-01T02:00:00Z"}, "this is how it would be from 2027-01-01T00:00:00Z on"},
+			[]string{"2027-01-01T01:00:00Z", "2027-01-01T02:00:00Z"}, "this is an example from 2027-01-01T00:00:00Z on"},
 		{"so many times from now on", []string{"R2/PT1H", "--after", "2027-01-01T00:00:00Z", "--count", "5"},
 			[]string{"2027-01-01T00:00:01Z", "2027-01-01T01:00:01Z"}, "from 2027-01-01T00:00:01Z on"},
-		{"an instant that is over", []string{"2020-01-01T00:00:00Z"}, nil, "it does not run any more"},
+		{"an instant that is over", []string{"2020-01-01T00:00:00Z"}, nil, "there are no more occurrences"},
 		{"a zone that the text names", []string{"CRON_TZ=Asia/Tokyo 0 9 * * *", "--after", "2027-01-01T00:00:00Z", "--count", "1"}, []string{"2027-01-02T00:00:00Z"}, ""},
 		{"an expression behind the flags", []string{"--after", "2027-01-01T00:00:00Z", "--count", "1", "--", "@daily"}, []string{"2027-01-02T00:00:00Z"}, ""},
 	} {
@@ -75,7 +75,7 @@ func utcColumn(table string) string {
 	return b.String()
 }
 
-func TestTheCommandLineAndTheServerSayTheSame(t *testing.T) {
+func TestScheduleNextIsThePreviewOfTheServer(t *testing.T) {
 	p := withServer(t)
 	for _, of := range []map[string]any{
 		{"schedule": "30 2 * * *", "timezone": "America/New_York", "after": "2026-03-07T00:00:00Z"},
@@ -130,7 +130,7 @@ func TestTheCommandLineAndTheServerSayTheSame(t *testing.T) {
 	}
 }
 
-func TestExplainAndCheck(t *testing.T) {
+func TestScheduleExplainAndCheck(t *testing.T) {
 	p := &testCLI{t: t}
 	if r := p.ok("schedule", "explain", "0 9 * * MON-FRI"); r.out != "At 09:00, Monday through Friday\n" || r.err != "" {
 		t.Errorf("explain printed %+v", r)
@@ -179,8 +179,8 @@ For example: 30 9 * * MON-FRI
 		{"all of it", "0 0 31 2 *", `belfry: schedule check: the schedule never fires: nothing in the next 45 years fits all of it
 For example: 30 9 * * MON-FRI
 `},
-		{"nothing", "", "belfry: schedule check: the text is empty\n"},
-		{"an instant that is over", "2020-01-01T00:00:00Z", "is over: an instant may lie at most 30 minutes in the past\n"},
+		{"nothing", "", "belfry: schedule check: the expression is empty\n"},
+		{"an instant that is over", "2020-01-01T00:00:00Z", "has passed: it is "},
 		{"a rule that is over", "R2/2020-01-01T00:00:00Z/PT1H", "belfry: schedule check: "},
 	} {
 		r := p.run("schedule", "check", "--", tt.text)
@@ -196,31 +196,31 @@ For example: 30 9 * * MON-FRI
 	}
 }
 
-func TestMistakesInAskingAboutSchedules(t *testing.T) {
+func TestScheduleUsageErrors(t *testing.T) {
 	p := &testCLI{t: t}
 	for _, tt := range []struct {
 		name string
 		args []string
 		want string
 	}{
-		{"no expression", []string{"next"}, "name an expression, as in belfry schedule next '0 9 * * MON-FRI'"},
-		{"what a shell makes of stars", []string{"next", "0", "9", "go.mod", "go.sum", "main.go"}, "quote the expression, as in belfry schedule next '0 9 * * MON-FRI': it came as 5 words"},
+		{"no expression", []string{"next"}, "an expression is required, as in belfry schedule next '0 9 * * MON-FRI'"},
+		{"what a shell makes of stars", []string{"next", "0", "9", "go.mod", "go.sum", "main.go"}, "quote the expression, as in belfry schedule next '0 9 * * MON-FRI': there are 5 arguments"},
 		{"several to explain", []string{"explain", "0", "9"}, "quote the expression"},
 		{"several to check", []string{"check", "0", "9"}, "quote the expression"},
-		{"a minus", []string{"next", "-5 * * * *"}, "an expression that begins with a - goes behind a --"},
+		{"a minus", []string{"next", "-5 * * * *"}, "write -- before an expression that starts with a -"},
 		{"an unknown flag", []string{"next", "@daily", "--zone", "UTC"}, "unknown flag: --zone"},
 		{"an unknown command", []string{"nxt", "@daily"}, "did you mean next?"},
 		{"none", []string{"next", "@daily", "--count", "0"}, "--count: must be from 1 to 1000"},
 		{"too many", []string{"next", "@daily", "--count", "1001"}, "--count: must be from 1 to 1000"},
-		{"a local time", []string{"next", "@daily", "--after", "2027-03-01T09:00:00"}, `--after: "2027-03-01T09:00:00" is not an instant with an offset or a Z`},
+		{"a local time", []string{"next", "@daily", "--after", "2027-03-01T09:00:00"}, "--after: must be an instant with an offset or Z"},
 		{"no time", []string{"next", "@daily", "--starts-at", "now"}, "--starts-at"},
 		{"a far time", []string{"next", "@daily", "--ends-at", "9999-12-31T23:59:59-01:00"}, "1970 to 2499"},
-		{"an end before the start", []string{"next", "@daily", "--starts-at", "2027-03-01T09:00:00Z", "--ends-at", "2027-03-01T09:00:00Z"}, "--ends-at: must be after --starts-at"},
-		{"another gap", []string{"next", "@daily", "--dst-gap", "both"}, `--dst-gap: "both" is not one of run, skip`},
-		{"another overlap", []string{"check", "@daily", "--dst-overlap", "last"}, `--dst-overlap: "last" is not one of auto, first, both`},
-		{"another format", []string{"next", "@daily", "-o", "xml"}, `--output: "xml" is not one of table, json, yaml`},
-		{"an expression and a batch", []string{"next", "@daily", "--batch"}, "give an expression or --batch, not both"},
-		{"a flag and a batch", []string{"next", "--batch", "--timezone", "UTC", "--count", "3"}, "--timezone, --count: with --batch each line says that itself"},
+		{"an end before the start", []string{"next", "@daily", "--starts-at", "2027-03-01T09:00:00Z", "--ends-at", "2027-03-01T09:00:00Z"}, "--ends-at: must be after starts_at"},
+		{"another gap", []string{"next", "@daily", "--dst-gap", "both"}, `--dst-gap: must be "run" or "skip"`},
+		{"another overlap", []string{"check", "@daily", "--dst-overlap", "last"}, `--dst-overlap: must be "auto", "first" or "both"`},
+		{"another format", []string{"next", "@daily", "-o", "xml"}, `--output: "xml" is not one of table, wide, json, yaml`},
+		{"an expression and a batch", []string{"next", "@daily", "--batch"}, "use either an expression or --batch"},
+		{"a flag and a batch", []string{"next", "--batch", "--timezone", "UTC", "--count", "3"}, "does not work with --batch: each line has its own"},
 	} {
 		r := p.run(append([]string{"schedule"}, tt.args...)...)
 		if r.code != exitUsage || r.out != "" || !strings.Contains(r.err, tt.want) || !strings.Contains(r.err, "See: belfry schedule") {
@@ -229,7 +229,7 @@ func TestMistakesInAskingAboutSchedules(t *testing.T) {
 	}
 }
 
-func TestTheVersionNamesTheZoneDatabase(t *testing.T) {
+func TestVersionNamesTheZoneData(t *testing.T) {
 	p := &testCLI{t: t}
 	release := schedule.ZoneVersion()
 	if r := p.ok("version"); !strings.Contains(r.out, "zones "+release) || !regexp.MustCompile(`^20[0-9]{2}[a-z]$`).MatchString(release) {

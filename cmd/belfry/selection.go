@@ -161,7 +161,7 @@ func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Actio
 	s := &jobSelection{selection: selection{noun: "job", verb: string(action), past: past}, action: action}
 	cmd.Use = string(action) + " REF... | --FILTER"
 	cmd.ValidArgsFunction = f.completeJobs(0)
-	s.addFlags(cmd, addFilterFlags[belfry.JobFilter](cmd))
+	s.addFlags(cmd, addFilterFlags[belfry.JobFilter](f, cmd))
 	return s
 }
 

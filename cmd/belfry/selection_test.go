@@ -12,7 +12,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-func TestTheSameIsDoneToManyJobs(t *testing.T) {
+func TestJobActionsByFilter(t *testing.T) {
 	p := withServer(t)
 	for i := range 5 {
 		p.ok("job", "create", "--name", "j"+strconv.Itoa(i), "--schedule", "@yearly", "--handler", "h"+strconv.Itoa(i%2), "--queue", "q"+strconv.Itoa(i), "--tag", "all", "--tag", "t"+strconv.Itoa(i%2))
@@ -37,7 +37,7 @@ func TestTheSameIsDoneToManyJobs(t *testing.T) {
 		{[]string{"delete", "--all", "--yes"}, "deleted    3 jobs\n"},
 	} {
 		r := p.ok(append([]string{"job"}, tt.args...)...)
-		if r.out != tt.out || (r.err == "No jobs like that.\n") != (tt.out == "") {
+		if r.out != tt.out || (r.err == "No matching jobs.\n") != (tt.out == "") {
 			t.Errorf("%q printed %+v, want %q", tt.args, r, tt.out)
 		}
 	}
@@ -47,7 +47,7 @@ func TestTheSameIsDoneToManyJobs(t *testing.T) {
 	}
 }
 
-func TestBadChoicesOfJobsAreRefused(t *testing.T) {
+func TestJobSelectionErrors(t *testing.T) {
 	p := withServer(t)
 	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "h", "--tag", "t")
 	for _, action := range []string{"pause", "resume", "trigger", "cancel", "retry", "delete"} {
@@ -55,25 +55,25 @@ func TestBadChoicesOfJobsAreRefused(t *testing.T) {
 			args []string
 			want string
 		}{
-			{nil, "name the jobs, or say what they have in common with --status, --type, --handler, --queue, --tag, --search, or give --all for every job"},
-			{[]string{"a", "--tag", "t"}, "name jobs, or give --tag, not both"},
-			{[]string{"a", "--all"}, "name jobs, or give --all, not both"},
-			{[]string{"--all", "--queue", "q"}, "give --all or --queue, not both"},
+			{nil, "name each job, or use a filter (--status, --type, --handler, --queue, --tag, --search), or --all"},
+			{[]string{"a", "--tag", "t"}, "use either names or --tag"},
+			{[]string{"a", "--all"}, "use either names or --all"},
+			{[]string{"--all", "--queue", "q"}, "use either --all or --queue"},
 			{[]string{"--tag", "t", "--tag", "", "--yes"}, "--tag: is empty"},
 			{[]string{"--search=", "--yes"}, "--search: is empty"},
-			{[]string{"a", "--dry-run"}, "--dry-run counts jobs that are found by a filter"},
-			{[]string{"--tag", "t"}, "give --yes to " + action + " without being asked, which needs a terminal"},
+			{[]string{"a", "--dry-run"}, "--dry-run counts what a filter such as --tag matches"},
+			{[]string{"--tag", "t"}, action + " needs --yes when there is no terminal to ask at"},
 		} {
 			if r := p.run(append([]string{"job", action}, tt.args...)...); r.code != exitUsage || !strings.Contains(r.err, tt.want) || r.out != "" {
 				t.Errorf("%s %q: got %+v, want %q", action, tt.args, r, tt.want)
 			}
 		}
-		if r := p.run("job", action, "--status", "bored", "--yes"); r.code != exitRefused || !strings.Contains(r.err, "status: must be one of") {
+		if r := p.run("job", action, "--status", "bored", "--yes"); r.code != exitRefused || !strings.Contains(r.err, `status: must be "scheduled", "queued"`) {
 			t.Errorf("%s of a state that there is not: %+v", action, r)
 		}
 	}
 	for _, flag := range []string{"--wait", "--payload=1", "--idempotency-key=k"} {
-		if r := p.run("job", "trigger", "--tag", "t", "--yes", flag); r.code != exitUsage || !strings.Contains(r.err, "is for jobs that are named") {
+		if r := p.run("job", "trigger", "--tag", "t", "--yes", flag); r.code != exitUsage || !strings.Contains(r.err, "works only with names, not with a filter") {
 			t.Errorf("%s: %+v", flag, r)
 		}
 	}
@@ -87,7 +87,7 @@ func TestBadChoicesOfJobsAreRefused(t *testing.T) {
 	}
 }
 
-func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
+func TestBulkActionContinuesAndReportsFailures(t *testing.T) {
 	var orders []belfry.Bulk
 	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,12 +127,18 @@ func TestABulkActionGoesOnToTheEndAndTellsWhatFailed(t *testing.T) {
 		t.Errorf("it ended with %+v, error %v", r, err)
 	}
 	broken = true
-	if r := p.run("job", "pause", "--tag", "a", "--yes"); r.code != exitOther || r.out != "" || r.err != "Before this went wrong, 1 job had been paused.\nbelfry: job pause: out of order\n" {
+	if r := p.run("job", "pause", "--tag", "a", "--yes"); r.code != exitOther || r.out != "" || r.err != "1 job paused before the failure.\nbelfry: job pause: out of order\n" {
 		t.Errorf("it ended with %+v", r)
 	}
 }
 
-func TestWhatHasNoBulkActionIsDoneToOneJobAfterAnother(t *testing.T) {
+// catchUp reports whether a request resumes a job with a catch-up.
+func catchUp(r *http.Request) bool {
+	var body belfry.Resume
+	return json.NewDecoder(r.Body).Decode(&body) == nil && body.CatchUp
+}
+
+func TestJobActionOneByOne(t *testing.T) {
 	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -143,9 +149,9 @@ func TestWhatHasNoBulkActionIsDoneToOneJobAfterAnother(t *testing.T) {
 		}
 		switch {
 		case r.Method == http.MethodGet:
-			fmt.Fprintf(w, `[{"id":%q,"name":"one"},{"id":%q,"name":"two"},{"id":%q}]`, belfry.ID{1}, belfry.ID{2}, belfry.ID{3})
-		case r.URL.Query().Get("catch_up") != "true":
-			t.Errorf("asked for %s", r.URL)
+			fmt.Fprintf(w, `[{"job_id":%q,"name":"one"},{"job_id":%q,"name":"two"},{"job_id":%q}]`, belfry.ID{1}, belfry.ID{2}, belfry.ID{3})
+		case !catchUp(r):
+			t.Errorf("the request %s does not catch up", r.URL)
 		case strings.Contains(r.URL.Path, belfry.ID{2}.String()) && broken:
 			problem(http.StatusForbidden, "forbidden")
 		case strings.Contains(r.URL.Path, belfry.ID{2}.String()):
@@ -160,7 +166,7 @@ func TestWhatHasNoBulkActionIsDoneToOneJobAfterAnother(t *testing.T) {
 		t.Errorf("it ended with %+v", r)
 	}
 	broken = true
-	if r := p.run("job", "resume", "--all", "--catch-up", "--yes"); r.code != exitNotAllowed || r.out != "" || r.err != "Before this went wrong, 1 job had been resumed.\nbelfry: job resume: two: it cannot be\n" {
+	if r := p.run("job", "resume", "--all", "--catch-up", "--yes"); r.code != exitNotAllowed || r.out != "" || r.err != "1 job resumed before the failure.\nbelfry: job resume: two: it cannot be\n" {
 		t.Errorf("it ended with %+v", r)
 	}
 }

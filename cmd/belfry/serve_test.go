@@ -43,7 +43,7 @@ func serving(t *testing.T, args ...string) (greeting []string) {
 	return greeting
 }
 
-func TestTheGreetingNamesACommandThatWorks(t *testing.T) {
+func TestServeGreetingHasAWorkingCommand(t *testing.T) {
 	greeting := serving(t)
 	parts := regexp.MustCompile(`curl (\S+) -H 'Content-Type: application/json' -d '(.*)'$`).FindStringSubmatch(greeting[4])
 	if parts == nil {
@@ -64,7 +64,7 @@ func TestTheGreetingNamesACommandThatWorks(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsAreRefusedByName(t *testing.T) {
+func TestServeFlagErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -72,7 +72,7 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 		want string
 	}{
 		{"an unknown flag", []string{"--shard", "3"}, "", "unknown flag: --shard"},
-		{"an unknown variable", nil, "BELFRY_LISTENN=x", "BELFRY_LISTENN is not known"},
+		{"an unknown variable", nil, "BELFRY_LISTENN=x", "BELFRY_LISTENN is unknown"},
 		{"a variable of the wrong type", nil, "BELFRY_CONCURRENCY=many", `BELFRY_CONCURRENCY: "many" is not a whole number`},
 		{"an argument too many", []string{"now"}, "", "unknown command"},
 		{"a port without a host", []string{"--listen", "7070"}, "", "--listen: \"7070\" is not host:port"},
@@ -108,7 +108,7 @@ func TestBadArgumentsAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestAnUnknownCommandIsRefusedWithTheNearestOne(t *testing.T) {
+func TestUnknownCommandSuggestsTheNearest(t *testing.T) {
 	cmd := rootCommand()
 	cmd.SetArgs([]string{"serv"})
 	cmd.SetOut(io.Discard)
@@ -119,7 +119,7 @@ func TestAnUnknownCommandIsRefusedWithTheNearestOne(t *testing.T) {
 	}
 }
 
-func TestFlagsComeFromTheEnvironment(t *testing.T) {
+func TestServeFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("BELFRY_CONCURRENCY", "7")
 	t.Setenv("BELFRY_SHARDS", "3")
 	t.Setenv("BELFRY_KEY", "a client's, which is no mistake")
@@ -129,7 +129,7 @@ func TestFlagsComeFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestEveryFlagNamesItsVariable(t *testing.T) {
+func TestServeHelpNamesVariables(t *testing.T) {
 	var serve *cobra.Command
 	for _, c := range rootCommand().Commands() {
 		if c.Name() == "serve" {

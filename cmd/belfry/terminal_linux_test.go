@@ -35,7 +35,7 @@ func (p *testCLI) typing(text string) {
 	p.stdin = end
 }
 
-func TestAPersonAtATerminalIsAsked(t *testing.T) {
+func TestConfirmationAtATerminal(t *testing.T) {
 	p := withServer(t)
 	for _, name := range []string{"a", "b"} {
 		p.ok("job", "create", "--name", name, "--schedule", "0 0 * * *", "--handler", "h", "--tag", "t")
@@ -46,16 +46,16 @@ func TestAPersonAtATerminalIsAsked(t *testing.T) {
 		said  string
 		out   string
 	}{
-		{"n\n", []string{"job", "pause", "--tag", "t"}, "Pause 2 jobs? [y/N] Nothing was done.\n", ""},
+		{"n\n", []string{"job", "pause", "--tag", "t"}, "Pause 2 jobs? [y/N] Nothing was changed.\n", ""},
 		{"y\n", []string{"job", "pause", "--tag", "t"}, "Pause 2 jobs? [y/N] ", "paused     2 jobs\n"},
-		{"\n", []string{"job", "resume", "--status", "paused", "--catch-up"}, "Resume 2 jobs? [y/N] Nothing was done.\n", ""},
+		{"\n", []string{"job", "resume", "--status", "paused", "--catch-up"}, "Resume 2 jobs? [y/N] Nothing was changed.\n", ""},
 		{"yes\n", []string{"job", "resume", "--status", "paused", "--catch-up"}, "Resume 2 jobs? [y/N] ", "resumed    2 jobs\n"},
-		{"n\n", []string{"job", "retry", "--search", "A"}, "Retry the dead letters of 1 job? [y/N] Nothing was done.\n", ""},
-		{"n\n", []string{"job", "delete", "a", "b"}, "Delete a, b? [y/N] Nothing was done.\n", ""},
-		{"n\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 instant? [y/N] Nothing was done.\n", ""},
-		{"y\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 instant? [y/N] ", "backfilled  a   1 run, 20"},
-		{"y\n", []string{"job", "backfill", "a", "--from", "0s"}, "Nothing to run: the schedule of a has no instant in that span.\n", ""},
-		{"n\n", []string{"dead", "discard", "01890a5d-ac96-774b-bcce-b302099a8057"}, "Discard 01890a5d-ac96-774b-bcce-b302099a8057? [y/N] Nothing was done.\n", ""},
+		{"n\n", []string{"job", "retry", "--search", "A"}, "Retry the dead letters of 1 job? [y/N] Nothing was changed.\n", ""},
+		{"n\n", []string{"job", "delete", "a", "b"}, "Delete a, b? [y/N] Nothing was changed.\n", ""},
+		{"n\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 occurrence? [y/N] Nothing was changed.\n", ""},
+		{"y\n", []string{"job", "backfill", "a", "--from", "24h"}, "Run a for 1 occurrence? [y/N] ", "backfilled  a   1 run, 20"},
+		{"y\n", []string{"job", "backfill", "a", "--from", "0s"}, "Nothing to run: the schedule of a has no occurrence in that span.\n", ""},
+		{"n\n", []string{"dead", "discard", "01890a5d-ac96-774b-bcce-b302099a8057"}, "Discard 01890a5d-ac96-774b-bcce-b302099a8057? [y/N] Nothing was changed.\n", ""},
 		{"n\n", []string{"dead", "redrive", "--all"}, "No dead letters.\n", ""},
 		{"y\n", []string{"job", "delete", "--all", "--history", "delete"}, "Delete 2 jobs? [y/N] ", "deleted    2 jobs\n"},
 	} {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	promisedCancel = 7 * time.Second // for the worker of a cancelled run to be told
+	promisedCancel = 7 * time.Second // for the worker of a cancelled run to learn of it
 	allowedCancel  = promisedCancel + 6*time.Second
 
 	allowedGrace = 30*time.Second + 15*time.Second // for a run that its worker does not let go of
@@ -31,34 +31,34 @@ func TestCancelledRunsEndInTime(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		cancelEverywhere(t, onSQLite(t, t.TempDir(), "--listen", steady(t)))
+		cancelEverywhere(t, onSQLite(t, t.TempDir(), "--listen", fixedAddress(t)))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		cancelEverywhere(t, onPostgres(t, pgtest.Database(t, nil), "--listen", steady(t)))
+		cancelEverywhere(t, onPostgres(t, pgtest.Database(t, nil), "--listen", fixedAddress(t)))
 	})
 }
 
 func cancelEverywhere(t *testing.T, server *process) {
-	d := newDriver(t, server.at)
-	sleeper := goWorker(t, workerOptions{Server: server.at(), Name: "sleeper", Slots: 3})
-	cold := d.queueUp(3, "/gate/late", byWorkers) // nobody else has room for them
-	goWorker(t, workerOptions{Server: server.at(), Name: "healthy", Slots: 20})
+	d := newDriver(t, server.address)
+	sleeper := goWorker(t, workerOptions{Server: server.address(), Name: "sleeper", Slots: 3})
+	cold := d.queueUp(3, "/gate/late", byWorkers) // no other worker has free slots for them
+	goWorker(t, workerOptions{Server: server.address(), Name: "healthy", Slots: 20})
 	calm := append(d.queueUp(3, "/gate/calm", nil), d.queueUp(3, "/gate/calm", byWorkers)...)
 	rough := d.queueUp(3, "/gate/late", byWorkers)
 	left := append(d.queueUp(3, "/gate/late", nil), cold...) // by a server that is killed, or a worker that is frozen
-	var stubborn []*queued
+	var stubborn []*queuedJob
 	if havePython(t) {
-		pythonWorker(t, server.at(), "snake")
+		pythonWorker(t, server.address(), "snake")
 		stubborn = d.queueUp(1, "/gate/late", bySnakes)
 		calm = append(calm, d.queueUp(2, "/gate/calm", byPoliteSnakes)...)
 		rough = append(rough, d.queueUp(1, "/gate/late", byPoliteSnakes)...)
 	}
 
 	d.cancel(append(calm, stubborn...))
-	inTime := d.wentAway(calm, allowedCancel)
-	d.followed(calm)
-	d.sink.open("calm")
+	inTime := d.wantEnded(calm, allowedCancel)
+	d.wantSuccessors(calm)
+	d.receiver.open("calm")
 	d.nextSucceed(calm)
 
 	sleeper.signal(syscall.SIGSTOP)
@@ -66,88 +66,88 @@ func cancelEverywhere(t *testing.T, server *process) {
 	server.kill()
 	time.Sleep(time.Second)
 	server.start()
-	restarted := d.wentAway(rough, allowedCancel+2*time.Second)
+	restarted := d.wantEnded(rough, allowedCancel+2*time.Second)
 	left = append(left, stubborn...)
-	d.followed(append(rough, left...))
+	d.wantSuccessors(append(rough, left...))
 	late := d.lateness(left)
 	if late > allowedGrace {
 		t.Errorf("the runs of those who did not let go were cancelled after %v", late)
 	}
-	before := d.over(append(append(calm, rough...), left...))
+	before := d.awaitSettled(append(append(calm, rough...), left...))
 
-	d.sink.open("late")
+	d.receiver.open("late")
 	d.nextSucceed(append(rough, left...))
 	sleeper.thaw()
-	eventually(t, "the frozen worker hears that it was given up", healLimit, func() bool {
-		return sleeper.said.count("the source gave this worker up") > 0
+	eventually(t, "the frozen worker learns that it was reaped", healLimit, func() bool {
+		return sleeper.output.count("the source does not know this worker any more") > 0
 	})
 	sleeper.drain(time.Minute)
-	d.unchanged(before)
-	t.Logf("%d cancelled runs ended within %v, %d within %v with the server killed, %d that nobody could end after %v",
+	d.wantUnchanged(before)
+	t.Logf("%d cancelled runs ended within %v, %d within %v with the server killed, %d that no worker could end after %v",
 		len(calm), inTime, len(rough), restarted, len(left), late)
 }
 
-// queued is a job with a run that is under way and one that waits for it.
-type queued struct {
-	job         askedJob
+// queuedJob is a job with a run that is running and one that waits for it.
+type queuedJob struct {
+	job         requestedJob
 	first, next string
 	cancelled   time.Time // when the first was, as acknowledged
 }
 
-// queueUp asks for jobs with two runs each.
-func (d *driver) queueUp(n int, path string, by spec) (all []*queued) {
+// queueUp creates jobs with two runs each.
+func (d *driver) queueUp(n int, path string, by spec) (all []*queuedJob) {
 	d.tb.Helper()
 	s := quick(spec{"overlap": "queue", "timeout_seconds": 300, "max_retries": 0})
 	for name, value := range by {
 		s[name] = value
 	}
-	var jobs []askedJob
+	var jobs []requestedJob
 	for range n {
-		j, err := d.create(askedJob{Every: time.Hour}, "0 0 1 1 *", path, s)
+		j, err := d.create(requestedJob{Every: time.Hour}, "0 0 1 1 *", path, s)
 		if err != nil {
 			d.tb.Fatalf("create a job: %v", err)
 		}
 		jobs = append(jobs, j)
-		all = append(all, &queued{job: j, first: d.wish(j)})
+		all = append(all, &queuedJob{job: j, first: d.triggerRun(j)})
 	}
-	d.sink.reached(d.tb, time.Minute, jobs...)
+	d.receiver.awaitDelivery(d.tb, time.Minute, jobs...)
 	for _, q := range all {
-		q.next = d.wish(q.job)
+		q.next = d.triggerRun(q.job)
 		eventually(d.tb, "the second run of a job waits for the first", time.Minute, func() bool {
-			r, err := getRun(d.at(), q.next)
+			r, err := getRun(d.node(), q.next)
 			return err == nil && r.Status == "waiting"
 		})
 	}
 	return all
 }
 
-// wish triggers a job, which must be acknowledged, and gives the run.
-func (d *driver) wish(j askedJob) string {
+// triggerRun triggers a job, which must be acknowledged, and returns the run.
+func (d *driver) triggerRun(j requestedJob) string {
 	d.tb.Helper()
-	var told struct {
+	var result struct {
 		RunID string `json:"run_id"`
 	}
-	if err := ask(d.at(), "POST", "/api/v1/jobs/"+j.ID+"/trigger", nil, &told); err != nil {
+	if err := request(d.node(), "POST", "/api/v1/jobs/"+j.ID+"/trigger", nil, &result); err != nil {
 		d.tb.Fatalf("trigger a job: %v", err)
 	}
-	return told.RunID
+	return result.RunID
 }
 
 // cancel cancels the first runs, which must be running.
-func (d *driver) cancel(all []*queued) {
+func (d *driver) cancel(all []*queuedJob) {
 	d.tb.Helper()
 	for _, q := range all {
-		var r toldRun
-		if err := ask(d.at(), "POST", "/api/v1/runs/"+q.first+"/cancel", nil, &r); err != nil || r.Status != "running" {
+		var r apiRun
+		if err := request(d.node(), "POST", "/api/v1/runs/"+q.first+"/cancel", nil, &r); err != nil || r.Status != "running" {
 			d.tb.Fatalf("a running run is cancelled: it is %s (%v)", r.Status, err)
 		}
 		q.cancelled = time.Now()
 	}
 }
 
-// left is when the handler of a run, or its request, was over; zero: it is not.
-func (d *driver) left(q *queued) time.Time {
-	for _, seen := range d.sink.of(q.job.ID) {
+// leftAt is when the handler of a run, or its request, ended; zero: it has not.
+func (d *driver) leftAt(q *queuedJob) time.Time {
+	for _, seen := range d.receiver.deliveriesOf(q.job.ID) {
 		switch {
 		case seen.Run != q.first:
 		case !q.job.ByWorker:
@@ -162,13 +162,13 @@ func (d *driver) left(q *queued) time.Time {
 	return time.Time{}
 }
 
-// wentAway waits until whoever works on the first runs has ended, and says how long
-// after the cancellation the last did.
-func (d *driver) wentAway(all []*queued, allowed time.Duration) (longest time.Duration) {
+// wantEnded waits until the handlers of the first runs have ended, and returns how long
+// after the cancellation the last one did.
+func (d *driver) wantEnded(all []*queuedJob, allowed time.Duration) (longest time.Duration) {
 	d.tb.Helper()
 	for _, q := range all {
-		eventually(d.tb, "the handler of a cancelled run ends", time.Minute, func() bool { return !d.left(q).IsZero() })
-		longest = max(longest, d.left(q).Sub(q.cancelled))
+		eventually(d.tb, "the handler of a cancelled run ends", time.Minute, func() bool { return !d.leftAt(q).IsZero() })
+		longest = max(longest, d.leftAt(q).Sub(q.cancelled))
 	}
 	if longest > allowed {
 		d.tb.Errorf("a cancelled run ended after %v, %v are promised", longest, promisedCancel)
@@ -176,27 +176,27 @@ func (d *driver) wentAway(all []*queued, allowed time.Duration) (longest time.Du
 	return longest
 }
 
-// followed waits until the next run of each of the jobs has begun, and wants it to
-// have done so when the first was over, by the ledger, where that could be seen, and
-// by what the server tells.
-func (d *driver) followed(all []*queued) {
+// wantSuccessors waits until the next run of each of the jobs has started, and expects
+// it to have started after the end of the first, by the deliveries, where they show it,
+// and by the API.
+func (d *driver) wantSuccessors(all []*queuedJob) {
 	d.tb.Helper()
 	const noticed = time.Second / 2 // a connection that is closed is noticed a little later
 	for _, q := range all {
-		eventually(d.tb, "the next run of a job begins", 2*time.Minute, func() bool { return d.sink.sent(q.next) > 0 })
-		first, err := getRun(d.at(), q.first)
-		next, err2 := getRun(d.at(), q.next)
+		eventually(d.tb, "the next run of a job begins", 2*time.Minute, func() bool { return d.receiver.attemptsOf(q.next) > 0 })
+		first, err := getRun(d.node(), q.first)
+		next, err2 := getRun(d.node(), q.next)
 		if err != nil || err2 != nil || first.FinishedAt == nil || next.StartedAt == nil {
 			d.tb.Fatalf("runs that were and are under way: %+v and %+v (%v, %v)", first, next, err, err2)
 		}
 		if next.StartedAt.Before(*first.FinishedAt) {
 			d.tb.Errorf("the next run started at %v, the first was over at %v", next.StartedAt, first.FinishedAt)
 		}
-		seen := d.sink.of(q.job.ID)
+		seen := d.receiver.deliveriesOf(q.job.ID)
 		if len(seen) != 2 || seen[1].Run != q.next {
 			d.tb.Errorf("a job with two runs has the deliveries %+v", seen)
 		}
-		left := d.left(q)
+		left := d.leftAt(q)
 		if !q.job.ByWorker {
 			left = left.Add(-noticed)
 		}
@@ -206,11 +206,11 @@ func (d *driver) followed(all []*queued) {
 	}
 }
 
-// over wants the first runs cancelled, at their first attempt.
-func (d *driver) over(all []*queued) (runs []toldRun) {
+// awaitSettled expects the first runs to be cancelled at their first attempt.
+func (d *driver) awaitSettled(all []*queuedJob) (runs []apiRun) {
 	d.tb.Helper()
 	for _, q := range all {
-		r, err := getRun(d.at(), q.first)
+		r, err := getRun(d.node(), q.first)
 		if err != nil {
 			d.tb.Fatalf("read a run: %v", err)
 		}
@@ -223,9 +223,9 @@ func (d *driver) over(all []*queued) (runs []toldRun) {
 }
 
 // lateness is how long after the cancellation the last of the first runs was over.
-func (d *driver) lateness(all []*queued) (longest time.Duration) {
+func (d *driver) lateness(all []*queuedJob) (longest time.Duration) {
 	d.tb.Helper()
-	for i, r := range d.over(all) {
+	for i, r := range d.awaitSettled(all) {
 		longest = max(longest, r.FinishedAt.Sub(all[i].cancelled))
 	}
 	return longest
@@ -233,13 +233,13 @@ func (d *driver) lateness(all []*queued) (longest time.Duration) {
 
 // nextSucceed waits until the next runs have succeeded, and wants that to have taken
 // one attempt.
-func (d *driver) nextSucceed(all []*queued) {
+func (d *driver) nextSucceed(all []*queuedJob) {
 	d.tb.Helper()
 	for _, q := range all {
 		if r := d.run(q.next); r.Status != "succeeded" || r.Attempt != 1 {
 			d.tb.Errorf("the run after a cancelled one is %+v", r)
 		}
-		if n := d.sink.sent(q.first); n != 1 {
+		if n := d.receiver.attemptsOf(q.first); n != 1 {
 			d.tb.Errorf("a cancelled run was delivered %d times", n)
 		}
 	}

@@ -11,9 +11,9 @@ type verdict string
 
 const (
 	lostJob      verdict = "an acknowledged job is not there"
-	strangeJob   verdict = "a job is there that nobody asked for"
+	strangeJob   verdict = "a job exists that was not requested"
 	lostTrigger  verdict = "an acknowledged trigger has no run"
-	strangeRun   verdict = "a run is there that nobody asked for"
+	strangeRun   verdict = "a run exists that was not requested"
 	undecided    verdict = "an occurrence has no decision"
 	decidedTwice verdict = "an occurrence has two decisions"
 	miscounted   verdict = "a skip does not count what it covers"
@@ -25,9 +25,9 @@ const (
 	repeated     verdict = "an attempt was delivered twice"
 	superfluous  verdict = "without a fault there are more or fewer deliveries than attempts"
 	unsettled    verdict = "a run is not settled"
-	givenUpEarly verdict = "a run was given up with attempts left, or went on without any"
+	diedEarly    verdict = "a run died with attempts left, or was retried without any"
 	unrecorded   verdict = "an attempt is not recorded"
-	beside       verdict = "an attempt began while another was valid"
+	overlapping  verdict = "an attempt began while another was valid"
 	crowded      verdict = "two runs of a job that may have one had valid attempts at a time"
 )
 
@@ -47,25 +47,25 @@ func (f finding) pending() bool {
 // checker has a history by its keys.
 type checker struct {
 	history
-	findings []finding
-	asked    map[string]*askedJob   // by id
-	runs     map[string]*toldRun    // by id
-	ofJob    map[string][]*toldRun  // by job
-	ofRun    map[string][]*delivery // by run
+	findings  []finding
+	requested map[string]*requestedJob // by id
+	runs      map[string]*apiRun       // by id
+	ofJob     map[string][]*apiRun     // by job
+	ofRun     map[string][]*delivery   // by run
 }
 
 // check gives everything that is wrong with a history.
 func check(h history) []finding {
 	c := &checker{
-		history: h,
-		asked:   map[string]*askedJob{},
-		runs:    map[string]*toldRun{},
-		ofJob:   map[string][]*toldRun{},
-		ofRun:   map[string][]*delivery{},
+		history:   h,
+		requested: map[string]*requestedJob{},
+		runs:      map[string]*apiRun{},
+		ofJob:     map[string][]*apiRun{},
+		ofRun:     map[string][]*delivery{},
 	}
 	c.checkJobs()
 	c.indexRuns()
-	for id, j := range c.asked {
+	for id, j := range c.requested {
 		c.checkOccurrences(id, j)
 		if j.OneAtATime {
 			c.checkOneAtATime(id, j)
@@ -88,21 +88,21 @@ func (c *checker) find(v verdict, format string, args ...any) {
 	c.findings = append(c.findings, finding{v, fmt.Sprintf(format, args...)})
 }
 
-// checkJobs compares what was asked for with what is there. A job whose creation
+// checkJobs compares the requested jobs with those that exist. A job whose creation
 // had an unknown outcome may be there, and then everything holds for it.
 func (c *checker) checkJobs() {
-	names := map[string]*askedJob{}
-	for i := range c.Asked {
-		names[c.Asked[i].Name] = &c.Asked[i]
+	names := map[string]*requestedJob{}
+	for i := range c.Requested {
+		names[c.Requested[i].Name] = &c.Requested[i]
 	}
-	for _, told := range c.Jobs {
-		j := names[told.Name]
-		if j == nil || j.ID != "" && j.ID != told.ID || c.asked[told.ID] != nil {
-			c.find(strangeJob, "%s %q", told.ID, told.Name)
+	for _, job := range c.Jobs {
+		j := names[job.Name]
+		if j == nil || j.ID != "" && j.ID != job.ID || c.requested[job.ID] != nil {
+			c.find(strangeJob, "%s %q", job.ID, job.Name)
 			continue
 		}
-		c.asked[told.ID] = j
-		delete(names, told.Name)
+		c.requested[job.ID] = j
+		delete(names, job.Name)
 	}
 	for _, j := range names {
 		if j.ID != "" {
@@ -120,7 +120,7 @@ func (c *checker) indexRuns() {
 		}
 		c.runs[r.ID] = r
 		c.ofJob[r.Job] = append(c.ofJob[r.Job], r)
-		if c.asked[r.Job] == nil {
+		if c.requested[r.Job] == nil {
 			c.find(strangeRun, "%s of job %s", r.ID, r.Job)
 		}
 	}
@@ -131,7 +131,7 @@ func (c *checker) indexRuns() {
 }
 
 // checkOccurrences wants one decision for each: a run, or a skip that covers it.
-func (c *checker) checkOccurrences(id string, j *askedJob) {
+func (c *checker) checkOccurrences(id string, j *requestedJob) {
 	first, must, may := j.At, j.At, j.At
 	if j.Every > 0 {
 		first, must, may = j.From, j.Until.Add(-1), j.End.Add(-1)
@@ -174,7 +174,7 @@ func (c *checker) checkOccurrences(id string, j *askedJob) {
 
 // checkOneAtATime wants the attempts of all runs of a job to be valid one after
 // another, as the database has it.
-func (c *checker) checkOneAtATime(id string, j *askedJob) {
+func (c *checker) checkOneAtATime(id string, j *requestedJob) {
 	type span struct {
 		run      string
 		from, to time.Time
@@ -200,20 +200,20 @@ func (c *checker) checkOneAtATime(id string, j *askedJob) {
 // concurrent statements took.
 const overlapSlack = 2 * time.Second
 
-// checkExcuse wants the reason of a skip to be true: nobody was in charge only
+// checkExcuse wants the reason of a skip to be true: no scheduler was running only
 // where there were faults, and another run was alive only where there is one.
-func (c *checker) checkExcuse(j *askedJob, skip *toldRun) {
+func (c *checker) checkExcuse(j *requestedJob, skip *apiRun) {
 	switch skip.Reason {
 	case "missed_window":
 		if !c.Faults {
 			c.find(falseExcuse, "%s of %q says %s without a fault", skip.ID, j.Name, skip.Reason)
 		}
 	case "max_missed":
-		if !c.Faults || !j.MakesUp {
+		if !c.Faults || !j.CatchesUp {
 			c.find(falseExcuse, "%s of %q says %s", skip.ID, j.Name, skip.Reason)
 		}
 	case "overlap", "queue_full":
-		alive := slices.ContainsFunc(c.ofJob[skip.Job], func(r *toldRun) bool {
+		alive := slices.ContainsFunc(c.ofJob[skip.Job], func(r *apiRun) bool {
 			return !r.skipped() && r.FiredAt.Before(skip.FiredAt.Add(overlapSlack)) &&
 				(r.FinishedAt == nil || r.FinishedAt.After(skip.FiredAt.Add(-overlapSlack)))
 		})
@@ -226,7 +226,7 @@ func (c *checker) checkExcuse(j *askedJob, skip *toldRun) {
 }
 
 // checkTriggers wants the run of every trigger that was acknowledged, and no more
-// manual runs of a job than were asked for.
+// manual runs of a job than were requested.
 func (c *checker) checkTriggers() {
 	wanted := map[string]bool{}
 	unknown := map[string]int{}
@@ -272,9 +272,9 @@ func (c *checker) checkDelivery(d *delivery) {
 	}
 }
 
-// checkRun wants a run to be settled, and for reasons that the ledger and its own
+// checkRun wants a run to be settled, and for reasons that the receiver and its own
 // attempts show.
-func (c *checker) checkRun(r *toldRun) {
+func (c *checker) checkRun(r *apiRun) {
 	byAttempt := map[int]int{}
 	good := 0
 	for _, d := range c.ofRun[r.ID] {
@@ -292,7 +292,7 @@ func (c *checker) checkRun(r *toldRun) {
 	if !c.Faults && (len(c.ofRun[r.ID]) != r.Attempt || good > 1) {
 		c.find(superfluous, "%s has %d attempts, %d deliveries, %d of them answered well", r.ID, r.Attempt, len(c.ofRun[r.ID]), good)
 	}
-	byWorker := c.asked[r.Job] != nil && c.asked[r.Job].ByWorker
+	byWorker := c.requested[r.Job] != nil && c.requested[r.Job].ByWorker
 	done := slices.ContainsFunc(c.ofRun[r.ID], func(d *delivery) bool {
 		return d.Attempt == r.Attempt && d.Answered/100 == 2 && (!byWorker || d.Ended == "succeeded")
 	})
@@ -304,7 +304,7 @@ func (c *checker) checkRun(r *toldRun) {
 
 // checkAttempts wants every attempt but a successful one recorded, and the end of
 // the run to follow from them.
-func (c *checker) checkAttempts(r *toldRun) {
+func (c *checker) checkAttempts(r *apiRun) {
 	recorded := r.Attempt
 	if r.Status == "succeeded" {
 		recorded--
@@ -319,7 +319,7 @@ func (c *checker) checkAttempts(r *toldRun) {
 			lost++
 		}
 		if next := r.began(i + 2); !next.IsZero() && next.Before(a.FinishedAt) {
-			c.find(beside, "attempt %d of %s at %s, the one before ended at %s", i+2, r.ID, next, a.FinishedAt)
+			c.find(overlapping, "attempt %d of %s at %s, the one before ended at %s", i+2, r.ID, next, a.FinishedAt)
 		}
 		if a.Number != i+1 {
 			c.find(unrecorded, "%s has attempt %d in place %d", r.ID, a.Number, i+1)
@@ -330,7 +330,7 @@ func (c *checker) checkAttempts(r *toldRun) {
 		return
 	}
 	limit, given := 0, r.Status == "dead" || r.Status == "discarded"
-	if j := c.asked[r.Job]; j != nil {
+	if j := c.requested[r.Job]; j != nil {
 		limit = j.Retries
 		if j.Redriven && failures > limit {
 			limit += j.Retries + 1
@@ -339,13 +339,13 @@ func (c *checker) checkAttempts(r *toldRun) {
 	switch {
 	case given && r.Reason == "out_of_retries":
 		if failures != limit+1 {
-			c.find(givenUpEarly, "%s is dead after %d failures, %d retries are allowed", r.ID, failures, limit)
+			c.find(diedEarly, "%s is dead after %d failures, %d retries are allowed", r.ID, failures, limit)
 		}
 	case given && r.Reason == "poison":
 		if lost < 3 {
-			c.find(givenUpEarly, "%s is poison after %d lost workers", r.ID, lost)
+			c.find(diedEarly, "%s is poison after %d lost workers", r.ID, lost)
 		}
 	case given || r.Status == "cancelled" || failures > limit || lost >= 3:
-		c.find(givenUpEarly, "%s is %s (%s) after %d failures and %d lost workers", r.ID, r.Status, r.Reason, failures, lost)
+		c.find(diedEarly, "%s is %s (%s) after %d failures and %d lost workers", r.ID, r.Status, r.Reason, failures, lost)
 	}
 }

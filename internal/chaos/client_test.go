@@ -13,36 +13,37 @@ import (
 	"time"
 )
 
-// client asks nodes. It is shared by all tests, and keeps connections to few
+// client is the HTTP client of the tests. It is shared by all tests, and keeps connections to few
 // nodes for long.
 var client = &http.Client{
 	Timeout:   40 * time.Second,
 	Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second},
 }
 
-// refusal is an answer that is not the one hoped for.
-type refusal struct {
+// apiError is a response that is not 2xx.
+type apiError struct {
 	status      int
 	contentType string
 	detail      string
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("status %d: %s", r.status, r.detail) }
+func (r *apiError) Error() string { return fmt.Sprintf("status %d: %s", r.status, r.detail) }
 
 // errDown is asking a node that is not there.
 var errDown = errors.New("the node is down")
 
-// ask sends a request and decodes the answer. Any error but a refusal leaves open
-// whether the node did as it was asked.
-func ask(base, method, path string, body, into any) error {
-	_, err := askPage(base, method, path, body, into)
+// request sends a request and decodes the response. After any error but an apiError it
+// is unknown whether the node carried it out.
+func request(base, method, path string, body, into any) error {
+	_, err := requestPage(base, method, path, body, into)
 	return err
 }
 
 var nextLink = regexp.MustCompile(`<([^>]+)>; rel="next"`)
 
-// askPage is ask for one page of a list; it also gives the path of the next one.
-func askPage(base, method, path string, body, into any) (next string, err error) {
+// requestPage is request for one page of a list; it also returns the path of the next
+// one.
+func requestPage(base, method, path string, body, into any) (next string, err error) {
 	if base == "" {
 		return "", errDown
 	}
@@ -69,7 +70,7 @@ func askPage(base, method, path string, body, into any) (next string, err error)
 		return "", err
 	}
 	if resp.StatusCode/100 != 2 {
-		return "", refused(resp, text)
+		return "", newAPIError(resp, text)
 	}
 	if m := nextLink.FindStringSubmatch(resp.Header.Get("Link")); m != nil {
 		next = m[1]
@@ -80,24 +81,24 @@ func askPage(base, method, path string, body, into any) (next string, err error)
 	return next, json.Unmarshal(text, into)
 }
 
-func refused(resp *http.Response, text []byte) *refusal {
+func newAPIError(resp *http.Response, text []byte) *apiError {
 	var problem struct{ Detail string }
 	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
 		problem.Detail = string(text)
 	}
-	return &refusal{resp.StatusCode, resp.Header.Get("Content-Type"), problem.Detail}
+	return &apiError{resp.StatusCode, resp.Header.Get("Content-Type"), problem.Detail}
 }
 
-// unknown reports whether a request may or may not have been carried out: the node
-// was lost on the way, or could not find out.
-func unknown(err error) bool {
-	var r *refusal
+// outcomeUnknown reports whether a request may or may not have been carried out: the
+// node was lost, or does not know.
+func outcomeUnknown(err error) bool {
+	var r *apiError
 	return !errors.As(err, &r) || r.status == http.StatusServiceUnavailable
 }
 
-// ended reports whether a request was refused because its job, a one-off, is over.
-func ended(err error) bool {
-	var r *refusal
+// jobEnded reports whether a request failed because its job, a one-off, has ended.
+func jobEnded(err error) bool {
+	var r *apiError
 	return errors.As(err, &r) && r.status == http.StatusConflict
 }
 
@@ -106,7 +107,7 @@ func pages[T any](base, path string) ([]T, error) {
 	var all []T
 	for path != "" {
 		var page []T
-		next, err := askPage(base, "GET", path, nil, &page)
+		next, err := requestPage(base, "GET", path, nil, &page)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
@@ -116,16 +117,16 @@ func pages[T any](base, path string) ([]T, error) {
 }
 
 // getRun reads one run with its attempts.
-func getRun(base, id string) (toldRun, error) {
-	var run toldRun
-	err := ask(base, "GET", "/api/v1/runs/"+id, nil, &run)
+func getRun(base, id string) (apiRun, error) {
+	var run apiRun
+	err := request(base, "GET", "/api/v1/runs/"+id, nil, &run)
 	return run, err
 }
 
 // runsOf reads the runs and skips of a job, with the attempts of those that have
 // more than one or did not succeed.
-func runsOf(base, job string) ([]toldRun, error) {
-	runs, err := pages[toldRun](base, "/api/v1/jobs/"+job+"/runs?limit=500")
+func runsOf(base, job string) ([]apiRun, error) {
+	runs, err := pages[apiRun](base, "/api/v1/jobs/"+job+"/runs?limit=500")
 	for i := range runs {
 		if err == nil && !runs[i].skipped() && runs[i].settled() && (runs[i].Attempt > 1 || runs[i].Status != "succeeded") {
 			runs[i], err = getRun(base, runs[i].ID)

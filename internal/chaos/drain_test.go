@@ -26,40 +26,40 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 }
 
 // drainUnderWork ends a node that has running callbacks: those of a second finish,
-// those that hang are handed back and run again, which costs none of their no
+// those that hang are returned and run again, which costs none of their no
 // retries.
-func drainUnderWork(t *testing.T, open func(args ...string) *process, beside bool) {
+func drainUnderWork(t *testing.T, open func(args ...string) *process, twoNodes bool) {
 	first := open("--drain-timeout", "3s")
 	at := first
-	d := newDriver(t, func() string { return at.at() })
-	var short, hanging []askedJob
+	d := newDriver(t, func() string { return at.address() })
+	var short, hanging []requestedJob
 	for range 20 {
-		short = append(short, d.soon(time.Second, "/slow/1000", quick(spec{"max_retries": 0})))
-		hanging = append(hanging, d.soon(time.Second, "/hang/1", quick(spec{"max_retries": 0, "timeout_seconds": 60})))
+		short = append(short, d.onceIn(time.Second, "/slow/1000", quick(spec{"max_retries": 0})))
+		hanging = append(hanging, d.onceIn(time.Second, "/hang/1", quick(spec{"max_retries": 0, "timeout_seconds": 60})))
 	}
-	d.sink.reached(t, time.Minute, append(short, hanging...)...)
-	asked := time.Now()
+	d.receiver.awaitDelivery(t, time.Minute, append(short, hanging...)...)
+	since := time.Now()
 	gone := first.term()
-	if beside {
+	if twoNodes {
 		at = open()
 	}
-	d.saysGoodbye(first, gone)
+	d.wantUnready(first, gone)
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
 		t.Fatal("a node was still there a minute after SIGTERM")
 	}
-	took := time.Since(asked)
-	if !beside {
+	took := time.Since(since)
+	if !twoNodes {
 		at = open()
 	}
-	h := d.settles(time.Minute, true)
-	for _, r := range h.of(short) {
+	h := d.awaitClean(time.Minute, true)
+	for _, r := range h.runsOf(short) {
 		if r.Status != "succeeded" || r.Attempt != 1 {
 			t.Errorf("a callback of a second that ran at SIGTERM is %s at attempt %d", r.Status, r.Attempt)
 		}
 	}
-	for _, r := range h.of(hanging) {
+	for _, r := range h.runsOf(hanging) {
 		if r.Status != "succeeded" || r.Attempt != 2 || r.Attempts[0].Outcome != "interrupted" {
 			t.Errorf("a callback that hung at SIGTERM is %+v", r)
 		}
@@ -67,9 +67,8 @@ func drainUnderWork(t *testing.T, open func(args ...string) *process, beside boo
 	t.Logf("%d callbacks of a second and %d that hung; the node ended after %v with status 0", len(short), len(hanging), took)
 }
 
-// saysGoodbye waits until a node that shuts down tells those who ask whether it is
-// ready.
-func (d *driver) saysGoodbye(p *process, gone <-chan struct{}) {
+// wantUnready waits until the readiness check of a node that shuts down fails.
+func (d *driver) wantUnready(p *process, gone <-chan struct{}) {
 	d.tb.Helper()
 	eventually(d.tb, "a node that shuts down says so", time.Minute, func() bool {
 		select {
@@ -77,8 +76,8 @@ func (d *driver) saysGoodbye(p *process, gone <-chan struct{}) {
 			d.tb.Fatal("a node went without a word")
 		default:
 		}
-		var no *refusal
-		err := ask(p.at(), "GET", "/readyz", nil, new(any))
+		var no *apiError
+		err := request(p.address(), "GET", "/readyz", nil, new(any))
 		return errors.As(err, &no) && no.status == http.StatusServiceUnavailable && strings.Contains(no.detail, "shutting down")
 	})
 }

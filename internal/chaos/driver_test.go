@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// driver asks for jobs and remembers what was acknowledged. Its methods may be
+// driver creates jobs and records what was acknowledged. Its methods may be
 // called from several goroutines.
 type driver struct {
-	tb   testing.TB
-	sink *ledger
-	at   func() string // address of a node to ask; empty: none is up
-	all  spec          // what every job says unless it says otherwise
+	tb       testing.TB
+	receiver *receiver
+	node     func() string // address of a node to ask; empty: none is up
+	common   spec          // what every job says unless it says otherwise
 
-	mu       sync.Mutex // guards the fields below
-	named    int
-	asked    []askedJob
-	triggers []askedTrigger
+	mu        sync.Mutex // guards the fields below
+	names     int
+	requested []requestedJob
+	triggers  []requestedTrigger
 }
 
 func newDriver(tb testing.TB, at func() string) *driver {
-	return &driver{tb: tb, sink: newLedger(tb), at: at}
+	return &driver{tb: tb, receiver: newReceiver(tb), node: at}
 }
 
 // spec is what to say of a job beyond its schedule.
@@ -42,14 +42,14 @@ func quick(more spec) spec {
 	return s
 }
 
-// once asks for a job at an instant that calls the path.
-func (d *driver) once(at time.Time, path string, s spec) (askedJob, error) {
+// once creates a job at an instant that calls the path.
+func (d *driver) once(at time.Time, path string, s spec) (requestedJob, error) {
 	at = at.Truncate(time.Microsecond)
-	return d.create(askedJob{At: at}, at.UTC().Format(time.RFC3339Nano), path, s)
+	return d.create(requestedJob{At: at}, at.UTC().Format(time.RFC3339Nano), path, s)
 }
 
-// soon is once for a job that must be acknowledged.
-func (d *driver) soon(in time.Duration, path string, s spec) askedJob {
+// onceIn is once for a job that must be acknowledged.
+func (d *driver) onceIn(in time.Duration, path string, s spec) requestedJob {
 	d.tb.Helper()
 	j, err := d.once(time.Now().Add(in), path, s)
 	if err != nil {
@@ -58,65 +58,65 @@ func (d *driver) soon(in time.Duration, path string, s spec) askedJob {
 	return j
 }
 
-// every asks for a job that recurs every n seconds, a divisor of 60. It must be
+// every creates a job that recurs every n seconds, a divisor of 60. It must be
 // acknowledged, and stop must be called for it before the end.
-func (d *driver) every(n int, path string, s spec) askedJob {
+func (d *driver) every(n int, path string, s spec) requestedJob {
 	d.tb.Helper()
-	j, err := d.create(askedJob{Every: time.Duration(n) * time.Second}, fmt.Sprintf("*/%d * * * * *", n), path, s)
+	j, err := d.create(requestedJob{Every: time.Duration(n) * time.Second}, fmt.Sprintf("*/%d * * * * *", n), path, s)
 	if err != nil {
 		d.tb.Fatalf("create a recurring job: %v", err)
 	}
 	return j
 }
 
-func (d *driver) create(j askedJob, schedule, path string, s spec) (askedJob, error) {
+func (d *driver) create(j requestedJob, schedule, path string, s spec) (requestedJob, error) {
 	d.mu.Lock()
-	d.named++
-	j.Name = fmt.Sprintf("job %d", d.named)
+	d.names++
+	j.Name = fmt.Sprintf("job %d", d.names)
 	d.mu.Unlock()
-	body := spec{"name": j.Name, "schedule": schedule, "payload": spec{"url": d.sink.URL + path}}
-	maps.Copy(body, d.all)
+	body := spec{"name": j.Name, "schedule": schedule, "payload": spec{"url": d.receiver.URL + path}}
+	maps.Copy(body, d.common)
 	maps.Copy(body, s)
 	j.Retries, _ = body["max_retries"].(int)
 	j.OneAtATime = body["overlap"] != "parallel"
 	j.Queues = body["overlap"] == "queue"
-	j.MakesUp = body["missed_window"] == "run_all"
+	j.CatchesUp = body["missed_window"] == "run_all"
 	j.ByWorker = body["type"] == "worker"
-	var told toldJob
-	err := ask(d.at(), "POST", "/api/v1/jobs", body, &told)
+	var result apiJob
+	err := request(d.node(), "POST", "/api/v1/jobs", body, &result)
 	if err == nil {
-		j.ID = told.ID
-		if told.NextRunAt != nil {
-			j.From = *told.NextRunAt
+		j.ID = result.ID
+		if result.NextRunAt != nil {
+			j.From = *result.NextRunAt
 		}
-	} else if !unknown(err) {
+	} else if !outcomeUnknown(err) {
 		d.tb.Errorf("create %q: %v", j.Name, err)
 		return j, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != errDown {
-		d.asked = append(d.asked, j)
+		d.requested = append(d.requested, j)
 	}
 	return j, err
 }
 
-// trigger asks for a run of a job at once.
-func (d *driver) trigger(j askedJob) error {
-	var told struct {
+// trigger triggers a job.
+func (d *driver) trigger(j requestedJob) error {
+	var result struct {
 		RunID string `json:"run_id"`
 	}
-	err := ask(d.at(), "POST", "/api/v1/jobs/"+j.ID+"/trigger", nil, &told)
-	if err == errDown || j.Every == 0 && ended(err) {
+	err := request(d.node(), "POST", "/api/v1/jobs/"+j.ID+"/trigger", nil, &result)
+	if err == errDown || j.Every == 0 && jobEnded(err) {
 		return err
 	}
-	if err != nil && !unknown(err) {
+	if err != nil && !outcomeUnknown(err) {
 		d.tb.Errorf("trigger %q: %v", j.Name, err)
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.triggers = append(d.triggers, askedTrigger{Job: j.ID, Run: told.RunID})
+	d.triggers = append(d.triggers, requestedTrigger{Job: j.ID, Run: result.RunID})
 	return err
 }
 
@@ -126,7 +126,7 @@ const clockSlack = 50 * time.Millisecond
 // stop pauses a recurring job that keeps up, which bounds the occurrences that it
 // has. A pause decides one occurrence that is due, not several, so those after the
 // latest that was seen decided are left open.
-func (d *driver) stop(j askedJob) {
+func (d *driver) stop(j requestedJob) {
 	d.tb.Helper()
 	var latest time.Time
 	eventually(d.tb, "a recurring job has caught up", time.Minute, func() bool {
@@ -134,25 +134,25 @@ func (d *driver) stop(j askedJob) {
 		return time.Since(latest) < 2*j.Every
 	})
 	eventually(d.tb, "a job is paused", time.Minute, func() bool {
-		err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": "paused"}, nil)
-		if err != nil && !unknown(err) {
+		err := request(d.node(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": "paused"}, nil)
+		if err != nil && !outcomeUnknown(err) {
 			d.tb.Fatalf("pause a job: %v", err)
 		}
 		return err == nil
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.asked {
-		if d.asked[i].ID == j.ID {
-			d.asked[i].Until, d.asked[i].End = latest.Add(1), time.Now().Add(clockSlack)
+	for i := range d.requested {
+		if d.requested[i].ID == j.ID {
+			d.requested[i].Until, d.requested[i].End = latest.Add(1), time.Now().Add(clockSlack)
 		}
 	}
 }
 
 // latest is the latest occurrence of a job that is decided; zero: none is known.
-func (d *driver) latest(j askedJob) time.Time {
-	var runs []toldRun
-	err := ask(d.at(), "GET", "/api/v1/jobs/"+j.ID+"/runs?limit=1", nil, &runs)
+func (d *driver) latest(j requestedJob) time.Time {
+	var runs []apiRun
+	err := request(d.node(), "GET", "/api/v1/jobs/"+j.ID+"/runs?limit=1", nil, &runs)
 	switch {
 	case err != nil || len(runs) == 0:
 		return time.Time{}
@@ -162,13 +162,13 @@ func (d *driver) latest(j askedJob) time.Time {
 	return runs[0].ScheduledAt
 }
 
-// load asks for one-off jobs that are due within span, so many a second, until ctx
+// load creates one-off jobs that are due within span, so many per second, until ctx
 // ends: most call a quick target, some a slow or failing one. One in eight is
 // triggered as well, and another when it is due, about when its run is over.
 func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, random *rand.Rand) {
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	room := make(chan struct{}, 64)
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	slots := make(chan struct{}, 64)
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
 	for {
@@ -182,18 +182,18 @@ func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, ra
 		triggered, late := random.IntN(8) == 0, random.IntN(8) == 0
 		after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 		select {
-		case room <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		asking.Go(func() {
-			defer func() { <-room }()
+		requests.Go(func() {
+			defer func() { <-slots }()
 			j, err := d.once(time.Now().Add(due), path, quick(nil))
 			if err == nil && triggered {
 				d.trigger(j)
 			}
 			if err == nil && late {
-				asking.Go(func() { // without a place: it mostly waits
+				requests.Go(func() { // without a place: it mostly waits
 					time.Sleep(time.Until(j.At) + after)
 					d.trigger(j)
 				})
@@ -202,25 +202,25 @@ func (d *driver) load(ctx context.Context, perSecond int, span time.Duration, ra
 	}
 }
 
-// counts says how much was asked for, and how much of it acknowledged.
-func (d *driver) counts() (asked, acknowledged, triggers int) {
+// counts returns how much was requested, and how much of it was acknowledged.
+func (d *driver) counts() (requested, acknowledged, triggers int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, j := range d.asked {
+	for _, j := range d.requested {
 		if j.ID != "" {
 			acknowledged++
 		}
 	}
-	return len(d.asked), acknowledged, len(d.triggers)
+	return len(d.requested), acknowledged, len(d.triggers)
 }
 
-// history is what the driver and the ledger know.
+// history is what the driver and the receiver know.
 func (d *driver) history() history {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return history{
-		Asked:      append([]askedJob(nil), d.asked...),
-		Triggers:   append([]askedTrigger(nil), d.triggers...),
-		Deliveries: d.sink.all(),
+		Requested:  append([]requestedJob(nil), d.requested...),
+		Triggers:   append([]requestedTrigger(nil), d.triggers...),
+		Deliveries: d.receiver.all(),
 	}
 }

@@ -13,7 +13,7 @@ import (
 // TestALowRunIsNotStarvedByHighOnes keeps a remote worker busier than it can be with
 // runs of a high priority, all fired by one of two nodes, and wants those of a low
 // one, fired by the other node, to begin when they have aged, and not much earlier.
-func TestALowRunIsNotStarvedByHighOnes(t *testing.T) {
+func TestLowPriorityIsNotStarved(t *testing.T) {
 	t.Parallel()
 	const (
 		ageing = 10 * time.Second
@@ -24,23 +24,23 @@ func TestALowRunIsNotStarvedByHighOnes(t *testing.T) {
 	url := pgtest.Database(t, nil)
 	aged := []string{"--priority-ageing", ageing.String()}
 	nodes := []*process{onPostgres(t, url, aged...), onPostgres(t, url, aged...)}
-	owners := spread(t, url, nodes...)
-	d := newWorkDriver(t, nodes[0].at)
-	goWorker(t, workerOptions{Server: nodes[0].at(), Name: "busy", Slots: slots})
+	owners := awaitShardOwners(t, url, nodes...)
+	d := newWorkDriver(t, nodes[0].address)
+	goWorker(t, workerOptions{Server: nodes[0].address(), Name: "busy", Slots: slots})
 
 	// So many a second take the worker a little more than a second.
 	path := fmt.Sprintf("/slow/%d", takes.Milliseconds())
-	high := d.ownedBy(url, owners, 0, int(time.Second/takes)*slots*11/10, func() askedJob {
+	high := d.ownedBy(url, owners, 0, int(time.Second/takes)*slots*11/10, func() requestedJob {
 		return d.every(1, path, quick(spec{"priority": "high", "timeout_seconds": 120, "overlap": "parallel"}))
 	})
-	d.sink.reached(t, time.Minute, high...)
-	low := d.ownedBy(url, owners, 1, 3, func() askedJob {
-		return d.soon(2*time.Second, path, quick(spec{"priority": "low", "timeout_seconds": 120}))
+	d.receiver.awaitDelivery(t, time.Minute, high...)
+	low := d.ownedBy(url, owners, 1, 3, func() requestedJob {
+		return d.onceIn(2*time.Second, path, quick(spec{"priority": "low", "timeout_seconds": 120}))
 	})
-	d.sink.reached(t, 2*time.Minute, low...)
+	d.receiver.awaitDelivery(t, 2*time.Minute, low...)
 	var longest time.Duration
 	for _, j := range low {
-		longest = max(longest, d.waitedFair(j, high, least))
+		longest = max(longest, d.wantFairWait(j, high, least))
 	}
 	if longest > 3*ageing {
 		t.Errorf("a run of low priority waited for %v, with an ageing of %v", longest, ageing)
@@ -48,19 +48,19 @@ func TestALowRunIsNotStarvedByHighOnes(t *testing.T) {
 	t.Logf("%d runs of low priority waited for %v at most, with an ageing of %v", len(low), longest, ageing)
 }
 
-// waitedFair wants the run of a job to have begun before the runs of others that were
-// due more than so much later, and after those that were due earlier, and says how
-// long it waited.
-func (d *driver) waitedFair(j askedJob, others []askedJob, later time.Duration) time.Duration {
+// wantFairWait expects the run of a job to have started before the runs of others that
+// were due more than that much later, and after those that were due earlier. It returns
+// how long it waited.
+func (d *driver) wantFairWait(j requestedJob, others []requestedJob, later time.Duration) time.Duration {
 	d.tb.Helper()
-	const slack = 1500 * time.Millisecond // for who is asked first among several at once
-	begun, turn := d.sink.of(j.ID)[0].Arrived, j.At.Add(later)
+	const slack = 1500 * time.Millisecond // for the order of several at once
+	begun, turn := d.receiver.deliveriesOf(j.ID)[0].Arrived, j.At.Add(later)
 	crowd := map[string]bool{}
 	for _, other := range others {
 		crowd[other.ID] = true
 	}
 	unfair, before := 0, 0
-	for _, seen := range d.sink.all() {
+	for _, seen := range d.receiver.all() {
 		switch {
 		case !crowd[seen.Job]:
 		case seen.Arrived.Before(begun) && seen.ScheduledAt.After(turn.Add(slack)):
@@ -75,9 +75,9 @@ func (d *driver) waitedFair(j askedJob, others []askedJob, later time.Duration) 
 	return begun.Sub(j.At)
 }
 
-// ownedBy asks for jobs until so many belong to shards of a node, and takes back the
+// ownedBy creates jobs until so many belong to shards of a node, and takes back the
 // others.
-func (d *driver) ownedBy(url string, owners map[int]int, node, n int, more func() askedJob) (mine []askedJob) {
+func (d *driver) ownedBy(url string, owners map[int]int, node, n int, more func() requestedJob) (mine []requestedJob) {
 	d.tb.Helper()
 	for tries := 0; len(mine) < n; tries++ {
 		if tries > 20*n+100 {
@@ -86,7 +86,7 @@ func (d *driver) ownedBy(url string, owners map[int]int, node, n int, more func(
 		j := more()
 		if owners[query[int](d.tb, url, `SELECT shard FROM belfry.plans WHERE job_id = $1::uuid`, j.ID)] == node {
 			mine = append(mine, j)
-		} else if err := ask(d.at(), "DELETE", "/api/v1/jobs/"+j.ID+"?runs=cancel", nil, nil); err != nil {
+		} else if err := request(d.node(), "DELETE", "/api/v1/jobs/"+j.ID+"?runs=cancel", nil, nil); err != nil {
 			d.tb.Fatalf("delete a job: %v", err)
 		}
 	}

@@ -11,104 +11,104 @@ import (
 
 // TestAFrozenNodeChangesNothingWhenItComesBack freezes two of three nodes in the
 // middle of callbacks. The first comes back after the deadline of its attempts, the
-// second after it was given up altogether; by then the third node has their shards
+// second after it was reaped altogether; by then the third node has their shards
 // and has run their runs again.
-func TestAFrozenNodeChangesNothingWhenItComesBack(t *testing.T) {
+func TestFrozenNodeChangesNothingAfterwards(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t, nil)
 	proxy := pgtest.NewProxy(t, url)
 	nodes := []*process{onPostgres(t, url), onPostgres(t, proxy.URL()), onPostgres(t, url)}
 	sleeper, dead, healthy := nodes[0], nodes[1], nodes[2]
-	spread(t, url, nodes...)
+	awaitShardOwners(t, url, nodes...)
 	workers := workersOf(t, url, len(nodes))
-	d := newDriver(t, healthy.at)
+	d := newDriver(t, healthy.address)
 	every := d.every(1, "/ok", quick(nil))
 
 	// The deadline of the short ones comes thirteen seconds after they start; silence
 	// is noticed after twenty. They start half a second after a heartbeat, so that
 	// the one surely comes before the other.
-	var short, patient []askedJob
+	var short, patient []requestedJob
 	at := query[time.Time](t, url, `SELECT last_seen FROM belfry.workers WHERE id = $1::uuid`, workers[0]).Add(time.Second / 2)
 	for time.Until(at) < 3*time.Second {
 		at = at.Add(5 * time.Second)
 	}
 	for range 40 {
-		short = append(short, d.must(at, "/gate/answer", quick(spec{"timeout_seconds": 3, "retry_base_seconds": 0})))
-		patient = append(patient, d.must(at, "/gate/answer/again", quick(spec{"timeout_seconds": 90})))
+		short = append(short, d.mustOnce(at, "/gate/answer", quick(spec{"timeout_seconds": 3, "retry_base_seconds": 0})))
+		patient = append(patient, d.mustOnce(at, "/gate/answer/again", quick(spec{"timeout_seconds": 90})))
 	}
-	d.sink.reached(t, time.Minute, append(short, patient...)...)
+	d.receiver.awaitDelivery(t, time.Minute, append(short, patient...)...)
 	sleeper.freeze()
 	dead.freeze()
 	frozen := time.Now()
-	d.sink.open("answer") // it reaches callers that cannot hear it
+	d.receiver.open("answer") // it reaches callers that cannot hear it
 	bySleeper, byDead := d.heldBy(short, workers[0]), d.heldBy(patient, workers[1])
 	takeover := d.takeover()
 
 	// The attempts of the first end at their deadline, and it wakes up too late.
-	overdue := d.outlive(bySleeper, "timed_out", time.Minute)
+	overdue := d.awaitOutcome(bySleeper, "timed_out", time.Minute)
 	replaced := time.Since(frozen)
 	sleeper.thaw()
-	heard(t, url, 2)
+	awaitHeartbeats(t, url, 2)
 
 	// The attempts of the second end with the node itself. When it wakes up it finds
 	// their answers, before it can find out what became of it, and hands them in
 	// while the next attempts run.
-	d.replaced(byDead, 90*time.Second)
+	d.awaitNextAttempt(byDead, 90*time.Second)
 	given := time.Since(frozen)
 	proxy.Stall()
 	dead.thaw()
-	eventually(t, "the node misses the database", time.Minute, func() bool { return dead.said.count("the source fails") > 0 })
+	eventually(t, "the node misses the database", time.Minute, func() bool { return dead.output.count("the source fails") > 0 })
 	proxy.Heal()
-	heard(t, url, len(nodes))
-	eventually(t, "the late results are handed in", time.Minute, func() bool { return dead.said.count(tooLate) >= len(byDead) })
-	d.replaced(byDead, 0)
-	d.sink.open("again")
-	lost := d.outlive(byDead, "lost", time.Minute)
+	awaitHeartbeats(t, url, len(nodes))
+	eventually(t, "the late results are reported", time.Minute, func() bool { return dead.output.count(tooLate) >= len(byDead) })
+	d.awaitNextAttempt(byDead, 0)
+	d.receiver.open("again")
+	lost := d.awaitOutcome(byDead, "lost", time.Minute)
 
-	spread(t, url, nodes...)
+	awaitShardOwners(t, url, nodes...)
 	d.stop(every)
-	h := d.settles(2*time.Minute, true)
-	d.unchanged(overdue)
-	d.unchanged(lost)
-	told := sleeper.said.count(tooLate) + dead.said.count(tooLate)
-	if evidence := h.late(); evidence != told {
-		t.Errorf("%d late results were handed in, of %d there is evidence", told, evidence)
+	h := d.awaitClean(2*time.Minute, true)
+	d.wantUnchanged(overdue)
+	d.wantUnchanged(lost)
+	late := sleeper.output.count(tooLate) + dead.output.count(tooLate)
+	if evidence := h.lateResults(); evidence != late {
+		t.Errorf("%d late results were reported, of %d there is evidence", late, evidence)
 	}
-	if blamed := sleeper.said.count("a handler is stuck") + dead.said.count("a handler is stuck"); blamed > 0 {
-		t.Errorf("%d handlers are blamed for the time that their process was frozen", blamed)
+	if stuck := sleeper.output.count("a handler is stuck") + dead.output.count("a handler is stuck"); stuck > 0 {
+		t.Errorf("%d handlers count as stuck because their process was frozen", stuck)
 	}
 	t.Logf("takeover after %v; %d overdue attempts replaced after %v, %d of a silent worker after %v; evidence of %d late results",
-		takeover, len(overdue), replaced, len(lost), given, told)
+		takeover, len(overdue), replaced, len(lost), given, late)
 	report(t, h, 2)
 }
 
-// takeover asks for jobs whose shards belong to frozen nodes, among others, and
+// takeover creates jobs whose shards belong to frozen nodes, among others, and
 // says when the last of them was fired.
 func (d *driver) takeover() time.Duration {
 	d.tb.Helper()
-	var orphans []askedJob
+	var orphans []requestedJob
 	for range 60 {
-		orphans = append(orphans, d.soon(100*time.Millisecond, "/ok", quick(nil)))
+		orphans = append(orphans, d.onceIn(100*time.Millisecond, "/ok", quick(nil)))
 	}
-	d.sink.reached(d.tb, time.Minute, orphans...)
-	lag := d.sink.worst(orphans)
+	d.receiver.awaitDelivery(d.tb, time.Minute, orphans...)
+	lag := d.receiver.maxLateness(orphans)
 	if promised := 5 * time.Second; lag > 5*promised {
 		d.tb.Errorf("the shards of a frozen node were taken over after %v", lag)
 	}
 	return lag
 }
 
-// heard waits until n workers have sent a heartbeat from now on.
-func heard(tb testing.TB, url string, n int) {
+// awaitHeartbeats waits until n workers have sent a heartbeat from now on.
+func awaitHeartbeats(tb testing.TB, url string, n int) {
 	tb.Helper()
 	now := time.Now()
-	eventually(tb, "the nodes are heard again", time.Minute, func() bool {
+	eventually(tb, "the nodes send heartbeats again", time.Minute, func() bool {
 		return query[bool](tb, url, `SELECT count(*) >= $2 FROM belfry.workers WHERE last_seen > $1`, now, n)
 	})
 }
 
-// late counts the late results of which there is evidence.
-func (h *history) late() (n int) {
+// lateResults counts the late results that are recorded.
+func (h *history) lateResults() (n int) {
 	for _, r := range h.Runs {
 		for _, a := range r.Attempts {
 			if a.LateOutcome != "" {
@@ -132,8 +132,8 @@ func workersOf(tb testing.TB, url string, n int) (workers []string) {
 	return workers
 }
 
-// must is once for a job that must be acknowledged.
-func (d *driver) must(at time.Time, path string, s spec) askedJob {
+// mustOnce is once for a job that must be acknowledged.
+func (d *driver) mustOnce(at time.Time, path string, s spec) requestedJob {
 	d.tb.Helper()
 	j, err := d.once(at, path, s)
 	if err != nil {
@@ -144,10 +144,10 @@ func (d *driver) must(at time.Time, path string, s spec) askedJob {
 
 // heldBy gives the runs of the jobs whose first attempt a worker holds. There
 // must be some.
-func (d *driver) heldBy(jobs []askedJob, worker string) (runs []string) {
+func (d *driver) heldBy(jobs []requestedJob, worker string) (runs []string) {
 	d.tb.Helper()
 	for _, j := range jobs {
-		list, err := runsOf(d.at(), j.ID)
+		list, err := runsOf(d.node(), j.ID)
 		if err != nil {
 			d.tb.Fatalf("read runs: %v", err)
 		}
@@ -163,26 +163,26 @@ func (d *driver) heldBy(jobs []askedJob, worker string) (runs []string) {
 	return runs
 }
 
-// replaced wants the second attempt of the runs to be under way.
-func (d *driver) replaced(ids []string, limit time.Duration) {
+// awaitNextAttempt waits until the second attempt of the runs is running.
+func (d *driver) awaitNextAttempt(ids []string, limit time.Duration) {
 	d.tb.Helper()
 	for _, id := range ids {
 		eventually(d.tb, "a run of a frozen node is tried elsewhere", limit, func() bool {
-			r, err := getRun(d.at(), id)
-			return err == nil && r.Status == "running" && r.Attempt == 2 && d.sink.sent(id) == 2
+			r, err := getRun(d.node(), id)
+			return err == nil && r.Status == "running" && r.Attempt == 2 && d.receiver.attemptsOf(id) == 2
 		})
 	}
 }
 
-// outlive waits until the runs have succeeded at their second attempt, after a
-// first one of the given outcome.
-func (d *driver) outlive(ids []string, outcome string, limit time.Duration) []toldRun {
+// awaitOutcome waits until the runs have succeeded at their second attempt, after a
+// first one with the given outcome.
+func (d *driver) awaitOutcome(ids []string, outcome string, limit time.Duration) []apiRun {
 	d.tb.Helper()
-	runs := make([]toldRun, len(ids))
+	runs := make([]apiRun, len(ids))
 	for i, id := range ids {
 		eventually(d.tb, "a run of a frozen node succeeds elsewhere", limit, func() bool {
 			var err error
-			runs[i], err = getRun(d.at(), id)
+			runs[i], err = getRun(d.node(), id)
 			return err == nil && runs[i].settled()
 		})
 		if r := runs[i]; r.Status != "succeeded" || r.Attempt != 2 || len(r.Attempts) != 1 || r.Attempts[0].Outcome != outcome {
@@ -192,11 +192,11 @@ func (d *driver) outlive(ids []string, outcome string, limit time.Duration) []to
 	return runs
 }
 
-// unchanged wants the runs to be as they were before, whatever was heard since.
-func (d *driver) unchanged(before []toldRun) {
+// wantUnchanged expects the runs to be as they were before.
+func (d *driver) wantUnchanged(before []apiRun) {
 	d.tb.Helper()
 	for _, was := range before {
-		is, err := getRun(d.at(), was.ID)
+		is, err := getRun(d.node(), was.ID)
 		if err != nil {
 			d.tb.Fatalf("read a run: %v", err)
 		}

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// history is what is known at the end of a test: what was asked for, what the
-// ledger saw and what the API tells.
+// history is what is known at the end of a test: what was requested, what the receiver
+// recorded and what the API shows.
 type history struct {
-	Asked      []askedJob
-	Triggers   []askedTrigger
+	Requested  []requestedJob
+	Triggers   []requestedTrigger
 	Deliveries []delivery
-	Jobs       []toldJob
-	Runs       []toldRun
+	Jobs       []apiJob
+	Runs       []apiRun
 
 	// Faults were injected: attempts may have been repeated and occurrences missed.
 	Faults bool
 }
 
-// askedJob is a job as the driver asked for it: a one-off at an instant, or a
+// requestedJob is a job that the driver requested: a one-off at an instant, or a
 // recurring one whose occurrences are the multiples of Every since 1970.
-type askedJob struct {
+type requestedJob struct {
 	ID   string // as acknowledged; empty: the outcome is unknown
 	Name string // no two jobs have the same
 	At   time.Time
@@ -32,18 +32,18 @@ type askedJob struct {
 	Retries          int
 	OneAtATime       bool // overlap skip or queue
 	Queues           bool // overlap queue
-	MakesUp          bool // for each of the missed occurrences
+	CatchesUp        bool // for each of the missed occurrences
 	ByWorker         bool // a worker's handler does it, and says when it is done
 	Redriven         bool // once, if its run was dead: it had all its retries again
 }
 
-// askedTrigger is a wish for a run at once.
-type askedTrigger struct {
+// requestedTrigger is a trigger that the driver requested.
+type requestedTrigger struct {
 	Job string
 	Run string // as acknowledged; empty: the outcome is unknown
 }
 
-// delivery is one request that reached the ledger. That of a worker's handler is
+// delivery is one request that reached the receiver. That of a worker's handler is
 // the first thing that it does.
 type delivery struct {
 	Run, Job, Key string
@@ -55,51 +55,51 @@ type delivery struct {
 	OverAt        time.Time
 
 	// Of a worker's handler: the process, and how the handler says that it ended.
-	By, Ended string
-	EndedAt   time.Time
+	Worker, Ended string
+	EndedAt       time.Time
 }
 
-// toldJob is a job as the API tells it.
-type toldJob struct {
-	ID        string     `json:"id"`
+// apiJob is a job as the API shows it.
+type apiJob struct {
+	ID        string     `json:"job_id"`
 	Name      string     `json:"name"`
 	Status    string     `json:"status"`
 	NextRunAt *time.Time `json:"next_run_at"`
 }
 
-// toldRun is a run or a skip as the API tells it.
-type toldRun struct {
-	ID           string        `json:"id"`
-	Job          string        `json:"job_id"`
-	Kind         string        `json:"kind"`
-	Status       string        `json:"status"`
-	Reason       string        `json:"reason"`
-	Key          string        `json:"idempotency_key"`
-	ScheduledAt  time.Time     `json:"scheduled_at"`
-	FiredAt      time.Time     `json:"fired_at"`
-	StartedAt    *time.Time    `json:"started_at"`
-	FinishedAt   *time.Time    `json:"finished_at"`
-	Attempt      int           `json:"attempt"`
-	Output       string        `json:"output"`
-	Worker       string        `json:"worker"`
-	SkippedTo    *time.Time    `json:"skipped_to"`
-	SkippedCount int64         `json:"skipped_count"`
-	Attempts     []toldAttempt `json:"attempts"`
+// apiRun is a run or a skip as the API shows it.
+type apiRun struct {
+	ID           string       `json:"run_id"`
+	Job          string       `json:"job_id"`
+	Kind         string       `json:"kind"`
+	Status       string       `json:"status"`
+	Reason       string       `json:"reason"`
+	Key          string       `json:"idempotency_key"`
+	ScheduledAt  time.Time    `json:"scheduled_at"`
+	FiredAt      time.Time    `json:"fired_at"`
+	StartedAt    *time.Time   `json:"started_at"`
+	FinishedAt   *time.Time   `json:"finished_at"`
+	Attempt      int          `json:"attempt"`
+	Output       string       `json:"output"`
+	Worker       string       `json:"worker_id"`
+	SkippedTo    *time.Time   `json:"skipped_to"`
+	SkippedCount int64        `json:"skipped_count"`
+	Attempts     []apiAttempt `json:"attempts"`
 }
 
-// toldAttempt is an attempt that did not succeed.
-type toldAttempt struct {
+// apiAttempt is an attempt that did not succeed.
+type apiAttempt struct {
 	Number      int       `json:"attempt"`
 	Outcome     string    `json:"outcome"`
-	Worker      string    `json:"worker"`
+	Worker      string    `json:"worker_id"`
 	StartedAt   time.Time `json:"started_at"`
 	FinishedAt  time.Time `json:"finished_at"`
 	LateOutcome string    `json:"late_outcome"`
 }
 
-func (r *toldRun) skipped() bool { return r.Status == "skipped" }
+func (r *apiRun) skipped() bool { return r.Status == "skipped" }
 
-func (r *toldRun) settled() bool {
+func (r *apiRun) settled() bool {
 	switch r.Status {
 	case "succeeded", "dead", "skipped", "cancelled", "discarded":
 		return true
@@ -107,8 +107,8 @@ func (r *toldRun) settled() bool {
 	return false
 }
 
-// began is when an attempt began, as far as is told.
-func (r *toldRun) began(attempt int) time.Time {
+// began is when an attempt began, as far as the API shows it.
+func (r *apiRun) began(attempt int) time.Time {
 	switch {
 	case attempt <= len(r.Attempts):
 		return r.Attempts[attempt-1].StartedAt
@@ -118,13 +118,13 @@ func (r *toldRun) began(attempt int) time.Time {
 	return time.Time{}
 }
 
-// of gives the runs of the jobs.
-func (h *history) of(jobs []askedJob) []toldRun {
+// runsOf returns the runs of the jobs.
+func (h *history) runsOf(jobs []requestedJob) []apiRun {
 	mine := map[string]bool{}
 	for _, j := range jobs {
 		mine[j.ID] = true
 	}
-	var runs []toldRun
+	var runs []apiRun
 	for _, r := range h.Runs {
 		if mine[r.Job] {
 			runs = append(runs, r)
@@ -134,7 +134,7 @@ func (h *history) of(jobs []askedJob) []toldRun {
 }
 
 // occurrences lists those of a job from the first to the last instant.
-func (j *askedJob) occurrences(first, last time.Time) []time.Time {
+func (j *requestedJob) occurrences(first, last time.Time) []time.Time {
 	if j.Every == 0 {
 		if j.At.Before(first) || j.At.After(last) {
 			return nil
@@ -151,10 +151,10 @@ func (j *askedJob) occurrences(first, last time.Time) []time.Time {
 	return all
 }
 
-// fromLedger makes the runs that the deliveries tell of, for a test that has no
-// other record of them.
-func fromLedger(deliveries []delivery) []toldRun {
-	var runs []toldRun
+// runsOfDeliveries makes runs from the deliveries, for a test that has no other record
+// of them.
+func runsOfDeliveries(deliveries []delivery) []apiRun {
+	var runs []apiRun
 	index := map[string]int{}
 	for _, d := range deliveries {
 		i, known := index[d.Run]
@@ -165,7 +165,7 @@ func fromLedger(deliveries []delivery) []toldRun {
 			}
 			i = len(runs)
 			index[d.Run] = i
-			runs = append(runs, toldRun{ID: d.Run, Job: d.Job, Kind: kind, Key: d.Key, ScheduledAt: d.ScheduledAt, Status: "running"})
+			runs = append(runs, apiRun{ID: d.Run, Job: d.Job, Kind: kind, Key: d.Key, ScheduledAt: d.ScheduledAt, Status: "running"})
 		}
 		runs[i].Attempt = max(runs[i].Attempt, d.Attempt)
 		if d.Answered/100 == 2 {

@@ -31,7 +31,7 @@ func TestKilledNodesLoseNothing(t *testing.T) {
 // are created, triggered and fall due, up or down.
 func killUnderLoad(t *testing.T, open ...func() *process) {
 	kills := 6
-	if long {
+	if longRun {
 		kills = 90
 	}
 	seed := time.Now().UnixNano()
@@ -42,7 +42,7 @@ func killUnderLoad(t *testing.T, open ...func() *process) {
 		nodes = append(nodes, start())
 	}
 	d := newDriver(t, anyOf(nodes))
-	recurring := []askedJob{
+	recurring := []requestedJob{
 		d.every(1, "/ok", quick(nil)),
 		d.every(1, "/slow/700", quick(spec{"overlap": "skip"})),
 		d.every(2, "/slow/1500", quick(spec{"overlap": "skip"})),
@@ -66,12 +66,12 @@ func killUnderLoad(t *testing.T, open ...func() *process) {
 	for _, j := range recurring {
 		d.stop(j)
 	}
-	h := d.settles(2*time.Minute, true)
-	d.retires(h)
+	h := d.awaitClean(2*time.Minute, true)
+	d.wantArchived(h)
 	for _, n := range nodes {
 		n.drain(time.Minute)
 	}
-	if after := len(d.sink.all()); after != len(h.Deliveries) {
+	if after := len(d.receiver.all()); after != len(h.Deliveries) {
 		t.Errorf("%d more deliveries came after everything was settled", after-len(h.Deliveries))
 	}
 	report(t, h, kills)
@@ -82,7 +82,7 @@ func anyOf(nodes []*process) func() string {
 	return func() string {
 		first := rand.IntN(len(nodes))
 		for i := range nodes {
-			if base := nodes[(first+i)%len(nodes)].at(); base != "" {
+			if base := nodes[(first+i)%len(nodes)].address(); base != "" {
 				return base
 			}
 		}
@@ -106,11 +106,11 @@ func report(t *testing.T, h history, faults int) {
 		}
 	}
 	unknown := 0
-	for _, j := range h.Asked {
+	for _, j := range h.Requested {
 		if j.ID == "" {
 			unknown++
 		}
 	}
-	t.Logf("%d faults; %d jobs asked for, %d of unknown outcome, %d triggers; %d occurrences decided: %d runs, %d of them tried again, %d dead, %d skips of %d occurrences; %d deliveries",
-		faults, len(h.Asked), unknown, len(h.Triggers), len(h.Runs)-skips+skipped, len(h.Runs)-skips, again, dead, skips, skipped, len(h.Deliveries))
+	t.Logf("%d faults; %d jobs requested, %d of unknown outcome, %d triggers; %d occurrences decided: %d runs, %d of them retried, %d dead, %d skips of %d occurrences; %d deliveries",
+		faults, len(h.Requested), unknown, len(h.Triggers), len(h.Runs)-skips+skipped, len(h.Runs)-skips, again, dead, skips, skipped, len(h.Deliveries))
 }

@@ -17,10 +17,10 @@ import (
 // of the real one. Its value is the folder for the node's data.
 const envVictim = "BELFRY_TEST_CHAOS_VICTIM"
 
-// victim starts a node and says where it is.
-func victim() {
+// runVictim starts a node and prints its address.
+func runVictim() {
 	n := onSQLite(&bystander{}, os.Getenv(envVictim))
-	fmt.Println("node", n.at())
+	fmt.Println("node", n.address())
 	select {}
 }
 
@@ -38,7 +38,7 @@ func (*bystander) Fatalf(format string, args ...any) {
 }
 func (b *bystander) Fatal(args ...any) { b.Fatalf("%s", fmt.Sprint(args...)) }
 
-func TestNoNodeOutlivesTheTests(t *testing.T) {
+func TestNoProcessOutlivesTheTests(t *testing.T) {
 	binary, err := belfryBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -20,14 +20,14 @@ import (
 )
 
 // long makes the tests run for minutes.
-var long = os.Getenv("BELFRY_TEST_CHAOS") == "1"
+var longRun = os.Getenv("BELFRY_TEST_CHAOS") == "1"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envVictim) != "" {
-		victim()
+		runVictim()
 	}
 	if os.Getenv(envWorker) != "" {
-		beWorker()
+		runWorker()
 	}
 	// The tests wait more than they compute; what the command line says counts more.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(runtime.GOMAXPROCS(0), 4))); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // workshop is the folder of the binary, made on first use.
-var workshop string
+var binDir string
 
 // envBinary names a program to test instead of building it.
 const envBinary = "BELFRY_TEST_CHAOS_BINARY"
@@ -51,10 +51,10 @@ var belfryBinary = sync.OnceValues(func() (string, error) {
 		return path, nil
 	}
 	var err error
-	if workshop, err = os.MkdirTemp("", "belfry-chaos-"); err != nil {
+	if binDir, err = os.MkdirTemp("", "belfry-chaos-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(workshop, "belfry")
+	path := filepath.Join(binDir, "belfry")
 	args := []string{"build", "-buildvcs=false", "-o", path}
 	if raceDetector {
 		args = append(args, "-race")
@@ -99,10 +99,10 @@ func cleanUp() int {
 			g.cmd.Wait()
 		}
 	}
-	if workshop == "" {
+	if binDir == "" {
 		return 0
 	}
-	if err := os.RemoveAll(workshop); err != nil {
+	if err := os.RemoveAll(binDir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// large is the catch-up that is told of in the tests of missed windows.
+// large is the catch-up that is an event in the tests of missed windows.
 const large = 5
 
 // TestAfterAnOutageThePolicyDecides has every node be down for some seconds, with
 // jobs of every policy for missed windows and for overlaps.
-func TestAfterAnOutageThePolicyDecides(t *testing.T) {
+func TestMissedWindowsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	args := []string{"--large-catch-up", fmt.Sprint(large)}
 	t.Run("sqlite", func(t *testing.T) {
@@ -33,29 +33,29 @@ func TestAfterAnOutageThePolicyDecides(t *testing.T) {
 	})
 }
 
-// misser is a job that runs every second, and what it says of missed windows.
-type misser struct {
-	askedJob
+// missedJob is a job that runs every second, with its missed-window policy.
+type missedJob struct {
+	requestedJob
 	window   string
 	most     int           // max_missed
 	youngest time.Duration // catch_up_window_seconds
 }
 
-func (m *misser) String() string { return fmt.Sprintf("%q (%s)", m.Name, m.window) }
+func (m *missedJob) String() string { return fmt.Sprintf("%q (%s)", m.Name, m.window) }
 
-// down is when nobody was in charge, at least.
-type down struct{ from, to time.Time }
+// downtime is when no scheduler was running, at least.
+type downtime struct{ from, to time.Time }
 
 func missWindows(t *testing.T, nodes ...*process) {
 	spans := []time.Duration{8 * time.Second}
-	if long {
+	if longRun {
 		spans = []time.Duration{8 * time.Second, 20 * time.Second, time.Minute}
 	}
 	d := newDriver(t, anyOf(nodes))
-	var all []*misser
+	var all []*missedJob
 	add := func(window, overlap string, more spec) {
 		s := quick(spec{"overlap": overlap, "missed_window": window, "timeout_seconds": 30})
-		m := &misser{window: window}
+		m := &missedJob{window: window}
 		for name, value := range more {
 			s[name] = value
 		}
@@ -63,7 +63,7 @@ func missWindows(t *testing.T, nodes ...*process) {
 		if n, ok := s["catch_up_window_seconds"].(int); ok {
 			m.youngest = time.Duration(n) * time.Second
 		}
-		m.askedJob = d.every(1, "/slow/100", s)
+		m.requestedJob = d.every(1, "/slow/100", s)
 		all = append(all, m)
 	}
 	for _, overlap := range []string{"skip", "queue", "parallel"} {
@@ -73,21 +73,21 @@ func missWindows(t *testing.T, nodes ...*process) {
 		add("run_all", overlap, spec{"max_missed": 3})
 		add("run_all", overlap, spec{"catch_up_window_seconds": 3})
 	}
-	var downs []down
-	var once, never []askedJob // one-offs that were due while nobody was there
+	var downs []downtime
+	var once, never []requestedJob // one-offs that were due while no scheduler was running
 	for _, span := range spans {
-		once = append(once, d.soon(span/2+4*time.Second, "/ok", quick(nil)))
-		never = append(never, d.soon(span/2+4*time.Second, "/ok", quick(spec{"missed_window": "skip"})))
+		once = append(once, d.onceIn(span/2+4*time.Second, "/ok", quick(nil)))
+		never = append(never, d.onceIn(span/2+4*time.Second, "/ok", quick(spec{"missed_window": "skip"})))
 		due := once[len(once)-1].At
 		downs = append(downs, d.outage(nodes, all, due.Add(-span/2), due.Add(span/2)))
 		for _, m := range all {
-			d.caughtUp(m.askedJob)
+			d.caughtUp(m.requestedJob)
 		}
 	}
 	for _, m := range all {
-		d.stop(m.askedJob)
+		d.stop(m.requestedJob)
 	}
-	h := d.settles(2*time.Minute, true)
+	h := d.awaitClean(2*time.Minute, true)
 	events := d.events()
 	for _, m := range all {
 		for _, gap := range downs {
@@ -97,12 +97,12 @@ func missWindows(t *testing.T, nodes ...*process) {
 	if len(events) > 0 {
 		t.Errorf("there are %d events of catch-ups that are not large: %+v", len(events), events)
 	}
-	for _, r := range h.of(once) {
+	for _, r := range h.runsOf(once) {
 		if r.Status != "succeeded" {
 			t.Errorf("a one-off that was due during the outage is %+v", r)
 		}
 	}
-	for _, r := range h.of(never) {
+	for _, r := range h.runsOf(never) {
 		if r.Status != "skipped" || r.Reason != "missed_window" {
 			t.Errorf("a one-off that says skip and was due during the outage is %+v", r)
 		}
@@ -112,7 +112,7 @@ func missWindows(t *testing.T, nodes ...*process) {
 
 // outage kills all nodes when the time has come and no run is under way, and starts
 // them again.
-func (d *driver) outage(nodes []*process, all []*misser, from, to time.Time) down {
+func (d *driver) outage(nodes []*process, all []*missedJob, from, to time.Time) downtime {
 	d.tb.Helper()
 	time.Sleep(time.Until(from))
 	eventually(d.tb, "no run is under way", time.Minute, func() bool {
@@ -129,7 +129,7 @@ func (d *driver) outage(nodes []*process, all []*misser, from, to time.Time) dow
 	for _, n := range nodes {
 		n.kill()
 	}
-	gap := down{from: time.Now()}
+	gap := downtime{from: time.Now()}
 	time.Sleep(time.Until(to.Truncate(time.Second).Add(1100 * time.Millisecond))) // nothing is due soon
 	gap.to = time.Now()
 	for _, n := range nodes {
@@ -139,10 +139,10 @@ func (d *driver) outage(nodes []*process, all []*misser, from, to time.Time) dow
 }
 
 // idle reports whether the latest run of every job is over.
-func (d *driver) idle(all []*misser) bool {
+func (d *driver) idle(all []*missedJob) bool {
 	for _, m := range all {
-		var runs []toldRun
-		err := ask(d.at(), "GET", "/api/v1/jobs/"+m.ID+"/runs?limit=1", nil, &runs)
+		var runs []apiRun
+		err := request(d.node(), "GET", "/api/v1/jobs/"+m.ID+"/runs?limit=1", nil, &runs)
 		if err != nil || len(runs) == 0 || !runs[0].settled() || time.Since(runs[0].ScheduledAt) > time.Second {
 			return false
 		}
@@ -152,30 +152,30 @@ func (d *driver) idle(all []*misser) bool {
 
 // caughtUp waits until the latest occurrence of a job is decided, and nothing of it
 // waits.
-func (d *driver) caughtUp(j askedJob) {
+func (d *driver) caughtUp(j requestedJob) {
 	d.tb.Helper()
 	eventually(d.tb, "a job has caught up", time.Minute, func() bool {
-		runs, err := runsOf(d.at(), j.ID)
-		return err == nil && !slices.ContainsFunc(runs, func(r toldRun) bool { return r.Status == "waiting" }) &&
+		runs, err := runsOf(d.node(), j.ID)
+		return err == nil && !slices.ContainsFunc(runs, func(r apiRun) bool { return r.Status == "waiting" }) &&
 			time.Since(d.latest(j)) < 2*time.Second
 	})
 }
 
-// toldEvent is an event as the API tells it.
-type toldEvent struct {
+// apiEvent is an event as the API shows it.
+type apiEvent struct {
 	Job   string `json:"job_id"`
 	Kind  string `json:"kind"`
 	Count int    `json:"count"`
 }
 
-// events counts the catch-ups that people were told of, by how large they were.
-func (d *driver) events() map[toldEvent]int {
+// events counts the events of catch-ups, by their size.
+func (d *driver) events() map[apiEvent]int {
 	d.tb.Helper()
-	all, err := pages[toldEvent](d.at(), "/api/v1/events?limit=500")
+	all, err := pages[apiEvent](d.node(), "/api/v1/events?limit=500")
 	if err != nil {
 		d.tb.Fatal(err)
 	}
-	counts := map[toldEvent]int{}
+	counts := map[apiEvent]int{}
 	for _, e := range all {
 		counts[e]++
 	}
@@ -184,7 +184,7 @@ func (d *driver) events() map[toldEvent]int {
 
 // checkMissed wants the occurrences of an outage decided at once, as the job's policy
 // says, and takes the event that belongs to it.
-func checkMissed(t *testing.T, h history, m *misser, gap down, events map[toldEvent]int) {
+func checkMissed(t *testing.T, h history, m *missedJob, gap downtime, events map[apiEvent]int) {
 	t.Helper()
 	runs, skips := m.decision(h, gap)
 	must := m.occurrences(gap.from.Add(1), gap.to)
@@ -201,26 +201,26 @@ func checkMissed(t *testing.T, h history, m *misser, gap down, events map[toldEv
 	all := append(left, made...) // the older ones are left out
 	if len(all) == 0 || all[0].After(must[0]) || all[len(all)-1].Before(must[len(must)-1]) ||
 		!slices.EqualFunc(all, m.occurrences(all[0], all[len(all)-1]), time.Time.Equal) {
-		t.Errorf("%v was down from %v to %v, leaves out %v and makes up for %v", m, gap.from, gap.to, left, made)
+		t.Errorf("%v was down from %v to %v, skips %v and catches up on %v", m, gap.from, gap.to, left, made)
 		return
 	}
-	reason, least, most := m.wanted(all, slices.Concat(skips, runs)[0].FiredAt)
+	reason, least, most := m.limits(all, slices.Concat(skips, runs)[0].FiredAt)
 	if len(made) < least || len(made) > most && made[most].Before(gap.to) {
-		t.Errorf("%v makes up for %v of the missed %v", m, made, all)
+		t.Errorf("%v catches up on %v of the missed %v", m, made, all)
 	}
 	if len(left) > 0 != (len(skips) == 1) || len(skips) == 1 && skips[0].Reason != reason || len(left) > 0 && reason == "" {
 		t.Errorf("%v leaves out %d occurrences with %+v", m, len(left), skips)
 	}
 	inOrder(t, h, m, runs)
 	if len(must)-len(left) > large && !takeEvent(events, m.ID, len(must)-len(left), len(made)) {
-		t.Errorf("nobody was told that %v makes up for %d", m, len(made))
+		t.Errorf("no event that %v catches up on %d", m, len(made))
 	}
 }
 
-// wanted says how many of the missed occurrences the policy makes up for, at least
-// and at most, and why it leaves out the others. What came right after an outage may
-// have been decided at the same moment, without having been missed.
-func (m *misser) wanted(missed []time.Time, decided time.Time) (reason string, least, most int) {
+// limits returns how many of the missed occurrences run by the policy, at least and at
+// most, and why the others are skipped. What came right after an outage may have been
+// decided at the same moment, without having been missed.
+func (m *missedJob) limits(missed []time.Time, decided time.Time) (reason string, least, most int) {
 	const slow = 300 * time.Millisecond // from a decision to its record
 	last := missed[len(missed)-1]
 	switch {
@@ -237,7 +237,7 @@ func (m *misser) wanted(missed []time.Time, decided time.Time) (reason string, l
 }
 
 // takeEvent takes the one event of a job about so many runs, if there is one.
-func takeEvent(events map[toldEvent]int, job string, least, most int) bool {
+func takeEvent(events map[apiEvent]int, job string, least, most int) bool {
 	for e, n := range events {
 		if e.Job == job && e.Kind == "large_catch_up" && e.Count >= least && e.Count <= most && n == 1 {
 			delete(events, e)
@@ -250,10 +250,10 @@ func takeEvent(events map[toldEvent]int, job string, least, most int) bool {
 // decision gives the runs and skips that came of the look at a job that decided the
 // end of an outage, oldest first. An occurrence right after that may have been decided
 // at the same moment; one that was kept out by those before it was not missed.
-func (m *misser) decision(h history, gap down) (runs, skips []toldRun) {
+func (m *missedJob) decision(h history, gap downtime) (runs, skips []apiRun) {
 	var at time.Time
-	mine := h.of([]askedJob{m.askedJob})
-	slices.SortFunc(mine, func(a, b toldRun) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
+	mine := h.runsOf([]requestedJob{m.requestedJob})
+	slices.SortFunc(mine, func(a, b apiRun) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
 	last := gap.to.Add(-1).Truncate(time.Second)
 	for _, r := range mine {
 		if !r.ScheduledAt.After(last) && !cmp.Or(r.SkippedTo, &r.ScheduledAt).Before(last) {
@@ -274,8 +274,8 @@ func (m *misser) decision(h history, gap down) (runs, skips []toldRun) {
 }
 
 // inOrder wants runs that make up for missed occurrences to have begun oldest first,
-// and each when the one before was over, by the ledger, unless they may overlap.
-func inOrder(t *testing.T, h history, m *misser, runs []toldRun) {
+// and each when the one before was over, by the receiver, unless they may overlap.
+func inOrder(t *testing.T, h history, m *missedJob, runs []apiRun) {
 	t.Helper()
 	byRun := map[string]delivery{}
 	for _, d := range h.Deliveries {

@@ -18,7 +18,7 @@ import (
 // healLimit is how long after the end of a fault everything due must be moving.
 const healLimit = time.Minute
 
-func TestADatabaseOutageLosesNothing(t *testing.T) {
+func TestDatabaseOutageLosesNothing(t *testing.T) {
 	t.Run("it crashes for 10 seconds", func(t *testing.T) {
 		t.Parallel()
 		server := pgtest.Durable(t)
@@ -30,7 +30,7 @@ func TestADatabaseOutageLosesNothing(t *testing.T) {
 		server := pgtest.Durable(t)
 		outage(t, server, func() error { return server.Stop(false) }, 25*time.Second)
 	})
-	if long {
+	if longRun {
 		t.Run("it crashes for two minutes", func(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Durable(t)
@@ -43,7 +43,7 @@ func TestADatabaseOutageLosesNothing(t *testing.T) {
 // outage, and others that end after it.
 func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Duration) {
 	nodes := []*process{onPostgres(t, server.URL()), onPostgres(t, server.URL())}
-	spread(t, server.URL(), nodes...)
+	awaitShardOwners(t, server.URL(), nodes...)
 	d := newDriver(t, anyOf(nodes))
 	every := d.every(1, "/ok", quick(nil))
 	loading, stopLoad := context.WithCancel(t.Context())
@@ -56,15 +56,15 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	// others go on until it is back.
 	running := d.start(10, "/gate/down", 12)
 	running = append(running, d.start(10, fmt.Sprintf("/slow/%d", (down+5*time.Second).Milliseconds()), int((down+time.Minute).Seconds()))...)
-	d.sink.reached(t, time.Minute, running...)
+	d.receiver.awaitDelivery(t, time.Minute, running...)
 
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(down)
-	d.sink.open("down")
+	d.receiver.open("down")
 	for _, n := range nodes {
-		saysDown(t, n)
+		wantUnavailable(t, n)
 	}
 	time.Sleep(time.Until(end))
 	if err := server.Start(); err != nil {
@@ -72,7 +72,7 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	}
 	back := time.Now()
 	for _, n := range nodes {
-		eventually(t, "a node is ready again", healLimit, func() bool { return ask(n.at(), "GET", "/readyz", nil, nil) == nil })
+		eventually(t, "a node is ready again", healLimit, func() bool { return request(n.address(), "GET", "/readyz", nil, nil) == nil })
 	}
 	ready := time.Since(back)
 	_, before, _ := d.counts()
@@ -80,29 +80,29 @@ func outage(t *testing.T, server *pgtest.Server, stop func() error, down time.Du
 	stopLoad()
 	load.Wait()
 	d.stop(every)
-	h := d.settles(healLimit, true)
+	h := d.awaitClean(healLimit, true)
 	if healed := time.Since(back); healed > healLimit {
 		t.Errorf("everything was settled only %v after the database was back", healed)
 	}
 	t.Logf("ready again after %v, everything settled after %v", ready, time.Since(back))
-	notRobbed(t, h, running)
+	wantNotReaped(t, h, running)
 	report(t, h, 1)
 }
 
 // start has n callbacks begin that may not be tried again.
-func (d *driver) start(n int, path string, timeoutSeconds int) (jobs []askedJob) {
+func (d *driver) start(n int, path string, timeoutSeconds int) (jobs []requestedJob) {
 	d.tb.Helper()
 	for range n {
-		jobs = append(jobs, d.soon(0, path, quick(spec{"timeout_seconds": timeoutSeconds, "max_retries": 0})))
+		jobs = append(jobs, d.onceIn(0, path, quick(spec{"timeout_seconds": timeoutSeconds, "max_retries": 0})))
 	}
 	return jobs
 }
 
-// saysDown wants a node without a database to say so: to those who ask whether it
-// is ready, and to those who want something. It is alive nevertheless.
-func saysDown(t *testing.T, n *process) {
+// wantUnavailable expects a node without a database to report that in its readiness
+// check and its API. It is alive nevertheless.
+func wantUnavailable(t *testing.T, n *process) {
 	t.Helper()
-	for _, request := range []struct {
+	for _, call := range []struct {
 		method, path string
 		body         any
 	}{
@@ -110,28 +110,28 @@ func saysDown(t *testing.T, n *process) {
 		{"GET", "/api/v1/jobs", nil},
 		{"POST", "/api/v1/jobs", spec{"schedule": "0 0 1 1 *", "payload": spec{"url": "http://127.0.0.1:1/"}}},
 	} {
-		eventually(t, request.method+" "+request.path+" tells of the outage", 8*time.Second, func() bool {
-			var no *refusal
-			err := ask(n.at(), request.method, request.path, request.body, new(any))
-			if !errors.As(err, &no) || no.status != 503 {
+		eventually(t, call.method+" "+call.path+" reports the outage", 8*time.Second, func() bool {
+			var problem *apiError
+			err := request(n.address(), call.method, call.path, call.body, new(any))
+			if !errors.As(err, &problem) || problem.status != 503 {
 				return false
 			}
-			if no.contentType != "application/problem+json" || !strings.Contains(no.detail, "database") {
-				t.Errorf("%s %s: a problem without a reason: %q of type %q", request.method, request.path, no.detail, no.contentType)
+			if problem.contentType != "application/problem+json" || !strings.Contains(problem.detail, "database") {
+				t.Errorf("%s %s: a problem without a reason: %q of type %q", call.method, call.path, problem.detail, problem.contentType)
 			}
 			return true
 		})
 	}
-	if !alive(n.at(), 5*time.Second) {
+	if !alive(n.address(), 5*time.Second) {
 		t.Error("a node without a database says that it is not alive")
 	}
 }
 
-// notRobbed wants the callbacks that ran through the outage to have succeeded at
-// their first attempt, and no attempt at all to have been taken from a worker.
-func notRobbed(t *testing.T, h history, running []askedJob) {
+// wantNotReaped expects the callbacks that ran during the outage to have succeeded at
+// their first attempt, and no attempt to have been taken from a worker.
+func wantNotReaped(t *testing.T, h history, running []requestedJob) {
 	t.Helper()
-	for _, r := range h.of(running) {
+	for _, r := range h.runsOf(running) {
 		if r.Status != "succeeded" || r.Attempt != 1 {
 			t.Errorf("a callback that ran through the outage is %+v", r)
 		}

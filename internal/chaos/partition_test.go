@@ -16,23 +16,23 @@ import (
 // under load, twice: first nothing passes any more, and what the node had sent
 // arrives when another one has long taken its shards; then its connections are
 // closed.
-func TestANodeCutOffFromTheDatabaseDoesNoHarm(t *testing.T) {
+func TestPartitionedNodeDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	spans := []time.Duration{7 * time.Second}
-	if long {
+	if longRun {
 		spans = []time.Duration{2 * time.Second, 7 * time.Second, 15 * time.Second, 30 * time.Second}
 	}
 	url := pgtest.Database(t, nil)
 	proxy := pgtest.NewProxy(t, url)
 	nodes := []*process{onPostgres(t, url), onPostgres(t, proxy.URL())}
-	spread(t, url, nodes...)
+	awaitShardOwners(t, url, nodes...)
 	d := newDriver(t, func() string {
 		if rand.IntN(20) == 0 {
-			return nodes[1].at()
+			return nodes[1].address()
 		}
-		return nodes[0].at()
+		return nodes[0].address()
 	})
-	every := []askedJob{d.every(1, "/ok", quick(nil)), d.every(1, "/ok", quick(nil)), d.every(1, "/slow/300", quick(spec{"overlap": "skip"}))}
+	every := []requestedJob{d.every(1, "/ok", quick(nil)), d.every(1, "/ok", quick(nil)), d.every(1, "/slow/300", quick(spec{"overlap": "skip"}))}
 	loading, stopLoad := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	load.Go(func() { d.load(loading, 50, 3*time.Second, rand.New(rand.NewPCG(2, 2))) })
@@ -47,7 +47,7 @@ func TestANodeCutOffFromTheDatabaseDoesNoHarm(t *testing.T) {
 			faults++
 			time.Sleep(span)
 			proxy.Heal()
-			spread(t, url, nodes...)
+			awaitShardOwners(t, url, nodes...)
 		}
 	}
 	stopLoad()
@@ -55,6 +55,6 @@ func TestANodeCutOffFromTheDatabaseDoesNoHarm(t *testing.T) {
 	for _, j := range every {
 		d.stop(j)
 	}
-	h := d.settles(2*time.Minute, true)
+	h := d.awaitClean(2*time.Minute, true)
 	report(t, h, faults)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// query asks the database itself for one value.
+// query reads one value from the database.
 func query[T any](tb testing.TB, url, sql string, args ...any) T {
 	tb.Helper()
 	values := queryAll[T](tb, url, sql, args...)
@@ -19,7 +19,7 @@ func query[T any](tb testing.TB, url, sql string, args ...any) T {
 	return values[0]
 }
 
-// queryAll asks the database itself for a column.
+// queryAll reads a column from the database.
 func queryAll[T any](tb testing.TB, url, sql string, args ...any) []T {
 	tb.Helper()
 	ctx := context.Background()

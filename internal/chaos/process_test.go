@@ -21,20 +21,20 @@ const startLimit = time.Minute
 
 // process is a Belfry node, or a worker, that can be killed and started again.
 type process struct {
-	tb       testing.TB
-	what     string // for people
-	program  func() (string, error)
-	greeting *regexp.Regexp // what it says once it is up; the group is where
-	args     []string
-	env      []string
-	said     output // standard error of all its lives
+	tb      testing.TB
+	what    string // for people
+	program func() (string, error)
+	ready   *regexp.Regexp // what it says once it is up; the group is where
+	args    []string
+	env     []string
+	output  processOutput // standard error of all its lives
 
-	mu      sync.Mutex // guards the fields below
-	cmd     *exec.Cmd
-	base    string        // address of the API, or what a worker serves; empty while it is down
-	gone    chan struct{} // closed when the process was waited for
-	meant   bool          // its end was asked for
-	ordered bool          // its end was asked for with SIGTERM
+	mu         sync.Mutex // guards the fields below
+	cmd        *exec.Cmd
+	base       string        // address of the API, or what a worker serves; empty while it is down
+	gone       chan struct{} // closed when the process was waited for
+	expected   bool          // its end was requested
+	terminated bool          // its end was requested with SIGTERM
 }
 
 // onSQLite starts a node with an embedded database in dir.
@@ -52,7 +52,7 @@ func onPostgres(tb testing.TB, url string, args ...string) *process {
 
 func launch(tb testing.TB, env []string, args ...string) *process {
 	tb.Helper()
-	p := &process{tb: tb, what: "a node", program: belfryBinary, greeting: address, env: environment(env...),
+	p := &process{tb: tb, what: "a node", program: belfryBinary, ready: address, env: environment(env...),
 		args: append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)}
 	p.begin()
 	return p
@@ -64,7 +64,7 @@ func (p *process) begin() {
 	p.tb.Cleanup(func() {
 		p.kill()
 		if p.tb.Failed() {
-			p.tb.Logf("%s's last words:\n%s", p.what, p.said.tail(4000))
+			p.tb.Logf("%s's output:\n%s", p.what, p.output.tail(4000))
 		}
 	})
 	p.start()
@@ -82,7 +82,7 @@ func (p *process) start() {
 		p.tb.Fatal(err)
 	}
 	cmd := exec.Command(path, p.args...)
-	cmd.Env, cmd.Stderr = p.env, &p.said
+	cmd.Env, cmd.Stderr = p.env, &p.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.cmd.Process.Pid}
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
@@ -94,7 +94,7 @@ func (p *process) start() {
 	greeting := make(chan string, 1)
 	gone := make(chan struct{})
 	p.mu.Lock()
-	p.cmd, p.gone, p.meant, p.ordered = cmd, gone, false, false
+	p.cmd, p.gone, p.expected, p.terminated = cmd, gone, false, false
 	p.mu.Unlock()
 	go p.watch(cmd, stdout, greeting, gone)
 	select {
@@ -103,20 +103,20 @@ func (p *process) start() {
 		p.base = base
 		p.mu.Unlock()
 	case <-gone:
-		p.tb.Fatalf("%s ended at its start: %v\n%s", p.what, cmd.ProcessState, p.said.tail(4000))
+		p.tb.Fatalf("%s ended at its start: %v\n%s", p.what, cmd.ProcessState, p.output.tail(4000))
 	case <-time.After(startLimit):
-		p.tb.Fatalf("%s did not say that it is up:\n%s", p.what, p.said.tail(4000))
+		p.tb.Fatalf("%s did not say that it is up:\n%s", p.what, p.output.tail(4000))
 	}
 }
 
 var address = regexp.MustCompile(`API\s+(http://\S+)/api/v1`)
 
 // watch reads what a process says and waits for its end, which must have been
-// asked for.
+// requested.
 func (p *process) watch(cmd *exec.Cmd, stdout io.Reader, greeting chan<- string, gone chan<- struct{}) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if m := p.greeting.FindStringSubmatch(lines.Text()); m != nil {
+		if m := p.ready.FindStringSubmatch(lines.Text()); m != nil {
 			select {
 			case greeting <- m[1]:
 			default: // it was said before
@@ -127,19 +127,19 @@ func (p *process) watch(cmd *exec.Cmd, stdout io.Reader, greeting chan<- string,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.base = ""
-	if !p.meant {
+	if !p.expected {
 		p.tb.Errorf("%s ended by itself: %v", p.what, cmd.ProcessState)
-	} else if p.ordered && cmd.ProcessState.ExitCode() != 0 {
+	} else if p.terminated && cmd.ProcessState.ExitCode() != 0 {
 		p.tb.Errorf("%s ended after SIGTERM with %v", p.what, cmd.ProcessState)
 	}
-	if strings.Contains(p.said.String(), "DATA RACE") {
-		p.tb.Errorf("%s has a data race:\n%s", p.what, p.said.tail(8000))
+	if strings.Contains(p.output.String(), "DATA RACE") {
+		p.tb.Errorf("%s has a data race:\n%s", p.what, p.output.tail(8000))
 	}
 	close(gone)
 }
 
-// at is the address of the API; empty while the node is down.
-func (p *process) at() string {
+// address is the address of the API; empty while the node is down.
+func (p *process) address() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.base
@@ -150,10 +150,10 @@ func (p *process) at() string {
 func (p *process) signal(sig syscall.Signal) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.meant = p.meant || sig == syscall.SIGKILL || sig == syscall.SIGTERM
-	p.ordered = p.ordered || sig == syscall.SIGTERM
+	p.expected = p.expected || sig == syscall.SIGKILL || sig == syscall.SIGTERM
+	p.terminated = p.terminated || sig == syscall.SIGTERM
 	if sig == syscall.SIGKILL {
-		p.ordered, p.base = false, ""
+		p.terminated, p.base = false, ""
 	}
 	p.cmd.Process.Signal(sig)
 	return p.gone
@@ -167,16 +167,16 @@ func (p *process) kill() { <-p.signal(syscall.SIGKILL) }
 func (p *process) freeze() {
 	p.tb.Helper()
 	p.signal(syscall.SIGSTOP)
-	eventually(p.tb, "a node is frozen", time.Minute, func() bool { return !alive(p.at(), time.Second/4) })
+	eventually(p.tb, "a node is frozen", time.Minute, func() bool { return !alive(p.address(), time.Second/4) })
 }
 
 // thaw lets a frozen process go on as if nothing had happened.
 func (p *process) thaw() { p.signal(syscall.SIGCONT) }
 
-// term asks the process to end in good order.
+// term sends SIGTERM.
 func (p *process) term() <-chan struct{} { return p.signal(syscall.SIGTERM) }
 
-// drain asks the process to end in good order and waits until it has; an exit
+// drain sends SIGTERM and waits for the end; an exit
 // code other than zero is an error of the test.
 func (p *process) drain(limit time.Duration) {
 	p.tb.Helper()
@@ -187,27 +187,27 @@ func (p *process) drain(limit time.Duration) {
 	}
 }
 
-// output collects what a process writes.
-type output struct {
+// processOutput collects what a process writes.
+type processOutput struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *processOutput) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(b)
 }
 
-func (o *output) String() string {
+func (o *processOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
 
-func (o *output) tail(n int) string {
+func (o *processOutput) tail(n int) string {
 	text := o.String()
 	return text[max(0, len(text)-n):]
 }
 
-func (o *output) count(text string) int { return strings.Count(o.String(), text) }
+func (o *processOutput) count(text string) int { return strings.Count(o.String(), text) }

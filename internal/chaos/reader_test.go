@@ -11,9 +11,9 @@ import (
 // readers is how many requests read the final state at once.
 const readers = 8
 
-// read adds to a history what a node tells: every job and every run.
+// read adds to a history what a node shows: every job and every run.
 func (h *history) read(base string) error {
-	jobs, err := everyJob(base)
+	jobs, err := allJobs(base)
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (h *history) read(base string) error {
 	return err
 }
 
-// everyJob gives the live jobs, and after them the one-offs that have ended: one
-// that ends while this is read is among either.
-func everyJob(base string) (all []toldJob, err error) {
+// allJobs reads the live jobs, and after them the one-offs that have ended: one that
+// ends meanwhile is in one of the lists.
+func allJobs(base string) (all []apiJob, err error) {
 	seen := map[string]bool{}
 	for _, filter := range []string{"", "&status=completed", "&status=failed", "&status=cancelled"} {
-		jobs, err := pages[toldJob](base, "/api/v1/jobs?limit=500"+filter)
+		jobs, err := pages[apiJob](base, "/api/v1/jobs?limit=500"+filter)
 		if err != nil {
 			return nil, err
 		}
@@ -61,22 +61,22 @@ func everyJob(base string) (all []toldJob, err error) {
 	return all, nil
 }
 
-// settles waits until everything that was asked for is done, checks it, and gives
-// the final history. What is read while things move may contradict itself, so only
-// what two readings in a row show counts as broken before the time is up.
-func (d *driver) settles(limit time.Duration, faults bool) history {
+// awaitClean waits until everything that was requested is done, checks it, and returns
+// the final history. What is read while things change may contradict itself, so only
+// findings of two readings in a row count before the time is up.
+func (d *driver) awaitClean(limit time.Duration, faults bool) history {
 	d.tb.Helper()
 	seen := map[finding]bool{}
 	for start := time.Now(); ; time.Sleep(500 * time.Millisecond) {
 		h := d.history()
 		h.Faults = faults
-		if err := h.read(d.at()); err != nil {
+		if err := h.read(d.node()); err != nil {
 			if time.Since(start) > limit {
 				d.tb.Fatalf("the state cannot be read: %v", err)
 			}
 			continue
 		}
-		h.Deliveries = d.sink.all() // a run may have been delivered since
+		h.Deliveries = d.receiver.all() // a run may have been delivered since
 		findings := check(h)
 		if len(findings) == 0 {
 			return h

@@ -34,29 +34,29 @@ func redriveUnderKills(t *testing.T, nodes ...*process) {
 		rate = 40
 	)
 	kills, rounds := 2, 1
-	if long {
+	if longRun {
 		kills, rounds = 10, 10
 	}
 	d := newDriver(t, anyOf(nodes))
-	var slow, quickly, given []askedJob
+	var slow, quickly, given []requestedJob
 	for range rounds {
-		first := d.die(each, "/fail/1")
-		started, told := time.Now(), d.decide("redrive", spec{"error": "500"}, spec{"rate": rate})
-		if told.Matched != each || told.Done != each || told.More || told.LastAt == nil {
-			t.Errorf("a redrive of %d dead letters says %+v", each, told)
+		first := d.createDead(each, "/fail/1")
+		started, result := time.Now(), d.bulkDead("redrive", spec{"error": "500"}, spec{"rate": rate})
+		if result.Matched != each || result.Done != each || result.More || result.LastAt == nil {
+			t.Errorf("a redrive of %d dead letters says %+v", each, result)
 		}
 		d.killSome(nodes, kills)
-		d.paced(first, started, rate)
+		d.wantPaced(first, started, rate)
 
-		second, third := d.die(each, "/fail/1"), d.die(each, "/cut/1")
-		d.decideUnderKills(nodes, "redrive", spec{"error": "500"}, spec{"rate": 1000})
-		d.decideUnderKills(nodes, "discard", spec{"error": "EOF"}, nil)
+		second, third := d.createDead(each, "/fail/1"), d.createDead(each, "/cut/1")
+		d.bulkDeadUnderKills(nodes, "redrive", spec{"error": "500"}, spec{"rate": 1000})
+		d.bulkDeadUnderKills(nodes, "discard", spec{"error": "EOF"}, nil)
 		slow, quickly, given = append(slow, first...), append(quickly, second...), append(given, third...)
 	}
-	h := d.settles(2*time.Minute, true)
+	h := d.awaitClean(2*time.Minute, true)
 	d.noDeadLetters()
 	redriven := append(slow, quickly...)
-	for _, r := range h.of(redriven) {
+	for _, r := range h.runsOf(redriven) {
 		if r.Status != "succeeded" || r.Attempts[0].Outcome != "failed" {
 			t.Errorf("a run that was redriven is %+v", r)
 		}
@@ -66,64 +66,64 @@ func redriveUnderKills(t *testing.T, nodes ...*process) {
 				lost++
 			}
 		}
-		if good := d.sink.good(r.ID); good < 1 || good > 1+lost || r.Attempt != 2+lost {
+		if good := d.receiver.successes(r.ID); good < 1 || good > 1+lost || r.Attempt != 2+lost {
 			t.Errorf("a run that was redriven was answered well %d times, with %d workers lost, at attempt %d", good, lost, r.Attempt)
 		}
 	}
-	for _, r := range h.of(given) {
-		if r.Status != "discarded" || r.Attempt != 1 || d.sink.sent(r.ID) != 1 {
+	for _, r := range h.runsOf(given) {
+		if r.Status != "discarded" || r.Attempt != 1 || d.receiver.attemptsOf(r.ID) != 1 {
 			t.Errorf("a run that was discarded is %+v", r)
 		}
 	}
-	d.stands(redriven, "completed")
-	d.stands(given, "failed")
+	d.wantStatus(redriven, "completed")
+	d.wantStatus(given, "failed")
 	report(t, h, rounds*kills)
 }
 
-// die asks for one-offs whose only attempt fails, and waits until they are dead.
-func (d *driver) die(n int, path string) (jobs []askedJob) {
+// createDead creates one-offs whose only attempt fails, and waits until they are dead.
+func (d *driver) createDead(n int, path string) (jobs []requestedJob) {
 	d.tb.Helper()
 	for i := range n {
 		s := quick(spec{"max_retries": 0, "timeout_seconds": 60}) // a lost worker is noticed before
 		if i%2 == 0 {
 			s["idempotency_key_template"] = "invoice-{{job_id}}-{{date}}"
 		}
-		jobs = append(jobs, d.soon(0, path, s))
+		jobs = append(jobs, d.onceIn(0, path, s))
 	}
 	d.mu.Lock()
-	for i := range d.asked {
-		if slices.ContainsFunc(jobs, func(j askedJob) bool { return j.ID == d.asked[i].ID }) {
-			d.asked[i].Redriven = path != "/cut/1"
+	for i := range d.requested {
+		if slices.ContainsFunc(jobs, func(j requestedJob) bool { return j.ID == d.requested[i].ID }) {
+			d.requested[i].Redriven = path != "/cut/1"
 		}
 	}
 	d.mu.Unlock()
 	for _, j := range jobs {
 		eventually(d.tb, "a run that fails is dead", time.Minute, func() bool {
-			runs, err := runsOf(d.at(), j.ID)
+			runs, err := runsOf(d.node(), j.ID)
 			return err == nil && len(runs) == 1 && runs[0].Status == "dead"
 		})
 	}
 	return jobs
 }
 
-// toldDecision is what came of an order about dead letters.
-type toldDecision struct {
+// bulkResult is the result of a bulk request about dead letters.
+type bulkResult struct {
 	Matched int        `json:"matched"`
 	Done    int        `json:"done"`
 	More    bool       `json:"more"`
 	LastAt  *time.Time `json:"last_at"`
 }
 
-// decide gives an order about dead letters that must be carried out.
-func (d *driver) decide(verb string, filter, more spec) (told toldDecision) {
+// bulkDead makes a bulk request about dead letters, which must succeed.
+func (d *driver) bulkDead(verb string, filter, more spec) (result bulkResult) {
 	d.tb.Helper()
-	if err := ask(d.at(), "POST", "/api/v1/dead-letters/"+verb, order(filter, more), &told); err != nil {
+	if err := request(d.node(), "POST", "/api/v1/dead-letters/"+verb, bulkRequest(filter, more), &result); err != nil {
 		d.tb.Fatalf("%s dead letters: %v", verb, err)
 	}
-	return told
+	return result
 }
 
-func order(filter, more spec) spec {
+func bulkRequest(filter, more spec) spec {
 	body := spec{"filter": filter}
 	for name, value := range more {
 		body[name] = value
@@ -131,13 +131,13 @@ func order(filter, more spec) spec {
 	return body
 }
 
-// decideUnderKills gives an order again and again, and kills the node that has it,
-// until nothing is left to decide.
-func (d *driver) decideUnderKills(nodes []*process, verb string, filter, more spec) {
+// bulkDeadUnderKills repeats a bulk request, and kills the node that serves it, until
+// no dead letter is left.
+func (d *driver) bulkDeadUnderKills(nodes []*process, verb string, filter, more spec) {
 	d.tb.Helper()
 	for tries := 0; ; tries++ {
-		var counted toldDecision
-		err := ask(d.at(), "POST", "/api/v1/dead-letters/"+verb, order(filter, spec{"dry_run": true}), &counted)
+		var counted bulkResult
+		err := request(d.node(), "POST", "/api/v1/dead-letters/"+verb, bulkRequest(filter, spec{"dry_run": true}), &counted)
 		if err == nil && counted.Matched == 0 {
 			return
 		}
@@ -146,8 +146,8 @@ func (d *driver) decideUnderKills(nodes []*process, verb string, filter, more sp
 		}
 		victim := nodes[rand.IntN(len(nodes))]
 		var asking sync.WaitGroup
-		at := victim.at()
-		asking.Go(func() { ask(at, "POST", "/api/v1/dead-letters/"+verb, order(filter, more), &toldDecision{}) })
+		at := victim.address()
+		asking.Go(func() { request(at, "POST", "/api/v1/dead-letters/"+verb, bulkRequest(filter, more), &bulkResult{}) })
 		if tries < 3 {
 			time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
 			victim.kill()
@@ -170,14 +170,14 @@ func (d *driver) killSome(nodes []*process, kills int) {
 	}
 }
 
-// paced waits until the runs of the jobs have begun again, and wants them to have
-// done so not faster than at the rate.
-func (d *driver) paced(jobs []askedJob, from time.Time, rate float64) {
+// wantPaced waits until the runs of the jobs have started again, and expects them not
+// to start faster than the rate.
+func (d *driver) wantPaced(jobs []requestedJob, from time.Time, rate float64) {
 	d.tb.Helper()
 	var again []time.Time
 	for _, j := range jobs {
-		eventually(d.tb, "a run that was redriven begins", time.Minute, func() bool { return len(d.sink.of(j.ID)) > 1 })
-		again = append(again, d.sink.of(j.ID)[1].Arrived)
+		eventually(d.tb, "a run that was redriven begins", time.Minute, func() bool { return len(d.receiver.deliveriesOf(j.ID)) > 1 })
+		again = append(again, d.receiver.deliveriesOf(j.ID)[1].Arrived)
 	}
 	slices.SortFunc(again, time.Time.Compare)
 	for i, at := range again {
@@ -190,19 +190,19 @@ func (d *driver) paced(jobs []askedJob, from time.Time, rate float64) {
 // noDeadLetters wants no dead letter to be left.
 func (d *driver) noDeadLetters() {
 	d.tb.Helper()
-	left, err := pages[toldRun](d.at(), "/api/v1/dead-letters?limit=500")
+	left, err := pages[apiRun](d.node(), "/api/v1/dead-letters?limit=500")
 	if err != nil || len(left) > 0 {
 		d.tb.Errorf("%d dead letters are left (%v)", len(left), err)
 	}
 }
 
-// stands waits until each of the jobs has a status.
-func (d *driver) stands(jobs []askedJob, status string) {
+// wantStatus waits until each of the jobs has a status.
+func (d *driver) wantStatus(jobs []requestedJob, status string) {
 	d.tb.Helper()
 	for _, j := range jobs {
-		var told toldJob
+		var result apiJob
 		eventually(d.tb, "a job is "+status, 2*time.Minute, func() bool {
-			return ask(d.at(), "GET", "/api/v1/jobs/"+j.ID, nil, &told) == nil && told.Status == status
+			return request(d.node(), "GET", "/api/v1/jobs/"+j.ID, nil, &result) == nil && result.Status == status
 		})
 	}
 }

@@ -29,12 +29,12 @@ func TestSIGTERMOfAWorkerLosesNothing(t *testing.T) {
 func replaceWorkers(t *testing.T, server *process) {
 	const drain = 4 * time.Second
 	generations := 3
-	if long {
+	if longRun {
 		generations = 40
 	}
-	d := newWorkDriver(t, server.at)
+	d := newWorkDriver(t, server.address)
 	next := func(i int) *process {
-		return goWorker(t, workerOptions{Server: server.at(), Name: fmt.Sprint("generation ", i), Slots: 60, Drain: drain})
+		return goWorker(t, workerOptions{Server: server.address(), Name: fmt.Sprint("generation ", i), Slots: 60, Drain: drain})
 	}
 	current := next(0)
 	loading, stopLoad := context.WithCancel(t.Context())
@@ -42,14 +42,14 @@ func replaceWorkers(t *testing.T, server *process) {
 	load.Go(func() { d.load(loading, 50, time.Second, rand.New(rand.NewPCG(4, 4))) })
 	defer load.Wait()
 	defer stopLoad()
-	var short, hanging []askedJob
+	var short, hanging []requestedJob
 	var longest time.Duration
 	for i := 1; i <= generations; i++ {
-		short = append(short, d.hold(10, "/slow/2000", nil)...)
-		if i == 1 || long {
-			hanging = append(hanging, d.hold(10, "/hang/1", nil)...)
+		short = append(short, d.createHeld(10, "/slow/2000", nil)...)
+		if i == 1 || longRun {
+			hanging = append(hanging, d.createHeld(10, "/hang/1", nil)...)
 		}
-		asked := time.Now()
+		since := time.Now()
 		gone := current.term()
 		current = next(i)
 		select {
@@ -57,18 +57,18 @@ func replaceWorkers(t *testing.T, server *process) {
 		case <-time.After(time.Minute):
 			t.Fatal("a worker was still there a minute after SIGTERM")
 		}
-		longest = max(longest, time.Since(asked))
+		longest = max(longest, time.Since(since))
 	}
 	stopLoad()
 	load.Wait()
-	h := d.settles(time.Minute, true)
-	told(t, h)
-	for _, r := range h.of(short) {
+	h := d.awaitClean(time.Minute, true)
+	wantCauses(t, h)
+	for _, r := range h.runsOf(short) {
 		if r.Status != "succeeded" || r.Attempt != 1 {
 			t.Errorf("a handler of two seconds that ran at SIGTERM is %+v", r)
 		}
 	}
-	for _, r := range h.of(hanging) {
+	for _, r := range h.runsOf(hanging) {
 		if r.Status != "succeeded" || r.Attempt < 2 || r.Attempts[0].Outcome != "interrupted" {
 			t.Errorf("a handler that hung at SIGTERM is %+v", r)
 		}

@@ -30,7 +30,7 @@ const envWorker = "BELFRY_TEST_CHAOS_WORKER"
 // workerOptions says what a worker process is.
 type workerOptions struct {
 	Server string
-	Name   string        // in the ledger
+	Name   string        // in deliveries
 	Slots  int           // how many handlers may run at once
 	Drain  time.Duration // how long they may go on after SIGTERM; 30 s
 }
@@ -41,8 +41,8 @@ var (
 	bySnakes  = spec{"type": "worker", "handler": "chaos-python"}
 )
 
-// beWorker works until SIGTERM.
-func beWorker() {
+// runWorker works until SIGTERM.
+func runWorker() {
 	var o workerOptions
 	err := json.Unmarshal([]byte(os.Getenv(envWorker)), &o)
 	var server *remote.Client
@@ -64,14 +64,14 @@ func beWorker() {
 	os.Exit(0)
 }
 
-// delivering is the payload of a job: where to report to.
-type delivering struct{ URL string }
+// handlerPayload is the payload of a job: where to report to.
+type handlerPayload struct{ URL string }
 
-// deliver is the handler: it tells the ledger that it began, does as the answer
-// says, and tells how it ended, before it tells anybody else.
-func (o workerOptions) deliver(ctx context.Context, run *belfry.Run, p delivering) error {
+// deliver is the handler: it reports its start to the receiver, does as the response
+// says, and reports how it ended before it returns.
+func (o workerOptions) deliver(ctx context.Context, run *belfry.Run, p handlerPayload) error {
 	run.Report.Output = strconv.AppendInt(nil, int64(run.Attempt), 10)
-	begun := o.tell(ctx, run, p.URL, "")
+	begun := o.report(ctx, run, p.URL, "")
 	ended := "succeeded"
 	if begun != nil {
 		ended = begun.Error()
@@ -84,7 +84,7 @@ func (o workerOptions) deliver(ctx context.Context, run *belfry.Run, p deliverin
 		return err
 	}
 	last.Path = "/ended"
-	if err := o.tell(context.WithoutCancel(ctx), run, last.String(), ended); err != nil {
+	if err := o.report(context.WithoutCancel(ctx), run, last.String(), ended); err != nil {
 		return err
 	}
 	return begun
@@ -94,7 +94,7 @@ func (o workerOptions) deliver(ctx context.Context, run *belfry.Run, p deliverin
 // net/http does, if there is an idempotency key and no answer.
 var unrepeated = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-func (o workerOptions) tell(ctx context.Context, run *belfry.Run, url, ended string) error {
+func (o workerOptions) report(ctx context.Context, run *belfry.Run, url, ended string) error {
 	req, err := http.NewRequestWithContext(ctx, "POST", url, nil)
 	if err != nil {
 		return err
@@ -112,15 +112,15 @@ func (o workerOptions) tell(ctx context.Context, run *belfry.Run, url, ended str
 	}
 	resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("the ledger answered %s", resp.Status)
+		return fmt.Errorf("the receiver responded with %s", resp.Status)
 	}
 	return nil
 }
 
-// newWorkDriver asks for jobs that workers run.
+// newWorkDriver creates jobs that workers run.
 func newWorkDriver(tb testing.TB, at func() string) *driver {
 	d := newDriver(tb, at)
-	d.all = byWorkers
+	d.common = byWorkers
 	return d
 }
 
@@ -134,7 +134,7 @@ func goWorker(tb testing.TB, o workerOptions) *process {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &process{tb: tb, what: "worker " + o.Name, program: os.Executable, greeting: serving, env: environment(envWorker + "=" + string(text))}
+	p := &process{tb: tb, what: "worker " + o.Name, program: os.Executable, ready: serving, env: environment(envWorker + "=" + string(text))}
 	p.begin()
 	return p
 }
@@ -142,10 +142,10 @@ func goWorker(tb testing.TB, o workerOptions) *process {
 // pythonSlots is how many handlers the Python worker runs at once.
 const pythonSlots = 4
 
-// pythonWorker starts the example in Python with a handler for the ledger.
+// pythonWorker starts the example in Python with a handler for the receiver.
 func pythonWorker(tb testing.TB, server, name string) *process {
 	tb.Helper()
-	p := &process{tb: tb, what: "worker " + name, program: python, greeting: serving, args: []string{"testdata/chaos_worker.py"},
+	p := &process{tb: tb, what: "worker " + name, program: python, ready: serving, args: []string{"testdata/chaos_worker.py"},
 		env: environment("BELFRY_SERVER="+server, "PYTHONPATH=../../examples/worker-python", "PYTHONDONTWRITEBYTECODE=1", "CHAOS_WORKER="+name)}
 	p.begin()
 	return p

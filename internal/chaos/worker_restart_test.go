@@ -18,26 +18,26 @@ import (
 // TestWorkersOutliveTheirServer ends the server under its workers, with SIGKILL and
 // with SIGTERM, and starts it again at the same address. Handlers that end meanwhile
 // keep their results; those that go on are none the wiser.
-func TestWorkersOutliveTheirServer(t *testing.T) {
+func TestWorkersSurviveAServerRestart(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		outliveServer(t, onSQLite(t, t.TempDir(), "--listen", steady(t)))
+		outliveServer(t, onSQLite(t, t.TempDir(), "--listen", fixedAddress(t)))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		outliveServer(t, onPostgres(t, pgtest.Database(t, nil), "--listen", steady(t)))
+		outliveServer(t, onPostgres(t, pgtest.Database(t, nil), "--listen", fixedAddress(t)))
 	})
 }
 
 func outliveServer(t *testing.T, server *process) {
 	rounds := 1
-	if long {
+	if longRun {
 		rounds = 10
 	}
-	d := newWorkDriver(t, server.at)
+	d := newWorkDriver(t, server.address)
 	var workers []*process
 	for _, name := range []string{"a", "b"} {
-		workers = append(workers, goWorker(t, workerOptions{Server: server.at(), Name: name, Slots: 60}))
+		workers = append(workers, goWorker(t, workerOptions{Server: server.address(), Name: name, Slots: 60}))
 	}
 	every := d.every(1, "/ok", quick(spec{"timeout_seconds": 60}))
 	loading, stopLoad := context.WithCancel(t.Context())
@@ -45,59 +45,59 @@ func outliveServer(t *testing.T, server *process) {
 	load.Go(func() { d.load(loading, 30, 2*time.Second, rand.New(rand.NewPCG(3, 3))) })
 	defer load.Wait()
 	defer stopLoad()
-	var held []askedJob
+	var held []requestedJob
 	for i := range 2 * rounds {
 		end, how := server.kill, "SIGKILL"
 		if i%2 == 1 {
 			end, how = func() { server.drain(time.Minute) }, "SIGTERM"
 		}
-		meanwhile := d.hold(15, fmt.Sprintf("/gate/meanwhile%d", i), nil)
-		throughout := d.hold(15, fmt.Sprintf("/gate/throughout%d", i), nil)
-		asked := time.Now()
+		meanwhile := d.createHeld(15, fmt.Sprintf("/gate/meanwhile%d", i), nil)
+		throughout := d.createHeld(15, fmt.Sprintf("/gate/throughout%d", i), nil)
+		since := time.Now()
 		end()
-		took := time.Since(asked)
-		d.sink.open(fmt.Sprintf("meanwhile%d", i))
-		d.ended(meanwhile, 1, "succeeded")
+		took := time.Since(since)
+		d.receiver.open(fmt.Sprintf("meanwhile%d", i))
+		d.wantEndedAs(meanwhile, 1, "succeeded")
 		time.Sleep(time.Duration(1+i%4) * time.Second)
 		server.start()
 		back := time.Now()
-		d.sink.open(fmt.Sprintf("throughout%d", i))
-		d.succeed(meanwhile)
+		d.receiver.open(fmt.Sprintf("throughout%d", i))
+		d.awaitSuccess(meanwhile)
 		waited := time.Since(back)
-		d.succeed(throughout)
-		d.sink.reached(t, healLimit, d.start(1, "/ok", 60)...)
+		d.awaitSuccess(throughout)
+		d.receiver.awaitDelivery(t, healLimit, d.start(1, "/ok", 60)...)
 		t.Logf("%s took %v; results that had waited were accepted %v after the server was back, new work began within %v", how, took, waited, time.Since(back))
 		held = append(append(held, meanwhile...), throughout...)
 	}
 	stopLoad()
 	load.Wait()
 	d.stop(every)
-	h := d.settles(healLimit, true)
-	told(t, h)
-	undisturbed(t, h, held)
+	h := d.awaitClean(healLimit, true)
+	wantCauses(t, h)
+	wantUndisturbed(t, h, held)
 	for _, w := range workers {
 		w.drain(time.Minute)
 	}
 	report(t, h, 2*rounds)
 }
 
-// succeed waits until the runs of the jobs are settled.
-func (d *driver) succeed(jobs []askedJob) {
+// awaitSuccess waits until the runs of the jobs are settled.
+func (d *driver) awaitSuccess(jobs []requestedJob) {
 	d.tb.Helper()
 	for _, j := range jobs {
 		eventually(d.tb, "the result of a handler is accepted", healLimit, func() bool {
-			runs, err := runsOf(d.at(), j.ID)
+			runs, err := runsOf(d.node(), j.ID)
 			return err == nil && len(runs) == 1 && runs[0].Status == "succeeded"
 		})
 	}
 }
 
-// undisturbed wants the runs of the jobs to have succeeded at their first attempt,
-// and no attempt at all to have been taken from a worker.
-func undisturbed(t *testing.T, h history, jobs []askedJob) {
+// wantUndisturbed expects the runs of the jobs to have succeeded at their first
+// attempt, and no attempt to have been taken from a worker.
+func wantUndisturbed(t *testing.T, h history, jobs []requestedJob) {
 	t.Helper()
-	runs := h.of(jobs)
-	again := slices.DeleteFunc(runs, func(r toldRun) bool { return r.Status == "succeeded" && r.Attempt == 1 })
+	runs := h.runsOf(jobs)
+	again := slices.DeleteFunc(runs, func(r apiRun) bool { return r.Status == "succeeded" && r.Attempt == 1 })
 	if len(again) > 0 {
 		t.Errorf("%d of %d runs that went on without the server were disturbed, as %+v", len(again), len(jobs), again[0])
 	}
@@ -119,9 +119,9 @@ func (h *history) outcomes() map[string]int {
 	return outcomes
 }
 
-// steady finds a free address that nobody gets by chance while its server is down:
-// its port is below those that systems hand out.
-func steady(tb testing.TB) string {
+// fixedAddress finds a free address that no other process gets by chance while its
+// server is down: its port is below the ephemeral range.
+func fixedAddress(tb testing.TB) string {
 	tb.Helper()
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))

@@ -19,59 +19,59 @@ const (
 // TestTheRunsOfASilentWorkerGoToAnother has workers fall silent while they hold
 // runs: a Go worker and a Python worker are killed, and another Go worker is cut off
 // from the server, for longer than it takes to give it up.
-func TestTheRunsOfASilentWorkerGoToAnother(t *testing.T) {
+func TestRunsOfASilentWorkerGoToAnother(t *testing.T) {
 	t.Run("sqlite, and what was under way arrives later", func(t *testing.T) {
 		t.Parallel()
-		silence(t, onSQLite(t, t.TempDir()), (*wire).heal)
+		testSilence(t, onSQLite(t, t.TempDir()), (*tcpProxy).resume)
 	})
 	t.Run("postgres, and the connections of before stay dead", func(t *testing.T) {
 		t.Parallel()
-		silence(t, onPostgres(t, pgtest.Database(t, nil)), (*wire).forget)
+		testSilence(t, onPostgres(t, pgtest.Database(t, nil)), (*tcpProxy).dropConnections)
 	})
 }
 
-// silence has each worker in turn be the only one with room for the runs that are
-// asked for, so that it is known who holds what.
-func silence(t *testing.T, server *process, mend func(*wire)) {
+// testSilence makes each worker in turn the only one with free slots, so that it is
+// known which one holds which runs.
+func testSilence(t *testing.T, server *process, restore func(*tcpProxy)) {
 	const held = 20
-	span := 27 * time.Second // a worker is given up after 20 s of silence, and looked for every 5 s
-	if long {
+	span := 27 * time.Second // a worker is reaped after 20 s of silence, checked every 5 s
+	if longRun {
 		span = time.Minute
 	}
-	d := newWorkDriver(t, server.at)
-	between := newWire(t, server.at())
+	d := newWorkDriver(t, server.address)
+	between := newTCPProxy(t, server.address())
 
-	killed := goWorker(t, workerOptions{Server: server.at(), Name: "killed", Slots: held})
-	lost := d.hold(held, "/gate/never", nil)
+	killed := goWorker(t, workerOptions{Server: server.address(), Name: "killed", Slots: held})
+	lost := d.createHeld(held, "/gate/never", nil)
 	dying := []*process{killed}
 	if havePython(t) {
-		dying = append(dying, pythonWorker(t, server.at(), "snake"))
-		lost = append(lost, d.hold(pythonSlots, "/gate/never", bySnakes)...)
+		dying = append(dying, pythonWorker(t, server.address(), "snake"))
+		lost = append(lost, d.createHeld(pythonSlots, "/gate/never", bySnakes)...)
 	}
 	cut := goWorker(t, workerOptions{Server: between.base(), Name: "cut", Slots: 2*held + 1})
-	late, stuck := d.hold(held, "/gate/meanwhile", nil), d.hold(held, "/gate/never", nil)
+	late, stuck := d.createHeld(held, "/gate/meanwhile", nil), d.createHeld(held, "/gate/never", nil)
 
 	for _, p := range dying {
 		p.kill()
 	}
 	between.stall()
 	silent := time.Now()
-	void := d.vanish() // claimed over the wire, by a worker that never hears of it
-	d.sink.open("meanwhile")
-	d.ended(late, 1, "succeeded") // the handlers are done and cannot say so
+	void := d.claimAndVanish() // claimed over the wire, by a worker that never hears of it
+	d.receiver.open("meanwhile")
+	d.wantEndedAs(late, 1, "succeeded") // the handlers are done and cannot say so
 
-	spares := []*process{goWorker(t, workerOptions{Server: server.at(), Name: "spare", Slots: 100})}
+	spares := []*process{goWorker(t, workerOptions{Server: server.address(), Name: "spare", Slots: 100})}
 	if len(dying) > 1 {
-		spares = append(spares, pythonWorker(t, server.at(), "spare snake"))
+		spares = append(spares, pythonWorker(t, server.address(), "spare snake"))
 	}
-	runs := d.again(append(append(lost, late...), stuck...))
-	returned := d.sink.last(runs, 2).Sub(silent)
+	runs := d.awaitRetries(append(append(lost, late...), stuck...))
+	returned := d.receiver.lastArrival(runs, 2).Sub(silent)
 	if returned > allowedReturn {
 		t.Errorf("the runs of silent workers were offered again after %v, %v are promised", returned, promisedReturn)
 	}
-	before := d.outlive(runs, "lost", time.Minute)
+	before := d.awaitOutcome(runs, "lost", time.Minute)
 	if r := d.run(void); r.Status != "succeeded" || r.Attempt != 2 {
-		t.Errorf("a run that was handed out into the void is %+v", r)
+		t.Errorf("a claimed run that never arrived is %+v", r)
 	}
 
 	// Nobody else is there any more when the worker can be reached again.
@@ -80,65 +80,66 @@ func silence(t *testing.T, server *process, mend func(*wire)) {
 	}
 	time.Sleep(time.Until(silent.Add(span)))
 	probes := d.start(held, "/ok", 60)
-	mended := time.Now()
-	mend(between)
-	d.sink.reached(t, healLimit, probes...)
-	recovered := time.Since(mended)
-	d.ended(stuck, 1, worker.ErrLeaseLost.Error())
-	eventually(t, "the late results are handed in", healLimit, func() bool { return cut.said.count(tooLate) >= len(late) })
+	restored := time.Now()
+	restore(between)
+	d.receiver.awaitDelivery(t, healLimit, probes...)
+	recovered := time.Since(restored)
+	d.wantEndedAs(stuck, 1, worker.ErrLeaseLost.Error())
+	eventually(t, "the late results are reported", healLimit, func() bool { return cut.output.count(tooLate) >= len(late) })
 
-	h := d.settles(healLimit, true)
-	d.unchanged(before)
-	if evidence := h.late(); evidence != len(late) || cut.said.count(tooLate) != len(late) {
-		t.Errorf("%d results came too late, %d were told so, of %d there is evidence", len(late), cut.said.count(tooLate), evidence)
+	h := d.awaitClean(healLimit, true)
+	d.wantUnchanged(before)
+	if evidence := h.lateResults(); evidence != len(late) || cut.output.count(tooLate) != len(late) {
+		t.Errorf("%d results came too late, %d were logged, of %d there is evidence", len(late), cut.output.count(tooLate), evidence)
 	}
-	told(t, h)
+	wantCauses(t, h)
 	cut.drain(time.Minute)
-	t.Logf("%d runs of killed workers and %d of one that was cut off for %v began again within %v; the latter worked again %v after the wire was mended",
-		len(lost), len(late)+len(stuck), time.Since(silent)-time.Since(mended), returned, recovered)
+	t.Logf("%d runs of killed workers and %d of one that was cut off for %v began again within %v; the latter worked again %v after the connection was restored",
+		len(lost), len(late)+len(stuck), time.Since(silent)-time.Since(restored), returned, recovered)
 	report(t, h, 3)
 }
 
-// hold has n handlers begin, each the only attempt that may fail.
-func (d *driver) hold(n int, path string, by spec) (jobs []askedJob) {
+// createHeld creates n jobs whose handlers start and hold, each with only one attempt
+// that may fail.
+func (d *driver) createHeld(n int, path string, by spec) (jobs []requestedJob) {
 	d.tb.Helper()
 	s := quick(spec{"timeout_seconds": 300, "max_retries": 0})
 	for name, value := range by {
 		s[name] = value
 	}
 	for range n {
-		jobs = append(jobs, d.soon(0, path, s))
+		jobs = append(jobs, d.onceIn(0, path, s))
 	}
-	d.sink.reached(d.tb, time.Minute, jobs...)
+	d.receiver.awaitDelivery(d.tb, time.Minute, jobs...)
 	return jobs
 }
 
-// vanish asks for a run and waits until a worker has claimed it, as the server
+// claimAndVanish triggers a run and waits until a worker has claimed it, as the server
 // sees it.
-func (d *driver) vanish() (run string) {
+func (d *driver) claimAndVanish() (run string) {
 	d.tb.Helper()
-	j := d.soon(0, "/ok", quick(spec{"timeout_seconds": 300, "max_retries": 0}))
-	eventually(d.tb, "a run is handed out into the void", time.Minute, func() bool {
-		runs, err := runsOf(d.at(), j.ID)
+	j := d.onceIn(0, "/ok", quick(spec{"timeout_seconds": 300, "max_retries": 0}))
+	eventually(d.tb, "a run is claimed that never arrives", time.Minute, func() bool {
+		runs, err := runsOf(d.node(), j.ID)
 		if err != nil || len(runs) != 1 || runs[0].Status != "running" {
 			return false
 		}
 		run = runs[0].ID
 		return true
 	})
-	if d.sink.sent(run) > 0 {
+	if d.receiver.attemptsOf(run) > 0 {
 		d.tb.Error("the void answered")
 	}
 	return run
 }
 
-// ended waits until the handlers of an attempt have told how they ended, and wants
-// them all to have ended so.
-func (d *driver) ended(jobs []askedJob, attempt int, how string) {
+// wantEndedAs waits until the handlers of an attempt have reported how they ended, and
+// expects all to have ended that way.
+func (d *driver) wantEndedAs(jobs []requestedJob, attempt int, how string) {
 	d.tb.Helper()
 	eventually(d.tb, fmt.Sprintf("%d handlers end with %q", len(jobs), how), time.Minute, func() bool {
 		for _, j := range jobs {
-			for _, delivered := range d.sink.of(j.ID) {
+			for _, delivered := range d.receiver.deliveriesOf(j.ID) {
 				if delivered.Attempt == attempt && delivered.Ended == "" {
 					return false
 				}
@@ -147,7 +148,7 @@ func (d *driver) ended(jobs []askedJob, attempt int, how string) {
 		return true
 	})
 	for _, j := range jobs {
-		for _, delivered := range d.sink.of(j.ID) {
+		for _, delivered := range d.receiver.deliveriesOf(j.ID) {
 			if delivered.Attempt == attempt && delivered.Ended != how {
 				d.tb.Errorf("attempt %d of run %s ended with %q", attempt, delivered.Run, delivered.Ended)
 			}
@@ -155,14 +156,14 @@ func (d *driver) ended(jobs []askedJob, attempt int, how string) {
 	}
 }
 
-// again waits until every one of the jobs was delivered a second time, and gives
-// their runs.
-func (d *driver) again(jobs []askedJob) (runs []string) {
+// awaitRetries waits until every one of the jobs was delivered a second time, and
+// returns their runs.
+func (d *driver) awaitRetries(jobs []requestedJob) (runs []string) {
 	d.tb.Helper()
 	for _, j := range jobs {
 		var seen []delivery
 		eventually(d.tb, "the run of a silent worker begins again", 2*time.Minute, func() bool {
-			seen = d.sink.of(j.ID)
+			seen = d.receiver.deliveriesOf(j.ID)
 			return len(seen) >= 2
 		})
 		runs = append(runs, seen[0].Run)
@@ -171,18 +172,18 @@ func (d *driver) again(jobs []askedJob) (runs []string) {
 }
 
 // run reads a run when it is settled.
-func (d *driver) run(id string) (r toldRun) {
+func (d *driver) run(id string) (r apiRun) {
 	d.tb.Helper()
 	eventually(d.tb, "a run is settled", 2*time.Minute, func() bool {
 		var err error
-		r, err = getRun(d.at(), id)
+		r, err = getRun(d.node(), id)
 		return err == nil && r.settled()
 	})
 	return r
 }
 
-// last is when the latest delivery of an attempt of the runs arrived.
-func (l *ledger) last(runs []string, attempt int) (latest time.Time) {
+// lastArrival is when the latest delivery of an attempt of the runs arrived.
+func (l *receiver) lastArrival(runs []string, attempt int) (latest time.Time) {
 	mine := map[string]bool{}
 	for _, id := range runs {
 		mine[id] = true
@@ -195,8 +196,8 @@ func (l *ledger) last(runs []string, attempt int) (latest time.Time) {
 	return latest
 }
 
-// told wants the output of every run to be that of the attempt that counted.
-func told(t *testing.T, h history) {
+// wantCauses expects the output of every run to be that of the attempt that counted.
+func wantCauses(t *testing.T, h history) {
 	t.Helper()
 	for _, r := range h.Runs {
 		if r.Status == "succeeded" && r.Output != fmt.Sprint(r.Attempt) {

@@ -29,12 +29,10 @@ type Store interface {
 	store.Runs
 	store.History
 	store.DeadLetters
+	store.Sharding
+	store.Clock
+	store.Notifier
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
-	CountReady(ctx context.Context, limit int) (map[string]int, error)
-	Shards() int
-	Now() time.Time
-	Wakeups(ctx context.Context, topic store.Topic) <-chan struct{}
-	PollInterval() time.Duration
 }
 
 // Control works on one store. It is safe for concurrent use.

@@ -137,7 +137,7 @@ func TestPauseRunsWhatIsDueAndResumeSkipsTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs, _, err := c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
-		// Two were due and nobody fired them: the later one runs, the other was missed.
+		// Two were due and were not fired: the later one runs, the other was missed.
 		if err != nil || len(runs) != 2 || runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}

@@ -49,9 +49,12 @@ func (c *Control) GroupDeadLetters(ctx context.Context, namespace string, f belf
 // DeadLetter finds a dead letter with its payload and all its attempts.
 func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := c.deadLetter(ctx, namespace, id)
+	if err != nil {
+		return belfry.DeadLetter{}, err
+	}
 	letter.Payload = secret.Mask(letter.Payload)
 	letter.IdempotencyKey = letter.Key()
-	return letter, err
+	return letter, nil
 }
 
 // resolveFilter resolves the job that a filter names.
@@ -151,7 +154,7 @@ func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Dis
 		limit = maxDead
 	}
 	for page := (store.Page{}); len(s.runs) <= limit; {
-		page.Limit = min(deadPage, limit+1-len(s.runs)) // The one beyond the limit tells whether there are more.
+		page.Limit = min(deadPage, limit+1-len(s.runs)) // The one beyond the limit shows whether there are more.
 		letters, err := c.deadLetters(ctx, namespace, d.Filter, page)
 		if err != nil {
 			return s, err

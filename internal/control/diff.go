@@ -55,9 +55,13 @@ func membersOf(m belfry.Manifest, state belfry.JobState) members {
 		m.Status = belfry.StatusPaused
 	}
 	m.Payload = secret.Mask(m.Payload)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
 	var out members
-	// A manifest always has a JSON form: its payload was validated.
-	_ = json.Unmarshal(belfry.MustJSON(m), &out)
+	// A valid manifest always has a JSON form.
+	_ = encoder.Encode(m)
+	_ = json.Unmarshal(text.Bytes(), &out)
 	return out
 }
 

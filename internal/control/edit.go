@@ -27,21 +27,13 @@ type Patch func(current belfry.Manifest) validate.Input
 //
 // If match is not empty, not "*" and not the Version of the job, the error is Changed.
 func (c *Control) Edit(ctx context.Context, namespace, ref, match string, patch Patch) (belfry.Job, error) {
-	return c.edit(ctx, namespace, ref, match, patch, nil)
+	return c.patchJob(ctx, "edit a job", namespace, ref, match, patch, nil)
 }
 
 // DiffEdit validates what Edit would do, and writes nothing.
 func (c *Control) DiffEdit(ctx context.Context, namespace, ref, match string, patch Patch) (diff belfry.JobDiff, err error) {
-	_, err = c.edit(ctx, namespace, ref, match, patch, &diff)
+	_, err = c.patchJob(ctx, "edit a job", namespace, ref, match, patch, &diff)
 	return diff, err
-}
-
-func (c *Control) edit(ctx context.Context, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
-	id, err := c.resolve(ctx, namespace, ref)
-	if err != nil {
-		return belfry.Job{}, err
-	}
-	return c.patchJob(ctx, "edit a job", namespace, id, match, patch, diff)
 }
 
 // Put makes a job what the input declares. By name it creates the job if there is none,
@@ -63,8 +55,8 @@ func (c *Control) DiffPut(ctx context.Context, namespace, ref, match string, in 
 const maxPuts = 5
 
 func (c *Control) put(ctx context.Context, namespace, ref, match string, in validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
-	if id, err := belfry.ParseID(ref); err == nil {
-		job, err := c.patchJob(ctx, "replace a job", namespace, id, match, replaceBy(in), diff)
+	if _, err := belfry.ParseID(ref); err == nil {
+		job, err := c.patchJob(ctx, "replace a job", namespace, ref, match, replaceBy(in), diff)
 		return job, false, err
 	}
 	name := strings.TrimSpace(ref)
@@ -92,7 +84,7 @@ func (c *Control) putByName(ctx context.Context, namespace, match string, in val
 	id, err := c.idByName(ctx, namespace, in.Name)
 	switch {
 	case err == nil:
-		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id, match, replaceBy(in), diff)
+		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id.String(), match, replaceBy(in), diff)
 		if belfry.CodeOf(err) != belfry.Conflict || !c.hasEnded(ctx, namespace, id) {
 			return job, false, err
 		}
@@ -124,9 +116,9 @@ func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) 
 }
 
 // patchJob changes a job, or with diff only says what would change.
-func (c *Control) patchJob(ctx context.Context, doing, namespace string, id belfry.ID, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
+func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
 	tried := false // with an outcome that may be unknown
-	job, err := c.editJob(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	job, err := c.editJob(ctx, doing, namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		stale := checkVersion(job, match)
 		if stale != nil && !tried {
 			return nil, stale
@@ -149,7 +141,7 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace string, id belf
 		return change, nil
 	})
 	if err == nil && diff != nil && diff.Job.Name != job.Name {
-		err = c.checkNameFree(ctx, namespace, diff.Job.Name, id)
+		err = c.checkNameFree(ctx, namespace, diff.Job.Name, job.ID)
 	}
 	return job, err
 }
@@ -172,7 +164,11 @@ func checkVersion(job belfry.Job, match string) error {
 
 // editJob has the store change a job, at a time as it is stored. The job that it
 // returns is masked.
-func (c *Control) editJob(ctx context.Context, doing, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+func (c *Control) editJob(ctx context.Context, doing, namespace, ref string, edit store.Edit) (belfry.Job, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.Job{}, err
+	}
 	job, err := retryRead(ctx, doing, func() (belfry.Job, error) {
 		return c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 			return edit(job, p, now.UTC().Truncate(time.Microsecond))

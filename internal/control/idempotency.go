@@ -18,7 +18,7 @@ type Key struct {
 	Hash [32]byte
 }
 
-// request is what the store is told about a key; nil without one.
+// request is what the store writes about a key; nil without one.
 func (k Key) request(namespace string, response func() ([]byte, error)) *store.Request {
 	if k.Text == "" {
 		return nil

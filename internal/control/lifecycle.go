@@ -24,11 +24,7 @@ func (c *Control) Resume(ctx context.Context, namespace, ref string, r belfry.Re
 }
 
 func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
-	id, err := c.resolve(ctx, namespace, ref)
-	if err != nil {
-		return belfry.Job{}, err
-	}
-	return c.editJob(ctx, doing, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	return c.editJob(ctx, doing, namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		to := validate.Result{Manifest: job.Manifest, Paused: paused}
 		to.Manifest.Spec = to.Manifest.Spec.WithDefaults()
 		return c.change(job, p, to, catchUp, now)
@@ -39,11 +35,7 @@ func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, p
 // triggers. The job stays, no longer paused, and an edit may give it another schedule;
 // but a one-off ends.
 func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
-	id, err := c.resolve(ctx, namespace, ref)
-	if err != nil {
-		return belfry.Job{}, err
-	}
-	return c.editJob(ctx, "cancel a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	return c.editJob(ctx, "cancel a job", namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		step := plan.Cancel(c.subjectToEnd(job), p, now)
 		job.State, job.UpdatedAt = belfry.JobActive, now
 		return &store.Change{Job: job, Step: step, Cancel: true}, nil
@@ -75,7 +67,7 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 		return err
 	}
 	found := false // by an edit whose outcome may be unknown
-	_, err = c.editJob(ctx, "delete a job", namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	_, err = c.editJob(ctx, "delete a job", namespace, id.String(), func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		if err := checkVersion(job, match); err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (c *Control) Rollback(ctx context.Context, namespace, ref string, r belfry.
 	if len(earlier) == 0 || earlier[0].Number != r.Revision {
 		return belfry.Job{}, belfry.Errorf(belfry.NotFound, "the job has no revision %d; it is at revision %d", r.Revision, job.Revision)
 	}
-	return c.patchJob(ctx, "roll back a job", namespace, job.ID, "", func(current belfry.Manifest) validate.Input {
+	return c.patchJob(ctx, "roll back a job", namespace, job.ID.String(), "", func(current belfry.Manifest) validate.Input {
 		current.Spec, current.Payload = earlier[0].Spec, earlier[0].Payload
 		return validate.Input{Manifest: current}
 	}, nil)

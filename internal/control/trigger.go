@@ -8,7 +8,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
-	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
 
@@ -96,19 +95,14 @@ func (c *Control) Backfill(ctx context.Context, namespace, ref string, b belfry.
 
 // normalizeBackfill fills in what was left out: until now, and the usual limit.
 func normalizeBackfill(b belfry.Backfill, now time.Time) (belfry.Backfill, error) {
-	var wrong belfry.FieldError
-	switch {
-	case b.From.IsZero():
-		wrong = belfry.FieldError{Field: "from", Message: "is required"}
-	case schema.CheckYear(b.From) != nil:
-		wrong = belfry.FieldError{Field: "from", Message: schema.CheckYear(b.From).Error()}
-	case b.From.After(now):
-		wrong = belfry.FieldError{Field: "from", Message: "is in the future; only the past can be backfilled: it is " + now.Format(time.RFC3339) + " now"}
-	case !b.To.IsZero() && b.To.Before(b.From):
-		wrong = belfry.FieldError{Field: "to", Message: "must not be before from"}
+	fail := func(field, message string) (belfry.Backfill, error) {
+		return b, invalid("the backfill is not valid", []belfry.FieldError{{Field: field, Message: message}})
 	}
-	if wrong.Field != "" {
-		return b, invalid("the backfill is not valid", []belfry.FieldError{wrong})
+	if b.From.After(now) {
+		return fail("from", "is in the future; only the past can be backfilled: it is "+now.Format(time.RFC3339)+" now")
+	}
+	if !b.To.IsZero() && b.To.Before(b.From) {
+		return fail("to", "must not be before from")
 	}
 	if b.Limit == 0 {
 		b.Limit = defaultBackfill

@@ -29,12 +29,10 @@ type Lead func(ctx context.Context, term store.Term)
 // AllShards leads every shard while it runs. It is for a store that only one node can
 // use.
 type AllShards struct {
-	Store shardStore
-}
-
-type shardStore interface {
-	Shards() int
-	Now() time.Time
+	Store interface {
+		store.Sharding
+		store.Clock
+	}
 }
 
 // Run leads until ctx ends.

@@ -18,15 +18,13 @@ const nodePrefix = "node/"
 
 // Leases elects by leases in the store.
 type Leases struct {
-	Store leaseStore
-	Node  belfry.ID // this node's incarnation
-	Log   *slog.Logger
-}
-
-// leaseStore is what the elector uses of the store.
-type leaseStore interface {
-	store.Leases
-	shardStore
+	Store interface {
+		store.Leases
+		store.Sharding
+		store.Clock
+	}
+	Node belfry.ID // this node's incarnation
+	Log  *slog.Logger
 }
 
 // campaign is the state of a running elector.

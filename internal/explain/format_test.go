@@ -85,3 +85,15 @@ func TestSlotsSentence(t *testing.T) {
 		}
 	}
 }
+
+func TestQueueAndHandlerOfALane(t *testing.T) {
+	for lane, want := range map[string][2]string{
+		"default/http":            {"default", "http"},
+		"team-7:default/send":     {"default", "send"},
+		"team-7:slow/send:it now": {"slow", "send:it now"},
+	} {
+		if queue, handler := belfry.SplitLane(lane); queue != want[0] || handler != want[1] {
+			t.Errorf("%s is %q and %q", lane, queue, handler)
+		}
+	}
+}

@@ -29,8 +29,8 @@ func TestDescribeMergesResponsesOfOneStatus(t *testing.T) {
 	if ok.Description != "The run. Of a dry run: nothing." || len(m.Examples) != 2 || m.Examples[0].name == m.Examples[1].name {
 		t.Errorf("the description is %q, the examples are %+v", ok.Description, m.Examples)
 	}
-	if label := d.label(m.Schema); label.Text+label.After != "TriggerResult or Resume" {
-		t.Errorf("the label is %+v", label)
+	if got := d.typeName(m.Schema); got != `<a href="#object-TriggerResult">TriggerResult</a> or <a href="#object-Resume">Resume</a>` {
+		t.Errorf("the name is %s", got)
 	}
 }
 

@@ -151,7 +151,9 @@ func (s *schemas) of(t reflect.Type) *Schema {
 func nullable(of *Schema) *Schema {
 	switch {
 	case of.Ref != "" || len(of.Enum) > 0:
-		return &Schema{AnyOf: []*Schema{of, {Type: typeNames{"null"}}}}
+		out := &Schema{AnyOf: []*Schema{of, {Type: typeNames{"null"}}}, Description: of.Description, Default: of.Default, Examples: of.Examples}
+		of.Description, of.Default, of.Examples = "", nil, nil
+		return out
 	case len(of.AnyOf) > 0:
 		of.AnyOf = append(of.AnyOf, &Schema{Type: typeNames{"null"}})
 	case len(of.Type) > 0 && !slices.Contains(of.Type, "null"):

@@ -3,6 +3,8 @@ package openapi
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -10,172 +12,149 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 //go:embed reference.html
 var referenceText string
 
 var referenceTemplate = template.Must(template.New("reference").Funcs(template.FuncMap{
-	"prose": prose, "sentence": sentence, "breakable": breakable, "highlight": highlight, "lower": strings.ToLower,
+	"prose": prose, "sentence": sentence, "breakable": breakable, "highlight": highlight, "lower": strings.ToLower, "slug": slug, "markdown": Markdown,
+	"status": func(code string) int { return StatusOf(belfry.Code(code)) },
 }).Parse(referenceText))
 
 // Reference writes the reference page of a document: one file that needs nothing else.
 func (d *Document) Reference() ([]byte, error) {
-	var out bytes.Buffer
-	err := referenceTemplate.Execute(&out, newReference(d))
-	return bytes.TrimSpace(out.Bytes()), err
-}
-
-// reference is what the page shows.
-type reference struct {
-	Version      string
-	Keyed        bool
-	Limited      bool
-	DefaultLimit int
-	MaxLimit     int
-	Groups       []referenceGroup
-	Objects      []referenceObject
-	Codes        []referenceCode
-	Problem      string // a real problem document
-}
-
-type referenceGroup struct {
-	Name, Anchor, About string
-	Operations          []referenceOperation
-}
-
-type referenceOperation struct {
-	ID, Method, Path, Summary, About string
-	Open                             bool // needs no key although others do
-	Parameters                       []referenceField
-	Body                             *referenceBody
-	Answers                          []referenceAnswer
-	Failures                         []referenceFailure
-	Curl                             string
-}
-
-// referenceField is a member of an object, or a parameter.
-type referenceField struct {
-	Name, About string
-	Label       referenceLabel
-	Where       string // of a parameter: path, query or header
-	Inner       bool   // of an object inside
-	Required    bool
-	Facts       []referenceFact
-}
-
-// referenceFact is what else is known of a field, as in "default 50": values, or
-// words.
-type referenceFact struct {
-	Name   string
-	Values []string
-	Words  string
-}
-
-// referenceChoice is a value of an enumeration.
-type referenceChoice struct{ Value, About string }
-
-// referenceLabel is a type in words; a part of it may have a place on the page.
-type referenceLabel struct{ Before, Link, Text, After string }
-
-type referenceBody struct {
-	Media    []string
-	Required bool
-	Label    referenceLabel
-	About    string
-	Fields   []referenceField
-	Examples []referenceExample
-}
-
-type referenceExample struct{ Title, Text string }
-
-type referenceAnswer struct {
-	Status, Title, About string
-	Headers              []string
-	Media                string
-	Label                *referenceLabel
-	Examples             []referenceExample
-}
-
-type referenceFailure struct{ Status, Title, About string }
-
-type referenceObject struct {
-	Name, Anchor, About string
-	Fields              []referenceField
-	Choices             []referenceChoice
-}
-
-// referenceCode is a code of problem documents with its usual status.
-type referenceCode struct {
-	Code, About string
-	Status      int
-}
-
-func newReference(d *Document) *reference {
-	page := &reference{
-		Version: d.Info.Version, Keyed: d.options.Keyed, Limited: d.options.RateLimited, DefaultLimit: d.options.PageSize, MaxLimit: d.options.MaxPageSize,
-		Codes: codes(), Problem: exampleText(d, "Invalid"),
-	}
+	page := reference{Document: d, Options: d.options, Codes: belfry.Code("").EnumValues()}
+	page.Problem = layOut(failures[http.StatusUnprocessableEntity].example(http.StatusUnprocessableEntity))
 	for _, t := range d.Tags {
-		group := referenceGroup{Name: t.Name, Anchor: "group-" + slug(t.Name), About: t.Description}
+		group := referenceGroup{tag: t}
 		for _, path := range d.Paths {
 			for _, method := range path.value {
 				if slices.Contains(method.value.Tags, t.Name) {
-					group.Operations = append(group.Operations, d.show(path.name, method.name, method.value))
+					group.Operations = append(group.Operations, d.referenceOperation(path.name, strings.ToUpper(method.name), method.value))
 				}
 			}
 		}
 		page.Groups = append(page.Groups, group)
 	}
 	for _, c := range d.Components.Schemas {
-		object := referenceObject{Name: c.name, Anchor: "object-" + c.name, Fields: d.fields(c.value, "", 1)}
-		if len(c.value.values) == 0 {
-			object.About = c.value.Description
-		}
-		for _, v := range c.value.values {
-			object.Choices = append(object.Choices, referenceChoice{v.Value, Markdown(v.Doc)})
+		object := referenceObject{Name: c.name, Doc: c.value.Description, Fields: d.fieldRows(c.value, "", 1), Values: c.value.values}
+		if len(object.Values) > 0 {
+			object.Doc = ""
 		}
 		page.Objects = append(page.Objects, object)
 	}
-	return page
+	var out bytes.Buffer
+	err := referenceTemplate.Execute(&out, page)
+	return bytes.TrimSpace(out.Bytes()), err
 }
 
-// show is an operation as the page shows it.
-func (d *Document) show(path, method string, op *pathOperation) referenceOperation {
-	out := referenceOperation{
-		ID: op.ID, Method: strings.ToUpper(method), Path: path, Summary: op.Summary, About: op.Description,
-		Open: d.options.Keyed && op.Security != nil, Curl: d.curl(path, strings.ToUpper(method), op),
-	}
+// reference is what the page shows.
+type reference struct {
+	*Document
+	Options Options
+	Problem string // a real problem document
+	Codes   []belfry.EnumValue
+	Groups  []referenceGroup
+	Objects []referenceObject
+}
+
+type referenceGroup struct {
+	tag
+	Operations []referenceOperation
+}
+
+type referenceObject struct {
+	Name, Doc string
+	Fields    []fieldRow
+	Values    []belfry.EnumValue
+}
+
+type referenceOperation struct {
+	*pathOperation
+	Method, Path, Curl string
+	Open               bool // needs no key although others do
+	Parameters         []fieldRow
+	Body               *referenceBody
+	Answers, Failures  []referenceAnswer
+}
+
+type referenceBody struct {
+	Media    []string
+	Required bool
+	Type     template.HTML
+	Doc      string
+	Fields   []fieldRow
+	Examples []referenceExample
+}
+
+type referenceExample struct{ Title, Text string }
+
+type referenceAnswer struct {
+	Status, Title, Doc string
+	Type               template.HTML
+	Headers            []string
+	Examples           []referenceExample
+}
+
+// fieldRow is a field of an object, or a parameter.
+type fieldRow struct {
+	Name, Doc string
+	Type      template.HTML
+	Where     string // of a parameter: path, query or header
+	Inner     bool   // of a nested object
+	Required  bool
+	Facts     []template.HTML
+}
+
+func (d *Document) referenceOperation(path, method string, op *pathOperation) referenceOperation {
+	out := referenceOperation{pathOperation: op, Method: method, Path: path, Open: d.options.Keyed && op.Security != nil, Curl: d.curl(path, method, op)}
 	for _, p := range op.Parameters {
 		p = d.resolve(p)
-		field := d.field(p.Name, p.Schema)
-		field.About, field.Where, field.Required = p.Description, p.In, p.Required
+		row := d.fieldRow(p.Name, p.Schema)
+		row.Doc, row.Where, row.Required = p.Description, p.In, p.Required
 		if p.Example != nil {
-			field.Facts = append(field.Facts, referenceFact{Name: "such as", Values: []string{bareText(p.Example)}})
+			row.Facts = append(row.Facts, codes("for example", unquoted(p.Example)))
 		}
-		out.Parameters = append(out.Parameters, field)
+		out.Parameters = append(out.Parameters, row)
 	}
-	if op.RequestBody != nil {
-		out.Body = d.showBody(op.RequestBody)
+	if b := op.RequestBody; b != nil {
+		out.Body = &referenceBody{Required: b.Required}
+		for _, m := range b.Content {
+			out.Body.Media = append(out.Body.Media, m.name)
+			out.Body.Examples = append(out.Body.Examples, examples(m.value)...)
+			if m.name == MediaJSON {
+				target := d.target(m.value.Schema)
+				out.Body.Type, out.Body.Doc, out.Body.Fields = d.typeName(m.value.Schema), target.Description, d.fieldRows(target, "", 3)
+			}
+		}
 	}
 	for _, r := range op.Responses {
-		if r.value.Ref == "" {
-			answer := d.showAnswer(r.name, r.value)
-			if n := len(out.Answers); n > 0 && slices.Equal(answer.Examples, out.Answers[n-1].Examples) {
-				answer.Examples = nil // It was shown just before.
+		code, err := strconv.Atoi(r.name)
+		answer := referenceAnswer{Status: r.name, Title: http.StatusText(code), Doc: r.value.Description}
+		if r.value.Ref != "" {
+			if failed, _ := d.Components.Responses.get(strings.TrimPrefix(r.value.Ref, "#/components/responses/")); err == nil {
+				answer.Doc = failed.Description
+				out.Failures = append(out.Failures, answer)
 			}
-			out.Answers = append(out.Answers, answer)
 			continue
 		}
-		failed, _ := d.Components.Responses.get(strings.TrimPrefix(r.value.Ref, "#/components/responses/"))
-		if status, err := strconv.Atoi(r.name); err == nil {
-			out.Failures = append(out.Failures, referenceFailure{r.name, http.StatusText(status), failed.Description})
+		for _, h := range r.value.Headers[1:] { // all have X-Request-Id
+			answer.Headers = append(answer.Headers, h.name)
 		}
+		for _, m := range r.value.Content {
+			answer.Type, answer.Examples = d.typeName(m.value.Schema), examples(m.value)
+		}
+		if n := len(out.Answers); n > 0 && slices.Equal(answer.Examples, out.Answers[n-1].Examples) {
+			answer.Examples = nil // shown just before
+		}
+		out.Answers = append(out.Answers, answer)
 	}
 	return out
 }
 
-// resolve gives the parameter that one refers to.
+// resolve is the parameter that one refers to.
 func (d *Document) resolve(p *parameter) *parameter {
 	if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
 		p, _ = d.Components.Parameters.get(name)
@@ -183,59 +162,110 @@ func (d *Document) resolve(p *parameter) *parameter {
 	return p
 }
 
-func (d *Document) showBody(b *requestBody) *referenceBody {
-	out := &referenceBody{Required: b.Required}
-	for _, m := range b.Content {
-		out.Media = append(out.Media, m.name)
-		out.Examples = append(out.Examples, shownExamples(m.value)...)
-		if m.name == MediaJSON {
-			out.Label = d.label(m.value.Schema)
-			out.Fields = d.fields(d.target(m.value.Schema), "", 3)
-			out.About = d.target(m.value.Schema).Description
-		}
-	}
-	return out
-}
-
-func (d *Document) showAnswer(status string, r *response) referenceAnswer {
-	code, _ := strconv.Atoi(status)
-	out := referenceAnswer{Status: status, Title: http.StatusText(code), About: r.Description}
-	for _, h := range r.Headers {
-		if h.name != "X-Request-Id" {
-			out.Headers = append(out.Headers, h.name)
-		}
-	}
-	for _, m := range r.Content {
-		out.Media = m.name
-		label := d.label(m.value.Schema)
-		out.Label = &label
-		out.Examples = append(out.Examples, shownExamples(m.value)...)
-	}
-	return out
-}
-
-func shownExamples(m *media) []referenceExample {
-	var out []referenceExample
+func examples(m *media) (out []referenceExample) {
 	for _, e := range m.Examples {
-		out = append(out, referenceExample{e.value.Summary, bareText(e.value.Value)})
+		out = append(out, referenceExample{e.value.Summary, unquoted(e.value.Value)})
 	}
 	return out
 }
 
-// exampleText is the example of a problem document.
-func exampleText(d *Document, name string) string {
-	r, ok := d.Components.Responses.get(name)
-	if !ok {
-		return ""
+// target is the schema that one stands for: that of a component, or of the items of an
+// array.
+func (d *Document) target(of *Schema) *Schema {
+	if name, ok := of.component(); ok {
+		of, _ = d.schemas.components.get(name)
+	} else if of.Items != nil {
+		return d.target(of.Items)
 	}
-	m, _ := r.Content.get(MediaProblem)
-	return laid(m.Examples[0].value.Value)
+	return of
 }
 
-// codes lists the codes of problem documents with their statuses.
-func codes() (out []referenceCode) {
-	for _, v := range belfry.Code("").EnumValues() {
-		out = append(out, referenceCode{v.Value, Markdown(v.Doc), StatusOf(belfry.Code(v.Value))})
+// fieldRows lists the fields of an object, and below each one its own, down to a number
+// of levels.
+func (d *Document) fieldRows(of *Schema, within string, levels int) (out []fieldRow) {
+	for _, p := range of.Properties {
+		row := d.fieldRow(within+p.name, p.value)
+		row.Inner, row.Required = within != "", slices.Contains(of.Required, p.name)
+		out = append(out, row)
+		inner, mark := p.value, "."
+		if len(inner.AnyOf) > 0 {
+			inner = inner.AnyOf[0]
+		}
+		if inner.Items != nil {
+			mark = "[]."
+		}
+		if target := d.target(inner); levels > 1 && target != p.value {
+			out = append(out, d.fieldRows(target, within+p.name+mark, levels-1)...)
+		}
 	}
 	return out
+}
+
+func (d *Document) fieldRow(name string, of *Schema) fieldRow {
+	row := fieldRow{Name: name, Doc: of.Description, Type: d.typeName(of)}
+	fact := func(format string, args ...any) {
+		row.Facts = append(row.Facts, template.HTML(fmt.Sprintf(format, args...)))
+	}
+	if values := append(of.Enum, d.target(of).Enum...); len(values) > 0 {
+		if len(of.Enum) > 0 {
+			values = of.Enum
+		}
+		row.Facts = append(row.Facts, codes("one of", values...))
+	}
+	switch {
+	case of.Minimum != nil && of.Maximum != nil:
+		fact("from %s to %s", schema.Decimal(*of.Minimum), schema.Decimal(*of.Maximum))
+	case of.Minimum != nil:
+		fact("at least %s", schema.Decimal(*of.Minimum))
+	case of.MaxLength > 0:
+		fact("at most %d characters", of.MaxLength)
+	case of.MaxItems > 0:
+		fact("at most %d items", of.MaxItems)
+	}
+	if of.Pattern != "" {
+		row.Facts = append(row.Facts, codes("matches", of.Pattern))
+	}
+	if of.Default != nil {
+		row.Facts = append(row.Facts, codes("default", unquoted(of.Default)))
+	}
+	return row
+}
+
+// codes is a word and values as code.
+func codes(word string, values ...string) template.HTML {
+	for _, v := range values {
+		word += " <code>" + template.HTMLEscapeString(v) + "</code>"
+	}
+	return template.HTML(word)
+}
+
+// typeName is the name of a schema's type, linked if it has a place on the page.
+func (d *Document) typeName(of *Schema) template.HTML {
+	if name, ok := of.component(); ok {
+		return template.HTML(`<a href="#object-` + name + `">` + name + `</a>`)
+	}
+	switch inner, isMap := of.Additional.(*Schema); {
+	case len(of.AnyOf) > 0:
+		return d.typeName(of.AnyOf[0]) + " or " + d.typeName(of.AnyOf[len(of.AnyOf)-1])
+	case of.Items != nil:
+		return "array of " + d.typeName(of.Items)
+	case isMap:
+		return "object of " + d.typeName(inner)
+	case len(of.Type) == 0:
+		return "any"
+	}
+	name := strings.Join(of.Type, " or ")
+	if of.Format != "" {
+		name = strings.Replace(name, "string", of.Format, 1)
+	}
+	return template.HTML(name)
+}
+
+// unquoted is JSON for people: a string without its quotes, anything else laid out.
+func unquoted(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil && string(value) != "null" {
+		return text
+	}
+	return layOut(value)
 }

@@ -48,7 +48,7 @@ func TestReferenceLaysOutJSON(t *testing.T) {
 		"not JSON\n":                "not JSON",
 		`{"long":"` + strings.Repeat("x", 50) + `","list":[1]}`: "{\n" + `  "long": "` + strings.Repeat("x", 50) + "\",\n  \"list\": [1]\n}",
 	} {
-		got := laid([]byte(in))
+		got := layOut([]byte(in))
 		if got != want {
 			t.Errorf("%s is laid out as %s, want %s", in, got, want)
 		}

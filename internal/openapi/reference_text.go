@@ -71,7 +71,7 @@ func (d *Document) curl(path, method string, op *pathOperation) string {
 	parts := []string{"curl"}
 	for _, p := range op.Parameters {
 		if p = d.resolve(p); p.In == "path" {
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", bareText(p.Example))
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", unquoted(p.Example))
 		}
 	}
 	if method != "GET" && (op.RequestBody == nil || method != "POST") {
@@ -92,7 +92,7 @@ func (d *Document) curl(path, method string, op *pathOperation) string {
 			if m.name == MediaLines {
 				flag = "--data-binary" // -d would take the ends of lines away.
 			}
-			body := strings.ReplaceAll(bareText(m.value.Examples[0].value.Value), "'", `'\''`)
+			body := strings.ReplaceAll(unquoted(m.value.Examples[0].value.Value), "'", `'\''`)
 			parts = append(parts, "-H 'Content-Type: "+m.name+"'", flag+" '"+body+"'")
 			break
 		}
@@ -102,19 +102,19 @@ func (d *Document) curl(path, method string, op *pathOperation) string {
 
 const pageColumns = 58 // of an example
 
-// laid lays JSON out for people: what fits into a line stays in one. What is not
+// layOut lays JSON out for people: what fits into a line stays in one. What is not
 // JSON stays as it is.
-func laid(text []byte) string {
+func layOut(text []byte) string {
 	if !json.Valid(text) {
 		return strings.TrimSpace(string(text))
 	}
 	var b strings.Builder
-	layJSON(&b, bytes.TrimSpace(text), 0, 0)
+	writeJSON(&b, bytes.TrimSpace(text), 0, 0)
 	return b.String()
 }
 
-// layJSON writes a value at a depth, behind a number of characters.
-func layJSON(b *strings.Builder, value []byte, depth, behind int) {
+// writeJSON writes a value at a depth, behind a number of characters.
+func writeJSON(b *strings.Builder, value []byte, depth, behind int) {
 	line := oneLine(value)
 	if len(line)+2*depth+behind <= pageColumns || value[0] != '{' && value[0] != '[' {
 		b.WriteString(line)
@@ -139,7 +139,7 @@ func layJSON(b *strings.Builder, value []byte, depth, behind int) {
 		if in.Decode(&member) != nil {
 			return // It was valid as a whole.
 		}
-		layJSON(b, member, depth+1, len(name))
+		writeJSON(b, member, depth+1, len(name))
 	}
 	b.WriteString("\n" + strings.Repeat("  ", depth) + string(value[len(value)-1]))
 }

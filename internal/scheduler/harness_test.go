@@ -81,7 +81,7 @@ func (b *bubble) open() {
 type testStore interface {
 	Store
 	LocalStore
-	Shards() int
+	store.Sharding
 }
 
 // start runs a scheduler and a pool on a store: that of the bubble, or one that wraps

@@ -56,7 +56,7 @@ type claimResult struct {
 // LocalStore is what Local uses of the store.
 type LocalStore interface {
 	worker.Source
-	waker
+	store.Notifier
 }
 
 // NewLocal makes the source. It is woken until ctx ends.

@@ -29,18 +29,12 @@ import (
 // Store is what a scheduler uses of the store.
 type Store interface {
 	store.Plans
-	waker
+	store.Clock
+	store.Notifier
+	store.Pinger
 	Workers(ctx context.Context) ([]store.Worker, error)
 	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
 	Prune(ctx context.Context, retention time.Duration) (int, error)
-	Now() time.Time
-	Ping(ctx context.Context) error
-}
-
-// waker is how a store wakes its users.
-type waker interface {
-	Wakeups(ctx context.Context, topic store.Topic) <-chan struct{}
-	PollInterval() time.Duration
 }
 
 // Options say how a scheduler works. Zero fields have the default in their comment.

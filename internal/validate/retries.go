@@ -44,11 +44,11 @@ func (c *check) delays(s *belfry.Spec) {
 // backoff checks that a list of delays comes with its backoff, and the backoff with a
 // list.
 func (c *check) backoff(s *belfry.Spec) {
-	listed := s.RetryBackoff == belfry.BackoffList
+	list := s.RetryBackoff == belfry.BackoffList
 	switch {
-	case listed && s.RetryDelays == "":
+	case list && s.RetryDelays == "":
 		c.fail("retry_delays", "is missing: backoff %q needs the seconds to wait before each retry, for example [10, 60, 600]", belfry.BackoffList)
-	case !listed && s.RetryDelays != "" && !c.failed("retry_backoff"):
+	case !list && s.RetryDelays != "" && !c.failed("retry_backoff"):
 		c.fail("retry_delays", "needs backoff %q, not %q; leave one of them out", belfry.BackoffList, s.RetryBackoff)
 	}
 }

@@ -95,7 +95,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.priority(&m.Spec)
 	c.keyTemplate(&m.Spec)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
-	if m.Status == "" && c.before != nil {
+	if m.Status == "" && c.before != nil && !c.given.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
 	}
 	if changed && len(c.errors) == 0 {

@@ -241,7 +241,11 @@ func TestStatusOfAnEdit(t *testing.T) {
 	} {
 		var got [2]bool
 		for i, job := range []belfry.Job{active, paused} {
-			r, errors := edit(job, func(m *belfry.Manifest) { m.Status = status }, "status")
+			given := schema.Given{}
+			if status != "" {
+				given = schema.Given{"status"}
+			}
+			r, errors := edit(job, func(m *belfry.Manifest) { m.Status = status }, given...)
 			if len(errors) > 0 {
 				t.Error(errors)
 			}
@@ -331,5 +335,19 @@ func BenchmarkCreate(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lines/s")
 		})
+	}
+}
+
+func TestNullIsTheDefault(t *testing.T) {
+	in := input("@daily")
+	in.MaxRetries, in.Queue, in.Timezone, in.Status = belfry.Some(9), "slow", "Asia/Tokyo", belfry.StatusPaused
+	job := mustCreate(t, in)
+	m := job.Manifest
+	m.Status = ""
+	given, errors, _ := schema.Decoder{}.Decode([]byte(`{"max_retries": null, "queue": "", "timezone": null, "status": null}`), &m)
+	r, errors := New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Given: given, Errors: errors})
+	m = r.Manifest
+	if len(errors) > 0 || m.MaxRetries.Value() != 3 || m.Queue != "default" || m.Timezone != "UTC" || r.Paused {
+		t.Errorf("got %+v, paused %v, errors %v", m, r.Paused, errors)
 	}
 }

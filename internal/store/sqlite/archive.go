@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
@@ -94,5 +95,5 @@ func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 
 // endedJob returns an archived job.
 func (t *tx) endedJob(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanEnded, noSuchJob(id), selectEndedJob, id[:], namespace)
+	return one(t, t.scanEnded, store.NoSuchJob(id), selectEndedJob, id[:], namespace)
 }

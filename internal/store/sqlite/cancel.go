@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
@@ -55,12 +56,8 @@ func (t *tx) cancel(namespace string, id belfry.ID) error {
 			return err
 		}
 		return t.followUps(&d)
-	case belfry.RunCancelled:
-		return nil
-	case belfry.RunDead:
-		return belfry.Errorf(belfry.Conflict, "run %s is a dead letter: discard it instead", id)
 	default:
-		return belfry.Errorf(belfry.Conflict, "run %s is over already: it is %s", id, run.Status)
+		return store.CancelSettled(id, run.Status)
 	}
 }
 

@@ -38,13 +38,12 @@ func deadLetterFields(l *belfry.DeadLetter) []any {
 
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
 	return readValue(ctx, s, "look up a dead letter", func(t *tx) (belfry.DeadLetter, error) {
-		missing := belfry.Errorf(belfry.NotFound, "there is no dead letter %s", run)
 		letter, err := one(t, func(rows *sql.Rows, l *belfry.DeadLetter) error {
 			var spec string
 			err := rows.Scan(append(deadLetterFields(l), jsonColumn{&l.Payload}, &spec)...)
 			l.Spec = t.specs.OrZero(spec)
 			return err
-		}, missing, selectDeadLetter, run[:], namespace)
+		}, store.NoSuchDeadLetter(run), selectDeadLetter, run[:], namespace)
 		if err == nil {
 			letter.Attempts, err = t.attempts(run)
 		}

@@ -61,17 +61,5 @@ func nameTaken(err error, name string) error {
 	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
 		return err
 	}
-	return &belfry.Error{
-		Code:    belfry.Conflict,
-		Message: "the name is taken",
-		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
-	}
-}
-
-func noSuchJob(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
-}
-
-func noSuchRun(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
+	return store.NameTaken(name)
 }

@@ -19,7 +19,7 @@ func (t *tx) addEvent(shard int, e *belfry.Event) error {
 	if e == nil {
 		return nil
 	}
-	_, err := t.exec(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, maxError), e.Count)
+	_, err := t.exec(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
 	return err
 }
 

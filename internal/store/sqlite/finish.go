@@ -8,10 +8,8 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// maxError bounds the stored text of an error.
-const maxError = 8 << 10
 
 // heldRun is a run that a worker holds, with what is needed to settle the attempt.
 type heldRun struct {
@@ -139,7 +137,7 @@ func (t *tx) succeed(r *belfry.Result) (settled bool, err error) {
 // of the last attempt, and the time again.
 func (t *tx) historyArgs(state belfry.RunStatus, r *belfry.Result) []any {
 	now := micro(t.now)
-	return []any{string(state), now, int64(r.HTTPStatus), sanitize.Text(r.Error, maxError), sanitize.Text(r.Output, belfry.MaxOutput), now}
+	return []any{string(state), now, int64(r.HTTPStatus), sanitize.Text(r.Error, store.MaxError), sanitize.Text(r.Output, belfry.MaxOutput), now}
 }
 
 func (t *tx) fail(r *belfry.Result) (settled bool, err error) {
@@ -155,7 +153,7 @@ func (t *tx) fail(r *belfry.Result) (settled bool, err error) {
 func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	now := micro(t.now)
 	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
-		int64(r.HTTPStatus), sanitize.Text(r.Error, maxError), sanitize.Text(r.Output, belfry.MaxOutput))
+		int64(r.HTTPStatus), sanitize.Text(r.Error, store.MaxError), sanitize.Text(r.Output, belfry.MaxOutput))
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
 			return err
 		}
 	}
-	return noSuchRun(id)
+	return store.NoSuchRun(id)
 }
 
 // attempts returns the attempts of a run that did not succeed, in order.
@@ -115,7 +115,7 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 		switch {
 		case err != nil:
 		case !found:
-			err = noSuchRun(run)
+			err = store.NoSuchRun(run)
 		case w.State == belfry.RunReady:
 			err = t.get([]any{&w.Ahead}, countAhead, w.Lane, rank, run[:])
 		case w.State == belfry.RunWaiting:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,10 +132,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	if page.Limit <= 0 {
 		return store.JobList{Next: page.After.ID}, ctx.Err()
 	}
-	args, err := jobFilterArgs(namespace, filter)
-	if err != nil {
-		return store.JobList{}, err
-	}
+	args := jobFilterArgs(namespace, filter)
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
 		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
 		return out, err
@@ -144,23 +140,15 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 }
 
 // jobFilterArgs are the parameters of the scans of jobs.
-func jobFilterArgs(namespace string, f belfry.JobFilter) ([]any, error) {
+func jobFilterArgs(namespace string, f belfry.JobFilter) []any {
 	var tags, tag any // the list, and one of them as it is stored in lists
 	if len(f.Tags) > 0 {
-		list, err := json.Marshal(f.Tags)
-		if err != nil {
-			return nil, fmt.Errorf("encode a list of tags: %w", err)
-		}
-		first, err := json.Marshal(f.Tags[0])
-		if err != nil {
-			return nil, fmt.Errorf("encode a tag: %w", err)
-		}
-		tags, tag = string(list), string(first)
+		tags, tag = string(belfry.MustJSON(f.Tags)), string(belfry.MustJSON(f.Tags[0]))
 	}
 	return []any{
 		sql.Named("namespace", namespace), sql.Named("queue", f.Queue), sql.Named("type", f.Type), sql.Named("handler", f.Handler),
 		sql.Named("tags", tags), sql.Named("tag", tag), sql.Named("search", strings.ToLower(f.Search)), sql.Named("status", string(f.Status)),
-	}, nil
+	}
 }
 
 // scanPage merges the items of several scans into a page, down to where the first of

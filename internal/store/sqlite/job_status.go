@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -45,7 +46,7 @@ const lastSettled = `coalesce((SELECT scheduled_at FROM history h WHERE h.job_id
 // jobStatusRow is a row of selectJobStatus beside the job itself.
 type jobStatusRow struct {
 	spec        string
-	nextAt      time.Time
+	nextAt      *time.Time
 	live        belfry.LiveRuns
 	lastLiveAt  time.Time // latest live run
 	lastDeadAt  time.Time // latest dead letter
@@ -57,7 +58,7 @@ type jobStatusRow struct {
 func (t *tx) scanJobStatus(rows *sql.Rows, job *belfry.Job) error {
 	var r jobStatusRow
 	err := rows.Scan(bytesColumn{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &r.spec, jsonColumn{&job.Payload},
-		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, tagsColumn{&job.Tags}, timeColumn{&r.nextAt}, &job.Quarantined, &r.live.Running, &r.live.Waiting,
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, tagsColumn{&job.Tags}, nullTimeColumn{&r.nextAt}, &job.Quarantined, &r.live.Running, &r.live.Waiting,
 		timeColumn{&r.lastLiveAt}, timeColumn{&r.lastDeadAt}, timeColumn{&r.lastRunAt}, timeColumn{&r.settledAt}, &r.settledLast)
 	if err != nil {
 		return err
@@ -65,28 +66,14 @@ func (t *tx) scanJobStatus(rows *sql.Rows, job *belfry.Job) error {
 	if job.Spec, err = t.specs.Decode(r.spec); err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
+	job.NextRunAt = r.nextAt
+	if at := slices.MaxFunc([]time.Time{r.lastLiveAt, r.lastDeadAt, r.lastRunAt}, time.Time.Compare); !at.IsZero() {
+		job.LastRunAt = &at
+	}
 	last := r.settledLast.V
 	if !r.lastDeadAt.IsZero() && !r.lastDeadAt.Before(r.settledAt) {
 		last = belfry.RunDead
 	}
-	job.NextRunAt, job.LastRunAt = timeOrNil(r.nextAt), timeOrNil(latest(r.lastLiveAt, r.lastDeadAt, r.lastRunAt))
-	job.Status = belfry.StatusOf(job.State, !r.nextAt.IsZero(), r.live, last)
+	job.Status = belfry.StatusOf(job.State, r.nextAt != nil, r.live, last)
 	return nil
-}
-
-func latest(times ...time.Time) time.Time {
-	var out time.Time
-	for _, t := range times {
-		if t.After(out) {
-			out = t
-		}
-	}
-	return out
-}
-
-func timeOrNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
@@ -24,7 +24,7 @@ SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, ty
 
 // job returns a job that is not archived, even a deleted one.
 func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanJobStatus, noSuchJob(id), selectJob, namespace, id[:])
+	return one(t, t.scanJobStatus, store.NoSuchJob(id), selectJob, namespace, id[:])
 }
 
 // visibleJob returns a job that is not deleted, archived or not.
@@ -34,7 +34,7 @@ func (t *tx) visibleJob(namespace string, id belfry.ID) (belfry.Job, error) {
 		return t.endedJob(namespace, id)
 	}
 	if err == nil && job.State == belfry.JobDeleted {
-		return belfry.Job{}, noSuchJob(id)
+		return belfry.Job{}, store.NoSuchJob(id)
 	}
 	return job, err
 }
@@ -43,7 +43,7 @@ func (t *tx) visibleJob(namespace string, id belfry.ID) (belfry.Job, error) {
 func (t *tx) editableJob(namespace string, id belfry.ID) (belfry.Job, error) {
 	job, err := t.visibleJob(namespace, id)
 	if err == nil && job.State == belfry.JobEnded {
-		return belfry.Job{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+		return belfry.Job{}, store.JobEnded()
 	}
 	return job, err
 }
@@ -59,14 +59,11 @@ func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry
 			found, err = t.find([]any{bytesColumn{id[:]}}, selectEndedByName, namespace, name)
 		}
 		if err == nil && !found {
-			err = belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
+			err = store.NoSuchName(name)
 		}
 		return id, err
 	})
 }
-
-// maxNameShown bounds what an error repeats of a name that may be anything.
-const maxNameShown = 200
 
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	below := int64(before)

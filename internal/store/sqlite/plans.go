@@ -114,7 +114,7 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	return s.write(ctx, "quarantine a job", func(t *tx) error {
-		_, err := t.exec(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, maxError), job[:])
+		_, err := t.exec(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, store.MaxError), job[:])
 		return err
 	})
 }

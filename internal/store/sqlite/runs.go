@@ -117,15 +117,11 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 	if b.Leave {
 		return reply, t.unregister(b.WorkerID)
 	}
-	lanes, err := json.Marshal(b.Lanes)
-	if err != nil {
-		return reply, err
-	}
 	query := updateWorker
 	if b.Register {
 		query = registerWorker
 	}
-	n, err := t.exec(query, b.Node, b.Slots, string(lanes), micro(t.now), b.WorkerID[:])
+	n, err := t.exec(query, b.Node, b.Slots, string(belfry.MustJSON(b.Lanes)), micro(t.now), b.WorkerID[:])
 	if err != nil || n == 0 {
 		reply.Unknown = err == nil
 		return reply, err

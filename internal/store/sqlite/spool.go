@@ -33,20 +33,21 @@ func (s *spool) add(job *newRow) error {
 		return nil
 	}
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "belfry-new-*")
-		if err != nil {
-			return fmt.Errorf("spool new jobs: %w", err)
-		}
-		s.file, s.buf = f, bufio.NewWriterSize(f, 64<<10)
-		s.enc = gob.NewEncoder(s.buf)
-		if err := os.Remove(f.Name()); err != nil { // it exists as long as it is open
+		if err := s.open(); err != nil {
 			return fmt.Errorf("spool new jobs: %w", err)
 		}
 	}
-	if err := s.enc.Encode(job); err != nil {
-		return fmt.Errorf("spool new jobs: %w", err)
+	return s.enc.Encode(job)
+}
+
+func (s *spool) open() error {
+	f, err := os.CreateTemp(s.dir, "belfry-new-*")
+	if err != nil {
+		return err
 	}
-	return nil
+	s.file, s.buf = f, bufio.NewWriterSize(f, 64<<10)
+	s.enc = gob.NewEncoder(s.buf)
+	return os.Remove(f.Name()) // it exists as long as it is open
 }
 
 // each calls f for the jobs in the order of add. It is called once.

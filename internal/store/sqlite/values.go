@@ -80,11 +80,7 @@ func tagsJSON(tags []string) any {
 	if len(tags) == 0 {
 		return nil
 	}
-	out, err := json.Marshal(slices.Compact(slices.Sorted(slices.Values(tags))))
-	if err != nil { // a list of strings can always be encoded
-		return nil
-	}
-	return string(out)
+	return string(belfry.MustJSON(slices.Compact(slices.Sorted(slices.Values(tags)))))
 }
 
 // shardsJSON is a parameter of inShards.

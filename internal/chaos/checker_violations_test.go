@@ -12,26 +12,26 @@ func second(n float64) time.Time { return noon.Add(time.Duration(n * float64(tim
 
 func pointer[T any](v T) *T { return &v }
 
-// goodHistory has one of everything that may happen when there are faults: a
-// one-off whose first worker was lost, a trigger, a job of unknown outcome that is
-// there and one that is not, a recurring job with a run, a run that kept the next
-// occurrence out, and a gap, and a dead letter.
-func goodHistory() history {
+// validHistory has one of everything that may happen with faults: a one-off whose first
+// worker was lost, a trigger, a job of unknown outcome that exists and one that does
+// not, a recurring job with a run, a run that made the next occurrence be skipped, and
+// a gap, and a dead letter.
+func validHistory() history {
 	h := history{
 		Faults: true,
-		Asked: []askedJob{
+		Requested: []requestedJob{
 			{ID: "once", Name: "once", At: second(1)},
 			{ID: "", Name: "perhaps", At: second(1.5), ByWorker: true},
 			{ID: "", Name: "perhaps not", At: second(1.5)},
 			{ID: "every", Name: "every", Every: 2 * time.Second, From: second(2), Until: second(13), End: second(15), OneAtATime: true},
 			{ID: "bad", Name: "bad", At: second(3), Retries: 1},
 		},
-		Triggers: []askedTrigger{{Job: "once", Run: "manual"}, {Job: "every"}},
-		Jobs: []toldJob{
+		Triggers: []requestedTrigger{{Job: "once", Run: "manual"}, {Job: "every"}},
+		Jobs: []apiJob{
 			{ID: "once", Name: "once"}, {ID: "maybe", Name: "perhaps"}, {ID: "every", Name: "every"}, {ID: "bad", Name: "bad"},
 		},
 	}
-	h.ran("once", "scheduled", second(1), 2, toldAttempt{Outcome: "lost"})
+	h.ran("once", "scheduled", second(1), 2, apiAttempt{Outcome: "lost"})
 	h.ran("once", "manual", second(2.25), 1)
 	h.Runs[1].ID, h.Runs[1].Key, h.Deliveries[1].Run, h.Deliveries[1].Key = "manual", "once:2:manual", "manual", "once:2:manual"
 	h.ran("maybe", "scheduled", second(1.5), 1)
@@ -40,7 +40,7 @@ func goodHistory() history {
 	h.skipped("every", second(4), second(4), 1, "overlap")
 	h.skipped("every", second(6), second(10), 3, "missed_window")
 	h.ran("every", "scheduled", second(12), 1)
-	h.ran("bad", "scheduled", second(3), 2, toldAttempt{Outcome: "failed"}, toldAttempt{Outcome: "timed_out"})
+	h.ran("bad", "scheduled", second(3), 2, apiAttempt{Outcome: "failed"}, apiAttempt{Outcome: "timed_out"})
 	dead := &h.Runs[len(h.Runs)-1]
 	dead.Status, dead.Reason = "dead", "out_of_retries"
 	h.Deliveries[len(h.Deliveries)-1].Answered = 0
@@ -51,40 +51,42 @@ func goodHistory() history {
 }
 
 // ran adds a run that succeeded at its last attempt, and that attempt's delivery.
-func (h *history) ran(job, kind string, at time.Time, attempt int, before ...toldAttempt) {
+func (h *history) ran(job, kind string, at time.Time, attempt int, before ...apiAttempt) {
 	id := fmt.Sprintf("%s@%s", job, at.Format("05.00"))
 	key := fmt.Sprintf("%s:%d", job, at.UnixMilli())
 	for i := range before {
 		before[i].Number = i + 1
 	}
-	h.Runs = append(h.Runs, toldRun{ID: id, Job: job, Kind: kind, Key: key, ScheduledAt: at, FiredAt: at, Status: "succeeded",
+	h.Runs = append(h.Runs, apiRun{ID: id, Job: job, Kind: kind, Key: key, ScheduledAt: at, FiredAt: at, Status: "succeeded",
 		Attempt: attempt, Attempts: before, FinishedAt: pointer(at.Add(time.Second / 2))})
 	h.Deliveries = append(h.Deliveries, delivery{Run: id, Job: job, Key: key, Attempt: attempt, ScheduledAt: at,
 		Arrived: at.Add(time.Millisecond), Answered: 200})
 }
 
 func (h *history) skipped(job string, from, to time.Time, count int64, reason string) {
-	h.Runs = append(h.Runs, toldRun{ID: fmt.Sprintf("%s@%s", job, from.Format("05.00")), Job: job, Kind: "scheduled", Status: "skipped",
+	h.Runs = append(h.Runs, apiRun{ID: fmt.Sprintf("%s@%s", job, from.Format("05.00")), Job: job, Kind: "scheduled", Status: "skipped",
 		Key: fmt.Sprintf("%s:%d", job, from.UnixMilli()), ScheduledAt: from, FiredAt: from, SkippedTo: &to, SkippedCount: count, Reason: reason})
 }
 
-func TestTheCheckerAcceptsAGoodHistory(t *testing.T) {
-	for _, f := range check(goodHistory()) {
+func TestCheckerAcceptsAValidHistory(t *testing.T) {
+	for _, f := range check(validHistory()) {
 		t.Error(f)
 	}
 }
 
-func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
+func TestCheckerFindsViolations(t *testing.T) {
 	for _, c := range []struct {
 		want verdict
 		what string
 		harm func(h *history)
 	}{
-		{lostJob, "a job that was acknowledged is gone", func(h *history) { h.Asked = append(h.Asked, askedJob{ID: "gone", Name: "gone", At: second(1)}) }},
-		{lostJob, "it is there under another id", func(h *history) { h.Asked[0].ID = "other" }},
+		{lostJob, "a job that was acknowledged is gone", func(h *history) {
+			h.Requested = append(h.Requested, requestedJob{ID: "gone", Name: "gone", At: second(1)})
+		}},
+		{lostJob, "it is there under another id", func(h *history) { h.Requested[0].ID = "other" }},
 		{strangeJob, "a job is there twice", func(h *history) { h.Jobs = append(h.Jobs, h.Jobs[0]) }},
-		{strangeJob, "a job has a name that nobody gave", func(h *history) { h.Jobs = append(h.Jobs, toldJob{ID: "x", Name: "x"}) }},
-		{lostTrigger, "a trigger was acknowledged and forgotten", func(h *history) { h.Triggers = append(h.Triggers, askedTrigger{Job: "once", Run: "never"}) }},
+		{strangeJob, "a job has a name that was not requested", func(h *history) { h.Jobs = append(h.Jobs, apiJob{ID: "x", Name: "x"}) }},
+		{lostTrigger, "a trigger was acknowledged and forgotten", func(h *history) { h.Triggers = append(h.Triggers, requestedTrigger{Job: "once", Run: "never"}) }},
 		{lostTrigger, "a trigger became the run of another job", func(h *history) { h.Triggers[0].Job = "bad" }},
 		{strangeRun, "a trigger of another job took its place", func(h *history) { h.Triggers[0].Run = ""; h.Triggers[0].Job = "bad" }},
 		{strangeRun, "one trigger became two runs", func(h *history) {
@@ -94,23 +96,23 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{strangeRun, "an occurrence after the pause ran", func(h *history) { h.ran("every", "scheduled", second(16), 1) }},
 		{strangeRun, "a run belongs to no job", func(h *history) { h.ran("nobody", "scheduled", second(1), 1) }},
 		{undecided, "the run of a one-off is not there", func(h *history) { h.Runs, h.Deliveries = h.Runs[1:], h.Deliveries[1:] }},
-		{undecided, "a job of unknown outcome is there and never ran", func(h *history) { h.drop(2) }},
-		{undecided, "a gap has no skip", func(h *history) { h.drop(5) }},
+		{undecided, "a job of unknown outcome is there and never ran", func(h *history) { h.removeRun(2) }},
+		{undecided, "a gap has no skip", func(h *history) { h.removeRun(5) }},
 		{undecided, "a skip is shorter than its gap", func(h *history) { h.Runs[5].SkippedTo, h.Runs[5].SkippedCount = pointer(second(8)), 2 }},
-		{decidedTwice, "an occurrence has two runs", func(h *history) { h.again(6) }},
+		{decidedTwice, "an occurrence has two runs", func(h *history) { h.repeatRun(6) }},
 		{decidedTwice, "a skip covers an occurrence that ran", func(h *history) { h.Runs[5].SkippedTo, h.Runs[5].SkippedCount = pointer(second(12)), 4 }},
-		{decidedTwice, "a list tells a run twice", func(h *history) { h.Runs = append(h.Runs, h.Runs[0]) }},
+		{decidedTwice, "a list has a run twice", func(h *history) { h.Runs = append(h.Runs, h.Runs[0]) }},
 		{miscounted, "a skip counts too many", func(h *history) { h.Runs[5].SkippedCount = 4 }},
 		{falseExcuse, "nothing overlapped", func(h *history) { h.Runs[3].FinishedAt = pointer(second(2.1)); h.Runs[4].FiredAt = second(9) }},
-		{falseExcuse, "overlaps are allowed", func(h *history) { h.Asked[3].OneAtATime = false }},
+		{falseExcuse, "overlaps are allowed", func(h *history) { h.Requested[3].OneAtATime = false }},
 		{falseExcuse, "there is no reason", func(h *history) { h.Runs[5].Reason = "" }},
 		{sharedKey, "two occurrences have one key", func(h *history) { h.Runs[6].Key, h.Deliveries[4].Key = h.Runs[3].Key, h.Runs[3].Key }},
-		{phantom, "a success that nobody saw", func(h *history) { h.Deliveries = h.Deliveries[1:] }},
+		{phantom, "a success without a delivery", func(h *history) { h.Deliveries = h.Deliveries[1:] }},
 		{phantom, "the answer was a failure", func(h *history) { h.Deliveries[0].Answered = 500 }},
 		{phantom, "another attempt was answered", func(h *history) { h.Deliveries[0].Attempt = 1 }},
-		{phantom, "the handler of a worker did not end", func(h *history) { h.Asked[0].ByWorker = true; h.Deliveries[1].Ended = "succeeded" }},
+		{phantom, "the handler of a worker did not end", func(h *history) { h.Requested[0].ByWorker = true; h.Deliveries[1].Ended = "succeeded" }},
 		{phantom, "the handler of a worker lost its lease", func(h *history) {
-			h.Asked[0].ByWorker = true
+			h.Requested[0].ByWorker = true
 			h.Deliveries[0].Ended, h.Deliveries[1].Ended = "succeeded", "its lease was lost"
 		}},
 		{ghost, "a delivery of no run", func(h *history) { h.Deliveries = append(h.Deliveries, delivery{Run: "x", Attempt: 1}) }},
@@ -124,36 +126,36 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 		{early, "a delivery before its time", func(h *history) { h.Deliveries[2].Arrived = second(1.499) }},
 		{repeated, "an attempt was sent twice", func(h *history) { h.deliverAgain(0, 2) }},
 		{superfluous, "a run was repeated without a fault", func(h *history) {
-			h.calm()
-			h.Runs[0].Attempt, h.Runs[0].Attempts = 2, []toldAttempt{{Number: 1, Outcome: "lost"}}
+			h.settle()
+			h.Runs[0].Attempt, h.Runs[0].Attempts = 2, []apiAttempt{{Number: 1, Outcome: "lost"}}
 			h.deliverAgain(0, 2)
 		}},
-		{superfluous, "an attempt was not delivered without a fault", func(h *history) { h.calm(); h.Deliveries = nil }},
+		{superfluous, "an attempt was not delivered without a fault", func(h *history) { h.settle(); h.Deliveries = nil }},
 		{falseExcuse, "an occurrence was missed without a fault", func(h *history) { h.Faults = false }},
 		{unsettled, "a run is still alive", func(h *history) { h.Runs[0].Status = "running" }},
-		{givenUpEarly, "a dead letter had a retry left", func(h *history) { h.Asked[4].Retries = 2 }},
-		{givenUpEarly, "a run went on after its last retry", func(h *history) { h.Asked[4].Retries = 0 }},
-		{givenUpEarly, "a success came after too many failures", func(h *history) { h.Runs[0].Attempts[0].Outcome = "failed" }},
-		{givenUpEarly, "a poison that killed nobody", func(h *history) { h.Runs[7].Reason = "poison" }},
-		{givenUpEarly, "a run was cancelled that nobody wanted cancelled", func(h *history) { h.Runs[7].Status = "cancelled" }},
-		{givenUpEarly, "a dead letter was discarded with a retry left", func(h *history) { h.Runs[7].Status = "discarded"; h.Asked[4].Retries = 2 }},
-		{givenUpEarly, "a run that was redriven failed more often than twice its retries allow", func(h *history) {
-			h.Asked[4].Retries, h.Asked[4].Redriven = 0, true
-			h.Runs[7].Attempt, h.Runs[7].Attempts = 3, append(h.Runs[7].Attempts, toldAttempt{Number: 3, Outcome: "failed", StartedAt: second(4)})
+		{diedEarly, "a dead letter had a retry left", func(h *history) { h.Requested[4].Retries = 2 }},
+		{diedEarly, "a run went on after its last retry", func(h *history) { h.Requested[4].Retries = 0 }},
+		{diedEarly, "a success came after too many failures", func(h *history) { h.Runs[0].Attempts[0].Outcome = "failed" }},
+		{diedEarly, "a poison run that lost no worker", func(h *history) { h.Runs[7].Reason = "poison" }},
+		{diedEarly, "a run was cancelled without a request", func(h *history) { h.Runs[7].Status = "cancelled" }},
+		{diedEarly, "a dead letter was discarded with a retry left", func(h *history) { h.Runs[7].Status = "discarded"; h.Requested[4].Retries = 2 }},
+		{diedEarly, "a run that was redriven failed more often than twice its retries allow", func(h *history) {
+			h.Requested[4].Retries, h.Requested[4].Redriven = 0, true
+			h.Runs[7].Attempt, h.Runs[7].Attempts = 3, append(h.Runs[7].Attempts, apiAttempt{Number: 3, Outcome: "failed", StartedAt: second(4)})
 		}},
 		{unrecorded, "an attempt is missing", func(h *history) { h.Runs[0].Attempts = nil }},
-		{beside, "an attempt began before a worker was given up", func(h *history) { h.Runs[0].Attempts[0].FinishedAt = second(1.3) }},
+		{overlapping, "an attempt began before a worker was reaped", func(h *history) { h.Runs[0].Attempts[0].FinishedAt = second(1.3) }},
 		{crowded, "a run began while another of its job was running", func(h *history) {
 			h.Runs[3].StartedAt, h.Runs[3].FinishedAt = pointer(second(2)), pointer(second(12.5))
 			h.Runs[6].StartedAt, h.Runs[6].FinishedAt = pointer(second(12)), pointer(second(12.6))
 		}},
 		{falseExcuse, "a queue was full that there is not", func(h *history) { h.Runs[4].Reason = "queue_full" }},
-		{falseExcuse, "more were missed than are made up for, by a job that makes up for one", func(h *history) { h.Runs[5].Reason = "max_missed" }},
-		{beside, "an attempt began before another had failed", func(h *history) { h.Runs[7].Attempts[1].StartedAt = second(3.1) }},
+		{falseExcuse, "max_missed, by a job that catches up on one", func(h *history) { h.Runs[5].Reason = "max_missed" }},
+		{overlapping, "an attempt began before another had failed", func(h *history) { h.Runs[7].Attempts[1].StartedAt = second(3.1) }},
 		{unrecorded, "an attempt has another's number", func(h *history) { h.Runs[0].Attempts[0].Number = 2 }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			h := goodHistory()
+			h := validHistory()
 			c.harm(&h)
 			findings := check(h)
 			for _, f := range findings {
@@ -166,22 +168,22 @@ func TestTheCheckerFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheLedgerAloneShowsASecondRun(t *testing.T) {
+func TestCheckerFindsASecondRunFromDeliveries(t *testing.T) {
 	var h history
-	h.calm()
-	h.Runs = fromLedger(h.Deliveries)
+	h.settle()
+	h.Runs = runsOfDeliveries(h.Deliveries)
 	if findings := check(h); len(findings) > 0 {
-		t.Errorf("a good ledger has %v", findings)
+		t.Errorf("valid deliveries have %v", findings)
 	}
-	h.again(0)
-	h.Runs = fromLedger(h.Deliveries)
+	h.repeatRun(0)
+	h.Runs = runsOfDeliveries(h.Deliveries)
 	if findings := check(h); len(findings) != 1 || findings[0].verdict != decidedTwice {
-		t.Errorf("a ledger with two runs of one occurrence has %v", findings)
+		t.Errorf("two runs of one occurrence have %v", findings)
 	}
 }
 
-// drop removes a run and its deliveries.
-func (h *history) drop(run int) {
+// removeRun removes a run and its deliveries.
+func (h *history) removeRun(run int) {
 	id := h.Runs[run].ID
 	h.Runs = append(h.Runs[:run:run], h.Runs[run+1:]...)
 	var kept []delivery
@@ -193,9 +195,9 @@ func (h *history) drop(run int) {
 	h.Deliveries = kept
 }
 
-// again adds a second run for the same occurrence, with its own id, key and
+// repeatRun adds a second run for the same occurrence, with its own id, key and
 // delivery.
-func (h *history) again(run int) {
+func (h *history) repeatRun(run int) {
 	same := h.Runs[run]
 	h.ran(same.Job, same.Kind, same.ScheduledAt, 1)
 	r, d := &h.Runs[len(h.Runs)-1], &h.Deliveries[len(h.Deliveries)-1]
@@ -210,8 +212,8 @@ func (h *history) deliverAgain(run, attempt int) {
 		Arrived: r.ScheduledAt.Add(time.Second), Answered: 200})
 }
 
-// calm turns a history into one without faults: a one-off that ran.
-func (h *history) calm() {
-	*h = history{Asked: []askedJob{{ID: "calm", Name: "calm", At: second(1)}}, Jobs: []toldJob{{ID: "calm", Name: "calm"}}}
+// settle turns a history into one without faults: a one-off that ran.
+func (h *history) settle() {
+	*h = history{Requested: []requestedJob{{ID: "calm", Name: "calm", At: second(1)}}, Jobs: []apiJob{{ID: "calm", Name: "calm"}}}
 	h.ran("calm", "scheduled", second(1), 1)
 }

@@ -11,16 +11,16 @@ import (
 
 // TestLostRepliesChangeNothing loses the database's answers to what it has already
 // committed, for every step on the path of a run, while jobs of every kind pass.
-// Whoever asked repeats itself, and nothing may happen twice: not a job, not a run,
+// The caller retries, and nothing may happen twice: not a job, not a run,
 // not even a delivery.
 func TestLostRepliesChangeNothing(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t, nil)
 	proxy := pgtest.NewProxy(t, url)
-	d := newDriver(t, onPostgres(t, proxy.URL()).at)
-	d.sink.reached(t, time.Minute, d.soon(0, "/ok", quick(nil)))
+	d := newDriver(t, onPostgres(t, proxy.URL()).address)
+	d.receiver.awaitDelivery(t, time.Minute, d.onceIn(0, "/ok", quick(nil)))
 	times := 3
-	if long {
+	if longRun {
 		times = 20
 	}
 	wanted := 0
@@ -29,7 +29,7 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 		for _, step := range []string{"create", "fire", "trigger", "claim", "finish", "promote", "heartbeat", "hold"} {
 			proxy.EatReplies("/* "+step+" */", n)
 			wanted += n
-			d.variety()
+			d.mixedLoad()
 			eventually(t, "the answer to "+step+" is lost", time.Minute, func() bool { return proxy.Eaten() >= wanted })
 		}
 		proxy.EatCommits("/* edit */", n)
@@ -37,13 +37,13 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 		d.pauseAndResume()
 	}
 	start := time.Now()
-	h := d.settles(healLimit, true)
+	h := d.awaitClean(healLimit, true)
 	outcomes := map[string]int{}
 	for _, r := range h.Runs {
 		for _, a := range r.Attempts {
 			outcomes[a.Outcome]++
 		}
-		if good := d.sink.good(r.ID); good > 1 {
+		if good := d.receiver.successes(r.ID); good > 1 {
 			t.Errorf("run %s was answered well %d times", r.ID, good)
 		}
 	}
@@ -57,13 +57,13 @@ func TestLostRepliesChangeNothing(t *testing.T) {
 	report(t, h, proxy.Eaten())
 }
 
-// variety asks for jobs that take every step: on time, by hand, after a failure.
-func (d *driver) variety() {
+// mixedLoad creates jobs that take every step: on time, triggered, after a failure.
+func (d *driver) mixedLoad() {
 	d.tb.Helper()
 	patient := quick(spec{"timeout_seconds": 60}) // a claim that got lost is noticed before its deadline
 	for _, path := range []string{"/ok", "/fail/1", "/cut/1"} {
-		d.soon(100*time.Millisecond, path, patient)
-		if err := d.trigger(d.soon(time.Second, path, patient)); err != nil {
+		d.onceIn(100*time.Millisecond, path, patient)
+		if err := d.trigger(d.onceIn(time.Second, path, patient)); err != nil {
 			d.tb.Errorf("trigger a job: %v", err)
 		}
 	}
@@ -72,14 +72,14 @@ func (d *driver) variety() {
 // pauseAndResume edits a job twice while the answer to an edit is lost.
 func (d *driver) pauseAndResume() {
 	d.tb.Helper()
-	j := d.soon(500*time.Millisecond, "/ok", quick(spec{"timeout_seconds": 60}))
+	j := d.onceIn(500*time.Millisecond, "/ok", quick(spec{"timeout_seconds": 60}))
 	for _, status := range []string{"paused", "scheduled"} {
-		var told toldJob
-		if err := ask(d.at(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": status}, &told); err != nil {
+		var result apiJob
+		if err := request(d.node(), "PATCH", "/api/v1/jobs/"+j.ID, spec{"status": status}, &result); err != nil {
 			d.tb.Fatalf("change a job: %v", err)
 		}
-		if (told.Status == "paused") != (status == "paused") {
-			d.tb.Errorf("a job that was %s is told to be %s", status, told.Status)
+		if (result.Status == "paused") != (status == "paused") {
+			d.tb.Errorf("a job that was %s is shown as %s", status, result.Status)
 		}
 	}
 }

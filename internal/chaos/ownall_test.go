@@ -15,28 +15,28 @@ import (
 )
 
 // everybody is how many nodes believe that they own every shard.
-const everybody = 3
+const ownAllNodes = 3
 
 // TestEverybodyOwnsEverything has three nodes fire everything on one database that
 // forgets history after five seconds: only the walls around an occurrence keep it
-// from running twice. What is forgotten cannot be asked for, so the ledger alone
+// from running twice. Deleted history cannot be read, so the receiver alone
 // is the judge.
-func TestEverybodyOwnsEverything(t *testing.T) {
+func TestEveryNodeOwnsEveryShard(t *testing.T) {
 	t.Parallel()
 	span := 20 * time.Second
-	if long {
+	if longRun {
 		span = 5 * time.Minute
 	}
 	url := pgtest.Database(t, nil)
 	var bases []string
-	for range everybody {
+	for range ownAllNodes {
 		bases = append(bases, ownAll(t, url))
 	}
 	d := newDriver(t, func() string { return bases[rand.IntN(len(bases))] })
-	recurring := []askedJob{d.every(1, "/ok", quick(nil)), d.every(1, "/ok", quick(nil)), d.every(2, "/ok", quick(nil))}
-	d.flood(200, span)
-	if firing := query[int](t, url, `SELECT count(DISTINCT fired_by) FROM belfry.history`); firing != everybody {
-		t.Errorf("%d nodes fire, not %d", firing, everybody)
+	recurring := []requestedJob{d.every(1, "/ok", quick(nil)), d.every(1, "/ok", quick(nil)), d.every(2, "/ok", quick(nil))}
+	d.loadBurst(200, span)
+	if firing := query[int](t, url, `SELECT count(DISTINCT fired_by) FROM belfry.history`); firing != ownAllNodes {
+		t.Errorf("%d nodes fire, not %d", firing, ownAllNodes)
 	}
 	for _, j := range recurring {
 		d.stop(j)
@@ -44,7 +44,7 @@ func TestEverybodyOwnsEverything(t *testing.T) {
 	h := d.history()
 	eventually(t, "everything is delivered", time.Minute, func() bool {
 		h = d.history()
-		h.Jobs, h.Runs = acknowledged(h.Asked), fromLedger(h.Deliveries)
+		h.Jobs, h.Runs = acknowledgedJobs(h.Requested), runsOfDeliveries(h.Deliveries)
 		for _, f := range check(h) {
 			if !f.pending() {
 				t.Fatal(f)
@@ -55,13 +55,13 @@ func TestEverybodyOwnsEverything(t *testing.T) {
 	eventually(t, "history is forgotten", time.Minute, func() bool {
 		return query[int](t, url, `SELECT count(*) FROM belfry.runs`) == 0 && query[int](t, url, `SELECT count(*) FROM belfry.history`) == 0
 	})
-	h.Deliveries = d.sink.all()
-	h.Runs = fromLedger(h.Deliveries)
+	h.Deliveries = d.receiver.all()
+	h.Runs = runsOfDeliveries(h.Deliveries)
 	for _, f := range check(h) {
 		t.Error(f)
 	}
 	t.Logf("%d jobs, %d triggers; %d runs, %d deliveries, the latest %v late",
-		len(h.Asked), len(h.Triggers), len(h.Runs), len(h.Deliveries), d.sink.worst(h.Asked))
+		len(h.Requested), len(h.Triggers), len(h.Runs), len(h.Deliveries), d.receiver.maxLateness(h.Requested))
 }
 
 // ownAll runs a node in this process that believes that it owns every shard.
@@ -70,7 +70,7 @@ func ownAll(t *testing.T, url string) (base string) {
 	c := node.Defaults()
 	c.Listen, c.DatabaseURL, c.OwnAll = "127.0.0.1:0", url, true
 	c.AllowTargets, c.Retention, c.DrainTimeout = []string{"127.0.0.1/32"}, 5*time.Second, 5*time.Second
-	var said output
+	var said processOutput
 	n, err := node.New(t.Context(), c, slog.New(slog.NewTextHandler(&said, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -84,15 +84,15 @@ func ownAll(t *testing.T, url string) (base string) {
 			t.Errorf("a node ended with: %v", err)
 		}
 		if t.Failed() {
-			t.Logf("a node's last words:\n%s", said.tail(4000))
+			t.Logf("a node's output:\n%s", said.tail(4000))
 		}
 	})
 	return "http://" + n.Addr().String()
 }
 
-// flood asks for so many quick one-off jobs a second, due within the next
+// loadBurst creates that many quick one-off jobs per second, due within the next
 // seconds, and triggers one in ten of them. All must be acknowledged.
-func (d *driver) flood(perSecond int, span time.Duration) {
+func (d *driver) loadBurst(perSecond int, span time.Duration) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	room := make(chan struct{}, 64)
@@ -114,12 +114,12 @@ func (d *driver) flood(perSecond int, span time.Duration) {
 	}
 }
 
-// acknowledged is the jobs that must be there.
-func acknowledged(asked []askedJob) []toldJob {
-	var jobs []toldJob
-	for _, j := range asked {
+// acknowledgedJobs is the jobs that must exist.
+func acknowledgedJobs(requested []requestedJob) []apiJob {
+	var jobs []apiJob
+	for _, j := range requested {
 		if j.ID != "" {
-			jobs = append(jobs, toldJob{ID: j.ID, Name: j.Name})
+			jobs = append(jobs, apiJob{ID: j.ID, Name: j.Name})
 		}
 	}
 	return jobs

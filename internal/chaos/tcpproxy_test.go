@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// wire is a TCP connection between workers and a server that can be made to stall:
-// nothing passes, and nobody is told.
-type wire struct {
+// tcpProxy is a TCP connection between workers and a server that can stall: nothing
+// passes, and neither side is notified.
+type tcpProxy struct {
 	listener net.Listener
 	to       string
 	work     sync.WaitGroup
@@ -23,14 +23,14 @@ type wire struct {
 	stale chan struct{} // closed when the connections of now are to be forgotten
 }
 
-// newWire gives a wire to the server at base, until tb ends.
-func newWire(tb testing.TB, base string) *wire {
+// newTCPProxy makes a proxy to the server at base, until tb ends.
+func newTCPProxy(tb testing.TB, base string) *tcpProxy {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatalf("listen for the wire: %v", err)
 	}
-	w := &wire{listener: listener, to: strings.TrimPrefix(base, "http://"), ends: map[net.Conn]struct{}{},
+	w := &tcpProxy{listener: listener, to: strings.TrimPrefix(base, "http://"), ends: map[net.Conn]struct{}{},
 		gate: make(chan struct{}), stale: make(chan struct{})}
 	close(w.gate)
 	w.work.Go(w.accept)
@@ -39,26 +39,25 @@ func newWire(tb testing.TB, base string) *wire {
 }
 
 // base is the address for workers.
-func (w *wire) base() string { return "http://" + w.listener.Addr().String() }
+func (w *tcpProxy) base() string { return "http://" + w.listener.Addr().String() }
 
 // stall lets nothing pass any more.
-func (w *wire) stall() {
+func (w *tcpProxy) stall() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gate = make(chan struct{})
 }
 
-// heal lets everything pass again, what was sent meanwhile first.
-func (w *wire) heal() {
+// resume lets everything pass again, what was sent meanwhile first.
+func (w *tcpProxy) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.gate)
 }
 
-// forget lets new connections pass again. Those that were there stay as they are:
-// nothing passes and nobody is told, like one that a router on the way has
-// forgotten.
-func (w *wire) forget() {
+// dropConnections lets new connections pass again. Existing ones stay stalled, like
+// connections that a router has dropped from its table.
+func (w *tcpProxy) dropConnections() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.stale)
@@ -66,7 +65,7 @@ func (w *wire) forget() {
 	close(w.gate)
 }
 
-func (w *wire) accept() {
+func (w *tcpProxy) accept() {
 	for {
 		near, err := w.listener.Accept()
 		if err != nil {
@@ -77,19 +76,19 @@ func (w *wire) accept() {
 			near.Close()
 			continue
 		}
-		if !w.own(near, far) {
+		if !w.track(near, far) {
 			return
 		}
 		w.mu.Lock()
 		stale := w.stale
 		w.mu.Unlock()
-		w.work.Go(func() { w.pass(far, near, stale) })
-		w.work.Go(func() { w.pass(near, far, stale) })
+		w.work.Go(func() { w.copy(far, near, stale) })
+		w.work.Go(func() { w.copy(near, far, stale) })
 	}
 }
 
-// own notes the ends of a connection, which the end of the wire closes.
-func (w *wire) own(ends ...net.Conn) bool {
+// track records the ends of a connection, which close closes.
+func (w *tcpProxy) track(ends ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, end := range ends {
@@ -102,9 +101,9 @@ func (w *wire) own(ends ...net.Conn) bool {
 	return w.ends != nil
 }
 
-// pass copies what comes, and its end, as long as the wire lets it. The gate is
-// looked at before anything is written: a copy under way may not slip through.
-func (w *wire) pass(to, from net.Conn, stale chan struct{}) {
+// copy copies what comes, and its end, while the proxy allows it. The gate is checked
+// before every write, so that a copy under way cannot slip through.
+func (w *tcpProxy) copy(to, from net.Conn, stale chan struct{}) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -134,7 +133,7 @@ func (w *wire) pass(to, from net.Conn, stale chan struct{}) {
 	}
 }
 
-func (w *wire) close() {
+func (w *tcpProxy) close() {
 	w.listener.Close()
 	w.mu.Lock()
 	ends := w.ends

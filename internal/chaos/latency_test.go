@@ -15,53 +15,53 @@ const (
 	rounds      = 5               // of which one has to be on time throughout: a machine may stall
 )
 
-func TestAJobIn300MillisecondsRunsIn300Milliseconds(t *testing.T) {
+func TestOneOffIn300Milliseconds(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		d := newDriver(t, onSQLite(t, t.TempDir()).at)
-		lag := d.onTime(func(int) askedJob { return d.soon(300*time.Millisecond, "/ok", quick(nil)) })
-		h := d.settles(time.Minute, false)
-		t.Logf("%d jobs, the latest of the best round %v late", len(h.Asked), lag)
+		d := newDriver(t, onSQLite(t, t.TempDir()).address)
+		lag := d.wantOnTime(func(int) requestedJob { return d.onceIn(300*time.Millisecond, "/ok", quick(nil)) })
+		h := d.awaitClean(time.Minute, false)
+		t.Logf("%d jobs, the latest of the best round %v late", len(h.Requested), lag)
 	})
-	t.Run("postgres, asked of two nodes", func(t *testing.T) {
+	t.Run("postgres, created on two nodes", func(t *testing.T) {
 		url := pgtest.Database(t, nil)
 		nodes := []*process{onPostgres(t, url), onPostgres(t, url)}
-		owners := spread(t, url, nodes...)
-		asked := map[string]int{} // by job: the node that was asked
+		owners := awaitShardOwners(t, url, nodes...)
+		creator := map[string]int{} // by job: the node that created it
 		var d *driver
 		turn := 0
-		d = newDriver(t, func() string { return nodes[turn%len(nodes)].at() })
-		lag := d.onTime(func(int) askedJob {
+		d = newDriver(t, func() string { return nodes[turn%len(nodes)].address() })
+		lag := d.wantOnTime(func(int) requestedJob {
 			turn++
-			j := d.soon(300*time.Millisecond, "/ok", quick(nil))
-			asked[j.ID] = turn % len(nodes)
+			j := d.onceIn(300*time.Millisecond, "/ok", quick(nil))
+			creator[j.ID] = turn % len(nodes)
 			return j
 		})
-		h := d.settles(time.Minute, false)
+		h := d.awaitClean(time.Minute, false)
 		foreign := 0
-		for job, node := range asked {
+		for job, node := range creator {
 			if owners[query[int](t, url, `SELECT shard FROM belfry.plans WHERE job_id = $1::uuid UNION ALL SELECT shard FROM belfry.ended WHERE id = $1::uuid`, job)] != node {
 				foreign++
 			}
 		}
-		if foreign < len(asked)/10 {
-			t.Errorf("only %d of %d jobs were asked of a node that does not own them", foreign, len(asked))
+		if foreign < len(creator)/10 {
+			t.Errorf("only %d of %d jobs were created on a node that does not own them", foreign, len(creator))
 		}
-		t.Logf("%d jobs, %d of them asked of a node that does not own them, the latest of the best round %v late", len(h.Asked), foreign, lag)
+		t.Logf("%d jobs, %d of them created on a node that does not own them, the latest of the best round %v late", len(h.Requested), foreign, lag)
 	})
 }
 
-// onTime asks for rounds of forty jobs, 25 ms apart, until all of a round were
-// delivered within the allowed lag, and gives the worst lag of that round.
-func (d *driver) onTime(ask func(i int) askedJob) time.Duration {
+// wantOnTime creates rounds of forty jobs, 25 ms apart, until all of a round were
+// delivered within the allowed lag, and returns the largest lag of that round.
+func (d *driver) wantOnTime(ask func(i int) requestedJob) time.Duration {
 	d.tb.Helper()
 	for round := range rounds {
-		var jobs []askedJob
+		var jobs []requestedJob
 		for i := range 40 {
 			jobs = append(jobs, ask(i))
 			time.Sleep(25 * time.Millisecond)
 		}
-		d.sink.reached(d.tb, time.Minute, jobs...)
-		lag := d.sink.worst(jobs)
+		d.receiver.awaitDelivery(d.tb, time.Minute, jobs...)
+		lag := d.receiver.maxLateness(jobs)
 		if lag <= allowedLag {
 			return lag
 		}
@@ -71,9 +71,9 @@ func (d *driver) onTime(ask func(i int) askedJob) time.Duration {
 	return 0
 }
 
-// spread waits until the nodes, which were started in this order, share the shards
-// between them, and gives the owner of each.
-func spread(tb testing.TB, url string, nodes ...*process) (owners map[int]int) {
+// awaitShardOwners waits until the nodes, which were started in this order, share the
+// shards, and returns the owner of each.
+func awaitShardOwners(tb testing.TB, url string, nodes ...*process) (owners map[int]int) {
 	tb.Helper()
 	eventually(tb, "the shards are spread over the nodes", time.Minute, func() bool {
 		names := queryAll[string](tb, url, `SELECT owner::text FROM belfry.leases WHERE name LIKE 'node/%' AND expires_at > clock_timestamp() ORDER BY owner`)

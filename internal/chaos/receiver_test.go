@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ledger is the server that the jobs call. It notes every delivery before it
-// answers, and answers as the path says:
+// receiver is the server that the jobs call. It records every delivery before it
+// responds, and responds as the path says:
 //
 //	/ok          200
 //	/slow/n      200 after n milliseconds
@@ -24,8 +24,8 @@ import (
 //	/hang/n      nothing to the first n until the caller gives up, then 200
 //	/gate/a/b    nothing to the first until gate a is opened, nothing to the second
 //	             until gate b is, and so on, then 200
-//	/ended       notes how a worker's handler ended, which it tells last of all
-type ledger struct {
+//	/ended       records how a worker's handler ended, which it reports last
+type receiver struct {
 	*httptest.Server
 
 	mu         sync.Mutex // guards the fields below
@@ -35,8 +35,8 @@ type ledger struct {
 	closing    chan struct{}
 }
 
-func newLedger(tb testing.TB) *ledger {
-	l := &ledger{byRun: map[string]int{}, gates: map[string]chan struct{}{}, closing: make(chan struct{})}
+func newReceiver(tb testing.TB) *receiver {
+	l := &receiver{byRun: map[string]int{}, gates: map[string]chan struct{}{}, closing: make(chan struct{})}
 	l.Server = httptest.NewServer(l)
 	tb.Cleanup(func() {
 		close(l.closing)
@@ -45,12 +45,12 @@ func newLedger(tb testing.TB) *ledger {
 	return l
 }
 
-func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/ended" {
 		l.ended(w, r)
 		return
 	}
-	d, nth, err := l.note(r)
+	d, nth, err := l.record(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -77,7 +77,7 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	case "gate":
-		if names := strings.Split(argument, "/"); nth <= len(names) && !wait(l, r, l.gate(names[nth-1])) {
+		if names := strings.Split(argument, "/"); nth <= len(names) && !wait(l, r, l.gateOf(names[nth-1])) {
 			return
 		}
 	}
@@ -87,14 +87,14 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-func (l *ledger) over(d *delivery) {
+func (l *receiver) over(d *delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d.Over, d.OverAt = true, time.Now()
 }
 
 // wait reports whether the event came before the caller went away.
-func wait[T any](l *ledger, r *http.Request, event <-chan T) bool {
+func wait[T any](l *receiver, r *http.Request, event <-chan T) bool {
 	select {
 	case <-event:
 		return true
@@ -104,14 +104,14 @@ func wait[T any](l *ledger, r *http.Request, event <-chan T) bool {
 	return false
 }
 
-// note adds a delivery and says the how manyth of its run it is. What is not a
-// delivery at all is refused, which makes its run fail.
-func (l *ledger) note(r *http.Request) (d *delivery, nth int, err error) {
+// record adds a delivery and returns its number among those of its run. An invalid one
+// is refused, which makes its run fail.
+func (l *receiver) record(r *http.Request) (d *delivery, nth int, err error) {
 	d = &delivery{
 		Run:     r.Header.Get("Belfry-Run-Id"),
 		Job:     r.Header.Get("Belfry-Job-Id"),
 		Key:     r.Header.Get("Idempotency-Key"),
-		By:      r.Header.Get(headerBy),
+		Worker:  r.Header.Get(headerBy),
 		Arrived: time.Now(),
 	}
 	if d.Attempt, err = strconv.Atoi(r.Header.Get("Belfry-Attempt")); err != nil {
@@ -127,18 +127,18 @@ func (l *ledger) note(r *http.Request) (d *delivery, nth int, err error) {
 	return d, l.byRun[d.Run], nil
 }
 
-// The headers in which a worker's handler tells the ledger of itself.
+// The headers of the deliveries of a worker's handler.
 const (
 	headerBy    = "Chaos-Worker"
 	headerEnded = "Chaos-Ended"
 )
 
-// ended notes how a handler ended. One that was not heard to begin is refused.
-func (l *ledger) ended(w http.ResponseWriter, r *http.Request) {
+// ended records how a handler ended. One that did not report its start is refused.
+func (l *receiver) ended(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range slices.Backward(l.deliveries) {
-		if d.Run == r.Header.Get("Belfry-Run-Id") && strconv.Itoa(d.Attempt) == r.Header.Get("Belfry-Attempt") && d.By == r.Header.Get(headerBy) {
+		if d.Run == r.Header.Get("Belfry-Run-Id") && strconv.Itoa(d.Attempt) == r.Header.Get("Belfry-Attempt") && d.Worker == r.Header.Get(headerBy) {
 			d.Ended, d.EndedAt = r.Header.Get(headerEnded), time.Now()
 			return
 		}
@@ -146,8 +146,8 @@ func (l *ledger) ended(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "this attempt never began", http.StatusBadRequest)
 }
 
-// gate is a channel that open closes.
-func (l *ledger) gate(name string) chan struct{} {
+// gateOf is a channel that open closes.
+func (l *receiver) gateOf(name string) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gates[name] == nil {
@@ -156,10 +156,10 @@ func (l *ledger) gate(name string) chan struct{} {
 	return l.gates[name]
 }
 
-func (l *ledger) open(name string) { close(l.gate(name)) }
+func (l *receiver) open(name string) { close(l.gateOf(name)) }
 
 // all is a copy of everything noted so far.
-func (l *ledger) all() []delivery {
+func (l *receiver) all() []delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]delivery, len(l.deliveries))
@@ -169,8 +169,8 @@ func (l *ledger) all() []delivery {
 	return all
 }
 
-// of gives the deliveries of a job.
-func (l *ledger) of(job string) []delivery {
+// deliveriesOf returns the deliveries of a job.
+func (l *receiver) deliveriesOf(job string) []delivery {
 	var mine []delivery
 	for _, d := range l.all() {
 		if d.Job == job {
@@ -180,8 +180,8 @@ func (l *ledger) of(job string) []delivery {
 	return mine
 }
 
-// reached waits until every one of the jobs was delivered at least once.
-func (l *ledger) reached(tb testing.TB, limit time.Duration, jobs ...askedJob) {
+// awaitDelivery waits until every one of the jobs was delivered at least once.
+func (l *receiver) awaitDelivery(tb testing.TB, limit time.Duration, jobs ...requestedJob) {
 	tb.Helper()
 	eventually(tb, fmt.Sprintf("%d jobs are delivered", len(jobs)), limit, func() bool {
 		seen := map[string]bool{}
@@ -197,15 +197,15 @@ func (l *ledger) reached(tb testing.TB, limit time.Duration, jobs ...askedJob) {
 	})
 }
 
-// sent counts the deliveries of a run.
-func (l *ledger) sent(run string) int {
+// attemptsOf counts the deliveries of a run.
+func (l *receiver) attemptsOf(run string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byRun[run]
 }
 
-// good counts the deliveries of a run that were answered well.
-func (l *ledger) good(run string) int {
+// successes counts the deliveries of a run that were answered with success.
+func (l *receiver) successes(run string) int {
 	n := 0
 	for _, d := range l.all() {
 		if d.Run == run && d.Answered/100 == 2 {
@@ -216,10 +216,10 @@ func (l *ledger) good(run string) int {
 }
 
 // waiting counts the deliveries of the jobs whose caller still waits for an answer.
-func (l *ledger) waiting(jobs []askedJob) int {
+func (l *receiver) waiting(jobs []requestedJob) int {
 	n := 0
 	for _, j := range jobs {
-		for _, d := range l.of(j.ID) {
+		for _, d := range l.deliveriesOf(j.ID) {
 			if !d.Over {
 				n++
 			}
@@ -228,8 +228,8 @@ func (l *ledger) waiting(jobs []askedJob) int {
 	return n
 }
 
-// worst is how late the latest first delivery of the jobs was.
-func (l *ledger) worst(jobs []askedJob) time.Duration {
+// maxLateness is the lateness of the latest first delivery of the jobs.
+func (l *receiver) maxLateness(jobs []requestedJob) time.Duration {
 	mine := map[string]bool{}
 	for _, j := range jobs {
 		mine[j.ID] = true

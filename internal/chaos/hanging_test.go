@@ -21,22 +21,22 @@ func onEither(t *testing.T, test func(t *testing.T, open func(args ...string) *p
 	})
 }
 
-func TestACallbackThatHangsDelaysNobodyElse(t *testing.T) {
+func TestHangingCallbackDelaysNoOther(t *testing.T) {
 	onEither(t, func(t *testing.T, open func(args ...string) *process) {
 		const timeout = 8 * time.Second
-		d := newDriver(t, open("--concurrency", "200").at)
-		var hanging []askedJob
+		d := newDriver(t, open("--concurrency", "200").address)
+		var hanging []requestedJob
 		for range 100 {
-			hanging = append(hanging, d.soon(200*time.Millisecond, "/hang/1", quick(spec{"timeout_seconds": int(timeout.Seconds()), "max_retries": 0})))
+			hanging = append(hanging, d.onceIn(200*time.Millisecond, "/hang/1", quick(spec{"timeout_seconds": int(timeout.Seconds()), "max_retries": 0})))
 		}
-		d.sink.reached(t, time.Minute, hanging...)
-		lag := d.onTime(func(int) askedJob { return d.soon(200*time.Millisecond, "/ok", quick(nil)) })
-		if still := d.sink.waiting(hanging); still < len(hanging) {
+		d.receiver.awaitDelivery(t, time.Minute, hanging...)
+		lag := d.wantOnTime(func(int) requestedJob { return d.onceIn(200*time.Millisecond, "/ok", quick(nil)) })
+		if still := d.receiver.waiting(hanging); still < len(hanging) {
 			t.Logf("the machine was busy: only %d callbacks hung to the end of the round", still)
 		}
-		h := d.settles(time.Minute, false)
+		h := d.awaitClean(time.Minute, false)
 		longest := time.Duration(0)
-		for _, r := range h.of(hanging) {
+		for _, r := range h.runsOf(hanging) {
 			if r.Status != "dead" || len(r.Attempts) != 1 || r.Attempts[0].Outcome != "timed_out" {
 				t.Fatalf("a run whose target hangs is %+v", r)
 			}
@@ -46,6 +46,6 @@ func TestACallbackThatHangsDelaysNobodyElse(t *testing.T) {
 			}
 			longest = max(longest, took)
 		}
-		t.Logf("beside 100 hanging callbacks the latest of the best round of quick ones was %v late; those with a timeout of %v ended within %v", lag, timeout, longest)
+		t.Logf("with 100 hanging callbacks the latest of the best round of quick ones was %v late; those with a timeout of %v ended within %v", lag, timeout, longest)
 	})
 }

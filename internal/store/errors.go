@@ -1,0 +1,75 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
+)
+
+// MaxError bounds the stored text of an error, in bytes.
+const MaxError = 8 << 10
+
+// maxNameShown bounds what an error repeats of a name that may be anything.
+const maxNameShown = 200
+
+// NoSuchJob is the error of a job that does not exist.
+func NoSuchJob(id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
+}
+
+// NoSuchName is the error of a name that no job has.
+func NoSuchName(name string) error {
+	return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
+}
+
+// NoSuchRun is the error of a run that does not exist.
+func NoSuchRun(id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
+}
+
+// NoSuchDeadLetter is the error of a dead letter that does not exist.
+func NoSuchDeadLetter(id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no dead letter %s", id)
+}
+
+// NameTaken is the error of a name that another job has.
+func NameTaken(name string) error {
+	return &belfry.Error{
+		Code:    belfry.Conflict,
+		Message: "the name is taken",
+		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
+	}
+}
+
+// JobEnded is the error of a change to an archived job.
+func JobEnded() error {
+	return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+}
+
+// CancelSettled is the error of cancelling a run that is settled; nil if it is
+// cancelled already.
+func CancelSettled(id belfry.ID, status belfry.RunStatus) error {
+	switch status {
+	case belfry.RunCancelled:
+		return nil
+	case belfry.RunDead:
+		return belfry.Errorf(belfry.Conflict, "run %s is a dead letter: discard it instead", id)
+	default:
+		return belfry.Errorf(belfry.Conflict, "run %s is over already: it is %s", id, status)
+	}
+}
+
+// CheckShards reads the stored number of shards. Asked is the number in the options;
+// zero accepts any.
+func CheckShards(stored string, asked int) (int, error) {
+	shards, err := strconv.Atoi(stored)
+	if err != nil || shards < 1 {
+		return 0, fmt.Errorf("the stored number of shards, %q, is not a number", stored)
+	}
+	if asked != 0 && asked != shards {
+		return 0, belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", shards, asked)
+	}
+	return shards, nil
+}
