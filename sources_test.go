@@ -152,7 +152,7 @@ func TestWordsOfAnIdentifier(t *testing.T) {
 var storeFiles = map[string]string{
 	"disk_bsd.go": "file system checks", "disk_linux.go": "file system checks", "disk_other.go": "file system checks",
 	"lock_other.go": "file lock", "lock_unix.go": "file lock", "session.go": "one writer", "spool.go": "one writer",
-	"trigrams.go": "index of names", "partitions.go": "partitions by day",
+	"trigrams.go": "index of names", "job_search.go": "choice among indexes", "partitions.go": "partitions by day",
 }
 
 func TestStoresHaveTheSameFiles(t *testing.T) {

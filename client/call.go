@@ -171,6 +171,9 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 var errSlow = errors.New("timeout")
 
 func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
+	if !strings.HasPrefix(q.path, "/") {
+		return nil, belfry.Errorf(belfry.Invalid, "the id or name of the job is empty")
+	}
 	if !isHeaderValue(q.key) || !isHeaderValue(q.match) {
 		return nil, belfry.Errorf(belfry.Invalid, "an idempotency key or version must have printable ASCII characters only")
 	}
@@ -239,6 +242,9 @@ func (e *permanentError) Unwrap() error { return e.error }
 
 // JobPath is the path of a job, or of something below it, for Do.
 func JobPath(ref string, more ...string) string {
+	if ref == "" {
+		return "" // which no call accepts
+	}
 	escaped := url.PathEscape(ref)
 	if ref == "." || ref == ".." {
 		escaped = strings.ReplaceAll(ref, ".", "%2E")

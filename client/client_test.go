@@ -7,27 +7,26 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/belfry-sh/belfry"
 )
 
-func TestAddressesOfServers(t *testing.T) {
+func TestNewAddress(t *testing.T) {
 	for _, tt := range []struct{ server, want, refused string }{
 		{"http://localhost:8080", "http://localhost:8080", ""},
 		{"https://belfry.example.com/", "https://belfry.example.com", ""},
 		{"https://example.com/tools/belfry/", "https://example.com/tools/belfry", ""},
 		{"http://[::1]:8080", "http://[::1]:8080", ""},
-		{"", "", "does not begin with http"},
-		{"localhost:8080", "", "does not begin with http"},
-		{"ftp://localhost", "", "does not begin with http"},
-		{"http://", "", "names no host"},
-		{"http://:8080", "", "names no host"},
-		{"http://localhost?x=1", "", "behind a ? or #"},
-		{"http://localhost/?", "", "behind a ? or #"},
-		{"http://localhost#x", "", "behind a ? or #"},
-		{"http://me:s3cret@localhost", "", "user or password"},
-		{"http://s3cret@local host", "", "user or password"},
+		{"", "", "does not start with http"},
+		{"localhost:8080", "", "does not start with http"},
+		{"ftp://localhost", "", "does not start with http"},
+		{"http://", "", "has no host"},
+		{"http://:8080", "", "has no host"},
+		{"http://localhost?x=1", "", "must not contain ? or #"},
+		{"http://localhost/?", "", "must not contain ? or #"},
+		{"http://localhost#x", "", "must not contain ? or #"},
+		{"http://me:s3cret@localhost", "", "user name or password"},
+		{"http://s3cret@local host", "", "user name or password"},
 		{"http://local host", "", "is not the address"},
 		{"http://localhost\n", "", "is not the address"},
 	} {
@@ -43,7 +42,7 @@ func TestAddressesOfServers(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestNewOptionErrors(t *testing.T) {
 	for name, o := range map[string]Option{
 		"a key with a line break": WithKey("s3cret\n"),
 		"a key with a space":      WithKey("s3cret s3cret"),
@@ -58,7 +57,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestRequestsSayWhoAsksForWhat(t *testing.T) {
+func TestRequestHeaders(t *testing.T) {
 	c, s := scripted(t, said{status: 200, body: `{}`})
 	c.namespace = "billing"
 	if _, err := c.EditJob(t.Context(), "a b/ü?", map[string]any{"queue": nil}, IfMatch("v1")); err != nil {
@@ -66,7 +65,7 @@ func TestRequestsSayWhoAsksForWhat(t *testing.T) {
 	}
 	r := s.requests[0]
 	if got := r.Method + " " + r.URL.String(); got != "PATCH http://belfry.test/api/v1/jobs/a%20b%2F%C3%BC%3F" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("the request is %s", got)
 	}
 	for name, want := range map[string]string{
 		"Authorization": "Bearer " + testKey, "Belfry-Namespace": "billing", "If-Match": `"v1"`,
@@ -81,7 +80,7 @@ func TestRequestsSayWhoAsksForWhat(t *testing.T) {
 	}
 }
 
-func TestJobsAreFoundByAnyName(t *testing.T) {
+func TestJobPath(t *testing.T) {
 	for ref, want := range map[string]string{
 		".": "%2E", "..": "%2E%2E", "a.b": "a.b", "100%": "100%25", "a?b#c": "a%3Fb%23c", "ü": "%C3%BC",
 	} {
@@ -95,14 +94,14 @@ func TestJobsAreFoundByAnyName(t *testing.T) {
 	}
 }
 
-func TestNoNameIsNoJob(t *testing.T) {
+func TestEmptyRefIsInvalid(t *testing.T) {
 	c, s := scripted(t, said{status: 204})
 	errs := []error{c.DeleteJob(t.Context(), "")}
 	_, err := c.Job(t.Context(), "")
 	errs = append(errs, err)
-	_, _, err = c.PutJob(t.Context(), "", Draft{})
+	_, _, err = c.PutJob(t.Context(), "", belfry.Manifest{})
 	errs = append(errs, err)
-	for _, err = range c.RunsOf(t.Context(), "") {
+	for _, err = range c.JobRuns(t.Context(), "") {
 		errs = append(errs, err)
 	}
 	for _, err := range errs {
@@ -115,47 +114,28 @@ func TestNoNameIsNoJob(t *testing.T) {
 	}
 }
 
-func TestDraftSendsWhatIsSet(t *testing.T) {
+func TestManifestSendsWhatIsSet(t *testing.T) {
+	delays, err := belfry.NewDelays([]float64{0, 1.5, 60})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
-		draft Draft
-		want  string
+		manifest belfry.Manifest
+		want     string
 	}{
-		{Draft{}, `{}`},
-		{Draft{Schedule: "@daily", MaxRetries: new(0), RetryJitter: new(0.0)}, `{"schedule":"@daily","max_retries":0,"retry_jitter":0}`},
-		{Draft{Priority: belfry.PriorityHigh, RetryDelays: []float64{0, 1.5, 60}}, `{"priority":"high","retry_delays":[0,1.5,60]}`},
-		{Draft{Priority: "normal"}, `{"priority":"normal"}`},
-		{Draft{Status: belfry.StatusPaused, Tags: []string{"a"}, Payload: json.RawMessage(`{"b": 1}`)},
-			`{"tags":["a"],"status":"paused","payload":{"b":1}}`},
+		{belfry.Manifest{}, `{}`},
+		{belfry.Manifest{Spec: belfry.Spec{Schedule: "@daily", MaxRetries: belfry.Some(0), RetryJitter: belfry.Some(0.0)}}, `{"schedule":"@daily","max_retries":0,"retry_jitter":0}`},
+		{belfry.Manifest{Spec: belfry.Spec{Priority: belfry.PriorityHigh, RetryDelays: delays}}, `{"priority":"high","retry_delays":[0,1.5,60]}`},
+		{belfry.Manifest{Tags: []string{"a"}, Payload: json.RawMessage(`{"b": 1}`), Status: belfry.StatusPaused}, `{"tags":["a"],"payload":{"b":1},"status":"paused"}`},
 	} {
-		if got, err := json.Marshal(tt.draft); err != nil || string(got) != tt.want {
-			t.Errorf("got %s and %v, want %s", got, err, tt.want)
+		c, s := scripted(t, said{status: 200, body: `{}`})
+		if _, err := c.CreateJob(t.Context(), tt.manifest); err != nil || s.bodies[0] != tt.want {
+			t.Errorf("sent %s, error %v, want %s", s.bodies[0], err, tt.want)
 		}
 	}
 }
 
-// Every member of a job that a person may set is in the draft under its name.
-func TestDraftHasEveryFieldOfAJob(t *testing.T) {
-	full, _ := json.Marshal(belfry.Spec{Handler: "h", IdempotencyKeyTemplate: "k", DSTGap: "g", DSTOverlap: "o", StartsAt: time.Now(), EndsAt: time.Now(),
-		MaxRuns: 1, JitterSeconds: 1, MaxMissed: 1, CatchUpSeconds: 1, MaxQueued: 1, RetryOn: "r", RetryDelays: "1", RetentionDays: 1})
-	var spec map[string]any
-	json.Unmarshal(full, &spec)
-	filled, _ := json.Marshal(Draft{Name: "n", Tags: []string{"t"}, Type: "t", Handler: "h", Schedule: "s", Timezone: "z", MissedWindow: "m",
-		Queue: "q", Overlap: "o", TimeoutSeconds: 1, MaxRetries: new(1), RetryBackoff: "b", RetryBaseSeconds: new(1.0), RetryCapSeconds: new(1.0),
-		RetryJitter: new(1.0), IdempotencyKeyTemplate: "k", Status: "s", Payload: 1, DSTGap: "g", DSTOverlap: "o", StartsAt: time.Now(), EndsAt: time.Now(),
-		MaxRuns: 1, JitterSeconds: 1, MaxMissed: 1, CatchUpSeconds: 1, Priority: "high", MaxQueued: 1, RetryOn: "r", RetryDelays: []float64{1}, RetentionDays: 1})
-	var draft map[string]any
-	json.Unmarshal(filled, &draft)
-	for name := range spec {
-		if _, ok := draft[name]; !ok {
-			t.Errorf("a draft has no %s", name)
-		}
-	}
-	if len(draft) != len(spec)+4 { // name, tags, status, payload
-		t.Errorf("a draft has %d members, a spec %d", len(draft), len(spec))
-	}
-}
-
-func TestTheKeyIsNowhereToBeSeen(t *testing.T) {
+func TestKeyIsNeverShown(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	defer other.Close()
@@ -167,7 +147,7 @@ func TestTheKeyIsNowhereToBeSeen(t *testing.T) {
 	})
 	shown := fmt.Sprintf("%v %+v %#v", c, c, c)
 	_, err := c.Job(t.Context(), "x")
-	if err == nil || !strings.Contains(err.Error(), "leads to "+other.URL+": give that address") {
+	if err == nil || !strings.Contains(err.Error(), "redirects to "+other.URL+": use that address") {
 		t.Errorf("got %v", err)
 	}
 	if elsewhere != 0 {

@@ -19,26 +19,26 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	job, err := c.CreateJob(ctx, client.Draft{
-		Name:       "morning report",
-		Schedule:   "30 9 * * MON-FRI",
-		Timezone:   "Europe/Paris",
-		MaxRetries: new(0),
-		Payload:    map[string]any{"url": "https://example.com/hook"},
+	job, err := c.CreateJob(ctx, belfry.Manifest{
+		Name:    "morning report",
+		Spec:    belfry.Spec{Schedule: "30 9 * * MON-FRI", Timezone: "Europe/Paris", MaxRetries: belfry.Some(0)},
+		Payload: belfry.MustJSON(belfry.HTTPPayload{URL: "https://example.com/hook"}),
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(job.Name, "is", job.Status)
 
-	for job, err := range c.Jobs(ctx, client.JobFilter{Search: "report"}) {
+	for job, err := range c.Jobs(ctx, belfry.JobFilter{Search: "report"}) {
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println("found", job.Name, "of type", job.Type)
 	}
 
-	_, err = c.CreateJob(ctx, client.Draft{Name: "morning report", Schedule: "@daily", Payload: map[string]any{"url": "https://example.com"}})
+	_, err = c.CreateJob(ctx, belfry.Manifest{
+		Name: "morning report", Spec: belfry.Spec{Schedule: "@daily"}, Payload: belfry.MustJSON(belfry.HTTPPayload{URL: "https://example.com"}),
+	})
 	fmt.Println(belfry.CodeOf(err))
 	// Output:
 	// morning report is scheduled
@@ -46,7 +46,7 @@ func Example() {
 	// conflict
 }
 
-// An edit that must not undo somebody else's names the version that it is based on.
+// An edit that must not overwrite another change names the version that it is based on.
 func ExampleClient_EditJob() {
 	url, stop := exampleServer()
 	defer stop()
@@ -56,7 +56,7 @@ func ExampleClient_EditJob() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	if _, _, err = c.PutJob(ctx, "backup", client.Draft{Schedule: "@daily", Type: belfry.TypeWorker}); err != nil {
+	if _, _, err = c.PutJob(ctx, "backup", belfry.Manifest{Spec: belfry.Spec{Schedule: "@daily", Type: belfry.TypeWorker}}); err != nil {
 		log.Fatal(err)
 	}
 
@@ -64,7 +64,7 @@ func ExampleClient_EditJob() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	job, err := c.EditJob(ctx, "backup", client.Draft{Schedule: "@hourly"}, client.IfMatch(version))
+	job, err := c.EditJob(ctx, "backup", belfry.Manifest{Spec: belfry.Spec{Schedule: "@hourly"}}, client.IfMatch(version))
 	fmt.Println(job.Schedule, job.Revision, err)
 	_, err = c.EditJob(ctx, "backup", map[string]any{"queue": "slow"}, client.IfMatch(version))
 	fmt.Println(belfry.CodeOf(err))

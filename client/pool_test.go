@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,7 +55,7 @@ func pooled(t *testing.T, c *client.Client, mux *worker.Mux, options ...worker.O
 	return log, stop
 }
 
-func TestRunsAreDeliveredAndResultsAccepted(t *testing.T) {
+func TestWorkerRunsJobs(t *testing.T) {
 	c, _ := live(t, client.WithNamespace("billing"))
 	ctx := t.Context()
 	mux := worker.NewMux()
@@ -65,16 +66,15 @@ func TestRunsAreDeliveredAndResultsAccepted(t *testing.T) {
 		if run.JobName != "monthly" || run.Namespace != "billing" || run.Kind != belfry.KindManual {
 			t.Errorf("the run is %+v", run)
 		}
-		keys <- run.IdempotencyKey()
+		keys <- run.Key()
 		run.Report.Output = []byte("sent to " + in.Customer)
 		if in.Customer == "nobody" {
 			return errors.New("there is nobody")
 		}
 		return nil
 	})
-	draft := client.Draft{Name: "monthly", Handler: "send-invoice", Schedule: "@monthly", MaxRetries: new(0), Overlap: belfry.OverlapParallel,
-		IdempotencyKeyTemplate: "invoice-{{month}}", Payload: map[string]any{"customer": "ACME"}}
-	must[belfry.Job](t)(c.CreateJob(ctx, draft))
+	spec := belfry.Spec{Handler: "send-invoice", Schedule: "@monthly", MaxRetries: belfry.Some(0), Overlap: belfry.OverlapParallel, IdempotencyKeyTemplate: "invoice-{{month}}"}
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "monthly", Spec: spec, Payload: json.RawMessage(`{"customer":"ACME"}`)}))
 	pooled(t, c, mux)
 	for _, tt := range []struct {
 		payload any
@@ -98,18 +98,18 @@ func TestRunsAreDeliveredAndResultsAccepted(t *testing.T) {
 			}
 		}
 	}
-	if n := len(all(t, c.RunsOf(ctx, "monthly"))); n != 4 {
+	if n := len(all(t, c.JobRuns(ctx, "monthly"))); n != 4 {
 		t.Errorf("the job has %d runs", n)
 	}
-	if dead := all(t, c.Runs(ctx, client.RunFilter{Status: belfry.RunDead, PageSize: 1})); len(dead) != 2 {
+	if dead := all(t, c.Runs(ctx, belfry.RunFilter{Status: belfry.RunDead, PageSize: 1})); len(dead) != 2 {
 		t.Errorf("there are %d dead runs", len(dead))
 	}
 }
 
-func TestDrainHandsBackWhatItInterrupts(t *testing.T) {
+func TestWorkerDrainReturnsInterruptedRuns(t *testing.T) {
 	c, _ := live(t)
 	ctx := t.Context()
-	must[belfry.Job](t)(c.CreateJob(ctx, client.Draft{Name: "slow", Schedule: "@monthly", MaxRetries: new(0)}))
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "slow", Spec: belfry.Spec{Schedule: "@monthly", MaxRetries: belfry.Some(0)}}))
 	started := make(chan int, 10)
 	mux := worker.NewMux()
 	mux.HandleFunc("slow", func(ctx context.Context, run *belfry.Run) error {
@@ -124,7 +124,7 @@ func TestDrainHandsBackWhatItInterrupts(t *testing.T) {
 	id := must[belfry.ID](t)(c.TriggerJob(ctx, "slow", nil))
 	<-started
 	stop()
-	run := must[client.Run](t)(c.Run(ctx, id))
+	run := must[belfry.Run](t)(c.Run(ctx, id))
 	if run.Status != belfry.RunReady || len(run.Attempts) != 1 || run.Attempts[0].Outcome != belfry.OutcomeInterrupted {
 		t.Errorf("handed back it is %+v", run)
 	}
@@ -135,12 +135,12 @@ func TestDrainHandsBackWhatItInterrupts(t *testing.T) {
 }
 
 // The connections of a worker break, and nobody answers for a moment.
-func TestWorkerReconnectsByItself(t *testing.T) {
+func TestWorkerReconnects(t *testing.T) {
 	direct, s := live(t)
 	ctx := t.Context()
 	target, _ := url.Parse(s.url)
 	p := newProxy(t, target.Host)
-	must[belfry.Job](t)(direct.CreateJob(ctx, client.Draft{Name: "work", Schedule: "@monthly", Overlap: belfry.OverlapParallel}))
+	must[belfry.Job](t)(direct.CreateJob(ctx, belfry.Manifest{Name: "work", Spec: belfry.Spec{Schedule: "@monthly", Overlap: belfry.OverlapParallel}}))
 	var attempts atomic.Int32
 	mux := worker.NewMux()
 	mux.HandleFunc("work", func(context.Context, *belfry.Run) error { attempts.Add(1); return nil })
@@ -165,7 +165,7 @@ func TestWorkerReconnectsByItself(t *testing.T) {
 
 // A server is restarted under a worker that holds runs and results: nothing is
 // lost, and no run is settled twice.
-func TestServerIsRestartedUnderAWorker(t *testing.T) {
+func TestWorkerSurvivesAServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	first, err := serve(dir, "")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestServerIsRestartedUnderAWorker(t *testing.T) {
 	}
 	c := connect(t, first.url)
 	ctx := t.Context()
-	must[belfry.Job](t)(c.CreateJob(ctx, client.Draft{Name: "work", Schedule: "@monthly", Overlap: belfry.OverlapParallel, MaxRetries: new(0)}))
+	must[belfry.Job](t)(c.CreateJob(ctx, belfry.Manifest{Name: "work", Spec: belfry.Spec{Schedule: "@monthly", Overlap: belfry.OverlapParallel, MaxRetries: belfry.Some(0)}}))
 	release := make(chan struct{})
 	var started atomic.Int32
 	mux := worker.NewMux()
@@ -208,7 +208,7 @@ func TestServerIsRestartedUnderAWorker(t *testing.T) {
 			t.Errorf("run %s is %s: %s", id, run.Status, run.Error)
 		}
 	}
-	if n := len(all(t, c.RunsOf(ctx, "work"))); n != 20 {
+	if n := len(all(t, c.JobRuns(ctx, "work"))); n != 20 {
 		t.Errorf("there are %d runs of 20 triggers", n)
 	}
 	stop()

@@ -22,17 +22,20 @@ var (
 	moved = refusal(412, "changed", "the job is no longer as you have seen it")
 )
 
-func TestCallsAreRepeatedWhereThatIsSafe(t *testing.T) {
-	create := func(ctx context.Context, c *Client) error { _, err := c.CreateJob(ctx, Draft{}); return err }
+func TestRetryOfSafeCalls(t *testing.T) {
+	create := func(ctx context.Context, c *Client) error { _, err := c.CreateJob(ctx, belfry.Manifest{}); return err }
 	get := func(ctx context.Context, c *Client) error { _, err := c.Job(ctx, "x"); return err }
 	put := func(ctx context.Context, c *Client) error {
-		_, _, err := c.PutJob(ctx, "x", Draft{}, IfMatch("v1"))
+		_, _, err := c.PutJob(ctx, "x", belfry.Manifest{}, IfMatch("v1"))
 		return err
 	}
-	patch := func(ctx context.Context, c *Client) error { _, err := c.EditJob(ctx, "x", Draft{}); return err }
+	patch := func(ctx context.Context, c *Client) error {
+		_, err := c.EditJob(ctx, "x", belfry.Manifest{})
+		return err
+	}
 	remove := func(ctx context.Context, c *Client) error { return c.DeleteJob(ctx, "x") }
 	trigger := func(ctx context.Context, c *Client) error { _, err := c.TriggerJob(ctx, "x", nil); return err }
-	rollback := func(ctx context.Context, c *Client) error { _, err := c.Rollback(ctx, "x", 3); return err }
+	rollback := func(ctx context.Context, c *Client) error { _, err := c.RollbackJob(ctx, "x", 3); return err }
 	post := func(ctx context.Context, c *Client) error { return c.Do(ctx, "POST", "/api/v1/jobs", 1, nil) }
 	beat := func(ctx context.Context, c *Client) error { _, err := c.Heartbeat(ctx, belfry.Heartbeat{}); return err }
 	claim := func(ctx context.Context, c *Client) error { _, err := c.Claim(ctx, belfry.Claim{}); return err }
@@ -66,7 +69,7 @@ func TestCallsAreRepeatedWhereThatIsSafe(t *testing.T) {
 		{"a job that is gone after a lost answer was deleted", remove, []said{cut, gone}, 2, "", 0, time.Minute},
 		{"a job that is gone after a refusal was not there", remove, []said{early, gone}, 2, "no job x", 0, time.Minute},
 		{"a job that is not there is not deleted", remove, []said{gone}, 1, "no job x", 0, 0},
-		{"a change after a lost answer may be one's own", put, []said{cut, moved}, 2, "may be what changed it", 0, time.Minute},
+		{"a change after a lost answer may be one's own", put, []said{cut, moved}, 2, "may have changed it", 0, time.Minute},
 		{"a call of one's own without a key", post, []said{cut, fine}, 1, "connection reset", 0, 0},
 		{"a heartbeat is the worker's to repeat", beat, []said{cut, fine}, 1, "connection reset", 0, 0},
 		{"a claim too", claim, []said{busy, fine}, 1, "503", 0, 0},
@@ -94,10 +97,10 @@ func TestCallsAreRepeatedWhereThatIsSafe(t *testing.T) {
 	}
 }
 
-func TestKeysAreDrawnForEachCallThatMakesSomething(t *testing.T) {
+func TestRetryUsesOneIdempotencyKey(t *testing.T) {
 	c, s := scripted(t, fine)
-	c.CreateJob(t.Context(), Draft{})
-	c.CreateJob(t.Context(), Draft{})
+	c.CreateJob(t.Context(), belfry.Manifest{})
+	c.CreateJob(t.Context(), belfry.Manifest{})
 	c.TriggerJob(t.Context(), "x", map[string]int{"a": 1})
 	c.TriggerJob(t.Context(), "x", nil, IdempotencyKey("mine"))
 	c.PauseJob(t.Context(), "x")
@@ -108,10 +111,10 @@ func TestKeysAreDrawnForEachCallThatMakesSomething(t *testing.T) {
 	if keys[0] == "" || keys[1] == "" || keys[2] == "" || keys[0] == keys[1] || keys[3] != "mine" || keys[4] != "" {
 		t.Errorf("the keys are %q", keys)
 	}
-	if s.bodies[2] != `{"payload":{"a":1}}` || s.bodies[3] != "" {
+	if s.bodies[2] != `{"payload":{"a":1}}` || s.bodies[3] != "{}" {
 		t.Errorf("the bodies are %q", s.bodies)
 	}
-	if _, err := c.CreateJob(t.Context(), Draft{}, IdempotencyKey("a\nb")); belfry.CodeOf(err) != belfry.Invalid || len(s.requests) != 5 {
+	if _, err := c.CreateJob(t.Context(), belfry.Manifest{}, IdempotencyKey("a\nb")); belfry.CodeOf(err) != belfry.Invalid || len(s.requests) != 5 {
 		t.Errorf("a key that cannot be sent: got %v", err)
 	}
 }
@@ -123,7 +126,7 @@ func TestRetriesEndWithTheirContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := c.Job(ctx, "x")
-		if belfry.CodeOf(err) != RateLimited || time.Since(began) != 0 || len(s.requests) != 1 {
+		if belfry.CodeOf(err) != belfry.RateLimited || time.Since(began) != 0 || len(s.requests) != 1 {
 			t.Errorf("a pause beyond the deadline: got %v after %s and %d tries", err, time.Since(began), len(s.requests))
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -131,13 +134,13 @@ func TestRetriesEndWithTheirContext(t *testing.T) {
 		if _, err = c.Job(ctx, "x"); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "too many") || time.Since(began) != 2*time.Second {
 			t.Errorf("a pause that was cut: got %v after %s", err, time.Since(began))
 		}
-		if _, err = c.Job(ctx, "x"); !errors.Is(err, context.Canceled) && belfry.CodeOf(err) != RateLimited {
+		if _, err = c.Job(ctx, "x"); !errors.Is(err, context.Canceled) && belfry.CodeOf(err) != belfry.RateLimited {
 			t.Errorf("a context that is over: got %v", err)
 		}
 	})
 }
 
-func TestATryThatHangsIsCut(t *testing.T) {
+func TestTryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := scripted(t, fine)
 		hung := 0
@@ -154,7 +157,7 @@ func TestATryThatHangsIsCut(t *testing.T) {
 		}
 		hung = 0
 		c.retries = 0
-		if _, err := c.Job(t.Context(), "x"); belfry.CodeOf(err) != belfry.Unavailable || !strings.Contains(err.Error(), "no answer in time") {
+		if _, err := c.Job(t.Context(), "x"); belfry.CodeOf(err) != belfry.Unavailable || !strings.Contains(err.Error(), "timeout") {
 			t.Errorf("got %v", err)
 		}
 	})

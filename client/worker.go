@@ -52,12 +52,12 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 }
 
 // Heartbeat reports that a worker is alive and returns what it must stop.
-func (c *Client) Heartbeat(ctx context.Context, beat belfry.Heartbeat) (reply belfry.HeartbeatReply, err error) {
-	c.worker.Store(&beat.WorkerID)
-	if len(beat.Held) > maxHeld {
-		beat.Held, beat.Complete = nil, false // an incomplete list would release the others
+func (c *Client) Heartbeat(ctx context.Context, heartbeat belfry.Heartbeat) (reply belfry.HeartbeatReply, err error) {
+	c.worker.Store(&heartbeat.WorkerID)
+	if len(heartbeat.Held) > maxHeld {
+		heartbeat.Held, heartbeat.Complete = nil, false // an incomplete list would release the others
 	}
-	_, err = c.json(ctx, workerCall("heartbeat", beat.WorkerID), beat, &reply)
+	_, err = c.json(ctx, workerCall("heartbeat", heartbeat.WorkerID), heartbeat, &reply)
 	return reply, err
 }
 

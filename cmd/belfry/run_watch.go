@@ -133,11 +133,11 @@ func (c *cli) followJob(ref string) error {
 				w = &runWatcher{output: &c.output, to: c.out, ended: first && !run.Status.Live(), whole: !c.human()}
 				watchers[run.ID] = w
 			}
-			news, err := w.update(run, run.ID.String()+"  ")
+			updated, err := w.update(run, run.ID.String()+"  ")
 			if err != nil {
 				return false, false, err
 			}
-			changed = changed || news
+			changed = changed || updated
 		}
 		first = false
 		return changed, false, nil

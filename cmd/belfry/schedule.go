@@ -68,9 +68,9 @@ func (p *preview) run(text string, now time.Time) (belfry.Preview, error) {
 	if strings.TrimSpace(text) == "" {
 		return belfry.Preview{}, &scheduleError{text, belfry.FieldError{Field: "schedule", Message: "the expression is empty"}}
 	}
-	given, err := p.flags.decodeGiven(&p.request)
+	_, err := p.flags.decodeGiven(&p.request)
 	if err == nil {
-		err = p.flags.usageErrors(schema.Check(&p.request, given))
+		err = p.flags.usageErrors(schema.Check(&p.request))
 	}
 	if err != nil {
 		return belfry.Preview{}, err

@@ -16,20 +16,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// cluster hands out databases on one server: its own, or one that was named from outside.
+// cluster creates databases on one server: its own, or an external one.
 type cluster struct {
 	once   sync.Once
 	err    error
-	server *Server  // nil if the server was named from outside
-	base   *url.URL // of a database that is always there
-	prefix string   // of the databases' names: other processes may use the same server
+	server *Server  // nil if the server is external
+	base   *url.URL // of a database that always exists
+	prefix string   // of the names of databases: other processes may use the same server
 	count  atomic.Int64
 
 	mu        sync.Mutex // guards the field below
 	templates map[uintptr]*template
 }
 
-// template is a database to copy, made when first asked for.
+// template is a database to copy, created on first use.
 type template struct {
 	once sync.Once
 	name string
@@ -44,7 +44,7 @@ func (c *cluster) start() error {
 		if address == "" {
 			bin, err := installed()
 			if err == nil {
-				c.server, err = newServer(bin, fastFolder(), fast...)
+				c.server, err = newServer(bin, fastDir(), fast...)
 			}
 			if err != nil {
 				c.err = err
@@ -59,12 +59,12 @@ func (c *cluster) start() error {
 	return c.err
 }
 
-// checkVersion makes sure that a server named from outside is one that Belfry supports.
+// checkVersion checks that Belfry supports the version of the server.
 func (c *cluster) checkVersion() error {
 	return c.admin(func(ctx context.Context, conn *pgx.Conn) error {
 		var text string
 		if err := conn.QueryRow(ctx, "SHOW server_version_num").Scan(&text); err != nil {
-			return fmt.Errorf("ask PostgreSQL for its version: %w", err)
+			return fmt.Errorf("read the version of PostgreSQL: %w", err)
 		}
 		if number, err := strconv.Atoi(text); err != nil || number < minMajor*10000 {
 			return fmt.Errorf("PostgreSQL %d or newer is needed, the server says %s", minMajor, text)
@@ -87,7 +87,7 @@ func (c *cluster) create(migrate func(context.Context, string) error) (string, e
 	return name, c.exec("CREATE DATABASE " + name + " TEMPLATE " + t.name + " STRATEGY wal_log")
 }
 
-// template returns the one that belongs to migrate, which may still have to be built.
+// template returns the template of migrate, which may not be built yet.
 func (c *cluster) template(migrate func(context.Context, string) error) *template {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *cluster) template(migrate func(context.Context, string) error) *templat
 	return t
 }
 
-// build makes the template. Nobody can connect to it afterwards: a database in use cannot be copied.
+// build builds the template and forbids connections to it: a database in use cannot be copied.
 func (c *cluster) build(name string, migrate func(context.Context, string) error) error {
 	if err := c.exec("CREATE DATABASE " + name + " TEMPLATE template0"); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *cluster) drop(name string) error {
 	return c.exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)")
 }
 
-// stop ends the server, or drops the templates on one that is not ours.
+// stop ends the server, or drops the templates on an external one.
 func (c *cluster) stop() error {
 	if c.server != nil {
 		return c.server.Close()
@@ -152,7 +152,7 @@ func (c *cluster) exec(sql string) error {
 	})
 }
 
-// admin calls f with a connection of its own, so that parallel tests do not wait for each other.
+// admin calls f with a new connection, so that parallel tests do not wait for each other.
 func (c *cluster) admin(f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -173,7 +173,7 @@ func parseURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// token returns eight random characters that may stand in a name.
+// token returns eight random characters that are allowed in a name.
 func token() string {
 	var b [4]byte
 	rand.Read(b[:])

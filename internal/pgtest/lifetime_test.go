@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// child prepares a run of the test binary whose temporary files are in a folder of their own.
-func child(t *testing.T, env string, args ...string) (cmd *exec.Cmd, dir string) {
+// startChild prepares a run of the test binary with its own directory for temporary files.
+func startChild(t *testing.T, env string, args ...string) (cmd *exec.Cmd, dir string) {
 	t.Helper()
-	need(t, missing())
+	requireServer(t, checkInstalled())
 	dir, err := os.MkdirTemp("", "belfry-pgtest-")
 	if err != nil {
 		t.Fatal(err)
@@ -30,11 +30,11 @@ func child(t *testing.T, env string, args ...string) (cmd *exec.Cmd, dir string)
 	return cmd, dir
 }
 
-func TestAServerDoesNotOutliveTheTestBinary(t *testing.T) {
+func TestServerDoesNotOutliveTheTestBinary(t *testing.T) {
 	for _, end := range []string{"kill", "exit", "panic"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			cmd, dir := child(t, envVictim+"="+end)
+			cmd, dir := startChild(t, envVictim+"="+end)
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -52,24 +52,24 @@ func TestAServerDoesNotOutliveTheTestBinary(t *testing.T) {
 			}
 			if end == "kill" {
 				if !listens(u.Host) {
-					t.Errorf("nobody listens on %s before the kill", u.Host)
+					t.Errorf("nothing listens on %s before the kill", u.Host)
 				}
 				cmd.Process.Kill()
 			}
 			if err := cmd.Wait(); err == nil {
 				t.Error("the child ended well")
 			}
-			nothingLeft(t, dir)
+			wantNothingLeft(t, dir)
 			if listens(u.Host) {
-				t.Errorf("somebody still listens on %s", u.Host)
+				t.Errorf("a process still listens on %s", u.Host)
 			}
 		})
 	}
 }
 
-func TestAHalfMadeServerDoesNotOutliveTheTestBinary(t *testing.T) {
+func TestUninitialisedServerDoesNotOutliveTheTestBinary(t *testing.T) {
 	t.Parallel()
-	cmd, dir := child(t, envVictim+"=hang")
+	cmd, dir := startChild(t, envVictim+"=hang")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,34 +79,34 @@ func TestAHalfMadeServerDoesNotOutliveTheTestBinary(t *testing.T) {
 	})
 	cmd.Process.Kill()
 	cmd.Wait()
-	nothingLeft(t, dir)
+	wantNothingLeft(t, dir)
 }
 
 func TestMainLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	cmd, dir := child(t, "", "-test.run=^TestEveryTestHasADatabaseOfItsOwn$", "-test.v")
+	cmd, dir := startChild(t, "", "-test.run=^TestDatabasePerTest$", "-test.v")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestEveryTestHasADatabaseOfItsOwn") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestDatabasePerTest") {
 		t.Fatalf("the child: %v\n%s", err, out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("after Main there is %v (%v), want nothing", left, err)
 	}
-	nothingLeft(t, dir)
+	wantNothingLeft(t, dir)
 }
 
-func TestANamedServerIsUsedAndLeftAsItWas(t *testing.T) {
+func TestExternalServerIsUsedAndCleanedUp(t *testing.T) {
 	t.Parallel()
 	admin := connect(t, Database(t, nil))
 	const databases = "SELECT coalesce(string_agg(datname, ' '), '') FROM pg_database WHERE NOT starts_with(datname, $1)"
-	before := ask[string](t, admin, databases, shared.prefix)
+	before := queryValue[string](t, admin, databases, shared.prefix)
 
-	cmd, dir := child(t, envURL+"="+shared.base.String(), "-test.run=^TestEveryTestHasADatabaseOfItsOwn$", "-test.v")
+	cmd, dir := startChild(t, envURL+"="+shared.base.String(), "-test.run=^TestDatabasePerTest$", "-test.v")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestEveryTestHasADatabaseOfItsOwn") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestDatabasePerTest") {
 		t.Fatalf("the child: %v\n%s", err, out)
 	}
-	if after := ask[string](t, admin, databases, shared.prefix); after != before {
+	if after := queryValue[string](t, admin, databases, shared.prefix); after != before {
 		t.Errorf("the server has the databases %q, want %q as before", after, before)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -114,8 +114,8 @@ func TestANamedServerIsUsedAndLeftAsItWas(t *testing.T) {
 	}
 }
 
-// nothingLeft waits until the folder is empty and no process has it in its command line.
-func nothingLeft(t *testing.T, dir string) {
+// wantNothingLeft waits until the directory is empty and no process has it in its command line.
+func wantNothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "the server's folder goes", func() bool {
 		left, err := os.ReadDir(dir)

@@ -17,10 +17,10 @@ type link struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex // guards the field below
-	server net.Conn   // nil until the client has introduced itself
+	server net.Conn   // nil until the startup message of the client
 
-	talk    sync.Mutex // guards the field below; the proxy's own lock may be taken under it
-	session session
+	sessionMu sync.Mutex // guards the field below; the proxy's own lock may be taken under it
+	session   session
 }
 
 func newLink(p *Proxy, client net.Conn) *link {
@@ -40,11 +40,11 @@ func (l *link) close() {
 	}
 }
 
-// run carries messages until one side hangs up or the link is closed.
+// run forwards messages until one side closes its connection or the link is closed.
 func (l *link) run() {
 	defer l.close()
 	in := bufio.NewReader(l.client)
-	code, hello, err := l.introduction(in)
+	code, startup, err := l.startup(in)
 	if !l.proxy.pass(l.ctx) || err != nil {
 		return
 	}
@@ -52,27 +52,27 @@ func (l *link) run() {
 	if err != nil {
 		return
 	}
-	if _, err := server.Write(hello); err != nil {
+	if _, err := server.Write(startup); err != nil {
 		return
 	}
 	if code == cancelRequest {
-		io.Copy(l.client, server) // it answers by hanging up
+		io.Copy(l.client, server) // it responds by closing the connection
 		return
 	}
-	var answers sync.WaitGroup
-	answers.Go(func() {
+	var responses sync.WaitGroup
+	responses.Go(func() {
 		defer l.close()
-		l.carryAnswers(server)
+		l.forwardResponses(server)
 	})
-	l.carryQuestions(in, server)
+	l.forwardRequests(in, server)
 	l.close()
-	answers.Wait()
+	responses.Wait()
 }
 
-// introduction reads the client's first message, having declined any wish for encryption before it.
-func (l *link) introduction(in *bufio.Reader) (code uint32, raw []byte, err error) {
+// startup reads the startup message of the client, and declines requests for encryption before it.
+func (l *link) startup(in *bufio.Reader) (code uint32, raw []byte, err error) {
 	for {
-		code, raw, err = readIntroduction(in)
+		code, raw, err = readStartup(in)
 		if err != nil || (code != sslRequest && code != gssRequest) {
 			return code, raw, err
 		}
@@ -102,19 +102,19 @@ func (l *link) dial() (net.Conn, error) {
 	return server, nil
 }
 
-// carryQuestions takes what the client sends to the server. What asks for no answer yet is held back until something does,
-// so that it is known whether an answer will be eaten before the server can begin with it.
-func (l *link) carryQuestions(in *bufio.Reader, server net.Conn) {
+// forwardRequests forwards what the client sends. Messages without a response are held back until one has a response, so
+// that it is known whether the response is dropped before the server can begin with it.
+func (l *link) forwardRequests(in *bufio.Reader, server net.Conn) {
 	var held []byte
 	var m message
 	for {
 		err := m.read(in)
 		if !l.proxy.pass(l.ctx) || err != nil {
-			return // a hang-up is news too, and waits for Heal
+			return // the end of the connection waits for Heal too
 		}
-		l.talk.Lock()
-		forward := l.session.question(m)
-		l.talk.Unlock()
+		l.sessionMu.Lock()
+		forward := l.session.request(m)
+		l.sessionMu.Unlock()
 		if !forward {
 			continue
 		}
@@ -129,8 +129,8 @@ func (l *link) carryQuestions(in *bufio.Reader, server net.Conn) {
 	}
 }
 
-// carryAnswers takes what the server sends to the client, until an answer had to be eaten.
-func (l *link) carryAnswers(server net.Conn) {
+// forwardResponses forwards what the server sends, until a response is dropped.
+func (l *link) forwardResponses(server net.Conn) {
 	in, out := bufio.NewReader(server), bufio.NewWriter(l.client)
 	var m message
 	for {
@@ -142,14 +142,14 @@ func (l *link) carryAnswers(server net.Conn) {
 			out.Flush()
 			return
 		}
-		l.talk.Lock()
-		deliver, last := l.session.answer(m)
-		l.talk.Unlock()
+		l.sessionMu.Lock()
+		deliver, last := l.session.response(m)
+		l.sessionMu.Unlock()
 		if deliver {
 			out.Write(m.raw) // an error stays with out and shows in Flush
 		}
 		if last {
-			l.proxy.count() // first, so that whoever sees the hang-up sees the count
+			l.proxy.countDropped() // first, so that a client that sees its connection closed sees the count
 		}
 		if last || in.Buffered() == 0 {
 			if err := out.Flush(); err != nil || last {

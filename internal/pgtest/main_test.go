@@ -17,13 +17,13 @@ const envVictim = "BELFRY_PGTEST_VICTIM"
 
 func TestMain(m *testing.M) {
 	if end := os.Getenv(envVictim); end != "" {
-		victim(end)
+		runVictim(end)
 	}
 	os.Exit(Main(m))
 }
 
-// victim starts a server in a child of the test binary, says where, and ends as it was told.
-func victim(end string) {
+// runVictim starts a server in a child of the test binary, prints its address, and ends in the given way.
+func runVictim(end string) {
 	if err := shared.start(); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -59,8 +59,8 @@ func do(tb testing.TB, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// ask returns the one value that a query yields.
-func ask[T any](tb testing.TB, conn *pgx.Conn, sql string, args ...any) T {
+// queryValue returns the value of a query.
+func queryValue[T any](tb testing.TB, conn *pgx.Conn, sql string, args ...any) T {
 	tb.Helper()
 	var answer T
 	if err := conn.QueryRow(tb.Context(), sql, args...).Scan(&answer); err != nil {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// guard runs a command that cannot outlive the test binary, however that ends: it leaves a watcher behind and
-// becomes the command. The watcher reads a pipe whose other end only the test binary holds. A line there says that
-// the command was seen to end; the end of the pipe without one means that the test binary is gone, and then the watcher
-// ends the command and removes its folder. The watcher is nobody's child, so that the command need not know of it.
+// guard runs a command that cannot outlive the test binary, however that ends: it starts a watcher and becomes the
+// command. The watcher reads a pipe whose other end only the test binary has. A line there says that the command has
+// ended; the end of the pipe without one means that the test binary has ended, and then the watcher ends the command and
+// removes its directory. The watcher is not a child of the command.
 const guard = `
 dir=$1 child=$$
 shift
@@ -38,11 +38,11 @@ exec "$@" 3<&-
 // process is a guarded child. It needs no goroutine, so that tests may look for leaked ones.
 type process struct {
 	pid    int
-	pipe   *os.File // the end that the watcher listens to; nil once the child was seen to end
+	pipe   *os.File // to the watcher; nil once the child has ended
 	status syscall.WaitStatus
 }
 
-// spawn starts argv under guard with its output appended to the file log. The folder dir goes when the test binary dies.
+// spawn starts argv under guard with its output appended to the file log. The directory dir is removed when the test binary dies.
 func spawn(dir, log string, who *account, argv ...string) (*process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -64,7 +64,7 @@ func spawn(dir, log string, who *account, argv ...string) (*process, error) {
 		Dir:   dir,
 		Env:   []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"},
 		Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), read.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // an interrupt from the keyboard is for the tests alone
+		Sys:   &syscall.SysProcAttr{Setsid: true}, // an interrupt from the keyboard is for the tests only
 	}
 	if who != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: who.uid, Gid: who.gid}
@@ -77,7 +77,7 @@ func spawn(dir, log string, who *account, argv ...string) (*process, error) {
 	return &process{pid: pid, pipe: write}, nil
 }
 
-// exited reports whether the child has ended, and if so lets its watcher go.
+// exited reports whether the child has ended, and if so ends its watcher.
 func (p *process) exited() bool {
 	if p.pipe == nil {
 		return true
@@ -92,7 +92,7 @@ func (p *process) exited() bool {
 	return true
 }
 
-// wait returns once the child has ended. One that is still there after the given time is killed.
+// wait returns once the child has ended. It is killed after the given time.
 func (p *process) wait(limit time.Duration) error {
 	var late error
 	for deadline := time.Now().Add(limit); !p.exited(); time.Sleep(2 * time.Millisecond) {
@@ -104,7 +104,7 @@ func (p *process) wait(limit time.Duration) error {
 	return late
 }
 
-// failure says how a child that has ended failed, or is nil.
+// failure returns how a child that has ended failed, or nil.
 func (p *process) failure() error {
 	switch {
 	case p.status.Signaled():
@@ -115,14 +115,14 @@ func (p *process) failure() error {
 	return nil
 }
 
-// signal sends sig to the child unless it was seen to end.
+// signal sends sig to the child unless it has ended.
 func (p *process) signal(sig syscall.Signal) {
 	if !p.exited() {
 		syscall.Kill(p.pid, sig)
 	}
 }
 
-// account is whom the server runs as; nil stands for oneself.
+// account is the user that the server runs as; nil: the current one.
 type account struct{ uid, gid uint32 }
 
 // unprivileged returns the account to use: PostgreSQL refuses to run as root.

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Proxy stands between clients and a PostgreSQL server and makes the network between them fail on demand.
-// It reads the protocol, so it must not be given TLS: its clients use URL, and the server must let them in without.
+// Proxy is between clients and a PostgreSQL server, and makes the network between them fail on demand. It reads the
+// protocol, so TLS is not possible: its clients use URL, and the server must accept them without.
 // Its methods may be called from several goroutines.
 type Proxy struct {
 	listener net.Listener
@@ -21,20 +21,20 @@ type Proxy struct {
 	url      string
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below
-	links  map[*link]struct{}
-	gate   chan struct{} // closed while bytes may pass
-	cut    bool
-	closed bool
-	orders []*order
-	eaten  int
+	mu      sync.Mutex // guards the fields below
+	links   map[*link]struct{}
+	gate    chan struct{} // closed while bytes may pass
+	cut     bool
+	closed  bool
+	rules   []*dropRule
+	dropped int
 }
 
-// order is a wish that replies be eaten.
-type order struct {
-	match   string // in lower case
-	left    int
-	commits bool // eat the reply of the commit, not that of the statement itself
+// dropRule says which replies are dropped.
+type dropRule struct {
+	match    string // in lower case
+	left     int
+	onCommit bool // drop the reply of the commit, not that of the statement itself
 }
 
 // NewProxy returns a proxy in front of the server of upstreamURL, until tb ends.
@@ -80,52 +80,52 @@ func replaceHost(u *url.URL, host string) string {
 // URL is the address for clients: that of the server, with the proxy's host and port.
 func (p *Proxy) URL() string { return p.url }
 
-// EatReplies loses the answers to the next n executions of a statement whose text contains match, in any case of
-// letters: the server carries the statement out, with all that was sent along in the same round trip, and says that it is ready
-// again, but the client hears nothing and finds its connection closed. A statement on its own is committed by then; one inside
-// an explicit transaction is rolled back with it. Preparing a statement is not executing it.
+// EatReplies drops the replies to the next n executions of a statement whose text contains match, ignoring case: the
+// server executes the statement, with everything that was sent in the same round trip, and is ready again, but the client
+// receives nothing and finds its connection closed. A statement on its own is committed by then; one inside an explicit
+// transaction is rolled back with it. Preparing a statement is not executing it.
 // The match "commit" is for the commits of explicit transactions, and for any other statement that has the word in it.
 func (p *Proxy) EatReplies(match string, n int) {
-	p.order(&order{match: strings.ToLower(match), left: n})
+	p.addRule(&dropRule{match: strings.ToLower(match), left: n})
 }
 
 // EatCommits does the same to the next n commits of explicit transactions in which a statement was executed whose text
 // contains match. The transaction's statements have to arrive one by one, not as one text with semicolons.
 func (p *Proxy) EatCommits(match string, n int) {
-	p.order(&order{match: strings.ToLower(match), left: n, commits: true})
+	p.addRule(&dropRule{match: strings.ToLower(match), left: n, onCommit: true})
 }
 
-func (p *Proxy) order(o *order) {
+func (p *Proxy) addRule(o *dropRule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.orders = append(p.orders, o)
+	p.rules = append(p.rules, o)
 }
 
-// Eaten returns how many replies were lost so far. A client that sees its connection closed finds its own counted.
+// Eaten returns how many replies were dropped so far. It includes that of a client that has seen its connection closed.
 func (p *Proxy) Eaten() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.eaten
+	return p.dropped
 }
 
-// matching returns the unfilled orders of a kind whose text stands in sql.
-func (p *Proxy) matching(sql string, commits bool) []*order {
+// matching returns the unused rules of a kind whose text is in sql.
+func (p *Proxy) matching(sql string, commits bool) []*dropRule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var found []*order
-	for _, o := range p.orders {
-		if o.commits == commits && o.left > 0 && strings.Contains(sql, o.match) {
+	var found []*dropRule
+	for _, o := range p.rules {
+		if o.onCommit == commits && o.left > 0 && strings.Contains(sql, o.match) {
 			found = append(found, o)
 		}
 	}
 	return found
 }
 
-// take uses up one reply of the first of the orders that still wants one, and reports whether there was any.
-func (p *Proxy) take(orders []*order) bool {
+// useRule uses the first of the rules that has replies left, and reports whether there was one.
+func (p *Proxy) useRule(rules []*dropRule) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range orders {
+	for _, o := range rules {
 		if o.left > 0 {
 			o.left--
 			return true
@@ -134,11 +134,10 @@ func (p *Proxy) take(orders []*order) bool {
 	return false
 }
 
-// count adds an eaten reply.
-func (p *Proxy) count() {
+func (p *Proxy) countDropped() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.eaten++
+	p.dropped++
 }
 
 // Cut closes all connections, on both sides, and every new one at once, until Heal.
@@ -149,8 +148,8 @@ func (p *Proxy) Cut() {
 	p.closeLinks()
 }
 
-// Stall lets nothing pass until Heal and closes nothing: neither side learns anything, not even that the other
-// has hung up. What was sent meanwhile arrives after Heal.
+// Stall lets nothing pass until Heal and closes nothing: neither side notices anything, not even that the other has
+// closed its connection. What was sent meanwhile arrives after Heal.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,18 +208,18 @@ func (p *Proxy) pass(ctx context.Context) bool {
 	}
 }
 
-// accept takes in clients until the proxy is closed.
+// accept accepts clients until the proxy is closed.
 func (p *Proxy) accept() {
 	for {
 		conn, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		p.admit(conn)
+		p.addLink(conn)
 	}
 }
 
-func (p *Proxy) admit(conn net.Conn) {
+func (p *Proxy) addLink(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cut || p.closed {

@@ -29,16 +29,16 @@ func copyRows(t *testing.T, to copier, from, before int) error {
 	return err
 }
 
-// expectCount compares the number of rows and of eaten replies.
-func (s *stage) expectCount(when string, rows, eaten int) {
+// expectCount compares the number of rows and of dropped replies.
+func (s *proxyTest) expectCount(when string, rows, dropped int) {
 	s.t.Helper()
-	if got := ask[int](s.t, s.direct, "SELECT count(*) FROM rows"); got != rows || s.Eaten() != eaten {
-		s.t.Fatalf("%s: %d rows and %d replies eaten, want %d and %d", when, got, s.Eaten(), rows, eaten)
+	if got := queryValue[int](s.t, s.direct, "SELECT count(*) FROM rows"); got != rows || s.Eaten() != dropped {
+		s.t.Fatalf("%s: %d rows and %d replies dropped, want %d and %d", when, got, s.Eaten(), rows, dropped)
 	}
 }
 
-func TestCopiedRowsPassAndTheirReplyCanBeEaten(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyDropsReplyOfACopy(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	conn := s.connect("cache_statement")
 	s.EatReplies("/* fire */", 1)
 	if err := copyRows(t, conn, 0, 10_000); err != nil {
@@ -54,18 +54,18 @@ func TestCopiedRowsPassAndTheirReplyCanBeEaten(t *testing.T) {
 
 	s.EatReplies("copy", 1)
 	s.do(conn, insert, 10_000) // the failed copy has not upset which answer is whose
-	s.lost(conn, copyRows(t, conn, 10_001, 20_001))
-	s.expectCount("eaten copy", 20_001, 1)
+	s.wantLost(conn, copyRows(t, conn, 10_001, 20_001))
+	s.expectCount("dropped copy", 20_001, 1)
 
 	conn = s.connect("cache_statement")
 	_, err := conn.Exec(ctx, insertFired, 20_001)
-	s.lost(conn, err)
-	s.expectCount("eaten insert", 20_002, 2)
+	s.wantLost(conn, err)
+	s.expectCount("dropped insert", 20_002, 2)
 }
 
-func TestATransactionWithACopyLosesItsCommit(t *testing.T) {
+func TestProxyDropsCommitOfATransactionWithACopy(t *testing.T) {
 	for _, mark := range []string{"copy", "/* fire */"} {
-		s, ctx := newStage(t), t.Context()
+		s, ctx := newProxyTest(t), t.Context()
 		s.EatCommits(mark, 1)
 		conn := s.connect("exec")
 		tx, err := conn.Begin(ctx)
@@ -79,13 +79,13 @@ func TestATransactionWithACopyLosesItsCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.expectCount("before the commit", 0, 0)
-		s.lost(conn, tx.Commit(ctx))
+		s.wantLost(conn, tx.Commit(ctx))
 		s.expectCount("marked by "+mark, 1_000, 1)
 	}
 }
 
-func TestCopyOutPasses(t *testing.T) {
-	s := newStage(t)
+func TestProxyPassesCopyOut(t *testing.T) {
+	s := newProxyTest(t)
 	s.do(s.direct, "INSERT INTO rows SELECT i, repeat('y', 100) FROM generate_series(1, 50000) i")
 	var out strings.Builder
 	tag, err := s.connect("exec").PgConn().CopyTo(t.Context(), &out, "COPY rows TO STDOUT")
@@ -95,9 +95,9 @@ func TestCopyOutPasses(t *testing.T) {
 }
 
 // A Sync sent along with a COPY of the extended protocol is not heard by the server, which has data in mind by then.
-func TestACopyInTheExtendedProtocolKeepsTheRoundsInOrder(t *testing.T) {
+func TestProxyCopyInTheExtendedProtocol(t *testing.T) {
 	for _, early := range []bool{true, false} {
-		s := newStage(t)
+		s := newProxyTest(t)
 		conn, err := pgconn.Connect(t.Context(), s.URL())
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestACopyInTheExtendedProtocolKeepsTheRoundsInOrder(t *testing.T) {
 		if m, err := front.Receive(); err == nil {
 			t.Fatalf("received %T, want a closed connection", m)
 		}
-		s.expect("eaten", "1 2 3", 1)
+		s.expect("dropped", "1 2 3", 1)
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 )
 
 // sessions counts the server's sessions that came through the proxy.
-func (s *stage) sessions() int {
+func (s *proxyTest) sessions() int {
 	s.t.Helper()
-	return ask[int](s.t, s.direct, `SELECT count(*) FROM pg_stat_activity
+	return queryValue[int](s.t, s.direct, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 }
 
-func TestCutClosesEverythingUntilHeal(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyCut(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	idle, busy := s.connect("exec"), s.connect("exec")
 	ended := make(chan error, 1)
 	go func() {
@@ -29,11 +29,11 @@ func TestCutClosesEverythingUntilHeal(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the statement runs", func() bool {
-		return ask[bool](t, s.direct, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database())")
+		return queryValue[bool](t, s.direct, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database())")
 	})
 	s.Cut()
-	s.lost(busy, <-ended)
-	s.lost(idle, idle.Ping(ctx))
+	s.wantLost(busy, <-ended)
+	s.wantLost(idle, idle.Ping(ctx))
 	if conn, err := pgx.Connect(ctx, s.URL()); err == nil {
 		conn.Close(ctx)
 		t.Fatal("a new connection was let in")
@@ -43,8 +43,8 @@ func TestCutClosesEverythingUntilHeal(t *testing.T) {
 	s.expect("healed", "1", 0)
 }
 
-func TestStallLetsNothingPassUntilHeal(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyStall(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	conn := s.connect("exec")
 	s.Stall()
 	s.Stall() // is no different
@@ -79,7 +79,7 @@ func TestStallLetsNothingPassUntilHeal(t *testing.T) {
 	s.expect("healed", "1 2", 0)
 }
 
-func TestTheServerDoesNotHearAHangUpDuringAStall(t *testing.T) {
+func TestProxyStallHidesAHangUp(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		hangUp func(*pgx.Conn) error
@@ -97,7 +97,7 @@ func TestTheServerDoesNotHearAHangUpDuringAStall(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t)
+			s := newProxyTest(t)
 			conn := s.connect("exec")
 			s.do(conn, "BEGIN")
 			s.do(conn, insert, 1)
@@ -117,8 +117,8 @@ func TestTheServerDoesNotHearAHangUpDuringAStall(t *testing.T) {
 	}
 }
 
-func TestCutEndsAStalledConnection(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyCutEndsAStalledConnection(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	conn := s.connect("exec")
 	s.Stall()
 	ended := make(chan error, 1)
@@ -127,22 +127,22 @@ func TestCutEndsAStalledConnection(t *testing.T) {
 		ended <- err
 	}()
 	s.Cut()
-	s.lost(conn, <-ended)
+	s.wantLost(conn, <-ended)
 	s.Heal()
 	s.do(s.connect("exec"), insert, 2)
 	eventually(t, "the old session goes", func() bool { return s.sessions() == 1 })
 }
 
-func TestTheRestOfTheProtocolPasses(t *testing.T) {
-	s, ctx := newStage(t), t.Context()
+func TestProxyPassesTheProtocol(t *testing.T) {
+	s, ctx := newProxyTest(t), t.Context()
 	t.Run("a large answer", func(t *testing.T) {
-		text := ask[string](t, s.connect("exec"), "SELECT repeat('0123456789', 2000000)")
+		text := queryValue[string](t, s.connect("exec"), "SELECT repeat('0123456789', 2000000)")
 		if text != strings.Repeat("0123456789", 2_000_000) {
 			t.Errorf("the answer has %d bytes, or is not the same", len(text))
 		}
 	})
 	t.Run("a large question", func(t *testing.T) {
-		if n := ask[int](t, s.connect("exec"), "SELECT length($1::text)", strings.Repeat("x", 20_000_000)); n != 20_000_000 {
+		if n := queryValue[int](t, s.connect("exec"), "SELECT length($1::text)", strings.Repeat("x", 20_000_000)); n != 20_000_000 {
 			t.Errorf("the server received %d bytes", n)
 		}
 	})
@@ -163,7 +163,7 @@ func TestTheRestOfTheProtocolPasses(t *testing.T) {
 			ended <- err
 		}()
 		eventually(t, "the statement runs", func() bool {
-			return ask[bool](t, s.direct, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database())")
+			return queryValue[bool](t, s.direct, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database())")
 		})
 		if err := conn.PgConn().CancelRequest(ctx); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestTheRestOfTheProtocolPasses(t *testing.T) {
 	})
 }
 
-func TestAClosedProxyLeavesNothingBehind(t *testing.T) {
+func TestProxyCloseLeaksNothing(t *testing.T) {
 	url := Database(t, migrateRows)
 	before := goleak.IgnoreCurrent()
 	p := NewProxy(t, url)
@@ -210,7 +210,7 @@ func TestAClosedProxyLeavesNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-func TestAProxySurvivesTheServersCrash(t *testing.T) {
+func TestProxySurvivesACrashOfTheServer(t *testing.T) {
 	server := Durable(t)
 	p := NewProxy(t, server.URL())
 	conn := connect(t, p.URL())

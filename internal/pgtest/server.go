@@ -27,8 +27,8 @@ const (
 	stopLimit  = time.Minute     // for a stop, which may have to write a checkpoint
 )
 
-// Every server speaks TCP on the loopback only and asks for its random password, since whoever gets in owns the account.
-// The odd time zone is meant: code that leans on the session's zone fails here instead of in production.
+// Every server listens on the loopback interface only and requires its random password, since a client owns the account.
+// The unusual time zone is intended: code that depends on the session's zone fails here instead of in production.
 var common = []string{
 	"listen_addresses=127.0.0.1",
 	"unix_socket_directories=",
@@ -38,7 +38,7 @@ var common = []string{
 	"log_min_messages=warning",
 }
 
-// fast is for tests of function: nothing survives a crash.
+// fast is for functional tests: nothing survives a crash.
 var fast = []string{
 	"shared_buffers=128MB",
 	"fsync=off",
@@ -53,29 +53,29 @@ var fast = []string{
 	"autovacuum=on",
 }
 
-// durable is for crashes and figures: what was committed stays.
+// durable is for crashes and benchmarks: what was committed stays.
 var durable = []string{
 	"fsync=on",
 	"synchronous_commit=on",
 	"full_page_writes=on",
 }
 
-// Server is a PostgreSQL server with a data folder of its own. It ends with the test binary, however that ends.
+// Server is a PostgreSQL server with its own data directory. It ends with the test binary, however that ends.
 // Its methods may be called from several goroutines.
 type Server struct {
 	bin      string
 	dir      string
-	who      *account
+	account  *account
 	password string
 	settings []string
 
-	mu   sync.Mutex // guards the fields below
-	port int
-	proc *process // nil while stopped
-	gone bool
+	mu     sync.Mutex // guards the fields below
+	port   int
+	proc   *process // nil while stopped
+	closed bool
 }
 
-// newServer creates a folder inside parent and starts a server on it.
+// newServer creates a directory in parent and starts a server on it.
 func newServer(bin, parent string, settings ...string) (*Server, error) {
 	who, err := unprivileged()
 	if err != nil {
@@ -83,35 +83,35 @@ func newServer(bin, parent string, settings ...string) (*Server, error) {
 	}
 	dir, err := os.MkdirTemp(parent, "belfry-postgres-")
 	if err != nil {
-		return nil, fmt.Errorf("create the server's folder: %w", err)
+		return nil, fmt.Errorf("create the directory of the server: %w", err)
 	}
-	s := &Server{bin: bin, dir: dir, who: who, password: rand.Text(), settings: slices.Concat(common, settings)}
+	s := &Server{bin: bin, dir: dir, account: who, password: rand.Text(), settings: slices.Concat(common, settings)}
 	if err := errors.Join(who.own(dir), s.initialise()); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	if err := s.startSomewhere(); err != nil {
+	if err := s.startOnFreePort(); err != nil {
 		os.RemoveAll(dir)
 		return nil, err
 	}
 	return s, nil
 }
 
-// initialise makes the data folder.
+// initialise creates the data directory.
 func (s *Server) initialise() error {
 	secret := filepath.Join(s.dir, "password")
 	if err := os.WriteFile(secret, []byte(s.password), 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(secret)
-	if err := s.who.own(secret); err != nil {
+	if err := s.account.own(secret); err != nil {
 		return err
 	}
-	locale := "C" // what every system has
+	locale := "C" // every system has it
 	if runtime.GOOS == "linux" {
 		locale = "C.UTF-8"
 	}
-	p, err := spawn(s.dir, s.log(), s.who, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "scram-sha-256",
+	p, err := spawn(s.dir, s.log(), s.account, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "scram-sha-256",
 		"--pwfile", secret, "-E", "UTF8", "--locale", locale, "--no-sync")
 	if err == nil {
 		err = errors.Join(p.wait(initLimit), p.failure())
@@ -122,9 +122,9 @@ func (s *Server) initialise() error {
 	return nil
 }
 
-// startSomewhere starts the server on a free port. Another process may take a port between our look and the
-// server's, so a few are tried.
-func (s *Server) startSomewhere() error {
+// startOnFreePort starts the server on a free port. Another process may take a port before the server does, so a few are
+// tried.
+func (s *Server) startOnFreePort() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -139,12 +139,12 @@ func (s *Server) startSomewhere() error {
 	return err
 }
 
-// Start starts a stopped server again, with its data and on its port, and waits until it takes connections.
+// Start starts a stopped server again, with its data and on its port, and waits until it accepts connections.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.gone:
+	case s.closed:
 		return errors.New("start PostgreSQL: the server is closed")
 	case s.proc != nil && !s.proc.exited():
 		return errors.New("start PostgreSQL: it is running already")
@@ -153,12 +153,12 @@ func (s *Server) Start() error {
 }
 
 func (s *Server) start() error {
-	os.Truncate(s.log(), 0) // what it says concerns this start
+	os.Truncate(s.log(), 0) // the log is of this start
 	argv := []string{filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port)}
 	for _, setting := range s.settings {
 		argv = append(argv, "-c", setting)
 	}
-	p, err := spawn(s.dir, s.log(), s.who, argv...)
+	p, err := spawn(s.dir, s.log(), s.account, argv...)
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
@@ -170,10 +170,10 @@ func (s *Server) start() error {
 	return nil
 }
 
-// ready waits until the server lets a client in.
+// ready waits until the server accepts a client.
 func (s *Server) ready(p *process) error {
 	for deadline := time.Now().Add(readyLimit); ; time.Sleep(5 * time.Millisecond) {
-		err := s.knock()
+		err := s.tryConnect()
 		if err == nil {
 			return nil
 		}
@@ -186,8 +186,8 @@ func (s *Server) ready(p *process) error {
 	}
 }
 
-// knock connects once. Its time is short because somebody else, and silent, may have the port.
-func (s *Server) knock() error {
+// tryConnect connects once. Its timeout is short because another process may have the port.
+func (s *Server) tryConnect() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.url())
@@ -197,8 +197,8 @@ func (s *Server) knock() error {
 	return conn.Close(ctx)
 }
 
-// Stop ends the server and waits until it is gone: in good order, with its clients cut off and everything written,
-// or, if immediate, as in Crash. A stopped server stays stopped without an error.
+// Stop ends the server and waits until it has ended: cleanly, with its clients disconnected and everything written, or,
+// if immediate, as in Crash. A stopped server stays stopped without an error.
 func (s *Server) Stop(immediate bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,11 +228,11 @@ func (s *Server) stop(sig syscall.Signal) error {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone {
+	if s.closed {
 		return nil
 	}
 	err := s.stop(syscall.SIGQUIT)
-	s.gone = true
+	s.closed = true
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
@@ -266,8 +266,8 @@ func (s *Server) logTail() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// freePort returns a port that nobody listens on, below the range from which systems take the ports of outgoing
-// connections: a client that keeps dialling a stopped server there could otherwise end up connected to itself.
+// freePort returns a free port below the range of ephemeral ports: a client that keeps dialling a stopped server in that
+// range could end up connected to itself.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

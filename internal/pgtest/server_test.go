@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-func TestADurableServerKeepsItsDataAndItsPort(t *testing.T) {
+func TestDurableServerKeepsDataAndPort(t *testing.T) {
 	s := Durable(t, "work_mem=5MB")
 	url := s.URL()
 	conn := connect(t, url)
 	for name, want := range map[string]string{
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "work_mem": "5MB",
 	} {
-		if got := ask[string](t, conn, "SHOW "+name); got != want {
+		if got := queryValue[string](t, conn, "SHOW "+name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
@@ -41,14 +41,14 @@ func TestADurableServerKeepsItsDataAndItsPort(t *testing.T) {
 			t.Fatalf("after %s the URL is %s, want %s", end.name, s.URL(), url)
 		}
 		conn = connect(t, url)
-		if n := ask[int](t, conn, "SELECT count(*) FROM kept"); n != i+1 {
+		if n := queryValue[int](t, conn, "SELECT count(*) FROM kept"); n != i+1 {
 			t.Fatalf("after %s there are %d rows, want %d", end.name, n, i+1)
 		}
 		do(t, conn, "INSERT INTO kept VALUES (1)")
 	}
 }
 
-func TestAServerSaysWhyItCannotStart(t *testing.T) {
+func TestServerStartError(t *testing.T) {
 	s := Durable(t)
 	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "running already") {
 		t.Errorf("a second start: %v, want it refused", err)
@@ -74,7 +74,7 @@ func TestAServerSaysWhyItCannotStart(t *testing.T) {
 	}
 }
 
-func TestAServerTakesAnotherPortWhenItsOwnIsTaken(t *testing.T) {
+func TestServerTakesAnotherPort(t *testing.T) {
 	s := Durable(t)
 	if err := s.Stop(true); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestAServerTakesAnotherPortWhenItsOwnIsTaken(t *testing.T) {
 	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "could not bind") {
 		t.Fatalf("start on a port in use: %v, want it refused", err)
 	}
-	if err := s.startSomewhere(); err != nil {
+	if err := s.startOnFreePort(); err != nil {
 		t.Fatal(err)
 	}
 	if s.URL() == url {

@@ -25,26 +25,26 @@ func TestVerb(t *testing.T) {
 	}
 }
 
-func FuzzSessionTakesAnything(f *testing.F) {
+func FuzzSession(f *testing.F) {
 	f.Add([]byte("Q\x00\x00\x00\x0bcommit\x00"), []byte("Z\x00\x00\x00\x05I"))
 	f.Add([]byte("P\x00\x00\x00\x08a\x00b\x00B\x00\x00\x00\x06\x00aE\x00\x00\x00\x05\x00S\x00\x00\x00\x04"), []byte("E\x00\x00\x00\x04"))
 	f.Add([]byte("C\x00\x00\x00\x04c\x00\x00\x00\x04"), []byte("Z\x00\x00\x00\x04Z\x00\x00\x00\x04"))
 	f.Fuzz(func(t *testing.T, questions, answers []byte) {
-		p := &Proxy{orders: []*order{{match: "b", left: 1}, {match: "c", left: 1, commits: true}}}
+		p := &Proxy{rules: []*dropRule{{match: "b", left: 1}, {match: "c", left: 1, onCommit: true}}}
 		s := newSession(p)
 		var m message
 		for in := bufio.NewReader(bytes.NewReader(questions)); m.read(in) == nil; {
-			s.question(m)
+			s.request(m)
 		}
 		for in := bufio.NewReader(bytes.NewReader(answers)); m.read(in) == nil; {
 			waiting := len(s.waiting)
-			if _, last := s.answer(m); last && m.kind() != 'Z' {
-				t.Fatal("an answer was eaten before its end")
+			if _, last := s.response(m); last && m.kind() != 'Z' {
+				t.Fatal("a response was dropped before its end")
 			}
 			if m.kind() == 'Z' && waiting > 0 && len(s.waiting) != waiting-1 {
 				t.Fatal("the end of an answer did not end one round")
 			}
 		}
-		readIntroduction(bufio.NewReader(bytes.NewReader(questions)))
+		readStartup(bufio.NewReader(bytes.NewReader(questions)))
 	})
 }

@@ -24,8 +24,8 @@ func (c *cron) describe() string {
 	return s.withZone(c.zone)
 }
 
-// maxListedTimes is how many times of day a sentence lists.
-const maxListedTimes = 6
+// maxDescribedTimes is how many times of day a sentence lists.
+const maxDescribedTimes = 6
 
 // describeTimes returns the times of day, and the hours if they need a phrase of
 // their own.
@@ -42,7 +42,7 @@ func (c *cron) describeTimes() (times, within string) {
 			times = "At minute " + twoDigits(first) + " of every hour"
 		}
 		return times, ""
-	case hours*minutes*seconds <= maxListedTimes:
+	case hours*minutes*seconds <= maxDescribedTimes:
 		return "At " + c.times.list(), ""
 	case onTheMinute && c.times.minutes == 1:
 		if from, to, ok := singleRange(c.times.hours, 24); ok {

@@ -81,7 +81,7 @@ func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 	t := &r.rrulePattern.times
 	switch {
 	case r.freq < hourly:
-		if t.len > maxListedTimes {
+		if t.len > maxDescribedTimes {
 			return "", "", false
 		}
 		return "at " + t.list(), "", true

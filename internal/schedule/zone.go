@@ -263,14 +263,14 @@ var zoneNames = sync.OnceValue(func() []string {
 // blanks, or else the first whose city it is, or else nothing. It does not
 // propose Etc/GMT+5 for "GMT+5": that lies on the other side of the world.
 func nearestZone(name string) string {
-	wanted := normalizeZoneName(name)
+	normalized := normalizeZoneName(name)
 	var near string
 	for _, candidate := range zoneNames() {
 		p := normalizeZoneName(candidate)
-		if p == wanted {
+		if p == normalized {
 			return candidate
 		}
-		if near == "" && strings.HasSuffix(p, "/"+wanted) && !strings.HasPrefix(p, "etc/") {
+		if near == "" && strings.HasSuffix(p, "/"+normalized) && !strings.HasPrefix(p, "etc/") {
 			near = candidate
 		}
 	}

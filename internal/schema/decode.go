@@ -65,7 +65,7 @@ func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
 	if syntax != nil {
 		return nil, syntax
 	}
-	errors = MergeErrors(errors, Check(v, given))
+	errors = MergeErrors(errors, Check(v))
 	SetImplicit(v, given)
 	return errors, nil
 }
@@ -260,7 +260,7 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 		given = append(given, f.Name)
 	}
 	for _, v := range vs {
-		errors := Check(v, given)
+		errors := Check(v)
 		for i, e := range errors {
 			errors[i].Field = Of(reflect.TypeOf(v)).Field(e.Field).Query
 		}

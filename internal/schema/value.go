@@ -111,6 +111,9 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		if err != nil {
 			return fmt.Errorf("must be a whole number, not %.40s", text)
 		}
+		if err := f.checkZero(float64(n)); err != nil {
+			return err
+		}
 		if o, ok := v.Addr().Interface().(*belfry.Optional[int]); ok {
 			*o = belfry.Some(n)
 		} else {
@@ -120,6 +123,9 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return fmt.Errorf("must be a number, not %.40s", text)
+		}
+		if err := f.checkZero(n); err != nil {
+			return err
 		}
 		if o, ok := v.Addr().Interface().(*belfry.Optional[float64]); ok {
 			*o = belfry.Some(n)
@@ -141,6 +147,15 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		}
 	default:
 		return errors.New("cannot be set here")
+	}
+	return nil
+}
+
+// checkZero refuses a zero that is out of range: once it is set, it is not told from a
+// field that is unset.
+func (f *Field) checkZero(n float64) error {
+	if err := f.checkNumber(n); n == 0 && err != "" {
+		return errors.New(err)
 	}
 	return nil
 }

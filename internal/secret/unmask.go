@@ -32,7 +32,7 @@ func Unmask(payload, stored json.RawMessage) (json.RawMessage, []belfry.FieldErr
 		u.out.Write(payload[u.from:])
 		payload = u.out.Bytes()
 	}
-	return payload, u.faults
+	return payload, u.errors
 }
 
 // unmasker copies a payload up to each hidden secret and puts that back.
@@ -40,7 +40,7 @@ type unmasker struct {
 	payload []byte
 	from    int // what comes before it is copied
 	out     bytes.Buffer
-	faults  []belfry.FieldError
+	errors  []belfry.FieldError
 }
 
 func (u *unmasker) restore(n, behind *node) {
@@ -91,7 +91,7 @@ func (u *unmasker) text(path string, n, behind *node, secret bool) {
 	case behind != nil && behind.kind == '"' && behind.masked == n.text:
 		u.restore(n, behind)
 	case secret && n.text == Masked, hides(n.text):
-		u.faults = append(u.faults, belfry.FieldError{Field: path, Message: stillMasked})
+		u.errors = append(u.errors, belfry.FieldError{Field: path, Message: stillMasked})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 func TestUnmask(t *testing.T) {
 	const moved = `payload.list[0].token, payload.list[1].token`
-	for _, tt := range []struct{ name, payload, stored, want, faults string }{
+	for _, tt := range []struct{ name, payload, stored, want, errors string }{
 		{"a header", `{"headers":{"Authorization":"***"}}`, `{"headers":{"Authorization":"Bearer abc"}}`, `{"headers":{"Authorization":"Bearer abc"}}`, ""},
 		{"white space and order are kept", `{ "b": 1, "token" : "***" }`, `{"token":"x","b":2}`, `{ "b": 1, "token" : "x" }`, ""},
 		{"a secret that is no text", `{"credentials":"***"}`, `{"credentials":{"user":"u","pin":1234}}`, `{"credentials":{"user":"u","pin":1234}}`, ""},
@@ -53,19 +53,19 @@ func TestUnmask(t *testing.T) {
 			`{"list":[{"n":2,"token":"***"},{"n":1,"token":"***"}]}`, moved},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, faults := Unmask(json.RawMessage(tt.payload), json.RawMessage(tt.stored))
+			got, errors := Unmask(json.RawMessage(tt.payload), json.RawMessage(tt.stored))
 			if string(got) != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			var fields []string
-			for _, f := range faults {
+			for _, f := range errors {
 				fields = append(fields, f.Field)
 				if f.Message != "is masked; give the secret itself" {
 					t.Errorf("%s: %s", f.Field, f.Message)
 				}
 			}
-			if got := strings.Join(fields, ", "); got != tt.faults {
-				t.Errorf("faults of %q, want %q", got, tt.faults)
+			if got := strings.Join(fields, ", "); got != tt.errors {
+				t.Errorf("errors of %q, want %q", got, tt.errors)
 			}
 		})
 	}
@@ -132,12 +132,12 @@ func TestUnmaskingWhatWasMaskedGivesItBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stored := value(t, 3)
 		masked := Mask(json.RawMessage(stored))
-		got, faults := Unmask(masked, json.RawMessage(stored))
-		if len(faults) > 0 || !slices.Equal(tokens(t, got), tokens(t, []byte(stored))) {
-			t.Fatalf("stored %s\nmasked %s\ngot    %s\nfaults %v", stored, masked, got, faults)
+		got, errors := Unmask(masked, json.RawMessage(stored))
+		if len(errors) > 0 || !slices.Equal(tokens(t, got), tokens(t, []byte(stored))) {
+			t.Fatalf("stored %s\nmasked %s\ngot    %s\nfaults %v", stored, masked, got, errors)
 		}
-		if again, faults := Unmask(json.RawMessage(stored), json.RawMessage(stored)); len(faults) > 0 || !slices.Equal(tokens(t, again), tokens(t, []byte(stored))) {
-			t.Fatalf("stored %s\ngot    %s\nfaults %v", stored, again, faults)
+		if again, errors := Unmask(json.RawMessage(stored), json.RawMessage(stored)); len(errors) > 0 || !slices.Equal(tokens(t, again), tokens(t, []byte(stored))) {
+			t.Fatalf("stored %s\ngot    %s\nfaults %v", stored, again, errors)
 		}
 	})
 }
@@ -148,10 +148,10 @@ func TestUnmaskingAfterAnEditElsewhere(t *testing.T) {
 		stored := `{"first":1,"kept":` + secrets + `,"last":2}`
 		masked := string(Mask(json.RawMessage(stored)))
 		edited := `{"new":[],"first":"3",` + strings.TrimSuffix(strings.TrimPrefix(masked, `{"first":1,`), `,"last":2}`) + `}`
-		got, faults := Unmask(json.RawMessage(edited), json.RawMessage(stored))
+		got, errors := Unmask(json.RawMessage(edited), json.RawMessage(stored))
 		want := `{"new":[],"first":"3","kept":` + secrets + `}`
-		if len(faults) > 0 || !slices.Equal(tokens(t, got), tokens(t, []byte(want))) {
-			t.Fatalf("edited %s\ngot    %s\nwant   %s\nfaults %v", edited, got, want, faults)
+		if len(errors) > 0 || !slices.Equal(tokens(t, got), tokens(t, []byte(want))) {
+			t.Fatalf("edited %s\ngot    %s\nwant   %s\nfaults %v", edited, got, want, errors)
 		}
 	})
 }
@@ -164,8 +164,8 @@ func TestUnmaskingIsFast(t *testing.T) {
 		"keys": `{` + strings.Repeat(`"token":"***",`, 18_000) + `"x":1}`,
 	} {
 		start := time.Now()
-		if _, faults := Unmask(json.RawMessage(big), json.RawMessage(strings.ReplaceAll(big, "***", "secret"))); len(faults) > 0 {
-			t.Errorf("%s: %d faults", name, len(faults))
+		if _, errors := Unmask(json.RawMessage(big), json.RawMessage(strings.ReplaceAll(big, "***", "secret"))); len(errors) > 0 {
+			t.Errorf("%s: %d errors", name, len(errors))
 		}
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%s: %d bytes took %v", name, len(big), took)

@@ -44,7 +44,7 @@ func BenchmarkCreate(b *testing.B) {
 		for b.Loop() {
 			err := f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
 				for i := range size {
-					if !yield(f.job(at, named(fmt.Sprint("job ", done+i))), nil) {
+					if !yield(f.job(at, withName(fmt.Sprint("job ", done+i))), nil) {
 						return
 					}
 				}
@@ -61,26 +61,26 @@ func BenchmarkCreate(b *testing.B) {
 func BenchmarkCreateOne(b *testing.B) {
 	benchmark(b, "jobs/s", func(b *testing.B, f *fixture) (done int) {
 		for b.Loop() {
-			f.create(b, f.job(f.minutesAgo(-60), named(fmt.Sprint("job ", done))))
+			f.createJobs(b, f.job(f.minutesAgo(-60), withName(fmt.Sprint("job ", done))))
 			done++
 		}
 		return done
 	})
 }
 
-// fleet makes a batch of jobs with more occurrences behind them than a benchmark
+// createFleet makes a batch of jobs with more occurrences behind them than a benchmark
 // will ever fire.
-func (f *fixture) fleet(b *testing.B) {
+func (f *fixture) createFleet(b *testing.B) {
 	jobs := make([]store.NewJob, batch)
 	for i := range jobs {
 		jobs[i] = f.job(f.minutesAgo(100_000), func(j *belfry.Job) { j.Payload = []byte(`{"url":"http://example.org/hook","n":1}`) })
 	}
-	f.create(b, jobs...)
+	f.createJobs(b, jobs...)
 }
 
 func BenchmarkFire(b *testing.B) {
 	benchmark(b, "runs/s", func(b *testing.B, f *fixture) (done int) {
-		f.fleet(b)
+		f.createFleet(b)
 		for b.Loop() {
 			var steps []plan.Step
 			untimed(b, func() {
@@ -95,8 +95,8 @@ func BenchmarkFire(b *testing.B) {
 
 func BenchmarkClaim(b *testing.B) {
 	benchmark(b, "runs/s", func(b *testing.B, f *fixture) (done int) {
-		f.fleet(b)
-		worker := f.worker(b)
+		f.createFleet(b)
+		worker := f.registerWorker(b)
 		for b.Loop() {
 			untimed(b, func() {
 				f.exec(b, `DELETE FROM runs`)
@@ -110,8 +110,8 @@ func BenchmarkClaim(b *testing.B) {
 
 func BenchmarkFinish(b *testing.B) {
 	benchmark(b, "runs/s", func(b *testing.B, f *fixture) (done int) {
-		f.fleet(b)
-		worker := f.worker(b)
+		f.createFleet(b)
+		worker := f.registerWorker(b)
 		for b.Loop() {
 			var results []belfry.Result
 			untimed(b, func() {
@@ -126,8 +126,8 @@ func BenchmarkFinish(b *testing.B) {
 
 func BenchmarkPath(b *testing.B) {
 	benchmark(b, "runs/s", func(b *testing.B, f *fixture) (done int) {
-		f.fleet(b)
-		worker := f.worker(b)
+		f.createFleet(b)
+		worker := f.registerWorker(b)
 		for b.Loop() {
 			var steps []plan.Step
 			untimed(b, func() { steps = f.decide(b, f.due(b)) })
@@ -140,8 +140,8 @@ func BenchmarkPath(b *testing.B) {
 
 func BenchmarkPathLocal(b *testing.B) {
 	benchmark(b, "runs/s", func(b *testing.B, f *fixture) (done int) {
-		f.fleet(b)
-		worker := f.worker(b)
+		f.createFleet(b)
+		worker := f.registerWorker(b)
 		for b.Loop() {
 			var steps []plan.Step
 			untimed(b, func() { steps = f.decide(b, f.due(b)) })

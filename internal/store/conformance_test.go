@@ -48,7 +48,9 @@ type backend struct {
 var backends = []backend{
 	{"sqlite", openSQLite},
 	{"postgres", func(tb testing.TB) *fixture { return openPostgres(tb, pgtest.Database(tb, postgres.Migrate)) }},
-	{"postgres-exec", func(tb testing.TB) *fixture { return openPostgres(tb, pooled(pgtest.Database(tb, postgres.Migrate))) }},
+	{"postgres-exec", func(tb testing.TB) *fixture {
+		return openPostgres(tb, poolerURL(pgtest.Database(tb, postgres.Migrate)))
+	}},
 }
 
 // eachStore runs a test over a fresh store of every backend, side by side.
@@ -72,7 +74,7 @@ func open(tb testing.TB, b backend) *fixture {
 		if !f.restarted { // what was opened later is closed by now
 			checkWaiting(tb, f)
 		}
-		check(tb, f)
+		checkInvariants(tb, f)
 	})
 	return f
 }
@@ -90,7 +92,7 @@ type fixture struct {
 	reopen func(tb testing.TB) store.Store
 
 	// again opens the same database after it was closed.
-	again func(tb testing.TB) store.Store
+	openAgain func(tb testing.TB) store.Store
 
 	restarted bool
 }
@@ -101,7 +103,7 @@ func (f *fixture) restart(tb testing.TB) {
 	if err := f.Close(); err != nil {
 		tb.Fatalf("close the store: %v", err)
 	}
-	f.Store, f.restarted = f.again(tb), true
+	f.Store, f.restarted = f.openAgain(tb), true
 }
 
 func openSQLite(tb testing.TB) *fixture {
@@ -123,7 +125,7 @@ func openSQLite(tb testing.TB) *fixture {
 	}
 	query := url.Values{"_pragma": {"busy_timeout(20000)"}, "_txlock": {"immediate"}}
 	tables := openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode())
-	return &fixture{Store: s, tables: tables, origin: thisMinute(s), again: again}
+	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again}
 }
 
 func openPostgres(tb testing.TB, address string) *fixture {
@@ -139,8 +141,8 @@ func openPostgres(tb testing.TB, address string) *fixture {
 	}
 	s := reopen(tb)
 	return &fixture{
-		Store: s, tables: openTables(tb, "pgx", with(address, "search_path", "belfry")), origin: thisMinute(s),
-		server: true, pooled: strings.Contains(address, execMode), reopen: reopen, again: reopen,
+		Store: s, tables: openTables(tb, "pgx", withParameter(address, "search_path", "belfry")), origin: thisMinute(s),
+		server: true, pooled: strings.Contains(address, execMode), reopen: reopen, openAgain: reopen,
 	}
 }
 
@@ -149,12 +151,12 @@ func thisMinute(s store.Store) time.Time { return s.Now().UTC().Truncate(time.Mi
 // execMode is the parameter of an address that says how statements are sent.
 const execMode = "default_query_exec_mode"
 
-// pooled is the address of a database as it is given when a pooler in
+// poolerURL is the address of a database as it is given when a pooler in
 // transaction mode stands before it.
-func pooled(address string) string { return with(address, execMode, "exec") }
+func poolerURL(address string) string { return withParameter(address, execMode, "exec") }
 
-// with sets a parameter of an address.
-func with(address, name, value string) string {
+// withParameter sets a parameter of an address.
+func withParameter(address, name, value string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		panic(err) // it was made by this suite

@@ -13,8 +13,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// told walks through all pages of events.
-func (f *fixture) told(t tb, namespace string, limit int) (all []belfry.Event) {
+// listEvents reads all pages of events.
+func (f *fixture) listEvents(t tb, namespace string, limit int) (all []belfry.Event) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for {
@@ -30,55 +30,55 @@ func (f *fixture) told(t tb, namespace string, limit int) (all []belfry.Event) {
 	}
 }
 
-func TestALargeCatchUpIsToldOfOnce(t *testing.T) {
+func TestALargeCatchUpRaisesOneEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 25, inNamespace("ours"), func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
+		job := f.createJob(t, 25, withNamespace("ours"), func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
 		step := plan.Decide(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
 		if step.Event == nil || step.Event.Count < 25 {
 			t.Fatalf("the step has the event %+v", step.Event)
 		}
 		stale := step
 		stale.Seen.Version = 9
-		if f.tryFire(t, stale); len(f.told(t, "ours", 5)) != 0 {
-			t.Error("a step that was not applied was told of")
+		if f.tryFire(t, stale); len(f.listEvents(t, "ours", 5)) != 0 {
+			t.Error("a step that was not applied raised an event")
 		}
 		f.fire(t, step)
 		f.tryFire(t, step)
-		got := f.told(t, "ours", 5)
+		got := f.listEvents(t, "ours", 5)
 		if len(got) != 1 || !near(got[0].At, step.Event.At, time.Millisecond) {
-			t.Fatalf("told of are %+v, wants the catch-up once", got)
+			t.Fatalf("the events are %+v, wants one catch-up", got)
 		}
 		want := *step.Event
 		want.At = got[0].At
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("the event differs (-want +got):\n%s", diff)
 		}
-		if theirs := f.told(t, "theirs", 5); len(theirs) != 0 {
-			t.Errorf("another namespace is told of %+v", theirs)
+		if theirs := f.listEvents(t, "theirs", 5); len(theirs) != 0 {
+			t.Errorf("another namespace has the events %+v", theirs)
 		}
-		quiet := f.created(t, 5)
+		quiet := f.createJob(t, 5)
 		f.fire(t, plan.Decide(subject(t, namespace, 1, quiet.Spec), f.plan(t, quiet.ID), f.Now(), f.Now()))
-		if usual := f.told(t, namespace, 5); len(usual) != 0 {
-			t.Errorf("a usual step is told of as %+v", usual)
+		if usual := f.listEvents(t, namespace, 5); len(usual) != 0 {
+			t.Errorf("a usual step raised %+v", usual)
 		}
 	})
 }
 
-func TestAnEditThatMakesUpForMuchIsToldOf(t *testing.T) {
+func TestAnEditWithALargeCatchUpRaisesAnEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 25, func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
+		job := f.createJob(t, 25, func(j *belfry.Job) { j.MissedWindow = belfry.MissedRunAll })
 		f.edit(t, job, pause(t))
-		if got := f.told(t, namespace, 5); len(got) != 1 || got[0].JobID != job.ID || got[0].Kind != belfry.EventLargeCatchUp {
-			t.Errorf("told of are %+v, wants the catch-up", got)
+		if got := f.listEvents(t, namespace, 5); len(got) != 1 || got[0].JobID != job.ID || got[0].Kind != belfry.EventLargeCatchUp {
+			t.Errorf("the events are %+v, wants the catch-up", got)
 		}
 	})
 }
 
-func TestEventsAreListedLatestFirstAndForgotten(t *testing.T) {
+func TestEventsAreListedLatestFirstAndPruned(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var want []belfry.ID
 		for i := range 7 {
-			step := f.step(t, f.created(t, 30-i, inQueue(fmt.Sprint(i))))
+			step := f.step(t, f.createJob(t, 30-i, withQueue(fmt.Sprint(i))))
 			at := step.Runs[0].ScheduledAt
 			step.Event = &belfry.Event{
 				ID: belfry.RunID(step.Seen.JobID, belfry.RunKind(belfry.EventLargeCatchUp), at, belfry.ID{}), Namespace: namespace, JobID: step.Seen.JobID,
@@ -89,7 +89,7 @@ func TestEventsAreListedLatestFirstAndForgotten(t *testing.T) {
 		}
 		for limit := 1; limit <= 8; limit++ {
 			var got []belfry.ID
-			for _, e := range f.told(t, namespace, limit) {
+			for _, e := range f.listEvents(t, namespace, limit) {
 				got = append(got, e.ID)
 			}
 			if !slices.Equal(got, want) {
@@ -100,7 +100,7 @@ func TestEventsAreListedLatestFirstAndForgotten(t *testing.T) {
 		if _, err := f.Prune(ctx, 90*day); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.told(t, namespace, 10); len(got) != 4 {
+		if got := f.listEvents(t, namespace, 10); len(got) != 4 {
 			t.Errorf("%d events are left, wants 4", len(got))
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -19,26 +21,26 @@ func (f *fixture) tryFire(t tb, steps ...plan.Step) store.FireResult {
 		t.Fatalf("fire %d steps: %v", len(steps), err)
 	}
 	if len(fired.Applied) != len(steps) {
-		t.Fatalf("fired %d steps, was told about %d", len(steps), len(fired.Applied))
+		t.Fatalf("fired %d steps, got %d answers", len(steps), len(fired.Applied))
 	}
 	return fired
 }
 
-func TestFiringMakesARunAndMovesThePlan(t *testing.T) {
+func TestFireCreatesARunAndAdvancesThePlan(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, inNamespace("ours"), inQueue("slow"), withTimeout(90))
+		job := f.createJob(t, 5, withNamespace("ours"), withQueue("slow"), withTimeout(90))
 		step := f.step(t, job)
 		step.Epoch = 42
 		if fired := f.fire(t, step); fired.Ready != 1 || len(fired.Claimed) != 0 {
 			t.Errorf("fired %+v, wants one ready run", fired)
 		}
 		run, want := f.run(t, "ours", step.Runs[0].ID), step.Runs[0]
-		if run.ID != want.ID || run.JobID != job.ID || run.Namespace != "ours" || run.Revision != 1 || run.Kind != belfry.KindScheduled ||
-			run.Status != belfry.RunReady || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) ||
-			!near(run.FiredAt, f.Now(), 10*time.Second) || run.Attempt != 0 || run.StartedAt != nil || run.FinishedAt != nil || !run.WorkerID.IsZero() {
-			t.Errorf("the run is %+v", run)
-		}
-		row := f.live(t, want.ID)
+		f.wantRecent(t, "the fire", &run.FiredAt)
+		wantEqual(t, "the run", run, belfry.Run{
+			ID: want.ID, JobID: job.ID, Namespace: "ours", Revision: 1, Kind: belfry.KindScheduled, Status: belfry.RunReady,
+			ScheduledAt: want.ScheduledAt, ReadyAt: want.ReadyAt, FiredAt: run.FiredAt,
+		})
+		row := f.liveRow(t, want.ID)
 		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt, 0) {
 			t.Errorf("the row is %+v", row)
 		}
@@ -52,14 +54,14 @@ func TestFiringMakesARunAndMovesThePlan(t *testing.T) {
 
 func TestAStepIsAppliedOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, parallel)
+		job := f.createJob(t, 5, allowParallel)
 		step := f.step(t, job)
 		f.fire(t, step)
 		if fired := f.tryFire(t, step); fired.Applied[0] || fired.Ready != 0 {
 			t.Errorf("the step was applied again: %+v", fired)
 		}
-		worker := f.worker(t)
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		worker := f.registerWorker(t)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 		if fired := f.tryFire(t, step, step); fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
 			t.Errorf("the step was applied again after its run was settled: %+v", fired)
 		}
@@ -76,7 +78,7 @@ func TestAStaleStepIsLeftOutAndTheOthersApply(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var steps []plan.Step
 		for range 6 {
-			steps = append(steps, f.step(t, f.created(t, 5)))
+			steps = append(steps, f.step(t, f.createJob(t, 5)))
 		}
 		f.edit(t, belfry.Job{ID: steps[2].Seen.JobID, Namespace: belfry.DefaultNamespace}, revise(t, withTimeout(5)))
 		steps[4].Seen.Version = 99
@@ -94,10 +96,10 @@ func TestAStaleStepIsLeftOutAndTheOthersApply(t *testing.T) {
 
 func TestTwoStepsOfOnePlanInOneCallMakeOneDecision(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, other := f.created(t, 5, parallel), f.created(t, 5)
+		job, other := f.createJob(t, 5, allowParallel), f.createJob(t, 5)
 		step := f.step(t, job)
-		wish := f.trigger(t, job, "")
-		manual := plan.Fire(step.Subject, step.Seen, []plan.Trigger{wish})
+		trigger := f.trigger(t, job, "")
+		manual := plan.Fire(step.Subject, step.Seen, []plan.Trigger{trigger})
 		fired := f.tryFire(t, step, manual, step, f.step(t, other))
 		applied := 0
 		for _, ok := range fired.Applied[:3] {
@@ -116,8 +118,8 @@ func TestTwoStepsOfOnePlanInOneCallMakeOneDecision(t *testing.T) {
 
 func TestNothingIsFiredEarly(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		soon := f.created(t, -60)
-		paused := f.created(t, 5, parallel)
+		soon := f.createJob(t, -60)
+		paused := f.createJob(t, 5, allowParallel)
 		f.edit(t, paused, pause(t))
 		fired := f.tryFire(t, f.step(t, soon), f.step(t, paused))
 		if fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
@@ -125,7 +127,7 @@ func TestNothingIsFiredEarly(t *testing.T) {
 		}
 		jittered := f.job(f.minutesAgo(5))
 		jittered.Plan.NextAt = f.Now().Add(time.Minute)
-		f.create(t, jittered)
+		f.createJobs(t, jittered)
 		if fired := f.tryFire(t, f.step(t, jittered.Job)); fired.Applied[0] {
 			t.Error("a step was applied before its plan was to be looked at")
 		}
@@ -135,12 +137,12 @@ func TestNothingIsFiredEarly(t *testing.T) {
 	})
 }
 
-func TestAPlanThatSomebodyElseLocksIsLeftOut(t *testing.T) {
+func TestALockedPlanIsLeftOut(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		if !f.server {
 			t.Skip("there is one writer, and nobody else to lock anything")
 		}
-		locked, free := f.created(t, 5), f.created(t, 5)
+		locked, free := f.createJob(t, 5), f.createJob(t, 5)
 		other, err := f.tables.Begin()
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +164,7 @@ func TestAPlanThatSomebodyElseLocksIsLeftOut(t *testing.T) {
 
 func TestAnOccurrenceBehindTheMarkIsLeftOut(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		one, two, three := f.created(t, 5), f.created(t, 5), f.created(t, 5)
+		one, two, three := f.createJob(t, 5), f.createJob(t, 5), f.createJob(t, 5)
 		steps := []plan.Step{f.step(t, one), f.step(t, two), f.step(t, three)}
 		at := steps[1].Runs[0].ScheduledAt
 		steps[2].Skips = []plan.Skip{{ID: steps[2].Runs[0].ID, From: at, To: at, Count: 1, Reason: belfry.ReasonMissed}}
@@ -179,7 +181,7 @@ func TestAnOccurrenceBehindTheMarkIsLeftOut(t *testing.T) {
 
 func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 10)
+		job := f.createJob(t, 10)
 		seen := f.plan(t, job.ID)
 		step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), seen, f.minutesAgo(5), f.Now())
 		step.Epoch = 7
@@ -194,12 +196,9 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 		if run.Status != belfry.RunReady || !run.ScheduledAt.Equal(seen.NominalAt.Add(4*time.Minute)) {
 			t.Errorf("the run is %s for %v, wants ready for the latest missed occurrence", run.Status, run.ScheduledAt)
 		}
-		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(seen.NominalAt) ||
-			skip.SkippedTo == nil || !skip.SkippedTo.Equal(seen.NominalAt.Add(3*time.Minute)) || skip.SkippedCount != 4 || skip.Kind != belfry.KindScheduled {
-			t.Errorf("the skip is %+v", skip)
-		}
+		f.wantSkip(t, skip, belfry.ReasonMissed, seen.NominalAt, seen.NominalAt.Add(3*time.Minute), 4)
 		if n := f.count(t, `SELECT count(*) FROM history WHERE fired_by = ? AND epoch = 7`, owner); n != 1 {
-			t.Errorf("%d skips tell who decided, wants 1", n)
+			t.Errorf("%d skips name the owner, wants 1", n)
 		}
 		if got := f.run(t, job.Namespace, skip.ID); got.Status != belfry.RunSkipped {
 			t.Errorf("the skip is found as %+v", got)
@@ -207,9 +206,19 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 	})
 }
 
-func TestAnOccurrenceBesideALiveRunIsSkipped(t *testing.T) {
+// wantSkip expects a record of skipped occurrences.
+func (f *fixture) wantSkip(t tb, got belfry.Run, reason belfry.Reason, from, to time.Time, count int64) {
+	t.Helper()
+	f.wantRecent(t, "the skip", got.FinishedAt)
+	wantEqual(t, "the skip", got, belfry.Run{
+		ID: got.ID, JobID: got.JobID, Namespace: got.Namespace, Revision: got.Revision, Kind: belfry.KindScheduled, Status: belfry.RunSkipped, Reason: reason,
+		ScheduledAt: from, SkippedTo: &to, SkippedCount: count, FinishedAt: got.FinishedAt,
+	}, cmpopts.IgnoreFields(belfry.Run{}, "ReadyAt", "FiredAt"))
+}
+
+func TestAnOccurrenceIsSkippedWhileARunIsLive(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job, worker := f.created(t, 10), f.worker(t)
+		job, worker := f.createJob(t, 10), f.registerWorker(t)
 		f.fire(t, f.step(t, job))
 		second := f.step(t, job)
 		if fired := f.fire(t, second); fired.Ready != 0 {
@@ -217,26 +226,23 @@ func TestAnOccurrenceBesideALiveRunIsSkipped(t *testing.T) {
 		}
 		skip := f.run(t, job.Namespace, second.Runs[0].ID)
 		at := second.Runs[0].ScheduledAt
-		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonOverlap || !skip.ScheduledAt.Equal(at) || skip.SkippedCount != 1 ||
-			skip.SkippedTo == nil || !skip.SkippedTo.Equal(at) {
-			t.Errorf("the skip is %+v", skip)
-		}
+		f.wantSkip(t, skip, belfry.ReasonOverlap, at, at, 1)
 		run := f.claimOne(t, worker)
 		f.fireInto(t, slots(worker, 5), f.step(t, job))
-		f.accepted(t, run, belfry.OutcomeFailed)
+		f.finishAs(t, run, belfry.OutcomeFailed)
 		f.fire(t, f.step(t, job))
 		f.backdate(t, time.Hour, "runs", "ready_at", "")
-		if _, _, err := f.Promote(ctx, f.all(), 10); err != nil {
+		if _, _, err := f.Promote(ctx, f.allShards(), 10); err != nil {
 			t.Fatal(err)
 		}
-		f.accepted(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
 		if fired := f.fire(t, f.step(t, job)); fired.Ready != 1 {
 			t.Errorf("fired %+v after the run was settled, wants one ready", fired)
 		}
 		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'skipped' AND reason = 'overlap'`); n != 3 {
 			t.Errorf("%d occurrences were skipped, wants 3: beside a ready, a running and a retrying run", n)
 		}
-		if got := f.found(t, job); got.Status != belfry.StatusQueued {
+		if got := f.getJob(t, job); got.Status != belfry.StatusQueued {
 			t.Errorf("the job is %s", got.Status)
 		}
 	})
@@ -244,11 +250,11 @@ func TestAnOccurrenceBesideALiveRunIsSkipped(t *testing.T) {
 
 func TestAJobThatAllowsItRunsInParallel(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 10, parallel)
+		job := f.createJob(t, 10, allowParallel)
 		for range 4 {
 			f.fire(t, f.step(t, job))
 		}
-		if got := f.claim(t, f.worker(t), 10); len(got) != 4 {
+		if got := f.claim(t, f.registerWorker(t), 10); len(got) != 4 {
 			t.Errorf("claimed %d runs, wants 4", len(got))
 		}
 		if p := f.plan(t, job.ID); p.RunsMade != 4 {
@@ -265,7 +271,7 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 		}
 		const jobs, rounds = 30, 4
 		for range jobs {
-			f.create(t, f.job(f.minutesAgo(20), parallel))
+			f.createJobs(t, f.job(f.minutesAgo(20), allowParallel))
 		}
 		for round := range rounds {
 			steps := f.decide(t, f.due(t))
@@ -297,7 +303,7 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 				}
 			}
 			if n := f.count(t, `SELECT count(*) FROM runs`); n != int64(round+1)*jobs || ready != jobs {
-				t.Errorf("round %d: %d runs are there and %d were told of, wants %d and %d", round, n, ready, (round+1)*jobs, jobs)
+				t.Errorf("round %d: %d runs are there and %d were counted as ready, wants %d and %d", round, n, ready, (round+1)*jobs, jobs)
 			}
 		}
 	})
@@ -305,11 +311,11 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 
 func TestAJobThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		good, bad := f.created(t, 5, withRetries(1)), f.created(t, 5)
+		good, bad := f.createJob(t, 5, withRetries(1)), f.createJob(t, 5)
 		f.fireDue(t)
 		whole := read(t, f, scanText, `SELECT spec FROM jobs WHERE id = ?`, bad.ID)[0]
 		spoil := func(spec string) { f.exec(t, `UPDATE jobs SET spec = ? WHERE id = ?`, spec, bad.ID) }
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		claimed := map[belfry.ID]*belfry.Run{}
 		spoil(`{"timeout_seconds": "written by a newer version"}`)
 		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 10})
@@ -334,17 +340,80 @@ func TestAJobThatCannotBeReadDoesNotStopTheOthers(t *testing.T) {
 func TestOneBadJobDoesNotStopTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, text := range []string{"zero\x00byte", "not \xff\xfe utf-8", `'"; DROP TABLE runs; --`} {
-			good, bad := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5), inQueue(text))
-			f.create(t, good)
-			if err := f.CreateJobs(ctx, each(bad), nil); err != nil {
+			good, bad := f.job(f.minutesAgo(5)), f.job(f.minutesAgo(5), withQueue(text))
+			f.createJobs(t, good)
+			if err := f.CreateJobs(ctx, jobSeq(bad), nil); err != nil {
 				continue // refused at the door
 			}
 			fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.FreeSlots{})
 			if n := f.count(t, `SELECT count(*) FROM runs WHERE job_id = ?`, good.Job.ID); err != nil || n != 1 {
 				t.Errorf("a job in queue %q was stored and stops the firing of others: %+v (%v), %d runs", text, fired, err, n)
 			}
-			f.edit(t, good.Job, remove(t))
-			f.edit(t, bad.Job, remove(t))
+			f.edit(t, good.Job, deleteJob(t))
+			f.edit(t, bad.Job, deleteJob(t))
+		}
+	})
+}
+
+// createDelayed makes a job whose occurrence came a while ago and is due some time
+// after it, and the step that decides it.
+func (f *fixture) createDelayed(t tb, by time.Duration, changes ...func(*belfry.Job)) (belfry.Job, plan.Step) {
+	t.Helper()
+	job := f.job(f.minutesAgo(5), changes...)
+	job.Plan.NextAt = job.Plan.NominalAt.Add(by)
+	f.createJobs(t, job)
+	step := f.step(t, job.Job)
+	step.Runs[0].ReadyAt = job.Plan.NextAt
+	return job.Job, step
+}
+
+func TestAStepIsEarlyByWhenItsPlanIsDueAndNotByItsOccurrence(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		_, early := f.createDelayed(t, time.Hour)
+		job, late := f.createDelayed(t, 2*time.Minute)
+		fired := f.tryFire(t, early, late)
+		if fired.Applied[0] || !fired.Applied[1] || fired.Ready != 1 {
+			t.Fatalf("fired %+v, wants the second only", fired)
+		}
+		run := f.run(t, job.Namespace, late.Runs[0].ID)
+		if !run.ScheduledAt.Equal(f.minutesAgo(5)) || !run.ReadyAt.Equal(f.minutesAgo(3)) {
+			t.Errorf("the run is of %v and ready since %v, wants %v and %v", run.ScheduledAt, run.ReadyAt, f.minutesAgo(5), f.minutesAgo(3))
+		}
+		if p := f.plan(t, job.ID); !p.FiredFor.Equal(f.minutesAgo(5)) || !p.NominalAt.Equal(f.minutesAgo(4)) {
+			t.Errorf("the plan is %+v", p)
+		}
+		if due := f.due(t); len(due) != 1 || due[0].Plan.JobID != job.ID {
+			t.Errorf("%+v is due, wants the next minute of the second only", due)
+		}
+	})
+}
+
+func TestOnlyScheduledRunsAreCounted(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job, worker := f.createJob(t, 30, allowParallel), f.registerWorker(t)
+		triggered := func() {
+			t.Helper()
+			f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{f.trigger(t, job, ""), f.trigger(t, job, "")}))
+			for _, run := range f.claim(t, worker, 2) {
+				f.finishAs(t, run, belfry.OutcomeSucceeded)
+			}
+		}
+		last := func() *time.Time { t.Helper(); return f.getJob(t, job).LastRunAt }
+		if last() != nil {
+			t.Errorf("a new job ran at %v", last())
+		}
+		triggered() // before anything was scheduled
+		if at := last(); at == nil || at.Before(f.minutesAgo(1)) {
+			t.Errorf("after two triggered runs the job ran at %v last", at)
+		}
+		f.fire(t, f.step(t, job))
+		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+		if at := last(); at == nil || at.Before(f.minutesAgo(1)) {
+			t.Errorf("with one scheduled run before that the job ran at %v last", at)
+		}
+		triggered()
+		if p := f.plan(t, job.ID); p.RunsMade != 1 {
+			t.Errorf("the plan counts %d runs, wants the scheduled one", p.RunsMade)
 		}
 	})
 }

@@ -1,33 +1,31 @@
 package store_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-func TestACreatedJobIsFoundAsItWasGiven(t *testing.T) {
+func TestACreatedJobIsReturnedUnchanged(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		at := f.minutesAgo(-90)
-		given := f.job(at, named("nightly report"), withPayload(`{"b": 1,  "a": [1, 2.50, "ü"]}`), func(j *belfry.Job) {
+		created := f.job(at, withName("nightly report"), withPayload(`{"b": 1,  "a": [1, 2.50, "ü"]}`), func(j *belfry.Job) {
 			j.Queue, j.Type, j.Timezone, j.TimeoutSeconds, j.MaxRetries = "slow", "mail", "Europe/Paris", 7, belfry.Some(9)
 			j.RetryBaseSeconds, j.RetryCapSeconds, j.RetryJitter = belfry.Some(0.25), belfry.Some(99.5), belfry.Some(0.125)
 		})
 		bare := f.job(at, withPayload(""))
-		f.create(t, given, bare)
+		f.createJobs(t, created, bare)
 
-		got, want := f.found(t, given.Job), given.Job
+		got, want := f.getJob(t, created.Job), created.Job
 		want.Status, want.NextRunAt = belfry.StatusScheduled, &at
 		if !near(got.CreatedAt, want.CreatedAt, time.Minute) || !near(got.UpdatedAt, want.UpdatedAt, time.Minute) {
 			t.Errorf("created at %v, updated at %v, wants about %v", got.CreatedAt, got.UpdatedAt, want.CreatedAt)
@@ -36,18 +34,18 @@ func TestACreatedJobIsFoundAsItWasGiven(t *testing.T) {
 		if diff := cmp.Diff(want, got, asStored); diff != "" {
 			t.Errorf("the job differs (-want +got):\n%s", diff)
 		}
-		if got := f.found(t, bare.Job); got.Name != "" || len(got.Payload) != 0 {
+		if got := f.getJob(t, bare.Job); got.Name != "" || len(got.Payload) != 0 {
 			t.Errorf("a job without name and payload has %q and %q", got.Name, got.Payload)
 		}
-		if p := f.plan(t, given.Job.ID); p != given.Plan {
-			t.Errorf("the plan is %+v, wants %+v", p, given.Plan)
+		if p := f.plan(t, created.Job.ID); p != created.Plan {
+			t.Errorf("the plan is %+v, wants %+v", p, created.Plan)
 		}
 	})
 }
 
 func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t, inNamespace("ours"), named("report"))
+		run := f.startRun(t, withNamespace("ours"), withName("report"))
 		job := run.JobID
 		_, err := f.Job(ctx, "theirs", job)
 		wantCode(t, "find a job", err, belfry.NotFound)
@@ -56,10 +54,10 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 			return nil, nil
 		})
 		wantCode(t, "edit a job", err, belfry.NotFound)
-		wish := f.wish(belfry.Job{ID: job, Namespace: "theirs"}, "")
-		wantCode(t, "trigger a job", f.Trigger(ctx, []plan.Trigger{wish}, nil), belfry.NotFound)
-		if wishes := f.wishes(t); len(wishes) != 0 {
-			t.Errorf("there are %d triggers, wants none", len(wishes))
+		trigger := f.newTrigger(belfry.Job{ID: job, Namespace: "theirs"}, "")
+		wantCode(t, "trigger a job", f.Trigger(ctx, []plan.Trigger{trigger}, nil), belfry.NotFound)
+		if triggers := f.pendingTriggers(t); len(triggers) != 0 {
+			t.Errorf("there are %d triggers, wants none", len(triggers))
 		}
 		_, err = f.Run(ctx, "theirs", run.ID)
 		wantCode(t, "find a run", err, belfry.NotFound)
@@ -75,7 +73,7 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 		if v := f.finish(t, r)[0]; v != belfry.VerdictLate || f.state(t, run.ID) != belfry.RunRunning {
 			t.Errorf("another namespace finished a run: %s, it is %s", v, f.state(t, run.ID))
 		}
-		f.accepted(t, run, belfry.OutcomeSucceeded)
+		f.finishAs(t, run, belfry.OutcomeSucceeded)
 		_, err = f.Run(ctx, "theirs", run.ID)
 		wantCode(t, "find a settled run", err, belfry.NotFound)
 	})
@@ -85,16 +83,16 @@ func TestJobsAreListedNewestFirstInPages(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var want []belfry.ID
 		for i := range 7 {
-			job := f.created(t, 1, named(fmt.Sprint("job ", i)))
+			job := f.createJob(t, 1, withName(fmt.Sprint("job ", i)))
 			want = append([]belfry.ID{job.ID}, want...)
 		}
-		f.created(t, 1, inNamespace("theirs"))
-		gone := f.created(t, 1)
-		f.edit(t, gone, remove(t))
+		f.createJob(t, 1, withNamespace("theirs"))
+		gone := f.createJob(t, 1)
+		f.edit(t, gone, deleteJob(t))
 		var got []belfry.ID
-		for _, job := range f.listed(t, belfry.DefaultNamespace, belfry.JobFilter{}, 3) {
+		for _, job := range f.listJobs(t, belfry.DefaultNamespace, belfry.JobFilter{}, 3) {
 			got = append(got, job.ID)
-			if diff := cmp.Diff(f.found(t, job), job, asStored); diff != "" {
+			if diff := cmp.Diff(f.getJob(t, job), job, asStored); diff != "" {
 				t.Errorf("a listed job differs from itself (-found +listed):\n%s", diff)
 			}
 		}
@@ -106,37 +104,37 @@ func TestJobsAreListedNewestFirstInPages(t *testing.T) {
 
 func TestANameBelongsToOneLiveJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		first := f.created(t, 1, named("report"))
-		f.created(t, 1, named("report"), inNamespace("theirs"))
-		f.created(t, 1, named("Report"))
-		f.create(t, f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1)))
+		first := f.createJob(t, 1, withName("report"))
+		f.createJob(t, 1, withName("report"), withNamespace("theirs"))
+		f.createJob(t, 1, withName("Report"))
+		f.createJobs(t, f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1)))
 		before := f.count(t, `SELECT count(*) FROM jobs`)
 
-		err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named("report"))), nil)
+		err := f.CreateJobs(ctx, jobSeq(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), withName("report"))), nil)
 		wantCode(t, "take a taken name", err, belfry.Conflict)
 		if err != nil && !strings.Contains(err.Error(), "report") {
 			t.Errorf("the conflict %q does not name the job", err)
 		}
-		err = f.CreateJobs(ctx, each(f.job(f.minutesAgo(1), named("twice")), f.job(f.minutesAgo(1), named("twice"))), nil)
+		err = f.CreateJobs(ctx, jobSeq(f.job(f.minutesAgo(1), withName("twice")), f.job(f.minutesAgo(1), withName("twice"))), nil)
 		wantCode(t, "use a name twice in one call", err, belfry.Conflict)
 		if after := f.count(t, `SELECT count(*) FROM jobs`); after != before {
 			t.Errorf("there are %d jobs after the conflicts, wants %d", after, before)
 		}
 
-		f.edit(t, first, remove(t))
-		second := f.created(t, 1, named("report"))
-		if got := f.found(t, second); got.Name != "report" {
+		f.edit(t, first, deleteJob(t))
+		second := f.createJob(t, 1, withName("report"))
+		if got := f.getJob(t, second); got.Name != "report" {
 			t.Errorf("the second job is named %q", got.Name)
 		}
-		f.edit(t, second, remove(t))
-		f.created(t, 1, named("report"))
+		f.edit(t, second, deleteJob(t))
+		f.createJob(t, 1, withName("report"))
 	})
 }
 
 func TestARenameObeysTheSameRule(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		f.created(t, 1, named("taken"))
-		job := f.created(t, 1, named("mine"))
+		f.createJob(t, 1, withName("taken"))
+		job := f.createJob(t, 1, withName("mine"))
 		rename := func(name string) store.Edit {
 			return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 				job.Name = name
@@ -145,262 +143,94 @@ func TestARenameObeysTheSameRule(t *testing.T) {
 		}
 		_, err := f.EditJob(ctx, job.Namespace, job.ID, rename("taken"))
 		wantCode(t, "take a taken name", err, belfry.Conflict)
-		if got := f.found(t, job); got.Name != "mine" || f.plan(t, job.ID).Version != 1 {
+		if got := f.getJob(t, job); got.Name != "mine" || f.plan(t, job.ID).Version != 1 {
 			t.Errorf("after the conflict the job is %q with plan version %d", got.Name, f.plan(t, job.ID).Version)
 		}
-		if got := f.edit(t, job, rename("free")); got.Name != "free" || f.found(t, job).Name != "free" {
+		if got := f.edit(t, job, rename("free")); got.Name != "free" || f.getJob(t, job).Name != "free" {
 			t.Errorf("the renamed job is %q", got.Name)
 		}
-		f.created(t, 1, named("mine"))
+		f.createJob(t, 1, withName("mine"))
 	})
 }
 
-func TestTwoCreatesOfOneNameHaveOneWinner(t *testing.T) {
+func (f *fixture) revisions(t tb, job belfry.Job, before, limit int) []belfry.Revision {
+	t.Helper()
+	got, err := f.Revisions(ctx, job.Namespace, job.ID, before, limit)
+	if err != nil {
+		t.Fatalf("list revisions: %v", err)
+	}
+	if len(got) > limit {
+		t.Fatalf("%d revisions were created, asked for %d", len(got), limit)
+	}
+	return got
+}
+
+var ignoreReplacedAt = cmpopts.IgnoreFields(belfry.Revision{}, "ReplacedAt")
+
+func TestEveryEditKeepsTheEarlierRevision(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		stores := []store.Store{f.Store}
-		if f.reopen != nil {
-			stores = append(stores, f.reopen(t))
+		job := f.createJob(t, -60, withKeys("first-{{date}}"))
+		if got := f.revisions(t, job, 0, 10); len(got) != 0 {
+			t.Errorf("a job that was never edited has revisions %+v", got)
 		}
-		for round := range 5 {
-			var wait sync.WaitGroup
-			errs := make([]error, 6)
-			for i := range errs {
-				jobs := each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named(fmt.Sprint("contested ", round))))
-				wait.Go(func() { errs[i] = stores[i%len(stores)].CreateJobs(ctx, jobs, nil) })
-			}
-			wait.Wait()
-			won := 0
-			for _, err := range errs {
-				if err == nil {
-					won++
-				} else {
-					wantCode(t, "lose the race for a name", err, belfry.Conflict)
+		const edits = 7
+		var want []belfry.Revision // latest first
+		for i := range edits {
+			old := f.getJob(t, job)
+			want = append([]belfry.Revision{{Number: old.Revision, Spec: old.Spec, Payload: old.Payload}}, want...)
+			f.edit(t, job, revise(t, func(j *belfry.Job) {
+				j.TimeoutSeconds, j.Payload = 100+i, nil
+				if i%2 == 0 {
+					withPayload(fmt.Sprintf(`{"n": %d}`, i))(j)
+					withHandler(fmt.Sprint("handler ", i))(j)
 				}
-			}
-			if n := f.count(t, `SELECT count(*) FROM jobs`); won != 1 || n != int64(round+1)*2 {
-				t.Fatalf("round %d: %d creates won and there are %d jobs, wants 1 and %d", round, won, n, (round+1)*2)
+			}))
+			if i == 3 { // what makes no revision leaves none
+				f.edit(t, job, pause(t))
+				f.edit(t, job, resume(t))
+				f.edit(t, job, retag("other"))
 			}
 		}
-	})
-}
-
-func TestCreatingIsAllOrNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		f.created(t, 1, named("taken"))
-		const size = 3000
-		generate := func(at int, then func() error) (seen int, err error) {
-			err = f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
-				for i := range size {
-					seen = i
-					if i == at {
-						if err := then(); err != nil {
-							yield(store.NewJob{}, err)
-							return
-						}
-					}
-					if !yield(f.job(f.minutesAgo(1)), nil) {
-						return
-					}
+		got := f.revisions(t, job, 0, edits+1)
+		for i := range got {
+			if !near(*got[i].ReplacedAt, f.Now(), time.Minute) || i > 0 && got[i].ReplacedAt.After(*got[i-1].ReplacedAt) {
+				t.Errorf("revision %d was replaced at %v", got[i].Number, got[i].ReplacedAt)
+			}
+		}
+		if diff := cmp.Diff(want, got, ignoreReplacedAt, asStored); diff != "" {
+			t.Fatalf("the revisions differ (-want +got):\n%s", diff)
+		}
+		for limit := 1; limit <= edits; limit++ {
+			var pages []belfry.Revision
+			for before := 0; ; before = pages[len(pages)-1].Number {
+				page := f.revisions(t, job, before, limit)
+				if len(page) == 0 {
+					break
 				}
-			}, nil)
-			return seen, err
-		}
-		broken := errors.New("the line cannot be read")
-		if _, err := generate(size/2, func() error { return broken }); !errors.Is(err, broken) {
-			t.Errorf("got error %v, wants the sequence's own", err)
-		}
-		if _, err := generate(0, func() error { return broken }); !errors.Is(err, broken) {
-			t.Errorf("got error %v from an empty sequence, wants its own", err)
-		}
-		refused := belfry.Errorf(belfry.Invalid, "line 7 is wrong")
-		_, err := generate(size-1, func() error { return refused })
-		wantCode(t, "a sequence that refuses", err, belfry.Invalid)
-		if n := f.count(t, `SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM plans)`); n != 2 {
-			t.Errorf("failed creates left %d rows, wants 2", n)
-		}
-		if seen, err := generate(-1, nil); err != nil || seen != size-1 {
-			t.Errorf("a whole sequence: %v after %d jobs", err, seen+1)
-		}
-		if n := f.count(t, `SELECT count(*) FROM jobs JOIN plans ON job_id = id`); n != size+1 {
-			t.Errorf("there are %d jobs with plans, wants %d", n, size+1)
-		}
-		f.create(t)
-	})
-}
-
-func TestACreateWhoseCallerLeavesIsAllOrNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		gone, leave := context.WithCancel(ctx)
-		defer leave()
-		err := f.CreateJobs(gone, func(yield func(store.NewJob, error) bool) {
-			for i := range 2000 {
-				if i == 1000 {
-					leave()
-				}
-				if !yield(f.job(f.minutesAgo(1)), nil) {
-					return
-				}
+				pages = append(pages, page...)
 			}
-		}, nil)
-		n := f.count(t, `SELECT count(*) FROM jobs`)
-		if err == nil && n != 2000 || err != nil && n != 0 && n != 2000 {
-			t.Errorf("%d jobs are there, and the answer was %v", n, err)
-		}
-	})
-}
-
-func TestCreatingAgainDoesNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		at := f.minutesAgo(3)
-		first := []store.NewJob{f.job(at, named("fired")), f.job(at, named("edited")), f.job(at, named("deleted")), f.job(at)}
-		f.create(t, first...)
-		f.create(t, first...)
-		f.fire(t, f.step(t, first[0].Job))
-		f.edit(t, first[1].Job, revise(t, withPayload(`"edited"`)))
-		f.edit(t, first[2].Job, remove(t))
-		f.create(t, f.job(at, named("deleted")))
-
-		f.create(t, first...)
-		if n := f.count(t, `SELECT count(*) FROM jobs`); n != 5 {
-			t.Errorf("there are %d jobs, wants 5", n)
-		}
-		if p := f.plan(t, first[0].Job.ID); p.Version != 2 || !p.FiredFor.Equal(at) {
-			t.Errorf("creating again set the plan back to %+v", p)
-		}
-		if job := f.found(t, first[1].Job); job.Revision != 2 || string(job.Payload) != `"edited"` {
-			t.Errorf("creating again set the job back to revision %d with %s", job.Revision, job.Payload)
-		}
-		_, err := f.Job(ctx, belfry.DefaultNamespace, first[2].Job.ID)
-		wantCode(t, "find the deleted job", err, belfry.NotFound)
-	})
-}
-
-func TestCreatingNeverAnswersForAJobThatIsNotThere(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		for _, size := range []int{1, 200} {
-			there := f.job(f.minutesAgo(-60))
-			f.create(t, there)
-			jobs := []store.NewJob{there}
-			for range size {
-				jobs = append(jobs, f.job(f.minutesAgo(-60)))
-			}
-			err := f.CreateJobs(ctx, each(jobs...), nil)
-			n := 0
-			for _, job := range jobs[1:] {
-				if _, err := f.Job(ctx, job.Job.Namespace, job.Job.ID); err == nil {
-					n++
-				}
-			}
-			if err == nil && n != size || err != nil && n != 0 {
-				t.Errorf("of %d new jobs beside one that was there %d are stored, and the answer is %v", size, n, err)
+			if diff := cmp.Diff(want, pages, ignoreReplacedAt, asStored); diff != "" {
+				t.Errorf("pages of %d differ (-want +got):\n%s", limit, diff)
 			}
 		}
 	})
 }
 
-func TestCreatesThatCrossEachOtherEndWithAnAnswer(t *testing.T) {
+func TestRevisionsAreThoseOfALiveJobOfTheNamespace(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		for round := range 3 {
-			one, two := fmt.Sprint("one ", round), fmt.Sprint("two ", round)
-			calls := [][]store.NewJob{
-				{f.job(f.minutesAgo(1), named(one)), f.job(f.minutesAgo(1), named(two))},
-				{f.job(f.minutesAgo(1), named(two)), f.job(f.minutesAgo(1), named(one))},
-			}
-			errs := make([]error, len(calls))
-			var wait sync.WaitGroup
-			for i, jobs := range calls {
-				wait.Go(func() {
-					var known *belfry.Error
-					for range 10 {
-						if errs[i] = f.CreateJobs(ctx, each(jobs...), nil); errs[i] == nil || errors.As(errs[i], &known) {
-							return
-						}
-					}
-				})
-			}
-			wait.Wait()
-			if (errs[0] == nil) == (errs[1] == nil) {
-				t.Errorf("the answers are %v and %v, wants one winner", errs[0], errs[1])
-			}
+		job, gone := f.createJob(t, -60), f.createJob(t, -60)
+		for _, job := range []belfry.Job{job, gone} {
+			f.edit(t, job, revise(t, withTimeout(5)))
 		}
-	})
-}
-
-func TestManyJobsAreStoredAsTheyWereGiven(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		const size = 2500
-		given := make([]store.NewJob, size)
-		for i := range given {
-			given[i] = f.job(f.minutesAgo(-i), named(fmt.Sprint("job ", i)), withPayload(fmt.Sprintf(`{"n": %d}`, i)))
-			given[i].Plan.RunsMade, given[i].Job.Tags = int64(i), []string{"all", fmt.Sprint("n", i)}
-			if i%5 == 0 {
-				given[i].Job.Tags = nil
-			}
-			if i%7 == 0 {
-				ofWorker("send")(&given[i].Job)
-			}
-			if i%3 == 0 {
-				given[i].Job.Payload, given[i].Job.Name = nil, ""
-				given[i].Job.State, given[i].Plan.NextAt = belfry.JobPaused, time.Time{}
-			}
+		f.edit(t, gone, deleteJob(t))
+		for doing, ask := range map[string]belfry.Job{
+			"of a deleted job": gone, "of a foreign job": {Namespace: "theirs", ID: job.ID}, "of no job": {Namespace: job.Namespace, ID: newID()},
+		} {
+			_, err := f.Revisions(ctx, ask.Namespace, ask.ID, 0, 10)
+			wantCode(t, doing, err, belfry.NotFound)
 		}
-		f.create(t, given...)
-		for _, i := range []int{0, 1, 998, 999, 1000, 1001, 1002, 1999, 2000, 2001, size - 1} {
-			want := given[i]
-			if got := f.plan(t, want.Job.ID); got != want.Plan {
-				t.Errorf("plan %d is %+v, wants %+v", i, got, want.Plan)
-			}
-			got := f.found(t, want.Job)
-			if got.Name != want.Job.Name || !slices.Equal(got.Tags, want.Job.Tags) || string(got.Payload) != string(want.Job.Payload) || got.Spec != want.Job.Spec ||
-				got.State != want.Job.State || !got.CreatedAt.Equal(want.Job.CreatedAt) {
-				t.Errorf("job %d is %+v, wants %+v", i, got, want.Job)
-			}
-		}
-	})
-}
-
-func TestHostileTextIsKeptOrRefused(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		long := strings.Repeat("長", belfry.MaxName)
-		payload := `{"text": "` + strings.Repeat(`\u0000 \"quoted\" \\ 😀 `, 2000) + `"}`
-		for _, name := range []string{`Robert'); DROP TABLE jobs; --`, `a "b" \c\ %s %d $1 ?`, "tab\tnew\nline\r", "😀🏳️‍🌈é\u202e", long, " "} {
-			job := f.created(t, 1, named(name), inNamespace(name), withPayload(payload))
-			got := f.found(t, job)
-			if got.Name != name || got.Namespace != name || string(got.Payload) != payload {
-				t.Errorf("%.20q became %.20q in %.20q with %d of %d bytes", name, got.Name, got.Namespace, len(got.Payload), len(payload))
-			}
-			list, err := f.ListJobs(ctx, name, belfry.JobFilter{}, store.Page{Limit: 2})
-			if err != nil || len(list.Jobs) != 1 {
-				t.Errorf("namespace %.20q lists %d jobs (%v)", name, len(list.Jobs), err)
-			}
-		}
-		before := f.count(t, `SELECT count(*) FROM jobs`)
-		for _, name := range []string{"zero\x00byte", "not \xff\xfe utf-8"} {
-			err := f.CreateJobs(ctx, each(f.job(f.minutesAgo(1)), f.job(f.minutesAgo(1), named(name))), nil)
-			if after := f.count(t, `SELECT count(*) FROM jobs`); err != nil && after != before {
-				t.Errorf("%q was refused (%v), but %d jobs were left", name, err, after-before)
-			} else if err == nil && after != before+2 {
-				t.Errorf("%q was taken, but %d jobs were added", name, after-before)
-			}
-			before = f.count(t, `SELECT count(*) FROM jobs`)
-		}
-		big := f.created(t, 1, withPayload(`"`+strings.Repeat("x", belfry.MaxPayload-2)+`"`))
-		if got := f.found(t, big); len(got.Payload) != belfry.MaxPayload {
-			t.Errorf("the largest payload has %d bytes after storing", len(got.Payload))
-		}
-	})
-}
-
-func TestLargePayloadsAreCreatedInBulk(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		large := withPayload(`"` + strings.Repeat("x", belfry.MaxPayload-2) + `"`)
-		var jobs []store.NewJob
-		for range 40 { // more bytes than go to the server at a time, fewer jobs
-			jobs = append(jobs, f.job(f.minutesAgo(-60), large))
-		}
-		f.create(t, jobs...)
-		if n := f.count(t, `SELECT count(*) FROM jobs j JOIN plans p ON p.job_id = j.id WHERE length(j.payload) = ?`, belfry.MaxPayload); n != 40 {
-			t.Errorf("%d of 40 jobs were stored", n)
+		if got := f.revisions(t, job, 0, 10); len(got) != 1 || got[0].Number != 1 {
+			t.Errorf("the revisions are %+v", got)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func (f *fixture) hold(t tb, owner belfry.ID, names ...string) map[string]int64 
 	return epochs
 }
 
-func (f *fixture) held(t tb, prefix string) map[string]belfry.ID {
+func (f *fixture) heldLeases(t tb, prefix string) map[string]belfry.ID {
 	t.Helper()
 	leases, err := f.Held(ctx, prefix)
 	if err != nil {
@@ -46,7 +46,7 @@ func (f *fixture) held(t tb, prefix string) map[string]belfry.ID {
 	return owners
 }
 
-// expire makes it look as if nobody had renewed the leases for longer than they last.
+// expire makes it look as if nobody renewed the leases for longer than they last.
 func (f *fixture) expire(t tb, name string) {
 	t.Helper()
 	if n := f.backdate(t, 2*ttl, "leases", "expires_at", "name = ?", name); n != 1 {
@@ -68,7 +68,7 @@ func TestALeaseHasOneOwner(t *testing.T) {
 			t.Errorf("a renewal gave %v, wants %v", again, first)
 		}
 		want := map[string]belfry.ID{"shard/1": a, "shard/2": a, "shard/3": b}
-		if got := f.held(t, "shard/"); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := f.heldLeases(t, "shard/"); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the leases are %v, wants %v", got, want)
 		}
 		if got := f.hold(t, a); len(got) != 0 {
@@ -85,7 +85,7 @@ func TestAnExpiredLeaseIsFreeAndItsEpochGrows(t *testing.T) {
 		a, b := newID(), newID()
 		first := f.hold(t, a, "duty")["duty"]
 		f.expire(t, "duty")
-		if got := f.held(t, ""); len(got) != 0 {
+		if got := f.heldLeases(t, ""); len(got) != 0 {
 			t.Errorf("an expired lease is listed: %v", got)
 		}
 		second := f.hold(t, b, "duty")["duty"]
@@ -132,7 +132,7 @@ func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
 			if err := f.Release(ctx, owner, []string{"duty", "nobody's"}); err != nil {
 				t.Fatalf("release: %v", err)
 			}
-			_, kept := f.held(t, "")["duty"]
+			_, kept := f.heldLeases(t, "")["duty"]
 			if kept != (owner == b) {
 				t.Errorf("after a release by %v the lease is held: %v", owner, kept)
 			}
@@ -151,7 +151,7 @@ func TestLeasesAreListedByPrefix(t *testing.T) {
 		names := []string{"shard/1", "shard/10", "Shard/1", "shardx", "100%", "1000", "a_b", "axb", `back\slash`, "ü", "'"}
 		f.hold(t, newID(), names...)
 		for prefix, want := range map[string]int{"": len(names), "shard/": 2, "shard/1": 2, "shard": 3, "Sh": 1, "100%": 1, "a_": 1, `back\`: 1, "ü": 1, "'": 1, "none": 0, "%": 0, "*": 0} {
-			if got := f.held(t, prefix); len(got) != want {
+			if got := f.heldLeases(t, prefix); len(got) != want {
 				t.Errorf("prefix %q lists %v, wants %d", prefix, got, want)
 			}
 		}
@@ -194,7 +194,7 @@ func TestARaceForLeasesHasOneWinnerEach(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		if got := f.held(t, ""); len(got) != len(names) || fmt.Sprint(got) != fmt.Sprint(owners) {
+		if got := f.heldLeases(t, ""); len(got) != len(names) || fmt.Sprint(got) != fmt.Sprint(owners) {
 			t.Errorf("%d leases are held, %d were won, wants %d", len(got), len(owners), len(names))
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// listed walks through all pages of a list of jobs.
-func (f *fixture) listed(t tb, namespace string, filter belfry.JobFilter, limit int) (all []belfry.Job) {
+// listJobs reads all pages of a list of jobs.
+func (f *fixture) listJobs(t tb, namespace string, filter belfry.JobFilter, limit int) (all []belfry.Job) {
 	t.Helper()
 	f.pages(t, limit, func(page store.Page) (int, belfry.ID, error) {
 		list, err := f.ListJobs(ctx, namespace, filter, page)
@@ -23,8 +23,8 @@ func (f *fixture) listed(t tb, namespace string, filter belfry.JobFilter, limit 
 	return all
 }
 
-// listedRuns walks through all pages of a list of runs.
-func (f *fixture) listedRuns(t tb, namespace string, filter belfry.RunFilter, limit int) (all []belfry.Run) {
+// listRuns reads all pages of a list of runs.
+func (f *fixture) listRuns(t tb, namespace string, filter belfry.RunFilter, limit int) (all []belfry.Run) {
 	t.Helper()
 	f.pages(t, limit, func(page store.Page) (int, belfry.ID, error) {
 		list, err := f.ListRuns(ctx, namespace, filter, page)
@@ -65,15 +65,15 @@ func retag(tags ...string) store.Edit {
 	}
 }
 
-func TestTagsAreKeptSortedAndOnce(t *testing.T) {
+func TestTagsAreStoredSortedWithoutDuplicates(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60, withTags("b", "a", "ü", "b", `"`, "a,b", "<&>"))
+		job := f.createJob(t, -60, withTags("b", "a", "ü", "b", `"`, "a,b", "<&>"))
 		want := func(tags ...string) {
 			t.Helper()
-			if got := f.found(t, job).Tags; !slices.Equal(got, tags) {
+			if got := f.getJob(t, job).Tags; !slices.Equal(got, tags) {
 				t.Errorf("the tags are %q, wants %q", got, tags)
 			}
-			if list := f.listed(t, job.Namespace, belfry.JobFilter{Tags: tags}, 10); len(list) != 1 || !slices.Equal(list[0].Tags, tags) {
+			if list := f.listJobs(t, job.Namespace, belfry.JobFilter{Tags: tags}, 10); len(list) != 1 || !slices.Equal(list[0].Tags, tags) {
 				t.Errorf("listed are %+v, wants one with the tags %q", list, tags)
 			}
 		}
@@ -86,11 +86,11 @@ func TestTagsAreKeptSortedAndOnce(t *testing.T) {
 		want("y", "z")
 		f.edit(t, job, retag())
 		want()
-		if got := f.found(t, f.created(t, -60)); len(got.Tags) != 0 {
+		if got := f.getJob(t, f.createJob(t, -60)); len(got.Tags) != 0 {
 			t.Errorf("a job without tags has %q", got.Tags)
 		}
 		for _, tag := range []string{"y", "", "a", "[]"} {
-			if list := f.listed(t, job.Namespace, belfry.JobFilter{Tags: []string{tag}}, 10); len(list) != 0 {
+			if list := f.listJobs(t, job.Namespace, belfry.JobFilter{Tags: []string{tag}}, 10); len(list) != 0 {
 				t.Errorf("%d jobs have the tag %q, wants none", len(list), tag)
 			}
 		}
@@ -110,27 +110,27 @@ func TestAJobIsFoundByTheNameThatItHasNow(t *testing.T) {
 		}
 		for _, name := range []string{"report", "Report", `a 'b' "c" \ % _`, "naïve 😀", " "} {
 			want("ours", name, belfry.Job{})
-			job := f.created(t, -60, named(name), inNamespace("ours"))
+			job := f.createJob(t, -60, withName(name), withNamespace("ours"))
 			want("ours", name, job)
 			want("theirs", name, belfry.Job{})
 		}
 		for _, name := range []string{"REPORT", "report ", "repor", "%", "_", "", strings.Repeat("x", 10_000)} {
 			want("ours", name, belfry.Job{})
 		}
-		f.created(t, -60, inNamespace("ours")) // without a name
+		f.createJob(t, -60, withNamespace("ours")) // without a name
 		want("ours", "", belfry.Job{})
 
-		first := f.created(t, -60, named("again"))
+		first := f.createJob(t, -60, withName("again"))
 		f.edit(t, first, pause(t))
 		want(first.Namespace, "again", first)
-		f.edit(t, first, remove(t))
+		f.edit(t, first, deleteJob(t))
 		want(first.Namespace, "again", belfry.Job{})
-		second := f.created(t, -60, named("again"))
+		second := f.createJob(t, -60, withName("again"))
 		want(first.Namespace, "again", second)
-		f.edit(t, second, revise(t, named("other")))
+		f.edit(t, second, revise(t, withName("other")))
 		want(first.Namespace, "again", belfry.Job{})
 		want(first.Namespace, "other", second)
-		third := f.created(t, -60, named("again"))
+		third := f.createJob(t, -60, withName("again"))
 		want(first.Namespace, "again", third)
 	})
 }
@@ -138,7 +138,7 @@ func TestAJobIsFoundByTheNameThatItHasNow(t *testing.T) {
 func TestASearchKnowsNoWildcards(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, name := range []string{"100%", "a_b", `back\slash`, "ÄRGER im Büro", "Ночной отчёт", "plain", ""} {
-			f.created(t, -60, named(name))
+			f.createJob(t, -60, withName(name))
 		}
 		for _, tt := range []struct {
 			search string
@@ -149,7 +149,7 @@ func TestASearchKnowsNoWildcards(t *testing.T) {
 			{"a", []string{"plain", `back\slash`, "a_b"}}, {"ain ", nil}, {"buro", nil},
 		} {
 			var got []string
-			for _, job := range f.listed(t, belfry.DefaultNamespace, belfry.JobFilter{Search: tt.search}, 2) {
+			for _, job := range f.listJobs(t, belfry.DefaultNamespace, belfry.JobFilter{Search: tt.search}, 2) {
 				got = append(got, job.Name)
 			}
 			if !slices.Equal(got, tt.want) {
@@ -163,7 +163,7 @@ func TestNoPageLosesJobsThatComeAndGo(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var all []belfry.Job
 		for i := range 9 {
-			all = append([]belfry.Job{f.created(t, -60, named(fmt.Sprint("job ", i)))}, all...)
+			all = append([]belfry.Job{f.createJob(t, -60, withName(fmt.Sprint("job ", i)))}, all...)
 		}
 		var got []string
 		i := 0
@@ -173,9 +173,9 @@ func TestNoPageLosesJobsThatComeAndGo(t *testing.T) {
 				got = append(got, job.Name)
 			}
 			if i++; i == 1 {
-				f.edit(t, all[1], remove(t)) // the last one of this page
-				f.edit(t, all[3], remove(t)) // and one of the next
-				f.created(t, -60, named("job of later"))
+				f.edit(t, all[1], deleteJob(t)) // the last one of this page
+				f.edit(t, all[3], deleteJob(t)) // and one of the next
+				f.createJob(t, -60, withName("job of later"))
 			}
 			return len(list.Jobs), list.Next, err
 		})

@@ -19,28 +19,28 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 			t.Parallel()
 			f := open(t, b)
 			rapid.Check(t, func(t *rapid.T) {
-				f.wipe(t)
+				f.deleteAll(t)
 				m := &model{f: f, jobs: map[belfry.ID]*belfry.Job{}, first: map[belfry.ID]time.Time{}, runs: map[belfry.ID]*modelRun{}, made: map[belfry.ID]int64{}, held: map[belfry.ID]*belfry.Run{}, serial: map[belfry.ID]bool{}}
-				m.workers = []belfry.ID{f.worker(t), f.worker(t)}
+				m.workers = []belfry.ID{f.registerWorker(t), f.registerWorker(t)}
 				m.create(t)
 				t.Repeat(map[string]func(*rapid.T){
 					"create": m.create, "fire": m.fire, "trigger": m.trigger, "fire triggers": m.fireTriggers,
 					"claim": m.claim, "finish": m.finish, "promote": m.promote,
-					"lose a worker": m.lose, "pass a deadline": m.overrun, "forget a claim": m.forget,
-					"pause or resume": m.toggle, "delete": m.remove, "delete and cancel": m.removeAll,
-					"cancel": m.cancel, "pass the grace": m.insist, "redrive": m.redrive, "discard": m.discard,
+					"lose a worker": m.loseWorker, "pass a deadline": m.passDeadline, "forget a claim": m.forget,
+					"pause or resume": m.togglePause, "delete": m.deleteJob, "delete and cancel": m.deleteAndCancel,
+					"cancel": m.cancel, "pass the grace": m.passGrace, "redrive": m.redrive, "discard": m.discard,
 					"": m.compareLive,
 				})
 				m.drain(t)
 				m.compare(t)
-				check(t, f)
+				checkInvariants(t, f)
 			})
 		})
 	}
 }
 
-// wipe makes the store as good as new.
-func (f *fixture) wipe(t tb) {
+// deleteAll makes the store as good as new.
+func (f *fixture) deleteAll(t tb) {
 	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests", "keys", "ended", "events"} {
 		f.exec(t, `DELETE FROM `+table)
 	}
@@ -56,7 +56,7 @@ type model struct {
 	made    map[belfry.ID]int64       // scheduled runs of every job, also those that were skipped beside another
 	workers []belfry.ID               // registered
 	held    map[belfry.ID]*belfry.Run // attempts that hold their run
-	past    []pastAttempt
+	past    []endedAttempt
 	stale   []plan.Step // applied before
 }
 
@@ -68,10 +68,10 @@ type modelRun struct {
 	state   belfry.RunStatus
 	delayed bool // it is not due yet, although it waits
 	attempt int
-	tally   belfry.AttemptCounts
+	counts  belfry.AttemptCounts
 }
 
-type pastAttempt struct {
+type endedAttempt struct {
 	run     *belfry.Run
 	outcome belfry.Outcome
 }
@@ -87,12 +87,12 @@ func (m *model) count(job belfry.ID, states ...belfry.RunStatus) int {
 	return n
 }
 
-// moving are the states of the live runs that do not wait for others.
-var moving = []belfry.RunStatus{belfry.RunReady, belfry.RunRunning, belfry.RunRetry}
+// notWaiting are the states of the live runs that do not wait for others.
+var notWaiting = []belfry.RunStatus{belfry.RunReady, belfry.RunRunning, belfry.RunRetry}
 
-// live counts the live runs of a job.
+// liveRow counts the live runs of a job.
 func (m *model) live(job belfry.ID) int {
-	return m.count(job, moving...) + m.count(job, belfry.RunWaiting)
+	return m.count(job, notWaiting...) + m.count(job, belfry.RunWaiting)
 }
 
 // apply is what an applied step does.
@@ -115,7 +115,7 @@ func (m *model) apply(t tb, step plan.Step) {
 		}
 		made := modelRun{id: r.ID, kind: r.Kind, at: r.ScheduledAt, key: r.Key, state: belfry.RunReady}
 		switch {
-		case m.taken(job, r):
+		case m.keyTaken(job, r):
 			made.state = belfry.RunSkipped
 		case !r.Serial || m.live(job) == 0:
 		case m.count(job, belfry.RunWaiting) < r.Queue:
@@ -128,15 +128,15 @@ func (m *model) apply(t tb, step plan.Step) {
 	m.stale = append(m.stale, step)
 }
 
-// taken tells whether a scheduled run has the key of another that is alive or has
+// keyTaken tells whether a scheduled run has the key of another that is alive or has
 // succeeded.
-func (m *model) taken(job belfry.ID, r plan.Run) bool {
+func (m *model) keyTaken(job belfry.ID, r plan.Run) bool {
 	if r.Key == "" || r.Kind != belfry.KindScheduled {
 		return false
 	}
 	for _, other := range m.runs {
 		if other.job == job && other.kind == r.Kind && other.key == r.Key &&
-			(other.state == belfry.RunWaiting || other.state == belfry.RunSucceeded || slices.Contains(moving, other.state)) {
+			(other.state == belfry.RunWaiting || other.state == belfry.RunSucceeded || slices.Contains(notWaiting, other.state)) {
 			return true
 		}
 	}
@@ -157,16 +157,16 @@ func (m *model) start(t tb, run *belfry.Run, worker belfry.ID) {
 // settle is what the end of an attempt does.
 func (m *model) settle(run *belfry.Run, r belfry.Result) {
 	was := m.runs[run.ID]
-	s := belfry.Settle(run.ID, was.tally, run.Spec.Retry(), r)
-	was.state, was.tally = s.State, s.Counts
+	s := belfry.Settle(run.ID, was.counts, run.Spec.Retry(), r)
+	was.state, was.counts = s.State, s.Counts
 	delete(m.held, run.ID)
-	m.past = append(m.past, pastAttempt{run, r.Outcome})
-	m.goAhead(was.job)
+	m.past = append(m.past, endedAttempt{run, r.Outcome})
+	m.promoteNext(was.job)
 }
 
-// goAhead is what the end of a run does to those of its job that wait.
-func (m *model) goAhead(job belfry.ID) {
-	if m.count(job, moving...) > 0 {
+// promoteNext is what the end of a run does to those of its job that wait.
+func (m *model) promoteNext(job belfry.ID) {
+	if m.count(job, notWaiting...) > 0 {
 		return
 	}
 	var first *modelRun

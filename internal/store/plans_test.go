@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -28,10 +30,10 @@ func (f *fixture) upcoming(t tb, w store.Window) []belfry.ID {
 	return jobs
 }
 
-func TestUpcomingTellsAllThatADecisionNeeds(t *testing.T) {
+func TestUpcomingHasAllThatADecisionNeeds(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		given := f.job(f.minutesAgo(5), inNamespace("ours"), withTimeout(77))
-		f.create(t, given)
+		given := f.job(f.minutesAgo(5), withNamespace("ours"), withTimeout(77))
+		f.createJobs(t, given)
 		job := f.edit(t, given.Job, revise(t, withTimeout(78)))
 		f.fire(t, f.step(t, job))
 		found := f.due(t)
@@ -52,8 +54,8 @@ func TestUpcomingTellsAllThatADecisionNeeds(t *testing.T) {
 		if s := f.decide(t, found)[0]; s.Policy.Spec != job.Spec {
 			t.Errorf("the spec is %+v, wants %+v", s.Policy.Spec, job.Spec)
 		}
-		other := f.job(f.minutesAgo(5), inNamespace("ours"), withTimeout(78))
-		f.create(t, other)
+		other := f.job(f.minutesAgo(5), withNamespace("ours"), withTimeout(78))
+		f.createJobs(t, other)
 		if found := f.due(t); len(found) != 2 || found[0].Spec != found[1].Spec {
 			t.Errorf("equal specs have different texts: %+v", found)
 		}
@@ -67,7 +69,7 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 		var jobs []belfry.ID
 		for _, instant := range instants {
 			job := f.job(instant)
-			f.create(t, job)
+			f.createJobs(t, job)
 			jobs = append(jobs, job.Job.ID)
 		}
 		for _, tt := range []struct {
@@ -82,7 +84,7 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 			{"a window that ends before it starts", at.Add(time.Hour), at, nil},
 			{"everything", time.Time{}, at.Add(24 * time.Hour), jobs},
 		} {
-			got := f.upcoming(t, store.Window{Shards: f.all(), After: tt.after, Until: tt.until, Limit: 10})
+			got := f.upcoming(t, store.Window{Shards: f.allShards(), After: tt.after, Until: tt.until, Limit: 10})
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
 			}
@@ -95,7 +97,7 @@ func TestUpcomingKeepsToItsShards(t *testing.T) {
 		want := map[int][]belfry.ID{}
 		for i := range 24 {
 			job := f.job(f.minutesAgo(100 - i))
-			f.create(t, job)
+			f.createJobs(t, job)
 			want[job.Plan.Shard] = append(want[job.Plan.Shard], job.Job.ID)
 		}
 		for shard := range f.Shards() {
@@ -117,17 +119,17 @@ func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
 		at := f.minutesAgo(60)
 		for i, ties := range []int{1, 6, 2, 1} {
 			for range ties {
-				f.create(t, f.job(at.Add(time.Duration(i)*time.Minute)))
+				f.createJobs(t, f.job(at.Add(time.Duration(i)*time.Minute)))
 			}
 		}
 		for limit, want := range map[int]int{1: 1, 2: 7, 5: 7, 7: 7, 8: 9, 9: 9, 10: 10, 11: 10} {
-			if got := f.upcoming(t, store.Window{Shards: f.all(), Until: f.Now(), Limit: limit}); len(got) != want {
+			if got := f.upcoming(t, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: limit}); len(got) != want {
 				t.Errorf("with limit %d there are %d plans, wants %d", limit, len(got), want)
 			}
 		}
 		// A caller that goes on after the last instant sees everything once.
 		seen := map[belfry.ID]bool{}
-		w := store.Window{Shards: f.all(), Until: f.Now(), Limit: 2}
+		w := store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 2}
 		for range 10 {
 			found, err := f.Upcoming(ctx, w)
 			if err != nil {
@@ -150,7 +152,7 @@ func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
 	})
 }
 
-func TestOverdueGivesTheEarliestFirst(t *testing.T) {
+func TestOverdueReturnsTheEarliestFirst(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var jobs []store.NewJob
 		for _, minutes := range []int{50, 40, 40, 30, 20} {
@@ -158,12 +160,12 @@ func TestOverdueGivesTheEarliestFirst(t *testing.T) {
 		}
 		paused := f.job(f.minutesAgo(60))
 		paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
-		f.create(t, append(jobs, paused)...)
+		f.createJobs(t, append(jobs, paused)...)
 		for _, tt := range []struct {
 			before, limit int
 			want          []int
 		}{{20, 10, []int{50, 40, 40, 30}}, {19, 10, []int{50, 40, 40, 30, 20}}, {0, 2, []int{50, 40}}, {0, 1, []int{50}}, {50, 5, nil}} {
-			found, err := f.Overdue(ctx, f.all(), f.minutesAgo(tt.before), tt.limit)
+			found, err := f.Overdue(ctx, f.allShards(), f.minutesAgo(tt.before), tt.limit)
 			var want []time.Time
 			for _, minutes := range tt.want {
 				want = append(want, f.minutesAgo(minutes))
@@ -188,13 +190,13 @@ func TestOverdueGivesTheEarliestFirst(t *testing.T) {
 	})
 }
 
-func TestFindGivesThePlansOfJobs(t *testing.T) {
+func TestPlansByJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var ids []belfry.ID
 		for range 5 {
-			ids = append(ids, f.created(t, 5).ID)
+			ids = append(ids, f.createJob(t, 5).ID)
 		}
-		f.fire(t, f.step(t, f.found(t, belfry.Job{ID: ids[1], Namespace: belfry.DefaultNamespace})))
+		f.fire(t, f.step(t, f.getJob(t, belfry.Job{ID: ids[1], Namespace: belfry.DefaultNamespace})))
 		found, err := f.PlansByJob(ctx, []belfry.ID{ids[3], newID(), ids[1]})
 		if err != nil || len(found) != 2 {
 			t.Fatalf("found %d plans (%v), wants 2", len(found), err)
@@ -210,129 +212,81 @@ func TestFindGivesThePlansOfJobs(t *testing.T) {
 	})
 }
 
-func TestATriggerIsAWishUntilItIsFired(t *testing.T) {
+// zoneUpdatePlans scans the plans of some shards that are older than a release.
+func (f *fixture) zoneUpdatePlans(t tb, shards []int, release string, limit int) (found []store.Due) {
+	t.Helper()
+	var after belfry.ID
+	for {
+		due, next, err := f.PlansForZoneUpdate(ctx, shards, release, after, limit)
+		if err != nil || len(due) > limit {
+			t.Fatalf("scan %d plans for a zone update: got %d, %v", limit, len(due), err)
+		}
+		if found = append(found, due...); next.IsZero() {
+			return found
+		}
+		if next.Compare(after) <= 0 {
+			t.Fatalf("after %s the scan continues after %s", after, next)
+		}
+		after = next
+	}
+}
+
+func TestPlansForZoneUpdateFindsPlansOfAnOlderRelease(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60, inNamespace("ours"), parallel)
-		other := f.created(t, -60)
-		first := f.trigger(t, job, `"mine"`)
-		second := f.trigger(t, other, "")
-		third := f.trigger(t, job, "")
-		if err := f.Trigger(ctx, []plan.Trigger{first}, nil); err != nil {
-			t.Errorf("trigger again: %v", err)
+		made := func(release string, change func(*store.NewJob), changes ...func(*belfry.Job)) belfry.Job {
+			job := f.job(f.minutesAgo(-600), changes...)
+			job.Plan.ZoneVersion = release
+			if change != nil {
+				change(&job)
+			}
+			f.createJobs(t, job)
+			return job.Job
 		}
-		wishes := f.wishes(t)
-		if len(wishes) != 3 {
-			t.Fatalf("there are %d triggers, wants 3", len(wishes))
+		var want []belfry.ID
+		for i := range 12 {
+			release := []string{"2024b", "", "2025a", "1999z"}[i%4]
+			job := made(release, nil, withName(fmt.Sprint("report ", i)), withKeys("{{name}}-{{scheduled_at}}"))
+			want = append(want, job.ID)
+			made("2025b", nil)
+			made("2026a", nil)
+			made("2025c", nil)
 		}
-		for i, want := range []plan.Trigger{first, second, third} {
-			got := wishes[i].Trigger
-			if got.ID != want.ID || got.JobID != want.JobID || got.Namespace != want.Namespace || got.Shard != want.Shard ||
-				got.Kind != want.Kind || !got.At.Equal(want.At) || string(got.Payload) != string(want.Payload) {
-				t.Errorf("trigger %d is %+v, wants %+v", i, got, want)
+		paused := made("2024b", func(j *store.NewJob) { j.Job.State, j.Plan.NextAt = belfry.JobPaused, time.Time{} })
+		want = append(want, paused.ID)
+		made("2024b", func(j *store.NewJob) { j.Plan.NextAt, j.Plan.NominalAt = time.Time{}, time.Time{} })
+		gone := made("2024b", nil)
+		f.edit(t, gone, deleteJob(t))
+		f.exec(t, `UPDATE plans SET nominal_at = ? WHERE job_id = ?`, f.minutesAgo(-600), gone.ID)
+
+		for _, limit := range []int{1, 2, 3, 13, 14, 1000} {
+			var got []belfry.ID
+			for _, d := range f.zoneUpdatePlans(t, f.allShards(), "2025b", limit) {
+				got = append(got, d.Plan.JobID)
+				alone, err := f.PlansByJob(ctx, []belfry.ID{d.Plan.JobID})
+				if err != nil || len(alone) != 1 || !cmp.Equal(alone[0], d, asStored) {
+					t.Errorf("found %+v, alone it is %+v (%v)", d, alone, err)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("by %d there are %v, wants %v", limit, got, want)
 			}
 		}
-		if d := wishes[0].Due; d.Plan != f.plan(t, job.ID) || d.Namespace != "ours" || d.Revision != 1 || d.Spec == "" {
-			t.Errorf("the trigger came with %+v", d)
-		}
-		if found, err := f.PendingTriggers(ctx, f.all(), 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
-			t.Errorf("with limit 2: %+v (%v)", found, err)
-		}
+		n := 0
 		for shard := range f.Shards() {
-			found, err := f.PendingTriggers(ctx, []int{shard}, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, w := range found {
-				if w.Trigger.Shard != shard || w.Due.Plan.Shard != shard {
-					t.Errorf("shard %d has a trigger of shard %d", shard, w.Trigger.Shard)
+			for _, d := range f.zoneUpdatePlans(t, []int{shard}, "2025b", 2) {
+				if n++; d.Plan.Shard != shard {
+					t.Errorf("a plan of shard %d is among those of %d", d.Plan.Shard, shard)
 				}
 			}
 		}
-		wantCode(t, "trigger what is not there", f.Trigger(ctx, f.one(belfry.Job{ID: newID(), Namespace: "ours"}), nil), belfry.NotFound)
-	})
-}
-
-func TestPromoteMakesDueRetriesReady(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
-		const size = 8
-		for range size {
-			f.created(t, 5)
+		if none := f.zoneUpdatePlans(t, nil, "2025b", 10); n != len(want) || len(none) != 0 {
+			t.Errorf("the shards have %d, no shard has %d", n, len(none))
 		}
-		f.fireDue(t)
-		byShard := map[int]int{}
-		for _, run := range f.claim(t, worker, size) {
-			f.accepted(t, run, belfry.OutcomeFailed)
-			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
+		if none := f.zoneUpdatePlans(t, f.allShards(), "", 10); len(none) != 0 {
+			t.Errorf("%d plans are older than everything", len(none))
 		}
-		soonest := read(t, f, scanTime, `SELECT min(ready_at) FROM runs WHERE state = 'retry'`)[0]
-		promote := func(shards []int, limit, want int) time.Time {
-			t.Helper()
-			n, next, err := f.Promote(ctx, shards, limit)
-			if err != nil || n != want {
-				t.Fatalf("promoted %d (%v), wants %d", n, err, want)
-			}
-			return next
-		}
-		if next := promote(f.all(), 10, 0); !next.Equal(soonest) {
-			t.Errorf("the next retry is due at %v, wants %v", next, soonest)
-		}
-		if f.count(t, `SELECT count(*) FROM runs WHERE state = 'retry'`) != size || len(f.claim(t, worker, size)) != 0 {
-			t.Error("retries were promoted before they were due")
-		}
-		f.backdate(t, time.Hour, "runs", "ready_at", "")
-		var shard int
-		for shard = range byShard {
-			break
-		}
-		if next := promote([]int{shard}, size, byShard[shard]); !next.IsZero() {
-			t.Errorf("another retry of shard %d is due at %v, wants none", shard, next)
-		}
-		left := size - byShard[shard]
-		if next := promote(f.all(), left-1, left-1); next.IsZero() || next.After(f.Now()) {
-			t.Errorf("one due retry is left, and the next is said to be due at %v", next)
-		}
-		if next := promote(f.all(), 10, 1); !next.IsZero() {
-			t.Errorf("none is left, and the next is said to be due at %v", next)
-		}
-		promote(f.all(), 10, 0)
-		promote(nil, 10, 0)
-		again := f.claim(t, worker, size+1)
-		if len(again) != size {
-			t.Fatalf("claimed %d runs after the promotion, wants %d", len(again), size)
-		}
-		for _, run := range again {
-			if run.Attempt != 2 {
-				t.Errorf("a promoted run is at attempt %d, wants 2", run.Attempt)
-			}
-		}
-	})
-}
-
-func TestReadyCountsUpToTheLimitOfALane(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		if got, err := f.CountReady(ctx, 10); err != nil || len(got) != 0 {
-			t.Errorf("an empty store has %v (%v) ready", got, err)
-		}
-		for queue, size := range map[string]int{"small": 2, "large": 7} {
-			for i := range size {
-				f.created(t, 5, inQueue(queue), named(fmt.Sprint(queue, i)))
-			}
-		}
-		f.fireDue(t)
-		for limit, want := range map[int]map[string]int{
-			100: {"small/http": 2, "large/http": 7},
-			5:   {"small/http": 2, "large/http": 5},
-			1:   {"small/http": 1, "large/http": 1},
-		} {
-			got, err := f.CountReady(ctx, limit)
-			if err != nil || got["small/http"] != want["small/http"] || got["large/http"] != want["large/http"] || len(got) != 2 {
-				t.Errorf("with limit %d: %v (%v), wants %v", limit, got, err, want)
-			}
-		}
-		f.claim(t, f.worker(t), 2, "small/http")
-		if got, err := f.CountReady(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
-			t.Errorf("after a claim: %v (%v)", got, err)
+		if due, next, err := f.PlansForZoneUpdate(ctx, f.allShards(), "2025b", want[3], 0); len(due) != 0 || next != want[3] || err != nil {
+			t.Errorf("asked for none, got %d, to go on after %s, %v", len(due), next, err)
 		}
 	})
 }

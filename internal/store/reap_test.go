@@ -9,16 +9,16 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// silent makes it look as if a worker had not been heard of for so long.
-func (f *fixture) silent(t tb, worker belfry.ID, by time.Duration) {
+// silenceWorker makes it look as if a worker had been silent for so long.
+func (f *fixture) silenceWorker(t tb, worker belfry.ID, by time.Duration) {
 	t.Helper()
 	if n := f.backdate(t, by, "workers", "last_seen", "id = ?", worker); n != 1 {
 		t.Fatalf("worker %s is registered %d times, wants once", worker, n)
 	}
 }
 
-// aged makes it look as if an attempt had been claimed so long ago.
-func (f *fixture) aged(t tb, run *belfry.Run, by time.Duration) {
+// ageAttempt makes it look as if an attempt had been claimed so long ago.
+func (f *fixture) ageAttempt(t tb, run *belfry.Run, by time.Duration) {
 	t.Helper()
 	if n := f.backdate(t, by, "runs", "started_at deadline_at", "id = ? AND state = 'running'", run.ID); n != 1 {
 		t.Fatalf("run %s is running %d times, wants once", run.ID, n)
@@ -27,9 +27,9 @@ func (f *fixture) aged(t tb, run *belfry.Run, by time.Duration) {
 
 func TestASilentWorkerLosesItsRuns(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		lost, kept := f.started(t), f.started(t)
-		f.silent(t, lost.WorkerID, 40*time.Second)
-		f.silent(t, kept.WorkerID, 20*time.Second)
+		lost, kept := f.startRun(t), f.startRun(t)
+		f.silenceWorker(t, lost.WorkerID, 40*time.Second)
+		f.silenceWorker(t, kept.WorkerID, 20*time.Second)
 		if n := f.reap(t, 0); n != 0 || f.state(t, lost.ID) != belfry.RunRunning {
 			t.Errorf("a reaper that was not connected long enough took %d runs", n)
 		}
@@ -39,58 +39,58 @@ func TestASilentWorkerLosesItsRuns(t *testing.T) {
 		if n := f.reap(t, 30*time.Second); n != 0 {
 			t.Errorf("reaped %d runs again", n)
 		}
-		if row := f.live(t, lost.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 0 || row.ReadyAt.After(f.Now().Add(time.Second)) {
+		if row := f.liveRow(t, lost.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 0 || row.ReadyAt.After(f.Now().Add(time.Second)) {
 			t.Errorf("the lost run is %+v", row)
 		}
 		if got := f.run(t, lost.Namespace, lost.ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeLost || got.Attempts[0].WorkerID != lost.WorkerID {
 			t.Errorf("the attempts are %+v", got.Attempts)
 		}
 		if f.state(t, kept.ID) != belfry.RunRunning {
-			t.Error("a worker that was heard of lost its run")
+			t.Error("a worker that sent heartbeats lost its run")
 		}
 		workers, err := f.Workers(ctx)
 		if err != nil || len(workers) != 1 || workers[0].ID != kept.WorkerID {
-			t.Errorf("the workers are %+v (%v), wants the one that was heard of", workers, err)
+			t.Errorf("the workers are %+v (%v), wants the one that sent heartbeats", workers, err)
 		}
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: lost.WorkerID}); !orders.Unknown {
-			t.Errorf("the lost worker got %+v, wants to be told that it was given up", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: lost.WorkerID}); !reply.Unknown {
+			t.Errorf("the lost worker got %+v, wants to learn that it is unregistered", reply)
 		}
 		if got := f.claim(t, lost.WorkerID, 1); len(got) != 0 {
 			t.Error("the lost worker claimed a run")
 		}
-		f.accepted(t, kept, belfry.OutcomeSucceeded)
+		f.finishAs(t, kept, belfry.OutcomeSucceeded)
 		second := f.claimOne(t, kept.WorkerID)
 		if second.ID != lost.ID || second.Attempt != 2 {
 			t.Errorf("the run came back as %+v", second)
 		}
-		f.accepted(t, second, belfry.OutcomeFailed)
-		if row := f.live(t, lost.ID); row.Lost != 0 || row.Failures != 1 {
+		f.finishAs(t, second, belfry.OutcomeFailed)
+		if row := f.liveRow(t, lost.ID); row.Lost != 0 || row.Failures != 1 {
 			t.Errorf("a failure after the loss left %+v, wants the count of lost workers to start again", row)
 		}
 	})
 }
 
-func TestAWorkerIsGivenUpEvenIfItHoldsNothing(t *testing.T) {
+func TestASilentWorkerIsUnregisteredEvenIfItHoldsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		idle := f.worker(t)
-		f.silent(t, idle, time.Hour)
+		idle := f.registerWorker(t)
+		f.silenceWorker(t, idle, time.Hour)
 		if n := f.reap(t, time.Minute); n != 0 {
 			t.Errorf("reaped %d runs of an idle worker", n)
 		}
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: idle}); !orders.Unknown {
-			t.Errorf("the idle worker got %+v", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: idle}); !reply.Unknown {
+			t.Errorf("the idle worker got %+v", reply)
 		}
 	})
 }
 
 func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t, withTimeout(60), withRetries(1))
-		f.aged(t, run, 60*time.Second+store.DeadlineGrace/2)
+		run := f.startRun(t, withTimeout(60), withRetries(1))
+		f.ageAttempt(t, run, 60*time.Second+store.DeadlineGrace/2)
 		if n := f.reap(t, 0); n != 0 {
 			t.Errorf("reaped %d runs within the grace", n)
 		}
-		f.aged(t, run, store.DeadlineGrace/2+time.Second)
+		f.ageAttempt(t, run, store.DeadlineGrace/2+time.Second)
 		if n := f.reap(t, 0); n != 1 {
 			t.Errorf("reaped %d runs after the grace, wants 1", n)
 		}
@@ -99,15 +99,15 @@ func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 		if len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeTimedOut {
 			t.Errorf("the attempts are %+v", got.Attempts)
 		}
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Complete: true, Held: []belfry.HeldAttempt{{RunID: run.ID, Attempt: 1}}}); orders.Unknown || len(orders.Lost) != 1 {
-			t.Errorf("the worker is told %+v, wants that it lost the run", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Complete: true, Held: []belfry.HeldAttempt{{RunID: run.ID, Attempt: 1}}}); reply.Unknown || len(reply.Lost) != 1 {
+			t.Errorf("the worker gets %+v, wants that it lost the run", reply)
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
 			t.Errorf("a result after the deadline is %s, wants late", v)
 		}
 
-		last := f.started(t, withTimeout(60), withRetries(0))
-		f.aged(t, last, time.Hour)
+		last := f.startRun(t, withTimeout(60), withRetries(0))
+		f.ageAttempt(t, last, time.Hour)
 		if n := f.reap(t, 0); n != 1 || f.state(t, last.ID) != belfry.RunDead {
 			t.Errorf("reaped %d, and the run without retries is %s, wants dead", n, f.state(t, last.ID))
 		}
@@ -116,19 +116,19 @@ func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 
 func TestARunThatLosesThreeWorkersIsPoison(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t, withRetries(0))
+		run := f.startRun(t, withRetries(0))
 		for lost := 1; ; lost++ {
-			f.silent(t, run.WorkerID, time.Hour)
+			f.silenceWorker(t, run.WorkerID, time.Hour)
 			if n := f.reap(t, time.Minute); n != 1 {
 				t.Fatalf("reaped %d runs, wants 1", n)
 			}
 			if lost == belfry.PoisonLimit {
 				break
 			}
-			if row := f.live(t, run.ID); row.State != belfry.RunReady || row.Lost != lost {
+			if row := f.liveRow(t, run.ID); row.State != belfry.RunReady || row.Lost != lost {
 				t.Fatalf("after %d lost workers the run is %+v", lost, row)
 			}
-			run = f.claimOne(t, f.worker(t))
+			run = f.claimOne(t, f.registerWorker(t))
 		}
 		got := f.run(t, run.Namespace, run.ID)
 		if got.Status != belfry.RunDead || got.Reason != belfry.ReasonPoison || got.Attempt != 3 || len(got.Attempts) != 3 {
@@ -143,16 +143,16 @@ func TestARunThatLosesThreeWorkersIsPoison(t *testing.T) {
 func TestReapKeepsToItsShardsAndLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		const size = 12
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for range size {
-			f.created(t, 5)
+			f.createJob(t, 5)
 		}
 		f.fireDue(t)
 		byShard := map[int]int{}
 		for _, run := range f.claim(t, worker, size) {
 			byShard[belfry.ShardOf(run.JobID, f.Shards())]++
 		}
-		f.silent(t, worker, time.Hour)
+		f.silenceWorker(t, worker, time.Hour)
 		left := size
 		for shard, want := range byShard {
 			if want < 2 {
@@ -161,7 +161,7 @@ func TestReapKeepsToItsShardsAndLimit(t *testing.T) {
 			if n, err := f.Reap(ctx, []int{shard}, time.Minute, want-1); err != nil || n != want-1 {
 				t.Errorf("reaped %d of shard %d with a limit (%v), wants %d", n, shard, err, want-1)
 			}
-			// The worker is given up by now; its other runs are still found.
+			// The worker is unregistered by now; its other runs are still found.
 			if n, err := f.Reap(ctx, []int{shard}, 0, 100); err != nil || n != 1 {
 				t.Errorf("reaped %d more of shard %d (%v), wants 1", n, shard, err)
 			}
@@ -187,19 +187,19 @@ func TestConcurrentReapersSettleAnAttemptOnce(t *testing.T) {
 			stores = append(stores, f.reopen(t))
 		}
 		const size = 30
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for range size {
-			f.create(t, f.job(f.minutesAgo(5)))
+			f.createJobs(t, f.job(f.minutesAgo(5)))
 		}
 		f.fireDue(t)
 		runs := f.claim(t, worker, size)
-		f.silent(t, worker, time.Hour)
+		f.silenceWorker(t, worker, time.Hour)
 		var mu sync.Mutex
 		var wait sync.WaitGroup
 		reaped, won := 0, 0
 		for i := range 4 {
 			wait.Go(func() {
-				n, err := stores[i%len(stores)].Reap(ctx, f.all(), time.Minute, 100)
+				n, err := stores[i%len(stores)].Reap(ctx, f.allShards(), time.Minute, 100)
 				mu.Lock()
 				defer mu.Unlock()
 				if reaped += n; err != nil {

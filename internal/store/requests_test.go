@@ -15,25 +15,25 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// request makes a request in the default namespace, for what the text says.
-func request(key, asked, answer string) *store.Request {
+// request is a request in the default namespace with a body.
+func request(key, body, response string) *store.Request {
 	return &store.Request{
-		Namespace: belfry.DefaultNamespace, Key: key, Hash: sha256.Sum256([]byte(asked)),
-		Response: func() ([]byte, error) { return []byte(answer), nil },
+		Namespace: belfry.DefaultNamespace, Key: key, Hash: sha256.Sum256([]byte(body)),
+		Response: func() ([]byte, error) { return []byte(response), nil },
 	}
 }
 
-// verb is something that can be asked for with a key. Every call asks with ids of
-// its own, as somebody does who has forgotten the first call.
-type verb struct {
+// keyedCall is a call with an idempotency key. Every call has ids of
+// its own, as that of a client that has lost the first one.
+type keyedCall struct {
 	name  string
-	ask   func(s store.Store, f *fixture, job belfry.Job, r *store.Request) error
+	call  func(s store.Store, f *fixture, job belfry.Job, r *store.Request) error
 	count string // how often it was done
 }
 
-var verbs = []verb{
+var keyedCalls = []keyedCall{
 	{"create one", func(s store.Store, f *fixture, _ belfry.Job, r *store.Request) error {
-		return s.CreateJobs(ctx, each(f.job(f.minutesAgo(1), withTags("made"))), r)
+		return s.CreateJobs(ctx, jobSeq(f.job(f.minutesAgo(1), withTags("made"))), r)
 	}, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE tags IS NOT NULL`},
 	{"create many", func(s store.Store, f *fixture, _ belfry.Job, r *store.Request) error {
 		jobs := make([]store.NewJob, 1500)
@@ -41,43 +41,43 @@ var verbs = []verb{
 			jobs[i] = f.job(f.minutesAgo(1))
 		}
 		withTags("made")(&jobs[len(jobs)-1].Job)
-		return s.CreateJobs(ctx, each(jobs...), r)
+		return s.CreateJobs(ctx, jobSeq(jobs...), r)
 	}, `SELECT count(*) FROM jobs JOIN plans ON job_id = id WHERE tags IS NOT NULL`},
 	{"trigger", func(s store.Store, f *fixture, job belfry.Job, r *store.Request) error {
-		return s.Trigger(ctx, []plan.Trigger{f.wish(job, `"mine"`), f.wish(job, "")}, r)
+		return s.Trigger(ctx, []plan.Trigger{f.newTrigger(job, `"mine"`), f.newTrigger(job, "")}, r)
 	}, `SELECT count(*) / 2 FROM triggers`},
 }
 
-// eachVerb runs a test over every backend and verb. The job is one to trigger.
-func eachVerb(t *testing.T, test func(t *testing.T, f *fixture, v verb, job belfry.Job)) {
+// eachKeyedCall runs a test over every backend and call. The job is one to trigger.
+func eachKeyedCall(t *testing.T, test func(t *testing.T, f *fixture, v keyedCall, job belfry.Job)) {
 	t.Helper()
 	eachStore(t, func(t *testing.T, f *fixture) {
-		for _, v := range verbs {
+		for _, v := range keyedCalls {
 			t.Run(v.name, func(t *testing.T) {
-				f.wipe(t)
-				test(t, f, v, f.created(t, -60))
+				f.deleteAll(t)
+				test(t, f, v, f.createJob(t, -60))
 			})
 		}
 	})
 }
 
-// wantRepeated expects that a call did nothing because the request was made before.
-func wantRepeated(t tb, err error, asked, answer string) {
+// wantDuplicate expects that a call did nothing because the request was made before.
+func wantDuplicate(t tb, err error, body, response string) {
 	t.Helper()
 	var before *store.DuplicateRequest
-	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(asked)) || string(before.Response) != answer {
-		t.Errorf("got %v (%+v), wants the answer %q to %q", err, before, answer, asked)
+	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(body)) || string(before.Response) != response {
+		t.Errorf("got %v (%+v), wants the response %q to %q", err, before, response, body)
 	}
 }
 
-func (f *fixture) wantDone(t tb, v verb, times int64) {
+func (f *fixture) wantCallCount(t tb, v keyedCall, times int64) {
 	t.Helper()
 	if n := f.count(t, v.count); n != times {
 		t.Errorf("%s: was done %d times, wants %d", v.name, n, times)
 	}
 }
 
-func (f *fixture) answered(t tb, namespace, key string) *store.DuplicateRequest {
+func (f *fixture) cachedResponse(t tb, namespace, key string) *store.DuplicateRequest {
 	t.Helper()
 	before, err := f.CachedResponse(ctx, namespace, key)
 	if err != nil {
@@ -87,56 +87,56 @@ func (f *fixture) answered(t tb, namespace, key string) *store.DuplicateRequest 
 }
 
 func TestARequestIsDoneOnceAndAnsweredTheSame(t *testing.T) {
-	eachVerb(t, func(t *testing.T, f *fixture, v verb, job belfry.Job) {
-		if before := f.answered(t, job.Namespace, "key"); before != nil {
-			t.Errorf("an unused key has the answer %+v", before)
+	eachKeyedCall(t, func(t *testing.T, f *fixture, v keyedCall, job belfry.Job) {
+		if before := f.cachedResponse(t, job.Namespace, "key"); before != nil {
+			t.Errorf("an unused key has the response %+v", before)
 		}
-		if err := v.ask(f, f, job, request("key", "this", "first")); err != nil {
+		if err := v.call(f, f, job, request("key", "this", "first")); err != nil {
 			t.Fatalf("the first request: %v", err)
 		}
-		wantRepeated(t, v.ask(f, f, job, request("key", "this", "second")), "this", "first")
-		wantRepeated(t, v.ask(f, f, job, request("key", "something else", "third")), "this", "first")
-		f.wantDone(t, v, 1)
-		if before := f.answered(t, job.Namespace, "key"); before == nil || string(before.Response) != "first" || before.Hash != sha256.Sum256([]byte("this")) {
-			t.Errorf("the key has the answer %+v", before)
+		wantDuplicate(t, v.call(f, f, job, request("key", "this", "second")), "this", "first")
+		wantDuplicate(t, v.call(f, f, job, request("key", "something else", "third")), "this", "first")
+		f.wantCallCount(t, v, 1)
+		if before := f.cachedResponse(t, job.Namespace, "key"); before == nil || string(before.Response) != "first" || before.Hash != sha256.Sum256([]byte("this")) {
+			t.Errorf("the key has the response %+v", before)
 		}
-		// Keys are told apart by every letter, and by their namespace.
+		// Keys differ by every letter, and by their namespace.
 		theirs := request("key", "this", "theirs")
 		theirs.Namespace = "theirs"
 		for _, r := range []*store.Request{request("Key", "this", ""), request(`k'"%_\é😀`, "this", `{"a": "\u0000"}`), theirs} {
-			answer, _ := r.Response()
-			if err := v.ask(f, f, job, r); err != nil {
+			response, _ := r.Response()
+			if err := v.call(f, f, job, r); err != nil {
 				t.Errorf("another key, %q: %v", r.Key, err)
 			}
-			if before := f.answered(t, r.Namespace, r.Key); before == nil || string(before.Response) != string(answer) {
-				t.Errorf("the key %q has the answer %+v, wants %q", r.Key, before, answer)
+			if before := f.cachedResponse(t, r.Namespace, r.Key); before == nil || string(before.Response) != string(response) {
+				t.Errorf("the key %q has the response %+v, wants %q", r.Key, before, response)
 			}
 		}
-		if before := f.answered(t, job.Namespace, "KEY"); before != nil {
-			t.Errorf("a key in other letters has the answer %+v", before)
+		if before := f.cachedResponse(t, job.Namespace, "KEY"); before != nil {
+			t.Errorf("a key in other letters has the response %+v", before)
 		}
-		if err := v.ask(f, f, job, nil); err != nil {
+		if err := v.call(f, f, job, nil); err != nil {
 			t.Errorf("without a key: %v", err)
 		}
-		f.wantDone(t, v, 5)
+		f.wantCallCount(t, v, 5)
 	})
 }
 
 func TestARequestAfterARestartIsStillAnsweredTheSame(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60)
-		v := verbs[len(verbs)-1]
-		if err := v.ask(f, f, job, request("key", "this", "first")); err != nil {
+		job := f.createJob(t, -60)
+		v := keyedCalls[len(keyedCalls)-1]
+		if err := v.call(f, f, job, request("key", "this", "first")); err != nil {
 			t.Fatal(err)
 		}
 		f.restart(t)
-		f.edit(t, job, remove(t))
-		wantRepeated(t, v.ask(f, f, job, request("key", "this", "second")), "this", "first")
+		f.edit(t, job, deleteJob(t))
+		wantDuplicate(t, v.call(f, f, job, request("key", "this", "second")), "this", "first")
 	})
 }
 
 func TestOneOfManyEqualRequestsIsDone(t *testing.T) {
-	eachVerb(t, func(t *testing.T, f *fixture, v verb, job belfry.Job) {
+	eachKeyedCall(t, func(t *testing.T, f *fixture, v keyedCall, job belfry.Job) {
 		stores := []store.Store{f.Store}
 		if f.reopen != nil {
 			stores = append(stores, f.reopen(t))
@@ -146,24 +146,24 @@ func TestOneOfManyEqualRequestsIsDone(t *testing.T) {
 		var wait sync.WaitGroup
 		for i := range errs {
 			wait.Go(func() {
-				errs[i] = v.ask(stores[i%len(stores)], f, job, request("key", "this", fmt.Sprint("answer ", i)))
+				errs[i] = v.call(stores[i%len(stores)], f, job, request("key", "this", fmt.Sprint("response ", i)))
 			})
 		}
 		wait.Wait()
 		first := slices.Index(errs, nil)
 		if first < 0 {
-			t.Fatalf("nobody was served: %v", errs)
+			t.Fatalf("no call succeeded: %v", errs)
 		}
 		for i, err := range errs {
 			if i != first {
-				wantRepeated(t, err, "this", fmt.Sprint("answer ", first))
+				wantDuplicate(t, err, "this", fmt.Sprint("response ", first))
 			}
 		}
-		f.wantDone(t, v, 1)
+		f.wantCallCount(t, v, 1)
 	})
 }
 
-func TestAnAnswerKnowsWhatWasCreated(t *testing.T) {
+func TestAResponseIsMadeAfterAllJobsAreTaken(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, size := range []int{0, 1, 3000} {
 			var ids []string
@@ -181,9 +181,9 @@ func TestAnAnswerKnowsWhatWasCreated(t *testing.T) {
 			if err := f.CreateJobs(ctx, jobs, r); err != nil {
 				t.Fatalf("create %d jobs: %v", size, err)
 			}
-			before := f.answered(t, r.Namespace, r.Key)
+			before := f.cachedResponse(t, r.Namespace, r.Key)
 			if before == nil || string(before.Response) != strings.Join(ids, " ") || len(ids) != size {
-				t.Errorf("the answer to %d jobs was taken when %d were there, and kept %v", size, len(ids), before != nil)
+				t.Errorf("the response to %d jobs was taken when %d were there, and kept %v", size, len(ids), before != nil)
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func TestAnAnswerKnowsWhatWasCreated(t *testing.T) {
 
 func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, -60, named("taken"))
+		job := f.createJob(t, -60, withName("taken"))
 		jobs := func(size int, changes ...func(*belfry.Job)) []store.NewJob {
 			out := make([]store.NewJob, size)
 			for i := range out {
@@ -203,8 +203,8 @@ func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 			return out
 		}
 		broken := errors.New("it broke")
-		mute := request("key", "this", "")
-		mute.Response = func() ([]byte, error) { return nil, broken }
+		failing := request("key", "this", "")
+		failing.Response = func() ([]byte, error) { return nil, broken }
 		isBroken := func(err error) bool { return errors.Is(err, broken) }
 		isCode := func(code belfry.Code) func(error) bool {
 			return func(err error) bool { return belfry.CodeOf(err) == code }
@@ -216,7 +216,7 @@ func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 				want    func(error) bool
 			}{
 				{"the name is taken", func() error {
-					return f.CreateJobs(ctx, each(jobs(size, named("taken"))...), request("key", "this", ""))
+					return f.CreateJobs(ctx, jobSeq(jobs(size, withName("taken"))...), request("key", "this", ""))
 				}, isCode(belfry.Conflict)},
 				{"the sequence ends with an error", func() error {
 					return f.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) {
@@ -228,30 +228,30 @@ func TestARequestThatFailedLeavesNoKey(t *testing.T) {
 						yield(store.NewJob{}, broken)
 					}, request("key", "this", ""))
 				}, isBroken},
-				{"there is no answer to a create", func() error { return f.CreateJobs(ctx, each(jobs(size)...), mute) }, isBroken},
-				{"there is no answer to a trigger", func() error { return f.Trigger(ctx, f.one(job), mute) }, isBroken},
+				{"the response fails for a create", func() error { return f.CreateJobs(ctx, jobSeq(jobs(size)...), failing) }, isBroken},
+				{"the response fails for a trigger", func() error { return f.Trigger(ctx, f.oneTrigger(job), failing) }, isBroken},
 				{"there is no such job", func() error {
-					return f.Trigger(ctx, f.one(belfry.Job{ID: newID(), Namespace: job.Namespace}), request("key", "this", ""))
+					return f.Trigger(ctx, f.oneTrigger(belfry.Job{ID: newID(), Namespace: job.Namespace}), request("key", "this", ""))
 				}, isCode(belfry.NotFound)},
 			} {
 				if err := tt.call(); !tt.want(err) {
 					t.Errorf("%s: got %v", tt.failure, err)
 				}
 				n := f.count(t, `SELECT (SELECT count(*) FROM jobs) + (SELECT count(*) FROM triggers) + (SELECT count(*) FROM requests)`)
-				if before := f.answered(t, job.Namespace, "key"); before != nil || n != 1 {
-					t.Errorf("%s: left %d rows and the answer %+v", tt.failure, n-1, before)
+				if before := f.cachedResponse(t, job.Namespace, "key"); before != nil || n != 1 {
+					t.Errorf("%s: left %d rows and the response %+v", tt.failure, n-1, before)
 				}
 			}
 		}
-		if err := f.CreateJobs(ctx, each(jobs(1)...), request("key", "this", "")); err != nil {
+		if err := f.CreateJobs(ctx, jobSeq(jobs(1)...), request("key", "this", "")); err != nil {
 			t.Errorf("the key cannot be used after all that: %v", err)
 		}
 	})
 }
 
-func TestKeysOfRequestsAreForgottenInTime(t *testing.T) {
-	eachVerb(t, func(t *testing.T, f *fixture, v verb, job belfry.Job) {
-		if err := v.ask(f, f, job, request("key", "this", "first")); err != nil {
+func TestKeysOfRequestsArePruned(t *testing.T) {
+	eachKeyedCall(t, func(t *testing.T, f *fixture, v keyedCall, job belfry.Job) {
+		if err := v.call(f, f, job, request("key", "this", "first")); err != nil {
 			t.Fatal(err)
 		}
 		prune := func(age time.Duration) {
@@ -262,14 +262,14 @@ func TestKeysOfRequestsAreForgottenInTime(t *testing.T) {
 			}
 		}
 		prune(store.RequestRetention - time.Hour)
-		wantRepeated(t, v.ask(f, f, job, request("key", "this", "second")), "this", "first")
+		wantDuplicate(t, v.call(f, f, job, request("key", "this", "second")), "this", "first")
 		prune(2 * time.Hour)
-		if before := f.answered(t, job.Namespace, "key"); before != nil {
-			t.Errorf("after a week the key has the answer %+v", before)
+		if before := f.cachedResponse(t, job.Namespace, "key"); before != nil {
+			t.Errorf("after a week the key has the response %+v", before)
 		}
-		if err := v.ask(f, f, job, request("key", "something else", "second")); err != nil {
+		if err := v.call(f, f, job, request("key", "something else", "second")); err != nil {
 			t.Errorf("after a week: %v", err)
 		}
-		f.wantDone(t, v, 2)
+		f.wantCallCount(t, v, 2)
 	})
 }

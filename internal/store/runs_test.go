@@ -7,39 +7,94 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
+
+func TestCountReadyCountsUpToTheLimitOfALane(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		if got, err := f.CountReady(ctx, 10); err != nil || len(got) != 0 {
+			t.Errorf("an empty store has %v (%v) ready", got, err)
+		}
+		for queue, size := range map[string]int{"small": 2, "large": 7} {
+			for i := range size {
+				f.createJob(t, 5, withQueue(queue), withName(fmt.Sprint(queue, i)))
+			}
+		}
+		f.fireDue(t)
+		for limit, want := range map[int]map[string]int{
+			100: {"small/http": 2, "large/http": 7},
+			5:   {"small/http": 2, "large/http": 5},
+			1:   {"small/http": 1, "large/http": 1},
+		} {
+			got, err := f.CountReady(ctx, limit)
+			if err != nil || got["small/http"] != want["small/http"] || got["large/http"] != want["large/http"] || len(got) != 2 {
+				t.Errorf("with limit %d: %v (%v), wants %v", limit, got, err, want)
+			}
+		}
+		f.claim(t, f.registerWorker(t), 2, "small/http")
+		if got, err := f.CountReady(ctx, 100); err != nil || got["small/http"] != 0 || got["large/http"] != 7 {
+			t.Errorf("after a claim: %v (%v)", got, err)
+		}
+	})
+}
+
+func TestRunsWaitInTheOrderInWhichTheyBecameReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.registerWorker(t)
+		_, last := f.createDelayed(t, 3*time.Minute)
+		first := f.step(t, f.createJob(t, 4)) // a later occurrence without a delay
+		f.fire(t, last, first)
+		runs := f.claim(t, worker, 1)
+		runs = append(runs, f.claim(t, worker, 1)...)
+		if len(runs) != 2 || runs[0].ID != first.Runs[0].ID || runs[1].ID != last.Runs[0].ID {
+			t.Fatalf("claimed %v, wants %s and %s", runs, first.Runs[0].ID, last.Runs[0].ID)
+		}
+		_, local := f.createDelayed(t, 3*time.Minute)
+		got := f.fireInto(t, slots(worker, 1), local).Claimed
+		if len(got) != 1 || !got[0].ReadyAt.Equal(f.minutesAgo(2)) || !got[0].ScheduledAt.Equal(f.minutesAgo(5)) {
+			t.Errorf("the local worker got %+v", got)
+		}
+		for _, run := range append(runs, got...) {
+			f.finishAs(t, run, belfry.OutcomeSucceeded)
+			if kept := f.run(t, run.Namespace, run.ID); !kept.ReadyAt.Equal(run.ReadyAt) || !kept.ScheduledAt.Equal(run.ScheduledAt) {
+				t.Errorf("history says %v and %v, the run was of %v and ready at %v", kept.ScheduledAt, kept.ReadyAt, run.ScheduledAt, run.ReadyAt)
+			}
+		}
+	})
+}
 
 // wantClaimed expects a run with all that its worker needs.
 func (f *fixture) wantClaimed(t tb, run *belfry.Run, job belfry.Job, worker belfry.ID, attempt int) {
 	t.Helper()
-	now := f.Now()
-	deadline := now.Add(job.Timeout())
-	if run.JobID != job.ID || run.Namespace != job.Namespace || run.Revision != job.Revision || run.Status != belfry.RunRunning ||
-		run.Attempt != attempt || run.WorkerID != worker || run.FinishedAt != nil || len(run.Attempts) != 0 {
-		t.Errorf("the claimed run is %+v", run)
+	deadline := f.Now().Add(job.Timeout())
+	if run.Token == (belfry.Token{}) {
+		t.Errorf("the claimed run has no token")
 	}
-	if run.Token == (belfry.Token{}) || string(run.Payload) != string(job.Payload) || run.Spec != job.Spec {
-		t.Errorf("the claimed run has token %v, payload %s and spec %+v", run.Token, run.Payload, run.Spec)
-	}
-	if run.StartedAt == nil || !near(*run.StartedAt, now, 20*time.Second) || !near(run.FiredAt, now, 20*time.Second) {
-		t.Errorf("the claimed run was fired at %v and started at %v, it is %v", run.FiredAt, run.StartedAt, now)
-	}
+	f.wantRecent(t, "the fire", &run.FiredAt)
+	f.wantRecent(t, "the start", run.StartedAt)
+	wantEqual(t, "the claimed run", *run, belfry.Run{
+		ID: run.ID, JobID: job.ID, Namespace: job.Namespace, Revision: job.Revision, Kind: run.Kind, Status: belfry.RunRunning, ScheduledAt: run.ScheduledAt,
+		ReadyAt: run.ReadyAt, FiredAt: run.FiredAt, Attempt: attempt, StartedAt: run.StartedAt, WorkerID: worker, JobName: run.JobName, TemplateKey: run.TemplateKey,
+		Token: run.Token, Payload: job.Payload, Spec: job.Spec, DeadlineAt: run.DeadlineAt,
+	}, cmpopts.EquateEmpty())
 	if run.DeadlineAt.Before(deadline.Add(-20*time.Second)) || run.DeadlineAt.After(deadline.Add(store.DeadlineGrace)) {
 		t.Errorf("the claimed run's deadline is %v, wants about %v", run.DeadlineAt, deadline)
 	}
-	if row := f.live(t, run.ID); row.State != belfry.RunRunning || row.Worker != worker || row.Attempt != attempt {
+	if row := f.liveRow(t, run.ID); row.State != belfry.RunRunning || row.Worker != worker || row.Attempt != attempt {
 		t.Errorf("the claimed run's row is %+v", row)
 	}
 }
 
 func TestAClaimedRunCarriesWhatItsWorkerNeeds(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		job := f.created(t, 5, inNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
+		job := f.createJob(t, 5, withNamespace("ours"), withPayload(`{"a":  1}`), withTimeout(120))
 		step := f.step(t, job)
 		f.fire(t, step)
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		run := f.claimOne(t, worker)
 		f.wantClaimed(t, run, job, worker, 1)
 		want := step.Runs[0]
@@ -49,13 +104,13 @@ func TestAClaimedRunCarriesWhatItsWorkerNeeds(t *testing.T) {
 		if got := f.claim(t, worker, 1); len(got) != 0 {
 			t.Errorf("the run was claimed twice: %+v", got)
 		}
-		f.accepted(t, run, belfry.OutcomeInterrupted)
+		f.finishAs(t, run, belfry.OutcomeInterrupted)
 		second := f.claimOne(t, worker)
 		f.wantClaimed(t, second, job, worker, 2)
 		if second.Token == run.Token || second.Key() != run.Key() {
 			t.Error("the second attempt has the first one's token, or another idempotency key")
 		}
-		bare := f.created(t, 5, withPayload(""))
+		bare := f.createJob(t, 5, withPayload(""))
 		f.fire(t, f.step(t, bare))
 		if run := f.claimOne(t, worker); len(run.Payload) != 0 {
 			t.Errorf("a run without payload has %q", run.Payload)
@@ -68,10 +123,10 @@ func TestClaimsComeInTheOrderOfRank(t *testing.T) {
 		var want []time.Time
 		queues := []string{"a", "b", "c"}
 		for i, minutes := range []int{30, 10, 50, 20, 60, 40} {
-			f.create(t, f.job(f.minutesAgo(minutes), inQueue(queues[i%2])))
+			f.createJobs(t, f.job(f.minutesAgo(minutes), withQueue(queues[i%2])))
 			want = append(want, f.minutesAgo(minutes))
 		}
-		f.create(t, f.job(f.minutesAgo(90), inQueue("c")))
+		f.createJobs(t, f.job(f.minutesAgo(90), withQueue("c")))
 		// The latest is fired first: what counts is the rank.
 		steps := f.decide(t, f.due(t))
 		slices.Reverse(steps)
@@ -79,7 +134,7 @@ func TestClaimsComeInTheOrderOfRank(t *testing.T) {
 			f.fire(t, step)
 		}
 		slices.SortFunc(want, time.Time.Compare)
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		var got []time.Time
 		for _, limit := range []int{0, -1, 1, 2, 10, 10} {
 			for _, run := range f.claim(t, worker, limit, "a/http", "b/http", "nobody/asks") {
@@ -100,7 +155,7 @@ func TestClaimsComeInTheOrderOfRank(t *testing.T) {
 
 func TestAnUnknownWorkerGetsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		f.created(t, 5)
+		f.createJob(t, 5)
 		f.fireDue(t)
 		if runs := f.claim(t, newID(), 10); len(runs) != 0 {
 			t.Errorf("an unknown worker claimed %d runs", len(runs))
@@ -122,14 +177,14 @@ func TestClaimersNeverShareARun(t *testing.T) {
 		for i := range jobs {
 			jobs[i] = f.job(f.minutesAgo(5 + i%7))
 		}
-		f.create(t, jobs...)
+		f.createJobs(t, jobs...)
 		f.fireDue(t)
 		var mu sync.Mutex
 		seen := map[belfry.ID]belfry.Token{}
 		tokens := map[belfry.Token]bool{}
 		var wait sync.WaitGroup
 		for i := range 6 {
-			worker := f.worker(t)
+			worker := f.registerWorker(t)
 			wait.Go(func() {
 				for empty := 0; empty < 3; {
 					runs, err := stores[i%len(stores)].Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{lane}, Limit: 7})
@@ -162,65 +217,63 @@ func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		id := newID()
 		lanes := []string{"default/http", `odd "queue"/mail`}
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here"}); !orders.Unknown {
-			t.Errorf("a worker that never registered got %+v", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Node: "here"}); !reply.Unknown {
+			t.Errorf("a worker that never registered got %+v", reply)
 		}
 		register := belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes, Register: true}
 		for range 2 {
-			if orders := f.beat(t, register); orders.Unknown || len(orders.Lost) != 0 {
-				t.Errorf("a registration got %+v", orders)
+			if reply := f.heartbeat(t, register); reply.Unknown || len(reply.Lost) != 0 {
+				t.Errorf("a registration got %+v", reply)
 			}
 		}
 		workers, err := f.Workers(ctx)
 		if err != nil || len(workers) != 1 {
 			t.Fatalf("%d workers are listed (%v), wants 1", len(workers), err)
 		}
-		w := workers[0]
-		if w.ID != id || w.Node != "here" || w.Slots != 12 || !slices.Equal(w.Lanes, lanes) || !near(w.LastSeen, f.Now(), 10*time.Second) {
-			t.Errorf("the worker is %+v", w)
-		}
+		f.wantRecent(t, "the heartbeat", &workers[0].LastSeen)
+		wantEqual(t, "the worker", workers[0], store.Worker{ID: id, Node: "here", Slots: 12, Lanes: lanes, LastSeen: workers[0].LastSeen})
 		f.backdate(t, time.Hour, "workers", "last_seen", "")
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes}); orders.Unknown {
-			t.Errorf("a beat of a known worker got %+v", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes}); reply.Unknown {
+			t.Errorf("a heartbeat of a known worker got %+v", reply)
 		}
 		if workers, err := f.Workers(ctx); err != nil || len(workers) != 1 || !near(workers[0].LastSeen, f.Now(), 10*time.Second) {
-			t.Errorf("after a beat the workers are %+v (%v)", workers, err)
+			t.Errorf("after a heartbeat the workers are %+v (%v)", workers, err)
 		}
-		f.beat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
-		f.beat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Leave: true})
 		if workers, err := f.Workers(ctx); err != nil || len(workers) != 0 {
 			t.Errorf("after it left the workers are %+v (%v)", workers, err)
 		}
-		if orders := f.beat(t, belfry.Heartbeat{WorkerID: id}); !orders.Unknown {
-			t.Errorf("a worker that left got %+v", orders)
+		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: id}); !reply.Unknown {
+			t.Errorf("a worker that left got %+v", reply)
 		}
 	})
 }
 
 func TestAWorkerThatLeavesHoldsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		run := f.started(t)
-		f.beat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Leave: true})
+		run := f.startRun(t)
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Leave: true})
 		f.reap(t, 0)
 		if got := f.claim(t, run.WorkerID, 1); len(got) != 0 {
 			t.Error("a worker that left claimed a run")
 		}
-		second := f.claimOne(t, f.worker(t))
-		if row := f.live(t, run.ID); second.ID != run.ID || second.Attempt != 2 || row.Failures != 0 {
+		second := f.claimOne(t, f.registerWorker(t))
+		if row := f.liveRow(t, run.ID); second.ID != run.ID || second.Attempt != 2 || row.Failures != 0 {
 			t.Errorf("the run is at attempt %d with %d failures, wants 2 and 0", second.Attempt, row.Failures)
 		}
 		if v := f.finish(t, result(run, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
 			t.Errorf("a result after leaving is %s, wants late", v)
 		}
-		f.accepted(t, second, belfry.OutcomeSucceeded)
+		f.finishAs(t, second, belfry.OutcomeSucceeded)
 	})
 }
 
-func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
+func TestAHeartbeatReturnsWhatTheWorkerLost(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for range 4 {
-			f.created(t, 5)
+			f.createJob(t, 5)
 		}
 		f.fireDue(t)
 		runs := f.claim(t, worker, 4)
@@ -230,45 +283,45 @@ func TestAHeartbeatTellsWhatTheWorkerLost(t *testing.T) {
 			}
 			return out
 		}
-		beat := belfry.Heartbeat{WorkerID: worker, Complete: true, Held: held(runs...)}
-		if orders := f.beat(t, beat); orders.Unknown || len(orders.Lost) != 0 {
-			t.Errorf("nothing was lost, and the answer is %+v", orders)
+		heartbeat := belfry.Heartbeat{WorkerID: worker, Complete: true, Held: held(runs...)}
+		if reply := f.heartbeat(t, heartbeat); reply.Unknown || len(reply.Lost) != 0 {
+			t.Errorf("nothing was lost, and the answer is %+v", reply)
 		}
 		// The first is finished, the second went to another worker, the third is
 		// here again under another number, and one was never there.
-		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
-		f.accepted(t, runs[1], belfry.OutcomeInterrupted)
-		other := f.claimOne(t, f.worker(t))
-		f.accepted(t, runs[2], belfry.OutcomeInterrupted)
+		f.finishAs(t, runs[0], belfry.OutcomeSucceeded)
+		f.finishAs(t, runs[1], belfry.OutcomeInterrupted)
+		other := f.claimOne(t, f.registerWorker(t))
+		f.finishAs(t, runs[2], belfry.OutcomeInterrupted)
 		again := f.claimOne(t, worker)
 		if other.ID != runs[1].ID || again.ID != runs[2].ID {
 			t.Fatal("the runs were not handed on as expected")
 		}
 		never := belfry.HeldAttempt{RunID: newID(), Attempt: 1}
-		beat.Held = append(held(runs...), held(again)...)
-		beat.Held = append(beat.Held, never)
-		orders := f.beat(t, beat)
+		heartbeat.Held = append(held(runs...), held(again)...)
+		heartbeat.Held = append(heartbeat.Held, never)
+		reply := f.heartbeat(t, heartbeat)
 		want := append(held(runs[:3]...), never)
-		if orders.Unknown || len(orders.Lost) != len(want) {
-			t.Errorf("lost %+v, wants %+v", orders.Lost, want)
+		if reply.Unknown || len(reply.Lost) != len(want) {
+			t.Errorf("lost %+v, wants %+v", reply.Lost, want)
 		}
 		for _, w := range want {
-			if !slices.Contains(orders.Lost, w) {
-				t.Errorf("lost %+v, %+v is missing", orders.Lost, w)
+			if !slices.Contains(reply.Lost, w) {
+				t.Errorf("lost %+v, %+v is missing", reply.Lost, w)
 			}
 		}
-		beat.Complete = false
-		if orders := f.beat(t, beat); len(orders.Lost) != 0 {
-			t.Errorf("what is held does not count, and the answer is %+v", orders)
+		heartbeat.Complete = false
+		if reply := f.heartbeat(t, heartbeat); len(reply.Lost) != 0 {
+			t.Errorf("what is held does not count, and the answer is %+v", reply)
 		}
 	})
 }
 
 func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		worker := f.worker(t)
+		worker := f.registerWorker(t)
 		for range 3 {
-			f.created(t, 5)
+			f.createJob(t, 5)
 		}
 		f.fireDue(t)
 		runs := f.claim(t, worker, 3)
@@ -281,26 +334,111 @@ func TestAClaimThatItsWorkerNeverConfirmsIsReleased(t *testing.T) {
 		}
 		age(runs[0], store.ConfirmAfter+5*time.Second)
 		age(runs[1], store.ConfirmAfter+5*time.Second)
-		f.beat(t, belfry.Heartbeat{WorkerID: worker, Held: held})
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: worker, Held: held})
 		if got := states(); got != "runningrunningrunning" {
-			t.Errorf("a beat without a list made the runs %s", got)
+			t.Errorf("a heartbeat without a list made the runs %s", got)
 		}
 		for range 2 {
-			if orders := f.beat(t, belfry.Heartbeat{WorkerID: worker, Held: held, Complete: true}); orders.Unknown || len(orders.Lost) != 0 {
-				t.Errorf("the answer is %+v", orders)
+			if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: worker, Held: held, Complete: true}); reply.Unknown || len(reply.Lost) != 0 {
+				t.Errorf("the answer is %+v", reply)
 			}
 		}
 		if got := states(); got != "runningreadyrunning" {
 			t.Errorf("the runs are %s, wants the old unlisted one ready", got)
 		}
 		got := f.run(t, runs[1].Namespace, runs[1].ID)
-		if row := f.live(t, runs[1].ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeUnconfirmed || row.Failures != 0 || row.Lost != 0 {
+		if row := f.liveRow(t, runs[1].ID); len(got.Attempts) != 1 || got.Attempts[0].Outcome != belfry.OutcomeUnconfirmed || row.Failures != 0 || row.Lost != 0 {
 			t.Errorf("the released run is %+v with row %+v", got, row)
 		}
 		if v := f.finish(t, result(runs[1], belfry.OutcomeSucceeded))[0]; v != belfry.VerdictLate {
 			t.Errorf("the result of a released claim is %s, wants late", v)
 		}
-		f.accepted(t, runs[0], belfry.OutcomeSucceeded)
-		f.accepted(t, runs[2], belfry.OutcomeSucceeded)
+		f.finishAs(t, runs[0], belfry.OutcomeSucceeded)
+		f.finishAs(t, runs[2], belfry.OutcomeSucceeded)
+	})
+}
+
+func TestRunsAreClaimedByPriorityAndAge(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		// High is 9, low 1, and from one end of the scale to the other it is ten minutes.
+		order := []struct {
+			minutes  int
+			priority belfry.Priority
+		}{
+			{12, "9"}, {3, "high"}, {11, "low"}, {6, "7"}, {4, ""}, {5, "3"}, {10, "0"}, {3, "low"}, {1, "0"},
+		}
+		weight := func(p belfry.Priority) time.Duration {
+			return time.Duration(5-p.Level()) * 10 * time.Minute / 9
+		}
+		var steps []plan.Step
+		var want []belfry.ID
+		type place struct {
+			at time.Time
+			id belfry.ID
+		}
+		var places []place
+		for _, o := range order {
+			step := f.step(t, f.createJob(t, o.minutes, withPriority(o.priority)))
+			steps = append(steps, step)
+			places = append(places, place{f.minutesAgo(o.minutes).Add(weight(o.priority)), step.Runs[0].ID})
+		}
+		slices.SortFunc(places, func(a, b place) int { return a.at.Compare(b.at) })
+		for _, p := range places {
+			want = append(want, p.id)
+		}
+		f.fire(t, steps...)
+		worker := f.registerWorker(t)
+		var got []belfry.ID
+		for runs := f.claim(t, worker, 1); len(runs) > 0; runs = f.claim(t, worker, 1) {
+			got = append(got, runs[0].ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("claimed %v, wants %v", got, want)
+		}
+	})
+}
+
+func TestAPriorityHoldsOnEveryWayToBeReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		worker := f.registerWorker(t)
+		for _, priority := range []belfry.Priority{"high", "", "low", "0"} {
+			job := f.createJob(t, 10, withPriority(priority), withRetries(1), withQueueLimit(3))
+			want := (&plan.Policy{Spec: job.Spec}).Weight()
+			check := func(doing string, id belfry.ID) {
+				t.Helper()
+				if row := f.liveRow(t, id); row.State != belfry.RunReady || row.Weight != want || row.Rank != plan.Rank(row.ReadyAt, want) {
+					t.Errorf("priority %s, %s: the run is %+v, wants weight %d", priority, doing, row, want)
+				}
+			}
+			f.fireNext(t, job)
+			waiting := f.fireNext(t, job)
+			run := f.claimOne(t, worker)
+			f.finishAs(t, run, belfry.OutcomeInterrupted)
+			check("interrupted", run.ID)
+			run = f.claimOne(t, worker)
+			f.finishAs(t, run, belfry.OutcomeFailed)
+			f.promoteAll(t)
+			check("retried", run.ID)
+			run = f.claimOne(t, worker)
+			f.ageAttempt(t, run, time.Hour)
+			f.reap(t, 0)
+			f.wantState(t, "timed out", run.ID, belfry.RunDead)
+			check("after another", waiting.ID)
+			f.claimOne(t, worker)
+			f.silenceWorker(t, worker, time.Hour)
+			f.reap(t, time.Minute)
+			check("lost", waiting.ID)
+			worker = f.registerWorker(t)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			f.redrive(t, namespace, store.Redrive{Run: run.ID})
+			check("redriven", run.ID)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+			f.promoteAll(t)
+			f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
+			f.redrive(t, namespace, store.Redrive{Run: run.ID, After: time.Hour})
+			f.promoteAll(t)
+			check("redriven later", run.ID)
+			f.settleAll(t)
+		}
 	})
 }

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	zoneUpdateScanLimit = 8000 // plans that one call of PlansForZoneUpdate reads
+
 	planColumnsSQL = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
 
 	// The name is read only where a template of keys has it.
@@ -20,7 +22,6 @@ const (
 	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 )
 
-// planScan reads planColumnsSQL.
 type planScan struct {
 	p                       plan.Plan
 	id                      pgtype.UUID
@@ -38,7 +39,6 @@ func (s *planScan) plan() plan.Plan {
 	return p
 }
 
-// dueScan reads dueColumns.
 type dueScan struct {
 	planScan
 	due store.Due
@@ -83,9 +83,6 @@ func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]stor
 	return due, wrapError("read plans", err)
 }
 
-// zoneUpdateScanLimit is how many plans one call of PlansForZoneUpdate reads.
-const zoneUpdateScanLimit = 8000
-
 // PlansForZoneUpdate returns plans that were made with an older release of the
 // time-zone data. They have no index: it would cost every firing something, for a
 // search that happens a few times a year.
@@ -118,11 +115,8 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 
 // Quarantine stores why the plan of a job cannot be fired.
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
-	_, err = s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
+	_, err := s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
 	return wrapError("quarantine a job", err)
 }

@@ -15,10 +15,7 @@ import (
 // running run whose worker is not registered counts, not only those that a worker had
 // when it was removed: a claim may commit after that.
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	if silence > 0 {
 		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())
@@ -26,7 +23,12 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return 0, wrapError("remove silent workers", err)
 		}
 	}
-	results, err := s.abandonedAttempts(ctx, shards, limit)
+	results, err := collect(ctx, s.pool, scanAbandoned, `
+SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
+  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
+ WHERE r.state = 'running' AND r.shard = ANY($1)
+   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
 	if err != nil {
 		return 0, wrapError("reap", err)
 	}
@@ -40,16 +42,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	return reaped, wrapError("reap", err)
 }
 
-// abandonedAttempts returns the results of attempts that nobody will finish.
-func (s *Store) abandonedAttempts(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
-	return collect(ctx, s.pool, scanAbandoned, `
-SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
-  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.shard = ANY($1)
-   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
-}
-
+// scanAbandoned reads the result of an attempt that nobody will finish.
 func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
 	var id, token pgtype.UUID
 	var workerLost, timedOut bool

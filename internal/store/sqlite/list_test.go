@@ -32,25 +32,25 @@ func nth(n int) (id belfry.ID) {
 	return id
 }
 
-// TestAPageLooksAtSoManyJobs searches for few among many: every page ends after
-// as many as it may look at, and none is lost.
-func TestAPageLooksAtSoManyJobs(t *testing.T) {
+// TestAPageReadsABoundedNumberOfJobs searches for few among many: every page ends after
+// as many rows as it may read, and none is lost.
+func TestAPageReadsABoundedNumberOfJobs(t *testing.T) {
 	s := openStore(t)
-	const look, jobs = 800, 2000
-	s.scanLimit = look
+	const perPage, jobs = 800, 2000
+	s.scanLimit = perPage
 	fillJobs(t, s, jobs)
-	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(look+7)))
+	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(perPage+7)))
 	for _, tt := range []struct {
 		name   string
 		filter belfry.JobFilter
 		want   []belfry.ID
 		pages  int
 	}{
-		{"by name", belfry.JobFilter{Search: "nADEL"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by tags", belfry.JobFilter{Tags: []string{"needle", "all"}}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name in a queue", belfry.JobFilter{Search: "nadel", Queue: belfry.DefaultQueue}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name in a type", belfry.JobFilter{Search: "nadel", Type: "echo"}, []belfry.ID{nth(look + 7), nth(1)}, 3},
-		{"by name and status", belfry.JobFilter{Search: "nadel", Status: belfry.StatusScheduled}, []belfry.ID{nth(look + 7), nth(1)}, 3},
+		{"by name", belfry.JobFilter{Search: "nADEL"}, []belfry.ID{nth(perPage + 7), nth(1)}, 3},
+		{"by tags", belfry.JobFilter{Tags: []string{"needle", "all"}}, []belfry.ID{nth(perPage + 7), nth(1)}, 3},
+		{"by name in a queue", belfry.JobFilter{Search: "nadel", Queue: belfry.DefaultQueue}, []belfry.ID{nth(perPage + 7), nth(1)}, 3},
+		{"by name in a type", belfry.JobFilter{Search: "nadel", Type: "echo"}, []belfry.ID{nth(perPage + 7), nth(1)}, 3},
+		{"by name and status", belfry.JobFilter{Search: "nadel", Status: belfry.StatusScheduled}, []belfry.ID{nth(perPage + 7), nth(1)}, 3},
 		{"in a queue that is empty", belfry.JobFilter{Queue: "empty"}, nil, 1},
 		{"of a status that none has", belfry.JobFilter{Status: belfry.StatusRunning}, nil, 1},
 		{"of another", belfry.JobFilter{Status: belfry.StatusFailed}, nil, 1},
@@ -86,22 +86,22 @@ SELECT unhex(printf('%032x', i + 1)), 0, 'theirs', zeroblob(16), 1, 'scheduled',
 SELECT unhex(printf('%032x', i + 1000000)), 0, 'default', zeroblob(16), 1, 'scheduled', 'succeeded', '', 0, 0, 0, zeroblob(16), 1, 1, 0, 0, '', '', 0 FROM n`
 )
 
-// TestAPageLooksAtSoManyRuns looks for few runs among many, on several shelves.
-func TestAPageLooksAtSoManyRuns(t *testing.T) {
+// TestAPageReadsABoundedNumberOfRuns searches few runs among many, in several tables.
+func TestAPageReadsABoundedNumberOfRuns(t *testing.T) {
 	s := openStore(t)
-	const look = 800
-	s.scanLimit = look
-	fill(t, s, look+100, fillRuns)
-	fill(t, s, look+100, fillHistory)
-	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(look)))
-	fill(t, s, 0, `UPDATE history SET state = 'skipped' WHERE id IN (?, ?)`, slice(nth(1_000_001)), slice(nth(1_000_000+look)))
+	const perPage = 800
+	s.scanLimit = perPage
+	fill(t, s, perPage+100, fillRuns)
+	fill(t, s, perPage+100, fillHistory)
+	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(perPage)))
+	fill(t, s, 0, `UPDATE history SET state = 'skipped' WHERE id IN (?, ?)`, slice(nth(1_000_001)), slice(nth(1_000_000+perPage)))
 	for _, tt := range []struct {
 		state belfry.RunStatus
 		want  []belfry.ID
 		pages int
 	}{
-		{belfry.RunReady, []belfry.ID{nth(look), nth(2)}, 2},
-		{belfry.RunSkipped, []belfry.ID{nth(1_000_000 + look), nth(1_000_001)}, 2},
+		{belfry.RunReady, []belfry.ID{nth(perPage), nth(2)}, 2},
+		{belfry.RunSkipped, []belfry.ID{nth(1_000_000 + perPage), nth(1_000_001)}, 2},
 		{belfry.RunRunning, nil, 1},
 		{belfry.RunDead, nil, 1},
 		{belfry.RunWaiting, nil, 2},
@@ -122,7 +122,7 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 			t.Errorf("%s: %v on %d pages, wants %v on %d", tt.state, got, pages, tt.want, tt.pages)
 		}
 	}
-	// All states at once: the shelves are merged without a gap.
+	// All states at once: the tables are merged without a gap.
 	seen, page := map[belfry.ID]bool{}, store.Page{Limit: 100}
 	for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
 		list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{}, page)
@@ -137,14 +137,14 @@ func TestAPageLooksAtSoManyRuns(t *testing.T) {
 		}
 		next = list.Next
 	}
-	if want := look + 102; len(seen) != want {
+	if want := perPage + 102; len(seen) != want {
 		t.Errorf("%d runs are listed, wants %d", len(seen), want)
 	}
 }
 
-// TestARunThatHappenedTwiceIsListedOnce has one id in several places, as a
+// TestARunWithSeveralRowsIsListedOnce has one id in several places, as a
 // database does that was restored.
-func TestARunThatHappenedTwiceIsListedOnce(t *testing.T) {
+func TestARunWithSeveralRowsIsListedOnce(t *testing.T) {
 	s := openStore(t)
 	fill(t, s, 3, fillHistory)
 	for i := range 3 {
@@ -208,5 +208,34 @@ func BenchmarkList(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 		})
+	}
+}
+
+// TestZoneUpdateReadsABoundedNumberOfPlans looks for few among many: every call ends after as
+// many plans as it may read, and none is lost.
+func TestZoneUpdateReadsABoundedNumberOfPlans(t *testing.T) {
+	s := openStore(t)
+	const perPage, jobs = 800, 2400
+	s.scanLimit = perPage
+	fillJobs(t, s, jobs)
+	fill(t, s, 0, `UPDATE plans SET zone_version = '1999a' WHERE job_id IN (?, ?, ?)`, slice(nth(perPage)), slice(nth(perPage+1)), slice(nth(jobs)))
+	var got []belfry.ID
+	var after belfry.ID
+	calls := 0
+	for {
+		due, next, err := s.PlansForZoneUpdate(ctx, allShards(s), "2000a", after, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls++
+		for _, d := range due {
+			got = append(got, d.Plan.JobID)
+		}
+		if after = next; next.IsZero() {
+			break
+		}
+	}
+	if want := []belfry.ID{nth(perPage), nth(perPage + 1), nth(jobs)}; !slices.Equal(got, want) || calls != 4 { // the last finds that there are no more
+		t.Errorf("in %d calls there were %v, wants %v", calls, got, want)
 	}
 }

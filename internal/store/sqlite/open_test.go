@@ -154,7 +154,7 @@ func TestARestartEndsWhatWasRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Status != belfry.RunDead || got.Reason != belfry.ReasonPoison || len(got.Attempts) != belfry.PoisonLimit {
-		t.Errorf("the run is %s (%s) after %d attempts, wants it parked as poison", got.Status, got.Reason, len(got.Attempts))
+		t.Errorf("the run is %s (%s) after %d attempts, wants it quarantined as poison", got.Status, got.Reason, len(got.Attempts))
 	}
 	for i, a := range got.Attempts {
 		if a.Outcome != belfry.OutcomeLost || a.Number != i+1 || a.Error == "" {

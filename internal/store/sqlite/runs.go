@@ -160,20 +160,20 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 	if err != nil {
 		return nil, err
 	}
-	listed := map[belfry.HeldAttempt]bool{} // by claimed attempt
+	confirmed := map[belfry.HeldAttempt]bool{} // by claimed attempt
 	for i := range claimed {
-		listed[belfry.HeldAttempt{RunID: claimed[i].id, Attempt: claimed[i].attempt}] = false
+		confirmed[belfry.HeldAttempt{RunID: claimed[i].id, Attempt: claimed[i].attempt}] = false
 	}
 	for _, h := range b.Held {
-		if _, ok := listed[h]; ok {
-			listed[h] = true
+		if _, ok := confirmed[h]; ok {
+			confirmed[h] = true
 		} else {
 			lost = append(lost, h)
 		}
 	}
 	for i := range claimed {
 		h := &claimed[i]
-		if listed[belfry.HeldAttempt{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
+		if confirmed[belfry.HeldAttempt{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
 			continue
 		}
 		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, notDelivered)); err != nil {

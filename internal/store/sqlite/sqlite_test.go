@@ -17,6 +17,26 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+// fill inserts n rows by a statement over the numbers i from 1.
+func fill(t testing.TB, s *Store, n int, insert string, args ...any) {
+	t.Helper()
+	err := s.write(ctx, "fill", func(x *tx) error {
+		_, err := x.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) `+insert, append([]any{n}, args...)...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func count(t *testing.T, s *Store, query string, args ...any) (n int) {
+	t.Helper()
+	if err := s.read(ctx, "count", func(x *tx) error { return x.get([]any{&n}, query, args...) }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
