@@ -140,7 +140,9 @@ func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (g
 
 // rename resolves aliases and names in camelCase.
 func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
-	known := func(name string) bool { return t.byName[name] != nil || d.Aliases[name] != nil }
+	known := func(name string) bool {
+		return t.byName[name] != nil || d.Aliases[name] != nil || slices.Contains(d.Ignored, name)
+	}
 	for i := range members {
 		m := &members[i]
 		if known(m.Name) {
