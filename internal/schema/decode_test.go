@@ -279,13 +279,16 @@ func TestChooseAccepted(t *testing.T) {
 	}
 }
 
-func TestCheckWithoutGivenSkipsZeroFields(t *testing.T) {
+func TestCheckSkipsZeroFieldsAndDecodeRefusesThem(t *testing.T) {
 	in := input{Name: "x"}
-	if errors := schema.Check(&in, nil); len(errors) > 0 {
+	if errors := schema.Check(&in); len(errors) > 0 {
 		t.Errorf("got %v", errors)
 	}
-	if got := fields(schema.Check(&in, schema.Given{"count", "ratio"})); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
+	if _, got := decode(`{"name": "x", "count": 0, "ratio": 0}`); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
 		t.Errorf("got %q", got)
+	}
+	if _, got := decode(`{"name": "x", "count": null, "ratio": null}`); got != "" {
+		t.Errorf("null: got %q", got)
 	}
 }
 
