@@ -77,7 +77,7 @@ func (f *Field) check(v reflect.Value) string {
 			}
 		}
 		return f.checkItems(v.Len())
-	case Objects, List:
+	case Objects, List, TextMap:
 		return f.checkItems(v.Len())
 	}
 	return ""
