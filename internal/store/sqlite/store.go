@@ -34,7 +34,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Store is a store.Store in a file. Its clock is that of the process.
+// Store is a store.Store in a file: the interfaces say what its methods do. Its clock
+// is that of the process.
 type Store struct {
 	log       *slog.Logger
 	shards    int
