@@ -68,4 +68,5 @@ type BulkFailure struct {
 	JobID ID       `json:"job_id" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55" doc:"Id of the job."`
 	Name  string   `json:"name,omitempty" example:"nightly-report" doc:"Name of the job, if it has one."`
 	Error string   `json:"error" example:"the job has ended; create it again" doc:"Why it failed."`
+	Err   error    `json:"-"` // the failure with its cause, on the server
 }

@@ -40,8 +40,8 @@ func TestSettle(t *testing.T) {
 
 		{"an interruption costs nothing", counts(2, 2), ended(OutcomeInterrupted), Settlement{State: RunReady, Counts: counts(2, 2)}},
 		{"an interruption at first costs nothing", fresh, ended(OutcomeInterrupted), Settlement{State: RunReady}},
-		{"a claim nobody learned of costs nothing", counts(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Counts: counts(2, 2)}},
-		{"a claim nobody learned of at first costs nothing", fresh, ended(OutcomeUnconfirmed), Settlement{State: RunReady}},
+		{"an unconfirmed claim costs nothing", counts(2, 2), ended(OutcomeUnconfirmed), Settlement{State: RunReady, Counts: counts(2, 2)}},
+		{"an unconfirmed claim at first costs nothing", fresh, ended(OutcomeUnconfirmed), Settlement{State: RunReady}},
 	} {
 		if got := Settle(jobA, tt.counts, policy, tt.result); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)

@@ -51,8 +51,9 @@ type Spec struct {
 // has one.
 func DefaultSpec() Spec { return defaultSpec }
 
-// defaultSpec is read from the default tags.
-var defaultSpec = func() (s Spec) {
+// defaultSpec is read from the default tags, and defaultFields are the fields that have
+// one.
+var defaultSpec, defaultFields = func() (s Spec, fields []int) {
 	t := reflect.TypeFor[Spec]()
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -66,14 +67,15 @@ var defaultSpec = func() (s Spec) {
 		if err := json.Unmarshal([]byte(value), reflect.ValueOf(&s).Elem().Field(i).Addr().Interface()); err != nil {
 			panic("belfry: default of " + f.Name + ": " + err.Error())
 		}
+		fields = append(fields, i)
 	}
-	return s
+	return s, fields
 }()
 
 // WithDefaults sets every field that is unset and has a default.
 func (s Spec) WithDefaults() Spec {
-	v, d := reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaultSpec)
-	for i := range v.NumField() {
+	v, d := reflect.ValueOf(&s).Elem(), reflect.ValueOf(&defaultSpec).Elem()
+	for _, i := range defaultFields {
 		if v.Field(i).IsZero() {
 			v.Field(i).Set(d.Field(i))
 		}

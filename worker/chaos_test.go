@@ -14,7 +14,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// trouble makes calls fail before they do anything, after they did it, or slowly.
+// unreliable makes calls fail before they do anything, after they did it, or slowly.
 type unreliable struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -29,7 +29,7 @@ func (tr *unreliable) roll() float64 {
 	return tr.rng.Float64()
 }
 
-// through makes one call in trouble.
+// unreliably makes one call that may fail.
 func unreliably[T any](ctx context.Context, tr *unreliable, call func() (T, error)) (T, error) {
 	var none T
 	if tr.off.Load() {

@@ -13,8 +13,8 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// fake is a Source whose functions a test may replace; they start as those of
-// its ledger.
+// fakeSource is a Source whose functions a test may replace; they start as those of its
+// fakeStore.
 type fakeSource struct {
 	claim     func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	heartbeat func(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
@@ -42,7 +42,7 @@ func (f *fakeSource) Finish(ctx context.Context, rs []belfry.Result) ([]belfry.V
 	return f.finish(ctx, rs)
 }
 
-// ledger keeps runs the way a store does: one holder each, fenced by attempt
+// fakeStore keeps runs the way a store does: one holder each, fenced by attempt
 // and token, released when its worker leaves, is silent or does not list it.
 type fakeStore struct {
 	mu      sync.Mutex
@@ -108,7 +108,7 @@ func (l *fakeStore) wakeClaims() {
 	l.wake = make(chan struct{})
 }
 
-// claim waits until there is something, as a broker of demand would.
+// claim waits until a run is ready.
 func (l *fakeStore) claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for {
 		l.mu.Lock()
@@ -273,7 +273,7 @@ func (l *fakeStore) seenClaims() []seenClaim {
 	return slices.Clone(l.claims)
 }
 
-// bench is a pool under test with its source.
+// testPool is a pool under test with its source.
 type testPool struct {
 	*fakeSource
 	pool *Pool
@@ -281,7 +281,7 @@ type testPool struct {
 	done chan error
 }
 
-// start runs a pool in the present bubble. The test must end it.
+// startPool runs a pool in the current bubble. The test must end it.
 func startPool(f *fakeSource, opts []Option, handler HandlerFunc) *testPool {
 	opts = append([]Option{Log(slog.New(slog.DiscardHandler))}, opts...)
 	mux := NewMux()
@@ -305,17 +305,17 @@ func (b *testPool) end(t *testing.T) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if b.pool.outstanding != 0 || len(b.pool.running) != 0 {
-		t.Errorf("at rest the pool owes %d results and runs %d attempts", b.pool.outstanding, len(b.pool.running))
+		t.Errorf("at the end the pool has %d outstanding results and %d running attempts", b.pool.outstanding, len(b.pool.running))
 	}
 }
 
-// bubble runs fn in a synctest bubble.
+// inBubble runs fn in a synctest bubble.
 func inBubble(t *testing.T, fn func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, fn)
 }
 
-// after lets time pass and everything settle.
+// sleepAndWait lets time pass until every goroutine waits.
 func sleepAndWait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

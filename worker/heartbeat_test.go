@@ -325,7 +325,7 @@ func TestExpiredLeaseStopsClaims(t *testing.T) {
 }
 
 // A process that was frozen between claim and start wakes up with a claim that
-// may be somebody else's by now.
+// another worker may hold by now.
 func TestRunsThatArriveAfterTheLeaseExpiredAreNotStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFakeSource()

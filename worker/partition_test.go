@@ -13,7 +13,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// link is the way of one worker to a ledger that others use as well. While it is
+// partitionedSource is the connection of one worker to a store that others use too. While it is
 // cut, calls hang, or fail at once, or are carried out and their answers lost.
 type partitionedSource struct {
 	*fakeSource

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -36,7 +40,7 @@ func TestPoolOnTheRealClockLeaksNoGoroutines(t *testing.T) {
 	}
 }
 
-// hopper is a Source with a fixed number of runs in it.
+// countedSource is a Source with a fixed number of runs.
 type countedSource struct {
 	mu       sync.Mutex
 	left     int
@@ -124,8 +128,10 @@ func BenchmarkPool(b *testing.B) {
 
 func TestOptionDefaults(t *testing.T) {
 	o := newOptions(with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second)))
-	if o.concurrency != 100 || len(o.queues) != 1 || o.queues[0] != "default" || o.node == "" || o.log == nil || o.drainTimeout != 0 {
-		t.Errorf("got %+v", o)
+	host, _ := os.Hostname()
+	want := options{node: host, queues: []string{"default"}, concurrency: 100, log: slog.Default()}
+	if diff := cmp.Diff(want, o, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(slog.Logger{})); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
 	}
 	if d := newOptions(nil).drainTimeout; d != 30*time.Second {
 		t.Errorf("the drain takes %s", d)

@@ -194,9 +194,6 @@ filter they are counted first; those that die again meanwhile are not redriven t
 		if err := flags.decode(&request); err != nil {
 			return err
 		}
-		if cmd.Flags().Changed("rate") && request.Rate <= 0 {
-			return usagef("--rate: must be positive, not %v; omit it to start all at once", request.Rate)
-		}
 		s.one = func(id belfry.ID) (actionResult, error) {
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
 			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err

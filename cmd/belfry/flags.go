@@ -119,8 +119,8 @@ func (s *fieldFlags) decode(into any) error {
 
 // decodeChecked is decode for fields that no server checks.
 func (s *fieldFlags) decodeChecked(into any) error {
-	given, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
-	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into, given)))
+	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
+	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.

@@ -98,7 +98,7 @@ func (q *query) next(now time.Time) ([]time.Time, error) {
 		return nil, fmt.Errorf("after: %w", schema.ErrNoTime)
 	}
 	spec := belfry.Spec{Timezone: q.TZ, DSTGap: q.DSTGap, DSTOverlap: q.DSTOverlap, StartsAt: after.Truncate(time.Second)}
-	if errs := schema.Check(&belfry.PreviewRequest{Schedule: "-", DSTGap: q.DSTGap, DSTOverlap: q.DSTOverlap}, nil); len(errs) > 0 {
+	if errs := schema.Check(&belfry.PreviewRequest{Schedule: "-", DSTGap: q.DSTGap, DSTOverlap: q.DSTOverlap}); len(errs) > 0 {
 		return nil, errors.New(errs[0].Field + ": " + errs[0].Message)
 	}
 	text, _, err := schedule.Resolve(q.Expr, [16]byte{})

@@ -36,9 +36,6 @@ func (b *manifestBody) patch(namespace string) func(belfry.Manifest) validate.In
 	return func(current belfry.Manifest) validate.Input {
 		current.Status = "" // unless the body has one, the job stays paused or not
 		in, _ := decodeManifest(b.text, namespace, current)
-		if in.Status == "" && in.Given.Has("status") {
-			in.Status = belfry.StatusActive // the default
-		}
 		return checkStatus(in)
 	}
 }

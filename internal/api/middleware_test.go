@@ -157,6 +157,15 @@ func TestReadyHidesCauses(t *testing.T) {
 	s.expect(http.StatusOK, nil, "GET", "/readyz", "")
 }
 
+func TestNodeWithoutStoreServesHealthChecks(t *testing.T) {
+	s := newService(t, func(o *api.Options) { o.Control = nil })
+	for path, status := range map[string]int{"/livez": 200, "/readyz": 200, "/": 200, "/api/v1/jobs": 404, "/docs/api": 404} {
+		if a := s.send("GET", path, ""); a.status != status {
+			t.Errorf("%s: got %d %s", path, a.status, a.body)
+		}
+	}
+}
+
 func TestServerOverTCP(t *testing.T) {
 	s := newService(t)
 	server := httptest.NewUnstartedServer(nil)

@@ -179,6 +179,33 @@ func TestDocumentReferencesResolve(t *testing.T) {
 	}
 }
 
+func TestDocumentDescribesEveryTypeAndField(t *testing.T) {
+	whole := decodeDocument(t, documentText(t, keyedOptions))
+	schemas, _ := lookup(whole, "/components/schemas")
+	count := 0
+	for name, value := range schemas.(map[string]any) {
+		of := value.(map[string]any)
+		if name != "FieldError" && of["description"] == nil { // a line of Problem says what it is
+			t.Errorf("%s has no description", name)
+		}
+		properties, _ := of["properties"].(map[string]any)
+		for field, property := range properties {
+			count++
+			if property.(map[string]any)["description"] == nil {
+				t.Errorf("%s.%s has no description", name, field)
+			}
+		}
+	}
+	if count < 200 {
+		t.Errorf("only %d fields were checked", count)
+	}
+	eachObject(whole, "", func(at string, object map[string]any) {
+		if in, ok := object["in"].(string); ok && object["name"] != nil && object["description"] == nil {
+			t.Errorf("the %s parameter at %s has no description", in, at)
+		}
+	})
+}
+
 // newCompiler compiles schemas of a document.
 func newCompiler(t *testing.T, whole any) *jsonschema.Compiler {
 	t.Helper()

@@ -160,8 +160,10 @@ func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk
 	if !next.IsZero() {
 		result.Next = scope.encode(store.Position{ID: next})
 	}
-	if result.Failed == nil {
-		result.Failed = []belfry.BulkFailure{}
+	for _, f := range result.Failed {
+		if belfry.CodeOf(f.Err) == belfry.Internal {
+			a.log.Warn("a bulk action failed for a job", "action", body.Action, "job", f.JobID, "error", f.Err)
+		}
 	}
 	return response{body: result}, nil
 }

@@ -15,7 +15,7 @@ const (
 	promisedCancel = 7 * time.Second // for the worker of a cancelled run to learn of it
 	allowedCancel  = promisedCancel + 6*time.Second
 
-	allowedGrace = 30*time.Second + 15*time.Second // for a run that its worker does not let go of
+	allowedGrace = 30*time.Second + 15*time.Second // for a run that its worker does not release
 )
 
 // byPoliteSnakes is what a job says that a Python worker runs with a handler that
@@ -71,7 +71,7 @@ func cancelEverywhere(t *testing.T, server *process) {
 	d.wantSuccessors(append(rough, left...))
 	late := d.lateness(left)
 	if late > allowedGrace {
-		t.Errorf("the runs of those who did not let go were cancelled after %v", late)
+		t.Errorf("the runs that were not released were cancelled after %v", late)
 	}
 	before := d.awaitSettled(append(append(calm, rough...), left...))
 

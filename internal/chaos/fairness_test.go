@@ -10,7 +10,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// TestALowRunIsNotStarvedByHighOnes keeps a remote worker busier than it can be with
+// TestLowPriorityIsNotStarved keeps a remote worker busier than it can be with
 // runs of a high priority, all fired by one of two nodes, and wants those of a low
 // one, fired by the other node, to begin when they have aged, and not much earlier.
 func TestLowPriorityIsNotStarved(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// TestAFrozenNodeChangesNothingWhenItComesBack freezes two of three nodes in the
+// TestFrozenNodeChangesNothingAfterwards freezes two of three nodes in the
 // middle of callbacks. The first comes back after the deadline of its attempts, the
 // second after it was reaped altogether; by then the third node has their shards
 // and has run their runs again.

@@ -19,7 +19,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// long makes the tests run for minutes.
+// longRun makes the tests run for minutes.
 var longRun = os.Getenv("BELFRY_TEST_CHAOS") == "1"
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// workshop is the folder of the binary, made on first use.
+// binDir is the directory of the binary, created on first use.
 var binDir string
 
 // envBinary names a program to test instead of building it.

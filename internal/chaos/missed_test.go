@@ -16,7 +16,7 @@ import (
 // large is the catch-up that is an event in the tests of missed windows.
 const large = 5
 
-// TestAfterAnOutageThePolicyDecides has every node be down for some seconds, with
+// TestMissedWindowsAfterAnOutage has every node be down for some seconds, with
 // jobs of every policy for missed windows and for overlaps.
 func TestMissedWindowsAfterAnOutage(t *testing.T) {
 	t.Parallel()

@@ -14,10 +14,10 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// everybody is how many nodes believe that they own every shard.
+// ownAllNodes is how many nodes own every shard.
 const ownAllNodes = 3
 
-// TestEverybodyOwnsEverything has three nodes fire everything on one database that
+// TestEveryNodeOwnsEveryShard has three nodes fire everything on one database that
 // forgets history after five seconds: only the walls around an occurrence keep it
 // from running twice. Deleted history cannot be read, so the receiver alone
 // is the judge.

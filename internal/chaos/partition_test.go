@@ -12,7 +12,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// TestANodeCutOffFromTheDatabaseDoesNoHarm lets one of two nodes lose the database
+// TestPartitionedNodeDoesNoHarm lets one of two nodes lose the database
 // under load, twice: first nothing passes any more, and what the node had sent
 // arrives when another one has long taken its shards; then its connections are
 // closed.

@@ -15,7 +15,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// TestWorkersOutliveTheirServer ends the server under its workers, with SIGKILL and
+// TestWorkersSurviveAServerRestart ends the server under its workers, with SIGKILL and
 // with SIGTERM, and starts it again at the same address. Handlers that end meanwhile
 // keep their results; those that go on are none the wiser.
 func TestWorkersSurviveAServerRestart(t *testing.T) {

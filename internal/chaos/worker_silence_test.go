@@ -16,7 +16,7 @@ const (
 	allowedReturn  = promisedReturn + 15*time.Second
 )
 
-// TestTheRunsOfASilentWorkerGoToAnother has workers fall silent while they hold
+// TestRunsOfASilentWorkerGoToAnother has workers fall silent while they hold
 // runs: a Go worker and a Python worker are killed, and another Go worker is cut off
 // from the server, for longer than it takes to give it up.
 func TestRunsOfASilentWorkerGoToAnother(t *testing.T) {

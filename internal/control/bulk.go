@@ -116,7 +116,7 @@ func collect(ctx context.Context, result *belfry.BulkResult, jobs []belfry.Job, 
 		case belfry.CodeOf(err) == belfry.Unavailable:
 			lost = err
 		default:
-			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shownError(err)})
+			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shownError(err), Err: err})
 		}
 	}
 	return lost

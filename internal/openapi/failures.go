@@ -93,14 +93,18 @@ func (d *Document) failure(status int, f failure) *response {
 		for _, name := range append([]string{"X-Request-Id"}, f.headers...) {
 			out.Headers.add(name, d.header(name))
 		}
-		value, _ := json.Marshal(belfry.Problem{ // strings and numbers only
-			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: f.detail, Code: f.code, RequestID: "01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8", Errors: f.fields,
-		})
 		out.Content.add(MediaProblem, &media{
 			Schema:   d.schemas.of(reflect.TypeFor[belfry.Problem]()),
-			Examples: ordered[*example]{{"example", &example{http.StatusText(status), value}}},
+			Examples: ordered[*example]{{"example", &example{http.StatusText(status), f.example(status)}}},
 		})
 		d.Components.Responses.add(f.name, out)
 	}
 	return &response{Ref: "#/components/responses/" + f.name}
+}
+
+// example is a problem document of the failure.
+func (f failure) example(status int) json.RawMessage {
+	return belfry.MustJSON(belfry.Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: f.detail, Code: f.code, RequestID: "01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8", Errors: f.fields,
+	})
 }

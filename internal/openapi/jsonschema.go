@@ -122,12 +122,13 @@ func (s *schemas) of(t reflect.Type) *Schema {
 	case reflect.TypeFor[belfry.Optional[float64]]():
 		return &Schema{Type: typeNames{"number"}}
 	}
+	if t.Kind() == reflect.Pointer {
+		return nullable(s.of(t.Elem()))
+	}
 	if e, ok := reflect.Zero(t).Interface().(belfry.Enum); ok {
 		return s.enumeration(componentName(t), t, e.EnumValues())
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		return nullable(s.of(t.Elem()))
 	case reflect.Struct:
 		return s.structure(t)
 	case reflect.Slice:
@@ -150,10 +151,12 @@ func (s *schemas) of(t reflect.Type) *Schema {
 func nullable(of *Schema) *Schema {
 	switch {
 	case of.Ref != "" || len(of.Enum) > 0:
-		return &Schema{AnyOf: []*Schema{of, {Type: typeNames{"null"}}}}
+		out := &Schema{AnyOf: []*Schema{of, {Type: typeNames{"null"}}}, Description: of.Description, Default: of.Default, Examples: of.Examples}
+		of.Description, of.Default, of.Examples = "", nil, nil
+		return out
 	case len(of.AnyOf) > 0:
 		of.AnyOf = append(of.AnyOf, &Schema{Type: typeNames{"null"}})
-	case len(of.Type) > 0:
+	case len(of.Type) > 0 && !slices.Contains(of.Type, "null"):
 		of.Type = append(of.Type, "null")
 	}
 	return of

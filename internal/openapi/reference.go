@@ -26,9 +26,7 @@ var referenceTemplate = template.Must(template.New("reference").Funcs(template.F
 // Reference writes the reference page of a document: one file that needs nothing else.
 func (d *Document) Reference() ([]byte, error) {
 	page := reference{Document: d, Options: d.options, Codes: belfry.Code("").EnumValues()}
-	invalid, _ := d.Components.Responses.get("Invalid")
-	problem, _ := invalid.Content.get(MediaProblem)
-	page.Problem = layOut(problem.Examples[0].value.Value)
+	page.Problem = layOut(failures[http.StatusUnprocessableEntity].example(http.StatusUnprocessableEntity))
 	for _, t := range d.Tags {
 		group := referenceGroup{tag: t}
 		for _, path := range d.Paths {

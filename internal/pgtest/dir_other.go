@@ -5,4 +5,4 @@ package pgtest
 import "os"
 
 // fastDir returns where the data of a server that need not be durable should be.
-func fastFolder() string { return os.TempDir() }
+func fastDir() string { return os.TempDir() }

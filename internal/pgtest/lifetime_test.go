@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// child prepares a run of the test binary whose temporary files are in a folder of their own.
+// startChild prepares a run of the test binary with its own directory for temporary files.
 func startChild(t *testing.T, env string, args ...string) (cmd *exec.Cmd, dir string) {
 	t.Helper()
 	requireServer(t, checkInstalled())
@@ -52,7 +52,7 @@ func TestServerDoesNotOutliveTheTestBinary(t *testing.T) {
 			}
 			if end == "kill" {
 				if !listens(u.Host) {
-					t.Errorf("nobody listens on %s before the kill", u.Host)
+					t.Errorf("nothing listens on %s before the kill", u.Host)
 				}
 				cmd.Process.Kill()
 			}
@@ -61,7 +61,7 @@ func TestServerDoesNotOutliveTheTestBinary(t *testing.T) {
 			}
 			wantNothingLeft(t, dir)
 			if listens(u.Host) {
-				t.Errorf("somebody still listens on %s", u.Host)
+				t.Errorf("a process still listens on %s", u.Host)
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestExternalServerIsUsedAndCleanedUp(t *testing.T) {
 	}
 }
 
-// nothingLeft waits until the folder is empty and no process has it in its command line.
+// wantNothingLeft waits until the directory is empty and no process has it in its command line.
 func wantNothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "the server's folder goes", func() bool {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m))
 }
 
-// victim starts a server in a child of the test binary, says where, and ends as it was told.
+// runVictim starts a server in a child of the test binary, prints its address, and ends in the given way.
 func runVictim(end string) {
 	if err := shared.start(); err != nil {
 		fmt.Println(err)
@@ -59,7 +59,7 @@ func do(tb testing.TB, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// ask returns the one value that a query yields.
+// queryValue returns the value of a query.
 func queryValue[T any](tb testing.TB, conn *pgx.Conn, sql string, args ...any) T {
 	tb.Helper()
 	var answer T

@@ -193,7 +193,7 @@ func version(dir string) (int, error) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// numberIn returns the first number in s, or 0.
+// firstNumber returns the first number in s, or 0.
 func firstNumber(s string) int {
 	n, _ := strconv.Atoi(digits.FindString(s))
 	return n

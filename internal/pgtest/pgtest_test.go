@@ -203,7 +203,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// install makes a folder that looks like PostgreSQL of a version.
+// fakeInstall makes a directory that looks like PostgreSQL of a version.
 func fakeInstall(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()

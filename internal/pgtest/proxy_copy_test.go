@@ -29,11 +29,11 @@ func copyRows(t *testing.T, to copier, from, before int) error {
 	return err
 }
 
-// expectCount compares the number of rows and of eaten replies.
-func (s *proxyTest) expectCount(when string, rows, eaten int) {
+// expectCount compares the number of rows and of dropped replies.
+func (s *proxyTest) expectCount(when string, rows, dropped int) {
 	s.t.Helper()
-	if got := queryValue[int](s.t, s.direct, "SELECT count(*) FROM rows"); got != rows || s.Eaten() != eaten {
-		s.t.Fatalf("%s: %d rows and %d replies eaten, want %d and %d", when, got, s.Eaten(), rows, eaten)
+	if got := queryValue[int](s.t, s.direct, "SELECT count(*) FROM rows"); got != rows || s.Eaten() != dropped {
+		s.t.Fatalf("%s: %d rows and %d replies dropped, want %d and %d", when, got, s.Eaten(), rows, dropped)
 	}
 }
 
@@ -55,12 +55,12 @@ func TestProxyDropsReplyOfACopy(t *testing.T) {
 	s.EatReplies("copy", 1)
 	s.do(conn, insert, 10_000) // the failed copy has not upset which answer is whose
 	s.wantLost(conn, copyRows(t, conn, 10_001, 20_001))
-	s.expectCount("eaten copy", 20_001, 1)
+	s.expectCount("dropped copy", 20_001, 1)
 
 	conn = s.connect("cache_statement")
 	_, err := conn.Exec(ctx, insertFired, 20_001)
 	s.wantLost(conn, err)
-	s.expectCount("eaten insert", 20_002, 2)
+	s.expectCount("dropped insert", 20_002, 2)
 }
 
 func TestProxyDropsCommitOfATransactionWithACopy(t *testing.T) {
@@ -138,7 +138,7 @@ func TestProxyCopyInTheExtendedProtocol(t *testing.T) {
 		if m, err := front.Receive(); err == nil {
 			t.Fatalf("received %T, want a closed connection", m)
 		}
-		s.expect("eaten", "1 2 3", 1)
+		s.expect("dropped", "1 2 3", 1)
 	}
 }
 

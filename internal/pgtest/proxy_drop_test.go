@@ -28,7 +28,7 @@ const (
 // modes are the ways in which pgx sends a statement.
 var modes = []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
 
-// stage is a proxy before a database with a table of rows, and a connection to that which goes around the proxy.
+// proxyTest is a proxy to a database with a table of rows, and a direct connection to the database.
 type proxyTest struct {
 	*Proxy
 	t      *testing.T
@@ -47,16 +47,16 @@ func (s *proxyTest) connect(mode string) *pgx.Conn {
 	return connect(s.t, s.URL(), "default_query_exec_mode="+mode)
 }
 
-// expect compares the table's rows and the number of eaten replies.
-func (s *proxyTest) expect(when, rows string, eaten int) {
+// expect compares the table's rows and the number of dropped replies.
+func (s *proxyTest) expect(when, rows string, dropped int) {
 	s.t.Helper()
 	got := queryValue[string](s.t, s.direct, "SELECT coalesce(string_agg(n::text, ' ' ORDER BY n), '') FROM rows")
-	if got != rows || s.Eaten() != eaten {
-		s.t.Fatalf("%s: rows %q and %d replies eaten, want %q and %d", when, got, s.Eaten(), rows, eaten)
+	if got != rows || s.Eaten() != dropped {
+		s.t.Fatalf("%s: rows %q and %d replies dropped, want %q and %d", when, got, s.Eaten(), rows, dropped)
 	}
 }
 
-// lost checks that a call ended without an answer of the server, and for good.
+// wantLost checks that a call ended without a reply, and that the connection is closed.
 func (s *proxyTest) wantLost(conn *pgx.Conn, err error) {
 	s.t.Helper()
 	var answer *pgconn.PgError
@@ -143,7 +143,7 @@ func TestProxyDropsCommitOfMatchingTransactionsOnly(t *testing.T) {
 			s, ctx := newProxyTest(t), t.Context()
 			s.EatCommits("/* fire */", 2)
 			conn := s.connect(mode)
-			for i, story := range []struct {
+			for i, test := range []struct {
 				name       string
 				statements []string
 			}{
@@ -152,7 +152,7 @@ func TestProxyDropsCommitOfMatchingTransactionsOnly(t *testing.T) {
 				{"rolled back before", []string{"begin", insertFired, "rollback", "begin", insert, "commit"}},
 				{"outside before", []string{insertFired, "start transaction", insert, "end"}},
 			} {
-				for j, sql := range story.statements {
+				for j, sql := range test.statements {
 					if sql == insert || sql == insertFired {
 						s.do(conn, sql, 100+10*i+j)
 					} else {
@@ -160,7 +160,7 @@ func TestProxyDropsCommitOfMatchingTransactionsOnly(t *testing.T) {
 					}
 				}
 				if s.Eaten() != 0 {
-					t.Fatalf("%s: a reply was eaten", story.name)
+					t.Fatalf("%s: a reply was dropped", test.name)
 				}
 			}
 			s.do(s.direct, "TRUNCATE rows")

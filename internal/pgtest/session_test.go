@@ -39,7 +39,7 @@ func FuzzSession(f *testing.F) {
 		for in := bufio.NewReader(bytes.NewReader(answers)); m.read(in) == nil; {
 			waiting := len(s.waiting)
 			if _, last := s.response(m); last && m.kind() != 'Z' {
-				t.Fatal("an answer was eaten before its end")
+				t.Fatal("a response was dropped before its end")
 			}
 			if m.kind() == 'Z' && waiting > 0 && len(s.waiting) != waiting-1 {
 				t.Fatal("the end of an answer did not end one round")

@@ -141,9 +141,9 @@ func TestFireTriggerReadyAt(t *testing.T) {
 	for _, tt := range []struct{ at, ready, want string }{
 		{"09:00", "", "09:00"}, {"09:00", "12:00", "12:00"}, {"12:00", "09:00", "12:00"},
 	} {
-		wish := Trigger{ID: belfry.ID{15: 1}, JobID: job, Kind: belfry.KindBackfill, At: at(t, tt.at), ReadyAt: at(t, tt.ready)}
-		r := Fire(subject(t, "0 * * * *"), planned(t, "13:00"), []Trigger{wish}).Runs[0]
-		if !r.ScheduledAt.Equal(wish.At) || !r.ReadyAt.Equal(at(t, tt.want)) || r.Kind != belfry.KindBackfill || r.ID != wish.RunID() {
+		trigger := Trigger{ID: belfry.ID{15: 1}, JobID: job, Kind: belfry.KindBackfill, At: at(t, tt.at), ReadyAt: at(t, tt.ready)}
+		r := Fire(subject(t, "0 * * * *"), planned(t, "13:00"), []Trigger{trigger}).Runs[0]
+		if !r.ScheduledAt.Equal(trigger.At) || !r.ReadyAt.Equal(at(t, tt.want)) || r.Kind != belfry.KindBackfill || r.ID != trigger.RunID() {
 			t.Errorf("%+v: got %+v", tt, r)
 		}
 	}

@@ -98,7 +98,7 @@ func (m *model) due(now time.Time) int {
 	return n
 }
 
-// fate notes what became of the first n, each as the function says.
+// decideFirst records the results of the first n.
 func (m *model) decideFirst(n int, of func(i int) belfry.Reason) {
 	for i, o := range m.left[:n] {
 		why := of(i)

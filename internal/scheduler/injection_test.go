@@ -212,7 +212,7 @@ func (b *bubble) wantDecided(name string, job belfry.ID, occurrences int) {
 	}
 }
 
-// TestEveryStoreCallMayGoWrong counts the calls of a scenario and repeats it once
+// TestFaultAtEveryStoreCall counts the calls of a scenario and repeats it once
 // for each call and fault.
 func TestFaultAtEveryStoreCall(t *testing.T) {
 	var total int

@@ -94,8 +94,8 @@ func TestArchiveEndedOneOffsSoonAfterStart(t *testing.T) {
 	})
 }
 
-// shared is a store that other processes may use as well, so that it is polled
-// often, and that can be out of reach.
+// outageStore is a store that is polled often, as one that other processes use too, and
+// that can be unreachable.
 type outageStore struct{ *faultyStore }
 
 func (outageStore) PollInterval() time.Duration { return 500 * time.Millisecond }

@@ -189,7 +189,7 @@ func TestZoneUpdateLogsMoves(t *testing.T) {
 	})
 }
 
-// TestAMoveMayGoWrongAnywhere makes every store call of the first seconds fail, with
+// TestFaultAtEveryStoreCallOfAZoneUpdate makes every store call of the first seconds fail, with
 // the answer lost or not, or kills the process there.
 func TestFaultAtEveryStoreCallOfAZoneUpdate(t *testing.T) {
 	scenario := func(b *bubble, f *faultyStore) (calls int) {

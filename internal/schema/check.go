@@ -13,49 +13,40 @@ import (
 )
 
 // Check checks the struct that v points to by what its tags say: required fields,
-// ranges, lengths and enumerations, whose values it brings into lower case. Without
-// given only fields that are not zero are checked; with it, those that are given too.
-func Check(v any, given Given) []belfry.FieldError {
+// ranges, lengths and enumerations, whose values it brings into lower case. Fields that
+// are zero are unset; a zero that a request sets is refused while it is decoded.
+func Check(v any) []belfry.FieldError {
 	s := state{}
-	s.check(Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), "", given)
+	s.check(Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), "")
 	return s.errors
 }
 
-func (s *state) check(t *Type, v reflect.Value, within string, given Given) {
+func (s *state) check(t *Type, v reflect.Value, within string) {
 	for _, f := range t.Fields {
 		value := f.Value(v)
-		if zero := value.IsZero(); zero && !f.Required && (f.Min == nil || *f.Min <= 0 || !given.Has(f.Name)) {
-			continue
-		} else if zero && f.Required && !s.failed(within+f.Name) {
-			s.fail(within+f.Name, "is required%s", f.forExample())
+		if value.IsZero() {
+			if f.Required {
+				s.fail(within+f.Name, "is required%s", f.forExample())
+			}
 			continue
 		}
 		if f.Kind == Objects || f.Kind == Object {
 			s.checkInner(f, value, within)
 		}
-		if err := f.check(value); err != "" && !s.failed(within+f.Name) {
+		if err := f.check(value); err != "" {
 			s.fail(within+f.Name, "%s", err)
 		}
 	}
 }
 
-func (s *state) failed(path string) bool {
-	for _, e := range s.errors {
-		if e.Field == path {
-			return true
-		}
-	}
-	return false
-}
-
 func (s *state) checkInner(f *Field, v reflect.Value, within string) {
 	if f.Kind == Object {
-		s.check(Of(f.Type), v, within+f.Name+".", nil)
+		s.check(Of(f.Type), v, within+f.Name+".")
 		return
 	}
 	t := Of(f.Type.Elem())
 	for i := range v.Len() {
-		s.check(t, v.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i), nil)
+		s.check(t, v.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i))
 	}
 }
 
@@ -86,7 +77,7 @@ func (f *Field) check(v reflect.Value) string {
 			}
 		}
 		return f.checkItems(v.Len())
-	case Objects, List:
+	case Objects, List, TextMap:
 		return f.checkItems(v.Len())
 	}
 	return ""

@@ -81,17 +81,31 @@ func TestDecodeErrorsNameFieldAndRemedy(t *testing.T) {
 			"name: must be a string, not a number\ncount: must be a whole number, not a string\nratio: must be a number, not a boolean\non: must be true or false, not a string\n" +
 				"tags: must be an array of strings, not an object\noverlap: must be a string, not an array\nheld: must be an array of objects, not a number"},
 		{"a fraction for a whole number", `{"name": "x", "count": 1.5}`, "count: must be a whole number, not 1.5"},
+		{"an exponent for a whole number", `{"name": "x", "count": 1e2}`, "count: must be a whole number, not 1e2"},
+		{"a number without end", `{"name": "x", "ratio": 1e999}`, "ratio: must be a number, not 1e999"},
+		{"an object for a string", `{"name": {}}`, "name: must be a string, not an object"},
+		{"a string for an optional number", `{"name": "x", "max_retries": "3"}`, "max_retries: must be a whole number, not a string"},
+		{"an array for a name in camelCase", `{"name": "x", "maxRetries": []}`, "maxRetries: must be a whole number, not an array"},
+		{"a boolean for an optional number", `{"name": "x", "base": true}`, "base: must be a number, not a boolean"},
 		{"a number that is too large for the machine", `{"name": "x", "count": 99999999999999999999}`, "count: must be a whole number, not 99999999999999999999"},
 		{"not an instant", `{"name": "x", "at": "tomorrow"}`, `at: must be an instant with an offset or Z, for example "2027-03-01T09:00:00+01:00" or "2027-03-01T08:00:00Z"`},
 		{"an instant out of range", `{"name": "x", "at": "1969-12-31T23:59:59Z"}`, "at: must be in the years 1970 to 2499"},
+		{"an instant without an offset", `{"name": "x", "at": "2027-03-01T09:00:00"}`, `at: must be an instant with an offset or Z, for example "2027-03-01T09:00:00+01:00" or "2027-03-01T08:00:00Z"`},
+		{"an instant that leaves the range by its offset", `{"name": "x", "at": "2499-12-31T23:59:59-01:00"}`, "at: must be in the years 1970 to 2499"},
+		{"a number for an instant", `{"name": "x", "at": 1790000000}`, "at: must be a string, not a number"},
 		{"not a token", `{"name": "x", "token": "abc"}`, "token: must be 32 hexadecimal digits"},
 		{"an item of the wrong kind", `{"name": "x", "tags": ["a", 1]}`, "tags[1]: must be a string, not a number"},
 		{"a nested object", `{"name": "x", "held": [{"run_id": "nope", "attempt": 0, "atempt": 1}, 7]}`,
-			"held[0].run_id: must be a UUID\nheld[0].atempt: is unknown; did you mean \"attempt\"?\nheld[1]: must be an object, not a number\n" +
-				"held[0].attempt: is required\nheld[1].run_id: is required\nheld[1].attempt: is required"},
+			"held[0].run_id: must be a UUID\nheld[0].attempt: must be from 1 to 9, not 0\nheld[0].atempt: is unknown; did you mean \"attempt\"?\nheld[1]: must be an object, not a number\n" +
+				"held[1].run_id: is required\nheld[1].attempt: is required"},
 		{"too many nested objects", `{"name": "x", "held": [{}, {}, {}]}`, "held: has 3 items, the maximum is 2"},
 		{"a priority that does not exist", `{"name": "x", "priority": "urgent"}`, `priority: must be "high", "normal" or "low", or a number from 0 to 9, where 9 is first`},
 		{"delays that are none", `{"name": "x", "delays": "5s"}`, "delays: must be an array of seconds, for example [5, 30, 120]"},
+		{"delays that are null", `{"name": "x", "delays": [1, null, null]}`, "delays[1]: must not be null\ndelays[2]: must not be null"},
+		{"a list for a single name", `{"name": "x", "queue": [["a"]]}`, "queue[0]: must be a string, not an array"},
+		{"a number for a name or a list", `{"name": "x", "queue": 7}`, "queue: must be an array of strings, not a number"},
+		{"another case", `{"name": "x", "Count": 1}`, `Count: is unknown; did you mean "count"?`},
+		{"a long name", `{"name": "x", "` + strings.Repeat("y", 1000) + `": 1}`, strings.Repeat("y", 64) + "...: is unknown; known are name, count, max_retries, ratio, base, on, at, token, overlap, dst_overlap, method, priority, delays, tags, queue, code, held"},
 		{"an unknown field with a near one", `{"name": "x", "cuont": 1}`, `cuont: is unknown; did you mean "count"?`},
 		{"an unknown field", `{"name": "x", "zzzzzzzz": 1}`, "zzzzzzzz: is unknown; known are name, count, max_retries, ratio, base, on, at, token, overlap, dst_overlap, method, priority, delays, tags, queue, code, held"},
 		{"a duplicate", `{"name": "x", "count": 1, "count": 2}`, "count: is duplicated"},
@@ -100,7 +114,7 @@ func TestDecodeErrorsNameFieldAndRemedy(t *testing.T) {
 		{"a duplicate by another spelling", `{"name": "x", "max_retries": 1, "maxRetries": 2}`, "maxRetries: means the same as max_retries, which is set too; remove one of them"},
 		{"a required field", `{}`, `name: is required; for example "abc"`},
 		{"everything at once", `{"count": 0, "max_retries": 6, "ratio": 3, "overlap": "queu", "tags": ["a", "b", "c", "d"], "code": "X"}`,
-			"name: is required; for example \"abc\"\ncount: must be from 1 to 100, not 0\nmax_retries: must be from 0 to 5, not 6\nratio: must be from 0.5 to 2, not 3\n" +
+			"count: must be from 1 to 100, not 0\nname: is required; for example \"abc\"\nmax_retries: must be from 0 to 5, not 6\nratio: must be from 0.5 to 2, not 3\n" +
 				"overlap: must be \"skip\", \"queue\" or \"parallel\"; did you mean \"queue\"?\ntags: has 4 items, the maximum is 3\ncode: must have lower-case letters only"},
 		{"a text that is too long", `{"name": "abcdefghijk"}`, "name: has 11 characters, the maximum is 10"},
 		{"a control character", `{"name": "a\nb"}`, "name: must not contain control characters"},
@@ -112,6 +126,8 @@ func TestDecodeErrorsNameFieldAndRemedy(t *testing.T) {
 		{"an end that comes too early", `{"name": "x"`, "syntax: is not valid JSON: line 1, column 13: unexpected end of JSON"},
 		{"nothing", " \n", "syntax: is empty; it must be a JSON object"},
 		{"no object", `[1]`, "syntax: must be a JSON object, not an array"},
+		{"null", `null`, "syntax: must be a JSON object, not null"},
+		{"a string", `"job"`, "syntax: must be a JSON object, not a string"},
 		{"no UTF-8", "{\"name\": \"\xff\"}", "syntax: is not valid JSON: line 1, column 11: invalid UTF-8"},
 		{"too deep", `{"name": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "syntax: is not valid JSON: line 1, column 41: nested deeper than 32 levels"},
 	} {
@@ -155,6 +171,8 @@ func TestDecodeQuery(t *testing.T) {
 		{"a plus sign that was not encoded", "name=x&at=2027-03-01T09:00:00+01:00", ""},
 		{"unknown parameters", "name=x&cuont=1&limits=3", "cuont: is not a parameter here; did you mean \"count\"?\nlimits: is not a parameter here; known are name, count, max_retries, ratio, base, on, at, token, overlap, dst_overlap, method, priority, delays, tag, queue, code, held, shown"},
 		{"a duplicate", "name=x&name=y", "name: is duplicated"},
+		{"empty parameters", "name=x&count=&on=&at=&tag=&priority=", ""},
+		{"limits", "name=x&count=0&ratio=3&tag=abcdef&method=PUT", "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 3\nmethod: must be \"GET\" or \"POST\"\ntag: has an item that has 6 characters, the maximum is 5"},
 		{"wrong values", "name=x&count=z&on=yes&at=now", "at: must be an instant with an offset or Z, for example \"2027-03-01T09:00:00+01:00\" or \"2027-03-01T08:00:00Z\"\ncount: must be a whole number, not z\non: must be true or false"},
 		{"control characters", "name=a%00b", "name: must not contain control characters"},
 		{"no UTF-8", "name=%ff", "name: must be valid UTF-8"},
@@ -175,13 +193,9 @@ func TestDecodeQuery(t *testing.T) {
 
 func TestSetImplicit(t *testing.T) {
 	in := input{}
-	schema.SetImplicit(&in, nil)
+	schema.SetImplicit(&in)
 	if diff := cmp.Diff(input{Count: 7, Queues: []string{"default"}}, in, cmpopts.EquateEmpty(), cmp.AllowUnexported(belfry.Optional[int]{}, belfry.Optional[float64]{})); diff != "" {
 		t.Errorf("difference (-want +got):\n%s", diff)
-	}
-	in = input{}
-	if schema.SetImplicit(&in, schema.Given{"count"}); in.Count != 0 {
-		t.Errorf("a given zero became %d", in.Count)
 	}
 }
 
@@ -190,6 +204,102 @@ func TestNearest(t *testing.T) {
 	for written, want := range map[string]string{"max_retires": "max_retries", "shedule": "schedule", "Time-Zone": "timezone", "runs": "max_runs", "colour": "", strings.Repeat("x", 100): ""} {
 		if got := schema.Nearest(written, names); got != want {
 			t.Errorf("%q: got %q, want %q", written, got, want)
+		}
+	}
+}
+
+func TestDecoderAliasesHintsAndIgnoredMembers(t *testing.T) {
+	d := schema.Decoder{
+		Ignored: []string{"created_at"},
+		Hints:   map[string]string{"size": "is named count"},
+		Aliases: map[string]func(schema.Member) ([]schema.Member, []belfry.FieldError){
+			"limits": func(m schema.Member) ([]schema.Member, []belfry.FieldError) {
+				if m.Value[0] != '{' {
+					return nil, []belfry.FieldError{{Field: m.Written, Message: "must be an object"}}
+				}
+				return []schema.Member{{Name: "count", Written: m.Written + ".number", Value: []byte("9")}}, nil
+			},
+		},
+	}
+	for _, tt := range []struct {
+		name, text, want string
+		count            int
+	}{
+		{"an ignored member", `{"created_at": {"any": 1}}`, "", 0},
+		{"an ignored member in camelCase", `{"createdAt": 1}`, "", 0},
+		{"a hint", `{"size": 1}`, "size: is named count", 0},
+		{"an alias", `{"limits": {}}`, "", 9},
+		{"an error of an alias", `{"limits": 1}`, "limits: must be an object", 0},
+		{"an alias and what it stands for", `{"limits": {}, "count": 1}`, "limits.number: means the same as count, which is set too; remove one of them", 1},
+	} {
+		var in input
+		_, errors, syntax := d.Decode([]byte(tt.text), &in)
+		if got := fields(errors); got != tt.want || syntax != nil || in.Count != tt.count {
+			t.Errorf("%s: got count %d and %q, %v, want %d and %q", tt.name, in.Count, got, syntax, tt.count, tt.want)
+		}
+	}
+}
+
+func TestDecodeSingleTextForAList(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{"name": "x"}`:                      {"default"},
+		`{"name": "x", "queue": "a"}`:        {"a"},
+		`{"name": "x", "queue": ["a"]}`:      {"a"},
+		`{"name": "x", "queue": ["a", "b"]}`: {"a", "b"},
+		`{"name": "x", "queue": []}`:         {"default"},
+		`{"name": "x", "queue": null}`:       {"default"},
+		`{"name": "x", "queue": ""}`:         {"default"},
+	} {
+		in, errors := decode(text)
+		if diff := cmp.Diff(want, in.Queues, cmpopts.EquateEmpty()); diff != "" || errors != "" {
+			t.Errorf("%s: errors %q, difference (-want +got):\n%s", text, errors, diff)
+		}
+	}
+}
+
+func TestChooseAccepted(t *testing.T) {
+	status := schema.For[belfry.Manifest]().Field("status")
+	for _, tt := range []struct{ text, shown, settable string }{ // errors
+		{"paused", "", ""},
+		{"ACTIVE", "", ""},
+		{"Scheduled", "", ""},
+		{"running", "", `must be "active", "paused" or "scheduled"`},
+		{"resumed", `must be "active", "paused" or "scheduled"`, `must be "active", "paused" or "scheduled"`},
+		{"pause", `must be "active", "paused" or "scheduled"; did you mean "paused"?`, `must be "active", "paused" or "scheduled"; did you mean "paused"?`},
+	} {
+		_, shown := status.Choose(tt.text)
+		_, settable := status.ChooseAccepted(tt.text)
+		if shown != tt.shown || settable != tt.settable {
+			t.Errorf("%s: got %q and %q, want %q and %q", tt.text, shown, settable, tt.shown, tt.settable)
+		}
+	}
+}
+
+func TestCheckSkipsZeroFieldsAndDecodeRefusesThem(t *testing.T) {
+	in := input{Name: "x"}
+	if errors := schema.Check(&in); len(errors) > 0 {
+		t.Errorf("got %v", errors)
+	}
+	if _, got := decode(`{"name": "x", "count": 0, "ratio": 0}`); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
+		t.Errorf("got %q", got)
+	}
+	if _, got := decode(`{"name": "x", "count": null, "ratio": null}`); got != "" {
+		t.Errorf("null: got %q", got)
+	}
+}
+
+func TestMergeErrors(t *testing.T) {
+	first := []belfry.FieldError{{Field: "a", Message: "1"}, {Field: "b", Message: "2"}}
+	got := schema.MergeErrors(first, []belfry.FieldError{{Field: "b", Message: "3"}, {Field: "c", Message: "4"}})
+	if fields(got) != "a: 1\nb: 2\nc: 4" || len(first) != 2 {
+		t.Errorf("got %v of %v", got, first)
+	}
+}
+
+func TestSnakeCase(t *testing.T) {
+	for name, want := range map[string]string{"maxRetries": "max_retries", "max_retries": "max_retries", "MaxRetries": "MaxRetries", "aB": "a_b", "": "", "X": "X", "idA1": "id_a1", "é": "é", strings.Repeat("aB", 40): strings.Repeat("aB", 40)} {
+		if got := schema.SnakeCase(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 	}
 }
@@ -204,6 +314,6 @@ func FuzzDecode(f *testing.F) {
 		if syntax != nil && (len(given) > 0 || len(errors) > 0) {
 			t.Errorf("a syntax error and fields %v, errors %v", given, errors)
 		}
-		schema.Check(&in, given)
+		schema.Check(&in)
 	})
 }

@@ -42,6 +42,8 @@ func (s *state) set(f *Field, v reflect.Value, value []byte, path string) {
 		s.setObject(Of(f.Type), v, value, path)
 	case Objects:
 		s.setObjects(f, v, value, path)
+	case TextMap:
+		s.setTextMap(v, value, path)
 	default:
 		s.setScalar(f, v, value, path)
 	}
@@ -111,6 +113,9 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		if err != nil {
 			return fmt.Errorf("must be a whole number, not %.40s", text)
 		}
+		if err := f.checkZero(float64(n)); err != nil {
+			return err
+		}
 		if o, ok := v.Addr().Interface().(*belfry.Optional[int]); ok {
 			*o = belfry.Some(n)
 		} else {
@@ -120,6 +125,9 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return fmt.Errorf("must be a number, not %.40s", text)
+		}
+		if err := f.checkZero(n); err != nil {
+			return err
 		}
 		if o, ok := v.Addr().Interface().(*belfry.Optional[float64]); ok {
 			*o = belfry.Some(n)
@@ -141,6 +149,15 @@ func (f *Field) setOne(v reflect.Value, text string) error {
 		}
 	default:
 		return errors.New("cannot be set here")
+	}
+	return nil
+}
+
+// checkZero refuses a zero that is out of range: once it is set, it is not told from a
+// field that is unset.
+func (f *Field) checkZero(n float64) error {
+	if err := f.checkNumber(n); n == 0 && err != "" {
+		return errors.New(err)
 	}
 	return nil
 }
@@ -226,4 +243,22 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 		}
 	}
 	v.Set(list)
+}
+
+func (s *state) setTextMap(v reflect.Value, value []byte, path string) {
+	if value[0] != '{' {
+		s.fail(path, "must be an object of strings, not %s", jsontext.Kind(value))
+		return
+	}
+	texts := map[string]string{}
+	jsontext.Members(value, func(quoted, value []byte) bool {
+		name := jsontext.Unquote(quoted)
+		if value[0] != '"' {
+			s.fail(path+"."+Clip(name), "must be a string, not %s", jsontext.Kind(value))
+		} else {
+			texts[name] = jsontext.Unquote(value)
+		}
+		return true
+	})
+	v.Set(reflect.ValueOf(texts))
 }

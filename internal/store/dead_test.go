@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -105,11 +104,20 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.ID != last.ID || got.JobID != job.ID || got.JobName != "report" || got.Namespace != "ours" || got.Revision != 1 || got.Status != belfry.RunDead ||
-			got.Reason != belfry.ReasonOutOfRetries || got.Attempt != 2 || got.Error != "no upstream" || got.HTTPStatus != 502 ||
-			string(got.Payload) != string(job.Payload) || got.Fingerprint != belfry.Fingerprint(r) || got.Key() != last.Key() ||
-			!got.ScheduledAt.Equal(last.ScheduledAt) || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Spec != job.Spec {
-			t.Errorf("the dead letter is %+v", got)
+		f.wantRecent(t, "the death", got.FinishedAt)
+		want := belfry.DeadLetter{
+			Run: belfry.Run{
+				ID: last.ID, JobID: job.ID, Namespace: "ours", Revision: 1, Kind: belfry.KindScheduled, Status: belfry.RunDead, ScheduledAt: last.ScheduledAt,
+				ReadyAt: last.ReadyAt, FiredAt: last.FiredAt, Attempt: 2, StartedAt: last.StartedAt, FinishedAt: got.FinishedAt, WorkerID: worker,
+				HTTPStatus: 502, Output: "try later", Error: "no upstream", Reason: belfry.ReasonOutOfRetries, TemplateKey: last.TemplateKey, Spec: job.Spec,
+				Attempts: got.Attempts,
+			},
+			Fingerprint: belfry.Fingerprint(r),
+		}
+		want.JobName, want.Payload = "report", job.Payload
+		wantEqual(t, "the dead letter", got, want)
+		if got.Key() != last.Key() {
+			t.Errorf("the key is %s, wants %s", got.Key(), last.Key())
 		}
 		if len(got.Attempts) != 2 || got.Attempts[0].Outcome != belfry.OutcomeTimedOut || got.Attempts[1].Output != "try later" || got.Attempts[1].Error != "no upstream" {
 			t.Errorf("the attempts are %+v", got.Attempts)
@@ -125,11 +133,11 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 		if got, err := f.DeadLetter(ctx, "ours", last.ID); err != nil || got.Spec != job.Spec || string(got.Payload) != string(job.Payload) {
 			t.Errorf("the dead letter of a deleted job is %+v (%v)", got, err)
 		}
-		asked := f.createJob(t, -60, withRetries(0))
-		trigger := f.newTrigger(asked, `"instead"`)
-		f.recordAndFire(t, asked, trigger)
+		other := f.createJob(t, -60, withRetries(0))
+		trigger := f.newTrigger(other, `"instead"`)
+		f.recordAndFire(t, other, trigger)
 		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeFailed)
-		if got, err := f.DeadLetter(ctx, asked.Namespace, trigger.RunID()); err != nil || string(got.Payload) != `"instead"` || got.Kind != belfry.KindManual {
+		if got, err := f.DeadLetter(ctx, other.Namespace, trigger.RunID()); err != nil || string(got.Payload) != `"instead"` || got.Kind != belfry.KindManual {
 			t.Errorf("the dead letter of a trigger is %+v (%v)", got, err)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -33,11 +35,11 @@ func TestFireCreatesARunAndAdvancesThePlan(t *testing.T) {
 			t.Errorf("fired %+v, wants one ready run", fired)
 		}
 		run, want := f.run(t, "ours", step.Runs[0].ID), step.Runs[0]
-		if run.ID != want.ID || run.JobID != job.ID || run.Namespace != "ours" || run.Revision != 1 || run.Kind != belfry.KindScheduled ||
-			run.Status != belfry.RunReady || !run.ScheduledAt.Equal(want.ScheduledAt) || !run.ReadyAt.Equal(want.ReadyAt) ||
-			!near(run.FiredAt, f.Now(), 10*time.Second) || run.Attempt != 0 || run.StartedAt != nil || run.FinishedAt != nil || !run.WorkerID.IsZero() {
-			t.Errorf("the run is %+v", run)
-		}
+		f.wantRecent(t, "the fire", &run.FiredAt)
+		wantEqual(t, "the run", run, belfry.Run{
+			ID: want.ID, JobID: job.ID, Namespace: "ours", Revision: 1, Kind: belfry.KindScheduled, Status: belfry.RunReady,
+			ScheduledAt: want.ScheduledAt, ReadyAt: want.ReadyAt, FiredAt: run.FiredAt,
+		})
 		row := f.liveRow(t, want.ID)
 		if row.FiredBy != owner || row.Epoch != 42 || row.Lane != "slow/http" || row.TimeoutMS != 90_000 || row.Rank != plan.Rank(want.ReadyAt, 0) {
 			t.Errorf("the row is %+v", row)
@@ -194,10 +196,7 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 		if run.Status != belfry.RunReady || !run.ScheduledAt.Equal(seen.NominalAt.Add(4*time.Minute)) {
 			t.Errorf("the run is %s for %v, wants ready for the latest missed occurrence", run.Status, run.ScheduledAt)
 		}
-		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonMissed || !skip.ScheduledAt.Equal(seen.NominalAt) ||
-			skip.SkippedTo == nil || !skip.SkippedTo.Equal(seen.NominalAt.Add(3*time.Minute)) || skip.SkippedCount != 4 || skip.Kind != belfry.KindScheduled {
-			t.Errorf("the skip is %+v", skip)
-		}
+		f.wantSkip(t, skip, belfry.ReasonMissed, seen.NominalAt, seen.NominalAt.Add(3*time.Minute), 4)
 		if n := f.count(t, `SELECT count(*) FROM history WHERE fired_by = ? AND epoch = 7`, owner); n != 1 {
 			t.Errorf("%d skips name the owner, wants 1", n)
 		}
@@ -205,6 +204,16 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 			t.Errorf("the skip is found as %+v", got)
 		}
 	})
+}
+
+// wantSkip expects a record of skipped occurrences.
+func (f *fixture) wantSkip(t tb, got belfry.Run, reason belfry.Reason, from, to time.Time, count int64) {
+	t.Helper()
+	f.wantRecent(t, "the skip", got.FinishedAt)
+	wantEqual(t, "the skip", got, belfry.Run{
+		ID: got.ID, JobID: got.JobID, Namespace: got.Namespace, Revision: got.Revision, Kind: belfry.KindScheduled, Status: belfry.RunSkipped, Reason: reason,
+		ScheduledAt: from, SkippedTo: &to, SkippedCount: count, FinishedAt: got.FinishedAt,
+	}, cmpopts.IgnoreFields(belfry.Run{}, "ReadyAt", "FiredAt"))
 }
 
 func TestAnOccurrenceIsSkippedWhileARunIsLive(t *testing.T) {
@@ -217,10 +226,7 @@ func TestAnOccurrenceIsSkippedWhileARunIsLive(t *testing.T) {
 		}
 		skip := f.run(t, job.Namespace, second.Runs[0].ID)
 		at := second.Runs[0].ScheduledAt
-		if skip.Status != belfry.RunSkipped || skip.Reason != belfry.ReasonOverlap || !skip.ScheduledAt.Equal(at) || skip.SkippedCount != 1 ||
-			skip.SkippedTo == nil || !skip.SkippedTo.Equal(at) {
-			t.Errorf("the skip is %+v", skip)
-		}
+		f.wantSkip(t, skip, belfry.ReasonOverlap, at, at, 1)
 		run := f.claimOne(t, worker)
 		f.fireInto(t, slots(worker, 5), f.step(t, job))
 		f.finishAs(t, run, belfry.OutcomeFailed)

@@ -381,4 +381,20 @@ var asStored = cmp.Options{
 }
 
 // near reports whether two instants are so close.
+// wantEqual compares what is stored of two values.
+func wantEqual[T any](t tb, what string, got, want T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, append(options, asStored)...); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", what, diff)
+	}
+}
+
+// wantRecent expects an instant of the last seconds.
+func (f *fixture) wantRecent(t tb, what string, at *time.Time) {
+	t.Helper()
+	if at == nil || !near(*at, f.Now(), 20*time.Second) {
+		t.Errorf("%s was at %v, wants about %v", what, at, f.Now())
+	}
+}
+
 func near(a, b time.Time, tolerance time.Duration) bool { return a.Sub(b).Abs() <= tolerance }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -132,9 +133,10 @@ func TestRunWaitSaysWhatARunWaitsFor(t *testing.T) {
 		f.fire(t, f.step(t, before), f.step(t, after))
 
 		w, err := f.RunWait(ctx, namespace, runs[0])
-		if err != nil || w.State != belfry.RunReady || w.Lane != lane || w.Ahead != 1 || w.Running != 0 || len(w.Before) != 0 || w.Cancel || !w.ReadyAt.Equal(f.liveRow(t, runs[0]).ReadyAt) {
-			t.Errorf("a ready run waits for %+v (%v)", w, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		wantEqual(t, "what a ready run waits for", w, store.RunWait{State: belfry.RunReady, ReadyAt: f.liveRow(t, runs[0]).ReadyAt, Lane: lane, Ahead: 1}, cmpopts.EquateEmpty())
 		for i, want := range map[int]int{1: 1, 5: 5, 12: 10} {
 			w, err := f.RunWait(ctx, namespace, runs[i])
 			if err != nil || w.State != belfry.RunWaiting || len(w.Before) != want || w.Ahead != 0 {

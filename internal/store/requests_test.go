@@ -15,10 +15,10 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// request makes a request in the default namespace, for what the text says.
-func request(key, request, response string) *store.Request {
+// request is a request in the default namespace with a body.
+func request(key, body, response string) *store.Request {
 	return &store.Request{
-		Namespace: belfry.DefaultNamespace, Key: key, Hash: sha256.Sum256([]byte(request)),
+		Namespace: belfry.DefaultNamespace, Key: key, Hash: sha256.Sum256([]byte(body)),
 		Response: func() ([]byte, error) { return []byte(response), nil },
 	}
 }
@@ -62,11 +62,11 @@ func eachKeyedCall(t *testing.T, test func(t *testing.T, f *fixture, v keyedCall
 }
 
 // wantDuplicate expects that a call did nothing because the request was made before.
-func wantDuplicate(t tb, err error, request, response string) {
+func wantDuplicate(t tb, err error, body, response string) {
 	t.Helper()
 	var before *store.DuplicateRequest
-	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(request)) || string(before.Response) != response {
-		t.Errorf("got %v (%+v), wants the response %q to %q", err, before, response, request)
+	if !errors.As(err, &before) || before.Hash != sha256.Sum256([]byte(body)) || string(before.Response) != response {
+		t.Errorf("got %v (%+v), wants the response %q to %q", err, before, response, body)
 	}
 }
 

@@ -1,7 +1,10 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -123,11 +126,7 @@ func TestATriggerIsPendingUntilItIsFired(t *testing.T) {
 			t.Fatalf("there are %d triggers, wants 3", len(triggers))
 		}
 		for i, want := range []plan.Trigger{first, second, third} {
-			got := triggers[i].Trigger
-			if got.ID != want.ID || got.JobID != want.JobID || got.Namespace != want.Namespace || got.Shard != want.Shard ||
-				got.Kind != want.Kind || !got.At.Equal(want.At) || string(got.Payload) != string(want.Payload) {
-				t.Errorf("trigger %d is %+v, wants %+v", i, got, want)
-			}
+			wantEqual(t, fmt.Sprint("trigger ", i), triggers[i].Trigger, want, cmpopts.IgnoreFields(plan.Trigger{}, "ReadyAt"))
 		}
 		if d := triggers[0].Due; d.Plan != f.plan(t, job.ID) || d.Namespace != "ours" || d.Revision != 1 || d.Spec == "" {
 			t.Errorf("the trigger came with %+v", d)

@@ -30,7 +30,7 @@ var _ worker.Handler = (*HTTP)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// local makes a handler that may reach this machine.
+// localHTTP makes a handler that may reach this machine.
 func localHTTP(t *testing.T) *HTTP {
 	t.Helper()
 	return handler(t, HTTPOptions{Guard: NewGuard(false, prefixes("127.0.0.0/8"))})
@@ -179,7 +179,7 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	}
 }
 
-// raw serves connections by hand and returns its address.
+// rawServer serves connections by hand and returns its address.
 func rawServer(t *testing.T, serve func(net.Conn, *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

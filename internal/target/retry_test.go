@@ -79,7 +79,7 @@ func TestInvalidPayloadIsPermanent(t *testing.T) {
 	}
 }
 
-// A run that is cancelled lets go of its connection at once, whatever its target is
+// A cancelled run releases its connection at once, whatever its target is
 // doing.
 func TestCancellationAbortsTheRequest(t *testing.T) {
 	for name, begin := range map[string]func(http.ResponseWriter){

@@ -101,7 +101,7 @@ func TestSlowTargetsTimeOut(t *testing.T) {
 	}
 }
 
-// drip writes for ever, once a second.
+// writeSlowly writes for ever, once a second.
 func writeSlowly(conn net.Conn, s string) {
 	for {
 		if _, err := fmt.Fprint(conn, s); err != nil {

@@ -263,7 +263,7 @@ func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.F
 	at.parsed = map[scheduleKey]parsedSchedule{}
 	c := check{Validator: &at, preview: true}
 	r.Schedule = strings.TrimSpace(r.Schedule)
-	c.add(schema.Check(&r, nil)...)
+	c.add(schema.Check(&r)...)
 	if err := schema.CheckYear(r.After); err != nil {
 		c.fail("after", "%s", err)
 	}

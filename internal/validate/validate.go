@@ -85,7 +85,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	m.Name = c.name(m.Name)
 	m.Tags = c.tags(m.Tags)
 	m.Schedule, m.Resolved = strings.TrimSpace(m.Schedule), ""
-	c.add(schema.Check(&m, c.given)...)
+	c.add(schema.Check(&m)...)
 	c.target(&m)
 	c.retries(&m.Spec)
 	m.Spec = m.Spec.WithDefaults()

@@ -96,7 +96,6 @@ func TestManifestErrors(t *testing.T) {
 		{"a long tag", func(d *Input) { d.Tags = []string{strings.Repeat("é", 101)} }, "tags[0]", "101"},
 		{"many tags", func(d *Input) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t u", " ") }, "tags", "21"},
 		{"a field that its tags refuse", func(d *Input) { d.Overlap = "paralel" }, "overlap", `did you mean "parallel"?`},
-		{"a given zero that its tags refuse", func(d *Input) { d.Given = schema.Given{"timeout_seconds"} }, "timeout_seconds", "from 1 to 86400"},
 		{"a wrong priority", func(d *Input) { d.Priority = "10" }, "priority", "from 0 to 9"},
 		{"a wrong template", func(d *Input) { d.IdempotencyKeyTemplate = "{{moon}}" }, "idempotency_key_template", "{{week}}"},
 		{"a template with too few braces", func(d *Input) { d.IdempotencyKeyTemplate = "{{name}}-{week}" }, "idempotency_key_template", "has {week}, which would be the same in every key; write {{week}}"},
@@ -340,14 +339,14 @@ func BenchmarkCreate(b *testing.B) {
 
 func TestNullIsTheDefault(t *testing.T) {
 	in := input("@daily")
-	in.MaxRetries, in.Queue, in.Timezone, in.Status = belfry.Some(9), "slow", "Asia/Tokyo", belfry.StatusPaused
+	in.MaxRetries, in.TimeoutSeconds, in.Queue, in.Timezone, in.Status = belfry.Some(9), 7, "slow", "Asia/Tokyo", belfry.StatusPaused
 	job := mustCreate(t, in)
 	m := job.Manifest
 	m.Status = ""
-	given, errors, _ := schema.Decoder{}.Decode([]byte(`{"max_retries": null, "queue": "", "timezone": null, "status": null}`), &m)
+	given, errors, _ := schema.Decoder{}.Decode([]byte(`{"max_retries": null, "timeout_seconds": null, "queue": "", "timezone": null, "status": null}`), &m)
 	r, errors := New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Given: given, Errors: errors})
 	m = r.Manifest
-	if len(errors) > 0 || m.MaxRetries.Value() != 3 || m.Queue != "default" || m.Timezone != "UTC" || r.Paused {
+	if len(errors) > 0 || m.MaxRetries.Value() != 3 || m.TimeoutSeconds != 60 || m.Queue != "default" || m.Timezone != "UTC" || r.Paused {
 		t.Errorf("got %+v, paused %v, errors %v", m, r.Paused, errors)
 	}
 }

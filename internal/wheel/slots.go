@@ -67,7 +67,7 @@ func (w *Wheel[K, V]) first() (list int32, start uint64, ok bool) {
 	return none, 0, false
 }
 
-// earliest returns the earliest instant in a list, or the latest there is if the list is empty. It gives up, and
+// earliest returns the earliest instant in a list, or the latest there is if the list is empty. It stops and
 // returns false, if the list has more entries than effort.
 func (w *Wheel[K, V]) earliest(list int32, effort int) (at int64, ok bool) {
 	at = math.MaxInt64

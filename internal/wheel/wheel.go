@@ -1,4 +1,4 @@
-// Package wheel is a hierarchical timing wheel that never looks at the clock.
+// Package wheel is a hierarchical timing wheel that reads no clock.
 //
 // A wheel keeps values under keys, each until an instant, and hands them out when its owner says that the instant has
 // come. It is a passive data structure: it starts no goroutine, keeps no function, and reads no clock; one goroutine
@@ -71,7 +71,7 @@ func (w *Wheel[K, V]) Get(key K) (V, bool) {
 	return zero, false
 }
 
-// Remove removes the entry kept under key, and tells whether there was one.
+// Remove removes the entry kept under key, and reports whether there was one.
 func (w *Wheel[K, V]) Remove(key K) bool {
 	i := w.find(key)
 	if i == none {
