@@ -74,7 +74,11 @@ func (s *deadSelection) runMatched() error {
 		return err
 	}
 	if !exist {
-		s.messageNoDeadLetters(!s.all)
+		if s.all {
+			s.message(noDeadLetters)
+		} else {
+			s.message("No matching dead letters.")
+		}
 		return s.print(belfry.DeadResult{}, func() {})
 	}
 	count, err := s.batch(filter, s.limit, true)
