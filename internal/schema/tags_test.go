@@ -222,7 +222,7 @@ func TestExamplesAndDefaultsAreValid(t *testing.T) {
 					t.Errorf("%s of %s.%s: %s: %v", tag, kind.Name(), f.Name, text, err)
 					continue
 				}
-				for _, e := range schema.Check(v.Interface(), nil) {
+				for _, e := range schema.Check(v.Interface()) {
 					if e.Field == f.Name || strings.HasPrefix(e.Field, f.Name+"[") {
 						t.Errorf("%s of %s.%s: %s %s", tag, kind.Name(), f.Name, value, e.Message)
 					}
