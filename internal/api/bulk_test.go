@@ -82,7 +82,7 @@ func TestBulkContinuesAtCursor(t *testing.T) {
 			}
 			p := s.send("POST", actionsPath, fmt.Sprintf(`{"action": %s, "cursor": %q}`, other, next)).problem(t)
 			if p.Status != http.StatusUnprocessableEntity || !slices.Equal(p.fields(), []string{"cursor"}) || !strings.Contains(p.Errors[0].Message, "another list or filter") {
-				t.Errorf("%s goes on with the cursor of another: %+v", other, p)
+				t.Errorf("%s continues with the cursor of another: %+v", other, p)
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func TestDryRunShowsTheJobThatTheRequestMakes(t *testing.T) {
 		s.expect(http.StatusOK, &dry, tt[0], tt[1]+"?dry_run=true", tt[2])
 		a := s.send(tt[0], tt[1], tt[2])
 		var job belfry.Job
-		s.expect(http.StatusOK, &job, "GET", "/api/v1/jobs/"+firstName(tt[1], tt[2]), "")
+		s.expect(http.StatusOK, &job, "GET", "/api/v1/jobs/"+jobNameIn(tt[1], tt[2]), "")
 		if a.status >= 300 {
 			t.Fatalf("%s %s: got %s", tt[0], tt[1], a.body)
 		}
@@ -103,8 +103,8 @@ func TestDryRunShowsTheJobThatTheRequestMakes(t *testing.T) {
 	}
 }
 
-// firstName is the name of a job in a path, or that of allPolicies.
-func firstName(path, body string) string {
+// jobNameIn is the name of the job that a request is about.
+func jobNameIn(path, body string) string {
 	if body == allPolicies {
 		return "settle"
 	}

@@ -111,14 +111,14 @@ func TestImportIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// many is a body of so many lines, made while it is read.
-type many struct {
+// jobReader is a body of many lines, generated while it is read.
+type jobReader struct {
 	n, of int
 	pad   string
 	rest  []byte
 }
 
-func (m *many) Read(p []byte) (int, error) {
+func (m *jobReader) Read(p []byte) (int, error) {
 	if len(m.rest) == 0 {
 		if m.n == m.of {
 			return 0, io.EOF
@@ -173,7 +173,7 @@ func TestImportUsesBoundedMemory(t *testing.T) {
 	size := func(jobs int) uint64 {
 		return heapPeak(func() {
 			runtime.GC()
-			body := &many{n: 10_000 * jobs, of: 10_000*jobs + jobs, pad: strings.Repeat("x", 16<<10)}
+			body := &jobReader{n: 10_000 * jobs, of: 10_000*jobs + jobs, pad: strings.Repeat("x", 16<<10)}
 			w := s.post(importPath, body, "application/x-ndjson")
 			var m belfry.ImportResult
 			if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusCreated || m.Created != jobs {
@@ -189,7 +189,7 @@ func TestImportUsesBoundedMemory(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "import") }) {
 		t.Errorf("left over are %v, error %v", left, err)
 	}
-	r := httptest.NewRequest("POST", importPath, new(endless))
+	r := httptest.NewRequest("POST", importPath, new(endlessReader))
 	r.Host, r.ContentLength = "localhost", -1
 	over := httptest.NewRecorder()
 	if s.ServeHTTP(over, r); over.Code != http.StatusRequestEntityTooLarge {
@@ -197,15 +197,15 @@ func TestImportUsesBoundedMemory(t *testing.T) {
 	}
 }
 
-// gate is a body that stops half way until it is opened.
-type gate struct {
+// pausedReader is a body that stops half way until it is opened.
+type pausedReader struct {
 	io.Reader
 	reached chan<- struct{}
 	open    <-chan struct{}
 	left    int
 }
 
-func (g *gate) Read(p []byte) (int, error) {
+func (g *pausedReader) Read(p []byte) (int, error) {
 	if g.left == 0 {
 		g.reached <- struct{}{}
 		<-g.open
@@ -226,7 +226,7 @@ func TestImportsAtOnceAreLimited(t *testing.T) {
 	reached, open := make(chan struct{}), make(chan struct{})
 	answers := make(chan int)
 	slow := func(i, left int) {
-		body := &gate{Reader: io.MultiReader(strings.NewReader(strings.Repeat("\n", 80<<10)), strings.NewReader(jobLine(fmt.Sprint(i)))), reached: reached, open: open, left: left}
+		body := &pausedReader{Reader: io.MultiReader(strings.NewReader(strings.Repeat("\n", 80<<10)), strings.NewReader(jobLine(fmt.Sprint(i)))), reached: reached, open: open, left: left}
 		answers <- s.post(importPath, body, "application/x-ndjson").Code
 	}
 	const idle = 50 // that have sent next to nothing and hold no place
@@ -243,7 +243,7 @@ func TestImportsAtOnceAreLimited(t *testing.T) {
 	if p := a.problem(t); p.Status != http.StatusServiceUnavailable || p.Code != "unavailable" || a.header.Get("Retry-After") == "" {
 		t.Errorf("got %s", a.body)
 	}
-	s.create(validJob) // Others go on.
+	s.create(validJob) // other requests are served
 	close(open)
 	for range idle + api.MaxSpools {
 		if code := <-answers; code != http.StatusCreated && code != http.StatusServiceUnavailable {
@@ -257,7 +257,7 @@ func TestImportOfTruncatedBodyCreatesNothing(t *testing.T) {
 	s := newService(t)
 	for _, n := range []int{100, 70 << 10, 3 << 20} {
 		text := bytes.Repeat([]byte(jobLine("x")+"\n"), n/len(jobLine("x")))
-		broken := io.MultiReader(bytes.NewReader(text), brokenOff{})
+		broken := io.MultiReader(bytes.NewReader(text), truncatedReader{})
 		if w := s.post(importPath, broken, "application/x-ndjson"); w.Code != http.StatusBadRequest {
 			t.Errorf("after %d bytes: got %d %s", n, w.Code, w.Body)
 		}
@@ -267,16 +267,16 @@ func TestImportOfTruncatedBodyCreatesNothing(t *testing.T) {
 	}
 }
 
-type brokenOff struct{}
+type truncatedReader struct{}
 
-func (brokenOff) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (truncatedReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // BenchmarkImport is jobs a second over HTTP into SQLite.
 func BenchmarkImport(b *testing.B) {
 	s := newService(b)
 	const jobs = 20_000
 	for i := 0; b.Loop(); i++ {
-		r := httptest.NewRequest("POST", importPath, &many{of: jobs})
+		r := httptest.NewRequest("POST", importPath, &jobReader{of: jobs})
 		r.Host, r.ContentLength = "localhost", -1
 		r.Header.Set("Content-Type", "application/x-ndjson")
 		r.Header.Set("Belfry-Namespace", fmt.Sprintf("ns-%d", i))

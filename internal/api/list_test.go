@@ -12,7 +12,7 @@ import (
 func TestListJobsInPages(t *testing.T) {
 	s := newService(t)
 	if a := s.expect(http.StatusOK, nil, "GET", "/api/v1/jobs", ""); a.body != "[]\n" || a.header.Get("Link") != "" {
-		t.Errorf("an empty list is %q, it goes on at %q", a.body, a.header.Get("Link"))
+		t.Errorf("an empty list is %q, it continues at %q", a.body, a.header.Get("Link"))
 	}
 	var want []string
 	for range 6 {
@@ -104,7 +104,7 @@ func TestListRunsAndJobHistory(t *testing.T) {
 	}
 	a = s.expect(http.StatusOK, &h, "GET", nextPage(t, a), "")
 	if len(h.Executions) != 1 || nextPage(t, a) != "" {
-		t.Errorf("the second page is %s and goes on at %q", a.body, nextPage(t, a))
+		t.Errorf("the second page is %s and continues at %q", a.body, nextPage(t, a))
 	}
 }
 

@@ -206,10 +206,10 @@ func TestServerHasTimeouts(t *testing.T) {
 	}
 }
 
-// endless is a body without an end.
-type endless struct{ read int64 }
+// endlessReader is a body without an end.
+type endlessReader struct{ read int64 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}
@@ -219,7 +219,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestLargeBodyIsNotRead(t *testing.T) {
 	s := newService(t)
-	body := new(endless)
+	body := new(endlessReader)
 	r := httptest.NewRequest("POST", "/api/v1/jobs", body)
 	r.Host, r.ContentLength = "localhost", -1
 	var before, after runtime.MemStats

@@ -308,16 +308,16 @@ func TestCursorBelongsToOneList(t *testing.T) {
 			a := s.send("GET", path+"&cursor="+cursor, "")
 			if i == j {
 				if a.status != http.StatusOK {
-					t.Errorf("%s does not go on: %s", path, a.body)
+					t.Errorf("%s does not continue: %s", path, a.body)
 				}
 				continue
 			}
 			if p := a.problem(t); p.Status != http.StatusBadRequest || !slices.Equal(p.fields(), []string{"cursor"}) {
-				t.Errorf("%s goes on with the cursor of %s: %s", path, lists[j], a.body)
+				t.Errorf("%s continues with the cursor of %s: %s", path, lists[j], a.body)
 			}
 		}
 		if a := s.send("GET", path+"&cursor="+cursors[i], "", "Belfry-Namespace: other"); a.status < 400 {
-			t.Errorf("%s goes on in another namespace", path)
+			t.Errorf("%s continues in another namespace", path)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (a *api) workerOperations() []operation {
 		handle(a, openapi.Operation{
 			ID: "heartbeat", Method: "POST", Path: workersPath + "/{worker}/heartbeat", Group: groupWorkers, Summary: "Send a heartbeat",
 			Doc: "A worker generates a new id each time it starts and registers with its first heartbeat (`register`). From then on it sends one every few seconds; " +
-				"the runs of a worker that is silent for half a minute are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
+				"the runs of a worker that is silent for 20 seconds are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
 				"(`complete`, `held`): claims that it does not list are released, and the answer names those that it lost (`lost`), which it must stop. " +
 				"Attempts whose runs were cancelled are named in `cancel`, listed or not: it stops them and reports the outcome `cancelled`. " +
 				"If the answer says `unknown`, it drops everything and starts again with a new id. Before it ends it says so (`leave`).",

@@ -29,9 +29,9 @@ func (s *service) listen(change func(*http.Server)) *httptest.Server {
 	return server
 }
 
-// dribble opens connections that each send the beginning of a request at once and
+// openSlowConnections opens connections that each send the beginning of a request at once and
 // the rest byte by byte, one a second, until it is stopped.
-func dribble(t *testing.T, address string, n int) (stop func()) {
+func openSlowConnections(t *testing.T, address string, n int) (stop func()) {
 	t.Helper()
 	heads := []string{
 		"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
@@ -55,7 +55,7 @@ func dribble(t *testing.T, address string, n int) (stop func()) {
 		defer tick.Stop()
 		for {
 			for _, c := range connections {
-				c.Write([]byte(" ")) // One that was given up has nothing to say to that.
+				c.Write([]byte(" ")) // an error means that the server closed it
 			}
 			select {
 			case <-tick.C:
@@ -101,7 +101,7 @@ func TestSlowClientsDoNotSlowOthers(t *testing.T) {
 	server := s.listen(nil)
 	latencies(t, server, path) // to warm up
 	median, p99 := latencies(t, server, path)
-	stop := dribble(t, server.Listener.Addr().String(), 1000)
+	stop := openSlowConnections(t, server.Listener.Addr().String(), 1000)
 	defer stop()
 	slowMedian, slowP99 := latencies(t, server, path)
 	t.Logf("the median was %v and is %v, of a hundred the slowest was %v and is %v", median, slowMedian, p99, slowP99)
@@ -143,13 +143,13 @@ func TestSlowClientGetsRequestTimeout(t *testing.T) {
 	}
 }
 
-// steady is a body that comes in pieces, with a pause before each.
-type steady struct {
+// slowReader is a body that comes in pieces, with a pause before each.
+type slowReader struct {
 	pieces []string
 	pause  time.Duration
 }
 
-func (b *steady) Read(p []byte) (int, error) {
+func (b *slowReader) Read(p []byte) (int, error) {
 	if len(b.pieces) == 0 {
 		return 0, io.EOF
 	}
@@ -168,9 +168,9 @@ func TestImportsAndClaimsOutlastServerTimeouts(t *testing.T) {
 	for i := range 8 {
 		pieces = append(pieces, jobLine(fmt.Sprint(i))+strings.Repeat("\n", 30<<10))
 	}
-	response, err := server.Client().Post(server.URL+importPath, "application/x-ndjson", &steady{pieces, 50 * time.Millisecond})
+	response, err := server.Client().Post(server.URL+importPath, "application/x-ndjson", &slowReader{pieces, 50 * time.Millisecond})
 	if err != nil || response.StatusCode != http.StatusCreated {
-		t.Fatalf("a steady import: got %v, error %v", response, err)
+		t.Fatalf("a slow import: got %v, error %v", response, err)
 	}
 	response.Body.Close()
 	path := s.registerWorker()

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,14 +10,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 )
-
-// claimAll claims all runs of the handler send.
-func (s *service) claimAll(worker string) []belfry.ClaimedRun {
-	s.t.Helper()
-	var c belfry.ClaimReply
-	s.expect(http.StatusOK, &c, "POST", worker+"/claim", `{"handlers": ["send"], "limit": 100, "wait_seconds": 0}`)
-	return c.Runs
-}
 
 func TestCancelQueuedRun(t *testing.T) {
 	s := newService(t)
@@ -69,52 +60,6 @@ func TestCancelRunningRunStopsItsWorker(t *testing.T) {
 	s.finishRun(worker, runs[1], `"outcome": "succeeded"`)
 	if p := s.expectDocumented(c, 409, nil, "POST", "/api/v1/runs/"+runs[1].ID.String()+"/cancel", "").problem(t); !strings.Contains(p.Detail, "succeeded") {
 		t.Errorf("got %+v", p)
-	}
-}
-
-func TestFinishWithRetryAfterPermanentAndSnooze(t *testing.T) {
-	s := newService(t)
-	c := newContract(t, s)
-	s.send("PUT", "/api/v1/jobs/send", `{"type": "worker", "schedule": "@yearly", "overlap": "parallel", "max_retries": 5, "retry_backoff": "immediate"}`)
-	s.triggerSend(3)
-	worker := s.registerWorker()
-	runs := s.claimAll(worker)
-	if len(runs) != 3 {
-		t.Fatalf("got %+v", runs)
-	}
-	start := time.Now()
-	s.finishRun(worker, runs[0], `"outcome": "failed", "error": "busy", "retry_after_seconds": 3600`)
-	s.finishRun(worker, runs[1], `"outcome": "failed", "error": "no such customer", "permanent": true`)
-	s.finishRun(worker, runs[2], `"outcome": "snoozed", "retryAfterSeconds": 7200`)
-	for i, want := range []struct {
-		status, reason, outcome string
-		after                   time.Duration
-	}{{"retry", "", "failed", time.Hour}, {"dead", "permanent", "failed", 0}, {"retry", "", "snoozed", 2 * time.Hour}} {
-		var run struct {
-			Status, Reason string
-			ReadyAt        time.Time `json:"ready_at"`
-			Attempts       []belfry.Attempt
-		}
-		a := s.expectDocumented(c, 200, &run, "GET", "/api/v1/runs/"+runs[i].ID.String(), "")
-		if run.Status != want.status || run.Reason != want.reason || len(run.Attempts) != 1 || string(run.Attempts[0].Outcome) != want.outcome {
-			t.Errorf("%d: got %s", i, a.body)
-		}
-		if late := run.ReadyAt.Sub(start); want.after > 0 && (late < want.after || late > want.after+time.Minute) {
-			t.Errorf("%d: it is ready after %v, want %v", i, late, want.after)
-		}
-	}
-	p := s.send("POST", worker+"/finish", fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "failed", "retry_after_seconds": -1, "permanent": 1}]}`, runs[0].ID, runs[0].Token)).problem(t)
-	if got := p.fields(); p.Status != 422 || !slices.Equal(got, []string{"results[0].permanent", "results[0].retry_after_seconds"}) {
-		t.Errorf("got %+v", p)
-	}
-}
-
-// triggerSend triggers the job send and fires the triggers.
-func (s *service) triggerSend(runs int) {
-	s.t.Helper()
-	for range runs {
-		s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/send/trigger", "")
-		s.fireTriggers()
 	}
 }
 
