@@ -12,6 +12,8 @@ import (
 // memory. Its JSON form is what is stored and what the API shows. Zero fields have
 // their defaults.
 type Spec struct {
+	Description string `json:"description,omitempty" maxlen:"2000" multiline:"true" example:"Sends the sales report of the day to finance." doc:"What the job is for, for people: free text of up to 2,000 characters. Searches look at it."`
+
 	Type     string `json:"type,omitempty" enum:"http,worker" example:"http" doc:"What a run is: an HTTP request ('http'), or a call of a handler in a program of your own ('worker'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
 	Handler  string `json:"handler,omitempty" doc:"Name of the handler that runs a job of type 'worker'. Default: the name of the job."`
 	Schedule string `json:"schedule,omitempty" required:"true" example:"30 2 * * *" doc:"When the job runs: a cron expression, a calendar rule (RFC 5545), an interval (ISO 8601) or an instant. Cron has five fields, six with seconds first or seven with the year last, '@daily' and the like, '@every 90s', and 'H' for a value that depends on the job, as in 'H 3 * * *'. A calendar rule is such as 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', optionally with DTSTART, RDATE and EXDATE. An interval is such as 'PT15M' or 'R5/2027-03-01T09:00:00Z/P1D', an instant such as '2027-01-31T09:00:00Z'."`

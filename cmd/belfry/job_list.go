@@ -34,10 +34,10 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 
 func (c *cli) jobTable(jobs []belfry.Job) {
 	now := c.now()
-	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS")
+	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION")
 	for _, j := range jobs {
 		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeTimeOrNone(now, j.NextRunAt), relativeTimeOrNone(now, j.LastRunAt),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","))
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), t.clip(j.Description))
 	}
 	t.write()
 }

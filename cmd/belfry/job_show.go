@@ -33,6 +33,7 @@ func (c *cli) showJob(job belfry.Job) {
 	now := c.now()
 	var d details
 	d.add("Name", job.Name)
+	d.add("Description", job.Description)
 	d.add("ID", job.ID)
 	d.add("Namespace", job.Namespace)
 	d.add("Status", statusCell(job.Status))

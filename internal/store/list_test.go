@@ -159,6 +159,34 @@ func TestASearchKnowsNoWildcards(t *testing.T) {
 	})
 }
 
+func TestASearchLooksAtDescriptions(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		described := func(name, text string) belfry.Job {
+			return f.createJob(t, -60, withName(name), func(job *belfry.Job) { job.Description = text })
+		}
+		described("a", "Sends the sales report\nto <finance> & \"audit\"")
+		described("b", "Räumt auf: 100% \\ nightly_cleanup")
+		edited := described("c", "")
+		described("sales", "")
+		f.edit(t, edited, revise(t, func(job *belfry.Job) { job.Description = "Sales of the week" }))
+		for _, tt := range []struct {
+			search string
+			want   []string
+		}{
+			{"SALES", []string{"sales", "c", "a"}}, {"report\nto", []string{"a"}}, {"<finance> &", []string{"a"}}, {`"audit"`, []string{"a"}}, {"audi", []string{"a"}},
+			{"räumt", []string{"b"}}, {"100%", []string{"b"}}, {`\`, []string{"b"}}, {"nightly_", []string{"b"}}, {"nightlyx", nil}, {"description", nil}, {"schedule", nil},
+		} {
+			var got []string
+			for _, job := range f.listJobs(t, belfry.DefaultNamespace, belfry.JobFilter{Search: tt.search}, 2) {
+				got = append(got, job.Name)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%q finds %q, wants %q", tt.search, got, tt.want)
+			}
+		}
+	})
+}
+
 func TestNoPageLosesJobsThatComeAndGo(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		var all []belfry.Job

@@ -153,10 +153,17 @@ func (s *jobSearch) attributeConditions() string {
 // text to search for. jobTrigrams are the trigrams of those texts.
 func (s *jobSearch) searchCondition() string {
 	collation, pattern := containsPattern(storable(s.filter.Search))
-	return fmt.Sprintf("j.name%s ILIKE %s", collation, s.arg(pattern))
+	quoted := string(belfry.MustJSON(s.filter.Search)) // as the spec has it
+	_, inSpec := containsPattern(storable(quoted[1 : len(quoted)-1]))
+	return fmt.Sprintf(`(j.name%[1]s ILIKE %[2]s OR substring(j.spec FROM '"description":"((?:[^"\\]|\\.)*)"')%[1]s ILIKE %[3]s)`, collation, s.arg(pattern), s.arg(inSpec))
 }
 
-func jobTrigrams(job *belfry.Job) []int64 { return textTrigrams(job.Name) }
+func jobTrigrams(job *belfry.Job) []int64 {
+	if job.Description == "" {
+		return textTrigrams(job.Name)
+	}
+	return textTrigrams(job.Name + "\n" + job.Description)
+}
 
 // statusCondition is the filter on the status of a live job j in SQL.
 func (s *jobSearch) statusCondition() string {

@@ -86,7 +86,7 @@ const whereSpec = `
   AND (@queue = '' OR j.queue = @queue) AND (@type = '' OR j.type = @type) AND (@handler = '' OR j.handler = @handler)
   AND (@tags IS NULL OR instr(j.tags, @tag) > 0 AND NOT EXISTS
     (SELECT 1 FROM json_each(@tags) wanted WHERE wanted.value NOT IN (SELECT tag.value FROM json_each(j.tags) tag)))
-  AND (@search = '' OR belfry_contains(j.name, @search))`
+  AND (@search = '' OR belfry_contains(j.name, @search) OR instr(j.spec, '"description":') > 0 AND json_valid(j.spec) AND belfry_contains(j.spec ->> 'description', @search))`
 
 // jobScans returns the scans that find all jobs that a filter matches, along the
 // index that has the fewest others.
@@ -117,7 +117,7 @@ func init() {
 	sqlite.MustRegisterDeterministicScalarFunction("belfry_contains", 2, contains)
 }
 
-// contains reports whether a name contains a text that is in lower case already.
+// contains reports whether a text contains another that is in lower case already.
 // SQLite itself knows the case of ASCII letters only.
 func contains(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 	name, _ := args[0].(string) // null: it has none
