@@ -33,7 +33,7 @@ type JobFilter struct {
 	Handler  string    `json:"handler,omitempty" maxlen:"200" example:"send-invoice" doc:"Only jobs with this handler."`
 	Queue    string    `json:"queue,omitempty" maxlen:"200" example:"default" doc:"Only jobs in this queue."`
 	Tags     []string  `json:"tags,omitempty" query:"tag" maxitems:"20" itemmaxlen:"200" example:"[\"billing\"]" doc:"Only jobs with this tag; if repeated, with all of them."`
-	Search   string    `json:"search,omitempty" maxlen:"200" example:"report" doc:"Only jobs with this text in their name, ignoring case."`
+	Search   string    `json:"search,omitempty" maxlen:"200" example:"report" doc:"Only jobs with this text in their name or description, ignoring case."`
 	PageSize int       `json:"-"` // jobs per request of the client; zero is the server's choice
 }
 
