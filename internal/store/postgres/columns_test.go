@@ -28,11 +28,11 @@ func TestListsSurviveTheWayThroughAText(t *testing.T) {
 
 func TestTagsAreKeptSortedAndOnce(t *testing.T) {
 	given := []string{"b", "a", "b"}
-	job := belfry.Job{Tags: given}
+	job := belfry.Job{Manifest: belfry.Manifest{Tags: given}}
 	if got := tagsOf(&job); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(given, []string{"b", "a", "b"}) {
 		t.Errorf("got %v, and what was given is %v", got, given)
 	}
-	if got := tagsOf(&belfry.Job{Tags: []string{}}); got != nil {
+	if got := tagsOf(&belfry.Job{Manifest: belfry.Manifest{Tags: []string{}}}); got != nil {
 		t.Errorf("no tags are kept as %v", got)
 	}
 }

@@ -64,7 +64,7 @@ var deadFilters = []struct {
 
 // passes tells whether a dead letter passes a filter.
 func passes(d belfry.DeadLetter, f belfry.DeadFilter) bool {
-	return (f.Job.IsZero() || d.JobID == f.Job) && (f.Since.IsZero() || !d.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || d.FinishedAt.Before(f.Until)) &&
+	return (f.JobID.IsZero() || d.JobID == f.JobID) && (f.Since.IsZero() || !d.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || d.FinishedAt.Before(f.Until)) &&
 		(f.Fingerprint == "" || d.Fingerprint == f.Fingerprint) && (f.Reason == "" || d.Reason == f.Reason) &&
 		(f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error)))
 }
@@ -114,7 +114,7 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 	filters := deadFilters
 	for _, filter := range []belfry.DeadFilter{
 		{Error: "übel: 100%_"}, {Error: "ü"}, {Error: "%"}, {Error: "_wrong"}, {Error: `\`}, {Reason: belfry.ReasonPoison, Error: "Went"},
-		{Fingerprint: "print 4"}, {Fingerprint: "print 5", Job: belfry.ID{6: 0x70, 8: 0x80, 15: 5}}, {Error: "print 7 says", Since: time.Now().Add(-10 * time.Minute)},
+		{Fingerprint: "print 4"}, {Fingerprint: "print 5", JobID: belfry.ID{6: 0x70, 8: 0x80, 15: 5}}, {Error: "print 7 says", Since: time.Now().Add(-10 * time.Minute)},
 	} {
 		filters = append(filters, struct {
 			name   string

@@ -119,7 +119,7 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 	}
 	for _, limit := range []int{1, 3, 7, 8} {
 		var got []belfry.Event
-		for page := (store.Page{Limit: limit}); ; page.After = got[len(got)-1].ID {
+		for page := (store.Page{Limit: limit}); ; page.After.ID = got[len(got)-1].ID {
 			events, err := s.ListEvents(t.Context(), "default", page)
 			if err != nil || len(events) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(events), err)

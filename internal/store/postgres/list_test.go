@@ -263,7 +263,7 @@ func suits(job belfry.Job, f belfry.JobFilter) bool {
 func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
-	for pages := 0; pages == 0 || !page.After.IsZero(); pages++ {
+	for pages := 0; pages == 0 || !page.After.ID.IsZero(); pages++ {
 		list, err := s.ListJobs(t.Context(), "default", filter, page)
 		if err != nil || len(list.Jobs) > limit || pages > 1000 {
 			t.Fatalf("%+v, page %d of %d: %d jobs, %v", filter, pages, limit, len(list.Jobs), err)
@@ -271,7 +271,7 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 		for _, job := range list.Jobs {
 			ids = append(ids, job.ID)
 		}
-		page.After = list.Next
+		page.After.ID = list.Next
 	}
 	return ids
 }

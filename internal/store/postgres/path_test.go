@@ -110,7 +110,7 @@ func claimOne(t *testing.T, s *Store) *belfry.Run {
 	return runs[0]
 }
 
-func withoutRetries(job *belfry.Job) { job.MaxRetries = 0 }
+func withoutRetries(job *belfry.Job) { job.MaxRetries = belfry.Some(0) }
 
 func every(schedule string) func(*belfry.Job) {
 	return func(job *belfry.Job) { job.Schedule = schedule }

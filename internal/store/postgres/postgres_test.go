@@ -126,7 +126,7 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 func newJob(t *testing.T, s *Store) store.NewJob {
 	t.Helper()
 	spec := belfry.DefaultSpec()
-	spec.Type, spec.Schedule = belfry.TypeHTTP, "* * * * *"
+	spec.Type, spec.Schedule, spec.Timezone = belfry.TypeHTTP, "* * * * *", "UTC"
 	policy, err := plan.Compile(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func newJob(t *testing.T, s *Store) store.NewJob {
 	now := s.Now()
 	id := belfry.NewID(now)
 	return store.NewJob{
-		Job:  belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now},
+		Job:  belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Manifest: belfry.Manifest{Spec: spec}, CreatedAt: now},
 		Plan: plan.First(id, belfry.ShardOf(id, s.Shards()), policy, now),
 	}
 }

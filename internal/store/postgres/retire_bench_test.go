@@ -41,7 +41,7 @@ func BenchmarkFinishOneOffs(b *testing.B) {
 func startMany(b *testing.B, s *Store, n int, once bool) (results []belfry.Result) {
 	b.Helper()
 	spec := belfry.DefaultSpec()
-	spec.Type, spec.Schedule = belfry.TypeHTTP, "* * * * *"
+	spec.Type, spec.Schedule, spec.Timezone = belfry.TypeHTTP, "* * * * *", "UTC"
 	if once {
 		spec.Schedule = s.Now().Add(-time.Second).Format(time.RFC3339Nano)
 	}
@@ -58,7 +58,7 @@ func startMany(b *testing.B, s *Store, n int, once bool) (results []belfry.Resul
 			p.NominalAt = now.Truncate(time.Minute)
 			p.NextAt = p.NominalAt
 		}
-		jobs[i] = store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Spec: spec, CreatedAt: now}, Plan: p}
+		jobs[i] = store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Manifest: belfry.Manifest{Spec: spec}, CreatedAt: now}, Plan: p}
 		steps[i] = plan.Decide(plan.Subject{Namespace: "default", Revision: 1, Policy: policy}, p, time.Time{}, now)
 	}
 	err = s.CreateJobs(b.Context(), func(yield func(store.NewJob, error) bool) {
