@@ -27,7 +27,7 @@ WITH held AS MATERIALIZED (
          attempt, now, 0, '', '', 0, key, now + keep_days * interval '24 hours'
     FROM held WHERE state <> 'running'
 )
-SELECT r.job_id, r.state <> 'running', r.once, ` + waitsSQL + ` FROM held r`
+SELECT r.job_id, r.state <> 'running', r.once, ` + hasWaitingRun + ` FROM held r`
 }
 
 // Cancel ends a run wherever it is. Between two looks it may have gone from one
@@ -39,9 +39,9 @@ func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 	}
 	defer cancel()
 	for range 3 {
-		for _, try := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelWish, s.cancelSettled} {
+		for _, try := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelTrigger, s.cancelSettled} {
 			if found, err := try(ctx, namespace, run); found || err != nil {
-				return failed("cancel", err)
+				return wrapError("cancel", err)
 			}
 		}
 	}
@@ -49,19 +49,19 @@ func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 }
 
 func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
-	rows, err := s.work.Query(ctx, cancelSQL(`r.id = $2`), namespace, uuid(run))
+	rows, err := s.pool.Query(ctx, cancelSQL(`r.id = $2`), namespace, uuid(run))
 	if err != nil {
 		return false, err
 	}
-	var rest aftermath
-	if found, err = rest.cancelled(rows); err == nil {
-		s.follow(ctx, rest)
+	var rest followUps
+	if found, err = rest.collectCancelled(rows); err == nil {
+		s.runFollowUps(ctx, rest)
 	}
 	return found, err
 }
 
 // cancelled reads what cancelSQL tells.
-func (a *aftermath) cancelled(rows pgx.Rows) (found bool, err error) {
+func (a *followUps) collectCancelled(rows pgx.Rows) (found bool, err error) {
 	var job pgtype.UUID
 	var gone, once, waits bool
 	_, err = pgx.ForEachRow(rows, []any{&job, &gone, &once, &waits}, func() error {
@@ -76,8 +76,8 @@ func (a *aftermath) cancelled(rows pgx.Rows) (found bool, err error) {
 
 // cancelWish cancels the run that a trigger would become. The plan is locked first,
 // as whoever fires the trigger does.
-func (s *Store) cancelWish(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var job pgtype.UUID
 		var spec string
 		err := tx.QueryRow(ctx, `/* cancel */
@@ -89,7 +89,7 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 		if err != nil {
 			return err
 		}
-		n, err := cancelWishes(ctx, tx, job.Bytes, run, s.specs.OrZero(spec).RetentionDays)
+		n, err := cancelTriggers(ctx, tx, job.Bytes, run, s.specs.OrZero(spec).RetentionDays)
 		found = n > 0
 		return err
 	})
@@ -98,7 +98,7 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 
 // cancelWishes has triggers of a job whose plan is locked become history instead of
 // runs: all, or the one of a run.
-func cancelWishes(ctx context.Context, tx pgx.Tx, job, run belfry.ID, keepDays int) (int, error) {
+func cancelTriggers(ctx context.Context, tx pgx.Tx, job, run belfry.ID, keepDays int) (int, error) {
 	tag, err := tx.Exec(ctx, `/* cancel */
 WITH gone AS (
   UPDATE belfry.triggers t SET fired_at = clock_timestamp() FROM belfry.jobs j
@@ -118,7 +118,7 @@ SELECT run_id, shard, namespace, job_id, revision, kind, 'cancelled', '', at, gr
 // cancelSettled finds a run that is over. Cancelling it again is no fault.
 func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	var state belfry.RunStatus
-	err = s.work.QueryRow(ctx, `/* cancel */ SELECT 'dead' FROM belfry.dead WHERE namespace = $1 AND id = $2
+	err = s.pool.QueryRow(ctx, `/* cancel */ SELECT 'dead' FROM belfry.dead WHERE namespace = $1 AND id = $2
 		UNION ALL (SELECT state FROM belfry.history WHERE namespace = $1 AND id = $2 ORDER BY settled_at DESC LIMIT 1) LIMIT 1`, namespace, uuid(run)).Scan(&state)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -133,16 +133,16 @@ func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.
 
 // cancelAll cancels whatever a job has that is alive or asked for. Its plan is
 // locked. No run is left that could go ahead.
-func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, rest *aftermath) error {
+func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, rest *followUps) error {
 	rows, err := tx.Query(ctx, cancelSQL(`r.job_id = $2`), job.Namespace, uuid(job.ID))
 	if err != nil {
 		return err
 	}
-	var each aftermath
-	if _, err := each.cancelled(rows); err != nil {
+	var each followUps
+	if _, err := each.collectCancelled(rows); err != nil {
 		return err
 	}
-	rest.once = each.once
-	_, err = cancelWishes(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
+	rest.oneOffs = each.oneOffs
+	_, err = cancelTriggers(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
 	return err
 }

@@ -12,7 +12,7 @@ func TestListsSurviveTheWayThroughAText(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	for _, want := range [][]string{nil, {}, {""}, {"a", "b"}, {`q"uote`, `back\slash`, "{brace}", "a,b", "NULL", " blank ", "Ä\n"}} {
 		var got []string
-		if err := s.work.QueryRow(t.Context(), `SELECT $1::text::text[]`, arrayOf(want)).Scan(&got); err != nil {
+		if err := s.pool.QueryRow(t.Context(), `SELECT $1::text::text[]`, arrayLiteral(want)).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) || (got == nil) != (want == nil) {
@@ -20,8 +20,8 @@ func TestListsSurviveTheWayThroughAText(t *testing.T) {
 		}
 	}
 	var got []int64
-	want := gramsOf("tenant-1-invoice-2")
-	if err := s.work.QueryRow(t.Context(), `SELECT $1::text::bigint[]`, arrayOf(want)).Scan(&got); err != nil || !slices.Equal(got, want) {
+	want := nameTrigrams("tenant-1-invoice-2")
+	if err := s.pool.QueryRow(t.Context(), `SELECT $1::text::bigint[]`, arrayLiteral(want)).Scan(&got); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v came back as %v (%v)", want, got, err)
 	}
 }
@@ -29,10 +29,10 @@ func TestListsSurviveTheWayThroughAText(t *testing.T) {
 func TestTagsAreKeptSortedAndOnce(t *testing.T) {
 	given := []string{"b", "a", "b"}
 	job := belfry.Job{Manifest: belfry.Manifest{Tags: given}}
-	if got := tagsOf(&job); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(given, []string{"b", "a", "b"}) {
+	if got := tagsColumn(&job); !slices.Equal(got, []string{"a", "b"}) || !slices.Equal(given, []string{"b", "a", "b"}) {
 		t.Errorf("got %v, and what was given is %v", got, given)
 	}
-	if got := tagsOf(&belfry.Job{Manifest: belfry.Manifest{Tags: []string{}}}); got != nil {
+	if got := tagsColumn(&belfry.Job{Manifest: belfry.Manifest{Tags: []string{}}}); got != nil {
 		t.Errorf("no tags are kept as %v", got)
 	}
 }

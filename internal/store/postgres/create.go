@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	fewJobs      = 50      // go to the server in one statement
-	jobsAtATime  = 5000    // go to the server in one COPY
-	bytesAtATime = 4 << 20 // of payload, so that large ones do not pile up
+	maxInsertJobs  = 50      // go to the server in one statement
+	copyBatchJobs  = 5000    // go to the server in one COPY
+	copyBatchBytes = 4 << 20 // of payload, so that large ones do not pile up
 )
 
 var (
@@ -35,37 +35,37 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		return err
 	}
 	defer cancel()
-	in := newSupply(jobs)
+	in := newJobBatcher(jobs)
 	defer in.stop()
-	first := in.take(nil, fewJobs+1)
+	first := in.fill(nil, maxInsertJobs+1)
 	if first.err != nil || len(first.jobs) == 0 && r == nil {
 		return first.err
 	}
 	var ids []belfry.ID
-	if first.last && r == nil && len(onceOf(first.jobs)) == 0 {
-		ids, err = idsOf(nil, first.jobs), insertFew(ctx, s.work, first.jobs)
+	if first.last && r == nil && len(oneOffIDs(first.jobs)) == 0 {
+		ids, err = appendJobIDs(nil, first.jobs), insertJobs(ctx, s.pool, first.jobs)
 	} else {
-		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-			return keyed(ctx, tx, r, func() error {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			return withRequestKey(ctx, tx, r, func() error {
 				if !first.last {
-					return insertMany(ctx, tx, first, in, &ids)
+					return copyAllJobs(ctx, tx, first, in, &ids)
 				}
-				ids = idsOf(nil, first.jobs)
-				if err := insertFew(ctx, tx, first.jobs); err != nil {
+				ids = appendJobIDs(nil, first.jobs)
+				if err := insertJobs(ctx, tx, first.jobs); err != nil {
 					return err
 				}
-				return notEnded(ctx, tx, first.jobs)
+				return checkNotEnded(ctx, tx, first.jobs)
 			})
 		})
 	}
 	if err != nil {
-		return s.whyNotCreated(ctx, ids, r, err)
+		return s.createError(ctx, ids, r, err)
 	}
-	s.hints.tellChanged(len(ids) > fewJobs, ids...)
+	s.notifier.notifyPlans(len(ids) > maxInsertJobs, ids...)
 	return nil
 }
 
-func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
+func appendJobIDs(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 	for i := range jobs {
 		ids = append(ids, jobs[i].Job.ID)
 	}
@@ -73,7 +73,7 @@ func idsOf(ids []belfry.ID, jobs []store.NewJob) []belfry.ID {
 }
 
 // onceOf gives the ids of the one-offs.
-func onceOf(jobs []store.NewJob) (ids []pgtype.UUID) {
+func oneOffIDs(jobs []store.NewJob) (ids []pgtype.UUID) {
 	for i := range jobs {
 		if jobs[i].Plan.Once {
 			ids = append(ids, uuid(jobs[i].Job.ID))
@@ -83,41 +83,41 @@ func onceOf(jobs []store.NewJob) (ids []pgtype.UUID) {
 }
 
 // errEnded says that a job was there before, and has ended since.
-var errEnded = errors.New("a job with this id has ended already")
+var errAlreadyEnded = errors.New("a job with this id has ended already")
 
 // notEnded makes sure that none of the jobs, which were just stored, has ended
 // before: then the reply to an earlier call was lost.
-func notEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
-	once := onceOf(jobs)
+func checkNotEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
+	once := oneOffIDs(jobs)
 	if len(once) == 0 {
 		return nil
 	}
 	var ended bool
 	err := tx.QueryRow(ctx, `/* create */ SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE id = ANY($1))`, once).Scan(&ended)
 	if err == nil && ended {
-		return errEnded
+		return errAlreadyEnded
 	}
 	return err
 }
 
 // insertMany stores the first jobs and all that follow, and notes the ids so far.
-func insertMany(ctx context.Context, tx pgx.Tx, first batch, in *supply, ids *[]belfry.ID) error {
+func copyAllJobs(ctx context.Context, tx pgx.Tx, first jobBatch, in *jobBatcher, ids *[]belfry.ID) error {
 	// A caller may need longer to produce the next jobs than a session may idle.
 	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
 		return err
 	}
-	for b := in.take(first.jobs, jobsAtATime); ; b = in.wait() {
+	for b := in.fill(first.jobs, copyBatchJobs); ; b = in.prefetched() {
 		if b.err != nil {
 			return b.err
 		}
 		if !b.last {
-			in.fetch(jobsAtATime)
+			in.prefetch(copyBatchJobs)
 		}
-		*ids = idsOf(*ids, b.jobs)
+		*ids = appendJobIDs(*ids, b.jobs)
 		if err := copyJobs(ctx, tx, b.jobs); err != nil {
 			return err
 		}
-		if err := notEnded(ctx, tx, b.jobs); err != nil || b.last {
+		if err := checkNotEnded(ctx, tx, b.jobs); err != nil || b.last {
 			return err
 		}
 		in.reuse(b.jobs)
@@ -128,26 +128,26 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	var specs specTexts
+	var specs specEncoder
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		j := &jobs[i].Job
-		spec, err := specs.of(j.Spec)
+		spec, err := specs.encode(j.Spec)
 		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), spec,
 			text(string(j.Payload)), j.CreatedAt, j.CreatedAt,
-			tagsOf(j), storable(j.Queue), storable(j.Type), handlerOf(j.Spec), gramsOf(j.Name)}, err
+			tagsColumn(j), storable(j.Queue), storable(j.Type), handlerColumn(j.Spec), nameTrigrams(j.Name)}, err
 	})); err != nil {
 		return err
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "plans"}, planColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		p := &jobs[i].Plan
-		return []any{uuid(p.JobID), p.Shard, p.Version, stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
+		return []any{uuid(p.JobID), p.Shard, p.Version, timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
 	}))
 	return err
 }
 
 // insertFew stores jobs and plans in one statement. Lists within a list travel as
 // the text of an array.
-func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
+func insertJobs(ctx context.Context, q querier, jobs []store.NewJob) error {
 	n := len(jobs)
 	if n == 0 {
 		return nil
@@ -164,21 +164,21 @@ func insertFew(ctx context.Context, q querier, jobs []store.NewJob) error {
 		nexts, nominals, marks    = make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
 		zones                     = make([]string, n)
 		onces                     = make([]bool, n)
-		texts                     specTexts
+		texts                     specEncoder
 		err                       error
 	)
 	for i := range jobs {
 		j, p := &jobs[i].Job, &jobs[i].Plan
-		if specs[i], err = texts.of(j.Spec); err != nil {
+		if specs[i], err = texts.encode(j.Spec); err != nil {
 			return err
 		}
 		ids[i], shards[i], revisions[i] = uuid(j.ID), int32(p.Shard), int32(j.Revision)
 		namespaces[i], states[i] = j.Namespace, string(j.State)
 		names[i], payloads[i], created[i] = text(j.Name), text(string(j.Payload)), j.CreatedAt
-		tags[i], grams[i], handlers[i] = arrayOf(tagsOf(j)), arrayOf(gramsOf(j.Name)), handlerOf(j.Spec)
+		tags[i], grams[i], handlers[i] = arrayLiteral(tagsColumn(j)), arrayLiteral(nameTrigrams(j.Name)), handlerColumn(j.Spec)
 		queues[i], types[i] = storable(j.Queue), storable(j.Type)
 		versions[i], made[i], zones[i], onces[i] = p.Version, p.RunsMade, p.ZoneVersion, p.Once
-		nexts[i], nominals[i], marks[i] = stamp(p.NextAt), stamp(p.NominalAt), stamp(p.FiredFor)
+		nexts[i], nominals[i], marks[i] = timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor)
 	}
 	_, err = q.Exec(ctx, `/* create */
 WITH job AS (
@@ -197,16 +197,16 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[
 // whyNotCreated explains an error. A key that is there already may be our own:
 // the reply to an earlier commit of the same jobs was lost. Under the key of a
 // request it is not: that would have been found first.
-func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
+func (s *Store) createError(ctx context.Context, ids []belfry.ID, r *store.Request, err error) error {
 	var refused *pgconn.PgError
-	if taken := errors.As(err, &refused) && refused.Code == "23505"; !taken && !errors.Is(err, errEnded) {
-		return failed("create jobs", err)
+	if taken := errors.As(err, &refused) && refused.Code == "23505"; !taken && !errors.Is(err, errAlreadyEnded) {
+		return wrapError("create jobs", err)
 	}
 	if r == nil {
 		var there int
-		if err := s.work.QueryRow(ctx, `SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)) + (SELECT count(*) FROM belfry.ended WHERE id = ANY($1))`,
+		if err := s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM belfry.jobs WHERE id = ANY($1)) + (SELECT count(*) FROM belfry.ended WHERE id = ANY($1))`,
 			uuids(ids)).Scan(&there); err != nil {
-			return failed("create jobs", err)
+			return wrapError("create jobs", err)
 		}
 		if there == len(ids) {
 			return nil
@@ -215,14 +215,89 @@ func (s *Store) whyNotCreated(ctx context.Context, ids []belfry.ID, r *store.Req
 	if refused == nil || refused.ConstraintName != "jobs_name" {
 		return belfry.Errorf(belfry.Conflict, "one of the jobs is there already: %w", err)
 	}
-	return failed("create jobs", nameTaken(err, takenName(refused.Detail)))
+	return wrapError("create jobs", nameConflict(err, duplicateName(refused.Detail)))
 }
 
 // takenName finds the name in a detail such as
 // "Key (namespace, name)=(default, report) already exists.".
-func takenName(detail string) string {
+func duplicateName(detail string) string {
 	_, key, _ := strings.Cut(detail, ")=(")
 	key, _, _ = strings.Cut(key, ") already exists")
 	_, name, _ := strings.Cut(key, ", ")
 	return name
+}
+
+// supply takes new jobs from a sequence in batches. The next batch is produced
+// while the one before travels to the server.
+type jobBatcher struct {
+	next    func() (store.NewJob, error, bool)
+	end     func()
+	pending chan jobBatch // nil: nothing was fetched
+	spare   []store.NewJob
+}
+
+// batch is some jobs of a sequence, or why there are no more.
+type jobBatch struct {
+	jobs  []store.NewJob
+	last  bool
+	err   error
+	panic any // of the sequence
+}
+
+func newJobBatcher(jobs iter.Seq2[store.NewJob, error]) *jobBatcher {
+	next, end := iter.Pull2(jobs)
+	return &jobBatcher{next: next, end: end}
+}
+
+// take adds jobs to those that are there until there are n, or enough bytes, or
+// all.
+func (s *jobBatcher) fill(jobs []store.NewJob, n int) jobBatch {
+	for bytes := 0; len(jobs) < n && bytes < copyBatchBytes; {
+		job, err, ok := s.next()
+		if !ok || err != nil {
+			return jobBatch{jobs: jobs, last: !ok, err: err}
+		}
+		jobs = append(jobs, job)
+		bytes += len(job.Job.Payload)
+	}
+	return jobBatch{jobs: jobs}
+}
+
+// fetch begins to take a batch of n in the background.
+func (s *jobBatcher) prefetch(n int) {
+	s.pending = make(chan jobBatch, 1)
+	go func(spare []store.NewJob, coming chan<- jobBatch) {
+		var b jobBatch
+		defer func() {
+			b.panic = recover()
+			coming <- b
+		}()
+		b = s.fill(spare, n)
+	}(s.spare, s.pending)
+	s.spare = nil
+}
+
+// wait gives the batch that was fetched. A panic of the sequence goes on here,
+// where somebody may expect it.
+func (s *jobBatcher) prefetched() jobBatch {
+	b := <-s.pending
+	s.pending = nil
+	if b.panic != nil {
+		panic(b.panic)
+	}
+	return b
+}
+
+// reuse gives a batch's memory to one that is fetched later.
+func (s *jobBatcher) reuse(jobs []store.NewJob) {
+	clear(jobs)
+	s.spare = jobs[:0]
+}
+
+// stop ends the sequence, once nobody asks it for jobs any more.
+func (s *jobBatcher) stop() {
+	if s.pending != nil {
+		<-s.pending
+	}
+	s.end()
 }

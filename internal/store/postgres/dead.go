@@ -17,23 +17,23 @@ import (
 
 // deadLetters reads dead letters as runs, with what else there is to know of them.
 // It is followed by the table, or a part of it, under the name x.
-var deadLetters = strings.TrimSuffix(deadRuns, " FROM ") + `, x.fingerprint, coalesce(j.name, '') FROM `
+var selectDeadLetters = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, '') FROM `
 
-const withName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
+const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
 // DeadLetter finds a dead letter with all that was kept of it.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	rows, err := s.work.Query(ctx, strings.TrimSuffix(deadLetters, " FROM ")+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
-		FROM belfry.dead x`+withAttempt+withName+`
+	rows, err := s.pool.Query(ctx, strings.TrimSuffix(selectDeadLetters, " FROM ")+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
+		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
 		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
 		WHERE x.namespace = $1 AND x.id = $2`, namespace, uuid(run))
 	if err != nil {
-		return belfry.DeadLetter{}, failed("look up a dead letter", err)
+		return belfry.DeadLetter{}, wrapError("look up a dead letter", err)
 	}
 	letter, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
 		var spec string
 		var payload pgtype.Text
-		letter, err := scanLetter(row, &spec, &payload)
+		letter, err := scanDeadLetter(row, &spec, &payload)
 		letter.Spec = s.specs.OrZero(spec)
 		if payload.Valid {
 			letter.Payload = json.RawMessage(payload.String)
@@ -46,11 +46,11 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 	if err == nil {
 		letter.Attempts, err = s.attempts(ctx, run)
 	}
-	return letter, failed("look up a dead letter", err)
+	return letter, wrapError("look up a dead letter", err)
 }
 
 // scanLetter reads a row of deadLetters, and more.
-func scanLetter(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
+func scanDeadLetter(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
 	var scan runScan
 	err = row.Scan(append(append(scan.fields(), &letter.Fingerprint, &letter.JobName), more...)...)
 	letter.Run = scan.result()
@@ -59,7 +59,7 @@ func scanLetter(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, 
 
 // condition says the filter in SQL, about a dead letter x of a namespace, which is
 // the first argument, and its last attempt a. It gives all arguments.
-func condition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
+func deadCondition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
 	var b strings.Builder
 	args = []any{namespace}
 	and := func(format string, value any) {
@@ -85,8 +85,8 @@ func condition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
 	if f.Error != "" {
 		part := storable(f.Error)
 		// Plain letters are looked for first, which is by far the fastest.
-		and(`CASE WHEN strpos(lower(a.error COLLATE "C"), $%d) = 0 THEN false`, strings.ToLower(plainest(part)))
-		if _, pattern := partly(part); plainest(part) != part {
+		and(`CASE WHEN strpos(lower(a.error COLLATE "C"), $%d) = 0 THEN false`, strings.ToLower(longestASCII(part)))
+		if _, pattern := containsPattern(part); longestASCII(part) != part {
 			args = append(args, pattern)
 			fmt.Fprintf(&b, " WHEN NOT a.error ILIKE $%d THEN false", len(args))
 		}
@@ -96,7 +96,7 @@ func condition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
 }
 
 // plainest is the longest part of a text that is plain ASCII.
-func plainest(text string) (longest string) {
+func longestASCII(text string) (longest string) {
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r > unicode.MaxASCII }) {
 		if len(part) > len(longest) {
 			longest = part
@@ -107,7 +107,7 @@ func plainest(text string) (longest string) {
 
 // beside finds the last attempt of each dead letter where a filter asks for its
 // error. The OFFSET has them looked up one by one: there are far more attempts.
-func beside(f belfry.DeadFilter) string {
+func joinErrorIfFiltered(f belfry.DeadFilter) string {
 	if f.Error == "" {
 		return ""
 	}
@@ -120,19 +120,19 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter be
 	if page.Limit < 1 {
 		return nil, nil
 	}
-	where, args := condition(namespace, filter)
+	where, args := deadCondition(namespace, filter)
 	if !page.After.At.IsZero() {
 		args = append(args, page.After.At, pgtype.UUID{Bytes: page.After.ID, Valid: true})
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, page.Limit)
-	rows, err := s.work.Query(ctx, fmt.Sprintf(`%s(SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
-		deadLetters, beside(filter), where, len(args), withAttempt, withName), append([]any{pgx.QueryExecModeExec}, args...)...)
+	rows, err := s.pool.Query(ctx, fmt.Sprintf(`%s(SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
+		selectDeadLetters, joinErrorIfFiltered(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
-		return nil, failed("list dead letters", err)
+		return nil, wrapError("list dead letters", err)
 	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanLetter(row) })
-	return letters, failed("list dead letters", err)
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanDeadLetter(row) })
+	return letters, wrapError("list dead letters", err)
 }
 
 // DeadGroups counts the dead letters that pass the filter by the kind of their
@@ -141,9 +141,9 @@ func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter b
 	if limit < 1 {
 		return nil, nil
 	}
-	where, args := condition(namespace, filter)
+	where, args := deadCondition(namespace, filter)
 	args = append(args, limit)
-	rows, err := s.work.Query(ctx, fmt.Sprintf(`
+	rows, err := s.pool.Query(ctx, fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
 kind AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
                        GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)
@@ -151,9 +151,9 @@ SELECT kind.fingerprint, kind.n, kind.jobs, kind.first, kind.last, x.id, coalesc
   FROM kind
  CROSS JOIN LATERAL (SELECT x.id, x.attempt FROM belfry.dead x%[1]s WHERE %[2]s AND x.died_at = kind.last AND x.fingerprint = kind.fingerprint ORDER BY x.id DESC LIMIT 1) x
 %[4]s
- ORDER BY kind.n DESC, kind.last DESC, kind.fingerprint`, beside(filter), where, len(args), withAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
+ ORDER BY kind.n DESC, kind.last DESC, kind.fingerprint`, joinErrorIfFiltered(filter), where, len(args), joinLastAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
 	if err != nil {
-		return nil, failed("group dead letters", err)
+		return nil, wrapError("group dead letters", err)
 	}
 	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.DeadGroup, error) {
 		var g belfry.DeadGroup
@@ -162,5 +162,5 @@ SELECT kind.fingerprint, kind.n, kind.jobs, kind.first, kind.last, x.id, coalesc
 		g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
 		return g, err
 	})
-	return groups, failed("group dead letters", err)
+	return groups, wrapError("group dead letters", err)
 }

@@ -20,7 +20,7 @@ import (
 // apart: one in a thousand has an error of its own, the others have one of twenty.
 func bury(t testing.TB, s *Store, n int) {
 	t.Helper()
-	config := s.work.Config().ConnConfig.Copy()
+	config := s.pool.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // this is no everyday statement
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {

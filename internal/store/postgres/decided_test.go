@@ -32,7 +32,7 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 		batch.Queue(`INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost)
 			VALUES (gen_random_uuid(), 0, 'default', $1, 1, 'backfill', 'x', 'waiting', 1, $2, $2, $2, $1, 1, 1, 0, 0, 0)`, id, minute(5))
 	}
-	if err := s.work.SendBatch(t.Context(), batch).Close(); err != nil {
+	if err := s.pool.SendBatch(t.Context(), batch).Close(); err != nil {
 		t.Fatal(err)
 	}
 	for n, want := range map[int][]belfry.RunStatus{

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -24,7 +22,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	defer cancel()
 	var (
 		job     belfry.Job
-		rest    aftermath
+		rest    followUps
 		refusal error // edit's own, which is nobody else's to explain
 	)
 	asked := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
@@ -32,29 +30,29 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		return change, refusal
 	}
 	try := func() error {
-		rest = aftermath{}
-		return pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) (err error) {
+		rest = followUps{}
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 			job, err = s.edit(ctx, tx, namespace, id, asked, &rest)
 			return err
 		})
 	}
 	err = try()
-	for tries := 0; sqlState(err) == deadlock && tries < 3; tries++ {
+	for tries := 0; sqlState(err) == deadlockDetected && tries < 3; tries++ {
 		err = try()
 	}
 	if refusal != nil {
 		return belfry.Job{}, refusal
 	}
 	if err != nil {
-		return belfry.Job{}, failed("edit a job", nameTaken(err, job.Name))
+		return belfry.Job{}, wrapError("edit a job", nameConflict(err, job.Name))
 	}
-	s.hints.tellChanged(false, id)
-	s.hints.tellReady()
-	s.follow(ctx, rest)
+	s.notifier.notifyPlans(false, id)
+	s.notifier.notifyReady()
+	s.runFollowUps(ctx, rest)
 	return job, nil
 }
 
-func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, rest *aftermath) (belfry.Job, error) {
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, rest *followUps) (belfry.Job, error) {
 	p, err := lockPlan(ctx, tx, namespace, id)
 	if err != nil {
 		return belfry.Job{}, err
@@ -81,7 +79,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
 		tags = $7, queue = $8, type = $9, handler = $10, grams = $11, purge = $12 WHERE id = $1`,
 		uuid(id), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
-		tagsOf(&job), storable(job.Queue), storable(job.Type), handlerOf(job.Spec), gramsOf(job.Name), change.Purge)
+		tagsColumn(&job), storable(job.Queue), storable(job.Type), handlerColumn(job.Spec), nameTrigrams(job.Name), change.Purge)
 	if err != nil {
 		return job, err
 	}
@@ -98,7 +96,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		}
 	}
 	if old.Serial() && !job.Serial() {
-		if _, err := tx.Exec(ctx, releaseSQL, uuid(id)); err != nil {
+		if _, err := tx.Exec(ctx, releaseWaitingSQL, uuid(id)); err != nil {
 			return job, err
 		}
 	}
@@ -122,37 +120,7 @@ func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (p
 		return scan.plan(), err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return p, endedOrNone(ctx, tx, namespace, id)
+		return p, noLiveJobError(ctx, tx, namespace, id)
 	}
 	return p, err
-}
-
-// planScan reads the columns of a plan.
-type planScan struct {
-	p                   plan.Plan
-	id                  pgtype.UUID
-	next, nominal, mark pgtype.Timestamptz
-}
-
-func (s *planScan) fields() []any {
-	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.mark, &s.p.RunsMade, &s.p.ZoneVersion, &s.p.Once}
-}
-
-func (s *planScan) plan() plan.Plan {
-	p := s.p
-	p.JobID = s.id.Bytes
-	p.NextAt, p.NominalAt, p.FiredFor = moment(s.next), moment(s.nominal), moment(s.mark)
-	return p
-}
-
-// nameTaken turns a violation of the unique name into a Conflict.
-func nameTaken(err error, name string) error {
-	if sqlState(err) != "23505" {
-		return err
-	}
-	return &belfry.Error{
-		Code:    belfry.Conflict,
-		Message: "the name is taken",
-		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
-	}
 }

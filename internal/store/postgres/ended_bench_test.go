@@ -19,7 +19,7 @@ func BenchmarkListEnded(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	config := s.work.Config().ConnConfig.Copy()
+	config := s.pool.Config().ConnConfig.Copy()
 	delete(config.RuntimeParams, "statement_timeout") // this is no everyday statement
 	conn, err := pgx.ConnectConfig(b.Context(), config)
 	if err != nil {

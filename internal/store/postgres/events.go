@@ -16,10 +16,10 @@ func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Pag
 	if page.Limit < 1 {
 		return nil, nil
 	}
-	rows, err := s.work.Query(ctx, `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
-		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, after(page.After.ID), page.Limit)
+	rows, err := s.pool.Query(ctx, `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
+		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), page.Limit)
 	if err != nil {
-		return nil, failed("list events", err)
+		return nil, wrapError("list events", err)
 	}
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.Event, error) {
 		var e belfry.Event
@@ -28,5 +28,5 @@ func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Pag
 		e.ID, e.JobID, e.At = id.Bytes, job.Bytes, e.At.UTC()
 		return e, err
 	})
-	return events, failed("list events", err)
+	return events, wrapError("list events", err)
 }

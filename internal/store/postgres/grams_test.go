@@ -12,12 +12,12 @@ import (
 // grams that the name has.
 func TestTheGramsOfAPartAreAmongThoseOfTheName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := []rune(rapid.StringOfN(rapid.RuneFrom([]rune("abcAB-0ÄäЖж\u20ac😀")), minIndexed, 40, -1).Draw(t, "name"))
-		from := rapid.IntRange(0, len(name)-minIndexed).Draw(t, "from")
-		to := rapid.IntRange(from+minIndexed, len(name)).Draw(t, "to")
+		name := []rune(rapid.StringOfN(rapid.RuneFrom([]rune("abcAB-0ÄäЖж\u20ac😀")), minIndexedLetters, 40, -1).Draw(t, "name"))
+		from := rapid.IntRange(0, len(name)-minIndexedLetters).Draw(t, "from")
+		to := rapid.IntRange(from+minIndexedLetters, len(name)).Draw(t, "to")
 		part := strings.ToUpper(string(name[from:to]))
-		has := gramsOf(string(name))
-		for _, sought := range gramsSought(part) {
+		has := nameTrigrams(string(name))
+		for _, sought := range searchTrigrams(part) {
 			if len(sought) == 0 {
 				t.Fatalf("a part of %d letters has no gram", to-from)
 			}
@@ -31,14 +31,14 @@ func TestTheGramsOfAPartAreAmongThoseOfTheName(t *testing.T) {
 
 func TestAShortNameHasNoGrams(t *testing.T) {
 	for name, want := range map[string]int{"": 0, "ab": 0, "abc": 1, "abcd": 1, "abcde": 2, "ababab": 1} {
-		if got := gramsOf(name); len(got) != want || (want == 0) != (got == nil) {
+		if got := nameTrigrams(name); len(got) != want || (want == 0) != (got == nil) {
 			t.Errorf("%q has the grams %v, wants %d", name, got, want)
 		}
 	}
 }
 
 func TestOnlyRareGramsAreAskedFor(t *testing.T) {
-	known := shares{map[int64]float64{1: 1, 2: 0.9, 3: 0.2, 4: 0.1, 5: 0.05, 6: 0.01, 7: 0.0001}, 0.0001}
+	known := trigramShares{map[int64]float64{1: 1, 2: 0.9, 3: 0.2, 4: 0.1, 5: 0.05, 6: 0.01, 7: 0.0001}, 0.0001}
 	for _, tt := range []struct {
 		name         string
 		sought, want [][]int64
@@ -53,13 +53,13 @@ func TestOnlyRareGramsAreAskedFor(t *testing.T) {
 		{"none if that is so for one place", [][]int64{{7}, {1, 2}}, nil},
 		{"each place by itself", [][]int64{{1, 7}, {2, 6, 5}}, [][]int64{{7}, {6, 5}}},
 	} {
-		got := known.worth(tt.sought)
+		got := known.selective(tt.sought)
 		if !slices.EqualFunc(got, tt.want, slices.Equal[[]int64]) {
 			t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
 		}
 	}
 	sought := [][]int64{{1, 2}, {3}}
-	if all := (shares{}).worth(sought); !slices.EqualFunc(all, sought, slices.Equal[[]int64]) {
+	if all := (trigramShares{}).selective(sought); !slices.EqualFunc(all, sought, slices.Equal[[]int64]) {
 		t.Errorf("without statistics, %v is asked for, wants all of %v", all, sought)
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,22 +16,22 @@ import (
 // and is about to be made is as good as ready. Each is followed by its table, or
 // a part of it, under the name x.
 const (
-	liveRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+	selectLive = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
 		0::bigint AS skipped_count, x.cancel_at, coalesce(x.key, '') AS key FROM `
-	deadRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+	selectDead = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
 		0::bigint, NULL::timestamptz, coalesce(x.key, '') FROM `
-	wishedRuns = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, greatest(x.at, x.created_at) AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
+	selectPending = `SELECT x.run_id AS id, x.job_id, x.namespace, j.revision, x.kind, 'ready' AS state, x.at AS scheduled_at, greatest(x.at, x.created_at) AS ready_at, NULL::timestamptz, 0, NULL::timestamptz,
 		NULL::timestamptz, NULL::uuid, 0, '', '', '', NULL::timestamptz,
 		0::bigint, NULL::timestamptz, '' FROM `
-	settledRuns = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
+	selectSettled = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.settled_at, x.worker, x.http_status, x.error, x.output, x.reason, x.skipped_to,
 		x.skipped_count, NULL::timestamptz, coalesce(x.key, '') FROM `
 
 	// What follows a dead letter, and a wish.
-	withAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt`
-	withJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`
+	joinLastAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt`
+	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`
 )
 
 // runScan reads a run in these columns.
@@ -50,9 +51,9 @@ func (s *runScan) fields() []any {
 func (s *runScan) result() belfry.Run {
 	run := s.run
 	run.ID, run.JobID, run.WorkerID = s.id.Bytes, s.job.Bytes, s.worker.Bytes
-	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), moment(s.fired)
-	run.StartedAt, run.FinishedAt, run.SkippedTo = momentOrNil(s.started), momentOrNil(s.finished), momentOrNil(s.skipped)
-	run.CancelRequestedAt = momentOrNil(s.cancel)
+	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), timeOrZero(s.fired)
+	run.StartedAt, run.FinishedAt, run.SkippedTo = timeOrNil(s.started), timeOrNil(s.finished), timeOrNil(s.skipped)
+	run.CancelRequestedAt = timeOrNil(s.cancel)
 	return run
 }
 
@@ -65,13 +66,13 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 // Run finds a run wherever it is, with the attempts that failed.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const here = ` WHERE x.namespace = $1 AND x.id = $2`
-	rows, err := s.work.Query(ctx, liveRuns+`belfry.runs x`+here+`
-		UNION ALL `+deadRuns+`belfry.dead x`+withAttempt+here+`
-		UNION ALL (`+settledRuns+`belfry.history x`+here+` ORDER BY x.settled_at DESC)
-		UNION ALL `+wishedRuns+`belfry.triggers x`+withJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
+	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+here+`
+		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+here+`
+		UNION ALL (`+selectSettled+`belfry.history x`+here+` ORDER BY x.settled_at DESC)
+		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
 		LIMIT 1`, namespace, uuid(id))
 	if err != nil {
-		return belfry.Run{}, failed("look up a run", err)
+		return belfry.Run{}, wrapError("look up a run", err)
 	}
 	run, err := pgx.CollectExactlyOneRow(rows, scanRun)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -80,11 +81,11 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 	if err == nil {
 		run.Attempts, err = s.attempts(ctx, id)
 	}
-	return run, failed("look up a run", err)
+	return run, wrapError("look up a run", err)
 }
 
 func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, error) {
-	rows, err := s.work.Query(ctx, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
+	rows, err := s.pool.Query(ctx, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 		FROM belfry.attempts WHERE run_id = $1 ORDER BY attempt`, uuid(run))
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, 
 		var worker pgtype.UUID
 		var late pgtype.Timestamptz
 		err := row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
-		a.WorkerID, a.LateAt = worker.Bytes, momentOrNil(late)
+		a.WorkerID, a.LateAt = worker.Bytes, timeOrNil(late)
 		a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
 		return a, err
 	})
@@ -104,12 +105,58 @@ func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, 
 // is cut to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
 	const mine = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
-	rows, err := s.work.Query(ctx, `(`+liveRuns+`belfry.runs x`+mine+`) UNION ALL (`+deadRuns+`belfry.dead x`+withAttempt+mine+`)
-		UNION ALL (`+settledRuns+`belfry.history x`+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
-		namespace, uuid(job), stamp(page.After.At), uuid(page.After.ID), page.Limit)
+	rows, err := s.pool.Query(ctx, `(`+selectLive+`belfry.runs x`+mine+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+mine+`)
+		UNION ALL (`+selectSettled+`belfry.history x`+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
+		namespace, uuid(job), timestamptz(page.After.At), uuid(page.After.ID), page.Limit)
 	if err != nil {
-		return nil, failed("list runs", err)
+		return nil, wrapError("list runs", err)
 	}
 	runs, err := pgx.CollectRows(rows, scanRun)
-	return runs, failed("list runs", err)
+	return runs, wrapError("list runs", err)
+}
+
+// Decided gives the runs and skips of a job for one instant, and the ranges of
+// skips that it lies in.
+func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
+	const then = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
+	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+then+`
+		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+then+`
+		UNION ALL `+selectSettled+`belfry.history x`+then+`
+		UNION ALL `+selectSettled+`belfry.history x WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at < $3 AND x.skipped_to >= $3 AND x.skipped_count > 1`,
+		namespace, uuid(job), at)
+	if err != nil {
+		return nil, wrapError("look up what was decided", err)
+	}
+	runs, err := pgx.CollectRows(rows, scanRun)
+	return runs, wrapError("look up what was decided", err)
+}
+
+// mostBefore bounds how many runs are named that another waits for.
+const maxRunsBefore = 10
+
+// Wait tells what a live run waits for.
+func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
+	var w store.RunWait
+	var before []pgtype.UUID
+	err := s.pool.QueryRow(ctx, `
+SELECT r.state, r.ready_at, r.lane, r.cancel_at IS NOT NULL,
+       CASE WHEN r.state = 'ready' THEN (SELECT count(*) FROM belfry.runs x WHERE x.state = 'ready' AND x.lane = r.lane AND x.rank < r.rank) ELSE 0 END,
+       (SELECT count(*) FROM belfry.runs x WHERE x.state = 'running' AND x.lane = r.lane),
+       CASE WHEN r.state = 'waiting' THEN ARRAY(
+         SELECT x.id FROM belfry.runs x
+          WHERE x.job_id = r.job_id AND (x.state <> 'waiting' OR (x.scheduled_at, x.id) < (r.scheduled_at, r.id))
+          ORDER BY x.state = 'waiting', x.scheduled_at, x.id LIMIT $3) END
+  FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
+		Scan(&w.State, &w.ReadyAt, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return w, belfry.Errorf(belfry.NotFound, "there is no run %s that is alive", run)
+	}
+	if err != nil {
+		return w, wrapError("look up what a run waits for", err)
+	}
+	w.ReadyAt = w.ReadyAt.UTC()
+	for _, id := range before {
+		w.Before = append(w.Before, id.Bytes)
+	}
+	return w, nil
 }

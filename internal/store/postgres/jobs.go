@@ -14,16 +14,16 @@ import (
 
 // Job finds a job that is not deleted, or has ended.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.job(ctx, s.work, namespace, id)
+	job, err := s.job(ctx, s.pool, namespace, id)
 	if belfry.CodeOf(err) != belfry.NotFound {
 		return job, err
 	}
-	ended, err := s.readEnded(ctx, s.work, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
+	ended, err := s.readEnded(ctx, s.pool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
 	if err != nil {
-		return belfry.Job{}, failed("look up a job that ended", err)
+		return belfry.Job{}, wrapError("look up a job that ended", err)
 	}
 	if len(ended) == 0 {
-		return belfry.Job{}, noSuchJob(id)
+		return belfry.Job{}, jobNotFound(id)
 	}
 	return ended[0], nil
 }
@@ -32,23 +32,19 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 func (s *Store) job(ctx context.Context, q querier, namespace string, id belfry.ID) (belfry.Job, error) {
 	jobs, err := s.readJobs(ctx, q, `WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted'`, namespace, uuid(id))
 	if err != nil {
-		return belfry.Job{}, failed("look up a job", err)
+		return belfry.Job{}, wrapError("look up a job", err)
 	}
 	if len(jobs) == 0 {
-		return belfry.Job{}, noSuchJob(id)
+		return belfry.Job{}, jobNotFound(id)
 	}
 	return jobs[0], nil
-}
-
-func noSuchJob(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
 }
 
 // JobNamed finds the id of the job that has the name, or else of the one that had
 // it and ended last.
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	var id pgtype.UUID
-	err := s.work.QueryRow(ctx, `
+	err := s.pool.QueryRow(ctx, `
 SELECT id FROM (
   SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
    UNION ALL
@@ -57,19 +53,19 @@ SELECT id FROM (
 	if errors.Is(err, pgx.ErrNoRows) {
 		return belfry.ID{}, belfry.Errorf(belfry.NotFound, "there is no job named %q", name)
 	}
-	return id.Bytes, failed("look up a job by its name", err)
+	return id.Bytes, wrapError("look up a job by its name", err)
 }
 
 // Revisions gives what a job was before its edits, latest first.
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
-	rows, err := s.work.Query(ctx, `
+	rows, err := s.pool.Query(ctx, `
 SELECT v.revision, v.spec, v.payload, v.replaced_at
   FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'
          UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1 AND id = $2) j
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
  ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
 	if err != nil {
-		return nil, failed("list revisions", err)
+		return nil, wrapError("list revisions", err)
 	}
 	found := false
 	var (
@@ -83,7 +79,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
 		if !number.Valid { // the job has none
 			return nil
 		}
-		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: new(moment(replaced))}
+		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: new(timeOrZero(replaced))}
 		if v.Spec, err = s.specs.Decode(spec.String); err != nil {
 			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
 		}
@@ -94,7 +90,53 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
 		return nil
 	})
 	if err == nil && !found {
-		return nil, noSuchJob(id)
+		return nil, jobNotFound(id)
 	}
-	return revisions, failed("list revisions", err)
+	return revisions, wrapError("list revisions", err)
+}
+
+// forgetSQL takes an ended job away. With history a deleted job takes its place,
+// whose history Prune forgets.
+const deleteEndedSQL = `/* forget */
+WITH gone AS (
+  DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 RETURNING *
+), old AS (
+  DELETE FROM belfry.revisions v USING gone WHERE v.job_id = gone.id
+), buried AS (
+  INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
+  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM gone WHERE $3
+), planned AS (
+  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, once)
+  SELECT id, shard, 1, 0, '', true FROM gone WHERE $3
+)
+SELECT count(*) FROM gone`
+
+// Forget has a job that has ended be found no more.
+func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	var n int
+	if err := s.pool.QueryRow(ctx, deleteEndedSQL, storable(namespace), uuid(id), history).Scan(&n); err != nil {
+		return wrapError("forget a job", err)
+	}
+	if n == 0 {
+		return jobNotFound(id)
+	}
+	return nil
+}
+
+// endedOrNone says why there is no live job of this id.
+func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
+	var ended bool
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
+	switch {
+	case err != nil:
+		return err
+	case ended:
+		return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+	}
+	return jobNotFound(id)
 }

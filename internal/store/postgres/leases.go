@@ -15,7 +15,7 @@ import (
 // detached: a belief must not outlive the patience of whoever holds it, and a
 // lease taken unknowingly expires.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
-	rows, err := s.vital.Query(ctx, `/* hold */
+	rows, err := s.priorityPool.Query(ctx, `/* hold */
 INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
 SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
@@ -28,19 +28,19 @@ RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
 
 // Release ends the owner's hold on the names.
 func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
-	_, err := s.vital.Exec(ctx, `UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2)`, uuid(owner), names)
-	return failed("release leases", err)
+	_, err := s.priorityPool.Exec(ctx, `UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2)`, uuid(owner), names)
+	return wrapError("release leases", err)
 }
 
 // Held lists the leases whose name starts with prefix and that have not expired.
 func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
-	rows, err := s.vital.Query(ctx, `SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
+	rows, err := s.priorityPool.Query(ctx, `SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
 	return collectLeases(rows, err)
 }
 
 func collectLeases(rows pgx.Rows, err error) ([]store.Lease, error) {
 	if err != nil {
-		return nil, failed("read leases", err)
+		return nil, wrapError("read leases", err)
 	}
 	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Lease, error) {
 		var l store.Lease
@@ -49,5 +49,5 @@ func collectLeases(rows pgx.Rows, err error) ([]store.Lease, error) {
 		l.Owner = owner.Bytes
 		return l, err
 	})
-	return leases, failed("read leases", err)
+	return leases, wrapError("read leases", err)
 }

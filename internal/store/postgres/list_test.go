@@ -87,8 +87,8 @@ var variousFilters = []belfry.JobFilter{
 // inSnapshot runs a test of the picking that a list is made of.
 func inSnapshot(t *testing.T, s *Store, test func(ctx context.Context, tx pgx.Tx) error) {
 	t.Helper()
-	err := pgx.BeginTxFunc(t.Context(), s.work, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), holdPlanner); err != nil {
+	err := pgx.BeginTxFunc(t.Context(), s.pool, snapshotOptions, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), restrictPlanner); err != nil {
 			return err
 		}
 		return test(t.Context(), tx)
@@ -105,18 +105,18 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 		variety(t, s, 2000)
 		for _, filter := range variousFilters {
 			inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-				p, err := s.newPicking(ctx, tx, "default", filter, sourcesOf(filter.Status)[0])
+				p, err := s.newJobSearch(ctx, tx, "default", filter, sourcesFor(filter.Status)[0])
 				if err != nil {
 					return err
 				}
-				jumped, inTime, err := p.patiently().jump(ctx, beyond, 10_000)
+				jumped, inTime, err := p.patiently().indexQuery(ctx, maxUUID, 10_000)
 				if err != nil || !inTime || !jumped.end {
 					return fmt.Errorf("jump for %+v: in time %v, at the end %v: %w", filter, inTime, jumped.end, err)
 				}
 				for _, size := range []int{7, 333, 2000, 5000} {
-					looked := picked{next: beyond}
+					looked := searchResult{next: maxUUID}
 					for looks := 0; ; looks++ {
-						enough, err := p.look(ctx, &looked, size, 10_000)
+						enough, err := p.scan(ctx, &looked, size, 10_000)
 						if err != nil {
 							return fmt.Errorf("look for %+v: %w", filter, err)
 						}
@@ -138,9 +138,9 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 }
 
 // patiently is a picking whose jumps may take as long as they need.
-func (p *picking) patiently() *picking {
+func (p *jobSearch) patiently() *jobSearch {
 	q := *p
-	q.jumpTime = time.Minute
+	q.indexTimeout = time.Minute
 	return &q
 }
 
@@ -148,21 +148,21 @@ func (p *picking) patiently() *picking {
 // condition sleeps only where the planner is free, which it is in a jump.
 func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	variety(t, s, 3*firstLook)
+	variety(t, s, 3*firstScanLimit)
 	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p, err := s.newPicking(ctx, tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, ofJobs)
+		p, err := s.newJobSearch(ctx, tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
 		if err != nil {
 			return err
 		}
-		want, _, err := p.patiently().jump(ctx, beyond, 10_000)
+		want, _, err := p.patiently().indexQuery(ctx, maxUUID, 10_000)
 		if err != nil {
 			return err
 		}
 		p.where += ` AND (current_setting('enable_sort') = 'off' OR pg_sleep(10) IS NOT NULL)`
 		p.started = time.Now()
 		var got []pgtype.UUID
-		for part := (picked{next: beyond}); !part.end; {
-			if part, err = p.pick(ctx, part.next, 10_000); err != nil {
+		for part := (searchResult{next: maxUUID}); !part.end; {
+			if part, err = p.next(ctx, part.next, 10_000); err != nil {
 				return err
 			}
 			got = append(got, part.ids...)
@@ -209,7 +209,7 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 400)
 	endings(t, s)
-	rows, err := s.work.Query(t.Context(), `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
+	rows, err := s.pool.Query(t.Context(), `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
 	ids, err := collectIDs(rows, err)
 	if err != nil {
 		t.Fatal(err)

@@ -32,14 +32,14 @@ func Migrate(ctx context.Context, url string) error {
 	delete(config.ConnConfig.RuntimeParams, "lock_timeout")
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
-		return failed("connect to migrate", err)
+		return wrapError("connect to migrate", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx) })
 	if err != nil {
-		return failed("migrate the database", err)
+		return wrapError("migrate the database", err)
 	}
-	return failed("make partitions", makePartitions(ctx, conn, time.Now()))
+	return wrapError("make partitions", makePartitions(ctx, conn, time.Now()))
 }
 
 func migrate(ctx context.Context, tx pgx.Tx) error {

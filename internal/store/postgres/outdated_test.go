@@ -14,7 +14,7 @@ import (
 // A look for few outdated plans among many ends in time, and loses none.
 func TestALookForOutdatedPlansEnds(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	const plans = 2*outdatedLook + 100
+	const plans = 2*zoneUpdateScanLimit + 100
 	for _, statement := range []string{
 		`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, runs_made, zone_version)
 			SELECT gen_random_uuid(), 0, 1, now(), now(), 0, '2000a' FROM generate_series(1, $1::integer)`,
@@ -23,11 +23,11 @@ func TestALookForOutdatedPlansEnds(t *testing.T) {
 		`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 			SELECT job_id, 0, 'default', 1, 'active', '{}', now(), now(), 'default', 'http' FROM belfry.plans WHERE $1 > 0`,
 	} {
-		if _, err := s.work.Exec(t.Context(), statement, plans); err != nil {
+		if _, err := s.pool.Exec(t.Context(), statement, plans); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := s.work.Query(t.Context(), `SELECT job_id FROM belfry.plans WHERE zone_version = '1999a' ORDER BY job_id`)
+	rows, err := s.pool.Query(t.Context(), `SELECT job_id FROM belfry.plans WHERE zone_version = '1999a' ORDER BY job_id`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func called(name string) func(*belfry.Job) { return func(job *belfry.Job) { job.
 // count asks for one number.
 func count(t *testing.T, s *Store, sql string, args ...any) (n int) {
 	t.Helper()
-	if err := s.work.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return n
@@ -130,7 +130,7 @@ func count(t *testing.T, s *Store, sql string, args ...any) (n int) {
 // change changes the tables behind the store's back.
 func change(t *testing.T, s *Store, sql string, args ...any) {
 	t.Helper()
-	if _, err := s.work.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := s.pool.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,24 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
+
+// planScan reads the columns of a plan.
+type planScan struct {
+	p                   plan.Plan
+	id                  pgtype.UUID
+	next, nominal, mark pgtype.Timestamptz
+}
+
+func (s *planScan) fields() []any {
+	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.mark, &s.p.RunsMade, &s.p.ZoneVersion, &s.p.Once}
+}
+
+func (s *planScan) plan() plan.Plan {
+	p := s.p
+	p.JobID = s.id.Bytes
+	p.NextAt, p.NominalAt, p.FiredFor = timeOrZero(s.next), timeOrZero(s.nominal), timeOrZero(s.mark)
+	return p
+}
 
 // dueColumns are a plan with what is needed to decide it: the name only where a
 // template of keys asks for it.
@@ -42,111 +59,29 @@ func scanDue(row pgx.CollectableRow) (store.Due, error) {
 // Upcoming gives the plans that are due in the window, soonest first. The plans
 // are picked from their narrow table before the jobs are looked up.
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	return s.dues(ctx, `(SELECT * FROM belfry.plans
+	return s.queryDue(ctx, `(SELECT * FROM belfry.plans
          WHERE shard = ANY($1) AND next_at <= $2 AND ($3::timestamptz IS NULL OR next_at > $3)
-         ORDER BY next_at FETCH FIRST $4 ROWS WITH TIES)`, int32s(w.Shards), w.Until, stamp(w.After), int64(w.Limit))
+         ORDER BY next_at FETCH FIRST $4 ROWS WITH TIES)`, int32s(w.Shards), w.Until, timestamptz(w.After), int64(w.Limit))
 }
 
 // Overdue gives plans that were due before the instant, the earliest first.
 func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
-	return s.dues(ctx, `(SELECT * FROM belfry.plans WHERE shard = ANY($1) AND next_at < $2 ORDER BY next_at LIMIT $3)`, int32s(shards), before, limit)
+	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE shard = ANY($1) AND next_at < $2 ORDER BY next_at LIMIT $3)`, int32s(shards), before, limit)
 }
 
 // Find gives the plans of the jobs.
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
-	return s.dues(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
+	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
 }
 
 // dues reads the plans that a subquery picks.
-func (s *Store) dues(ctx context.Context, picked string, args ...any) ([]store.Due, error) {
-	rows, err := s.work.Query(ctx, `SELECT `+dueColumns+` FROM `+picked+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
+func (s *Store) queryDue(ctx context.Context, picked string, args ...any) ([]store.Due, error) {
+	rows, err := s.pool.Query(ctx, `SELECT `+dueColumns+` FROM `+picked+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
 	if err != nil {
-		return nil, failed("read plans", err)
+		return nil, wrapError("read plans", err)
 	}
 	dues, err := pgx.CollectRows(rows, scanDue)
-	return dues, failed("read plans", err)
-}
-
-// Triggers gives the triggers that are not fired yet, oldest first. No run is ready
-// before it was asked for.
-func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
-	rows, err := s.work.Query(ctx, `
-SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload, `+dueColumns+`
-  FROM belfry.triggers t
-  JOIN belfry.plans p ON p.job_id = t.job_id
-  JOIN belfry.jobs j ON j.id = t.job_id
- WHERE t.shard = ANY($1) AND t.fired_at IS NULL AND j.state <> 'deleted'
- ORDER BY t.created_at, t.id LIMIT $2`, int32s(shards), limit)
-	if err != nil {
-		return nil, failed("read triggers", err)
-	}
-	wishes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.PendingTrigger, error) {
-		var (
-			scan    dueScan
-			t       plan.Trigger
-			id, job pgtype.UUID
-			payload pgtype.Text
-		)
-		err := row.Scan(append([]any{&id, &t.Namespace, &job, &t.Shard, &t.Kind, &t.At, &t.ReadyAt, &payload}, scan.fields()...)...)
-		t.ID, t.JobID, t.At, t.ReadyAt = id.Bytes, job.Bytes, t.At.UTC(), t.ReadyAt.UTC()
-		if payload.Valid {
-			t.Payload = json.RawMessage(payload.String)
-		}
-		return store.PendingTrigger{Trigger: t, Due: scan.result()}, err
-	})
-	return wishes, failed("read triggers", err)
-}
-
-// Promote makes runs whose retry is due ready, and runs that wait for nothing.
-func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	defer cancel()
-	tag, err := s.work.Exec(ctx, `/* promote */
-UPDATE belfry.runs SET state = 'ready'
- WHERE id IN (SELECT id FROM belfry.runs WHERE state = 'retry' AND ready_at <= clock_timestamp() AND shard = ANY($1)
-               ORDER BY ready_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, int32s(shards), limit)
-	if err != nil {
-		return 0, time.Time{}, failed("promote", err)
-	}
-	promoted = int(tag.RowsAffected())
-	if promoted > 0 {
-		s.hints.tellReady()
-	}
-	freed, err := s.unstick(ctx, shards)
-	if err != nil {
-		return promoted, time.Time{}, failed("let waiting runs go ahead", err)
-	}
-	promoted += freed
-	var at pgtype.Timestamptz
-	err = s.work.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(&at)
-	return promoted, moment(at), failed("promote", err)
-}
-
-// Ready counts the ready runs of each lane, up to the limit a lane. It walks the
-// index from lane to lane, so that its cost does not grow with the queue.
-func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	rows, err := s.work.Query(ctx, `
-WITH RECURSIVE lane (name) AS (
-  (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
-   UNION ALL
-  SELECT (SELECT r.lane FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name ORDER BY r.lane LIMIT 1) FROM lane WHERE lane.name IS NOT NULL)
-SELECT lane.name, n.ready FROM lane
- CROSS JOIN LATERAL (SELECT count(*) AS ready FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x) n
- WHERE lane.name IS NOT NULL`, limit)
-	if err != nil {
-		return nil, failed("count ready runs", err)
-	}
-	ready := map[string]int{}
-	var lane string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&lane, &n}, func() error {
-		ready[lane] = n
-		return nil
-	})
-	return ready, failed("count ready runs", err)
+	return dues, wrapError("read plans", err)
 }
 
 // Park notes beside the plan of a job why it cannot be fired.
@@ -156,6 +91,55 @@ func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error
 		return err
 	}
 	defer cancel()
-	_, err = s.work.Exec(ctx, `/* park */ UPDATE belfry.plans SET parked = $2 WHERE job_id = $1 AND parked IS DISTINCT FROM $2`, uuid(job), storable(why))
-	return failed("park", err)
+	_, err = s.pool.Exec(ctx, `/* park */ UPDATE belfry.plans SET parked = $2 WHERE job_id = $1 AND parked IS DISTINCT FROM $2`, uuid(job), storable(why))
+	return wrapError("park", err)
+}
+
+// outdatedLook is how many plans one call looks at.
+const zoneUpdateScanLimit = 8000
+
+// Outdated gives plans that were made with an older release of the zone
+// database. No index keeps them together: that would cost every firing something,
+// for what happens a few times a year. One snapshot makes what was looked at and
+// where that ended belong together.
+func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
+	if limit < 1 {
+		return nil, after, nil
+	}
+	err = pgx.BeginTxFunc(ctx, s.pool, snapshotOptions, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
+			return err
+		}
+		due, next, err = plansForZoneUpdate(ctx, tx, int32s(shards), release, pgtype.UUID{Bytes: after, Valid: true}, limit)
+		return err
+	})
+	if err != nil {
+		return nil, belfry.ID{}, wrapError("read outdated plans", err)
+	}
+	return due, next, nil
+}
+
+func plansForZoneUpdate(ctx context.Context, tx pgx.Tx, shards []int32, release string, after pgtype.UUID, limit int) (due []store.Due, next belfry.ID, err error) {
+	const walk = ` FROM belfry.plans WHERE job_id > $1 ORDER BY job_id`
+	rows, err := tx.Query(ctx, `SELECT `+dueColumns+`
+  FROM (SELECT *`+walk+` LIMIT $2) p JOIN belfry.jobs j ON j.id = p.job_id
+ WHERE p.zone_version COLLATE "C" < $3 AND p.nominal_at IS NOT NULL AND p.shard = ANY($4) AND j.state <> 'deleted'
+ ORDER BY p.job_id LIMIT $5`, after, zoneUpdateScanLimit, release, shards, limit)
+	if err != nil {
+		return nil, next, err
+	}
+	if due, err = pgx.CollectRows(rows, scanDue); err != nil {
+		return nil, next, err
+	}
+	if len(due) == limit {
+		return due, due[limit-1].Plan.JobID, nil
+	}
+	if rows, err = tx.Query(ctx, `SELECT job_id`+walk+` OFFSET $2 - 1 LIMIT 1`, after, zoneUpdateScanLimit); err != nil {
+		return nil, next, err
+	}
+	last, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	if len(last) > 0 {
+		next = last[0].Bytes
+	}
+	return due, next, err
 }

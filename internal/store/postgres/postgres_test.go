@@ -81,7 +81,7 @@ func TestABadURLIsRefusedWithoutItsPassword(t *testing.T) {
 func TestHistoryHasAPartitionADay(t *testing.T) {
 	url := pgtest.Database(t, Migrate)
 	s := open(t, Options{URL: url})
-	names, err := partitionNames(t.Context(), s.work)
+	names, err := partitionNames(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +92,13 @@ func TestHistoryHasAPartitionADay(t *testing.T) {
 		}
 	}
 	old := today.AddDate(0, 0, -200)
-	if err := makePartitions(t.Context(), s.work, old); err != nil {
+	if err := makePartitions(t.Context(), s.pool, old); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Prune(t.Context(), 90*24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if names, _ = partitionNames(t.Context(), s.work); names[old.Format(partitionName)] || !names[today.Format(partitionName)] {
+	if names, _ = partitionNames(t.Context(), s.pool); names[old.Format(partitionName)] || !names[today.Format(partitionName)] {
 		t.Errorf("after pruning 90 days there are %v", names)
 	}
 }

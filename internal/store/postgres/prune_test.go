@@ -15,7 +15,7 @@ import (
 func past(t *testing.T, s *Store, job belfry.ID, daysAgo, keep int) belfry.ID {
 	t.Helper()
 	at := s.Now().AddDate(0, 0, -daysAgo)
-	if err := makePartitions(t.Context(), s.work, at); err != nil {
+	if err := makePartitions(t.Context(), s.pool, at); err != nil {
 		t.Fatal(err)
 	}
 	id := belfry.NewID(at)
@@ -60,7 +60,7 @@ func TestHistoryIsKeptForItsOwnRetention(t *testing.T) {
 	prune(t, s, keep, 5)
 	wantRuns(t, s, longer, usual, young)
 	prune(t, s, keep, 0)
-	names, err := partitionNames(t.Context(), s.work)
+	names, err := partitionNames(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestHistoryIsKeptForItsOwnRetention(t *testing.T) {
 	change(t, s, `UPDATE belfry.history SET keep_until = clock_timestamp() - interval '1 second' WHERE id = $1`, uuid(longer))
 	prune(t, s, keep, 1)
 	wantRuns(t, s, usual, young)
-	if names, err = partitionNames(t.Context(), s.work); err != nil || names[s.Now().AddDate(0, 0, -40).Format(partitionName)] {
+	if names, err = partitionNames(t.Context(), s.pool); err != nil || names[s.Now().AddDate(0, 0, -40).Format(partitionName)] {
 		t.Errorf("the partition of the last one is there: %v, %v", names, err)
 	}
 }
@@ -110,10 +110,10 @@ func TestALargePartitionIsGoneThrough(t *testing.T) {
 		change(t, s, `INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 			attempt, settled_at, http_status, error, output, skipped_count)
 			SELECT gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'succeeded', '', $2, $2, $2, $1, 1, 1, $2, 200, '', '', 0 FROM generate_series(1, $3::integer)`,
-			uuid(job), s.Now().AddDate(0, 0, -days), forgetLook+forgetLook/2)
+			uuid(job), s.Now().AddDate(0, 0, -days), pruneScanLimit+pruneScanLimit/2)
 	}
 	kept := past(t, s, job, 50, 100)
-	prune(t, s, 30*24*time.Hour, 2*(forgetLook+forgetLook/2+1))
+	prune(t, s, 30*24*time.Hour, 2*(pruneScanLimit+pruneScanLimit/2+1))
 	wantRuns(t, s, kept)
 }
 

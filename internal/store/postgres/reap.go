@@ -21,14 +21,14 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	}
 	defer cancel()
 	if silence > 0 {
-		_, err := s.vital.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())
+		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())
 		if err != nil {
-			return 0, failed("give up workers", err)
+			return 0, wrapError("give up workers", err)
 		}
 	}
-	results, err := s.abandoned(ctx, shards, limit)
+	results, err := s.abandonedAttempts(ctx, shards, limit)
 	if err != nil {
-		return 0, failed("reap", err)
+		return 0, wrapError("reap", err)
 	}
 	settled, err := s.settle(ctx, results)
 	reaped := 0
@@ -37,12 +37,12 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			reaped++
 		}
 	}
-	return reaped, failed("reap", err)
+	return reaped, wrapError("reap", err)
 }
 
 // abandoned says of attempts that nobody will finish how they ended.
-func (s *Store) abandoned(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
-	rows, err := s.work.Query(ctx, `
+func (s *Store) abandonedAttempts(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
+	rows, err := s.pool.Query(ctx, `
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
  WHERE r.state = 'running' AND r.shard = ANY($1)

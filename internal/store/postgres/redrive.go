@@ -19,29 +19,29 @@ func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redr
 		return 0, err
 	}
 	defer cancel()
-	var back []redriven
+	var back []redrivenRun
 	jobs := map[belfry.ID]bool{}
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		clear(jobs)
-		serial, err := s.lockForRedrive(ctx, tx, namespace, list, jobs)
+		serial, err := s.lockRedrivePlans(ctx, tx, namespace, list, jobs)
 		if err == nil && len(serial) > 0 {
-			back, err = redrive(ctx, tx, namespace, list, serial)
+			back, err = redriveRuns(ctx, tx, namespace, list, serial)
 		}
 		return err
 	})
 	if err != nil {
-		return 0, failed("redrive", err)
+		return 0, wrapError("redrive", err)
 	}
 	changed := make([]belfry.ID, 0, len(jobs))
 	for job := range jobs {
 		changed = append(changed, job)
 	}
 	if len(changed) > 0 {
-		s.hints.tellChanged(len(changed) > fewJobs, changed...)
+		s.notifier.notifyPlans(len(changed) > maxInsertJobs, changed...)
 	}
 	for _, r := range back {
 		if r.state == belfry.RunReady {
-			s.hints.tellReady()
+			s.notifier.notifyReady()
 			break
 		}
 	}
@@ -52,7 +52,7 @@ func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redr
 // the order in which everybody does, and notes the jobs. It says of each letter that
 // is there whether its run follows others one after another: the revision that it
 // was fired from tells.
-func (s *Store) lockForRedrive(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
+func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
 	ids := make([]pgtype.UUID, len(list))
 	for i, r := range list {
 		ids[i] = uuid(r.Run)
@@ -84,7 +84,7 @@ UPDATE belfry.plans p SET version = p.version + 1 FROM mine WHERE p.job_id = min
 }
 
 // redriven is what became of a dead letter.
-type redriven struct {
+type redrivenRun struct {
 	id    pgtype.UUID
 	state belfry.RunStatus
 }
@@ -112,7 +112,7 @@ SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN behind THEN
   FROM placed
 RETURNING id, state`
 
-func redrive(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]redriven, error) {
+func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]redrivenRun, error) {
 	var (
 		ids      []pgtype.UUID
 		delays   []int64
@@ -132,7 +132,7 @@ func redrive(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redr
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r redriven, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r redrivenRun, err error) {
 		err = row.Scan(&r.id, &r.state)
 		return r, err
 	})
@@ -147,7 +147,7 @@ func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID)
 	}
 	defer cancel()
 	discarded := 0
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `/* discard */
 WITH held AS MATERIALIZED (
   SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
@@ -159,7 +159,7 @@ WITH held AS MATERIALIZED (
   SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
          x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
          clock_timestamp() + x.keep_days * interval '24 hours'
-    FROM gone x`+withAttempt+`
+    FROM gone x`+joinLastAttempt+`
 )
 SELECT job_id, once FROM gone`, namespace, uuids(runs))
 		if err != nil {
@@ -181,10 +181,10 @@ SELECT job_id, once FROM gone`, namespace, uuids(runs))
 		if err != nil {
 			return err
 		}
-		return s.retire(ctx, tx, maybe)
+		return s.archive(ctx, tx, maybe)
 	})
 	if err != nil {
-		return 0, failed("discard", err)
+		return 0, wrapError("discard", err)
 	}
 	return discarded, nil
 }

@@ -12,11 +12,11 @@ import (
 
 // keyed does something under the key of a request, in one transaction with the
 // key and the answer. A nil request has no key.
-func keyed(ctx context.Context, tx pgx.Tx, r *store.Request, do func() error) error {
+func withRequestKey(ctx context.Context, tx pgx.Tx, r *store.Request, do func() error) error {
 	if r == nil {
 		return do()
 	}
-	if err := takeKey(ctx, tx, r); err != nil {
+	if err := insertRequestKey(ctx, tx, r); err != nil {
 		return err
 	}
 	if err := do(); err != nil {
@@ -31,24 +31,20 @@ func keyed(ctx context.Context, tx pgx.Tx, r *store.Request, do func() error) er
 	return err
 }
 
-// lockTimeout is what the server answers to a statement that waited too long for
-// somebody else's lock. Nothing was done.
-const lockTimeout = "55P03"
-
 // takeKey writes a key down, after waiting for whoever is doing the same. It
 // returns what is there already as a *store.Repeated.
-func takeKey(ctx context.Context, tx pgx.Tx, r *store.Request) error {
+func insertRequestKey(ctx context.Context, tx pgx.Tx, r *store.Request) error {
 	tag, err := tx.Exec(ctx, `/* request */
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '8s', true))
 INSERT INTO belfry.requests (namespace, key, hash, created_at) SELECT $1, $2, $3, clock_timestamp() FROM patience
 ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
-	if sqlState(err) == lockTimeout {
+	if sqlState(err) == lockNotAvailable {
 		return belfry.Errorf(belfry.Unavailable, "an earlier request with this idempotency key is still being answered; try again: %w", err)
 	}
 	if err != nil || tag.RowsAffected() > 0 {
 		return err
 	}
-	before, err := answered(ctx, tx, r.Namespace, r.Key)
+	before, err := readResponse(ctx, tx, r.Namespace, r.Key)
 	if err != nil {
 		return err
 	}
@@ -60,11 +56,11 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 
 // Answered finds the answer that was kept under a key.
 func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
-	before, err := answered(ctx, s.work, namespace, key)
-	return before, failed("look up an idempotency key", err)
+	before, err := readResponse(ctx, s.pool, namespace, key)
+	return before, wrapError("look up an idempotency key", err)
 }
 
-func answered(ctx context.Context, q querier, namespace, key string) (*store.DuplicateRequest, error) {
+func readResponse(ctx context.Context, q querier, namespace, key string) (*store.DuplicateRequest, error) {
 	var hash []byte
 	before := &store.DuplicateRequest{}
 	err := q.QueryRow(ctx, `SELECT hash, answer FROM belfry.requests WHERE namespace = $1 AND key = $2`, storable(namespace), storable(key)).Scan(&hash, &before.Response)

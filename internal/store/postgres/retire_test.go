@@ -133,7 +133,7 @@ func TestAOneOffStaysWhileSomethingIsLeftOfIt(t *testing.T) {
 	for _, job := range []belfry.Job{dead, wished, paused, planned, recurring} {
 		all = append(all, job.ID)
 	}
-	if err := s.retire(t.Context(), s.work, all); err != nil {
+	if err := s.archive(t.Context(), s.pool, all); err != nil {
 		t.Fatal(err)
 	}
 	if n, next, err := s.Archive(t.Context(), shardsOf(s), belfry.ID{}, 100); n != 0 || !next.IsZero() || err != nil {
@@ -164,12 +164,12 @@ func TestAWishIsNotLostToTheEndOfItsJob(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	job := due(t, s)
 	fire(t, s, job)
-	wishing, err := s.work.Begin(t.Context())
+	wishing, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer wishing.Rollback(context.Background())
-	if err := wish(t.Context(), wishing, []plan.Trigger{wishFor(s, job)}); err != nil {
+	if err := insertTriggers(t.Context(), wishing, []plan.Trigger{wishFor(s, job)}); err != nil {
 		t.Fatal(err)
 	}
 	finish(t, s, belfry.OutcomeSucceeded)
@@ -195,7 +195,7 @@ func TestRetireDoesNotWaitForOthers(t *testing.T) {
 		job := due(t, s)
 		fire(t, s, job)
 		run := claimOne(t, s)
-		err := pgx.BeginFunc(t.Context(), s.work, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), `SELECT 1 FROM belfry.`+table+` = $1 FOR UPDATE`, uuid(job.ID)); err != nil {
 				return err
 			}
@@ -219,7 +219,7 @@ func TestRetireDoesNotWaitForOthers(t *testing.T) {
 // ended meanwhile.
 func TestAJobThatEndedIsNotCreatedTwice(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	few, many := dueJob(t, s, called("few")), make([]store.NewJob, 3*fewJobs)
+	few, many := dueJob(t, s, called("few")), make([]store.NewJob, 3*maxInsertJobs)
 	for i := range many {
 		many[i] = dueJob(t, s)
 	}

@@ -54,13 +54,13 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	for i := range tokens {
 		tokens[i] = belfry.NewToken()
 	}
-	rows, err := s.work.Query(ctx, claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
+	rows, err := s.pool.Query(ctx, claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
 	if err != nil {
-		return nil, failed("claim", err)
+		return nil, wrapError("claim", err)
 	}
-	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (claimed, error) { return s.scanClaimed(row, c.WorkerID) })
+	runs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) })
 	if err != nil {
-		return nil, failed("claim", err)
+		return nil, wrapError("claim", err)
 	}
 	good := make([]*belfry.Run, 0, len(runs))
 	var bad []belfry.Result
@@ -80,12 +80,12 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 }
 
 // claimed is a run that was handed over, or why it cannot be read.
-type claimed struct {
+type claimedRun struct {
 	run *belfry.Run
 	err error
 }
 
-func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, error) {
+func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimedRun, error) {
 	run := &belfry.Run{Status: belfry.RunRunning, WorkerID: worker}
 	var (
 		id, job, token pgtype.UUID
@@ -96,26 +96,26 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimed, 
 	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
 		&started, &run.DeadlineAt, &spec, &payload, &run.TemplateKey, &run.JobName)
 	if err != nil {
-		return claimed{}, err
+		return claimedRun{}, err
 	}
-	run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, momentOrNil(started)
+	run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, timeOrNil(started)
 	run.ScheduledAt, run.ReadyAt, run.FiredAt, run.DeadlineAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC(), run.DeadlineAt.UTC()
 	if payload.Valid {
 		run.Payload = json.RawMessage(payload.String)
 	}
 	run.Spec, err = s.specs.Decode(spec)
-	return claimed{run, err}, nil
+	return claimedRun{run, err}, nil
 }
 
 // Heartbeat notes that a worker is alive and answers with what it lost and what is
 // cancelled.
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	if b.Leave {
-		_, err := s.vital.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.WorkerID))
+		_, err := s.priorityPool.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.WorkerID))
 		if err == nil { // what it still has it never learned of, since it says that it holds nothing
-			err = s.confirm(ctx, belfry.Heartbeat{WorkerID: b.WorkerID}, 0, &belfry.HeartbeatReply{})
+			err = s.confirmClaims(ctx, belfry.Heartbeat{WorkerID: b.WorkerID}, 0, &belfry.HeartbeatReply{})
 		}
-		return belfry.HeartbeatReply{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, wrapError("heartbeat", err)
 	}
 	lanes, err := json.Marshal(b.Lanes)
 	if err != nil {
@@ -128,11 +128,11 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 			ON CONFLICT (id) DO UPDATE SET last_seen = clock_timestamp()`
 	}
 	// A worker that is known makes one row at least.
-	rows, err := s.vital.Query(ctx, `/* heartbeat */ WITH beat AS (`+sql+` RETURNING 1)
+	rows, err := s.priorityPool.Query(ctx, `/* heartbeat */ WITH beat AS (`+sql+` RETURNING 1)
 		SELECT r.id, r.attempt FROM beat LEFT JOIN (SELECT id, attempt FROM belfry.runs WHERE worker = $1 AND cancel_at IS NOT NULL) r ON true`,
 		uuid(b.WorkerID), b.Node, b.Slots, string(lanes))
 	if err != nil {
-		return belfry.HeartbeatReply{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, wrapError("heartbeat", err)
 	}
 	orders := belfry.HeartbeatReply{Unknown: true}
 	var run pgtype.UUID
@@ -145,18 +145,18 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 		return nil
 	})
 	if err != nil {
-		return belfry.HeartbeatReply{}, failed("heartbeat", err)
+		return belfry.HeartbeatReply{}, wrapError("heartbeat", err)
 	}
 	if b.Complete && !orders.Unknown {
-		err = s.confirm(ctx, b, store.ConfirmAfter, &orders)
+		err = s.confirmClaims(ctx, b, store.ConfirmAfter, &orders)
 	}
-	return orders, failed("confirm claims", err)
+	return orders, wrapError("confirm claims", err)
 }
 
 // confirm compares what a worker says it holds with what it was given so long ago,
 // and adds to its orders what it lost. What it does not know of it need not cancel.
-func (s *Store) confirm(ctx context.Context, b belfry.Heartbeat, age time.Duration, orders *belfry.HeartbeatReply) error {
-	rows, err := s.vital.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
+func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.Duration, orders *belfry.HeartbeatReply) error {
+	rows, err := s.priorityPool.Query(ctx, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
 		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.WorkerID), age.Milliseconds())
 	if err != nil {
 		return err
@@ -197,9 +197,9 @@ func (s *Store) confirm(ctx context.Context, b belfry.Heartbeat, age time.Durati
 
 // Workers lists the workers that are registered.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	rows, err := s.vital.Query(ctx, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
+	rows, err := s.priorityPool.Query(ctx, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
 	if err != nil {
-		return nil, failed("list workers", err)
+		return nil, wrapError("list workers", err)
 	}
 	workers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Worker, error) {
 		var w store.Worker
@@ -209,5 +209,5 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 		w.ID, w.LastSeen = id.Bytes, w.LastSeen.UTC()
 		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
 	})
-	return workers, failed("list workers", err)
+	return workers, wrapError("list workers", err)
 }

@@ -32,7 +32,7 @@ SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, 
 func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	const days = 40
-	if err := makePartitions(t.Context(), s.work, s.Now().AddDate(0, 0, -days/2)); err != nil {
+	if err := makePartitions(t.Context(), s.pool, s.Now().AddDate(0, 0, -days/2)); err != nil {
 		t.Fatal(err)
 	}
 	seed := rand.Uint64()
@@ -42,11 +42,11 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	for range 400 {
 		queueJob(t, s, batch, random, days)
 	}
-	if err := s.work.SendBatch(t.Context(), batch).Close(); err != nil {
+	if err := s.pool.SendBatch(t.Context(), batch).Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	jobs, err := s.readJobs(t.Context(), s.work, "")
+	jobs, err := s.readJobs(t.Context(), s.pool, "")
 	if err != nil || len(jobs) != 400 {
 		t.Fatalf("read %d jobs: %v", len(jobs), err)
 	}
@@ -54,7 +54,7 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	for _, job := range jobs {
 		got[job.ID] = job
 	}
-	rows, err := s.work.Query(t.Context(), plainly)
+	rows, err := s.pool.Query(t.Context(), plainly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, &last, &outcome}, func() error {
 		job := got[id.Bytes]
 		want := belfry.StatusOf(state, next.Valid, live, belfry.RunStatus(outcome.String))
-		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(momentOrNil(last)) {
-			t.Errorf("job %s is %s and ran at %v, wants %s, %v", job.ID, job.Status, job.LastRunAt, want, momentOrNil(last))
+		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(timeOrNil(last)) {
+			t.Errorf("job %s is %s and ran at %v, wants %s, %v", job.ID, job.Status, job.LastRunAt, want, timeOrNil(last))
 		}
 		statuses[want]++
 		return nil
@@ -148,7 +148,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	case 0:
 		state = belfry.JobPaused
 	case 1:
-		next = stamp(now.AddDate(1, 0, 0))
+		next = timestamptz(now.AddDate(1, 0, 0))
 	case 2, 3: // somebody cancelled it before another occurrence, some time after the last
 		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancelled, edited.Add(time.Hour), edited.Add(time.Millisecond))
@@ -167,7 +167,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $4, 'default', 'http')`, id, string(state), created, edited)
 	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_asked, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
-		id, next, stamp(mark), made, asked)
+		id, next, timestamptz(mark), made, asked)
 }
 
 func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunStatus, reason belfry.Reason, at, settled time.Time) {

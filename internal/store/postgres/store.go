@@ -5,7 +5,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
@@ -41,24 +39,24 @@ type Options struct {
 
 // Store is a store.Store in PostgreSQL.
 type Store struct {
-	work   *pgxpool.Pool
-	vital  *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
-	pooled bool          // a pooler in transaction mode stands in between
-	log    *slog.Logger
-	shards int
-	clock  atomic.Pointer[reading]
-	hints  *hints
-	specs  store.Specs
-	grams  gramShares
-	walk   walk
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	pool         *pgxpool.Pool
+	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
+	behindPooler bool          // a pooler in transaction mode stands in between
+	log          *slog.Logger
+	shards       int
+	clock        atomic.Pointer[clockSample]
+	notifier     *notifier
+	specs        store.Specs
+	trigrams     shareCache
+	waitingScan  scanPosition
+	stop         context.CancelFunc
+	done         sync.WaitGroup
 }
 
 // reading is what the server's clock showed at an instant of ours. Time since
 // then is measured by our monotonic clock, so that a step of the wall clock of
 // this machine changes nothing.
-type reading struct{ server, ours time.Time }
+type clockSample struct{ server, local time.Time }
 
 var _ store.Store = (*Store)(nil)
 
@@ -74,21 +72,21 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.connect(ctx, o.URL); err != nil {
 		return nil, err
 	}
-	if err := s.settleShards(ctx, o.Shards); err != nil {
+	if err := s.initShards(ctx, o.Shards); err != nil {
 		s.closePools()
 		return nil, err
 	}
-	if err := s.learnClock(ctx); err != nil {
+	if err := s.syncClock(ctx); err != nil {
 		s.closePools()
 		return nil, fmt.Errorf("read the database's clock: %w", err)
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.hints = newHints(s.vital, o.Log)
-	s.done.Go(func() { s.keepClock(background) })
-	s.done.Go(func() { s.hints.send(background) })
-	if !s.pooled {
-		s.done.Go(func() { s.hints.listen(background, s.work.Config().ConnConfig) })
+	s.notifier = newNotifier(s.priorityPool, o.Log)
+	s.done.Go(func() { s.syncClockLoop(background) })
+	s.done.Go(func() { s.notifier.send(background) })
+	if !s.behindPooler {
+		s.done.Go(func() { s.notifier.listen(background, s.pool.Config().ConnConfig) })
 	}
 	return s, nil
 }
@@ -98,14 +96,14 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	s.pooled = pooled(config.ConnConfig)
-	if s.work, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	s.behindPooler = usesPooler(config.ConnConfig)
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
 	config = config.Copy()
 	config.MaxConns, config.MinConns = 3, 1
-	if s.vital, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		s.work.Close()
+	if s.priorityPool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		s.pool.Close()
 		return fmt.Errorf("open the database: %w", err)
 	}
 	return nil
@@ -125,7 +123,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	params := config.ConnConfig.RuntimeParams
 	setDefault(params, "application_name", "belfry")
-	if !pooled(config.ConnConfig) {
+	if !usesPooler(config.ConnConfig) {
 		setDefault(params, "timezone", "UTC")
 		setDefault(params, "statement_timeout", strconv.FormatInt(statementTimeout.Milliseconds(), 10))
 		setDefault(params, "lock_timeout", "2000")
@@ -137,7 +135,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 
 // pooled reports whether the URL asks for the mode that a pooler in transaction
 // mode needs (default_query_exec_mode=exec).
-func pooled(c *pgx.ConnConfig) bool {
+func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
@@ -147,23 +145,15 @@ func setDefault(params map[string]string, name, value string) {
 	}
 }
 
-// hidePassword drops the URL, and with it the password, from a parse error.
-func hidePassword(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return errors.New("it cannot be parsed")
-}
-
-func (s *Store) settleShards(ctx context.Context, asked int) error {
+func (s *Store) initShards(ctx context.Context, asked int) error {
 	fresh := asked
 	if fresh == 0 {
 		fresh = DefaultShards
 	}
 	var stored string
-	_, err := s.work.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh))
+	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh))
 	if err == nil {
-		err = s.work.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
+		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
 	}
 	if err != nil {
 		return fmt.Errorf("settle the number of shards: %w", err)
@@ -183,13 +173,13 @@ func (s *Store) Shards() int { return s.shards }
 // Now is the server's time as far as it was learned.
 func (s *Store) Now() time.Time {
 	r := s.clock.Load()
-	return r.server.Add(time.Since(r.ours)).UTC().Truncate(time.Microsecond)
+	return r.server.Add(time.Since(r.local)).UTC().Truncate(time.Microsecond)
 }
 
 // Ping asks the server whether it answers and takes writes.
 func (s *Store) Ping(ctx context.Context) error {
 	var standby bool
-	if err := s.vital.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
+	if err := s.priorityPool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
 	}
 	if standby {
@@ -207,12 +197,12 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) closePools() {
-	s.work.Close()
-	s.vital.Close()
+	s.pool.Close()
+	s.priorityPool.Close()
 }
 
 // keepClock learns the server's clock again every ten seconds.
-func (s *Store) keepClock(ctx context.Context) {
+func (s *Store) syncClockLoop(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
@@ -220,7 +210,7 @@ func (s *Store) keepClock(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := s.learnClock(ctx); err != nil && ctx.Err() == nil {
+			if err := s.syncClock(ctx); err != nil && ctx.Err() == nil {
 				s.log.Debug("the database's clock could not be read", "error", err)
 			}
 		}
@@ -228,48 +218,20 @@ func (s *Store) keepClock(ctx context.Context) {
 }
 
 // learnClock compares clocks at the middle of the fastest of a few round trips.
-func (s *Store) learnClock(ctx context.Context) error {
+func (s *Store) syncClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	best := time.Duration(1<<63 - 1)
 	for range 3 {
 		var server time.Time
 		start := time.Now()
-		if err := s.vital.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&server); err != nil {
+		if err := s.priorityPool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&server); err != nil {
 			return err
 		}
 		if trip := time.Since(start); trip < best {
 			best = trip
-			s.clock.Store(&reading{server: server, ours: start.Add(trip / 2)})
+			s.clock.Store(&clockSample{server: server, local: start.Add(trip / 2)})
 		}
 	}
 	return nil
-}
-
-// detach gives a write a life of its own: a caller that goes away must not leave
-// a commit half way. A caller that is gone already starts nothing.
-func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	return ctx, cancel, nil
-}
-
-// failed says what was being done when the database refused or was lost. Only an
-// error that surely left nothing behind becomes a belfry.Error.
-func failed(doing string, err error) error {
-	var known *belfry.Error
-	var repeated *store.DuplicateRequest
-	var refused *pgconn.ConnectError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known), errors.As(err, &repeated):
-		return err
-	case errors.As(err, &refused):
-		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
 }

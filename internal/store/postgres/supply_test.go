@@ -28,7 +28,7 @@ func sequence(t *testing.T, s *Store, n int, then func(yield func(store.NewJob, 
 
 func countJobs(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	if err := s.work.QueryRow(t.Context(), `SELECT count(*) FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id`).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id`).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -37,8 +37,8 @@ func countJobs(t *testing.T, s *Store) (n int) {
 func TestJobsAreStoredWhateverTheSizesOfTheBatches(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	total := 0
-	for _, n := range []int{fewJobs, fewJobs + 1, fewJobs + 2, jobsAtATime, jobsAtATime + 1, 2*jobsAtATime + 7} {
-		if _, err := s.work.Exec(t.Context(), `UPDATE belfry.jobs SET name = NULL`); err != nil {
+	for _, n := range []int{maxInsertJobs, maxInsertJobs + 1, maxInsertJobs + 2, copyBatchJobs, copyBatchJobs + 1, 2*copyBatchJobs + 7} {
+		if _, err := s.pool.Exec(t.Context(), `UPDATE belfry.jobs SET name = NULL`); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.CreateJobs(t.Context(), sequence(t, s, n, nil), nil); err != nil {
@@ -54,7 +54,7 @@ func TestJobsAreStoredWhateverTheSizesOfTheBatches(t *testing.T) {
 func TestASequenceThatFailsLeavesNothing(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	trouble := errors.New("line 17 is wrong")
-	for _, n := range []int{0, 1, fewJobs, fewJobs + 1, jobsAtATime, jobsAtATime + 10} {
+	for _, n := range []int{0, 1, maxInsertJobs, maxInsertJobs + 1, copyBatchJobs, copyBatchJobs + 10} {
 		err := s.CreateJobs(t.Context(), sequence(t, s, n, func(yield func(store.NewJob, error) bool) { yield(store.NewJob{}, trouble) }), nil)
 		if !errors.Is(err, trouble) {
 			t.Errorf("after %d jobs: got %v, wants the sequence's own error", n, err)
@@ -67,7 +67,7 @@ func TestASequenceThatFailsLeavesNothing(t *testing.T) {
 
 func TestASequenceThatPanicsDoesSoBeforeItsCaller(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	for _, n := range []int{0, fewJobs + 1, jobsAtATime + 10, 2*jobsAtATime + 10} {
+	for _, n := range []int{0, maxInsertJobs + 1, copyBatchJobs + 10, 2*copyBatchJobs + 10} {
 		func() {
 			defer func() {
 				if got := recover(); got != "boom" {
@@ -94,7 +94,7 @@ func TestASequenceEndsBeforeItsCallReturns(t *testing.T) {
 	ended := false
 	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) {
 		defer func() { ended = true }()
-		sequence(t, s, 4*jobsAtATime, nil)(yield)
+		sequence(t, s, 4*copyBatchJobs, nil)(yield)
 	}, nil)
 	if belfry.CodeOf(err) != belfry.Conflict {
 		t.Errorf("got %v, wants a conflict", err)

@@ -1,12 +1,15 @@
 package postgres
 
 import (
-	"errors"
+	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // uuid is null for the zero id.
@@ -23,19 +26,19 @@ func uuids[T ~[16]byte](ids []T) []pgtype.UUID {
 }
 
 // stamp is null for the zero time.
-func stamp(t time.Time) pgtype.Timestamptz {
+func timestamptz(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
 // moment is the zero time for null.
-func moment(t pgtype.Timestamptz) time.Time {
+func timeOrZero(t pgtype.Timestamptz) time.Time {
 	if !t.Valid {
 		return time.Time{}
 	}
 	return t.Time.UTC()
 }
 
-func momentOrNil(t pgtype.Timestamptz) *time.Time {
+func timeOrNil(t pgtype.Timestamptz) *time.Time {
 	if !t.Valid {
 		return nil
 	}
@@ -70,11 +73,60 @@ func int32s(shards []int) []int32 {
 	return out
 }
 
-// sqlState is the code of an error that the server sent, empty otherwise.
-func sqlState(err error) string {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		return refused.Code
+// What is kept of a job in columns of its own, so that lists can be filtered by
+// it.
+
+// specTexts writes specs as they are stored. Jobs that come together often have
+// the same one.
+type specEncoder struct {
+	last belfry.Spec
+	text string
+}
+
+func (t *specEncoder) encode(spec belfry.Spec) (string, error) {
+	if t.text == "" || spec != t.last {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return "", err
+		}
+		t.last, t.text = spec, string(text)
 	}
-	return ""
+	return t.text, nil
+}
+
+// tagsOf is nil without tags.
+func tagsColumn(job *belfry.Job) []string {
+	if len(job.Tags) == 0 {
+		return nil
+	}
+	tags := storables(job.Tags)
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
+
+func handlerColumn(spec belfry.Spec) pgtype.Text {
+	if spec.Type != belfry.TypeWorker {
+		return pgtype.Text{}
+	}
+	return text(spec.Handler)
+}
+
+// arrayOf writes a list as the text of an array; null for nil.
+func arrayLiteral[T string | int64](list []T) pgtype.Text {
+	if list == nil {
+		return pgtype.Text{}
+	}
+	var b strings.Builder
+	for i, item := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		switch v := any(item).(type) {
+		case string:
+			b.WriteString(`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`)
+		case int64:
+			b.WriteString(strconv.FormatInt(v, 10))
+		}
+	}
+	return pgtype.Text{String: "{" + b.String() + "}", Valid: true}
 }

@@ -32,7 +32,7 @@ func waitingRuns(t *testing.T, s *Store, jobs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.work.Exec(t.Context(), `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at,
+	_, err = s.pool.Exec(t.Context(), `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at,
 		fired_by, epoch, timeout_ms, attempt, failures, lost, weight)
 		SELECT gen_random_uuid(), shard, namespace, id, 1, 'scheduled', 'default/http', 'waiting', 0, at, at, at, id, 0, 1000, 0, 0, 0, 77
 		  FROM belfry.jobs, (VALUES (clock_timestamp()), (clock_timestamp() - interval '1 hour')) AS v (at)`)
@@ -43,7 +43,7 @@ func waitingRuns(t *testing.T, s *Store, jobs int) {
 
 func countRuns(t *testing.T, s *Store, where string) (n int) {
 	t.Helper()
-	if err := s.work.QueryRow(t.Context(), `SELECT count(*) FROM belfry.runs WHERE `+where).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM belfry.runs WHERE `+where).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -53,10 +53,10 @@ func countRuns(t *testing.T, s *Store, where string) (n int) {
 // at the others.
 func TestPromoteLooksAtJobsWhoseRunsWaitInTurn(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate), Shards: 2})
-	const jobs = lookWaiting + lookWaiting/2
+	const jobs = waitingScanLimit + waitingScanLimit/2
 	waitingRuns(t, s, jobs)
 	total := 0
-	for _, want := range []int{lookWaiting, jobs, jobs} {
+	for _, want := range []int{waitingScanLimit, jobs, jobs} {
 		n, _, err := s.Promote(t.Context(), []int{0, 1}, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestPromoteLeavesWaitingRunsOfOtherShardsAlone(t *testing.T) {
 func TestOnlyOneRunGoesAhead(t *testing.T) {
 	s := open(t, Options{URL: patient(t, pgtest.Database(t, Migrate)), Shards: 1})
 	waitingRuns(t, s, 1)
-	tx, err := s.work.Begin(t.Context())
+	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestNoRunOvertakesOneThatGoesAhead(t *testing.T) {
 		ask(t, s, job)
 	}
 	change(t, s, `UPDATE belfry.runs SET state = 'waiting'`)
-	tx, err := s.work.Begin(t.Context())
+	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestAJobIsCancelledWhileItsRunsAreSettled(t *testing.T) {
 	job := due(t, s, every("0 0 1 1 *"), inParallel)
 	ask(t, s, job)
 	ask(t, s, job)
-	tx, err := s.work.Begin(t.Context())
+	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestAJobIsCancelledWhileItsRunsAreSettled(t *testing.T) {
 		done <- err
 	}()
 	awaitLock(t, s, "/* cancel */")
-	if err := lock("ASC"); err != nil && sqlState(err) != deadlock { // on a slow machine it may be us who must give way
+	if err := lock("ASC"); err != nil && sqlState(err) != deadlockDetected { // on a slow machine it may be us who must give way
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -238,7 +238,7 @@ func awaitLockOr(t *testing.T, s *Store, begins string, done <-chan error) bool 
 			return true
 		default:
 		}
-		rows, err := s.vital.Query(t.Context(), `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND starts_with(query, $1)`, begins)
+		rows, err := s.priorityPool.Query(t.Context(), `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND starts_with(query, $1)`, begins)
 		if err != nil {
 			t.Fatal(err)
 		}

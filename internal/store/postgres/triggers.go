@@ -2,12 +2,12 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -20,24 +20,24 @@ func (s *Store) Trigger(ctx context.Context, wishes []plan.Trigger, r *store.Req
 	}
 	defer cancel()
 	if r == nil {
-		err = wish(ctx, s.work, wishes)
+		err = insertTriggers(ctx, s.pool, wishes)
 	} else {
-		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-			return keyed(ctx, tx, r, func() error { return wish(ctx, tx, wishes) })
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			return withRequestKey(ctx, tx, r, func() error { return insertTriggers(ctx, tx, wishes) })
 		})
 	}
 	if err != nil {
-		return failed("record triggers", err)
+		return wrapError("record triggers", err)
 	}
 	if len(wishes) > 0 {
-		s.hints.tellChanged(false, wishes[0].JobID)
+		s.notifier.notifyPlans(false, wishes[0].JobID)
 	}
 	return nil
 }
 
 // wish writes triggers down. The lock on the job is for whoever has it leave the
 // live tables: one of the two sees what the other did.
-func wish(ctx context.Context, q querier, wishes []plan.Trigger) error {
+func insertTriggers(ctx context.Context, q querier, wishes []plan.Trigger) error {
 	if len(wishes) == 0 {
 		return nil
 	}
@@ -59,20 +59,37 @@ wish AS (
   ON CONFLICT (id) DO NOTHING)
 SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE id = ($3::uuid[])[1])`, namespace, uuid(job), ids, runs, kinds, times, payloads).Scan(&found, &known)
 	if err == nil && !found && !known { // A wish that is known may have been the last that the job had to fulfil.
-		return endedOrNone(ctx, q, namespace, job)
+		return noLiveJobError(ctx, q, namespace, job)
 	}
 	return err
 }
 
-// endedOrNone says why there is no live job of this id.
-func endedOrNone(ctx context.Context, q querier, namespace string, id belfry.ID) error {
-	var ended bool
-	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
-	switch {
-	case err != nil:
-		return err
-	case ended:
-		return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+// Triggers gives the triggers that are not fired yet, oldest first. No run is ready
+// before it was asked for.
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+	rows, err := s.pool.Query(ctx, `
+SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload, `+dueColumns+`
+  FROM belfry.triggers t
+  JOIN belfry.plans p ON p.job_id = t.job_id
+  JOIN belfry.jobs j ON j.id = t.job_id
+ WHERE t.shard = ANY($1) AND t.fired_at IS NULL AND j.state <> 'deleted'
+ ORDER BY t.created_at, t.id LIMIT $2`, int32s(shards), limit)
+	if err != nil {
+		return nil, wrapError("read triggers", err)
 	}
-	return noSuchJob(id)
+	wishes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.PendingTrigger, error) {
+		var (
+			scan    dueScan
+			t       plan.Trigger
+			id, job pgtype.UUID
+			payload pgtype.Text
+		)
+		err := row.Scan(append([]any{&id, &t.Namespace, &job, &t.Shard, &t.Kind, &t.At, &t.ReadyAt, &payload}, scan.fields()...)...)
+		t.ID, t.JobID, t.At, t.ReadyAt = id.Bytes, job.Bytes, t.At.UTC(), t.ReadyAt.UTC()
+		if payload.Valid {
+			t.Payload = json.RawMessage(payload.String)
+		}
+		return store.PendingTrigger{Trigger: t, Due: scan.result()}, err
+	})
+	return wishes, wrapError("read triggers", err)
 }

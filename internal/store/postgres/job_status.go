@@ -14,18 +14,18 @@ import (
 )
 
 // sight is a job with what its status is derived from.
-type sight struct {
-	job            belfry.Job
-	live           belfry.LiveRuns
-	made           int64     // runs of it that were ever decided on, scheduled or asked for
-	mark           time.Time // the plan's high-water mark
-	liveAt, deadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
+type jobStatusRow struct {
+	job                    belfry.Job
+	liveRuns               belfry.LiveRuns
+	runCount               int64     // runs of it that were ever decided on, scheduled or asked for
+	firedFor               time.Time // the plan's high-water mark
+	lastLiveAt, lastDeadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
 
 	// Of the latest record in history that tells of an occurrence, and of the latest
 	// that is a run.
-	settledAt time.Time
-	settled   belfry.RunStatus
-	ranAt     time.Time
+	lastSettledAt time.Time
+	lastSettled   belfry.RunStatus
+	lastRanAt     time.Time
 }
 
 // telling leaves out what is only noted beside the occurrences of a job: that the
@@ -33,12 +33,12 @@ type sight struct {
 // after the mark, and say nothing about how the job ended. The note that the job
 // was cancelled before an occurrence does, and lies after the mark, until a run of
 // it is fired after that: see lookAtAll.
-const telling = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
+const excludeNotes = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
 
 // selectSights reads jobs as far as that is possible without their history,
 // which has a partition a day and is looked at only where something is to be
 // found. The caller adds a WHERE on j.
-const selectSights = `
+const selectJobStatus = `
 SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
        p.next_at, p.parked, p.fired_for, p.runs_made + p.runs_asked, r.running, r.waiting, r.last, d.last
   FROM belfry.jobs j
@@ -50,27 +50,27 @@ SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload
 
 // readJobs reads the jobs that a WHERE on j picks, in no order.
 func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
-	rows, err := q.Query(ctx, selectSights+where, args...)
+	rows, err := q.Query(ctx, selectJobStatus+where, args...)
 	if err != nil {
 		return nil, err
 	}
-	sights, err := pgx.CollectRows(rows, s.scanSight)
+	sights, err := pgx.CollectRows(rows, s.scanJobStatus)
 	if err != nil {
 		return nil, err
 	}
-	if err := lookBack(ctx, q, sights); err != nil {
+	if err := loadLastSettled(ctx, q, sights); err != nil {
 		return nil, err
 	}
 	jobs := make([]belfry.Job, len(sights))
 	for i, v := range sights {
-		jobs[i] = v.derive()
+		jobs[i] = v.result()
 	}
 	return jobs, nil
 }
 
-func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
+func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	var (
-		v                      sight
+		v                      jobStatusRow
 		job                    = &v.job
 		id                     pgtype.UUID
 		name, payload, parked  pgtype.Text
@@ -78,7 +78,7 @@ func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
 		next, mark, live, dead pgtype.Timestamptz
 	)
 	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
-		&next, &parked, &mark, &v.made, &v.live.Running, &v.live.Waiting, &live, &dead)
+		&next, &parked, &mark, &v.runCount, &v.liveRuns.Running, &v.liveRuns.Waiting, &live, &dead)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +90,20 @@ func (s *Store) scanSight(row pgx.CollectableRow) (*sight, error) {
 		job.Payload = json.RawMessage(payload.String)
 	}
 	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.NextRunAt = momentOrNil(next)
-	v.mark, v.liveAt, v.deadAt = moment(mark), moment(live), moment(dead)
+	job.NextRunAt = timeOrNil(next)
+	v.firedFor, v.lastLiveAt, v.lastDeadAt = timeOrZero(mark), timeOrZero(live), timeOrZero(dead)
 	return &v, nil
 }
 
 // derive completes the job.
-func (v *sight) derive() belfry.Job {
-	job, last := v.job, v.settled
-	if !v.deadAt.IsZero() && !v.deadAt.Before(v.settledAt) {
+func (v *jobStatusRow) result() belfry.Job {
+	job, last := v.job, v.lastSettled
+	if !v.lastDeadAt.IsZero() && !v.lastDeadAt.Before(v.lastSettledAt) {
 		last = belfry.RunDead
 	}
-	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, v.live, last)
-	at := v.liveAt
-	for _, other := range []time.Time{v.deadAt, v.ranAt} {
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, v.liveRuns, last)
+	at := v.lastLiveAt
+	for _, other := range []time.Time{v.lastDeadAt, v.lastRanAt} {
 		if other.After(at) {
 			at = other
 		}
@@ -117,7 +117,7 @@ func (v *sight) derive() belfry.Job {
 // settledWithin is how far behind the instant of an occurrence the record of its
 // settlement may seem to be, after the server's clock was set back. Most runs are
 // settled no later than that either.
-const settledWithin = 24 * time.Hour
+const settleWindow = 24 * time.Hour
 
 // lookBack finds the latest records in history, in as few of its partitions as
 // possible. Without a run there is nothing that matters. Whatever came of an
@@ -126,60 +126,60 @@ const settledWithin = 24 * time.Hour
 // history is for jobs that skipped something last, and those of which nothing is
 // known at their mark or after it: an edit may have put it there. Only an edit
 // notes that a job was cancelled, and a job remembers when it was last edited.
-func lookBack(ctx context.Context, q querier, sights []*sight) error {
-	var single, recent, deep []*sight
+func loadLastSettled(ctx context.Context, q querier, sights []*jobStatusRow) error {
+	var single, recent, deep []*jobStatusRow
 	for _, v := range sights {
 		switch {
-		case v.made == 0:
-		case v.mark.IsZero():
+		case v.runCount == 0:
+		case v.firedFor.IsZero():
 			deep = append(deep, v)
-		case v.made == 1 && v.liveAt.Equal(v.mark): // known without history
-		case v.made == 1 && v.deadAt.Equal(v.mark) && !v.stoppedAfter(v.mark): // so is this
-		case v.made == 1 && !v.stoppedAfter(v.mark.Add(settledWithin-time.Minute)):
+		case v.runCount == 1 && v.lastLiveAt.Equal(v.firedFor): // known without history
+		case v.runCount == 1 && v.lastDeadAt.Equal(v.firedFor) && !v.maybeCancelledAfter(v.firedFor): // so is this
+		case v.runCount == 1 && !v.maybeCancelledAfter(v.firedFor.Add(settleWindow-time.Minute)):
 			single = append(single, v)
 		default:
 			recent = append(recent, v)
 		}
 	}
-	if err := lookSince(ctx, q, single, settledWithin); err != nil {
+	if err := loadSettledSince(ctx, q, single, settleWindow); err != nil {
 		return err
 	}
 	for _, v := range single {
-		if !v.ranAt.Equal(v.mark) {
+		if !v.lastRanAt.Equal(v.firedFor) {
 			recent = append(recent, v)
 		}
 	}
-	if err := lookSince(ctx, q, recent, forever); err != nil {
+	if err := loadSettledSince(ctx, q, recent, unlimitedWindow); err != nil {
 		return err
 	}
 	for _, v := range recent {
 		switch {
-		case v.settled == belfry.RunSkipped:
+		case v.lastSettled == belfry.RunSkipped:
 			deep = append(deep, v)
-		case v.settledAt.Before(v.mark) && v.liveAt.Before(v.mark) && v.deadAt.Before(v.mark):
+		case v.lastSettledAt.Before(v.firedFor) && v.lastLiveAt.Before(v.firedFor) && v.lastDeadAt.Before(v.firedFor):
 			deep = append(deep, v)
 		}
 	}
-	return lookAtAll(ctx, q, deep)
+	return loadAllSettled(ctx, q, deep)
 }
 
 // stoppedAfter tells whether somebody may have cancelled the job after an instant.
-func (v *sight) stoppedAfter(at time.Time) bool {
+func (v *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
 	return v.job.State == belfry.JobActive && v.job.NextRunAt == nil && v.job.UpdatedAt.After(v.job.CreatedAt) && v.job.UpdatedAt.After(at)
 }
 
-const forever = 100 * 365 * 24 * time.Hour
+const unlimitedWindow = 100 * 365 * 24 * time.Hour
 
 // lookSince finds the latest record that was settled since each plan's mark, but
 // no later after it than that.
-func lookSince(ctx context.Context, q querier, sights []*sight, within time.Duration) error {
+func loadSettledSince(ctx context.Context, q querier, sights []*jobStatusRow, within time.Duration) error {
 	if len(sights) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*sight, len(sights))
+	byID := make(map[belfry.ID]*jobStatusRow, len(sights))
 	ids, marks := make([]pgtype.UUID, len(sights)), make([]time.Time, len(sights))
 	for i, v := range sights {
-		byID[v.job.ID], ids[i], marks[i] = v, uuid(v.job.ID), v.mark
+		byID[v.job.ID], ids[i], marks[i] = v, uuid(v.job.ID), v.firedFor
 	}
 	// The bounds of all jobs together let most partitions be left out for good.
 	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
@@ -188,9 +188,9 @@ SELECT w.id, n.scheduled_at, n.state
   FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, mark)
  CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
                       WHERE job_id = w.id AND settled_at BETWEEN $5 AND $6
-                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'`+telling+`
+                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'`+excludeNotes+`
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
-		ids, marks, settledWithin.Seconds(), within.Seconds(), first.Add(-settledWithin), last.Add(within))
+		ids, marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
 	if err != nil {
 		return err
 	}
@@ -201,9 +201,9 @@ SELECT w.id, n.scheduled_at, n.state
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state}, func() error {
 		v := byID[id.Bytes]
-		v.settledAt, v.settled = at.UTC(), state
+		v.lastSettledAt, v.lastSettled = at.UTC(), state
 		if state != belfry.RunSkipped {
-			v.ranAt = v.settledAt
+			v.lastRanAt = v.lastSettledAt
 		}
 		return nil
 	})
@@ -213,22 +213,22 @@ SELECT w.id, n.scheduled_at, n.state
 // lookAtAll finds the latest record, and the latest that is a run, in all of
 // history. That the job was cancelled tells no more once a later run of it was
 // fired, though the occurrence that it was cancelled before is still to come.
-func lookAtAll(ctx context.Context, q querier, sights []*sight) error {
+func loadAllSettled(ctx context.Context, q querier, sights []*jobStatusRow) error {
 	if len(sights) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*sight, len(sights))
+	byID := make(map[belfry.ID]*jobStatusRow, len(sights))
 	ids := make([]pgtype.UUID, len(sights))
 	for i, v := range sights {
 		byID[v.job.ID], ids[i] = v, uuid(v.job.ID)
-		v.settledAt, v.settled, v.ranAt = time.Time{}, "", time.Time{}
+		v.lastSettledAt, v.lastSettled, v.lastRanAt = time.Time{}, "", time.Time{}
 	}
 	rows, err := q.Query(ctx, `
 SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
   FROM unnest($1::uuid[]) AS w (id)
   LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
   LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = w.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+telling+`
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+excludeNotes+`
                         AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
 	if err != nil {
@@ -242,7 +242,7 @@ SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state, &ran}, func() error {
 		v := byID[id.Bytes]
-		v.settledAt, v.settled, v.ranAt = at.UTC(), state, moment(ran)
+		v.lastSettledAt, v.lastSettled, v.lastRanAt = at.UTC(), state, timeOrZero(ran)
 		return nil
 	})
 	return err

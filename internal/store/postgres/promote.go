@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -10,52 +11,56 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// aftermath is the jobs of runs that are over and that something comes after.
-type aftermath struct {
-	waited []belfry.ID // another run waits
-	once   []belfry.ID // it may have been the last that a one-off had
+// Promote makes runs whose retry is due ready, and runs that wait for nothing.
+func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
+	ctx, cancel, err := detach(ctx, callTimeout)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	defer cancel()
+	tag, err := s.pool.Exec(ctx, `/* promote */
+UPDATE belfry.runs SET state = 'ready'
+ WHERE id IN (SELECT id FROM belfry.runs WHERE state = 'retry' AND ready_at <= clock_timestamp() AND shard = ANY($1)
+               ORDER BY ready_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, int32s(shards), limit)
+	if err != nil {
+		return 0, time.Time{}, wrapError("promote", err)
+	}
+	promoted = int(tag.RowsAffected())
+	if promoted > 0 {
+		s.notifier.notifyReady()
+	}
+	freed, err := s.promoteWaiting(ctx, shards)
+	if err != nil {
+		return promoted, time.Time{}, wrapError("let waiting runs go ahead", err)
+	}
+	promoted += freed
+	var at pgtype.Timestamptz
+	err = s.pool.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(&at)
+	return promoted, timeOrZero(at), wrapError("promote", err)
 }
 
-// mark notes the results whose index was returned, and what comes after their
-// runs: see aftermathSQL.
-func (a *aftermath) mark(rows pgx.Rows, err error, settled []bool) error {
+// Ready counts the ready runs of each lane, up to the limit a lane. It walks the
+// index from lane to lane, so that its cost does not grow with the queue.
+func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
+	rows, err := s.pool.Query(ctx, `
+WITH RECURSIVE lane (name) AS (
+  (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
+   UNION ALL
+  SELECT (SELECT r.lane FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name ORDER BY r.lane LIMIT 1) FROM lane WHERE lane.name IS NOT NULL)
+SELECT lane.name, n.ready FROM lane
+ CROSS JOIN LATERAL (SELECT count(*) AS ready FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x) n
+ WHERE lane.name IS NOT NULL`, limit)
 	if err != nil {
-		return err
+		return nil, wrapError("count ready runs", err)
 	}
-	var (
-		n           int64
-		job         pgtype.UUID
-		once, waits bool
-	)
-	_, err = pgx.ForEachRow(rows, []any{&n, &job, &once, &waits}, func() error {
-		settled[n] = true
-		a.add(job.Bytes, once, waits)
+	ready := map[string]int{}
+	var lane string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&lane, &n}, func() error {
+		ready[lane] = n
 		return nil
 	})
-	return err
-}
-
-func (a *aftermath) add(job belfry.ID, once, waits bool) {
-	if waits {
-		a.waited = append(a.waited, job)
-	}
-	if once {
-		a.once = append(a.once, job)
-	}
-}
-
-// follow sees to what comes after runs that are over. They are settled in any case:
-// what goes wrong here is left to Promote and Retire.
-func (s *Store) follow(ctx context.Context, a aftermath) {
-	if _, err := s.advance(ctx, a.waited); err != nil {
-		s.log.Warn("runs that wait for others will go ahead a little later", "jobs", len(a.waited), "error", err)
-	}
-	if len(a.once) == 0 {
-		return
-	}
-	if err := s.retire(ctx, s.work, a.once); err != nil {
-		s.log.Warn("one-offs that are over will leave a little later", "jobs", len(a.once), "error", err)
-	}
+	return ready, wrapError("count ready runs", err)
 }
 
 // advance lets the first waiting run of each of the jobs go ahead that has no other
@@ -87,7 +92,7 @@ WITH head AS MATERIALIZED (
     FROM (SELECT DISTINCT unnest($1::uuid[])) AS j (job_id)
    CROSS JOIN (SELECT clock_timestamp() AS now) c
    CROSS JOIN LATERAL (SELECT r.id, r.ready_at FROM belfry.runs r WHERE r.job_id = j.job_id AND r.state = 'waiting' ORDER BY r.scheduled_at, r.id LIMIT 1) x
-   WHERE `+aloneSQL+`)
+   WHERE `+onlyWaitingRuns+`)
 UPDATE belfry.runs r SET state = head.state, ready_at = head.ready_at, rank = (extract(epoch FROM head.ready_at) * 1000000)::bigint + r.weight
   FROM head WHERE r.id = head.id AND r.state = 'waiting'
 RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
@@ -102,32 +107,32 @@ RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
 		})
 		return err
 	})
-	if err := s.work.SendBatch(ctx, batch).Close(); err != nil {
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, err
 	}
 	if ready > 0 {
-		s.hints.tellReady()
+		s.notifier.notifyReady()
 	}
 	if later > 0 {
-		s.hints.tellChanged(false)
+		s.notifier.notifyPlans(false)
 	}
 	return ready, nil
 }
 
 // releaseSQL lets all runs of a job go that wait for others, once they need not.
-const releaseSQL = `/* advance */
+const releaseWaitingSQL = `/* advance */
 UPDATE belfry.runs SET state = CASE WHEN ready_at > c.now THEN 'retry' ELSE 'ready' END, ready_at = greatest(ready_at, c.now),
        rank = (extract(epoch FROM greatest(ready_at, c.now)) * 1000000)::bigint + weight
   FROM (SELECT clock_timestamp() AS now) c WHERE job_id = $1 AND state = 'waiting'`
 
 // aloneSQL tells of a job j whether all its live runs wait.
-const aloneSQL = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
+const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
 
 // lookWaiting is how many jobs whose runs wait one call of unstick looks at.
-const lookWaiting = 1000
+const waitingScanLimit = 1000
 
 // walk is where the next look at jobs whose runs wait begins.
-type walk struct {
+type scanPosition struct {
 	sync.Mutex
 	after belfry.ID
 }
@@ -135,17 +140,17 @@ type walk struct {
 // unstick lets runs of the shards go ahead that wait for nothing. It walks from job
 // to job, and a later call goes on where this one ended, so that its cost does not
 // grow with what waits.
-func (s *Store) unstick(ctx context.Context, shards []int) (ready int, err error) {
-	s.walk.Lock()
-	defer s.walk.Unlock()
-	rows, err := s.work.Query(ctx, `/* advance */
+func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, err error) {
+	s.waitingScan.Lock()
+	defer s.waitingScan.Unlock()
+	rows, err := s.pool.Query(ctx, `/* advance */
 WITH RECURSIVE j (job_id, shard, n) AS (
   (SELECT job_id, shard, 1 FROM belfry.runs WHERE state = 'waiting' AND job_id > $2 ORDER BY job_id LIMIT 1)
    UNION ALL
   SELECT r.job_id, r.shard, j.n + 1 FROM j
    CROSS JOIN LATERAL (SELECT job_id, shard FROM belfry.runs WHERE state = 'waiting' AND job_id > j.job_id ORDER BY job_id LIMIT 1) r
    WHERE j.n < $3)
-SELECT job_id, n = $3, shard = ANY($1) AND `+aloneSQL+` FROM j`, int32s(shards), pgtype.UUID{Bytes: s.walk.after, Valid: true}, lookWaiting)
+SELECT job_id, n = $3, shard = ANY($1) AND `+onlyWaitingRuns+` FROM j`, int32s(shards), pgtype.UUID{Bytes: s.waitingScan.after, Valid: true}, waitingScanLimit)
 	if err != nil {
 		return 0, err
 	}
@@ -167,6 +172,6 @@ SELECT job_id, n = $3, shard = ANY($1) AND `+aloneSQL+` FROM j`, int32s(shards),
 	if err != nil {
 		return 0, err
 	}
-	s.walk.after = next
+	s.waitingScan.after = next
 	return s.advance(ctx, stuck)
 }

@@ -15,35 +15,35 @@ import (
 // gramEvery is how far apart the grams of a name begin. An index of all of them
 // would be nearly twice as dear to write, for the sake of searches of three
 // letters.
-const gramEvery = 2
+const trigramStep = 2
 
 // minIndexed is the number of letters that surely cover a whole gram, wherever
 // they are in a name.
-const minIndexed = gramEvery + 2
+const minIndexedLetters = trigramStep + 2
 
 // gramsOf gives every second three letters of a name, in lower case.
-func gramsOf(name string) []int64 {
-	letters := folded(name)
+func nameTrigrams(name string) []int64 {
+	letters := lowerRunes(name)
 	if len(letters) < 3 {
 		return nil
 	}
-	return distinctGrams(letters)
+	return distinctTrigrams(letters)
 }
 
 // gramsSought gives, for each place where a part of a name may begin between two
 // grams, the grams that a name with that part has. It has none for a short part.
-func gramsSought(part string) [][]int64 {
-	if utf8.RuneCountInString(part) < minIndexed {
+func searchTrigrams(part string) [][]int64 {
+	if utf8.RuneCountInString(part) < minIndexedLetters {
 		return nil
 	}
-	letters, sought := folded(part), make([][]int64, gramEvery)
+	letters, sought := lowerRunes(part), make([][]int64, trigramStep)
 	for i := range sought {
-		sought[i] = distinctGrams(letters[i:])
+		sought[i] = distinctTrigrams(letters[i:])
 	}
 	return sought
 }
 
-func folded(s string) []rune {
+func lowerRunes(s string) []rune {
 	letters := []rune(storable(s))
 	for i, r := range letters {
 		letters[i] = unicode.ToLower(r)
@@ -51,9 +51,9 @@ func folded(s string) []rune {
 	return letters
 }
 
-func distinctGrams(letters []rune) []int64 {
-	grams := make([]int64, 0, len(letters)/gramEvery)
-	for i := 0; i+3 <= len(letters); i += gramEvery {
+func distinctTrigrams(letters []rune) []int64 {
+	grams := make([]int64, 0, len(letters)/trigramStep)
+	for i := 0; i+3 <= len(letters); i += trigramStep {
 		grams = append(grams, int64(letters[i])<<42|int64(letters[i+1])<<21|int64(letters[i+2]))
 	}
 	slices.Sort(grams)
@@ -62,12 +62,12 @@ func distinctGrams(letters []rune) []int64 {
 
 // shares says which part of all names has a gram, as far as the server's
 // statistics tell.
-type shares struct {
+type trigramShares struct {
 	common map[int64]float64 // empty: nothing is known
 	least  float64           // of the common ones; all others have less
 }
 
-func (s shares) of(gram int64) float64 {
+func (s trigramShares) of(gram int64) float64 {
 	if share, ok := s.common[gram]; ok {
 		return share
 	}
@@ -85,7 +85,7 @@ const (
 
 // worth chooses the rarest of the grams that a name must have, for each place
 // where the part may begin. It gives nothing if an index would not help.
-func (s shares) worth(sought [][]int64) [][]int64 {
+func (s trigramShares) selective(sought [][]int64) [][]int64 {
 	if len(s.common) == 0 {
 		return sought
 	}
@@ -107,16 +107,16 @@ func (s shares) worth(sought [][]int64) [][]int64 {
 }
 
 // sharesFor is how long statistics are believed.
-const sharesFor = time.Minute
+const shareCacheTime = time.Minute
 
 // gramShares remembers the shares of grams.
-type gramShares struct {
+type shareCache struct {
 	mu    sync.Mutex
-	known shares
+	known trigramShares
 	until time.Time
 }
 
-func (g *gramShares) get(ctx context.Context, tx pgx.Tx) (shares, error) {
+func (g *shareCache) get(ctx context.Context, tx pgx.Tx) (trigramShares, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Now().Before(g.until) {
@@ -127,17 +127,17 @@ SELECT e.gram, e.share FROM pg_stats s
  CROSS JOIN LATERAL unnest(s.most_common_elems::text::bigint[], s.most_common_elem_freqs::float8[]) AS e (gram, share)
  WHERE s.schemaname = 'belfry' AND s.tablename = 'jobs' AND s.attname = 'grams' AND e.gram IS NOT NULL`)
 	if err != nil {
-		return shares{}, err
+		return trigramShares{}, err
 	}
-	known := shares{common: map[int64]float64{}, least: 1}
+	known := trigramShares{common: map[int64]float64{}, least: 1}
 	var gram int64
 	var share float64
 	if _, err = pgx.ForEachRow(rows, []any{&gram, &share}, func() error {
 		known.common[gram], known.least = share, min(known.least, share)
 		return nil
 	}); err != nil {
-		return shares{}, err
+		return trigramShares{}, err
 	}
-	g.known, g.until = known, time.Now().Add(sharesFor)
+	g.known, g.until = known, time.Now().Add(shareCacheTime)
 	return known, nil
 }

@@ -15,10 +15,10 @@ import (
 
 // runLook is how many runs of each place are looked at, time after time, for a
 // page.
-const runLook = 4000
+const runScanLimit = 4000
 
 // place is a table of runs that is walked in descending order of their ids.
-type place struct {
+type runTable struct {
 	columns string
 	table   string
 	id      string // column
@@ -28,25 +28,25 @@ type place struct {
 }
 
 var (
-	livePlace    = place{liveRuns, "belfry.runs", "id", "true", "", "x.state"}
-	deadPlace    = place{deadRuns, "belfry.dead", "id", "true", withAttempt, "'dead'"}
-	settledPlace = place{settledRuns, "belfry.history", "id", "true", "", "x.state"}
-	wishedPlace  = place{wishedRuns, "belfry.triggers", "run_id", "fired_at IS NULL", withJob, "'ready'"}
+	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state"}
+	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'"}
+	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state"}
+	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
 )
 
 // placesOf gives the places where runs of a state are.
-func placesOf(state belfry.RunStatus) []place {
+func runTablesFor(state belfry.RunStatus) []runTable {
 	switch state {
 	case "":
-		return []place{livePlace, wishedPlace, deadPlace, settledPlace}
+		return []runTable{liveTable, pendingTable, deadTable, settledTable}
 	case belfry.RunReady:
-		return []place{livePlace, wishedPlace}
+		return []runTable{liveTable, pendingTable}
 	case belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting:
-		return []place{livePlace}
+		return []runTable{liveTable}
 	case belfry.RunDead:
-		return []place{deadPlace}
+		return []runTable{deadTable}
 	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
-		return []place{settledPlace}
+		return []runTable{settledTable}
 	}
 	return nil
 }
@@ -58,13 +58,13 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 		return list, nil
 	}
 	started := time.Now()
-	err = pgx.BeginTxFunc(ctx, s.work, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, holdPlanner); err != nil {
+	err = pgx.BeginTxFunc(ctx, s.pool, snapshotOptions, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
 			return err
 		}
-		from := after(page.After.ID)
+		from := startAfter(page.After.ID)
 		for {
-			runs, floor, err := lookAtRuns(ctx, tx, namespace, filter, from, page.Limit+1-len(list.Runs))
+			runs, floor, err := scanRunTables(ctx, tx, namespace, filter, from, page.Limit+1-len(list.Runs))
 			if err != nil {
 				return err
 			}
@@ -77,14 +77,14 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 			if !floor.Valid {
 				return nil
 			}
-			if from = floor; time.Since(started) > lookTime {
+			if from = floor; time.Since(started) > searchTime {
 				list.Next = floor.Bytes
 				return nil
 			}
 		}
 	})
 	if err != nil {
-		return store.RunList{}, failed("list runs", err)
+		return store.RunList{}, wrapError("list runs", err)
 	}
 	return list, nil
 }
@@ -92,9 +92,9 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 // lookAtRuns looks at the next runs of each place. It gives those that pass
 // the filter down to a floor, below which there may be others; a null one is the
 // end of all places.
-func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
-	for _, p := range placesOf(filter.Status) {
-		runs, bottom, err := p.look(ctx, tx, namespace, filter.Status, from, want)
+func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
+	for _, p := range runTablesFor(filter.Status) {
+		runs, bottom, err := p.scan(ctx, tx, namespace, filter.Status, from, want)
 		if err != nil {
 			return nil, floor, err
 		}
@@ -112,10 +112,10 @@ func lookAtRuns(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.
 
 // look walks over the next runs of a place and says how far it came; null if it
 // came to the end.
-func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunStatus, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
+func (p runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunStatus, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
 	walk := fmt.Sprintf(`FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, p.table, p.id, p.where, p.id)
 	rows, err := tx.Query(ctx, fmt.Sprintf(`%s (SELECT * %s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
-		p.columns, walk, p.join, p.state, p.id), from, runLook, namespace, string(state), want)
+		p.columns, walk, p.join, p.state, p.id), from, runScanLimit, namespace, string(state), want)
 	if err != nil {
 		return nil, bottom, err
 	}
@@ -125,7 +125,7 @@ func (p place) look(ctx context.Context, tx pgx.Tx, namespace string, state belf
 	if len(runs) == want {
 		return runs, uuid(runs[want-1].ID), nil
 	}
-	rows, err = tx.Query(ctx, fmt.Sprintf(`SELECT %s %s OFFSET $2 - 1 LIMIT 1`, p.id, walk), from, runLook)
+	rows, err = tx.Query(ctx, fmt.Sprintf(`SELECT %s %s OFFSET $2 - 1 LIMIT 1`, p.id, walk), from, runScanLimit)
 	if err != nil {
 		return nil, bottom, err
 	}

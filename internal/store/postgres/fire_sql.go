@@ -132,7 +132,7 @@ WITH step AS MATERIALIZED (
   ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, made_at = excluded.made_at, succeeded_at = NULL
 )`
 
-	fireTold = `, told AS (
+	fireEvents = `, told AS (
   INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count)
   SELECT e.id, adv.shard, e.namespace, e.job_id, e.kind, e.at, e.message, e.count
     FROM unnest($43::bigint[], $44::uuid[], $45::text[], $46::uuid[], $47::text[], $48::timestamptz[], $49::text[], $50::bigint[])
@@ -141,7 +141,7 @@ WITH step AS MATERIALIZED (
   ON CONFLICT (id) DO NOTHING
 )`
 
-	fireAnswer = `
+	fireResult = `
 SELECT n, NULL, '', NULL, NULL, NULL, NULL FROM adv
  UNION ALL
 SELECT 0, id, state, token, fired_at, deadline_at,
@@ -151,22 +151,22 @@ SELECT 0, id, state, token, fired_at, deadline_at,
 
 // fireForm is what a batch has: idempotency keys, events. Most have neither, and
 // their statement is not burdened with it.
-type fireForm struct{ keyed, told bool }
+type fireVariant struct{ keys, events bool }
 
 // fireSQL are the forms of the statement.
-var fireSQL = fireForms(fireForm{}, fireForm{keyed: true}, fireForm{told: true}, fireForm{keyed: true, told: true})
+var fireSQL = fireStatements(fireVariant{}, fireVariant{keys: true}, fireVariant{events: true}, fireVariant{keys: true, events: true})
 
-func fireForms(forms ...fireForm) map[fireForm]string {
-	out := map[fireForm]string{}
+func fireStatements(forms ...fireVariant) map[fireVariant]string {
+	out := map[fireVariant]string{}
 	for _, form := range forms {
 		single, keys, told := fireUnkeyed, "", ""
-		if form.keyed {
+		if form.keys {
 			single, keys = fmt.Sprintf(fireKeyed, int64(store.KeyRetention.Seconds())), fireKeys
 		}
-		if form.told {
-			told = fireTold
+		if form.events {
+			told = fireEvents
 		}
-		out[form] = fireSteps + single + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + told + fireAnswer
+		out[form] = fireSteps + single + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + told + fireResult
 	}
 	return out
 }
