@@ -10,28 +10,28 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// cancelSQL cancels the live runs of a job, or one run alone: one that a worker
-// holds is marked, and the others become history. It tells what comes after them.
+// cancelSQL cancels live runs: those that a worker holds are marked, and the others
+// become history. It returns the follow-ups.
 func cancelSQL(where string) string {
 	return `/* cancel */
-WITH held AS MATERIALIZED (
+WITH locked AS MATERIALIZED (
   SELECT r.*, clock_timestamp() AS now FROM belfry.runs r WHERE r.namespace = $1 AND ` + where + ` ORDER BY r.id FOR UPDATE
-), told AS (
-  UPDATE belfry.runs r SET cancel_at = held.now FROM held WHERE r.id = held.id AND held.state = 'running' AND held.cancel_at IS NULL
-), gone AS (
-  DELETE FROM belfry.runs r USING held WHERE r.id = held.id AND held.state <> 'running'
-), kept AS (
+), marked AS (
+  UPDATE belfry.runs r SET cancel_requested_at = locked.now FROM locked WHERE r.id = locked.id AND locked.state = 'running' AND locked.cancel_requested_at IS NULL
+), deleted AS (
+  DELETE FROM belfry.runs r USING locked WHERE r.id = locked.id AND locked.state <> 'running'
+), settled AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                              attempt, settled_at, http_status, error, output, skipped_count, key, keep_until)
+                              attempt, settled_at, http_status, error, output, skipped_count, key, retain_until)
   SELECT id, shard, namespace, job_id, revision, kind, 'cancelled', '', scheduled_at, ready_at, fired_at, fired_by, epoch,
-         attempt, now, 0, '', '', 0, key, now + keep_days * interval '24 hours'
-    FROM held WHERE state <> 'running'
+         attempt, now, 0, '', '', 0, key, now + retention_days * interval '24 hours'
+    FROM locked WHERE state <> 'running'
 )
-SELECT r.job_id, r.state <> 'running', r.once, ` + hasWaitingRun + ` FROM held r`
+SELECT r.job_id, r.state <> 'running', r.one_off, ` + hasWaitingRun + ` FROM locked r`
 }
 
-// Cancel ends a run wherever it is. Between two looks it may have gone from one
-// place to the next, so that one that is nowhere is looked for again.
+// Cancel ends a run in whichever table it is. It may move from one to the next between
+// two lookups, so that a run that was not found is looked up again.
 func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -39,43 +39,39 @@ func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 	}
 	defer cancel()
 	for range 3 {
-		for _, try := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelTrigger, s.cancelSettled} {
-			if found, err := try(ctx, namespace, run); found || err != nil {
+		for _, cancel := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelTrigger, s.cancelSettled} {
+			if found, err := cancel(ctx, namespace, run); found || err != nil {
 				return wrapError("cancel", err)
 			}
 		}
 	}
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", run)
+	return runNotFound(run)
 }
 
 func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
-	rows, err := s.pool.Query(ctx, cancelSQL(`r.id = $2`), namespace, uuid(run))
-	if err != nil {
-		return false, err
-	}
-	var rest followUps
-	if found, err = rest.collectCancelled(rows); err == nil {
-		s.runFollowUps(ctx, rest)
+	var next followUps
+	if found, err = next.cancelled(ctx, s.pool, `r.id = $2`, namespace, run); err == nil {
+		s.runFollowUps(ctx, next)
 	}
 	return found, err
 }
 
-// cancelled reads what cancelSQL tells.
-func (a *followUps) collectCancelled(rows pgx.Rows) (found bool, err error) {
+// cancelled runs cancelSQL.
+func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace string, id belfry.ID) (found bool, err error) {
 	var job pgtype.UUID
-	var gone, once, waits bool
-	_, err = pgx.ForEachRow(rows, []any{&job, &gone, &once, &waits}, func() error {
+	var settled, oneOff, hasWaiting bool
+	err = forEach(ctx, q, []any{&job, &settled, &oneOff, &hasWaiting}, func() error {
 		found = true
-		if gone {
-			a.add(job.Bytes, once, waits)
+		if settled {
+			f.add(job.Bytes, oneOff, hasWaiting)
 		}
 		return nil
-	})
+	}, cancelSQL(where), namespace, uuid(id))
 	return found, err
 }
 
-// cancelWish cancels the run that a trigger would become. The plan is locked first,
-// as whoever fires the trigger does.
+// cancelTrigger cancels the run that a pending trigger would become. It locks the plan
+// first, as firing the trigger does.
 func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var job pgtype.UUID
@@ -96,26 +92,26 @@ SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.j
 	return found, err
 }
 
-// cancelWishes has triggers of a job whose plan is locked become history instead of
-// runs: all, or the one of a run.
-func cancelTriggers(ctx context.Context, tx pgx.Tx, job, run belfry.ID, keepDays int) (int, error) {
+// cancelTriggers moves pending triggers of a job whose plan is locked to history: all,
+// or the one of a run.
+func cancelTriggers(ctx context.Context, tx pgx.Tx, job, run belfry.ID, retentionDays int) (int, error) {
 	tag, err := tx.Exec(ctx, `/* cancel */
-WITH gone AS (
+WITH consumed AS (
   UPDATE belfry.triggers t SET fired_at = clock_timestamp() FROM belfry.jobs j
    WHERE j.id = $1 AND t.shard = j.shard AND t.job_id = j.id AND t.fired_at IS NULL AND ($2::uuid IS NULL OR t.run_id = $2)
   RETURNING t.*, j.revision
 ), counted AS (
-  UPDATE belfry.plans p SET runs_asked = p.runs_asked + n.n FROM (SELECT count(*) AS n FROM gone) n WHERE p.job_id = $1 AND n.n > 0
+  UPDATE belfry.plans p SET runs_triggered = p.runs_triggered + n.n FROM (SELECT count(*) AS n FROM consumed) n WHERE p.job_id = $1 AND n.n > 0
 )
 INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                            attempt, settled_at, http_status, error, output, skipped_count, keep_until)
+                            attempt, settled_at, http_status, error, output, skipped_count, retain_until)
 SELECT run_id, shard, namespace, job_id, revision, kind, 'cancelled', '', at, greatest(at, created_at), fired_at, $4, 0,
        0, fired_at, 0, '', '', 0, fired_at + nullif($3, 0) * interval '24 hours'
-  FROM gone`, uuid(job), uuid(run), keepDays, pgtype.UUID{Valid: true})
+  FROM consumed`, uuid(job), uuid(run), retentionDays, notNull(belfry.ID{}))
 	return int(tag.RowsAffected()), err
 }
 
-// cancelSettled finds a run that is over. Cancelling it again is no fault.
+// cancelSettled finds a run that is settled. Cancelling it again is no error.
 func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	var state belfry.RunStatus
 	err = s.pool.QueryRow(ctx, `/* cancel */ SELECT 'dead' FROM belfry.dead WHERE namespace = $1 AND id = $2
@@ -131,18 +127,14 @@ func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.
 	return true, belfry.Errorf(belfry.Conflict, "run %s is over and cannot be cancelled: it is %s", run, state)
 }
 
-// cancelAll cancels whatever a job has that is alive or asked for. Its plan is
-// locked. No run is left that could go ahead.
-func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, rest *followUps) error {
-	rows, err := tx.Query(ctx, cancelSQL(`r.job_id = $2`), job.Namespace, uuid(job.ID))
-	if err != nil {
+// cancelAll cancels the live runs and pending triggers of a job whose plan is locked. No
+// waiting run is left to promote.
+func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, next *followUps) error {
+	var all followUps
+	if _, err := all.cancelled(ctx, tx, `r.job_id = $2`, job.Namespace, job.ID); err != nil {
 		return err
 	}
-	var each followUps
-	if _, err := each.collectCancelled(rows); err != nil {
-		return err
-	}
-	rest.oneOffs = each.oneOffs
-	_, err = cancelTriggers(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
+	next.oneOffs = all.oneOffs
+	_, err := cancelTriggers(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
 	return err
 }

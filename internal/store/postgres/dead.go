@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,15 +14,14 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// deadLetters reads dead letters as runs, with what else there is to know of them.
-// It is followed by the table, or a part of it, under the name x.
-var selectDeadLetters = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, '') FROM `
+// deadColumns reads dead letters x, with their last attempts a and their jobs j.
+var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, '')`
 
 const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
-// DeadLetter finds a dead letter with all that was kept of it.
+// DeadLetter finds a dead letter with its spec, payload and attempts.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	rows, err := s.pool.Query(ctx, strings.TrimSuffix(selectDeadLetters, " FROM ")+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
+	rows, err := s.pool.Query(ctx, deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
 		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
 		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
 		WHERE x.namespace = $1 AND x.id = $2`, namespace, uuid(run))
@@ -33,11 +31,8 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 	letter, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
 		var spec string
 		var payload pgtype.Text
-		letter, err := scanDeadLetter(row, &spec, &payload)
-		letter.Spec = s.specs.OrZero(spec)
-		if payload.Valid {
-			letter.Payload = json.RawMessage(payload.String)
-		}
+		letter, err := scanDeadLetterAnd(row, &spec, &payload)
+		letter.Spec, letter.Payload = s.specs.OrZero(spec), rawJSON(payload)
 		return letter, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -49,16 +44,18 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 	return letter, wrapError("look up a dead letter", err)
 }
 
-// scanLetter reads a row of deadLetters, and more.
-func scanDeadLetter(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
+func scanDeadLetter(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanDeadLetterAnd(row) }
+
+// scanDeadLetterAnd reads deadColumns, and more.
+func scanDeadLetterAnd(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
 	var scan runScan
 	err = row.Scan(append(append(scan.fields(), &letter.Fingerprint, &letter.JobName), more...)...)
 	letter.Run = scan.result()
 	return letter, err
 }
 
-// condition says the filter in SQL, about a dead letter x of a namespace, which is
-// the first argument, and its last attempt a. It gives all arguments.
+// deadCondition is the filter on a dead letter x of a namespace and its last attempt a
+// in SQL, with its arguments.
 func deadCondition(namespace string, f belfry.DeadFilter) (sql string, args []any) {
 	var b strings.Builder
 	args = []any{namespace}
@@ -84,7 +81,7 @@ func deadCondition(namespace string, f belfry.DeadFilter) (sql string, args []an
 	}
 	if f.Error != "" {
 		part := storable(f.Error)
-		// Plain letters are looked for first, which is by far the fastest.
+		// ASCII is searched for first, which is by far the fastest.
 		and(`CASE WHEN strpos(lower(a.error COLLATE "C"), $%d) = 0 THEN false`, strings.ToLower(longestASCII(part)))
 		if _, pattern := containsPattern(part); longestASCII(part) != part {
 			args = append(args, pattern)
@@ -95,7 +92,7 @@ func deadCondition(namespace string, f belfry.DeadFilter) (sql string, args []an
 	return b.String(), args
 }
 
-// plainest is the longest part of a text that is plain ASCII.
+// longestASCII is the longest part of a text that is ASCII.
 func longestASCII(text string) (longest string) {
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r > unicode.MaxASCII }) {
 		if len(part) > len(longest) {
@@ -105,62 +102,56 @@ func longestASCII(text string) (longest string) {
 	return longest
 }
 
-// beside finds the last attempt of each dead letter where a filter asks for its
-// error. The OFFSET has them looked up one by one: there are far more attempts.
-func joinErrorIfFiltered(f belfry.DeadFilter) string {
+// joinFilteredError joins the last attempt of each dead letter if the filter has an
+// error. The OFFSET forces a lookup for each: there are far more attempts.
+func joinFilteredError(f belfry.DeadFilter) string {
 	if f.Error == "" {
 		return ""
 	}
 	return ` LEFT JOIN LATERAL (SELECT error FROM belfry.attempts WHERE run_id = x.id AND attempt = x.attempt OFFSET 0) a ON true`
 }
 
-// DeadLetters gives the dead letters that pass the filter, the latest death first.
-// What else there is to know is looked up for those of the page.
+// ListDeadLetters returns the dead letters that pass the filter, the latest death
+// first. Attempts and jobs are joined to those of the page only.
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
 	if page.Limit < 1 {
 		return nil, nil
 	}
 	where, args := deadCondition(namespace, filter)
 	if !page.After.At.IsZero() {
-		args = append(args, page.After.At, pgtype.UUID{Bytes: page.After.ID, Valid: true})
+		args = append(args, page.After.At, notNull(page.After.ID))
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, page.Limit)
-	rows, err := s.pool.Query(ctx, fmt.Sprintf(`%s(SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
-		selectDeadLetters, joinErrorIfFiltered(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
-	if err != nil {
-		return nil, wrapError("list dead letters", err)
-	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanDeadLetter(row) })
+	letters, err := collect(ctx, s.pool, scanDeadLetter,
+		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
+			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
 }
 
-// DeadGroups counts the dead letters that pass the filter by the kind of their
-// failure, the largest group first.
+// GroupDeadLetters counts the dead letters that pass the filter by fingerprint, the
+// largest group first.
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
 	if limit < 1 {
 		return nil, nil
 	}
 	where, args := deadCondition(namespace, filter)
 	args = append(args, limit)
-	rows, err := s.pool.Query(ctx, fmt.Sprintf(`
+	groups, err := collect(ctx, s.pool, scanDeadGroup, fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
-kind AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
-                       GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)
-SELECT kind.fingerprint, kind.n, kind.jobs, kind.first, kind.last, x.id, coalesce(a.error, ''), coalesce(a.http_status, 0)
-  FROM kind
- CROSS JOIN LATERAL (SELECT x.id, x.attempt FROM belfry.dead x%[1]s WHERE %[2]s AND x.died_at = kind.last AND x.fingerprint = kind.fingerprint ORDER BY x.id DESC LIMIT 1) x
+grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
+                          GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)
+SELECT g.fingerprint, g.n, g.jobs, g.first, g.last, x.id, coalesce(a.error, ''), coalesce(a.http_status, 0)
+  FROM grouped g
+ CROSS JOIN LATERAL (SELECT x.id, x.attempt FROM belfry.dead x%[1]s WHERE %[2]s AND x.died_at = g.last AND x.fingerprint = g.fingerprint ORDER BY x.id DESC LIMIT 1) x
 %[4]s
- ORDER BY kind.n DESC, kind.last DESC, kind.fingerprint`, joinErrorIfFiltered(filter), where, len(args), joinLastAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
-	if err != nil {
-		return nil, wrapError("group dead letters", err)
-	}
-	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.DeadGroup, error) {
-		var g belfry.DeadGroup
-		var latest pgtype.UUID
-		err := row.Scan(&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &latest, &g.Error, &g.HTTPStatus)
-		g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
-		return g, err
-	})
+ ORDER BY g.n DESC, g.last DESC, g.fingerprint`, joinFilteredError(filter), where, len(args), joinLastAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return groups, wrapError("group dead letters", err)
+}
+
+func scanDeadGroup(row pgx.CollectableRow) (g belfry.DeadGroup, err error) {
+	var latest pgtype.UUID
+	err = row.Scan(&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &latest, &g.Error, &g.HTTPStatus)
+	g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
+	return g, err
 }

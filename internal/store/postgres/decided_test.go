@@ -65,7 +65,7 @@ func TestWhatARunWaitsForIsTold(t *testing.T) {
 		t.Helper()
 		id := belfry.NewID(now.Add(time.Duration(minute) * time.Minute))
 		change(t, s, `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost,
-				worker, token, deadline_at, cancel_at)
+				worker, token, deadline_at, cancel_requested_at)
 			SELECT $1::uuid, 0, 'default', $2, 1, 'scheduled', $4, $3::text, $5, $6::timestamptz, $6, $6, $1, 1, 1, 1, 0, 0, held, held, CASE WHEN held IS NOT NULL THEN $6::timestamptz END, CASE WHEN held IS NOT NULL THEN $6::timestamptz END
 			  FROM (SELECT CASE WHEN $3 = 'running' THEN $1::uuid END AS held) x`, uuid(id), uuid(job), state, lane, rank, now.Add(time.Duration(minute)*time.Minute))
 		return id

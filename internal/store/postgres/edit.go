@@ -13,7 +13,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// EditJob locks a job and its plan, asks edit what to change, and writes it.
+// EditJob locks a job and its plan, calls edit and stores the change that it returns.
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -22,37 +22,33 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	defer cancel()
 	var (
 		job     belfry.Job
-		rest    followUps
-		refusal error // edit's own, which is nobody else's to explain
+		next    followUps
+		editErr error // returned as it is
 	)
-	asked := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
-		change, refusal = edit(j, p, now)
-		return change, refusal
+	keepErr := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
+		change, editErr = edit(j, p, now)
+		return change, editErr
 	}
-	try := func() error {
-		rest = followUps{}
+	err = retryDeadlock(func() error {
+		next = followUps{}
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			job, err = s.edit(ctx, tx, namespace, id, asked, &rest)
+			job, err = s.edit(ctx, tx, namespace, id, keepErr, &next)
 			return err
 		})
-	}
-	err = try()
-	for tries := 0; sqlState(err) == deadlockDetected && tries < 3; tries++ {
-		err = try()
-	}
-	if refusal != nil {
-		return belfry.Job{}, refusal
+	})
+	if editErr != nil {
+		return belfry.Job{}, editErr
 	}
 	if err != nil {
 		return belfry.Job{}, wrapError("edit a job", nameConflict(err, job.Name))
 	}
 	s.notifier.notifyPlans(false, id)
 	s.notifier.notifyReady()
-	s.runFollowUps(ctx, rest)
+	s.runFollowUps(ctx, next)
 	return job, nil
 }
 
-func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, rest *followUps) (belfry.Job, error) {
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, next *followUps) (belfry.Job, error) {
 	p, err := lockPlan(ctx, tx, namespace, id)
 	if err != nil {
 		return belfry.Job{}, err
@@ -66,21 +62,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		return old, err
 	}
 	job := change.Job
-	if job.Revision > old.Revision {
-		if _, err := tx.Exec(ctx, `INSERT INTO belfry.revisions (job_id, revision, shard, spec, payload, replaced_at)
-			SELECT id, revision, shard, spec, payload, clock_timestamp() FROM belfry.jobs WHERE id = $1`, uuid(id)); err != nil {
-			return job, err
-		}
-	}
-	spec, err := json.Marshal(job.Spec)
-	if err != nil {
-		return job, err
-	}
-	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
-		tags = $7, queue = $8, type = $9, handler = $10, grams = $11, purge = $12 WHERE id = $1`,
-		uuid(id), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
-		tagsColumn(&job), storable(job.Queue), storable(job.Type), handlerColumn(job.Spec), nameTrigrams(job.Name), change.Purge)
-	if err != nil {
+	if err := updateJob(ctx, tx, &old, change); err != nil {
 		return job, err
 	}
 	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.FreeSlots{})
@@ -91,7 +73,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		return job, belfry.Errorf(belfry.Conflict, "the job's plan could not be changed; try again")
 	}
 	if change.Cancel {
-		if err := cancelAll(ctx, tx, &job, rest); err != nil {
+		if err := cancelAll(ctx, tx, &job, next); err != nil {
 			return job, err
 		}
 	}
@@ -106,9 +88,28 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	return s.job(ctx, tx, namespace, id)
 }
 
+func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Change) error {
+	job := &change.Job
+	if job.Revision > old.Revision {
+		if _, err := tx.Exec(ctx, `INSERT INTO belfry.revisions (job_id, revision, shard, spec, payload, replaced_at)
+			SELECT id, revision, shard, spec, payload, clock_timestamp() FROM belfry.jobs WHERE id = $1`, uuid(old.ID)); err != nil {
+			return err
+		}
+	}
+	spec, err := json.Marshal(job.Spec)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
+		tags = $7, queue = $8, type = $9, handler = $10, trigrams = $11, purge = $12 WHERE id = $1`,
+		uuid(old.ID), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
+		tagsColumn(job), storable(job.Queue), storable(job.Type), handlerColumn(job.Spec), nameTrigrams(job.Name), change.Purge)
+	return err
+}
+
 // lockPlan locks a job and its plan against fires and other edits.
 func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
-	rows, err := tx.Query(ctx, `/* edit */ SELECT p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.once
+	rows, err := tx.Query(ctx, `/* edit */ SELECT `+planColumnsSQL+`
 		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
 		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
 	if err != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,11 +12,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// manySteps is the size from which a batch is worth a plan of its own. A prepared
-// statement's plan soon becomes one for any size, which suits small batches.
+// maxGenericPlanSteps is the size of the largest batch that is fired with a prepared
+// statement. Its plan soon becomes generic, which suits small batches.
 const maxGenericPlanSteps = 100
 
-// Fire applies the steps whose plan is still as it was seen.
+// Fire applies the steps whose plan has not changed since it was read.
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -72,22 +71,19 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	return fired, rows.Err()
 }
 
-// claimed is the run that a local slot was given.
+// claimed is a run that a slot of the local worker took.
 func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload pgtype.Text) *belfry.Run {
 	i := a.index[id]
 	step, r := a.steps[a.stepOf[i]-1], a.runs[i]
-	run := &belfry.Run{
+	return &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		Status: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
 		StartedAt: &at, WorkerID: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, TemplateKey: r.Key,
+		Payload: rawJSON(payload),
 	}
-	if payload.Valid {
-		run.Payload = json.RawMessage(payload.String)
-	}
-	return run
 }
 
-// fireArgs is a batch of steps turned on its side: one array a column.
+// fireArgs is a batch of steps as arrays, one for each column.
 type fireArgs struct {
 	steps []plan.Step
 	runs  []plan.Run // of all steps, in order
@@ -102,19 +98,19 @@ type fireArgs struct {
 	revisions, shards         []int32
 	epochs, timeouts          []int64
 	lanes                     []string
-	triggerCounts             []int64 // triggers of each step; this and the next three reach as far as the last step that has some
-	once                      []bool
+	triggerCounts             []int64 // triggers of each step; this and the next three end with the last step that has any
+	oneOffs                   []bool
 	weights                   []int64
-	keepDays                  []pgtype.Int4
+	retentionDays             []pgtype.Int4
 
 	stepOf             []int64 // 1-based step of each run
 	ids, triggers      []pgtype.UUID
 	kinds              []string
 	scheduled, readyAt []time.Time
 	ranks              []int64
-	queues             []int32 // below zero: it waits for none
+	queues             []int32 // below zero: does not wait
 	payloads           []pgtype.Text
-	keys               []pgtype.Text // as many as it takes to reach the last one there is
+	keys               []pgtype.Text // ends with the last run that has one
 
 	triggerStepOf []int64 // 1-based step of each trigger
 	triggerIDs    []pgtype.UUID
@@ -167,20 +163,20 @@ func (a *fireArgs) addStep(s *plan.Step) {
 	a.timeouts = append(a.timeouts, s.Policy.Timeout().Milliseconds())
 	n := len(a.jobs)
 	if s.Next.Once {
-		a.once = grow(a.once, n)
-		a.once[n-1] = true
+		a.oneOffs = grow(a.oneOffs, n)
+		a.oneOffs[n-1] = true
 	}
 	if weight := s.Policy.Weight(); weight != 0 {
 		a.weights = grow(a.weights, n)
 		a.weights[n-1] = weight
 	}
 	if s.Policy.RetentionDays > 0 {
-		a.keepDays = grow(a.keepDays, n)
-		a.keepDays[n-1] = pgtype.Int4{Int32: int32(s.Policy.RetentionDays), Valid: true}
+		a.retentionDays = grow(a.retentionDays, n)
+		a.retentionDays[n-1] = retentionDays(s.Policy.RetentionDays)
 	}
 }
 
-// reach makes a list so long.
+// grow extends a list to n.
 func grow[T any](list []T, n int) []T { return append(list, make([]T, n-len(list))...) }
 
 func (a *fireArgs) addRun(step int64, r plan.Run) {
@@ -210,12 +206,11 @@ func (a *fireArgs) addRun(step int64, r plan.Run) {
 	}
 }
 
-// form says which parts of the statement the batch needs.
 func (a *fireArgs) variant() fireVariant {
 	return fireVariant{keys: len(a.keys) > 0, events: len(a.events) > 0}
 }
 
-// list gives the arguments of the statement in order.
+// list returns the arguments of the statement in order.
 func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) []any {
 	tokens := make([]belfry.Token, min(slots.Free, len(a.runs)))
 	for i := range tokens {
@@ -224,11 +219,11 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) []any {
 	args := []any{
 		a.jobs, a.versions, a.due, a.firsts, a.nexts, a.nominals, a.firedFor, a.runsMade,
 		a.zones, a.namespaces, a.revisions, a.shards, a.epochs, a.lanes, a.timeouts,
-		a.triggerCounts, a.once, a.weights, a.keepDays,
+		a.triggerCounts, a.oneOffs, a.weights, a.retentionDays,
 		a.stepOf, a.ids, a.kinds, a.triggers, a.scheduled, a.readyAt, a.ranks, a.queues, a.payloads, a.keys,
 		a.triggerStepOf, a.triggerIDs,
 		a.skipOf, a.skipIDs, a.froms, a.tos, a.counts, a.reasons,
-		uuids(tokens), pgtype.UUID{Bytes: owner, Valid: true}, uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
+		uuids(tokens), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 	}
 	if len(a.events) > 0 {
 		args = append(args, a.eventArgs()...)
@@ -236,7 +231,6 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) []any {
 	return args
 }
 
-// told gives the arguments that only events need.
 func (a *fireArgs) eventArgs() []any {
 	n := len(a.events)
 	ids, jobs := make([]pgtype.UUID, n), make([]pgtype.UUID, n)

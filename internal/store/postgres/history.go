@@ -12,13 +12,13 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// The places where a run may be, read as the same columns: one that was asked for
-// and is about to be made is as good as ready. Each is followed by its table, or
-// a part of it, under the name x.
+// The tables that a run may be in, read as the same columns. A pending trigger is read
+// as the ready run that it becomes. Each is followed by its table, or a part of it,
+// under the name x.
 const (
 	selectLive = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
-		0::bigint AS skipped_count, x.cancel_at, coalesce(x.key, '') AS key FROM `
+		0::bigint AS skipped_count, x.cancel_requested_at, coalesce(x.key, '') AS key FROM `
 	selectDead = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
 		0::bigint, NULL::timestamptz, coalesce(x.key, '') FROM `
@@ -29,9 +29,8 @@ const (
 		x.settled_at, x.worker, x.http_status, x.error, x.output, x.reason, x.skipped_to,
 		x.skipped_count, NULL::timestamptz, coalesce(x.key, '') FROM `
 
-	// What follows a dead letter, and a wish.
-	joinLastAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt`
-	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`
+	joinLastAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt` // of a dead letter
+	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`           // of a trigger
 )
 
 // runScan reads a run in these columns.
@@ -63,12 +62,12 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 	return scan.result(), err
 }
 
-// Run finds a run wherever it is, with the attempts that failed.
+// Run finds a run in any table, with its failed attempts.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
-	const here = ` WHERE x.namespace = $1 AND x.id = $2`
-	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+here+`
-		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+here+`
-		UNION ALL (`+selectSettled+`belfry.history x`+here+` ORDER BY x.settled_at DESC)
+	const where = ` WHERE x.namespace = $1 AND x.id = $2`
+	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+where+`
+		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
+		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
 		LIMIT 1`, namespace, uuid(id))
 	if err != nil {
@@ -76,7 +75,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 	}
 	run, err := pgx.CollectExactlyOneRow(rows, scanRun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return run, belfry.Errorf(belfry.NotFound, "there is no run %s", id)
+		return run, runNotFound(id)
 	}
 	if err == nil {
 		run.Attempts, err = s.attempts(ctx, id)
@@ -85,61 +84,50 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 }
 
 func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, error) {
-	rows, err := s.pool.Query(ctx, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
+	return collect(ctx, s.pool, scanAttempt, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 		FROM belfry.attempts WHERE run_id = $1 ORDER BY attempt`, uuid(run))
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (belfry.Attempt, error) {
-		var a belfry.Attempt
-		var worker pgtype.UUID
-		var late pgtype.Timestamptz
-		err := row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
-		a.WorkerID, a.LateAt = worker.Bytes, timeOrNil(late)
-		a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
-		return a, err
-	})
 }
 
-// JobRuns gives the runs and skips of a job, latest occurrence first. Each place
-// is cut to a page before they are merged.
+func scanAttempt(row pgx.CollectableRow) (a belfry.Attempt, err error) {
+	var worker pgtype.UUID
+	var late pgtype.Timestamptz
+	err = row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
+	a.WorkerID, a.LateAt = worker.Bytes, timeOrNil(late)
+	a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
+	return a, err
+}
+
+// JobRuns returns the runs and skips of a job, latest occurrence first. Each table is
+// cut to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
-	const mine = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
-	rows, err := s.pool.Query(ctx, `(`+selectLive+`belfry.runs x`+mine+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+mine+`)
-		UNION ALL (`+selectSettled+`belfry.history x`+mine+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
+	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
+	runs, err := collect(ctx, s.pool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
+		UNION ALL (`+selectSettled+`belfry.history x`+where+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
 		namespace, uuid(job), timestamptz(page.After.At), uuid(page.After.ID), page.Limit)
-	if err != nil {
-		return nil, wrapError("list runs", err)
-	}
-	runs, err := pgx.CollectRows(rows, scanRun)
 	return runs, wrapError("list runs", err)
 }
 
-// Decided gives the runs and skips of a job for one instant, and the ranges of
-// skips that it lies in.
+// RunsAt returns the runs and skips of a job for one instant, and the ranges of skips
+// that cover it.
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
-	const then = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
-	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+then+`
-		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+then+`
-		UNION ALL `+selectSettled+`belfry.history x`+then+`
+	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
+	runs, err := collect(ctx, s.pool, scanRun, selectLive+`belfry.runs x`+where+`
+		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
+		UNION ALL `+selectSettled+`belfry.history x`+where+`
 		UNION ALL `+selectSettled+`belfry.history x WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at < $3 AND x.skipped_to >= $3 AND x.skipped_count > 1`,
 		namespace, uuid(job), at)
-	if err != nil {
-		return nil, wrapError("look up what was decided", err)
-	}
-	runs, err := pgx.CollectRows(rows, scanRun)
-	return runs, wrapError("look up what was decided", err)
+	return runs, wrapError("look up the runs of an instant", err)
 }
 
-// mostBefore bounds how many runs are named that another waits for.
+// maxRunsBefore limits store.RunWait.Before.
 const maxRunsBefore = 10
 
-// Wait tells what a live run waits for.
+// RunWait returns what a live run waits for.
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
 	var w store.RunWait
 	var before []pgtype.UUID
 	err := s.pool.QueryRow(ctx, `
-SELECT r.state, r.ready_at, r.lane, r.cancel_at IS NOT NULL,
+SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
        CASE WHEN r.state = 'ready' THEN (SELECT count(*) FROM belfry.runs x WHERE x.state = 'ready' AND x.lane = r.lane AND x.rank < r.rank) ELSE 0 END,
        (SELECT count(*) FROM belfry.runs x WHERE x.state = 'running' AND x.lane = r.lane),
        CASE WHEN r.state = 'waiting' THEN ARRAY(
@@ -149,7 +137,7 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_at IS NOT NULL,
   FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
 		Scan(&w.State, &w.ReadyAt, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return w, belfry.Errorf(belfry.NotFound, "there is no run %s that is alive", run)
+		return w, belfry.Errorf(belfry.NotFound, "there is no live run %s", run)
 	}
 	if err != nil {
 		return w, wrapError("look up what a run waits for", err)

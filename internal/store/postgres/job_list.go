@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -15,43 +14,28 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Bounds of the search for a page, so that none takes long however few jobs pass
-// the filter, and whatever the planner believes of them.
+// Limits of the search for a page, so that none takes long however few jobs pass the
+// filter, and whatever the planner estimates.
 const (
-	firstScanLimit = 1000                  // jobs looked at one by one before the indexes are asked
-	nextScanLimit  = 8000                  // jobs looked at, time after time, if the indexes do not answer
+	firstScanLimit = 1000                  // jobs scanned before an index query
+	nextScanLimit  = 8000                  // jobs scanned at a time if the index query takes too long
 	maxReadJobs    = 250                   // jobs read at a time to find out how they ended
-	indexTimeout   = 15 * time.Millisecond // what the indexes may take
-	searchTime     = 16 * time.Millisecond // when no further look is begun
+	indexTimeout   = 15 * time.Millisecond // of an index query
+	searchTime     = 16 * time.Millisecond // after which no further scan starts
 )
 
-// beyond comes after every id, as nothing comes after it in a list.
-var maxUUID = pgtype.UUID{Valid: true, Bytes: [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
-
-// after is where a page begins.
-func startAfter(id belfry.ID) pgtype.UUID {
-	if id.IsZero() {
-		return maxUUID
-	}
-	return uuid(id)
-}
-
-// ListJobs gives the jobs that pass the filter, newest first. Everything is read
-// from one snapshot, so that a look and its end belong together.
+// ListJobs returns the jobs that pass the filter, newest first.
 func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page store.Page) (list store.JobList, err error) {
 	if page.Limit < 1 {
 		return store.JobList{}, nil
 	}
-	err = pgx.BeginTxFunc(ctx, s.pool, snapshotOptions, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
-			return err
-		}
-		for _, from := range sourcesFor(filter.Status) {
-			p, err := s.newJobSearch(ctx, tx, namespace, filter, from)
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		for _, source := range sourcesFor(filter.Status) {
+			search, err := s.newJobSearch(ctx, tx, namespace, filter, source)
 			if err != nil {
 				return err
 			}
-			part, err := s.listJobs(ctx, tx, p, page)
+			part, err := s.listJobs(ctx, tx, search, page)
 			if err != nil {
 				return err
 			}
@@ -65,21 +49,21 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	return list, nil
 }
 
-// listJobs picks jobs and reads them until the page is full. A status that only
-// history tells is found by reading more of them than fit on the page.
-func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *jobSearch, page store.Page) (list store.JobList, err error) {
-	from := startAfter(page.After.ID)
-	for want := page.Limit + 1; ; want = max(min(2*want, maxReadJobs), page.Limit+1-len(list.Jobs)) {
-		picked, err := p.next(ctx, from, want)
+// listJobs searches for jobs and reads them until the page is full. To find a status
+// that only history has, it reads more jobs than fit on the page.
+func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, search *jobSearch, page store.Page) (list store.JobList, err error) {
+	after := startAfter(page.After.ID)
+	for limit := page.Limit + 1; ; limit = max(min(2*limit, maxReadJobs), page.Limit+1-len(list.Jobs)) {
+		found, err := search.next(ctx, after, limit)
 		if err != nil {
 			return list, err
 		}
-		jobs, err := s.readFound(ctx, tx, p.source, picked.ids)
+		jobs, err := s.readFound(ctx, tx, search.source, found.ids)
 		if err != nil {
 			return list, err
 		}
 		for _, job := range jobs {
-			if p.filter.Status != "" && job.Status != p.filter.Status {
+			if search.filter.Status != "" && job.Status != search.filter.Status {
 				continue
 			}
 			if len(list.Jobs) == page.Limit {
@@ -88,23 +72,23 @@ func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, p *jobSearch, page stor
 			}
 			list.Jobs = append(list.Jobs, job)
 		}
-		if picked.end {
+		if found.end {
 			return list, nil
 		}
-		from = picked.next
-		if p.source == sourceLive || p.timeUp() {
-			list.Next = from.Bytes
+		after = found.next
+		if search.source == sourceLive || search.timeUp() {
+			list.Next = after.Bytes
 			return list, nil
 		}
 	}
 }
 
-// readPicked reads jobs in the order of their ids.
-func (s *Store) readFound(ctx context.Context, tx pgx.Tx, from jobSource, ids []pgtype.UUID) (jobs []belfry.Job, err error) {
+// readFound reads jobs in descending order of their ids.
+func (s *Store) readFound(ctx context.Context, tx pgx.Tx, source jobSource, ids []pgtype.UUID) (jobs []belfry.Job, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	if from == sourceEnded {
+	if source == sourceEnded {
 		jobs, err = s.readEnded(ctx, tx, `WHERE id = ANY($1)`, ids)
 	} else {
 		jobs, err = s.readJobs(ctx, tx, `WHERE j.id = ANY($1)`, ids)
@@ -113,8 +97,8 @@ func (s *Store) readFound(ctx context.Context, tx pgx.Tx, from jobSource, ids []
 	return jobs, err
 }
 
-// merged makes one page of two. Each has all jobs down to where it goes on, and so
-// has the page.
+// mergeJobLists merges two pages into one. Each has all its jobs down to Next, and so
+// has the merged page.
 func mergeJobLists(a, b store.JobList, limit int) (page store.JobList) {
 	page.Next = a.Next
 	if b.Next.Compare(a.Next) > 0 {
@@ -131,41 +115,48 @@ func mergeJobLists(a, b store.JobList, limit int) (page store.JobList) {
 	return page
 }
 
-// attributes says the filter in SQL, about a job j, but for its status.
-func (p *jobSearch) attributeConditions() string {
+// arg adds an argument and returns its placeholder.
+func (s *jobSearch) arg(value any) string {
+	s.args = append(s.args, value)
+	return fmt.Sprintf("$%d", len(s.args))
+}
+
+// attributeConditions is the filter on a job j in SQL, except for its status.
+func (s *jobSearch) attributeConditions() string {
 	var b strings.Builder
 	and := func(format string, args ...any) { fmt.Fprintf(&b, " AND "+format, args...) }
-	f := p.filter
+	f := s.filter
 	if f.Queue != "" {
-		and("j.queue = %s", p.arg(storable(f.Queue)))
+		and("j.queue = %s", s.arg(storable(f.Queue)))
 	}
 	if f.Type != "" {
-		and("j.type = %s", p.arg(storable(f.Type)))
+		and("j.type = %s", s.arg(storable(f.Type)))
 	}
-	// Only jobs of type worker have a handler: to say so makes an index useful.
+	// Only jobs of type worker have a handler: the index is on both.
 	if f.Handler != "" && f.Type != "" && f.Type != belfry.TypeWorker {
 		and("false")
 	} else if f.Handler != "" {
-		and("j.type = 'worker' AND j.handler = %s", p.arg(storable(f.Handler)))
+		and("j.type = 'worker' AND j.handler = %s", s.arg(storable(f.Handler)))
 	} else if f.Type != "" && f.Type != belfry.TypeWorker {
 		and("j.handler IS NULL")
 	}
 	if len(f.Tags) > 0 {
-		and("j.tags @> %s::text[]", p.arg(storables(f.Tags)))
+		and("j.tags @> %s::text[]", s.arg(storables(f.Tags)))
 	}
 	if f.Search != "" {
-		and("%s", p.nameCondition(storable(f.Search)))
+		collation, pattern := containsPattern(storable(f.Search))
+		and("j.name%s ILIKE %s", collation, s.arg(pattern))
 	}
 	return b.String()
 }
 
-// status says in SQL what the filter asks for of the status of a live job j.
-func (p *jobSearch) statusCondition() string {
-	if p.source == sourceEnded {
-		return "" // the walk asks for it
+// statusCondition is the filter on the status of a live job j in SQL.
+func (s *jobSearch) statusCondition() string {
+	if s.source == sourceEnded {
+		return "" // scanSQL has it
 	}
 	const live, running = `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id)`, `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id AND r.state = 'running')`
-	switch p.filter.Status {
+	switch s.filter.Status {
 	case "":
 		return ""
 	case belfry.StatusPaused:
@@ -177,28 +168,12 @@ func (p *jobSearch) statusCondition() string {
 	case belfry.StatusScheduled:
 		return ` AND j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.plans p WHERE p.job_id = j.id AND p.next_at IS NOT NULL) AND NOT ` + live
 	case belfry.StatusFailed, belfry.StatusCompleted, belfry.StatusCancelled:
-		return ` AND j.state <> 'paused' AND NOT ` + live + p.source.statusCondition(p.filter.Status)
+		return ` AND j.state <> 'paused' AND NOT ` + live + s.source.statusCondition(s.filter.Status)
 	}
 	return ` AND false`
 }
 
-// search says that a name has a part, whatever the case of its letters. Plain
-// letters are folded without asking the collation, which takes a third of the
-// time.
-func (p *jobSearch) nameCondition(part string) string {
-	collation, pattern := containsPattern(part)
-	return fmt.Sprintf(`j.name%s ILIKE %s`, collation, p.arg(pattern))
-}
-
-// partly is the pattern of texts that have a part, and how to compare by it.
-func containsPattern(part string) (collation, pattern string) {
-	if !strings.ContainsFunc(part, func(r rune) bool { return r > unicode.MaxASCII }) {
-		collation = ` COLLATE "C"`
-	}
-	return collation, "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
-}
-
-// condition says in SQL what else the jobs of a source have that ended so.
+// statusCondition is what else jobs of a source have that ended with a status.
 func (s jobSource) statusCondition(status belfry.JobStatus) string {
 	switch {
 	case s == sourceUnplanned && status == belfry.StatusFailed:

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -13,34 +12,32 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// sight is a job with what its status is derived from.
+// jobStatusRow is a job with what its status is derived from.
 type jobStatusRow struct {
 	job                    belfry.Job
-	liveRuns               belfry.LiveRuns
-	runCount               int64     // runs of it that were ever decided on, scheduled or asked for
+	live                   belfry.LiveRuns
+	runCount               int64     // all runs of it that were ever decided, scheduled or triggered
 	firedFor               time.Time // the plan's high-water mark
 	lastLiveAt, lastDeadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
 
-	// Of the latest record in history that tells of an occurrence, and of the latest
-	// that is a run.
+	// The latest record in history that is about an occurrence, and the instant of the
+	// latest that is a run.
 	lastSettledAt time.Time
 	lastSettled   belfry.RunStatus
 	lastRanAt     time.Time
 }
 
-// telling leaves out what is only noted beside the occurrences of a job: that the
-// clock skipped a wall time, that a plan was moved. Such notes may lie before or
-// after the mark, and say nothing about how the job ended. The note that the job
-// was cancelled before an occurrence does, and lies after the mark, until a run of
-// it is fired after that: see lookAtAll.
+// excludeNotes leaves out notes: that the clock skipped a wall time, that a plan was
+// moved. They may lie before or after the high-water mark, and do not say how the job
+// ended. The note that the job was cancelled before an occurrence does, and lies after
+// the mark, until a later run is fired: see loadAllSettled.
 const excludeNotes = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zone_change'))`
 
-// selectSights reads jobs as far as that is possible without their history,
-// which has a partition a day and is looked at only where something is to be
-// found. The caller adds a WHERE on j.
+// selectJobStatus reads jobs without their history, which has a partition a day and is
+// read only where something can be found. The caller adds a WHERE on j.
 const selectJobStatus = `
 SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
-       p.next_at, p.parked, p.fired_for, p.runs_made + p.runs_asked, r.running, r.waiting, r.last, d.last
+       p.next_at, p.quarantined, p.fired_for, p.runs_made + p.runs_triggered, r.running, r.waiting, r.last, d.last
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
@@ -48,62 +45,54 @@ SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload
   LEFT JOIN LATERAL (SELECT scheduled_at AS last FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
 `
 
-// readJobs reads the jobs that a WHERE on j picks, in no order.
+// readJobs reads the jobs that a WHERE on j selects, in no order.
 func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
-	rows, err := q.Query(ctx, selectJobStatus+where, args...)
+	rows, err := collect(ctx, q, s.scanJobStatus, selectJobStatus+where, args...)
 	if err != nil {
 		return nil, err
 	}
-	sights, err := pgx.CollectRows(rows, s.scanJobStatus)
-	if err != nil {
+	if err := loadLastSettled(ctx, q, rows); err != nil {
 		return nil, err
 	}
-	if err := loadLastSettled(ctx, q, sights); err != nil {
-		return nil, err
-	}
-	jobs := make([]belfry.Job, len(sights))
-	for i, v := range sights {
-		jobs[i] = v.result()
+	jobs := make([]belfry.Job, len(rows))
+	for i, r := range rows {
+		jobs[i] = r.result()
 	}
 	return jobs, nil
 }
 
 func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	var (
-		v                      jobStatusRow
-		job                    = &v.job
-		id                     pgtype.UUID
-		name, payload, parked  pgtype.Text
-		spec                   string
-		next, mark, live, dead pgtype.Timestamptz
+		r                          jobStatusRow
+		job                        = &r.job
+		id                         pgtype.UUID
+		name, payload, quarantined pgtype.Text
+		spec                       string
+		next, firedFor, live, dead pgtype.Timestamptz
 	)
 	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
-		&next, &parked, &mark, &v.runCount, &v.liveRuns.Running, &v.liveRuns.Waiting, &live, &dead)
+		&next, &quarantined, &firedFor, &r.runCount, &r.live.Running, &r.live.Waiting, &live, &dead)
 	if err != nil {
 		return nil, err
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
 		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
 	}
-	job.ID, job.Name, job.Quarantined = id.Bytes, name.String, parked.String
-	if payload.Valid {
-		job.Payload = json.RawMessage(payload.String)
-	}
-	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.NextRunAt = timeOrNil(next)
-	v.firedFor, v.lastLiveAt, v.lastDeadAt = timeOrZero(mark), timeOrZero(live), timeOrZero(dead)
-	return &v, nil
+	job.ID, job.Name, job.Quarantined, job.Payload = id.Bytes, name.String, quarantined.String, rawJSON(payload)
+	job.CreatedAt, job.UpdatedAt, job.NextRunAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC(), timeOrNil(next)
+	r.firedFor, r.lastLiveAt, r.lastDeadAt = timeOrZero(firedFor), timeOrZero(live), timeOrZero(dead)
+	return &r, nil
 }
 
-// derive completes the job.
-func (v *jobStatusRow) result() belfry.Job {
-	job, last := v.job, v.lastSettled
-	if !v.lastDeadAt.IsZero() && !v.lastDeadAt.Before(v.lastSettledAt) {
+// result is the job with its status.
+func (r *jobStatusRow) result() belfry.Job {
+	job, last := r.job, r.lastSettled
+	if !r.lastDeadAt.IsZero() && !r.lastDeadAt.Before(r.lastSettledAt) {
 		last = belfry.RunDead
 	}
-	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, v.liveRuns, last)
-	at := v.lastLiveAt
-	for _, other := range []time.Time{v.lastDeadAt, v.lastRanAt} {
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, r.live, last)
+	at := r.lastLiveAt
+	for _, other := range []time.Time{r.lastDeadAt, r.lastRanAt} {
 		if other.After(at) {
 			at = other
 		}
@@ -114,125 +103,109 @@ func (v *jobStatusRow) result() belfry.Job {
 	return job
 }
 
-// settledWithin is how far behind the instant of an occurrence the record of its
-// settlement may seem to be, after the server's clock was set back. Most runs are
-// settled no later than that either.
+// settleWindow is how much earlier than its occurrence a run may seem to be settled,
+// after the server's clock was set back. Most runs are settled no later than that
+// after it, too.
 const settleWindow = 24 * time.Hour
 
-// lookBack finds the latest records in history, in as few of its partitions as
-// possible. Without a run there is nothing that matters. Whatever came of an
-// occurrence at a plan's high-water mark was settled after that instant, and no
-// other is later; if it is the only run that there ever was, none is. The whole of
-// history is for jobs that skipped something last, and those of which nothing is
-// known at their mark or after it: an edit may have put it there. Only an edit
-// notes that a job was cancelled, and a job remembers when it was last edited.
-func loadLastSettled(ctx context.Context, q querier, sights []*jobStatusRow) error {
-	var single, recent, deep []*jobStatusRow
-	for _, v := range sights {
+// loadLastSettled finds the latest records in history, in as few partitions as
+// possible. Without a run there is nothing that matters. A run of the occurrence at a
+// plan's high-water mark was settled after that instant, and no occurrence is later; if
+// it is the only run, no other run is. All of history is read for jobs that skipped
+// something last, and for jobs without a record at their mark or after it: an edit may
+// have moved the mark. Only an edit writes the note that a job was cancelled, and a job
+// knows when it was last edited.
+func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error {
+	var single, recent, all []*jobStatusRow
+	for _, r := range rows {
 		switch {
-		case v.runCount == 0:
-		case v.firedFor.IsZero():
-			deep = append(deep, v)
-		case v.runCount == 1 && v.lastLiveAt.Equal(v.firedFor): // known without history
-		case v.runCount == 1 && v.lastDeadAt.Equal(v.firedFor) && !v.maybeCancelledAfter(v.firedFor): // so is this
-		case v.runCount == 1 && !v.maybeCancelledAfter(v.firedFor.Add(settleWindow-time.Minute)):
-			single = append(single, v)
+		case r.runCount == 0:
+		case r.firedFor.IsZero():
+			all = append(all, r)
+		case r.runCount == 1 && r.lastLiveAt.Equal(r.firedFor): // known without history
+		case r.runCount == 1 && r.lastDeadAt.Equal(r.firedFor) && !r.maybeCancelledAfter(r.firedFor): // so is this
+		case r.runCount == 1 && !r.maybeCancelledAfter(r.firedFor.Add(settleWindow-time.Minute)):
+			single = append(single, r)
 		default:
-			recent = append(recent, v)
+			recent = append(recent, r)
 		}
 	}
 	if err := loadSettledSince(ctx, q, single, settleWindow); err != nil {
 		return err
 	}
-	for _, v := range single {
-		if !v.lastRanAt.Equal(v.firedFor) {
-			recent = append(recent, v)
+	for _, r := range single {
+		if !r.lastRanAt.Equal(r.firedFor) {
+			recent = append(recent, r)
 		}
 	}
 	if err := loadSettledSince(ctx, q, recent, unlimitedWindow); err != nil {
 		return err
 	}
-	for _, v := range recent {
+	for _, r := range recent {
 		switch {
-		case v.lastSettled == belfry.RunSkipped:
-			deep = append(deep, v)
-		case v.lastSettledAt.Before(v.firedFor) && v.lastLiveAt.Before(v.firedFor) && v.lastDeadAt.Before(v.firedFor):
-			deep = append(deep, v)
+		case r.lastSettled == belfry.RunSkipped:
+			all = append(all, r)
+		case r.lastSettledAt.Before(r.firedFor) && r.lastLiveAt.Before(r.firedFor) && r.lastDeadAt.Before(r.firedFor):
+			all = append(all, r)
 		}
 	}
-	return loadAllSettled(ctx, q, deep)
+	return loadAllSettled(ctx, q, all)
 }
 
-// stoppedAfter tells whether somebody may have cancelled the job after an instant.
-func (v *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
-	return v.job.State == belfry.JobActive && v.job.NextRunAt == nil && v.job.UpdatedAt.After(v.job.CreatedAt) && v.job.UpdatedAt.After(at)
+// maybeCancelledAfter reports whether the job may have been cancelled after an instant.
+func (r *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
+	return r.job.State == belfry.JobActive && r.job.NextRunAt == nil && r.job.UpdatedAt.After(r.job.CreatedAt) && r.job.UpdatedAt.After(at)
 }
 
 const unlimitedWindow = 100 * 365 * 24 * time.Hour
 
-// lookSince finds the latest record that was settled since each plan's mark, but
-// no later after it than that.
-func loadSettledSince(ctx context.Context, q querier, sights []*jobStatusRow, within time.Duration) error {
-	if len(sights) == 0 {
+// loadSettledSince finds the latest record that was settled in a window around each
+// plan's high-water mark.
+func loadSettledSince(ctx context.Context, q querier, rows []*jobStatusRow, within time.Duration) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*jobStatusRow, len(sights))
-	ids, marks := make([]pgtype.UUID, len(sights)), make([]time.Time, len(sights))
-	for i, v := range sights {
-		byID[v.job.ID], ids[i], marks[i] = v, uuid(v.job.ID), v.firedFor
+	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
+	ids, marks := make([]pgtype.UUID, len(rows)), make([]time.Time, len(rows))
+	for i, r := range rows {
+		byID[r.job.ID], ids[i], marks[i] = r, uuid(r.job.ID), r.firedFor
 	}
-	// The bounds of all jobs together let most partitions be left out for good.
+	// The bounds of all jobs together exclude most partitions before the join.
 	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
-	rows, err := q.Query(ctx, `
-SELECT w.id, n.scheduled_at, n.state
-  FROM unnest($1::uuid[], $2::timestamptz[]) AS w (id, mark)
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
-                      WHERE job_id = w.id AND settled_at BETWEEN $5 AND $6
-                        AND settled_at BETWEEN w.mark - $3 * interval '1 second' AND w.mark + $4 * interval '1 second'`+excludeNotes+`
-                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) n`,
-		ids, marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
-	if err != nil {
-		return err
-	}
 	var (
 		id    pgtype.UUID
 		at    time.Time
 		state belfry.RunStatus
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state}, func() error {
-		v := byID[id.Bytes]
-		v.lastSettledAt, v.lastSettled = at.UTC(), state
+	return forEach(ctx, q, []any{&id, &at, &state}, func() error {
+		r := byID[id.Bytes]
+		r.lastSettledAt, r.lastSettled = at.UTC(), state
 		if state != belfry.RunSkipped {
-			v.lastRanAt = v.lastSettledAt
+			r.lastRanAt = r.lastSettledAt
 		}
 		return nil
-	})
-	return err
+	}, `
+SELECT j.id, h.scheduled_at, h.state
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS j (id, fired_for)
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
+                      WHERE job_id = j.id AND settled_at BETWEEN $5 AND $6
+                        AND settled_at BETWEEN j.fired_for - $3 * interval '1 second' AND j.fired_for + $4 * interval '1 second'`+excludeNotes+`
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) h`,
+		ids, marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
 }
 
-// lookAtAll finds the latest record, and the latest that is a run, in all of
-// history. That the job was cancelled tells no more once a later run of it was
-// fired, though the occurrence that it was cancelled before is still to come.
-func loadAllSettled(ctx context.Context, q querier, sights []*jobStatusRow) error {
-	if len(sights) == 0 {
+// loadAllSettled finds the latest record, and the latest that is a run, in all of
+// history. The note that the job was cancelled does not count once a later run was
+// fired, even if the occurrence that it was cancelled before is still to come.
+func loadAllSettled(ctx context.Context, q querier, rows []*jobStatusRow) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*jobStatusRow, len(sights))
-	ids := make([]pgtype.UUID, len(sights))
-	for i, v := range sights {
-		byID[v.job.ID], ids[i] = v, uuid(v.job.ID)
-		v.lastSettledAt, v.lastSettled, v.lastRanAt = time.Time{}, "", time.Time{}
-	}
-	rows, err := q.Query(ctx, `
-SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
-  FROM unnest($1::uuid[]) AS w (id)
-  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = w.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
-  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = w.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = w.id`+excludeNotes+`
-                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
-                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
-	if err != nil {
-		return err
+	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
+	ids := make([]pgtype.UUID, len(rows))
+	for i, r := range rows {
+		byID[r.job.ID], ids[i] = r, uuid(r.job.ID)
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = time.Time{}, "", time.Time{}
 	}
 	var (
 		id    pgtype.UUID
@@ -240,10 +213,16 @@ SELECT w.id, s.scheduled_at, s.state, h.scheduled_at
 		state belfry.RunStatus
 		ran   pgtype.Timestamptz
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &at, &state, &ran}, func() error {
-		v := byID[id.Bytes]
-		v.lastSettledAt, v.lastSettled, v.lastRanAt = at.UTC(), state, timeOrZero(ran)
+	return forEach(ctx, q, []any{&id, &at, &state, &ran}, func() error {
+		r := byID[id.Bytes]
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = at.UTC(), state, timeOrZero(ran)
 		return nil
-	})
-	return err
+	}, `
+SELECT j.id, s.scheduled_at, s.state, h.scheduled_at
+  FROM unnest($1::uuid[]) AS j (id)
+  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
+  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+ CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = j.id`+excludeNotes+`
+                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
 }

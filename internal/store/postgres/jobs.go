@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Job finds a job that is not deleted, or has ended.
+// Job finds a job that is live or has ended.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
 	job, err := s.job(ctx, s.pool, namespace, id)
 	if belfry.CodeOf(err) != belfry.NotFound {
@@ -20,7 +19,7 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 	}
 	ended, err := s.readEnded(ctx, s.pool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
 	if err != nil {
-		return belfry.Job{}, wrapError("look up a job that ended", err)
+		return belfry.Job{}, wrapError("look up an ended job", err)
 	}
 	if len(ended) == 0 {
 		return belfry.Job{}, jobNotFound(id)
@@ -28,7 +27,7 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 	return ended[0], nil
 }
 
-// job finds a job that is neither deleted nor over.
+// job finds a live job.
 func (s *Store) job(ctx context.Context, q querier, namespace string, id belfry.ID) (belfry.Job, error) {
 	jobs, err := s.readJobs(ctx, q, `WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted'`, namespace, uuid(id))
 	if err != nil {
@@ -40,8 +39,20 @@ func (s *Store) job(ctx context.Context, q querier, namespace string, id belfry.
 	return jobs[0], nil
 }
 
-// JobNamed finds the id of the job that has the name, or else of the one that had
-// it and ended last.
+// noLiveJobError explains why there is no live job of this id.
+func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
+	var ended bool
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
+	switch {
+	case err != nil:
+		return err
+	case ended:
+		return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+	}
+	return jobNotFound(id)
+}
+
+// JobIDByName finds the live job with the name, or else the one that ended last.
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	var id pgtype.UUID
 	err := s.pool.QueryRow(ctx, `
@@ -56,62 +67,55 @@ SELECT id FROM (
 	return id.Bytes, wrapError("look up a job by its name", err)
 }
 
-// Revisions gives what a job was before its edits, latest first.
+// Revisions returns the replaced revisions of a job, latest first.
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
-	rows, err := s.pool.Query(ctx, `
-SELECT v.revision, v.spec, v.payload, v.replaced_at
-  FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'
-         UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1 AND id = $2) j
-  LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
- ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
-	if err != nil {
-		return nil, wrapError("list revisions", err)
-	}
-	found := false
 	var (
+		found         bool
 		revisions     []belfry.Revision
 		number        pgtype.Int4
 		spec, payload pgtype.Text
 		replaced      pgtype.Timestamptz
 	)
-	_, err = pgx.ForEachRow(rows, []any{&number, &spec, &payload, &replaced}, func() (err error) {
+	err := forEach(ctx, s.pool, []any{&number, &spec, &payload, &replaced}, func() (err error) {
 		found = true
 		if !number.Valid { // the job has none
 			return nil
 		}
-		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: new(timeOrZero(replaced))}
+		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: timeOrNil(replaced), Payload: rawJSON(payload)}
 		if v.Spec, err = s.specs.Decode(spec.String); err != nil {
 			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
 		}
-		if payload.Valid {
-			v.Payload = json.RawMessage(payload.String)
-		}
 		revisions = append(revisions, v)
 		return nil
-	})
+	}, `
+SELECT v.revision, v.spec, v.payload, v.replaced_at
+  FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'
+         UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1 AND id = $2) j
+  LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
+ ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
 	if err == nil && !found {
 		return nil, jobNotFound(id)
 	}
 	return revisions, wrapError("list revisions", err)
 }
 
-// forgetSQL takes an ended job away. With history a deleted job takes its place,
-// whose history Prune forgets.
-const deleteEndedSQL = `/* forget */
-WITH gone AS (
+// deleteEndedSQL deletes an ended job. To purge its history too, a deleted job takes
+// its place, which Prune purges.
+const deleteEndedSQL = `/* delete ended */
+WITH deleted AS (
   DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 RETURNING *
-), old AS (
-  DELETE FROM belfry.revisions v USING gone WHERE v.job_id = gone.id
-), buried AS (
+), deleted_revisions AS (
+  DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id
+), purge_job AS (
   INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM gone WHERE $3
-), planned AS (
-  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, once)
-  SELECT id, shard, 1, 0, '', true FROM gone WHERE $3
+  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted WHERE $3
+), purge_plan AS (
+  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
+  SELECT id, shard, 1, 0, '', true FROM deleted WHERE $3
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM deleted`
 
-// Forget has a job that has ended be found no more.
+// DeleteEnded deletes a job that has ended, and its history if asked to.
 func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -120,23 +124,10 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 	defer cancel()
 	var n int
 	if err := s.pool.QueryRow(ctx, deleteEndedSQL, storable(namespace), uuid(id), history).Scan(&n); err != nil {
-		return wrapError("forget a job", err)
+		return wrapError("delete an ended job", err)
 	}
 	if n == 0 {
 		return jobNotFound(id)
 	}
 	return nil
-}
-
-// endedOrNone says why there is no live job of this id.
-func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
-	var ended bool
-	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
-	switch {
-	case err != nil:
-		return err
-	case ended:
-		return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
-	}
-	return jobNotFound(id)
 }

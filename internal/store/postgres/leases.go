@@ -11,11 +11,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Hold takes or renews each name unless somebody else holds it. It is not
-// detached: a belief must not outlive the patience of whoever holds it, and a
-// lease taken unknowingly expires.
+// Hold takes or renews each name unless another owner holds it. It is not detached: an
+// owner that stopped waiting must not believe in a lease, and a lease that is taken
+// without its owner's knowledge expires.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
-	rows, err := s.priorityPool.Query(ctx, `/* hold */
+	leases, err := collect(ctx, s.priorityPool, scanLease, `/* hold */
 INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
 SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
@@ -23,7 +23,7 @@ ON CONFLICT (name) DO UPDATE
        expires_at = clock_timestamp() + $3 * interval '1 millisecond'
  WHERE l.owner = excluded.owner OR l.expires_at <= clock_timestamp()
 RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
-	return collectLeases(rows, err)
+	return leases, wrapError("hold leases", err)
 }
 
 // Release ends the owner's hold on the names.
@@ -34,20 +34,14 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 
 // Held lists the leases whose name starts with prefix and that have not expired.
 func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
-	rows, err := s.priorityPool.Query(ctx, `SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
-	return collectLeases(rows, err)
+	leases, err := collect(ctx, s.priorityPool, scanLease,
+		`SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
+	return leases, wrapError("list leases", err)
 }
 
-func collectLeases(rows pgx.Rows, err error) ([]store.Lease, error) {
-	if err != nil {
-		return nil, wrapError("read leases", err)
-	}
-	leases, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Lease, error) {
-		var l store.Lease
-		var owner pgtype.UUID
-		err := row.Scan(&l.Name, &owner, &l.Epoch)
-		l.Owner = owner.Bytes
-		return l, err
-	})
-	return leases, wrapError("read leases", err)
+func scanLease(row pgx.CollectableRow) (l store.Lease, err error) {
+	var owner pgtype.UUID
+	err = row.Scan(&l.Name, &owner, &l.Epoch)
+	l.Owner = owner.Bytes
+	return l, err
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -84,39 +83,25 @@ var variousFilters = []belfry.JobFilter{
 	{Queue: "rare", Type: belfry.TypeWorker, Tags: []string{"b"}, Search: "tenant-1", Status: belfry.StatusCancelled},
 }
 
-// inSnapshot runs a test of the picking that a list is made of.
-func inSnapshot(t *testing.T, s *Store, test func(ctx context.Context, tx pgx.Tx) error) {
-	t.Helper()
-	err := pgx.BeginTxFunc(t.Context(), s.pool, snapshotOptions, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), restrictPlanner); err != nil {
-			return err
-		}
-		return test(t.Context(), tx)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestLookingAndJumpingFindTheSame(t *testing.T) {
 	for _, mode := range []string{"", "&default_query_exec_mode=exec"} {
 		url := pgtest.Database(t, Migrate)
 		s := open(t, Options{URL: url + mode})
 		variety(t, s, 2000)
 		for _, filter := range variousFilters {
-			inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-				p, err := s.newJobSearch(ctx, tx, "default", filter, sourcesFor(filter.Status)[0])
+			err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+				p, err := s.newJobSearch(t.Context(), tx, "default", filter, sourcesFor(filter.Status)[0])
 				if err != nil {
 					return err
 				}
-				jumped, inTime, err := p.patiently().indexQuery(ctx, maxUUID, 10_000)
+				jumped, inTime, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
 				if err != nil || !inTime || !jumped.end {
 					return fmt.Errorf("jump for %+v: in time %v, at the end %v: %w", filter, inTime, jumped.end, err)
 				}
 				for _, size := range []int{7, 333, 2000, 5000} {
 					looked := searchResult{next: maxUUID}
 					for looks := 0; ; looks++ {
-						enough, err := p.scan(ctx, &looked, size, 10_000)
+						enough, err := p.scan(t.Context(), &looked, size, 10_000)
 						if err != nil {
 							return fmt.Errorf("look for %+v: %w", filter, err)
 						}
@@ -133,6 +118,9 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 				}
 				return nil
 			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -149,12 +137,12 @@ func (p *jobSearch) patiently() *jobSearch {
 func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 3*firstScanLimit)
-	inSnapshot(t, s, func(ctx context.Context, tx pgx.Tx) error {
-		p, err := s.newJobSearch(ctx, tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
+	err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+		p, err := s.newJobSearch(t.Context(), tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
 		if err != nil {
 			return err
 		}
-		want, _, err := p.patiently().indexQuery(ctx, maxUUID, 10_000)
+		want, _, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
 		if err != nil {
 			return err
 		}
@@ -162,7 +150,7 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 		p.started = time.Now()
 		var got []pgtype.UUID
 		for part := (searchResult{next: maxUUID}); !part.end; {
-			if part, err = p.next(ctx, part.next, 10_000); err != nil {
+			if part, err = p.next(t.Context(), part.next, 10_000); err != nil {
 				return err
 			}
 			got = append(got, part.ids...)
@@ -175,6 +163,9 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // endings has some of the jobs without a plan leave the live tables, in any way, and
@@ -209,8 +200,7 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
 	variety(t, s, 400)
 	endings(t, s)
-	rows, err := s.pool.Query(t.Context(), `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
-	ids, err := collectIDs(rows, err)
+	ids, err := collectIDs(t.Context(), s.pool, `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,90 +15,90 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// channel carries the hints of all nodes.
+// notifyChannel carries the notifications of all nodes.
 const notifyChannel = "belfry"
 
-// notifyEvery bounds how often a node notifies: a notification takes a lock on
-// the whole database when it commits.
+// notifyInterval limits how often a node notifies: a notification locks the whole
+// database when it commits.
 const notifyInterval = 50 * time.Millisecond
 
-// maxNamed is how many job ids fit into one notification.
+// maxNotifiedJobs is how many job ids fit into one notification.
 const maxNotifiedJobs = 300
 
-// hints passes wake-ups on: at once within the process, merged and in
-// transactions of their own to the others.
+// notifier wakes waiters: at once within the process, and other nodes by merged
+// notifications in transactions of their own.
 type notifier struct {
 	store.Hub
 	pool *pgxpool.Pool
 	log  *slog.Logger
-	self string
+	node string // sender of our notifications
 
 	mu           sync.Mutex
-	pendingReady bool        // not told yet: runs became ready
-	pendingJobs  []belfry.ID // not told yet: these plans changed
-	pendingMany  bool
+	pendingReady bool
+	pendingJobs  []belfry.ID
+	pendingMany  bool // too many jobs to list
 	wake         chan struct{}
 }
 
 func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
-	return &notifier{pool: pool, log: log, self: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
+	return &notifier{pool: pool, log: log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
 }
 
-// Wakeups signals after something about the topic was written.
+// Wakeups is store.Store.Wakeups.
 func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
 	return s.notifier.Wakeups(ctx, topic)
 }
 
-// PollEvery is short: hints from other processes may be lost.
+// PollInterval is short, since notifications of other nodes may be lost.
 func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
 
-// Changed gives the jobs that hints have told of.
+// ChangedJobs returns the jobs that notifications have named.
 func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.notifier.ChangedJobs() }
 
-// tellReady says that runs became ready.
-func (h *notifier) notifyReady() {
-	h.Notify(store.TopicReady)
-	h.mu.Lock()
-	h.pendingReady = true
-	h.mu.Unlock()
-	h.wakeSender()
+// notifyReady notifies that runs became ready.
+func (n *notifier) notifyReady() {
+	n.Notify(store.TopicReady)
+	n.mu.Lock()
+	n.pendingReady = true
+	n.mu.Unlock()
+	n.wakeSender()
 }
 
-// tellChanged says that these jobs' plans were written.
-func (h *notifier) notifyPlans(many bool, jobs ...belfry.ID) {
-	h.NotifyChanged(jobs, many)
-	h.mu.Lock()
-	h.pendingMany = h.pendingMany || many || len(h.pendingJobs)+len(jobs) > maxNotifiedJobs
-	if h.pendingMany {
-		h.pendingJobs = nil
+// notifyPlans notifies that plans of the jobs were written.
+func (n *notifier) notifyPlans(many bool, jobs ...belfry.ID) {
+	n.NotifyChanged(jobs, many)
+	n.mu.Lock()
+	n.pendingMany = n.pendingMany || many || len(n.pendingJobs)+len(jobs) > maxNotifiedJobs
+	if n.pendingMany {
+		n.pendingJobs = nil
 	} else {
-		h.pendingJobs = append(h.pendingJobs, jobs...)
+		n.pendingJobs = append(n.pendingJobs, jobs...)
 	}
-	h.mu.Unlock()
-	h.wakeSender()
+	n.mu.Unlock()
+	n.wakeSender()
 }
 
-func (h *notifier) wakeSender() {
+func (n *notifier) wakeSender() {
 	select {
-	case h.wake <- struct{}{}:
+	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
-// send notifies the other nodes of what was told, at most once in notifyEvery.
-func (h *notifier) send(ctx context.Context) {
+// send notifies other nodes, at most once in notifyInterval.
+func (n *notifier) send(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.wake:
+		case <-n.wake:
 		}
-		for _, note := range h.takePending() {
+		for _, message := range n.takePending() {
 			call, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err := h.pool.Exec(call, `SELECT pg_notify($1, $2)`, notifyChannel, h.self+" "+note)
+			_, err := n.pool.Exec(call, `SELECT pg_notify($1, $2)`, notifyChannel, n.node+" "+message)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				h.log.Debug("a hint was not sent", "error", err)
+				n.log.Debug("a notification was not sent", "error", err)
 			}
 		}
 		select {
@@ -109,34 +109,33 @@ func (h *notifier) send(ctx context.Context) {
 	}
 }
 
-// notes writes down what was not told yet: "ready", or "plans" and the jobs.
-func (h *notifier) takePending() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var notes []string
-	if h.pendingReady {
-		notes = append(notes, string(store.TopicReady))
+// takePending returns the messages to send: "ready", or "plans" and the jobs.
+func (n *notifier) takePending() (messages []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pendingReady {
+		messages = append(messages, string(store.TopicReady))
 	}
-	if h.pendingMany {
-		notes = append(notes, string(store.TopicPlans)+" *")
-	} else if len(h.pendingJobs) > 0 {
+	if n.pendingMany {
+		messages = append(messages, string(store.TopicPlans)+" *")
+	} else if len(n.pendingJobs) > 0 {
 		var b strings.Builder
 		b.WriteString(string(store.TopicPlans))
-		for _, id := range h.pendingJobs {
+		for _, id := range n.pendingJobs {
 			b.WriteByte(' ')
 			b.WriteString(base64.RawURLEncoding.EncodeToString(id[:]))
 		}
-		notes = append(notes, b.String())
+		messages = append(messages, b.String())
 	}
-	h.pendingReady, h.pendingJobs, h.pendingMany = false, nil, false
-	return notes
+	n.pendingReady, n.pendingJobs, n.pendingMany = false, nil, false
+	return messages
 }
 
-// listen wakes this process when another one notified.
-func (h *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
+// listen wakes this process when another node notifies.
+func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
 	for ctx.Err() == nil {
-		if err := h.listenOnce(ctx, config); err != nil && ctx.Err() == nil {
-			h.log.Debug("listening for hints failed; polling goes on", "error", err)
+		if err := n.listenOnce(ctx, config); err != nil && ctx.Err() == nil {
+			n.log.Debug("listening for notifications failed; polling continues", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -145,7 +144,7 @@ func (h *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
 	}
 }
 
-func (h *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error {
+func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
@@ -154,25 +153,25 @@ func (h *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error
 	if _, err := conn.Exec(ctx, `LISTEN `+notifyChannel); err != nil {
 		return err
 	}
-	h.Notify(store.TopicPlans) // whatever was said while nobody listened
-	h.Notify(store.TopicReady)
+	n.Notify(store.TopicPlans) // notifications before LISTEN were missed
+	n.Notify(store.TopicReady)
 	for {
-		note, err := conn.WaitForNotification(ctx)
+		message, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		h.receive(note.Payload)
+		n.receive(message.Payload)
 	}
 }
 
-// hear takes in another node's note.
-func (h *notifier) receive(note string) {
-	words := strings.Fields(note)
-	if len(words) < 2 || words[0] == h.self {
+// receive handles a message of another node.
+func (n *notifier) receive(message string) {
+	words := strings.Fields(message)
+	if len(words) < 2 || words[0] == n.node {
 		return
 	}
 	if words[1] == string(store.TopicReady) {
-		h.Notify(store.TopicReady)
+		n.Notify(store.TopicReady)
 		return
 	}
 	many := false
@@ -185,5 +184,5 @@ func (h *notifier) receive(note string) {
 		}
 		jobs = append(jobs, belfry.ID(raw))
 	}
-	h.NotifyChanged(jobs, many)
+	n.NotifyChanged(jobs, many)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Bounds of pruning.
 const (
-	pruneBatch          = 5000
-	triggerRetention    = 24 * time.Hour // fired ones, so that repeating a wish does nothing
-	deletedJobRetention = time.Hour      // deleted jobs
+	pruneBatch          = 5000           // rows deleted at a time
+	pruneScanLimit      = 20_000         // rows of a partition scanned at a time
+	triggerRetention    = 24 * time.Hour // of fired triggers, so that repeating a request does nothing
+	deletedJobRetention = time.Hour
 )
 
-// Prune forgets what is older than keep, or than its own retention: whole days of
-// history at a time where it can, by dropping their partition.
+// Prune deletes what is older than keep, or than its own retention: whole days of
+// history where possible, by dropping their partition.
 func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 	now := s.Now()
 	if err := makePartitions(ctx, s.pool, now); err != nil {
@@ -34,59 +34,60 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 	if err != nil {
 		return purged + pruned, wrapError("prune", err)
 	}
-	for _, sweep := range []struct {
+	for _, prune := range []struct {
 		sql    string
 		before time.Time
 	}{
-		{pruneEvents, now.Add(-keep)},
-		{pruneEnded + `keep_until IS NULL AND ended_at < $1` + deleteEnded, now.Add(-keep)},
-		{pruneEnded + `keep_until <= $1` + deleteEnded, now},
-		{pruneTriggers, now.Add(-triggerRetention)},
-		{pruneRequests, now.Add(-store.RequestRetention)},
-		{pruneKeys, now.Add(-store.KeyRetention)},
-		{pruneDeleted, now.Add(-deletedJobRetention)},
+		{deleteOld("events", `at < $1`), now.Add(-keep)},
+		{fmt.Sprintf(pruneEnded, `retain_until IS NULL AND ended_at < $1`), now.Add(-keep)},
+		{fmt.Sprintf(pruneEnded, `retain_until <= $1`), now},
+		{deleteOld("triggers", `fired_at < $1`), now.Add(-triggerRetention)},
+		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
+		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
+		{pruneDeletedJobs, now.Add(-deletedJobRetention)},
 	} {
-		if _, err := s.deleteInBatches(ctx, sweep.sql, sweep.before, pruneBatch); err != nil {
+		if _, err := s.deleteInBatches(ctx, prune.sql, prune.before, pruneBatch); err != nil {
 			return purged + pruned, wrapError("prune", err)
 		}
 	}
 	return purged + pruned, nil
 }
 
-// The sweeps of what is old. Each deletes a batch and says how large it was. A key is
-// needed while its run may still be alive, and a dead letter may be again.
+// deleteOld deletes a batch of the rows of a table that a condition selects, and
+// returns how many.
+func deleteOld(table, where string) string {
+	name, _, _ := strings.Cut(table, " ")
+	return fmt.Sprintf(`WITH deleted AS (DELETE FROM belfry.%s WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.%s WHERE %s LIMIT $2)) RETURNING 1) SELECT count(*) FROM deleted`, name, table, where)
+}
+
 const (
-	pruneEvents   = `WITH gone AS (DELETE FROM belfry.events WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.events WHERE at < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone`
-	pruneTriggers = `WITH gone AS (DELETE FROM belfry.triggers WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.triggers WHERE fired_at < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone`
-	pruneRequests = `WITH gone AS (DELETE FROM belfry.requests WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.requests WHERE created_at < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone`
-	pruneKeys     = `WITH gone AS (DELETE FROM belfry.keys WHERE ctid = ANY(ARRAY(
-		SELECT k.ctid FROM belfry.keys k WHERE k.made_at < $1 AND (k.succeeded_at IS NULL OR k.succeeded_at < $1)
-		   AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE id = k.run_id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE id = k.run_id) LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone`
+	// A key is needed while its run may still be live, and a dead letter may be again.
+	pruneKeys = `k.created_at < $1 AND (k.succeeded_at IS NULL OR k.succeeded_at < $1)
+		   AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE id = k.run_id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE id = k.run_id)`
 
-	// Jobs that ended, between these two a condition.
-	pruneEnded  = `WITH gone AS (DELETE FROM belfry.ended WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.ended WHERE `
-	deleteEnded = ` LIMIT $2)) RETURNING id), old AS (DELETE FROM belfry.revisions v USING gone WHERE v.job_id = gone.id) SELECT count(*) FROM gone`
+	pruneEnded = `WITH deleted AS (DELETE FROM belfry.ended WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.ended WHERE %s LIMIT $2)) RETURNING id),
+		deleted_revisions AS (DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id) SELECT count(*) FROM deleted`
 
-	pruneDeleted = `WITH gone AS (DELETE FROM belfry.jobs WHERE ctid = ANY(ARRAY(
+	pruneDeletedJobs = `WITH deleted AS (DELETE FROM belfry.jobs WHERE ctid = ANY(ARRAY(
 		SELECT j.ctid FROM belfry.jobs j WHERE j.state = 'deleted' AND NOT j.purge AND j.updated_at < $1
 		   AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id) LIMIT $2)) RETURNING id),
-		old AS (DELETE FROM belfry.revisions v USING gone WHERE v.job_id = gone.id),
-		wishes AS (DELETE FROM belfry.triggers t USING gone WHERE t.job_id = gone.id),
-		keys AS (DELETE FROM belfry.keys k USING gone WHERE k.job_id = gone.id),
-		plans AS (DELETE FROM belfry.plans p USING gone WHERE p.job_id = gone.id)
-		SELECT count(*) FROM gone`
+		deleted_revisions AS (DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id),
+		deleted_triggers AS (DELETE FROM belfry.triggers t USING deleted WHERE t.job_id = deleted.id),
+		deleted_keys AS (DELETE FROM belfry.keys k USING deleted WHERE k.job_id = deleted.id),
+		deleted_plans AS (DELETE FROM belfry.plans p USING deleted WHERE p.job_id = deleted.id)
+		SELECT count(*) FROM deleted`
 )
 
-// deleteInBatches repeats a DELETE, which says how many rows it took, until it finds
+// deleteInBatches repeats a DELETE that returns how many rows it deleted, until that is
 // less than a batch.
-func (s *Store) deleteInBatches(ctx context.Context, sql string, what any, batch int) (total int, err error) {
+func (s *Store) deleteInBatches(ctx context.Context, sql string, arg any, batch int) (total int, err error) {
 	for {
 		call, cancel, err := detach(ctx, callTimeout)
 		if err != nil {
 			return total, err
 		}
 		var n int
-		err = s.pool.QueryRow(call, sql, what, batch).Scan(&n)
+		err = s.pool.QueryRow(call, sql, arg, batch).Scan(&n)
 		cancel()
 		if err != nil {
 			return total, err
@@ -97,27 +98,29 @@ func (s *Store) deleteInBatches(ctx context.Context, sql string, what any, batch
 	}
 }
 
-// forgetLook is how many rows of a partition one statement looks at.
-const pruneScanLimit = 20_000
+// deleteAttempts deletes the attempts of runs that were deleted from history. A run
+// that succeeded at once has none.
+const deleteAttempts = `deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted
+	WHERE a.run_id = deleted.id AND (deleted.attempt > 1 OR deleted.attempt = 1 AND deleted.state <> 'succeeded'))`
 
-// forgetEvidence deletes the attempts of runs that went from history. One that
-// succeeded at once has none.
-const deleteAttempts = `evidence AS (DELETE FROM belfry.attempts a USING gone
-	WHERE a.run_id = gone.id AND (gone.attempt > 1 OR gone.attempt = 1 AND gone.state <> 'succeeded'))`
+// deleteFromPartition deletes a batch of runs with their attempts.
+func deleteFromPartition(name, where string) string {
+	return `
+WITH deleted AS (DELETE FROM belfry.` + name + ` WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.` + name + ` WHERE ` + where + ` LIMIT $2)) RETURNING id, state, attempt),
+` + deleteAttempts + `
+SELECT count(*) FROM deleted`
+}
 
-// pruneHistory forgets what was settled before the cutoff and has no retention of
-// its own, and what has one that is over, each with its attempts. It says how many
-// rows went.
+// pruneHistory deletes what was settled before the cutoff and has no retention of its
+// own, and what has one that is over, each with its attempts. It returns how many runs
+// and skips it deleted.
 func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned int, err error) {
 	names, err := partitionNames(ctx, s.pool)
 	if err != nil {
 		return 0, err
 	}
 	for name := range names {
-		n, err := s.deleteInBatches(ctx, `
-WITH gone AS (DELETE FROM belfry.`+name+` WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.`+name+` WHERE keep_until <= $1 LIMIT $2)) RETURNING id, state, attempt),
-`+deleteAttempts+`
-SELECT count(*) FROM gone`, now, pruneBatch)
+		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
 		if pruned += n; err != nil {
 			return pruned, err
 		}
@@ -129,21 +132,21 @@ SELECT count(*) FROM gone`, now, pruneBatch)
 	return pruned, nil
 }
 
-// prunePartition forgets what is old in a partition: the whole of it at once if its
-// day is over and nothing in it is to be kept longer.
+// prunePartition deletes what is old in a partition. It drops the partition if its day
+// is over and nothing in it is retained longer.
 func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now time.Time) (pruned int, err error) {
 	day, err := time.Parse(partitionName, name)
 	dated := err == nil // the default partition is not
 	if dated && !day.Before(cutoff) {
 		return 0, nil
 	}
-	var kept, old bool
-	err = s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.`+name+` WHERE keep_until > $1), EXISTS (SELECT 1 FROM belfry.`+name+` WHERE keep_until IS NULL AND settled_at < $2)`,
-		now, cutoff).Scan(&kept, &old)
+	var retained, old bool
+	err = s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.`+name+` WHERE retain_until > $1), EXISTS (SELECT 1 FROM belfry.`+name+` WHERE retain_until IS NULL AND settled_at < $2)`,
+		now, cutoff).Scan(&retained, &old)
 	if err != nil {
 		return 0, err
 	}
-	drop := dated && !kept && !day.AddDate(0, 0, 1).After(cutoff)
+	drop := dated && !retained && !day.AddDate(0, 0, 1).After(cutoff)
 	if old {
 		if pruned, err = s.pruneRows(ctx, name, cutoff, drop); err != nil {
 			return pruned, err
@@ -155,34 +158,34 @@ func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now tim
 	return pruned, err
 }
 
-// forgetRows walks over a partition in the order of its ids and deletes what is old
-// in it, or only the attempts if the partition is about to be dropped.
-func (s *Store) pruneRows(ctx context.Context, name string, cutoff time.Time, drop bool) (forgotten int, err error) {
+// pruneRows scans a partition in the order of its ids and deletes what is old, or only
+// the attempts if the partition is about to be dropped.
+func (s *Store) pruneRows(ctx context.Context, name string, cutoff time.Time, drop bool) (pruned int, err error) {
 	sql := `
-WITH look AS MATERIALIZED (SELECT ctid AS row, id FROM belfry.` + name + ` WHERE id > $1 ORDER BY id LIMIT $3),
-gone AS (DELETE FROM belfry.` + name + ` h USING look WHERE h.ctid = look.row AND h.keep_until IS NULL AND h.settled_at < $2 RETURNING h.id, h.state, h.attempt),
+WITH scanned AS MATERIALIZED (SELECT ctid AS row, id FROM belfry.` + name + ` WHERE id > $1 ORDER BY id LIMIT $3),
+deleted AS (DELETE FROM belfry.` + name + ` h USING scanned WHERE h.ctid = scanned.row AND h.retain_until IS NULL AND h.settled_at < $2 RETURNING h.id, h.state, h.attempt),
 ` + deleteAttempts + `
-SELECT (SELECT count(*) FROM gone), (SELECT id FROM look ORDER BY id DESC LIMIT 1)`
+SELECT (SELECT count(*) FROM deleted), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1)`
 	if drop {
 		sql = `
-WITH gone AS MATERIALIZED (SELECT id, state, attempt FROM belfry.` + name + ` WHERE id > $1 AND settled_at < $2 ORDER BY id LIMIT $3),
+WITH deleted AS MATERIALIZED (SELECT id, state, attempt FROM belfry.` + name + ` WHERE id > $1 AND settled_at < $2 ORDER BY id LIMIT $3),
 ` + deleteAttempts + `
-SELECT (SELECT count(*) FROM gone), (SELECT id FROM gone ORDER BY id DESC LIMIT 1)`
+SELECT (SELECT count(*) FROM deleted), (SELECT id FROM deleted ORDER BY id DESC LIMIT 1)`
 	}
 	for last := (pgtype.UUID{Valid: true}); ; {
 		call, cancel, err := detach(ctx, callTimeout)
 		if err != nil {
-			return forgotten, err
+			return pruned, err
 		}
 		var n int
 		var next pgtype.UUID
 		err = s.pool.QueryRow(call, sql, last, cutoff, pruneScanLimit).Scan(&n, &next)
 		cancel()
 		if err != nil {
-			return forgotten, err
+			return pruned, err
 		}
-		if forgotten += n; !next.Valid {
-			return forgotten, nil
+		if pruned += n; !next.Valid {
+			return pruned, nil
 		}
 		last = next
 	}
@@ -193,8 +196,8 @@ const daysAhead = 3
 
 const partitionName = "history_2006_01_02"
 
-// makePartitions makes the partitions of the days around now that are missing.
-// A day whose rows fell into the default partition already keeps them there.
+// makePartitions makes the missing partitions of the days around now. A day with rows
+// in the default partition already keeps them there.
 func makePartitions(ctx context.Context, q querier, now time.Time) error {
 	names, err := partitionNames(ctx, q)
 	if err != nil {
@@ -210,8 +213,8 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 		_, err := q.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
 			name, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339)))
 		switch sqlState(err) {
-		case "23514": // rows of that day are in the default partition
-		case "42P07", "23505": // another node was faster
+		case checkViolation: // rows of that day are in the default partition
+		case duplicateTable, uniqueViolation: // another node was faster
 		default:
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", name, err)
@@ -222,11 +225,7 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 }
 
 func partitionNames(ctx context.Context, q querier) (map[string]bool, error) {
-	rows, err := q.Query(ctx, `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass`)
-	if err != nil {
-		return nil, fmt.Errorf("list partitions: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	list, err := collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass`)
 	if err != nil {
 		return nil, fmt.Errorf("list partitions: %w", err)
 	}

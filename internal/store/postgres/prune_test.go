@@ -20,7 +20,7 @@ func past(t *testing.T, s *Store, job belfry.ID, daysAgo, keep int) belfry.ID {
 	}
 	id := belfry.NewID(at)
 	change(t, s, `INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-		attempt, settled_at, http_status, error, output, skipped_count, keep_until)
+		attempt, settled_at, http_status, error, output, skipped_count, retain_until)
 		VALUES ($1, 0, 'default', $2, 1, 'scheduled', 'succeeded', '', $3::timestamptz, $3, $3, $1, 1, 2, $3, 200, '', '', 0, $3::timestamptz + nullif($4::integer, 0) * interval '24 hours')`, uuid(id), uuid(job), at, keep)
 	change(t, s, `INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
 		VALUES ($1, 1, 0, 'default', 'failed', $1, $1, $2, $2, 500, 'x', '')`, uuid(id), at)
@@ -69,7 +69,7 @@ func TestHistoryIsKeptForItsOwnRetention(t *testing.T) {
 			t.Errorf("partition %s of %d days ago is there: %v, wants %v", name, days, names[name], want)
 		}
 	}
-	change(t, s, `UPDATE belfry.history SET keep_until = clock_timestamp() - interval '1 second' WHERE id = $1`, uuid(longer))
+	change(t, s, `UPDATE belfry.history SET retain_until = clock_timestamp() - interval '1 second' WHERE id = $1`, uuid(longer))
 	prune(t, s, keep, 1)
 	wantRuns(t, s, usual, young)
 	if names, err = partitionNames(t.Context(), s.pool); err != nil || names[s.Now().AddDate(0, 0, -40).Format(partitionName)] {
@@ -93,7 +93,7 @@ func TestPruneKeepsToTheInstant(t *testing.T) {
 	far := past(t, s, job, 0, 0) // a day without a partition
 	change(t, s, `UPDATE belfry.history SET settled_at = settled_at + interval '100 days' WHERE id = $1`, uuid(far))
 	long := past(t, s, job, 0, 0)
-	change(t, s, `UPDATE belfry.history SET settled_at = settled_at - interval '100 days', keep_until = clock_timestamp() + interval '1 day' WHERE id = $1`, uuid(long))
+	change(t, s, `UPDATE belfry.history SET settled_at = settled_at - interval '100 days', retain_until = clock_timestamp() + interval '1 day' WHERE id = $1`, uuid(long))
 	if n := count(t, s, `SELECT count(*) FROM belfry.history_default`); n < 2 {
 		t.Fatalf("%d rows are in the default partition", n)
 	}
@@ -129,7 +129,7 @@ func TestPurgeTakesAllOfADeletedJob(t *testing.T) {
 			}
 		}
 		dies(t, s, job)
-		change(t, s, `INSERT INTO belfry.keys (job_id, key, shard, run_id, made_at) VALUES ($1, 'x', 0, $1, clock_timestamp())`, uuid(job.ID))
+		change(t, s, `INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at) VALUES ($1, 'x', 0, $1, clock_timestamp())`, uuid(job.ID))
 	}
 	ask(t, s, purged)
 	change(t, s, `UPDATE belfry.jobs SET state = 'deleted', purge = (id = $1), updated_at = clock_timestamp() - interval '2 hours'`, uuid(purged.ID))
@@ -157,7 +157,7 @@ func TestPruneForgetsEndedJobsEventsAndKeys(t *testing.T) {
 		jobs = append(jobs, job)
 	}
 	age := func(job belfry.Job, days int) {
-		change(t, s, `UPDATE belfry.ended SET ended_at = ended_at - $2 * interval '24 hours', keep_until = keep_until - $2 * interval '24 hours' WHERE id = $1`, uuid(job.ID), days)
+		change(t, s, `UPDATE belfry.ended SET ended_at = ended_at - $2 * interval '24 hours', retain_until = retain_until - $2 * interval '24 hours' WHERE id = $1`, uuid(job.ID), days)
 	}
 	age(jobs[0], 31)
 	age(jobs[1], 29)
@@ -168,7 +168,7 @@ func TestPruneForgetsEndedJobsEventsAndKeys(t *testing.T) {
 	live := due(t, s)
 	fire(t, s, live)
 	run := claimOne(t, s)
-	change(t, s, `INSERT INTO belfry.keys (job_id, key, shard, run_id, made_at, succeeded_at)
+	change(t, s, `INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at, succeeded_at)
 		SELECT $1, key, 0, run, clock_timestamp() - made * interval '24 hours', clock_timestamp() - done * interval '24 hours'
 		  FROM (VALUES ('old', gen_random_uuid(), 9, NULL::integer), ('done', gen_random_uuid(), 20, 8), ('lately', gen_random_uuid(), 20, 6), ('young', gen_random_uuid(), 6, NULL), ('alive', $2::uuid, 20, NULL)) v (key, run, made, done)`,
 		uuid(live.ID), uuid(run.ID))

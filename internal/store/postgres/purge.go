@@ -6,13 +6,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// purge forgets the history and the dead letters of deleted jobs that asked for it,
-// once no run of them is alive. The jobs themselves go later, as others do.
+// purgeDeleted purges deleted jobs: their history and their dead letters are deleted
+// once they have no live run. The jobs themselves are pruned later, as others are.
 func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
 	for {
-		rows, err := s.pool.Query(ctx, `SELECT id FROM belfry.jobs j WHERE state = 'deleted' AND purge
+		jobs, err := collectIDs(ctx, s.pool, `SELECT id FROM belfry.jobs j WHERE state = 'deleted' AND purge
 			AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) LIMIT $1`, pruneBatch)
-		jobs, err := collectIDs(rows, err)
 		if err != nil || len(jobs) == 0 {
 			return purged, err
 		}
@@ -23,12 +22,12 @@ func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
 	}
 }
 
-// purgeJobs marks the jobs as purged last: until then all of it is done again.
+// purgeJobs clears the purge flags last: until then all of it is repeated.
 func (s *Store) purgeJobs(ctx context.Context, jobs []pgtype.UUID) (purged int, err error) {
 	if _, err := s.deleteInBatches(ctx, `
-WITH gone AS (DELETE FROM belfry.dead WHERE id = ANY(ARRAY(SELECT id FROM belfry.dead WHERE job_id = ANY($1) LIMIT $2)) RETURNING id),
-evidence AS (DELETE FROM belfry.attempts a USING gone WHERE a.run_id = gone.id)
-SELECT count(*) FROM gone`, jobs, pruneBatch); err != nil {
+WITH deleted AS (DELETE FROM belfry.dead WHERE id = ANY(ARRAY(SELECT id FROM belfry.dead WHERE job_id = ANY($1) LIMIT $2)) RETURNING id),
+deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted WHERE a.run_id = deleted.id)
+SELECT count(*) FROM deleted`, jobs, pruneBatch); err != nil {
 		return 0, err
 	}
 	names, err := partitionNames(ctx, s.pool)
@@ -36,10 +35,7 @@ SELECT count(*) FROM gone`, jobs, pruneBatch); err != nil {
 		return 0, err
 	}
 	for name := range names {
-		n, err := s.deleteInBatches(ctx, `
-WITH gone AS (DELETE FROM belfry.`+name+` WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.`+name+` WHERE job_id = ANY($1) LIMIT $2)) RETURNING id, state, attempt),
-`+deleteAttempts+`
-SELECT count(*) FROM gone`, jobs, pruneBatch)
+		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `job_id = ANY($1)`), jobs, pruneBatch)
 		if purged += n; err != nil {
 			return purged, err
 		}
@@ -50,7 +46,7 @@ SELECT count(*) FROM gone`, jobs, pruneBatch)
 	}
 	defer cancel()
 	_, err = s.pool.Exec(call, `
-WITH keys AS (DELETE FROM belfry.keys WHERE job_id = ANY($1))
+WITH deleted_keys AS (DELETE FROM belfry.keys WHERE job_id = ANY($1))
 UPDATE belfry.jobs j SET purge = false WHERE id = ANY($1) AND state = 'deleted' AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id)`, jobs)
 	return purged, err
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -10,56 +12,44 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Redrive makes runs of dead letters again. The plans of their jobs are locked and
-// move to their next version first: whoever has decided to fire one of them did not
-// know of the run.
+// Redrive makes runs of dead letters again. It locks the plans of their jobs and raises
+// their versions first, so that a step that was decided before is not applied: it did
+// not count the run.
 func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
 		return 0, err
 	}
 	defer cancel()
-	var back []redrivenRun
+	var states []belfry.RunStatus
 	jobs := map[belfry.ID]bool{}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		clear(jobs)
 		serial, err := s.lockRedrivePlans(ctx, tx, namespace, list, jobs)
 		if err == nil && len(serial) > 0 {
-			back, err = redriveRuns(ctx, tx, namespace, list, serial)
+			states, err = redriveRuns(ctx, tx, namespace, list, serial)
 		}
 		return err
 	})
 	if err != nil {
 		return 0, wrapError("redrive", err)
 	}
-	changed := make([]belfry.ID, 0, len(jobs))
-	for job := range jobs {
-		changed = append(changed, job)
+	if len(jobs) > 0 {
+		s.notifier.notifyPlans(len(jobs) > maxInsertJobs, slices.Collect(maps.Keys(jobs))...)
 	}
-	if len(changed) > 0 {
-		s.notifier.notifyPlans(len(changed) > maxInsertJobs, changed...)
+	if slices.Contains(states, belfry.RunReady) {
+		s.notifier.notifyReady()
 	}
-	for _, r := range back {
-		if r.state == belfry.RunReady {
-			s.notifier.notifyReady()
-			break
-		}
-	}
-	return len(back), nil
+	return len(states), nil
 }
 
-// lockForRedrive locks the plans of the jobs whose dead letters are in the list, in
-// the order in which everybody does, and notes the jobs. It says of each letter that
-// is there whether its run follows others one after another: the revision that it
-// was fired from tells.
+// lockRedrivePlans locks the plans of the jobs whose dead letters are in the list, in
+// the order of their ids, and collects the jobs. It reports for each existing dead
+// letter whether its run is serial, by the revision that it was fired from.
 func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
 	ids := make([]pgtype.UUID, len(list))
 	for i, r := range list {
 		ids[i] = uuid(r.Run)
-	}
-	rows, err := tx.Query(ctx, `/* redrive */ SELECT r.id, r.job_id, coalesce(v.spec, j.spec) FROM belfry.dead r`+atRevision+` WHERE r.namespace = $1 AND r.id = ANY($2)`, namespace, ids)
-	if err != nil {
-		return nil, err
 	}
 	var (
 		serial  = map[belfry.ID]bool{}
@@ -67,52 +57,47 @@ func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace strin
 		id, job pgtype.UUID
 		spec    string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &job, &spec}, func() error {
+	err := forEach(ctx, tx, []any{&id, &job, &spec}, func() error {
 		serial[id.Bytes] = s.specs.OrZero(spec).Serial()
 		if !jobs[job.Bytes] {
 			jobs[job.Bytes], locked = true, append(locked, job)
 		}
 		return nil
-	})
+	}, `/* redrive */ SELECT r.id, r.job_id, coalesce(v.spec, j.spec) FROM belfry.dead r`+joinRevision+` WHERE r.namespace = $1 AND r.id = ANY($2)`, namespace, ids)
 	if err != nil || len(locked) == 0 {
 		return nil, err
 	}
 	_, err = tx.Exec(ctx, `/* redrive */
-WITH mine AS MATERIALIZED (SELECT job_id FROM belfry.plans WHERE job_id = ANY($1) ORDER BY job_id FOR UPDATE)
-UPDATE belfry.plans p SET version = p.version + 1 FROM mine WHERE p.job_id = mine.job_id`, locked)
+WITH locked AS MATERIALIZED (SELECT job_id FROM belfry.plans WHERE job_id = ANY($1) ORDER BY job_id FOR UPDATE)
+UPDATE belfry.plans p SET version = p.version + 1 FROM locked WHERE p.job_id = locked.job_id`, locked)
 	return serial, err
 }
 
-// redriven is what became of a dead letter.
-type redrivenRun struct {
-	id    pgtype.UUID
-	state belfry.RunStatus
-}
-
-// redriveSQL moves dead letters back. Of several of one job the earliest goes first,
-// and a serial one waits behind whatever is alive.
+// redriveSQL moves dead letters to the live runs. Of several of one job the earliest
+// comes first, and a serial run waits for all that are live.
 const redriveSQL = `/* redrive */
-WITH asked AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::boolean[]) AS a (run_id, delay, new_payload, serial)
-), held AS MATERIALIZED (
+WITH request AS MATERIALIZED (
+  SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::boolean[]) AS q (run_id, delay, new_payload, serial)
+), locked AS MATERIALIZED (
   SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
-), gone AS (
-  DELETE FROM belfry.dead d USING held JOIN asked ON asked.run_id = held.id WHERE d.id = held.id
-  RETURNING d.*, asked.delay, asked.new_payload, asked.serial
-), placed AS MATERIALIZED (
-  SELECT *, clock_timestamp() + delay * interval '1 microsecond' AS again_at,
-         serial AND (row_number() OVER (PARTITION BY job_id ORDER BY scheduled_at, id) > 1 OR EXISTS (SELECT 1 FROM belfry.runs x WHERE x.job_id = gone.job_id)) AS behind
-    FROM gone
+), deleted AS (
+  DELETE FROM belfry.dead d USING locked JOIN request ON request.run_id = locked.id WHERE d.id = locked.id
+  RETURNING d.*, request.delay, request.new_payload, request.serial
+), queued AS MATERIALIZED (
+  SELECT *, clock_timestamp() + delay * interval '1 microsecond' AS retry_at,
+         serial AND (row_number() OVER (PARTITION BY job_id ORDER BY scheduled_at, id) > 1 OR EXISTS (SELECT 1 FROM belfry.runs x WHERE x.job_id = deleted.job_id)) AS waits
+    FROM deleted
 )
 INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                         timeout_ms, attempt, failures, lost, payload, trace, key, weight, once, keep_days)
-SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN behind THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
-       (extract(epoch FROM again_at) * 1000000)::bigint + weight, scheduled_at, again_at, fired_at, fired_by, epoch,
-       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), trace, key, weight, once, keep_days
-  FROM placed
-RETURNING id, state`
+                         timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
+SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN waits THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
+       (extract(epoch FROM retry_at) * 1000000)::bigint + weight, scheduled_at, retry_at, fired_at, fired_by, epoch,
+       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), key, weight, one_off, retention_days
+  FROM queued
+RETURNING state`
 
-func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]redrivenRun, error) {
+// redriveRuns returns the states of the new runs.
+func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]belfry.RunStatus, error) {
 	var (
 		ids      []pgtype.UUID
 		delays   []int64
@@ -120,26 +105,19 @@ func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.
 		serials  []bool
 	)
 	for _, r := range list {
-		one, there := serial[r.Run]
-		if !there {
+		isSerial, found := serial[r.Run]
+		if !found {
 			continue
 		}
-		delete(serial, r.Run) // once is enough
+		delete(serial, r.Run) // a repetition in the list does nothing
 		ids, delays = append(ids, uuid(r.Run)), append(delays, max(r.After.Microseconds(), 0))
-		payloads, serials = append(payloads, text(string(r.Payload))), append(serials, one)
+		payloads, serials = append(payloads, text(string(r.Payload))), append(serials, isSerial)
 	}
-	rows, err := tx.Query(ctx, redriveSQL, namespace, ids, delays, payloads, serials)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r redrivenRun, err error) {
-		err = row.Scan(&r.id, &r.state)
-		return r, err
-	})
+	return collect(ctx, tx, pgx.RowTo[belfry.RunStatus], redriveSQL, namespace, ids, delays, payloads, serials)
 }
 
-// Discard gives dead letters up. Their rows in history have the facts of the last
-// attempt. A one-off that nothing is left of ends with them.
+// Discard moves dead letters to history, with the facts of their last attempt, and
+// archives one-offs that have nothing else.
 func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
 	ctx, cancel, err := detach(ctx, callTimeout)
 	if err != nil {
@@ -148,40 +126,36 @@ func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID)
 	defer cancel()
 	discarded := 0
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `/* discard */
-WITH held AS MATERIALIZED (
-  SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
-), gone AS (
-  DELETE FROM belfry.dead d USING held WHERE d.id = held.id RETURNING d.*
-), kept AS (
-  INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
-                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, keep_until)
-  SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
-         x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
-         clock_timestamp() + x.keep_days * interval '24 hours'
-    FROM gone x`+joinLastAttempt+`
-)
-SELECT job_id, once FROM gone`, namespace, uuids(runs))
-		if err != nil {
-			return err
-		}
 		var (
-			job   pgtype.UUID
-			once  bool
-			maybe []belfry.ID // over
+			job     pgtype.UUID
+			oneOff  bool
+			oneOffs []belfry.ID
 		)
 		discarded = 0
-		_, err = pgx.ForEachRow(rows, []any{&job, &once}, func() error {
+		err := forEach(ctx, tx, []any{&job, &oneOff}, func() error {
 			discarded++
-			if once {
-				maybe = append(maybe, job.Bytes)
+			if oneOff {
+				oneOffs = append(oneOffs, job.Bytes)
 			}
 			return nil
-		})
+		}, `/* discard */
+WITH locked AS MATERIALIZED (
+  SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
+), deleted AS (
+  DELETE FROM belfry.dead d USING locked WHERE d.id = locked.id RETURNING d.*
+), settled AS (
+  INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
+  SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
+         x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
+         clock_timestamp() + x.retention_days * interval '24 hours'
+    FROM deleted x`+joinLastAttempt+`
+)
+SELECT job_id, one_off FROM deleted`, namespace, uuids(runs))
 		if err != nil {
 			return err
 		}
-		return s.archive(ctx, tx, maybe)
+		return s.archive(ctx, tx, oneOffs)
 	})
 	if err != nil {
 		return 0, wrapError("discard", err)

@@ -59,7 +59,7 @@ func TestARedrivenRunKeepsItsPast(t *testing.T) {
 		!again.ScheduledAt.Equal(first.ScheduledAt) || again.Kind != belfry.KindScheduled {
 		t.Errorf("it came back as %+v", again)
 	}
-	if n := count(t, s, `SELECT count(*) FROM belfry.runs WHERE failures = 0 AND lost = 0 AND keep_days = 5 AND weight < 0 AND rank = (extract(epoch FROM ready_at) * 1000000)::bigint + weight
+	if n := count(t, s, `SELECT count(*) FROM belfry.runs WHERE failures = 0 AND lost = 0 AND retention_days = 5 AND weight < 0 AND rank = (extract(epoch FROM ready_at) * 1000000)::bigint + weight
 		AND ready_at > scheduled_at + interval '59 seconds'`); n != 1 {
 		t.Error("its row does not say what it should")
 	}
@@ -132,7 +132,7 @@ func TestADiscardedLetterIsHistory(t *testing.T) {
 		len(run.Attempts) != 1 || run.FinishedAt == nil || run.WorkerID != one.WorkerID {
 		t.Errorf("it is %+v: %v", run, err)
 	}
-	if n := count(t, s, `SELECT count(*) FROM belfry.history WHERE keep_until - settled_at BETWEEN interval '47 hours' AND interval '49 hours'`); n != 1 {
+	if n := count(t, s, `SELECT count(*) FROM belfry.history WHERE retain_until - settled_at BETWEEN interval '47 hours' AND interval '49 hours'`); n != 1 {
 		t.Error("it does not have its job's retention")
 	}
 	for state, want := range map[belfry.RunStatus]belfry.ID{belfry.RunDiscarded: one.ID, belfry.RunDead: other.ID} {

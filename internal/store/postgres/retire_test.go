@@ -29,7 +29,7 @@ func TestAOneOffThatIsOverIsFoundButNotAlive(t *testing.T) {
 		t.Errorf("the job is %+v: %v", got, err)
 	}
 	if n := count(t, s, `SELECT count(*) FROM belfry.ended e JOIN belfry.history h ON h.job_id = e.id
-		WHERE e.keep_until - e.ended_at = interval '72 hours' AND h.keep_until - h.settled_at = interval '72 hours'`); n != 1 {
+		WHERE e.retain_until - e.ended_at = interval '72 hours' AND h.retain_until - h.settled_at = interval '72 hours'`); n != 1 {
 		t.Error("its own retention does not hold for it and for its run")
 	}
 	if runs, err := s.JobRuns(t.Context(), "default", job.ID, store.Page{Limit: 10}); err != nil || len(runs) != 1 || runs[0].ID != run.ID {

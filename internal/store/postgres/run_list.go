@@ -13,18 +13,17 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// runLook is how many runs of each place are looked at, time after time, for a
-// page.
+// runScanLimit is how many runs of each table are scanned at a time for a page.
 const runScanLimit = 4000
 
-// place is a table of runs that is walked in descending order of their ids.
+// runTable is a table of runs that is scanned in descending order of their ids.
 type runTable struct {
 	columns string
 	table   string
 	id      string // column
-	where   string // of the walk, which an index has too
+	where   string // of the scan, which an index has too
 	join    string
-	state   string // expression; a constant if all have the same
+	state   string // expression; a constant if all rows have the same
 }
 
 var (
@@ -34,9 +33,9 @@ var (
 	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
 )
 
-// placesOf gives the places where runs of a state are.
-func runTablesFor(state belfry.RunStatus) []runTable {
-	switch state {
+// runTablesFor returns the tables that have runs of a status.
+func runTablesFor(status belfry.RunStatus) []runTable {
+	switch status {
 	case "":
 		return []runTable{liveTable, pendingTable, deadTable, settledTable}
 	case belfry.RunReady:
@@ -51,20 +50,17 @@ func runTablesFor(state belfry.RunStatus) []runTable {
 	return nil
 }
 
-// ListRuns gives the runs and skips of a namespace, latest first. It looks at a
-// bounded number in each place, more if there is time.
+// ListRuns returns the runs and skips of a namespace, latest first. It scans a bounded
+// number of rows in each table, more if there is time.
 func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (list store.RunList, err error) {
 	if page.Limit < 1 {
 		return list, nil
 	}
 	started := time.Now()
-	err = pgx.BeginTxFunc(ctx, s.pool, snapshotOptions, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
-			return err
-		}
-		from := startAfter(page.After.ID)
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		after := startAfter(page.After.ID)
 		for {
-			runs, floor, err := scanRunTables(ctx, tx, namespace, filter, from, page.Limit+1-len(list.Runs))
+			runs, end, err := scanRunTables(ctx, tx, namespace, filter, after, page.Limit+1-len(list.Runs))
 			if err != nil {
 				return err
 			}
@@ -74,11 +70,11 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 				list.Next = list.Runs[page.Limit-1].ID
 				return nil
 			}
-			if !floor.Valid {
+			if !end.Valid {
 				return nil
 			}
-			if from = floor; time.Since(started) > searchTime {
-				list.Next = floor.Bytes
+			if after = end; time.Since(started) > searchTime {
+				list.Next = end.Bytes
 				return nil
 			}
 		}
@@ -89,49 +85,38 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 	return list, nil
 }
 
-// lookAtRuns looks at the next runs of each place. It gives those that pass
-// the filter down to a floor, below which there may be others; a null one is the
-// end of all places.
-func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, from pgtype.UUID, want int) (all []belfry.Run, floor pgtype.UUID, err error) {
-	for _, p := range runTablesFor(filter.Status) {
-		runs, bottom, err := p.scan(ctx, tx, namespace, filter.Status, from, want)
+// scanRunTables scans the next runs of each table. It returns those that pass the
+// filter, down to the id where the first scan ended; null if all tables ended.
+func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, after pgtype.UUID, limit int) (all []belfry.Run, end pgtype.UUID, err error) {
+	for _, table := range runTablesFor(filter.Status) {
+		runs, tableEnd, err := table.scan(ctx, tx, namespace, filter.Status, after, limit)
 		if err != nil {
-			return nil, floor, err
+			return nil, end, err
 		}
 		all = append(all, runs...)
-		if bottom.Valid && (!floor.Valid || belfry.ID(bottom.Bytes).Compare(floor.Bytes) > 0) {
-			floor = bottom
+		if tableEnd.Valid && (!end.Valid || belfry.ID(tableEnd.Bytes).Compare(end.Bytes) > 0) {
+			end = tableEnd
 		}
 	}
 	slices.SortFunc(all, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
-	if floor.Valid {
-		all = slices.DeleteFunc(all, func(r belfry.Run) bool { return r.ID.Compare(floor.Bytes) < 0 })
+	if end.Valid {
+		all = slices.DeleteFunc(all, func(r belfry.Run) bool { return r.ID.Compare(end.Bytes) < 0 })
 	}
-	return all, floor, nil
+	return all, end, nil
 }
 
-// look walks over the next runs of a place and says how far it came; null if it
-// came to the end.
-func (p runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, state belfry.RunStatus, from pgtype.UUID, want int) (runs []belfry.Run, bottom pgtype.UUID, err error) {
-	walk := fmt.Sprintf(`FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, p.table, p.id, p.where, p.id)
-	rows, err := tx.Query(ctx, fmt.Sprintf(`%s (SELECT * %s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
-		p.columns, walk, p.join, p.state, p.id), from, runScanLimit, namespace, string(state), want)
+// scan reads the next runs of a table and returns where it ended; null at the end of
+// the table.
+func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status belfry.RunStatus, after pgtype.UUID, limit int) (runs []belfry.Run, end pgtype.UUID, err error) {
+	scan := fmt.Sprintf(` FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, t.table, t.id, t.where, t.id)
+	runs, err = collect(ctx, tx, scanRun, fmt.Sprintf(`%s (SELECT *%s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
+		t.columns, scan, t.join, t.state, t.id), after, runScanLimit, namespace, string(status), limit)
 	if err != nil {
-		return nil, bottom, err
+		return nil, end, err
 	}
-	if runs, err = pgx.CollectRows(rows, scanRun); err != nil {
-		return nil, bottom, err
+	if len(runs) == limit {
+		return runs, uuid(runs[limit-1].ID), nil
 	}
-	if len(runs) == want {
-		return runs, uuid(runs[want-1].ID), nil
-	}
-	rows, err = tx.Query(ctx, fmt.Sprintf(`SELECT %s %s OFFSET $2 - 1 LIMIT 1`, p.id, walk), from, runScanLimit)
-	if err != nil {
-		return nil, bottom, err
-	}
-	last, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
-	if len(last) > 0 {
-		bottom = last[0]
-	}
-	return runs, bottom, err
+	end, err = scanEnd(ctx, tx, t.id, scan, after, runScanLimit)
+	return runs, end, err
 }

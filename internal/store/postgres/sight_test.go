@@ -166,7 +166,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	}
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $4, 'default', 'http')`, id, string(state), created, edited)
-	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_asked, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
+	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_triggered, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
 		id, next, timestamptz(mark), made, asked)
 }
 

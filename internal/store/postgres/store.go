@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,26 +23,26 @@ import (
 // DefaultShards is the number of shards of a new database.
 const DefaultShards = 64
 
-// Bounds on one call. A statement that waits longer is given up by the server,
-// so that a hung one cannot stop a loop for good.
+// Time limits of one call. The server cancels a statement that takes longer, so that
+// no loop of a scheduler hangs.
 const (
 	statementTimeout = 10 * time.Second
 	callTimeout      = 15 * time.Second
 	bulkTimeout      = 10 * time.Minute
 )
 
-// Options say where the database is.
+// Options are the settings of a store.
 type Options struct {
 	URL    string
-	Shards int // of a new database; 0: whatever is stored, or DefaultShards
+	Shards int // of a new database; 0: the stored number, or DefaultShards
 	Log    *slog.Logger
 }
 
 // Store is a store.Store in PostgreSQL.
 type Store struct {
 	pool         *pgxpool.Pool
-	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind work
-	behindPooler bool          // a pooler in transaction mode stands in between
+	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind other work
+	behindPooler bool          // connections go through a pooler in transaction mode
 	log          *slog.Logger
 	shards       int
 	clock        atomic.Pointer[clockSample]
@@ -53,14 +54,13 @@ type Store struct {
 	done         sync.WaitGroup
 }
 
-// reading is what the server's clock showed at an instant of ours. Time since
-// then is measured by our monotonic clock, so that a step of the wall clock of
-// this machine changes nothing.
+// clockSample is the server's clock at an instant of the local one. Time since then is
+// measured by the monotonic clock, so that setting the local wall clock changes nothing.
 type clockSample struct{ server, local time.Time }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects, brings the schema up to date and settles the number of shards.
+// Open connects, migrates the schema and fixes the number of shards.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -109,8 +109,8 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	return nil
 }
 
-// poolConfig reads the URL and, unless it says that a pooler stands in between,
-// bounds what a session may wait for.
+// poolConfig parses the URL and limits how long a session may wait. A pooler in
+// transaction mode keeps no session settings.
 func poolConfig(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -133,30 +133,26 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// pooled reports whether the URL asks for the mode that a pooler in transaction
+// usesPooler reports whether the URL has the query mode that a pooler in transaction
 // mode needs (default_query_exec_mode=exec).
 func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
 func setDefault(params map[string]string, name, value string) {
-	if _, given := params[name]; !given {
+	if _, set := params[name]; !set {
 		params[name] = value
 	}
 }
 
 func (s *Store) initShards(ctx context.Context, asked int) error {
-	fresh := asked
-	if fresh == 0 {
-		fresh = DefaultShards
-	}
 	var stored string
-	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(fresh))
+	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(asked, DefaultShards)))
 	if err == nil {
 		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
 	}
 	if err != nil {
-		return fmt.Errorf("settle the number of shards: %w", err)
+		return fmt.Errorf("fix the number of shards: %w", err)
 	}
 	if s.shards, err = strconv.Atoi(stored); err != nil || s.shards < 1 {
 		return fmt.Errorf("the stored number of shards, %q, is not a number", stored)
@@ -170,13 +166,13 @@ func (s *Store) initShards(ctx context.Context, asked int) error {
 // Shards is the number of shards, fixed when the database was first used.
 func (s *Store) Shards() int { return s.shards }
 
-// Now is the server's time as far as it was learned.
+// Now is the server's time, as of the last synchronization of clocks.
 func (s *Store) Now() time.Time {
-	r := s.clock.Load()
-	return r.server.Add(time.Since(r.local)).UTC().Truncate(time.Microsecond)
+	c := s.clock.Load()
+	return c.server.Add(time.Since(c.local)).UTC().Truncate(time.Microsecond)
 }
 
-// Ping asks the server whether it answers and takes writes.
+// Ping checks that the server answers and accepts writes.
 func (s *Store) Ping(ctx context.Context) error {
 	var standby bool
 	if err := s.priorityPool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby); err != nil {
@@ -201,7 +197,7 @@ func (s *Store) closePools() {
 	s.priorityPool.Close()
 }
 
-// keepClock learns the server's clock again every ten seconds.
+// syncClockLoop synchronizes clocks every ten seconds.
 func (s *Store) syncClockLoop(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
@@ -217,7 +213,8 @@ func (s *Store) syncClockLoop(ctx context.Context) {
 	}
 }
 
-// learnClock compares clocks at the middle of the fastest of a few round trips.
+// syncClock samples the server's clock in the middle of the fastest of three round
+// trips.
 func (s *Store) syncClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

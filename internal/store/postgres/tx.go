@@ -9,8 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// detach gives a write a life of its own: a caller that goes away must not leave
-// a commit half way. A caller that is gone already starts nothing.
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Begin(ctx context.Context) (pgx.Tx, error) // within a transaction: a savepoint
+}
+
+// detach keeps a write going when its caller is cancelled, so that a commit is not cut
+// off half way. It fails if the caller is cancelled already.
 func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -19,29 +27,68 @@ func detach(ctx context.Context, limit time.Duration) (context.Context, context.
 	return ctx, cancel, nil
 }
 
-var snapshotOptions = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+// collect returns the rows of a query.
+func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
 
-// holdPlanner leaves the planner one way for the length of a transaction: to
-// walk in the order of the list and look up what belongs to each row. A look
-// that stops early must not sort or hash first, whatever the planner believes of
-// a table that was never analysed. With letPlanner it is free again, for a time.
+// collectIDs returns the rows of a query with one column of ids.
+func collectIDs(ctx context.Context, q querier, sql string, args ...any) ([]pgtype.UUID, error) {
+	return collect(ctx, q, pgx.RowTo[pgtype.UUID], sql, args...)
+}
+
+// forEach scans every row of a query into fields, then calls f.
+func forEach(ctx context.Context, q querier, fields []any, f func() error, sql string, args ...any) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, fields, f)
+	return err
+}
+
+// retryDeadlock repeats a transaction that lost a deadlock: two that settle the same
+// attempts, or one that settles attempts of a job and one that cancels them. Nothing
+// was written then.
+func retryDeadlock(f func() error) error {
+	err := f()
+	for tries := 0; sqlState(err) == deadlockDetected && tries < 3; tries++ {
+		err = f()
+	}
+	return err
+}
+
+// restrictPlanner leaves the planner one way for the length of a transaction: to scan
+// in the order of an index and look up what belongs to each row. A scan that stops
+// early must not sort or hash first, whatever the planner believes of a table that was
+// never analysed. freePlanner undoes it, with a statement timeout.
 const (
 	restrictPlanner = `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_incremental_sort', 'enable_hashjoin', 'enable_mergejoin', 'jit']) name`
 	freePlanner     = `SELECT set_config(name, 'on', true), set_config('statement_timeout', $1, true) FROM unnest(ARRAY['enable_sort', 'enable_incremental_sort', 'enable_hashjoin', 'enable_mergejoin']) name`
 )
 
-// collectIDs reads a column of ids.
-func collectIDs(rows pgx.Rows, err error) ([]pgtype.UUID, error) {
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+// scanSnapshot runs bounded scans in one snapshot, so that the rows of a scan and the
+// position where it ended belong together.
+func (s *Store) scanSnapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
+			return err
+		}
+		return f(tx)
+	})
 }
 
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Begin(ctx context.Context) (pgx.Tx, error) // within a transaction: a part of it that can be undone
+// scanEnd returns the id of the last row that a scan of limit rows reads; null if the
+// scan reaches the end before. The scan is what follows the columns of a SELECT, up to
+// its ORDER BY, and starts after $1.
+func scanEnd(ctx context.Context, tx pgx.Tx, id, scan string, after pgtype.UUID, limit int) (end pgtype.UUID, err error) {
+	last, err := collectIDs(ctx, tx, `SELECT `+id+scan+` OFFSET $2 - 1 LIMIT 1`, after, limit)
+	if len(last) > 0 {
+		end = last[0]
+	}
+	return end, err
 }

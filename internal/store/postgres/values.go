@@ -17,20 +17,33 @@ func uuid[T ~[16]byte](id T) pgtype.UUID {
 	return pgtype.UUID{Bytes: id, Valid: id != T{}}
 }
 
+// notNull is a uuid also for the zero id, which comes before all others.
+func notNull[T ~[16]byte](id T) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
 func uuids[T ~[16]byte](ids []T) []pgtype.UUID {
 	out := make([]pgtype.UUID, len(ids))
 	for i, id := range ids {
-		out[i] = pgtype.UUID{Bytes: id, Valid: true}
+		out[i] = notNull(id)
 	}
 	return out
 }
 
-// stamp is null for the zero time.
+// maxUUID comes after every id: a list in descending order starts there.
+var maxUUID = pgtype.UUID{Valid: true, Bytes: [16]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+
+// startAfter is where a page in descending order starts.
+func startAfter(id belfry.ID) pgtype.UUID {
+	if id.IsZero() {
+		return maxUUID
+	}
+	return uuid(id)
+}
+
+// timestamptz is null for the zero time.
 func timestamptz(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
-// moment is the zero time for null.
 func timeOrZero(t pgtype.Timestamptz) time.Time {
 	if !t.Valid {
 		return time.Time{}
@@ -42,16 +55,24 @@ func timeOrNil(t pgtype.Timestamptz) *time.Time {
 	if !t.Valid {
 		return nil
 	}
-	at := t.Time.UTC()
-	return &at
+	return new(t.Time.UTC())
 }
 
-// text is null for the empty string. PostgreSQL takes neither zero bytes nor
-// text that is not UTF-8.
+// text is null for the empty string.
 func text(s string) pgtype.Text {
 	return pgtype.Text{String: storable(s), Valid: s != ""}
 }
 
+// rawJSON is nil for null.
+func rawJSON(t pgtype.Text) json.RawMessage {
+	if !t.Valid {
+		return nil
+	}
+	return json.RawMessage(t.String)
+}
+
+// storable replaces what PostgreSQL refuses in a text: zero bytes, and bytes that are
+// not UTF-8.
 func storable(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
@@ -73,28 +94,30 @@ func int32s(shards []int) []int32 {
 	return out
 }
 
-// What is kept of a job in columns of its own, so that lists can be filtered by
-// it.
+// retentionDays is the retention of a job's own; null without one.
+func retentionDays(days int) pgtype.Int4 {
+	return pgtype.Int4{Int32: int32(days), Valid: days > 0}
+}
 
-// specTexts writes specs as they are stored. Jobs that come together often have
-// the same one.
+// specEncoder encodes specs as they are stored. Jobs that are created together often
+// have the same spec.
 type specEncoder struct {
 	last belfry.Spec
 	text string
 }
 
-func (t *specEncoder) encode(spec belfry.Spec) (string, error) {
-	if t.text == "" || spec != t.last {
+func (e *specEncoder) encode(spec belfry.Spec) (string, error) {
+	if e.text == "" || spec != e.last {
 		text, err := json.Marshal(spec)
 		if err != nil {
 			return "", err
 		}
-		t.last, t.text = spec, string(text)
+		e.last, e.text = spec, string(text)
 	}
-	return t.text, nil
+	return e.text, nil
 }
 
-// tagsOf is nil without tags.
+// tagsColumn is sorted, without duplicates, and nil without tags.
 func tagsColumn(job *belfry.Job) []string {
 	if len(job.Tags) == 0 {
 		return nil
@@ -111,7 +134,7 @@ func handlerColumn(spec belfry.Spec) pgtype.Text {
 	return text(spec.Handler)
 }
 
-// arrayOf writes a list as the text of an array; null for nil.
+// arrayLiteral is the text form of an array; null for nil.
 func arrayLiteral[T string | int64](list []T) pgtype.Text {
 	if list == nil {
 		return pgtype.Text{}
@@ -129,4 +152,14 @@ func arrayLiteral[T string | int64](list []T) pgtype.Text {
 		}
 	}
 	return pgtype.Text{String: "{" + b.String() + "}", Valid: true}
+}
+
+// containsPattern is the ILIKE pattern of texts that contain a part, and how to
+// compare by it. ASCII is folded without the database's collation, which takes a third
+// of the time.
+func containsPattern(part string) (collation, pattern string) {
+	if longestASCII(part) == part {
+		collation = ` COLLATE "C"`
+	}
+	return collation, "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
 }
