@@ -2,32 +2,23 @@ package postgres
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/pgtest"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// bury writes n dead letters of a hundred jobs, with their last attempts, a second
-// apart: one in a thousand has an error of its own, the others have one of twenty.
-func bury(t testing.TB, s *Store, n int) {
+// insertDeadLetters inserts n dead letters of a hundred jobs, with their last attempts, a
+// second apart: one in a thousand has an error of its own, the others have one of twenty.
+func insertDeadLetters(t testing.TB, s *Store, n int) {
 	t.Helper()
-	config := s.pool.Config().ConnConfig.Copy()
-	delete(config.RuntimeParams, "statement_timeout") // this is no everyday statement
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	for _, sql := range []string{
+	execSlow(t, s,
 		`INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, created_at, updated_at, queue, type)
 			SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(j), 12, '0'))::uuid, 0, 'default', 'job ' || j, 1, 'active', '{}', clock_timestamp(), clock_timestamp(), 'default', 'http'
 			  FROM generate_series(0, 99) j`,
@@ -35,15 +26,10 @@ func bury(t testing.TB, s *Store, n int) {
 				timeout_ms, attempt, failures, lost, died_at, fingerprint)
 			SELECT gen_random_uuid(), 0, 'default', ('00000000-0000-7000-8000-' || lpad(to_hex(i % 100), 12, '0'))::uuid, 1, 'scheduled', 'default/http', 'out_of_retries', at, at, at,
 				gen_random_uuid(), 1, 60000, 4, 4, 0, at, 'print ' || CASE WHEN i % 1000 = 7 THEN i ELSE i % 20 END
-			  FROM generate_series(1, ` + fmt.Sprint(n) + `) i CROSS JOIN LATERAL (SELECT clock_timestamp() - i * interval '1 second' AS at) x`,
+			  FROM generate_series(1, `+fmt.Sprint(n)+`) i CROSS JOIN LATERAL (SELECT clock_timestamp() - i * interval '1 second' AS at) x`,
 		`INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
 			SELECT id, attempt, 0, 'default', 'failed', fired_by, id, died_at, died_at, 500, 'it went wrong, as ' || fingerprint || ' says: ' || repeat('some text ', 20), '' FROM belfry.dead`,
-		`ANALYZE belfry.dead, belfry.attempts, belfry.jobs`,
-	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+		`ANALYZE belfry.dead, belfry.attempts, belfry.jobs`)
 }
 
 var deadFilters = []struct {
@@ -62,15 +48,14 @@ var deadFilters = []struct {
 	{"a time", belfry.DeadFilter{Since: time.Now().Add(-10 * time.Hour), Until: time.Now().Add(-9 * time.Hour)}},
 }
 
-// passes tells whether a dead letter passes a filter.
-func passes(d belfry.DeadLetter, f belfry.DeadFilter) bool {
+func matchesDeadFilter(d belfry.DeadLetter, f belfry.DeadFilter) bool {
 	return (f.JobID.IsZero() || d.JobID == f.JobID) && (f.Since.IsZero() || !d.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || d.FinishedAt.Before(f.Until)) &&
 		(f.Fingerprint == "" || d.Fingerprint == f.Fingerprint) && (f.Reason == "" || d.Reason == f.Reason) &&
 		(f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error)))
 }
 
-// letters reads all dead letters of a namespace that pass a filter, page by page.
-func letters(t *testing.T, s *Store, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
+// listDeadLetters reads all pages of a list.
+func listDeadLetters(t *testing.T, s *Store, namespace string, filter belfry.DeadFilter, limit int) (all []belfry.DeadLetter) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for {
@@ -87,11 +72,10 @@ func letters(t *testing.T, s *Store, namespace string, filter belfry.DeadFilter,
 	}
 }
 
-// Lists and groups have what a filter lets pass, in their order, whatever the pages.
-func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+func TestDeadLetterFilters(t *testing.T) {
+	s := openEmpty(t)
 	const n = 1200
-	bury(t, s, n)
+	insertDeadLetters(t, s, n)
 	for _, sql := range []string{
 		`UPDATE belfry.dead SET died_at = date_trunc('minute', died_at) WHERE fingerprint < 'print 15'`, // many at once
 		`UPDATE belfry.dead SET reason = 'poison' WHERE fingerprint LIKE '%1'`,
@@ -100,11 +84,11 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 		`DELETE FROM belfry.attempts a USING belfry.dead d WHERE d.id = a.run_id AND d.fingerprint = 'print 4'`,
 		`DELETE FROM belfry.jobs WHERE name = 'job 42'`,
 	} {
-		change(t, s, sql)
+		execSQL(t, s, sql)
 	}
-	all := letters(t, s, "default", belfry.DeadFilter{}, n)
-	if other := letters(t, s, "other", belfry.DeadFilter{}, n); len(all)+len(other) != n || len(other) == 0 {
-		t.Fatalf("there are %d and %d, wants %d together", len(all), len(other), n)
+	all := listDeadLetters(t, s, "default", belfry.DeadFilter{}, n)
+	if other := listDeadLetters(t, s, "other", belfry.DeadFilter{}, n); len(all)+len(other) != n || len(other) == 0 {
+		t.Fatalf("there are %d and %d, want %d in all", len(all), len(other), n)
 	}
 	if !slices.IsSortedFunc(all, func(a, b belfry.DeadLetter) int {
 		return cmp.Or(b.FinishedAt.Compare(*a.FinishedAt), b.ID.Compare(a.ID))
@@ -122,21 +106,19 @@ func TestDeadLettersAreThoseThatPassTheFilter(t *testing.T) {
 		}{fmt.Sprintf("%+v", filter), filter})
 	}
 	for _, tt := range filters {
-		want := slices.DeleteFunc(slices.Clone(all), func(d belfry.DeadLetter) bool { return !passes(d, tt.filter) })
+		want := slices.DeleteFunc(slices.Clone(all), func(d belfry.DeadLetter) bool { return !matchesDeadFilter(d, tt.filter) })
 		for _, limit := range []int{7, 500} {
-			got := letters(t, s, "default", tt.filter, limit)
-			if !slices.EqualFunc(got, want, func(a, b belfry.DeadLetter) bool {
-				return a.ID == b.ID && a.Fingerprint == b.Fingerprint && a.JobName == b.JobName && a.Error == b.Error
-			}) {
-				t.Errorf("%s: pages of %d have %d, wants %d", tt.name, limit, len(got), len(want))
+			got := listDeadLetters(t, s, "default", tt.filter, limit)
+			if diff := diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: pages of %d (-want +got):\n%s", tt.name, limit, diff)
 			}
 		}
-		wantGroups(t, s, tt.filter, want)
+		checkDeadGroups(t, s, tt.filter, want)
 	}
 }
 
-// wantGroups expects the groups to count the letters, which are in their order.
-func wantGroups(t *testing.T, s *Store, filter belfry.DeadFilter, letters []belfry.DeadLetter) {
+// checkDeadGroups checks the groups of a list of dead letters.
+func checkDeadGroups(t *testing.T, s *Store, filter belfry.DeadFilter, letters []belfry.DeadLetter) {
 	t.Helper()
 	byPrint, jobs := map[string]*belfry.DeadGroup{}, map[string]map[belfry.ID]bool{}
 	for _, d := range letters {
@@ -157,42 +139,11 @@ func wantGroups(t *testing.T, s *Store, filter belfry.DeadFilter, letters []belf
 	})
 	for _, limit := range []int{1, 5, 1000} {
 		got, err := s.GroupDeadLetters(t.Context(), "default", filter, limit)
-		if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
-			t.Errorf("%+v: the groups are\n%+v, wants\n%+v: %v", filter, got, want[:min(limit, len(want))], err)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-// BenchmarkDeadLetters measures a page of fifty, and fifty groups, of 100,000.
-func BenchmarkDeadLetters(b *testing.B) {
-	s, err := Open(b.Context(), Options{URL: pgtest.Database(b, Migrate)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	bury(b, s, 100_000)
-	for _, tt := range deadFilters {
-		b.Run("list/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
-			n := 0
-			for b.Loop() {
-				letters, err := s.ListDeadLetters(b.Context(), "default", tt.filter, store.Page{Limit: 50})
-				if err != nil {
-					b.Fatal(err)
-				}
-				n = len(letters)
-			}
-			b.ReportMetric(float64(n), "letters")
-		})
-		b.Run("groups/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
-			n := 0
-			for b.Loop() {
-				groups, err := s.GroupDeadLetters(b.Context(), "default", tt.filter, 50)
-				if err != nil {
-					b.Fatal(err)
-				}
-				n = len(groups)
-			}
-			b.ReportMetric(float64(n), "groups")
-		})
+		if diff := diff(want[:min(limit, len(want))], got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%+v: groups (-want +got):\n%s", filter, diff)
+		}
 	}
 }

@@ -1,21 +1,19 @@
 package postgres
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// A look for few outdated plans among many ends in time, and loses none.
-func TestALookForOutdatedPlansEnds(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+// A search for few plans among many reads a bounded number at a time, and misses none.
+func TestPlansForZoneUpdateScansInSteps(t *testing.T) {
+	s := openEmpty(t)
 	const plans = 2*zoneUpdateScanLimit + 100
-	for _, statement := range []string{
+	for _, sql := range []string{
 		`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, runs_made, zone_version)
 			SELECT gen_random_uuid(), 0, 1, now(), now(), 0, '2000a' FROM generate_series(1, $1::integer)`,
 		`UPDATE belfry.plans SET zone_version = '1999a' WHERE job_id IN
@@ -23,17 +21,11 @@ func TestALookForOutdatedPlansEnds(t *testing.T) {
 		`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 			SELECT job_id, 0, 'default', 1, 'active', '{}', now(), now(), 'default', 'http' FROM belfry.plans WHERE $1 > 0`,
 	} {
-		if _, err := s.pool.Exec(t.Context(), statement, plans); err != nil {
-			t.Fatal(err)
-		}
+		execSQL(t, s, sql, plans)
 	}
-	rows, err := s.pool.Query(t.Context(), `SELECT job_id FROM belfry.plans WHERE zone_version = '1999a' ORDER BY job_id`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+	want, err := collectIDs(t.Context(), s.pool, `SELECT job_id FROM belfry.plans WHERE zone_version = '1999a' ORDER BY job_id`)
 	if err != nil || len(want) != 5 {
-		t.Fatalf("%d plans are outdated, %v", len(want), err)
+		t.Fatalf("%d plans have the older release, %v", len(want), err)
 	}
 	var got []pgtype.UUID
 	var after belfry.ID
@@ -51,7 +43,7 @@ func TestALookForOutdatedPlansEnds(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(got, want) || calls != 3 {
-		t.Errorf("in %d calls there were %v, wants %v", calls, got, want)
+	if diff := cmp.Diff(want, got); diff != "" || calls != 3 {
+		t.Errorf("after %d calls, want 3:\n%s", calls, diff)
 	}
 }

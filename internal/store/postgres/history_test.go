@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/pgtest"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// What was decided for an instant is found wherever it is, and in ranges.
-func TestWhatWasDecidedIsFound(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+// The runs and skips of an instant are found in every table, and in ranges.
+func TestRunsAtFindsRunsAndRanges(t *testing.T) {
+	s := openEmpty(t)
 	job, other := uuid(newJob(t, s).Job.ID), uuid(newJob(t, s).Job.ID)
 	zero := s.Now().Truncate(time.Hour)
 	minute := func(n int) time.Time { return zero.Add(time.Duration(n) * time.Minute) }
@@ -49,38 +49,38 @@ func TestWhatWasDecidedIsFound(t *testing.T) {
 			}
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("minute %d was decided as %v, wants %v", n, got, want)
+			t.Errorf("minute %d has %v, want %v", n, got, want)
 		}
 	}
 	if runs, err := s.RunsAt(t.Context(), "other", job.Bytes, minute(1)); err != nil || len(runs) != 0 {
-		t.Errorf("another namespace sees %v: %v", runs, err)
+		t.Errorf("another namespace has %v: %v", runs, err)
 	}
 }
 
-func TestWhatARunWaitsForIsTold(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+func TestRunWait(t *testing.T) {
+	s := openEmpty(t)
 	serial, other := newJob(t, s).Job.ID, newJob(t, s).Job.ID
 	now := s.Now()
-	put := func(job belfry.ID, state, lane string, rank, minute int) belfry.ID {
+	insert := func(job belfry.ID, state, lane string, rank, minute int) belfry.ID {
 		t.Helper()
 		id := belfry.NewID(now.Add(time.Duration(minute) * time.Minute))
-		change(t, s, `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost,
+		execSQL(t, s, `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost,
 				worker, token, deadline_at, cancel_requested_at)
 			SELECT $1::uuid, 0, 'default', $2, 1, 'scheduled', $4, $3::text, $5, $6::timestamptz, $6, $6, $1, 1, 1, 1, 0, 0, held, held, CASE WHEN held IS NOT NULL THEN $6::timestamptz END, CASE WHEN held IS NOT NULL THEN $6::timestamptz END
 			  FROM (SELECT CASE WHEN $3 = 'running' THEN $1::uuid END AS held) x`, uuid(id), uuid(job), state, lane, rank, now.Add(time.Duration(minute)*time.Minute))
 		return id
 	}
-	running := put(serial, "running", "a", 1, 50)
+	running := insert(serial, "running", "a", 1, 50)
 	var waiting []belfry.ID
 	for i := range 12 {
-		waiting = append(waiting, put(serial, "waiting", "a", 1, i))
+		waiting = append(waiting, insert(serial, "waiting", "a", 1, i))
 	}
-	put(other, "ready", "a", 10, 0)
-	put(other, "ready", "a", 20, 0)
-	ready := put(other, "ready", "a", 30, 7)
-	put(other, "ready", "b", 5, 0)
-	put(other, "retry", "a", 5, 0)
-	put(other, "running", "b", 5, 0)
+	insert(other, "ready", "a", 10, 0)
+	insert(other, "ready", "a", 20, 0)
+	ready := insert(other, "ready", "a", 30, 7)
+	insert(other, "ready", "b", 5, 0)
+	insert(other, "retry", "a", 5, 0)
+	insert(other, "running", "b", 5, 0)
 	for _, tt := range []struct {
 		name string
 		run  belfry.ID
@@ -93,8 +93,11 @@ func TestWhatARunWaitsForIsTold(t *testing.T) {
 		{"last", waiting[11], store.RunWait{State: belfry.RunWaiting, ReadyAt: now.Add(11 * time.Minute), Lane: "a", Running: 1, Before: append([]belfry.ID{running}, waiting[:9]...)}},
 	} {
 		got, err := s.RunWait(t.Context(), "default", tt.run)
-		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", tt.want) {
-			t.Errorf("%s: it waits for %+v, wants %+v: %v", tt.name, got, tt.want, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 		if _, err := s.RunWait(t.Context(), "other", tt.run); belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("%s: another namespace: %v", tt.name, err)
@@ -102,8 +105,8 @@ func TestWhatARunWaitsForIsTold(t *testing.T) {
 	}
 }
 
-func TestEventsAreListedLatestFirst(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+func TestListEventsPages(t *testing.T) {
+	s := openEmpty(t)
 	var want []belfry.Event
 	for i := range 7 {
 		at := s.Now().Add(time.Duration(i) * time.Second)
@@ -113,7 +116,7 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 		}
 		want = slices.Insert(want, 0, e)
 		for _, event := range []belfry.Event{e, {ID: belfry.NewID(at), Namespace: "other", At: at}} {
-			change(t, s, `INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count) VALUES ($1, 0, $2, $3, $4, $5, $6, $7)`,
+			execSQL(t, s, `INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count) VALUES ($1, 0, $2, $3, $4, $5, $6, $7)`,
 				uuid(event.ID), event.Namespace, uuid(event.JobID), string(event.Kind), event.At, event.Message, event.Count)
 		}
 	}
@@ -129,8 +132,8 @@ func TestEventsAreListedLatestFirst(t *testing.T) {
 			}
 			got = append(got, events...)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("pages of %d give %v, wants %v", limit, got, want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
 }

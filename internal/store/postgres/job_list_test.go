@@ -16,9 +16,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// variety makes n jobs in two namespaces that differ in everything a filter asks
-// for, a fifth of them without a plan.
-func variety(t *testing.T, s *Store, n int) {
+// createVariousJobs creates n jobs in two namespaces that differ in everything that a
+// filter has, a fifth of them without a plan.
+func createVariousJobs(t *testing.T, s *Store, n int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(n)))
 	err := s.CreateJobs(t.Context(), func(yield func(store.NewJob, error) bool) {
@@ -56,8 +56,8 @@ func variety(t *testing.T, s *Store, n int) {
 	}
 }
 
-// variousFilters are filters of every kind, alone and together.
-var variousFilters = []belfry.JobFilter{
+// jobFilters are conditions of every kind, alone and together.
+var jobFilters = []belfry.JobFilter{
 	{},
 	{Queue: "mail"},
 	{Queue: "none"},
@@ -83,37 +83,37 @@ var variousFilters = []belfry.JobFilter{
 	{Queue: "rare", Type: belfry.TypeWorker, Tags: []string{"b"}, Search: "tenant-1", Status: belfry.StatusCancelled},
 }
 
-func TestLookingAndJumpingFindTheSame(t *testing.T) {
+func TestJobSearchScanAndIndexQueryAgree(t *testing.T) {
 	for _, mode := range []string{"", "&default_query_exec_mode=exec"} {
 		url := pgtest.Database(t, Migrate)
 		s := open(t, Options{URL: url + mode})
-		variety(t, s, 2000)
-		for _, filter := range variousFilters {
+		createVariousJobs(t, s, 2000)
+		for _, filter := range jobFilters {
 			err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
-				p, err := s.newJobSearch(t.Context(), tx, "default", filter, sourcesFor(filter.Status)[0])
+				search, err := s.newJobSearch(t.Context(), tx, "default", filter, sourcesFor(filter.Status)[0])
 				if err != nil {
 					return err
 				}
-				jumped, inTime, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
-				if err != nil || !inTime || !jumped.end {
-					return fmt.Errorf("jump for %+v: in time %v, at the end %v: %w", filter, inTime, jumped.end, err)
+				indexed, inTime, err := search.withoutTimeout().indexQuery(t.Context(), maxUUID, 10_000)
+				if err != nil || !inTime || !indexed.end {
+					return fmt.Errorf("index query for %+v: in time %v, at the end %v: %w", filter, inTime, indexed.end, err)
 				}
 				for _, size := range []int{7, 333, 2000, 5000} {
-					looked := searchResult{next: maxUUID}
-					for looks := 0; ; looks++ {
-						enough, err := p.scan(t.Context(), &looked, size, 10_000)
+					scanned := searchResult{next: maxUUID}
+					for scans := 0; ; scans++ {
+						enough, err := search.scan(t.Context(), &scanned, size, 10_000)
 						if err != nil {
-							return fmt.Errorf("look for %+v: %w", filter, err)
+							return fmt.Errorf("scan for %+v: %w", filter, err)
 						}
 						if enough {
 							break
 						}
-						if looks > 2000/size {
-							return fmt.Errorf("look for %+v: no end after %d looks at %d jobs", filter, looks, size)
+						if scans > 2000/size {
+							return fmt.Errorf("scan for %+v: no end after %d scans of %d jobs", filter, scans, size)
 						}
 					}
-					if !slices.Equal(looked.ids, jumped.ids) {
-						t.Errorf("%+v: looking at %d at a time finds %d jobs, jumping %d", filter, size, len(looked.ids), len(jumped.ids))
+					if !slices.Equal(scanned.ids, indexed.ids) {
+						t.Errorf("%+v: scans of %d find %d jobs, the index query %d", filter, size, len(scanned.ids), len(indexed.ids))
 					}
 				}
 				return nil
@@ -125,40 +125,40 @@ func TestLookingAndJumpingFindTheSame(t *testing.T) {
 	}
 }
 
-// patiently is a picking whose jumps may take as long as they need.
-func (p *jobSearch) patiently() *jobSearch {
-	q := *p
-	q.indexTimeout = time.Minute
-	return &q
+// withoutTimeout is a search whose index queries may take as long as they need.
+func (s *jobSearch) withoutTimeout() *jobSearch {
+	patient := *s
+	patient.indexTimeout = time.Minute
+	return &patient
 }
 
-// A jump that takes too long is given up, and looking goes on where it was. The
-// condition sleeps only where the planner is free, which it is in a jump.
-func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	variety(t, s, 3*firstScanLimit)
+// An index query that takes too long is cancelled, and scanning continues. The condition
+// sleeps only with the planner settings of an index query.
+func TestJobSearchContinuesAfterIndexTimeout(t *testing.T) {
+	s := openEmpty(t)
+	createVariousJobs(t, s, 3*firstScanLimit)
 	err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
-		p, err := s.newJobSearch(t.Context(), tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
+		search, err := s.newJobSearch(t.Context(), tx, "default", belfry.JobFilter{Queue: "rare", Tags: []string{"a", "b", "c"}}, sourceLive)
 		if err != nil {
 			return err
 		}
-		want, _, err := p.patiently().indexQuery(t.Context(), maxUUID, 10_000)
+		want, _, err := search.withoutTimeout().indexQuery(t.Context(), maxUUID, 10_000)
 		if err != nil {
 			return err
 		}
-		p.where += ` AND (current_setting('enable_sort') = 'off' OR pg_sleep(10) IS NOT NULL)`
-		p.started = time.Now()
+		search.where += ` AND (current_setting('enable_sort') = 'off' OR pg_sleep(10) IS NOT NULL)`
+		search.started = time.Now()
 		var got []pgtype.UUID
 		for part := (searchResult{next: maxUUID}); !part.end; {
-			if part, err = p.next(t.Context(), part.next, 10_000); err != nil {
+			if part, err = search.next(t.Context(), part.next, 10_000); err != nil {
 				return err
 			}
 			got = append(got, part.ids...)
 		}
 		if len(got) == 0 || !slices.Equal(got, want.ids) {
-			t.Errorf("found %d jobs, wants %d", len(got), len(want.ids))
+			t.Errorf("found %d jobs, want %d", len(got), len(want.ids))
 		}
-		if took := time.Since(p.started); took > 8*time.Second {
+		if took := time.Since(search.started); took > 8*time.Second {
 			t.Errorf("that took %v", took)
 		}
 		return nil
@@ -168,38 +168,38 @@ func TestAListGoesOnWithoutTheIndexes(t *testing.T) {
 	}
 }
 
-// endings has some of the jobs without a plan leave the live tables, in any way, and
-// gives others a dead letter, or one that somebody gave up.
-func endings(t *testing.T, s *Store) {
+// endJobs archives some of the jobs without a plan, with any status, and gives others a
+// dead letter or a discarded one.
+func endJobs(t *testing.T, s *Store) {
 	t.Helper()
 	for _, sql := range []string{
-		`CREATE TABLE fates AS SELECT j.*, row_number() OVER (ORDER BY j.id) AS n FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+		`CREATE TABLE unplanned AS SELECT j.*, row_number() OVER (ORDER BY j.id) AS n FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
 			WHERE p.next_at IS NULL AND j.state = 'active'`,
 		`INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, ended_at)
 			SELECT id, shard, namespace, name, tags, revision, (ARRAY['completed', 'failed', 'cancelled'])[1 + n % 3], spec, payload, queue, type, handler, created_at, updated_at, clock_timestamp()
-			  FROM fates WHERE n % 5 < 2`,
-		`DELETE FROM belfry.jobs WHERE id IN (SELECT id FROM fates WHERE n % 5 < 2)`,
-		`DELETE FROM belfry.plans WHERE job_id IN (SELECT id FROM fates WHERE n % 5 < 2)`,
-		`UPDATE belfry.plans SET runs_made = 3 WHERE job_id IN (SELECT id FROM fates WHERE n % 5 IN (2, 3))`,
+			  FROM unplanned WHERE n % 5 < 2`,
+		`DELETE FROM belfry.jobs WHERE id IN (SELECT id FROM unplanned WHERE n % 5 < 2)`,
+		`DELETE FROM belfry.plans WHERE job_id IN (SELECT id FROM unplanned WHERE n % 5 < 2)`,
+		`UPDATE belfry.plans SET runs_made = 3 WHERE job_id IN (SELECT id FROM unplanned WHERE n % 5 IN (2, 3))`,
 		`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 				attempt, settled_at, http_status, error, output, skipped_count)
 			SELECT gen_random_uuid(), shard, namespace, id, 1, 'scheduled', CASE WHEN n % 10 = 2 THEN 'succeeded' ELSE 'discarded' END, '', at, at, at, id, 1, 1, at, 200, '', '', 0
-			  FROM fates CROSS JOIN (VALUES (clock_timestamp()), (clock_timestamp() - interval '1 day')) v (at) WHERE n % 5 IN (2, 3)`,
+			  FROM unplanned CROSS JOIN (VALUES (clock_timestamp()), (clock_timestamp() - interval '1 day')) v (at) WHERE n % 5 IN (2, 3)`,
 		`INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 				timeout_ms, attempt, failures, lost, died_at, fingerprint)
 			SELECT gen_random_uuid(), shard, namespace, id, 1, 'scheduled', 'x', 'out_of_retries', at, at, at, id, 1, 1, 1, 1, 0, at, 'x'
-			  FROM fates CROSS JOIN (SELECT clock_timestamp() + CASE WHEN random() < 0.5 THEN interval '1 hour' ELSE interval '-1 hour' END AS at) v WHERE n % 5 = 3 AND n % 2 = 0`,
+			  FROM unplanned CROSS JOIN (SELECT clock_timestamp() + CASE WHEN random() < 0.5 THEN interval '1 hour' ELSE interval '-1 hour' END AS at) v WHERE n % 5 = 3 AND n % 2 = 0`,
 	} {
-		change(t, s, sql)
+		execSQL(t, s, sql)
 	}
 }
 
-// A list has the jobs that pass its filter, looked at one by one: those that have
-// ended only where their status is asked for.
-func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	variety(t, s, 400)
-	endings(t, s)
+// A list has the jobs that pass its filter one by one: ended jobs only if the filter has
+// their status.
+func TestListJobsIncludesEndedByStatus(t *testing.T) {
+	s := openEmpty(t)
+	createVariousJobs(t, s, 400)
+	endJobs(t, s)
 	ids, err := collectIDs(t.Context(), s.pool, `SELECT id FROM belfry.jobs WHERE namespace = 'default' UNION ALL SELECT id FROM belfry.ended WHERE namespace = 'default' ORDER BY id DESC`)
 	if err != nil {
 		t.Fatal(err)
@@ -212,34 +212,33 @@ func TestJobsThatEndedAreListedWithTheOthers(t *testing.T) {
 		}
 		all = append(all, job)
 	}
-	over := 0
-	for _, base := range variousFilters {
+	ended := 0
+	for _, base := range jobFilters {
 		for _, status := range []belfry.JobStatus{"", belfry.StatusCompleted, belfry.StatusFailed, belfry.StatusCancelled, belfry.StatusScheduled} {
 			filter := base
 			filter.Status = status
 			var want []belfry.ID
 			for _, job := range all {
-				if suits(job, filter) {
+				if matchesJobFilter(job, filter) {
 					want = append(want, job.ID)
 				}
-				if job.State == belfry.JobEnded && suits(job, filter) {
-					over++
+				if job.State == belfry.JobEnded && matchesJobFilter(job, filter) {
+					ended++
 				}
 			}
 			for _, limit := range []int{17, 1000} {
-				if got := listed(t, s, filter, limit); !slices.Equal(got, want) {
-					t.Errorf("%+v: pages of %d give %d jobs, wants %d", filter, limit, len(got), len(want))
+				if got := listJobIDs(t, s, filter, limit); !slices.Equal(got, want) {
+					t.Errorf("%+v: pages of %d give %d jobs, want %d", filter, limit, len(got), len(want))
 				}
 			}
 		}
 	}
-	if over < 50 {
-		t.Errorf("only %d of what was asked for had ended", over)
+	if ended < 50 {
+		t.Errorf("only %d of the listed jobs had ended", ended)
 	}
 }
 
-// suits tells whether a job passes a filter.
-func suits(job belfry.Job, f belfry.JobFilter) bool {
+func matchesJobFilter(job belfry.Job, f belfry.JobFilter) bool {
 	for _, tag := range f.Tags {
 		if !slices.Contains(job.Tags, tag) {
 			return false
@@ -249,8 +248,8 @@ func suits(job belfry.Job, f belfry.JobFilter) bool {
 		(f.Queue == "" || job.Queue == f.Queue) && strings.Contains(strings.ToLower(job.Name), strings.ToLower(f.Search))
 }
 
-// listed gives the ids of a list, page by page.
-func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
+// listJobIDs reads all pages of a list.
+func listJobIDs(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []belfry.ID) {
 	t.Helper()
 	page := store.Page{Limit: limit}
 	for pages := 0; pages == 0 || !page.After.ID.IsZero(); pages++ {
@@ -266,19 +265,19 @@ func listed(t *testing.T, s *Store, filter belfry.JobFilter, limit int) (ids []b
 	return ids
 }
 
-func TestPagesOfEverySizeGiveTheSameList(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
-	variety(t, s, 300)
-	endings(t, s)
-	for _, filter := range variousFilters {
+func TestListJobsPageSizes(t *testing.T) {
+	s := openEmpty(t)
+	createVariousJobs(t, s, 300)
+	endJobs(t, s)
+	for _, filter := range jobFilters {
 		whole, err := s.ListJobs(t.Context(), "default", filter, store.Page{Limit: 1000})
 		if err != nil || !whole.Next.IsZero() {
 			t.Fatalf("%+v: %v, next %v", filter, err, whole.Next)
 		}
 		for _, limit := range []int{1, 7, 100, max(len(whole.Jobs), 1), len(whole.Jobs) + 1} {
-			got := listed(t, s, filter, limit)
+			got := listJobIDs(t, s, filter, limit)
 			if !slices.EqualFunc(got, whole.Jobs, func(id belfry.ID, job belfry.Job) bool { return id == job.ID }) {
-				t.Errorf("%+v: pages of %d give %d jobs, wants %d", filter, limit, len(got), len(whole.Jobs))
+				t.Errorf("%+v: pages of %d give %d jobs, want %d", filter, limit, len(got), len(whole.Jobs))
 			}
 		}
 	}

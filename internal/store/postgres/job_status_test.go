@@ -10,13 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-// plainly is what the status and the last run of a job are by definition: the
-// latest of all records, wherever they are, but for notes that tell of no
-// occurrence, and for the note that it was cancelled once it was run after that.
-const plainly = `
+// statusByDefinition is what the status and the last run of a job derive from: the latest
+// of all records in any table, except for notes that are about no occurrence, and for the
+// note that it was cancelled once a later run was fired.
+const statusByDefinition = `
 SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
@@ -28,9 +27,9 @@ SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, 
                         AND (reason <> 'cancelled' OR settled_at >= ALL (SELECT fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' UNION ALL SELECT fired_at FROM belfry.dead WHERE job_id = j.id))
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
 
-// A job is seen as the definition says, though only a part of history is read.
-func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
-	s := open(t, Options{URL: pgtest.Database(t, Migrate)})
+// The status of a job is that of the definition, though only a part of history is read.
+func TestJobStatusMatchesFullHistory(t *testing.T) {
+	s := openEmpty(t)
 	const days = 40
 	if err := makePartitions(t.Context(), s.pool, s.Now().AddDate(0, 0, -days/2)); err != nil {
 		t.Fatal(err)
@@ -40,7 +39,7 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	batch := &pgx.Batch{}
 	for range 400 {
-		queueJob(t, s, batch, random, days)
+		queueRandomJob(t, s, batch, random, days)
 	}
 	if err := s.pool.SendBatch(t.Context(), batch).Close(); err != nil {
 		t.Fatal(err)
@@ -54,7 +53,7 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 	for _, job := range jobs {
 		got[job.ID] = job
 	}
-	rows, err := s.pool.Query(t.Context(), plainly)
+	rows, err := s.pool.Query(t.Context(), statusByDefinition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,26 +69,25 @@ func TestAJobIsSeenAsAllOfItsHistoryTells(t *testing.T) {
 		job := got[id.Bytes]
 		want := belfry.StatusOf(state, next.Valid, live, belfry.RunStatus(outcome.String))
 		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(timeOrNil(last)) {
-			t.Errorf("job %s is %s and ran at %v, wants %s, %v", job.ID, job.Status, job.LastRunAt, want, timeOrNil(last))
+			t.Errorf("job %s is %s and ran last at %v, want %s, %v", job.ID, job.Status, job.LastRunAt, want, timeOrNil(last))
 		}
 		statuses[want]++
 		return nil
 	})
 	if err != nil || len(statuses) != 7 {
-		t.Errorf("of the statuses there are %v: %v", statuses, err)
+		t.Errorf("the statuses are %v, want all seven: %v", statuses, err)
 	}
 }
 
-// queueJob makes a job with a past of some days: occurrences that were run,
-// skipped alone or in ranges, died or still live, some runs asked for by hand,
-// some that took days to settle, and notes of what the clock skipped or a newer
-// zone database moved.
-func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days int) {
+// queueRandomJob makes a job with a history of some days: occurrences that were run,
+// skipped alone or in ranges, dead or still live, triggered runs, runs that took days to
+// settle, and notes about clock changes and updates of time-zone data.
+func queueRandomJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days int) {
 	job := newJob(t, s)
 	id, now := uuid(job.Job.ID), s.Now()
 	at := now.Add(-time.Duration(1+random.IntN(days*24)) * time.Hour)
 	var mark time.Time
-	made, asked, live := 0, 0, false
+	made, triggered, live := 0, 0, false
 	for range random.IntN(5) {
 		first := at
 		settled := at.Add(time.Duration(random.IntN(60)) * time.Second)
@@ -98,8 +96,8 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		}
 		manual := random.IntN(4) == 0
 		count := &made
-		if manual && random.IntN(5) > 0 { // the others are from before these were told apart
-			count = &asked
+		if manual && random.IntN(5) > 0 { // the others count as made
+			count = &triggered
 		}
 		if random.IntN(4) == 0 {
 			reason := []belfry.Reason{belfry.ReasonDSTGap, belfry.ReasonZoneChange}[random.IntN(2)]
@@ -111,11 +109,11 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 			queueHistory(batch, id, state, "", first, settled)
 			*count++
 		case 3:
-			if random.IntN(2) == 0 && !manual { // a range, noted at its end
+			if random.IntN(2) == 0 && !manual { // a range, recorded at its end
 				at = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 				settled = at
 			} else {
-				*count++ // it was to be a run, but an earlier one was still alive
+				*count++ // skipped because an earlier run was live
 			}
 			queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonMissed, first, settled)
 		case 4:
@@ -138,7 +136,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		}
 		at = at.Add(time.Duration(1+random.IntN(72)) * time.Hour)
 	}
-	if random.IntN(3) == 0 { // an edit moved the mark to where there is no occurrence
+	if random.IntN(3) == 0 { // an edit moved the high-water mark to where there is no occurrence
 		mark = at.Add(time.Duration(random.IntN(72)) * time.Hour)
 	}
 	state, next := belfry.JobActive, pgtype.Timestamptz{}
@@ -149,12 +147,12 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 		state = belfry.JobPaused
 	case 1:
 		next = timestamptz(now.AddDate(1, 0, 0))
-	case 2, 3: // somebody cancelled it before another occurrence, some time after the last
+	case 2, 3: // it was cancelled before another occurrence, some time after the last
 		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancelled, edited.Add(time.Hour), edited.Add(time.Millisecond))
 	case 4:
 		edited = now
-	case 5: // the same, but it was run once more before that occurrence
+	case 5: // the same, but a run was fired before that occurrence
 		edited = at.Add(time.Duration(random.IntN(10*24)) * time.Hour)
 		queueHistory(batch, id, belfry.RunSkipped, belfry.ReasonCancelled, edited.Add(time.Duration(2+random.IntN(100))*time.Hour), edited.Add(time.Millisecond))
 		at = edited.Add(time.Hour)
@@ -167,7 +165,7 @@ func queueJob(t *testing.T, s *Store, batch *pgx.Batch, random *rand.Rand, days 
 	batch.Queue(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
 		VALUES ($1, 0, 'default', 1, $2, '{}', $3, $4, 'default', 'http')`, id, string(state), created, edited)
 	batch.Queue(`INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, runs_triggered, zone_version) VALUES ($1, 0, 1, $2, $2, $3, $4, $5, '')`,
-		id, next, timestamptz(mark), made, asked)
+		id, next, timestamptz(mark), made, triggered)
 }
 
 func queueHistory(batch *pgx.Batch, job pgtype.UUID, state belfry.RunStatus, reason belfry.Reason, at, settled time.Time) {

@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// BenchmarkFinishOneOffs settles 1,000 runs at a time of one-offs, which are archived
+// with them, and of other jobs.
+func BenchmarkFinishOneOffs(b *testing.B) {
+	s := open(b, Options{URL: pgtest.Durable(b).URL()})
+	for _, tt := range []struct {
+		name   string
+		oneOff bool
+	}{{"one-offs", true}, {"others", false}} {
+		b.Run(tt.name, func(b *testing.B) {
+			const batch = 1000
+			for b.Loop() {
+				b.StopTimer()
+				results := startRuns(b, s, batch, tt.oneOff)
+				b.StartTimer()
+				if _, err := s.Finish(b.Context(), results); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "runs/s")
+		})
+	}
+}
+
+// startRuns creates jobs, fires and claims a run of each, and returns their results.
+func startRuns(b *testing.B, s *Store, n int, oneOff bool) (results []belfry.Result) {
+	b.Helper()
+	spec := belfry.DefaultSpec()
+	spec.Type, spec.Schedule, spec.Timezone = belfry.TypeHTTP, "* * * * *", "UTC"
+	if oneOff {
+		spec.Schedule = s.Now().Add(-time.Second).Format(time.RFC3339Nano)
+	}
+	policy, err := plan.Compile(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := s.Now()
+	jobs, steps := make([]store.NewJob, n), make([]plan.Step, n)
+	for i := range jobs {
+		id := belfry.NewID(now)
+		p := plan.First(id, belfry.ShardOf(id, s.Shards()), policy, now)
+		if !oneOff {
+			p.NominalAt = now.Truncate(time.Minute)
+			p.NextAt = p.NominalAt
+		}
+		jobs[i] = store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, Manifest: belfry.Manifest{Spec: spec}, CreatedAt: now}, Plan: p}
+		steps[i] = plan.Decide(plan.Subject{Namespace: "default", Revision: 1, Policy: policy}, p, time.Time{}, now)
+	}
+	createJobs(b, s, jobs...)
+	fired, err := s.Fire(b.Context(), belfry.NewID(now), steps, store.FreeSlots{Worker: belfry.NewID(now), Lanes: []string{spec.Lane("default")}, Free: n})
+	if err != nil || len(fired.Claimed) != n {
+		b.Fatalf("%d runs were claimed: %v", len(fired.Claimed), err)
+	}
+	for _, run := range fired.Claimed {
+		results = append(results, resultOf(run, belfry.OutcomeSucceeded))
+	}
+	return results
+}
+
+// BenchmarkListEnded reads a page of fifty of a million ended jobs, one in a thousand of
+// which failed.
+func BenchmarkListEnded(b *testing.B) {
+	s := open(b, Options{URL: pgtest.Durable(b).URL()})
+	execSlow(b, s,
+		`INSERT INTO belfry.ended (id, shard, namespace, name, revision, status, spec, queue, type, created_at, updated_at, ended_at)
+			SELECT (lpad(to_hex(i), 8, '0') || '-0000-7000-8000-000000000000')::uuid, 0, 'default', 'job ' || i, 1, CASE WHEN i % 1000 = 7 THEN 'failed' ELSE 'completed' END, '{}',
+			       CASE WHEN i % 100000 = 5 THEN 'rare' ELSE 'default' END, 'http', at, at, at
+			  FROM generate_series(1, 1000000) i CROSS JOIN LATERAL (SELECT clock_timestamp() - i * interval '5 seconds' AS at) x`,
+		`VACUUM ANALYZE belfry.ended`)
+	for _, tt := range []struct {
+		name   string
+		filter belfry.JobFilter
+	}{
+		{"completed", belfry.JobFilter{Status: belfry.StatusCompleted}},
+		{"failed", belfry.JobFilter{Status: belfry.StatusFailed}},
+		{"cancelled", belfry.JobFilter{Status: belfry.StatusCancelled}},
+		{"completed-in-a-rare-queue", belfry.JobFilter{Status: belfry.StatusCompleted, Queue: "rare"}},
+		{"completed-and-not-found", belfry.JobFilter{Status: belfry.StatusCompleted, Search: "nothing like it"}},
+		{"all", belfry.JobFilter{}},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				list, err := s.ListJobs(b.Context(), "default", tt.filter, store.Page{Limit: 50})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n = len(list.Jobs)
+			}
+			b.ReportMetric(float64(n), "jobs")
+		})
+	}
+}
+
+// BenchmarkDeadLetters reads a page of fifty, and fifty groups, of 100,000.
+func BenchmarkDeadLetters(b *testing.B) {
+	s := openEmpty(b)
+	insertDeadLetters(b, s, 100_000)
+	for _, tt := range deadFilters {
+		b.Run("list/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				letters, err := s.ListDeadLetters(b.Context(), "default", tt.filter, store.Page{Limit: 50})
+				if err != nil {
+					b.Fatal(err)
+				}
+				n = len(letters)
+			}
+			b.ReportMetric(float64(n), "letters")
+		})
+		b.Run("groups/"+strings.ReplaceAll(tt.name, " ", "-"), func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				groups, err := s.GroupDeadLetters(b.Context(), "default", tt.filter, 50)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n = len(groups)
+			}
+			b.ReportMetric(float64(n), "groups")
+		})
+	}
+}
