@@ -115,10 +115,7 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 	if limit < 1 {
 		return 0, after, nil
 	}
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, next, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var found []pgtype.UUID
 	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {

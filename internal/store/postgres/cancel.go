@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // cancelSQL cancels live runs: those that a worker holds are marked, and the others
@@ -33,10 +34,7 @@ SELECT r.job_id, r.state <> 'running', r.one_off, ` + hasWaitingRun + ` FROM loc
 // Cancel ends a run in whichever table it is. It may move from one to the next between
 // two lookups, so that a run that was not found is looked up again.
 func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	for range 3 {
 		for _, cancel := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelTrigger, s.cancelSettled} {
@@ -45,7 +43,7 @@ func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) err
 			}
 		}
 	}
-	return runNotFound(run)
+	return store.NoSuchRun(run)
 }
 
 func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
@@ -119,12 +117,10 @@ func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return false, nil
-	case err != nil || state == belfry.RunCancelled:
+	case err != nil:
 		return true, err
-	case state == belfry.RunDead:
-		return true, belfry.Errorf(belfry.Conflict, "run %s is a dead letter, which can be discarded but not cancelled", run)
 	}
-	return true, belfry.Errorf(belfry.Conflict, "run %s is over and cannot be cancelled: it is %s", run, state)
+	return true, store.CancelSettled(run, state)
 }
 
 // cancelAll cancels the live runs and pending triggers of a job whose plan is locked. No

@@ -30,10 +30,7 @@ var (
 // CreateJobs stores new jobs with their plans, all or none: a few in one statement,
 // many by COPY. The key and the response of a request are stored with them.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
-	ctx, cancel, err := detach(ctx, bulkTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, bulkTimeout)
 	defer cancel()
 	batches := newJobBatcher(jobs)
 	defer batches.stop()
@@ -42,6 +39,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		return first.err
 	}
 	var ids []belfry.ID
+	var err error
 	if first.last && r == nil && len(oneOffIDs(first.jobs)) == 0 {
 		ids, err = appendJobIDs(nil, first.jobs), insertJobs(ctx, s.pool, first.jobs)
 	} else {
@@ -146,39 +144,19 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 // insertJobs stores jobs and plans in one statement. Arrays within an array are passed
 // as text.
 func insertJobs(ctx context.Context, q querier, jobs []store.NewJob) error {
-	n := len(jobs)
-	if n == 0 {
+	if len(jobs) == 0 {
 		return nil
 	}
-	var (
-		ids                       = make([]pgtype.UUID, n)
-		shards, revisions         = make([]int32, n), make([]int32, n)
-		namespaces, states, specs = make([]string, n), make([]string, n), make([]string, n)
-		names, payloads           = make([]pgtype.Text, n), make([]pgtype.Text, n)
-		created                   = make([]time.Time, n)
-		tags, trigrams, handlers  = make([]pgtype.Text, n), make([]pgtype.Text, n), make([]pgtype.Text, n)
-		queues, types             = make([]string, n), make([]string, n)
-		versions, made            = make([]int64, n), make([]int64, n)
-		nexts, nominals, marks    = make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
-		zones                     = make([]string, n)
-		onces                     = make([]bool, n)
-		texts                     specEncoder
-		err                       error
-	)
+	type row = store.NewJob
+	var encoder specEncoder
+	specs := make([]string, len(jobs))
 	for i := range jobs {
-		j, p := &jobs[i].Job, &jobs[i].Plan
-		if specs[i], err = texts.encode(j.Spec); err != nil {
+		var err error
+		if specs[i], err = encoder.encode(jobs[i].Job.Spec); err != nil {
 			return err
 		}
-		ids[i], shards[i], revisions[i] = uuid(j.ID), int32(p.Shard), int32(j.Revision)
-		namespaces[i], states[i] = j.Namespace, string(j.State)
-		names[i], payloads[i], created[i] = text(j.Name), text(string(j.Payload)), j.CreatedAt
-		tags[i], trigrams[i], handlers[i] = arrayLiteral(tagsColumn(j)), arrayLiteral(nameTrigrams(j.Name)), handlerColumn(j.Spec)
-		queues[i], types[i] = storable(j.Queue), storable(j.Type)
-		versions[i], made[i], zones[i], onces[i] = p.Version, p.RunsMade, p.ZoneVersion, p.Once
-		nexts[i], nominals[i], marks[i] = timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor)
 	}
-	_, err = q.Exec(ctx, `/* create */
+	_, err := q.Exec(ctx, `/* create */
 WITH job AS (
   INSERT INTO belfry.jobs (id, shard, namespace, name, revision, state, spec, payload, created_at, updated_at, tags, queue, type, handler, trigrams)
   SELECT id, shard, namespace, name, revision, state, spec, payload, created_at, created_at, tags::text[], queue, type, handler, trigrams::bigint[]
@@ -187,8 +165,27 @@ WITH job AS (
       AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, trigrams))
 INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off)
 SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $21::boolean[])`,
-		ids, shards, namespaces, names, revisions, states, specs, payloads, created, versions, nexts, nominals, marks, made, zones,
-		tags, queues, types, handlers, trigrams, onces)
+		column(jobs, func(r *row) pgtype.UUID { return uuid(r.Job.ID) }),
+		column(jobs, func(r *row) int32 { return int32(r.Plan.Shard) }),
+		column(jobs, func(r *row) string { return r.Job.Namespace }),
+		column(jobs, func(r *row) pgtype.Text { return text(r.Job.Name) }),
+		column(jobs, func(r *row) int32 { return int32(r.Job.Revision) }),
+		column(jobs, func(r *row) string { return string(r.Job.State) }),
+		specs,
+		column(jobs, func(r *row) pgtype.Text { return text(string(r.Job.Payload)) }),
+		column(jobs, func(r *row) time.Time { return r.Job.CreatedAt }),
+		column(jobs, func(r *row) int64 { return r.Plan.Version }),
+		column(jobs, func(r *row) pgtype.Timestamptz { return timestamptz(r.Plan.NextAt) }),
+		column(jobs, func(r *row) pgtype.Timestamptz { return timestamptz(r.Plan.NominalAt) }),
+		column(jobs, func(r *row) pgtype.Timestamptz { return timestamptz(r.Plan.FiredFor) }),
+		column(jobs, func(r *row) int64 { return r.Plan.RunsMade }),
+		column(jobs, func(r *row) string { return r.Plan.ZoneVersion }),
+		column(jobs, func(r *row) pgtype.Text { return arrayLiteral(tagsColumn(&r.Job)) }),
+		column(jobs, func(r *row) string { return storable(r.Job.Queue) }),
+		column(jobs, func(r *row) string { return storable(r.Job.Type) }),
+		column(jobs, func(r *row) pgtype.Text { return handlerColumn(r.Job.Spec) }),
+		column(jobs, func(r *row) pgtype.Text { return arrayLiteral(nameTrigrams(r.Job.Name)) }),
+		column(jobs, func(r *row) bool { return r.Plan.Once }))
 	return err
 }
 

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -21,23 +20,17 @@ const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
 // DeadLetter finds a dead letter with its spec, payload and attempts.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	rows, err := s.pool.Query(ctx, deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
-		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
-		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
-		WHERE x.namespace = $1 AND x.id = $2`, namespace, uuid(run))
-	if err != nil {
-		return belfry.DeadLetter{}, wrapError("look up a dead letter", err)
-	}
-	letter, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
+	letter, err := collectOne(ctx, s.pool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
 		var spec string
 		var payload pgtype.Text
 		letter, err := scanDeadLetterAnd(row, &spec, &payload)
 		letter.Spec, letter.Payload = s.specs.OrZero(spec), rawJSON(payload)
 		return letter, err
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return letter, belfry.Errorf(belfry.NotFound, "there is no dead letter %s", run)
-	}
+	}, func() error { return store.NoSuchDeadLetter(run) },
+		deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
+		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
+		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
+		WHERE x.namespace = $1 AND x.id = $2`, namespace, uuid(run))
 	if err == nil {
 		letter.Attempts, err = s.attempts(ctx, run)
 	}

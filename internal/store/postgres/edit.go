@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,10 +14,7 @@ import (
 
 // EditJob locks a job and its plan, calls edit and stores the change that it returns.
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return belfry.Job{}, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var (
 		job     belfry.Job
@@ -29,7 +25,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		change, editErr = edit(j, p, now)
 		return change, editErr
 	}
-	err = retryDeadlock(func() error {
+	err := retryDeadlock(func() error {
 		next = followUps{}
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 			job, err = s.edit(ctx, tx, namespace, id, keepErr, &next)
@@ -109,19 +105,12 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 
 // lockPlan locks a job and its plan against fires and other edits.
 func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
-	rows, err := tx.Query(ctx, `/* edit */ SELECT `+planColumnsSQL+`
-		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
-		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	p, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (plan.Plan, error) {
+	missing := func() error { return noLiveJobError(ctx, tx, namespace, id) }
+	return collectOne(ctx, tx, func(row pgx.CollectableRow) (plan.Plan, error) {
 		var scan planScan
 		err := row.Scan(scan.fields()...)
 		return scan.plan(), err
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return p, noLiveJobError(ctx, tx, namespace, id)
-	}
-	return p, err
+	}, missing, `/* edit */ SELECT `+planColumnsSQL+`
+		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
 }

@@ -55,22 +55,10 @@ func hidePassword(err error) error {
 	return errors.New("it cannot be parsed")
 }
 
-func jobNotFound(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
-}
-
-func runNotFound(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
-}
-
 // nameConflict turns a violation of the unique name into a Conflict.
 func nameConflict(err error, name string) error {
 	if sqlState(err) != uniqueViolation {
 		return err
 	}
-	return &belfry.Error{
-		Code:    belfry.Conflict,
-		Message: "the name is taken",
-		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
-	}
+	return store.NameTaken(name)
 }

@@ -8,21 +8,16 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// maxError limits the stored text of an error.
-const maxError = 8 << 10
 
 // Finish settles attempts. A result without a live attempt was accepted before or is
 // late.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return nil, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var settled []bool
-	err = retryDeadlock(func() (err error) {
+	err := retryDeadlock(func() (err error) {
 		settled, err = s.settle(ctx, results)
 		return err
 	})
@@ -68,32 +63,18 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	return settled, err
 }
 
-// resultColumns is the columns that every result has.
-type resultColumns struct {
-	n          []int64
-	ids        []pgtype.UUID
-	namespaces []string
-	attempts   []int32
-	tokens     []pgtype.UUID
-	statuses   []int32
-	errors     []string
-	outputs    []string
-}
-
-func newResultColumns(results []belfry.Result, which []int) *resultColumns {
-	a := &resultColumns{}
-	for _, i := range which {
-		r := &results[i]
-		a.n = append(a.n, int64(i))
-		a.ids = append(a.ids, uuid(r.RunID))
-		a.namespaces = append(a.namespaces, storable(r.Namespace))
-		a.attempts = append(a.attempts, int32(r.Attempt))
-		a.tokens = append(a.tokens, notNull(r.Token))
-		a.statuses = append(a.statuses, int32(r.HTTPStatus))
-		a.errors = append(a.errors, sanitize.Text(r.Error, maxError))
-		a.outputs = append(a.outputs, sanitize.Text(r.Output, belfry.MaxOutput))
+// resultArgs is the columns that every result has.
+func resultArgs(results []belfry.Result, which []int) []any {
+	return []any{
+		column(which, func(i *int) int64 { return int64(*i) }),
+		column(which, func(i *int) pgtype.UUID { return uuid(results[*i].RunID) }),
+		column(which, func(i *int) string { return storable(results[*i].Namespace) }),
+		column(which, func(i *int) int32 { return int32(results[*i].Attempt) }),
+		column(which, func(i *int) pgtype.UUID { return notNull(results[*i].Token) }),
+		column(which, func(i *int) int32 { return int32(results[*i].HTTPStatus) }),
+		column(which, func(i *int) string { return sanitize.Text(results[*i].Error, store.MaxError) }),
+		column(which, func(i *int) string { return sanitize.Text(results[*i].Output, belfry.MaxOutput) }),
 	}
-	return a
 }
 
 // settledColumns are the columns of a row about a settled run r that followUps.settled
@@ -130,8 +111,7 @@ func (s *Store) finishSucceeded(ctx context.Context, results []belfry.Result, wh
 	if len(which) == 0 {
 		return nil
 	}
-	a := newResultColumns(results, which)
-	return next.settled(ctx, s.pool, settled, succeedSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs)
+	return next.settled(ctx, s.pool, settled, succeedSQL, resultArgs(results, which)...)
 }
 
 // lateVerdict reports whether a result without a live attempt was accepted before. If
@@ -206,9 +186,7 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 		return err
 	}
 	var known []int
-	var outcomes, states, reasons, fingerprints []string
-	var delays []int64
-	var failures, lost []int32
+	var settlements []belfry.Settlement
 	for _, i := range which {
 		r := results[i]
 		h, ok := held[r.RunID]
@@ -216,19 +194,19 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 			continue
 		}
 		delete(held, r.RunID) // another result of this attempt in the batch is a repetition
-		settlement := belfry.Settle(r.RunID, h.counts, h.retry, r)
-		known = append(known, i)
-		outcomes, states = append(outcomes, string(r.Outcome)), append(states, string(settlement.State))
-		delays = append(delays, settlement.Delay.Milliseconds())
-		failures, lost = append(failures, int32(settlement.Counts.Failures)), append(lost, int32(settlement.Counts.Lost))
-		reasons, fingerprints = append(reasons, string(settlement.Reason)), append(fingerprints, belfry.Fingerprint(r))
+		known, settlements = append(known, i), append(settlements, belfry.Settle(r.RunID, h.counts, h.retry, r))
 	}
 	if len(known) == 0 {
 		return nil
 	}
-	a := newResultColumns(results, known)
-	err = next.settled(ctx, s.pool, settled, failSQL, a.n, a.ids, a.namespaces, a.attempts, a.tokens, a.statuses, a.errors, a.outputs,
-		outcomes, states, delays, failures, lost, reasons, fingerprints)
+	states := column(settlements, func(s *belfry.Settlement) string { return string(s.State) })
+	err = next.settled(ctx, s.pool, settled, failSQL, append(resultArgs(results, known),
+		column(known, func(i *int) string { return string(results[*i].Outcome) }), states,
+		column(settlements, func(s *belfry.Settlement) int64 { return s.Delay.Milliseconds() }),
+		column(settlements, func(s *belfry.Settlement) int32 { return int32(s.Counts.Failures) }),
+		column(settlements, func(s *belfry.Settlement) int32 { return int32(s.Counts.Lost) }),
+		column(settlements, func(s *belfry.Settlement) string { return string(s.Reason) }),
+		column(known, func(i *int) string { return belfry.Fingerprint(results[*i]) }))...)
 	if err != nil {
 		return err
 	}
@@ -250,10 +228,7 @@ type heldAttempt struct {
 }
 
 func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which []int) (map[belfry.ID]heldAttempt, error) {
-	ids := make([]pgtype.UUID, len(which))
-	for k, i := range which {
-		ids[k] = notNull(results[i].RunID)
-	}
+	ids := column(which, func(i *int) pgtype.UUID { return notNull(results[*i].RunID) })
 	held := make(map[belfry.ID]heldAttempt, len(ids))
 	var (
 		id, token pgtype.UUID

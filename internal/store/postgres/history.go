@@ -65,18 +65,11 @@ func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
 // Run finds a run in any table, with its failed attempts.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
-	rows, err := s.pool.Query(ctx, selectLive+`belfry.runs x`+where+`
+	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuchRun(id) }, selectLive+`belfry.runs x`+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
 		LIMIT 1`, namespace, uuid(id))
-	if err != nil {
-		return belfry.Run{}, wrapError("look up a run", err)
-	}
-	run, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return run, runNotFound(id)
-	}
 	if err == nil {
 		run.Attempts, err = s.attempts(ctx, id)
 	}

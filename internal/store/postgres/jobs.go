@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // Job finds a job that is live or has ended.
@@ -22,7 +23,7 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 		return belfry.Job{}, wrapError("look up an ended job", err)
 	}
 	if len(ended) == 0 {
-		return belfry.Job{}, jobNotFound(id)
+		return belfry.Job{}, store.NoSuchJob(id)
 	}
 	return ended[0], nil
 }
@@ -34,7 +35,7 @@ func (s *Store) job(ctx context.Context, q querier, namespace string, id belfry.
 		return belfry.Job{}, wrapError("look up a job", err)
 	}
 	if len(jobs) == 0 {
-		return belfry.Job{}, jobNotFound(id)
+		return belfry.Job{}, store.NoSuchJob(id)
 	}
 	return jobs[0], nil
 }
@@ -47,9 +48,9 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 	case err != nil:
 		return err
 	case ended:
-		return belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+		return store.JobEnded()
 	}
-	return jobNotFound(id)
+	return store.NoSuchJob(id)
 }
 
 // JobIDByName finds the live job with the name, or else the one that ended last.
@@ -62,7 +63,7 @@ SELECT id FROM (
   (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 ORDER BY ended_at DESC LIMIT 1)) x
  ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return belfry.ID{}, belfry.Errorf(belfry.NotFound, "there is no job named %q", name)
+		return belfry.ID{}, store.NoSuchName(name)
 	}
 	return id.Bytes, wrapError("look up a job by its name", err)
 }
@@ -94,7 +95,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
  ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
 	if err == nil && !found {
-		return nil, jobNotFound(id)
+		return nil, store.NoSuchJob(id)
 	}
 	return revisions, wrapError("list revisions", err)
 }
@@ -117,17 +118,14 @@ SELECT count(*) FROM deleted`
 
 // DeleteEnded deletes a job that has ended, and its history if asked to.
 func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var n int
 	if err := s.pool.QueryRow(ctx, deleteEndedSQL, storable(namespace), uuid(id), history).Scan(&n); err != nil {
 		return wrapError("delete an ended job", err)
 	}
 	if n == 0 {
-		return jobNotFound(id)
+		return store.NoSuchJob(id)
 	}
 	return nil
 }

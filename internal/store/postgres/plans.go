@@ -118,11 +118,8 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 
 // Quarantine stores why the plan of a job cannot be fired.
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
-	_, err = s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
+	_, err := s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
 	return wrapError("quarantine a job", err)
 }

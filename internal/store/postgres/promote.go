@@ -13,10 +13,7 @@ import (
 
 // Promote makes runs ready whose retry is due, and runs that wait for nothing.
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	tag, err := s.pool.Exec(ctx, `/* promote */
 UPDATE belfry.runs SET state = 'ready'

@@ -82,10 +82,7 @@ const (
 // less than a batch.
 func (s *Store) deleteInBatches(ctx context.Context, sql string, arg any, batch int) (total int, err error) {
 	for {
-		call, cancel, err := detach(ctx, callTimeout)
-		if err != nil {
-			return total, err
-		}
+		call, cancel := detach(ctx, callTimeout)
 		var n int
 		err = s.pool.QueryRow(call, sql, arg, batch).Scan(&n)
 		cancel()
@@ -173,10 +170,7 @@ WITH deleted AS MATERIALIZED (SELECT id, state, attempt FROM belfry.` + name + `
 SELECT (SELECT count(*) FROM deleted), (SELECT id FROM deleted ORDER BY id DESC LIMIT 1)`
 	}
 	for last := (pgtype.UUID{Valid: true}); ; {
-		call, cancel, err := detach(ctx, callTimeout)
-		if err != nil {
-			return pruned, err
-		}
+		call, cancel := detach(ctx, callTimeout)
 		var n int
 		var next pgtype.UUID
 		err = s.pool.QueryRow(call, sql, last, cutoff, pruneScanLimit).Scan(&n, &next)

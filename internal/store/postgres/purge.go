@@ -40,10 +40,7 @@ SELECT count(*) FROM deleted`, jobs, pruneBatch); err != nil {
 			return purged, err
 		}
 	}
-	call, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return purged, err
-	}
+	call, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	_, err = s.pool.Exec(call, `
 WITH deleted_keys AS (DELETE FROM belfry.keys WHERE job_id = ANY($1))

@@ -15,10 +15,7 @@ import (
 // running run whose worker is not registered counts, not only those that a worker had
 // when it was removed: a claim may commit after that.
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	if silence > 0 {
 		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())

@@ -16,14 +16,11 @@ import (
 // their versions first, so that a step that was decided before is not applied: it did
 // not count the run.
 func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	var states []belfry.RunStatus
 	jobs := map[belfry.ID]bool{}
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		clear(jobs)
 		serial, err := s.lockRedrivePlans(ctx, tx, namespace, list, jobs)
 		if err == nil && len(serial) > 0 {
@@ -119,13 +116,10 @@ func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.
 // Discard moves dead letters to history, with the facts of their last attempt, and
 // archives one-offs that have nothing else.
 func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return 0, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	discarded := 0
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var (
 			job     pgtype.UUID
 			oneOff  bool

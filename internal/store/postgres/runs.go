@@ -47,10 +47,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
 	}
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return nil, err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	tokens := make([]belfry.Token, c.Limit)
 	for i := range tokens {

@@ -154,13 +154,8 @@ func (s *Store) initShards(ctx context.Context, asked int) error {
 	if err != nil {
 		return fmt.Errorf("fix the number of shards: %w", err)
 	}
-	if s.shards, err = strconv.Atoi(stored); err != nil || s.shards < 1 {
-		return fmt.Errorf("the stored number of shards, %q, is not a number", stored)
-	}
-	if asked != 0 && asked != s.shards {
-		return belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", s.shards, asked)
-	}
-	return nil
+	s.shards, err = store.CheckShards(stored, asked)
+	return err
 }
 
 // Shards is the number of shards, fixed when the database was first used.

@@ -13,11 +13,9 @@ import (
 
 // Trigger stores triggers of one job.
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
-	ctx, cancel, err := detach(ctx, callTimeout)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
+	var err error
 	if r == nil {
 		err = insertTriggers(ctx, s.pool, triggers)
 	} else {
@@ -41,13 +39,6 @@ func insertTriggers(ctx context.Context, q querier, triggers []plan.Trigger) err
 		return nil
 	}
 	job, namespace := triggers[0].JobID, triggers[0].Namespace
-	n := len(triggers)
-	ids, runs, kinds := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([]string, n)
-	times, payloads := make([]time.Time, n), make([]pgtype.Text, n)
-	for i, t := range triggers {
-		ids[i], runs[i], kinds[i] = uuid(t.ID), uuid(t.RunID()), string(t.Kind)
-		times[i], payloads[i] = t.At, text(string(t.Payload))
-	}
 	var found, known bool
 	err := q.QueryRow(ctx, `/* trigger */
 WITH job AS MATERIALIZED (SELECT id, shard, namespace FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted' FOR KEY SHARE),
@@ -56,7 +47,12 @@ inserted AS (
   SELECT t.id, job.shard, job.namespace, job.id, t.run_id, t.kind, t.at, t.payload, clock_timestamp()
     FROM job CROSS JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[]) AS t (id, run_id, kind, at, payload)
   ON CONFLICT (id) DO NOTHING)
-SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE id = ($3::uuid[])[1])`, namespace, uuid(job), ids, runs, kinds, times, payloads).Scan(&found, &known)
+SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE id = ($3::uuid[])[1])`, namespace, uuid(job),
+		column(triggers, func(t *plan.Trigger) pgtype.UUID { return uuid(t.ID) }),
+		column(triggers, func(t *plan.Trigger) pgtype.UUID { return uuid(t.RunID()) }),
+		column(triggers, func(t *plan.Trigger) string { return string(t.Kind) }),
+		column(triggers, func(t *plan.Trigger) time.Time { return t.At }),
+		column(triggers, func(t *plan.Trigger) pgtype.Text { return text(string(t.Payload)) })).Scan(&found, &known)
 	if err == nil && !found && !known { // the run of a known trigger may have been the last one of the job
 		return noLiveJobError(ctx, q, namespace, job)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,13 +19,12 @@ type querier interface {
 }
 
 // detach keeps a write going when its caller is cancelled, so that a commit is not cut
-// off half way. It fails if the caller is cancelled already.
-func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+// off half way. A caller that is cancelled already starts nothing.
+func detach(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		return ctx, func() {}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	return ctx, cancel, nil
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
 // collect returns the rows of a query.
@@ -34,6 +34,19 @@ func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql s
 		return nil, err
 	}
 	return pgx.CollectRows(rows, scan)
+}
+
+// collectOne returns the only row of a query, or the error of a missing one.
+func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], missing func() error, sql string, args ...any) (T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return *new(T), err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = missing()
+	}
+	return row, err
 }
 
 // collectIDs returns the rows of a query with one column of ids.

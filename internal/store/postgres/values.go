@@ -21,9 +21,24 @@ func uuid[T ~[16]byte](id T) pgtype.UUID {
 func notNull[T ~[16]byte](id T) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
 func uuids[T ~[16]byte](ids []T) []pgtype.UUID {
-	out := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		out[i] = notNull(id)
+	return column(ids, func(id *T) pgtype.UUID { return notNull(*id) })
+}
+
+// column is one column of the rows of a list.
+func column[S, T any](list []S, value func(*S) T) []T {
+	out := make([]T, len(list))
+	for i := range list {
+		out[i] = value(&list[i])
+	}
+	return out
+}
+
+// sparseColumn ends with the last value that is not zero: most batches have none.
+func sparseColumn[S any, T comparable](list []S, value func(*S) T) (out []T) {
+	for i := range list {
+		if v := value(&list[i]); v != *new(T) {
+			out = append(append(out, make([]T, i-len(out))...), v)
+		}
 	}
 	return out
 }
@@ -79,19 +94,11 @@ func storable(s string) string {
 }
 
 func storables(list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = storable(s)
-	}
-	return out
+	return column(list, func(s *string) string { return storable(*s) })
 }
 
 func int32s(shards []int) []int32 {
-	out := make([]int32, len(shards))
-	for i, s := range shards {
-		out[i] = int32(s)
-	}
-	return out
+	return column(shards, func(s *int) int32 { return int32(*s) })
 }
 
 // retentionDays is the retention of a job's own; null without one.
