@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -11,10 +12,9 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// archiveScanLimit is how many jobs one call of Archive reads.
-const archiveScanLimit = 5000
-
 const (
+	archiveScanLimit = 5000 // jobs that one call of Archive reads
+
 	// oneOffFinished is a condition on the plan p of a one-off that has nothing planned.
 	oneOffFinished = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL`
 
@@ -79,21 +79,7 @@ func (s *Store) readFinished(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID)
 }
 
 func moveToEnded(ctx context.Context, tx pgx.Tx, rows []*jobStatusRow) error {
-	var (
-		ids      []pgtype.UUID
-		statuses []string
-		lastRuns []pgtype.Timestamptz
-		days     []pgtype.Int4
-	)
-	for _, r := range rows {
-		job := r.result()
-		ids, statuses, days = append(ids, uuid(job.ID)), append(statuses, string(job.Status)), append(days, retentionDays(job.RetentionDays))
-		var last pgtype.Timestamptz
-		if job.LastRunAt != nil {
-			last = timestamptz(*job.LastRunAt)
-		}
-		lastRuns = append(lastRuns, last)
-	}
+	jobs := column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result() })
 	_, err := tx.Exec(ctx, `/* archive */
 WITH finished AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS f (job_id, status, last_run_at, retention_days)
@@ -106,7 +92,11 @@ INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, sp
                           ended_at, retain_until)
 SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
        c.now, c.now + retention_days * interval '24 hours'
-  FROM deleted CROSS JOIN (SELECT clock_timestamp() AS now) c`, ids, statuses, lastRuns, days)
+  FROM deleted CROSS JOIN (SELECT clock_timestamp() AS now) c`,
+		column(jobs, func(j *belfry.Job) pgtype.UUID { return uuid(j.ID) }),
+		column(jobs, func(j *belfry.Job) string { return string(j.Status) }),
+		column(jobs, func(j *belfry.Job) *time.Time { return j.LastRunAt }),
+		column(jobs, func(j *belfry.Job) pgtype.Int4 { return retentionDays(j.RetentionDays) }))
 	return err
 }
 
@@ -119,7 +109,18 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 	defer cancel()
 	var found []pgtype.UUID
 	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
-		found, next, err = findFinished(ctx, tx, int32s(shards), notNull(after), limit)
+		const scan = ` FROM belfry.plans p WHERE ` + oneOffFinished + ` AND job_id > $1 ORDER BY job_id`
+		found, err = collectIDs(ctx, tx, `SELECT j.id FROM (SELECT job_id, shard`+scan+` LIMIT $2) p JOIN belfry.jobs j ON j.id = p.job_id
+		WHERE p.shard = ANY($3) AND j.state = 'active' AND `+noLiveRuns+` ORDER BY p.job_id LIMIT $4`, notNull(after), archiveScanLimit, int32s(shards), limit)
+		if err != nil {
+			return err
+		}
+		if len(found) == limit {
+			next = found[limit-1].Bytes
+			return nil
+		}
+		end, err := scanEnd(ctx, tx, "job_id", scan, notNull(after), archiveScanLimit)
+		next = end.Bytes
 		return err
 	})
 	if err == nil {
@@ -129,22 +130,6 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 		return archived, belfry.ID{}, wrapError("archive jobs", err)
 	}
 	return archived, next, nil
-}
-
-// findFinished finds one-offs that seem to be finished, in the order of their ids, and
-// where the scan continues; zero at the end.
-func findFinished(ctx context.Context, tx pgx.Tx, shards []int32, after pgtype.UUID, limit int) (found []pgtype.UUID, next belfry.ID, err error) {
-	const scan = ` FROM belfry.plans p WHERE ` + oneOffFinished + ` AND job_id > $1 ORDER BY job_id`
-	found, err = collectIDs(ctx, tx, `SELECT j.id FROM (SELECT job_id, shard`+scan+` LIMIT $2) p JOIN belfry.jobs j ON j.id = p.job_id
-		WHERE p.shard = ANY($3) AND j.state = 'active' AND `+noLiveRuns+` ORDER BY p.job_id LIMIT $4`, after, archiveScanLimit, shards, limit)
-	if err != nil {
-		return nil, next, err
-	}
-	if len(found) == limit {
-		return found, found[limit-1].Bytes, nil
-	}
-	end, err := scanEnd(ctx, tx, "job_id", scan, after, archiveScanLimit)
-	return found, end.Bytes, err
 }
 
 // readEnded reads the ended jobs that a WHERE selects, in no order.

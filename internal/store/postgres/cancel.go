@@ -54,7 +54,6 @@ func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID)
 	return found, err
 }
 
-// cancelled runs cancelSQL.
 func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace string, id belfry.ID) (found bool, err error) {
 	var job pgtype.UUID
 	var settled, oneOff, hasWaiting bool

@@ -13,7 +13,7 @@ import (
 // Cancelling a job may lock its runs in another order than a transaction that settles
 // them. One of the two starts again.
 func TestCancelJobRetriesDeadlock(t *testing.T) {
-	s := openPatient(t)
+	s := openWithLockTimeout(t)
 	job := createDue(t, s, withSchedule("0 0 1 1 *"), withParallelRuns)
 	fireTrigger(t, s, job)
 	fireTrigger(t, s, job)

@@ -82,7 +82,7 @@ func resultArgs(results []belfry.Result, which []int) []any {
 const settledColumns = `r.n, CASE WHEN r.one_off OR r.has_waiting THEN r.job_id END, r.one_off, r.has_waiting`
 
 // hasWaitingRun is whether another run of the job of r waits. Mostly no job has one,
-// which one lookup tells for all.
+// which one lookup shows for all.
 const hasWaitingRun = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
          ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
 

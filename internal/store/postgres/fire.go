@@ -40,32 +40,25 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	if len(steps) > maxGenericPlanSteps && !s.behindPooler {
 		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 	}
-	rows, err := q.Query(ctx, fireSQL[variant], args...)
-	if err != nil {
-		return fired, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var (
-			step         int64
-			state        string
-			run, token   pgtype.UUID
-			at, deadline pgtype.Timestamptz
-			payload      pgtype.Text
-		)
-		if err := rows.Scan(&step, &run, &state, &token, &at, &deadline, &payload); err != nil {
-			return fired, err
-		}
+	var (
+		step         int64
+		state        belfry.RunStatus
+		run, token   pgtype.UUID
+		at, deadline pgtype.Timestamptz
+		payload      pgtype.Text
+	)
+	err := forEach(ctx, q, []any{&step, &run, &state, &token, &at, &deadline, &payload}, func() error {
 		switch {
 		case step > 0:
 			fired.Applied[step-1] = true
-		case belfry.RunStatus(state) == belfry.RunRunning:
+		case state == belfry.RunRunning:
 			fired.Claimed = append(fired.Claimed, a.claimed(run.Bytes, slots.Worker, token.Bytes, timeOrZero(at), timeOrZero(deadline), payload))
-		case belfry.RunStatus(state) == belfry.RunReady:
+		case state == belfry.RunReady:
 			fired.Ready++
 		}
-	}
-	return fired, rows.Err()
+		return nil
+	}, fireSQL[variant], args...)
+	return fired, err
 }
 
 // claimed is a run that a slot of the local worker took.
@@ -122,10 +115,6 @@ func newFireArgs(steps []plan.Step) *fireArgs {
 func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []any) {
 	type run = ofStep[plan.Run]
 	type skip = ofStep[plan.Skip]
-	tokens := make([]belfry.Token, min(slots.Free, len(a.runs)))
-	for i := range tokens {
-		tokens[i] = belfry.NewToken()
-	}
 	keys := sparseColumn(a.runs, func(r *run) pgtype.Text { return text(r.of.Key) })
 	args := []any{
 		column(a.steps, func(s *plan.Step) pgtype.UUID { return uuid(s.Seen.JobID) }),
@@ -143,7 +132,7 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		column(a.steps, func(s *plan.Step) int64 { return s.Epoch }),
 		column(a.steps, func(s *plan.Step) string { return storable(s.Lane()) }),
 		column(a.steps, func(s *plan.Step) int64 { return s.Policy.Timeout().Milliseconds() }),
-		a.triggerCounts(),
+		sparseColumn(a.steps, triggerCount),
 		sparseColumn(a.steps, func(s *plan.Step) bool { return s.Next.Once }),
 		sparseColumn(a.steps, func(s *plan.Step) int64 { return s.Policy.Weight() }),
 		sparseColumn(a.steps, func(s *plan.Step) pgtype.Int4 { return retentionDays(s.Policy.RetentionDays) }),
@@ -169,7 +158,7 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		column(a.skips, func(s *skip) int64 { return s.of.Count }),
 		column(a.skips, func(s *skip) string { return string(s.of.Reason) }),
 
-		uuids(tokens), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
+		newTokens(min(slots.Free, len(a.runs))), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 	}
 	if len(a.events) > 0 {
 		args = append(args, a.eventArgs()...)
@@ -177,16 +166,13 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0}, args
 }
 
-// triggerCounts is a sparse column: the triggers of each step.
-func (a *fireArgs) triggerCounts() []int64 {
-	if len(a.triggers) == 0 {
-		return nil
+func triggerCount(s *plan.Step) (n int64) {
+	for i := range s.Runs {
+		if !s.Runs[i].Trigger.IsZero() {
+			n++
+		}
 	}
-	counts := make([]int64, a.triggers[len(a.triggers)-1].step)
-	for _, trigger := range a.triggers {
-		counts[trigger.step-1]++
-	}
-	return counts
+	return n
 }
 
 // queueColumn is below zero for a run that does not wait.

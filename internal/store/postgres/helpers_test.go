@@ -53,8 +53,8 @@ func withParam(t *testing.T, address, name, value string) string {
 	return u.String()
 }
 
-// openPatient opens a store whose statements wait long for a lock that a test holds.
-func openPatient(t *testing.T) *Store {
+// openWithLockTimeout opens a store whose statements wait long for a lock that a test holds.
+func openWithLockTimeout(t *testing.T) *Store {
 	t.Helper()
 	return open(t, Options{URL: withParam(t, pgtest.Database(t, Migrate), "lock_timeout", "20000"), Shards: 1})
 }

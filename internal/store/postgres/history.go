@@ -33,7 +33,6 @@ const (
 	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`           // of a trigger
 )
 
-// runScan reads a run in these columns.
 type runScan struct {
 	run                               belfry.Run
 	id, job, worker                   pgtype.UUID

@@ -54,11 +54,7 @@ func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...a
 	if err := loadLastSettled(ctx, q, rows); err != nil {
 		return nil, err
 	}
-	jobs := make([]belfry.Job, len(rows))
-	for i, r := range rows {
-		jobs[i] = r.result()
-	}
-	return jobs, nil
+	return column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result() }), nil
 }
 
 func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
@@ -91,13 +87,7 @@ func (r *jobStatusRow) result() belfry.Job {
 		last = belfry.RunDead
 	}
 	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, r.live, last)
-	at := r.lastLiveAt
-	for _, other := range []time.Time{r.lastDeadAt, r.lastRanAt} {
-		if other.After(at) {
-			at = other
-		}
-	}
-	if !at.IsZero() {
+	if at := slices.MaxFunc([]time.Time{r.lastLiveAt, r.lastDeadAt, r.lastRanAt}, time.Time.Compare); !at.IsZero() {
 		job.LastRunAt = &at
 	}
 	return job
@@ -106,7 +96,10 @@ func (r *jobStatusRow) result() belfry.Job {
 // settleWindow is how much earlier than its occurrence a run may seem to be settled,
 // after the server's clock was set back. Most runs are settled no later than that
 // after it, too.
-const settleWindow = 24 * time.Hour
+const (
+	settleWindow    = 24 * time.Hour
+	unlimitedWindow = 100 * 365 * 24 * time.Hour
+)
 
 // loadLastSettled finds the latest records in history, in as few partitions as
 // possible. Without a run there is nothing that matters. A run of the occurrence at a
@@ -157,41 +150,23 @@ func (r *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
 	return r.job.State == belfry.JobActive && r.job.NextRunAt == nil && r.job.UpdatedAt.After(r.job.CreatedAt) && r.job.UpdatedAt.After(at)
 }
 
-const unlimitedWindow = 100 * 365 * 24 * time.Hour
-
 // loadSettledSince finds the latest record that was settled in a window around each
 // plan's high-water mark.
 func loadSettledSince(ctx context.Context, q querier, rows []*jobStatusRow, within time.Duration) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
-	ids, marks := make([]pgtype.UUID, len(rows)), make([]time.Time, len(rows))
-	for i, r := range rows {
-		byID[r.job.ID], ids[i], marks[i] = r, uuid(r.job.ID), r.firedFor
-	}
+	marks := column(rows, func(r **jobStatusRow) time.Time { return (*r).firedFor })
 	// The bounds of all jobs together exclude most partitions before the join.
 	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
-	var (
-		id    pgtype.UUID
-		at    time.Time
-		state belfry.RunStatus
-	)
-	return forEach(ctx, q, []any{&id, &at, &state}, func() error {
-		r := byID[id.Bytes]
-		r.lastSettledAt, r.lastSettled = at.UTC(), state
-		if state != belfry.RunSkipped {
-			r.lastRanAt = r.lastSettledAt
-		}
-		return nil
-	}, `
-SELECT j.id, h.scheduled_at, h.state
+	return loadSettled(ctx, q, rows, `
+SELECT j.id, h.scheduled_at, h.state, CASE WHEN h.state <> 'skipped' THEN h.scheduled_at END
   FROM unnest($1::uuid[], $2::timestamptz[]) AS j (id, fired_for)
  CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
                       WHERE job_id = j.id AND settled_at BETWEEN $5 AND $6
                         AND settled_at BETWEEN j.fired_for - $3 * interval '1 second' AND j.fired_for + $4 * interval '1 second'`+excludeNotes+`
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) h`,
-		ids, marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
+		marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
 }
 
 // loadAllSettled finds the latest record, and the latest that is a run, in all of
@@ -201,28 +176,35 @@ func loadAllSettled(ctx context.Context, q querier, rows []*jobStatusRow) error 
 	if len(rows) == 0 {
 		return nil
 	}
-	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
-	ids := make([]pgtype.UUID, len(rows))
-	for i, r := range rows {
-		byID[r.job.ID], ids[i] = r, uuid(r.job.ID)
+	for _, r := range rows {
 		r.lastSettledAt, r.lastSettled, r.lastRanAt = time.Time{}, "", time.Time{}
 	}
-	var (
-		id    pgtype.UUID
-		at    time.Time
-		state belfry.RunStatus
-		ran   pgtype.Timestamptz
-	)
-	return forEach(ctx, q, []any{&id, &at, &state, &ran}, func() error {
-		r := byID[id.Bytes]
-		r.lastSettledAt, r.lastSettled, r.lastRanAt = at.UTC(), state, timeOrZero(ran)
-		return nil
-	}, `
+	return loadSettled(ctx, q, rows, `
 SELECT j.id, s.scheduled_at, s.state, h.scheduled_at
   FROM unnest($1::uuid[]) AS j (id)
   LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
   LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
  CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = j.id`+excludeNotes+`
                         AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
-                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`, ids)
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`)
+}
+
+// loadSettled runs a query on the ids of the jobs, $1.
+func loadSettled(ctx context.Context, q querier, rows []*jobStatusRow, sql string, args ...any) error {
+	byID := make(map[belfry.ID]*jobStatusRow, len(rows))
+	for _, r := range rows {
+		byID[r.job.ID] = r
+	}
+	var (
+		id      pgtype.UUID
+		settled time.Time
+		state   belfry.RunStatus
+		ran     pgtype.Timestamptz
+	)
+	ids := column(rows, func(r **jobStatusRow) pgtype.UUID { return uuid((*r).job.ID) })
+	return forEach(ctx, q, []any{&id, &settled, &state, &ran}, func() error {
+		r := byID[id.Bytes]
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = settled.UTC(), state, timeOrZero(ran)
+		return nil
+	}, sql, append([]any{ids}, args...)...)
 }

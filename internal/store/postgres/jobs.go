@@ -19,22 +19,20 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 		return job, err
 	}
 	ended, err := s.readEnded(ctx, s.pool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
-	if err != nil {
-		return belfry.Job{}, wrapError("look up an ended job", err)
-	}
-	if len(ended) == 0 {
-		return belfry.Job{}, store.NoSuchJob(id)
-	}
-	return ended[0], nil
+	return firstJob(ended, id, err)
 }
 
 // job finds a live job.
 func (s *Store) job(ctx context.Context, q querier, namespace string, id belfry.ID) (belfry.Job, error) {
 	jobs, err := s.readJobs(ctx, q, `WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted'`, namespace, uuid(id))
-	if err != nil {
+	return firstJob(jobs, id, err)
+}
+
+func firstJob(jobs []belfry.Job, id belfry.ID, err error) (belfry.Job, error) {
+	switch {
+	case err != nil:
 		return belfry.Job{}, wrapError("look up a job", err)
-	}
-	if len(jobs) == 0 {
+	case len(jobs) == 0:
 		return belfry.Job{}, store.NoSuchJob(id)
 	}
 	return jobs[0], nil

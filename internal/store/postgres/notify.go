@@ -15,15 +15,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// notifyChannel carries the notifications of all nodes.
-const notifyChannel = "belfry"
-
-// notifyInterval limits how often a node notifies: a notification locks the whole
-// database when it commits.
-const notifyInterval = 50 * time.Millisecond
-
-// maxNotifiedJobs is how many job ids fit into one notification.
-const maxNotifiedJobs = 300
+const (
+	notifyChannel   = "belfry"              // of all nodes
+	notifyInterval  = 50 * time.Millisecond // a notification locks the whole database when it commits
+	maxNotifiedJobs = 300                   // ids that fit into one notification
+)
 
 // notifier wakes waiters: at once within the process, and other nodes by merged
 // notifications in transactions of their own.

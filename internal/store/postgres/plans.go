@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	zoneUpdateScanLimit = 8000 // plans that one call of PlansForZoneUpdate reads
+
 	planColumnsSQL = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
 
 	// The name is read only where a template of keys has it.
@@ -20,7 +22,6 @@ const (
 	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 )
 
-// planScan reads planColumnsSQL.
 type planScan struct {
 	p                       plan.Plan
 	id                      pgtype.UUID
@@ -38,7 +39,6 @@ func (s *planScan) plan() plan.Plan {
 	return p
 }
 
-// dueScan reads dueColumns.
 type dueScan struct {
 	planScan
 	due store.Due
@@ -82,9 +82,6 @@ func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]stor
 	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+` FROM `+plans+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
 	return due, wrapError("read plans", err)
 }
-
-// zoneUpdateScanLimit is how many plans one call of PlansForZoneUpdate reads.
-const zoneUpdateScanLimit = 8000
 
 // PlansForZoneUpdate returns plans that were made with an older release of the
 // time-zone data. They have no index: it would cost every firing something, for a

@@ -60,7 +60,7 @@ func TestPromoteLeavesWaitingRunsOfOtherShards(t *testing.T) {
 // advance reads the runs after it has the lock: another transaction may have promoted
 // one meanwhile.
 func TestAdvancePromotesOneRun(t *testing.T) {
-	s := openPatient(t)
+	s := openWithLockTimeout(t)
 	insertWaitingRuns(t, s, 1)
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
@@ -94,7 +94,7 @@ func TestAdvancePromotesOneRun(t *testing.T) {
 
 // While advance promotes a run, nobody makes one that comes before it.
 func TestAdvanceIsNotOvertakenByRedrive(t *testing.T) {
-	s := openPatient(t)
+	s := openWithLockTimeout(t)
 	job := createDue(t, s, withSchedule("0 0 1 1 *"), withoutRetries)
 	first := createDeadLetter(t, s, job)
 	for range 2 {

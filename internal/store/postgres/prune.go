@@ -17,6 +17,8 @@ const (
 	pruneScanLimit      = 20_000         // rows of a partition scanned at a time
 	triggerRetention    = 24 * time.Hour // of fired triggers, so that repeating a request does nothing
 	deletedJobRetention = time.Hour
+	daysAhead           = 3 // whose partitions are made beforehand
+	partitionName       = "history_2006_01_02"
 )
 
 // Prune deletes what is older than keep, or than its own retention: whole days of
@@ -185,11 +187,6 @@ SELECT (SELECT count(*) FROM deleted), (SELECT id FROM deleted ORDER BY id DESC 
 	}
 }
 
-// daysAhead is how many days of history have their partition made beforehand.
-const daysAhead = 3
-
-const partitionName = "history_2006_01_02"
-
 // makePartitions makes the missing partitions of the days around now. A day with rows
 // in the default partition already keeps them there.
 func makePartitions(ctx context.Context, q querier, now time.Time) error {
@@ -219,15 +216,13 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 }
 
 func partitionNames(ctx context.Context, q querier) (map[string]bool, error) {
-	list, err := collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass`)
+	list, err := collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_')`)
 	if err != nil {
 		return nil, fmt.Errorf("list partitions: %w", err)
 	}
 	names := make(map[string]bool, len(list))
 	for _, name := range list {
-		if strings.HasPrefix(name, "history_") {
-			names[name] = true
-		}
+		names[name] = true
 	}
 	return names, nil
 }

@@ -23,7 +23,12 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return 0, wrapError("remove silent workers", err)
 		}
 	}
-	results, err := s.abandonedAttempts(ctx, shards, limit)
+	results, err := collect(ctx, s.pool, scanAbandoned, `
+SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
+  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
+ WHERE r.state = 'running' AND r.shard = ANY($1)
+   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
 	if err != nil {
 		return 0, wrapError("reap", err)
 	}
@@ -37,16 +42,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	return reaped, wrapError("reap", err)
 }
 
-// abandonedAttempts returns the results of attempts that nobody will finish.
-func (s *Store) abandonedAttempts(ctx context.Context, shards []int, limit int) ([]belfry.Result, error) {
-	return collect(ctx, s.pool, scanAbandoned, `
-SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
-  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.shard = ANY($1)
-   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
-}
-
+// scanAbandoned reads the result of an attempt that nobody will finish.
 func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
 	var id, token pgtype.UUID
 	var workerLost, timedOut bool

@@ -44,10 +44,7 @@ func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redr
 // the order of their ids, and collects the jobs. It reports for each existing dead
 // letter whether its run is serial, by the revision that it was fired from.
 func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
-	ids := make([]pgtype.UUID, len(list))
-	for i, r := range list {
-		ids[i] = uuid(r.Run)
-	}
+	ids := column(list, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) })
 	var (
 		serial  = map[belfry.ID]bool{}
 		locked  []pgtype.UUID
@@ -95,22 +92,18 @@ RETURNING state`
 
 // redriveRuns returns the states of the new runs.
 func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]belfry.RunStatus, error) {
-	var (
-		ids      []pgtype.UUID
-		delays   []int64
-		payloads []pgtype.Text
-		serials  []bool
-	)
+	var found []store.Redrive
+	var serials []bool
 	for _, r := range list {
-		isSerial, found := serial[r.Run]
-		if !found {
-			continue
+		if isSerial, ok := serial[r.Run]; ok {
+			delete(serial, r.Run) // a repetition in the list does nothing
+			found, serials = append(found, r), append(serials, isSerial)
 		}
-		delete(serial, r.Run) // a repetition in the list does nothing
-		ids, delays = append(ids, uuid(r.Run)), append(delays, max(r.After.Microseconds(), 0))
-		payloads, serials = append(payloads, text(string(r.Payload))), append(serials, isSerial)
 	}
-	return collect(ctx, tx, pgx.RowTo[belfry.RunStatus], redriveSQL, namespace, ids, delays, payloads, serials)
+	return collect(ctx, tx, pgx.RowTo[belfry.RunStatus], redriveSQL, namespace,
+		column(found, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) }),
+		column(found, func(r *store.Redrive) int64 { return max(r.After.Microseconds(), 0) }),
+		column(found, func(r *store.Redrive) pgtype.Text { return text(string(r.Payload)) }), serials)
 }
 
 // Discard moves dead letters to history, with the facts of their last attempt, and

@@ -49,12 +49,8 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	}
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
-	tokens := make([]belfry.Token, c.Limit)
-	for i := range tokens {
-		tokens[i] = belfry.NewToken()
-	}
 	claimed, err := collect(ctx, s.pool, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) },
-		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, uuids(tokens), store.DeadlineGrace.Milliseconds())
+		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds())
 	if err != nil {
 		return nil, wrapError("claim", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -121,15 +122,16 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if config.MaxConns < 8 {
 		config.MaxConns = 8
 	}
-	params := config.ConnConfig.RuntimeParams
-	setDefault(params, "application_name", "belfry")
+	defaults := map[string]string{"application_name": "belfry"}
 	if !usesPooler(config.ConnConfig) {
-		setDefault(params, "timezone", "UTC")
-		setDefault(params, "statement_timeout", strconv.FormatInt(statementTimeout.Milliseconds(), 10))
-		setDefault(params, "lock_timeout", "2000")
-		setDefault(params, "idle_in_transaction_session_timeout", "5000")
-		setDefault(params, "jit", "off")
+		defaults["timezone"] = "UTC"
+		defaults["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
+		defaults["lock_timeout"] = "2000"
+		defaults["idle_in_transaction_session_timeout"] = "5000"
+		defaults["jit"] = "off"
 	}
+	maps.Copy(defaults, config.ConnConfig.RuntimeParams)
+	config.ConnConfig.RuntimeParams = defaults
 	return config, nil
 }
 
@@ -137,12 +139,6 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 // mode needs (default_query_exec_mode=exec).
 func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
-}
-
-func setDefault(params map[string]string, name, value string) {
-	if _, set := params[name]; !set {
-		params[name] = value
-	}
 }
 
 func (s *Store) initShards(ctx context.Context, asked int) error {
@@ -194,16 +190,14 @@ func (s *Store) closePools() {
 
 // syncClockLoop synchronizes clocks every ten seconds.
 func (s *Store) syncClockLoop(ctx context.Context) {
-	tick := time.NewTicker(10 * time.Second)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			if err := s.syncClock(ctx); err != nil && ctx.Err() == nil {
-				s.log.Debug("the database's clock could not be read", "error", err)
-			}
+		case <-time.After(10 * time.Second):
+		}
+		if err := s.syncClock(ctx); err != nil && ctx.Err() == nil {
+			s.log.Debug("the database's clock could not be read", "error", err)
 		}
 	}
 }

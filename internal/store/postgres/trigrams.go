@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -43,13 +43,7 @@ func searchTrigrams(part string) [][]int64 {
 	return byOffset
 }
 
-func lowerRunes(s string) []rune {
-	letters := []rune(storable(s))
-	for i, r := range letters {
-		letters[i] = unicode.ToLower(r)
-	}
-	return letters
-}
+func lowerRunes(s string) []rune { return []rune(strings.ToLower(storable(s))) }
 
 func distinctTrigrams(letters []rune) []int64 {
 	trigrams := make([]int64, 0, len(letters)/trigramStep)

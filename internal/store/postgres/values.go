@@ -24,6 +24,14 @@ func uuids[T ~[16]byte](ids []T) []pgtype.UUID {
 	return column(ids, func(id *T) pgtype.UUID { return notNull(*id) })
 }
 
+func newTokens(n int) []pgtype.UUID {
+	tokens := make([]pgtype.UUID, n)
+	for i := range tokens {
+		tokens[i] = notNull(belfry.NewToken())
+	}
+	return tokens
+}
+
 // column is one column of the rows of a list.
 func column[S, T any](list []S, value func(*S) T) []T {
 	out := make([]T, len(list))
