@@ -124,10 +124,10 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	var specs specEncoder
+	var specs store.SpecEncoder
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "jobs"}, jobColumns, pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 		j := &jobs[i].Job
-		spec, err := specs.encode(j.Spec)
+		spec, err := specs.Encode(j.Spec)
 		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), spec,
 			text(string(j.Payload)), j.CreatedAt, j.CreatedAt,
 			tagsColumn(j), storable(j.Queue), storable(j.Type), handlerColumn(j.Spec), jobTrigrams(j)}, err
@@ -148,11 +148,11 @@ func insertJobs(ctx context.Context, q querier, jobs []store.NewJob) error {
 		return nil
 	}
 	type row = store.NewJob
-	var encoder specEncoder
+	var encoder store.SpecEncoder
 	specs := make([]string, len(jobs))
 	for i := range jobs {
 		var err error
-		if specs[i], err = encoder.encode(jobs[i].Job.Spec); err != nil {
+		if specs[i], err = encoder.Encode(jobs[i].Job.Spec); err != nil {
 			return err
 		}
 	}

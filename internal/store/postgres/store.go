@@ -141,16 +141,16 @@ func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
-func (s *Store) initShards(ctx context.Context, asked int) error {
+func (s *Store) initShards(ctx context.Context, configured int) error {
 	var stored string
-	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(asked, DefaultShards)))
+	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(configured, DefaultShards)))
 	if err == nil {
 		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
 	}
 	if err != nil {
 		return fmt.Errorf("fix the number of shards: %w", err)
 	}
-	s.shards, err = store.CheckShards(stored, asked)
+	s.shards, err = store.CheckShards(stored, configured)
 	return err
 }
 

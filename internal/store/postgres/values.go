@@ -114,24 +114,6 @@ func retentionDays(days int) pgtype.Int4 {
 	return pgtype.Int4{Int32: int32(days), Valid: days > 0}
 }
 
-// specEncoder encodes specs as they are stored. Jobs that are created together often
-// have the same spec.
-type specEncoder struct {
-	last belfry.Spec
-	text string
-}
-
-func (e *specEncoder) encode(spec belfry.Spec) (string, error) {
-	if e.text == "" || spec != e.last {
-		text, err := json.Marshal(spec)
-		if err != nil {
-			return "", err
-		}
-		e.last, e.text = spec, string(text)
-	}
-	return e.text, nil
-}
-
 // tagsColumn is sorted, without duplicates, and nil without tags.
 func tagsColumn(job *belfry.Job) []string {
 	if len(job.Tags) == 0 {
