@@ -279,12 +279,19 @@ func TestChooseAccepted(t *testing.T) {
 	}
 }
 
-func TestCheckSkipsZeroFields(t *testing.T) {
-	if errors := schema.Check(&input{Name: "x"}); len(errors) > 0 {
+func TestCheckSkipsZeroFieldsAndDecodeRefusesThem(t *testing.T) {
+	in := input{Name: "x"}
+	if errors := schema.Check(&in); len(errors) > 0 {
 		t.Errorf("got %v", errors)
+	}
+	if _, got := decode(`{"name": "x", "count": 0, "ratio": 0}`); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
+		t.Errorf("got %q", got)
 	}
 	if got, want := fields(schema.Check(&input{Count: -1, Held: []item{{Attempt: 10}}})), "name: is required; for example \"abc\"\ncount: must be from 1 to 100, not -1\nheld[0].run_id: is required\nheld[0].attempt: must be from 1 to 9, not 10"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, got := decode(`{"name": "x", "count": null, "ratio": null}`); got != "" {
+		t.Errorf("null: got %q", got)
 	}
 }
 
