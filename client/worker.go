@@ -36,7 +36,7 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 		wait = min(wait, time.Until(deadline)-claimSlack)
 	}
 	wait = max(wait.Truncate(time.Second), 0)
-	claim.Limit, claim.WaitSeconds = min(claim.Limit, maxClaim), wait.Seconds()
+	claim.Limit, claim.WaitSeconds = min(claim.Limit, maxClaim), belfry.Some(wait.Seconds())
 	q := workerCall("claim", claim.WorkerID)
 	q.timeout = wait + claimSlack
 	q.limit = int64(1<<20 + max(claim.Limit, 0)*maxRun)

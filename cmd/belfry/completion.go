@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -46,49 +45,43 @@ func completeCommands(cmd *cobra.Command, args []string, prefix string) ([]cobra
 
 // completeJobs completes up to maxArgs names of jobs; 0 is any number.
 func (f *connectionFlags) completeJobs(maxArgs int) cobra.CompletionFunc {
-	return f.complete(maxArgs, func(ctx context.Context, c *cli, prefix string) iter.Seq2[cobra.Completion, error] {
-		return func(yield func(cobra.Completion, error) bool) {
-			for job, err := range c.Jobs(ctx, belfry.JobFilter{Search: prefix, PageSize: maxPageSize}) {
-				if job.Name == escape(job.Name) && !yield(cobra.CompletionWithDesc(job.Name, escape(scheduleText(job.Spec))), err) {
-					return
-				}
+	return f.complete(maxArgs, func(ctx context.Context, c *cli, prefix string) (names []cobra.Completion) {
+		jobs, _, _ := collect(c.Jobs(ctx, belfry.JobFilter{Search: prefix, PageSize: maxPageSize}), maxPageSize) // An error completes nothing.
+		for _, job := range jobs {
+			if job.Name == escape(job.Name) {
+				names = append(names, cobra.CompletionWithDesc(job.Name, escape(scheduleText(job.Spec))))
 			}
 		}
+		return names
 	})
 }
 
 // completeDeadLetters completes up to maxArgs ids of dead letters; 0 is any number.
 func (f *connectionFlags) completeDeadLetters(maxArgs int) cobra.CompletionFunc {
-	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) iter.Seq2[cobra.Completion, error] {
-		return func(yield func(cobra.Completion, error) bool) {
-			for d, err := range c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}) {
-				if !yield(cobra.CompletionWithDesc(d.ID.String(), shorten(escape(deadJobName(d)+": "+runDetail(d.Run)), columnWidth)), err) {
-					return
-				}
-			}
+	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) (ids []cobra.Completion) {
+		letters, _, _ := collect(c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}), maxCompletions)
+		for _, d := range letters {
+			ids = append(ids, cobra.CompletionWithDesc(d.ID.String(), shorten(escape(deadJobName(d)+": "+runDetail(d.Run)), columnWidth)))
 		}
+		return ids
 	})
 }
 
 const maxCompletions = 100
 
-// complete completes arguments with what the server lists, except those that are
-// there already. It has little time: somebody waits at a prompt.
-func (f *connectionFlags) complete(maxArgs int, list func(ctx context.Context, c *cli, prefix string) iter.Seq2[cobra.Completion, error]) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// complete completes arguments with what the server lists, except those that are there
+// already. It has little time: somebody waits at a prompt.
+func (f *connectionFlags) complete(maxArgs int, list func(ctx context.Context, c *cli, prefix string) []cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		c, err := f.open(cmd)
 		if err != nil || maxArgs > 0 && len(args) >= maxArgs {
 			return nil, noFiles
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 		defer cancel()
-		var found []cobra.Completion
-		for completion, err := range list(ctx, c, prefix) {
-			if err != nil || len(found) == maxCompletions {
-				break
-			}
+		for _, completion := range list(ctx, c, prefix) {
 			word, _, _ := strings.Cut(completion, "\t")
-			if word != "" && strings.HasPrefix(word, prefix) && !slices.Contains(args, word) {
+			if word != "" && strings.HasPrefix(word, prefix) && !slices.Contains(args, word) && len(found) < maxCompletions {
 				found = append(found, completion)
 			}
 		}

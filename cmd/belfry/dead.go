@@ -48,64 +48,45 @@ func deadListCommand(f *connectionFlags) *cobra.Command {
 	limit := addLimitFlag(cmd)
 	return f.command(cmd, func(c *cli, args []string) error {
 		filter, err := decodeDeadFilter(flags)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case *group:
-			return deadGroupListing(filter, flags.changedFlag() != "").run(c, args, *limit)
 		}
-		return deadListing(filter, flags.changedFlag() != "").run(c, args, *limit)
+		if *group {
+			return listing[belfry.DeadGroup]{
+				noun: "groups", none: noDeadLetters, filter: flags,
+				list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadGroup, error], error) {
+					filter.PageSize = pageSize
+					return c.deadGroups(filter), nil
+				},
+				show: (*cli).groupTable,
+			}.run(c, args, *limit)
+		}
+		return listing[belfry.DeadLetter]{
+			noun: "dead letters", none: noDeadLetters, filter: flags,
+			list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadLetter, error], error) {
+				filter.PageSize = pageSize
+				return c.DeadLetters(c.ctx, filter), nil
+			},
+			show: (*cli).deadTable,
+		}.run(c, args, *limit)
 	})
 }
 
-func deadListing(filter belfry.DeadFilter, filtered bool) listing[belfry.DeadLetter] {
-	return listing[belfry.DeadLetter]{
-		noun: "dead letters",
-		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadLetter, error], error) {
-			filter.PageSize = pageSize
-			return c.DeadLetters(c.ctx, filter), nil
-		},
-		show: func(c *cli, _ []string, letters []belfry.DeadLetter) {
-			if len(letters) > 0 {
-				c.deadTable(letters)
-			} else {
-				c.messageNoDeadLetters(filtered)
-			}
-		},
-	}
-}
+const noDeadLetters = "No dead letters."
 
-// deadGroupListing lists the groups of dead letters, of which a server returns one page.
-func deadGroupListing(filter belfry.DeadFilter, filtered bool) listing[belfry.DeadGroup] {
-	return listing[belfry.DeadGroup]{
-		noun: "groups",
-		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.DeadGroup, error], error) {
-			filter.PageSize = pageSize
-			groups, err := c.DeadGroups(c.ctx, filter)
-			return func(yield func(belfry.DeadGroup, error) bool) {
-				for _, g := range groups {
-					if !yield(g, nil) {
-						return
-					}
-				}
-			}, err
-		},
-		show: func(c *cli, _ []string, groups []belfry.DeadGroup) {
-			if len(groups) > 0 {
-				c.groupTable(groups)
-			} else {
-				c.messageNoDeadLetters(filtered)
+// deadGroups lists the groups of dead letters, of which a server returns one page.
+func (c *cli) deadGroups(filter belfry.DeadFilter) iter.Seq2[belfry.DeadGroup, error] {
+	return func(yield func(belfry.DeadGroup, error) bool) {
+		groups, err := c.DeadGroups(c.ctx, filter)
+		if err != nil {
+			yield(belfry.DeadGroup{}, err)
+		}
+		for _, g := range groups {
+			if !yield(g, nil) {
+				return
 			}
-		},
+		}
 	}
-}
-
-func (c *cli) messageNoDeadLetters(filtered bool) {
-	if filtered {
-		c.message("No matching dead letters.")
-		return
-	}
-	c.message("No dead letters.")
 }
 
 // deadJobName is the name of the job of a dead letter, or its id without one.

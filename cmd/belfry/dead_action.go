@@ -74,7 +74,11 @@ func (s *deadSelection) runMatched() error {
 		return err
 	}
 	if !exist {
-		s.messageNoDeadLetters(!s.all)
+		if s.all {
+			s.message(noDeadLetters)
+		} else {
+			s.message("No matching dead letters.")
+		}
 		return s.print(belfry.DeadResult{}, func() {})
 	}
 	count, err := s.batch(filter, s.limit, true)
@@ -189,9 +193,6 @@ filter they are counted first; those that die again meanwhile are not redriven t
 		var request belfry.Redrive
 		if err := flags.decode(&request); err != nil {
 			return err
-		}
-		if cmd.Flags().Changed("rate") && request.Rate <= 0 {
-			return usagef("--rate: must be positive, not %v; omit it to start all at once", request.Rate)
 		}
 		s.one = func(id belfry.ID) (actionResult, error) {
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)

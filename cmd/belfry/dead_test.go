@@ -255,7 +255,7 @@ func TestDeadUsageErrors(t *testing.T) {
 		{[]string{"list", "--error", ""}, exitUsage, "--error: is empty"},
 		{[]string{"redrive", none, "--rate", "5"}, exitUsage, "--rate works only with a filter, not with names"},
 		{[]string{"discard", none, "--limit", "5"}, exitUsage, "--limit works only with a filter, not with names"},
-		{[]string{"redrive", "--all", "--rate", "0"}, exitUsage, "--rate: must be positive, not 0"},
+		{[]string{"redrive", "--all", "--rate", "0"}, exitUsage, "--rate: must be from 0.001 to 1000, not 0"},
 		{[]string{"redrive", "--all", "--rate", "NaN"}, exitUsage, `--rate: "NaN" is not a number`},
 		{[]string{"redrive", "--all", "--limit", "-1"}, exitUsage, "--limit: -1 is negative"},
 		{[]string{"redrive", "latest"}, exitUsage, `"latest" is not an id`},

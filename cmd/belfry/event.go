@@ -20,13 +20,8 @@ func eventListCommand(f *connectionFlags) *cobra.Command {
 	return listing[belfry.Event]{
 		noun: "events",
 		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Event, error], error) { return c.Events(c.ctx), nil },
-		show: func(c *cli, _ []string, events []belfry.Event) {
-			if len(events) > 0 {
-				c.eventTable(events)
-			} else {
-				c.message("No events.")
-			}
-		},
+		none: "No events.",
+		show: (*cli).eventTable,
 	}.command(f, &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},

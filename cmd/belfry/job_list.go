@@ -22,22 +22,13 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 	}
 	flags := addFilterFlags[belfry.JobFilter](f, cmd)
 	return listing[belfry.Job]{
-		noun: "jobs",
+		noun: "jobs", none: "No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...", filter: flags,
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {
 			filter := belfry.JobFilter{PageSize: pageSize}
 			err := flags.decode(&filter)
 			return c.Jobs(c.ctx, filter), err
 		},
-		show: func(c *cli, _ []string, jobs []belfry.Job) {
-			switch {
-			case len(jobs) > 0:
-				c.jobTable(jobs)
-			case flags.changedFlag() != "":
-				c.message("No matching jobs.")
-			default:
-				c.message("No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...")
-			}
-		},
+		show: (*cli).jobTable,
 	}.command(f, cmd)
 }
 
@@ -53,17 +44,11 @@ func (c *cli) jobTable(jobs []belfry.Job) {
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
 	return listing[belfry.Run]{
-		noun: "runs",
+		noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF",
 		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Run, error], error) {
 			return c.JobRuns(c.ctx, args[0]), nil
 		},
-		show: func(c *cli, args []string, runs []belfry.Run) {
-			if len(runs) > 0 {
-				c.runTable(runs, nil)
-			} else {
-				c.message("No runs yet. Run the job now with: belfry job trigger %s", escape(args[0]))
-			}
-		},
+		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
 	}.command(f, &cobra.Command{
 		Use:               "runs REF",
 		Short:             "List the runs of a job, latest first",
@@ -78,7 +63,7 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Revision, error], error) {
 			return c.Revisions(c.ctx, args[0]), nil
 		},
-		show: func(c *cli, _ []string, revisions []belfry.Revision) { c.revisionTable(revisions) },
+		show: (*cli).revisionTable,
 	}.command(f, &cobra.Command{
 		Use:               "revisions REF",
 		Short:             "List the revisions of a job, latest first",

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,8 +24,8 @@ type manifest struct {
 	file   string
 	line   int
 	name   string
-	node   *yaml.Node
 	fields members
+	lines  map[string]int // of the paths of fields and of what is in them
 }
 
 // readManifests reads the jobs of files. A directory stands for the YAML and JSON files
@@ -149,13 +148,18 @@ func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
 
 // manifest reads an object with the fields of a type. Fields that are null are left out.
 func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileErrors) {
-	job := manifest{file: y.file, line: max(n.Line, 1), node: resolveAlias(n), fields: members{}}
-	if job.node.Kind != yaml.MappingNode {
+	y.lines = map[string]int{}
+	job := manifest{file: y.file, line: max(n.Line, 1), fields: members{}, lines: y.lines}
+	object := resolveAlias(n)
+	if object.Kind != yaml.MappingNode {
 		return job, y.errorf(n, "must consist of keys and values, such as %s: ...", t.Names()[0])
 	}
-	list, all := y.members(job.node)
+	list, all := y.members(object)
 	for _, m := range list {
-		value, errs := y.fieldValue(t.Field(m.name), m.value)
+		field := t.Field(m.name)
+		y.isText = field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID, schema.Texts}, field.Kind)
+		y.setLine(m.name, m.key)
+		value, errs := y.convert(m.value, m.name)
 		for _, e := range errs {
 			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})
 		}
@@ -164,28 +168,6 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 		}
 	}
 	return job, all
-}
-
-// fieldValue is the JSON of a field. A scalar in a field for text is a string, however
-// YAML understands it.
-func (y *yamlToJSON) fieldValue(field *schema.Field, n *yaml.Node) (json.RawMessage, fileErrors) {
-	value := resolveAlias(n)
-	isText := field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID}, field.Kind)
-	switch {
-	case isText && value.Kind == yaml.ScalarNode && value.ShortTag() != "!!null":
-		return json.RawMessage(jsontext.Quote(value.Value)), nil
-	case field == nil || field.Kind != schema.Texts || value.Kind != yaml.SequenceNode:
-		return y.convert(n)
-	}
-	items := make([]string, len(value.Content))
-	for i, item := range value.Content {
-		text, errs := y.fieldValue(&schema.Field{Kind: schema.Text}, item)
-		if len(errs) > 0 {
-			return nil, errs
-		}
-		items[i] = string(text)
-	}
-	return json.RawMessage("[" + strings.Join(items, ",") + "]"), nil
 }
 
 // duplicateNames reports names that several jobs have.
@@ -204,40 +186,13 @@ func duplicateNames(jobs []manifest) (all fileErrors) {
 // lineOf is the line of a field, such as payload.headers.Accept or tags[2], or else of
 // the innermost value around it.
 func (m manifest) lineOf(path string) int {
-	line, n := m.line, m.node
-	for path != "" && n != nil {
-		n = resolveAlias(n)
-		if n.Kind == yaml.SequenceNode {
-			number, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
-			i, err := strconv.Atoi(number)
-			if !ok || err != nil || i < 0 || i >= len(n.Content) {
-				return line
-			}
-			n, path = n.Content[i], strings.TrimPrefix(rest, ".")
-			line = n.Line
-			continue
-		}
-		key, value, rest := findMember(n, path)
-		if key == nil {
+	for path != "" {
+		if line, ok := m.lines[path]; ok {
 			return line
 		}
-		line, n, path = key.Line, value, rest
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return line
-}
-
-// findMember finds the member of a mapping that a path starts with. Keys may contain
-// dots; the longest match counts.
-func findMember(n *yaml.Node, path string) (key, value *yaml.Node, rest string) {
-	longest := -1
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		after, ok := strings.CutPrefix(path, name)
-		if ok && len(name) > longest && (after == "" || after[0] == '.' || after[0] == '[') {
-			longest, key, value, rest = len(name), n.Content[i], n.Content[i+1], strings.TrimPrefix(after, ".")
-		}
-	}
-	return key, value, rest
+	return m.line
 }
 
 // fieldErrors returns errors about fields with their lines.

@@ -177,9 +177,11 @@ func isTerminal(stream any) bool {
 
 // listing is a command that prints a list of T.
 type listing[T any] struct {
-	noun string // plural
-	list func(c *cli, args []string, pageSize int) (iter.Seq2[T, error], error)
-	show func(c *cli, args []string, items []T) // for people
+	noun   string      // plural
+	none   string      // what to say if there are none; REF is the argument
+	filter *fieldFlags // nil if there is none
+	list   func(c *cli, args []string, pageSize int) (iter.Seq2[T, error], error)
+	show   func(c *cli, items []T) // as a table
 }
 
 // command adds --limit and the run function to a command.
@@ -208,7 +210,16 @@ func (l listing[T]) run(c *cli, args []string, limit int) error {
 	if err != nil {
 		return err
 	}
-	err = c.print(items, func() { l.show(c, args, items) })
+	err = c.print(items, func() {
+		switch {
+		case len(items) > 0:
+			l.show(c, items)
+		case l.filter != nil && l.filter.changedFlag() != "":
+			c.message("No matching %s.", l.noun)
+		default:
+			c.message("%s", strings.Replace(l.none, "REF", escape(strings.Join(args, " ")), 1))
+		}
+	})
 	if more {
 		c.message("There are more %s. List all with: --limit 0", l.noun)
 	}

@@ -30,25 +30,18 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 	}
 	flags := addFilterFlags[belfry.RunFilter](f, cmd)
 	return listing[belfry.Run]{
-		noun: "runs",
+		noun: "runs", none: "No runs yet. Run a job now with: belfry job trigger NAME", filter: flags,
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
 			filter := belfry.RunFilter{PageSize: pageSize}
 			err := flags.decode(&filter)
 			return c.Runs(c.ctx, filter), err
 		},
-		show: func(c *cli, _ []string, runs []belfry.Run) {
-			switch {
-			case len(runs) > 0:
-				ids := make([]belfry.ID, len(runs))
-				for i, r := range runs {
-					ids[i] = r.JobID
-				}
-				c.runTable(runs, c.jobNames(ids...))
-			case flags.changedFlag() != "":
-				c.message("No matching runs.")
-			default:
-				c.message("No runs yet. Run a job now with: belfry job trigger NAME")
+		show: func(c *cli, runs []belfry.Run) {
+			ids := make([]belfry.ID, len(runs))
+			for i, r := range runs {
+				ids[i] = r.JobID
 			}
+			c.runTable(runs, c.jobNames(ids...))
 		},
 	}.command(f, cmd)
 }

@@ -89,54 +89,50 @@ func (p *preview) error(errs []belfry.FieldError) error {
 }
 
 func scheduleExplainCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return describeCommand(&cobra.Command{
 		Use:   "explain EXPR",
 		Short: "Describe a schedule in a sentence",
 		Example: `  belfry schedule explain '0 9 * * MON-FRI'
   belfry schedule explain 'DTSTART:20270301T090000 RRULE:FREQ=MONTHLY;BYDAY=-1FR' --timezone Europe/Paris`,
-		Args: exactlyOneExpression,
-	}
-	p := addPreviewFlags(cmd, "after", "count")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		now := time.Now()
-		out, err := p.run(args[0], now)
+	}, func(p *preview, now time.Time, out belfry.Preview, err error) (string, error) {
 		if e := (*scheduleError)(nil); errors.As(err, &e) { // A schedule that has ended has a meaning, too.
-			if rule, failed := schedule.Parse(args[0], plan.Options(p.spec())); failed == nil {
-				out, err = belfry.Preview{RuleSummary: belfry.RuleSummary{Description: schedule.Describe(rule)}}, nil
+			if rule, failed := schedule.Parse(p.request.Schedule, plan.Options(p.spec())); failed == nil {
+				return schedule.Describe(rule), nil
 			}
 		}
-		if err != nil {
-			return err
-		}
-		printWarnings(cmd.ErrOrStderr(), out.Warnings)
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), escape(out.Description))
-		return err
-	}
-	return cmd
+		return out.Description, err
+	})
 }
 
 func scheduleCheckCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return describeCommand(&cobra.Command{
 		Use:   "check EXPR",
 		Short: "Check a schedule, and show what is wrong with it",
 		Long: `Check a schedule as a server would for a new job. The exit code is 0 or, for a
 schedule that a server would refuse, 4; then the error is shown with its column and
 a correct example.`,
 		Example: `  belfry schedule check '0 9 * * MON-FRI'`,
-		Args:    exactlyOneExpression,
-	}
-	p := addPreviewFlags(cmd, "after", "count")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		now := time.Now()
-		out, err := p.run(args[0], now)
+	}, func(p *preview, now time.Time, out belfry.Preview, err error) (string, error) {
 		if err == nil {
 			err = p.checkNew(now)
 		}
+		return "ok: " + out.Description, err
+	})
+}
+
+// describeCommand makes a command that prints a sentence about the preview of a schedule.
+func describeCommand(cmd *cobra.Command, describe func(p *preview, now time.Time, out belfry.Preview, err error) (string, error)) *cobra.Command {
+	p := addPreviewFlags(cmd, "after", "count")
+	cmd.Args = exactlyOneExpression
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		now := time.Now()
+		out, err := p.run(args[0], now)
+		text, err := describe(p, now, out, err)
 		if err != nil {
 			return err
 		}
 		printWarnings(cmd.ErrOrStderr(), out.Warnings)
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok: "+escape(out.Description))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), escape(text))
 		return err
 	}
 	return cmd

@@ -110,7 +110,9 @@ const (
 // keys.
 type yamlToJSON struct {
 	file       string
-	aliasNodes int // nodes that were reached through aliases
+	lines      map[string]int // of every path, such as payload.headers.Accept or tags[2]
+	isText     bool           // scalars are strings, however YAML understands them
+	aliasNodes int            // nodes that were reached through aliases
 	depth      int
 	aliases    int // that the current node is in
 }
@@ -126,14 +128,14 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// convert returns the JSON of a node.
-func (y *yamlToJSON) convert(n *yaml.Node) (json.RawMessage, fileErrors) {
+// convert returns the JSON of a node at a path.
+func (y *yamlToJSON) convert(n *yaml.Node, path string) (json.RawMessage, fileErrors) {
 	var b bytes.Buffer
-	err := y.write(&b, n)
+	err := y.write(&b, n, path)
 	return b.Bytes(), err
 }
 
-func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) fileErrors {
+func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
 	if n.Kind == yaml.AliasNode {
 		y.aliases++
 		defer func() { y.aliases-- }()
@@ -150,9 +152,13 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	at := n
 	switch n = resolveAlias(n); n.Kind {
 	case yaml.MappingNode:
-		return y.writeObject(b, n)
+		return y.writeObject(b, n, path)
 	case yaml.SequenceNode:
-		return y.writeArray(b, n)
+		return y.writeArray(b, n, path)
+	}
+	if y.isText && n.ShortTag() != "!!null" {
+		b.WriteString(jsontext.Quote(n.Value))
+		return nil
 	}
 	value, err := scalarJSON(n)
 	if err != nil {
@@ -160,6 +166,12 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	}
 	b.WriteString(value)
 	return nil
+}
+
+func (y *yamlToJSON) setLine(path string, n *yaml.Node) {
+	if y.lines != nil {
+		y.lines[path] = n.Line
+	}
 }
 
 func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
@@ -177,7 +189,7 @@ func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
 	return nil
 }
 
-func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) fileErrors {
+func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
 	if tag := n.ShortTag(); tag != "!!seq" {
 		return y.errorf(n, "the tag %s is not supported", tag)
 	}
@@ -186,7 +198,9 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) fileErrors {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		if err := y.write(b, item); err != nil {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		y.setLine(at, item)
+		if err := y.write(b, item, at); err != nil {
 			return err
 		}
 	}
@@ -194,7 +208,7 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node) fileErrors {
 	return nil
 }
 
-func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node) fileErrors {
+func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
 	if tag := n.ShortTag(); tag != "!!map" {
 		return y.errorf(n, "the tag %s is not supported", tag)
 	}
@@ -208,7 +222,9 @@ func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node) fileErrors {
 			b.WriteByte(',')
 		}
 		b.WriteString(jsontext.Quote(m.name) + ":")
-		if err := y.write(b, m.value); err != nil {
+		at := path + "." + m.name
+		y.setLine(at, m.key)
+		if err := y.write(b, m.value, at); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ func jsonOfYAML(content string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := (&yamlToJSON{file: "x.yaml"}).convert(documents[0])
+	raw, err := (&yamlToJSON{file: "x.yaml"}).convert(documents[0], "")
 	return string(raw), err.orNil()
 }
 
@@ -144,7 +144,7 @@ func TestYAMLOutputReadsBack(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatalf("%v in\n%s", errs, printed)
 		}
-		raw, errs := (&yamlToJSON{}).convert(documents[0])
+		raw, errs := (&yamlToJSON{}).convert(documents[0], "")
 		var back struct{ V json.RawMessage }
 		if len(errs) > 0 || json.Unmarshal(raw, &back) != nil || !sameJSON(back.V, json.RawMessage(want)) {
 			t.Fatalf("%s was printed as\n%s\nand read as %s, error %v", want, printed, raw, errs)

@@ -99,7 +99,7 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Oper
 		return
 	}
 	body.WorkerID = in.id
-	wait := time.Duration(body.WaitSeconds * float64(time.Second))
+	wait := time.Duration(body.WaitSeconds.Value() * float64(time.Second))
 	extendDeadlines(w, wait+requestTimeout)
 	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
 	defer cancel()

@@ -56,7 +56,7 @@ type got struct {
 func claims(t *testing.T, c *control.Control, worker belfry.ID, limit int, wait time.Duration, handlers ...string) <-chan got {
 	answer, start := make(chan got, 1), time.Now()
 	go func() {
-		runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Handlers: handlers, Limit: limit, WaitSeconds: wait.Seconds()})
+		runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Handlers: handlers, Limit: limit, WaitSeconds: belfry.Some(wait.Seconds())})
 		answer <- got{len(runs), time.Since(start), err}
 	}()
 	synctest.Wait()
@@ -110,7 +110,7 @@ func TestClaimEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
-		runs, err := c.Claim(ctx, ns, belfry.Claim{Handlers: []string{"x"}, Limit: 1, WaitSeconds: 3600})
+		runs, err := c.Claim(ctx, ns, belfry.Claim{Handlers: []string{"x"}, Limit: 1, WaitSeconds: belfry.Some(3600.0)})
 		if len(runs) != 0 || err != nil || time.Since(start) != 3*time.Second {
 			t.Errorf("got %v after %v, error %v", runs, time.Since(start), err)
 		}
@@ -236,7 +236,7 @@ func TestClaimStorm(t *testing.T) {
 		w := controltest.Register(t, c, 10, "send")
 		all.Go(func() {
 			for ctx.Err() == nil {
-				claimed, err := c.Claim(ctx, ns, belfry.Claim{WorkerID: w, Handlers: []string{"send"}, Limit: 3, WaitSeconds: 0.2})
+				claimed, err := c.Claim(ctx, ns, belfry.Claim{WorkerID: w, Handlers: []string{"send"}, Limit: 3, WaitSeconds: belfry.Some(0.2)})
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}

@@ -29,10 +29,10 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	claim.Limit = max(claim.Limit, 1)
 	claim.WorkerID = belfry.WorkerID(namespace, claim.WorkerID)
 	runs, err := c.claim(ctx, claim)
-	if err != nil || len(runs) > 0 || claim.WaitSeconds <= 0 {
+	if err != nil || len(runs) > 0 || claim.WaitSeconds.Value() <= 0 {
 		return runs, err
 	}
-	return c.waitForRuns(ctx, claim, time.Duration(claim.WaitSeconds*float64(time.Second)))
+	return c.waitForRuns(ctx, claim, time.Duration(claim.WaitSeconds.Value()*float64(time.Second)))
 }
 
 // claim calls the store once: a second claim after one of unknown outcome would take

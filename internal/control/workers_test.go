@@ -61,7 +61,7 @@ func TestRemoteWorker(t *testing.T) {
 	if runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Queues: []string{"slow"}, Handlers: []string{"other", "send"}, Limit: 10}); err != nil || len(runs) != 0 {
 		t.Errorf("another queue got %d runs, error %v", len(runs), err)
 	}
-	runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Queues: []string{"slow", "default"}, Handlers: []string{"send"}, Limit: 2, WaitSeconds: 3600})
+	runs, err := c.Claim(t.Context(), ns, belfry.Claim{WorkerID: worker, Queues: []string{"slow", "default"}, Handlers: []string{"send"}, Limit: 2, WaitSeconds: belfry.Some(3600.0)})
 	if err != nil || len(runs) != 2 || string(runs[0].Payload) != `{"a":1}` || runs[0].Attempt != 1 || runs[0].Spec.Handler != "send" {
 		t.Fatalf("got %+v, error %v", runs, err)
 	}
@@ -122,7 +122,7 @@ func (s *lostClaims) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, 
 
 func TestClaimOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	s := &lostClaims{Store: controltest.Open(t)}
-	_, err := control.New(s, plan.Defaults{}).Claim(t.Context(), ns, belfry.Claim{Handlers: []string{"x"}, Limit: 1, WaitSeconds: 3600})
+	_, err := control.New(s, plan.Defaults{}).Claim(t.Context(), ns, belfry.Claim{Handlers: []string{"x"}, Limit: 1, WaitSeconds: belfry.Some(3600.0)})
 	codeOf(t, err, belfry.Unavailable)
 	if !errors.Is(err, errCut) || s.claims != 1 {
 		t.Errorf("got %v after %d claims", err, s.claims)

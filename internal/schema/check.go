@@ -71,13 +71,13 @@ func (f *Field) check(v reflect.Value) string {
 	case Texts:
 		for _, item := range v.Interface().([]string) {
 			if f.ItemMaxLen > 0 {
-				if err := checkLine(item, f.ItemMaxLen); err != "" {
+				if err := checkPlainText(item, f.ItemMaxLen, false); err != "" {
 					return "has an item that " + err
 				}
 			}
 		}
 		return f.checkItems(v.Len())
-	case Objects, List:
+	case Objects, List, TextMap:
 		return f.checkItems(v.Len())
 	}
 	return ""
@@ -129,7 +129,7 @@ func (f *Field) checkText(v reflect.Value) string {
 		return err
 	}
 	if f.MaxLen > 0 {
-		if err := checkLine(text, f.MaxLen); err != "" {
+		if err := checkPlainText(text, f.MaxLen, f.Multiline); err != "" {
 			return err
 		}
 	}
@@ -183,12 +183,13 @@ func choose(text string, names []string) (word, err string) {
 	return word, err
 }
 
-// checkLine says what is wrong with a line of text of limited length.
-func checkLine(text string, longest int) string {
+// checkPlainText says what is wrong with a text of limited length.
+func checkPlainText(text string, longest int, multiline bool) string {
+	control := func(r rune) bool { return unicode.IsControl(r) && !(multiline && (r == '\n' || r == '\t')) }
 	switch n := utf8.RuneCountInString(text); {
 	case !utf8.ValidString(text):
 		return "must be valid UTF-8"
-	case strings.ContainsFunc(text, unicode.IsControl):
+	case strings.ContainsFunc(text, control):
 		return "must not contain control characters"
 	case n > longest:
 		return fmt.Sprintf("has %d characters, the maximum is %d", n, longest)

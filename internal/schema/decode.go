@@ -61,12 +61,12 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 // Decode decodes a JSON object into the struct that v points to, see Decoder, checks it
 // and sets implicit values.
 func Decode(text []byte, v any) ([]belfry.FieldError, *jsontext.SyntaxError) {
-	given, errors, syntax := Decoder{}.Decode(text, v)
+	_, errors, syntax := Decoder{}.Decode(text, v)
 	if syntax != nil {
 		return nil, syntax
 	}
 	errors = MergeErrors(errors, Check(v))
-	SetImplicit(v, given)
+	SetImplicit(v)
 	return errors, nil
 }
 
@@ -129,7 +129,7 @@ func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (g
 		switch {
 		case f != nil && f.ReadOnly, slices.Contains(d.Ignored, m.Name):
 		case f == nil:
-			s.fail(clip(m.Written), "%s", unknown(m.Name, t.names, d.Hints))
+			s.fail(Clip(m.Written), "%s", unknown(m.Name, t.names, d.Hints))
 		default:
 			given = append(given, f.Name)
 			s.set(f, f.Value(v), m.Value, m.Written)
@@ -180,7 +180,7 @@ func (s *state) rename(d Decoder, t *Type, members []Member) []Member {
 }
 
 func (s *state) duplicate(one, other Member) {
-	s.fail(clip(one.Written), "means the same as %s, which is set too; remove one of them", other.Written)
+	s.fail(Clip(one.Written), "means the same as %s, which is set too; remove one of them", other.Written)
 }
 
 // SnakeCase writes a name in camelCase with underscores. Other names, such as those that
@@ -216,8 +216,8 @@ func unknown(name string, names []string, hints map[string]string) string {
 	return "is unknown; known are " + strings.Join(names, ", ")
 }
 
-// clip shortens a name that an error repeats.
-func clip(name string) string {
+// Clip shortens a name that an error repeats.
+func Clip(name string) string {
 	const longest = 64
 	if utf8.RuneCountInString(name) <= longest {
 		return name
@@ -230,7 +230,6 @@ func clip(name string) string {
 // unknown ones are errors, since a filter that does not exist must not seem to work.
 func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 	s := state{}
-	var given Given
 	var names []string
 	fields := map[string]*Field{}
 	values := map[string]reflect.Value{}
@@ -244,7 +243,7 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 		f, texts := fields[name], query[name]
 		switch {
 		case f == nil:
-			s.fail(clip(strings.ToValidUTF8(name, "?")), "%s", strings.Replace(unknown(name, names, nil), "is unknown", "is not a parameter here", 1))
+			s.fail(Clip(strings.ToValidUTF8(name, "?")), "%s", strings.Replace(unknown(name, names, nil), "is unknown", "is not a parameter here", 1))
 			continue
 		case len(texts) == 1 && texts[0] == "":
 			continue // the same as if it were missing
@@ -257,7 +256,6 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 				s.fail(name, "%s", err)
 			}
 		}
-		given = append(given, f.Name)
 	}
 	for _, v := range vs {
 		errors := Check(v)
@@ -265,7 +263,7 @@ func DecodeQuery(query url.Values, vs ...any) []belfry.FieldError {
 			errors[i].Field = Of(reflect.TypeOf(v)).Field(e.Field).Query
 		}
 		s.errors = MergeErrors(s.errors, errors)
-		SetImplicit(v, given)
+		SetImplicit(v)
 	}
 	return s.errors
 }

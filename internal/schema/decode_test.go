@@ -193,13 +193,9 @@ func TestDecodeQuery(t *testing.T) {
 
 func TestSetImplicit(t *testing.T) {
 	in := input{}
-	schema.SetImplicit(&in, nil)
+	schema.SetImplicit(&in)
 	if diff := cmp.Diff(input{Count: 7, Queues: []string{"default"}}, in, cmpopts.EquateEmpty(), cmp.AllowUnexported(belfry.Optional[int]{}, belfry.Optional[float64]{})); diff != "" {
 		t.Errorf("difference (-want +got):\n%s", diff)
-	}
-	in = input{}
-	if schema.SetImplicit(&in, schema.Given{"count"}); in.Count != 0 {
-		t.Errorf("a given zero became %d", in.Count)
 	}
 }
 
@@ -250,9 +246,9 @@ func TestDecodeSingleTextForAList(t *testing.T) {
 		`{"name": "x", "queue": "a"}`:        {"a"},
 		`{"name": "x", "queue": ["a"]}`:      {"a"},
 		`{"name": "x", "queue": ["a", "b"]}`: {"a", "b"},
-		`{"name": "x", "queue": []}`:         nil,
-		`{"name": "x", "queue": null}`:       nil,
-		`{"name": "x", "queue": ""}`:         nil,
+		`{"name": "x", "queue": []}`:         {"default"},
+		`{"name": "x", "queue": null}`:       {"default"},
+		`{"name": "x", "queue": ""}`:         {"default"},
 	} {
 		in, errors := decode(text)
 		if diff := cmp.Diff(want, in.Queues, cmpopts.EquateEmpty()); diff != "" || errors != "" {
@@ -280,15 +276,14 @@ func TestChooseAccepted(t *testing.T) {
 }
 
 func TestCheckSkipsZeroFieldsAndDecodeRefusesThem(t *testing.T) {
-	in := input{Name: "x"}
-	if errors := schema.Check(&in); len(errors) > 0 {
+	if errors := schema.Check(&input{Name: "x"}); len(errors) > 0 {
 		t.Errorf("got %v", errors)
-	}
-	if _, got := decode(`{"name": "x", "count": 0, "ratio": 0}`); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
-		t.Errorf("got %q", got)
 	}
 	if got, want := fields(schema.Check(&input{Count: -1, Held: []item{{Attempt: 10}}})), "name: is required; for example \"abc\"\ncount: must be from 1 to 100, not -1\nheld[0].run_id: is required\nheld[0].attempt: must be from 1 to 9, not 10"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, got := decode(`{"name": "x", "count": 0, "ratio": 0}`); got != "count: must be from 1 to 100, not 0\nratio: must be from 0.5 to 2, not 0" {
+		t.Errorf("got %q", got)
 	}
 	if _, got := decode(`{"name": "x", "count": null, "ratio": null}`); got != "" {
 		t.Errorf("null: got %q", got)

@@ -11,13 +11,13 @@ type Given []string
 // Has reports whether a field is set.
 func (g Given) Has(name string) bool { return slices.Contains(g, name) }
 
-// SetImplicit sets the fields of the struct that v points to that are zero, not given
-// and mean something when they are unset.
-func SetImplicit(v any, given Given) {
+// SetImplicit sets the fields of the struct that v points to that are unset and mean
+// something then.
+func SetImplicit(v any) {
 	target := reflect.ValueOf(v).Elem()
 	for _, f := range Of(target.Type()).Fields {
 		value := f.Value(target)
-		if f.Implicit == "" || !value.IsZero() || given.Has(f.Name) {
+		if f.Implicit == "" || !value.IsZero() {
 			continue
 		}
 		s := state{}

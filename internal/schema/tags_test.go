@@ -150,10 +150,10 @@ func TestEnumValuesAreTheConstants(t *testing.T) {
 var (
 	tagPair = regexp.MustCompile(`([a-z]+):"(?:[^"\\]|\\.)*"`)
 	tagKeys = []string{
-		"json", "query", "doc", "example", "default", "implicit", "zero", "form", "required", "readonly", "single", "enum", "accept",
+		"json", "query", "doc", "example", "default", "implicit", "zero", "form", "required", "readonly", "single", "multiline", "enum", "accept",
 		"min", "max", "minlen", "maxlen", "minitems", "maxitems", "itemmaxlen", "pattern", "patterndoc",
 	}
-	flagKeys = []string{"required", "readonly", "single"}
+	flagKeys = []string{"required", "readonly", "single", "multiline"}
 )
 
 func TestEveryTagIsUnderstood(t *testing.T) {

@@ -60,7 +60,8 @@ type Field struct {
 	Accept     []string           // the values that requests should have: some of Enum, and others
 	Min, Max   *float64
 	MinLen     int
-	MaxLen     int // characters
+	MaxLen     int  // characters
+	Multiline  bool // a text may have several lines
 	MinItems   int
 	MaxItems   int
 	ItemMaxLen int // characters of an item
@@ -151,7 +152,7 @@ func newField(sf reflect.StructField, name string, index []int) *Field {
 	f := &Field{
 		Name: name, Query: name, Doc: tag.Get("doc"), Kind: kindOf(sf.Type), Type: sf.Type,
 		Example: tag.Get("example"), Default: tag.Get("default"), Implicit: tag.Get("implicit"), Zero: tag.Get("zero"), Form: tag.Get("form"),
-		Required: tag.Get("required") == "true", ReadOnly: tag.Get("readonly") == "true", Single: tag.Get("single") == "true",
+		Required: tag.Get("required") == "true", ReadOnly: tag.Get("readonly") == "true", Single: tag.Get("single") == "true", Multiline: tag.Get("multiline") == "true",
 		Min: number(tag, "min"), Max: number(tag, "max"),
 		MinLen: whole(tag, "minlen"), MaxLen: whole(tag, "maxlen"), MinItems: whole(tag, "minitems"), MaxItems: whole(tag, "maxitems"), ItemMaxLen: whole(tag, "itemmaxlen"),
 		PatternDoc: tag.Get("patterndoc"), index: index,

@@ -42,6 +42,8 @@ func (s *state) set(f *Field, v reflect.Value, value []byte, path string) {
 		s.setObject(Of(f.Type), v, value, path)
 	case Objects:
 		s.setObjects(f, v, value, path)
+	case TextMap:
+		s.setTextMap(v, value, path)
 	default:
 		s.setScalar(f, v, value, path)
 	}
@@ -241,4 +243,22 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 		}
 	}
 	v.Set(list)
+}
+
+func (s *state) setTextMap(v reflect.Value, value []byte, path string) {
+	if value[0] != '{' {
+		s.fail(path, "must be an object of strings, not %s", jsontext.Kind(value))
+		return
+	}
+	texts := map[string]string{}
+	jsontext.Members(value, func(quoted, value []byte) bool {
+		name := jsontext.Unquote(quoted)
+		if value[0] != '"' {
+			s.fail(path+"."+Clip(name), "must be a string, not %s", jsontext.Kind(value))
+		} else {
+			texts[name] = jsontext.Unquote(value)
+		}
+		return true
+	})
+	v.Set(reflect.ValueOf(texts))
 }

@@ -61,15 +61,15 @@ func CancelSettled(id belfry.ID, status belfry.RunStatus) error {
 	}
 }
 
-// CheckShards reads the stored number of shards. Asked is the number in the options;
+// CheckShards reads the stored number of shards. A configured number must be the same;
 // zero accepts any.
-func CheckShards(stored string, asked int) (int, error) {
+func CheckShards(stored string, configured int) (int, error) {
 	shards, err := strconv.Atoi(stored)
 	if err != nil || shards < 1 {
 		return 0, fmt.Errorf("the stored number of shards, %q, is not a number", stored)
 	}
-	if asked != 0 && asked != shards {
-		return 0, belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", shards, asked)
+	if configured != 0 && configured != shards {
+		return 0, belfry.Errorf(belfry.Invalid, "this database has %d shards, which was fixed at its first start; %d were asked for", shards, configured)
 	}
 	return shards, nil
 }

@@ -381,10 +381,10 @@ var asStored = cmp.Options{
 }
 
 // near reports whether two instants are so close.
-// wantEqual compares what is stored of two values.
+// wantEqual compares what is stored of two values. An empty list may be nil.
 func wantEqual[T any](t tb, what string, got, want T, options ...cmp.Option) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, append(options, asStored)...); diff != "" {
+	if diff := cmp.Diff(want, got, append(options, asStored, cmpopts.EquateEmpty())...); diff != "" {
 		t.Errorf("%s differs (-want +got):\n%s", what, diff)
 	}
 }

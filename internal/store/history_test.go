@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -136,7 +135,7 @@ func TestRunWaitSaysWhatARunWaitsFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantEqual(t, "what a ready run waits for", w, store.RunWait{State: belfry.RunReady, ReadyAt: f.liveRow(t, runs[0]).ReadyAt, Lane: lane, Ahead: 1}, cmpopts.EquateEmpty())
+		wantEqual(t, "what a ready run waits for", w, store.RunWait{State: belfry.RunReady, ReadyAt: f.liveRow(t, runs[0]).ReadyAt, Lane: lane, Ahead: 1})
 		for i, want := range map[int]int{1: 1, 5: 5, 12: 10} {
 			w, err := f.RunWait(ctx, namespace, runs[i])
 			if err != nil || w.State != belfry.RunWaiting || len(w.Before) != want || w.Ahead != 0 {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -80,7 +78,7 @@ func (f *fixture) wantClaimed(t tb, run *belfry.Run, job belfry.Job, worker belf
 		ID: run.ID, JobID: job.ID, Namespace: job.Namespace, Revision: job.Revision, Kind: run.Kind, Status: belfry.RunRunning, ScheduledAt: run.ScheduledAt,
 		ReadyAt: run.ReadyAt, FiredAt: run.FiredAt, Attempt: attempt, StartedAt: run.StartedAt, WorkerID: worker, JobName: run.JobName, TemplateKey: run.TemplateKey,
 		Token: run.Token, Payload: job.Payload, Spec: job.Spec, DeadlineAt: run.DeadlineAt,
-	}, cmpopts.EquateEmpty())
+	})
 	if run.DeadlineAt.Before(deadline.Add(-20*time.Second)) || run.DeadlineAt.After(deadline.Add(store.DeadlineGrace)) {
 		t.Errorf("the claimed run's deadline is %v, wants about %v", run.DeadlineAt, deadline)
 	}

@@ -26,7 +26,7 @@ func (c *Specs) Decode(text string) (belfry.Spec, error) {
 		return spec, nil
 	}
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return spec, fmt.Errorf("read a spec: %w", err)
+		return spec, fmt.Errorf("decode a spec: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,4 +45,23 @@ func (c *Specs) OrZero(text string) belfry.Spec {
 		return belfry.Spec{}
 	}
 	return spec
+}
+
+// SpecEncoder encodes specs as they are stored. Jobs that are created together often
+// have the same spec, which is encoded once. The zero value is ready for use.
+type SpecEncoder struct {
+	spec belfry.Spec
+	text string
+}
+
+// Encode returns the text that Decode reads.
+func (e *SpecEncoder) Encode(spec belfry.Spec) (string, error) {
+	if e.text == "" || e.spec != spec {
+		text, err := json.Marshal(spec)
+		if err != nil {
+			return "", fmt.Errorf("encode a spec: %w", err)
+		}
+		e.spec, e.text = spec, string(text)
+	}
+	return e.text, nil
 }

@@ -130,7 +130,7 @@ func copyJobs(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 		spec, err := specs.encode(j.Spec)
 		return []any{uuid(j.ID), jobs[i].Plan.Shard, j.Namespace, text(j.Name), j.Revision, string(j.State), spec,
 			text(string(j.Payload)), j.CreatedAt, j.CreatedAt,
-			tagsColumn(j), storable(j.Queue), storable(j.Type), handlerColumn(j.Spec), nameTrigrams(j.Name)}, err
+			tagsColumn(j), storable(j.Queue), storable(j.Type), handlerColumn(j.Spec), jobTrigrams(j)}, err
 	})); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[
 		column(jobs, func(r *row) string { return storable(r.Job.Queue) }),
 		column(jobs, func(r *row) string { return storable(r.Job.Type) }),
 		column(jobs, func(r *row) pgtype.Text { return handlerColumn(r.Job.Spec) }),
-		column(jobs, func(r *row) pgtype.Text { return arrayLiteral(nameTrigrams(r.Job.Name)) }),
+		column(jobs, func(r *row) pgtype.Text { return arrayLiteral(jobTrigrams(&r.Job)) }),
 		column(jobs, func(r *row) bool { return r.Plan.Once }))
 	return err
 }

@@ -144,11 +144,19 @@ func (s *jobSearch) attributeConditions() string {
 		and("j.tags @> %s::text[]", s.arg(storables(f.Tags)))
 	}
 	if f.Search != "" {
-		collation, pattern := containsPattern(storable(f.Search))
-		and("j.name%s ILIKE %s", collation, s.arg(pattern))
+		and("%s", s.searchCondition())
 	}
 	return b.String()
 }
+
+// searchCondition is the condition that a text by which a job is found contains the
+// text to search for. jobTrigrams are the trigrams of those texts.
+func (s *jobSearch) searchCondition() string {
+	collation, pattern := containsPattern(storable(s.filter.Search))
+	return fmt.Sprintf("j.name%s ILIKE %s", collation, s.arg(pattern))
+}
+
+func jobTrigrams(job *belfry.Job) []int64 { return textTrigrams(job.Name) }
 
 // statusCondition is the filter on the status of a live job j in SQL.
 func (s *jobSearch) statusCondition() string {

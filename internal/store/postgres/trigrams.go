@@ -20,9 +20,9 @@ const trigramStep = 2
 // name.
 const minIndexedLetters = trigramStep + 2
 
-// nameTrigrams returns every second trigram of a name, in lower case.
-func nameTrigrams(name string) []int64 {
-	letters := lowerRunes(name)
+// textTrigrams returns every second trigram of a text, in lower case.
+func textTrigrams(text string) []int64 {
+	letters := lowerRunes(text)
 	if len(letters) < 3 {
 		return nil
 	}

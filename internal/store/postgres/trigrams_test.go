@@ -16,7 +16,7 @@ func TestSearchTrigramsAreInNameTrigrams(t *testing.T) {
 		from := rapid.IntRange(0, len(name)-minIndexedLetters).Draw(t, "from")
 		to := rapid.IntRange(from+minIndexedLetters, len(name)).Draw(t, "to")
 		part := strings.ToUpper(string(name[from:to]))
-		has := nameTrigrams(string(name))
+		has := textTrigrams(string(name))
 		for _, trigrams := range searchTrigrams(part) {
 			if len(trigrams) == 0 {
 				t.Fatalf("a part of %d letters has no trigram", to-from)
@@ -31,7 +31,7 @@ func TestSearchTrigramsAreInNameTrigrams(t *testing.T) {
 
 func TestNameTrigramsOfShortNames(t *testing.T) {
 	for name, want := range map[string]int{"": 0, "ab": 0, "abc": 1, "abcd": 1, "abcde": 2, "ababab": 1} {
-		if got := nameTrigrams(name); len(got) != want || (want == 0) != (got == nil) {
+		if got := textTrigrams(name); len(got) != want || (want == 0) != (got == nil) {
 			t.Errorf("%q has the trigrams %v, want %d", name, got, want)
 		}
 	}

@@ -27,13 +27,13 @@ func detach(ctx context.Context, limit time.Duration) (context.Context, context.
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// collect returns the rows of a query.
+// collect returns the rows of a query; nil if there are none.
 func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scan)
+	return pgx.AppendRows([]T(nil), rows, scan)
 }
 
 // collectOne returns the only row of a query, or the error of a missing one.

@@ -20,7 +20,7 @@ func TestArrayLiteralRoundTrip(t *testing.T) {
 		}
 	}
 	var got []int64
-	want := nameTrigrams("tenant-1-invoice-2")
+	want := textTrigrams("tenant-1-invoice-2")
 	if err := s.pool.QueryRow(t.Context(), `SELECT $1::text::bigint[]`, arrayLiteral(want)).Scan(&got); err != nil {
 		t.Fatal(err)
 	}

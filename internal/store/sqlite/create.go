@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"time"
@@ -24,7 +23,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
-	var specs specEncoder
+	var specs store.SpecEncoder
 	pending := &spool{dir: s.dir}
 	defer pending.close()
 	for job, err := range jobs {
@@ -34,7 +33,7 @@ func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row, err := specs.row(&job)
+		row, err := rowOf(&job, &specs)
 		if err == nil {
 			err = pending.add(row)
 		}
@@ -81,27 +80,9 @@ func (t *tx) insertJob(r *newRow) error {
 	return err
 }
 
-// specEncoder encodes specs. Jobs that are created together often have the same one,
-// which is encoded once.
-type specEncoder struct {
-	spec belfry.Spec
-	text string
-}
-
-func (e *specEncoder) encode(spec belfry.Spec) (string, error) {
-	if e.text == "" || e.spec != spec {
-		text, err := json.Marshal(spec)
-		if err != nil {
-			return "", fmt.Errorf("encode the spec: %w", err)
-		}
-		e.spec, e.text = spec, string(text)
-	}
-	return e.text, nil
-}
-
-func (e *specEncoder) row(n *store.NewJob) (*newRow, error) {
+func rowOf(n *store.NewJob, specs *store.SpecEncoder) (*newRow, error) {
 	job := &n.Job
-	spec, err := e.encode(job.Spec)
+	spec, err := specs.Encode(job.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", job.ID, err)
 	}

@@ -79,7 +79,7 @@ func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 			return err
 		}
 	}
-	spec, err := new(specEncoder).encode(job.Spec)
+	spec, err := new(store.SpecEncoder).Encode(job.Spec)
 	if err != nil {
 		return err
 	}

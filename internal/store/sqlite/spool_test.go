@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -48,9 +51,13 @@ func TestSpoolHoldsManyJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Spec != want.Job.Spec || got.Name != want.Job.Name || got.State != want.Job.State || !bytes.Equal(got.Payload, want.Job.Payload) ||
-			!got.CreatedAt.Equal(want.Job.CreatedAt) || (got.NextRunAt == nil) != want.Plan.NextAt.IsZero() {
-			t.Errorf("got %+v, wants %+v", got, want.Job)
+		diff := cmp.Diff(want.Job, got, cmpopts.IgnoreFields(belfry.Job{}, "NextRunAt", "Manifest.Status"),
+			cmpopts.EquateComparable(belfry.Optional[int]{}, belfry.Optional[float64]{}))
+		if diff != "" {
+			t.Errorf("the job differs (-want +got):\n%s", diff)
+		}
+		if (got.NextRunAt == nil) != want.Plan.NextAt.IsZero() {
+			t.Errorf("the next run is at %v, wants %v", got.NextRunAt, want.Plan.NextAt)
 		}
 		found, err := s.PlansByJob(ctx, []belfry.ID{want.Job.ID})
 		if err != nil || len(found) != 1 || found[0].Plan != want.Plan {

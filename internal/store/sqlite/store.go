@@ -34,7 +34,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Store is a store.Store in a file. Its clock is that of the process.
+// Store is a store.Store in a file: the interfaces say what its methods do. Its clock
+// is that of the process.
 type Store struct {
 	log       *slog.Logger
 	shards    int
@@ -131,13 +132,13 @@ func createPrivate(file string) error {
 
 const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
 
-func (s *Store) initShards(ctx context.Context, asked int) error {
-	shards := asked
+func (s *Store) initShards(ctx context.Context, configured int) error {
+	shards := configured
 	if shards == 0 {
 		shards = DefaultShards
 	}
 	if shards < 1 {
-		return belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", asked)
+		return belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", configured)
 	}
 	var stored string
 	err := s.write(ctx, "set the number of shards", func(t *tx) error {
@@ -149,7 +150,7 @@ func (s *Store) initShards(ctx context.Context, asked int) error {
 	if err != nil {
 		return err
 	}
-	s.shards, err = store.CheckShards(stored, asked)
+	s.shards, err = store.CheckShards(stored, configured)
 	return err
 }
 
