@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/openapi"
 )
 
 const workerJob = `{"name": "invoices", "handler": "send-invoice", "type": "worker", "schedule": "@daily", "payload": {"customer": 4711}, "tags": ["billing"]}`
@@ -157,43 +158,47 @@ func TestKeyProblemsMatchTheDocument(t *testing.T) {
 
 // Every example of a request body must work as it is.
 func TestExamplesOfRequestsWork(t *testing.T) {
-	s := newService(t)
-	c := newContract(t, s)
-	namespace := 0
-	for _, of := range []struct{ method, template, path string }{
-		{"post", "/api/v1/jobs", "/api/v1/jobs"},
-		{"post", "/api/v1/jobs/bulk", "/api/v1/jobs/bulk"},
-		{"post", "/api/v1/schedules/preview", "/api/v1/schedules/preview"},
-		{"patch", "/api/v1/jobs/{job}", "/api/v1/jobs/report"},
-		{"put", "/api/v1/jobs/{job}", "/api/v1/jobs/nightly-report"},
-		{"post", "/api/v1/jobs/{job}/trigger", "/api/v1/jobs/report/trigger"},
-		{"post", "/api/v1/jobs/{job}/resume", "/api/v1/jobs/report/resume"},
-		{"post", "/api/v1/jobs/{job}/backfill", "/api/v1/jobs/report/backfill"},
-		{"post", "/api/v1/jobs/actions", "/api/v1/jobs/actions"},
-		{"post", "/api/v1/dead-letters/redrive", "/api/v1/dead-letters/redrive"},
-		{"post", "/api/v1/dead-letters/discard", "/api/v1/dead-letters/discard"},
-		{"post", "/api/v1/workers/{worker}/heartbeat", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/heartbeat"},
-		{"post", "/api/v1/workers/{worker}/finish", "/api/v1/workers/01a22f26-c640-7e02-8a41-d3c07b9e6f14/finish"},
-	} {
-		_, body := c.resolve("/paths/" + pointer(of.template) + "/" + of.method + "/requestBody")
-		if body == nil {
-			t.Fatalf("%s %s has no body", of.method, of.template)
-		}
-		for media, content := range body["content"].(map[string]any) {
-			examples := content.(map[string]any)["examples"].(map[string]any)
-			for name, example := range examples {
-				text, ok := example.(map[string]any)["value"].(string)
-				if !ok {
-					text = compact(t, example.(map[string]any)["value"])
-				}
-				namespace++
-				inside := fmt.Sprintf("Belfry-Namespace: n%d", namespace)
-				s.create(validJob, inside)
-				a := s.send(strings.ToUpper(of.method), of.path, text, inside, "Content-Type: "+media)
-				if a.status >= 300 {
-					t.Errorf("%s %s: the example %q is answered with %d: %s", of.method, of.template, name, a.status, a.body)
-				}
+	count := 0
+	for _, op := range api.OperationsOf(newService(t).Handler) {
+		for title, body := range op.Examples {
+			count++
+			s := newService(t)
+			path := s.prepareExample(op)
+			media := openapi.MediaJSON
+			if op.ID == "importJobs" && !strings.HasPrefix(body, "[") {
+				media = openapi.MediaLines
+			}
+			if a := s.send(op.Method, path, body, "Content-Type: "+media); a.status >= 300 {
+				t.Errorf("%s: the example %q gets %d: %s", op.ID, title, a.status, a.body)
 			}
 		}
 	}
+	if count < 30 {
+		t.Errorf("there are only %d examples", count)
+	}
+}
+
+// prepareExample creates what the examples of an operation are about and returns their
+// path.
+func (s *service) prepareExample(op openapi.Operation) string {
+	s.t.Helper()
+	id := "report"
+	switch {
+	case op.ID == "putJob":
+		id = "nightly-report"
+	case strings.Contains(op.Path, "{run}"):
+		id = s.createDeadLetters("dead", `"error": "no paper"`)[0]
+	case op.ID == "claimRuns": // without a run it would wait
+		s.create(workerJob)
+		s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/invoices/trigger", "")
+		s.fireTriggers()
+		s.expect(http.StatusOK, nil, "POST", strings.Replace(pathOf(op, ""), "/claim", "/heartbeat", 1), `{"handlers": ["send-invoice"], "slots": 1, "register": true}`)
+	}
+	if op.ID != "importJobs" {
+		s.create(validJob)
+		for n := range 2 { // revisions to roll back to
+			s.expect(http.StatusOK, nil, "PATCH", "/api/v1/jobs/report", fmt.Sprintf(`{"timeout_seconds": %d}`, 100+n))
+		}
+	}
+	return pathOf(op, id)
 }
