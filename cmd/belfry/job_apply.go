@@ -339,7 +339,7 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 		return false
 	}
 	var in validate.Input
-	in.Given, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
+	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
 	out, errs := validate.New(now, plan.Defaults{}).Edit(ended, in)
 	declared := out.Manifest
 	declared.Payload, declared.Status = secret.Mask(declared.Payload), ended.Status

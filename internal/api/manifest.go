@@ -57,7 +57,7 @@ func checkStatus(in validate.Input) validate.Input {
 // its namespace must be that of the request.
 func decodeManifest(text []byte, namespace string, over belfry.Manifest) (in validate.Input, syntax *jsontext.SyntaxError) {
 	in.Manifest = over
-	in.Given, in.Errors, syntax = manifestDecoder.Decode(text, &in.Manifest)
+	in.Fields, in.Errors, syntax = manifestDecoder.Decode(text, &in.Manifest)
 	if syntax != nil || !bytes.Contains(text, []byte(`"namespace"`)) {
 		return in, syntax
 	}
@@ -119,11 +119,11 @@ func expandRetryPolicy(m schema.Member) (list []schema.Member, errors []belfry.F
 		return true
 	})
 	var p retryPolicy
-	given, errors, _ := schema.Decoder{}.Decode(m.Value, &p)
+	fields, errors, _ := schema.Decoder{}.Decode(m.Value, &p)
 	for i := range errors {
 		errors[i].Field = m.Written + "." + errors[i].Field
 	}
-	for _, name := range given {
+	for _, name := range fields {
 		value, err := p.jobValue(name)
 		if err != "" {
 			errors = append(errors, belfry.FieldError{Field: written[name], Message: err})

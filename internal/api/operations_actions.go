@@ -20,7 +20,7 @@ type resumeQuery struct {
 // resumeBody is the body of a resume, which must not contradict the parameter.
 type resumeBody struct {
 	belfry.Resume
-	given schema.Given
+	given schema.FieldSet
 }
 
 func (b *resumeBody) decodeBody(text []byte, _ *request) error {

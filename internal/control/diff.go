@@ -89,7 +89,7 @@ func createdFields(job belfry.Job, in validate.Input) []belfry.FieldChange {
 	set, old, new := membersOf(in.Manifest, ""), membersOf(defaults, belfry.JobActive), membersOf(job.Manifest, job.State)
 	set["status"] = nil
 	for _, name := range schema.For[belfry.Manifest]().Names() {
-		given := set[name] != nil && (in.Given == nil || in.Given.Has(name))
+		given := set[name] != nil && (in.Fields == nil || in.Fields.Has(name))
 		if new[name] != nil && (given || !equalJSON(old[name], new[name])) {
 			changes = append(changes, belfry.FieldChange{Field: name, New: new[name]})
 		}

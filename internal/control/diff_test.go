@@ -43,7 +43,7 @@ payload:  -> {"url":"https://example.com","headers":{"Authorization":"***"}}`
 	if diff.Job.Status != belfry.StatusScheduled || diff.Job.NextRunAt == nil || diff.Job.Queue != "default" || strings.Contains(string(diff.Job.Payload), "abc") {
 		t.Errorf("the job would be %+v", diff.Job)
 	}
-	in.Given, in.Status = schema.Given{"name", "schedule", "payload", "status"}, belfry.StatusPaused
+	in.Fields, in.Status = schema.FieldSet{"name", "schedule", "payload", "status"}, belfry.StatusPaused
 	if diff, err = c.DiffCreate(t.Context(), ns, in); err != nil || strings.Contains(changesOf(diff), "timeout") || !strings.Contains(changesOf(diff), `status:  -> "paused"`) {
 		t.Errorf("got\n%s\nerror %v", changesOf(diff), err)
 	}

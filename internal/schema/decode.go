@@ -39,7 +39,7 @@ type Member struct {
 // the zero value; members that are missing leave their fields as they are. Names may
 // be written in camelCase too. It reports every error; what could not be decoded is
 // left as it is. A text that is no JSON object at all is a syntax error.
-func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsontext.SyntaxError) {
+func (d Decoder) Decode(text []byte, v any) (FieldSet, []belfry.FieldError, *jsontext.SyntaxError) {
 	if err := jsontext.Check(text); err != nil {
 		return nil, nil, err
 	}
@@ -54,8 +54,8 @@ func (d Decoder) Decode(text []byte, v any) (Given, []belfry.FieldError, *jsonte
 	if !ok {
 		return nil, nil, &jsontext.SyntaxError{Message: fmt.Sprintf("has more than %d members", maxMembers)}
 	}
-	given := s.object(d, Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), members)
-	return given, s.errors, nil
+	fields := s.object(d, Of(reflect.TypeOf(v)), reflect.ValueOf(v).Elem(), members)
+	return fields, s.errors, nil
 }
 
 // Decode decodes a JSON object into the struct that v points to, see Decoder, checks it
@@ -121,9 +121,9 @@ func find(list []Member, name string) int {
 }
 
 // object sets the fields of a struct and returns which ones.
-func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (given Given) {
+func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (fields FieldSet) {
 	members = s.rename(d, t, members)
-	given = make(Given, 0, len(members))
+	fields = make(FieldSet, 0, len(members))
 	for _, m := range members {
 		f := t.byName[m.Name]
 		switch {
@@ -131,11 +131,11 @@ func (s *state) object(d Decoder, t *Type, v reflect.Value, members []Member) (g
 		case f == nil:
 			s.fail(Clip(m.Written), "%s", unknown(m.Name, t.names, d.Hints))
 		default:
-			given = append(given, f.Name)
+			fields = append(fields, f.Name)
 			s.set(f, f.Value(v), m.Value, m.Written)
 		}
 	}
-	return given
+	return fields
 }
 
 // rename resolves aliases and names in camelCase.

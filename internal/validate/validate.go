@@ -22,7 +22,7 @@ import (
 // edit it is the manifest of the job with the given fields replaced.
 type Input struct {
 	belfry.Manifest
-	Given  schema.Given        // fields that the request sets; nil: those that are not zero
+	Fields schema.FieldSet     // fields that the request sets; nil: those that are not zero
 	Errors []belfry.FieldError // found while it was decoded; more errors of the same fields are left out
 }
 
@@ -57,7 +57,7 @@ func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError)
 	if in.unreadable() {
 		return Result{}, in.Errors
 	}
-	c := check{Validator: v, given: in.Given, errors: slices.Clone(in.Errors)}
+	c := check{Validator: v, fields: in.Fields, errors: slices.Clone(in.Errors)}
 	return c.manifest(id, in.Manifest), c.errors
 }
 
@@ -68,7 +68,7 @@ func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError)
 // worker loses its handler, a schedule that names its time zone replaces the one
 // before, and delays and backoff replace each other.
 func (v *Validator) Edit(before belfry.Job, in Input) (Result, []belfry.FieldError) {
-	c := check{Validator: v, before: &before, given: in.Given, errors: slices.Clone(in.Errors)}
+	c := check{Validator: v, before: &before, fields: in.Fields, errors: slices.Clone(in.Errors)}
 	return c.manifest(before.ID, in.Manifest), c.errors
 }
 
@@ -76,7 +76,7 @@ func (v *Validator) Edit(before belfry.Job, in Input) (Result, []belfry.FieldErr
 type check struct {
 	*Validator
 	before  *belfry.Job // nil for a new job
-	given   schema.Given
+	fields  schema.FieldSet
 	preview bool // a one-off may have passed
 	errors  []belfry.FieldError
 }
@@ -95,7 +95,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.priority(&m.Spec)
 	c.keyTemplate(&m.Spec)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
-	if m.Status == "" && c.before != nil && !c.given.Has("status") {
+	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
 	}
 	if changed && len(c.errors) == 0 {
@@ -131,7 +131,7 @@ func (c *check) failed(field string) bool {
 }
 
 // sets reports whether the request gives a field, whose value is not zero.
-func (c *check) sets(field string) bool { return c.given == nil || c.given.Has(field) }
+func (c *check) sets(field string) bool { return c.fields == nil || c.fields.Has(field) }
 
 // priority brings a priority that was not decoded from JSON into its usual form.
 func (c *check) priority(s *belfry.Spec) {

@@ -46,7 +46,7 @@ func edit(job belfry.Job, change func(m *belfry.Manifest), given ...string) (Res
 	m := job.Manifest
 	m.Status = ""
 	change(&m)
-	return New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Given: schema.Given(given)})
+	return New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Fields: schema.FieldSet(given)})
 }
 
 // oneError wants one error of a field with some words.
@@ -240,9 +240,9 @@ func TestStatusOfAnEdit(t *testing.T) {
 	} {
 		var got [2]bool
 		for i, job := range []belfry.Job{active, paused} {
-			given := schema.Given{}
+			given := schema.FieldSet{}
 			if status != "" {
-				given = schema.Given{"status"}
+				given = schema.FieldSet{"status"}
 			}
 			r, errors := edit(job, func(m *belfry.Manifest) { m.Status = status }, given...)
 			if len(errors) > 0 {
@@ -344,7 +344,7 @@ func TestNullIsTheDefault(t *testing.T) {
 	m := job.Manifest
 	m.Status = ""
 	given, errors, _ := schema.Decoder{}.Decode([]byte(`{"max_retries": null, "timeout_seconds": null, "queue": "", "timezone": null, "status": null}`), &m)
-	r, errors := New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Given: given, Errors: errors})
+	r, errors := New(now, plan.Defaults{}).Edit(job, Input{Manifest: m, Fields: given, Errors: errors})
 	m = r.Manifest
 	if len(errors) > 0 || m.MaxRetries.Value() != 3 || m.TimeoutSeconds != 60 || m.Queue != "default" || m.Timezone != "UTC" || r.Paused {
 		t.Errorf("got %+v, paused %v, errors %v", m, r.Paused, errors)

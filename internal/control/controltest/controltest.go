@@ -76,13 +76,13 @@ func Patch(change func(m *belfry.Manifest)) control.Patch {
 	return func(current belfry.Manifest) validate.Input {
 		before := current
 		change(&current)
-		given := schema.Given{}
+		given := schema.FieldSet{}
 		for _, f := range schema.For[belfry.Manifest]().Fields {
 			if !reflect.DeepEqual(f.Value(reflect.ValueOf(before)).Interface(), f.Value(reflect.ValueOf(current)).Interface()) {
 				given = append(given, f.Name)
 			}
 		}
-		return validate.Input{Manifest: current, Given: given}
+		return validate.Input{Manifest: current, Fields: given}
 	}
 }
 

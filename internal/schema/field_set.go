@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Given is the names of the fields that a request sets, also if it sets them to null.
-type Given []string
+// FieldSet is the names of the fields that a request sets, also if it sets them to null.
+type FieldSet []string
 
 // Has reports whether a field is set.
-func (g Given) Has(name string) bool { return slices.Contains(g, name) }
+func (s FieldSet) Has(name string) bool { return slices.Contains(s, name) }
 
 // SetImplicit sets the fields of the struct that v points to that are unset and mean
 // something then.
