@@ -43,12 +43,6 @@ func (o *Optional[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// GobEncode writes the JSON form: gob sees exported fields only.
-func (o Optional[T]) GobEncode() ([]byte, error) { return o.MarshalJSON() }
-
-// GobDecode reads the JSON form.
-func (o *Optional[T]) GobDecode(text []byte) error { return o.UnmarshalJSON(text) }
-
 // MustJSON writes v as JSON, for payloads in code. It panics if v has no JSON form.
 func MustJSON(v any) json.RawMessage {
 	text, err := json.Marshal(v)
