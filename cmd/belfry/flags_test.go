@@ -120,7 +120,7 @@ func TestOutputErrorsAreReported(t *testing.T) {
 func TestWideTables(t *testing.T) {
 	p, _ := withDeadLetters(t, 1)
 	for command, want := range map[string][]string{
-		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS"},
+		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION"},
 		"job revisions a":   {"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"},
 		"job runs a":        {"REVISION", "STARTED", "WORKER", "KEY"},
 		"run list":          {"REVISION", "STARTED", "WORKER", "KEY"},

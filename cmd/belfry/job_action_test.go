@@ -79,6 +79,11 @@ func TestJobDeleteCancelsRuns(t *testing.T) {
 	var a, b belfry.TriggerResult
 	p.json(&a, "job", "trigger", "a")
 	p.json(&b, "job", "trigger", "b")
+	for _, id := range []belfry.ID{a.RunID, b.RunID} { // A trigger is a run once it is fired.
+		for run := (belfry.Run{}); run.FiredAt.IsZero(); {
+			p.json(&run, "run", "show", id.String())
+		}
+	}
 	p.ok("job", "delete", "a", "--yes")
 	p.ok("job", "delete", "b", "--runs", "CANCEL", "--yes")
 	var run belfry.Run
