@@ -29,7 +29,7 @@ func mustDecode(t *testing.T, body string) belfry.Manifest {
 	return in.Manifest
 }
 
-const everyField = `{"name":"n","description":"d\\nd","tags":["a","b"],"type":"worker","handler":"h","schedule":"s","timezone":"z","payload":{"a":1},"missed_window":"skip","queue":"q","overlap":"queue",
+const everyField = `{"name":"n","description":"d\nd","tags":["a","b"],"type":"worker","handler":"h","schedule":"s","timezone":"z","payload":{"a":1},"missed_window":"skip","queue":"q","overlap":"queue",
 	"starts_at":"2030-01-01T00:00:00Z","ends_at":"2031-01-01T00:00:00Z","max_runs":7,"jitter_seconds":8,"dst_gap":"skip","dst_overlap":"both","max_missed":9,"catch_up_window_seconds":10,
 	"priority":"low","max_queued":11,"retry_on":"server_errors","retry_delays":[1,2.5],"retention_days":12,
 	"timeout_seconds":1,"max_retries":2,"retry_backoff":"list","retry_base_seconds":0.5,"retry_cap_seconds":4,"retry_jitter":1e-1,"idempotency_key_template":"k","status":"paused"}`
