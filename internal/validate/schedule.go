@@ -152,7 +152,7 @@ func scheduleError(err error) belfry.FieldError {
 	if e.Column > 0 {
 		message = fmt.Sprintf("column %d: %s", e.Column, message)
 	}
-	if e.Example != "" {
+	if e.Example != "" && !strings.Contains(message, "did you mean") {
 		message = fmt.Sprintf("%s; for example %q", message, e.Example)
 	}
 	return belfry.FieldError{Field: e.Field, Message: message}
