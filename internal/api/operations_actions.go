@@ -8,29 +8,8 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/openapi"
-	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// resumeQuery is the body of a resume as a parameter.
-type resumeQuery struct {
-	CatchUp bool `json:"catch_up,omitempty" example:"true" doc:"The same as in the body, which may then be left out."`
-}
-
-// resumeBody is the body of a resume, which must not contradict the parameter.
-type resumeBody struct {
-	belfry.Resume
-	given schema.FieldSet
-}
-
-func (b *resumeBody) decodeBody(text []byte, _ *request) error {
-	given, fields, syntax := schema.Decoder{}.Decode(text, &b.Resume)
-	if syntax != nil {
-		return badRequest("the body %s", syntax.Message)
-	}
-	b.given = given
-	return invalid("the request is not valid", fields)
-}
 
 // actionOperations pause, resume, cancel and trigger jobs, one or many, and preview
 // schedules.
@@ -46,7 +25,15 @@ func (a *api) actionOperations() []operation {
 	}
 	return []operation{
 		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.control.Pause),
-		a.resumeOperation(),
+		handle(a, openapi.Operation{
+			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
+			Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
+				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
+			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body belfry.Resume) (response, error) {
+			job, err := a.control.Resume(ctx, r.namespace, r.ref, body)
+			return shownJob(job), err
+		}),
 		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.control.CancelJob),
 		handle(a, openapi.Operation{
 			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Summary: "Run a job now",
@@ -109,21 +96,6 @@ func (a *api) actionOperations() []operation {
 			return response{body: preview}, err
 		}),
 	}
-}
-
-func (a *api) resumeOperation() operation {
-	return handle(a, openapi.Operation{
-		ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
-		Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
-			"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
-		Body: reflect.TypeFor[belfry.Resume](), Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
-	}, func(ctx context.Context, r *request, q resumeQuery, body resumeBody) (response, error) {
-		if q.CatchUp && !body.CatchUp && body.given.Has("catch_up") {
-			return response{}, invalid("the request is not valid", []belfry.FieldError{{Field: "catch_up", Message: "contradicts the parameter of the same name; remove one of them"}})
-		}
-		job, err := a.control.Resume(ctx, r.namespace, r.ref, belfry.Resume{CatchUp: q.CatchUp || body.CatchUp})
-		return shownJob(job), err
-	})
 }
 
 func (a *api) importOperation() operation {
