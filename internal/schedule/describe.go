@@ -61,26 +61,22 @@ func (o *oneOff) describe() string {
 }
 
 func (d *durationInterval) describe() string {
-	s := &sentence{text: "Every " + describeDuration(d.step)}
-	if d.written {
-		text := "from " + dateAndTime(time.UnixMicro(d.start).In(d.zone.location))
-		if d.zone.location.String() == "UTC" {
-			text += " UTC"
-		}
-		s.add(text)
+	s := &sentence{text: "Every "}
+	if d.calendar != nil {
+		s.text += d.calendar.describeUnits() + " and "
 	}
+	s.text += describeDuration(d.step)
+	if !d.written && d.calendar == nil {
+		s.add(describeCount(d.count))
+		return s.text
+	}
+	text := "from " + dateAndTime(time.UnixMicro(d.start).In(d.zone.location))
+	if d.calendar == nil && d.zone.location.String() == "UTC" {
+		text += " UTC"
+	}
+	s.add(text)
 	s.add(describeCount(d.count))
-	if d.written {
-		return s.withZone(d.zone)
-	}
-	return s.text
-}
-
-func (m *mixedInterval) describe() string {
-	s := &sentence{text: "Every " + m.describeUnits() + " and " + describeDuration(m.step)}
-	s.add("from " + dateAndTime(time.UnixMicro(m.start).In(m.zone.location)))
-	s.add(describeCount(m.count))
-	return s.withZone(m.zone)
+	return s.withZone(d.zone)
 }
 
 func (c *calendarInterval) describe() string {
@@ -101,8 +97,7 @@ func (c *calendarInterval) describe() string {
 	default:
 		text.text = "Every " + c.describeUnits()
 	}
-	second := int(c.second)
-	text.text += " at " + clockTime(second/3600, second/60%60, second%60)
+	text.text += " at " + clockTime(int(c.second))
 	switch leapDay := c.month == 2 && c.day == 29; {
 	case c.days == 0 && c.months%12 == 0 && leapDay:
 		text.text += " (28 February where there is no 29th)"
@@ -200,12 +195,8 @@ func singleRange(set uint64, n int) (from, to int, ok bool) {
 // evenStep returns n if a set holds every n-th value of a circle from the first on,
 // all the way round, or 0.
 func evenStep(set uint64, size int) int {
-	count := bits.OnesCount64(set)
-	if count < 2 || size%count != 0 {
-		return 0
-	}
-	step := size / count
-	if from, _, by := progression(set); from != 0 || by != step {
+	from, _, step := progression(set)
+	if from != 0 || step*bits.OnesCount64(set) != size {
 		return 0
 	}
 	return step
@@ -230,9 +221,6 @@ const minProgression = 4
 
 // describeSixtieths describes the minutes of an hour or the seconds of a minute.
 func describeSixtieths(set uint64, unit, whole string) string {
-	if set == allBits(60) {
-		return "Every " + unit
-	}
 	if n := evenStep(set, 60); n > 0 {
 		return "Every " + unitCount(int64(n), unit)
 	}
@@ -278,29 +266,6 @@ func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
 	return list
 }
 
-// describeYearList describes years in order.
-func describeYearList(list []int) string {
-	first, last := list[0], list[len(list)-1]
-	if len(list) == 1 {
-		return strconv.Itoa(first)
-	}
-	step := list[1] - first
-	var names []string
-	for i, y := range list {
-		if i > 0 && y-list[i-1] != step {
-			step = 0
-		}
-		names = append(names, strconv.Itoa(y))
-	}
-	switch {
-	case len(list) > 2 && step == 1:
-		return strconv.Itoa(first) + " through " + strconv.Itoa(last)
-	case len(list) >= minProgression && step > 1:
-		return "every " + ordinal(step) + " year from " + strconv.Itoa(first) + " to " + strconv.Itoa(last)
-	}
-	return joinWithAnd(names)
-}
-
 // joinWithAnd writes "a, b and c".
 func joinWithAnd(list []string) string {
 	if len(list) < 2 {
@@ -326,19 +291,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + suffix
 }
 
-// twoDigits writes two digits.
-func twoDigits(n int) string {
-	return string([]byte{'0' + byte(n/10%10), '0' + byte(n%10)})
-}
-
-// clockTime writes a time of day, with the seconds unless they are 0.
-func clockTime(hour, minute, second int) string {
-	text := twoDigits(hour) + ":" + twoDigits(minute)
-	if second != 0 {
-		text += ":" + twoDigits(second)
-	}
-	return text
-}
+// clockTime writes a second of the day like timeOfDay.
+func clockTime(second int) string { return timeOfDay(Wall(second).Time()) }
 
 // longDate returns a date such as "Tuesday 1 December 2026".
 func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -36,17 +37,17 @@ func (c *cron) describeTimes() (times, within string) {
 	switch {
 	case onTheMinute && minutes == 1 && every > 0 && (every < 12 || hours == 24):
 		if times = "Every " + unitCount(int64(every), "hour"); first > 0 {
-			times += " at minute " + twoDigits(first)
+			times += fmt.Sprintf(" at minute %02d", first)
 		}
 		if every == 1 && first > 0 {
-			times = "At minute " + twoDigits(first) + " of every hour"
+			times = fmt.Sprintf("At minute %02d of every hour", first)
 		}
 		return times, ""
 	case hours*minutes*seconds <= maxDescribedTimes:
 		return "At " + c.times.list(), ""
 	case onTheMinute && c.times.minutes == 1:
 		if from, to, ok := singleRange(c.times.hours, 24); ok {
-			return "Every hour", "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 0, 0)
+			return "Every hour", "from " + clockTime(from*3600) + " to " + clockTime(to*3600)
 		}
 	}
 	within = c.describeHours()
@@ -77,30 +78,40 @@ func (c *cron) describeHours() string {
 		return ""
 	}
 	if from, to, ok := singleRange(c.times.hours, 24); ok {
-		return "from " + clockTime(from, 0, 0) + " to " + clockTime(to, 59, 0)
+		return "from " + clockTime(from*3600) + " to " + clockTime(to*3600+59*60)
 	}
 	return "in " + describeNumbers(c.times.hours, 24, "hour")
 }
 
 func (s *timeSet) list() string {
+	form := "15:04"
+	if s.seconds != 1 {
+		form = "15:04:05"
+	}
 	var list []string
 	for n := range s.len {
-		t := s.nth(n)
-		text := clockTime(t/3600, t/60%60, 0)
-		if s.seconds != 1 {
-			text += ":" + twoDigits(t%60)
-		}
-		list = append(list, text)
+		list = append(list, Wall(s.nth(n)).Time().Format(form))
 	}
 	return joinWithAnd(list)
 }
 
 func (c *cron) describeYears() string {
 	var list []int
+	var names []string
+	even := true
 	for y := c.years.next(0); y >= 0; y = c.years.next(y + 1) {
-		list = append(list, firstYear+y)
+		list, names = append(list, y), append(names, strconv.Itoa(firstYear+y))
+		n := len(list)
+		even = even && (n < 3 || y-list[n-2] == list[1]-list[0])
 	}
-	return describeYearList(list)
+	last := len(list) - 1
+	switch {
+	case even && len(list) > 2 && list[1]-list[0] == 1:
+		return names[0] + " through " + names[last]
+	case even && len(list) >= minProgression:
+		return "every " + ordinal(list[1]-list[0]) + " year from " + names[0] + " to " + names[last]
+	}
+	return joinWithAnd(names)
 }
 
 var nthNames = [...]string{"first", "second", "third", "fourth", "fifth"}
@@ -136,8 +147,8 @@ func (c *cron) describeDays() (days, months string) {
 		}
 		days = "on " + strings.TrimSuffix(days, " of the month")
 	default:
-		if date, ok := f.dateOfYear(c.months); ok {
-			return "on " + date, ""
+		if plain := f.last|f.nearest|f.lastNearest == 0; plain && bits.OnesCount64(f.days) <= 2 && bits.OnesCount64(c.months) == 1 {
+			return "on " + joinWithAnd(rangeNames(f.days, 31, 1, strconv.Itoa)) + " " + month, ""
 		}
 		days = "on " + f.listDays()
 	}
@@ -145,16 +156,6 @@ func (c *cron) describeDays() (days, months string) {
 		return days + " of the month", ""
 	}
 	return days + " of " + month, ""
-}
-
-// dateOfYear writes "29 February" if the fields name one or two days of one month.
-func (f *dayFields) dateOfYear(months uint64) (string, bool) {
-	plain := f.last == 0 && f.nearest == 0 && f.lastNearest == 0
-	if !plain || bits.OnesCount64(f.days) > 2 || bits.OnesCount64(months) != 1 {
-		return "", false
-	}
-	days := joinWithAnd(rangeNames(f.days, 31, 1, strconv.Itoa))
-	return days + " " + monthName(bits.TrailingZeros64(months)+1), true
 }
 
 // listDays lists the days of the day-of-month field; "of the month" may follow.

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +30,7 @@ func (r *rruleSet) describe() string {
 
 // describe returns a sentence, unless the rule is an uncommon one.
 func (r *rrule) describe(set *rruleSet) (string, bool) {
-	simple := r.setPos == nil && r.weeks == nil && r.yearDays == nil && (r.wkst == 1 || r.freq != weekly || r.interval == 1)
-	if !simple {
+	if r.setPos != nil || r.weeks != nil || r.yearDays != nil || r.wkst != 1 && r.freq == weekly && r.interval > 1 {
 		return "", false
 	}
 	unit := strings.TrimSuffix(strings.ToLower(r.freq.String()), "ly")
@@ -58,21 +56,18 @@ func (r *rrule) describe(set *rruleSet) (string, bool) {
 		s.add(clock)
 	}
 	if u := r.until; u != nil {
-		s.add("until " + describeEnd(u))
+		at := time.Unix(u.at, 0).UTC()
+		switch {
+		case u.dateOnly:
+			s.add("until " + longDate(at))
+		case u.isInstant:
+			s.add("until " + dateAndTime(at) + " UTC")
+		default:
+			s.add("until " + dateAndTime(at))
+		}
 	}
 	s.add(describeCount(r.count))
 	return s.text, true
-}
-
-func describeEnd(u *rruleDate) string {
-	at := time.Unix(u.at, 0).UTC()
-	switch {
-	case u.dateOnly:
-		return longDate(at)
-	case u.isInstant:
-		return dateAndTime(at) + " UTC"
-	}
-	return dateAndTime(at)
 }
 
 // describeTimes returns the times of the day or of the unit, and the hours of a rule
@@ -103,7 +98,7 @@ func (r *rrule) describeTimes() (clockTimes, within string, ok bool) {
 
 func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	r = r.withStartDate(set.start)
-	days, weekdays, month := r.days, r.weekdays, ""
+	days, month := r.days, ""
 	if r.months != nil {
 		month = joinWithAnd(rangeNames(bitsOf(r.months)>>1, 12, 1, monthName))
 	}
@@ -111,14 +106,14 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 	switch {
 	case month != "":
 		of = " of " + month
-	case r.freq == yearly && weekdays != nil && days == nil:
+	case r.freq == yearly && r.weekdays != nil && days == nil:
 		of = " of the year"
 	case r.freq == monthly:
 		of = "" // The frequency says it.
 	}
 	switch {
-	case days != nil && weekdays != nil:
-		when, ok := r.listWeekdays(weekdays, "", " of the month")
+	case days != nil && r.weekdays != nil:
+		when, ok := r.listWeekdays("", " of the month")
 		return "on " + listMonthDays(days) + of + ", when it is " + strings.TrimPrefix(when, "on "), ok
 	case days != nil:
 		if len(days) == 1 && days[0] > 0 && month != "" && !strings.Contains(month, " ") {
@@ -129,39 +124,32 @@ func (r *rrule) describeDays(set *rruleSet) (string, bool) {
 			text += " (left out where the month is shorter)"
 		}
 		return text, true
-	case weekdays != nil:
-		return r.listWeekdays(weekdays, month, of)
+	case r.weekdays != nil:
+		return r.listWeekdays(month, of)
 	case month != "":
 		return "in " + month, true
 	}
 	return "", true
 }
 
-func (r *rrule) listWeekdays(weekdays []nthWeekday, month, of string) (string, bool) {
+func (r *rrule) listWeekdays(month, of string) (string, bool) {
 	var plain uint64
-	var list []string
-	for _, d := range weekdays {
+	var counted []string
+	for _, d := range r.weekdays {
 		if d.n == 0 {
 			plain |= 1 << d.weekday
+		} else {
+			counted = append(counted, "the "+nthName(d.n)+" "+weekdayName(d.weekday))
 		}
 	}
-	list = rangeNames(plain, 7, 0, weekdayName)
-	for _, d := range weekdays {
-		if d.n != 0 {
-			list = append(list, "the "+nthName(d.n)+" "+weekdayName(d.weekday))
-		}
-	}
-	if plain != 0 && bits.OnesCount64(plain) != len(weekdays) {
-		return "", false
-	}
-	text := "on " + joinWithAnd(list)
+	text := "on " + joinWithAnd(append(rangeNames(plain, 7, 0, weekdayName), counted...))
 	switch {
 	case plain == 0:
 		text += of
 	case month != "":
 		text += " in " + month
 	}
-	return text, true
+	return text, plain == 0 || counted == nil
 }
 
 // nthName writes "second" or "2nd-last".

@@ -35,9 +35,11 @@ func parseInterval(text string, o Options) (Rule, error) {
 	case len(parts) == 2 && isDuration(parts[0]):
 		return nil, errorAt(start, intervalExample, "the start must precede the duration")
 	case len(parts) == 2:
-		if err := r.parseStart(start, start+len(parts[0])); err != nil {
+		first, err := parseInstant(text[:start+len(parts[0])], start, intervalExample, o.Timezone)
+		if err != nil {
 			return nil, err
 		}
+		r.first = &first
 		start += len(parts[0]) + 1
 	}
 	if !isDuration(text[start:]) {
@@ -80,21 +82,12 @@ func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	return nil
 }
 
-func (p *intervalParser) parseStart(from, to int) error {
-	m, err := newInstantParser(p.text[:to], from, intervalExample).parse(p.options.Timezone)
-	if err != nil {
-		return err
-	}
-	p.first = &m
-	return nil
-}
-
 // parseEnd parses the end of an interval, which follows its start.
 func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 	if p.first == nil {
 		return nil, errorAt(pos, intervalExample, "%q is not a duration such as PT15M or P1D", truncate(p.text[pos:]))
 	}
-	end, err := newInstantParser(p.text, pos, intervalExample).parse(p.options.Timezone)
+	end, err := parseInstant(p.text, pos, intervalExample, p.options.Timezone)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +104,15 @@ func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 func (p *intervalParser) build(d duration) (Rule, error) {
 	first := p.first
 	if first == nil {
-		start, err := startOption(p.options)
+		t, err := startOption(p.options)
 		if err != nil {
 			return nil, err
 		}
-		if first, err = instantAt(start, p.options.Timezone); err != nil {
+		z, err := loadZoneOrUTC(p.options.Timezone)
+		if err != nil {
 			return nil, err
 		}
+		first = &parsedInstant{micros: t, zone: z, wall: z.wallAt(floorDiv(t, microsPerSecond))}
 	}
 	a := anchor{start: first.micros, count: p.count, written: p.first != nil}
 	if d.months == 0 && d.days == 0 {
@@ -132,7 +127,7 @@ func (p *intervalParser) build(d duration) (Rule, error) {
 	a.start -= floorMod(a.start, microsPerSecond)
 	steps := newWallSequence(first.wall, d.months, d.days)
 	if d.micros > 0 {
-		return &mixedInterval{anchor: a, wallSequence: steps, zone: first.zone, step: d.micros}, nil
+		return &durationInterval{anchor: a, zone: first.zone, step: d.micros, calendar: &steps}, nil
 	}
 	c := &calendarInterval{anchor: a, wallSequence: steps}
 	c.wallClock = newWallClock(c, first.zone, false, p.options)
@@ -149,15 +144,6 @@ func startOption(o Options) (int64, error) {
 		return 0, errorf(intervalExample, "starts_at is outside the years %d to %d in UTC", firstYear, lastInstantYear)
 	}
 	return o.Start.UnixMicro(), nil
-}
-
-// instantAt returns an instant as if it were written with an offset.
-func instantAt(micros int64, timezone string) (*parsedInstant, error) {
-	z, err := loadZoneOrUTC(timezone)
-	if err != nil {
-		return nil, err
-	}
-	return &parsedInstant{micros: micros, zone: z, wall: z.wallAt(floorDiv(micros, microsPerSecond)), fraction: micros%microsPerSecond != 0}, nil
 }
 
 // duration is one in the sense of ISO 8601, such as P1DT12H.

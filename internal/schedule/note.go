@@ -16,8 +16,6 @@ func Location(r Rule) *time.Location {
 		return r.zone.location
 	case *durationInterval:
 		return r.zone.location
-	case *mixedInterval:
-		return r.zone.location
 	}
 	return time.UTC
 }
@@ -29,8 +27,10 @@ func Note(r Rule, o Occurrence) string {
 	moved, repeated := "", ""
 	if o.MovedCount > 0 {
 		then := "runs at"
+		_, offset := local.Zone()
+		c, ok := r.(clockRule)
 		switch {
-		case namesLocal(r, local):
+		case ok && c.namesWall(local.Unix()+int64(offset), local.Unix()):
 			then = "merged into the run at"
 		case o.MovedCount > 1:
 			then = "runs once, at"
@@ -133,11 +133,4 @@ func noteWalls(walls []Wall, count int64) string {
 	default:
 		return fmt.Sprintf("%s to %s (%d times) do", first, last, count)
 	}
-}
-
-// namesLocal reports whether a rule itself names the local time of an occurrence.
-func namesLocal(r Rule, local time.Time) bool {
-	_, offset := local.Zone()
-	c, ok := r.(clockRule)
-	return ok && c.namesWall(local.Unix()+int64(offset), local.Unix())
 }

@@ -22,7 +22,7 @@ func (o *oneOff) Next(after time.Time) time.Time {
 // out, and without an offset it is a wall time of the time zone. It has the
 // precision of a microsecond; more digits of a fraction are dropped.
 func parseOneOff(text string, o Options) (Rule, error) {
-	i, err := newInstantParser(text, 0, instantExample).parse(o.Timezone)
+	i, err := parseInstant(text, 0, instantExample, o.Timezone)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,9 @@ type parsedInstant struct {
 	fraction bool  // it is no whole second
 }
 
-func (p *instantParser) parse(timezone string) (m parsedInstant, err error) {
+// parseInstant parses the text from pos to its end.
+func parseInstant(text string, pos int, example, timezone string) (m parsedInstant, err error) {
+	p := &instantParser{scanner: scanner{text, pos}, example: example}
 	wall, micros := p.parseDateTime()
 	offset, local := p.parseOffset()
 	if p.err != nil {
@@ -77,10 +79,6 @@ type instantParser struct {
 	scanner
 	example string // a correct text
 	err     error
-}
-
-func newInstantParser(text string, pos int, example string) *instantParser {
-	return &instantParser{scanner: scanner{text, pos}, example: example}
 }
 
 // setError keeps the first error, and ends the text there.

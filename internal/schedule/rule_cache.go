@@ -63,8 +63,6 @@ func (c *ruleCache) put(key ruleKey, r Rule) Rule {
 		c.rules[key] = weakRule(c, key, r)
 	case *calendarInterval:
 		c.rules[key] = weakRule(c, key, r)
-	case *mixedInterval:
-		c.rules[key] = weakRule(c, key, r)
 	case *rruleSet:
 		c.rules[key] = weakRule(c, key, r)
 	case *oneOff:
