@@ -184,7 +184,7 @@ func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
 func (s *daySet) next(n int) int { return nextBit(s[:], n) }
 func (s *daySet) len() int       { return countBits(s[:]) }
 
-func (s *daySet) intersect(o *daySet) {
+func (s *daySet) intersect(o daySet) {
 	for i := range s {
 		s[i] &= o[i]
 	}

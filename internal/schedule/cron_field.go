@@ -45,7 +45,14 @@ func parseField(f *cronField, w word, days *dayFields) (bitset, error) {
 	p := &fieldParser{field: f, itemAt: w.pos, days: days}
 	for item := range strings.SplitSeq(w.text, ",") {
 		p.scanner = scanner{text: item}
-		if err := p.parseItem(); err != nil {
+		if item == "" {
+			return bitset{}, p.errorAt(0, "a list item is empty")
+		}
+		err := p.parseItem()
+		if err == nil {
+			err = p.expectEnd()
+		}
+		if err != nil {
 			return bitset{}, err
 		}
 		p.itemAt += len(item) + 1
@@ -57,16 +64,6 @@ func (p *fieldParser) errorAt(pos int, format string, args ...any) error {
 	return errorAt(p.itemAt+pos, p.field.example, p.field.name+": "+format, args...)
 }
 
-func (p *fieldParser) parseItem() error {
-	if p.text == "" {
-		return p.errorAt(0, "a list item is empty")
-	}
-	if err := p.parseElement(); err != nil {
-		return err
-	}
-	return p.expectEnd()
-}
-
 func (p *fieldParser) expectEnd() error {
 	if p.pos < len(p.text) {
 		return p.errorAt(p.pos, "unexpected %q after %q", truncate(p.text[p.pos:]), truncate(p.text[:p.pos]))
@@ -74,7 +71,7 @@ func (p *fieldParser) expectEnd() error {
 	return nil
 }
 
-func (p *fieldParser) parseElement() error {
+func (p *fieldParser) parseItem() error {
 	f := p.field
 	switch c := p.peek(); {
 	case c == '*':

@@ -40,7 +40,6 @@ func parseCron(text string, o Options) (Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.text = joinWords(words)
 	c.wallClock = newWallClock(c, z, intervalLike, o)
 	return c, nil
 }
@@ -77,14 +76,6 @@ func expandMacro(words []word) ([]word, error) {
 	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
 }
 
-func joinWords(words []word) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = w.text
-	}
-	return strings.Join(texts, " ")
-}
-
 // buildCron turns fields into a rule without a clock, and reports whether it is
 // interval-like.
 func buildCron(words []word) (c *cron, intervalLike bool, err error) {
@@ -94,41 +85,32 @@ func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	}
 	c = &cron{dayFields: &dayFields{eitherField: true}}
 	days := c.dayFields
-	hours, minutes, seconds := uint64(0), uint64(0), uint64(1)
+	sets := [7]bitset{{1}} // by cronField.number; without a second field, second 0
+	texts := make([]string, len(words))
 	for i, f := range layout {
 		text := words[i].text
 		set, err := parseField(f, words[i], days)
 		if err != nil {
 			return nil, false, err
 		}
-		everyValue := set.len() > f.high-f.low
-		switch f {
-		case secondField:
-			seconds = set[0]
-		case minuteField:
-			minutes = set[0]
-		case hourField:
-			hours = set[0]
-		case dayField:
-			days.days = set[0]
-		case monthField:
-			c.months = set[0]
-		case weekdayField:
-			days.weekdays = set[0]
-		case yearField:
-			if !everyValue {
-				c.years = &set
-			}
-		}
+		sets[f.number] = set
+		everyValue := set.len() == f.size()
 		switch f {
 		case dayField, weekdayField:
 			days.eitherField = days.eitherField && text[0] != '*' && text[0] != '?'
 		case secondField, minuteField, hourField:
 			intervalLike = intervalLike || everyValue || strings.ContainsAny(text, "*/")
+		case yearField:
+			if !everyValue {
+				c.years = &set
+			}
 		}
+		texts[i] = text
 	}
-	c.times = newTimeSet(hours, minutes, seconds)
+	days.days, days.weekdays, c.months = sets[dayField.number][0], sets[weekdayField.number][0], sets[monthField.number][0]
+	c.times = newTimeSet(sets[hourField.number][0], sets[minuteField.number][0], sets[secondField.number][0])
 	c.days = days.monthTable()
+	c.text = strings.Join(texts, " ")
 	return c, intervalLike, nil
 }
 

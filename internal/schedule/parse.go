@@ -113,23 +113,26 @@ const maxYearsAhead = 45
 // checkFires refuses a rule without an occurrence after now; see Options.Now. An
 // instant that has passed is accepted: its run may be late.
 func checkFires(r Rule, now time.Time) error {
-	switch r := r.(type) {
-	case *oneOff:
-		return nil
-	case *rruleSet:
-		return r.checkFires(now)
+	first, example, noTime, parts := time.Unix(-1, 0), cronExample, "no time", "it"
+	set, isSet := r.(*rruleSet)
+	if isSet {
+		first, example, noTime, parts = time.Unix(set.begin-1, 0), rruleExample, "no time from DTSTART on", "its parts"
 	}
+	from := now
 	if now.IsZero() {
-		if r.Next(time.Unix(-1, 0)).IsZero() {
-			return errorf(cronExample, "the schedule never fires: no time fits all of it")
-		}
+		from = first
+	}
+	_, once := r.(*oneOff)
+	next := r.Next(from)
+	switch {
+	case once, !next.IsZero() && (now.IsZero() || !next.After(now.AddDate(maxYearsAhead, 0, 0))):
 		return nil
+	case now.IsZero() || isSet && next.IsZero() && r.Next(first).IsZero():
+		return errorf(example, "the schedule never fires: %s fits all of %s", noTime, parts)
+	case isSet && next.IsZero():
+		return errorf(example, "the schedule is over: its last occurrence has passed")
 	}
-	next := r.Next(now)
-	if next.IsZero() || next.After(now.AddDate(maxYearsAhead, 0, 0)) {
-		return errorf(cronExample, "the schedule never fires: nothing in the next %d years fits all of it", maxYearsAhead)
-	}
-	return nil
+	return errorf(example, "the schedule never fires: nothing in the next %d years fits all of %s", maxYearsAhead, parts)
 }
 
 // NeedsStart reports whether a schedule counts from a start that its text does not
@@ -190,8 +193,10 @@ func NamedZone(text string) (name string, ok bool) {
 	for _, l := range lines {
 		if property, end := propertyName(l.text); property == "DTSTART" && end != 0 {
 			p := &dateProperty{line: l, name: property}
-			err := p.parseParameters()
-			return p.zone, err == nil && p.zone != ""
+			if err := p.parseParameters(); err != nil || p.zone == nil {
+				return "", false
+			}
+			return p.zone.location.String(), true
 		}
 	}
 	return "", false

@@ -121,25 +121,6 @@ func (r *rruleSet) prepare(o Options) error {
 	return nil
 }
 
-// checkFires refuses a rule without an occurrence; see Options.Now.
-func (r *rruleSet) checkFires(now time.Time) error {
-	if !now.IsZero() {
-		next := r.Next(now)
-		if !next.IsZero() && !next.After(now.AddDate(maxYearsAhead, 0, 0)) {
-			return nil
-		}
-		if next.IsZero() && !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
-			return errorf(rruleExample, "the schedule is over: its last occurrence has passed")
-		}
-		if !next.IsZero() {
-			return errorf(rruleExample, "the schedule never fires: nothing in the next %d years fits all of its parts", maxYearsAhead)
-		}
-	} else if !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
-		return nil
-	}
-	return errorf(rruleExample, "the schedule never fires: no time from DTSTART on fits all of its parts")
-}
-
 // clock returns the clock of the first rule; all of a set share their zone and
 // options.
 func (r *rruleSet) clock() *wallClock { return r.clocks[0] }

@@ -123,7 +123,7 @@ type rruleParser struct {
 type dateProperty struct {
 	line   *contentLine
 	name   string
-	zone   string // TZID
+	zone   *zone // TZID, or nil
 	zoneAt int
 	value  string // VALUE, DATE or DATE-TIME; "" if it is not said
 	from   int    // where the dates begin
@@ -191,10 +191,13 @@ func (p *dateProperty) parseParameters() error {
 		}
 		switch upper := strings.ToUpper(value); strings.ToUpper(key) {
 		case "TZID":
-			p.zone, p.zoneAt = value, valueAt
-			if _, err := p.loadZone(); err != nil {
+			z, err := loadZone(value)
+			if e, ok := err.(*Error); ok {
+				return l.errorAt(valueAt, "%s", e.Message)
+			} else if err != nil {
 				return err
 			}
+			p.zone, p.zoneAt = z, valueAt
 		case "VALUE":
 			if upper != "DATE" && upper != "DATE-TIME" {
 				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, truncate(value))
@@ -221,15 +224,6 @@ func parameterEnd(text string, pos int) int {
 		}
 	}
 	return pos
-}
-
-// loadZone returns the zone of the property.
-func (p *dateProperty) loadZone() (*zone, error) {
-	z, err := loadZone(p.zone)
-	if e, ok := err.(*Error); ok {
-		return nil, p.line.errorAt(p.zoneAt, "%s", e.Message)
-	}
-	return z, err
 }
 
 func (c *rruleParser) build() (Rule, error) {
@@ -260,14 +254,15 @@ func (c *rruleParser) build() (Rule, error) {
 // resolveZone finds the zone of the rule: Options.Timezone, that of DTSTART, or UTC.
 func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
 	name := c.options.Timezone
-	if c.start != nil && c.start.zone != "" {
-		if name != "" && name != c.start.zone {
-			return c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(c.start.zone), name)
-		}
-		name = c.start.zone
+	if c.start == nil || c.start.zone == nil {
+		r.zone, err = loadZoneOrUTC(name)
+		return err
 	}
-	r.zone, err = loadZoneOrUTC(name)
-	return err
+	r.zone = c.start.zone
+	if own := r.zone.location.String(); name != "" && name != own {
+		return c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(own), name)
+	}
+	return nil
 }
 
 // resolveStart finds the start of the rule: its DTSTART or Options.Start.
@@ -313,18 +308,11 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 			return nil, p.line.errorAt(pos+len("20260301"), "%s: a VALUE=DATE has no time of day", p.name)
 		case p.value == "DATE-TIME" && m.dateOnly:
 			return nil, p.line.errorAt(pos, "%s: a VALUE=DATE-TIME needs a time of day such as 20260301T090000", p.name)
-		case m.isInstant && p.zone != "":
+		case m.isInstant && p.zone != nil:
 			return nil, p.line.errorAt(pos+len(item)-1, "%s: a time with a Z is in UTC and has no TZID", p.name)
-		}
-		if p.zone != "" && !m.isInstant {
-			other, err := p.loadZone()
-			if err != nil {
-				return nil, err
-			}
-			if other != z {
-				m.at, _ = other.resolve(m.at)
-				m.isInstant = true
-			}
+		case p.zone != nil && p.zone != z:
+			m.at, _ = p.zone.resolve(m.at)
+			m.isInstant = true
 		}
 		list = append(list, m)
 		pos += len(item) + 1

@@ -250,14 +250,14 @@ func (p *rrulePattern) period(day int64) (begin, end int64) {
 	switch p.freq {
 	case yearly:
 		year, _, _ := dateOf(day)
-		year = int(p.align(int64(year)))
+		year = int(align(int64(year), p.origin, p.interval))
 		if year > lastYear {
 			return never, never
 		}
 		return dayNumber(year, 1, 1), dayNumber(year+1, 1, 1)
 	case monthly:
 		year, month, _ := dateOf(day)
-		n := p.align(int64(year)*12 + int64(month) - 1)
+		n := align(int64(year)*12+int64(month)-1, p.origin, p.interval)
 		if n >= (lastYear+1)*12 {
 			return never, never
 		}
@@ -265,17 +265,18 @@ func (p *rrulePattern) period(day int64) (begin, end int64) {
 		begin = dayNumber(year, month, 1)
 		return begin, begin + int64(monthLength(year, month))
 	case weekly:
-		begin = p.align(floorDiv(day-p.weekStart, 7))*7 + p.weekStart
+		begin = align(floorDiv(day-p.weekStart, 7), p.origin, p.interval)*7 + p.weekStart
 		return begin, begin + 7
 	}
-	begin = p.align(day)
+	begin = align(day, p.origin, p.interval)
 	return begin, begin + 1
 }
 
-// align returns the first number of a period that is not before the given one.
-func (p *rrulePattern) align(n int64) int64 {
-	if rest := floorMod(n-p.origin, p.interval); rest > 0 {
-		return n + p.interval - rest
+// align returns the first number that is not before the given one and a whole number
+// of steps away from an origin.
+func align(n, origin, step int64) int64 {
+	if rest := floorMod(n-origin, step); rest > 0 {
+		return n + step - rest
 	}
 	return n
 }

@@ -38,14 +38,14 @@ func (p *rrulePattern) nextTime(second int) int {
 // and not after a limit, or never.
 func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	last := floorDiv(limit, secondsPerDay)
-	for from = p.alignUnit(from); from <= limit; {
+	for from = align(from, p.origin, p.step); from <= limit; {
 		today := floorDiv(from, secondsPerDay)
 		day := p.nextDate(today, last)
 		switch {
 		case day == never:
 			return never
 		case day > today:
-			from = p.alignUnit(day * secondsPerDay)
+			from = align(day*secondsPerDay, p.origin, p.step)
 			continue
 		case p.unitTimes == nil:
 			return from
@@ -56,14 +56,6 @@ func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 		from = p.skipDays(today+1, last)
 	}
 	return never
-}
-
-// alignUnit returns the start of the first unit that does not begin before a second.
-func (p *rrulePattern) alignUnit(from int64) int64 {
-	if rest := floorMod(from-p.origin, p.step); rest > 0 {
-		return from + p.step - rest
-	}
-	return from
 }
 
 // nextUnitTime returns the first unit time that is a whole number of steps after a
@@ -85,7 +77,7 @@ func (p *rrulePattern) nextUnitTime(s int64) int64 {
 // skipDays returns the first unit of the rule from a day on that begins on a day
 // that may have unit times. The first unit of a day decides that, by its residue.
 func (p *rrulePattern) skipDays(day, last int64) int64 {
-	from := p.alignUnit(day * secondsPerDay)
+	from := align(day*secondsPerDay, p.origin, p.step)
 	switch {
 	case p.residues != nil:
 		// Each day the first unit comes earlier by shift, or later by the rest of a step.
@@ -220,7 +212,7 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
 			today, tomorrow := day*secondsPerDay, (day+1)*secondsPerDay
 			if from <= today && tomorrow <= end {
-				n += int64(p.residueCounts[(p.alignUnit(today)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
+				n += int64(p.residueCounts[(align(today, p.origin, p.step)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
 			} else {
 				n += p.enumerate(max(from, today), min(end, tomorrow))
 			}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,10 +29,7 @@ func Warnings(r Rule, now time.Time) []string {
 func (c *cron) dayWarnings() (list []string) {
 	f := c.dayFields
 	words := strings.Fields(c.text)
-	first := len(words) - 3
-	if len(words) == 7 {
-		first--
-	}
+	first := slices.Index(cronLayouts[len(words)], dayField)
 	day, month, weekday := words[first], words[first+1], words[first+2]
 	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
 	stepped := func(text string) bool { return strings.HasPrefix(text, "*/") || strings.HasPrefix(text, "?/") }

@@ -70,11 +70,16 @@ func loadZone(name string) (*zone, error) {
 	}
 	location := time.UTC
 	if name != "UTC" {
-		data, err := readZone(name)
-		if err != nil {
-			return nil, err
+		var data []byte
+		file, err := zoneFiles()[name].Open()
+		if err == nil {
+			defer file.Close()
+			data, err = io.ReadAll(file)
 		}
-		if location, err = time.LoadLocationFromTZData(name, data); err != nil {
+		if err == nil {
+			location, err = time.LoadLocationFromTZData(name, data)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read zone %s: %w", name, err)
 		}
 	}
@@ -104,19 +109,6 @@ var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	}
 	return files
 })
-
-func readZone(name string) ([]byte, error) {
-	r, err := zoneFiles()[name].Open()
-	if err != nil {
-		return nil, fmt.Errorf("open zone %s: %w", name, err)
-	}
-	defer r.Close()
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read zone %s: %w", name, err)
-	}
-	return data, nil
-}
 
 // periodsOf lists the periods of a location up to the horizon. It asks the
 // location for boundaries but believes only offsets: ZoneBounds also reports
