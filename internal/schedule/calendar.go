@@ -45,7 +45,6 @@ func instant(t int64) time.Time {
 	return time.Unix(t, 0).UTC()
 }
 
-// dayNumber returns the day of a date.
 func dayNumber(year, month, day int) int64 {
 	y, m := int64(year), int64(month)-3
 	if m < 0 {

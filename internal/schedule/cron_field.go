@@ -25,10 +25,8 @@ var (
 	yearField    = &cronField{number: 6, name: "year", low: firstYear, high: lastYear, most: lastYear, example: "0 0 9 1 1 * 2030-2035"}
 )
 
-// size is the number of values of the field.
 func (f *cronField) size() int { return f.high - f.low + 1 }
 
-// fieldParser parses one field of an expression.
 type fieldParser struct {
 	scanner     // over one item of the list
 	itemAt  int // position of the item in the expression
@@ -164,7 +162,6 @@ func (p *fieldParser) addRange(a, b, step int) {
 	}
 }
 
-// parseValue parses a number of the field's range or a name.
 func (p *fieldParser) parseValue() (int, error) {
 	if c := p.peek(); c < 'A' || c > 'Z' {
 		return p.parseNumber("a value", p.field.low, p.field.most)
@@ -195,7 +192,6 @@ func (p *fieldParser) parseValue() (int, error) {
 	return 0, p.errorAt(start, "there is no %q; names have three letters, %s to %s", truncate(written), f.names[:3], f.names[len(f.names)-3:])
 }
 
-// maxNumber is the largest number of an expression.
 const maxNumber = 1_000_000
 
 // parseNumber parses digits; what names the number in errors.

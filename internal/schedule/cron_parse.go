@@ -76,8 +76,7 @@ func expandMacro(words []word) ([]word, error) {
 	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
 }
 
-// buildCron turns fields into a rule without a clock, and reports whether it is
-// interval-like.
+// buildCron returns a rule without a clock, and whether it is interval-like.
 func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	layout, ok := cronLayouts[len(words)]
 	if !ok {
@@ -114,7 +113,6 @@ func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	return c, intervalLike, nil
 }
 
-// word is a field of an expression and its position in the text.
 type word struct {
 	text string
 	pos  int

@@ -43,7 +43,6 @@ func (s *sentence) add(phrase string) {
 	s.text += " " + phrase
 }
 
-// withZone appends the name of a zone.
 func (s *sentence) withZone(z *zone) string {
 	if name := z.location.String(); name != "UTC" {
 		s.commas = s.commas || strings.Contains(s.text, ",")
@@ -111,7 +110,6 @@ func (c *calendarInterval) describe() string {
 	return text.withZone(c.zone)
 }
 
-// describeUnits writes the calendar part of a step, such as "1 month and 10 days".
 func (s *wallSequence) describeUnits() string {
 	return joinUnits([3]int64{s.months / 12, s.months % 12, s.days}, [3]string{"year", "month", "day"})
 }
@@ -127,8 +125,7 @@ func joinUnits(counts [3]int64, units [3]string) string {
 	return joinWithAnd(list)
 }
 
-// describeDuration writes a time in microseconds, such as "90 seconds" or "1 hour and 1
-// second".
+// describeDuration writes microseconds, such as "90 seconds" or "1 hour and 1 second".
 func describeDuration(micros int64) string {
 	seconds := micros / microsPerSecond
 	if rest := micros % microsPerSecond; rest != 0 {
@@ -147,7 +144,6 @@ func describeDuration(micros int64) string {
 	return joinUnits([3]int64{seconds / 3600, seconds / 60 % 60, seconds % 60}, [3]string{"hour", "minute", "second"})
 }
 
-// describeCount writes how often a rule fires, if it ends.
 func describeCount(count int64) string {
 	switch count {
 	case 0:
@@ -175,7 +171,6 @@ func plural(n int64, unit string) string {
 	return text
 }
 
-// allBits returns a set of n members.
 func allBits(n int) uint64 { return 1<<n - 1 }
 
 // singleRange reports whether a set of a circle of n values has no holes, and its ends. The
@@ -219,7 +214,6 @@ func progression(set uint64) (from, to, step int) {
 // minProgression is how many members a set has that is called a progression.
 const minProgression = 4
 
-// describeSixtieths describes the minutes of an hour or the seconds of a minute.
 func describeSixtieths(set uint64, unit, whole string) string {
 	if n := evenStep(set, 60); n > 0 {
 		return "Every " + unitCount(int64(n), unit)
@@ -231,8 +225,7 @@ func describeSixtieths(set uint64, unit, whole string) string {
 	return "At " + describeNumbers(set, 60, unit)
 }
 
-// describeNumbers describes a set as "hour 9", "hours 9 and 17" or "every 2nd hour from 1
-// to 23".
+// describeNumbers writes "hour 9", "hours 9 and 17" or "every 2nd hour from 1 to 23".
 func describeNumbers(set uint64, n int, unit string) string {
 	from, to, step := progression(set)
 	switch count := bits.OnesCount64(set); {
@@ -294,10 +287,8 @@ func ordinal(n int) string {
 // clockTime writes a second of the day like timeOfDay.
 func clockTime(second int) string { return timeOfDay(Wall(second).Time()) }
 
-// longDate returns a date such as "Tuesday 1 December 2026".
 func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }
 
-// dateAndTime returns a date and time such as "Tuesday 1 December 2026 at 09:00".
 func dateAndTime(t time.Time) string { return longDate(t) + " at " + timeOfDay(t) }
 
 // timeOfDay returns the time of day, with seconds if there are any.

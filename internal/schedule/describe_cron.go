@@ -25,11 +25,9 @@ func (c *cron) describe() string {
 	return s.withZone(c.zone)
 }
 
-// maxDescribedTimes is how many times of day a sentence lists.
 const maxDescribedTimes = 6
 
-// describeTimes returns the times of day, and the hours if they need a phrase of
-// their own.
+// describeTimes returns the times of day, and the hours if they need their own phrase.
 func (c *cron) describeTimes() (times, within string) {
 	hours, minutes, seconds := bits.OnesCount64(c.times.hours), bits.OnesCount64(c.times.minutes), bits.OnesCount64(c.times.seconds)
 	first, onTheMinute := bits.TrailingZeros64(c.times.minutes), c.times.seconds == 1
@@ -72,7 +70,6 @@ func (c *cron) describeTimes() (times, within string) {
 	return times, within
 }
 
-// describeHours returns the hours, and nothing for all of them.
 func (c *cron) describeHours() string {
 	if c.times.hours == allBits(24) {
 		return ""

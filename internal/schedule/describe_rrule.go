@@ -28,7 +28,6 @@ func (r *rruleSet) describe() string {
 	return s.withZone(r.zone)
 }
 
-// describe returns a sentence, unless the rule is an uncommon one.
 func (r *rrule) describe(set *rruleSet) (string, bool) {
 	if r.setPos != nil || r.weeks != nil || r.yearDays != nil || r.wkst != 1 && r.freq == weekly && r.interval > 1 {
 		return "", false
@@ -177,7 +176,6 @@ func listMonthDays(days []int) string {
 	return f.listDays()
 }
 
-// rfc5545 writes the rule in the form of RFC 5545.
 func (r *rrule) rfc5545() string {
 	parts := []string{"FREQ=" + r.freq.String()}
 	add := func(name string, given bool, value string) {

@@ -58,7 +58,6 @@ func containsH(field string) bool {
 	return false
 }
 
-// resolveField returns a field with a value for every H.
 func resolveField(f *cronField, w word, id [16]byte) (string, error) {
 	p := &fieldParser{field: f, itemAt: w.pos}
 	var items []string
@@ -116,7 +115,6 @@ func (p *fieldParser) parseHash(id [16]byte) (string, error) {
 	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
 }
 
-// parseHashRange parses the rest of "(a-b)".
 func (p *fieldParser) parseHashRange() (low, high int, err error) {
 	start := p.pos
 	if low, err = p.parseValue(); err != nil {

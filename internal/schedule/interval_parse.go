@@ -61,10 +61,8 @@ type intervalParser struct {
 	first   *parsedInstant // the start that the text gives
 }
 
-// maxCount is the largest number of firings of an interval.
 const maxCount = 1_000_000_000
 
-// parseRepetitions parses "R", "R5" or "R-1".
 func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	number := part[1:]
 	if number == "" || number == "-1" {
@@ -82,7 +80,6 @@ func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	return nil
 }
 
-// parseEnd parses the end of an interval, which follows its start.
 func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 	if p.first == nil {
 		return nil, errorAt(pos, intervalExample, "%q is not a duration such as PT15M or P1D", truncate(p.text[pos:]))
@@ -157,7 +154,6 @@ const maxDurationYears = 100
 
 const daysPerYear = 366
 
-// durationUnit is a designator of a duration.
 type durationUnit struct {
 	letter byte
 	name   string
@@ -223,7 +219,6 @@ func (p *durationParser) errorAt(pos int, format string, args ...any) error {
 	return errorAt(pos, intervalExample, format, args...)
 }
 
-// parsePart parses a number and its designator.
 func (p *durationParser) parsePart() error {
 	start := p.pos
 	if c := p.peek(); c == '-' || c == '+' {

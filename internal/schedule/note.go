@@ -88,7 +88,6 @@ func Preview(r Rule, after, starts, ends time.Time, n int) []PreviewOccurrence {
 	return preview
 }
 
-// maxNotedGaps is how many gaps a note lists.
 const maxNotedGaps = 3
 
 // NoteSkipped lists what a rule left out because of Options.SkipGap after an instant

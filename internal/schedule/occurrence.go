@@ -46,8 +46,7 @@ const (
 	maxOccurrences = 1000 // of Occurrences
 )
 
-// Occurrences returns the next n occurrences of a rule after an instant, at most
-// 1000.
+// Occurrences returns the next n occurrences of a rule, at most 1000, after an instant.
 func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 	var list []Occurrence
 	for range min(n, maxOccurrences) {
@@ -209,7 +208,6 @@ func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Tim
 	}
 }
 
-// countOccurrences counts the occurrences after from and before end.
 func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
 	if c, ok := r.(counter); ok {
 		if n, ok := c.countBetween(from, end); ok {

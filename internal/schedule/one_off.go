@@ -32,7 +32,6 @@ func parseOneOff(text string, o Options) (Rule, error) {
 	return &oneOff{time.UnixMicro(i.micros).UTC(), i}, nil
 }
 
-// parsedInstant is the value of an instant's text.
 type parsedInstant struct {
 	micros   int64 // since 1970
 	zone     *zone
@@ -138,14 +137,12 @@ func (p *instantParser) parseOffset() (seconds int64, local bool) {
 	return seconds, local
 }
 
-// expect consumes a character that must precede something.
 func (p *instantParser) expect(c byte, before string) {
 	if !p.accept(c) {
 		p.setError(p.pos, "%q is missing before %s", string(c), before)
 	}
 }
 
-// parseNumber parses a number of so many digits from low to high.
 func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) {
 	start := p.pos
 	for ; digits > 0; digits-- {
@@ -164,7 +161,6 @@ func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) 
 	return n
 }
 
-// parseFraction parses a point and up to nine digits, and returns microseconds.
 func (p *instantParser) parseFraction() (micros int64) {
 	if !p.accept('.') {
 		return 0

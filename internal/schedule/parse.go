@@ -7,9 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is the longest text of a schedule, in bytes. A calendar rule may be
-// longer.
-const maxText = 1024
+const maxText = 1024 // bytes; a calendar rule may be longer
 
 // Parse parses the text of a schedule. A text with "FREQ=" is a calendar rule, one
 // that begins with "P", or with "R" and has a slash, an interval, one whose first
@@ -228,7 +226,6 @@ func (s *scanner) accept(c byte) bool {
 	return true
 }
 
-// digits consumes all digits that follow.
 func (s *scanner) digits() string {
 	start := s.pos
 	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {
@@ -237,8 +234,7 @@ func (s *scanner) digits() string {
 	return s.text[start:s.pos]
 }
 
-// parseDigits returns the number that digits write, or most+1 if it is larger than
-// most.
+// parseDigits returns the number that digits write, or most+1 if it is larger.
 func parseDigits(digits string, most int64) (n int64) {
 	for _, c := range digits {
 		n = min(n*10+int64(c-'0'), most+1)

@@ -6,12 +6,8 @@ import (
 )
 
 const (
-	// maxRRuleText is the longest text of a calendar rule, in bytes. It leaves
-	// room for some 400 dates.
-	maxRRuleText = 4096
-
-	// maxRRules is the largest number of RRULE lines.
-	maxRRules = 16
+	maxRRuleText = 4096 // bytes: room for some 400 dates
+	maxRRules    = 16   // RRULE lines
 )
 
 // rruleSet is a recurrence set in the sense of RFC 5545: the times of its rules and
@@ -76,8 +72,7 @@ func (r *rruleSet) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// prepare turns the dates of the set into instants and wall times, and prepares its
-// rules.
+// prepare turns the dates of the set into instants and wall times.
 func (r *rruleSet) prepare(o Options) error {
 	for _, d := range r.exdates {
 		t, skipped := r.zone.resolve(d.at)
@@ -121,8 +116,7 @@ func (r *rruleSet) prepare(o Options) error {
 	return nil
 }
 
-// clock returns the clock of the first rule; all of a set share their zone and
-// options.
+// clock returns that of the first rule; all of a set share their zone and options.
 func (r *rruleSet) clock() *wallClock { return r.clocks[0] }
 
 // gapTimes is that of wallClock for the whole set, without what the EXDATEs remove.

@@ -15,7 +15,6 @@ type contentLine struct {
 	from []int // position of each character in the whole text
 }
 
-// errorAt returns an Error about the character i of a line.
 func (l *contentLine) errorAt(i int, format string, args ...any) error {
 	pos := 0
 	if len(l.from) > 0 {
@@ -32,8 +31,8 @@ func (l *contentLine) add(part string, pos int) {
 	}
 }
 
-// propertyName returns the letters at the beginning of a text and the character after
-// them, or 0. The name is in upper case.
+// propertyName returns the name before a text's first other character, in upper case,
+// and that character, or 0.
 func propertyName(text string) (name string, end byte) {
 	n := 0
 	for n < len(text) && (text[n] == '-' || 'A' <= text[n]&^0x20 && text[n]&^0x20 <= 'Z') {
@@ -110,7 +109,6 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	return false, errorAt(pos, rruleExample, "unexpected %q after %q", truncate(word), truncate(last.text))
 }
 
-// rruleParser gathers the properties of a calendar rule.
 type rruleParser struct {
 	options    Options
 	start      *dateProperty // DTSTART
@@ -119,7 +117,6 @@ type rruleParser struct {
 	enumerated int64 // what has to be counted one by one
 }
 
-// dateProperty is a property that holds dates.
 type dateProperty struct {
 	line   *contentLine
 	name   string
@@ -212,7 +209,6 @@ func (p *dateProperty) parseParameters() error {
 	return nil
 }
 
-// parameterEnd returns where a parameter ends that begins at pos.
 func parameterEnd(text string, pos int) int {
 	quoted := false
 	for ; pos < len(text); pos++ {

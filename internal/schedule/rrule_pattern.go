@@ -101,8 +101,7 @@ func (r *rrule) withStartDate(start int64) *rrule {
 	return c
 }
 
-// nextMatch returns the first wall time that is not before one and not after a limit,
-// or never.
+// nextMatch returns the first wall time from one on and not after a limit, or never.
 func (p *rrulePattern) nextMatch(from, limit int64) (wall int64) {
 	switch {
 	case from > limit || p.neverMatches:
@@ -168,13 +167,11 @@ func yearOf(day int64) (year int, first int64) {
 	return year, dayNumber(year, 1, 1)
 }
 
-// datesOf returns the dates of a year that begins on a day.
 func (p *rrulePattern) datesOf(year int, first int64) *daySet {
 	return &p.dates[yearRow(year)][weekdayOf(first)]
 }
 
-// nextDate returns the first date that is not before a day and not after a limit,
-// or never.
+// nextDate returns the first date from a day on and not after a limit, or never.
 func (p *rrulePattern) nextDate(day, limit int64) int64 {
 	if day > limit {
 		return never
@@ -228,8 +225,7 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 	}
 }
 
-// nextDay returns the first date in a period of the rule that is not before a day
-// and not after a limit, or never.
+// nextDay is nextDate for the dates in periods of the rule.
 func (p *rrulePattern) nextDay(day, limit int64) int64 {
 	for {
 		day = p.nextDate(day, limit)
@@ -281,7 +277,6 @@ func align(n, origin, step int64) int64 {
 	return n
 }
 
-// coversAllDays reports whether a table has every day of every year.
 func coversAllDays(table *[4][7]daySet) bool {
 	for row := range table {
 		for weekday := range table[row] {

@@ -66,7 +66,6 @@ func (p *rrulePart) errorAt(i int, format string, args ...any) error {
 	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-// parseRRule parses the rule that begins at a character of a line.
 func parseRRule(l *contentLine, from int) (*rrule, error) {
 	r := &rrule{interval: 1, wkst: 1}
 	parts := map[string]*rrulePart{}
@@ -129,7 +128,6 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 	return err
 }
 
-// numberList is a part of a rule that is a list of numbers.
 type numberList struct {
 	name      string
 	values    *[]int

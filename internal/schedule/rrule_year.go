@@ -24,7 +24,6 @@ func yearRow(year int) int {
 	return 1
 }
 
-// yearTable works out the matching days of every kind of year.
 func (r *rrule) yearTable() (table [4][7]daySet) {
 	for row := range table {
 		for weekday := range 7 {
@@ -38,7 +37,6 @@ func (r *rrule) yearTable() (table [4][7]daySet) {
 	return table
 }
 
-// daysOf returns the days of a year that fit all parts of a rule that name days.
 func (r *rrule) daysOf(k yearKind) daySet {
 	set := r.byMonth(k)
 	if r.yearDays != nil {

@@ -127,7 +127,6 @@ func errorAt(pos int, example, format string, args ...any) error {
 	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }
 
-// zoneErrorf returns an Error about the time zone.
 func zoneErrorf(example, format string, args ...any) error {
 	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
 }

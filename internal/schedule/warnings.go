@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// maxWarnings limits the warnings about clock changes.
 const maxWarnings = 6
 
 // Warnings returns English sentences about what may surprise the author of a rule:
@@ -81,7 +80,6 @@ func (c *cron) stepWarnings() (list []string) {
 	return list
 }
 
-// rareWarning is for a rule that fires less than once a year.
 func rareWarning(r Rule, now time.Time) string {
 	next := r.Next(now)
 	if _, single := r.(*oneOff); single || next.IsZero() {
@@ -134,7 +132,6 @@ func (o *oneOff) clockWarning() []string {
 	return nil
 }
 
-// gapWarning is for the gap at the beginning of a period.
 func gapWarning(c clockRule, i int) string {
 	z, walls := c.clock().zone, c.gapTimes(i)
 	if len(walls) == 0 {

@@ -95,7 +95,6 @@ func loadZoneOrUTC(name string) (*zone, error) {
 	return loadZone(name)
 }
 
-// zoneFiles lists the archive by zone name.
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	files := make(map[string]*zip.File)
 	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
@@ -153,7 +152,6 @@ func (z *zone) at(t int64) int {
 	return low
 }
 
-// wallAt returns what the clock shows at an instant.
 func (z *zone) wallAt(t int64) int64 { return t + z.periods[z.at(t)].offset }
 
 // resolve returns the first instant at which the clock shows a wall time. If
@@ -215,7 +213,6 @@ var zoneAbbreviations = map[string]string{
 	"GREENWICH": "UTC", "GMT0": "UTC", "GMT+0": "UTC", "GMT-0": "UTC",
 }
 
-// checkZoneName refuses a name that is not in the database, and proposes one.
 func checkZoneName(name string) error {
 	_, known := zoneFiles()[name]
 	if known && (name == "UTC" || strings.Contains(name, "/")) {
