@@ -7,15 +7,11 @@ import (
 	"time"
 )
 
-type describer interface {
-	describe() string
-}
-
 // Describe returns an English sentence about when a rule fires, such as "At 09:00,
 // Monday through Friday". Equivalent expressions have the same description. The
 // time zone is named unless it is UTC.
 func Describe(r Rule) string {
-	if d, ok := r.(describer); ok {
+	if d, ok := r.(interface{ describe() string }); ok {
 		return d.describe()
 	}
 	return "At times of its own"

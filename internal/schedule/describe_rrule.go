@@ -37,12 +37,9 @@ func (r *rrule) describe(set *rruleSet) (string, bool) {
 		unit = "day"
 	}
 	s := &sentence{text: "Every " + unitCount(r.interval, unit)}
-	days, ok := r.describeDays(set)
-	if !ok {
-		return "", false
-	}
-	clock, within, ok := r.describeTimes()
-	if !ok {
+	days, daysOK := r.describeDays(set)
+	clock, within, timesOK := r.describeTimes()
+	if !daysOK || !timesOK {
 		return "", false
 	}
 	if r.freq >= hourly {

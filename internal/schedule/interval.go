@@ -121,14 +121,6 @@ type wallSequence struct {
 	months, days     int64
 }
 
-func newWallSequence(wall, months, days int64) wallSequence {
-	s := wallSequence{months: months, days: days}
-	date := floorDiv(wall, secondsPerDay)
-	s.year, s.month, s.day = dateOf(date)
-	s.second = wall - date*secondsPerDay
-	return s
-}
-
 // wall returns the n-th wall time, counted from 0.
 func (s *wallSequence) wall(n int64) int64 {
 	month := int64(s.year)*12 + int64(s.month) - 1 + n*s.months

@@ -122,7 +122,9 @@ func (p *intervalParser) build(d duration) (Rule, error) {
 		return nil, errorf(intervalExample, "an interval of days or months starts on a whole second")
 	}
 	a.start -= floorMod(a.start, microsPerSecond)
-	steps := newWallSequence(first.wall, d.months, d.days)
+	date := floorDiv(first.wall, secondsPerDay)
+	steps := wallSequence{second: first.wall - date*secondsPerDay, months: d.months, days: d.days}
+	steps.year, steps.month, steps.day = dateOf(date)
 	if d.micros > 0 {
 		return &durationInterval{anchor: a, zone: first.zone, step: d.micros, calendar: &steps}, nil
 	}

@@ -106,7 +106,13 @@ func (p *instantParser) parseDateTime() (wall, micros int64) {
 	second := 0
 	if p.accept(':') {
 		second = p.parseNumber("second", 2, 0, 59)
-		micros = p.parseFraction()
+		if start := p.pos + 1; p.accept('.') {
+			digits := p.digits()
+			if n := len(digits); n == 0 || n > 9 {
+				p.setError(start, "a fraction of a second has 1 to 9 digits")
+			}
+			micros = parseDigits((digits + "000000")[:6], microsPerSecond)
+		}
 	}
 	return dayNumber(year, month, day)*secondsPerDay + int64((hour*60+minute)*60+second), micros
 }
@@ -159,17 +165,4 @@ func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) 
 		return low
 	}
 	return n
-}
-
-func (p *instantParser) parseFraction() (micros int64) {
-	if !p.accept('.') {
-		return 0
-	}
-	start := p.pos
-	digits := p.digits()
-	if n := len(digits); n == 0 || n > 9 {
-		p.setError(start, "a fraction of a second has 1 to 9 digits")
-		return 0
-	}
-	return parseDigits((digits + "00000")[:6], microsPerSecond)
 }

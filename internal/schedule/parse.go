@@ -18,22 +18,21 @@ const maxText = 1024 // bytes; a calendar rule may be longer
 // same options returns it again, whatever Options.Now is.
 func Parse(text string, o Options) (Rule, error) {
 	key := newRuleKey(text, o)
-	r, known := sharedRules.get(key)
-	if !known {
-		var err error
-		if r, err = parse(text, o); err != nil {
-			return nil, err
-		}
+	r := sharedRules.get(key)
+	if r != nil && o.Now.IsZero() {
+		return r, nil
 	}
-	if !known || !o.Now.IsZero() {
-		if err := checkFires(r, o.Now); err != nil {
-			return nil, err
-		}
+	var err error
+	if r == nil {
+		r, err = parse(text, o)
 	}
-	if !known {
-		r = sharedRules.put(key, r)
+	if err == nil {
+		err = checkFires(r, o.Now)
 	}
-	return r, nil
+	if err != nil {
+		return nil, err
+	}
+	return sharedRules.put(key, r), nil
 }
 
 func parse(text string, o Options) (Rule, error) {

@@ -23,14 +23,6 @@ func (l *contentLine) errorAt(i int, format string, args ...any) error {
 	return errorAt(pos, rruleExample, format, args...)
 }
 
-// add appends a part of the text that begins at pos.
-func (l *contentLine) add(part string, pos int) {
-	l.text += part
-	for i := range len(part) {
-		l.from = append(l.from, pos+i)
-	}
-}
-
 // propertyName returns the name before a text's first other character, in upper case,
 // and that character, or 0.
 func propertyName(text string) (name string, end byte) {
@@ -55,6 +47,7 @@ func (l *contentLine) isRule() bool {
 // mark such as ";" are dropped.
 func splitContentLines(text string) ([]*contentLine, error) {
 	var lines []*contentLine
+	var last *contentLine
 	blanks := "" // before the word
 	for pos := 0; pos < len(text); {
 		word := text[pos:]
@@ -69,17 +62,18 @@ func splitContentLines(text string) ([]*contentLine, error) {
 		if i := strings.IndexFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
 			return nil, errorAt(pos+i, rruleExample, "unexpected character %q", []rune(word[i:])[0])
 		}
-		begins := true
-		if len(lines) > 0 {
-			var err error
-			if begins, err = startsContentLine(lines[len(lines)-1], blanks, word, pos); err != nil {
-				return nil, err
-			}
+		begins, err := startsContentLine(last, blanks, word, pos)
+		if err != nil {
+			return nil, err
 		}
 		if begins {
-			lines = append(lines, &contentLine{})
+			last = &contentLine{}
+			lines = append(lines, last)
 		}
-		lines[len(lines)-1].add(word, pos)
+		last.text += word
+		for i := range len(word) {
+			last.from = append(last.from, pos+i)
+		}
 		pos += len(word)
 		blanks = ""
 	}
@@ -87,7 +81,7 @@ func splitContentLines(text string) ([]*contentLine, error) {
 }
 
 // startsContentLine decides whether a word is the beginning of a property or belongs to
-// the line before it.
+// the line before it, which may be nil.
 func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, error) {
 	const marks = ";:,="
 	name, end := propertyName(word)
@@ -95,7 +89,7 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	broken := strings.ContainsAny(blanks, "\r\n")
 	folded := broken && (blanks[len(blanks)-1] == ' ' || blanks[len(blanks)-1] == '\t')
 	switch {
-	case broken && !folded:
+	case last == nil || broken && !folded:
 		return true, nil
 	case property && (!folded || slices.Contains(rruleProperties, name)):
 		return true, nil

@@ -49,8 +49,6 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 		p.origin = int64(year)
 	case monthly:
 		p.origin = int64(year)*12 + int64(month) - 1
-	case weekly:
-		p.origin = 0
 	case daily:
 		p.origin = day
 	case hourly:
@@ -215,11 +213,11 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 	for {
 		dates := p.datesOf(year, first)
 		length := yearLength(isLeap(year))
-		if here := dates.rank(length); n < here {
+		here := dates.rank(length)
+		if n < here {
 			return first + int64(dates.nth(n))
-		} else {
-			n -= here
 		}
+		n -= here
 		first += int64(length)
 		year++
 	}
@@ -298,13 +296,10 @@ func newSetPositions(setPos []int) *setPositions {
 	if setPos == nil {
 		return nil
 	}
-	p := &setPositions{}
-	for _, n := range setPos {
-		if n > 0 {
-			p.front = append(p.front, n-1)
-		} else {
-			p.back = append(p.back, n)
-		}
+	negative, _ := slices.BinarySearch(setPos, 0)
+	p := &setPositions{back: setPos[:negative]}
+	for _, n := range setPos[negative:] {
+		p.front = append(p.front, n-1)
 	}
 	return p
 }

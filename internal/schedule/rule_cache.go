@@ -36,14 +36,14 @@ func newRuleKey(text string, o Options) ruleKey {
 	return key
 }
 
-func (c *ruleCache) get(key ruleKey) (Rule, bool) {
+// get returns a rule that is in use, or nil.
+func (c *ruleCache) get(key ruleKey) Rule {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if find := c.rules[key]; find != nil {
-		r := find()
-		return r, r != nil
+		return find()
 	}
-	return nil, false
+	return nil
 }
 
 // put adds a rule, and returns it or an equal one that another goroutine added first.

@@ -99,7 +99,14 @@ func rareWarning(r Rule, now time.Time) string {
 
 func clockWarnings(r Rule, now time.Time) (list []string) {
 	if o, ok := r.(*oneOff); ok {
-		return o.clockWarning()
+		place := o.zone.location
+		switch occurrence := OccurrenceAt(o, o.at); {
+		case o.skipped:
+			return []string{fmt.Sprintf("%s does not exist in %s: runs %s", wallDate(o.wall), place, timeOfDay(o.at.In(place)))}
+		case occurrence.Repeat == RepeatOnly:
+			return []string{fmt.Sprintf("%s happens twice in %s: runs at the first", wallDate(o.wall), place)}
+		}
+		return nil
 	}
 	c, ok := r.(clockRule)
 	if !ok {
@@ -119,17 +126,6 @@ func clockWarnings(r Rule, now time.Time) (list []string) {
 		}
 	}
 	return list
-}
-
-func (o *oneOff) clockWarning() []string {
-	place := o.zone.location.String()
-	switch note := OccurrenceAt(o, o.at); {
-	case o.skipped:
-		return []string{fmt.Sprintf("%s does not exist in %s: runs %s", wallDate(o.wall), place, timeOfDay(o.at.In(o.zone.location)))}
-	case note.Repeat == RepeatOnly:
-		return []string{fmt.Sprintf("%s happens twice in %s: runs at the first", wallDate(o.wall), place)}
-	}
-	return nil
 }
 
 func gapWarning(c clockRule, i int) string {

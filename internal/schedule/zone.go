@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -238,14 +239,8 @@ func checkZoneName(name string) error {
 
 // zoneNames lists the names that LoadZone accepts, in order.
 var zoneNames = sync.OnceValue(func() []string {
-	var names []string
-	for name := range zoneFiles() {
-		if name == "UTC" || strings.Contains(name, "/") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	names := slices.Sorted(maps.Keys(zoneFiles()))
+	return slices.DeleteFunc(names, func(name string) bool { return name != "UTC" && !strings.Contains(name, "/") })
 })
 
 // nearestZone finds the name that differs from a wrong one only in case and
