@@ -76,17 +76,13 @@ func dateOf(n int64) (year, month, day int) {
 // weekdayOf returns 0 for a Sunday to 6 for a Saturday.
 func weekdayOf(n int64) int { return int(floorMod(n+4, 7)) }
 
+var monthLengths = [12]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+
 func monthLength(year, month int) int {
-	switch month {
-	case 2:
-		if isLeap(year) {
-			return 29
-		}
-		return 28
-	case 4, 6, 9, 11:
-		return 30
+	if month == 2 && isLeap(year) {
+		return 29
 	}
-	return 31
+	return monthLengths[month-1]
 }
 
 func floorDiv(a, b int64) int64 {

@@ -36,12 +36,7 @@ func parseCron(text string, o Options) (Rule, error) {
 			return nil, err
 		}
 	}
-	c, intervalLike, err := buildCron(words)
-	if err != nil {
-		return nil, err
-	}
-	c.wallClock = newWallClock(c, z, intervalLike, o)
-	return c, nil
+	return buildCron(words, z, o)
 }
 
 // cronZone returns the zone of an expression, which may name it itself, and where
@@ -76,21 +71,21 @@ func expandMacro(words []word) ([]word, error) {
 	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
 }
 
-// buildCron returns a rule without a clock, and whether it is interval-like.
-func buildCron(words []word) (c *cron, intervalLike bool, err error) {
+func buildCron(words []word, z *zone, o Options) (Rule, error) {
 	layout, ok := cronLayouts[len(words)]
 	if !ok {
-		return nil, false, errorf(cronExample, "%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
+		return nil, errorf(cronExample, "%s instead of 5 (minute, hour, day of month, month, weekday), 6 (second first) or 7 (second first, year last)", plural(int64(len(words)), "field"))
 	}
-	c = &cron{dayFields: &dayFields{eitherField: true}}
-	days := c.dayFields
+	days := &dayFields{eitherField: true}
+	c := &cron{dayFields: days}
+	intervalLike := false
 	sets := [7]bitset{{1}} // by cronField.number; without a second field, second 0
 	texts := make([]string, len(words))
 	for i, f := range layout {
 		text := words[i].text
 		set, err := parseField(f, words[i], days)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		sets[f.number] = set
 		everyValue := set.len() == f.size()
@@ -110,7 +105,8 @@ func buildCron(words []word) (c *cron, intervalLike bool, err error) {
 	c.times = newTimeSet(sets[hourField.number][0], sets[minuteField.number][0], sets[secondField.number][0])
 	c.days = days.monthTable()
 	c.text = strings.Join(texts, " ")
-	return c, intervalLike, nil
+	c.wallClock = newWallClock(c, z, intervalLike, o)
+	return c, nil
 }
 
 type word struct {
@@ -246,19 +242,17 @@ func (p *fieldParser) parseItem() error {
 }
 
 // parseLastDay parses what follows an L: nothing, W, -n or -nW.
-func (p *fieldParser) parseLastDay() error {
-	n := 0
+func (p *fieldParser) parseLastDay() (err error) {
+	n, set := 0, &p.days.last
 	if p.accept('-') {
-		var err error
 		if n, err = p.parseNumber("the number after L-", 0, 30); err != nil {
 			return err
 		}
 	}
 	if p.accept('W') {
-		p.days.lastNearest |= 1 << n
-	} else {
-		p.days.last |= 1 << n
+		set = &p.days.lastNearest
 	}
+	*set |= 1 << n
 	return nil
 }
 

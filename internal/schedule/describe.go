@@ -124,9 +124,8 @@ func joinUnits(counts [3]int64, units [3]string) string {
 // describeDuration writes microseconds, such as "90 seconds" or "1 hour and 1 second".
 func describeDuration(micros int64) string {
 	seconds := micros / microsPerSecond
-	if rest := micros % microsPerSecond; rest != 0 {
-		text := strconv.FormatFloat(float64(rest)/microsPerSecond, 'f', 6, 64)
-		return strconv.FormatInt(seconds, 10) + strings.TrimRight(text[1:], "0") + " seconds"
+	if micros%microsPerSecond != 0 {
+		return strconv.FormatFloat(float64(micros)/microsPerSecond, 'f', -1, 64) + " seconds"
 	}
 	const most = 120 // of one unit
 	switch {
@@ -266,18 +265,11 @@ func joinWithAnd(list []string) string {
 
 // ordinal writes "2nd" or "11th".
 func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
+	suffixes := [10]string{"th", "st", "nd", "rd", "th", "th", "th", "th", "th", "th"}
+	if n%100/10 == 1 {
+		return strconv.Itoa(n) + "th"
 	}
-	return strconv.Itoa(n) + suffix
+	return strconv.Itoa(n) + suffixes[n%10]
 }
 
 // clockTime writes a second of the day like timeOfDay.
@@ -289,11 +281,8 @@ func dateAndTime(t time.Time) string { return longDate(t) + " at " + timeOfDay(t
 
 // timeOfDay returns the time of day, with seconds if there are any.
 func timeOfDay(t time.Time) string {
-	switch {
-	case t.Nanosecond() != 0:
+	if t.Second() != 0 || t.Nanosecond() != 0 {
 		return t.Format("15:04:05.999999")
-	case t.Second() != 0:
-		return t.Format("15:04:05")
 	}
 	return t.Format("15:04")
 }

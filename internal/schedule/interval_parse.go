@@ -199,14 +199,12 @@ func parseDuration(text string, pos int) (duration, error) {
 			return duration{}, err
 		}
 	}
-	if p.parts == 0 {
-		return duration{}, p.errorAt(pos, "the duration is empty")
-	}
-	if p.weeks && p.parts > 1 {
-		return duration{}, p.errorAt(pos, "weeks cannot be combined with other units")
-	}
 	d := p.out
 	switch {
+	case p.parts == 0:
+		return duration{}, p.errorAt(pos, "the duration is empty")
+	case p.weeks && p.parts > 1:
+		return duration{}, p.errorAt(pos, "weeks cannot be combined with other units")
 	case d == duration{}:
 		return duration{}, p.errorAt(pos, "the duration is zero")
 	case d.months == 0 && d.days == 0 && d.micros < microsPerSecond:
@@ -244,14 +242,13 @@ func (p *durationParser) parsePart() error {
 		return err
 	}
 	u := &durationUnits[index]
-	if p.fraction {
-		return p.errorAt(start, "only the last number of a duration can have a fraction")
-	}
-	if fraction != "" && !u.time {
-		return p.errorAt(start, "%s cannot have a fraction", u.name)
-	}
 	n := parseDigits(whole, u.most)
-	if n > u.most {
+	switch {
+	case p.fraction:
+		return p.errorAt(start, "only the last number of a duration can have a fraction")
+	case fraction != "" && !u.time:
+		return p.errorAt(start, "%s cannot have a fraction", u.name)
+	case n > u.most:
 		return p.errorAt(start, "the duration is longer than %d years", maxDurationYears)
 	}
 	p.out.months += n * u.one.months

@@ -143,8 +143,7 @@ const maxWarnings = 6
 func Warnings(r Rule, now time.Time) []string {
 	var list []string
 	if c, ok := r.(*cron); ok {
-		list = append(list, c.dayWarnings()...)
-		list = append(list, c.stepWarnings()...)
+		list = append(c.dayWarnings(), c.stepWarnings()...)
 	}
 	if text := rareWarning(r, now); text != "" {
 		list = append(list, text)

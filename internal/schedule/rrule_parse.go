@@ -221,8 +221,15 @@ func (c *rruleParser) build() (Rule, error) {
 		return nil, errorf(rruleExample, "there is no RRULE")
 	}
 	r := &rruleSet{rules: c.rules}
-	if err := c.resolveZone(r); err != nil {
-		return nil, err
+	if name := c.options.Timezone; c.start == nil || c.start.zone == nil {
+		var err error
+		if r.zone, err = loadZoneOrUTC(name); err != nil {
+			return nil, err
+		}
+	} else if own := c.start.zone.location.String(); name != "" && name != own {
+		return nil, c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(own), name)
+	} else {
+		r.zone = c.start.zone
 	}
 	if err := c.resolveStart(r); err != nil {
 		return nil, err
@@ -239,20 +246,6 @@ func (c *rruleParser) build() (Rule, error) {
 		}
 	}
 	return r, r.prepare(c.options)
-}
-
-// resolveZone finds the zone of the rule: Options.Timezone, that of DTSTART, or UTC.
-func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
-	name := c.options.Timezone
-	if c.start == nil || c.start.zone == nil {
-		r.zone, err = loadZoneOrUTC(name)
-		return err
-	}
-	r.zone = c.start.zone
-	if own := r.zone.location.String(); name != "" && name != own {
-		return c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(own), name)
-	}
-	return nil
 }
 
 // resolveStart finds the start of the rule: its DTSTART or Options.Start.
@@ -312,30 +305,30 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 
 // parseDate parses a date such as 20260301, 20260301T090000 or 20260301T090000Z.
 func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
-	digits := func(from, n int) int {
-		v := 0
-		for i := from; i < from+n; i++ {
-			if err == nil && (i >= len(text) || text[i] < '0' || text[i] > '9') {
-				err = l.errorAt(pos+i, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
-			}
-			if err == nil {
-				v = v*10 + int(text[i]-'0')
-			}
+	// requireDigits refuses a text with less than n digits from a character on.
+	requireDigits := func(from, n int) {
+		rest := text[min(from, len(text)):]
+		if digits := len(rest) - len(strings.TrimLeft(rest, "0123456789")); err == nil && digits < n {
+			err = l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+		}
+	}
+	number := func(name string, from, n, low, high int) int {
+		if err != nil {
+			return low
+		}
+		v := int(parseDigits(text[from:from+n], 9999))
+		if v < low || v > high {
+			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
+			return low
 		}
 		return v
 	}
-	limit := func(from int, name string, v, low, high int) {
-		if err == nil && (v < low || v > high) {
-			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
-		}
-	}
-	year, month, day := digits(0, 4), digits(4, 2), digits(6, 2)
-	limit(0, "year", year, 1, 9999)
-	limit(4, "month", month, 1, 12)
+	requireDigits(0, 8)
+	year, month := number("year", 0, 4, 1, 9999), number("month", 4, 2, 1, 12)
 	if err != nil {
 		return m, err
 	}
-	limit(6, "day", day, 1, monthLength(year, month))
+	day := number("day", 6, 2, 1, monthLength(year, month))
 	m.at = dayNumber(year, month, day) * secondsPerDay
 	if len(text) == 8 {
 		m.dateOnly = true
@@ -344,10 +337,8 @@ func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 	if text[8]|0x20 != 't' {
 		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
 	}
-	hour, minute, second := digits(9, 2), digits(11, 2), digits(13, 2)
-	limit(9, "hour", hour, 0, 23)
-	limit(11, "minute", minute, 0, 59)
-	limit(13, "second", second, 0, 59)
+	requireDigits(9, 6)
+	hour, minute, second := number("hour", 9, 2, 0, 23), number("minute", 11, 2, 0, 59), number("second", 13, 2, 0, 59)
 	m.at += int64((hour*60+minute)*60 + second)
 	if rest := text[min(15, len(text)):]; err == nil && rest != "" {
 		if m.isInstant = rest == "Z" || rest == "z"; !m.isInstant {

@@ -30,7 +30,12 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	year, month, _ := dateOf(day)
 	r = r.withStartDate(start)
 	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
-	p.everyDay = coversAllDays(&p.dates)
+	p.everyDay = true
+	for row := range p.dates {
+		for weekday := range p.dates[row] {
+			p.everyDay = p.everyDay && p.dates[row][weekday].len() == yearLength(row == 0)
+		}
+	}
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
 	choose := func(list []int, n int, expanded bool) uint64 {
 		switch {
@@ -84,10 +89,7 @@ func (r *rrule) withStartDate(start int64) *rrule {
 	}
 	day := floorDiv(start, secondsPerDay)
 	_, month, date := dateOf(day)
-	c := &rrule{
-		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
-		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
-	}
+	c := *r
 	switch {
 	case r.freq == yearly && r.months == nil:
 		c.months, c.days = []int{month}, []int{date}
@@ -96,7 +98,7 @@ func (r *rrule) withStartDate(start int64) *rrule {
 	case r.freq == weekly:
 		c.weekdays = []nthWeekday{{weekday: weekdayOf(day)}}
 	}
-	return c
+	return &c
 }
 
 // nextMatch returns the first wall time from one on and not after a limit, or never.
@@ -273,17 +275,6 @@ func align(n, origin, step int64) int64 {
 		return n + step - rest
 	}
 	return n
-}
-
-func coversAllDays(table *[4][7]daySet) bool {
-	for row := range table {
-		for weekday := range table[row] {
-			if table[row][weekday].len() < yearLength(row == 0) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // setPositions is BYSETPOS. Here elements of a period are counted from 0.
