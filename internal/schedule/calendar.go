@@ -45,7 +45,6 @@ func instant(t int64) time.Time {
 	return time.Unix(t, 0).UTC()
 }
 
-// dayNumber returns the day of a date.
 func dayNumber(year, month, day int) int64 {
 	y, m := int64(year), int64(month)-3
 	if m < 0 {
@@ -77,17 +76,13 @@ func dateOf(n int64) (year, month, day int) {
 // weekdayOf returns 0 for a Sunday to 6 for a Saturday.
 func weekdayOf(n int64) int { return int(floorMod(n+4, 7)) }
 
+var monthLengths = [12]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+
 func monthLength(year, month int) int {
-	switch month {
-	case 2:
-		if isLeap(year) {
-			return 29
-		}
-		return 28
-	case 4, 6, 9, 11:
-		return 30
+	if month == 2 && isLeap(year) {
+		return 29
 	}
-	return 31
+	return monthLengths[month-1]
 }
 
 func floorDiv(a, b int64) int64 {
@@ -184,7 +179,7 @@ func (s *daySet) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
 func (s *daySet) next(n int) int { return nextBit(s[:], n) }
 func (s *daySet) len() int       { return countBits(s[:]) }
 
-func (s *daySet) intersect(o *daySet) {
+func (s *daySet) intersect(o daySet) {
 	for i := range s {
 		s[i] &= o[i]
 	}

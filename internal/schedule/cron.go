@@ -37,8 +37,7 @@ func (c *cron) nextWall(wall int64) int64 {
 
 func (c *cron) hasWall(wall int64) bool { return c.nextWall(wall) == wall }
 
-// nextDay returns the first matching day that is not before the given one, or
-// never.
+// nextDay returns the first matching day from the given one on, or never.
 func (c *cron) nextDay(from int64) int64 {
 	year, month, day := dateOf(from)
 	for ; year <= lastYear+1; year, month, day = year+1, 1, 1 {
@@ -81,7 +80,6 @@ type dayFields struct {
 	eitherField bool // both fields are restricted, so that one of them is enough
 }
 
-// monthTable works out the matching days of every kind of month.
 func (f *dayFields) monthTable() (d monthTable) {
 	for length := 28; length <= 31; length++ {
 		for first := range 7 {
@@ -96,7 +94,6 @@ func (f *dayFields) monthTable() (d monthTable) {
 	return d
 }
 
-// byDay returns the days that the day-of-month field names in a month.
 func (f *dayFields) byDay(length, first int) uint32 {
 	fromEnd := func(set uint64) uint64 { return bits.Reverse64(set) >> (64 - length) }
 	matching := f.days | fromEnd(f.last)
@@ -108,7 +105,6 @@ func (f *dayFields) byDay(length, first int) uint32 {
 	return uint32(matching & (1<<length - 1))
 }
 
-// byWeekday returns the days that the weekday field names in a month.
 func (f *dayFields) byWeekday(length, first int) uint32 {
 	// week lays a set of weekdays out from the first of the month on.
 	week := func(set uint64) uint64 { return (set>>first | set<<(7-first)) & (1<<7 - 1) }
@@ -151,7 +147,6 @@ func (c *cron) countWalls(from, end int64) int64 {
 	return n
 }
 
-// countDays counts the matching days from one to before another.
 func (c *cron) countDays(from, end int64) (n int64) {
 	year, month, day := dateOf(from)
 	for first := from - int64(day) + 1; first < end; {

@@ -7,15 +7,11 @@ import (
 	"time"
 )
 
-type describer interface {
-	describe() string
-}
-
 // Describe returns an English sentence about when a rule fires, such as "At 09:00,
 // Monday through Friday". Equivalent expressions have the same description. The
 // time zone is named unless it is UTC.
 func Describe(r Rule) string {
-	if d, ok := r.(describer); ok {
+	if d, ok := r.(interface{ describe() string }); ok {
 		return d.describe()
 	}
 	return "At times of its own"
@@ -43,7 +39,6 @@ func (s *sentence) add(phrase string) {
 	s.text += " " + phrase
 }
 
-// withZone appends the name of a zone.
 func (s *sentence) withZone(z *zone) string {
 	if name := z.location.String(); name != "UTC" {
 		s.commas = s.commas || strings.Contains(s.text, ",")
@@ -61,26 +56,22 @@ func (o *oneOff) describe() string {
 }
 
 func (d *durationInterval) describe() string {
-	s := &sentence{text: "Every " + describeDuration(d.step)}
-	if d.written {
-		text := "from " + dateAndTime(time.UnixMicro(d.start).In(d.zone.location))
-		if d.zone.location.String() == "UTC" {
-			text += " UTC"
-		}
-		s.add(text)
+	s := &sentence{text: "Every "}
+	if d.calendar != nil {
+		s.text += d.calendar.describeUnits() + " and "
 	}
+	s.text += describeDuration(d.step)
+	if !d.written && d.calendar == nil {
+		s.add(describeCount(d.count))
+		return s.text
+	}
+	text := "from " + dateAndTime(time.UnixMicro(d.start).In(d.zone.location))
+	if d.calendar == nil && d.zone.location.String() == "UTC" {
+		text += " UTC"
+	}
+	s.add(text)
 	s.add(describeCount(d.count))
-	if d.written {
-		return s.withZone(d.zone)
-	}
-	return s.text
-}
-
-func (m *mixedInterval) describe() string {
-	s := &sentence{text: "Every " + m.describeUnits() + " and " + describeDuration(m.step)}
-	s.add("from " + dateAndTime(time.UnixMicro(m.start).In(m.zone.location)))
-	s.add(describeCount(m.count))
-	return s.withZone(m.zone)
+	return s.withZone(d.zone)
 }
 
 func (c *calendarInterval) describe() string {
@@ -101,8 +92,7 @@ func (c *calendarInterval) describe() string {
 	default:
 		text.text = "Every " + c.describeUnits()
 	}
-	second := int(c.second)
-	text.text += " at " + clockTime(second/3600, second/60%60, second%60)
+	text.text += " at " + clockTime(int(c.second))
 	switch leapDay := c.month == 2 && c.day == 29; {
 	case c.days == 0 && c.months%12 == 0 && leapDay:
 		text.text += " (28 February where there is no 29th)"
@@ -116,7 +106,6 @@ func (c *calendarInterval) describe() string {
 	return text.withZone(c.zone)
 }
 
-// describeUnits writes the calendar part of a step, such as "1 month and 10 days".
 func (s *wallSequence) describeUnits() string {
 	return joinUnits([3]int64{s.months / 12, s.months % 12, s.days}, [3]string{"year", "month", "day"})
 }
@@ -132,13 +121,11 @@ func joinUnits(counts [3]int64, units [3]string) string {
 	return joinWithAnd(list)
 }
 
-// describeDuration writes a time in microseconds, such as "90 seconds" or "1 hour and 1
-// second".
+// describeDuration writes microseconds, such as "90 seconds" or "1 hour and 1 second".
 func describeDuration(micros int64) string {
 	seconds := micros / microsPerSecond
-	if rest := micros % microsPerSecond; rest != 0 {
-		text := strconv.FormatFloat(float64(rest)/microsPerSecond, 'f', 6, 64)
-		return strconv.FormatInt(seconds, 10) + strings.TrimRight(text[1:], "0") + " seconds"
+	if micros%microsPerSecond != 0 {
+		return strconv.FormatFloat(float64(micros)/microsPerSecond, 'f', -1, 64) + " seconds"
 	}
 	const most = 120 // of one unit
 	switch {
@@ -152,7 +139,6 @@ func describeDuration(micros int64) string {
 	return joinUnits([3]int64{seconds / 3600, seconds / 60 % 60, seconds % 60}, [3]string{"hour", "minute", "second"})
 }
 
-// describeCount writes how often a rule fires, if it ends.
 func describeCount(count int64) string {
 	switch count {
 	case 0:
@@ -180,7 +166,6 @@ func plural(n int64, unit string) string {
 	return text
 }
 
-// allBits returns a set of n members.
 func allBits(n int) uint64 { return 1<<n - 1 }
 
 // singleRange reports whether a set of a circle of n values has no holes, and its ends. The
@@ -200,12 +185,8 @@ func singleRange(set uint64, n int) (from, to int, ok bool) {
 // evenStep returns n if a set holds every n-th value of a circle from the first on,
 // all the way round, or 0.
 func evenStep(set uint64, size int) int {
-	count := bits.OnesCount64(set)
-	if count < 2 || size%count != 0 {
-		return 0
-	}
-	step := size / count
-	if from, _, by := progression(set); from != 0 || by != step {
+	from, _, step := progression(set)
+	if from != 0 || step*bits.OnesCount64(set) != size {
 		return 0
 	}
 	return step
@@ -228,11 +209,7 @@ func progression(set uint64) (from, to, step int) {
 // minProgression is how many members a set has that is called a progression.
 const minProgression = 4
 
-// describeSixtieths describes the minutes of an hour or the seconds of a minute.
 func describeSixtieths(set uint64, unit, whole string) string {
-	if set == allBits(60) {
-		return "Every " + unit
-	}
 	if n := evenStep(set, 60); n > 0 {
 		return "Every " + unitCount(int64(n), unit)
 	}
@@ -243,8 +220,7 @@ func describeSixtieths(set uint64, unit, whole string) string {
 	return "At " + describeNumbers(set, 60, unit)
 }
 
-// describeNumbers describes a set as "hour 9", "hours 9 and 17" or "every 2nd hour from 1
-// to 23".
+// describeNumbers writes "hour 9", "hours 9 and 17" or "every 2nd hour from 1 to 23".
 func describeNumbers(set uint64, n int, unit string) string {
 	from, to, step := progression(set)
 	switch count := bits.OnesCount64(set); {
@@ -278,29 +254,6 @@ func rangeNames(set uint64, n, low int, name func(int) string) (list []string) {
 	return list
 }
 
-// describeYearList describes years in order.
-func describeYearList(list []int) string {
-	first, last := list[0], list[len(list)-1]
-	if len(list) == 1 {
-		return strconv.Itoa(first)
-	}
-	step := list[1] - first
-	var names []string
-	for i, y := range list {
-		if i > 0 && y-list[i-1] != step {
-			step = 0
-		}
-		names = append(names, strconv.Itoa(y))
-	}
-	switch {
-	case len(list) > 2 && step == 1:
-		return strconv.Itoa(first) + " through " + strconv.Itoa(last)
-	case len(list) >= minProgression && step > 1:
-		return "every " + ordinal(step) + " year from " + strconv.Itoa(first) + " to " + strconv.Itoa(last)
-	}
-	return joinWithAnd(names)
-}
-
 // joinWithAnd writes "a, b and c".
 func joinWithAnd(list []string) string {
 	if len(list) < 2 {
@@ -312,47 +265,24 @@ func joinWithAnd(list []string) string {
 
 // ordinal writes "2nd" or "11th".
 func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
+	suffixes := [10]string{"th", "st", "nd", "rd", "th", "th", "th", "th", "th", "th"}
+	if n%100/10 == 1 {
+		return strconv.Itoa(n) + "th"
 	}
-	return strconv.Itoa(n) + suffix
+	return strconv.Itoa(n) + suffixes[n%10]
 }
 
-// twoDigits writes two digits.
-func twoDigits(n int) string {
-	return string([]byte{'0' + byte(n/10%10), '0' + byte(n%10)})
-}
+// clockTime writes a second of the day like timeOfDay.
+func clockTime(second int) string { return timeOfDay(Wall(second).Time()) }
 
-// clockTime writes a time of day, with the seconds unless they are 0.
-func clockTime(hour, minute, second int) string {
-	text := twoDigits(hour) + ":" + twoDigits(minute)
-	if second != 0 {
-		text += ":" + twoDigits(second)
-	}
-	return text
-}
-
-// longDate returns a date such as "Tuesday 1 December 2026".
 func longDate(t time.Time) string { return t.Format("Monday 2 January 2006") }
 
-// dateAndTime returns a date and time such as "Tuesday 1 December 2026 at 09:00".
 func dateAndTime(t time.Time) string { return longDate(t) + " at " + timeOfDay(t) }
 
 // timeOfDay returns the time of day, with seconds if there are any.
 func timeOfDay(t time.Time) string {
-	switch {
-	case t.Nanosecond() != 0:
+	if t.Second() != 0 || t.Nanosecond() != 0 {
 		return t.Format("15:04:05.999999")
-	case t.Second() != 0:
-		return t.Format("15:04:05")
 	}
 	return t.Format("15:04")
 }

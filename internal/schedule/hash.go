@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -59,7 +58,6 @@ func containsH(field string) bool {
 	return false
 }
 
-// resolveField returns a field with a value for every H.
 func resolveField(f *cronField, w word, id [16]byte) (string, error) {
 	p := &fieldParser{field: f, itemAt: w.pos}
 	var items []string
@@ -107,7 +105,7 @@ func (p *fieldParser) parseHash(id [16]byte) (string, error) {
 	if step > 0 {
 		choices = min(step, choices)
 	}
-	value := low + scaleHash(fieldHash(id, f.number), choices)
+	value := low + int(scaleHash(fieldHash(id, f.number), uint64(choices)))
 	if value > f.most {
 		value -= f.size()
 	}
@@ -117,7 +115,6 @@ func (p *fieldParser) parseHash(id [16]byte) (string, error) {
 	return strconv.Itoa(value) + "-" + strconv.Itoa(high) + "/" + strconv.Itoa(step), nil
 }
 
-// parseHashRange parses the rest of "(a-b)".
 func (p *fieldParser) parseHashRange() (low, high int, err error) {
 	start := p.pos
 	if low, err = p.parseValue(); err != nil {
@@ -150,19 +147,15 @@ const (
 )
 
 // scaleHash turns a hash into a number from 0 to n-1. The hashes of one id and two
-// fields differ in few bits; without mixing them, hours would follow minutes.
-func scaleHash(h uint64, n int) int {
-	hi, _ := bits.Mul64(mixHash(h), uint64(n))
-	return int(hi)
-}
-
-// mixHash makes every bit of a hash depend on all of them, as MurmurHash3 does.
-func mixHash(h uint64) uint64 {
+// fields differ in few bits; without mixing them, as MurmurHash3 does, hours would
+// follow minutes.
+func scaleHash(h, n uint64) int64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
 	h ^= h >> 33
 	h *= 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
+	scaled, _ := bits.Mul64(h^h>>33, n)
+	return int64(scaled)
 }
 
 // Jitter returns how much later than its occurrence a job runs, so that jobs that are
@@ -177,12 +170,9 @@ func Jitter(id [16]byte, at time.Time, most, gap time.Duration) time.Duration {
 	if most < time.Microsecond {
 		return 0
 	}
-	var micros [8]byte
-	binary.BigEndian.PutUint64(micros[:], uint64(at.UnixMicro()))
-	h := fieldHash(id, 'j')
-	for _, b := range micros {
-		h = (h ^ uint64(b)) * fnvPrime
+	h, micros := fieldHash(id, 'j'), uint64(at.UnixMicro())
+	for shift := 56; shift >= 0; shift -= 8 {
+		h = (h ^ micros>>shift&0xff) * fnvPrime
 	}
-	steps, _ := bits.Mul64(mixHash(h), uint64(most.Microseconds())+1)
-	return time.Duration(steps) * time.Microsecond
+	return time.Duration(scaleHash(h, uint64(most.Microseconds())+1)) * time.Microsecond
 }

@@ -19,30 +19,6 @@ func (a *anchor) clampCount(n int64) int64 {
 	return n
 }
 
-// countBy counts the firings after an instant and before another. numberAfter
-// returns the number of the first firing after an instant from the start on.
-func (a *anchor) countBy(numberAfter func(t int64) int64, from, end time.Time) int64 {
-	until := func(t int64) int64 {
-		if t = min(t, horizon*microsPerSecond-1); t < a.start {
-			return 0
-		}
-		return a.clampCount(numberAfter(t))
-	}
-	return until(a.micros(end.Add(-1))) - until(a.micros(from))
-}
-
-// micros returns the last whole microsecond that is not after an instant. An instant
-// that 64 bits may not hold becomes one before the start or beyond the horizon.
-func (a *anchor) micros(t time.Time) int64 {
-	switch sec := t.Unix(); {
-	case sec < firstInstant:
-		return a.start - 1
-	case sec >= horizon:
-		return horizon * microsPerSecond
-	}
-	return t.UnixMicro()
-}
-
 const microsPerSecond = 1_000_000
 
 func microInstant(t int64) time.Time {
@@ -52,31 +28,69 @@ func microInstant(t int64) time.Time {
 	return time.UnixMicro(t).UTC()
 }
 
-// durationInterval is an interval of a fixed duration. Clock changes do not affect
-// it.
+// durationInterval is an interval of a fixed duration. Clock changes do not affect it.
+// If days or months precede the duration, as in P1DT12H, the calendar leads to a wall
+// time, and the duration passes from there.
 type durationInterval struct {
 	anchor
-	zone *zone // of the description
-	step int64 // in microseconds
+	zone     *zone
+	step     int64         // the duration, in microseconds
+	calendar *wallSequence // the days and months, or nil
 }
 
 func (d *durationInterval) Next(after time.Time) time.Time {
-	t := d.micros(after)
-	if t < d.start {
-		return microInstant(d.start)
-	}
-	n := d.numberAfter(t)
+	n := d.numberAfter(d.micros(after))
 	if d.exceedsCount(n) {
 		return time.Time{}
 	}
-	return microInstant(d.start + n*d.step)
+	return microInstant(d.instantOf(n))
 }
 
 func (d *durationInterval) countBetween(from, end time.Time) (int64, bool) {
-	return d.countBy(d.numberAfter, from, end), true
+	until := func(t time.Time) int64 {
+		return d.clampCount(d.numberAfter(min(d.micros(t), horizon*microsPerSecond-1)))
+	}
+	return until(end.Add(-1)) - until(from), true
 }
 
-func (d *durationInterval) numberAfter(t int64) int64 { return (t-d.start)/d.step + 1 }
+// micros returns the last whole microsecond that is not after an instant. An instant
+// that 64 bits may not hold becomes one before the start or beyond the horizon.
+func (d *durationInterval) micros(t time.Time) int64 {
+	switch sec := t.Unix(); {
+	case sec < firstInstant:
+		return d.start - 1
+	case sec >= horizon:
+		return horizon * microsPerSecond
+	}
+	return t.UnixMicro()
+}
+
+// numberAfter returns the number of the first firing after an instant.
+func (d *durationInterval) numberAfter(t int64) int64 {
+	switch {
+	case t < d.start:
+		return 0
+	case d.calendar == nil:
+		return (t-d.start)/d.step + 1
+	}
+	n := max((t-d.start)/(d.calendar.averageLength()*microsPerSecond+d.step), 1)
+	for n > 1 && d.instantOf(n-1) > t {
+		n--
+	}
+	for d.instantOf(n) <= t {
+		n++
+	}
+	return n
+}
+
+// instantOf returns the n-th firing, counted from 0.
+func (d *durationInterval) instantOf(n int64) int64 {
+	if d.calendar == nil || n == 0 {
+		return d.start + n*d.step
+	}
+	t, _ := d.zone.resolve(d.calendar.wall(n))
+	return t*microsPerSecond + n*d.step
+}
 
 // calendarInterval is an interval of days and months on the calendar of a zone.
 type calendarInterval struct {
@@ -99,62 +113,12 @@ func (c *calendarInterval) countWalls(from, end int64) int64 {
 	return c.clampCount(c.firstFrom(end)) - c.clampCount(c.firstFrom(from))
 }
 
-// mixedInterval is an interval of days or months and a duration, such as P1DT12H:
-// the calendar leads to a wall time, and the duration passes from there.
-type mixedInterval struct {
-	anchor
-	wallSequence
-	zone *zone
-	step int64 // the duration, in microseconds
-}
-
-func (m *mixedInterval) Next(after time.Time) time.Time {
-	t := m.micros(after)
-	if t < m.start {
-		return microInstant(m.start)
-	}
-	n := m.numberAfter(t)
-	if m.exceedsCount(n) {
-		return time.Time{}
-	}
-	return microInstant(m.instantOf(n))
-}
-
-func (m *mixedInterval) countBetween(from, end time.Time) (int64, bool) {
-	return m.countBy(m.numberAfter, from, end), true
-}
-
-func (m *mixedInterval) numberAfter(t int64) int64 {
-	n := max((t-m.start)/(m.averageLength()*microsPerSecond+m.step), 1)
-	for n > 1 && m.instantOf(n-1) > t {
-		n--
-	}
-	for m.instantOf(n) <= t {
-		n++
-	}
-	return n
-}
-
-// instantOf returns the n-th firing for an n over 0.
-func (m *mixedInterval) instantOf(n int64) int64 {
-	t, _ := m.zone.resolve(m.wall(n))
-	return t*microsPerSecond + n*m.step
-}
-
 // wallSequence is a sequence of wall times at a distance of months and days. Each is
 // counted from the first, so that 31 January leads to 28 February and on to 31 March.
 type wallSequence struct {
 	year, month, day int // the date of the first
 	second           int64
 	months, days     int64
-}
-
-func newWallSequence(wall, months, days int64) wallSequence {
-	s := wallSequence{months: months, days: days}
-	date := floorDiv(wall, secondsPerDay)
-	s.year, s.month, s.day = dateOf(date)
-	s.second = wall - date*secondsPerDay
-	return s
 }
 
 // wall returns the n-th wall time, counted from 0.

@@ -35,9 +35,11 @@ func parseInterval(text string, o Options) (Rule, error) {
 	case len(parts) == 2 && isDuration(parts[0]):
 		return nil, errorAt(start, intervalExample, "the start must precede the duration")
 	case len(parts) == 2:
-		if err := r.parseStart(start, start+len(parts[0])); err != nil {
+		first, err := parseInstant(text[:start+len(parts[0])], start, intervalExample, o.Timezone)
+		if err != nil {
 			return nil, err
 		}
+		r.first = &first
 		start += len(parts[0]) + 1
 	}
 	if !isDuration(text[start:]) {
@@ -59,10 +61,8 @@ type intervalParser struct {
 	first   *parsedInstant // the start that the text gives
 }
 
-// maxCount is the largest number of firings of an interval.
 const maxCount = 1_000_000_000
 
-// parseRepetitions parses "R", "R5" or "R-1".
 func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	number := part[1:]
 	if number == "" || number == "-1" {
@@ -80,21 +80,11 @@ func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	return nil
 }
 
-func (p *intervalParser) parseStart(from, to int) error {
-	m, err := newInstantParser(p.text[:to], from, intervalExample).parse(p.options.Timezone)
-	if err != nil {
-		return err
-	}
-	p.first = &m
-	return nil
-}
-
-// parseEnd parses the end of an interval, which follows its start.
 func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 	if p.first == nil {
 		return nil, errorAt(pos, intervalExample, "%q is not a duration such as PT15M or P1D", truncate(p.text[pos:]))
 	}
-	end, err := newInstantParser(p.text, pos, intervalExample).parse(p.options.Timezone)
+	end, err := parseInstant(p.text, pos, intervalExample, p.options.Timezone)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +101,15 @@ func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 func (p *intervalParser) build(d duration) (Rule, error) {
 	first := p.first
 	if first == nil {
-		start, err := startOption(p.options)
+		t, err := startOption(p.options)
 		if err != nil {
 			return nil, err
 		}
-		if first, err = instantAt(start, p.options.Timezone); err != nil {
+		z, err := loadZoneOrUTC(p.options.Timezone)
+		if err != nil {
 			return nil, err
 		}
+		first = &parsedInstant{micros: t, zone: z, wall: z.wallAt(floorDiv(t, microsPerSecond))}
 	}
 	a := anchor{start: first.micros, count: p.count, written: p.first != nil}
 	if d.months == 0 && d.days == 0 {
@@ -130,9 +122,11 @@ func (p *intervalParser) build(d duration) (Rule, error) {
 		return nil, errorf(intervalExample, "an interval of days or months starts on a whole second")
 	}
 	a.start -= floorMod(a.start, microsPerSecond)
-	steps := newWallSequence(first.wall, d.months, d.days)
+	date := floorDiv(first.wall, secondsPerDay)
+	steps := wallSequence{second: first.wall - date*secondsPerDay, months: d.months, days: d.days}
+	steps.year, steps.month, steps.day = dateOf(date)
 	if d.micros > 0 {
-		return &mixedInterval{anchor: a, wallSequence: steps, zone: first.zone, step: d.micros}, nil
+		return &durationInterval{anchor: a, zone: first.zone, step: d.micros, calendar: &steps}, nil
 	}
 	c := &calendarInterval{anchor: a, wallSequence: steps}
 	c.wallClock = newWallClock(c, first.zone, false, p.options)
@@ -151,15 +145,6 @@ func startOption(o Options) (int64, error) {
 	return o.Start.UnixMicro(), nil
 }
 
-// instantAt returns an instant as if it were written with an offset.
-func instantAt(micros int64, timezone string) (*parsedInstant, error) {
-	z, err := loadZoneOrUTC(timezone)
-	if err != nil {
-		return nil, err
-	}
-	return &parsedInstant{micros: micros, zone: z, wall: z.wallAt(floorDiv(micros, microsPerSecond)), fraction: micros%microsPerSecond != 0}, nil
-}
-
 // duration is one in the sense of ISO 8601, such as P1DT12H.
 type duration struct {
 	months, days int64
@@ -171,7 +156,6 @@ const maxDurationYears = 100
 
 const daysPerYear = 366
 
-// durationUnit is a designator of a duration.
 type durationUnit struct {
 	letter byte
 	name   string
@@ -215,14 +199,12 @@ func parseDuration(text string, pos int) (duration, error) {
 			return duration{}, err
 		}
 	}
-	if p.parts == 0 {
-		return duration{}, p.errorAt(pos, "the duration is empty")
-	}
-	if p.weeks && p.parts > 1 {
-		return duration{}, p.errorAt(pos, "weeks cannot be combined with other units")
-	}
 	d := p.out
 	switch {
+	case p.parts == 0:
+		return duration{}, p.errorAt(pos, "the duration is empty")
+	case p.weeks && p.parts > 1:
+		return duration{}, p.errorAt(pos, "weeks cannot be combined with other units")
 	case d == duration{}:
 		return duration{}, p.errorAt(pos, "the duration is zero")
 	case d.months == 0 && d.days == 0 && d.micros < microsPerSecond:
@@ -237,7 +219,6 @@ func (p *durationParser) errorAt(pos int, format string, args ...any) error {
 	return errorAt(pos, intervalExample, format, args...)
 }
 
-// parsePart parses a number and its designator.
 func (p *durationParser) parsePart() error {
 	start := p.pos
 	if c := p.peek(); c == '-' || c == '+' {
@@ -261,14 +242,13 @@ func (p *durationParser) parsePart() error {
 		return err
 	}
 	u := &durationUnits[index]
-	if p.fraction {
-		return p.errorAt(start, "only the last number of a duration can have a fraction")
-	}
-	if fraction != "" && !u.time {
-		return p.errorAt(start, "%s cannot have a fraction", u.name)
-	}
 	n := parseDigits(whole, u.most)
-	if n > u.most {
+	switch {
+	case p.fraction:
+		return p.errorAt(start, "only the last number of a duration can have a fraction")
+	case fraction != "" && !u.time:
+		return p.errorAt(start, "%s cannot have a fraction", u.name)
+	case n > u.most:
 		return p.errorAt(start, "the duration is longer than %d years", maxDurationYears)
 	}
 	p.out.months += n * u.one.months

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +17,6 @@ func Location(r Rule) *time.Location {
 		return r.zone.location
 	case *durationInterval:
 		return r.zone.location
-	case *mixedInterval:
-		return r.zone.location
 	}
 	return time.UTC
 }
@@ -29,8 +28,10 @@ func Note(r Rule, o Occurrence) string {
 	moved, repeated := "", ""
 	if o.MovedCount > 0 {
 		then := "runs at"
+		_, offset := local.Zone()
+		c, ok := r.(clockRule)
 		switch {
-		case namesLocal(r, local):
+		case ok && c.namesWall(local.Unix()+int64(offset), local.Unix()):
 			then = "merged into the run at"
 		case o.MovedCount > 1:
 			then = "runs once, at"
@@ -88,7 +89,6 @@ func Preview(r Rule, after, starts, ends time.Time, n int) []PreviewOccurrence {
 	return preview
 }
 
-// maxNotedGaps is how many gaps a note lists.
 const maxNotedGaps = 3
 
 // NoteSkipped lists what a rule left out because of Options.SkipGap after an instant
@@ -135,9 +135,180 @@ func noteWalls(walls []Wall, count int64) string {
 	}
 }
 
-// namesLocal reports whether a rule itself names the local time of an occurrence.
-func namesLocal(r Rule, local time.Time) bool {
-	_, offset := local.Zone()
+const maxWarnings = 6
+
+// Warnings returns English sentences about what may surprise the author of a rule:
+// day fields that combine in an unexpected way, steps that do not divide their range,
+// long waits, and the clock changes within a year from now that affect it.
+func Warnings(r Rule, now time.Time) []string {
+	var list []string
+	if c, ok := r.(*cron); ok {
+		list = append(c.dayWarnings(), c.stepWarnings()...)
+	}
+	if text := rareWarning(r, now); text != "" {
+		list = append(list, text)
+	}
+	return append(list, clockWarnings(r, now)...)
+}
+
+func (c *cron) dayWarnings() (list []string) {
+	f := c.dayFields
+	words := strings.Fields(c.text)
+	first := slices.Index(cronLayouts[len(words)], dayField)
+	day, month, weekday := words[first], words[first+1], words[first+2]
+	anyDay, anyWeekday := f.days == allBits(31), f.weekdays == allBits(7)
+	stepped := func(text string) bool { return strings.HasPrefix(text, "*/") || strings.HasPrefix(text, "?/") }
+	switch {
+	case f.eitherField && !anyDay && !anyWeekday:
+		list = append(list, fmt.Sprintf("day of month %s and weekday %s are alternatives: it runs on %s of the month and also on %s",
+			day, weekday, f.listDays(), f.listWeekdays()))
+	case stepped(day) && !anyDay && !anyWeekday, stepped(weekday) && !anyDay && !anyWeekday:
+		list = append(list, fmt.Sprintf("a day field that begins with * restricts the other one: it runs only on days that fit both %s and %s", day, weekday))
+	}
+	if n, _, _ := strings.Cut(strings.TrimPrefix(day, "*/"), ","); stepped(day) && !anyDay {
+		list = append(list, fmt.Sprintf("day of month %s begins anew on the 1st of each month: there are not always %s days between two runs", day, n))
+	}
+	plain := f.last|f.nearest|f.lastNearest == 0
+	if c.months == 1<<1 && plain && f.days == 1<<28 && anyWeekday {
+		list = append(list, "29 February comes only in leap years, every 4 years and not in 2100")
+	} else if beyond := f.days &^ allBits(28); plain && anyWeekday && f.days != 0 && f.days == beyond && month == "*" {
+		list = append(list, fmt.Sprintf("not every month has a day %d: the others are left out; L is the last day of a month", bits.TrailingZeros64(f.days)+1))
+	}
+	return list
+}
+
+func (c *cron) stepWarnings() (list []string) {
+	words := strings.Fields(c.text)
+	for i, f := range cronLayouts[len(words)] {
+		size := f.size()
+		if f == dayField || f == weekdayField || f == yearField {
+			continue
+		}
+		for item := range strings.SplitSeq(words[i], ",") {
+			bounds, after, ok := strings.Cut(item, "/")
+			step := int(parseDigits(after, maxNumber))
+			if !ok || strings.Contains(bounds, "-") {
+				continue
+			}
+			first := 0
+			if bounds != "*" && bounds != "?" {
+				first = int(parseDigits(bounds, int64(f.most))) - f.low
+			}
+			switch last := first + (size-1-first)/step*step; {
+			case first+step >= size:
+				list = append(list, fmt.Sprintf("%s in the %s field is a single value: the step is larger than the range", item, f.name))
+			case (first+size-last)%step != 0:
+				list = append(list, fmt.Sprintf("%s in the %s field begins anew each time: from %d to %d it is %s",
+					item, f.name, last+f.low, first+f.low, plural(int64(first+size-last), f.name)))
+			}
+		}
+	}
+	return list
+}
+
+func rareWarning(r Rule, now time.Time) string {
+	next := r.Next(now)
+	if _, single := r.(*oneOff); single || next.IsZero() {
+		return ""
+	}
+	const year = 367 * 24 * time.Hour
+	local := func(t time.Time) string { return t.Format("2 Jan 2006") }
+	after := r.Next(next)
+	switch {
+	case next.Sub(now) > year:
+		return fmt.Sprintf("it does not run before %s", local(next))
+	case !after.IsZero() && after.Sub(next) > year:
+		return fmt.Sprintf("it runs rarely: on %s, and not again before %s", local(next), local(after))
+	}
+	return ""
+}
+
+func clockWarnings(r Rule, now time.Time) (list []string) {
+	if o, ok := r.(*oneOff); ok {
+		place := o.zone.location
+		switch occurrence := OccurrenceAt(o, o.at); {
+		case o.skipped:
+			return []string{fmt.Sprintf("%s does not exist in %s: runs %s", wallDate(o.wall), place, timeOfDay(o.at.In(place)))}
+		case occurrence.Repeat == RepeatOnly:
+			return []string{fmt.Sprintf("%s happens twice in %s: runs at the first", wallDate(o.wall), place)}
+		}
+		return nil
+	}
 	c, ok := r.(clockRule)
-	return ok && c.namesWall(local.Unix()+int64(offset), local.Unix())
+	if !ok {
+		return nil
+	}
+	z := c.clock().zone
+	last := now.AddDate(1, 0, 0).Unix()
+	for i := z.at(now.Unix()) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxWarnings; i++ {
+		text := ""
+		if from, end := z.gap(i); from < end {
+			text = gapWarning(c, i)
+		} else {
+			text = overlapWarning(r, z, i)
+		}
+		if text != "" {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func gapWarning(c clockRule, i int) string {
+	z, walls := c.clock().zone, c.gapTimes(i)
+	if len(walls) == 0 {
+		return ""
+	}
+	verb, then := "does", "is left out"
+	if !c.clock().skipGap {
+		then = "runs " + timeOfDay(time.Unix(z.periods[i].start, 0).In(z.location))
+	}
+	if len(walls) > 1 {
+		verb, then = "do", strings.Replace(strings.Replace(then, "runs ", "runs once, at ", 1), "is left", "are left", 1)
+	}
+	return fmt.Sprintf("%s %s not exist in %s: %s", wallDates(walls), verb, z.location, then)
+}
+
+// overlapWarning is for the overlap at the beginning of a period. A rule that keeps
+// its pace through it needs no warning.
+func overlapWarning(r Rule, z *zone, i int) string {
+	end, begin := z.gap(i) // The clock goes back from end to begin.
+	first := time.Unix(begin-z.periods[i-1].offset-1, 0)
+	var walls []int64
+	both, steady := false, true
+	for at := r.Next(first); !at.IsZero() && at.Unix() < z.periods[i].start; at = r.Next(at) {
+		wall := at.Unix() + z.periods[i-1].offset
+		walls = append(walls, wall)
+		both = both || firesAt(r, wall-z.periods[i].offset)
+		steady = steady && firesAt(r, wall-z.periods[i].offset) && firesAt(r, wall+end-begin-z.periods[i].offset)
+	}
+	if len(walls) == 0 || steady {
+		return ""
+	}
+	verb, then := "happens", "runs at the first"
+	if len(walls) > 1 {
+		verb = "happen"
+	}
+	if both {
+		then = "runs both times"
+	}
+	return fmt.Sprintf("%s %s twice in %s: %s", wallDates(walls), verb, z.location, then)
+}
+
+// wallDate writes a wall time such as "8 Mar 2026 02:30".
+func wallDate(wall int64) string {
+	t := Wall(wall).Time()
+	return t.Format("2 Jan 2006 ") + timeOfDay(t)
+}
+
+// wallDates writes up to three wall times, or the first, the last and their number.
+func wallDates(walls []int64) string {
+	if len(walls) > 3 {
+		return fmt.Sprintf("%s to %s (%d times)", wallDate(walls[0]), timeOfDay(Wall(walls[len(walls)-1]).Time()), len(walls))
+	}
+	list := []string{wallDate(walls[0])}
+	for _, wall := range walls[1:] {
+		list = append(list, timeOfDay(Wall(wall).Time()))
+	}
+	return joinWithAnd(list)
 }

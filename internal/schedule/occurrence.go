@@ -12,12 +12,6 @@ type Wall int64
 // Time returns the wall time as if the clock stood in UTC.
 func (w Wall) Time() time.Time { return time.Unix(int64(w), 0).UTC() }
 
-// String returns a wall time such as "2026-03-08T02:30:00".
-func (w Wall) String() string { return w.Time().Format("2006-01-02T15:04:05") }
-
-// MarshalText writes a wall time like String.
-func (w Wall) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
-
 // Repeat is what happened to a wall time that the clock shows twice.
 type Repeat uint8
 
@@ -26,8 +20,6 @@ const (
 	RepeatOnly                // this is the first time, and the second will not fire
 	RepeatAgain               // this is the second time
 )
-
-func (r Repeat) String() string { return [...]string{"", "only", "again"}[r%3] }
 
 // Occurrence is an instant of a rule and what a clock change did to it.
 type Occurrence struct {
@@ -46,8 +38,7 @@ const (
 	maxOccurrences = 1000 // of Occurrences
 )
 
-// Occurrences returns the next n occurrences of a rule after an instant, at most
-// 1000.
+// Occurrences returns the next n occurrences of a rule, at most 1000, after an instant.
 func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 	var list []Occurrence
 	for range min(n, maxOccurrences) {
@@ -141,12 +132,6 @@ func SkippedGaps(r Rule, from, to time.Time) []Gap {
 // maxEnumerated is how many occurrences are counted one by one.
 const maxEnumerated = 100_000
 
-// counter is a rule that counts its occurrences after one instant and before
-// another without visiting them, if it can.
-type counter interface {
-	countBetween(from, end time.Time) (n int64, ok bool)
-}
-
 // Newest returns the newest n occurrences after from and not after end, oldest
 // first, and the number of older ones after from. If atLeast is true there may be
 // more. It searches backwards from the end, so its cost depends on n and not on how
@@ -209,8 +194,10 @@ func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Tim
 	}
 }
 
-// countOccurrences counts the occurrences after from and before end.
 func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
+	type counter interface {
+		countBetween(from, end time.Time) (n int64, ok bool) // not ok if it has to visit them
+	}
 	if c, ok := r.(counter); ok {
 		if n, ok := c.countBetween(from, end); ok {
 			return n, false

@@ -22,7 +22,7 @@ func (o *oneOff) Next(after time.Time) time.Time {
 // out, and without an offset it is a wall time of the time zone. It has the
 // precision of a microsecond; more digits of a fraction are dropped.
 func parseOneOff(text string, o Options) (Rule, error) {
-	i, err := newInstantParser(text, 0, instantExample).parse(o.Timezone)
+	i, err := parseInstant(text, 0, instantExample, o.Timezone)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,6 @@ func parseOneOff(text string, o Options) (Rule, error) {
 	return &oneOff{time.UnixMicro(i.micros).UTC(), i}, nil
 }
 
-// parsedInstant is the value of an instant's text.
 type parsedInstant struct {
 	micros   int64 // since 1970
 	zone     *zone
@@ -42,7 +41,9 @@ type parsedInstant struct {
 	fraction bool  // it is no whole second
 }
 
-func (p *instantParser) parse(timezone string) (m parsedInstant, err error) {
+// parseInstant parses the text from pos to its end.
+func parseInstant(text string, pos int, example, timezone string) (m parsedInstant, err error) {
+	p := &instantParser{scanner: scanner{text, pos}, example: example}
 	wall, micros := p.parseDateTime()
 	offset, local := p.parseOffset()
 	if p.err != nil {
@@ -79,10 +80,6 @@ type instantParser struct {
 	err     error
 }
 
-func newInstantParser(text string, pos int, example string) *instantParser {
-	return &instantParser{scanner: scanner{text, pos}, example: example}
-}
-
 // setError keeps the first error, and ends the text there.
 func (p *instantParser) setError(pos int, format string, args ...any) {
 	if p.err == nil {
@@ -109,7 +106,13 @@ func (p *instantParser) parseDateTime() (wall, micros int64) {
 	second := 0
 	if p.accept(':') {
 		second = p.parseNumber("second", 2, 0, 59)
-		micros = p.parseFraction()
+		if start := p.pos + 1; p.accept('.') {
+			digits := p.digits()
+			if n := len(digits); n == 0 || n > 9 {
+				p.setError(start, "a fraction of a second has 1 to 9 digits")
+			}
+			micros = parseDigits((digits + "000000")[:6], microsPerSecond)
+		}
 	}
 	return dayNumber(year, month, day)*secondsPerDay + int64((hour*60+minute)*60+second), micros
 }
@@ -140,14 +143,12 @@ func (p *instantParser) parseOffset() (seconds int64, local bool) {
 	return seconds, local
 }
 
-// expect consumes a character that must precede something.
 func (p *instantParser) expect(c byte, before string) {
 	if !p.accept(c) {
 		p.setError(p.pos, "%q is missing before %s", string(c), before)
 	}
 }
 
-// parseNumber parses a number of so many digits from low to high.
 func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) {
 	start := p.pos
 	for ; digits > 0; digits-- {
@@ -164,18 +165,4 @@ func (p *instantParser) parseNumber(name string, digits, low, high int) (n int) 
 		return low
 	}
 	return n
-}
-
-// parseFraction parses a point and up to nine digits, and returns microseconds.
-func (p *instantParser) parseFraction() (micros int64) {
-	if !p.accept('.') {
-		return 0
-	}
-	start := p.pos
-	digits := p.digits()
-	if n := len(digits); n == 0 || n > 9 {
-		p.setError(start, "a fraction of a second has 1 to 9 digits")
-		return 0
-	}
-	return parseDigits((digits + "00000")[:6], microsPerSecond)
 }

@@ -1,15 +1,16 @@
 package schedule
 
 import (
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
+	"weak"
 )
 
-// maxText is the longest text of a schedule, in bytes. A calendar rule may be
-// longer.
-const maxText = 1024
+const maxText = 1024 // bytes; a calendar rule may be longer
 
 // Parse parses the text of a schedule. A text with "FREQ=" is a calendar rule, one
 // that begins with "P", or with "R" and has a slash, an interval, one whose first
@@ -20,22 +21,21 @@ const maxText = 1024
 // same options returns it again, whatever Options.Now is.
 func Parse(text string, o Options) (Rule, error) {
 	key := newRuleKey(text, o)
-	r, known := sharedRules.get(key)
-	if !known {
-		var err error
-		if r, err = parse(text, o); err != nil {
-			return nil, err
-		}
+	r := sharedRules.get(key)
+	if r != nil && o.Now.IsZero() {
+		return r, nil
 	}
-	if !known || !o.Now.IsZero() {
-		if err := checkFires(r, o.Now); err != nil {
-			return nil, err
-		}
+	var err error
+	if r == nil {
+		r, err = parse(text, o)
 	}
-	if !known {
-		r = sharedRules.put(key, r)
+	if err == nil {
+		err = checkFires(r, o.Now)
 	}
-	return r, nil
+	if err != nil {
+		return nil, err
+	}
+	return sharedRules.put(key, r), nil
 }
 
 func parse(text string, o Options) (Rule, error) {
@@ -113,23 +113,26 @@ const maxYearsAhead = 45
 // checkFires refuses a rule without an occurrence after now; see Options.Now. An
 // instant that has passed is accepted: its run may be late.
 func checkFires(r Rule, now time.Time) error {
-	switch r := r.(type) {
-	case *oneOff:
-		return nil
-	case *rruleSet:
-		return r.checkFires(now)
+	first, example, noTime, parts := time.Unix(-1, 0), cronExample, "no time", "it"
+	set, isSet := r.(*rruleSet)
+	if isSet {
+		first, example, noTime, parts = time.Unix(set.begin-1, 0), rruleExample, "no time from DTSTART on", "its parts"
 	}
+	from := now
 	if now.IsZero() {
-		if r.Next(time.Unix(-1, 0)).IsZero() {
-			return errorf(cronExample, "the schedule never fires: no time fits all of it")
-		}
+		from = first
+	}
+	_, once := r.(*oneOff)
+	next := r.Next(from)
+	switch {
+	case once, !next.IsZero() && (now.IsZero() || !next.After(now.AddDate(maxYearsAhead, 0, 0))):
 		return nil
+	case now.IsZero() || isSet && next.IsZero() && r.Next(first).IsZero():
+		return errorf(example, "the schedule never fires: %s fits all of %s", noTime, parts)
+	case isSet && next.IsZero():
+		return errorf(example, "the schedule is over: its last occurrence has passed")
 	}
-	next := r.Next(now)
-	if next.IsZero() || next.After(now.AddDate(maxYearsAhead, 0, 0)) {
-		return errorf(cronExample, "the schedule never fires: nothing in the next %d years fits all of it", maxYearsAhead)
-	}
-	return nil
+	return errorf(example, "the schedule never fires: nothing in the next %d years fits all of %s", maxYearsAhead, parts)
 }
 
 // NeedsStart reports whether a schedule counts from a start that its text does not
@@ -190,8 +193,10 @@ func NamedZone(text string) (name string, ok bool) {
 	for _, l := range lines {
 		if property, end := propertyName(l.text); property == "DTSTART" && end != 0 {
 			p := &dateProperty{line: l, name: property}
-			err := p.parseParameters()
-			return p.zone, err == nil && p.zone != ""
+			if err := p.parseParameters(); err != nil || p.zone == nil {
+				return "", false
+			}
+			return p.zone.location.String(), true
 		}
 	}
 	return "", false
@@ -223,7 +228,6 @@ func (s *scanner) accept(c byte) bool {
 	return true
 }
 
-// digits consumes all digits that follow.
 func (s *scanner) digits() string {
 	start := s.pos
 	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {
@@ -232,11 +236,98 @@ func (s *scanner) digits() string {
 	return s.text[start:s.pos]
 }
 
-// parseDigits returns the number that digits write, or most+1 if it is larger than
-// most.
+// parseDigits returns the number that digits write, or most+1 if it is larger.
 func parseDigits(digits string, most int64) (n int64) {
 	for _, c := range digits {
 		n = min(n*10+int64(c-'0'), most+1)
 	}
 	return n
+}
+
+// sharedRules holds the rules in use, so that a million jobs of a thousand schedules
+// hold a thousand rules. Its pointers are weak: a rule that nobody else holds is
+// removed at the next garbage collection.
+var sharedRules = ruleCache{rules: map[ruleKey]func() Rule{}}
+
+type ruleCache struct {
+	mu    sync.Mutex
+	rules map[ruleKey]func() Rule // nil once the rule is gone
+}
+
+// ruleKey is everything that a rule depends on.
+type ruleKey struct {
+	text     string
+	timezone string
+	skipGap  bool
+	overlap  DSTOverlap
+	hasStart bool // the rule depends on Options.Start
+	start    int64
+	micros   int // of the second
+}
+
+func newRuleKey(text string, o Options) ruleKey {
+	key := ruleKey{text: text, timezone: o.Timezone, skipGap: o.SkipGap, overlap: o.Overlap}
+	if !o.Start.IsZero() && NeedsStart(text) {
+		key.hasStart, key.start, key.micros = true, o.Start.Unix(), o.Start.Nanosecond()/1000
+	}
+	return key
+}
+
+// get returns a rule that is in use, or nil.
+func (c *ruleCache) get(key ruleKey) Rule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil {
+		return find()
+	}
+	return nil
+}
+
+// put adds a rule, and returns it or an equal one that another goroutine added first.
+func (c *ruleCache) put(key ruleKey, r Rule) Rule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil {
+		if earlier := find(); earlier != nil {
+			return earlier
+		}
+	}
+	key.text, key.timezone = strings.Clone(key.text), strings.Clone(key.timezone) // They may be part of a large request.
+	switch r := r.(type) {
+	case *cron:
+		c.rules[key] = weakRule(c, key, r)
+	case *durationInterval:
+		c.rules[key] = weakRule(c, key, r)
+	case *calendarInterval:
+		c.rules[key] = weakRule(c, key, r)
+	case *rruleSet:
+		c.rules[key] = weakRule(c, key, r)
+	case *oneOff:
+		c.rules[key] = weakRule(c, key, r)
+	}
+	return r
+}
+
+// weakRule returns a function that finds a rule as long as it is in use.
+func weakRule[T any, P interface {
+	*T
+	Rule
+}](c *ruleCache, key ruleKey, p P) func() Rule {
+	pointer := weak.Make((*T)(p))
+	runtime.AddCleanup((*T)(p), c.evict, key)
+	return func() Rule {
+		if p := pointer.Value(); p != nil {
+			return P(p)
+		}
+		return nil
+	}
+}
+
+// evict removes a rule that is gone, unless an equal one took its place.
+func (c *ruleCache) evict(key ruleKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if find := c.rules[key]; find != nil && find() == nil {
+		delete(c.rules, key)
+	}
 }

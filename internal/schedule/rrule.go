@@ -6,12 +6,8 @@ import (
 )
 
 const (
-	// maxRRuleText is the longest text of a calendar rule, in bytes. It leaves
-	// room for some 400 dates.
-	maxRRuleText = 4096
-
-	// maxRRules is the largest number of RRULE lines.
-	maxRRules = 16
+	maxRRuleText = 4096 // bytes: room for some 400 dates
+	maxRRules    = 16   // RRULE lines
 )
 
 // rruleSet is a recurrence set in the sense of RFC 5545: the times of its rules and
@@ -76,8 +72,7 @@ func (r *rruleSet) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// prepare turns the dates of the set into instants and wall times, and prepares its
-// rules.
+// prepare turns the dates of the set into instants and wall times.
 func (r *rruleSet) prepare(o Options) error {
 	for _, d := range r.exdates {
 		t, skipped := r.zone.resolve(d.at)
@@ -121,27 +116,7 @@ func (r *rruleSet) prepare(o Options) error {
 	return nil
 }
 
-// checkFires refuses a rule without an occurrence; see Options.Now.
-func (r *rruleSet) checkFires(now time.Time) error {
-	if !now.IsZero() {
-		next := r.Next(now)
-		if !next.IsZero() && !next.After(now.AddDate(maxYearsAhead, 0, 0)) {
-			return nil
-		}
-		if next.IsZero() && !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
-			return errorf(rruleExample, "the schedule is over: its last occurrence has passed")
-		}
-		if !next.IsZero() {
-			return errorf(rruleExample, "the schedule never fires: nothing in the next %d years fits all of its parts", maxYearsAhead)
-		}
-	} else if !r.Next(time.Unix(r.begin-1, 0)).IsZero() {
-		return nil
-	}
-	return errorf(rruleExample, "the schedule never fires: no time from DTSTART on fits all of its parts")
-}
-
-// clock returns the clock of the first rule; all of a set share their zone and
-// options.
+// clock returns that of the first rule; all of a set share their zone and options.
 func (r *rruleSet) clock() *wallClock { return r.clocks[0] }
 
 // gapTimes is that of wallClock for the whole set, without what the EXDATEs remove.

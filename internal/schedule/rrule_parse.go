@@ -15,7 +15,6 @@ type contentLine struct {
 	from []int // position of each character in the whole text
 }
 
-// errorAt returns an Error about the character i of a line.
 func (l *contentLine) errorAt(i int, format string, args ...any) error {
 	pos := 0
 	if len(l.from) > 0 {
@@ -24,16 +23,8 @@ func (l *contentLine) errorAt(i int, format string, args ...any) error {
 	return errorAt(pos, rruleExample, format, args...)
 }
 
-// add appends a part of the text that begins at pos.
-func (l *contentLine) add(part string, pos int) {
-	l.text += part
-	for i := range len(part) {
-		l.from = append(l.from, pos+i)
-	}
-}
-
-// propertyName returns the letters at the beginning of a text and the character after
-// them, or 0. The name is in upper case.
+// propertyName returns the name before a text's first other character, in upper case,
+// and that character, or 0.
 func propertyName(text string) (name string, end byte) {
 	n := 0
 	for n < len(text) && (text[n] == '-' || 'A' <= text[n]&^0x20 && text[n]&^0x20 <= 'Z') {
@@ -56,6 +47,7 @@ func (l *contentLine) isRule() bool {
 // mark such as ";" are dropped.
 func splitContentLines(text string) ([]*contentLine, error) {
 	var lines []*contentLine
+	var last *contentLine
 	blanks := "" // before the word
 	for pos := 0; pos < len(text); {
 		word := text[pos:]
@@ -70,17 +62,18 @@ func splitContentLines(text string) ([]*contentLine, error) {
 		if i := strings.IndexFunc(word, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
 			return nil, errorAt(pos+i, rruleExample, "unexpected character %q", []rune(word[i:])[0])
 		}
-		begins := true
-		if len(lines) > 0 {
-			var err error
-			if begins, err = startsContentLine(lines[len(lines)-1], blanks, word, pos); err != nil {
-				return nil, err
-			}
+		begins, err := startsContentLine(last, blanks, word, pos)
+		if err != nil {
+			return nil, err
 		}
 		if begins {
-			lines = append(lines, &contentLine{})
+			last = &contentLine{}
+			lines = append(lines, last)
 		}
-		lines[len(lines)-1].add(word, pos)
+		last.text += word
+		for i := range len(word) {
+			last.from = append(last.from, pos+i)
+		}
 		pos += len(word)
 		blanks = ""
 	}
@@ -88,7 +81,7 @@ func splitContentLines(text string) ([]*contentLine, error) {
 }
 
 // startsContentLine decides whether a word is the beginning of a property or belongs to
-// the line before it.
+// the line before it, which may be nil.
 func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, error) {
 	const marks = ";:,="
 	name, end := propertyName(word)
@@ -96,7 +89,7 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	broken := strings.ContainsAny(blanks, "\r\n")
 	folded := broken && (blanks[len(blanks)-1] == ' ' || blanks[len(blanks)-1] == '\t')
 	switch {
-	case broken && !folded:
+	case last == nil || broken && !folded:
 		return true, nil
 	case property && (!folded || slices.Contains(rruleProperties, name)):
 		return true, nil
@@ -110,7 +103,6 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	return false, errorAt(pos, rruleExample, "unexpected %q after %q", truncate(word), truncate(last.text))
 }
 
-// rruleParser gathers the properties of a calendar rule.
 type rruleParser struct {
 	options    Options
 	start      *dateProperty // DTSTART
@@ -119,11 +111,10 @@ type rruleParser struct {
 	enumerated int64 // what has to be counted one by one
 }
 
-// dateProperty is a property that holds dates.
 type dateProperty struct {
 	line   *contentLine
 	name   string
-	zone   string // TZID
+	zone   *zone // TZID, or nil
 	zoneAt int
 	value  string // VALUE, DATE or DATE-TIME; "" if it is not said
 	from   int    // where the dates begin
@@ -191,10 +182,13 @@ func (p *dateProperty) parseParameters() error {
 		}
 		switch upper := strings.ToUpper(value); strings.ToUpper(key) {
 		case "TZID":
-			p.zone, p.zoneAt = value, valueAt
-			if _, err := p.loadZone(); err != nil {
+			z, err := loadZone(value)
+			if e, ok := err.(*Error); ok {
+				return l.errorAt(valueAt, "%s", e.Message)
+			} else if err != nil {
 				return err
 			}
+			p.zone, p.zoneAt = z, valueAt
 		case "VALUE":
 			if upper != "DATE" && upper != "DATE-TIME" {
 				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, truncate(value))
@@ -209,7 +203,6 @@ func (p *dateProperty) parseParameters() error {
 	return nil
 }
 
-// parameterEnd returns where a parameter ends that begins at pos.
 func parameterEnd(text string, pos int) int {
 	quoted := false
 	for ; pos < len(text); pos++ {
@@ -223,22 +216,20 @@ func parameterEnd(text string, pos int) int {
 	return pos
 }
 
-// loadZone returns the zone of the property.
-func (p *dateProperty) loadZone() (*zone, error) {
-	z, err := loadZone(p.zone)
-	if e, ok := err.(*Error); ok {
-		return nil, p.line.errorAt(p.zoneAt, "%s", e.Message)
-	}
-	return z, err
-}
-
 func (c *rruleParser) build() (Rule, error) {
 	if len(c.rules) == 0 {
 		return nil, errorf(rruleExample, "there is no RRULE")
 	}
 	r := &rruleSet{rules: c.rules}
-	if err := c.resolveZone(r); err != nil {
-		return nil, err
+	if name := c.options.Timezone; c.start == nil || c.start.zone == nil {
+		var err error
+		if r.zone, err = loadZoneOrUTC(name); err != nil {
+			return nil, err
+		}
+	} else if own := c.start.zone.location.String(); name != "" && name != own {
+		return nil, c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(own), name)
+	} else {
+		r.zone = c.start.zone
 	}
 	if err := c.resolveStart(r); err != nil {
 		return nil, err
@@ -255,19 +246,6 @@ func (c *rruleParser) build() (Rule, error) {
 		}
 	}
 	return r, r.prepare(c.options)
-}
-
-// resolveZone finds the zone of the rule: Options.Timezone, that of DTSTART, or UTC.
-func (c *rruleParser) resolveZone(r *rruleSet) (err error) {
-	name := c.options.Timezone
-	if c.start != nil && c.start.zone != "" {
-		if name != "" && name != c.start.zone {
-			return c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(c.start.zone), name)
-		}
-		name = c.start.zone
-	}
-	r.zone, err = loadZoneOrUTC(name)
-	return err
 }
 
 // resolveStart finds the start of the rule: its DTSTART or Options.Start.
@@ -313,18 +291,11 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 			return nil, p.line.errorAt(pos+len("20260301"), "%s: a VALUE=DATE has no time of day", p.name)
 		case p.value == "DATE-TIME" && m.dateOnly:
 			return nil, p.line.errorAt(pos, "%s: a VALUE=DATE-TIME needs a time of day such as 20260301T090000", p.name)
-		case m.isInstant && p.zone != "":
+		case m.isInstant && p.zone != nil:
 			return nil, p.line.errorAt(pos+len(item)-1, "%s: a time with a Z is in UTC and has no TZID", p.name)
-		}
-		if p.zone != "" && !m.isInstant {
-			other, err := p.loadZone()
-			if err != nil {
-				return nil, err
-			}
-			if other != z {
-				m.at, _ = other.resolve(m.at)
-				m.isInstant = true
-			}
+		case p.zone != nil && p.zone != z:
+			m.at, _ = p.zone.resolve(m.at)
+			m.isInstant = true
 		}
 		list = append(list, m)
 		pos += len(item) + 1
@@ -334,30 +305,30 @@ func (p *dateProperty) parseDates(z *zone) (list []rruleDate, err error) {
 
 // parseDate parses a date such as 20260301, 20260301T090000 or 20260301T090000Z.
 func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
-	digits := func(from, n int) int {
-		v := 0
-		for i := from; i < from+n; i++ {
-			if err == nil && (i >= len(text) || text[i] < '0' || text[i] > '9') {
-				err = l.errorAt(pos+i, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
-			}
-			if err == nil {
-				v = v*10 + int(text[i]-'0')
-			}
+	// requireDigits refuses a text with less than n digits from a character on.
+	requireDigits := func(from, n int) {
+		rest := text[min(from, len(text)):]
+		if digits := len(rest) - len(strings.TrimLeft(rest, "0123456789")); err == nil && digits < n {
+			err = l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+		}
+	}
+	number := func(name string, from, n, low, high int) int {
+		if err != nil {
+			return low
+		}
+		v := int(parseDigits(text[from:from+n], 9999))
+		if v < low || v > high {
+			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
+			return low
 		}
 		return v
 	}
-	limit := func(from int, name string, v, low, high int) {
-		if err == nil && (v < low || v > high) {
-			err = l.errorAt(pos+from, "the %s %d is out of range, it goes from %d to %d", name, v, low, high)
-		}
-	}
-	year, month, day := digits(0, 4), digits(4, 2), digits(6, 2)
-	limit(0, "year", year, 1, 9999)
-	limit(4, "month", month, 1, 12)
+	requireDigits(0, 8)
+	year, month := number("year", 0, 4, 1, 9999), number("month", 4, 2, 1, 12)
 	if err != nil {
 		return m, err
 	}
-	limit(6, "day", day, 1, monthLength(year, month))
+	day := number("day", 6, 2, 1, monthLength(year, month))
 	m.at = dayNumber(year, month, day) * secondsPerDay
 	if len(text) == 8 {
 		m.dateOnly = true
@@ -366,10 +337,8 @@ func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 	if text[8]|0x20 != 't' {
 		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
 	}
-	hour, minute, second := digits(9, 2), digits(11, 2), digits(13, 2)
-	limit(9, "hour", hour, 0, 23)
-	limit(11, "minute", minute, 0, 59)
-	limit(13, "second", second, 0, 59)
+	requireDigits(9, 6)
+	hour, minute, second := number("hour", 9, 2, 0, 23), number("minute", 11, 2, 0, 59), number("second", 13, 2, 0, 59)
 	m.at += int64((hour*60+minute)*60 + second)
 	if rest := text[min(15, len(text)):]; err == nil && rest != "" {
 		if m.isInstant = rest == "Z" || rest == "z"; !m.isInstant {

@@ -30,7 +30,12 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	year, month, _ := dateOf(day)
 	r = r.withStartDate(start)
 	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
-	p.everyDay = coversAllDays(&p.dates)
+	p.everyDay = true
+	for row := range p.dates {
+		for weekday := range p.dates[row] {
+			p.everyDay = p.everyDay && p.dates[row][weekday].len() == yearLength(row == 0)
+		}
+	}
 	p.weekStart = day - floorMod(int64(weekdayOf(day)-r.wkst), 7)
 	choose := func(list []int, n int, expanded bool) uint64 {
 		switch {
@@ -49,8 +54,6 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 		p.origin = int64(year)
 	case monthly:
 		p.origin = int64(year)*12 + int64(month) - 1
-	case weekly:
-		p.origin = 0
 	case daily:
 		p.origin = day
 	case hourly:
@@ -86,10 +89,7 @@ func (r *rrule) withStartDate(start int64) *rrule {
 	}
 	day := floorDiv(start, secondsPerDay)
 	_, month, date := dateOf(day)
-	c := &rrule{
-		freq: r.freq, interval: r.interval, wkst: r.wkst, setPos: r.setPos,
-		months: r.months, hours: r.hours, minutes: r.minutes, seconds: r.seconds,
-	}
+	c := *r
 	switch {
 	case r.freq == yearly && r.months == nil:
 		c.months, c.days = []int{month}, []int{date}
@@ -98,11 +98,10 @@ func (r *rrule) withStartDate(start int64) *rrule {
 	case r.freq == weekly:
 		c.weekdays = []nthWeekday{{weekday: weekdayOf(day)}}
 	}
-	return c
+	return &c
 }
 
-// nextMatch returns the first wall time that is not before one and not after a limit,
-// or never.
+// nextMatch returns the first wall time from one on and not after a limit, or never.
 func (p *rrulePattern) nextMatch(from, limit int64) (wall int64) {
 	switch {
 	case from > limit || p.neverMatches:
@@ -168,13 +167,11 @@ func yearOf(day int64) (year int, first int64) {
 	return year, dayNumber(year, 1, 1)
 }
 
-// datesOf returns the dates of a year that begins on a day.
 func (p *rrulePattern) datesOf(year int, first int64) *daySet {
 	return &p.dates[yearRow(year)][weekdayOf(first)]
 }
 
-// nextDate returns the first date that is not before a day and not after a limit,
-// or never.
+// nextDate returns the first date from a day on and not after a limit, or never.
 func (p *rrulePattern) nextDate(day, limit int64) int64 {
 	if day > limit {
 		return never
@@ -218,18 +215,17 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 	for {
 		dates := p.datesOf(year, first)
 		length := yearLength(isLeap(year))
-		if here := dates.rank(length); n < here {
+		here := dates.rank(length)
+		if n < here {
 			return first + int64(dates.nth(n))
-		} else {
-			n -= here
 		}
+		n -= here
 		first += int64(length)
 		year++
 	}
 }
 
-// nextDay returns the first date in a period of the rule that is not before a day
-// and not after a limit, or never.
+// nextDay is nextDate for the dates in periods of the rule.
 func (p *rrulePattern) nextDay(day, limit int64) int64 {
 	for {
 		day = p.nextDate(day, limit)
@@ -250,14 +246,14 @@ func (p *rrulePattern) period(day int64) (begin, end int64) {
 	switch p.freq {
 	case yearly:
 		year, _, _ := dateOf(day)
-		year = int(p.align(int64(year)))
+		year = int(align(int64(year), p.origin, p.interval))
 		if year > lastYear {
 			return never, never
 		}
 		return dayNumber(year, 1, 1), dayNumber(year+1, 1, 1)
 	case monthly:
 		year, month, _ := dateOf(day)
-		n := p.align(int64(year)*12 + int64(month) - 1)
+		n := align(int64(year)*12+int64(month)-1, p.origin, p.interval)
 		if n >= (lastYear+1)*12 {
 			return never, never
 		}
@@ -265,31 +261,20 @@ func (p *rrulePattern) period(day int64) (begin, end int64) {
 		begin = dayNumber(year, month, 1)
 		return begin, begin + int64(monthLength(year, month))
 	case weekly:
-		begin = p.align(floorDiv(day-p.weekStart, 7))*7 + p.weekStart
+		begin = align(floorDiv(day-p.weekStart, 7), p.origin, p.interval)*7 + p.weekStart
 		return begin, begin + 7
 	}
-	begin = p.align(day)
+	begin = align(day, p.origin, p.interval)
 	return begin, begin + 1
 }
 
-// align returns the first number of a period that is not before the given one.
-func (p *rrulePattern) align(n int64) int64 {
-	if rest := floorMod(n-p.origin, p.interval); rest > 0 {
-		return n + p.interval - rest
+// align returns the first number that is not before the given one and a whole number
+// of steps away from an origin.
+func align(n, origin, step int64) int64 {
+	if rest := floorMod(n-origin, step); rest > 0 {
+		return n + step - rest
 	}
 	return n
-}
-
-// coversAllDays reports whether a table has every day of every year.
-func coversAllDays(table *[4][7]daySet) bool {
-	for row := range table {
-		for weekday := range table[row] {
-			if table[row][weekday].len() < yearLength(row == 0) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // setPositions is BYSETPOS. Here elements of a period are counted from 0.
@@ -302,13 +287,10 @@ func newSetPositions(setPos []int) *setPositions {
 	if setPos == nil {
 		return nil
 	}
-	p := &setPositions{}
-	for _, n := range setPos {
-		if n > 0 {
-			p.front = append(p.front, n-1)
-		} else {
-			p.back = append(p.back, n)
-		}
+	negative, _ := slices.BinarySearch(setPos, 0)
+	p := &setPositions{back: setPos[:negative]}
+	for _, n := range setPos[negative:] {
+		p.front = append(p.front, n-1)
 	}
 	return p
 }

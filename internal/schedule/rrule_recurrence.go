@@ -66,7 +66,6 @@ func (p *rrulePart) errorAt(i int, format string, args ...any) error {
 	return p.line.errorAt(p.valueAt+i, p.name+": "+format, args...)
 }
 
-// parseRRule parses the rule that begins at a character of a line.
 func parseRRule(l *contentLine, from int) (*rrule, error) {
 	r := &rrule{interval: 1, wkst: 1}
 	parts := map[string]*rrulePart{}
@@ -129,7 +128,6 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 	return err
 }
 
-// numberList is a part of a rule that is a list of numbers.
 type numberList struct {
 	name      string
 	values    *[]int
@@ -187,14 +185,10 @@ func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool
 	if digits == "" {
 		return 0, p.errorAt(pos, "a value is missing")
 	}
-	n := 0
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return 0, p.errorAt(pos, "%q is not a number", truncate(text))
-		}
-		n = min(n*10+int(digits[i]-'0'), maxInterval+1)
+	if strings.Trim(digits, "0123456789") != "" {
+		return 0, p.errorAt(pos, "%q is not a number", truncate(text))
 	}
-	switch {
+	switch n := int(parseDigits(digits, maxInterval)); {
 	case (n < low || n > high) && signed:
 		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", truncate(text), low, high, high, low)
 	case p.name == "BYSECOND" && n == 60:
@@ -203,8 +197,9 @@ func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool
 		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d", truncate(text), low, high)
 	case text[0] == '-':
 		return -n, nil
+	default:
+		return n, nil
 	}
-	return n, nil
 }
 
 // parseWeekdays parses a list such as "MO,2TU,-1FR".
@@ -274,14 +269,6 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 	return nil
 }
 
-// checkDateOnly refuses times of day for a rule that begins on a date without one.
-func (r *rrule) checkDateOnly() error {
-	if r.hours != nil || r.minutes != nil || r.seconds != nil {
-		return errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
-	}
-	return nil
-}
-
 // needsEnumeration reports whether occurrences can only be counted one by one.
 func (r *rrule) needsEnumeration() bool {
 	if r.freq <= daily {
@@ -296,10 +283,8 @@ func (r *rrule) limitsTimeOfDay() bool {
 }
 
 func (r *rrule) prepare(set *rruleSet, o Options) error {
-	if set.dateOnly {
-		if err := r.checkDateOnly(); err != nil {
-			return err
-		}
+	if set.dateOnly && (r.hours != nil || r.minutes != nil || r.seconds != nil) {
+		return errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
 	}
 	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
 	r.rrulePattern = newRRulePattern(r, set.start)

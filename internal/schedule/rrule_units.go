@@ -21,8 +21,7 @@ func (p *rrulePattern) nextInUnit(from, limit int64) int64 {
 	return never
 }
 
-// nextTime returns the first second in a unit that is not before the given one,
-// or -1.
+// nextTime returns the first second in a unit from the given one on, or -1.
 func (p *rrulePattern) nextTime(second int) int {
 	if p.setPos == nil {
 		return p.times.next(second)
@@ -38,14 +37,14 @@ func (p *rrulePattern) nextTime(second int) int {
 // and not after a limit, or never.
 func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	last := floorDiv(limit, secondsPerDay)
-	for from = p.alignUnit(from); from <= limit; {
+	for from = align(from, p.origin, p.step); from <= limit; {
 		today := floorDiv(from, secondsPerDay)
 		day := p.nextDate(today, last)
 		switch {
 		case day == never:
 			return never
 		case day > today:
-			from = p.alignUnit(day * secondsPerDay)
+			from = align(day*secondsPerDay, p.origin, p.step)
 			continue
 		case p.unitTimes == nil:
 			return from
@@ -58,16 +57,7 @@ func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	return never
 }
 
-// alignUnit returns the start of the first unit that does not begin before a second.
-func (p *rrulePattern) alignUnit(from int64) int64 {
-	if rest := floorMod(from-p.origin, p.step); rest > 0 {
-		return from + p.step - rest
-	}
-	return from
-}
-
-// nextUnitTime returns the first unit time that is a whole number of steps after a
-// second of the same day, or -1.
+// nextUnitTime returns the first unit time at whole steps from a second of a day, or -1.
 func (p *rrulePattern) nextUnitTime(s int64) int64 {
 	if p.residues != nil && !p.hasResidue(s%p.step) {
 		return -1
@@ -85,7 +75,7 @@ func (p *rrulePattern) nextUnitTime(s int64) int64 {
 // skipDays returns the first unit of the rule from a day on that begins on a day
 // that may have unit times. The first unit of a day decides that, by its residue.
 func (p *rrulePattern) skipDays(day, last int64) int64 {
-	from := p.alignUnit(day * secondsPerDay)
+	from := align(day*secondsPerDay, p.origin, p.step)
 	switch {
 	case p.residues != nil:
 		// Each day the first unit comes earlier by shift, or later by the rest of a step.
@@ -118,14 +108,12 @@ func (p *rrulePattern) newResidues() []uint64 {
 	return residues
 }
 
-// hasResidue reports whether a unit time is that many seconds after a multiple of
-// step.
+// hasResidue reports whether a unit time is so many seconds after a multiple of step.
 func (p *rrulePattern) hasResidue(seconds int64) bool {
 	n := seconds / p.unit
 	return p.residues[n/64]>>(n%64)&1 != 0
 }
 
-// countResidues returns how many unit times have each residue, or nil.
 func (p *rrulePattern) countResidues() []int32 {
 	if p.residues == nil {
 		return nil
@@ -141,8 +129,7 @@ func (p *rrulePattern) countResidues() []int32 {
 // even if it fires once for several, and one that the clock shows twice counts as
 // often as it fires. What an EXDATE removes has been counted.
 
-// countEnd returns the instant at which the rule has fired COUNT times, or the
-// horizon.
+// countEnd returns the instant at which the rule fires for the COUNT-th time, or the horizon.
 func (r *rrule) countEnd() int64 {
 	r.residueCounts = r.countResidues()
 	defer func() { r.residueCounts = nil }()
@@ -203,8 +190,7 @@ func (r *rrule) countWalls(from, end int64) int64 {
 	return r.countMatches(max(from, r.floor), min(end, r.ceiling+1))
 }
 
-// countMatches counts the wall times from one to before another, mostly without
-// visiting them.
+// countMatches counts the wall times from one to before another, mostly without visits.
 func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
 	switch {
@@ -220,7 +206,7 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
 			today, tomorrow := day*secondsPerDay, (day+1)*secondsPerDay
 			if from <= today && tomorrow <= end {
-				n += int64(p.residueCounts[(p.alignUnit(today)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
+				n += int64(p.residueCounts[(align(today, p.origin, p.step)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
 			} else {
 				n += p.enumerate(max(from, today), min(end, tomorrow))
 			}
@@ -239,7 +225,6 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 	return n
 }
 
-// enumerate counts the matches from one wall time to before another one by one.
 func (p *rrulePattern) enumerate(from, end int64) (n int64) {
 	for wall := p.nextMatch(from, end-1); wall != never; wall = p.nextMatch(wall+1, end-1) {
 		n++
@@ -254,7 +239,6 @@ func (p *rrulePattern) matchesBefore(wall int64) int64 {
 	return steps*p.unitMatchesBefore(p.unit) + p.unitMatchesBefore(wall-p.origin-steps*p.step)
 }
 
-// unitMatchesBefore counts the matches of a unit before a second of it.
 func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
 	n := p.times.len
 	if second < p.unit {
@@ -263,7 +247,6 @@ func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
 	return int64(p.setPos.rank(n, p.times.len))
 }
 
-// dayMatchesBefore counts the matches of a day before a second of it.
 func (p *rrulePattern) dayMatchesBefore(second int) int64 {
 	if p.unit == 0 {
 		return int64(p.times.rank(second))

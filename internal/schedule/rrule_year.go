@@ -1,5 +1,7 @@
 package schedule
 
+import "slices"
+
 // yearKind is all that the days of a year can depend on: its length and, for the
 // numbers of the weeks at its ends, the lengths of its neighbours.
 type yearKind struct {
@@ -22,7 +24,6 @@ func yearRow(year int) int {
 	return 1
 }
 
-// yearTable works out the matching days of every kind of year.
 func (r *rrule) yearTable() (table [4][7]daySet) {
 	for row := range table {
 		for weekday := range 7 {
@@ -36,53 +37,48 @@ func (r *rrule) yearTable() (table [4][7]daySet) {
 	return table
 }
 
-// daysOf returns the days of a year that fit all parts of a rule that name days.
 func (r *rrule) daysOf(k yearKind) daySet {
 	set := r.byMonth(k)
-	length := yearLength(k.leap)
 	if r.yearDays != nil {
 		var named daySet
-		for _, n := range r.yearDays {
-			if n < 0 {
-				n += length + 1
-			}
-			if n >= 1 && n <= length {
-				named.add(n - 1)
-			}
-		}
-		set.intersect(&named)
+		named.addNumbers(r.yearDays, 0, yearLength(k.leap))
+		set.intersect(named)
 	}
 	if r.weeks != nil {
-		named := r.byWeek(k)
-		set.intersect(&named)
+		set.intersect(r.byWeek(k))
 	}
 	if r.weekdays != nil {
-		named := r.byWeekday(k)
-		set.intersect(&named)
+		set.intersect(r.byWeekday(k))
 	}
 	return set
 }
 
+// addNumbers adds days of a stretch of days by their numbers, which count from 1 on, or
+// from its end if they are negative.
+func (s *daySet) addNumbers(numbers []int, first, length int) {
+	for _, n := range numbers {
+		if n < 0 {
+			n += length + 1
+		}
+		if n >= 1 && n <= length {
+			s.add(first + n - 1)
+		}
+	}
+}
+
 // byMonth returns the days that BYMONTH and BYMONTHDAY leave.
 func (r *rrule) byMonth(k yearKind) (set daySet) {
-	months, first := bitsOf(r.months), 0
+	first := 0
 	for month := 1; month <= 12; month++ {
 		length := yearMonthLength(k, month)
 		switch {
-		case r.months != nil && months>>month&1 == 0:
+		case r.months != nil && !slices.Contains(r.months, month):
 		case r.days == nil:
 			for day := range length {
 				set.add(first + day)
 			}
 		default:
-			for _, n := range r.days {
-				if n < 0 {
-					n += length + 1
-				}
-				if n >= 1 && n <= length {
-					set.add(first + n - 1)
-				}
-			}
+			set.addNumbers(r.days, first, length)
 		}
 		first += length
 	}
@@ -135,7 +131,11 @@ func (r *rrule) byWeek(k yearKind) (set daySet) {
 	var firsts [4]int
 	begin := -yearLength(k.previous)
 	for i, leap := range [...]bool{k.previous, k.leap, k.next, false} {
-		firsts[i] = begin + r.firstWeek(k.weekday+begin)
+		days := int(floorMod(int64(r.wkst-k.weekday-begin), 7)) // until the next week begins
+		if days > 3 {
+			days -= 7
+		}
+		firsts[i] = begin + days
 		begin += yearLength(leap)
 	}
 	for day := range yearLength(k.leap) {
@@ -152,14 +152,4 @@ func (r *rrule) byWeek(k yearKind) (set daySet) {
 		}
 	}
 	return set
-}
-
-// firstWeek returns on which day the first week begins of a year that begins on a
-// weekday; it may be up to three days before the year.
-func (r *rrule) firstWeek(weekday int) int {
-	days := int(floorMod(int64(r.wkst-weekday), 7)) // until the next week begins
-	if days > 3 {
-		days -= 7
-	}
-	return days
 }

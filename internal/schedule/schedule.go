@@ -31,7 +31,6 @@ package schedule
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -95,17 +94,15 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Field)
+	text := e.Field
 	if e.Column > 0 {
-		fmt.Fprintf(&b, ", column %d", e.Column)
+		text += fmt.Sprintf(", column %d", e.Column)
 	}
-	b.WriteString(": ")
-	b.WriteString(e.Message)
+	text += ": " + e.Message
 	if e.Example != "" {
-		fmt.Fprintf(&b, "; for example %q", e.Example)
+		text += fmt.Sprintf("; for example %q", e.Example)
 	}
-	return b.String()
+	return text
 }
 
 const (
@@ -130,7 +127,6 @@ func errorAt(pos int, example, format string, args ...any) error {
 	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
 }
 
-// zoneErrorf returns an Error about the time zone.
 func zoneErrorf(example, format string, args ...any) error {
 	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
 }

@@ -9,8 +9,7 @@ import (
 // of days and months. It knows nothing of zones; wallClock turns its wall times into
 // instants.
 type wallClockRule interface {
-	// nextWall returns the first wall time that is not before the given one, or
-	// never.
+	// nextWall returns the first wall time from the given one on, or never.
 	nextWall(from int64) int64
 
 	// hasWall reports whether the rule names a wall time, regardless of where it
@@ -41,7 +40,6 @@ type wallClock struct {
 
 func (c *wallClock) clock() *wallClock { return c }
 
-// newWallClock returns the clock of a rule without bounds.
 func newWallClock(rule wallClockRule, z *zone, intervalLike bool, o Options) wallClock {
 	return wallClock{
 		rule: rule, zone: z, intervalLike: intervalLike,
@@ -91,8 +89,7 @@ func (c *wallClock) repeats(i int) bool {
 	return c.repeat || c.begin >= c.zone.periods[i].start
 }
 
-// firstWall returns the first wall time of a period that fires, from an instant of
-// the period on.
+// firstWall returns the first wall time that fires in a period, from an instant of it on.
 func (c *wallClock) firstWall(i int, t int64) int64 {
 	periods := c.zone.periods
 	wall := t + periods[i].offset
@@ -149,8 +146,7 @@ func (c *wallClock) coverStep(shift int64) int64 {
 	return step
 }
 
-// gapTimes lists the wall times of the rule in the gap at the beginning of the i-th
-// period that no later time covers, in order.
+// gapTimes is that of clockRule.
 func (c *wallClock) gapTimes(i int) (walls []int64) {
 	from, end := c.zone.gap(i)
 	if from >= end {
@@ -162,11 +158,9 @@ func (c *wallClock) gapTimes(i int) (walls []int64) {
 	return walls
 }
 
-// namesWall reports whether the rule names a wall time, which the clock shows at an
-// instant.
+// namesWall is that of clockRule.
 func (c *wallClock) namesWall(wall, _ int64) bool { return c.rule.nextWall(wall) == wall }
 
-// countBetween counts the occurrences after an instant and before another.
 func (c *wallClock) countBetween(from, end time.Time) (n int64, ok bool) {
 	first, last := max(from.Unix()+1, c.begin), min(end.Add(-1).Unix(), c.last)
 	if first > last {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -70,11 +71,16 @@ func loadZone(name string) (*zone, error) {
 	}
 	location := time.UTC
 	if name != "UTC" {
-		data, err := readZone(name)
-		if err != nil {
-			return nil, err
+		var data []byte
+		file, err := zoneFiles()[name].Open()
+		if err == nil {
+			defer file.Close()
+			data, err = io.ReadAll(file)
 		}
-		if location, err = time.LoadLocationFromTZData(name, data); err != nil {
+		if err == nil {
+			location, err = time.LoadLocationFromTZData(name, data)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read zone %s: %w", name, err)
 		}
 	}
@@ -90,7 +96,6 @@ func loadZoneOrUTC(name string) (*zone, error) {
 	return loadZone(name)
 }
 
-// zoneFiles lists the archive by zone name.
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	files := make(map[string]*zip.File)
 	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
@@ -104,19 +109,6 @@ var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	}
 	return files
 })
-
-func readZone(name string) ([]byte, error) {
-	r, err := zoneFiles()[name].Open()
-	if err != nil {
-		return nil, fmt.Errorf("open zone %s: %w", name, err)
-	}
-	defer r.Close()
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read zone %s: %w", name, err)
-	}
-	return data, nil
-}
 
 // periodsOf lists the periods of a location up to the horizon. It asks the
 // location for boundaries but believes only offsets: ZoneBounds also reports
@@ -161,7 +153,6 @@ func (z *zone) at(t int64) int {
 	return low
 }
 
-// wallAt returns what the clock shows at an instant.
 func (z *zone) wallAt(t int64) int64 { return t + z.periods[z.at(t)].offset }
 
 // resolve returns the first instant at which the clock shows a wall time. If
@@ -223,7 +214,6 @@ var zoneAbbreviations = map[string]string{
 	"GREENWICH": "UTC", "GMT0": "UTC", "GMT+0": "UTC", "GMT-0": "UTC",
 }
 
-// checkZoneName refuses a name that is not in the database, and proposes one.
 func checkZoneName(name string) error {
 	_, known := zoneFiles()[name]
 	if known && (name == "UTC" || strings.Contains(name, "/")) {
@@ -249,14 +239,8 @@ func checkZoneName(name string) error {
 
 // zoneNames lists the names that LoadZone accepts, in order.
 var zoneNames = sync.OnceValue(func() []string {
-	var names []string
-	for name := range zoneFiles() {
-		if name == "UTC" || strings.Contains(name, "/") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	names := slices.Sorted(maps.Keys(zoneFiles()))
+	return slices.DeleteFunc(names, func(name string) bool { return name != "UTC" && !strings.Contains(name, "/") })
 })
 
 // nearestZone finds the name that differs from a wrong one only in case and
