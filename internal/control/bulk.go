@@ -1,12 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -31,9 +31,7 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 			Field: "filter", Message: `is empty; set what the jobs have in common, or "all"`,
 		}})
 	}
-	if b.Limit == 0 {
-		b.Limit = maxBulk
-	}
+	b.Limit = cmp.Or(b.Limit, maxBulk)
 	for range bulkLists {
 		jobs, next, err := c.list(ctx, namespace, b.Filter, store.Page{After: store.Position{ID: after}, Limit: min(bulkPage, b.Limit-result.Matched)})
 		if err != nil {
@@ -41,7 +39,19 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 		}
 		result.Matched += len(jobs)
 		if !b.DryRun {
-			errs := forEach(ctx, jobs, func(job belfry.Job) error { return c.act(ctx, namespace, b.Action, job, k) })
+			errs := make([]error, len(jobs))
+			slots := make(chan struct{}, bulkWorkers)
+			var workers sync.WaitGroup
+			for i, job := range jobs {
+				slots <- struct{}{}
+				workers.Go(func() {
+					if errs[i] = ctx.Err(); errs[i] == nil {
+						errs[i] = c.act(ctx, namespace, b.Action, job, k)
+					}
+					<-slots
+				})
+			}
+			workers.Wait()
 			if err := collect(ctx, &result, jobs, errs); err != nil {
 				return result, after, err
 			}
@@ -84,24 +94,6 @@ func (k Key) ofJob(job belfry.ID) Key {
 	}
 	sum := sha256.Sum256([]byte(job.String() + k.Text))
 	return Key{Text: "bulk-" + hex.EncodeToString(sum[:]), Hash: k.Hash}
-}
-
-// forEach calls act for every job, some at a time, and returns their errors.
-func forEach(ctx context.Context, jobs []belfry.Job, act func(belfry.Job) error) []error {
-	errs := make([]error, len(jobs))
-	var workers sync.WaitGroup
-	var next atomic.Int64
-	for range min(bulkWorkers, len(jobs)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					errs[i] = act(jobs[i])
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return errs
 }
 
 // collect adds the errors of jobs to a result. Only a database that does not answer, or

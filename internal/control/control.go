@@ -10,6 +10,8 @@ package control
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -37,8 +39,7 @@ type Store interface {
 
 // Control works on one store. It is safe for concurrent use.
 type Control struct {
-	store    Store
-	read     reader
+	store    retryingStore
 	defaults plan.Defaults
 	poller   claimPoller
 }
@@ -46,7 +47,7 @@ type Control struct {
 // New returns a Control that works on s. The defaults must be those of the nodes that
 // fire the jobs.
 func New(s Store, d plan.Defaults) *Control {
-	return &Control{store: s, read: reader{s}, defaults: d}
+	return &Control{store: retryingStore{s}, defaults: d}
 }
 
 // now is the time of the store as it is stored.
@@ -103,7 +104,7 @@ func (c *Control) job(ctx context.Context, namespace, ref string) (belfry.Job, e
 	if err != nil {
 		return belfry.Job{}, err
 	}
-	return c.read.Job(ctx, namespace, id)
+	return c.store.Job(ctx, namespace, id)
 }
 
 // Get finds a job that is not deleted, or one that has ended.
@@ -159,4 +160,62 @@ func Version(job belfry.Job) string {
 func (c *Control) Preview(r belfry.PreviewRequest) (belfry.Preview, error) {
 	p, errors := validate.New(c.now(), c.defaults).Preview(r)
 	return p, invalid("the schedule is not valid", errors)
+}
+
+// retryPauses are the waits before a call of unknown outcome is repeated.
+var retryPauses = [...]time.Duration{50 * time.Millisecond, 250 * time.Millisecond}
+
+// retryUnknown repeats a call of the store while its outcome is unknown; the contract
+// of the store makes that safe. In the end the error is Unavailable, and wraps the cause
+// for the log.
+func retryUnknown(ctx context.Context, doing string, call func() error) error {
+	for try := 0; ; try++ {
+		err := call()
+		switch {
+		case isKnown(err):
+			return err
+		case try == len(retryPauses):
+			return unavailable(doing, err)
+		}
+		select {
+		case <-ctx.Done():
+			return unavailable(doing, err)
+		case <-time.After(retryPauses[try]):
+		}
+	}
+}
+
+// isKnown reports whether the outcome of a call is known by its error.
+func isKnown(err error) bool {
+	var e *belfry.Error
+	var earlier *store.DuplicateRequest
+	return err == nil || errors.As(err, &e) || errors.As(err, &earlier)
+}
+
+// unavailable joins what users may see with a cause that they may not.
+func unavailable(doing string, cause error) error {
+	shown := belfry.Errorf(belfry.Unavailable, "the database does not answer; try again")
+	return fmt.Errorf("%s: %w: %w", doing, shown, cause)
+}
+
+// retryRead is retryUnknown for a call that returns something.
+func retryRead[T any](ctx context.Context, doing string, call func() (T, error)) (v T, err error) {
+	err = retryUnknown(ctx, doing, func() error {
+		v, err = call()
+		return err
+	})
+	return v, err
+}
+
+// retryingStore is a Store that repeats the reads of jobs whose outcome is unknown.
+type retryingStore struct{ Store }
+
+func (s retryingStore) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
+	return retryRead(ctx, "look up a job", func() (belfry.Job, error) { return s.Store.Job(ctx, namespace, id) })
+}
+
+func (s retryingStore) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
+	return retryRead(ctx, "list the revisions of a job", func() ([]belfry.Revision, error) {
+		return s.Store.Revisions(ctx, namespace, id, before, limit)
+	})
 }

@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -44,7 +46,7 @@ func (c *Control) create(ctx context.Context, namespace string, in validate.Inpu
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })
 	err := retryUnknown(ctx, "create a job", func() error {
-		return c.store.CreateJobs(ctx, oneJob(created), request)
+		return c.store.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) { yield(created, nil) }, request)
 	})
 	if err != nil {
 		return decodeJob(k.duplicate(err))
@@ -58,17 +60,14 @@ func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own
 		return nil
 	}
 	id, err := c.idByName(ctx, namespace, name)
-	if id == own || isNotFound(err) {
+	var job belfry.Job
+	if err == nil && id != own {
+		job, err = c.store.Job(ctx, namespace, id)
+	}
+	switch {
+	case id == own || isNotFound(err) || err == nil && job.State == belfry.JobEnded:
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	job, err := c.read.Job(ctx, namespace, id)
-	if isNotFound(err) || err == nil && job.State == belfry.JobEnded {
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	return nameTaken(name)
@@ -115,7 +114,156 @@ func decodeJob(response []byte, err error) (belfry.Job, error) {
 	return job, err
 }
 
-// oneJob is a sequence of one job.
-func oneJob(j store.NewJob) iter.Seq2[store.NewJob, error] {
-	return func(yield func(store.NewJob, error) bool) { yield(j, nil) }
+// MaxImportErrors is how many field errors an import reports; it reads no further after
+// that many.
+const MaxImportErrors = 100
+
+// Line is one job of an import. Place says where it is, as in "line 17" or "[16]", and
+// precedes the fields of its errors.
+type Line struct {
+	Place string
+	Input validate.Input
+}
+
+// Import creates many jobs, all or none, and returns their ids in the order of the
+// lines. It takes the lines one by one and keeps none of them. They are taken again
+// from the first if the database lost the answer: the sequence must be repeatable. An
+// error of the sequence is returned as it is. The errors of all lines are reported, up
+// to MaxImportErrors. A dry run validates the lines and writes nothing.
+func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[Line, error], k Key, dryRun bool) (belfry.ImportResult, error) {
+	b := &batch{control: c, namespace: namespace, lines: lines, now: c.now()}
+	if dryRun {
+		return b.dryRun(ctx)
+	}
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return importResult(decodeIDs(response, err))
+	}
+	request := k.request(namespace, func() ([]byte, error) { return encodeIDs(b.ids[:b.taken]), nil })
+	err := retryUnknown(ctx, "import jobs", func() error {
+		err := c.store.CreateJobs(ctx, b.jobs, request)
+		if b.err != nil {
+			return nil // Nothing was written, whatever the store made of it.
+		}
+		return err
+	})
+	switch {
+	case b.err != nil:
+		return belfry.ImportResult{}, b.err
+	case err != nil:
+		return importResult(decodeIDs(k.duplicate(err)))
+	}
+	return importResult(b.ids, nil)
+}
+
+func importResult(ids []belfry.ID, err error) (belfry.ImportResult, error) {
+	if err != nil {
+		return belfry.ImportResult{}, err
+	}
+	return belfry.ImportResult{Created: len(ids), JobIDs: append([]belfry.ID{}, ids...)}, nil
+}
+
+// batch is an import in progress.
+type batch struct {
+	control   *Control
+	namespace string
+	lines     iter.Seq2[Line, error]
+	now       time.Time
+	ids       []belfry.ID // of the lines so far; the same in every pass
+	taken     int         // lines in this pass
+	err       error       // why nothing is created
+}
+
+// jobs yields the jobs of the lines. After the first error it yields none, but still
+// validates the lines; the error comes last.
+func (b *batch) jobs(yield func(store.NewJob, error) bool) {
+	b.taken, b.err = 0, nil
+	v := validate.New(b.now, b.control.defaults)
+	var errors []belfry.FieldError
+	for line, err := range b.lines {
+		if err != nil {
+			b.err = err
+			break
+		}
+		id := b.nextID()
+		r, wrong := v.Create(id, line.Input)
+		for _, e := range wrong {
+			errors = append(errors, belfry.FieldError{Field: joinPlace(line.Place, e.Field), Message: e.Message})
+		}
+		if len(errors) >= MaxImportErrors {
+			break
+		}
+		if len(errors) == 0 && !yield(b.control.newJob(b.namespace, id, r, b.now), nil) {
+			return
+		}
+	}
+	if b.err == nil && len(errors) > 0 {
+		b.err = invalidImport(errors)
+	}
+	if b.err != nil {
+		yield(store.NewJob{}, b.err)
+	}
+}
+
+// dryRun validates the lines and that their names are free.
+func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
+	names := map[string]bool{}
+	var taken error // the first Conflict; invalid lines are reported before it
+	for job, err := range b.jobs {
+		switch name := job.Job.Name; {
+		case err != nil:
+			return belfry.ImportResult{}, err
+		case name == "" || taken != nil:
+		case names[name]:
+			taken = nameTaken(name)
+		default:
+			names[name] = true
+			taken = b.control.checkNameFree(ctx, b.namespace, name, belfry.ID{})
+		}
+	}
+	return belfry.ImportResult{Created: b.taken, JobIDs: []belfry.ID{}}, taken
+}
+
+func invalidImport(errors []belfry.FieldError) error {
+	message := "some of the jobs are not valid; none was created"
+	if len(errors) >= MaxImportErrors {
+		errors = errors[:MaxImportErrors]
+		message = fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors)
+	}
+	return invalid(message, errors)
+}
+
+// joinPlace is the path of a field of a line.
+func joinPlace(place, field string) string {
+	if field == "" || strings.HasPrefix(field, "[") {
+		return place + field
+	}
+	return place + "." + field
+}
+
+// nextID is the id of the next line. Ids ascend, so that neighbours in an import are
+// neighbours in the database and in lists.
+func (b *batch) nextID() belfry.ID {
+	if b.taken == len(b.ids) {
+		id := belfry.NewID(b.now)
+		if b.taken > 0 {
+			id = idAfter(b.ids[b.taken-1], id)
+		}
+		b.ids = append(b.ids, id)
+	}
+	b.taken++
+	return b.ids[b.taken-1]
+}
+
+// idAfter is an id a random step after another. The step is taken from the end of a
+// fresh id and is small compared with what the random bits can hold.
+func idAfter(id, fresh belfry.ID) belfry.ID {
+	const random = 1<<62 - 1 // the bits after the variant
+	low := binary.BigEndian.Uint64(id[8:])&random + 1 + uint64(binary.BigEndian.Uint32(fresh[12:]))
+	if low > random { // The next millisecond has room.
+		high := binary.BigEndian.Uint64(id[:8])
+		version := high & 0xf000
+		binary.BigEndian.PutUint64(id[:8], (high>>16+1)<<16|version)
+	}
+	binary.BigEndian.PutUint64(id[8:], 1<<63|low&random)
+	return id
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -97,93 +98,80 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 			Field: "payload", Message: "is possible for the dead letters of one job only; set the job of the filter",
 		}})
 	}
-	s, err := c.selectDead(ctx, namespace, belfry.Discard{Filter: r.Filter, All: r.All, DryRun: r.DryRun, Limit: r.Limit, RunID: r.RunID})
+	runs, result, err := c.selectDead(ctx, namespace, belfry.Discard{Filter: r.Filter, All: r.All, Limit: r.Limit, RunID: r.RunID})
 	if err != nil {
 		return belfry.DeadResult{}, err
 	}
-	d := redriver{control: c, namespace: namespace, request: r, now: c.now()}
 	if r.Payload != nil { // All are refused if the payload is invalid for one.
-		if err := d.check(ctx, s.runs); err != nil {
-			return belfry.DeadResult{}, err
+		for _, run := range runs {
+			if _, err := c.redrivePayload(ctx, namespace, run, r.Payload); err != nil && !isNotFound(err) {
+				return belfry.DeadResult{}, err
+			}
 		}
 	}
-	return s.each(func(runs []belfry.ID, result *belfry.DeadResult) error { return d.redrive(ctx, runs, result) })
+	if r.DryRun {
+		return result, nil
+	}
+	err = c.redrive(ctx, namespace, r, runs, &result)
+	return result, err
 }
 
 // Discard removes dead letters for good: they become history. Otherwise it is like
 // Redrive.
 func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discard) (belfry.DeadResult, error) {
-	s, err := c.selectDead(ctx, namespace, d)
+	runs, result, err := c.selectDead(ctx, namespace, d)
 	if err != nil {
 		return belfry.DeadResult{}, err
 	}
-	return s.each(func(runs []belfry.ID, result *belfry.DeadResult) error {
-		n, err := retryCounted(ctx, "discard dead letters", len(runs), func() (int, error) {
-			return c.store.Discard(ctx, namespace, runs)
+	if d.DryRun {
+		return result, nil
+	}
+	for page := range slices.Chunk(runs, deadPage) {
+		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) {
+			return c.store.Discard(ctx, namespace, page)
 		})
 		result.Done += n
-		return err
-	})
+		if err != nil {
+			return result, err
+		}
+	}
+	return result, nil
 }
 
-// deadSelection is the dead letters that a request is about, the oldest death first.
-type deadSelection struct {
-	runs   []belfry.ID
-	more   bool // others match too
-	dryRun bool
-}
-
-// selectDead finds the dead letters that a request is about.
-func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Discard) (s deadSelection, err error) {
-	s.dryRun = d.DryRun
+// selectDead finds the dead letters that a request is about, the oldest death first,
+// and the result of a dry run.
+func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Discard) (runs []belfry.ID, result belfry.DeadResult, err error) {
 	if !d.RunID.IsZero() {
-		s.runs = []belfry.ID{d.RunID}
 		_, err = c.deadLetter(ctx, namespace, d.RunID)
-		return s, err
+		return []belfry.ID{d.RunID}, belfry.DeadResult{Matched: 1}, err
 	}
 	if d.Filter == (belfry.DeadFilter{}) && !d.All {
-		return s, invalid("the request is not valid", []belfry.FieldError{{
+		return nil, result, invalid("the request is not valid", []belfry.FieldError{{
 			Field: "filter", Message: `is empty; set what the dead letters have in common, or "all"`,
 		}})
 	}
 	if d.Filter, err = c.resolveFilter(ctx, namespace, d.Filter); err != nil {
-		return s, err
+		return nil, result, err
 	}
-	limit := d.Limit
-	if limit == 0 {
-		limit = maxDead
-	}
-	for page := (store.Page{}); len(s.runs) <= limit; {
-		page.Limit = min(deadPage, limit+1-len(s.runs)) // The one beyond the limit shows whether there are more.
+	limit := cmp.Or(d.Limit, maxDead)
+	for page := (store.Page{}); len(runs) <= limit; {
+		page.Limit = min(deadPage, limit+1-len(runs)) // The one beyond the limit shows whether there are more.
 		letters, err := c.deadLetters(ctx, namespace, d.Filter, page)
 		if err != nil {
-			return s, err
+			return nil, result, err
 		}
 		for _, letter := range letters {
-			s.runs, page.After = append(s.runs, letter.ID), deadPosition(letter)
+			runs, page.After = append(runs, letter.ID), deadPosition(letter)
 		}
 		if len(letters) < page.Limit {
 			break
 		}
 	}
-	s.more = len(s.runs) > limit
-	s.runs = s.runs[:min(len(s.runs), limit)]
-	slices.Reverse(s.runs)
-	return s, nil
-}
-
-// each acts on the selection page by page, unless it is a dry run.
-func (s deadSelection) each(act func(runs []belfry.ID, result *belfry.DeadResult) error) (belfry.DeadResult, error) {
-	result := belfry.DeadResult{Matched: len(s.runs), More: s.more}
-	if s.dryRun {
-		return result, nil
-	}
-	for page := range slices.Chunk(s.runs, deadPage) {
-		if err := act(page, &result); err != nil {
-			return result, err
-		}
-	}
-	return result, nil
+	result.More = len(runs) > limit
+	runs = runs[:min(len(runs), limit)]
+	result.Matched = len(runs)
+	slices.Reverse(runs)
+	return runs, result, nil
 }
 
 // retryCounted is retryUnknown for a call that returns how many dead letters it acted
@@ -200,77 +188,54 @@ func retryCounted(ctx context.Context, doing string, runs int, call func() (int,
 	return n, err
 }
 
-// redriver performs one redrive.
-type redriver struct {
-	control   *Control
-	namespace string
-	request   belfry.Redrive
-	now       time.Time
-	started   int // how many start before the next one
-}
-
-// check checks that the payload of the request is valid for some dead letters.
-func (d *redriver) check(ctx context.Context, runs []belfry.ID) error {
-	for _, run := range runs {
-		if _, err := d.payload(ctx, run); err != nil && !isNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// redrive starts some dead letters, each at its time. Those that are none any more are
-// left out.
-func (d *redriver) redrive(ctx context.Context, runs []belfry.ID, result *belfry.DeadResult) error {
-	size := len(runs)
-	if d.request.Payload != nil {
+// redrive starts dead letters, each at its time by the rate of the request. Those that
+// are none any more are left out.
+func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redrive, runs []belfry.ID, result *belfry.DeadResult) error {
+	size, started, now := deadPage, 0, c.now()
+	if r.Payload != nil {
 		size = payloadPage
 	}
-	for chunk := range slices.Chunk(runs, size) {
-		list := make([]store.Redrive, 0, len(chunk))
-		for _, run := range chunk {
-			payload, err := d.payload(ctx, run)
+	for page := range slices.Chunk(runs, size) {
+		list := make([]store.Redrive, 0, len(page))
+		for _, run := range page {
+			next := store.Redrive{Run: run}
+			var err error
+			if r.Payload != nil {
+				next.Payload, err = c.redrivePayload(ctx, namespace, run, r.Payload)
+			}
 			if isNotFound(err) {
 				continue
 			} else if err != nil {
 				return err
 			}
-			list = append(list, store.Redrive{Run: run, After: d.nextDelay(), Payload: payload})
+			if r.Rate > 0 {
+				next.After = time.Duration(float64(started) / r.Rate * float64(time.Second)).Round(time.Microsecond)
+			}
+			started++
+			list = append(list, next)
 		}
 		if len(list) == 0 {
 			continue
 		}
 		n, err := retryCounted(ctx, "redrive dead letters", len(list), func() (int, error) {
-			return d.control.store.Redrive(ctx, d.namespace, list)
+			return c.store.Redrive(ctx, namespace, list)
 		})
 		if err != nil {
 			return err
 		}
 		result.Done += n
-		result.LastAt = d.now.Add(list[len(list)-1].After)
+		result.LastAt = now.Add(list[len(list)-1].After)
 	}
 	return nil
 }
 
-// nextDelay is how long the next run waits at the rate of the request.
-func (d *redriver) nextDelay() (delay time.Duration) {
-	if d.request.Rate > 0 {
-		delay = time.Duration(float64(d.started) / d.request.Rate * float64(time.Second)).Round(time.Microsecond)
-	}
-	d.started++
-	return delay
-}
-
-// payload is the whole payload that a run gets; nil: the one that it had.
-func (d *redriver) payload(ctx context.Context, run belfry.ID) (json.RawMessage, error) {
-	if d.request.Payload == nil {
-		return nil, nil
-	}
-	letter, err := d.control.deadLetter(ctx, d.namespace, run)
+// redrivePayload is the whole payload that a run gets if a request overrides it.
+func (c *Control) redrivePayload(ctx context.Context, namespace string, run belfry.ID, override json.RawMessage) (json.RawMessage, error) {
+	letter, err := c.deadLetter(ctx, namespace, run)
 	if err != nil {
 		return nil, err
 	}
 	job := belfry.Job{Manifest: belfry.Manifest{Spec: letter.Spec, Payload: letter.Payload}}
-	payload, errors := validate.Payload(job, d.request.Payload)
+	payload, errors := validate.Payload(job, override)
 	return payload, invalid("the payload is not valid for run "+run.String(), errors)
 }

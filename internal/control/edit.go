@@ -111,7 +111,7 @@ func replaceBy(in validate.Input) Patch {
 }
 
 func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) bool {
-	job, err := c.read.Job(ctx, namespace, id)
+	job, err := c.store.Job(ctx, namespace, id)
 	return err == nil && job.State == belfry.JobEnded
 }
 
@@ -123,7 +123,9 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		if stale != nil && !tried {
 			return nil, stale
 		}
-		to, errors := validate.New(now, c.defaults).Edit(job, patch(manifestOf(job)))
+		current := masked(job).Manifest
+		current.Tags, current.Status = slices.Clone(current.Tags), ""
+		to, errors := validate.New(now, c.defaults).Edit(job, patch(current))
 		if len(errors) > 0 {
 			return nil, invalidJob(errors)
 		}
@@ -144,13 +146,6 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		err = c.checkNameFree(ctx, namespace, diff.Job.Name, job.ID)
 	}
 	return job, err
-}
-
-// manifestOf is the manifest that a patch starts from.
-func manifestOf(job belfry.Job) belfry.Manifest {
-	m := job.Manifest
-	m.Tags, m.Payload, m.Status = slices.Clone(m.Tags), secret.Mask(m.Payload), ""
-	return m
 }
 
 // checkVersion returns a Changed error if a job is not the version that a request
@@ -207,11 +202,8 @@ func (c *Control) stepTo(job belfry.Job, p plan.Plan, to validate.Result, catchU
 	spec := to.Manifest.Spec
 	toggled := to.Paused != (job.State == belfry.JobPaused)
 	retimed := spec.MaxRuns != job.MaxRuns || spec.JitterSeconds != job.JitterSeconds
-	if err != nil {
-		if to.Policy == nil && (toggled || retimed) {
-			return plan.Step{}, err
-		}
-		subject.Policy = unparsedPolicy(job.Spec) // It is replaced, or not used.
+	if err != nil && to.Policy == nil && (toggled || retimed) {
+		return plan.Step{}, err // Otherwise the policy is replaced, or not used.
 	}
 	policy := to.Policy
 	if policy == nil && retimed {
@@ -248,28 +240,73 @@ func sameInstant(a, b schedule.Rule) bool {
 	return once && too && at.Equal(other)
 }
 
-// subject is what a decision needs to know about a job.
+// subject is what a decision needs to know about a job. With an error its policy has no
+// occurrence beyond the one that is planned already.
 func (c *Control) subject(job belfry.Job) (plan.Subject, error) {
-	subject := plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision}
 	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {
-		return subject, unparsable(job, err)
+		policy, err = &plan.Policy{Spec: job.Spec, Rule: emptyRule{}}, unparsable(job, err)
 	}
-	subject.Policy = policy
-	return subject, nil
+	return plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision, Policy: policy}, err
 }
 
 func unparsable(job belfry.Job, err error) error {
 	return belfry.Errorf(belfry.Internal, "parse the schedule of job %s: %w", job.ID, err)
 }
 
-// unparsedPolicy is the policy of a spec whose schedule cannot be parsed: it has no
-// occurrence beyond the one that is planned already.
-func unparsedPolicy(spec belfry.Spec) *plan.Policy {
-	return &plan.Policy{Spec: spec, Rule: emptyRule{}}
-}
-
 // emptyRule is a rule without any further occurrence.
 type emptyRule struct{}
 
 func (emptyRule) Next(time.Time) time.Time { return time.Time{} }
+
+// Revisions returns the revisions of a job, the current one first. The At of a position
+// is the number of a revision as microseconds of Unix time.
+func (c *Control) Revisions(ctx context.Context, namespace, ref string, p store.Page) ([]belfry.Revision, store.Position, error) {
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return nil, store.Position{}, err
+	}
+	var list []belfry.Revision
+	var before int
+	if p.After.At.IsZero() {
+		job, err := c.store.Job(ctx, namespace, id)
+		if err != nil {
+			return nil, store.Position{}, err
+		}
+		list, before = []belfry.Revision{{Number: job.Revision, Spec: job.Spec, Payload: job.Payload}}, job.Revision
+	} else {
+		before = int(p.After.At.UnixMicro())
+	}
+	earlier, err := c.store.Revisions(ctx, namespace, id, before, p.Limit+1-len(list))
+	if err != nil {
+		return nil, store.Position{}, err
+	}
+	list, next := cutPage(append(list, earlier...), p.Limit, func(r belfry.Revision) store.Position {
+		return store.Position{At: time.UnixMicro(int64(r.Number))}
+	})
+	for i := range list {
+		list[i].Payload = secret.Mask(list[i].Payload)
+	}
+	return list, next, nil
+}
+
+// Rollback gives a job the spec and payload of an earlier revision, as a new revision.
+// It is an edit like any other: a one-off that has passed is refused. The revision that
+// the job has changes nothing; NotFound if it never had it.
+func (c *Control) Rollback(ctx context.Context, namespace, ref string, r belfry.Rollback) (belfry.Job, error) {
+	job, err := c.job(ctx, namespace, ref)
+	if err != nil || job.Revision == r.Revision {
+		return masked(job), err
+	}
+	earlier, err := c.store.Revisions(ctx, namespace, job.ID, r.Revision+1, 1)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	if len(earlier) == 0 || earlier[0].Number != r.Revision {
+		return belfry.Job{}, belfry.Errorf(belfry.NotFound, "the job has no revision %d; it is at revision %d", r.Revision, job.Revision)
+	}
+	return c.patchJob(ctx, "roll back a job", namespace, job.ID.String(), "", func(current belfry.Manifest) validate.Input {
+		current.Spec, current.Payload = earlier[0].Spec, earlier[0].Payload
+		return validate.Input{Manifest: current}
+	}, nil)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -61,19 +60,17 @@ func (k Key) duplicate(err error) ([]byte, error) {
 	return nil, err
 }
 
+const badResponse = "decode the response cached under an idempotency key"
+
 // decodeResponse decodes a cached response. It passes an error on.
 func decodeResponse[T any](response []byte, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
 	if err := json.Unmarshal(response, &v); err != nil {
-		return v, badResponse(err)
+		return v, belfry.Errorf(belfry.Internal, badResponse+": %w", err)
 	}
 	return v, nil
-}
-
-func badResponse(err error) error {
-	return belfry.Errorf(belfry.Internal, "decode the response cached under an idempotency key: %w", err)
 }
 
 // encodeIDs and decodeIDs are the cached form of many ids.
@@ -91,7 +88,7 @@ func decodeIDs(response []byte, err error) ([]belfry.ID, error) {
 	}
 	size := len(belfry.ID{})
 	if len(response)%size != 0 {
-		return nil, badResponse(fmt.Errorf("%d bytes are no ids", len(response)))
+		return nil, belfry.Errorf(belfry.Internal, badResponse+": %d bytes are no ids", len(response))
 	}
 	ids := make([]belfry.ID, len(response)/size)
 	for i := range ids {

@@ -36,20 +36,10 @@ func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, p
 // but a one-off ends.
 func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
 	return c.editJob(ctx, "cancel a job", namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		step := plan.Cancel(c.subjectToEnd(job), p, now)
+		subject, _ := c.subject(job) // A schedule that cannot be parsed must not keep it alive.
 		job.State, job.UpdatedAt = belfry.JobActive, now
-		return &store.Change{Job: job, Step: step, Cancel: true}, nil
+		return &store.Change{Job: job, Step: plan.Cancel(subject, p, now), Cancel: true}, nil
 	})
-}
-
-// subjectToEnd is the subject of a job for which nothing more is planned: a schedule
-// that cannot be parsed must not keep it alive.
-func (c *Control) subjectToEnd(job belfry.Job) plan.Subject {
-	subject, err := c.subject(job)
-	if err != nil {
-		subject.Policy = unparsedPolicy(job.Spec)
-	}
-	return subject
 }
 
 // DeleteOptions say what is removed with a job. The zero value lets its live runs finish
@@ -72,8 +62,9 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 			return nil, err
 		}
 		found = true
+		subject, _ := c.subject(job)
 		job.State, job.UpdatedAt = belfry.JobDeleted, now
-		return &store.Change{Job: job, Step: plan.Delete(c.subjectToEnd(job), p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
+		return &store.Change{Job: job, Step: plan.Delete(subject, p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
 	})
 	switch {
 	case isNotFound(err) && found:

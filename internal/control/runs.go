@@ -1,26 +1,30 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/explain"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 // Run finds a run, live or settled, with the attempts that failed and a note on clock
 // changes.
 func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
-	run, err := c.read.Run(ctx, namespace, id)
+	run, err := retryRead(ctx, "look up a run", func() (belfry.Run, error) { return c.store.Run(ctx, namespace, id) })
 	if err != nil {
 		return belfry.Run{}, err
 	}
-	run.Note = explain.Note(ctx, c.read, c.defaults, run)
+	run.Note = explain.Note(ctx, c.store, c.defaults, run)
 	run.IdempotencyKey = run.Key()
 	return run, nil
 }
@@ -32,7 +36,9 @@ func (c *Control) JobRuns(ctx context.Context, namespace, ref string, p store.Pa
 	if err != nil {
 		return nil, store.Position{}, err
 	}
-	runs, err := c.read.JobRuns(ctx, namespace, job.ID, store.Page{After: p.After, Limit: p.Limit + 1})
+	runs, err := retryRead(ctx, "list the runs of a job", func() ([]belfry.Run, error) {
+		return c.store.JobRuns(ctx, namespace, job.ID, store.Page{After: p.After, Limit: p.Limit + 1})
+	})
 	runs, next := cutPage(runs, p.Limit, func(r belfry.Run) store.Position { return store.Position{At: r.ScheduledAt, ID: r.ID} })
 	return withKeys(runs), next, err
 }
@@ -86,7 +92,9 @@ func (c *Control) Explain(ctx context.Context, namespace, ref, at string) (belfr
 	if err != nil {
 		return belfry.Explanation{}, invalid("the instant is not valid", []belfry.FieldError{{Field: "at", Message: err.Error()}})
 	}
-	e, err := explain.Explain(ctx, c.read, c.defaults, job, instant, c.now())
+	e, err := retryRead(ctx, "explain an instant of a job", func() (belfry.Explanation, error) {
+		return explain.Explain(ctx, c.store.Store, c.defaults, job, instant, c.now())
+	})
 	if e.Run != nil {
 		e.Run.IdempotencyKey = e.Run.Key()
 	}
@@ -120,4 +128,123 @@ func parseInstant(text, zone string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf(`must be an instant such as "2027-03-01T09:00:00Z", or a wall time in the time zone of the job such as "2027-03-01 09:00"`)
 	}
 	return at, err
+}
+
+// Trigger requests a run of a job now, paused or not, and returns the id that the run
+// will have. The owner of the job's shard creates it, and the overlap policy applies. A
+// payload replaces that of the job; see validate.Payload.
+func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.Trigger, k Key) (belfry.TriggerResult, error) {
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return decodeResponse[belfry.TriggerResult](response, err)
+	}
+	id, err := c.resolve(ctx, namespace, ref)
+	if err != nil {
+		return belfry.TriggerResult{}, err
+	}
+	payload := t.Payload
+	if payload != nil {
+		job, err := c.store.Job(ctx, namespace, id)
+		if err != nil {
+			return belfry.TriggerResult{}, err
+		}
+		var errors []belfry.FieldError
+		if payload, errors = validate.Payload(job, payload); len(errors) > 0 {
+			return belfry.TriggerResult{}, invalid("the payload is not valid", errors)
+		}
+	}
+	now := c.now()
+	trigger := plan.Trigger{
+		ID: belfry.NewID(now), Namespace: namespace, JobID: id, Shard: belfry.ShardOf(id, c.store.Shards()),
+		Kind: belfry.KindManual, At: now, Payload: payload,
+	}
+	result := belfry.TriggerResult{RunID: trigger.RunID()}
+	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	err = retryUnknown(ctx, "trigger a job", func() error {
+		return c.store.Trigger(ctx, []plan.Trigger{trigger}, request)
+	})
+	if err != nil {
+		return decodeResponse[belfry.TriggerResult](k.duplicate(err))
+	}
+	return result, nil
+}
+
+// defaultBackfill is how many runs a backfill without a limit requests.
+const defaultBackfill = 100
+
+// Backfill requests runs of a job, paused or not, at past occurrences of its present
+// schedule, whether they ran before or not. The owner of the job's shard creates them;
+// unless the runs of the job may overlap they run one after another, oldest first. A
+// job whose schedule is a single instant is a Conflict.
+func (c *Control) Backfill(ctx context.Context, namespace, ref string, b belfry.Backfill, k Key) (belfry.BackfillResult, error) {
+	if b.DryRun {
+		k = Key{}
+	}
+	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
+		return decodeResponse[belfry.BackfillResult](response, err)
+	}
+	now := c.now()
+	b, err := normalizeBackfill(b, now)
+	if err != nil {
+		return belfry.BackfillResult{}, err
+	}
+	job, err := c.job(ctx, namespace, ref)
+	if err != nil {
+		return belfry.BackfillResult{}, err
+	}
+	result, err := c.occurrences(job, b)
+	if err != nil || b.DryRun || len(result.Instants) == 0 {
+		return result, err
+	}
+	// The ids of triggers ascend like the instants and are never those of another backfill.
+	batch, shard := belfry.NewID(now), belfry.ShardOf(job.ID, c.store.Shards())
+	var triggers []plan.Trigger
+	for _, at := range result.Instants {
+		id := belfry.RunID(batch, belfry.KindBackfill, at, belfry.ID{})
+		t := plan.Trigger{ID: id, Namespace: namespace, JobID: job.ID, Shard: shard, Kind: belfry.KindBackfill, At: at}
+		triggers, result.RunIDs = append(triggers, t), append(result.RunIDs, t.RunID())
+	}
+	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
+	err = retryUnknown(ctx, "backfill a job", func() error { return c.store.Trigger(ctx, triggers, request) })
+	if err != nil {
+		return decodeResponse[belfry.BackfillResult](k.duplicate(err))
+	}
+	return result, nil
+}
+
+// normalizeBackfill fills in what was left out: until now, and the usual limit.
+func normalizeBackfill(b belfry.Backfill, now time.Time) (belfry.Backfill, error) {
+	fail := func(field, message string) (belfry.Backfill, error) {
+		return b, invalid("the backfill is not valid", []belfry.FieldError{{Field: field, Message: message}})
+	}
+	if b.From.After(now) {
+		return fail("from", "is in the future; only the past can be backfilled: it is "+now.Format(time.RFC3339)+" now")
+	}
+	if !b.To.IsZero() && b.To.Before(b.From) {
+		return fail("to", "must not be before from")
+	}
+	b.Limit = cmp.Or(b.Limit, defaultBackfill)
+	if b.To.IsZero() || b.To.After(now) {
+		b.To = now
+	}
+	return b, nil
+}
+
+// occurrences lists the occurrences of a job in the span of a backfill.
+func (c *Control) occurrences(job belfry.Job, b belfry.Backfill) (belfry.BackfillResult, error) {
+	if job.State == belfry.JobEnded {
+		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
+	}
+	subject, err := c.subject(job)
+	if err != nil {
+		return belfry.BackfillResult{}, err
+	}
+	if _, once := schedule.Once(subject.Policy.Rule); once {
+		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the schedule of the job is a single instant, so there is nothing to backfill; trigger the job to run it again")
+	}
+	list, more := subject.Policy.Between(b.From.UTC(), b.To.UTC(), b.Limit)
+	result := belfry.BackfillResult{Count: len(list), Instants: append([]time.Time{}, list...), More: more}
+	if more {
+		result.NextFrom = subject.Policy.Rule.Next(list[len(list)-1])
+	}
+	return result, nil
 }

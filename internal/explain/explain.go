@@ -100,10 +100,11 @@ func (e *explainer) latest(ctx context.Context) (time.Time, error) {
 
 // explain looks for a record of the instant, or else at what is planned.
 func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanation, error) {
-	records, err := e.records(ctx, at)
+	records, err := e.store.RunsAt(ctx, e.job.Namespace, e.job.ID, at)
 	if err != nil {
 		return belfry.Explanation{}, err
 	}
+	slices.SortStableFunc(records, func(a, b belfry.Run) int { return cmp.Compare(relevance(a, at), relevance(b, at)) })
 	for i, record := range records {
 		t, err := e.instant(ctx, at, record.Revision)
 		if err != nil {
@@ -111,7 +112,7 @@ func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanati
 		}
 		// A record of many occurrences covers the time between them as well.
 		if t.occurs || record.ScheduledAt.Equal(at) {
-			return e.recorded(ctx, t, record, records[i+1:])
+			return t.recorded(ctx, record, records[i+1:])
 		}
 	}
 	revision, err := e.revisionAt(ctx, at)
@@ -122,14 +123,7 @@ func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanati
 	if err != nil {
 		return belfry.Explanation{}, err
 	}
-	return e.unrecorded(ctx, t)
-}
-
-// records finds the records of an instant, the most telling one first.
-func (e *explainer) records(ctx context.Context, at time.Time) ([]belfry.Run, error) {
-	records, err := e.store.RunsAt(ctx, e.job.Namespace, e.job.ID, at)
-	slices.SortStableFunc(records, func(a, b belfry.Run) int { return cmp.Compare(relevance(a, at), relevance(b, at)) })
-	return records, err
+	return t.unrecorded(ctx)
 }
 
 // relevance orders records of an instant: first the occurrence itself, then notes about
@@ -179,7 +173,7 @@ func (e *explainer) instant(ctx context.Context, at time.Time, revision int) (*i
 	if err != nil {
 		return nil, err
 	}
-	t := &instant{at: at, now: e.now, job: e.job, plan: e.plan, spec: spec, format: timeFormat{time.UTC, at}}
+	t := &instant{explainer: e, at: at, spec: spec, format: timeFormat{time.UTC, at}}
 	t.out = belfry.Explanation{
 		At: at, Revision: revision,
 		Rule: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone},

@@ -15,12 +15,11 @@ import (
 // instant is an instant of a job by the schedule that applied to it, and what is said
 // about it so far.
 type instant struct {
-	at, now time.Time
-	job     belfry.Job
-	plan    plan.Plan // zero if there is none any more
-	spec    belfry.Spec
-	policy  *plan.Policy // of the spec; nil if its schedule cannot be parsed
-	format  timeFormat
+	*explainer
+	at     time.Time
+	spec   belfry.Spec
+	policy *plan.Policy // of the spec; nil if its schedule cannot be parsed
+	format timeFormat
 
 	occurs         bool // the schedule names the instant
 	previous, next time.Time
@@ -29,7 +28,7 @@ type instant struct {
 }
 
 // unrecorded explains an instant that has no record.
-func (e *explainer) unrecorded(ctx context.Context, t *instant) (belfry.Explanation, error) {
+func (t *instant) unrecorded(ctx context.Context) (belfry.Explanation, error) {
 	if t.policy == nil {
 		t.out.Decision = belfry.DecisionUnknown
 		t.out.Sentence = fmt.Sprintf("It is unknown what the job does at %s: this server cannot parse its schedule %q.", t.format.full(t.at), t.spec.Schedule)
@@ -47,7 +46,7 @@ func (e *explainer) unrecorded(ctx context.Context, t *instant) (belfry.Explanat
 	case !t.plan.JobID.IsZero() && t.plan.NominalAt.IsZero() && t.at.After(t.plan.FiredFor):
 		t.out.Decision, verdict = belfry.DecisionNone, t.notPlanned()
 	default:
-		t.out.Decision, verdict, err = e.pruned(ctx, t)
+		t.out.Decision, verdict, err = t.pruned(ctx)
 	}
 	t.out.Sentence = t.format.full(t.at) + " " + verdict
 	return t.out, err
@@ -85,9 +84,9 @@ func (t *instant) notScheduled() string {
 
 // pruned is about a past occurrence without a record: mostly it was pruned, but while a
 // job was cancelled there was none.
-func (e *explainer) pruned(ctx context.Context, t *instant) (belfry.Decision, string, error) {
+func (t *instant) pruned(ctx context.Context) (belfry.Decision, string, error) {
 	const enough = 100 // requested runs that may precede a scheduled one
-	runs, err := e.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: t.at}, Limit: enough})
+	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: t.at}, Limit: enough})
 	if err != nil {
 		return "", "", err
 	}
@@ -147,11 +146,8 @@ func (t *instant) upcoming() (belfry.Decision, string) {
 // spentBefore reports whether the runs that are left precede the instant.
 func (t *instant) spentBefore() bool {
 	const enough = 10_000 // occurrences that are worth counting
-	if t.spec.MaxRuns == 0 {
-		return false
-	}
 	left := int64(t.spec.MaxRuns) - t.plan.RunsMade
-	if left > enough {
+	if t.spec.MaxRuns == 0 || left > enough {
 		return false
 	}
 	list, _ := t.policy.Between(t.plan.NominalAt, t.at.Add(-1), int(left))

@@ -3,52 +3,45 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// noticeable is how late a run may be fired without being called late.
-const noticeable = time.Minute
+const (
+	noticeable  = time.Minute // how late a run may be fired without being called late
+	silentAfter = time.Minute // how long after its last heartbeat a worker counts as gone
+	maxCounted  = 100_000     // the count of a record that stands for at least so many
+)
+
+// requestedRuns begins the sentence about a run that was requested.
+var requestedRuns = map[belfry.RunKind]string{belfry.KindManual: "The manual run of ", belfry.KindBackfill: "The backfill of "}
 
 // recorded explains an instant by its record and the others of the same instant.
-func (e *explainer) recorded(ctx context.Context, t *instant, record belfry.Run, others []belfry.Run) (belfry.Explanation, error) {
+func (t *instant) recorded(ctx context.Context, record belfry.Run, others []belfry.Run) (belfry.Explanation, error) {
 	run := record
 	if record.Status != belfry.RunSkipped {
 		var err error
-		if run, err = e.store.Run(ctx, t.job.Namespace, record.ID); err != nil {
+		if run, err = t.store.Run(ctx, t.job.Namespace, record.ID); err != nil {
 			return belfry.Explanation{}, err
 		}
 	}
 	t.out.Run, t.out.Reason = &run, run.Reason
-	verdict, err := e.verdict(ctx, t, run)
+	verdict, err := t.verdict(ctx, run)
 	if err != nil {
 		return belfry.Explanation{}, err
 	}
-	t.out.Sentence = t.subject(run) + " " + verdict
-	for _, other := range others {
-		if other.Kind == belfry.KindBackfill {
-			t.out.Sentence += " It was backfilled too: that run " + statusVerb(other.Status) + "."
-			break
-		}
+	t.out.Sentence = requestedRuns[run.Kind] + t.format.full(t.at) + " " + verdict
+	if i := slices.IndexFunc(others, func(r belfry.Run) bool { return r.Kind == belfry.KindBackfill }); i >= 0 {
+		t.out.Sentence += " It was backfilled too: that run " + statusVerb(others[i].Status) + "."
 	}
 	return t.out, nil
 }
 
-// subject is what the sentence is about.
-func (t *instant) subject(run belfry.Run) string {
-	switch run.Kind {
-	case belfry.KindManual:
-		return "The manual run of " + t.format.full(t.at)
-	case belfry.KindBackfill:
-		return "The backfill of " + t.format.full(t.at)
-	}
-	return t.format.full(t.at)
-}
-
 // verdict says what became of a run or skip, and sets the decision.
-func (e *explainer) verdict(ctx context.Context, t *instant, run belfry.Run) (string, error) {
+func (t *instant) verdict(ctx context.Context, run belfry.Run) (string, error) {
 	switch run.Status {
 	case belfry.RunSucceeded:
 		t.out.Decision = belfry.DecisionRan
@@ -64,9 +57,9 @@ func (e *explainer) verdict(ctx context.Context, t *instant, run belfry.Run) (st
 		return t.cancelled(run), nil
 	case belfry.RunSkipped:
 		t.out.Decision = belfry.DecisionSkipped
-		return e.skipped(ctx, t, run)
+		return t.skipped(ctx, run)
 	}
-	return e.live(ctx, t, run)
+	return t.live(ctx, run)
 }
 
 func (t *instant) succeeded(run belfry.Run) string {
@@ -128,11 +121,11 @@ func (t *instant) cancelled(run belfry.Run) string {
 }
 
 // skipped says why an occurrence did not run.
-func (e *explainer) skipped(ctx context.Context, t *instant, skip belfry.Run) (string, error) {
+func (t *instant) skipped(ctx context.Context, skip belfry.Run) (string, error) {
 	if skip.Reason == belfry.ReasonDSTGap {
 		return t.gap(skip), nil
 	}
-	reason, err := e.skipReason(ctx, t, skip)
+	reason, err := t.skipReason(ctx, skip)
 	if err != nil {
 		return "", err
 	}
@@ -147,18 +140,15 @@ func (e *explainer) skipped(ctx context.Context, t *instant, skip belfry.Run) (s
 	return verdict, nil
 }
 
-// maxCounted is the count of a record that stands for at least so many.
-const maxCounted = 100_000
-
-func (e *explainer) skipReason(ctx context.Context, t *instant, skip belfry.Run) (string, error) {
+func (t *instant) skipReason(ctx context.Context, skip belfry.Run) (string, error) {
 	switch skip.Reason {
 	case belfry.ReasonOverlap:
-		return e.overlap(ctx, t, skip)
+		return t.overlap(ctx, skip)
 	case belfry.ReasonQueueFull:
 		limit := t.spec.QueueLimit()
 		return fmt.Sprintf("%s waited for an earlier one already, which is the limit (overlap: queue, max_queued: %d)", count(limit, "run"), limit), nil
 	case belfry.ReasonMissed:
-		return e.missed(ctx, t, skip)
+		return t.missed(ctx, skip)
 	case belfry.ReasonMaxMissed:
 		return fmt.Sprintf("no scheduler was running, and more occurrences were missed than max_missed allows (missed_window: run_all catches up on the newest %d)",
 			t.spec.MissedLimit()), nil
@@ -180,9 +170,9 @@ func (e *explainer) skipReason(ctx context.Context, t *instant, skip belfry.Run)
 }
 
 // overlap names the run that was alive.
-func (e *explainer) overlap(ctx context.Context, t *instant, skip belfry.Run) (string, error) {
+func (t *instant) overlap(ctx context.Context, skip belfry.Run) (string, error) {
 	const enough = 50 // runs and skips that may lie between
-	runs, err := e.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: skip.FiredAt.Add(time.Microsecond)}, Limit: enough})
+	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: skip.FiredAt.Add(time.Microsecond)}, Limit: enough})
 	if err != nil {
 		return "", err
 	}
@@ -201,7 +191,7 @@ func (e *explainer) overlap(ctx context.Context, t *instant, skip belfry.Run) (s
 }
 
 // missed says why a missed occurrence did not run later.
-func (e *explainer) missed(ctx context.Context, t *instant, skip belfry.Run) (string, error) {
+func (t *instant) missed(ctx context.Context, skip belfry.Run) (string, error) {
 	const cause = "no scheduler was running"
 	switch {
 	case t.policy == nil:
@@ -209,7 +199,7 @@ func (e *explainer) missed(ctx context.Context, t *instant, skip belfry.Run) (st
 	case t.spec.MissedWindow == belfry.MissedSkip:
 		return cause + " (missed_window: skip does not catch up)", nil
 	case t.spec.MissedWindow == belfry.MissedRunOnce:
-		latest, err := e.caughtUp(ctx, t, skip)
+		latest, err := t.caughtUp(ctx, skip)
 		if err != nil {
 			return "", err
 		}
@@ -225,7 +215,7 @@ func (e *explainer) missed(ctx context.Context, t *instant, skip belfry.Run) (st
 }
 
 // caughtUp is the occurrence after those of a skip, if the same decision ran it.
-func (e *explainer) caughtUp(ctx context.Context, t *instant, skip belfry.Run) (time.Time, error) {
+func (t *instant) caughtUp(ctx context.Context, skip belfry.Run) (time.Time, error) {
 	last := skip.ScheduledAt
 	if skip.SkippedTo != nil {
 		last = *skip.SkippedTo
@@ -234,11 +224,169 @@ func (e *explainer) caughtUp(ctx context.Context, t *instant, skip belfry.Run) (
 	if next.IsZero() {
 		return time.Time{}, nil
 	}
-	records, err := e.store.RunsAt(ctx, t.job.Namespace, t.job.ID, next)
-	for _, r := range records {
-		if r.Kind == belfry.KindScheduled && r.ScheduledAt.Equal(next) && r.FiredAt.Equal(skip.FiredAt) {
-			return next, err
+	records, err := t.store.RunsAt(ctx, t.job.Namespace, t.job.ID, next)
+	if !slices.ContainsFunc(records, func(r belfry.Run) bool {
+		return r.Kind == belfry.KindScheduled && r.ScheduledAt.Equal(next) && r.FiredAt.Equal(skip.FiredAt)
+	}) {
+		return time.Time{}, err
+	}
+	return next, err
+}
+
+// live is about a run that is not settled.
+func (t *instant) live(ctx context.Context, run belfry.Run) (verdict string, err error) {
+	w, err := t.store.RunWait(ctx, t.job.Namespace, run.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case w.State != run.Status:
+		return "", errChanging
+	}
+	switch run.Status {
+	case belfry.RunRunning:
+		t.out.Decision = belfry.DecisionRunning
+		verdict = "is running"
+		if run.StartedAt != nil {
+			verdict = "has been running since " + t.format.seconds(*run.StartedAt)
+		}
+		verdict += fmt.Sprintf(" (attempt %d).", run.Attempt)
+	case belfry.RunRetry:
+		t.out.Decision = belfry.DecisionRetrying
+		verdict = t.retrying(run)
+	case belfry.RunWaiting:
+		t.out.Decision = belfry.DecisionWaiting
+		verdict, err = t.behind(ctx, w)
+	default:
+		t.out.Decision = belfry.DecisionQueued
+		verdict, err = t.queued(ctx, run, w)
+	}
+	if w.Cancel {
+		verdict += " It was cancelled: it ends when its worker stops it."
+	}
+	return verdict, err
+}
+
+// retrying is about a run that waits for its next attempt.
+func (t *instant) retrying(run belfry.Run) string {
+	t.out.WaitsFor = &belfry.Wait{What: belfry.WaitForTime, Until: pointer(run.ReadyAt)}
+	next := "the next attempt is at " + t.format.seconds(run.ReadyAt)
+	failures, last := 0, belfry.Outcome("")
+	for _, a := range run.Attempts {
+		if last = a.Outcome; last == belfry.OutcomeFailed || last == belfry.OutcomeTimedOut {
+			failures++
 		}
 	}
-	return time.Time{}, err
+	retries := t.spec.MaxRetries.Value()
+	switch {
+	case last == "":
+		return "has not started; it may start at " + t.format.seconds(run.ReadyAt) + "."
+	case last == belfry.OutcomeSnoozed:
+		return "was snoozed by its handler; " + next + "."
+	case t.policy == nil || failures == 0 || failures > retries: // A redriven run has all its retries again.
+		return fmt.Sprintf("had %s; %s.", count(len(run.Attempts), "attempt"), next)
+	}
+	verdict := fmt.Sprintf("failed %d of %d attempts; %s.", failures, retries+1, next)
+	if said := lastError(run); said != "" {
+		verdict += " The last error was: " + said + "."
+	}
+	return verdict
+}
+
+// behind is about a run that waits for others of its job.
+func (t *instant) behind(ctx context.Context, w store.RunWait) (string, error) {
+	t.out.WaitsFor = &belfry.Wait{What: belfry.WaitForRun, RunIDs: w.Before}
+	policy := " (overlap: " + string(t.spec.Overlap) + ")."
+	if len(w.Before) == 0 {
+		return "is about to start: it waited for an earlier run of the same job" + policy, nil
+	}
+	first, err := t.store.Run(ctx, t.job.Namespace, w.Before[0])
+	if err != nil {
+		return "", err
+	}
+	verdict := "waits for " + t.format.run(first) + " of the same job, which " + statusVerb(first.Status)
+	if more := len(w.Before) - 1; more > 0 {
+		verdict += fmt.Sprintf(", and for %d more", more)
+	}
+	return verdict + policy, nil
+}
+
+// statusVerb says what the status of a run is.
+func statusVerb(s belfry.RunStatus) string {
+	switch s {
+	case belfry.RunReady:
+		return "is queued"
+	case belfry.RunRetry:
+		return "waits for its next attempt"
+	case belfry.RunWaiting:
+		return "waits for an earlier run"
+	case belfry.RunSucceeded:
+		return "succeeded"
+	case belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
+		return "was " + string(s)
+	}
+	return "is " + string(s)
+}
+
+// queued is about a run that waits for a worker.
+func (t *instant) queued(ctx context.Context, run belfry.Run, w store.RunWait) (string, error) {
+	workers, err := t.store.Workers(ctx)
+	if err != nil {
+		return "", err
+	}
+	queue, handler := belfry.SplitLane(w.Lane)
+	wait := &belfry.Wait{What: belfry.WaitForSlot, Queue: queue, Handler: handler, Running: w.Running, Ahead: w.Ahead}
+	t.out.WaitsFor = wait
+	var lastSeen time.Time // of the latest one that is gone
+	shared := false        // with other queues or handlers
+	for _, one := range workers {
+		switch {
+		case !slices.Contains(one.Lanes, w.Lane):
+		case t.now.Sub(one.LastSeen) > silentAfter:
+			if one.LastSeen.After(lastSeen) {
+				lastSeen = one.LastSeen
+			}
+		default:
+			wait.Workers++
+			wait.Slots += one.Slots
+			shared = shared || len(one.Lanes) > 1
+		}
+	}
+	if wait.Workers == 0 {
+		wait.What = belfry.WaitForWorker
+		verdict := fmt.Sprintf("is queued: no worker serves handler %s in queue %s", handler, queue)
+		if !lastSeen.IsZero() {
+			verdict += "; the last one that did was seen at " + t.format.seconds(lastSeen)
+		}
+		return verdict + ".", nil
+	}
+	return "is queued: " + slots(wait, shared && t.now.Sub(run.ReadyAt) > noticeable), nil
+}
+
+// slots is about workers that may also be busy with runs that are not counted here.
+func slots(w *belfry.Wait, busyElsewhere bool) string {
+	serving := fmt.Sprintf("%s that serve %s/%s", count(w.Workers, "worker"), w.Queue, w.Handler)
+	if w.Workers == 1 {
+		serving = fmt.Sprintf("the worker that serves %s/%s", w.Queue, w.Handler)
+	}
+	ahead := "no run is ahead of it"
+	switch {
+	case w.Ahead == 1:
+		ahead = "1 run is ahead of it"
+	case w.Ahead > 1:
+		ahead = fmt.Sprintf("%d runs are ahead of it", w.Ahead)
+	}
+	switch {
+	case w.Slots == 0 && w.Workers == 1:
+		return fmt.Sprintf("%s has no slots; %s.", serving, ahead)
+	case w.Slots == 0:
+		return fmt.Sprintf("%s have no slots; %s.", serving, ahead)
+	case w.Running >= w.Slots && w.Slots == 1:
+		return fmt.Sprintf("the only slot of %s is busy; %s.", serving, ahead)
+	case w.Running >= w.Slots:
+		return fmt.Sprintf("all %d slots of %s are busy; %s.", w.Slots, serving, ahead)
+	case busyElsewhere:
+		return fmt.Sprintf("%d of %s of %s are busy with this handler, and others may be busy with other queues and handlers; %s.",
+			w.Running, count(w.Slots, "slot"), serving, ahead)
+	}
+	return fmt.Sprintf("%s, and %d of %s of %s are busy; it starts as soon as one of them claims it.", ahead, w.Running, count(w.Slots, "slot"), serving)
 }

@@ -5,7 +5,9 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -44,53 +46,36 @@ func maskJSON(payload []byte, nested int, hide hide) []byte {
 	m.out.Grow(len(payload))
 	m.text = json.NewEncoder(&m.out)
 	m.text.SetEscapeHTML(false)
-	for {
-		token, err := m.in.Token()
-		if err != nil { // the end: the input is valid
-			return m.out.Bytes()
-		}
-		m.take(token)
-	}
+	m.value()
+	return m.out.Bytes()
 }
 
-// masker copies JSON while it masks. Open objects and arrays are a stack.
+// masker copies valid JSON while it masks.
 type masker struct {
 	in     *json.Decoder
 	out    bytes.Buffer
 	text   *json.Encoder
-	open   []frame
 	nested int
 	hide   hide
 }
 
-// frame is an object or array that is not closed yet.
-type frame struct {
-	object bool
-	key    bool // a key comes next
-	begun  bool // it has a member
-}
-
-func (m *masker) take(token json.Token) {
-	if d, ok := token.(json.Delim); ok && (d == '}' || d == ']') {
-		m.open = m.open[:len(m.open)-1]
-		m.out.WriteByte(byte(d))
-		return
-	}
-	top := m.top()
-	if top != nil && top.object && top.key {
-		m.member(top, token.(string))
-		return
-	}
-	if top != nil && !top.object {
-		m.comma(top)
-	}
-	if top != nil {
-		top.key = top.object
-	}
+func (m *masker) value() {
+	token, _ := m.in.Token()
 	switch v := token.(type) {
 	case json.Delim:
 		m.out.WriteByte(byte(v))
-		m.open = append(m.open, frame{object: v == '{', key: v == '{'})
+		for first := true; m.in.More(); first = false {
+			if !first {
+				m.out.WriteByte(',')
+			}
+			if v == '{' {
+				m.member()
+			} else {
+				m.value()
+			}
+		}
+		end, _ := m.in.Token()
+		fmt.Fprint(&m.out, end)
 	case string:
 		m.write(maskText(v, m.nested, m.hide))
 	default:
@@ -98,43 +83,23 @@ func (m *masker) take(token json.Token) {
 	}
 }
 
-// member copies a key; if it names a secret, its value is skipped.
-func (m *masker) member(top *frame, key string) {
-	m.comma(top)
+// member copies a key and its value, or hides the value if the key names a secret.
+func (m *masker) member() {
+	token, _ := m.in.Token()
+	key, _ := token.(string)
 	m.write(key)
 	m.out.WriteByte(':')
-	top.key = false
 	if !secretName(key) {
+		m.value()
 		return
 	}
-	var skipped json.RawMessage
-	if m.in.Decode(&skipped) == nil {
-		m.write(m.hide(plain(skipped)))
-		top.key = true
-	}
-}
-
-// plain is the text that a value is, or else the value as it is written.
-func plain(value json.RawMessage) string {
+	var value json.RawMessage
+	_ = m.in.Decode(&value)
 	var text string
 	if json.Unmarshal(value, &text) != nil {
-		return string(value)
+		text = string(value)
 	}
-	return text
-}
-
-func (m *masker) top() *frame {
-	if len(m.open) == 0 {
-		return nil
-	}
-	return &m.open[len(m.open)-1]
-}
-
-func (m *masker) comma(top *frame) {
-	if top.begun {
-		m.out.WriteByte(',')
-	}
-	top.begun = true
+	m.write(m.hide(text))
 }
 
 // write puts a scalar; the encoder ends it with a new line, which is taken back.
@@ -194,26 +159,20 @@ func maskURL(rest string, hide hide) string {
 func maskForm(s string, hide hide) string {
 	var out strings.Builder
 	for s != "" {
-		end := strings.IndexAny(s, "&;")
-		pair, next := s, ""
-		if end >= 0 {
-			pair, next = s[:end+1], s[end+1:]
+		pair, separator := s, ""
+		if end := strings.IndexAny(s, "&;"); end >= 0 {
+			pair, separator = s[:end], s[end:end+1]
 		}
-		s = next
+		s = s[len(pair)+len(separator):]
 		name, value, ok := strings.Cut(pair, "=")
 		plain, err := url.QueryUnescape(name)
 		if err != nil {
 			plain = name
 		}
-		if !ok || !secretName(plain) && !strings.EqualFold(plain, "key") {
-			out.WriteString(pair)
-			continue
+		if ok && (secretName(plain) || strings.EqualFold(plain, "key")) {
+			pair = name + "=" + hide(value)
 		}
-		mark := ""
-		if end >= 0 {
-			value, mark = value[:len(value)-1], value[len(value)-1:]
-		}
-		out.WriteString(name + "=" + hide(value) + mark)
+		out.WriteString(pair + separator)
 	}
 	return out.String()
 }
@@ -235,13 +194,5 @@ var (
 // secretName reports whether a key or parameter of this name holds a secret.
 func secretName(name string) bool {
 	plain := separators.Replace(strings.ToLower(name))
-	if secretNames[plain] {
-		return true
-	}
-	for _, part := range secretParts {
-		if strings.Contains(plain, part) {
-			return true
-		}
-	}
-	return false
+	return secretNames[plain] || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(plain, part) })
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-// Characters of a tag and of a handler.
 const (
-	maxTag     = 100
+	maxTag     = 100 // characters
 	maxHandler = 200
+	tooLong    = "has %d characters, the maximum is %d"
 )
 
 var namespaces = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
@@ -72,13 +72,9 @@ func checkLine(text string, longest int) string {
 	case strings.ContainsFunc(text, invisible):
 		return "must not contain control characters"
 	case n > longest:
-		return tooLong(n, longest)
+		return fmt.Sprintf(tooLong, n, longest)
 	}
 	return ""
-}
-
-func tooLong(n, longest int) string {
-	return fmt.Sprintf("has %d characters, the maximum is %d", n, longest)
 }
 
 // invisible reports characters that would garble a line of text: controls, line
@@ -121,7 +117,7 @@ func checkTag(tag string) string {
 	case n == 0:
 		return "must not be empty"
 	case n > maxTag:
-		return tooLong(n, maxTag)
+		return fmt.Sprintf(tooLong, n, maxTag)
 	case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("._:/=@-", r)
 	}):

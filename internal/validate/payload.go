@@ -23,8 +23,10 @@ func (c *check) target(m *belfry.Manifest) {
 	inferred := m.Type == ""
 	if inferred {
 		m.Type = belfry.TypeWorker
-		if hasURL(m.Payload) {
-			m.Type = belfry.TypeHTTP
+		if bytes.Contains(m.Payload, []byte(`"url"`)) || bytes.Contains(m.Payload, []byte(`\`)) { // perhaps "url" in escapes
+			if _, found := jsontext.Object(m.Payload)["url"]; found {
+				m.Type = belfry.TypeHTTP
+			}
 		}
 	}
 	switch {
@@ -57,15 +59,6 @@ func (c *check) handler(m *belfry.Manifest, inferred bool) {
 	}
 }
 
-// hasURL reports whether a payload is an object with a member "url".
-func hasURL(payload json.RawMessage) bool {
-	if !bytes.Contains(payload, []byte(`"url"`)) && !bytes.Contains(payload, []byte(`\`)) {
-		return false
-	}
-	_, found := jsontext.Object(payload)["url"]
-	return found
-}
-
 // payload returns the payload without needless blanks and with its secrets. Its content
 // is checked only for a known type.
 func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
@@ -76,7 +69,15 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		}
 		return nil
 	}
-	raw = c.unmask(raw)
+	var stored json.RawMessage
+	if c.before != nil {
+		stored = c.before.Payload
+	}
+	if !bytes.Equal(raw, stored) {
+		var errors []belfry.FieldError
+		raw, errors = secret.Unmask(raw, stored)
+		c.add(errors...)
+	}
 	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
 	worker := kind == belfry.TypeWorker
 	if json.Compact(compact, raw) != nil || !worker && raw[0] != '{' {
@@ -100,20 +101,6 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 
 func tooLarge(n int) string {
 	return fmt.Sprintf("has %d bytes, the maximum is %d", n, belfry.MaxPayload)
-}
-
-// unmask restores the secrets that the job had before the edit.
-func (c *check) unmask(raw json.RawMessage) json.RawMessage {
-	var stored json.RawMessage
-	if c.before != nil {
-		stored = c.before.Payload
-	}
-	if bytes.Equal(raw, stored) {
-		return raw
-	}
-	raw, errors := secret.Unmask(raw, stored)
-	c.add(errors...)
-	return raw
 }
 
 // Payload returns the payload of a run of a job for which a request overrides it: all
@@ -144,28 +131,17 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 	if len(errors) > 0 {
 		return nil, errors
 	}
-	whole, err := replaceBody(job.Payload, body)
-	if err != nil {
-		return fail("cannot be merged into the payload of the job")
-	}
-	if len(whole) > belfry.MaxPayload {
-		return fail("together with the payload of the job " + tooLarge(len(whole)))
-	}
-	return whole, nil
-}
-
-// replaceBody replaces the body of an HTTP payload.
-func replaceBody(payload, body json.RawMessage) (json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &members); err != nil {
-		return nil, err
-	}
+	members := jsontext.Object(job.Payload)
 	members["body"] = body
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(members); err != nil {
-		return nil, err
+		return fail("cannot be merged into the payload of the job")
 	}
-	return bytes.TrimSpace(out.Bytes()), nil
+	whole := bytes.TrimSpace(out.Bytes())
+	if len(whole) > belfry.MaxPayload {
+		return fail("together with the payload of the job " + tooLarge(len(whole)))
+	}
+	return whole, nil
 }

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,11 +13,11 @@ import (
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-// maxLate is how long ago the instant of a new one-off may be.
-const maxLate = 30 * time.Minute
-
-// maxParsed bounds how many schedules a Validator keeps.
-const maxParsed = 10_000
+const (
+	maxLate      = 30 * time.Minute // how long ago the instant of a new one-off may be
+	maxParsed    = 10_000           // schedules that a Validator keeps
+	defaultCount = 10               // occurrences that a preview lists
+)
 
 // scheduleKey is everything that the meaning of a schedule depends on.
 type scheduleKey struct {
@@ -38,7 +39,9 @@ type parsedSchedule struct {
 func (c *check) schedule(s *belfry.Spec, id belfry.ID) (changed bool) {
 	c.bounds(s)
 	if c.before != nil {
-		c.followZone(s)
+		if _, named := schedule.NamedZone(s.Schedule); named && s.Schedule != c.before.Schedule && !c.sets("timezone") {
+			s.Timezone = "" // The new schedule names its own.
+		}
 		if c.unchanged(s) {
 			if at, once := c.onceBefore(); once && s.MaxRuns != 0 {
 				c.oneOff(s, at)
@@ -136,9 +139,7 @@ func (k scheduleKey) parse(now time.Time, err error) (p parsedSchedule) {
 		}
 		return p
 	}
-	if p.zone = o.Timezone; p.zone == "" {
-		p.zone = zoneOf(k.text)
-	}
+	p.zone = cmp.Or(o.Timezone, zoneOf(k.text))
 	return p
 }
 
@@ -167,16 +168,6 @@ func zoneOf(text string) string {
 	return "UTC"
 }
 
-// followZone drops the time zone of a job whose new schedule names another.
-func (c *check) followZone(s *belfry.Spec) {
-	if c.sets("timezone") || s.Schedule == c.before.Schedule {
-		return
-	}
-	if _, named := schedule.NamedZone(s.Schedule); named {
-		s.Timezone = ""
-	}
-}
-
 // unchanged reports whether an edit leaves the schedule of the job as it was, and then
 // fills in what is stored beside it.
 func (c *check) unchanged(s *belfry.Spec) bool {
@@ -187,10 +178,7 @@ func (c *check) unchanged(s *belfry.Spec) bool {
 	if s.StartsAt.IsZero() && schedule.NeedsStart(plan.Text(before)) {
 		s.StartsAt = before.StartsAt
 	}
-	zone := s.Timezone
-	if zone == "" {
-		zone = zoneOf(s.Schedule)
-	}
+	zone := cmp.Or(s.Timezone, zoneOf(s.Schedule))
 	if zone != before.Timezone || s.SkipsGap() != before.SkipsGap() || s.DSTOverlap != before.DSTOverlap ||
 		!s.StartsAt.Equal(before.StartsAt) || !s.EndsAt.Equal(before.EndsAt) {
 		return false
@@ -249,9 +237,6 @@ func (c *check) fires(s *belfry.Spec, rule schedule.Rule) {
 	}
 }
 
-// defaultCount is how many occurrences a preview lists.
-const defaultCount = 10
-
 // Preview returns what a schedule means, and its occurrences after an instant. It
 // refuses what Create would refuse at that instant, except a one-off that has passed.
 func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.FieldError) {
@@ -269,18 +254,14 @@ func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.F
 	}
 	spec := belfry.Spec{Schedule: r.Schedule, Timezone: r.Timezone, DSTGap: r.DSTGap, DSTOverlap: r.DSTOverlap, StartsAt: r.StartsAt, EndsAt: r.EndsAt}
 	c.schedule(&spec, r.JobID)
-	var policy *plan.Policy
-	if len(c.errors) == 0 {
-		policy = c.compile(spec)
-	}
 	if len(c.errors) > 0 {
 		return belfry.Preview{}, c.errors
 	}
-	return preview(policy, r), nil
-}
-
-func preview(policy *plan.Policy, r belfry.PreviewRequest) belfry.Preview {
-	spec, rule := policy.Spec, policy.Unbounded
+	policy := c.compile(spec)
+	if len(c.errors) > 0 {
+		return belfry.Preview{}, c.errors
+	}
+	rule := policy.Unbounded
 	p := belfry.Preview{
 		RuleSummary: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone, Description: schedule.Describe(rule)},
 		StartsAt:    spec.StartsAt,
@@ -294,11 +275,8 @@ func preview(policy *plan.Policy, r belfry.PreviewRequest) belfry.Preview {
 	if r.StartsAt.IsZero() && !spec.StartsAt.IsZero() {
 		p.Warnings = append(p.Warnings, "it counts from starts_at, by default the time of creation: this is an example from "+spec.StartsAt.Format(time.RFC3339)+" on")
 	}
-	if r.Count == 0 {
-		r.Count = defaultCount
-	}
-	for _, o := range schedule.Preview(rule, r.After, spec.StartsAt, spec.EndsAt, r.Count) {
+	for _, o := range schedule.Preview(rule, r.After, spec.StartsAt, spec.EndsAt, cmp.Or(r.Count, defaultCount)) {
 		p.Next = append(p.Next, belfry.Occurrence{At: o.At, Local: o.Local.Format(time.RFC3339Nano), Weekday: o.Local.Weekday().String(), Note: o.Note})
 	}
-	return p
+	return p, nil
 }

@@ -26,11 +26,6 @@ type Input struct {
 	Errors []belfry.FieldError // found while it was decoded; more errors of the same fields are left out
 }
 
-// unreadable reports an error without a field: there is nothing to validate.
-func (in Input) unreadable() bool {
-	return slices.ContainsFunc(in.Errors, func(e belfry.FieldError) bool { return e.Field == "" })
-}
-
 // Result is a normalized manifest with its compiled policy.
 type Result struct {
 	Manifest belfry.Manifest
@@ -54,10 +49,10 @@ func New(now time.Time, d plan.Defaults) *Validator {
 
 // Create validates a new job that will have the id. It returns every error.
 func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError) {
-	if in.unreadable() {
+	c := check{Validator: v, fields: in.Fields, errors: slices.Clone(in.Errors)}
+	if c.failed("") { // It could not be read: there is nothing to validate.
 		return Result{}, in.Errors
 	}
-	c := check{Validator: v, fields: in.Fields, errors: slices.Clone(in.Errors)}
 	return c.manifest(id, in.Manifest), c.errors
 }
 
@@ -92,7 +87,10 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.longestDelay(m.Spec)
 	changed := c.schedule(&m.Spec, id)
 	m.Payload = c.payload(m.Payload, m.Type)
-	c.priority(&m.Spec)
+	var err error
+	if m.Priority, err = belfry.ParsePriority(string(m.Priority)); err != nil {
+		c.fail("priority", "%s", err)
+	}
 	c.keyTemplate(&m.Spec)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
@@ -133,15 +131,6 @@ func (c *check) failed(field string) bool {
 // sets reports whether the request gives a field, whose value is not zero.
 func (c *check) sets(field string) bool { return c.fields == nil || c.fields.Has(field) }
 
-// priority brings a priority that was not decoded from JSON into its usual form.
-func (c *check) priority(s *belfry.Spec) {
-	priority, err := belfry.ParsePriority(string(s.Priority))
-	if err != nil {
-		c.fail("priority", "%s", err)
-	}
-	s.Priority = priority
-}
-
 // keyTemplate checks the template of idempotency keys and brings it into its normal
 // form.
 func (c *check) keyTemplate(s *belfry.Spec) {
@@ -164,3 +153,51 @@ func (c *check) keyTemplate(s *belfry.Spec) {
 
 // bracedWord finds words in braces. Those of a template have two.
 var bracedWord = regexp.MustCompile(`\{+ *(\w+) *\}+`)
+
+// retries settles what depends on each other in a retry policy: a list of delays has a
+// backoff of its own and says how many retries there are, another backoff replaces the
+// list, and a longer first delay raises the longest one, unless the request sets those
+// itself. Fields that are unset get their defaults afterwards.
+func (c *check) retries(s *belfry.Spec) {
+	var err error
+	if s.RetryDelays, err = belfry.NewDelays(s.RetryDelays.Seconds()); err != nil {
+		c.fail("retry_delays", "%s; for example [10, 60, 600]", err)
+	}
+	delays := s.RetryDelays != "" && c.sets("retry_delays")
+	backoff := s.RetryBackoff != "" && c.sets("retry_backoff")
+	switch {
+	case delays:
+		if !backoff {
+			s.RetryBackoff = belfry.BackoffList
+		}
+		if s.MaxRetries.IsZero() || !c.sets("max_retries") {
+			s.MaxRetries = belfry.Some(len(s.RetryDelays.Seconds()))
+		}
+	case backoff && s.RetryBackoff != belfry.BackoffList:
+		s.RetryDelays = ""
+	case !backoff && s.RetryBackoff == belfry.BackoffList && s.RetryDelays == "":
+		s.RetryBackoff = ""
+	}
+	switch list := s.RetryBackoff == belfry.BackoffList; {
+	case list && s.RetryDelays == "":
+		c.fail("retry_delays", "is missing: backoff %q needs the seconds to wait before each retry, for example [10, 60, 600]", belfry.BackoffList)
+	case !list && s.RetryDelays != "" && !c.failed("retry_backoff"):
+		c.fail("retry_delays", "needs backoff %q, not %q; leave one of them out", belfry.BackoffList, s.RetryBackoff)
+	}
+	if base, ok := s.RetryBaseSeconds.Get(); ok && c.sets("retry_base_seconds") && (s.RetryCapSeconds.IsZero() || !c.sets("retry_cap_seconds")) {
+		if s.RetryCapSeconds.IsZero() {
+			s.RetryCapSeconds = belfry.DefaultSpec().RetryCapSeconds
+		}
+		s.RetryCapSeconds = belfry.Some(max(s.RetryCapSeconds.Value(), base))
+	}
+}
+
+// longestDelay checks that the longest delay is not shorter than the first one.
+func (c *check) longestDelay(s belfry.Spec) {
+	if s.RetryBackoff == belfry.BackoffImmediate || s.RetryBackoff == belfry.BackoffList || c.failed("retry_base_seconds") || c.failed("retry_cap_seconds") {
+		return
+	}
+	if base := s.RetryBaseSeconds.Value(); base > s.RetryCapSeconds.Value() {
+		c.fail("retry_cap_seconds", "must be at least retry_base_seconds, which is %v", base)
+	}
+}
