@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -45,12 +47,12 @@ type call struct {
 type CallOption func(*call)
 
 // IfMatch makes a call change a job only if it still has the version, which
-// JobWithVersion returns. Otherwise the error is belfry.Changed.
+// JobWithVersion returns. Otherwise the error is belfry.Changed. An empty version is any.
 func IfMatch(version string) CallOption { return func(q *call) { q.match = version } }
 
 // IdempotencyKey makes a create, import, trigger, backfill or bulk action count once,
 // however often it is called with the same key and content within seven days. Without
-// it the tries of one call count once.
+// it, or with an empty key, the tries of one call count once.
 func IdempotencyKey(key string) CallOption { return func(q *call) { q.key = key } }
 
 // CancelRuns has DeleteJob cancel the live runs. Without it they finish.
@@ -127,15 +129,11 @@ func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, err
 		return a, err
 	}
 	if err := json.Unmarshal(a.body, out); err != nil {
-		return nil, fmt.Errorf("%s: %w", q.what, foreignAnswer(a))
+		return nil, fmt.Errorf("%s: %w", q.what, belfry.Errorf(belfry.Internal,
+			"the answer is %d with %q that cannot be decoded, not one of a Belfry server of this version: check the address",
+			a.status, sanitizeLine(a.header.Get("Content-Type"), 80)))
 	}
 	return a, nil
-}
-
-// foreignAnswer is the error of a successful answer that cannot be decoded.
-func foreignAnswer(a *answer) error {
-	media := sanitizeLine(a.header.Get("Content-Type"), 80)
-	return belfry.Errorf(belfry.Internal, "the answer is %d with %q that cannot be decoded, not one of a Belfry server of this version: check the address", a.status, media)
 }
 
 // try sends a request once.
@@ -177,35 +175,33 @@ func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	if !isHeaderValue(q.key) || !isHeaderValue(q.match) {
 		return nil, belfry.Errorf(belfry.Invalid, "an idempotency key or version must have printable ASCII characters only")
 	}
+	header := http.Header{}
+	header.Set("Accept", "application/json, application/problem+json")
+	header.Set("Belfry-Namespace", c.namespace)
+	header.Set("User-Agent", c.agent)
 	var body io.Reader
 	switch {
 	case q.stream != nil:
 		body = q.stream.reader()
+		header.Set("Content-Type", "application/x-ndjson")
+		header.Set("Expect", "100-continue") // The sequence starts only if the server accepts the request.
 	case q.body != nil:
 		body = bytes.NewReader(q.body)
+		header.Set("Content-Type", "application/json")
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, body)
 	if err != nil {
 		return nil, belfry.Errorf(belfry.Invalid, "the request is not valid: %w", err)
 	}
-	switch {
-	case q.stream != nil:
-		r.Header.Set("Content-Type", "application/x-ndjson")
-		r.Header.Set("Expect", "100-continue") // The sequence starts only if the server accepts the request.
-	case q.body != nil:
-		r.Header.Set("Content-Type", "application/json")
-	}
-	r.Header.Set("Accept", "application/json, application/problem+json")
-	r.Header.Set("Belfry-Namespace", c.namespace)
-	r.Header.Set("User-Agent", c.agent)
+	r.Header = header
 	if q.key != "" {
 		r.Header.Set("Idempotency-Key", q.key)
 	}
 	if q.match != "" {
 		r.Header.Set("If-Match", `"`+q.match+`"`)
 	}
-	if c.authenticate != nil {
-		c.authenticate(r.Header)
+	if c.key != nil {
+		r.Header.Set("Authorization", "Bearer "+c.key())
 	}
 	return r, nil
 }
@@ -214,12 +210,10 @@ func isHeaderValue(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// unavailable is the error of a request without an answer. Idle connections may be as
-// dead as this one.
+// unavailable is the error of a call without an answer. Idle connections may be dead too.
 func (c *Client) unavailable(ctx context.Context, err error) error {
 	c.http.CloseIdleConnections()
-	var outer *url.Error // It repeats method and address.
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok { // It repeats method and address.
 		err = outer.Err
 	}
 	switch cause := context.Cause(ctx); {
@@ -228,17 +222,8 @@ func (c *Client) unavailable(ctx context.Context, err error) error {
 	case cause != nil: // the caller's context ended
 		return fmt.Errorf("no answer from %s: %w", c.base, cause)
 	}
-	e := belfry.Errorf(belfry.Unavailable, "no answer from %s: %w", c.base, err)
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return &permanentError{e}
-	}
-	return e
+	return belfry.Errorf(belfry.Unavailable, "no answer from %s: %w", c.base, err)
 }
-
-// permanentError is a failure that another try cannot fix.
-type permanentError struct{ error }
-
-func (e *permanentError) Unwrap() error { return e.error }
 
 // JobPath is the path of a job, or of something below it, for Do.
 func JobPath(ref string, more ...string) string {
@@ -251,3 +236,85 @@ func JobPath(ref string, more ...string) string {
 	}
 	return strings.Join(append([]string{jobsPath, escaped}, more...), "/")
 }
+
+const (
+	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
+	maxDelay      = 5 * time.Second
+	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
+)
+
+// do makes a call and retries it.
+func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
+	unknown := false // an earlier try may have been executed
+	for try := 0; ; try++ {
+		a, err := c.try(ctx, q)
+		if err == nil {
+			return a, nil
+		}
+		var failed *Error
+		if errors.As(err, &failed) && unknown {
+			if failed.Status == http.StatusNotFound && q.method == http.MethodDelete {
+				return &answer{status: http.StatusNoContent}, nil
+			}
+			failed.maybeDone = failed.Status == http.StatusPreconditionFailed || q.consumes && failed.Status == http.StatusNotFound
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", q.what, err)
+		}
+		delay, retryable := retryDelay(err, try)
+		deadline, limited := ctx.Deadline()
+		tooLate := limited && time.Until(deadline) <= delay
+		if !retryable || q.once || try >= c.retries || tooLate || q.stream != nil && !q.stream.rewind() {
+			return nil, fmt.Errorf("%s: %w", q.what, err)
+		}
+		unknown = unknown || failed == nil || failed.Status != http.StatusTooManyRequests
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w: the last try: %w", q.what, context.Cause(ctx), err)
+		}
+	}
+}
+
+// retryDelay is the delay before the next try, if a failure is temporary.
+func retryDelay(err error, try int) (time.Duration, bool) {
+	delay := min(minDelay<<min(try, 10), maxDelay)
+	delay = time.Duration(float64(delay) * (0.5 + rand.Float64())) // so that clients that failed together do not retry together
+	failed, answered := errors.AsType[*Error](err)
+	if !answered {
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+		return delay, belfry.CodeOf(err) == belfry.Unavailable && !untrusted
+	}
+	switch failed.Status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return max(delay, failed.RetryAfter), failed.RetryAfter <= maxRetryAfter
+	default:
+		return 0, false
+	}
+}
+
+// newTransport makes the connections of one Client. It uses HTTP/1.1: a call that is
+// aborted closes its connection, so that a dead connection is not used again.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: keepAlive}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				tcp.SetLinger(0) // An aborted request must not arrive later.
+			}
+			return conn, err
+		},
+		TLSHandshakeTimeout:    5 * time.Second,
+		ResponseHeaderTimeout:  5 * time.Minute, // of the longest import; other calls have shorter limits
+		ExpectContinueTimeout:  time.Second,
+		IdleConnTimeout:        30 * time.Second,
+		MaxIdleConns:           64,
+		MaxIdleConnsPerHost:    16,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// keepAlive detects a dead peer within about ten seconds.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}

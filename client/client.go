@@ -21,6 +21,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -34,76 +35,48 @@ import (
 
 // Client accesses one namespace of a server. It is safe for concurrent use.
 type Client struct {
-	base         string            // address of the server, without a slash at the end
-	authenticate func(http.Header) // sets the key; a function, so that nobody prints it by mistake
-	namespace    string
-	agent        string
-	retries      int
-	http         *http.Client
-	worker       atomic.Pointer[belfry.ID] // of the latest claim or heartbeat
+	base      string        // address of the server, without a slash at the end
+	key       func() string // a function, so that nobody prints it by mistake
+	namespace string
+	agent     string
+	retries   int
+	http      *http.Client
+	worker    atomic.Pointer[belfry.ID] // of the latest claim or heartbeat
 }
 
 // Option configures a Client.
-type Option func(*Client) error
+type Option func(*Client)
 
 // WithKey sets the API key.
 func WithKey(key string) Option {
-	return func(c *Client) error {
-		if key == "" {
-			return nil
+	return func(c *Client) {
+		if key != "" {
+			c.key = func() string { return key }
 		}
-		if !isHeaderValue(key) || strings.Contains(key, " ") {
-			return errors.New("the key must have printable ASCII characters only, and no spaces")
-		}
-		c.authenticate = func(h http.Header) { h.Set("Authorization", "Bearer "+key) }
-		return nil
 	}
 }
 
 // WithNamespace sets the namespace. The default is belfry.DefaultNamespace.
 func WithNamespace(name string) Option {
-	return func(c *Client) error {
-		if !isHeaderValue(name) {
-			return fmt.Errorf("%.80q is not a namespace", name)
-		}
-		if name != "" {
-			c.namespace = name
-		}
-		return nil
-	}
+	return func(c *Client) { c.namespace = cmp.Or(name, c.namespace) }
 }
 
 // WithHTTPClient sets the HTTP client, for certificates, proxies and the like. If the
 // Client is for a worker, whose claims wait, its Timeout must be at least 30 seconds.
 // Redirects are not followed.
 func WithHTTPClient(h *http.Client) Option {
-	return func(c *Client) error {
-		if h == nil {
-			return errors.New("the HTTP client is nil")
-		}
-		c.http = h
-		return nil
-	}
+	return func(c *Client) { c.http = h }
 }
 
 // WithUserAgent sets the name of the program in the server's log.
 func WithUserAgent(agent string) Option {
-	return func(c *Client) error {
-		if !isHeaderValue(agent) {
-			return fmt.Errorf("%.80q is not a user agent", agent)
-		}
-		c.agent = agent
-		return nil
-	}
+	return func(c *Client) { c.agent = agent }
 }
 
 // WithRetries sets how often a failed call that is safe to repeat is repeated. The
 // default is 3.
 func WithRetries(n int) Option {
-	return func(c *Client) error {
-		c.retries = max(n, 0)
-		return nil
-	}
+	return func(c *Client) { c.retries = max(n, 0) }
 }
 
 // New returns a Client of the server at an address such as
@@ -113,17 +86,22 @@ func New(server string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: base, namespace: belfry.DefaultNamespace, agent: "belfry-go", retries: 3}
+	c := &Client{base: base, namespace: belfry.DefaultNamespace, agent: "belfry-go", retries: 3, http: &http.Client{Transport: newTransport()}}
 	for _, option := range options {
-		if err := option(c); err != nil {
-			return nil, err
-		}
+		option(c)
+	}
+	switch {
+	case c.key != nil && (!isHeaderValue(c.key()) || strings.Contains(c.key(), " ")):
+		return nil, errors.New("the key must have printable ASCII characters only, and no spaces")
+	case !isHeaderValue(c.namespace):
+		return nil, fmt.Errorf("%.80q is not a namespace", c.namespace)
+	case !isHeaderValue(c.agent):
+		return nil, fmt.Errorf("%.80q is not a user agent", c.agent)
+	case c.http == nil:
+		return nil, errors.New("the HTTP client is nil")
 	}
 	c.worker.Store(new(belfry.NewID(time.Now())))
-	own := http.Client{Transport: newTransport()}
-	if c.http != nil {
-		own = *c.http
-	}
+	own := *c.http
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http = &own
 	return c, nil

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
@@ -32,7 +32,6 @@ type connectionFlags struct {
 	noColor bool
 }
 
-// add adds the flags to a group of commands.
 func (f *connectionFlags) add(cmd *cobra.Command) *cobra.Command {
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.server, "server", "", "`ADDRESS` of the server (default "+defaultServer+") [BELFRY_SERVER]")
@@ -64,8 +63,7 @@ func (f *connectionFlags) command(cmd *cobra.Command, run func(c *cli, args []st
 	return cmd
 }
 
-// settings are where a command connects to, and how it prints. The configuration file
-// has these fields.
+// settings are the fields of the configuration file.
 type settings struct {
 	Server    string `json:"server"`
 	Key       string `json:"key"`
@@ -73,8 +71,7 @@ type settings struct {
 	Output    string `json:"output" enum:"table,wide,json,yaml"`
 }
 
-// settings resolves the flags, then the environment, then the configuration file, then
-// the defaults.
+// settings come from the flags, the environment, the configuration file, or the defaults.
 func (f *connectionFlags) settings() (settings, error) {
 	config, err := readConfig(configPath())
 	if err != nil {
@@ -104,7 +101,6 @@ func checkFormat(format string) error {
 	return nil
 }
 
-// readKey reads a file that contains an API key and nothing else.
 func readKey(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -167,8 +163,7 @@ func (c *cli) confirm(yes bool, verb, question string) (bool, error) {
 	return c.ask(question)
 }
 
-// configPath is the path of the configuration file; empty if there is no home
-// directory.
+// configPath is empty if there is no home directory.
 func configPath() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "belfry", "config.yaml")
@@ -190,22 +185,17 @@ func readConfig(path string) (settings, error) {
 		return settings{}, fmt.Errorf("read the configuration: %w", err)
 	}
 	s, err := parseConfig(path, content)
-	if err == nil && s.Key != "" {
-		err = checkPrivate(path)
+	if err != nil || s.Key == "" || runtime.GOOS == "windows" {
+		return s, err
 	}
-	return s, err
-}
-
-// checkPrivate refuses a file with a key that other users may read.
-func checkPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
+		return s, fmt.Errorf("read the configuration: %w", err)
 	}
-	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o044 != 0 {
-		return fmt.Errorf("%s contains a key, but other users may read it (mode %04o); run: chmod 600 %s", escape(path), mode, escape(path))
+	if mode := info.Mode().Perm(); mode&0o044 != 0 {
+		return s, fmt.Errorf("%s contains a key, but other users may read it (mode %04o); run: chmod 600 %s", escape(path), mode, escape(path))
 	}
-	return nil
+	return s, nil
 }
 
 func parseConfig(path string, content []byte) (s settings, err error) {
@@ -221,10 +211,6 @@ func parseConfig(path string, content []byte) (s settings, err error) {
 	if len(errs) > 0 {
 		return s, errs
 	}
-	text, err := json.Marshal(m.fields)
-	if err != nil {
-		return s, fmt.Errorf("read the configuration: %w", err)
-	}
-	fields, _ := schema.Decode(text, &s) // It is an object.
+	fields, _ := schema.Decode(belfry.MustJSON(m.fields), &s) // It is an object.
 	return s, m.fieldErrors(fields).orNil()
 }

@@ -85,7 +85,6 @@ type exitCodeError struct{ code int }
 func (e exitCodeError) Error() string { return fmt.Sprintf("exit with code %d", e.code) }
 func (e exitCodeError) exitCode() int { return e.code }
 
-// fileError is an error at a line of a file.
 type fileError struct {
 	file    string
 	line    int
@@ -96,12 +95,10 @@ func (e fileError) text() string {
 	return fmt.Sprintf("%s:%d: %s", escape(e.file), e.line, escape(e.message))
 }
 
-// fileErrors are the errors of files.
 type fileErrors []fileError
 
 func (list fileErrors) exitCode() int { return exitRefused }
 
-// Error has a line for each error.
 func (list fileErrors) Error() string {
 	lines := make([]string, len(list))
 	for i, e := range list {
@@ -110,7 +107,6 @@ func (list fileErrors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// orNil is nil if there is no error.
 func (list fileErrors) orNil() error {
 	if len(list) == 0 {
 		return nil
@@ -143,7 +139,6 @@ var flagTypes = map[string]string{
 	"bool":     "true or false",
 }
 
-// flagError is a usage error about a flag.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -159,7 +154,6 @@ func flagError(err error) error {
 	return usagef("--%s: %w", name, errors.Unwrap(invalid))
 }
 
-// exitCode is the exit code of a failure.
 func exitCode(err error) int {
 	if e := exitCoder(nil); errors.As(err, &e) {
 		return e.exitCode()
@@ -258,7 +252,6 @@ func fieldLines(subject, message string, fields []belfry.FieldError) []string {
 	return lines
 }
 
-// unreachableReason says briefly why a server could not be reached.
 func unreachableReason(err error) string {
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError

@@ -13,11 +13,7 @@ func eventCommand(f *connectionFlags) *cobra.Command {
 		Use:     "event",
 		Aliases: []string{"events"},
 		Short:   "List events for operators",
-	}, eventListCommand(f)))
-}
-
-func eventListCommand(f *connectionFlags) *cobra.Command {
-	return listing[belfry.Event]{
+	}, listing[belfry.Event]{
 		noun: "events",
 		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Event, error], error) { return c.Events(c.ctx), nil },
 		none: "No events.",
@@ -30,15 +26,11 @@ func eventListCommand(f *connectionFlags) *cobra.Command {
 runs than usual (see --large-catch-up of belfry serve).`,
 		Example: `  belfry event list --limit 10`,
 		Args:    cobra.NoArgs,
-	})
+	})))
 }
 
 func (c *cli) eventTable(events []belfry.Event) {
-	ids := make([]belfry.ID, len(events))
-	for i, e := range events {
-		ids[i] = e.JobID
-	}
-	names := c.jobNames(ids...)
+	names := jobNames(c, events, func(e belfry.Event) belfry.ID { return e.JobID })
 	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
 	for _, e := range events {
 		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)

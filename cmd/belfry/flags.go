@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -27,18 +26,11 @@ import (
 // flag has the name of its field with hyphens; a list has a repeatable flag in the
 // singular; seconds are given as a duration, without the suffix. The values are kept as
 // JSON; the server checks them.
-type fieldFlags struct {
-	flags []*fieldFlag
-}
+type fieldFlags []*fieldFlag
 
 // addFieldFlags adds the flags for the fields of T that requests may set, except some.
-func addFieldFlags[T any](cmd *cobra.Command, except ...string) *fieldFlags {
-	return addFieldFlagsOf(cmd, new(T), except...)
-}
-
-func addFieldFlagsOf(cmd *cobra.Command, v any, except ...string) *fieldFlags {
-	set := &fieldFlags{}
-	for _, field := range schema.Of(reflect.TypeOf(v)).Fields {
+func addFieldFlags[T any](cmd *cobra.Command, except ...string) (set fieldFlags) {
+	for _, field := range schema.For[T]().Fields {
 		if !field.ReadOnly && !slices.Contains(except, field.Name) {
 			set.add(cmd, &fieldFlag{field: field})
 		}
@@ -47,8 +39,7 @@ func addFieldFlagsOf(cmd *cobra.Command, v any, except ...string) *fieldFlags {
 }
 
 // addFilterFlags is addFieldFlags for a filter, in which an instant may be an age.
-func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) *fieldFlags {
-	set := &fieldFlags{}
+func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) (set fieldFlags) {
 	for _, field := range schema.For[T]().Fields {
 		set.add(cmd, &fieldFlag{field: field, ages: true})
 		if field.Name == "job" {
@@ -61,7 +52,7 @@ func addFilterFlags[T any](c *connectionFlags, cmd *cobra.Command) *fieldFlags {
 func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
 	f.stdin = cmd.InOrStdin
 	f.flag = cmd.Flags().VarPF(f, f.name(), "", f.usage())
-	s.flags = append(s.flags, f)
+	*s = append(*s, f)
 	if f.ages && f.field.Name == "job" {
 		return
 	}
@@ -72,17 +63,16 @@ func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
 	completeFlag(cmd, f.flag.Name, words...)
 }
 
-// names lists the flags.
-func (s *fieldFlags) names() (names []string) {
-	for _, f := range s.flags {
+func (s fieldFlags) names() (names []string) {
+	for _, f := range s {
 		names = append(names, f.flag.Name)
 	}
 	return names
 }
 
 // changedFlag is the name of a flag that was given; empty if none was.
-func (s *fieldFlags) changedFlag() string {
-	for _, f := range s.flags {
+func (s fieldFlags) changedFlag() string {
+	for _, f := range s {
 		if f.flag.Changed {
 			return f.flag.Name
 		}
@@ -91,8 +81,8 @@ func (s *fieldFlags) changedFlag() string {
 }
 
 // checkNotEmpty refuses a filter without a value, which would match everything.
-func (s *fieldFlags) checkNotEmpty() error {
-	for _, f := range s.flags {
+func (s fieldFlags) checkNotEmpty() error {
+	for _, f := range s {
 		if f.flag.Changed && slices.Contains(f.texts, "") {
 			return usagef("--%s: is empty; omit it, or give it a value", f.flag.Name)
 		}
@@ -101,9 +91,9 @@ func (s *fieldFlags) checkNotEmpty() error {
 }
 
 // object is the JSON object of the fields whose flags were given.
-func (s *fieldFlags) object() members {
+func (s fieldFlags) object() members {
 	out := members{}
-	for _, f := range s.flags {
+	for _, f := range s {
 		if f.flag.Changed {
 			out[f.field.Name] = f.value()
 		}
@@ -112,21 +102,21 @@ func (s *fieldFlags) object() members {
 }
 
 // decode sets the fields of a struct whose flags were given. The server checks them.
-func (s *fieldFlags) decode(into any) error {
+func (s fieldFlags) decode(into any) error {
 	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into) // It is an object.
 	return s.usageErrors(errs)
 }
 
 // decodeChecked is decode for fields that no server checks.
-func (s *fieldFlags) decodeChecked(into any) error {
+func (s fieldFlags) decodeChecked(into any) error {
 	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)
 	return s.usageErrors(schema.MergeErrors(errs, schema.Check(into)))
 }
 
 // usageErrors makes a usage error of errors about fields that have flags.
-func (s *fieldFlags) usageErrors(fields []belfry.FieldError) error {
+func (s fieldFlags) usageErrors(fields []belfry.FieldError) error {
 	for _, e := range fields {
-		for _, f := range s.flags {
+		for _, f := range s {
 			if e.Field == f.field.Name {
 				return usagef("--%s: %s", f.flag.Name, e.Message)
 			}
@@ -135,17 +125,15 @@ func (s *fieldFlags) usageErrors(fields []belfry.FieldError) error {
 	return nil
 }
 
-// members are members of a JSON object.
 type members map[string]json.RawMessage
 
-// fieldFlag is the flag for one field.
 type fieldFlag struct {
 	field  *schema.Field
 	flag   *pflag.Flag
 	ages   bool             // instants may be ages
 	stdin  func() io.Reader // for @-
 	texts  []string         // as given
-	values []json.RawMessage
+	values [][]byte         // JSON
 }
 
 // flagValueError is what is wrong with the value of a flag. It follows the value.
@@ -188,10 +176,8 @@ func (f *fieldFlag) Type() string {
 	return cmp.Or(names[f.field.Kind], "string")
 }
 
-// String is what was given.
 func (f *fieldFlag) String() string { return strings.Join(f.texts, ",") }
 
-// Set takes the text of the flag.
 func (f *fieldFlag) Set(text string) error {
 	value, err := f.parse(text)
 	if err != nil {
@@ -209,17 +195,13 @@ func (f *fieldFlag) value() json.RawMessage {
 	if !f.repeatable() {
 		return f.values[0]
 	}
-	parts := make([]string, len(f.values))
-	for i, v := range f.values {
-		parts[i] = string(v)
-	}
+	list := bytes.Join(f.values, []byte(","))
 	if f.field.Kind == schema.TextMap {
-		return json.RawMessage("{" + strings.Join(parts, ",") + "}")
+		return slices.Concat([]byte("{"), list, []byte("}"))
 	}
-	return json.RawMessage("[" + strings.Join(parts, ",") + "]")
+	return slices.Concat([]byte("["), list, []byte("]"))
 }
 
-// parse returns the JSON of one text.
 func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 	switch {
 	case f.isDuration():
@@ -278,18 +260,12 @@ func parseDurations(text string) (json.RawMessage, error) {
 	return json.RawMessage("[" + strings.Join(list, ",") + "]"), nil
 }
 
-// readJSON reads the value of a flag that is JSON, or a file of it after @; the file -
-// is standard input.
+// readJSON reads JSON, or a file of it after @; the file - is standard input.
 func readJSON(text string, stdin io.Reader) (json.RawMessage, error) {
 	content := []byte(text)
 	if path, isFile := strings.CutPrefix(text, "@"); isFile || text == "-" {
 		var err error
-		if path == "-" {
-			content, err = io.ReadAll(stdin)
-		} else {
-			content, err = os.ReadFile(path)
-		}
-		if err != nil {
+		if content, err = readFile(path, stdin); err != nil {
 			return nil, pathError(err)
 		}
 	}
@@ -302,8 +278,7 @@ func readJSON(text string, stdin io.Reader) (json.RawMessage, error) {
 	return content, nil
 }
 
-// usage describes the field: the first sentence of its description, its values and its
-// default.
+// usage is the first sentence of the description with the values and the default.
 func (f *fieldFlag) usage() string {
 	sentences := strings.SplitAfter(unquote(f.field.Doc), ". ")
 	text := strings.TrimSuffix(strings.TrimSpace(sentences[0]), ".")

@@ -39,32 +39,10 @@ namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
 
 const jobsPath = "/api/v1/jobs"
 
-// createJob creates a job from the JSON of its fields.
 func (c *cli) createJob(fields members, key string) (job belfry.Job, err error) {
-	if key == "" {
-		key = belfry.NewID(time.Now()).String() // Retries of a request count once.
-	}
+	key = cmp.Or(key, belfry.NewID(time.Now()).String()) // Retries of a request count once.
 	err = c.Do(c.ctx, http.MethodPost, jobsPath, fields, &job, client.IdempotencyKey(key))
 	return job, err
-}
-
-// checkJob has the server validate a new job.
-func (c *cli) checkJob(fields members) error {
-	return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", fields, nil)
-}
-
-// putJob creates or replaces a job by the JSON of its fields. If version is not empty,
-// the job must still have it.
-func (c *cli) putJob(ref string, fields members, version string) (job belfry.Job, err error) {
-	err = c.Do(c.ctx, http.MethodPut, client.JobPath(ref), fields, &job, ifMatch(version)...)
-	return job, err
-}
-
-func ifMatch(version string) []client.CallOption {
-	if version == "" {
-		return nil
-	}
-	return []client.CallOption{client.IfMatch(version)}
 }
 
 // jobTitle is the name of a job, or its id without one.
@@ -72,7 +50,6 @@ func jobTitle(job belfry.Job) string {
 	return cmp.Or(job.Name, job.ID.String())
 }
 
-// nextRunText says when a job runs next.
 func (o *output) nextRunText(job belfry.Job) string {
 	switch {
 	case job.Status == belfry.StatusPaused:
@@ -83,7 +60,6 @@ func (o *output) nextRunText(job belfry.Job) string {
 	return "next " + absoluteTimeIn(job.Timezone, o.now(), job.NextRunAt)
 }
 
-// scheduleText is the schedule of a job with its time zone.
 func scheduleText(spec belfry.Spec) string {
 	if spec.Timezone == "" || spec.Timezone == "UTC" {
 		return spec.Schedule
@@ -91,7 +67,6 @@ func scheduleText(spec belfry.Spec) string {
 	return spec.Schedule + " (" + spec.Timezone + ")"
 }
 
-// targetText is what a job calls.
 func targetText(spec belfry.Spec, payload json.RawMessage) string {
 	if spec.Type != belfry.TypeHTTP {
 		return strings.TrimSpace(spec.Type + " " + spec.Handler)
@@ -100,13 +75,9 @@ func targetText(spec belfry.Spec, payload json.RawMessage) string {
 	if json.Unmarshal(payload, &request) != nil || request.URL == "" {
 		return spec.Type
 	}
-	if request.Method == "" {
-		request.Method = http.MethodPost
-	}
-	return strings.ToUpper(request.Method) + " " + request.URL
+	return strings.ToUpper(cmp.Or(request.Method, http.MethodPost)) + " " + request.URL
 }
 
-// changeText is a difference between two versions of a job in one line.
 func changeText(c belfry.FieldChange, p palette) string {
 	secret := ""
 	if string(c.Old) == string(c.New) {
@@ -134,4 +105,116 @@ func changedFields(changes []belfry.FieldChange) []string {
 		}
 	}
 	return names
+}
+
+// jobObject is the JSON object of a job whose flags were given. The payload of an HTTP
+// job is composed of the flags of its request.
+func jobObject(manifest, request fieldFlags) (members, error) {
+	fields, httpPayload := manifest.object(), request.object()
+	switch {
+	case len(httpPayload) == 0 && fields["payload"] == nil && fields["handler"] == nil:
+		return nil, usagef("say what to run: --url for an HTTP request, or --handler for a handler of a worker")
+	case len(httpPayload) == 0:
+		return fields, nil
+	case httpPayload["url"] == nil:
+		return nil, usagef("--%s needs --url", request.changedFlag())
+	case fields["payload"] != nil:
+		return nil, usagef("use either --url or --payload: a job makes a request or calls a handler")
+	case fields["handler"] != nil:
+		return nil, usagef("use either --url or --handler: a job makes a request or calls a handler")
+	}
+	fields["payload"] = belfry.MustJSON(httpPayload)
+	return fields, nil
+}
+
+func jobCreateCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create a job from flags, or jobs from a file",
+		Long: `Create a job from flags, or the jobs of a YAML or JSON file (- is standard input).
+If the server refuses one of several jobs, none is created. To keep jobs in files
+and update them from there, see: belfry job apply --help`,
+		Example: `  belfry job create --name hello --schedule '*/5 * * * *' --url https://example.com/hook
+  belfry job create --name report --schedule '0 9 * * MON-FRI' --timezone Europe/Paris \
+      --url https://example.com/report --header Accept=application/json --body '{"kind": "daily"}'
+  belfry job create --name invoices --schedule @daily --handler send-invoices --payload @invoices.json
+  belfry job create -f job.yaml`,
+		Args: cobra.NoArgs,
+	}
+	file := cmd.Flags().StringP("file", "f", "", "YAML or JSON `FILE` with jobs; - is standard input")
+	key := cmd.Flags().String("idempotency-key", "", "create one job, however often this is called with the same key and job within seven days")
+	manifest, request := addFieldFlags[belfry.Manifest](cmd, "status"), addFieldFlags[belfry.HTTPPayload](cmd)
+	paused := cmd.Flags().Bool("paused", false, "create the job paused")
+	return f.command(cmd, func(c *cli, _ []string) error {
+		if *file != "" {
+			name := cmp.Or(manifest.changedFlag(), request.changedFlag())
+			if name == "" && *paused {
+				name = "paused"
+			}
+			if name != "" {
+				return usagef("use either --file or --%s: the file declares the whole job", name)
+			}
+			return c.createFromFile(*file, *key)
+		}
+		fields, err := jobObject(manifest, request)
+		if err != nil {
+			return err
+		}
+		if *paused {
+			fields["status"] = json.RawMessage(`"paused"`)
+		}
+		job, err := c.createJob(fields, *key)
+		return c.printAnswer(job, err, func() { c.printCreated(job) })
+	})
+}
+
+// createFromFile creates the jobs of a file. The server first validates several jobs.
+func (c *cli) createFromFile(path, key string) error {
+	manifests, _, err := readManifests([]string{path}, c.in)
+	switch {
+	case err != nil:
+		return err
+	case len(manifests) == 0:
+		return usagef("%s has no job", path)
+	case key != "" && len(manifests) > 1:
+		return usagef("--idempotency-key is for one job, but %s has %d", path, len(manifests))
+	}
+	if len(manifests) > 1 {
+		if err := c.forManifests(manifests, func(m manifest) error { return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", m.fields, nil) }); err != nil {
+			return err
+		}
+	}
+	var jobs []belfry.Job
+	err = c.forManifests(manifests, func(m manifest) error {
+		job, err := c.createJob(m.fields, key)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, job)
+		if c.humanReadable() {
+			c.printCreated(job)
+		}
+		return nil
+	})
+	return printAll(&c.output, len(manifests), jobs, err)
+}
+
+// forManifests does something to every job of a file, and collects what the server
+// refuses. It stops at any other failure.
+func (c *cli) forManifests(manifests []manifest, do func(m manifest) error) error {
+	var all fileErrors
+	for _, m := range manifests {
+		if err := do(m); err != nil {
+			errs, refused := m.errorsOf(err)
+			if !refused {
+				return err
+			}
+			all = append(all, errs...)
+		}
+	}
+	return all.orNil()
+}
+
+func (c *cli) printCreated(job belfry.Job) {
+	c.result("created", jobTitle(job), c.nextRunText(job))
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -39,20 +39,16 @@ given: then they count as missed, and missed_window of each job says which run.`
 	return f.command(cmd, func(c *cli, args []string) error {
 		return s.run(c, args, *catchUp, func(ref string) (actionResult, error) {
 			job, err := c.ResumeJob(c.ctx, ref, belfry.Resume{CatchUp: *catchUp})
-			return actionResult{answer: job, name: jobTitle(job), detail: c.resumedText(job)}, err
+			detail := c.nextRunText(job)
+			switch {
+			case job.NextRunAt == nil && job.Status == belfry.StatusCancelled:
+				detail = "nothing is planned: the job was cancelled; edit its schedule to plan it again"
+			case job.NextRunAt == nil && (job.Status == belfry.StatusCompleted || job.Status == belfry.StatusFailed):
+				detail = "nothing is planned: the job has completed"
+			}
+			return actionResult{answer: job, name: jobTitle(job), detail: detail}, err
 		})
 	})
-}
-
-// resumedText says when a resumed job runs next, or why it does not.
-func (c *cli) resumedText(job belfry.Job) string {
-	switch {
-	case job.NextRunAt == nil && job.Status == belfry.StatusCancelled:
-		return "nothing is planned: the job was cancelled; edit its schedule to plan it again"
-	case job.NextRunAt == nil && (job.Status == belfry.StatusCompleted || job.Status == belfry.StatusFailed):
-		return "nothing is planned: the job has completed"
-	}
-	return c.nextRunText(job)
 }
 
 func jobCancelCommand(f *connectionFlags) *cobra.Command {
@@ -84,20 +80,21 @@ func jobDeleteCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newJobSelection(f, cmd, belfry.ActionDelete, resultDeleted)
 	s.confirmNamed = true
-	var deletion struct {
+	type deletion struct {
 		Runs    string `json:"runs" enum:"finish,cancel" default:"finish" doc:"What happens to live runs."`
 		History string `json:"history" enum:"keep,delete" default:"keep" doc:"What happens to the history."`
 	}
-	flags := addFieldFlagsOf(cmd, &deletion)
+	flags := addFieldFlags[deletion](cmd)
 	return f.command(cmd, func(c *cli, args []string) error {
-		if err := flags.decodeChecked(&deletion); err != nil {
+		var d deletion
+		if err := flags.decodeChecked(&d); err != nil {
 			return err
 		}
 		var options []client.CallOption
-		if deletion.Runs == "cancel" {
+		if d.Runs == "cancel" {
 			options = append(options, client.CancelRuns())
 		}
-		if deletion.History == "delete" {
+		if d.History == "delete" {
 			options = append(options, client.PurgeHistory())
 		}
 		return s.run(c, args, len(options) > 0, func(ref string) (actionResult, error) {
@@ -147,51 +144,37 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 	key := cmd.Flags().String("idempotency-key", "", "start one run, however often this is called with the same key within seven days")
 	wait := cmd.Flags().BoolP("wait", "w", false, "wait until the runs have ended")
 	return f.command(cmd, func(c *cli, args []string) error {
-		t := trigger{cli: c, payload: flags.object()["payload"], key: *key, several: len(args) > 1}
+		var payload any // nil: that of the job
+		if value := flags.object()["payload"]; value != nil {
+			payload = value
+		}
+		start := func(ref string) (belfry.TriggerResult, error) {
+			key := *key
+			if key != "" && len(args) > 1 {
+				key += ":" + url.PathEscape(ref) // A key identifies one request.
+			}
+			id, err := c.TriggerJob(c.ctx, ref, payload, client.IdempotencyKey(key))
+			return belfry.TriggerResult{RunID: id}, err
+		}
 		if *wait && len(args) > 0 {
 			if _, err := s.usesFilter(c.cmd, args); err != nil {
 				return err
 			}
-			return t.wait(args)
+			return c.triggerAndWait(args, start)
 		}
 		return s.run(c, args, false, func(ref string) (actionResult, error) {
-			result, err := t.start(ref)
+			result, err := start(ref)
 			return actionResult{answer: result, name: ref, detail: "run " + result.RunID.String()}, err
 		})
 	})
 }
 
-// trigger is one execution of job trigger.
-type trigger struct {
-	*cli
-	payload json.RawMessage // nil: that of the job
-	key     string
-	several bool // jobs
-}
-
-func (t *trigger) start(ref string) (belfry.TriggerResult, error) {
-	var options []client.CallOption
-	if t.key != "" {
-		key := t.key
-		if t.several {
-			key += ":" + url.PathEscape(ref) // A key identifies one request.
-		}
-		options = append(options, client.IdempotencyKey(key))
-	}
-	var payload any
-	if t.payload != nil {
-		payload = t.payload
-	}
-	id, err := t.TriggerJob(t.ctx, ref, payload, options...)
-	return belfry.TriggerResult{RunID: id}, err
-}
-
-// wait triggers all jobs and follows their runs to the end.
-func (t *trigger) wait(refs []string) error {
-	started, failed := forEach(t.cli, refs, t.start)
+// triggerAndWait triggers all jobs and follows their runs to the end.
+func (c *cli) triggerAndWait(refs []string, start func(ref string) (belfry.TriggerResult, error)) error {
+	started, failed := forEach(c, refs, start)
 	var runs []belfry.Run
 	for _, s := range started {
-		run, err := t.followRun(s.RunID)
+		run, err := c.followRun(s.RunID)
 		if err != nil {
 			return err
 		}
@@ -200,5 +183,124 @@ func (t *trigger) wait(refs []string) error {
 			failed = runError(run)
 		}
 	}
-	return printAll(&t.output, len(refs), runs, failed)
+	return printAll(&c.output, len(refs), runs, failed)
+}
+
+type backfill struct {
+	*cli
+	job  belfry.Job
+	from string
+	to   string
+	key  string
+	yes  bool
+	belfry.Backfill
+}
+
+func jobBackfillCommand(f *connectionFlags) *cobra.Command {
+	b := &backfill{}
+	cmd := &cobra.Command{
+		Use:   "backfill REF --from T [--to T]",
+		Short: "Run a job for past occurrences of its schedule",
+		Long: `Run a job for the occurrences of its schedule in a span of the past, whether they
+ran before or not. The runs have a kind of their own. Unless the runs of the job may
+overlap, they run one after another, oldest first.
+
+T is an instant such as 2026-03-02T09:00:00+01:00, a wall time in the time zone of
+the job such as '2026-03-02 09:00', or an age such as 24h or 7d.
+
+At a terminal it lists the occurrences and asks first, unless --yes is given.`,
+		Example: `  belfry job backfill report --from '2026-03-01 00:00' --to '2026-03-07 23:59' --dry-run
+  belfry job backfill report --from 24h --yes`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	}
+	p := cmd.Flags()
+	p.StringVar(&b.from, "from", "", "first instant that may run, as `T`")
+	p.StringVar(&b.to, "to", "", "last instant that may run, as `T` (default now)")
+	p.IntVar(&b.Limit, "limit", 100, "how many runs at most, up to 1000")
+	p.BoolVar(&b.DryRun, "dry-run", false, "list the occurrences, but run nothing")
+	p.BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation")
+	p.StringVar(&b.key, "idempotency-key", "", "create the runs once, however often this is called with the same key within seven days")
+	completeFlag(cmd, "from")
+	completeFlag(cmd, "to")
+	return f.command(cmd, func(c *cli, args []string) error {
+		if b.from == "" {
+			return usagef("--from is required, for example --from 24h")
+		}
+		b.cli = c
+		var err error
+		if b.job, err = c.Job(c.ctx, args[0]); err != nil {
+			return err
+		}
+		return b.run()
+	})
+}
+
+func (b *backfill) run() error {
+	if err := b.parseFlags(); err != nil {
+		return err
+	}
+	if ask := !b.yes && isTerminal(b.in); ask || b.DryRun {
+		request := b.Backfill
+		request.DryRun = true
+		preview, err := b.BackfillJob(b.ctx, b.job.ID.String(), request)
+		if err != nil {
+			return err
+		}
+		if b.DryRun {
+			return b.print(preview, func() { b.showOccurrences(&b.output, preview) })
+		}
+		onError := b.output // Data is what was done.
+		onError.out = &writer{Writer: b.err}
+		if b.showOccurrences(&onError, preview); preview.Count == 0 {
+			return nil
+		}
+		if ok, err := b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?"); err != nil || !ok {
+			return err
+		}
+	}
+	result, err := b.BackfillJob(b.ctx, b.job.ID.String(), b.Backfill, client.IdempotencyKey(b.key))
+	return b.printAnswer(result, err, func() {
+		if n := len(result.Instants); n > 0 {
+			first, last := localTime(b.job.Timezone, result.Instants[0]), localTime(b.job.Timezone, result.Instants[n-1])
+			b.result("backfilled", jobTitle(b.job), fmt.Sprintf("%s, %s to %s", plural(result.Count, "run"), first, last))
+		}
+		b.messageRest(result)
+	})
+}
+
+func (b *backfill) parseFlags() (err error) {
+	if b.Limit < 1 {
+		return usagef("--limit: must be from 1 to 1000, not %d", b.Limit)
+	}
+	if b.From, err = parseMoment(b.from, b.job.Timezone, b.now()); err != nil {
+		return usagef("--from: %w", err)
+	}
+	if b.to != "" {
+		if b.To, err = parseMoment(b.to, b.job.Timezone, b.now()); err != nil {
+			return usagef("--to: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
+	if r.Count > 0 {
+		t := o.table([]string{"OCCURRENCE", "WHEN"})
+		for _, at := range r.Instants {
+			t.row(localTime(b.job.Timezone, at), relativeTime(b.now(), at))
+		}
+		t.write()
+	}
+	b.messageRest(r)
+}
+
+// messageRest says that there was nothing, or how to continue after the limit.
+func (b *backfill) messageRest(r belfry.BackfillResult) {
+	if r.Count == 0 {
+		b.message("Nothing to run: the schedule of %s has no occurrence in that span.", escape(jobTitle(b.job)))
+	}
+	if r.More {
+		b.message("There are more occurrences. Continue with: --from %s", localTime(b.job.Timezone, r.NextFrom))
+	}
 }

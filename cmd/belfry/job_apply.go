@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
 
-// apply is one execution of job apply.
 type apply struct {
 	*cli
 	paths     []string
@@ -110,10 +111,7 @@ func (a *apply) run() error {
 	}
 	manifests, empty, err := readManifests(a.paths, a.in)
 	if err == nil {
-		err = checkNames(manifests)
-	}
-	if err == nil && a.prune {
-		err = a.checkPrunable(manifests, empty)
+		err = a.checkManifests(manifests, empty)
 	}
 	if err != nil {
 		return err
@@ -151,21 +149,18 @@ func (a *apply) checkFlags() error {
 	return nil
 }
 
-// checkNames refuses jobs without a name.
-func checkNames(jobs []manifest) error {
+// checkManifests refuses jobs without a name. For --prune it also refuses jobs that the
+// next prune would not find, and files without jobs, which are probably a mistake.
+func (a *apply) checkManifests(jobs []manifest, empty []string) error {
 	var all fileErrors
 	for _, j := range jobs {
 		if j.name == "" {
 			all = append(all, fileError{j.file, j.line, "name: is required; it identifies the job"})
 		}
 	}
-	return all.orNil()
-}
-
-// checkPrunable refuses jobs that the next prune would not find, and files without
-// jobs, which are probably a mistake.
-func (a *apply) checkPrunable(jobs []manifest, empty []string) error {
-	var all fileErrors
+	if !a.prune || len(all) > 0 {
+		return all.orNil()
+	}
 	for _, j := range jobs {
 		var tags []string
 		if json.Unmarshal(j.fields["tags"], &tags) != nil || !slices.Contains(tags, a.tag) {
@@ -214,7 +209,7 @@ func (a *apply) diff(job *plannedJob) error {
 	case err == nil:
 		job.version, job.JobID = version, before.ID.String()
 	}
-	diff, err := a.DiffJob(a.ctx, job.name, job.fields, ifMatch(job.version)...)
+	diff, err := a.DiffJob(a.ctx, job.name, job.fields, client.IfMatch(job.version))
 	if err != nil {
 		return a.refuse(job, err)
 	}
@@ -225,7 +220,8 @@ func (a *apply) diff(job *plannedJob) error {
 // execute applies a job as it was planned, and prints the result.
 func (a *apply) execute(job plannedJob) error {
 	if !a.dryRun && (job.Result == resultCreated || job.Result == resultUpdated) {
-		done, err := a.putJob(job.name, job.fields, job.version)
+		var done belfry.Job
+		err := a.Do(a.ctx, http.MethodPut, client.JobPath(job.name), job.fields, &done, client.IfMatch(job.version))
 		if err == nil {
 			job.JobID = done.ID.String()
 		} else if err := a.refuse(&job, err); err != nil {
@@ -236,8 +232,7 @@ func (a *apply) execute(job plannedJob) error {
 	return nil
 }
 
-// refuse keeps the errors of the server about a job. Any other failure would affect all
-// jobs.
+// refuse keeps the server's errors about a job. Any other failure would affect all jobs.
 func (a *apply) refuse(job *plannedJob, err error) error {
 	errs, refused := job.errorsOf(err)
 	if !refused {
@@ -296,7 +291,6 @@ func (a *apply) deleteOthers(manifests []manifest) error {
 	return nil
 }
 
-// printSummary counts the results.
 func (a *apply) printSummary() {
 	counts := make(map[string]int)
 	for _, r := range a.results {
@@ -327,8 +321,7 @@ func (a *apply) printSummary() {
 	}
 }
 
-// declaresSame reports whether a file declares an archived one-off as it was: then it
-// is not created again.
+// declaresSame is true for an archived one-off as it was, which is not created again.
 func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 	fields := maps.Clone(m.fields)
 	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
@@ -346,8 +339,7 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 	return len(errs) == 0 && sameJSON(declared, ended.Manifest)
 }
 
-// sameJSON reports whether two values are the same in JSON, apart from the order of
-// members.
+// sameJSON compares the JSON of two values, apart from the order of members.
 func sameJSON(a, b any) bool {
 	decode := func(v any) (out any) {
 		text, err := json.Marshal(v)

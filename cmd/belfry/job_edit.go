@@ -68,15 +68,13 @@ field its default.`,
 	})
 }
 
-// edit is one execution of job edit.
 type edit struct {
 	*cli
 	job     belfry.Job
 	version string
 }
 
-// send edits the job, or replaces it, if it still has its version. A dry run says what
-// changes.
+// send edits or replaces the job if it still has its version. A dry run says what changes.
 func (e *edit) send(method string, fields members) error {
 	path, match := client.JobPath(e.job.ID.String()), client.IfMatch(e.version)
 	var diff belfry.JobDiff
@@ -84,10 +82,8 @@ func (e *edit) send(method string, fields members) error {
 		return err
 	}
 	var job belfry.Job
-	if err := e.Do(e.ctx, method, path, fields, &job, match); err != nil {
-		return err
-	}
-	return e.print(job, func() {
+	err := e.Do(e.ctx, method, path, fields, &job, match)
+	return e.printAnswer(job, err, func() {
 		detail := ""
 		if diff.Result != belfry.DiffUnchanged {
 			detail = strings.Join(changedFields(diff.Changes), ", ") + "   " + e.nextRunText(job)
@@ -128,7 +124,6 @@ func (e *edit) assign(assignments []string) (members, error) {
 	return fields, nil
 }
 
-// unknownField is the error of a name that is not a field.
 func unknownField(name string) string {
 	if schema.For[belfry.HTTPPayload]().Field(name) != nil {
 		return name + " is a member of the payload: write payload." + name
@@ -140,8 +135,7 @@ func unknownField(name string) string {
 	return name + " is unknown; known are " + strings.Join(names, ", ")
 }
 
-// assignedValue is the JSON of a value: the value itself if it is JSON, unless a text is
-// expected, otherwise a string.
+// assignedValue is the value itself if it is JSON, unless a text is expected, or a string.
 func assignedValue(value string, isText bool) json.RawMessage {
 	if value == "null" || json.Valid([]byte(value)) && (!isText || strings.HasPrefix(value, `"`)) {
 		return json.RawMessage(value)
@@ -232,8 +226,7 @@ func (e *edit) interactive() error {
 	}
 }
 
-// sendText replaces the job by a text. Errors in the text can be corrected; any other
-// failure ends the edit.
+// sendText replaces the job. Errors in the text can be corrected; any other ends the edit.
 func (e *edit) sendText(text []byte) (fileErrors, error) {
 	jobs, errs := parseManifests("job", text)
 	if len(errs) > 0 {
@@ -253,7 +246,6 @@ func (e *edit) sendText(text []byte) (fileErrors, error) {
 	return errs, nil
 }
 
-// manifestYAML is the job as it can be edited.
 func (e *edit) manifestYAML() ([]byte, error) {
 	manifest := e.job.Manifest
 	if manifest.Status != belfry.StatusPaused {

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +15,101 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
+func jobListCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List jobs, newest first",
+		Example: `  belfry job list --status paused
+  belfry job list --tag billing --tag nightly -o wide
+  belfry job list --search report --limit 0 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := addFilterFlags[belfry.JobFilter](f, cmd)
+	return listing[belfry.Job]{
+		noun: "jobs", none: "No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...", filter: flags,
+		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {
+			filter := belfry.JobFilter{PageSize: pageSize}
+			err := flags.decode(&filter)
+			return c.Jobs(c.ctx, filter), err
+		},
+		show: (*cli).jobTable,
+	}.command(f, cmd)
+}
+
+func (c *cli) jobTable(jobs []belfry.Job) {
+	now := c.now()
+	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION")
+	for _, j := range jobs {
+		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeTimeOrNone(now, j.NextRunAt), relativeTimeOrNone(now, j.LastRunAt),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), t.clip(j.Description))
+	}
+	t.write()
+}
+
+func jobRunsCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Run]{
+		noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF",
+		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Run, error], error) {
+			return c.JobRuns(c.ctx, args[0]), nil
+		},
+		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
+	}.command(f, &cobra.Command{
+		Use:               "runs REF",
+		Short:             "List the runs of a job, latest first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	})
+}
+
+func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
+	return listing[belfry.Revision]{
+		noun: "revisions",
+		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Revision, error], error) {
+			return c.Revisions(c.ctx, args[0]), nil
+		},
+		show: (*cli).revisionTable,
+	}.command(f, &cobra.Command{
+		Use:               "revisions REF",
+		Short:             "List the revisions of a job, latest first",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	})
+}
+
+func (c *cli) revisionTable(revisions []belfry.Revision) {
+	now := c.now()
+	t := c.table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, "QUEUE", "TIMEOUT", "OVERLAP", "MISSED")
+	for _, r := range revisions {
+		replaced := "current"
+		if r.ReplacedAt != nil {
+			replaced = relativeTime(now, *r.ReplacedAt)
+		}
+		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
+			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))
+	}
+	t.write()
+}
+
+func jobRollbackCommand(f *connectionFlags) *cobra.Command {
+	return f.command(&cobra.Command{
+		Use:               "rollback REF REVISION",
+		Short:             "Return a job to an earlier revision",
+		Example:           "  belfry job rollback report 3",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: f.completeJobs(1),
+	}, func(c *cli, args []string) error {
+		revision, err := strconv.Atoi(args[1])
+		if err != nil || revision < 1 {
+			return usagef("%q is not a revision; list them with: belfry job revisions %s", args[1], args[0])
+		}
+		job, err := c.RollbackJob(c.ctx, args[0], revision)
+		return c.printAnswer(job, err, func() {
+			c.result("restored", jobTitle(job), "revision "+strconv.Itoa(revision)+" is now revision "+strconv.Itoa(job.Revision))
+		})
+	})
+}
+
 func jobShowCommand(f *connectionFlags) *cobra.Command {
 	return f.command(&cobra.Command{
 		Use:               "show REF",
@@ -22,10 +119,7 @@ func jobShowCommand(f *connectionFlags) *cobra.Command {
 		ValidArgsFunction: f.completeJobs(1),
 	}, func(c *cli, args []string) error {
 		job, err := c.Job(c.ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return c.print(job, func() { c.showJob(job) })
+		return c.printAnswer(job, err, func() { c.showJob(job) })
 	})
 }
 
@@ -40,15 +134,13 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Quarantined", cell{job.Quarantined, red})
 	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
 	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
-	if job.EndedAt != nil {
-		d.add("Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
-	}
+	d.addTime("Ended", job.Timezone, now, job.EndedAt)
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
 	d.add("Created", absoluteTime(now, job.CreatedAt))
 	d.add("Updated", absoluteTime(now, job.UpdatedAt))
-	d.write(&c.output)
+	c.writeRows(d)
 	c.jsonSection("Payload", job.Payload)
 }
 
@@ -57,13 +149,11 @@ func addSpec(d *details, spec belfry.Spec, payload json.RawMessage) {
 	d.add("Schedule", scheduleSentence(spec))
 	d.add("Resolved", spec.Resolved)
 	d.add("Time zone", spec.Timezone)
-	for _, bound := range []struct {
-		name string
-		at   time.Time
-	}{{"Starts", spec.StartsAt}, {"Ends", spec.EndsAt}} {
-		if !bound.at.IsZero() {
-			d.add(bound.name, localTime(spec.Timezone, bound.at))
-		}
+	if !spec.StartsAt.IsZero() {
+		d.add("Starts", localTime(spec.Timezone, spec.StartsAt))
+	}
+	if !spec.EndsAt.IsZero() {
+		d.add("Ends", localTime(spec.Timezone, spec.EndsAt))
 	}
 	if spec.MaxRuns > 0 {
 		d.add("Max runs", spec.MaxRuns)
@@ -143,4 +233,76 @@ func missedText(spec belfry.Spec) string {
 		text += ", not older than " + durationText(time.Duration(spec.CatchUpSeconds)*time.Second)
 	}
 	return text
+}
+
+func jobWhyCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why REF",
+		Short: "Explain why a job ran at an instant, or did not, or will",
+		Long: `Explain what was decided for an instant of a job and by which rule, or what is
+planned, and what a waiting run waits for.
+
+Without --at it is the latest instant that was decided, or a later triggered or
+backfilled run that has not ended, or else the next instant.`,
+		Example: `  belfry job why report
+  belfry job why report --at '2026-03-02 09:05'
+  belfry job why report --at 2026-03-02T09:05:00+01:00 -o json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeJobs(1),
+	}
+	const example = "`INSTANT` such as 2026-03-02T09:05:00+01:00, or a wall time in the time zone of the job such as '2026-03-02 09:05'"
+	at := cmd.Flags().String("at", "", example)
+	completeFlag(cmd, "at")
+	return f.command(cmd, func(c *cli, args []string) error {
+		if cmd.Flags().Changed("at") && strings.TrimSpace(*at) == "" {
+			return usagef("--at: is empty; it is an %s", strings.ReplaceAll(example, "`", ""))
+		}
+		explanation, err := c.ExplainJob(c.ctx, args[0], strings.TrimSpace(*at))
+		return c.printAnswer(explanation, err, func() { c.showExplanation(explanation) })
+	})
+}
+
+func (c *cli) showExplanation(e belfry.Explanation) {
+	c.line("%s\n", escape(e.Sentence))
+	now, zone := c.now(), e.Rule.Timezone
+	var d details
+	d.add("Instant", absoluteTimeIn(zone, now, &e.At))
+	d.add("Decision", statusCell(e.Decision))
+	d.add("Reason", e.Reason)
+	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
+		d.add("Run", run.ID)
+		d.add("Attempt", run.Attempt)
+		d.add("Result", resultText(run.HTTPStatus, run.Error))
+	}
+	if e.WaitsFor != nil {
+		d.add("Waits for", waitText(*e.WaitsFor, zone, now))
+	}
+	rule := e.Rule.Schedule
+	if e.Rule.Description != "" {
+		rule += "  (" + e.Rule.Description + ")"
+	}
+	d.add("Schedule", rule)
+	d.add("Revision", e.Revision)
+	d.add("Previous", absoluteTimeIn(zone, now, e.Previous))
+	d.add("Next", absoluteTimeIn(zone, now, e.Next))
+	c.writeRows(d)
+}
+
+func waitText(w belfry.Wait, zone string, now time.Time) string {
+	switch w.What {
+	case belfry.WaitForWorker:
+		return fmt.Sprintf("a worker for %s/%s: there is none", w.Queue, w.Handler)
+	case belfry.WaitForSlot:
+		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d in use; %s ahead",
+			w.Queue, w.Handler, plural(w.Workers, "worker"), plural(w.Slots, "slot"), w.Running, plural(w.Ahead, "run"))
+	case belfry.WaitForRun:
+		ids := make([]string, len(w.RunIDs))
+		for i, id := range w.RunIDs {
+			ids[i] = id.String()
+		}
+		return "earlier runs of the job: " + strings.Join(ids, ", ")
+	case belfry.WaitForTime:
+		return absoluteTimeIn(zone, now, w.Until)
+	}
+	return string(w.What)
 }

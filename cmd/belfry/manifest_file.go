@@ -18,8 +18,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-// manifest is a job as a file declares it: a JSON object whose fields have lines. The
-// server checks it.
+// manifest is a job as a file declares it: a JSON object whose fields have lines.
 type manifest struct {
 	file   string
 	line   int
@@ -38,9 +37,13 @@ func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []st
 	}
 	var all fileErrors
 	for _, path := range files {
-		name, content, err := readFile(path, stdin)
+		content, err := readFile(path, stdin)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("read %w", pathError(err))
+		}
+		name := path
+		if path == "-" {
+			name = "stdin"
 		}
 		found, errs := parseManifests(name, content)
 		if len(found) == 0 && len(errs) == 0 {
@@ -51,7 +54,6 @@ func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []st
 	return jobs, empty, append(all, duplicateNames(jobs)...).orNil()
 }
 
-// expandDirectories replaces directories by the files in them.
 func expandDirectories(paths []string) (files, empty []string, err error) {
 	for _, path := range paths {
 		if path == "-" {
@@ -83,22 +85,14 @@ func expandDirectories(paths []string) (files, empty []string, err error) {
 	return files, empty, nil
 }
 
-func readFile(path string, stdin io.Reader) (name string, content []byte, err error) {
+func readFile(path string, stdin io.Reader) ([]byte, error) {
 	if path == "-" {
-		name = "stdin"
-		content, err = io.ReadAll(stdin)
-	} else {
-		name = path
-		content, err = os.ReadFile(path)
+		return io.ReadAll(stdin)
 	}
-	if err != nil {
-		err = fmt.Errorf("read %w", pathError(err))
-	}
-	return name, content, err
+	return os.ReadFile(path)
 }
 
-// parseManifests returns the jobs of a file: one per document, a list, or a list under
-// the key jobs.
+// parseManifests parses one job per document, a list, or a list under the key jobs.
 func parseManifests(file string, content []byte) (jobs []manifest, all fileErrors) {
 	documents, all := parseDocuments(file, content)
 	y := &yamlToJSON{file: file}
@@ -117,7 +111,6 @@ func parseManifests(file string, content []byte) (jobs []manifest, all fileError
 	return jobs, all
 }
 
-// jobNodes returns the nodes of a document that are jobs.
 func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
 	root := resolveAlias(document)
 	if root.Kind == yaml.SequenceNode {
@@ -170,7 +163,6 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 	return job, all
 }
 
-// duplicateNames reports names that several jobs have.
 func duplicateNames(jobs []manifest) (all fileErrors) {
 	first := make(map[string]manifest)
 	for _, j := range jobs {
@@ -195,7 +187,6 @@ func (m manifest) lineOf(path string) int {
 	return m.line
 }
 
-// fieldErrors returns errors about fields with their lines.
 func (m manifest) fieldErrors(fields []belfry.FieldError) (all fileErrors) {
 	for _, f := range fields {
 		all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
@@ -203,14 +194,12 @@ func (m manifest) fieldErrors(fields []belfry.FieldError) (all fileErrors) {
 	return all
 }
 
-// errorsOf returns the errors of the server about the job, with their lines. It is not
-// ok for other failures.
+// errorsOf adds lines to the server's errors about the job; not ok for other failures.
 func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
 	if exitCode(err) != exitRefused {
 		return nil, false
 	}
-	var answer *client.Error
-	if errors.As(err, &answer) && len(answer.Fields) > 0 {
+	if answer, ok := errors.AsType[*client.Error](err); ok && len(answer.Fields) > 0 {
 		return m.fieldErrors(answer.Fields), true
 	}
 	for _, line := range errorLines(err) {

@@ -54,6 +54,14 @@ func newOutput(cmd *cobra.Command, format string, noColor bool) output {
 // humanReadable reports whether the output is for people and not for programs.
 func (o *output) humanReadable() bool { return o.format == "table" || o.format == "wide" }
 
+// printAnswer is print for an answer that a call returned together with an error.
+func (o *output) printAnswer(answer any, err error, show func()) error {
+	if err != nil {
+		return err
+	}
+	return o.print(answer, show)
+}
+
 // print prints an answer of the server: for programs as it is, for people by show.
 func (o *output) print(answer any, show func()) error {
 	if o.humanReadable() {
@@ -68,7 +76,6 @@ func (o *output) print(answer any, show func()) error {
 	return err
 }
 
-// encode writes an answer as JSON or YAML.
 func encode(answer any, format string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -87,8 +94,7 @@ func encode(answer any, format string) ([]byte, error) {
 	return encodeYAML(node)
 }
 
-// printAll prints the answers about the things that a command names, for programs: the
-// answer itself if it names one, otherwise a list.
+// printAll prints for programs: the answer if the command names one thing, or a list.
 func printAll[T any](o *output, named int, answers []T, failed error) error {
 	if o.humanReadable() || len(answers) == 0 {
 		return failed
@@ -128,7 +134,6 @@ func (o *output) section(title, text string) {
 	}
 }
 
-// jsonSection prints a JSON value under a title, unless there is none.
 func (o *output) jsonSection(title string, value json.RawMessage) {
 	var b bytes.Buffer
 	if len(value) > 0 && json.Indent(&b, value, "  ", "  ") == nil {
@@ -136,7 +141,6 @@ func (o *output) jsonSection(title string, value json.RawMessage) {
 	}
 }
 
-// compactJSON is a JSON value in one line.
 func compactJSON(value json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, value) != nil {
@@ -161,7 +165,6 @@ func (c *cli) ask(question string) (bool, error) {
 	return false, nil
 }
 
-// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -177,9 +180,9 @@ func isTerminal(stream any) bool {
 
 // listing is a command that prints a list of T.
 type listing[T any] struct {
-	noun   string      // plural
-	none   string      // what to say if there are none; REF is the argument
-	filter *fieldFlags // nil if there is none
+	noun   string     // plural
+	none   string     // what to say if there are none; REF is the argument
+	filter fieldFlags // nil if there is none
 	list   func(c *cli, args []string, pageSize int) (iter.Seq2[T, error], error)
 	show   func(c *cli, items []T) // as a table
 }
@@ -298,8 +301,7 @@ func escapeCode(r rune) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// escapeJSON replaces characters in the strings of a JSON text that are not printable
-// by their codes. Its meaning stays the same.
+// escapeJSON is escape for the strings of a JSON text, whose meaning stays the same.
 func escapeJSON(content []byte) []byte {
 	if bytes.IndexFunc(content, func(r rune) bool { return r != '\n' && !isPrintable(r) }) < 0 {
 		return content
@@ -321,7 +323,6 @@ func escapeJSON(content []byte) []byte {
 	return b.Bytes()
 }
 
-// shorten cuts a text to a width.
 func shorten(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s

@@ -37,24 +37,23 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			return c.Runs(c.ctx, filter), err
 		},
 		show: func(c *cli, runs []belfry.Run) {
-			ids := make([]belfry.ID, len(runs))
-			for i, r := range runs {
-				ids[i] = r.JobID
-			}
-			c.runTable(runs, c.jobNames(ids...))
+			c.runTable(runs, jobNames(c, runs, jobOf))
 		},
 	}.command(f, cmd)
 }
 
-// jobNames looks up the names of jobs, as far as that is quick. Every id has an entry,
-// by default the id itself.
-func (c *cli) jobNames(ids ...belfry.ID) map[belfry.ID]string {
+func jobOf(run belfry.Run) belfry.ID { return run.JobID }
+
+// jobNames looks up the names of the jobs of items, as far as that is quick. Every id has
+// an entry, by default the id itself.
+func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]string {
 	const maxRequests = 20
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
 	names := map[belfry.ID]string{{}: ""}
 	requests := 0
-	for _, id := range ids {
+	for _, item := range items {
+		id := jobOf(item)
 		if _, known := names[id]; known {
 			continue
 		}
@@ -101,7 +100,6 @@ func tookText(r belfry.Run) string {
 	return elapsedText(r.FinishedAt.Sub(*r.StartedAt))
 }
 
-// runDetail is why a run has its status.
 func runDetail(r belfry.Run) string {
 	var parts []string
 	if r.Reason != "" {
@@ -116,7 +114,6 @@ func runDetail(r belfry.Run) string {
 	return strings.Join(parts, ": ")
 }
 
-// resultText is the result of an attempt.
 func resultText(status int, failure string) string {
 	switch {
 	case failure != "":
@@ -139,11 +136,8 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 			return err
 		}
 		run, err := c.Run(c.ctx, id)
-		if err != nil {
-			return err
-		}
-		return c.print(run, func() {
-			c.showRun(run, c.jobNames(run.JobID)[run.JobID])
+		return c.printAnswer(run, err, func() {
+			c.showRun(run, jobNames(c, []belfry.Run{run}, jobOf)[run.JobID])
 			c.hintWhy(run)
 		})
 	})
@@ -158,7 +152,6 @@ func parseRunID(text, command string) (belfry.ID, error) {
 	return id, nil
 }
 
-// parseRunIDs parses the ids of runs, by their texts.
 func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
 	ids := make(map[string]belfry.ID)
 	for _, text := range texts {
@@ -199,22 +192,16 @@ func (c *cli) showRun(run belfry.Run, job string) {
 	if run.Status == belfry.RunRetry {
 		d.add("Next try", absoluteTime(now, run.ReadyAt))
 	}
-	for _, at := range []struct {
-		name string
-		at   *time.Time
-	}{{"Started", run.StartedAt}, {"Cancelling", run.CancelRequestedAt}, {"Finished", run.FinishedAt}} {
-		if at.at != nil {
-			d.add(at.name, absoluteTime(now, *at.at))
-		}
-	}
+	d.addTime("Started", "UTC", now, run.StartedAt)
+	d.addTime("Cancelling", "UTC", now, run.CancelRequestedAt)
+	d.addTime("Finished", "UTC", now, run.FinishedAt)
 	d.add("Took", tookText(run))
 	addResult(&d, run)
-	d.write(&c.output)
+	c.writeRows(d)
 	c.section("Output", run.Output)
 	c.showAttempts(run)
 }
 
-// addResult adds the latest attempt of a run.
 func addResult(d *details, run belfry.Run) {
 	d.add("Attempt", run.Attempt)
 	d.add("Revision", run.Revision)

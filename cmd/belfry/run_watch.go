@@ -42,7 +42,6 @@ With --job, watch the runs of a job until you interrupt the command.`,
 	})
 }
 
-// runError is nil for a run that succeeded.
 func runError(run belfry.Run) error {
 	if run.Status == belfry.RunSucceeded {
 		return nil
@@ -154,7 +153,6 @@ type runWatcher struct {
 	attempts int
 }
 
-// update prints what changed since the last update.
 func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
 	if run.Status == w.status && run.Attempt == w.attempt && len(run.Attempts) == w.attempts {
 		return false
@@ -176,7 +174,6 @@ func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
 	return true
 }
 
-// statusDetail describes the status of a run.
 func (w *runWatcher) statusDetail(run belfry.Run) string {
 	switch run.Status {
 	case belfry.RunReady:

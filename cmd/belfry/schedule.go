@@ -53,7 +53,7 @@ func exactlyOneExpression(cmd *cobra.Command, args []string) error {
 
 // preview is a schedule and the flags beside it.
 type preview struct {
-	flags   *fieldFlags
+	flags   fieldFlags
 	request belfry.PreviewRequest
 }
 
@@ -138,7 +138,6 @@ func describeCommand(cmd *cobra.Command, describe func(p *preview, now time.Time
 	return cmd
 }
 
-// spec is the spec of a job with the schedule.
 func (p *preview) spec() belfry.Spec {
 	r := p.request
 	return belfry.Spec{
@@ -147,8 +146,7 @@ func (p *preview) spec() belfry.Spec {
 	}
 }
 
-// checkNew checks what a preview allows but a new job may not have: an instant that has
-// passed.
+// checkNew refuses what only a preview may have: an instant that has passed.
 func (p *preview) checkNew(now time.Time) error {
 	in := validate.Input{Manifest: belfry.Manifest{Spec: p.spec()}}
 	_, errs := validate.New(now, plan.Defaults{}).Create(belfry.ID{}, in)
@@ -162,7 +160,6 @@ func printWarnings(w io.Writer, warnings []string) {
 	}
 }
 
-// scheduleError is an error about a schedule or its time zone.
 type scheduleError struct {
 	schedule string
 	field    belfry.FieldError
@@ -270,11 +267,8 @@ after, and the default of after is now.`,
 		}
 		p.request.Count = 5 // unless the flag sets another
 		out, err := p.run(args[0], time.Now())
-		if err != nil {
-			return err
-		}
 		o := newOutput(cmd, *format, *noColor)
-		return o.print(out, func() { o.showPreview(out, p.request.Count) })
+		return o.printAnswer(out, err, func() { o.showPreview(out, p.request.Count) })
 	}
 	return cmd
 }

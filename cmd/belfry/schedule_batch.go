@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,6 @@ func answerLine(text []byte, now time.Time) ([]time.Time, error) {
 	return q.next(now)
 }
 
-// next lists the occurrences that a query asks for.
 func (q *query) next(now time.Time) ([]time.Time, error) {
 	after, count := now, 1
 	if q.Count != nil {
@@ -131,9 +131,8 @@ var (
 	plainDate = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 )
 
-// start is the instant that the rule counts from, by dtstart. A calendar rule that
-// starts at a wall time that the clock skips gets it in its text: no instant has that
-// time.
+// start is the instant of dtstart. A calendar rule that starts at a wall time that the
+// clock skips gets it in its text: no instant has that time.
 func (q *query) start(text string) (time.Time, string, error) {
 	local := q.DTStart
 	if m := basicTime.FindStringSubmatch(local); m != nil {
@@ -145,11 +144,7 @@ func (q *query) start(text string) (time.Time, string, error) {
 	if plainDate.MatchString(local) {
 		local += "T00:00:00"
 	}
-	zone := q.TZ
-	if zone == "" {
-		zone = "UTC"
-	}
-	rule, err := schedule.Parse(local, schedule.Options{Timezone: zone})
+	rule, err := schedule.Parse(local, schedule.Options{Timezone: cmp.Or(q.TZ, "UTC")})
 	if err != nil {
 		return time.Time{}, "", err
 	}
@@ -164,7 +159,6 @@ func (q *query) start(text string) (time.Time, string, error) {
 	return at, text, nil
 }
 
-// appendAnswer appends the answer to a query as a line of JSON.
 func appendAnswer(b []byte, next []time.Time, err error) []byte {
 	if err != nil {
 		b = append(b, `{"error":`...)

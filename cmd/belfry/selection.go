@@ -20,13 +20,12 @@ type selection struct {
 	namedOnly    []string
 	matchedOnly  []string // flags that make no sense with names, or with a filter
 
-	filter      *fieldFlags
+	filter      fieldFlags
 	all         bool
 	dryRun, yes bool
 }
 
-// addFlags adds the flags of the selection to a command.
-func (s *selection) addFlags(cmd *cobra.Command, filter *fieldFlags) {
+func (s *selection) addFlags(cmd *cobra.Command, filter fieldFlags) {
 	s.filter = filter
 	f := cmd.Flags()
 	f.BoolVar(&s.all, "all", false, "every "+s.noun+" of the namespace")
@@ -34,8 +33,7 @@ func (s *selection) addFlags(cmd *cobra.Command, filter *fieldFlags) {
 	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// usesFilter reports whether a filter selects the things. It refuses a command line that
-// selects nothing, or in two ways.
+// usesFilter refuses a command line that selects nothing, or in two ways.
 func (s *selection) usesFilter(cmd *cobra.Command, args []string) (bool, error) {
 	if err := s.filter.checkNotEmpty(); err != nil {
 		return false, err
@@ -86,14 +84,12 @@ func (s *selection) checkTerminal(c *cli) error {
 	return err
 }
 
-// reportPartial says what was done before a failure.
 func (s *selection) reportPartial(c *cli, done int) {
 	if done > 0 {
 		c.message("%s %s before the failure.", plural(done, s.noun), s.past)
 	}
 }
 
-// actionResult is what was done to a named thing.
 type actionResult struct {
 	answer any    // for programs
 	verb   string // empty: the past of the selection
@@ -144,18 +140,11 @@ func forEach[T any](c *cli, names []string, do func(name string) (T, error)) (an
 	return answers, first
 }
 
-// jobSelection selects jobs for an action.
-type jobSelection struct {
-	selection
-	action belfry.Action
-}
-
 // bulkBatch is how many jobs one request changes, so that it takes little time.
 const bulkBatch = 500
 
-// newJobSelection adds the flags of a selection of jobs to a command.
-func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Action, past string) *jobSelection {
-	s := &jobSelection{selection: selection{noun: "job", verb: string(action), past: past}, action: action}
+func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Action, past string) *selection {
+	s := &selection{noun: "job", verb: string(action), past: past}
 	cmd.Use = string(action) + " REF... | --FILTER"
 	cmd.ValidArgsFunction = f.completeJobs(0)
 	s.addFlags(cmd, addFilterFlags[belfry.JobFilter](f, cmd))
@@ -164,7 +153,7 @@ func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Actio
 
 // run acts on the jobs: each by its name, or all that match. With oneByOne, jobs that
 // match are changed like named ones, since no bulk action does the same.
-func (s *jobSelection) run(c *cli, args []string, oneByOne bool, each func(ref string) (actionResult, error)) error {
+func (s *selection) run(c *cli, args []string, oneByOne bool, each func(ref string) (actionResult, error)) error {
 	matched, err := s.usesFilter(c.cmd, args)
 	switch {
 	case err != nil:
@@ -182,18 +171,17 @@ func (s *jobSelection) run(c *cli, args []string, oneByOne bool, each func(ref s
 	if oneByOne {
 		return s.runEach(c, filter, each)
 	}
-	return s.runBulk(c, belfry.Bulk{Action: s.action, Filter: filter, All: s.all})
+	return s.runBulk(c, belfry.Bulk{Action: belfry.Action(s.verb), Filter: filter, All: s.all})
 }
 
-// runBulk has the server change all jobs that match.
-func (s *jobSelection) runBulk(c *cli, request belfry.Bulk) error {
+func (s *selection) runBulk(c *cli, request belfry.Bulk) error {
 	count := request
 	count.DryRun = true
 	found, err := c.bulk(count)
 	if err != nil {
 		return err
 	}
-	if ok, err := s.confirm(c, found.Matched); err != nil || !ok {
+	if ok, err := s.confirmJobs(c, found.Matched); err != nil || !ok {
 		return err
 	}
 	request.Limit = bulkBatch
@@ -205,14 +193,13 @@ func (s *jobSelection) runBulk(c *cli, request belfry.Bulk) error {
 	return s.report(c, done)
 }
 
-// runEach changes all jobs that match, one by one.
-func (s *jobSelection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (actionResult, error)) error {
+func (s *selection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (actionResult, error)) error {
 	filter.PageSize = maxPageSize
 	jobs, _, err := collect(c.Jobs(c.ctx, filter), 0)
 	if err != nil {
 		return err
 	}
-	if ok, err := s.confirm(c, len(jobs)); err != nil || !ok {
+	if ok, err := s.confirmJobs(c, len(jobs)); err != nil || !ok {
 		return err
 	}
 	done := belfry.BulkResult{Matched: len(jobs), Failed: []belfry.BulkFailure{}}
@@ -231,8 +218,8 @@ func (s *jobSelection) runEach(c *cli, filter belfry.JobFilter, each func(ref st
 	return s.report(c, done)
 }
 
-// confirm prints how many jobs match, and asks whether to continue.
-func (s *jobSelection) confirm(c *cli, matched int) (bool, error) {
+// confirmJobs prints how many jobs match, and asks whether to continue.
+func (s *selection) confirmJobs(c *cli, matched int) (bool, error) {
 	result := belfry.BulkResult{Matched: matched, Failed: []belfry.BulkFailure{}}
 	switch {
 	case matched == 0:
@@ -244,8 +231,7 @@ func (s *jobSelection) confirm(c *cli, matched int) (bool, error) {
 	return c.confirm(s.yes, s.verb, s.question(plural(matched, "job")))
 }
 
-// report prints what was done, and for which jobs it failed.
-func (s *jobSelection) report(c *cli, done belfry.BulkResult) error {
+func (s *selection) report(c *cli, done belfry.BulkResult) error {
 	err := c.print(done, func() { c.result(s.past, plural(done.Done, "job"), "") })
 	if err != nil || len(done.Failed) == 0 {
 		return err

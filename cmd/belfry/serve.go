@@ -71,12 +71,11 @@ Every flag can also be set by the environment variable in brackets.`,
 }
 
 func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
-	o := &slog.HandlerOptions{}
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", level)
 	}
-	o.Level = l
+	o := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, o)), nil
@@ -86,7 +85,6 @@ func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
 }
 
-// printGreeting prints where the node is and a first request.
 func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	base := "http://" + callableAddress(n.Addr())
 	database := c.Data + " (SQLite)"
@@ -121,12 +119,10 @@ const (
 	testEnvironmentPrefix = "BELFRY_TEST_" // is for the tests
 )
 
-// clientVariables are for the commands that use a server; they may be set in the shell
-// that starts a node.
+// clientVariables may be set in the shell that starts a node.
 var clientVariables = []string{"BELFRY_SERVER", "BELFRY_KEY", "BELFRY_NAMESPACE"}
 
-// environmentName is the environment variable of a flag: --log-format is
-// BELFRY_LOG_FORMAT.
+// environmentName is BELFRY_LOG_FORMAT for the flag --log-format.
 func environmentName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

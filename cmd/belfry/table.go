@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -11,8 +12,7 @@ const columnWidth = 60 // of long texts in tables
 // table is a list with columns under upper-case headers.
 type table struct {
 	*output
-	header []string
-	rows   [][]cell
+	rows [][]cell // the first is the header
 }
 
 // cell is a text and its colour, if there are colours.
@@ -35,12 +35,16 @@ func (o *output) table(header []string, wide ...string) *table {
 	if o.format == "wide" {
 		header = append(header[:len(header):len(header)], wide...)
 	}
-	return &table{output: o, header: header}
+	head := make([]cell, len(header))
+	for i, h := range header {
+		head[i] = cell{text: h}
+	}
+	return &table{o, [][]cell{head}}
 }
 
 // row adds a row. Values for columns that the table does not have are dropped.
 func (t *table) row(values ...any) {
-	row := make([]cell, len(t.header))
+	row := make([]cell, len(t.rows[0]))
 	for i := range row {
 		if row[i] = toCell(values[i]); row[i].text == "" {
 			row[i].text = "-"
@@ -49,7 +53,6 @@ func (t *table) row(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// clip shortens a long text, except in the wide format.
 func (t *table) clip(text string) string {
 	if t.format == "wide" {
 		return text
@@ -57,15 +60,11 @@ func (t *table) clip(text string) string {
 	return shorten(escape(text), columnWidth)
 }
 
-// write prints the rows. The last column is not padded, so that no line ends in
-// blanks.
-func (t *table) write() {
-	head := make([]cell, len(t.header))
-	for i, h := range t.header {
-		head[i] = cell{text: h}
-	}
-	rows := append([][]cell{head}, t.rows...)
-	widths := make([]int, len(head))
+func (t *table) write() { t.writeRows(t.rows) }
+
+// writeRows pads all columns but the last, so that no line ends in blanks.
+func (o *output) writeRows(rows [][]cell) {
+	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
@@ -74,41 +73,33 @@ func (t *table) write() {
 	var b strings.Builder
 	for _, row := range rows {
 		for i, c := range row {
-			b.WriteString(t.palette.paint(c.colour, c.text))
+			b.WriteString(o.palette.paint(c.colour, c.text))
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
 			}
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprint(t.out, b.String())
+	fmt.Fprint(o.out, b.String())
 }
 
 // details is one thing: a line for each of its fields.
-type details struct {
-	names  []string
-	values []cell
-}
+type details [][]cell
 
 // add adds a field, unless its value is empty.
 func (d *details) add(name string, value any) {
 	if c := toCell(value); c.text != "" {
-		d.names = append(d.names, name)
-		d.values = append(d.values, c)
+		*d = append(*d, []cell{{text: name}, c})
 	}
 }
 
-func (d *details) write(o *output) {
-	width := 0
-	for _, n := range d.names {
-		width = max(width, utf8.RuneCountInString(n))
-	}
-	for i, n := range d.names {
-		o.line("%-*s   %s", width, n, o.palette.paint(d.values[i].colour, d.values[i].text))
+// addTime adds an instant, unless it is missing.
+func (d *details) addTime(name, zone string, now time.Time, at *time.Time) {
+	if at != nil {
+		d.add(name, absoluteTimeIn(zone, now, at))
 	}
 }
 
-// palette colours texts, if colours are on.
 type palette struct{ on bool }
 
 // The colours in use, as terminals know them.
@@ -127,8 +118,7 @@ func (p palette) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// statusCell is a status of a job or a run, or a decision about an occurrence, in its
-// colour.
+// statusCell colours a status of a job or a run, or a decision about an occurrence.
 func statusCell[S ~string](status S) cell {
 	return cell{string(status), statusColours[string(status)]}
 }

@@ -35,8 +35,7 @@ func relativeTimeOrNone(now time.Time, at *time.Time) string {
 // absoluteTime is an instant in UTC with how far away it is.
 func absoluteTime(now, at time.Time) string { return absoluteTimeIn("UTC", now, &at) }
 
-// absoluteTimeIn is an instant in a time zone with how far away it is. A missing instant is
-// a dash.
+// absoluteTimeIn is absoluteTime in a time zone. A missing instant is a dash.
 func absoluteTimeIn(zone string, now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
@@ -53,8 +52,7 @@ func localTime(zone string, at time.Time) string {
 	return at.Format(time.RFC3339Nano)
 }
 
-// durationText is a duration in its largest unit, or its two largest where one would be
-// coarse.
+// durationText uses the largest unit, or the two largest where one would be coarse.
 func durationText(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -80,7 +78,6 @@ func twoUnits(d, large time.Duration, l string, small time.Duration, s string) s
 	return fmt.Sprintf("%d%s", d/large, l)
 }
 
-// elapsedText is how long something took.
 func elapsedText(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -111,7 +108,6 @@ func parseAge(text string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// parseTimeOrAge parses an instant, or a duration that is an age.
 func parseTimeOrAge(text string, now time.Time) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if age, ok := parseAge(text); ok {
@@ -120,7 +116,6 @@ func parseTimeOrAge(text string, now time.Time) (time.Time, error) {
 	return schema.ParseTime(text)
 }
 
-// parseMoment parses an instant, a wall time in a time zone, or an age.
 func parseMoment(text, zone string, now time.Time) (at time.Time, err error) {
 	text = strings.TrimSpace(text)
 	for _, layout := range [...]string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/jsontext"
 )
 
-// parseDocuments returns the documents of a file, JSON or YAML. Every node has its
-// line.
+// parseDocuments parses JSON or YAML. Every node has its line.
 func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	if !utf8.Valid(content) {
@@ -65,7 +65,6 @@ var (
 	yamlAnchorError = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 )
 
-// yamlError returns the line and the message of an error of the YAML library.
 func yamlError(err error, content []byte) (line int, message string) {
 	parts := yamlErrorText.FindStringSubmatch(err.Error())
 	if parts == nil {
@@ -85,7 +84,6 @@ func yamlError(err error, content []byte) (line int, message string) {
 	return min(line, lineOf(content, len(content))), message
 }
 
-// jsonError says where a file stops being JSON.
 func jsonError(file string, content []byte) fileErrors {
 	var value json.RawMessage
 	err := json.Unmarshal(content, &value)
@@ -106,8 +104,7 @@ const (
 	maxNesting    = 64
 )
 
-// yamlToJSON converts nodes of a file to JSON. It follows aliases and merges merge
-// keys.
+// yamlToJSON converts nodes of a file to JSON. It resolves aliases and merge keys.
 type yamlToJSON struct {
 	file       string
 	lines      map[string]int // of every path, such as payload.headers.Accept or tags[2]
@@ -128,7 +125,6 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// convert returns the JSON of a node at a path.
 func (y *yamlToJSON) convert(n *yaml.Node, path string) (json.RawMessage, fileErrors) {
 	var b bytes.Buffer
 	err := y.write(&b, n, path)
@@ -232,7 +228,6 @@ func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fil
 	return nil
 }
 
-// yamlMember is a key of a mapping and its value.
 type yamlMember struct {
 	name  string
 	key   *yaml.Node
@@ -276,8 +271,7 @@ func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
 	return own, nil
 }
 
-// merge lists the members that a merge key adds: those of a mapping, or of several, of
-// which the first wins.
+// merge lists the members of a mapping, or of several, of which the first wins.
 func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors) {
 	if err := y.countAlias(value); err != nil {
 		return nil, err
@@ -299,7 +293,6 @@ func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors)
 	return all, nil
 }
 
-// scalarJSON is the JSON of a scalar.
 func scalarJSON(n *yaml.Node) (string, error) {
 	plain := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
 	switch tag := n.ShortTag(); {
@@ -344,11 +337,7 @@ func numberJSON(text string) (string, error) {
 	if parts == nil || parts[2]+parts[3] == "" {
 		return "", fmt.Errorf("%s is not a JSON number; quote it if it is a string", text)
 	}
-	out := strings.TrimPrefix(parts[1], "+")
-	if parts[2] == "" {
-		parts[2] = "0"
-	}
-	out += parts[2]
+	out := strings.TrimPrefix(parts[1], "+") + cmp.Or(parts[2], "0")
 	if parts[3] != "" {
 		out += "." + parts[3]
 	}

@@ -25,7 +25,6 @@ type nodeReader struct {
 	line    int
 }
 
-// currentLine is the line of the token that was read last.
 func (r *nodeReader) currentLine() int {
 	offset := int(r.json.InputOffset())
 	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
@@ -57,7 +56,6 @@ func (r *nodeReader) value() (*yaml.Node, error) {
 	return n, nil
 }
 
-// collection reads the rest of an object or array.
 func (r *nodeReader) collection(n *yaml.Node, open json.Delim) error {
 	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
 	if open == '{' {
@@ -87,8 +85,7 @@ var (
 	trailingBlank = regexp.MustCompile(`[ \t](\n|$)`)
 )
 
-// stringStyle is the style in which every YAML parser takes a string for that string,
-// and a person can read it.
+// stringStyle is a readable style in which every YAML parser reads the same string.
 func stringStyle(s string) yaml.Style {
 	hidden := strings.ContainsFunc(strings.ReplaceAll(s, "\n", ""), func(r rune) bool { return !isPrintable(r) })
 	switch {

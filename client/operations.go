@@ -3,11 +3,18 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 // CreateJob creates a job. A name that is taken is a belfry.Conflict.
@@ -129,4 +136,162 @@ func (c *Client) BulkJobs(ctx context.Context, b belfry.Bulk, options ...CallOpt
 // PreviewSchedule returns what a schedule means.
 func (c *Client) PreviewSchedule(ctx context.Context, r belfry.PreviewRequest) (belfry.Preview, error) {
 	return fetch[belfry.Preview](ctx, c, "preview schedule", http.MethodPost, apiPath+"/schedules/preview", r)
+}
+
+const (
+	runsPath = apiPath + "/runs"
+	deadPath = apiPath + "/dead-letters"
+)
+
+// Runs lists the runs of all jobs, latest first, like Jobs.
+func (c *Client) Runs(ctx context.Context, filter belfry.RunFilter) iter.Seq2[belfry.Run, error] {
+	return pages[belfry.Run](ctx, c, "list runs", runsPath, query(filter, filter.PageSize))
+}
+
+// JobRuns lists the runs of a job, latest first, like Jobs.
+func (c *Client) JobRuns(ctx context.Context, ref string) iter.Seq2[belfry.Run, error] {
+	return pages[belfry.Run](ctx, c, "list runs of job", JobPath(ref, "runs"), nil)
+}
+
+// Run returns a run with its failed attempts.
+func (c *Client) Run(ctx context.Context, id belfry.ID) (belfry.Run, error) {
+	return fetch[belfry.Run](ctx, c, "get run", http.MethodGet, runsPath+"/"+id.String(), nil)
+}
+
+// CancelRun cancels a run: a waiting one at once, a running one when its worker has
+// stopped, which the run does not show yet. A run that is settled in another way is a
+// belfry.Conflict. Repeating it does nothing.
+func (c *Client) CancelRun(ctx context.Context, id belfry.ID) (belfry.Run, error) {
+	return fetch[belfry.Run](ctx, c, "cancel run", http.MethodPost, runsPath+"/"+id.String()+"/cancel", nil)
+}
+
+// Events lists events, latest first, like Jobs.
+func (c *Client) Events(ctx context.Context) iter.Seq2[belfry.Event, error] {
+	return pages[belfry.Event](ctx, c, "list events", apiPath+"/events", nil)
+}
+
+// DeadLetters lists dead letters, the latest first, like Jobs.
+func (c *Client) DeadLetters(ctx context.Context, filter belfry.DeadFilter) iter.Seq2[belfry.DeadLetter, error] {
+	return pages[belfry.DeadLetter](ctx, c, "list dead letters", deadPath, query(filter, filter.PageSize))
+}
+
+// DeadGroups counts dead letters by the kind of their failure, the largest group first.
+func (c *Client) DeadGroups(ctx context.Context, filter belfry.DeadFilter) ([]belfry.DeadGroup, error) {
+	filtered := func(q *call) { q.query = query(filter, filter.PageSize) }
+	return fetch[[]belfry.DeadGroup](ctx, c, "group dead letters", http.MethodGet, deadPath+"/groups", nil, filtered)
+}
+
+// DeadLetter returns a dead letter with its payload and attempts.
+func (c *Client) DeadLetter(ctx context.Context, run belfry.ID) (belfry.DeadLetter, error) {
+	return fetch[belfry.DeadLetter](ctx, c, "get dead letter", http.MethodGet, deadPath+"/"+run.String(), nil)
+}
+
+// RedriveDeadLetter runs a dead letter again, with all its retries. It keeps its id,
+// idempotency key and attempts. A payload that is not nil replaces its own.
+func (c *Client) RedriveDeadLetter(ctx context.Context, run belfry.ID, payload json.RawMessage) (belfry.Run, error) {
+	q := newCall("redrive dead letter", http.MethodPost, deadPath+"/"+run.String()+"/redrive")
+	q.consumes = true
+	var again belfry.Run
+	_, err := c.json(ctx, q, belfry.Trigger{Payload: payload}, &again)
+	if failed, ok := errors.AsType[*Error](err); ok && failed.maybeDone { // It may be gone because an earlier try redrove it.
+		if now, e := c.Run(ctx, run); e == nil && now.Status != belfry.RunDiscarded {
+			return now, nil
+		}
+	}
+	return again, err
+}
+
+// DiscardDeadLetter discards a dead letter: it becomes history.
+func (c *Client) DiscardDeadLetter(ctx context.Context, run belfry.ID) error {
+	_, err := c.do(ctx, newCall("discard dead letter", http.MethodDelete, deadPath+"/"+run.String()))
+	return err
+}
+
+// RedriveDeadLetters runs the dead letters that match again. If an answer was lost and
+// the call repeated, Done does not count what the first try did.
+func (c *Client) RedriveDeadLetters(ctx context.Context, r belfry.Redrive) (belfry.DeadResult, error) {
+	return fetch[belfry.DeadResult](ctx, c, "redrive dead letters", http.MethodPost, deadPath+"/redrive", r, timeout(bulkTimeout))
+}
+
+// DiscardDeadLetters discards the dead letters that match, and counts like
+// RedriveDeadLetters.
+func (c *Client) DiscardDeadLetters(ctx context.Context, d belfry.Discard) (belfry.DeadResult, error) {
+	return fetch[belfry.DeadResult](ctx, c, "discard dead letters", http.MethodPost, deadPath+"/discard", d, timeout(bulkTimeout))
+}
+
+// query writes the fields of a filter that are set as a query.
+func query(filter any, pageSize int) url.Values {
+	out := url.Values{}
+	v := reflect.ValueOf(filter)
+	for _, f := range schema.Of(v.Type()).Fields {
+		switch value := f.Value(v); {
+		case value.IsZero():
+		case f.Kind == schema.Texts:
+			out[f.Query] = value.Interface().([]string)
+		case f.Kind == schema.Time:
+			out.Set(f.Query, value.Interface().(time.Time).Format(time.RFC3339Nano))
+		default:
+			out.Set(f.Query, fmt.Sprint(value.Interface()))
+		}
+	}
+	if pageSize > 0 {
+		out.Set("limit", strconv.Itoa(pageSize))
+	}
+	return out
+}
+
+// pages returns the items of all pages. A page may be empty and have a next one. Of the
+// link to the next page only the query is used: the key goes nowhere else, and a proxy
+// may know the server by another path.
+func pages[T any](ctx context.Context, c *Client, what, path string, v url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		for query, more := v.Encode(), true; more; {
+			var items []T
+			target := path
+			if query != "" {
+				target += "?" + query
+			}
+			a, err := c.json(ctx, newCall(what, http.MethodGet, target), nil, &items)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			var next string
+			next, more = nextPage(a.header)
+			if more && next == query {
+				yield(none, fmt.Errorf("%s: %w", what, belfry.Errorf(belfry.Internal, "the next page is the same page: the list does not end")))
+				return
+			}
+			query = next
+		}
+	}
+}
+
+// nextPage finds the query of the next page in the Link headers.
+func nextPage(h http.Header) (query string, ok bool) {
+	for _, header := range h.Values("Link") {
+		for link := range strings.SplitSeq(header, ",") {
+			target, parameters, _ := strings.Cut(link, ";")
+			target = strings.TrimSpace(target)
+			if !strings.HasPrefix(target, "<") || !strings.HasSuffix(target, ">") {
+				continue
+			}
+			for parameter := range strings.SplitSeq(parameters, ";") {
+				name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+				if !strings.EqualFold(name, "rel") || strings.Trim(value, `"`) != "next" {
+					continue
+				}
+				if u, err := url.Parse(target[1 : len(target)-1]); err == nil {
+					return u.RawQuery, true
+				}
+			}
+		}
+	}
+	return "", false
 }
