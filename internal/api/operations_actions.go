@@ -78,24 +78,28 @@ func (a *api) actionOperations() []operation {
 			},
 			Responses: []openapi.Response{openapi.JSON[belfry.BulkResult](http.StatusOK, "The result.")}, Errors: bodyErrors,
 		}, a.bulkJobs),
-		handle(a, openapi.Operation{
-			ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Summary: "Preview a schedule",
-			Doc: "Describes a schedule in a sentence, warns of surprises, and lists its next occurrences with their local times; a note says where a clock change moved, skipped or repeated one. " +
-				"Nothing is stored. `H` has a different value in each job; here it has that of no job. Errors name the field and the column, with an example.",
-			Global: true,
-			Examples: map[string]string{
-				"A night with a clock change": `{"schedule": "30 2 * * *", "timezone": "Europe/Paris", "after": "2027-03-27T12:00:00Z", "count": 2}`,
-				"A calendar rule": `{"schedule": "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "timezone": "America/New_York",
- "starts_at": "2027-03-01T00:00:00-05:00", "dst_overlap": "first"}`,
-				"An interval that ends":          `{"schedule": "R5/2027-03-01T09:00:00Z/PT15M", "count": 10, "after": "2027-01-01T00:00:00Z"}`,
-				"At a time that the job decides": `{"schedule": "H H(0-5) * * *", "timezone": "Asia/Tokyo", "dst_gap": "skip"}`,
-			},
-			Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
-		}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
-			preview, err := a.control.Preview(body)
-			return response{body: preview}, err
-		}),
+		a.previewOperation(),
 	}
+}
+
+func (a *api) previewOperation() operation {
+	return handle(a, openapi.Operation{
+		ID: "previewSchedule", Method: "POST", Path: apiPath + "/schedules/preview", Group: groupSchedules, Summary: "Preview a schedule",
+		Doc: "Describes a schedule in a sentence, warns of surprises, and lists its next occurrences with their local times; a note says where a clock change moved, skipped or repeated one. " +
+			"Nothing is stored. `H` has a different value in each job; here it has that of no job. Errors name the field and the column, with an example.",
+		Global: true,
+		Examples: map[string]string{
+			"A night with a clock change": `{"schedule": "30 2 * * *", "timezone": "Europe/Paris", "after": "2027-03-27T12:00:00Z", "count": 2}`,
+			"A calendar rule": `{"schedule": "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;BYHOUR=9;BYMINUTE=0;BYSECOND=0", "timezone": "America/New_York",
+ "starts_at": "2027-03-01T00:00:00-05:00", "dst_overlap": "first"}`,
+			"An interval that ends":          `{"schedule": "R5/2027-03-01T09:00:00Z/PT15M", "count": 10, "after": "2027-01-01T00:00:00Z"}`,
+			"At a time that the job decides": `{"schedule": "H H(0-5) * * *", "timezone": "Asia/Tokyo", "dst_gap": "skip"}`,
+		},
+		Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
+	}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
+		preview, err := a.control.Preview(body)
+		return response{body: preview}, err
+	})
 }
 
 func (a *api) importOperation() operation {
