@@ -10,6 +10,7 @@ import (
 // Wall times are seconds on that calendar as if it had no zone.
 
 const (
+	never         = math.MaxInt64 // a time that no clock reaches
 	secondsPerDay = 24 * 60 * 60
 
 	daysPer400Years = 146097
@@ -33,9 +34,6 @@ var (
 	horizon      = dayNumber(lastYear+1, 1, 1) * secondsPerDay // the end of all occurrences
 	firstInstant = dayNumber(1, 1, 1) * secondsPerDay          // that of the zero time
 )
-
-// never is a time that no clock reaches.
-const never = math.MaxInt64
 
 // instant returns the time of a second since 1970, or the zero time beyond the horizon.
 func instant(t int64) time.Time {

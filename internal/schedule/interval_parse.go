@@ -61,8 +61,6 @@ type intervalParser struct {
 	first   *parsedInstant // the start that the text gives
 }
 
-const maxCount = 1_000_000_000
-
 func (p *intervalParser) parseRepetitions(part string, pos int) error {
 	number := part[1:]
 	if number == "" || number == "-1" {
@@ -151,10 +149,11 @@ type duration struct {
 	micros       int64
 }
 
-// maxDurationYears limits every part of a duration.
-const maxDurationYears = 100
-
-const daysPerYear = 366
+const (
+	maxCount         = 1_000_000_000 // firings
+	maxDurationYears = 100           // of every part of a duration
+	daysPerYear      = 366
+)
 
 type durationUnit struct {
 	letter byte

@@ -34,8 +34,10 @@ type Occurrence struct {
 }
 
 const (
-	maxMoved       = 100  // wall times in Occurrence.Moved
-	maxOccurrences = 1000 // of Occurrences
+	maxMoved       = 100     // wall times in Occurrence.Moved
+	maxOccurrences = 1000    // of Occurrences
+	maxEnumerated  = 100_000 // occurrences that are counted one by one
+	maxGaps        = 1060    // gaps that are listed at once: two a year, for all the years
 )
 
 // Occurrences returns the next n occurrences of a rule, at most 1000, after an instant.
@@ -108,9 +110,6 @@ type Gap struct {
 	Count       int64 // of the times from the first to the last
 }
 
-// maxGaps is how many gaps are listed at once: two a year, for all the years.
-const maxGaps = 1060
-
 // SkippedGaps returns what a rule left out because of Options.SkipGap in the gaps that
 // end after from and not after to.
 func SkippedGaps(r Rule, from, to time.Time) []Gap {
@@ -128,9 +127,6 @@ func SkippedGaps(r Rule, from, to time.Time) []Gap {
 	}
 	return list
 }
-
-// maxEnumerated is how many occurrences are counted one by one.
-const maxEnumerated = 100_000
 
 // Newest returns the newest n occurrences after from and not after end, oldest
 // first, and the number of older ones after from. If atLeast is true there may be

@@ -89,12 +89,9 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	broken := strings.ContainsAny(blanks, "\r\n")
 	folded := broken && (blanks[len(blanks)-1] == ' ' || blanks[len(blanks)-1] == '\t')
 	switch {
-	case last == nil || broken && !folded:
+	case last == nil, broken && !folded, property && (!folded || slices.Contains(rruleProperties, name)),
+		name != "" && end == '=' && !last.isRule(): // a rule without its name
 		return true, nil
-	case property && (!folded || slices.Contains(rruleProperties, name)):
-		return true, nil
-	case name != "" && end == '=' && !last.isRule():
-		return true, nil // A rule without its name.
 	case folded, strings.IndexByte(marks, word[0]) >= 0, strings.IndexByte(marks, last.text[len(last.text)-1]) >= 0:
 		return false, nil
 	case last.isRule():
@@ -138,14 +135,14 @@ func (c *rruleParser) parseProperty(l *contentLine) error {
 	if err := p.parseParameters(); err != nil {
 		return err
 	}
-	if name != "DTSTART" {
+	switch {
+	case name != "DTSTART":
 		c.dates = append(c.dates, p)
-		return nil
-	}
-	if c.start != nil {
+	case c.start != nil:
 		return l.errorAt(0, "there are two DTSTART lines")
+	default:
+		c.start = p
 	}
-	c.start = p
 	return nil
 }
 

@@ -76,7 +76,13 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	if r.limitsTimeOfDay() {
 		within := newTimeSet(hours, minutes, seconds)
 		p.unitTimes = &within
-		p.residues = p.newResidues()
+	}
+	if p.unitTimes != nil && p.interval > 1 && p.step < secondsPerDay {
+		p.residues = make([]uint64, p.interval/64+1)
+		for s := p.unitTimes.next(0); s >= 0; s = p.unitTimes.next(s + 1) {
+			n := int64(s) % p.step / p.unit
+			p.residues[n/64] |= 1 << (n % 64)
+		}
 	}
 	return p
 }

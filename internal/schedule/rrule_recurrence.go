@@ -149,12 +149,9 @@ func (r *rrule) numberLists() [8]numberList {
 }
 
 const (
-	maxInterval   = 1_000_000_000
-	maxRRuleCount = 1_000_000 // of COUNT
-
-	// maxEnumeratedCount limits COUNT in rules that need enumeration, all rules of a
-	// set together.
-	maxEnumeratedCount = 100_000
+	maxInterval        = 1_000_000_000
+	maxRRuleCount      = 1_000_000 // of COUNT
+	maxEnumeratedCount = 100_000   // of COUNT in rules that need enumeration, all of a set together
 )
 
 func (p *rrulePart) parsePositive(most int) (int64, error) {

@@ -96,33 +96,10 @@ func (p *rrulePattern) skipDays(day, last int64) int64 {
 	return from
 }
 
-func (p *rrulePattern) newResidues() []uint64 {
-	if p.interval == 1 || p.step >= secondsPerDay {
-		return nil
-	}
-	residues := make([]uint64, p.interval/64+1)
-	for s := p.unitTimes.next(0); s >= 0; s = p.unitTimes.next(s + 1) {
-		n := int64(s) % p.step / p.unit
-		residues[n/64] |= 1 << (n % 64)
-	}
-	return residues
-}
-
 // hasResidue reports whether a unit time is so many seconds after a multiple of step.
 func (p *rrulePattern) hasResidue(seconds int64) bool {
 	n := seconds / p.unit
 	return p.residues[n/64]>>(n%64)&1 != 0
-}
-
-func (p *rrulePattern) countResidues() []int32 {
-	if p.residues == nil {
-		return nil
-	}
-	counts := make([]int32, p.interval)
-	for s := p.unitTimes.next(0); s >= 0; s = p.unitTimes.next(s + 1) {
-		counts[int64(s)%p.step/p.unit]++
-	}
-	return counts
 }
 
 // COUNT counts wall times: one that the clock skips counts if the rule fires for it,
@@ -131,8 +108,13 @@ func (p *rrulePattern) countResidues() []int32 {
 
 // countEnd returns the instant at which the rule fires for the COUNT-th time, or the horizon.
 func (r *rrule) countEnd() int64 {
-	r.residueCounts = r.countResidues()
-	defer func() { r.residueCounts = nil }()
+	if r.residues != nil {
+		r.residueCounts = make([]int32, r.interval)
+		for s := r.unitTimes.next(0); s >= 0; s = r.unitTimes.next(s + 1) {
+			r.residueCounts[int64(s)%r.step/r.unit]++
+		}
+		defer func() { r.residueCounts = nil }()
+	}
 	periods := r.zone.periods
 	i := r.zone.at(r.begin - 1)
 	from := r.firstWall(i, r.begin)

@@ -131,14 +131,11 @@ func (c *wallClock) nextUncovered(wall, end, shift int64) int64 {
 // or none. A jump of whole minutes leaves the seconds alone, so all times of one
 // minute are covered or none is; the same holds for hours and days.
 func (c *wallClock) coverStep(shift int64) int64 {
-	step := int64(1)
+	step, lengths := int64(1), []int64{60, 60 * 60, secondsPerDay}
 	if c.periodicity > 0 {
-		if shift%c.periodicity == 0 {
-			step = c.periodicity
-		}
-		return step
+		lengths = []int64{c.periodicity}
 	}
-	for _, s := range [...]int64{60, 60 * 60, secondsPerDay} {
+	for _, s := range lengths {
 		if shift%s == 0 {
 			step = s
 		}
