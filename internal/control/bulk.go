@@ -39,20 +39,7 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 		}
 		result.Matched += len(jobs)
 		if !b.DryRun {
-			errs := make([]error, len(jobs))
-			slots := make(chan struct{}, bulkWorkers)
-			var workers sync.WaitGroup
-			for i, job := range jobs {
-				slots <- struct{}{}
-				workers.Go(func() {
-					if errs[i] = ctx.Err(); errs[i] == nil {
-						errs[i] = c.act(ctx, namespace, b.Action, job, k)
-					}
-					<-slots
-				})
-			}
-			workers.Wait()
-			if err := collect(ctx, &result, jobs, errs); err != nil {
+			if err := c.actOnAll(ctx, namespace, b.Action, jobs, k, &result); err != nil {
 				return result, after, err
 			}
 		}
@@ -63,7 +50,6 @@ func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, aft
 	return result, after, nil
 }
 
-// act performs an action on one job.
 func (c *Control) act(ctx context.Context, namespace string, action belfry.Action, job belfry.Job, k Key) (err error) {
 	ref := job.ID.String()
 	switch action {
@@ -96,9 +82,23 @@ func (k Key) ofJob(job belfry.ID) Key {
 	return Key{Text: "bulk-" + hex.EncodeToString(sum[:]), Hash: k.Hash}
 }
 
-// collect adds the errors of jobs to a result. Only a database that does not answer, or
-// a caller that has left, is an error of the whole.
-func collect(ctx context.Context, result *belfry.BulkResult, jobs []belfry.Job, errs []error) (lost error) {
+// actOnAll performs an action on jobs, some at a time, and adds what came of it to a
+// result. Only a database that does not answer, or a caller that has left, is an error
+// of the whole.
+func (c *Control) actOnAll(ctx context.Context, namespace string, action belfry.Action, jobs []belfry.Job, k Key, result *belfry.BulkResult) (lost error) {
+	errs := make([]error, len(jobs))
+	slots := make(chan struct{}, bulkWorkers)
+	var workers sync.WaitGroup
+	for i, job := range jobs {
+		slots <- struct{}{}
+		workers.Go(func() {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = c.act(ctx, namespace, action, job, k)
+			}
+			<-slots
+		})
+	}
+	workers.Wait()
 	for i, err := range errs {
 		switch {
 		case err == nil:
@@ -108,17 +108,13 @@ func collect(ctx context.Context, result *belfry.BulkResult, jobs []belfry.Job, 
 		case belfry.CodeOf(err) == belfry.Unavailable:
 			lost = err
 		default:
-			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shownError(err), Err: err})
+			shown := "an internal error"
+			var e *belfry.Error
+			if errors.As(err, &e) { // Users may see it, but not its cause.
+				shown = (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
+			}
+			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shown, Err: err})
 		}
 	}
 	return lost
-}
-
-// shownError is an error as users may see it, without its cause.
-func shownError(err error) string {
-	var e *belfry.Error
-	if !errors.As(err, &e) {
-		return "an internal error"
-	}
-	return (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
 }

@@ -126,9 +126,7 @@ func (c *Control) List(ctx context.Context, namespace string, f belfry.JobFilter
 }
 
 func (c *Control) list(ctx context.Context, namespace string, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
-	list, err := retryRead(ctx, "list jobs", func() (store.JobList, error) {
-		return c.store.ListJobs(ctx, namespace, f, p)
-	})
+	list, err := retryRead(ctx, "list jobs", func() (store.JobList, error) { return c.store.ListJobs(ctx, namespace, f, p) })
 	return list.Jobs, store.Position{ID: list.Next}, err
 }
 

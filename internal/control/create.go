@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -80,7 +80,6 @@ func nameTaken(name string) error {
 	}}}
 }
 
-// newJob is a valid job with its first plan.
 func (c *Control) newJob(namespace string, id belfry.ID, r validate.Result, now time.Time) store.NewJob {
 	created := store.NewJob{
 		Job: belfry.Job{
@@ -136,9 +135,14 @@ func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[
 		return b.dryRun(ctx)
 	}
 	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
-		return importResult(decodeIDs(response, err))
+		return decodeImport(response, err)
 	}
-	request := k.request(namespace, func() ([]byte, error) { return encodeIDs(b.ids[:b.taken]), nil })
+	request := k.request(namespace, func() (response []byte, _ error) {
+		for _, id := range b.ids[:b.taken] {
+			response = append(response, id[:]...)
+		}
+		return response, nil
+	})
 	err := retryUnknown(ctx, "import jobs", func() error {
 		err := c.store.CreateJobs(ctx, b.jobs, request)
 		if b.err != nil {
@@ -150,19 +154,27 @@ func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[
 	case b.err != nil:
 		return belfry.ImportResult{}, b.err
 	case err != nil:
-		return importResult(decodeIDs(k.duplicate(err)))
+		return decodeImport(k.duplicate(err))
 	}
-	return importResult(b.ids, nil)
+	return belfry.ImportResult{Created: len(b.ids), JobIDs: append([]belfry.ID{}, b.ids...)}, nil
 }
 
-func importResult(ids []belfry.ID, err error) (belfry.ImportResult, error) {
+// decodeImport decodes a cached response: the ids one after another.
+func decodeImport(response []byte, err error) (belfry.ImportResult, error) {
+	const size = len(belfry.ID{})
+	if err == nil && len(response)%size != 0 {
+		err = belfry.Errorf(belfry.Internal, badResponse+": %d bytes are no ids", len(response))
+	}
 	if err != nil {
 		return belfry.ImportResult{}, err
 	}
-	return belfry.ImportResult{Created: len(ids), JobIDs: append([]belfry.ID{}, ids...)}, nil
+	result := belfry.ImportResult{Created: len(response) / size, JobIDs: []belfry.ID{}}
+	for id := range slices.Chunk(response, size) {
+		result.JobIDs = append(result.JobIDs, belfry.ID(id))
+	}
+	return result, nil
 }
 
-// batch is an import in progress.
 type batch struct {
 	control   *Control
 	namespace string
@@ -187,7 +199,10 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 		id := b.nextID()
 		r, wrong := v.Create(id, line.Input)
 		for _, e := range wrong {
-			errors = append(errors, belfry.FieldError{Field: joinPlace(line.Place, e.Field), Message: e.Message})
+			if e.Field != "" && e.Field[0] != '[' {
+				e.Field = "." + e.Field
+			}
+			errors = append(errors, belfry.FieldError{Field: line.Place + e.Field, Message: e.Message})
 		}
 		if len(errors) >= MaxImportErrors {
 			break
@@ -196,8 +211,12 @@ func (b *batch) jobs(yield func(store.NewJob, error) bool) {
 			return
 		}
 	}
-	if b.err == nil && len(errors) > 0 {
-		b.err = invalidImport(errors)
+	switch {
+	case b.err != nil:
+	case len(errors) >= MaxImportErrors:
+		b.err = invalid(fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors), errors[:MaxImportErrors])
+	default:
+		b.err = invalid("some of the jobs are not valid; none was created", errors)
 	}
 	if b.err != nil {
 		yield(store.NewJob{}, b.err)
@@ -221,23 +240,6 @@ func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
 		}
 	}
 	return belfry.ImportResult{Created: b.taken, JobIDs: []belfry.ID{}}, taken
-}
-
-func invalidImport(errors []belfry.FieldError) error {
-	message := "some of the jobs are not valid; none was created"
-	if len(errors) >= MaxImportErrors {
-		errors = errors[:MaxImportErrors]
-		message = fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors)
-	}
-	return invalid(message, errors)
-}
-
-// joinPlace is the path of a field of a line.
-func joinPlace(place, field string) string {
-	if field == "" || strings.HasPrefix(field, "[") {
-		return place + field
-	}
-	return place + "." + field
 }
 
 // nextID is the id of the next line. Ids ascend, so that neighbours in an import are

@@ -58,7 +58,6 @@ func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID
 	return letter, nil
 }
 
-// resolveFilter resolves the job that a filter names.
 func (c *Control) resolveFilter(ctx context.Context, namespace string, f belfry.DeadFilter) (belfry.DeadFilter, error) {
 	if f.Job == "" {
 		return f, nil
@@ -81,7 +80,6 @@ func (c *Control) deadLetter(ctx context.Context, namespace string, id belfry.ID
 	})
 }
 
-// deadPosition is the position of a dead letter in a list.
 func deadPosition(letter belfry.DeadLetter) store.Position {
 	if letter.FinishedAt == nil {
 		return store.Position{At: letter.ReadyAt, ID: letter.ID}
@@ -109,10 +107,9 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 			}
 		}
 	}
-	if r.DryRun {
-		return result, nil
+	if !r.DryRun {
+		err = c.redrive(ctx, namespace, r, runs, &result)
 	}
-	err = c.redrive(ctx, namespace, r, runs, &result)
 	return result, err
 }
 
@@ -120,11 +117,8 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 // Redrive.
 func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discard) (belfry.DeadResult, error) {
 	runs, result, err := c.selectDead(ctx, namespace, d)
-	if err != nil {
-		return belfry.DeadResult{}, err
-	}
-	if d.DryRun {
-		return result, nil
+	if err != nil || d.DryRun {
+		return result, err
 	}
 	for page := range slices.Chunk(runs, deadPage) {
 		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) {
@@ -142,8 +136,10 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 // and the result of a dry run.
 func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Discard) (runs []belfry.ID, result belfry.DeadResult, err error) {
 	if !d.RunID.IsZero() {
-		_, err = c.deadLetter(ctx, namespace, d.RunID)
-		return []belfry.ID{d.RunID}, belfry.DeadResult{Matched: 1}, err
+		if _, err = c.deadLetter(ctx, namespace, d.RunID); err == nil {
+			runs, result.Matched = []belfry.ID{d.RunID}, 1
+		}
+		return runs, result, err
 	}
 	if d.Filter == (belfry.DeadFilter{}) && !d.All {
 		return nil, result, invalid("the request is not valid", []belfry.FieldError{{

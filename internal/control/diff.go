@@ -15,18 +15,8 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
-	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
 )
-
-// diffOf is what a change of a job does; nil changes nothing.
-func diffOf(job belfry.Job, change *store.Change) belfry.JobDiff {
-	if change == nil {
-		return belfry.JobDiff{Result: belfry.DiffUnchanged, Changes: []belfry.FieldChange{}, Job: masked(job)}
-	}
-	after := planned(change.Job, change.Step.Next)
-	return belfry.JobDiff{Result: belfry.DiffUpdated, Changes: changedFields(job, after), Job: masked(after)}
-}
 
 // planned is a job with another plan, and the status that follows from it as far as it
 // does not depend on its runs.
@@ -46,11 +36,9 @@ func planned(job belfry.Job, p plan.Plan) belfry.Job {
 	return job
 }
 
-// members are the fields of a job that requests may set, as JSON. Unset ones are
+// membersOf are the fields of a job that requests may set, as JSON. Unset ones are
 // missing.
-type members map[string]json.RawMessage
-
-func membersOf(m belfry.Manifest, state belfry.JobState) members {
+func membersOf(m belfry.Manifest, state belfry.JobState) (out map[string]json.RawMessage) {
 	if m.Status = belfry.StatusActive; state == belfry.JobPaused {
 		m.Status = belfry.StatusPaused
 	}
@@ -58,7 +46,6 @@ func membersOf(m belfry.Manifest, state belfry.JobState) members {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	var out members
 	// A valid manifest always has a JSON form.
 	_ = encoder.Encode(m)
 	_ = json.Unmarshal(text.Bytes(), &out)

@@ -99,7 +99,6 @@ func (c *Control) putByName(ctx context.Context, namespace, match string, in val
 	return job, err == nil, err
 }
 
-// replaceBy is the patch that replaces a manifest.
 func replaceBy(in validate.Input) Patch {
 	return func(current belfry.Manifest) validate.Input {
 		replacement := in
@@ -133,8 +132,12 @@ func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match str
 		switch {
 		case err != nil:
 			return nil, err
+		case diff != nil && change == nil:
+			*diff = belfry.JobDiff{Result: belfry.DiffUnchanged, Changes: []belfry.FieldChange{}, Job: masked(job)}
+			return nil, nil
 		case diff != nil:
-			*diff = diffOf(job, change)
+			after := planned(change.Job, change.Step.Next)
+			*diff = belfry.JobDiff{Result: belfry.DiffUpdated, Changes: changedFields(job, after), Job: masked(after)}
 			return nil, nil
 		case change != nil && stale != nil:
 			return nil, stale
@@ -267,15 +270,13 @@ func (c *Control) Revisions(ctx context.Context, namespace, ref string, p store.
 		return nil, store.Position{}, err
 	}
 	var list []belfry.Revision
-	var before int
+	before := int(p.After.At.UnixMicro())
 	if p.After.At.IsZero() {
 		job, err := c.store.Job(ctx, namespace, id)
 		if err != nil {
 			return nil, store.Position{}, err
 		}
 		list, before = []belfry.Revision{{Number: job.Revision, Spec: job.Spec, Payload: job.Payload}}, job.Revision
-	} else {
-		before = int(p.After.At.UnixMicro())
 	}
 	earlier, err := c.store.Revisions(ctx, namespace, id, before, p.Limit+1-len(list))
 	if err != nil {

@@ -72,27 +72,3 @@ func decodeResponse[T any](response []byte, err error) (v T, _ error) {
 	}
 	return v, nil
 }
-
-// encodeIDs and decodeIDs are the cached form of many ids.
-func encodeIDs(ids []belfry.ID) []byte {
-	out := make([]byte, 0, len(ids)*len(belfry.ID{}))
-	for _, id := range ids {
-		out = append(out, id[:]...)
-	}
-	return out
-}
-
-func decodeIDs(response []byte, err error) ([]belfry.ID, error) {
-	if err != nil {
-		return nil, err
-	}
-	size := len(belfry.ID{})
-	if len(response)%size != 0 {
-		return nil, belfry.Errorf(belfry.Internal, badResponse+": %d bytes are no ids", len(response))
-	}
-	ids := make([]belfry.ID, len(response)/size)
-	for i := range ids {
-		ids[i] = belfry.ID(response[i*size:])
-	}
-	return ids, nil
-}

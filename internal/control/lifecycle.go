@@ -56,7 +56,7 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 	if err != nil {
 		return err
 	}
-	found := false // by an edit whose outcome may be unknown
+	found := false // by a try whose outcome may be unknown
 	_, err = c.editJob(ctx, "delete a job", namespace, id.String(), func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		if err := checkVersion(job, match); err != nil {
 			return nil, err
@@ -66,24 +66,16 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 		job.State, job.UpdatedAt = belfry.JobDeleted, now
 		return &store.Change{Job: job, Step: plan.Delete(subject, p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
 	})
-	switch {
-	case isNotFound(err) && found:
+	if belfry.CodeOf(err) == belfry.Conflict && c.hasEnded(ctx, namespace, id) {
+		found = false
+		err = retryUnknown(ctx, "delete a job", func() error {
+			err := c.store.DeleteEnded(ctx, namespace, id, o.PurgeHistory)
+			found = found || !isNotFound(err)
+			return err
+		})
+	}
+	if isNotFound(err) && found {
 		return nil // The first try did it, though its answer was lost.
-	case belfry.CodeOf(err) == belfry.Conflict && c.hasEnded(ctx, namespace, id):
-		return c.deleteEnded(ctx, namespace, id, o.PurgeHistory)
 	}
 	return err
-}
-
-// deleteEnded deletes a job that has ended.
-func (c *Control) deleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	tried := false
-	return retryUnknown(ctx, "delete a job", func() error {
-		err := c.store.DeleteEnded(ctx, namespace, id, history)
-		if tried && isNotFound(err) {
-			return nil // The first try did it, though its answer was lost.
-		}
-		tried = true
-		return err
-	})
 }

@@ -46,13 +46,10 @@ func (c *Control) JobRuns(ctx context.Context, namespace, ref string, p store.Pa
 // ListRuns returns the runs and skips of all jobs, latest first, without their
 // attempts. A page may be short, or empty, and still be followed by others.
 func (c *Control) ListRuns(ctx context.Context, namespace string, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
-	list, err := retryRead(ctx, "list runs", func() (store.RunList, error) {
-		return c.store.ListRuns(ctx, namespace, f, p)
-	})
+	list, err := retryRead(ctx, "list runs", func() (store.RunList, error) { return c.store.ListRuns(ctx, namespace, f, p) })
 	return withKeys(list.Runs), store.Position{ID: list.Next}, err
 }
 
-// withKeys fills in the idempotency keys of runs.
 func withKeys(runs []belfry.Run) []belfry.Run {
 	for i := range runs {
 		runs[i].IdempotencyKey = runs[i].Key()
@@ -141,27 +138,24 @@ func (c *Control) Trigger(ctx context.Context, namespace, ref string, t belfry.T
 	if err != nil {
 		return belfry.TriggerResult{}, err
 	}
-	payload := t.Payload
-	if payload != nil {
+	if t.Payload != nil {
 		job, err := c.store.Job(ctx, namespace, id)
 		if err != nil {
 			return belfry.TriggerResult{}, err
 		}
 		var errors []belfry.FieldError
-		if payload, errors = validate.Payload(job, payload); len(errors) > 0 {
+		if t.Payload, errors = validate.Payload(job, t.Payload); len(errors) > 0 {
 			return belfry.TriggerResult{}, invalid("the payload is not valid", errors)
 		}
 	}
 	now := c.now()
 	trigger := plan.Trigger{
 		ID: belfry.NewID(now), Namespace: namespace, JobID: id, Shard: belfry.ShardOf(id, c.store.Shards()),
-		Kind: belfry.KindManual, At: now, Payload: payload,
+		Kind: belfry.KindManual, At: now, Payload: t.Payload,
 	}
 	result := belfry.TriggerResult{RunID: trigger.RunID()}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(result) })
-	err = retryUnknown(ctx, "trigger a job", func() error {
-		return c.store.Trigger(ctx, []plan.Trigger{trigger}, request)
-	})
+	err = retryUnknown(ctx, "trigger a job", func() error { return c.store.Trigger(ctx, []plan.Trigger{trigger}, request) })
 	if err != nil {
 		return decodeResponse[belfry.TriggerResult](k.duplicate(err))
 	}
@@ -229,7 +223,6 @@ func normalizeBackfill(b belfry.Backfill, now time.Time) (belfry.Backfill, error
 	return b, nil
 }
 
-// occurrences lists the occurrences of a job in the span of a backfill.
 func (c *Control) occurrences(job belfry.Job, b belfry.Backfill) (belfry.BackfillResult, error) {
 	if job.State == belfry.JobEnded {
 		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")

@@ -60,9 +60,7 @@ func (c *Control) Heartbeat(ctx context.Context, namespace string, h belfry.Hear
 	}
 	h.Node = sanitize.Text(h.Node, maxNode)
 	h.WorkerID = belfry.WorkerID(namespace, h.WorkerID)
-	reply, err = retryRead(ctx, "record a heartbeat", func() (belfry.HeartbeatReply, error) {
-		return c.store.Heartbeat(ctx, h)
-	})
+	reply, err = retryRead(ctx, "record a heartbeat", func() (belfry.HeartbeatReply, error) { return c.store.Heartbeat(ctx, h) })
 	reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...)
 	reply.Cancel = append([]belfry.HeldAttempt{}, reply.Cancel...)
 	return reply, err
@@ -78,9 +76,7 @@ func (c *Control) Finish(ctx context.Context, namespace string, results []belfry
 		r.Output = sanitize.Text(r.Output, belfry.MaxOutput)
 		own[i] = r
 	}
-	return retryRead(ctx, "finish attempts", func() ([]belfry.Verdict, error) {
-		return c.store.Finish(ctx, own)
-	})
+	return retryRead(ctx, "finish attempts", func() ([]belfry.Verdict, error) { return c.store.Finish(ctx, own) })
 }
 
 // lanes are the queues and handlers of a worker as the store names them.
@@ -138,7 +134,6 @@ type claimWaiter struct {
 	retryAt time.Time
 }
 
-// waitForRuns waits for runs to claim.
 func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time.Duration) (runs []*belfry.Run, err error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
@@ -211,7 +206,6 @@ func (p *claimPoller) requestPoll() {
 	}
 }
 
-// run wakes waiters until ctx ends.
 func (p *claimPoller) run(ctx context.Context, s Store, notified, kick <-chan struct{}) {
 	interval := time.NewTicker(s.PollInterval())
 	defer interval.Stop()

@@ -63,7 +63,6 @@ func Explain(ctx context.Context, s Store, d plan.Defaults, job belfry.Job, at, 
 	return out, err
 }
 
-// explainer reads what is needed to explain an instant of one job.
 type explainer struct {
 	store    Store
 	defaults plan.Defaults
@@ -142,7 +141,6 @@ func relevance(r belfry.Run, at time.Time) int {
 	return 0
 }
 
-// revisionAt is the number of the revision that the job had at an instant.
 func (e *explainer) revisionAt(ctx context.Context, at time.Time) (int, error) {
 	const page = 100
 	number, before := e.job.Revision, 0

@@ -16,7 +16,6 @@ type timeFormat struct {
 	at   time.Time
 }
 
-// full writes an instant with its day and offset.
 func (f timeFormat) full(t time.Time) string {
 	t = t.In(f.zone)
 	offset := t.Format("-07:00")
@@ -63,7 +62,6 @@ func timeOfDay(t time.Time) string {
 	return t.Format("15:04")
 }
 
-// count writes a number of things.
 func count[N int | int64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -79,7 +79,12 @@ func (t *instant) notScheduled() string {
 	case t.next.IsZero():
 		return verdict + "the last is " + t.format.short(t.previous) + "."
 	}
-	return verdict + "the nearest are " + t.format.short(t.previous) + " and " + t.format.short(t.next) + "." + t.secondTime()
+	verdict += "the nearest are " + t.format.short(t.previous) + " and " + t.format.short(t.next) + "."
+	const wall = time.DateOnly + time.TimeOnly
+	if t.previous.In(t.format.zone).Format(wall) == t.at.In(t.format.zone).Format(wall) { // the second time that the clock shows it
+		verdict += t.clockNote(t.previous)
+	}
+	return verdict
 }
 
 // pruned is about a past occurrence without a record: mostly it was pruned, but while a
@@ -104,7 +109,6 @@ func (t *instant) pruned(ctx context.Context) (belfry.Decision, string, error) {
 	return belfry.DecisionUnknown, "was decided, but its record was pruned: history is kept " + kept + ".", nil
 }
 
-// notPlanned says why nothing is planned any more.
 func (t *instant) notPlanned() string {
 	verdict := "does not run"
 	if !t.at.After(t.now) {
@@ -116,7 +120,6 @@ func (t *instant) notPlanned() string {
 	return verdict + ": the job was cancelled, and nothing is planned until its schedule is edited."
 }
 
-// upcoming is about an occurrence that is not decided yet.
 func (t *instant) upcoming() (belfry.Decision, string) {
 	_, once := schedule.Once(t.policy.Rule)
 	starts := t.policy.ReadyAt(t.job.ID, t.at)
@@ -202,14 +205,4 @@ func (t *instant) clockNote(at time.Time) string {
 		return " The clock changes: " + note + "."
 	}
 	return ""
-}
-
-// secondTime is about the second time that the clock shows the wall time of the
-// previous occurrence; empty otherwise.
-func (t *instant) secondTime() string {
-	const wall = time.DateOnly + time.TimeOnly
-	if t.previous.IsZero() || t.previous.In(t.format.zone).Format(wall) != t.at.In(t.format.zone).Format(wall) {
-		return ""
-	}
-	return t.clockNote(t.previous)
 }

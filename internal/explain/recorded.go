@@ -97,7 +97,6 @@ func (t *instant) died(run belfry.Run) string {
 	return verdict + "."
 }
 
-// lastError is the error of the last attempt of a run.
 func lastError(run belfry.Run) string {
 	text, status := run.Error, run.HTTPStatus
 	if n := len(run.Attempts); text == "" && status == 0 && n > 0 {
@@ -120,7 +119,6 @@ func (t *instant) cancelled(run belfry.Run) string {
 	return verdict + fmt.Sprintf(", after it started (attempt %d).", run.Attempt)
 }
 
-// skipped says why an occurrence did not run.
 func (t *instant) skipped(ctx context.Context, skip belfry.Run) (string, error) {
 	if skip.Reason == belfry.ReasonDSTGap {
 		return t.gap(skip), nil
@@ -190,7 +188,6 @@ func (t *instant) overlap(ctx context.Context, skip belfry.Run) (string, error) 
 	return "an earlier run of the job had not finished" + policy, nil
 }
 
-// missed says why a missed occurrence did not run later.
 func (t *instant) missed(ctx context.Context, skip belfry.Run) (string, error) {
 	const cause = "no scheduler was running"
 	switch {
@@ -233,7 +230,6 @@ func (t *instant) caughtUp(ctx context.Context, skip belfry.Run) (time.Time, err
 	return next, err
 }
 
-// live is about a run that is not settled.
 func (t *instant) live(ctx context.Context, run belfry.Run) (verdict string, err error) {
 	w, err := t.store.RunWait(ctx, t.job.Namespace, run.ID)
 	switch {
@@ -266,7 +262,6 @@ func (t *instant) live(ctx context.Context, run belfry.Run) (verdict string, err
 	return verdict, err
 }
 
-// retrying is about a run that waits for its next attempt.
 func (t *instant) retrying(run belfry.Run) string {
 	t.out.WaitsFor = &belfry.Wait{What: belfry.WaitForTime, Until: pointer(run.ReadyAt)}
 	next := "the next attempt is at " + t.format.seconds(run.ReadyAt)
@@ -310,7 +305,6 @@ func (t *instant) behind(ctx context.Context, w store.RunWait) (string, error) {
 	return verdict + policy, nil
 }
 
-// statusVerb says what the status of a run is.
 func statusVerb(s belfry.RunStatus) string {
 	switch s {
 	case belfry.RunReady:
@@ -327,7 +321,6 @@ func statusVerb(s belfry.RunStatus) string {
 	return "is " + string(s)
 }
 
-// queued is about a run that waits for a worker.
 func (t *instant) queued(ctx context.Context, run belfry.Run, w store.RunWait) (string, error) {
 	workers, err := t.store.Workers(ctx)
 	if err != nil {

@@ -29,14 +29,13 @@ func Mask(payload json.RawMessage) json.RawMessage {
 	if !json.Valid(payload) {
 		return json.RawMessage(`"` + Masked + `"`)
 	}
-	return maskJSON(payload, 0, whatever)
+	return maskJSON(payload, 0, maskAll)
 }
 
 // hide gives what stands in the place of a secret.
 type hide func(secret string) string
 
-// whatever hides all secrets alike.
-func whatever(string) string { return Masked }
+func maskAll(string) string { return Masked }
 
 // maskJSON rewrites valid JSON token by token, so that order and doubled keys
 // stay as they are.

@@ -63,12 +63,24 @@ func (u *unmasker) value(path string, n, behind *node, secret bool) {
 			u.value(fmt.Sprintf("%s[%d]", path, i), item, opposite(i), secret)
 		}
 	case '"':
-		u.text(path, n, behind, secret)
+		stored := behind != nil && behind.kind == '"'
+		switch {
+		case stored && behind.text == n.text: // nothing is hidden here
+		case stored && behind.masked == n.text:
+			u.restore(n, behind)
+		case secret && n.text == Masked, hides(n.text):
+			u.errors = append(u.errors, belfry.FieldError{Field: path, Message: stillMasked})
+		}
 	}
 }
 
 func (u *unmasker) object(path string, n, behind *node, secret bool) {
-	members := behind.members()
+	members := map[string][]*node{} // what is stored, by key
+	if behind != nil && behind.kind == '{' {
+		for i, key := range behind.keys {
+			members[key] = append(members[key], behind.items[i])
+		}
+	}
 	for i, key := range n.keys {
 		item, path := n.items[i], path+"."+sanitize.Text(key, 100)
 		var opposite *node
@@ -84,16 +96,6 @@ func (u *unmasker) object(path string, n, behind *node, secret bool) {
 		default:
 			u.value(path, item, nil, true)
 		}
-	}
-}
-
-func (u *unmasker) text(path string, n, behind *node, secret bool) {
-	switch {
-	case behind != nil && behind.kind == '"' && behind.text == n.text: // nothing is hidden here
-	case behind != nil && behind.kind == '"' && behind.masked == n.text:
-		u.restore(n, behind)
-	case secret && n.text == Masked, hides(n.text):
-		u.errors = append(u.errors, belfry.FieldError{Field: path, Message: stillMasked})
 	}
 }
 
@@ -121,7 +123,6 @@ type node struct {
 
 var formSeed = maphash.MakeSeed()
 
-// readNode takes valid JSON apart.
 func readNode(whole []byte) *node {
 	r := nodeReader{whole: whole, in: json.NewDecoder(bytes.NewReader(whole))}
 	r.in.UseNumber()
@@ -145,9 +146,12 @@ func (r *nodeReader) value() *node {
 	case json.Delim:
 		n.kind = byte(v)
 		form.WriteByte(n.kind)
-		r.items(n, &form)
+		for r.in.More() {
+			r.item(n, &form)
+		}
+		r.in.Token()
 	case string:
-		n.kind, n.text, n.masked = '"', v, maskText(v, 0, whatever)
+		n.kind, n.text, n.masked = '"', v, maskText(v, 0, maskAll)
 		form.WriteByte('"')
 		form.WriteString(n.masked)
 	default:
@@ -158,38 +162,23 @@ func (r *nodeReader) value() *node {
 	return n
 }
 
-// items reads what is in an object or array, and its end.
-func (r *nodeReader) items(n *node, form *maphash.Hash) {
-	for r.in.More() {
-		var key string
-		if n.kind == '{' {
-			token, _ := r.in.Token()
-			key, _ = token.(string)
-			n.keys = append(n.keys, key)
-			form.WriteString(key)
-			form.WriteByte(0)
-		}
-		item := r.value()
-		n.items = append(n.items, item)
-		if n.kind == '{' && secretName(key) {
-			form.WriteByte('*')
-		} else {
-			maphash.WriteComparable(form, item.form)
-		}
+// item reads a member of an object or an element of an array.
+func (r *nodeReader) item(n *node, form *maphash.Hash) {
+	hidden := false
+	if n.kind == '{' {
+		token, _ := r.in.Token()
+		key, _ := token.(string)
+		n.keys, hidden = append(n.keys, key), secretName(key)
+		form.WriteString(key)
+		form.WriteByte(0)
 	}
-	r.in.Token()
-}
-
-// members gives the values of each key of an object.
-func (n *node) members() map[string][]*node {
-	if n == nil || n.kind != '{' {
-		return nil
+	item := r.value()
+	n.items = append(n.items, item)
+	if hidden {
+		form.WriteByte('*')
+	} else {
+		maphash.WriteComparable(form, item.form)
 	}
-	members := make(map[string][]*node, len(n.keys))
-	for i, key := range n.keys {
-		members[key] = append(members[key], n.items[i])
-	}
-	return members
 }
 
 // opposites finds the elements of an earlier list that stand in the places of

@@ -27,16 +27,13 @@ func Namespace(name string) bool { return namespaces.MatchString(name) }
 // Name says what is wrong with the name of a job, in words that follow the name of a
 // field; "" if nothing is.
 func Name(name string) string {
-	if problem := checkLine(name, belfry.MaxName); problem != "" {
-		return problem
-	}
-	if _, err := belfry.ParseID(name); err == nil {
+	switch _, err := belfry.ParseID(name); {
+	case err == nil:
 		return "must not look like an id, since either finds a job"
-	}
-	if name == "." || name == ".." {
+	case name == "." || name == "..":
 		return "must not be . or .., which cannot be part of an address"
 	}
-	return ""
+	return checkLine(name, belfry.MaxName)
 }
 
 // Handler says what is wrong with the name of a user's handler; "" if nothing is.

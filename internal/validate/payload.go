@@ -40,7 +40,6 @@ func (c *check) target(m *belfry.Manifest) {
 	}
 }
 
-// handler determines the handler of a job of type worker.
 func (c *check) handler(m *belfry.Manifest, inferred bool) {
 	switch {
 	case m.Handler != "":
@@ -79,20 +78,17 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		c.add(errors...)
 	}
 	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
-	worker := kind == belfry.TypeWorker
-	if json.Compact(compact, raw) != nil || !worker && raw[0] != '{' {
-		if worker {
-			c.fail("payload", "must be JSON")
-		} else {
-			c.fail("payload", "must be a JSON object; "+payloadExample)
-		}
+	switch err := json.Compact(compact, raw); {
+	case kind != belfry.TypeWorker && (err != nil || raw[0] != '{'):
+		c.fail("payload", "must be a JSON object; "+payloadExample)
 		return nil
-	}
-	if compact.Len() > belfry.MaxPayload {
+	case err != nil:
+		c.fail("payload", "must be JSON")
+		return nil
+	case compact.Len() > belfry.MaxPayload:
 		c.fail("payload", "%s", tooLarge(compact.Len()))
 		return nil
-	}
-	if kind == belfry.TypeHTTP {
+	case kind == belfry.TypeHTTP:
 		_, errors := target.ParseHTTP(compact.Bytes())
 		c.add(errors...)
 	}
