@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -73,12 +74,7 @@ func (m *Mux) HandleFunc(name string, fn func(ctx context.Context, run *belfry.R
 func (m *Mux) Handlers() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	names := make([]string, 0, len(m.handlers))
-	for name := range m.handlers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(m.handlers))
 }
 
 // Dispatch calls the handler of the run. HandlerFunc(m.Dispatch) makes a Mux a Handler.

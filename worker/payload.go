@@ -85,7 +85,7 @@ func findInvalidField(raw json.RawMessage, t reflect.Type, path string, err erro
 		if json.Unmarshal(raw, &members) != nil {
 			return path, err
 		}
-		for _, name := range sortedKeys(members) {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
 			alone, _ := json.Marshal(map[string]json.RawMessage{name: members[name]})
 			fieldErr := json.Unmarshal(alone, reflect.New(t).Interface())
 			if fieldErr == nil {
@@ -112,7 +112,7 @@ func findInvalidField(raw json.RawMessage, t reflect.Type, path string, err erro
 		if json.Unmarshal(raw, &members) != nil {
 			return path, err
 		}
-		for _, name := range sortedKeys(members) {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
 			if fieldErr := json.Unmarshal(members[name], reflect.New(t.Elem()).Interface()); fieldErr != nil {
 				return findInvalidField(members[name], t.Elem(), path+"."+sanitize.Text(name, 64), fieldErr, depth+1)
 			}
@@ -172,9 +172,4 @@ func withArticle(noun string) string {
 		return "an " + noun
 	}
 	return "a " + noun
-}
-
-// sortedKeys makes the reported field the same every time.
-func sortedKeys(m map[string]json.RawMessage) []string {
-	return slices.Sorted(maps.Keys(m))
 }
