@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -21,23 +20,12 @@ const (
 // start at once, and a few for each slot elsewhere. The rest stays planned, so that a
 // burst never becomes a long queue.
 type capacity struct {
-	store   workerCounter
+	store   Store
 	local   *Local
-	worker  belfry.ID       // the local worker, as far as known
-	serves  map[string]bool // its lanes
+	serves  map[string]bool // the lanes of the local worker
 	others  map[string]int  // slots of other workers by lane
 	ready   map[string]int  // ready runs by lane: those counted, and those fired since
 	counted time.Time
-}
-
-// workerCounter counts workers and the runs that wait for them.
-type workerCounter interface {
-	Workers(ctx context.Context) ([]store.Worker, error)
-	CountReady(ctx context.Context, limit int) (map[string]int, error)
-}
-
-func newCapacity(s workerCounter, local *Local) *capacity {
-	return &capacity{store: s, local: local, ready: map[string]int{}}
 }
 
 // available is how many runs of the lane to fire.
@@ -54,11 +42,7 @@ func (c *capacity) estimate(lane string) int {
 	if !c.serves[lane] {
 		buffer = max(buffer, unservedBuffer)
 	}
-	n := max(min(buffer, maxBuffer)-c.ready[lane], 0)
-	if c.local != nil {
-		n += c.local.openSlots(lane)
-	}
-	return n
+	return max(min(buffer, maxBuffer)-c.ready[lane], 0) + c.local.openSlots(lane)
 }
 
 // count updates the counts from the store. After an error the last ones stay.
@@ -72,13 +56,11 @@ func (c *capacity) count(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if c.local != nil {
-		c.worker = c.local.worker()
-	}
+	local := c.local.worker()
 	c.ready, c.others, c.serves = ready, map[string]int{}, map[string]bool{}
 	for _, w := range workers {
 		for _, lane := range w.Lanes {
-			if w.ID == c.worker {
+			if w.ID == local {
 				c.serves[lane] = true
 			} else {
 				c.others[lane] += w.Slots
@@ -87,29 +69,10 @@ func (c *capacity) count(ctx context.Context) {
 	}
 }
 
-// lastClaimedRank is the rank of the last ready run of the lane that the local worker
-// has claimed since the last call.
-func (c *capacity) lastClaimedRank(lane string, d plan.Defaults) (rank int64, ok bool) {
-	if c.local == nil {
-		return 0, false
-	}
-	return c.local.lastClaimedRank(lane, d)
-}
-
-// takeSlots takes the free slots of the local worker, to be filled by a Fire.
-func (c *capacity) takeSlots() store.FreeSlots {
-	if c.local == nil {
-		return store.FreeSlots{}
-	}
-	return c.local.beginFill()
-}
-
 // deliver passes on the runs that a Fire has claimed for the local worker, and counts
 // those that it left ready.
 func (c *capacity) deliver(steps []plan.Step, fired store.FireResult, err error) {
-	if c.local != nil {
-		c.local.endFill(fired.Claimed, err)
-	}
+	c.local.endFill(fired.Claimed, err)
 	if fired.Ready > 0 && len(steps) > 0 {
 		c.ready[steps[0].Lane()] += fired.Ready
 	}

@@ -40,9 +40,9 @@ func newLoop(s *Scheduler) *loop {
 	return &loop{
 		Scheduler:   s,
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
-		backlog:     newBacklog(),
+		backlog:     &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}},
 		subjects:    newSubjects(s.opts.Defaults),
-		capacity:    newCapacity(s.store, s.opts.Local),
+		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 	}
@@ -77,7 +77,7 @@ func (l *loop) run(ctx context.Context) {
 // localDemand signals that the local worker has free slots; nil while nothing waits
 // for one.
 func (l *loop) localDemand() <-chan struct{} {
-	if l.opts.Local == nil || l.backlog.len() == 0 {
+	if l.backlog.len() == 0 {
 		return nil
 	}
 	return l.opts.Local.demand
@@ -192,11 +192,6 @@ func (l *loop) isQuarantined(job belfry.ID, now time.Time) bool {
 		delete(l.quarantined, job)
 	}
 	return ok && now.Before(q.until)
-}
-
-func (l *loop) endQuarantine(job belfry.ID) {
-	delete(l.quarantined, job)
-	delete(l.reasons, job)
 }
 
 // recordReason records in the store why a job cannot be fired, for users to see. The

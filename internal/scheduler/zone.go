@@ -70,18 +70,17 @@ func (u *zoneUpdater) unchecked(terms map[int]store.Term) []int {
 // update goes through all plans of the unchecked shards. After an error it continues
 // where it was. It returns false if ctx ended.
 func (u *zoneUpdater) update(ctx context.Context, terms map[int]store.Term) bool {
-	w := &zoneUpdate{zoneUpdater: u, shards: u.unchecked(terms), terms: terms, subjects: newSubjects(u.opts.Defaults), retry: zoneRetryMin}
-	for more := true; more; {
-		var err error
+	w := &zoneUpdate{zoneUpdater: u, shards: u.unchecked(terms), terms: terms, subjects: newSubjects(u.opts.Defaults)}
+	for retry := zoneRetryMin; ; {
+		more, err := w.step(ctx)
 		wait := zoneUpdatePause
-		if more, err = w.step(ctx); err != nil {
+		if err != nil {
 			u.warn(ctx, "plans could not be updated to newer time-zone data", err)
-			wait, w.retry = w.retry, min(2*w.retry, zoneRetryMax)
-			more = true
-		} else {
-			w.retry = zoneRetryMin
+			wait, retry = retry, min(2*retry, zoneRetryMax)
+		} else if retry = zoneRetryMin; !more {
+			break
 		}
-		if more && !sleep(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return false
 		}
 	}
@@ -101,7 +100,6 @@ type zoneUpdate struct {
 	terms    map[int]store.Term
 	subjects *subjects
 	after    belfry.ID
-	retry    time.Duration
 	moved    int
 }
 
