@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +32,6 @@ type campaign struct {
 	lead    Lead
 	terms   map[int]*term
 	running sync.WaitGroup
-	failing bool
 }
 
 // term is a shard that this node leads.
@@ -50,8 +48,12 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}}
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
-	for {
-		c.round(ctx)
+	for failing := false; ; {
+		err := c.rebalance(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			c.Log.Warn("leases could not be renewed", "error", err)
+		}
+		failing = err != nil
 		c.expire(time.Now())
 		select {
 		case <-ctx.Done():
@@ -62,15 +64,7 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 	}
 }
 
-// round renews the leases of the node and adjusts its share.
-func (c *campaign) round(ctx context.Context) {
-	err := c.rebalance(ctx)
-	if err != nil && !c.failing && ctx.Err() == nil {
-		c.Log.Warn("leases could not be renewed", "error", err)
-	}
-	c.failing = err != nil
-}
-
+// rebalance renews the leases of the node and adjusts its share.
 func (c *campaign) rebalance(ctx context.Context) error {
 	if err := c.acquire(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
 		return err
@@ -195,11 +189,7 @@ func (c *campaign) resign(ctx context.Context) {
 func shardName(shard int) string { return fmt.Sprintf("shard/%d", shard) }
 
 func shardOf(name string) (shard int, ok bool) {
-	rest, ok := strings.CutPrefix(name, "shard/")
-	if !ok {
-		return 0, false
-	}
-	_, err := fmt.Sscanf(rest, "%d", &shard)
+	_, err := fmt.Sscanf(name, "shard/%d", &shard)
 	return shard, err == nil
 }
 

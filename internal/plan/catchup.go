@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,15 +10,13 @@ import (
 	"github.com/belfry-sh/belfry/internal/schedule"
 )
 
-// defaultRunAllWindow is how old a missed occurrence may be to still run with run_all.
-const defaultRunAllWindow = 30 * time.Minute
-
-// defaultLargeCatchUp is how many catch-up runs at once cause no event.
-const defaultLargeCatchUp = 10
-
-// lateTolerance is how late an occurrence counts as late rather than missed where it
-// is not known since when a scheduler has been running.
-const lateTolerance = time.Minute
+const (
+	defaultRunAllWindow = 30 * time.Minute // how old a missed occurrence may be to still run with run_all
+	defaultLargeCatchUp = 10               // catch-up runs at once that cause no event
+	lateTolerance       = time.Minute      // how late is late rather than missed where it is unknown since when a scheduler runs
+	maxCounted          = 100_000          // count of a skip whose occurrences were not counted further: there were at least that many
+	maxGaps             = 100              // clock changes that one decision records: those of 50 years
+)
 
 // alwaysRuns reports whether the job is a one-off that runs however late.
 func (p *Policy) alwaysRuns() bool { return p.MissedWindow != belfry.MissedSkip && p.oneOff() }
@@ -101,11 +100,7 @@ func (step *Step) readyAt(at time.Time) time.Time { return step.Policy.ReadyAt(s
 
 // addCatchUpEvent adds an event if there are more catch-up runs than usual.
 func (step *Step) addCatchUpEvent(n int, now time.Time) {
-	usual := step.Policy.defaults.LargeCatchUp
-	if usual == 0 {
-		usual = defaultLargeCatchUp
-	}
-	if n <= usual {
+	if n <= cmp.Or(step.Policy.defaults.LargeCatchUp, defaultLargeCatchUp) {
 		return
 	}
 	first, last := step.Runs[0].ScheduledAt, step.Runs[n-1].ScheduledAt
@@ -119,13 +114,6 @@ func (step *Step) addCatchUpEvent(n int, now time.Time) {
 		Count:     int64(n),
 	}
 }
-
-// maxCounted is the count of a skip whose occurrences were not counted further: there
-// were at least that many.
-const maxCounted = 100_000
-
-// maxGaps is how many clock changes one decision records: those of 50 years.
-const maxGaps = 100
 
 // occurrences is consecutive occurrences: the first, the newest, and their number.
 type occurrences struct {

@@ -54,7 +54,16 @@ func (step *Step) decideDue(now time.Time) {
 
 // run adds the run of an occurrence.
 func (step *Step) run(at time.Time) {
-	step.Runs = append(step.Runs, step.scheduledRun(step.Seen.JobID, at))
+	job, p := step.Seen.JobID, step.Policy
+	step.Runs = append(step.Runs, Run{
+		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
+		Kind:        belfry.KindScheduled,
+		ScheduledAt: at,
+		ReadyAt:     p.ReadyAt(job, at),
+		Serial:      p.Serial(),
+		Queue:       p.QueueLimit(),
+		Key:         step.key(job, at),
+	})
 	step.Next.RunsMade++
 }
 
@@ -69,19 +78,6 @@ func (step *Step) advanceTo(at time.Time) {
 func (step *Step) planNext() {
 	step.Next.ZoneVersion = schedule.ZoneVersion()
 	step.Next = step.Policy.plan(step.Next, step.Policy.next(step.Next.FiredFor))
-}
-
-// scheduledRun is the run of an occurrence.
-func (s Subject) scheduledRun(job belfry.ID, at time.Time) Run {
-	return Run{
-		ID:          belfry.RunID(job, belfry.KindScheduled, at, belfry.ID{}),
-		Kind:        belfry.KindScheduled,
-		ScheduledAt: at,
-		ReadyAt:     s.Policy.ReadyAt(job, at),
-		Serial:      s.Policy.Serial(),
-		Queue:       s.Policy.QueueLimit(),
-		Key:         s.key(job, at),
-	}
 }
 
 // Fire turns triggers of one job into runs. The plan only gets its next version.
