@@ -210,7 +210,6 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// live lists the running attempts.
 func (p *Pool) live() []*attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()

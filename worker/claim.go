@@ -47,7 +47,7 @@ func (p *Pool) claimLoop(ctx context.Context) {
 			fallthrough
 		default:
 			p.outage.recovered("claim")
-			retry.reset()
+			retry.next = 0
 		}
 		if !sleep(ctx, pause) {
 			return

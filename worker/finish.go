@@ -44,7 +44,7 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.logLate(batch, verdicts)
 			p.outage.recovered("finish")
 			limit = min(2*limit, maxBatch)
-			retry.reset()
+			retry.next = 0
 			continue
 		}
 		limit = max(len(batch)/2, 1)

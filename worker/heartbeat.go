@@ -52,7 +52,7 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 			p.renewLease(heartbeat, sent)
 			p.applyReply(reply)
 			registered = true
-			retry.reset()
+			retry.next = 0
 			// A run may be cancelled just after the server made its reply, and then the
 			// worker learns of it from the next one: where replies take long, the next
 			// heartbeat is sent earlier.

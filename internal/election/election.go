@@ -177,7 +177,6 @@ func (c *campaign) acquire(ctx context.Context, names []string) error {
 	return nil
 }
 
-// extendTerm extends a term or begins a new one.
 func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until time.Time) {
 	if t := c.terms[shard]; t != nil {
 		if t.epoch == epoch && t.expiry.Reset(time.Until(until)) {
@@ -208,7 +207,6 @@ func (c *campaign) endTerms(shards ...int) {
 	}
 }
 
-// expire removes the terms that have ended.
 func (c *campaign) expire(now time.Time) {
 	var ended []int
 	for shard, t := range c.terms {

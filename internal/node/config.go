@@ -113,7 +113,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// planDefaults are the settings of the server for jobs.
 func (c Config) planDefaults() plan.Defaults {
 	return plan.Defaults{CatchUpWindow: c.CatchUpWindow, Ageing: c.PriorityAgeing, LargeCatchUp: c.LargeCatchUp}
 }

@@ -112,7 +112,6 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	return nil
 }
 
-// newRequest builds the request of one attempt.
 func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
 	body, contentType := p.Content()
 	var content io.Reader
