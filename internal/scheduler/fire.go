@@ -94,7 +94,10 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 	if err != nil {
 		return l.fireFailed(ctx, steps, subjects, err)
 	}
-	l.storeRecovered()
+	if l.failing {
+		l.failing, l.recoveredAt = false, l.store.Now()
+		l.log.Info("the store answers again")
+	}
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		job := steps[i].Seen.JobID

@@ -69,11 +69,10 @@ func (l *loader) run(ctx context.Context) {
 // syncShards removes shards that are no longer owned, and adds new ones from the
 // beginning of time.
 func (l *loader) syncShards(terms map[int]store.Term) {
-	for shard := range l.loaded {
-		if _, mine := terms[shard]; !mine {
-			delete(l.loaded, shard)
-		}
-	}
+	maps.DeleteFunc(l.loaded, func(shard int, _ time.Time) bool {
+		_, mine := terms[shard]
+		return !mine
+	})
 	for shard := range terms {
 		if _, known := l.loaded[shard]; !known {
 			l.loaded[shard] = time.Time{}

@@ -162,7 +162,6 @@ func (l *Local) shouldCheck() bool {
 	return true
 }
 
-// worker is the worker that claimed last.
 func (l *Local) worker() belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -134,21 +134,13 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// storeFailed and storeRecovered record an outage of the store. Occurrences during one
-// count as missed: no scheduler could fire them.
+// storeFailed records an outage of the store. Occurrences during one count as missed: no
+// scheduler could fire them.
 func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 	if !l.failing {
 		l.warn(ctx, what, err)
 	}
 	l.failing = true
-}
-
-func (l *loop) storeRecovered() {
-	if l.failing {
-		l.failing = false
-		l.recoveredAt = l.store.Now()
-		l.log.Info("the store answers again")
-	}
 }
 
 // runningSince is the instant since which a scheduler has been able to fire the shard
@@ -169,7 +161,6 @@ const (
 	maxReason  = 500    // bytes kept of an error
 )
 
-// quarantineEntry is a job that is not fired until an instant.
 type quarantineEntry struct {
 	until    time.Time
 	duration time.Duration
@@ -218,13 +209,11 @@ func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
 	return plan.Decide(*it.subject, it.plan(it.job, it.at), l.runningSince(int(it.shard)), now), nil
 }
 
-// decideTriggers returns the step that fires the triggers of a job.
 func decideTriggers(subject plan.Subject, d store.Due, triggers []plan.Trigger) (step plan.Step, err error) {
 	defer recoverPanic(&err)
 	return plan.Fire(subject, d.Plan, triggers), nil
 }
 
-// recoverPanic turns a panic into an error.
 func recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("the job's rule failed: %v", v)

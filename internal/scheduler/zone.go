@@ -105,7 +105,7 @@ type zoneUpdate struct {
 
 // step updates some plans and reports whether there are more.
 func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
-	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
+	dues, after, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
 	if err != nil {
 		return false, err
 	}
@@ -116,12 +116,17 @@ func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for i := range steps {
-		if applied[i] && moves[i] {
-			w.logMove(&steps[i])
+		if !applied[i] || !moves[i] {
+			continue
+		}
+		if w.moved++; w.moved <= maxMovesLogged {
+			seen, next := &steps[i].Seen, &steps[i].Next
+			w.log.Info("newer time-zone data moves a job", "job", seen.JobID, "from", seen.NominalAt, "to", next.NominalAt,
+				"planned_with", seen.ZoneVersion, "release", next.ZoneVersion)
 		}
 	}
-	w.after = next
-	return !next.IsZero(), nil
+	w.after = after
+	return !after.IsZero(), nil
 }
 
 // decide returns steps for plans, and which of them move their occurrence. A plan that
@@ -171,15 +176,6 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	}
 	w.log.Error("a plan cannot be updated to newer time-zone data; it is left as it is", "job", steps[0].Seen.JobID, "error", err)
 	return []bool{false}, nil
-}
-
-// logMove logs where an occurrence moved, unless too many were logged.
-func (w *zoneUpdate) logMove(step *plan.Step) {
-	if w.moved++; w.moved > maxMovesLogged {
-		return
-	}
-	w.log.Info("newer time-zone data moves a job", "job", step.Seen.JobID, "from", step.Seen.NominalAt, "to", step.Next.NominalAt,
-		"planned_with", step.Seen.ZoneVersion, "release", step.Next.ZoneVersion)
 }
 
 // reloadPlans has the loop read plans again that it may have in memory.
