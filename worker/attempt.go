@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -28,7 +30,7 @@ const (
 // change.
 type attempt struct {
 	worker  belfry.ID
-	result  belfry.Result // identifies the attempt; the rest is set when it ends
+	result  belfry.Result // only what identifies the attempt
 	timeout time.Duration
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // ends ctx early
@@ -62,16 +64,6 @@ func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt
 	return a
 }
 
-func (a *attempt) held() belfry.HeldAttempt {
-	return belfry.HeldAttempt{RunID: a.result.RunID, Attempt: a.result.Attempt}
-}
-
-// end frees the context of an attempt.
-func (a *attempt) end() {
-	a.cancel(nil)
-	a.stop()
-}
-
 // work calls the handler. However that ends, by return, panic or runtime.Goexit, the
 // attempt ends in the deferred function.
 func (p *Pool) work(a *attempt, run *belfry.Run) {
@@ -87,7 +79,7 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 		}
 		grace.Stop()
 		p.handlerReturned(a, run.Report, err)
-		a.end()
+		a.stop()
 	}()
 	err = p.mux.Dispatch(a.ctx, run)
 }
@@ -95,8 +87,14 @@ func (p *Pool) work(a *attempt, run *belfry.Run) {
 // handlerReturned records what a handler returned. It is ignored if the attempt was
 // abandoned or lost before.
 func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
-	outcome := p.limitDelay(a, a.outcome(err))
-	output := string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
+	result := a.resultOf(err)
+	if limit := belfry.MaxDelay.Seconds(); result.RetryAfterSeconds > limit {
+		p.log.Warn("a handler requests a longer delay than a run may have; the longest is used", "run", a.result.RunID, "attempt", a.result.Attempt,
+			"requested", time.Duration(result.RetryAfterSeconds*float64(time.Second)), "used", belfry.MaxDelay)
+		result.RetryAfterSeconds = limit
+	}
+	result.HTTPStatus = report.HTTPStatus
+	result.Output = string(report.Output[:min(len(report.Output), belfry.MaxOutput)])
 	p.mu.Lock()
 	a.returned = true
 	p.busy--
@@ -104,8 +102,7 @@ func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
 		p.stuck--
 	}
 	if !a.over {
-		a.result.HTTPStatus, a.result.Output = report.HTTPStatus, output
-		p.enqueueResult(a, outcome)
+		p.enqueueResult(a, result)
 	}
 	free, draining := p.freeSlots(), p.draining
 	p.mu.Unlock()
@@ -117,54 +114,30 @@ func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
 	}
 }
 
-// attemptOutcome is how an attempt ended.
-type attemptOutcome struct {
-	outcome   belfry.Outcome
-	message   string
-	after     float64 // seconds to wait before the next attempt
-	permanent bool
-}
-
-// outcome is how an attempt ended whose handler returned err. The cause of the end of
-// its context takes precedence over the error.
-func (a *attempt) outcome(err error) attemptOutcome {
+// resultOf is the result of an attempt whose handler returned err. The cause of the end
+// of its context takes precedence over the error.
+func (a *attempt) resultOf(err error) belfry.Result {
+	r := a.result
 	switch cause := context.Cause(a.ctx); {
 	case err == nil:
-		return attemptOutcome{outcome: belfry.OutcomeSucceeded}
+		r.Outcome = belfry.OutcomeSucceeded
 	case cause == ErrTimedOut:
-		return attemptOutcome{outcome: belfry.OutcomeTimedOut, message: fmt.Sprintf("no answer within %gs", a.timeout.Seconds())}
+		r.Outcome, r.Error = belfry.OutcomeTimedOut, fmt.Sprintf("no answer within %gs", a.timeout.Seconds())
 	case cause == ErrInterrupted:
-		return attemptOutcome{outcome: belfry.OutcomeInterrupted, message: "interrupted: " + cause.Error()}
+		r.Outcome, r.Error = belfry.OutcomeInterrupted, "interrupted: "+cause.Error()
 	case cause == ErrCancelled:
-		return attemptOutcome{outcome: belfry.OutcomeCancelled, message: cause.Error()}
+		r.Outcome, r.Error = belfry.OutcomeCancelled, cause.Error()
 	default:
-		r := applyError(err)
-		return attemptOutcome{r.Outcome, sanitize.Text(errorText(err), maxError), r.RetryAfterSeconds, r.Permanent}
+		r.Outcome, r.Error = belfry.OutcomeFailed, sanitize.Text(errorText(err), maxError)
+		applyError(&r, err)
 	}
-}
-
-// applyError is the result of a handler that failed with err, whose methods may panic.
-func applyError(err error) (r belfry.Result) {
-	defer func() {
-		if recover() != nil {
-			r = belfry.Result{Outcome: belfry.OutcomeFailed}
-		}
-	}()
-	r.Outcome = belfry.OutcomeFailed
-	r.ApplyError(err)
 	return r
 }
 
-// limitDelay limits the delay that a handler requests to belfry.MaxDelay.
-func (p *Pool) limitDelay(a *attempt, o attemptOutcome) attemptOutcome {
-	limit := belfry.MaxDelay.Seconds()
-	if o.after <= limit {
-		return o
-	}
-	p.log.Warn("a handler requests a longer delay than a run may have; the longest is used", "run", a.result.RunID,
-		"attempt", a.result.Attempt, "requested", time.Duration(o.after*float64(time.Second)), "used", belfry.MaxDelay)
-	o.after = limit
-	return o
+// applyError is Result.ApplyError for an error whose methods may panic.
+func applyError(r *belfry.Result, err error) {
+	defer func() { _ = recover() }()
+	r.ApplyError(err)
 }
 
 // errorText is the text of an error, whose methods may panic.
@@ -177,15 +150,13 @@ func errorText(err error) (text string) {
 	return err.Error()
 }
 
-// enqueueResult completes the result of an attempt and queues it; mu is held.
-func (p *Pool) enqueueResult(a *attempt, o attemptOutcome) {
+// enqueueResult ends an attempt with a result and queues that; mu is held.
+func (p *Pool) enqueueResult(a *attempt, r belfry.Result) {
 	a.over = true
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
-	a.result.Outcome, a.result.Error = o.outcome, o.message
-	a.result.RetryAfterSeconds, a.result.Permanent = o.after, o.permanent
-	p.unsent = append(p.unsent, pendingResult{worker: a.worker, result: a.result})
+	p.unsent = append(p.unsent, pendingResult{worker: a.worker, result: r})
 	if len(p.unsent) == 1 { // otherwise the send loop is awake
 		signal(p.sendable)
 	}
@@ -202,44 +173,35 @@ func (p *Pool) dropLost(a *attempt) {
 }
 
 // abandonLater abandons an attempt whose context has just ended, if its handler does
-// not return soon: the cause is reported as its outcome, and the slot stays taken until
-// the handler returns.
+// not return soon.
 func (p *Pool) abandonLater(a *attempt, cause error) {
-	time.AfterFunc(stuckAfter, func() {
-		p.mu.Lock()
-		abandoned := p.abandon(a, cause)
-		p.mu.Unlock()
-		if abandoned {
-			p.logStuck(a)
-			signal(p.changed)
+	time.AfterFunc(stuckAfter, func() { p.abandon(cause, a) })
+}
+
+// abandon stops waiting for handlers that have not returned after the end of their
+// context: the cause is reported as the outcome, and the slot stays taken until the
+// handler returns.
+func (p *Pool) abandon(cause error, attempts ...*attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range attempts {
+		if a.returned || a.stuck {
+			continue
 		}
-	})
-}
-
-func (p *Pool) logStuck(a *attempt) {
-	p.log.Warn("a handler is stuck: it did not return after the end of its context",
-		"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
-}
-
-// abandon stops waiting for a handler; mu is held. It reports whether the handler was
-// still awaited.
-func (p *Pool) abandon(a *attempt, cause error) bool {
-	if a.returned || a.stuck {
-		return false
+		a.stuck = true
+		p.stuck++
+		if !a.over {
+			p.enqueueResult(a, a.resultOf(cause))
+		}
+		p.log.Warn("a handler is stuck: it did not return after the end of its context",
+			"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
 	}
-	a.stuck = true
-	p.stuck++
-	if !a.over {
-		p.enqueueResult(a, a.outcome(cause))
-	}
-	return true
+	signal(p.changed)
 }
 
 // interrupt ends the contexts of all attempts because the pool stops.
 func (p *Pool) interrupt() {
-	p.mu.Lock()
 	live := p.live()
-	p.mu.Unlock()
 	if len(live) > 0 {
 		p.log.Info("interrupting attempts that did not finish within the drain timeout", "attempts", len(live))
 	}
@@ -248,23 +210,8 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// abandonAll returns the attempts whose handlers did not return after they were
-// interrupted.
-func (p *Pool) abandonAll() {
+func (p *Pool) live() []*attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, a := range p.live() {
-		if p.abandon(a, ErrInterrupted) {
-			p.logStuck(a)
-		}
-	}
-}
-
-// live lists the running attempts; mu is held.
-func (p *Pool) live() []*attempt {
-	live := make([]*attempt, 0, len(p.running))
-	for _, a := range p.running {
-		live = append(live, a)
-	}
-	return live
+	return slices.Collect(maps.Values(p.running))
 }

@@ -16,7 +16,12 @@ const (
 
 // claimLoop claims as many runs as there are free slots, until ctx ends.
 func (p *Pool) claimLoop(ctx context.Context) {
-	defer p.claimingStopped()
+	defer func() {
+		p.mu.Lock()
+		p.claiming = false
+		p.mu.Unlock()
+		signal(p.changed)
+	}()
 	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	for {
 		worker, free := p.awaitFreeSlots(ctx)
@@ -29,7 +34,9 @@ func (p *Pool) claimLoop(ctx context.Context) {
 		var pause time.Duration
 		switch {
 		case err != nil:
-			p.markUncertain()
+			p.mu.Lock()
+			p.uncertainSince = time.Now() // runs may be taken that never arrived; complete heartbeats let the source release them
+			p.mu.Unlock()
 			if ended { // by this side: it says nothing about the source
 				break
 			}
@@ -40,7 +47,7 @@ func (p *Pool) claimLoop(ctx context.Context) {
 			fallthrough
 		default:
 			p.outage.recovered("claim")
-			retry.reset()
+			retry.next = 0
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -82,11 +89,11 @@ func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
 // results never exceed twice the slots, which bounds what the pool keeps while the
 // source is down.
 func (p *Pool) freeSlots() int {
-	return max(0, min(p.opt.concurrency-p.busy, 2*p.opt.concurrency-p.outstanding))
+	return max(0, min(p.concurrency-p.busy, 2*p.concurrency-p.outstanding))
 }
 
 // claimThreshold is the number of free slots below which a pool is nearly full.
-func (p *Pool) claimThreshold() int { return p.opt.concurrency / 4 }
+func (p *Pool) claimThreshold() int { return p.concurrency / 4 }
 
 // claim calls the source once. It reports whether this side ended the call: for a
 // drain, a new incarnation, an expired lease or claimTimeout.
@@ -100,10 +107,7 @@ func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*
 	}
 	p.stopClaim = cancel
 	p.mu.Unlock()
-	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Queues: p.opt.queues, Handlers: p.handlers, Limit: limit})
-	p.mu.Lock()
-	p.stopClaim = nil
-	p.mu.Unlock()
+	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers, Limit: limit})
 	return runs, call.Err() != nil, err
 }
 
@@ -129,27 +133,27 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 		if old := p.running[a.result.RunID]; old != nil {
 			if old.result.Attempt >= a.result.Attempt {
 				attempts[i] = nil // claimed twice
-				a.end()
+				a.stop()
 				continue
 			}
 			p.dropLost(old)
 			superseded = append(superseded, old)
 		}
 		p.outstanding++
-		if p.cancelBeforeStart[a.held()] {
-			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeCancelled, message: ErrCancelled.Error() + " before it was started"})
-			attempts[i] = nil
-			a.end()
+		result := a.result
+		switch {
+		case p.cancelBeforeStart[heldAttempt(a.result)]:
+			result.Outcome, result.Error = belfry.OutcomeCancelled, ErrCancelled.Error()+" before it was started"
+		case !mayStart || p.busy >= p.concurrency:
+			result.Outcome, result.Error = belfry.OutcomeInterrupted, "returned before it was started"
+		default:
+			p.busy++
+			p.running[a.result.RunID] = a
 			continue
 		}
-		if !mayStart || p.busy >= p.opt.concurrency {
-			p.enqueueResult(a, attemptOutcome{outcome: belfry.OutcomeInterrupted, message: "returned before it was started"})
-			attempts[i] = nil
-			a.end()
-			continue
-		}
-		p.busy++
-		p.running[a.result.RunID] = a
+		p.enqueueResult(a, result)
+		attempts[i] = nil
+		a.stop()
 	}
 	p.mu.Unlock()
 	for _, a := range superseded {
@@ -160,19 +164,4 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 			go p.work(a, runs[i])
 		}
 	}
-}
-
-// markUncertain records that a claim may have taken runs that never arrived: the next
-// heartbeats are complete, so that the source can release those runs.
-func (p *Pool) markUncertain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uncertainSince = time.Now()
-}
-
-func (p *Pool) claimingStopped() {
-	p.mu.Lock()
-	p.claiming = false
-	p.mu.Unlock()
-	signal(p.changed)
 }

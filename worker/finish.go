@@ -40,14 +40,15 @@ func (p *Pool) sendLoop(ctx context.Context) {
 		}
 		verdicts, err := p.finish(ctx, batch)
 		if err == nil {
-			p.accepted(batch, verdicts)
+			p.drop(len(batch))
+			p.logLate(batch, verdicts)
 			p.outage.recovered("finish")
 			limit = min(2*limit, maxBatch)
-			retry.reset()
+			retry.next = 0
 			continue
 		}
 		limit = max(len(batch)/2, 1)
-		if rejected(err) {
+		if code := belfry.CodeOf(err); code == belfry.Invalid || code == belfry.TooLarge { // also next time
 			if len(batch) == 1 {
 				p.dropOutput(err)
 			}
@@ -57,7 +58,9 @@ func (p *Pool) sendLoop(ctx context.Context) {
 			p.outage.failed("finish", err)
 		}
 		if len(batch) == 1 {
-			p.moveToBack()
+			p.mu.Lock()
+			p.unsent = append(p.unsent[1:], p.unsent[0])
+			p.mu.Unlock()
 		}
 		if !sleep(ctx, retry.delay()) {
 			return
@@ -79,9 +82,6 @@ func (p *Pool) batch(limit int) []belfry.Result {
 		}
 		n++
 	}
-	if n == 0 {
-		return nil
-	}
 	batch := make([]belfry.Result, n)
 	for i := range batch {
 		batch[i] = p.unsent[i].result
@@ -99,9 +99,7 @@ func (p *Pool) finish(ctx context.Context, batch []belfry.Result) ([]belfry.Verd
 	return verdicts, err
 }
 
-// accepted removes a batch from the queue.
-func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
-	p.drop(len(batch))
+func (p *Pool) logLate(batch []belfry.Result, verdicts []belfry.Verdict) {
 	for i, v := range verdicts {
 		if v == belfry.VerdictLate {
 			p.log.Info("a result came too late and changed nothing", "run", batch[i].RunID,
@@ -110,13 +108,7 @@ func (p *Pool) accepted(batch []belfry.Result, verdicts []belfry.Verdict) {
 	}
 }
 
-// moveToBack moves the oldest result behind the others.
-func (p *Pool) moveToBack() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unsent = append(p.unsent[1:], p.unsent[0])
-}
-
+// drop removes the oldest results from the queue.
 func (p *Pool) drop(n int) {
 	p.mu.Lock()
 	clear(p.unsent[:n])
@@ -127,12 +119,6 @@ func (p *Pool) drop(n int) {
 	signal(p.changed)
 }
 
-// rejected reports whether the source will never accept the results as they are.
-func rejected(err error) bool {
-	code := belfry.CodeOf(err)
-	return code == belfry.Invalid || code == belfry.TooLarge
-}
-
 // dropOutput removes the output of the oldest result, which the source rejected. If it
 // has none, the result is dropped; its run is offered again after its deadline.
 func (p *Pool) dropOutput(err error) {
@@ -141,9 +127,8 @@ func (p *Pool) dropOutput(err error) {
 	id, attempt, empty := r.RunID, r.Attempt, r.Output == ""
 	r.Output = ""
 	p.mu.Unlock()
-	if !empty {
-		return
+	if empty {
+		p.log.Error("a result was rejected and is dropped", "run", id, "attempt", attempt, "error", err)
+		p.drop(1)
 	}
-	p.log.Error("a result was rejected and is dropped", "run", id, "attempt", attempt, "error", err)
-	p.drop(1)
 }

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -31,7 +33,9 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 		case err != nil:
 			if ctx.Err() == nil {
 				p.outage.failed("heartbeat", err)
-				p.restartClaim()
+				p.mu.Lock()
+				p.stopClaim() // it is repeated: its connection may be as dead as that of the heartbeat
+				p.mu.Unlock()
 			}
 			pause = retry.delay()
 		case reply.Unknown:
@@ -48,21 +52,17 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 			p.renewLease(heartbeat, sent)
 			p.applyReply(reply)
 			registered = true
-			retry.reset()
+			retry.next = 0
+			// A run may be cancelled just after the server made its reply, and then the
+			// worker learns of it from the next one: where replies take long, the next
+			// heartbeat is sent earlier.
 			took := time.Since(sent)
-			pause = heartbeatDelay(took) - took
+			pause = min(heartbeatInterval, maxCancelDelay-took) - took
 		}
 		if !sleep(ctx, pause) {
 			return
 		}
 	}
-}
-
-// heartbeatDelay is the time from one heartbeat to the next. A run may be cancelled just
-// after the server made its reply, and then the worker learns of it from the next one:
-// where replies take long, the next heartbeat is sent earlier.
-func heartbeatDelay(took time.Duration) time.Duration {
-	return min(heartbeatInterval, maxCancelDelay-took)
 }
 
 func (p *Pool) sendHeartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
@@ -78,33 +78,31 @@ func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
 	defer p.mu.Unlock()
 	b := belfry.Heartbeat{
 		WorkerID: p.worker,
-		Node:     p.opt.node,
-		Slots:    p.opt.concurrency,
+		Node:     p.node,
+		Slots:    p.concurrency,
 		Lanes:    p.lanes,
-		Queues:   p.opt.queues,
+		Queues:   p.queues,
 		Handlers: p.handlers,
 		Register: register,
 		Complete: !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval),
 	}
-	if b.Complete {
-		b.Held = p.held()
+	if !b.Complete {
+		return b
+	}
+	b.Held = make([]belfry.HeldAttempt, 0, len(p.running)+len(p.unsent))
+	for _, a := range p.running {
+		b.Held = append(b.Held, heldAttempt(a.result))
+	}
+	for _, pending := range p.unsent {
+		if pending.worker == p.worker {
+			b.Held = append(b.Held, heldAttempt(pending.result))
+		}
 	}
 	return b
 }
 
-// held lists the attempts of this incarnation whose results are not accepted; mu is
-// held.
-func (p *Pool) held() []belfry.HeldAttempt {
-	held := make([]belfry.HeldAttempt, 0, len(p.running)+len(p.unsent))
-	for _, a := range p.running {
-		held = append(held, a.held())
-	}
-	for _, pending := range p.unsent {
-		if pending.worker == p.worker {
-			held = append(held, belfry.HeldAttempt{RunID: pending.result.RunID, Attempt: pending.result.Attempt})
-		}
-	}
-	return held
+func heldAttempt(r belfry.Result) belfry.HeldAttempt {
+	return belfry.HeldAttempt{RunID: r.RunID, Attempt: r.Attempt}
 }
 
 // renewLease records an accepted heartbeat. The lease counts from when it was sent: a
@@ -137,17 +135,7 @@ func (p *Pool) leaseValid(now time.Time) bool {
 func (p *Pool) leaseExpired() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.leaseValid(time.Now()) && p.stopClaim != nil {
-		p.stopClaim()
-	}
-}
-
-// restartClaim ends a waiting Claim, which is then repeated: its connection may be as
-// dead as that of the heartbeat.
-func (p *Pool) restartClaim() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopClaim != nil {
+	if !p.leaseValid(time.Now()) {
 		p.stopClaim()
 	}
 }
@@ -195,15 +183,13 @@ func (p *Pool) findRunning(h belfry.HeldAttempt) *attempt {
 // drains: then no further heartbeat is needed.
 func (p *Pool) newIncarnation() bool {
 	p.mu.Lock()
-	lost := p.live()
+	lost := slices.Collect(maps.Values(p.running))
 	for _, a := range lost {
 		p.dropLost(a)
 	}
 	now := time.Now()
 	p.worker, p.leaseRenewedAt, p.completeAt, p.uncertainSince = belfry.NewID(now), time.Time{}, now, time.Time{}
-	if p.stopClaim != nil {
-		p.stopClaim()
-	}
+	p.stopClaim()
 	draining := p.draining
 	p.mu.Unlock()
 	p.cancelLost(lost)
@@ -226,7 +212,7 @@ func (p *Pool) cancelLost(lost []*attempt) {
 func (p *Pool) unregister() error {
 	p.mu.Lock()
 	registered, left := !p.leaseRenewedAt.IsZero(), len(p.unsent)
-	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.opt.node, Slots: p.opt.concurrency, Lanes: p.lanes, Queues: p.opt.queues, Handlers: p.handlers, Leave: true}
+	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.node, Slots: p.concurrency, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers, Leave: true}
 	if p.leaseTimer != nil {
 		p.leaseTimer.Stop()
 	}

@@ -44,11 +44,16 @@ const (
 
 // Pool runs the attempts of one worker.
 type Pool struct {
-	source   Source
-	mux      *Mux
-	opt      options
-	log      *slog.Logger
-	outage   outage
+	source Source
+	mux    *Mux
+	outage outage
+
+	node         string // this and the next four are set by options
+	queues       []string
+	concurrency  int
+	drainTimeout time.Duration
+	log          *slog.Logger
+
 	lanes    []string // queues and handlers, combined
 	handlers []string
 	base     context.Context // of every attempt: that of Run without its end
@@ -61,7 +66,7 @@ type Pool struct {
 	started   bool
 	claiming  bool               // the claim loop has not ended
 	draining  bool               // Run's context has ended
-	stopClaim context.CancelFunc // ends the current Claim; nil between claims
+	stopClaim context.CancelFunc // ends the current Claim, if there is one
 
 	worker         belfry.ID   // the incarnation
 	leaseRenewedAt time.Time   // when the last accepted heartbeat was sent; zero while not registered
@@ -80,19 +85,34 @@ type Pool struct {
 // New makes a Pool that serves the handlers of mux with runs of the source;
 // Run starts it.
 func New(source Source, mux *Mux, opts ...Option) *Pool {
-	o := newOptions(opts)
-	return &Pool{
+	p := &Pool{
 		source:            source,
 		mux:               mux,
-		opt:               o,
-		log:               o.log,
-		outage:            outage{log: o.log},
+		drainTimeout:      30 * time.Second,
 		claimable:         make(chan struct{}, 1),
 		sendable:          make(chan struct{}, 1),
 		changed:           make(chan struct{}, 1),
+		stopClaim:         func() {},
 		running:           make(map[belfry.ID]*attempt),
 		cancelBeforeStart: make(map[belfry.HeldAttempt]bool),
 	}
+	for _, option := range opts {
+		option(p)
+	}
+	if p.node == "" {
+		p.node, _ = os.Hostname()
+	}
+	if len(p.queues) == 0 {
+		p.queues = []string{belfry.DefaultQueue}
+	}
+	if p.concurrency <= 0 {
+		p.concurrency = 100
+	}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	p.outage.log = p.log
+	return p
 }
 
 // Run claims and executes runs until ctx ends, then drains: it stops claiming, lets
@@ -108,17 +128,18 @@ func (p *Pool) Run(ctx context.Context) error {
 	sendCtx, stopSending := context.WithCancel(p.base)
 	defer stopSending()
 
-	claims := async(func() { p.claimLoop(ctx) })
-	sends := async(func() { p.sendLoop(sendCtx) })
-	heartbeats := async(func() { p.heartbeatLoop(heartbeatCtx) })
+	var claims, sends, heartbeats sync.WaitGroup
+	claims.Go(func() { p.claimLoop(ctx) })
+	sends.Go(func() { p.sendLoop(sendCtx) })
+	heartbeats.Go(func() { p.heartbeatLoop(heartbeatCtx) })
 
 	<-ctx.Done()
 	p.drain()
-	<-claims
+	claims.Wait()
 	stopSending()
-	<-sends
+	sends.Wait()
 	stopHeartbeats()
-	<-heartbeats
+	heartbeats.Wait()
 	return p.unregister()
 }
 
@@ -129,7 +150,7 @@ func (p *Pool) begin(base context.Context) error {
 		return errors.New("start worker: a pool runs only once")
 	}
 	p.handlers = p.mux.Handlers()
-	for _, queue := range p.opt.queues {
+	for _, queue := range p.queues {
 		for _, name := range p.handlers {
 			p.lanes = append(p.lanes, belfry.Lane(queue, name))
 		}
@@ -148,50 +169,34 @@ func (p *Pool) drain() {
 	p.mu.Lock()
 	p.draining = true
 	p.mu.Unlock()
-	if !p.await(p.opt.drainTimeout, p.idle) {
+	idle := func() bool { return p.busy == p.stuck }
+	if !p.await(p.drainTimeout, idle) {
 		p.interrupt()
-		if !p.await(interruptGrace, p.idle) {
-			p.abandonAll()
+		if !p.await(interruptGrace, idle) {
+			p.abandon(ErrInterrupted, p.live()...)
 		}
 	}
-	p.await(flushGrace, p.flushed)
+	p.await(flushGrace, func() bool { return len(p.unsent) == 0 })
 }
 
-// await waits until done returns true, at most for d, and reports whether it did.
+// await waits until nothing is claimed and done, which is called with the lock held,
+// returns true, at most for d. It reports whether that was so.
 func (p *Pool) await(d time.Duration, done func() bool) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	for !done() {
+	for expired := false; ; {
+		p.mu.Lock()
+		ok := !p.claiming && done()
+		p.mu.Unlock()
+		if ok || expired {
+			return ok
+		}
 		select {
 		case <-p.changed:
 		case <-t.C:
-			return done()
+			expired = true
 		}
 	}
-	return true
-}
-
-// idle reports whether no handler runs but stuck ones.
-func (p *Pool) idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.claiming && p.busy == p.stuck
-}
-
-func (p *Pool) flushed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.claiming && len(p.unsent) == 0
-}
-
-// async runs fn in a goroutine and closes the channel when it returns.
-func async(fn func()) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fn()
-	}()
-	return done
 }
 
 // Stats is what a pool is doing at one moment.
@@ -206,7 +211,7 @@ type Stats struct {
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Slots: p.opt.concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
+	return Stats{Slots: p.concurrency, Busy: p.busy, Stuck: p.stuck, Unsent: len(p.unsent)}
 }
 
 // Source is where runs come from and results go: a database, or a server over HTTP. Its
@@ -227,51 +232,23 @@ type Source interface {
 }
 
 // Option changes how a Pool works.
-type Option func(*options)
-
-type options struct {
-	node         string
-	queues       []string
-	concurrency  int
-	drainTimeout time.Duration
-	log          *slog.Logger
-}
+type Option func(*Pool)
 
 // Concurrency is how many attempts may run at once. Default, also for numbers below one:
 // 100.
-func Concurrency(n int) Option { return func(o *options) { o.concurrency = n } }
+func Concurrency(n int) Option { return func(p *Pool) { p.concurrency = n } }
 
 // Queues are the queues to serve. Default: "default".
-func Queues(names ...string) Option { return func(o *options) { o.queues = names } }
+func Queues(names ...string) Option { return func(p *Pool) { p.queues = names } }
 
 // Node is where the worker runs, for people. Default: the name of the host.
-func Node(name string) Option { return func(o *options) { o.node = name } }
+func Node(name string) Option { return func(p *Pool) { p.node = name } }
 
 // DrainTimeout is how long running attempts may continue once the pool stops. Default:
 // 30 seconds. With zero they are interrupted at once.
 func DrainTimeout(d time.Duration) Option {
-	return func(o *options) { o.drainTimeout = max(d, 0) }
+	return func(p *Pool) { p.drainTimeout = max(d, 0) }
 }
 
 // Log is where the pool logs. Default: slog.Default().
-func Log(l *slog.Logger) Option { return func(o *options) { o.log = l } }
-
-func newOptions(given []Option) options {
-	o := options{drainTimeout: 30 * time.Second}
-	for _, option := range given {
-		option(&o)
-	}
-	if o.node == "" {
-		o.node, _ = os.Hostname()
-	}
-	if len(o.queues) == 0 {
-		o.queues = []string{belfry.DefaultQueue}
-	}
-	if o.concurrency <= 0 {
-		o.concurrency = 100
-	}
-	if o.log == nil {
-		o.log = slog.Default()
-	}
-	return o
-}
+func Log(l *slog.Logger) Option { return func(p *Pool) { p.log = l } }

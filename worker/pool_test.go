@@ -127,13 +127,14 @@ func BenchmarkPool(b *testing.B) {
 }
 
 func TestOptionDefaults(t *testing.T) {
-	o := newOptions(with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second)))
+	p := New(nil, NewMux(), with(Concurrency(-1), Queues(), Node(""), Log(nil), DrainTimeout(-time.Second))...)
 	host, _ := os.Hostname()
-	want := options{node: host, queues: []string{"default"}, concurrency: 100, log: slog.Default()}
-	if diff := cmp.Diff(want, o, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(slog.Logger{})); diff != "" {
+	want := []any{host, []string{"default"}, 100, time.Duration(0), slog.Default()}
+	got := []any{p.node, p.queues, p.concurrency, p.drainTimeout, p.log}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(slog.Logger{})); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
-	if d := newOptions(nil).drainTimeout; d != 30*time.Second {
+	if d := New(nil, NewMux()).drainTimeout; d != 30*time.Second {
 		t.Errorf("the drain takes %s", d)
 	}
 }

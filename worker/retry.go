@@ -12,7 +12,7 @@ import (
 // backoff is the delays between tries: they double from min to max, with jitter.
 type backoff struct {
 	min, max time.Duration
-	next     time.Duration
+	next     time.Duration // zero: start again from min
 }
 
 func (b *backoff) delay() time.Duration {
@@ -20,8 +20,6 @@ func (b *backoff) delay() time.Duration {
 	b.next = min(2*d, b.max)
 	return jitter(d)
 }
-
-func (b *backoff) reset() { b.next = 0 }
 
 // jitter adds or removes up to a fifth of d, so that workers that were started together
 // do not call together for ever.
@@ -62,7 +60,6 @@ type outage struct {
 	since   time.Time
 }
 
-// failed records that a call failed.
 func (o *outage) failed(call string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +75,6 @@ func (o *outage) failed(call string, err error) {
 	o.log.Warn("the source fails; calls are retried until it answers", "call", call, "error", err)
 }
 
-// recovered records that a call succeeded.
 func (o *outage) recovered(call string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

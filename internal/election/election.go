@@ -15,10 +15,15 @@ package election
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -47,13 +52,200 @@ func (e AllShards) Run(ctx context.Context, lead Lead) error {
 	return nil
 }
 
-// Timing of the leases. A dead owner is replaced within ttl plus renewInterval.
+// A dead owner is replaced within ttl plus renewInterval.
 const (
 	ttl           = 4 * time.Second
 	margin        = 500 * time.Millisecond
 	renewInterval = 750 * time.Millisecond
 	callTimeout   = time.Second // of a call to the store
+
+	nodePrefix = "node/" // of the lease on the name of a node
 )
+
+// Leases elects by leases in the store.
+type Leases struct {
+	Store interface {
+		store.Leases
+		store.Sharding
+		store.Clock
+	}
+	Node belfry.ID // this node's incarnation
+	Log  *slog.Logger
+}
+
+// campaign is the state of a running elector.
+type campaign struct {
+	Leases
+	lead    Lead
+	terms   map[int]*term
+	running sync.WaitGroup
+}
+
+// term is a shard that this node leads.
+type term struct {
+	epoch  int64
+	until  time.Time   // when it ends, by the monotonic clock
+	expiry *time.Timer // ends the term then, even if a call to the store blocks
+	end    context.CancelFunc
+	ended  chan struct{}
+}
+
+// Run leads the node's share of the shards until ctx ends, then releases it.
+func (d Leases) Run(ctx context.Context, lead Lead) error {
+	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}}
+	tick := time.NewTicker(renewInterval)
+	defer tick.Stop()
+	for failing := false; ; {
+		err := c.rebalance(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			c.Log.Warn("leases could not be renewed", "error", err)
+		}
+		failing = err != nil
+		c.expire(time.Now())
+		select {
+		case <-ctx.Done():
+			c.resign(context.WithoutCancel(ctx))
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// rebalance renews the leases of the node and adjusts its share.
+func (c *campaign) rebalance(ctx context.Context) error {
+	if err := c.acquire(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
+		return err
+	}
+	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	nodes, err := c.Store.Held(ctx1, nodePrefix)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, 0, len(nodes))
+	for _, lease := range nodes {
+		ids = append(ids, lease.Owner.String())
+	}
+	var gain, lose []string
+	var ended []int
+	for shard := range c.Store.Shards() {
+		mine := Owner(shard, ids) == c.Node.String()
+		if _, have := c.terms[shard]; mine && !have {
+			gain = append(gain, shardName(shard))
+		} else if have && !mine {
+			ended = append(ended, shard)
+			lose = append(lose, shardName(shard))
+		}
+	}
+	c.endTerms(ended...)
+	if len(lose) > 0 {
+		if err := c.Store.Release(ctx1, c.Node, lose); err != nil {
+			return err
+		}
+	}
+	if len(gain) == 0 {
+		return nil
+	}
+	return c.acquire(ctx, gain)
+}
+
+// acquire takes or renews leases, begins new terms and ends those of leases that another
+// node holds.
+func (c *campaign) acquire(ctx context.Context, names []string) error {
+	start := time.Now()
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	leases, err := c.Store.Hold(callCtx, c.Node, names, ttl)
+	if err != nil {
+		return err
+	}
+	until := start.Add(ttl - margin)
+	held := map[string]bool{}
+	for _, lease := range leases {
+		held[lease.Name] = true
+		if shard, ok := shardOf(lease.Name); ok {
+			c.extendTerm(ctx, shard, lease.Epoch, until)
+		}
+	}
+	var ended []int
+	for _, name := range names {
+		if shard, ok := shardOf(name); ok && !held[name] && c.terms[shard] != nil {
+			ended = append(ended, shard)
+		}
+	}
+	c.endTerms(ended...)
+	return nil
+}
+
+func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until time.Time) {
+	if t := c.terms[shard]; t != nil {
+		if t.epoch == epoch && t.expiry.Reset(time.Until(until)) {
+			t.until = until
+			return
+		}
+		c.endTerms(shard) // it ended meanwhile, or another node had the lease
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
+	t.expiry = time.AfterFunc(time.Until(until), end)
+	c.terms[shard] = t
+	c.running.Go(func() {
+		defer close(t.ended)
+		c.lead(ctx, store.Term{Shard: shard, Epoch: epoch, Since: c.Store.Now()})
+	})
+}
+
+// endTerms ends terms together and waits until their Lead functions have returned.
+func (c *campaign) endTerms(shards ...int) {
+	for _, shard := range shards {
+		c.terms[shard].expiry.Stop()
+		c.terms[shard].end()
+	}
+	for _, shard := range shards {
+		<-c.terms[shard].ended
+		delete(c.terms, shard)
+	}
+}
+
+func (c *campaign) expire(now time.Time) {
+	var ended []int
+	for shard, t := range c.terms {
+		if now.After(t.until) {
+			c.Log.Warn("a shard's lease could not be renewed in time", "shard", shard)
+			ended = append(ended, shard)
+		}
+	}
+	c.endTerms(ended...)
+}
+
+// resign ends all terms and releases the leases, so that others can have the shards at
+// once.
+func (c *campaign) resign(ctx context.Context) {
+	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
+	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
+	c.running.Wait()
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	if err := c.Store.Release(ctx, c.Node, names); err != nil {
+		c.Log.Warn("leases could not be released; they expire by themselves", "error", err)
+	}
+}
+
+func shardName(shard int) string { return fmt.Sprintf("shard/%d", shard) }
+
+func shardOf(name string) (shard int, ok bool) {
+	_, err := fmt.Sscanf(name, "shard/%d", &shard)
+	return shard, err == nil
+}
+
+func shardNames(terms map[int]*term) []string {
+	names := make([]string, 0, len(terms)+1)
+	for shard := range terms {
+		names = append(names, shardName(shard))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Owner is the node that owns a shard: the one with the highest hash of both. It depends
 // only on the set of nodes.

@@ -82,32 +82,27 @@ func (c Config) Validate() error {
 			invalid("--roles", "%q is not a role; the roles are api, scheduler and worker", role)
 		}
 	}
-	if c.DatabaseURL == "" && !c.hasAllRoles() {
+	if c.DatabaseURL == "" && !(c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)) {
 		invalid("--roles", "the embedded database is for one process, which needs all roles; set --database-url to split them")
 	}
-	if c.Shards < 0 || c.Shards > 4096 {
-		invalid("--shards", "must be from 1 to 4096, not %d", c.Shards)
-	}
-	if c.Concurrency < 1 || c.Concurrency > 100_000 {
-		invalid("--concurrency", "must be from 1 to 100000, not %d", c.Concurrency)
-	}
-	if c.DrainTimeout < 0 {
-		invalid("--drain-timeout", "must be at least 0, not %s", c.DrainTimeout)
-	}
-	if c.Retention < time.Second {
-		invalid("--retention", "must be at least 1s, not %s", c.Retention)
-	}
-	if c.CatchUpWindow < 0 {
-		invalid("--catch-up-window", "must be at least 0, not %s", c.CatchUpWindow)
-	}
-	if a := c.PriorityAgeing; a != 0 && (a < time.Second || a > 7*24*time.Hour) {
-		invalid("--priority-ageing", "must be from 1s to 168h, not %s", c.PriorityAgeing)
-	}
-	if c.LargeCatchUp < 0 {
-		invalid("--large-catch-up", "must be at least 0, not %d", c.LargeCatchUp)
-	}
-	if !(c.RateLimit >= 0 && c.RateLimit <= 1e6) {
-		invalid("--rate-limit", "must be from 0 to 1000000, not %v", c.RateLimit)
+	ageing := c.PriorityAgeing
+	for _, number := range []struct {
+		valid       bool
+		flag, limit string
+		value       any
+	}{
+		{c.Shards >= 0 && c.Shards <= 4096, "--shards", "from 1 to 4096", c.Shards},
+		{c.Concurrency >= 1 && c.Concurrency <= 100_000, "--concurrency", "from 1 to 100000", c.Concurrency},
+		{c.DrainTimeout >= 0, "--drain-timeout", "at least 0", c.DrainTimeout},
+		{c.Retention >= time.Second, "--retention", "at least 1s", c.Retention},
+		{c.CatchUpWindow >= 0, "--catch-up-window", "at least 0", c.CatchUpWindow},
+		{ageing == 0 || ageing >= time.Second && ageing <= 7*24*time.Hour, "--priority-ageing", "from 1s to 168h", ageing},
+		{c.LargeCatchUp >= 0, "--large-catch-up", "at least 0", c.LargeCatchUp},
+		{c.RateLimit >= 0 && c.RateLimit <= 1e6, "--rate-limit", "from 0 to 1000000", c.RateLimit},
+	} {
+		if !number.valid {
+			invalid(number.flag, "must be %s, not %v", number.limit, number.value)
+		}
 	}
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
@@ -118,16 +113,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// planDefaults are the settings of the server for jobs.
 func (c Config) planDefaults() plan.Defaults {
 	return plan.Defaults{CatchUpWindow: c.CatchUpWindow, Ageing: c.PriorityAgeing, LargeCatchUp: c.LargeCatchUp}
 }
 
 func (c Config) has(role string) bool { return slices.Contains(c.Roles, role) }
-
-func (c Config) hasAllRoles() bool {
-	return c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)
-}
 
 // privateTargets reports whether HTTP targets may be on this machine and its network:
 // only if no other machine can create jobs.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,11 +24,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/target"
 	"github.com/belfry-sh/belfry/worker"
 )
-
-// elector leads shards until ctx ends.
-type elector interface {
-	Run(ctx context.Context, lead election.Lead) error
-}
 
 // Node is one process with some of the roles.
 type Node struct {
@@ -65,14 +59,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	var opened store.Store
 	if n.config.DatabaseURL != "" {
-		n.store, err = openPostgres(ctx, n.config, n.log)
+		opened, err = postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Log: n.log})
 	} else {
-		n.store, err = openSQLite(ctx, n.config, n.log)
+		opened, err = sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log})
 	}
 	if err != nil {
 		return err
 	}
+	n.store = opened
 	// A peer that has disappeared, such as a worker that waits for a run, is noticed
 	// within half a minute.
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
@@ -80,25 +76,6 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
-}
-
-// openPostgres and openSQLite return an untyped nil on failure, so that n.store can be
-// compared with nil.
-
-func openPostgres(ctx context.Context, c Config, log *slog.Logger) (store.Store, error) {
-	s, err := postgres.Open(ctx, postgres.Options{URL: c.DatabaseURL, Shards: c.Shards, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func openSQLite(ctx context.Context, c Config, log *slog.Logger) (store.Store, error) {
-	s, err := sqlite.Open(ctx, sqlite.Options{Dir: c.Data, Shards: c.Shards, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // Addr is the address that the node listens on.
@@ -129,7 +106,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.has(RoleScheduler) {
 		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
 		work.Go(func() error { return s.Run(ctx) })
-		work.Go(func() error { return n.elector().Run(ctx, s.Lead) })
+		work.Go(func() error { return n.elect(ctx, s.Lead) })
 	}
 	if n.config.has(RoleWorker) {
 		pool := n.pool(local)
@@ -145,11 +122,11 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, server.Wait())
 }
 
-func (n *Node) elector() elector {
+func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 	if n.config.DatabaseURL == "" || n.config.OwnAll {
-		return election.AllShards{Store: n.store}
+		return election.AllShards{Store: n.store}.Run(ctx, lead)
 	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log}
+	return election.Leases{Store: n.store, Node: n.id, Log: n.log}.Run(ctx, lead)
 }
 
 // pool executes runs of the built-in handlers. It claims from the scheduler of this node
@@ -161,9 +138,7 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	if local != nil {
 		source = local
 	}
-	host, _ := os.Hostname()
-	return worker.New(source, mux, worker.Node(host), worker.Concurrency(n.config.Concurrency),
-		worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
+	return worker.New(source, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -64,10 +65,7 @@ func (p *Policy) Weight() int64 { return p.defaults.Weight(p.Priority) }
 
 // Weight is Policy.Weight of a priority.
 func (d Defaults) Weight(p belfry.Priority) int64 {
-	ageing := d.Ageing
-	if ageing == 0 {
-		ageing = 10 * time.Minute
-	}
+	ageing := cmp.Or(d.Ageing, 10*time.Minute)
 	return int64(belfry.NormalPriority-p.Level()) * ageing.Microseconds() / (belfry.MaxPriority - belfry.MinPriority)
 }
 
@@ -78,12 +76,7 @@ func (p *Policy) oneOff() bool {
 }
 
 // Text is the schedule of a spec as package schedule reads it.
-func Text(spec belfry.Spec) string {
-	if spec.Resolved != "" {
-		return spec.Resolved
-	}
-	return spec.Schedule
-}
+func Text(spec belfry.Spec) string { return cmp.Or(spec.Resolved, spec.Schedule) }
 
 // Options are the settings with which the schedule of a spec is parsed.
 func Options(spec belfry.Spec) schedule.Options {

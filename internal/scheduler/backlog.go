@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/heap"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -43,7 +44,6 @@ func (e entry) plan(job belfry.ID, at time.Time) plan.Plan {
 	return p
 }
 
-// dueItem is an entry that is due.
 type dueItem struct {
 	job  belfry.ID
 	at   time.Time
@@ -56,10 +56,6 @@ type dueItem struct {
 type backlog struct {
 	lanes map[string]*itemHeap
 	known map[belfry.ID]int64 // version of each item's plan
-}
-
-func newBacklog() *backlog {
-	return &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}}
 }
 
 func (b *backlog) push(it dueItem) {
@@ -93,7 +89,6 @@ func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 
 func (b *backlog) len() int { return len(b.known) }
 
-// itemHeap orders items by rank.
 type itemHeap []dueItem
 
 func (h itemHeap) Len() int           { return len(h) }
@@ -110,8 +105,7 @@ func (h *itemHeap) Pop() any {
 // subjects caches compiled subjects, which jobs with equal specs share.
 type subjects struct {
 	defaults plan.Defaults
-	known    map[subjectKey]*plan.Subject
-	invalid  map[subjectKey]error
+	compiled map[subjectKey]compiledSubject
 }
 
 type subjectKey struct {
@@ -119,35 +113,35 @@ type subjectKey struct {
 	revision              int
 }
 
+// compiledSubject is a subject, or why its spec cannot be read.
+type compiledSubject struct {
+	subject *plan.Subject
+	err     error
+}
+
 // maxSubjects bounds the cache; entries keep the subjects that they use.
 const maxSubjects = 100_000
 
 func newSubjects(d plan.Defaults) *subjects {
-	return &subjects{defaults: d, known: map[subjectKey]*plan.Subject{}, invalid: map[subjectKey]error{}}
+	return &subjects{defaults: d, compiled: map[subjectKey]compiledSubject{}}
 }
 
 // get returns the subject of a due plan. With an error, first reports whether it is the
 // first one about that spec.
 func (s *subjects) get(d store.Due) (subject *plan.Subject, first bool, err error) {
 	key := subjectKey{d.Namespace, d.Name, d.Spec, d.Revision}
-	if subject := s.known[key]; subject != nil {
-		return subject, false, nil
-	}
-	if err, known := s.invalid[key]; known {
-		return nil, false, err
+	if c, known := s.compiled[key]; known {
+		return c.subject, false, c.err
 	}
 	policy, err := s.compile(d.Spec)
-	if len(s.known)+len(s.invalid) >= maxSubjects {
-		clear(s.known)
-		clear(s.invalid)
+	if err == nil {
+		subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
 	}
-	if err != nil {
-		s.invalid[key] = err
-		return nil, true, err
+	if len(s.compiled) >= maxSubjects {
+		clear(s.compiled)
 	}
-	subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
-	s.known[key] = subject
-	return subject, false, nil
+	s.compiled[key] = compiledSubject{subject, err}
+	return subject, err != nil, err
 }
 
 // compile reads the text of a spec. A panic of the parser is an error too.
@@ -158,4 +152,74 @@ func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
 		return nil, fmt.Errorf("the spec cannot be read: %w", err)
 	}
 	return s.defaults.Compile(spec)
+}
+
+const (
+	fullLaneInterval = 25 * time.Millisecond // how often the ready runs of a full lane are counted
+	countInterval    = time.Second           // how often those of other lanes are
+	bufferPerSlot    = 4                     // ready runs per slot of another worker
+	maxBuffer        = 4000                  // ready runs of one lane
+	unservedBuffer   = 1000                  // ready runs of a lane that the local worker does not serve
+)
+
+// capacity is how many more runs of each lane to fire: what the local worker would
+// start at once, and a few for each slot elsewhere. The rest stays planned, so that a
+// burst never becomes a long queue.
+type capacity struct {
+	store   Store
+	local   *Local
+	serves  map[string]bool // the lanes of the local worker
+	others  map[string]int  // slots of other workers by lane
+	ready   map[string]int  // ready runs by lane: those counted, and those fired since
+	counted time.Time
+}
+
+// available is how many runs of the lane to fire.
+func (c *capacity) available(ctx context.Context, lane string) int {
+	age := time.Since(c.counted)
+	if age >= countInterval || age >= fullLaneInterval && c.estimate(lane) <= 0 {
+		c.count(ctx)
+	}
+	return c.estimate(lane)
+}
+
+func (c *capacity) estimate(lane string) int {
+	buffer := bufferPerSlot * c.others[lane]
+	if !c.serves[lane] {
+		buffer = max(buffer, unservedBuffer)
+	}
+	return max(min(buffer, maxBuffer)-c.ready[lane], 0) + c.local.openSlots(lane)
+}
+
+// count updates the counts from the store. After an error the last ones stay.
+func (c *capacity) count(ctx context.Context) {
+	c.counted = time.Now()
+	workers, err := c.store.Workers(ctx)
+	if err != nil {
+		return
+	}
+	ready, err := c.store.CountReady(ctx, maxBuffer)
+	if err != nil {
+		return
+	}
+	local := c.local.worker()
+	c.ready, c.others, c.serves = ready, map[string]int{}, map[string]bool{}
+	for _, w := range workers {
+		for _, lane := range w.Lanes {
+			if w.ID == local {
+				c.serves[lane] = true
+			} else {
+				c.others[lane] += w.Slots
+			}
+		}
+	}
+}
+
+// deliver passes on the runs that a Fire has claimed for the local worker, and counts
+// those that it left ready.
+func (c *capacity) deliver(steps []plan.Step, fired store.FireResult, err error) {
+	c.local.endFill(fired.Claimed, err)
+	if fired.Ready > 0 && len(steps) > 0 {
+		c.ready[steps[0].Lane()] += fired.Ready
+	}
 }

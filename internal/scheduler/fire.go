@@ -43,7 +43,7 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 		left := fireBatch - len(items)
 		if n := min(l.capacity.available(ctx, lane), left); n > 0 {
 			items = append(items, l.backlog.pop(lane, n, maxRank)...)
-		} else if rank, ok := l.capacity.lastClaimedRank(lane, l.opts.Defaults); ok {
+		} else if rank, ok := l.opts.Local.lastClaimedRank(lane, l.opts.Defaults); ok {
 			items = append(items, l.backlog.pop(lane, min(overtakenBatch, left), rank)...)
 		}
 	}
@@ -53,17 +53,11 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 	return items
 }
 
-// sharedStep is a step with the shared copy of its subject.
-type sharedStep struct {
-	plan.Step
-	subject *plan.Subject
-}
-
 // fireItems decides and fires items. It returns false if the store failed; then they
 // are in the backlog again.
 func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 	now := l.store.Now()
-	steps := make([]sharedStep, 0, len(items))
+	steps, subjects := make([]plan.Step, 0, len(items)), make([]*plan.Subject, 0, len(items))
 	kept := items[:0]
 	for _, it := range items {
 		term, mine := l.terms[int(it.shard)]
@@ -76,10 +70,10 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 			continue
 		}
 		step.Epoch = term.Epoch
-		steps = append(steps, sharedStep{step, it.subject})
+		steps, subjects = append(steps, step), append(subjects, it.subject)
 		kept = append(kept, it)
 	}
-	if l.fire(ctx, steps) {
+	if l.fire(ctx, steps, subjects) {
 		return true
 	}
 	for _, it := range kept {
@@ -89,45 +83,48 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 }
 
 // fire applies steps, delivers runs to the local worker, and puts the new plans into
-// the wheel. The plans of steps that were not applied are read again. It returns false
-// if the store did not answer.
-func (l *loop) fire(ctx context.Context, steps []sharedStep) bool {
+// the wheel, with the shared copy of the subject of each step. The plans of steps that
+// were not applied are read again. It returns false if the store did not answer.
+func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Subject) bool {
 	if len(steps) == 0 {
 		return true
 	}
-	plain := make([]plan.Step, len(steps))
-	for i := range steps {
-		plain[i] = steps[i].Step
-	}
-	fired, err := l.store.Fire(ctx, l.opts.Owner, plain, l.capacity.takeSlots())
-	l.capacity.deliver(plain, fired, err)
+	fired, err := l.store.Fire(ctx, l.opts.Owner, steps, l.opts.Local.beginFill())
+	l.capacity.deliver(steps, fired, err)
 	if err != nil {
-		return l.fireFailed(ctx, steps, err)
+		return l.fireFailed(ctx, steps, subjects, err)
 	}
-	l.storeRecovered()
+	if l.failing {
+		l.failing, l.recoveredAt = false, l.store.Now()
+		l.log.Info("the store answers again")
+	}
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
-		if applied {
-			l.endQuarantine(steps[i].Seen.JobID)
-			l.logEvent(steps[i].Event)
-			l.replan(&steps[i])
-		} else {
-			stale = append(stale, steps[i].Seen.JobID)
+		job := steps[i].Seen.JobID
+		if !applied {
+			stale = append(stale, job)
+			continue
 		}
+		delete(l.quarantined, job)
+		delete(l.reasons, job)
+		if e := steps[i].Event; e != nil {
+			l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
+		}
+		l.replan(&steps[i], subjects[i])
 	}
 	l.reload(stale)
 	return true
 }
 
 // replan puts the plan after a step into the wheel.
-func (l *loop) replan(step *sharedStep) {
+func (l *loop) replan(step *plan.Step, subject *plan.Subject) {
 	p := step.Next
 	p.Version = step.Seen.Version + 1
 	if p.NextAt.IsZero() || p.NextAt.Sub(l.store.Now()) > horizon {
 		l.wheel.Remove(p.JobID)
 		return
 	}
-	l.wheel.Set(p.JobID, p.NextAt, newEntry(step.subject, p))
+	l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
 }
 
 // reload has plans read again. If too many are requested already, they are loaded once
@@ -145,29 +142,23 @@ func (l *loop) reload(jobs []belfry.ID) {
 // fireFailed handles an error of Fire. If the store answers and still returns one, a
 // step is invalid: the batch is halved until that step is alone, and its job is
 // quarantined so that the others are fired.
-func (l *loop) fireFailed(ctx context.Context, steps []sharedStep, err error) bool {
+func (l *loop) fireFailed(ctx context.Context, steps []plan.Step, subjects []*plan.Subject, err error) bool {
 	if ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable || l.store.Ping(ctx) != nil {
 		l.storeFailed(ctx, "runs could not be fired", err)
 		return false
 	}
 	if len(steps) > 1 {
 		half := len(steps) / 2
-		first := l.fire(ctx, steps[:half])
-		return l.fire(ctx, steps[half:]) && first
+		first := l.fire(ctx, steps[:half], subjects[:half])
+		return l.fire(ctx, steps[half:], subjects[half:]) && first
 	}
 	job := steps[0].Seen.JobID
-	if _, err = l.store.Fire(ctx, l.opts.Owner, []plan.Step{steps[0].Step}, store.FreeSlots{}); err == nil {
+	if _, err = l.store.Fire(ctx, l.opts.Owner, steps, store.FreeSlots{}); err == nil {
 		l.reload([]belfry.ID{job}) // only the connection was lost
 		return true
 	}
 	l.quarantine(ctx, job, err)
 	return true
-}
-
-func (l *loop) logEvent(e *belfry.Event) {
-	if e != nil {
-		l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
-	}
 }
 
 // fireTriggers turns pending triggers into runs.
@@ -181,14 +172,15 @@ func (l *loop) fireTriggers(ctx context.Context) {
 		l.storeFailed(ctx, "triggers could not be read", err)
 		return
 	}
-	l.fire(ctx, l.triggerSteps(ctx, pending))
+	steps, subjects := l.triggerSteps(ctx, pending)
+	l.fire(ctx, steps, subjects)
 	if len(pending) == maxTriggers {
 		wake(l.triggers)
 	}
 }
 
 // triggerSteps makes one step of all the triggers of a job.
-func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger) []sharedStep {
+func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger) (steps []plan.Step, subjects []*plan.Subject) {
 	triggers := map[belfry.ID][]plan.Trigger{}
 	var dues []store.Due
 	for _, p := range pending {
@@ -197,7 +189,6 @@ func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger)
 		}
 		triggers[p.Trigger.JobID] = append(triggers[p.Trigger.JobID], p.Trigger)
 	}
-	var steps []sharedStep
 	now := l.store.Now()
 	for _, d := range dues {
 		subject, first, err := l.subjects.get(d)
@@ -217,7 +208,7 @@ func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger)
 			continue
 		}
 		step.Epoch = l.terms[d.Plan.Shard].Epoch
-		steps = append(steps, sharedStep{step, subject})
+		steps, subjects = append(steps, step), append(subjects, subject)
 	}
-	return steps
+	return steps, subjects
 }

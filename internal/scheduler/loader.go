@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -21,10 +23,6 @@ type loader struct {
 	*Scheduler
 	loaded  map[int]time.Time // by shard: all plans until then were loaded
 	lookups map[belfry.ID]bool
-}
-
-func newLoader(s *Scheduler) *loader {
-	return &loader{Scheduler: s, loaded: map[int]time.Time{}, lookups: map[belfry.ID]bool{}}
 }
 
 func (l *loader) run(ctx context.Context) {
@@ -71,11 +69,10 @@ func (l *loader) run(ctx context.Context) {
 // syncShards removes shards that are no longer owned, and adds new ones from the
 // beginning of time.
 func (l *loader) syncShards(terms map[int]store.Term) {
-	for shard := range l.loaded {
-		if _, mine := terms[shard]; !mine {
-			delete(l.loaded, shard)
-		}
-	}
+	maps.DeleteFunc(l.loaded, func(shard int, _ time.Time) bool {
+		_, mine := terms[shard]
+		return !mine
+	})
 	for shard := range terms {
 		if _, known := l.loaded[shard]; !known {
 			l.loaded[shard] = time.Time{}
@@ -97,15 +94,11 @@ func (l *loader) takeChanges() {
 	}
 }
 
-// load reads the requested plans and one page of the horizon, and returns when to load
-// next.
+// load reads the requested plans and the next page of the shards that are loaded least
+// far, and returns when to load next.
 func (l *loader) load(ctx context.Context) time.Duration {
 	if len(l.lookups) > 0 {
-		ids := make([]belfry.ID, 0, len(l.lookups))
-		for id := range l.lookups {
-			ids = append(ids, id)
-		}
-		dues, err := l.store.PlansByJob(ctx, ids)
+		dues, err := l.store.PlansByJob(ctx, slices.Collect(maps.Keys(l.lookups)))
 		if err != nil {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
@@ -113,11 +106,6 @@ func (l *loader) load(ctx context.Context) time.Duration {
 		clear(l.lookups)
 		l.send(ctx, dues)
 	}
-	return l.loadPage(ctx)
-}
-
-// loadPage reads the next page of the shards that are loaded least far.
-func (l *loader) loadPage(ctx context.Context) time.Duration {
 	now := l.store.Now()
 	shards, from := l.leastLoaded()
 	if len(shards) == 0 || from.After(now.Add(horizon-refill)) {

@@ -18,7 +18,8 @@ var errUnknownFire = errors.New("the outcome of a fire is unknown")
 
 // Local is the worker.Source of the pool in the scheduler's own node. A claim that
 // finds nothing ready stays open, and the loop fills it with runs that are fired as
-// already claimed, which saves the claim. Heartbeats and results go to the store.
+// already claimed, which saves the claim. Heartbeats and results go to the store. The
+// zero Local has no worker and no claims.
 type Local struct {
 	worker.Source
 	wakeups <-chan struct{}
@@ -103,11 +104,6 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 		l.setReady()
 	case <-ctx.Done():
 	}
-	return l.closeRequest(r)
-}
-
-// closeRequest closes a request, after the Fire that may be filling it.
-func (l *Local) closeRequest(r *request) ([]*belfry.Run, error) {
 	l.mu.Lock()
 	if l.open == r && !r.filling {
 		l.open = nil
@@ -116,7 +112,7 @@ func (l *Local) closeRequest(r *request) ([]*belfry.Run, error) {
 	}
 	r.closing = true
 	l.mu.Unlock()
-	a := <-r.result
+	a := <-r.result // of the Fire that is filling the claim
 	return a.runs, a.err
 }
 
@@ -166,7 +162,6 @@ func (l *Local) shouldCheck() bool {
 	return true
 }
 
-// worker is the worker that claimed last.
 func (l *Local) worker() belfry.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()

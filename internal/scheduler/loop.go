@@ -40,9 +40,9 @@ func newLoop(s *Scheduler) *loop {
 	return &loop{
 		Scheduler:   s,
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
-		backlog:     newBacklog(),
+		backlog:     &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}},
 		subjects:    newSubjects(s.opts.Defaults),
-		capacity:    newCapacity(s.store, s.opts.Local),
+		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 	}
@@ -77,7 +77,7 @@ func (l *loop) run(ctx context.Context) {
 // localDemand signals that the local worker has free slots; nil while nothing waits
 // for one.
 func (l *loop) localDemand() <-chan struct{} {
-	if l.opts.Local == nil || l.backlog.len() == 0 {
+	if l.backlog.len() == 0 {
 		return nil
 	}
 	return l.opts.Local.demand
@@ -134,21 +134,13 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// storeFailed and storeRecovered record an outage of the store. Occurrences during one
-// count as missed: no scheduler could fire them.
+// storeFailed records an outage of the store. Occurrences during one count as missed: no
+// scheduler could fire them.
 func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 	if !l.failing {
 		l.warn(ctx, what, err)
 	}
 	l.failing = true
-}
-
-func (l *loop) storeRecovered() {
-	if l.failing {
-		l.failing = false
-		l.recoveredAt = l.store.Now()
-		l.log.Info("the store answers again")
-	}
 }
 
 // runningSince is the instant since which a scheduler has been able to fire the shard
@@ -169,7 +161,6 @@ const (
 	maxReason  = 500    // bytes kept of an error
 )
 
-// quarantineEntry is a job that is not fired until an instant.
 type quarantineEntry struct {
 	until    time.Time
 	duration time.Duration
@@ -192,11 +183,6 @@ func (l *loop) isQuarantined(job belfry.ID, now time.Time) bool {
 		delete(l.quarantined, job)
 	}
 	return ok && now.Before(q.until)
-}
-
-func (l *loop) endQuarantine(job belfry.ID) {
-	delete(l.quarantined, job)
-	delete(l.reasons, job)
 }
 
 // recordReason records in the store why a job cannot be fired, for users to see. The
@@ -223,13 +209,11 @@ func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
 	return plan.Decide(*it.subject, it.plan(it.job, it.at), l.runningSince(int(it.shard)), now), nil
 }
 
-// decideTriggers returns the step that fires the triggers of a job.
 func decideTriggers(subject plan.Subject, d store.Due, triggers []plan.Trigger) (step plan.Step, err error) {
 	defer recoverPanic(&err)
 	return plan.Fire(subject, d.Plan, triggers), nil
 }
 
-// recoverPanic turns a panic into an error.
 func recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("the job's rule failed: %v", v)

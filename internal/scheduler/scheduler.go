@@ -17,6 +17,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ type Store interface {
 // Options say how a scheduler works. Zero fields have the default in their comment.
 type Options struct {
 	Owner     belfry.ID     // the node's incarnation
-	Local     *Local        // delivers runs to the node's own worker; nil: there is none
+	Local     *Local        // delivers runs to the node's own worker; default: one without a worker
 	Retention time.Duration // of history; default 90 days
 	Defaults  plan.Defaults // settings of the server for jobs
 	Log       *slog.Logger
@@ -68,6 +69,9 @@ func New(s Store, o Options) *Scheduler {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Local == nil {
+		o.Local = &Local{}
 	}
 	return &Scheduler{
 		store:    s,
@@ -104,19 +108,12 @@ func (s *Scheduler) changeTerms(change func()) {
 func (s *Scheduler) owned() (map[int]store.Term, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	terms := make(map[int]store.Term, len(s.terms))
-	for shard, term := range s.terms {
-		terms[shard] = term
-	}
-	return terms, s.changed
+	return maps.Clone(s.terms), s.changed
 }
 
 // shardsOf lists the shards of some terms in order.
 func shardsOf(terms map[int]store.Term) []int {
-	shards := make([]int, 0, len(terms))
-	for shard := range terms {
-		shards = append(shards, shard)
-	}
+	shards := slices.AppendSeq(make([]int, 0, len(terms)), maps.Keys(terms))
 	slices.Sort(shards)
 	return shards
 }
@@ -124,8 +121,10 @@ func shardsOf(terms map[int]store.Term) []int {
 // Run schedules until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	parts.Go(func() { newLoader(s).run(ctx) })
-	parts.Go(func() { newSweeper(s).run(ctx) })
+	loader := &loader{Scheduler: s, loaded: map[int]time.Time{}, lookups: map[belfry.ID]bool{}}
+	parts.Go(func() { loader.run(ctx) })
+	sweeper := &sweeper{Scheduler: s, poll: 2 * s.store.PollInterval()}
+	parts.Go(func() { sweeper.run(ctx) })
 	parts.Go(func() { newZoneUpdater(s).run(ctx) })
 	newLoop(s).run(ctx)
 	parts.Wait()

@@ -33,11 +33,6 @@ type sweeper struct {
 	archivedTo     belfry.ID     // position in the walk over ended one-offs
 }
 
-func newSweeper(s *Scheduler) *sweeper {
-	poll := 2 * s.store.PollInterval()
-	return &sweeper{Scheduler: s, poll: poll}
-}
-
 func (w *sweeper) run(ctx context.Context) {
 	w.reachableSince, w.recoveredAt, w.reapedAt = time.Now(), time.Now(), time.Now()
 	promote := time.NewTimer(0)
@@ -159,9 +154,8 @@ func (w *sweeper) archive(ctx context.Context) time.Duration {
 
 // prune deletes history beyond its retention. The owner of the first shard does it.
 func (w *sweeper) prune(ctx context.Context) {
-	if terms, _ := w.owned(); len(terms) == 0 {
-		return
-	} else if _, first := terms[0]; !first {
+	terms, _ := w.owned()
+	if _, first := terms[0]; !first {
 		return
 	}
 	pruned, err := w.store.Prune(ctx, w.opts.Retention)

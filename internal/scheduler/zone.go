@@ -70,18 +70,17 @@ func (u *zoneUpdater) unchecked(terms map[int]store.Term) []int {
 // update goes through all plans of the unchecked shards. After an error it continues
 // where it was. It returns false if ctx ended.
 func (u *zoneUpdater) update(ctx context.Context, terms map[int]store.Term) bool {
-	w := &zoneUpdate{zoneUpdater: u, shards: u.unchecked(terms), terms: terms, subjects: newSubjects(u.opts.Defaults), retry: zoneRetryMin}
-	for more := true; more; {
-		var err error
+	w := &zoneUpdate{zoneUpdater: u, shards: u.unchecked(terms), terms: terms, subjects: newSubjects(u.opts.Defaults)}
+	for retry := zoneRetryMin; ; {
+		more, err := w.step(ctx)
 		wait := zoneUpdatePause
-		if more, err = w.step(ctx); err != nil {
+		if err != nil {
 			u.warn(ctx, "plans could not be updated to newer time-zone data", err)
-			wait, w.retry = w.retry, min(2*w.retry, zoneRetryMax)
-			more = true
-		} else {
-			w.retry = zoneRetryMin
+			wait, retry = retry, min(2*retry, zoneRetryMax)
+		} else if retry = zoneRetryMin; !more {
+			break
 		}
-		if more && !sleep(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return false
 		}
 	}
@@ -101,13 +100,12 @@ type zoneUpdate struct {
 	terms    map[int]store.Term
 	subjects *subjects
 	after    belfry.ID
-	retry    time.Duration
 	moved    int
 }
 
 // step updates some plans and reports whether there are more.
 func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
-	dues, next, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
+	dues, after, err := w.store.PlansForZoneUpdate(ctx, w.shards, schedule.ZoneVersion(), w.after, zoneUpdateBatch)
 	if err != nil {
 		return false, err
 	}
@@ -118,12 +116,17 @@ func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	for i := range steps {
-		if applied[i] && moves[i] {
-			w.logMove(&steps[i])
+		if !applied[i] || !moves[i] {
+			continue
+		}
+		if w.moved++; w.moved <= maxMovesLogged {
+			seen, next := &steps[i].Seen, &steps[i].Next
+			w.log.Info("newer time-zone data moves a job", "job", seen.JobID, "from", seen.NominalAt, "to", next.NominalAt,
+				"planned_with", seen.ZoneVersion, "release", next.ZoneVersion)
 		}
 	}
-	w.after = next
-	return !next.IsZero(), nil
+	w.after = after
+	return !after.IsZero(), nil
 }
 
 // decide returns steps for plans, and which of them move their occurrence. A plan that
@@ -173,15 +176,6 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	}
 	w.log.Error("a plan cannot be updated to newer time-zone data; it is left as it is", "job", steps[0].Seen.JobID, "error", err)
 	return []bool{false}, nil
-}
-
-// logMove logs where an occurrence moved, unless too many were logged.
-func (w *zoneUpdate) logMove(step *plan.Step) {
-	if w.moved++; w.moved > maxMovesLogged {
-		return
-	}
-	w.log.Info("newer time-zone data moves a job", "job", step.Seen.JobID, "from", step.Seen.NominalAt, "to", step.Next.NominalAt,
-		"planned_with", step.Seen.ZoneVersion, "release", step.Next.ZoneVersion)
 }
 
 // reloadPlans has the loop read plans again that it may have in memory.

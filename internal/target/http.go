@@ -11,11 +11,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 const (
@@ -25,6 +27,11 @@ const (
 	// Shorter than the keep-alive of common servers, which is 5 seconds or more: a
 	// connection that the server is about to close is not reused.
 	idleTimeout = 4 * time.Second
+
+	maxDrain     = 1 << 20          // bytes read beyond what is kept, so that the connection can be reused
+	drainTimeout = time.Second      // and for how long
+	stallTimeout = 30 * time.Second // between two reads of a body
+	maxLocation  = 200              // bytes shown of where a redirect points
 )
 
 // HTTPOptions say how HTTP targets are reached. Zero fields have the default in their
@@ -105,7 +112,6 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	return nil
 }
 
-// newRequest builds the request of one attempt.
 func newRequest(ctx context.Context, run *belfry.Run, p belfry.HTTPPayload) (*http.Request, error) {
 	body, contentType := p.Content()
 	var content io.Reader
@@ -162,4 +168,87 @@ func requestError(call context.Context, err error) error {
 	default:
 		return fmt.Errorf("call the target: %w", err)
 	}
+}
+
+var (
+	errStalled    = fmt.Errorf("the response stalled for %s", stallTimeout)
+	errOutputFull = errors.New("enough of the response was read")
+)
+
+// readBody returns the first belfry.MaxOutput bytes of a body and closes it. Up to
+// maxDrain more are read and discarded; after that the connection is closed, which is no
+// error. cancel ends the request.
+func readBody(resp *http.Response, cancel context.CancelCauseFunc) ([]byte, error) {
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil, nil // what follows is no body
+	}
+	stall := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	defer stall.Stop()
+	kept, err := io.ReadAll(io.LimitReader(&stallReader{resp.Body, stall}, belfry.MaxOutput))
+	if err != nil {
+		return kept, fmt.Errorf("the response ended early: %w", err)
+	}
+	if len(kept) == belfry.MaxOutput {
+		drain := time.AfterFunc(drainTimeout, func() { cancel(errOutputFull) })
+		defer drain.Stop()
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
+	}
+	return kept, nil
+}
+
+// stallReader is a body that must not stall: each read resets the timer.
+type stallReader struct {
+	body  io.Reader
+	stall *time.Timer
+}
+
+func (r *stallReader) Read(p []byte) (int, error) {
+	r.stall.Reset(stallTimeout)
+	return r.body.Read(p)
+}
+
+// statusError is the error for a response that is not 2xx. A Retry-After of 429 and 503
+// delays the retry.
+func statusError(resp *http.Response) error {
+	code := resp.StatusCode
+	status := strings.TrimSpace(fmt.Sprint(code, " ", http.StatusText(code)))
+	if place := location(resp); place != "" && code >= 300 && code <= 399 {
+		return fmt.Errorf("the target answered %s to %s; redirects are not followed", status, place)
+	}
+	err := fmt.Errorf("the target answered %s", status)
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+		if wait := retryAfter(resp.Header, time.Now()); wait > 0 {
+			return belfry.RetryAfter(err, wait)
+		}
+	}
+	return err
+}
+
+// retryAfter reads the header Retry-After, up to belfry.MaxDelay. A date is compared with
+// the header Date, if there is one: the clock of the target may be wrong. An invalid
+// header is ignored.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(belfry.MaxDelay/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(at.Sub(now), belfry.MaxDelay)
+}
+
+// location is where a redirect points, without parts that may be secret.
+func location(resp *http.Response) string {
+	u, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
+	return sanitize.Text(u.String(), maxLocation)
 }
