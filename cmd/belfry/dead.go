@@ -158,8 +158,11 @@ type deadSelection struct {
 	limit int
 
 	one   func(id belfry.ID) (actionResult, error)
-	batch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) // as many as one request covers
+	batch deadBatch
 }
+
+// deadBatch acts on as many dead letters as one request covers.
+type deadBatch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error)
 
 func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string) *deadSelection {
 	s := &deadSelection{selection: selection{noun: "dead letter", verb: verb, past: past, dryRunNamed: true, matchedOnly: []string{"limit"}}}
@@ -325,27 +328,23 @@ filter they are counted first; those that die again meanwhile are not redriven t
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
 			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err
 		}
-		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-			return c.redrive(request, filter, limit, dryRun)
-		}
+		s.batch = c.redriveBatch(request)
 		return s.run(c, args)
 	})
 }
 
-// redrive redrives as many dead letters as one request covers.
-func (c *cli) redrive(request belfry.Redrive, filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-	request.Filter, request.DryRun, request.Limit = filter, dryRun, batchSize(limit, maxDead)
-	if request.Payload != nil && !dryRun && request.Rate == 0 { // A rate holds within one request.
-		request.Limit = batchSize(limit, payloadBatch)
+func (c *cli) redriveBatch(request belfry.Redrive) deadBatch {
+	return func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
+		request.Filter, request.DryRun, request.Limit = filter, dryRun, batchSize(limit, maxDead)
+		if request.Payload != nil && !dryRun && request.Rate == 0 { // A rate holds within one request.
+			request.Limit = batchSize(limit, payloadBatch)
+		}
+		return c.RedriveDeadLetters(c.ctx, request)
 	}
-	return c.RedriveDeadLetters(c.ctx, request)
 }
 
 func (c *cli) redriveJob(ref string) (belfry.DeadResult, error) {
-	s := &deadSelection{cli: c}
-	s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-		return c.redrive(belfry.Redrive{}, filter, limit, dryRun)
-	}
+	s := &deadSelection{cli: c, batch: c.redriveBatch(belfry.Redrive{})}
 	filter, exist, err := c.boundFilter(belfry.DeadFilter{Job: ref})
 	if err != nil || !exist {
 		return belfry.DeadResult{}, err

@@ -19,13 +19,10 @@ func eventCommand(f *connectionFlags) *cobra.Command {
 		none: "No events.",
 		show: (*cli).eventTable,
 	}.command(f, &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List events, latest first",
+		Short: "List events, latest first",
 		Long: `List events that operators should know, latest first, such as a catch-up of more
 runs than usual (see --large-catch-up of belfry serve).`,
 		Example: `  belfry event list --limit 10`,
-		Args:    cobra.NoArgs,
 	})))
 }
 

@@ -37,6 +37,12 @@ namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
 	))
 }
 
+// oneJob is command for a command whose only argument is a job.
+func (f *connectionFlags) oneJob(cmd *cobra.Command, run func(c *cli, ref string) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
+	return f.command(cmd, func(c *cli, args []string) error { return run(c, args[0]) })
+}
+
 const jobsPath = "/api/v1/jobs"
 
 func (c *cli) createJob(fields members, key string) (job belfry.Job, err error) {

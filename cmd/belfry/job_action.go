@@ -211,8 +211,6 @@ the job such as '2026-03-02 09:00', or an age such as 24h or 7d.
 At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 		Example: `  belfry job backfill report --from '2026-03-01 00:00' --to '2026-03-07 23:59' --dry-run
   belfry job backfill report --from 24h --yes`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
 	}
 	p := cmd.Flags()
 	p.StringVar(&b.from, "from", "", "first instant that may run, as `T`")
@@ -223,13 +221,13 @@ At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 	p.StringVar(&b.key, "idempotency-key", "", "create the runs once, however often this is called with the same key within seven days")
 	completeFlag(cmd, "from")
 	completeFlag(cmd, "to")
-	return f.command(cmd, func(c *cli, args []string) error {
+	return f.oneJob(cmd, func(c *cli, ref string) error {
 		if b.from == "" {
 			return usagef("--from is required, for example --from 24h")
 		}
 		b.cli = c
 		var err error
-		if b.job, err = c.Job(c.ctx, args[0]); err != nil {
+		if b.job, err = c.Job(c.ctx, ref); err != nil {
 			return err
 		}
 		return b.run()
@@ -255,8 +253,8 @@ func (b *backfill) run() error {
 		if b.showOccurrences(&onError, preview); preview.Count == 0 {
 			return nil
 		}
-		if ok, err := b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?"); err != nil || !ok {
-			return err
+		if !b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?") {
+			return nil
 		}
 	}
 	result, err := b.BackfillJob(b.ctx, b.job.ID.String(), b.Backfill, client.IdempotencyKey(b.key))

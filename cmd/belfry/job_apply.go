@@ -242,9 +242,7 @@ func (a *apply) refuse(job *plannedJob, err error) error {
 		errs = fileErrors{{job.file, job.line, job.name + " was changed by somebody else at the same time; apply again"}}
 	}
 	job.Result, job.Fields, job.Changes = resultRefused, nil, nil
-	for _, e := range errs {
-		job.Errors = append(job.Errors, e.text())
-	}
+	job.Errors = append(job.Errors, mapSlice(errs, fileError.text)...)
 	a.errors = append(a.errors, errs...)
 	return nil
 }

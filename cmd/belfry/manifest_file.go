@@ -56,15 +56,8 @@ func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []st
 
 func expandDirectories(paths []string) (files, empty []string, err error) {
 	for _, path := range paths {
-		if path == "-" {
-			files = append(files, path)
-			continue
-		}
 		info, err := os.Stat(path)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read %w", pathError(err))
-		}
-		if !info.IsDir() {
+		if path == "-" || err == nil && !info.IsDir() {
 			files = append(files, path)
 			continue
 		}
@@ -187,11 +180,10 @@ func (m manifest) lineOf(path string) int {
 	return m.line
 }
 
-func (m manifest) fieldErrors(fields []belfry.FieldError) (all fileErrors) {
-	for _, f := range fields {
-		all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
-	}
-	return all
+func (m manifest) fieldErrors(fields []belfry.FieldError) fileErrors {
+	return mapSlice(fields, func(f belfry.FieldError) fileError {
+		return fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message}
+	})
 }
 
 // errorsOf adds lines to the server's errors about the job; not ok for other failures.
@@ -202,8 +194,5 @@ func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
 	if answer, ok := errors.AsType[*client.Error](err); ok && len(answer.Fields) > 0 {
 		return m.fieldErrors(answer.Fields), true
 	}
-	for _, line := range errorLines(err) {
-		all = append(all, fileError{m.file, m.line, line})
-	}
-	return all, true
+	return mapSlice(errorLines(err), func(line string) fileError { return fileError{m.file, m.line, line} }), true
 }

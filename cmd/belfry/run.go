@@ -22,11 +22,8 @@ func runCommand(f *connectionFlags) *cobra.Command {
 
 func runListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
 		Short:   "List the runs of all jobs, latest first",
 		Example: `  belfry run list --status dead`,
-		Args:    cobra.NoArgs,
 	}
 	flags := addFilterFlags[belfry.RunFilter](f, cmd)
 	return listing[belfry.Run]{

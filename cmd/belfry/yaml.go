@@ -146,11 +146,14 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileError
 	}
 	defer func() { y.depth-- }()
 	at := n
-	switch n = resolveAlias(n); n.Kind {
-	case yaml.MappingNode:
+	n = resolveAlias(n)
+	switch tag := n.ShortTag(); {
+	case n.Kind == yaml.MappingNode && tag == "!!map":
 		return y.writeObject(b, n, path)
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode && tag == "!!seq":
 		return y.writeArray(b, n, path)
+	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
+		return y.errorf(n, "the tag %s is not supported", tag)
 	}
 	if y.isText && n.ShortTag() != "!!null" {
 		b.WriteString(jsontext.Quote(n.Value))
@@ -186,9 +189,6 @@ func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
 }
 
 func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	if tag := n.ShortTag(); tag != "!!seq" {
-		return y.errorf(n, "the tag %s is not supported", tag)
-	}
 	b.WriteByte('[')
 	for i, item := range n.Content {
 		if i > 0 {
@@ -205,9 +205,6 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) file
 }
 
 func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	if tag := n.ShortTag(); tag != "!!map" {
-		return y.errorf(n, "the tag %s is not supported", tag)
-	}
 	members, err := y.members(n)
 	if err != nil {
 		return err
