@@ -219,7 +219,6 @@ func (c *Client) DiscardDeadLetters(ctx context.Context, d belfry.Discard) (belf
 	return fetch[belfry.DeadResult](ctx, c, "discard dead letters", http.MethodPost, deadPath+"/discard", d, timeout(bulkTimeout))
 }
 
-// query writes the fields of a filter that are set as a query.
 func query(filter any, pageSize int) url.Values {
 	out := url.Values{}
 	v := reflect.ValueOf(filter)
@@ -273,7 +272,6 @@ func pages[T any](ctx context.Context, c *Client, what, path string, v url.Value
 	}
 }
 
-// nextPage finds the query of the next page in the Link headers.
 func nextPage(h http.Header) (query string, ok bool) {
 	for _, header := range h.Values("Link") {
 		for link := range strings.SplitSeq(header, ",") {

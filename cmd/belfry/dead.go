@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -198,7 +199,6 @@ func (s *deadSelection) run(c *cli, args []string) error {
 	})
 }
 
-// runMatched acts on the dead letters that match, after counting them.
 func (s *deadSelection) runMatched() error {
 	filter, err := decodeDeadFilter(s.filter)
 	if err != nil {
@@ -299,10 +299,7 @@ func (c *cli) boundFilter(filter belfry.DeadFilter) (belfry.DeadFilter, bool, er
 
 // batchSize is how many to ask for in one request; a limit of 0 is all.
 func batchSize(limit, most int) int {
-	if limit == 0 {
-		return most
-	}
-	return min(limit, most)
+	return min(cmp.Or(limit, most), most)
 }
 
 func deadRedriveCommand(f *connectionFlags) *cobra.Command {

@@ -52,13 +52,11 @@ that of the first failure.`,
 	}
 }
 
-// exitCoder is an error that knows its exit code.
 type exitCoder interface {
 	error
 	exitCode() int
 }
 
-// exitError is an error with its exit code.
 type exitError struct {
 	error
 	code int

@@ -13,13 +13,11 @@ import (
 
 const columnWidth = 60 // of long texts in tables
 
-// table is a list with columns under upper-case headers.
 type table struct {
 	*output
 	rows [][]cell // the first is the header
 }
 
-// cell is a text and its colour, if there are colours.
 type cell struct {
 	text   string
 	colour string
@@ -93,7 +91,6 @@ func (d *details) add(name string, value any) {
 	}
 }
 
-// addTime adds an instant, unless it is missing.
 func (d *details) addTime(name, zone string, now time.Time, at *time.Time) {
 	if at != nil {
 		d.add(name, absoluteTimeIn(zone, now, at))

@@ -169,7 +169,6 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 	})
 }
 
-// triggerAndWait triggers all jobs and follows their runs to the end.
 func (c *cli) triggerAndWait(refs []string, start func(ref string) (belfry.TriggerResult, error)) error {
 	started, failed := forEach(c, refs, start)
 	var runs []belfry.Run

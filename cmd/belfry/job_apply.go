@@ -265,7 +265,6 @@ func (a *apply) add(r applyResult) {
 	}
 }
 
-// deleteOthers deletes the jobs with the tag that are not in the files.
 func (a *apply) deleteOthers(manifests []manifest) error {
 	tagged, _, err := collect(a.Jobs(a.ctx, belfry.JobFilter{Tags: []string{a.tag}, PageSize: maxPageSize}), 0)
 	if err != nil {
@@ -303,10 +302,7 @@ func (a *apply) printSummary() {
 			parts = append(parts, fmt.Sprintf("%d %s", n, result))
 		}
 	}
-	text := strings.Join(parts, ", ")
-	if text == "" {
-		text = "the files have no jobs"
-	}
+	text := cmp.Or(strings.Join(parts, ", "), "the files have no jobs")
 	if a.dryRun {
 		text = "dry run: " + text
 	}
@@ -325,12 +321,8 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
 		return schema.For[belfry.Job]().Field(name) != nil && schema.For[belfry.Manifest]().Field(name) == nil
 	})
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return false
-	}
 	var in validate.Input
-	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
+	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(belfry.MustJSON(fields), &in.Manifest) // It is an object.
 	out, errs := validate.New(now, plan.Defaults{}).Edit(ended, in)
 	declared := out.Manifest
 	declared.Payload, declared.Status = secret.Mask(declared.Payload), ended.Status

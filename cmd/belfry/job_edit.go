@@ -198,7 +198,10 @@ func (e *edit) interactive() error {
 		if err != nil {
 			return fmt.Errorf("read the edited text: %w", pathError(err))
 		}
-		text := withoutHeader(edited)
+		lines := slices.DeleteFunc(slices.Collect(bytes.Lines(edited)), func(line []byte) bool {
+			return bytes.HasPrefix(line, []byte(strings.TrimSpace(headerPrefix)))
+		})
+		text := bytes.Join(lines, nil)
 		switch {
 		case bytes.Equal(text, original):
 			e.message("Nothing was changed.")
@@ -247,11 +250,7 @@ func (e *edit) manifestYAML() ([]byte, error) {
 	if manifest.Status != belfry.StatusPaused {
 		manifest.Status = belfry.StatusActive
 	}
-	text, err := json.Marshal(manifest)
-	if err != nil {
-		return nil, fmt.Errorf("write the job: %w", err)
-	}
-	all, err := jsonToNode(text)
+	all, err := jsonToNode(belfry.MustJSON(manifest))
 	if err != nil {
 		return nil, err
 	}
@@ -278,13 +277,6 @@ func (e *edit) header(errs fileErrors) string {
 		lines = append(lines, secret.Masked+" stands for a secret, which is kept unless you replace it.")
 	}
 	return headerPrefix + strings.Join(lines, "\n"+headerPrefix) + "\n"
-}
-
-func withoutHeader(content []byte) []byte {
-	lines := slices.DeleteFunc(slices.Collect(bytes.Lines(content)), func(line []byte) bool {
-		return bytes.HasPrefix(line, []byte(strings.TrimSpace(headerPrefix)))
-	})
-	return bytes.Join(lines, nil)
 }
 
 // writeTempFile writes a new file that only its owner may read.

@@ -144,7 +144,7 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 	for _, m := range list {
 		field := t.Field(m.name)
 		y.isText = field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID, schema.Texts}, field.Kind)
-		y.setLine(m.name, m.key)
+		y.lines[m.name] = m.key.Line
 		value, errs := y.convert(m.value, m.name)
 		for _, e := range errs {
 			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})

@@ -178,7 +178,6 @@ func isTerminal(stream any) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// listing is a command that prints a list of T.
 type listing[T any] struct {
 	noun   string     // plural
 	none   string     // what to say if there are none; REF is the argument

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,17 +99,12 @@ func tookText(r belfry.Run) string {
 }
 
 func runDetail(r belfry.Run) string {
-	var parts []string
-	if r.Reason != "" {
-		parts = append(parts, string(r.Reason))
-	}
+	skipped := ""
 	if r.SkippedCount > 1 {
-		parts = append(parts, fmt.Sprintf("%d occurrences", r.SkippedCount))
+		skipped = fmt.Sprintf("%d occurrences", r.SkippedCount)
 	}
-	if text := resultText(r.HTTPStatus, r.Error); text != "" {
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ": ")
+	parts := []string{string(r.Reason), skipped, resultText(r.HTTPStatus, r.Error)}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
 func resultText(status int, failure string) string {

@@ -126,6 +126,9 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 }
 
 func (y *yamlToJSON) convert(n *yaml.Node, path string) (json.RawMessage, fileErrors) {
+	if y.lines == nil {
+		y.lines = make(map[string]int)
+	}
 	var b bytes.Buffer
 	err := y.write(&b, n, path)
 	return b.Bytes(), err
@@ -167,12 +170,6 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileError
 	return nil
 }
 
-func (y *yamlToJSON) setLine(path string, n *yaml.Node) {
-	if y.lines != nil {
-		y.lines[path] = n.Line
-	}
-}
-
 func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
 	if y.aliasNodes++; y.aliasNodes > maxAliasNodes {
 		return y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
@@ -195,7 +192,7 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) file
 			b.WriteByte(',')
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
-		y.setLine(at, item)
+		y.lines[at] = item.Line
 		if err := y.write(b, item, at); err != nil {
 			return err
 		}
@@ -216,7 +213,7 @@ func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fil
 		}
 		b.WriteString(jsontext.Quote(m.name) + ":")
 		at := path + "." + m.name
-		y.setLine(at, m.key)
+		y.lines[at] = m.key.Line
 		if err := y.write(b, m.value, at); err != nil {
 			return err
 		}
