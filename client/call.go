@@ -21,10 +21,16 @@ import (
 const (
 	apiPath  = "/api/v1"
 	jobsPath = apiPath + "/jobs"
+	runsPath = apiPath + "/runs"
+	deadPath = apiPath + "/dead-letters"
 
 	maxAnswer   = 64 << 20         // bytes of an answer
 	tryTimeout  = 30 * time.Second // of one try of a call
 	bulkTimeout = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
+
+	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
+	maxDelay      = 5 * time.Second
+	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
 )
 
 // call is one request to the server, which may be tried several times.
@@ -232,12 +238,6 @@ func JobPath(ref string, more ...string) string {
 	}
 	return strings.Join(append([]string{jobsPath, escaped}, more...), "/")
 }
-
-const (
-	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
-	maxDelay      = 5 * time.Second
-	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
-)
 
 func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 	unknown := false // an earlier try may have been executed

@@ -134,7 +134,7 @@ func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	var d details
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
-	d.addTime("Died", "UTC", now, letter.FinishedAt)
+	d.addIf(letter.FinishedAt != nil, "Died", absoluteTimeIn("UTC", now, letter.FinishedAt))
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
 	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))

@@ -91,9 +91,9 @@ func (d *details) add(name string, value any) {
 	}
 }
 
-func (d *details) addTime(name, zone string, now time.Time, at *time.Time) {
-	if at != nil {
-		d.add(name, absoluteTimeIn(zone, now, at))
+func (d *details) addIf(condition bool, name string, value any) {
+	if condition {
+		d.add(name, value)
 	}
 }
 

@@ -186,7 +186,8 @@ func (c *cli) createFromFile(path, key string) error {
 		return usagef("--idempotency-key is for one job, but %s has %d", path, len(manifests))
 	}
 	if len(manifests) > 1 {
-		if err := c.forManifests(manifests, func(m manifest) error { return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", m.fields, nil) }); err != nil {
+		validate := func(m manifest) error { return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", m.fields, nil) }
+		if err := c.forManifests(manifests, validate); err != nil {
 			return err
 		}
 	}

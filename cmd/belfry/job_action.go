@@ -233,9 +233,17 @@ At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 	})
 }
 
-func (b *backfill) run() error {
-	if err := b.parseFlags(); err != nil {
-		return err
+func (b *backfill) run() (err error) {
+	if b.Limit < 1 {
+		return usagef("--limit: must be from 1 to 1000, not %d", b.Limit)
+	}
+	if b.From, err = parseMoment(b.from, b.job.Timezone, b.now()); err != nil {
+		return usagef("--from: %w", err)
+	}
+	if b.to != "" {
+		if b.To, err = parseMoment(b.to, b.job.Timezone, b.now()); err != nil {
+			return usagef("--to: %w", err)
+		}
 	}
 	if ask := !b.yes && isTerminal(b.in); ask || b.DryRun {
 		request := b.Backfill
@@ -249,10 +257,8 @@ func (b *backfill) run() error {
 		}
 		onError := b.output // Data is what was done.
 		onError.out = &writer{Writer: b.err}
-		if b.showOccurrences(&onError, preview); preview.Count == 0 {
-			return nil
-		}
-		if !b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?") {
+		b.showOccurrences(&onError, preview)
+		if preview.Count == 0 || !b.ask("Run "+jobTitle(b.job)+" for "+plural(preview.Count, "occurrence")+"?") {
 			return nil
 		}
 	}
@@ -264,21 +270,6 @@ func (b *backfill) run() error {
 		}
 		b.messageRest(result)
 	})
-}
-
-func (b *backfill) parseFlags() (err error) {
-	if b.Limit < 1 {
-		return usagef("--limit: must be from 1 to 1000, not %d", b.Limit)
-	}
-	if b.From, err = parseMoment(b.from, b.job.Timezone, b.now()); err != nil {
-		return usagef("--from: %w", err)
-	}
-	if b.to != "" {
-		if b.To, err = parseMoment(b.to, b.job.Timezone, b.now()); err != nil {
-			return usagef("--to: %w", err)
-		}
-	}
-	return nil
 }
 
 func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {

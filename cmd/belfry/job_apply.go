@@ -106,8 +106,13 @@ type plannedJob struct {
 }
 
 func (a *apply) run() error {
-	if err := a.checkFlags(); err != nil {
-		return err
+	switch {
+	case len(a.paths) == 0:
+		return usagef("name the files with -f, as in: belfry job apply -f jobs.yaml")
+	case a.prune && a.tag == "":
+		return usagef("--prune needs --tag: only jobs with this tag are deleted")
+	case !a.prune && a.tag != "":
+		return usagef("--tag needs --prune: it says which jobs may be deleted")
 	}
 	manifests, empty, err := readManifests(a.paths, a.in)
 	if err == nil {
@@ -135,18 +140,6 @@ func (a *apply) run() error {
 	}
 	a.printSummary()
 	return a.errors.orNil()
-}
-
-func (a *apply) checkFlags() error {
-	switch {
-	case len(a.paths) == 0:
-		return usagef("name the files with -f, as in: belfry job apply -f jobs.yaml")
-	case a.prune && a.tag == "":
-		return usagef("--prune needs --tag: only jobs with this tag are deleted")
-	case !a.prune && a.tag != "":
-		return usagef("--tag needs --prune: it says which jobs may be deleted")
-	}
-	return nil
 }
 
 // checkManifests refuses jobs without a name. For --prune it also refuses jobs that the

@@ -129,7 +129,7 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Quarantined", cell{job.Quarantined, red})
 	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
 	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
-	d.addTime("Ended", job.Timezone, now, job.EndedAt)
+	d.addIf(job.EndedAt != nil, "Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
@@ -144,32 +144,20 @@ func addSpec(d *details, spec belfry.Spec, payload json.RawMessage) {
 	d.add("Schedule", scheduleSentence(spec))
 	d.add("Resolved", spec.Resolved)
 	d.add("Time zone", spec.Timezone)
-	if !spec.StartsAt.IsZero() {
-		d.add("Starts", localTime(spec.Timezone, spec.StartsAt))
-	}
-	if !spec.EndsAt.IsZero() {
-		d.add("Ends", localTime(spec.Timezone, spec.EndsAt))
-	}
-	if spec.MaxRuns > 0 {
-		d.add("Max runs", spec.MaxRuns)
-	}
-	if spec.JitterSeconds > 0 {
-		d.add("Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
-	}
+	d.addIf(!spec.StartsAt.IsZero(), "Starts", localTime(spec.Timezone, spec.StartsAt))
+	d.addIf(!spec.EndsAt.IsZero(), "Ends", localTime(spec.Timezone, spec.EndsAt))
+	d.addIf(spec.MaxRuns > 0, "Max runs", spec.MaxRuns)
+	d.addIf(spec.JitterSeconds > 0, "Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
 	d.add("DST gap", spec.DSTGap)
 	d.add("DST overlap", spec.DSTOverlap)
 	d.add("Target", targetText(spec, payload))
 	d.add("Queue", spec.Queue)
-	if spec.Priority != belfry.PriorityNormal {
-		d.add("Priority", spec.Priority)
-	}
+	d.addIf(spec.Priority != belfry.PriorityNormal, "Priority", spec.Priority)
 	d.add("Timeout", durationText(spec.Timeout()))
 	d.add("Retries", retryText(spec.Retry()))
 	d.add("Overlap", overlapText(spec))
 	d.add("Missed", missedText(spec))
-	if spec.RetentionDays > 0 {
-		d.add("Retention", plural(spec.RetentionDays, "day"))
-	}
+	d.addIf(spec.RetentionDays > 0, "Retention", plural(spec.RetentionDays, "day"))
 	d.add("Run keys", spec.IdempotencyKeyTemplate)
 }
 

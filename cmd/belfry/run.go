@@ -182,12 +182,10 @@ func (c *cli) showRun(run belfry.Run, job string) {
 	if run.SkippedTo != nil {
 		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
 	}
-	if run.Status == belfry.RunRetry {
-		d.add("Next try", absoluteTime(now, run.ReadyAt))
-	}
-	d.addTime("Started", "UTC", now, run.StartedAt)
-	d.addTime("Cancelling", "UTC", now, run.CancelRequestedAt)
-	d.addTime("Finished", "UTC", now, run.FinishedAt)
+	d.addIf(run.Status == belfry.RunRetry, "Next try", absoluteTime(now, run.ReadyAt))
+	d.addIf(run.StartedAt != nil, "Started", absoluteTimeIn("UTC", now, run.StartedAt))
+	d.addIf(run.CancelRequestedAt != nil, "Cancelling", absoluteTimeIn("UTC", now, run.CancelRequestedAt))
+	d.addIf(run.FinishedAt != nil, "Finished", absoluteTimeIn("UTC", now, run.FinishedAt))
 	d.add("Took", tookText(run))
 	addResult(&d, run)
 	c.writeRows(d)
@@ -199,9 +197,7 @@ func addResult(d *details, run belfry.Run) {
 	d.add("Attempt", run.Attempt)
 	d.add("Revision", run.Revision)
 	d.add("Key", run.IdempotencyKey)
-	if run.HTTPStatus != 0 {
-		d.add("Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
-	}
+	d.addIf(run.HTTPStatus != 0, "Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
 	d.add("Error", run.Error)
 }
 

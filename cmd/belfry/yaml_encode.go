@@ -25,19 +25,15 @@ type nodeReader struct {
 	line    int
 }
 
-func (r *nodeReader) currentLine() int {
-	offset := int(r.json.InputOffset())
-	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
-	r.offset = offset
-	return r.line
-}
-
 func (r *nodeReader) value() (*yaml.Node, error) {
 	token, err := r.json.Token()
 	if err != nil {
 		return nil, fmt.Errorf("read JSON: %w", err)
 	}
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.currentLine()}
+	offset := int(r.json.InputOffset())
+	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
+	r.offset = offset
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
 	switch v := token.(type) {
 	case json.Delim:
 		return n, r.collection(n, v)
