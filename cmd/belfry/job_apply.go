@@ -98,7 +98,6 @@ var applyResults = []string{resultCreated, resultUpdated, resultUnchanged, resul
 // plannedVerbs are what a dry run prints for the results.
 var plannedVerbs = map[string]string{resultCreated: "create", resultUpdated: "update", resultDeleted: "delete", resultUnchanged: resultUnchanged}
 
-// plannedJob is a job with what applying it would do.
 type plannedJob struct {
 	manifest
 	applyResult
@@ -188,7 +187,6 @@ func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
 	return jobs, nil
 }
 
-// diff has the server validate a job and compare it with the existing one.
 func (a *apply) diff(job *plannedJob) error {
 	before, version, err := a.JobWithVersion(a.ctx, job.name)
 	switch {
@@ -210,7 +208,6 @@ func (a *apply) diff(job *plannedJob) error {
 	return nil
 }
 
-// execute applies a job as it was planned, and prints the result.
 func (a *apply) execute(job plannedJob) error {
 	if !a.dryRun && (job.Result == resultCreated || job.Result == resultUpdated) {
 		var done belfry.Job

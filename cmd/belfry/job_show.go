@@ -52,10 +52,8 @@ func jobRunsCommand(f *connectionFlags) *cobra.Command {
 		},
 		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
 	}.command(f, &cobra.Command{
-		Use:               "runs REF",
-		Short:             "List the runs of a job, latest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
+		Use:   "runs REF",
+		Short: "List the runs of a job, latest first",
 	})
 }
 
@@ -67,10 +65,8 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 		},
 		show: (*cli).revisionTable,
 	}.command(f, &cobra.Command{
-		Use:               "revisions REF",
-		Short:             "List the revisions of a job, latest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
+		Use:   "revisions REF",
+		Short: "List the revisions of a job, latest first",
 	})
 }
 

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -102,6 +106,86 @@ func parseManifests(file string, content []byte) (jobs []manifest, all fileError
 		}
 	}
 	return jobs, all
+}
+
+// parseDocuments parses JSON or YAML. Every node has its line.
+func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	if !utf8.Valid(content) {
+		valid := strings.ToValidUTF8(string(content), "\x00")
+		return nil, fileErrors{{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}}
+	}
+	if json.Valid(content) {
+		node, err := jsonToNode(content)
+		if err != nil {
+			return nil, fileErrors{{file, 1, err.Error()}}
+		}
+		return []*yaml.Node{node}, nil
+	}
+	if strings.HasSuffix(file, ".json") && len(bytes.TrimSpace(content)) > 0 {
+		return nil, jsonError(file, content)
+	}
+	return parseYAML(file, content)
+}
+
+func parseYAML(file string, content []byte) ([]*yaml.Node, fileErrors) {
+	var out []*yaml.Node
+	for d := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var document yaml.Node
+		err := d.Decode(&document)
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			line, message := yamlError(err, content)
+			return nil, fileErrors{{file, line, message}}
+		}
+		if len(document.Content) == 1 && document.Content[0].ShortTag() != "!!null" {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+var (
+	yamlErrorText = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+	// The line of these errors, which the parser of the library finds, is one too low.
+	yamlParserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+
+	yamlAnchorError = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
+
+func yamlError(err error, content []byte) (line int, message string) {
+	parts := yamlErrorText.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return 1, err.Error()
+	}
+	line, message = 1, parts[2]
+	if n, err := strconv.Atoi(parts[1]); err == nil {
+		line = n
+		if yamlParserError.MatchString(message) {
+			line++
+		}
+	} else if anchor := yamlAnchorError.FindStringSubmatch(message); anchor != nil {
+		line = lineOf(content, bytes.Index(content, []byte("*"+anchor[1])))
+	} else if strings.HasPrefix(message, "control characters") {
+		line = lineOf(content, bytes.IndexFunc(content, func(r rune) bool { return !isPrintable(r) && !strings.ContainsRune("\n\r\t", r) }))
+	}
+	return min(line, lineOf(content, len(content))), message
+}
+
+func jsonError(file string, content []byte) fileErrors {
+	var value json.RawMessage
+	err := json.Unmarshal(content, &value)
+	offset := len(content)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		offset = int(syntax.Offset) - 1
+	}
+	return fileErrors{{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}}
+}
+
+func lineOf(content []byte, offset int) int {
+	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
 }
 
 func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {

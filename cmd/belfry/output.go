@@ -186,10 +186,12 @@ type listing[T any] struct {
 	show   func(c *cli, items []T) // as a table
 }
 
-// command completes a command, which without another use is called list.
+// command completes a command: list, or one that lists something of a job.
 func (l listing[T]) command(f *connectionFlags, cmd *cobra.Command) *cobra.Command {
 	if cmd.Use == "" {
 		cmd.Use, cmd.Aliases, cmd.Args = "list", []string{"ls"}, cobra.NoArgs
+	} else {
+		cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
 	}
 	limit := addLimitFlag(cmd)
 	return f.command(cmd, func(c *cli, args []string) error { return l.run(c, args, *limit) })
