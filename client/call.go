@@ -21,10 +21,16 @@ import (
 const (
 	apiPath  = "/api/v1"
 	jobsPath = apiPath + "/jobs"
+	runsPath = apiPath + "/runs"
+	deadPath = apiPath + "/dead-letters"
 
 	maxAnswer   = 64 << 20         // bytes of an answer
 	tryTimeout  = 30 * time.Second // of one try of a call
 	bulkTimeout = 3 * time.Minute  // of one try of a call about thousands of jobs or runs
+
+	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
+	maxDelay      = 5 * time.Second
+	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
 )
 
 // call is one request to the server, which may be tried several times.
@@ -73,14 +79,12 @@ func keyed(q *call) {
 	}
 }
 
-// answer is a successful response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// newCall makes a call that may be repeated.
 func newCall(what, method, path string, options ...CallOption) *call {
 	q := &call{what: what, method: method, path: path, query: url.Values{}, timeout: tryTimeout, limit: maxAnswer}
 	for _, option := range options {
@@ -115,7 +119,6 @@ func fetch[T any](ctx context.Context, c *Client, what, method, path string, bod
 	return out, err
 }
 
-// json makes a call with JSON both ways.
 func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, error) {
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -136,7 +139,6 @@ func (c *Client) json(ctx context.Context, q *call, body, out any) (*answer, err
 	return a, nil
 }
 
-// try sends a request once.
 func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, errSlow)
 	defer cancel()
@@ -237,13 +239,6 @@ func JobPath(ref string, more ...string) string {
 	return strings.Join(append([]string{jobsPath, escaped}, more...), "/")
 }
 
-const (
-	minDelay      = 200 * time.Millisecond // before the first retry; it doubles
-	maxDelay      = 5 * time.Second
-	maxRetryAfter = 30 * time.Second // beyond which a call fails instead
-)
-
-// do makes a call and retries it.
 func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 	unknown := false // an earlier try may have been executed
 	for try := 0; ; try++ {

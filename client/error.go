@@ -116,7 +116,6 @@ func foreignError(a *http.Response) (belfry.Code, string) {
 	}
 }
 
-// retryAfter parses the header Retry-After.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

@@ -53,7 +53,6 @@ type lines struct {
 
 type lineReader struct{ *lines }
 
-// reader is the reader of the next try.
 func (l *lines) reader() io.Reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -146,10 +146,7 @@ func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 		client.WithRetries(2), // Somebody waits.
 		client.WithHTTPClient(&http.Client{Timeout: f.timeout}),
 	)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return c, nil
+	return c, asUsage(err)
 }
 
 // confirm asks the user, unless --yes was given.
@@ -160,7 +157,7 @@ func (c *cli) confirm(yes bool, verb, question string) (bool, error) {
 	if !isTerminal(c.in) {
 		return false, usagef("%s needs --yes when there is no terminal to ask at", verb)
 	}
-	return c.ask(question)
+	return c.ask(question), nil
 }
 
 // configPath is empty if there is no home directory.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -133,7 +134,7 @@ func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	var d details
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
-	d.addTime("Died", "UTC", now, letter.FinishedAt)
+	d.addIf(letter.FinishedAt != nil, "Died", absoluteTimeIn("UTC", now, letter.FinishedAt))
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
 	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))
@@ -158,8 +159,11 @@ type deadSelection struct {
 	limit int
 
 	one   func(id belfry.ID) (actionResult, error)
-	batch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) // as many as one request covers
+	batch deadBatch
 }
+
+// deadBatch acts on as many dead letters as one request covers.
+type deadBatch func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error)
 
 func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string) *deadSelection {
 	s := &deadSelection{selection: selection{noun: "dead letter", verb: verb, past: past, dryRunNamed: true, matchedOnly: []string{"limit"}}}
@@ -195,7 +199,6 @@ func (s *deadSelection) run(c *cli, args []string) error {
 	})
 }
 
-// runMatched acts on the dead letters that match, after counting them.
 func (s *deadSelection) runMatched() error {
 	filter, err := decodeDeadFilter(s.filter)
 	if err != nil {
@@ -296,10 +299,7 @@ func (c *cli) boundFilter(filter belfry.DeadFilter) (belfry.DeadFilter, bool, er
 
 // batchSize is how many to ask for in one request; a limit of 0 is all.
 func batchSize(limit, most int) int {
-	if limit == 0 {
-		return most
-	}
-	return min(limit, most)
+	return min(cmp.Or(limit, most), most)
 }
 
 func deadRedriveCommand(f *connectionFlags) *cobra.Command {
@@ -325,27 +325,23 @@ filter they are counted first; those that die again meanwhile are not redriven t
 			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
 			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err
 		}
-		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-			return c.redrive(request, filter, limit, dryRun)
-		}
+		s.batch = c.redriveBatch(request)
 		return s.run(c, args)
 	})
 }
 
-// redrive redrives as many dead letters as one request covers.
-func (c *cli) redrive(request belfry.Redrive, filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-	request.Filter, request.DryRun, request.Limit = filter, dryRun, batchSize(limit, maxDead)
-	if request.Payload != nil && !dryRun && request.Rate == 0 { // A rate holds within one request.
-		request.Limit = batchSize(limit, payloadBatch)
+func (c *cli) redriveBatch(request belfry.Redrive) deadBatch {
+	return func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
+		request.Filter, request.DryRun, request.Limit = filter, dryRun, batchSize(limit, maxDead)
+		if request.Payload != nil && !dryRun && request.Rate == 0 { // A rate holds within one request.
+			request.Limit = batchSize(limit, payloadBatch)
+		}
+		return c.RedriveDeadLetters(c.ctx, request)
 	}
-	return c.RedriveDeadLetters(c.ctx, request)
 }
 
 func (c *cli) redriveJob(ref string) (belfry.DeadResult, error) {
-	s := &deadSelection{cli: c}
-	s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-		return c.redrive(belfry.Redrive{}, filter, limit, dryRun)
-	}
+	s := &deadSelection{cli: c, batch: c.redriveBatch(belfry.Redrive{})}
 	filter, exist, err := c.boundFilter(belfry.DeadFilter{Job: ref})
 	if err != nil || !exist {
 		return belfry.DeadResult{}, err

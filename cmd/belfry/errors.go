@@ -52,38 +52,37 @@ that of the first failure.`,
 	}
 }
 
-// exitCoder is an error that knows its exit code.
 type exitCoder interface {
 	error
 	exitCode() int
 }
 
-// usageError is a mistake in how a command was called.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-func (e usageError) exitCode() int { return exitUsage }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-func asUsage(err error) error {
-	if e := (usageError{}); err == nil || errors.As(err, &e) {
-		return err
-	}
-	return usageError{err}
+type exitError struct {
+	error
+	code int
 }
 
-// runFailedError is that a run was waited for and did not succeed.
-type runFailedError struct{ message string }
+func (e exitError) Unwrap() error { return e.error }
+func (e exitError) exitCode() int { return e.code }
 
-func (e runFailedError) Error() string { return e.message }
-func (e runFailedError) exitCode() int { return exitNoSuccess }
+var errReported = errors.New("the failure was reported already")
 
-// exitCodeError is a failure that was reported already.
-type exitCodeError struct{ code int }
+// usagef is a mistake in how a command was called.
+func usagef(format string, args ...any) error {
+	return exitError{fmt.Errorf(format, args...), exitUsage}
+}
 
-func (e exitCodeError) Error() string { return fmt.Sprintf("exit with code %d", e.code) }
-func (e exitCodeError) exitCode() int { return e.code }
+func asUsage(err error) error {
+	if err == nil || isUsage(err) {
+		return err
+	}
+	return exitError{err, exitUsage}
+}
+
+func isUsage(err error) bool {
+	e, ok := errors.AsType[exitError](err)
+	return ok && e.code == exitUsage
+}
 
 type fileError struct {
 	file    string
@@ -100,11 +99,7 @@ type fileErrors []fileError
 func (list fileErrors) exitCode() int { return exitRefused }
 
 func (list fileErrors) Error() string {
-	lines := make([]string, len(list))
-	for i, e := range list {
-		lines[i] = e.text()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(mapSlice(list, fileError.text), "\n")
 }
 
 func (list fileErrors) orNil() error {
@@ -142,7 +137,7 @@ var flagTypes = map[string]string{
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
-		return usageError{err}
+		return asUsage(err)
 	}
 	name, value := invalid.GetFlag().Name, invalid.GetValue()
 	if e := (flagValueError{}); errors.As(err, &e) {
@@ -176,8 +171,7 @@ func exitCode(err error) int {
 
 // codeOf is the code of the server's answer, or Unavailable if there was none.
 func codeOf(err error) belfry.Code {
-	var answer *client.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*client.Error](err); ok {
 		return answer.Code
 	}
 	return belfry.CodeOf(err)
@@ -185,7 +179,7 @@ func codeOf(err error) belfry.Code {
 
 // reportError prints why a command failed, a line for each error, and what to do.
 func reportError(w io.Writer, cmd *cobra.Command, err error) {
-	if e := (exitCodeError{}); errors.As(err, &e) {
+	if errors.Is(err, errReported) {
 		return
 	}
 	prefix := "belfry: "
@@ -214,15 +208,15 @@ func errorLines(err error) []string {
 		subject = e.subject + ": "
 	}
 	var files fileErrors
-	var usage usageError
+	var coded exitError
 	var schedule *scheduleError
 	var answer *client.Error
 	var known *belfry.Error
 	switch {
 	case errors.As(err, &files):
 		return strings.Split(files.Error(), "\n")
-	case errors.As(err, &usage):
-		return []string{escape(usage.Error())}
+	case errors.As(err, &coded):
+		return []string{escape(coded.Error())}
 	case errors.As(err, &schedule):
 		return schedule.lines()
 	case errors.Is(err, context.Canceled):
@@ -245,11 +239,7 @@ func fieldLines(subject, message string, fields []belfry.FieldError) []string {
 	if len(fields) == 0 {
 		return []string{escape(subject + message)}
 	}
-	lines := make([]string, len(fields))
-	for i, f := range fields {
-		lines[i] = escape(subject + f.Field + ": " + f.Message)
-	}
-	return lines
+	return mapSlice(fields, func(f belfry.FieldError) string { return escape(subject + f.Field + ": " + f.Message) })
 }
 
 func unreachableReason(err error) string {
@@ -274,22 +264,20 @@ func unreachableReason(err error) string {
 
 // errorHint says what to do about a failure; empty if the error says it.
 func errorHint(cmd *cobra.Command, err error) string {
-	if e := (usageError{}); errors.As(err, &e) {
+	if isUsage(err) {
 		return fmt.Sprintf("See: %s --help", cmd.CommandPath())
 	}
-	var answer *client.Error
-	if !errors.As(err, &answer) {
-		if errors.Is(err, syscall.ECONNREFUSED) && codeOf(err) == belfry.Unavailable {
-			return "Is a server running? Start one with: belfry serve\nTo use another server, set --server or BELFRY_SERVER."
-		}
+	_, answered := errors.AsType[*client.Error](err)
+	switch code := codeOf(err); {
+	case !answered && code == belfry.Unavailable && errors.Is(err, syscall.ECONNREFUSED):
+		return "Is a server running? Start one with: belfry serve\nTo use another server, set --server or BELFRY_SERVER."
+	case !answered:
 		return ""
-	}
-	switch answer.Code {
-	case belfry.Unauthorized:
+	case code == belfry.Unauthorized:
 		return "Set the API key with BELFRY_KEY, --key-file, or the key \"key\" in " + escape(configPath()) + "."
-	case belfry.Changed:
+	case code == belfry.Changed:
 		return "Somebody else changed it. Look at it again and repeat the command."
-	case belfry.RateLimited:
+	case code == belfry.RateLimited:
 		return "Too many requests. Wait a moment and repeat the command."
 	}
 	return ""

@@ -56,18 +56,13 @@ func (s *fieldFlags) add(cmd *cobra.Command, f *fieldFlag) {
 	if f.ages && f.field.Name == "job" {
 		return
 	}
-	var words []cobra.Completion
-	for _, e := range f.field.Enum {
-		words = append(words, cobra.CompletionWithDesc(e.Value, unquote(e.Doc)))
-	}
-	completeFlag(cmd, f.flag.Name, words...)
+	completeFlag(cmd, f.flag.Name, mapSlice(f.field.Enum, func(e belfry.EnumValue) cobra.Completion {
+		return cobra.CompletionWithDesc(e.Value, unquote(e.Doc))
+	})...)
 }
 
-func (s fieldFlags) names() (names []string) {
-	for _, f := range s {
-		names = append(names, f.flag.Name)
-	}
-	return names
+func (s fieldFlags) names() []string {
+	return mapSlice(s, func(f *fieldFlag) string { return f.flag.Name })
 }
 
 // changedFlag is the name of a flag that was given; empty if none was.
@@ -313,7 +308,7 @@ func (f *fieldFlag) usage() string {
 func (f *fieldFlag) defaultText(sentences []string) string {
 	if f.field.Default != "" && f.isDuration() {
 		seconds, _ := strconv.ParseFloat(f.field.Default, 64) // checked by the tests of the tags
-		return delayText(time.Duration(seconds * float64(time.Second)))
+		return secondsText(seconds)
 	}
 	described := ""
 	for _, s := range sentences {

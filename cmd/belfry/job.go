@@ -37,6 +37,12 @@ namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
 	))
 }
 
+// oneJob is command for a command whose only argument is a job.
+func (f *connectionFlags) oneJob(cmd *cobra.Command, run func(c *cli, ref string) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
+	return f.command(cmd, func(c *cli, args []string) error { return run(c, args[0]) })
+}
+
 const jobsPath = "/api/v1/jobs"
 
 func (c *cli) createJob(fields members, key string) (job belfry.Job, err error) {
@@ -180,7 +186,8 @@ func (c *cli) createFromFile(path, key string) error {
 		return usagef("--idempotency-key is for one job, but %s has %d", path, len(manifests))
 	}
 	if len(manifests) > 1 {
-		if err := c.forManifests(manifests, func(m manifest) error { return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", m.fields, nil) }); err != nil {
+		validate := func(m manifest) error { return c.Do(c.ctx, http.MethodPost, jobsPath+"?dry_run=true", m.fields, nil) }
+		if err := c.forManifests(manifests, validate); err != nil {
 			return err
 		}
 	}

@@ -169,7 +169,6 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 	})
 }
 
-// triggerAndWait triggers all jobs and follows their runs to the end.
 func (c *cli) triggerAndWait(refs []string, start func(ref string) (belfry.TriggerResult, error)) error {
 	started, failed := forEach(c, refs, start)
 	var runs []belfry.Run
@@ -211,8 +210,6 @@ the job such as '2026-03-02 09:00', or an age such as 24h or 7d.
 At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 		Example: `  belfry job backfill report --from '2026-03-01 00:00' --to '2026-03-07 23:59' --dry-run
   belfry job backfill report --from 24h --yes`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
 	}
 	p := cmd.Flags()
 	p.StringVar(&b.from, "from", "", "first instant that may run, as `T`")
@@ -223,22 +220,30 @@ At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 	p.StringVar(&b.key, "idempotency-key", "", "create the runs once, however often this is called with the same key within seven days")
 	completeFlag(cmd, "from")
 	completeFlag(cmd, "to")
-	return f.command(cmd, func(c *cli, args []string) error {
+	return f.oneJob(cmd, func(c *cli, ref string) error {
 		if b.from == "" {
 			return usagef("--from is required, for example --from 24h")
 		}
 		b.cli = c
 		var err error
-		if b.job, err = c.Job(c.ctx, args[0]); err != nil {
+		if b.job, err = c.Job(c.ctx, ref); err != nil {
 			return err
 		}
 		return b.run()
 	})
 }
 
-func (b *backfill) run() error {
-	if err := b.parseFlags(); err != nil {
-		return err
+func (b *backfill) run() (err error) {
+	if b.Limit < 1 {
+		return usagef("--limit: must be from 1 to 1000, not %d", b.Limit)
+	}
+	if b.From, err = parseMoment(b.from, b.job.Timezone, b.now()); err != nil {
+		return usagef("--from: %w", err)
+	}
+	if b.to != "" {
+		if b.To, err = parseMoment(b.to, b.job.Timezone, b.now()); err != nil {
+			return usagef("--to: %w", err)
+		}
 	}
 	if ask := !b.yes && isTerminal(b.in); ask || b.DryRun {
 		request := b.Backfill
@@ -252,11 +257,9 @@ func (b *backfill) run() error {
 		}
 		onError := b.output // Data is what was done.
 		onError.out = &writer{Writer: b.err}
-		if b.showOccurrences(&onError, preview); preview.Count == 0 {
+		b.showOccurrences(&onError, preview)
+		if preview.Count == 0 || !b.ask("Run "+jobTitle(b.job)+" for "+plural(preview.Count, "occurrence")+"?") {
 			return nil
-		}
-		if ok, err := b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?"); err != nil || !ok {
-			return err
 		}
 	}
 	result, err := b.BackfillJob(b.ctx, b.job.ID.String(), b.Backfill, client.IdempotencyKey(b.key))
@@ -267,21 +270,6 @@ func (b *backfill) run() error {
 		}
 		b.messageRest(result)
 	})
-}
-
-func (b *backfill) parseFlags() (err error) {
-	if b.Limit < 1 {
-		return usagef("--limit: must be from 1 to 1000, not %d", b.Limit)
-	}
-	if b.From, err = parseMoment(b.from, b.job.Timezone, b.now()); err != nil {
-		return usagef("--from: %w", err)
-	}
-	if b.to != "" {
-		if b.To, err = parseMoment(b.to, b.job.Timezone, b.now()); err != nil {
-			return usagef("--to: %w", err)
-		}
-	}
-	return nil
 }
 
 func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {

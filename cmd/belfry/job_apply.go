@@ -98,7 +98,6 @@ var applyResults = []string{resultCreated, resultUpdated, resultUnchanged, resul
 // plannedVerbs are what a dry run prints for the results.
 var plannedVerbs = map[string]string{resultCreated: "create", resultUpdated: "update", resultDeleted: "delete", resultUnchanged: resultUnchanged}
 
-// plannedJob is a job with what applying it would do.
 type plannedJob struct {
 	manifest
 	applyResult
@@ -106,8 +105,13 @@ type plannedJob struct {
 }
 
 func (a *apply) run() error {
-	if err := a.checkFlags(); err != nil {
-		return err
+	switch {
+	case len(a.paths) == 0:
+		return usagef("name the files with -f, as in: belfry job apply -f jobs.yaml")
+	case a.prune && a.tag == "":
+		return usagef("--prune needs --tag: only jobs with this tag are deleted")
+	case !a.prune && a.tag != "":
+		return usagef("--tag needs --prune: it says which jobs may be deleted")
 	}
 	manifests, empty, err := readManifests(a.paths, a.in)
 	if err == nil {
@@ -135,18 +139,6 @@ func (a *apply) run() error {
 	}
 	a.printSummary()
 	return a.errors.orNil()
-}
-
-func (a *apply) checkFlags() error {
-	switch {
-	case len(a.paths) == 0:
-		return usagef("name the files with -f, as in: belfry job apply -f jobs.yaml")
-	case a.prune && a.tag == "":
-		return usagef("--prune needs --tag: only jobs with this tag are deleted")
-	case !a.prune && a.tag != "":
-		return usagef("--tag needs --prune: it says which jobs may be deleted")
-	}
-	return nil
 }
 
 // checkManifests refuses jobs without a name. For --prune it also refuses jobs that the
@@ -195,7 +187,6 @@ func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
 	return jobs, nil
 }
 
-// diff has the server validate a job and compare it with the existing one.
 func (a *apply) diff(job *plannedJob) error {
 	before, version, err := a.JobWithVersion(a.ctx, job.name)
 	switch {
@@ -217,7 +208,6 @@ func (a *apply) diff(job *plannedJob) error {
 	return nil
 }
 
-// execute applies a job as it was planned, and prints the result.
 func (a *apply) execute(job plannedJob) error {
 	if !a.dryRun && (job.Result == resultCreated || job.Result == resultUpdated) {
 		var done belfry.Job
@@ -242,9 +232,7 @@ func (a *apply) refuse(job *plannedJob, err error) error {
 		errs = fileErrors{{job.file, job.line, job.name + " was changed by somebody else at the same time; apply again"}}
 	}
 	job.Result, job.Fields, job.Changes = resultRefused, nil, nil
-	for _, e := range errs {
-		job.Errors = append(job.Errors, e.text())
-	}
+	job.Errors = append(job.Errors, mapSlice(errs, fileError.text)...)
 	a.errors = append(a.errors, errs...)
 	return nil
 }
@@ -267,7 +255,6 @@ func (a *apply) add(r applyResult) {
 	}
 }
 
-// deleteOthers deletes the jobs with the tag that are not in the files.
 func (a *apply) deleteOthers(manifests []manifest) error {
 	tagged, _, err := collect(a.Jobs(a.ctx, belfry.JobFilter{Tags: []string{a.tag}, PageSize: maxPageSize}), 0)
 	if err != nil {
@@ -305,10 +292,7 @@ func (a *apply) printSummary() {
 			parts = append(parts, fmt.Sprintf("%d %s", n, result))
 		}
 	}
-	text := strings.Join(parts, ", ")
-	if text == "" {
-		text = "the files have no jobs"
-	}
+	text := cmp.Or(strings.Join(parts, ", "), "the files have no jobs")
 	if a.dryRun {
 		text = "dry run: " + text
 	}
@@ -327,12 +311,8 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
 		return schema.For[belfry.Job]().Field(name) != nil && schema.For[belfry.Manifest]().Field(name) == nil
 	})
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return false
-	}
 	var in validate.Input
-	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(text, &in.Manifest) // It is an object.
+	in.Fields, in.Errors, _ = schema.Decoder{}.Decode(belfry.MustJSON(fields), &in.Manifest) // It is an object.
 	out, errs := validate.New(now, plan.Defaults{}).Edit(ended, in)
 	declared := out.Manifest
 	declared.Payload, declared.Status = secret.Mask(declared.Payload), ended.Status

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,24 +38,19 @@ field its default.`,
 		Example: `  belfry job edit report
   belfry job edit report --set 'schedule=0 10 * * *' --set max_retries=5
   belfry job edit report --set payload.headers.Accept=text/csv --set 'tags=["billing"]'`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
 	}
 	assignments := cmd.Flags().StringArray("set", nil, "set a field without an editor, as `FIELD=VALUE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) { // The flag exists.
-		var names []cobra.Completion
-		for _, name := range schema.For[belfry.Manifest]().Names() {
-			names = append(names, name+"=")
-		}
+		names := mapSlice(schema.For[belfry.Manifest]().Names(), func(name string) cobra.Completion { return name + "=" })
 		return names, cobra.ShellCompDirectiveNoSpace | noFiles
 	})
-	return f.command(cmd, func(c *cli, args []string) error {
+	return f.oneJob(cmd, func(c *cli, ref string) error {
 		if len(*assignments) == 0 && editorCommand() == "" && !isTerminal(c.in) {
 			return usagef("there is no terminal for an editor: use --set FIELD=VALUE, or name an editor in EDITOR")
 		}
 		e := &edit{cli: c}
 		var err error
-		if e.job, e.version, err = c.JobWithVersion(c.ctx, args[0]); err != nil {
+		if e.job, e.version, err = c.JobWithVersion(c.ctx, ref); err != nil {
 			return err
 		}
 		if len(*assignments) == 0 {
@@ -202,7 +198,10 @@ func (e *edit) interactive() error {
 		if err != nil {
 			return fmt.Errorf("read the edited text: %w", pathError(err))
 		}
-		text := withoutHeader(edited)
+		lines := slices.DeleteFunc(slices.Collect(bytes.Lines(edited)), func(line []byte) bool {
+			return bytes.HasPrefix(line, []byte(strings.TrimSpace(headerPrefix)))
+		})
+		text := bytes.Join(lines, nil)
 		switch {
 		case bytes.Equal(text, original):
 			e.message("Nothing was changed.")
@@ -251,11 +250,7 @@ func (e *edit) manifestYAML() ([]byte, error) {
 	if manifest.Status != belfry.StatusPaused {
 		manifest.Status = belfry.StatusActive
 	}
-	text, err := json.Marshal(manifest)
-	if err != nil {
-		return nil, fmt.Errorf("write the job: %w", err)
-	}
-	all, err := jsonToNode(text)
+	all, err := jsonToNode(belfry.MustJSON(manifest))
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +268,7 @@ const headerPrefix = "#| "
 
 // header is what the editor shows above the job. Lines are counted below it.
 func (e *edit) header(errs fileErrors) string {
-	var lines []string
-	for _, err := range errs {
-		lines = append(lines, fmt.Sprintf("ERROR: line %d: %s", err.line, escape(err.message)))
-	}
+	lines := mapSlice(errs, func(e fileError) string { return fmt.Sprintf("ERROR: line %d: %s", e.line, escape(e.message)) })
 	if len(errs) > 0 {
 		lines = append(lines, "Correct it, or close the editor without a change to give up. Lines are counted below this header.")
 	}
@@ -285,16 +277,6 @@ func (e *edit) header(errs fileErrors) string {
 		lines = append(lines, secret.Masked+" stands for a secret, which is kept unless you replace it.")
 	}
 	return headerPrefix + strings.Join(lines, "\n"+headerPrefix) + "\n"
-}
-
-func withoutHeader(content []byte) []byte {
-	var out []byte
-	for line := range bytes.Lines(content) {
-		if !bytes.HasPrefix(line, []byte(strings.TrimSpace(headerPrefix))) {
-			out = append(out, line...)
-		}
-	}
-	return out
 }
 
 // writeTempFile writes a new file that only its owner may read.

@@ -17,13 +17,10 @@ import (
 
 func jobListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List jobs, newest first",
+		Short: "List jobs, newest first",
 		Example: `  belfry job list --status paused
   belfry job list --tag billing --tag nightly -o wide
   belfry job list --search report --limit 0 -o json`,
-		Args: cobra.NoArgs,
 	}
 	flags := addFilterFlags[belfry.JobFilter](f, cmd)
 	return listing[belfry.Job]{
@@ -55,10 +52,8 @@ func jobRunsCommand(f *connectionFlags) *cobra.Command {
 		},
 		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
 	}.command(f, &cobra.Command{
-		Use:               "runs REF",
-		Short:             "List the runs of a job, latest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
+		Use:   "runs REF",
+		Short: "List the runs of a job, latest first",
 	})
 }
 
@@ -70,10 +65,8 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 		},
 		show: (*cli).revisionTable,
 	}.command(f, &cobra.Command{
-		Use:               "revisions REF",
-		Short:             "List the revisions of a job, latest first",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
+		Use:   "revisions REF",
+		Short: "List the revisions of a job, latest first",
 	})
 }
 
@@ -111,14 +104,12 @@ func jobRollbackCommand(f *connectionFlags) *cobra.Command {
 }
 
 func jobShowCommand(f *connectionFlags) *cobra.Command {
-	return f.command(&cobra.Command{
-		Use:               "show REF",
-		Aliases:           []string{"get"},
-		Short:             "Show a job",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
-	}, func(c *cli, args []string) error {
-		job, err := c.Job(c.ctx, args[0])
+	return f.oneJob(&cobra.Command{
+		Use:     "show REF",
+		Aliases: []string{"get"},
+		Short:   "Show a job",
+	}, func(c *cli, ref string) error {
+		job, err := c.Job(c.ctx, ref)
 		return c.printAnswer(job, err, func() { c.showJob(job) })
 	})
 }
@@ -134,7 +125,7 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Quarantined", cell{job.Quarantined, red})
 	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
 	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
-	d.addTime("Ended", job.Timezone, now, job.EndedAt)
+	d.addIf(job.EndedAt != nil, "Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
@@ -149,32 +140,20 @@ func addSpec(d *details, spec belfry.Spec, payload json.RawMessage) {
 	d.add("Schedule", scheduleSentence(spec))
 	d.add("Resolved", spec.Resolved)
 	d.add("Time zone", spec.Timezone)
-	if !spec.StartsAt.IsZero() {
-		d.add("Starts", localTime(spec.Timezone, spec.StartsAt))
-	}
-	if !spec.EndsAt.IsZero() {
-		d.add("Ends", localTime(spec.Timezone, spec.EndsAt))
-	}
-	if spec.MaxRuns > 0 {
-		d.add("Max runs", spec.MaxRuns)
-	}
-	if spec.JitterSeconds > 0 {
-		d.add("Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
-	}
+	d.addIf(!spec.StartsAt.IsZero(), "Starts", localTime(spec.Timezone, spec.StartsAt))
+	d.addIf(!spec.EndsAt.IsZero(), "Ends", localTime(spec.Timezone, spec.EndsAt))
+	d.addIf(spec.MaxRuns > 0, "Max runs", spec.MaxRuns)
+	d.addIf(spec.JitterSeconds > 0, "Jitter", "up to "+durationText(time.Duration(spec.JitterSeconds)*time.Second))
 	d.add("DST gap", spec.DSTGap)
 	d.add("DST overlap", spec.DSTOverlap)
 	d.add("Target", targetText(spec, payload))
 	d.add("Queue", spec.Queue)
-	if spec.Priority != belfry.PriorityNormal {
-		d.add("Priority", spec.Priority)
-	}
+	d.addIf(spec.Priority != belfry.PriorityNormal, "Priority", spec.Priority)
 	d.add("Timeout", durationText(spec.Timeout()))
 	d.add("Retries", retryText(spec.Retry()))
 	d.add("Overlap", overlapText(spec))
 	d.add("Missed", missedText(spec))
-	if spec.RetentionDays > 0 {
-		d.add("Retention", plural(spec.RetentionDays, "day"))
-	}
+	d.addIf(spec.RetentionDays > 0, "Retention", plural(spec.RetentionDays, "day"))
 	d.add("Run keys", spec.IdempotencyKeyTemplate)
 }
 
@@ -208,11 +187,7 @@ func backoffText(r belfry.Retry) string {
 	case belfry.BackoffFixed:
 		return fmt.Sprintf("%s %s", r.Backoff, delayText(min(r.Base, r.Cap)))
 	case belfry.BackoffList:
-		var delays []string
-		for _, seconds := range r.Delays.Seconds() {
-			delays = append(delays, delayText(time.Duration(seconds*float64(time.Second))))
-		}
-		return "after " + strings.Join(delays, ", ")
+		return "after " + strings.Join(mapSlice(r.Delays.Seconds(), secondsText), ", ")
 	}
 	return fmt.Sprintf("%s from %s to %s", r.Backoff, delayText(r.Base), delayText(r.Cap))
 }
@@ -247,17 +222,15 @@ backfilled run that has not ended, or else the next instant.`,
 		Example: `  belfry job why report
   belfry job why report --at '2026-03-02 09:05'
   belfry job why report --at 2026-03-02T09:05:00+01:00 -o json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: f.completeJobs(1),
 	}
 	const example = "`INSTANT` such as 2026-03-02T09:05:00+01:00, or a wall time in the time zone of the job such as '2026-03-02 09:05'"
 	at := cmd.Flags().String("at", "", example)
 	completeFlag(cmd, "at")
-	return f.command(cmd, func(c *cli, args []string) error {
+	return f.oneJob(cmd, func(c *cli, ref string) error {
 		if cmd.Flags().Changed("at") && strings.TrimSpace(*at) == "" {
 			return usagef("--at: is empty; it is an %s", strings.ReplaceAll(example, "`", ""))
 		}
-		explanation, err := c.ExplainJob(c.ctx, args[0], strings.TrimSpace(*at))
+		explanation, err := c.ExplainJob(c.ctx, ref, strings.TrimSpace(*at))
 		return c.printAnswer(explanation, err, func() { c.showExplanation(explanation) })
 	})
 }
@@ -296,11 +269,7 @@ func waitText(w belfry.Wait, zone string, now time.Time) string {
 		return fmt.Sprintf("a free slot for %s/%s: %s, %s, %d in use; %s ahead",
 			w.Queue, w.Handler, plural(w.Workers, "worker"), plural(w.Slots, "slot"), w.Running, plural(w.Ahead, "run"))
 	case belfry.WaitForRun:
-		ids := make([]string, len(w.RunIDs))
-		for i, id := range w.RunIDs {
-			ids[i] = id.String()
-		}
-		return "earlier runs of the job: " + strings.Join(ids, ", ")
+		return "earlier runs of the job: " + strings.Join(mapSlice(w.RunIDs, belfry.ID.String), ", ")
 	case belfry.WaitForTime:
 		return absoluteTimeIn(zone, now, w.Until)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"runtime"
@@ -185,12 +186,11 @@ func (f *connectionFlags) completeJobs(maxArgs int) cobra.CompletionFunc {
 
 // completeDeadLetters completes up to maxArgs ids of dead letters; 0 is any number.
 func (f *connectionFlags) completeDeadLetters(maxArgs int) cobra.CompletionFunc {
-	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) (ids []cobra.Completion) {
+	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) []cobra.Completion {
 		letters, _, _ := collect(c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}), maxCompletions)
-		for _, d := range letters {
-			ids = append(ids, cobra.CompletionWithDesc(d.ID.String(), shorten(escape(deadJobName(d)+": "+runDetail(d.Run)), columnWidth)))
-		}
-		return ids
+		return mapSlice(letters, func(d belfry.DeadLetter) cobra.Completion {
+			return cobra.CompletionWithDesc(d.ID.String(), shorten(escape(deadJobName(d)+": "+runDetail(d.Run)), columnWidth))
+		})
 	})
 }
 
@@ -250,4 +250,31 @@ press the tab key. To install it:
 			}
 		},
 	}
+}
+
+func eventCommand(f *connectionFlags) *cobra.Command {
+	return f.add(group(&cobra.Command{
+		Use:     "event",
+		Aliases: []string{"events"},
+		Short:   "List events for operators",
+	}, listing[belfry.Event]{
+		noun: "events",
+		list: func(c *cli, _ []string, _ int) (iter.Seq2[belfry.Event, error], error) { return c.Events(c.ctx), nil },
+		none: "No events.",
+		show: (*cli).eventTable,
+	}.command(f, &cobra.Command{
+		Short: "List events, latest first",
+		Long: `List events that operators should know, latest first, such as a catch-up of more
+runs than usual (see --large-catch-up of belfry serve).`,
+		Example: `  belfry event list --limit 10`,
+	})))
+}
+
+func (c *cli) eventTable(events []belfry.Event) {
+	names := jobNames(c, events, func(e belfry.Event) belfry.ID { return e.JobID })
+	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
+	for _, e := range events {
+		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
+	}
+	t.write()
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -56,15 +60,8 @@ func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []st
 
 func expandDirectories(paths []string) (files, empty []string, err error) {
 	for _, path := range paths {
-		if path == "-" {
-			files = append(files, path)
-			continue
-		}
 		info, err := os.Stat(path)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read %w", pathError(err))
-		}
-		if !info.IsDir() {
+		if path == "-" || err == nil && !info.IsDir() {
 			files = append(files, path)
 			continue
 		}
@@ -111,6 +108,86 @@ func parseManifests(file string, content []byte) (jobs []manifest, all fileError
 	return jobs, all
 }
 
+// parseDocuments parses JSON or YAML. Every node has its line.
+func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	if !utf8.Valid(content) {
+		valid := strings.ToValidUTF8(string(content), "\x00")
+		return nil, fileErrors{{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}}
+	}
+	if json.Valid(content) {
+		node, err := jsonToNode(content)
+		if err != nil {
+			return nil, fileErrors{{file, 1, err.Error()}}
+		}
+		return []*yaml.Node{node}, nil
+	}
+	if strings.HasSuffix(file, ".json") && len(bytes.TrimSpace(content)) > 0 {
+		return nil, jsonError(file, content)
+	}
+	return parseYAML(file, content)
+}
+
+func parseYAML(file string, content []byte) ([]*yaml.Node, fileErrors) {
+	var out []*yaml.Node
+	for d := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var document yaml.Node
+		err := d.Decode(&document)
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
+			line, message := yamlError(err, content)
+			return nil, fileErrors{{file, line, message}}
+		}
+		if len(document.Content) == 1 && document.Content[0].ShortTag() != "!!null" {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+var (
+	yamlErrorText = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+	// The line of these errors, which the parser of the library finds, is one too low.
+	yamlParserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+
+	yamlAnchorError = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
+
+func yamlError(err error, content []byte) (line int, message string) {
+	parts := yamlErrorText.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return 1, err.Error()
+	}
+	line, message = 1, parts[2]
+	if n, err := strconv.Atoi(parts[1]); err == nil {
+		line = n
+		if yamlParserError.MatchString(message) {
+			line++
+		}
+	} else if anchor := yamlAnchorError.FindStringSubmatch(message); anchor != nil {
+		line = lineOf(content, bytes.Index(content, []byte("*"+anchor[1])))
+	} else if strings.HasPrefix(message, "control characters") {
+		line = lineOf(content, bytes.IndexFunc(content, func(r rune) bool { return !isPrintable(r) && !strings.ContainsRune("\n\r\t", r) }))
+	}
+	return min(line, lineOf(content, len(content))), message
+}
+
+func jsonError(file string, content []byte) fileErrors {
+	var value json.RawMessage
+	err := json.Unmarshal(content, &value)
+	offset := len(content)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		offset = int(syntax.Offset) - 1
+	}
+	return fileErrors{{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}}
+}
+
+func lineOf(content []byte, offset int) int {
+	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
+}
+
 func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
 	root := resolveAlias(document)
 	if root.Kind == yaml.SequenceNode {
@@ -151,7 +228,7 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 	for _, m := range list {
 		field := t.Field(m.name)
 		y.isText = field != nil && slices.Contains([]schema.Kind{schema.Text, schema.Time, schema.ID, schema.Texts}, field.Kind)
-		y.setLine(m.name, m.key)
+		y.lines[m.name] = m.key.Line
 		value, errs := y.convert(m.value, m.name)
 		for _, e := range errs {
 			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})
@@ -187,11 +264,10 @@ func (m manifest) lineOf(path string) int {
 	return m.line
 }
 
-func (m manifest) fieldErrors(fields []belfry.FieldError) (all fileErrors) {
-	for _, f := range fields {
-		all = append(all, fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message})
-	}
-	return all
+func (m manifest) fieldErrors(fields []belfry.FieldError) fileErrors {
+	return mapSlice(fields, func(f belfry.FieldError) fileError {
+		return fileError{m.file, m.lineOf(f.Field), f.Field + ": " + f.Message}
+	})
 }
 
 // errorsOf adds lines to the server's errors about the job; not ok for other failures.
@@ -202,8 +278,5 @@ func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
 	if answer, ok := errors.AsType[*client.Error](err); ok && len(answer.Fields) > 0 {
 		return m.fieldErrors(answer.Fields), true
 	}
-	for _, line := range errorLines(err) {
-		all = append(all, fileError{m.file, m.line, line})
-	}
-	return all, true
+	return mapSlice(errorLines(err), func(line string) fileError { return fileError{m.file, m.line, line} }), true
 }

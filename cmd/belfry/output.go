@@ -143,26 +143,26 @@ func (o *output) jsonSection(title string, value json.RawMessage) {
 
 func compactJSON(value json.RawMessage) string {
 	var b bytes.Buffer
-	if json.Compact(&b, value) != nil {
-		return shorten(escape(string(value)), 200)
+	if json.Compact(&b, value) == nil {
+		value = b.Bytes()
 	}
-	return shorten(escape(b.String()), 200)
+	return shorten(escape(string(value)), 200)
 }
 
 // ask asks the user, who agrees with y or yes.
-func (c *cli) ask(question string) (bool, error) {
+func (c *cli) ask(question string) bool {
 	fmt.Fprint(c.err, escape(question)+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil && answer == "" {
 		c.message("")
-		return false, nil
+		return false
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true, nil
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	agreed := answer == "y" || answer == "yes"
+	if !agreed {
+		c.message("Nothing was changed.")
 	}
-	c.message("Nothing was changed.")
-	return false, nil
+	return agreed
 }
 
 func isTerminal(stream any) bool {
@@ -178,7 +178,6 @@ func isTerminal(stream any) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// listing is a command that prints a list of T.
 type listing[T any] struct {
 	noun   string     // plural
 	none   string     // what to say if there are none; REF is the argument
@@ -187,8 +186,13 @@ type listing[T any] struct {
 	show   func(c *cli, items []T) // as a table
 }
 
-// command adds --limit and the run function to a command.
+// command completes a command: list, or one that lists something of a job.
 func (l listing[T]) command(f *connectionFlags, cmd *cobra.Command) *cobra.Command {
+	if cmd.Use == "" {
+		cmd.Use, cmd.Aliases, cmd.Args = "list", []string{"ls"}, cobra.NoArgs
+	} else {
+		cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
+	}
 	limit := addLimitFlag(cmd)
 	return f.command(cmd, func(c *cli, args []string) error { return l.run(c, args, *limit) })
 }
@@ -243,6 +247,15 @@ func collect[T any](items iter.Seq2[T, error], limit int) (list []T, more bool, 
 		list = append(list, item)
 	}
 	return slices.Clip(list), false, nil
+}
+
+// mapSlice applies a function to all items of a list.
+func mapSlice[S, T any](list []S, f func(S) T) []T {
+	out := make([]T, len(list))
+	for i, item := range list {
+		out[i] = f(item)
+	}
+	return out
 }
 
 // plural is a number of things: "1 job", "2 jobs".
@@ -307,8 +320,7 @@ func escapeJSON(content []byte) []byte {
 		return content
 	}
 	var b bytes.Buffer
-	for len(content) > 0 {
-		r, size := utf8.DecodeRune(content)
+	for _, r := range string(content) {
 		switch {
 		case r == '\n' || isPrintable(r):
 			b.WriteRune(r)
@@ -318,7 +330,6 @@ func escapeJSON(content []byte) []byte {
 		default:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
-		content = content[size:]
 	}
 	return b.Bytes()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,8 @@ func runCommand(f *connectionFlags) *cobra.Command {
 
 func runListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
 		Short:   "List the runs of all jobs, latest first",
 		Example: `  belfry run list --status dead`,
-		Args:    cobra.NoArgs,
 	}
 	flags := addFilterFlags[belfry.RunFilter](f, cmd)
 	return listing[belfry.Run]{
@@ -101,17 +99,12 @@ func tookText(r belfry.Run) string {
 }
 
 func runDetail(r belfry.Run) string {
-	var parts []string
-	if r.Reason != "" {
-		parts = append(parts, string(r.Reason))
-	}
+	skipped := ""
 	if r.SkippedCount > 1 {
-		parts = append(parts, fmt.Sprintf("%d occurrences", r.SkippedCount))
+		skipped = fmt.Sprintf("%d occurrences", r.SkippedCount)
 	}
-	if text := resultText(r.HTTPStatus, r.Error); text != "" {
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ": ")
+	parts := []string{string(r.Reason), skipped, resultText(r.HTTPStatus, r.Error)}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
 func resultText(status int, failure string) string {
@@ -189,12 +182,10 @@ func (c *cli) showRun(run belfry.Run, job string) {
 	if run.SkippedTo != nil {
 		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
 	}
-	if run.Status == belfry.RunRetry {
-		d.add("Next try", absoluteTime(now, run.ReadyAt))
-	}
-	d.addTime("Started", "UTC", now, run.StartedAt)
-	d.addTime("Cancelling", "UTC", now, run.CancelRequestedAt)
-	d.addTime("Finished", "UTC", now, run.FinishedAt)
+	d.addIf(run.Status == belfry.RunRetry, "Next try", absoluteTime(now, run.ReadyAt))
+	d.addIf(run.StartedAt != nil, "Started", absoluteTimeIn("UTC", now, run.StartedAt))
+	d.addIf(run.CancelRequestedAt != nil, "Cancelling", absoluteTimeIn("UTC", now, run.CancelRequestedAt))
+	d.addIf(run.FinishedAt != nil, "Finished", absoluteTimeIn("UTC", now, run.FinishedAt))
 	d.add("Took", tookText(run))
 	addResult(&d, run)
 	c.writeRows(d)
@@ -206,9 +197,7 @@ func addResult(d *details, run belfry.Run) {
 	d.add("Attempt", run.Attempt)
 	d.add("Revision", run.Revision)
 	d.add("Key", run.IdempotencyKey)
-	if run.HTTPStatus != 0 {
-		d.add("Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
-	}
+	d.addIf(run.HTTPStatus != 0, "Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
 	d.add("Error", run.Error)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -53,7 +54,7 @@ func runError(run belfry.Run) error {
 	if detail := runDetail(run); detail != "" {
 		message += ": " + detail
 	}
-	return runFailedError{escape(message)}
+	return exitError{errors.New(message), exitNoSuccess}
 }
 
 const (

@@ -153,7 +153,6 @@ func (p *preview) checkNew(now time.Time) error {
 	return p.error(errs)
 }
 
-// printWarnings prints what may be surprising about a schedule.
 func printWarnings(w io.Writer, warnings []string) {
 	for _, text := range warnings {
 		fmt.Fprintln(w, "Note: "+escape(text))
@@ -173,7 +172,6 @@ var (
 	errorExample = regexp.MustCompile(`; for example (".*")$`)
 )
 
-// lines shows what is wrong, where, and an example.
 func (e *scheduleError) lines() []string {
 	message, example := e.field.Message, ""
 	if m := errorExample.FindStringSubmatch(message); m != nil {

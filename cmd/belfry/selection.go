@@ -134,7 +134,7 @@ func forEach[T any](c *cli, names []string, do func(name string) (T, error)) (an
 		}
 		reportError(c.err, c.cmd, err)
 		if first == nil {
-			first = exitCodeError{exitCode(err)}
+			first = exitError{errReported, exitCode(err)}
 		}
 	}
 	return answers, first
@@ -240,7 +240,7 @@ func (s *selection) report(c *cli, done belfry.BulkResult) error {
 		title := jobTitle(belfry.Job{ID: f.JobID, Manifest: belfry.Manifest{Name: f.Name}})
 		reportError(c.err, c.cmd, &subjectError{title, belfry.Errorf(belfry.Conflict, "%s", f.Error)})
 	}
-	return exitCodeError{exitRefused}
+	return exitError{errReported, exitRefused}
 }
 
 // bulk repeats a request until it has covered all jobs.

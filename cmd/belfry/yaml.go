@@ -4,99 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"regexp"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/belfry-sh/belfry/internal/jsontext"
 )
-
-// parseDocuments parses JSON or YAML. Every node has its line.
-func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
-	content = bytes.TrimPrefix(content, []byte("\ufeff"))
-	if !utf8.Valid(content) {
-		valid := strings.ToValidUTF8(string(content), "\x00")
-		return nil, fileErrors{{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}}
-	}
-	if json.Valid(content) {
-		node, err := jsonToNode(content)
-		if err != nil {
-			return nil, fileErrors{{file, 1, err.Error()}}
-		}
-		return []*yaml.Node{node}, nil
-	}
-	if strings.HasSuffix(file, ".json") && len(bytes.TrimSpace(content)) > 0 {
-		return nil, jsonError(file, content)
-	}
-	return parseYAML(file, content)
-}
-
-func parseYAML(file string, content []byte) ([]*yaml.Node, fileErrors) {
-	var out []*yaml.Node
-	for d := yaml.NewDecoder(bytes.NewReader(content)); ; {
-		var document yaml.Node
-		err := d.Decode(&document)
-		if err == io.EOF {
-			return out, nil
-		}
-		if err != nil {
-			line, message := yamlError(err, content)
-			return nil, fileErrors{{file, line, message}}
-		}
-		if len(document.Content) == 1 && document.Content[0].ShortTag() != "!!null" {
-			out = append(out, document.Content[0])
-		}
-	}
-}
-
-var (
-	yamlErrorText = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-
-	// The line of these errors, which the parser of the library finds, is one too low.
-	yamlParserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
-
-	yamlAnchorError = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
-)
-
-func yamlError(err error, content []byte) (line int, message string) {
-	parts := yamlErrorText.FindStringSubmatch(err.Error())
-	if parts == nil {
-		return 1, err.Error()
-	}
-	line, message = 1, parts[2]
-	if n, err := strconv.Atoi(parts[1]); err == nil {
-		line = n
-		if yamlParserError.MatchString(message) {
-			line++
-		}
-	} else if anchor := yamlAnchorError.FindStringSubmatch(message); anchor != nil {
-		line = lineOf(content, bytes.Index(content, []byte("*"+anchor[1])))
-	} else if strings.HasPrefix(message, "control characters") {
-		line = lineOf(content, bytes.IndexFunc(content, func(r rune) bool { return !isPrintable(r) && !strings.ContainsRune("\n\r\t", r) }))
-	}
-	return min(line, lineOf(content, len(content))), message
-}
-
-func jsonError(file string, content []byte) fileErrors {
-	var value json.RawMessage
-	err := json.Unmarshal(content, &value)
-	offset := len(content)
-	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-		offset = int(syntax.Offset) - 1
-	}
-	return fileErrors{{file, lineOf(content, offset), fmt.Sprintf("is not JSON: %v", err)}}
-}
-
-func lineOf(content []byte, offset int) int {
-	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
-}
 
 // Limits of a file; aliases make large values of small ones.
 const (
@@ -126,6 +42,9 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 }
 
 func (y *yamlToJSON) convert(n *yaml.Node, path string) (json.RawMessage, fileErrors) {
+	if y.lines == nil {
+		y.lines = make(map[string]int)
+	}
 	var b bytes.Buffer
 	err := y.write(&b, n, path)
 	return b.Bytes(), err
@@ -146,11 +65,14 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileError
 	}
 	defer func() { y.depth-- }()
 	at := n
-	switch n = resolveAlias(n); n.Kind {
-	case yaml.MappingNode:
+	n = resolveAlias(n)
+	switch tag := n.ShortTag(); {
+	case n.Kind == yaml.MappingNode && tag == "!!map":
 		return y.writeObject(b, n, path)
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode && tag == "!!seq":
 		return y.writeArray(b, n, path)
+	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
+		return y.errorf(n, "the tag %s is not supported", tag)
 	}
 	if y.isText && n.ShortTag() != "!!null" {
 		b.WriteString(jsontext.Quote(n.Value))
@@ -162,12 +84,6 @@ func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileError
 	}
 	b.WriteString(value)
 	return nil
-}
-
-func (y *yamlToJSON) setLine(path string, n *yaml.Node) {
-	if y.lines != nil {
-		y.lines[path] = n.Line
-	}
 }
 
 func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
@@ -186,16 +102,13 @@ func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
 }
 
 func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	if tag := n.ShortTag(); tag != "!!seq" {
-		return y.errorf(n, "the tag %s is not supported", tag)
-	}
 	b.WriteByte('[')
 	for i, item := range n.Content {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		at := fmt.Sprintf("%s[%d]", path, i)
-		y.setLine(at, item)
+		y.lines[at] = item.Line
 		if err := y.write(b, item, at); err != nil {
 			return err
 		}
@@ -205,9 +118,6 @@ func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) file
 }
 
 func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	if tag := n.ShortTag(); tag != "!!map" {
-		return y.errorf(n, "the tag %s is not supported", tag)
-	}
 	members, err := y.members(n)
 	if err != nil {
 		return err
@@ -219,7 +129,7 @@ func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fil
 		}
 		b.WriteString(jsontext.Quote(m.name) + ":")
 		at := path + "." + m.name
-		y.setLine(at, m.key)
+		y.lines[at] = m.key.Line
 		if err := y.write(b, m.value, at); err != nil {
 			return err
 		}
@@ -342,4 +252,104 @@ func numberJSON(text string) (string, error) {
 		out += "." + parts[3]
 	}
 	return out + parts[4], nil
+}
+
+// jsonToNode converts a JSON value to a YAML node of the same meaning. Members keep
+// their order, numbers their notation, and every node has its line.
+func jsonToNode(content []byte) (*yaml.Node, error) {
+	r := nodeReader{json: json.NewDecoder(bytes.NewReader(content)), content: content, line: 1}
+	r.json.UseNumber()
+	return r.value()
+}
+
+type nodeReader struct {
+	json    *json.Decoder
+	content []byte
+	offset  int // up to which lines are counted
+	line    int
+}
+
+func (r *nodeReader) value() (*yaml.Node, error) {
+	token, err := r.json.Token()
+	if err != nil {
+		return nil, fmt.Errorf("read JSON: %w", err)
+	}
+	offset := int(r.json.InputOffset())
+	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
+	r.offset = offset
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
+	switch v := token.(type) {
+	case json.Delim:
+		return n, r.collection(n, v)
+	case string:
+		n.Tag, n.Value, n.Style = "!!str", v, stringStyle(v)
+	case json.Number:
+		n.Tag, n.Value = "!!int", v.String()
+		if strings.ContainsAny(n.Value, ".eE") {
+			n.Tag = "!!float"
+		}
+	case bool:
+		n.Tag, n.Value = "!!bool", fmt.Sprint(v)
+	default:
+		n.Tag, n.Value = "!!null", "null"
+	}
+	return n, nil
+}
+
+func (r *nodeReader) collection(n *yaml.Node, open json.Delim) error {
+	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+	if open == '{' {
+		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+	}
+	for r.json.More() {
+		inner, err := r.value() // Keys are tokens like other strings.
+		if err != nil {
+			return err
+		}
+		n.Content = append(n.Content, inner)
+	}
+	if len(n.Content) == 0 {
+		n.Style = yaml.FlowStyle
+	}
+	_, err := r.json.Token()
+	return err
+}
+
+var (
+	// ambiguous are strings that some YAML parser takes for another type.
+	ambiguous = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|<<|=|[-+.0-9][-+.:_0-9a-fox]*(e[-+]?[0-9]+)?)$`)
+
+	// multiline are strings of several lines that can be a literal block.
+	multiline = regexp.MustCompile(`^[^\s][^\n]*(\n([^\s][^\n]*)?)+$`)
+
+	trailingBlank = regexp.MustCompile(`[ \t](\n|$)`)
+)
+
+// stringStyle is a readable style in which every YAML parser reads the same string.
+func stringStyle(s string) yaml.Style {
+	hidden := strings.ContainsFunc(strings.ReplaceAll(s, "\n", ""), func(r rune) bool { return !isPrintable(r) })
+	switch {
+	case hidden || ambiguous.MatchString(s):
+		return yaml.DoubleQuotedStyle
+	case !strings.Contains(s, "\n"):
+		return 0
+	case multiline.MatchString(s) && !trailingBlank.MatchString(s):
+		return yaml.LiteralStyle
+	}
+	return yaml.DoubleQuotedStyle
+}
+
+// encodeYAML writes a node. Characters that are not printable are written as codes;
+// strings that have some are in double quotes, where the codes stand for them.
+func encodeYAML(n *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(n); err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	if err := e.Close(); err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return []byte(escapeExcept(b.String(), "\n")), nil
 }
