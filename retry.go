@@ -212,7 +212,7 @@ func RetryAfter(err error, d time.Duration) error {
 	return &retryError{err: err, after: d}
 }
 
-// Advise puts what an error of a handler asks for into the result of its attempt.
+// ApplyError puts what an error of a handler asks for into the result of its attempt.
 func (r *Result) ApplyError(err error) {
 	var a *retryError
 	if !errors.As(err, &a) {
