@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -139,4 +141,130 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
 		w.Before = append(w.Before, id.Bytes)
 	}
 	return w, nil
+}
+
+// runScanLimit is how many runs of each table are scanned at a time for a page.
+const runScanLimit = 4000
+
+// runTable is a table of runs that is scanned in descending order of their ids.
+type runTable struct {
+	columns string
+	table   string
+	id      string // column
+	where   string // of the scan, which an index has too
+	join    string
+	state   string // expression; a constant if all rows have the same
+}
+
+var (
+	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state"}
+	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'"}
+	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state"}
+	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
+)
+
+// runTablesFor returns the tables that have runs of a status.
+func runTablesFor(status belfry.RunStatus) []runTable {
+	switch status {
+	case "":
+		return []runTable{liveTable, pendingTable, deadTable, settledTable}
+	case belfry.RunReady:
+		return []runTable{liveTable, pendingTable}
+	case belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting:
+		return []runTable{liveTable}
+	case belfry.RunDead:
+		return []runTable{deadTable}
+	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
+		return []runTable{settledTable}
+	}
+	return nil
+}
+
+// ListRuns returns the runs and skips of a namespace, latest first. It scans a bounded
+// number of rows in each table, more if there is time.
+func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (list store.RunList, err error) {
+	if page.Limit < 1 {
+		return list, nil
+	}
+	started := time.Now()
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		after := startAfter(page.After.ID)
+		for {
+			runs, end, err := scanRunTables(ctx, tx, namespace, filter, after, page.Limit+1-len(list.Runs))
+			if err != nil {
+				return err
+			}
+			list.Runs = append(list.Runs, runs...)
+			if len(list.Runs) > page.Limit {
+				list.Runs = list.Runs[:page.Limit]
+				list.Next = list.Runs[page.Limit-1].ID
+				return nil
+			}
+			if !end.Valid {
+				return nil
+			}
+			if after = end; time.Since(started) > searchTime {
+				list.Next = end.Bytes
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return store.RunList{}, wrapError("list runs", err)
+	}
+	return list, nil
+}
+
+// scanRunTables scans the next runs of each table. It returns those that pass the
+// filter, down to the id where the first scan ended; null if all tables ended.
+func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, after pgtype.UUID, limit int) (all []belfry.Run, end pgtype.UUID, err error) {
+	for _, table := range runTablesFor(filter.Status) {
+		runs, tableEnd, err := table.scan(ctx, tx, namespace, filter.Status, after, limit)
+		if err != nil {
+			return nil, end, err
+		}
+		all = append(all, runs...)
+		if tableEnd.Valid && (!end.Valid || belfry.ID(tableEnd.Bytes).Compare(end.Bytes) > 0) {
+			end = tableEnd
+		}
+	}
+	slices.SortFunc(all, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
+	if end.Valid {
+		all = slices.DeleteFunc(all, func(r belfry.Run) bool { return r.ID.Compare(end.Bytes) < 0 })
+	}
+	return all, end, nil
+}
+
+// scan reads the next runs of a table and returns where it ended; null at the end of
+// the table.
+func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status belfry.RunStatus, after pgtype.UUID, limit int) (runs []belfry.Run, end pgtype.UUID, err error) {
+	scan := fmt.Sprintf(` FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, t.table, t.id, t.where, t.id)
+	runs, err = collect(ctx, tx, scanRun, fmt.Sprintf(`%s (SELECT *%s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
+		t.columns, scan, t.join, t.state, t.id), after, runScanLimit, namespace, string(status), limit)
+	if err != nil {
+		return nil, end, err
+	}
+	if len(runs) == limit {
+		return runs, uuid(runs[limit-1].ID), nil
+	}
+	end, err = scanEnd(ctx, tx, t.id, scan, after, runScanLimit)
+	return runs, end, err
+}
+
+// ListEvents returns the events of a namespace, latest first: their ids are in the
+// order of their instants.
+func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
+	if page.Limit < 1 {
+		return nil, nil
+	}
+	events, err := collect(ctx, s.pool, scanEvent, `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
+		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), page.Limit)
+	return events, wrapError("list events", err)
+}
+
+func scanEvent(row pgx.CollectableRow) (e belfry.Event, err error) {
+	var id, job pgtype.UUID
+	err = row.Scan(&id, &e.Namespace, &job, &e.Kind, &e.At, &e.Message, &e.Count)
+	e.ID, e.JobID, e.At = id.Bytes, job.Bytes, e.At.UTC()
+	return e, err
 }

@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -73,4 +76,108 @@ func deadFilterArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 		sql.Named("job", nullID(f.JobID)), sql.Named("fingerprint", f.Fingerprint), sql.Named("reason", string(f.Reason)),
 		sql.Named("error", strings.ToLower(f.Error)), sql.Named("limit", atMost(limit)),
 	}
+}
+
+const (
+	selectRedrive = `SELECT r.job_id, r.weight, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
+  EXISTS (SELECT 1 FROM runs o WHERE o.job_id = r.job_id)
+FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
+
+	insertRedriven = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
+  epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
+SELECT id, shard, namespace, job_id, revision, kind, lane, ?, ?, scheduled_at, ?, fired_at, fired_by,
+  epoch, timeout_ms, attempt, 0, 0, coalesce(?, payload), key, weight, one_off, retention_days FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
+
+	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, one_off`
+
+	// A fire that has not seen the redriven run must decide again.
+	bumpPlanVersion = `UPDATE plans SET version = version + 1 WHERE job_id = ?`
+
+	discardDead = insertHistory + `SELECT r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, 'discarded', r.reason, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by,
+  r.epoch, r.attempt, a.worker, a.token, r.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, r.key,
+  ? + r.retention_days * 86400000000` + deadTables + whereRun
+)
+
+// Redrive takes the dead letters in the order of their ids, which is that of their
+// scheduled instants: the earliest of a job comes first.
+func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b store.Redrive) int { return a.Run.Compare(b.Run) })
+	return writeValue(ctx, s, "redrive dead letters", func(t *tx) (redriven int, err error) {
+		for i := range list {
+			done, err := t.redrive(namespace, &list[i])
+			if err != nil {
+				return 0, err
+			}
+			if done {
+				redriven++
+			}
+		}
+		return redriven, nil
+	})
+}
+
+func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) {
+	var (
+		job    belfry.ID
+		weight int64
+		spec   string
+		live   bool
+	)
+	found, err := t.find([]any{bytesColumn{job[:]}, &weight, &spec, &live}, selectRedrive, r.Run[:], namespace)
+	if err != nil || !found {
+		return false, err
+	}
+	at, state := t.now.Add(max(r.After, 0)).Truncate(time.Microsecond), belfry.RunReady
+	switch {
+	case live && t.specs.OrZero(spec).Serial():
+		state = belfry.RunWaiting
+	case at.After(t.now):
+		state = belfry.RunRetry
+	}
+	n, err := t.exec(insertRedriven, string(state), plan.Rank(at, weight), micro(at), nullText(r.Payload), r.Run[:])
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if _, _, err := t.deleteDead(namespace, r.Run); err != nil {
+		return false, err
+	}
+	if _, err := t.exec(redriveKey, micro(t.now), r.Run[:]); err != nil {
+		return false, err
+	}
+	if _, err := t.exec(bumpPlanVersion, job[:]); err != nil {
+		return false, err
+	}
+	t.changes.planWritten(job)
+	t.changes.ready = t.changes.ready || state == belfry.RunReady
+	return true, nil
+}
+
+// deleteDead deletes a dead letter, which must exist.
+func (t *tx) deleteDead(namespace string, run belfry.ID) (job belfry.ID, oneOff bool, err error) {
+	err = t.get([]any{bytesColumn{job[:]}, &oneOff}, deleteDead, run[:], namespace)
+	return job, oneOff, err
+}
+
+func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
+	return writeValue(ctx, s, "discard dead letters", func(t *tx) (discarded int, err error) {
+		for _, run := range runs {
+			n, err := t.exec(discardDead, micro(t.now), micro(t.now), run[:], namespace)
+			if err != nil {
+				return 0, err
+			}
+			if n == 0 {
+				continue
+			}
+			discarded++
+			job, oneOff, err := t.deleteDead(namespace, run)
+			if err == nil && oneOff {
+				_, err = t.archive(job)
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+		return discarded, nil
+	})
 }
