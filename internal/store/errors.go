@@ -11,6 +11,14 @@ import (
 // MaxError bounds the stored text of an error, in bytes.
 const MaxError = 8 << 10
 
+// The errors of attempts that the store settles itself.
+const (
+	ErrorWorkerLost  = "the worker fell silent"
+	ErrorDeadline    = "no result by the deadline"
+	ErrorNotStopped  = "the worker did not stop the cancelled run in time"
+	ErrorUnconfirmed = "the worker never learned of the claim"
+)
+
 // maxNameShown bounds what an error repeats of a name that may be anything.
 const maxNameShown = 200
 

@@ -64,11 +64,9 @@ func (s *Store) archiveJobs(ctx context.Context, q querier, jobs []pgtype.UUID) 
 func (s *Store) readFinished(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) ([]*jobStatusRow, error) {
 	rows, err := collect(ctx, tx, func(row pgx.CollectableRow) (*jobStatusRow, error) {
 		r := &jobStatusRow{job: belfry.Job{State: belfry.JobActive}}
-		var id pgtype.UUID
 		var spec string
-		var firedFor pgtype.Timestamptz
-		err := row.Scan(&id, &spec, &r.job.CreatedAt, &r.job.UpdatedAt, &firedFor, &r.runCount)
-		r.job.ID, r.job.Spec, r.firedFor = id.Bytes, s.specs.OrZero(spec), timeOrZero(firedFor)
+		err := row.Scan(idColumn(&r.job.ID), &spec, timeColumn{&r.job.CreatedAt}, timeColumn{&r.job.UpdatedAt}, timeColumn{&r.firedFor}, &r.runCount)
+		r.job.Spec = s.specs.OrZero(spec)
 		return r, err
 	}, `/* archive */ SELECT j.id, j.spec, j.created_at, j.updated_at, p.fired_for, p.runs_made + p.runs_triggered
 		FROM `+jobsByID+` WHERE `+noLiveRuns, jobs)
@@ -139,22 +137,15 @@ func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...
 }
 
 func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
-	var (
-		job           = belfry.Job{State: belfry.JobEnded}
-		id            pgtype.UUID
-		name, payload pgtype.Text
-		spec          string
-		last, ended   pgtype.Timestamptz
-	)
-	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.Status, &spec, &payload, &job.CreatedAt, &job.UpdatedAt, &last, &ended)
+	var spec string
+	job := belfry.Job{State: belfry.JobEnded}
+	err := row.Scan(idColumn(&job.ID), &job.Namespace, textColumn{&job.Name}, &job.Tags, &job.Revision, &job.Status, &spec, jsonColumn{&job.Payload},
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.LastRunAt}, nullTimeColumn{&job.EndedAt})
 	if err != nil {
 		return job, err
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
-		return job, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+		return job, fmt.Errorf("job %s: read its spec: %w", job.ID, err)
 	}
-	job.ID, job.Name, job.Payload = id.Bytes, name.String, rawJSON(payload)
-	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.LastRunAt, job.EndedAt = timeOrNil(last), timeOrNil(ended)
 	return job, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -55,12 +54,12 @@ func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID)
 }
 
 func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace string, id belfry.ID) (found bool, err error) {
-	var job pgtype.UUID
+	var job belfry.ID
 	var settled, oneOff, hasWaiting bool
-	err = forEach(ctx, q, []any{&job, &settled, &oneOff, &hasWaiting}, func() error {
+	err = forEach(ctx, q, []any{idColumn(&job), &settled, &oneOff, &hasWaiting}, func() error {
 		found = true
 		if settled {
-			f.add(job.Bytes, oneOff, hasWaiting)
+			f.add(job, oneOff, hasWaiting)
 		}
 		return nil
 	}, cancelSQL(where), namespace, uuid(id))
@@ -71,18 +70,18 @@ func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace s
 // first, as firing the trigger does.
 func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var job pgtype.UUID
+		var job belfry.ID
 		var spec string
 		err := tx.QueryRow(ctx, `/* cancel */
 SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.job_id JOIN belfry.jobs j ON j.id = t.job_id
- WHERE t.namespace = $1 AND t.run_id = $2 AND t.fired_at IS NULL AND j.state <> 'deleted' FOR UPDATE OF p`, namespace, uuid(run)).Scan(&job, &spec)
+ WHERE t.namespace = $1 AND t.run_id = $2 AND t.fired_at IS NULL AND j.state <> 'deleted' FOR UPDATE OF p`, namespace, uuid(run)).Scan(idColumn(&job), &spec)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		n, err := cancelTriggers(ctx, tx, job.Bytes, run, s.specs.OrZero(spec).RetentionDays)
+		n, err := cancelTriggers(ctx, tx, job, run, s.specs.OrZero(spec).RetentionDays)
 		found = n > 0
 		return err
 	})

@@ -23,10 +23,10 @@ const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 // DeadLetter finds a dead letter with its spec, payload and attempts.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := collectOne(ctx, s.pool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
+		var letter belfry.DeadLetter
 		var spec string
-		var payload pgtype.Text
-		letter, err := scanDeadLetterAnd(row, &spec, &payload)
-		letter.Spec, letter.Payload = s.specs.OrZero(spec), rawJSON(payload)
+		err := row.Scan(append(deadLetterFields(&letter), &spec, jsonColumn{&letter.Payload})...)
+		letter.Spec = s.specs.OrZero(spec)
 		return letter, err
 	}, func() error { return store.NoSuchDeadLetter(run) },
 		deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
@@ -39,14 +39,8 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 	return letter, wrapError("look up a dead letter", err)
 }
 
-func scanDeadLetter(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanDeadLetterAnd(row) }
-
-// scanDeadLetterAnd reads deadColumns, and more.
-func scanDeadLetterAnd(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
-	var scan runScan
-	err = row.Scan(append(append(scan.fields(), &letter.Fingerprint, &letter.JobName), more...)...)
-	letter.Run = scan.result()
-	return letter, err
+func deadLetterFields(l *belfry.DeadLetter) []any {
+	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName)
 }
 
 // deadCondition is the filter on a dead letter x of a namespace and its last attempt a
@@ -118,7 +112,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter be
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, page.Limit)
-	letters, err := collect(ctx, s.pool, scanDeadLetter,
+	letters, err := collect(ctx, s.pool, scanInto(deadLetterFields),
 		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
 			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
@@ -132,7 +126,7 @@ func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter b
 	}
 	where, args := deadCondition(namespace, filter)
 	args = append(args, limit)
-	groups, err := collect(ctx, s.pool, scanDeadGroup, fmt.Sprintf(`
+	groups, err := collect(ctx, s.pool, scanInto(deadGroupFields), fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
 grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
                           GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)
@@ -144,11 +138,8 @@ SELECT g.fingerprint, g.n, g.jobs, g.first, g.last, x.id, coalesce(a.error, ''),
 	return groups, wrapError("group dead letters", err)
 }
 
-func scanDeadGroup(row pgx.CollectableRow) (g belfry.DeadGroup, err error) {
-	var latest pgtype.UUID
-	err = row.Scan(&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &latest, &g.Error, &g.HTTPStatus)
-	g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
-	return g, err
+func deadGroupFields(g *belfry.DeadGroup) []any {
+	return []any{&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, idColumn(&g.LatestRunID), &g.Error, &g.HTTPStatus}
 }
 
 // Redrive makes runs of dead letters again. It locks the plans of their jobs and raises
@@ -187,13 +178,13 @@ func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace strin
 	var (
 		serial  = map[belfry.ID]bool{}
 		locked  []pgtype.UUID
-		id, job pgtype.UUID
+		id, job belfry.ID
 		spec    string
 	)
-	err := forEach(ctx, tx, []any{&id, &job, &spec}, func() error {
-		serial[id.Bytes] = s.specs.OrZero(spec).Serial()
-		if !jobs[job.Bytes] {
-			jobs[job.Bytes], locked = true, append(locked, job)
+	err := forEach(ctx, tx, []any{idColumn(&id), idColumn(&job), &spec}, func() error {
+		serial[id] = s.specs.OrZero(spec).Serial()
+		if !jobs[job] {
+			jobs[job], locked = true, append(locked, uuid(job))
 		}
 		return nil
 	}, `/* redrive */ SELECT r.id, r.job_id, coalesce(v.spec, j.spec) FROM belfry.dead r`+joinRevision+` WHERE r.namespace = $1 AND r.id = ANY($2)`, namespace, ids)
@@ -253,15 +244,15 @@ func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID)
 	discarded := 0
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var (
-			job     pgtype.UUID
+			job     belfry.ID
 			oneOff  bool
 			oneOffs []belfry.ID
 		)
 		discarded = 0
-		err := forEach(ctx, tx, []any{&job, &oneOff}, func() error {
+		err := forEach(ctx, tx, []any{idColumn(&job), &oneOff}, func() error {
 			discarded++
 			if oneOff {
-				oneOffs = append(oneOffs, job.Bytes)
+				oneOffs = append(oneOffs, job)
 			}
 			return nil
 		}, `/* discard */

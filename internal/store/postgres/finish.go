@@ -231,13 +231,13 @@ func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which
 	ids := column(which, func(i *int) pgtype.UUID { return notNull(results[*i].RunID) })
 	held := make(map[belfry.ID]heldAttempt, len(ids))
 	var (
-		id, token pgtype.UUID
-		h         heldAttempt
-		spec      string
+		id   belfry.ID
+		h    heldAttempt
+		spec string
 	)
-	err := forEach(ctx, s.pool, []any{&id, &h.attempt, &token, &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec}, func() error {
-		h.retry, h.token = s.specs.OrZero(spec).Retry(), token.Bytes
-		held[id.Bytes] = h
+	err := forEach(ctx, s.pool, []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec}, func() error {
+		h.retry = s.specs.OrZero(spec).Retry()
+		held[id] = h
 		return nil
 	}, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, coalesce(v.spec, j.spec)
 		FROM belfry.runs r`+joinRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, ids)
@@ -254,12 +254,12 @@ type followUps struct {
 func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql string, args ...any) error {
 	var (
 		n                  int64
-		job                pgtype.UUID
+		job                belfry.ID
 		oneOff, hasWaiting bool
 	)
-	return forEach(ctx, q, []any{&n, &job, &oneOff, &hasWaiting}, func() error {
+	return forEach(ctx, q, []any{&n, idColumn(&job), &oneOff, &hasWaiting}, func() error {
 		settled[n] = true
-		f.add(job.Bytes, oneOff, hasWaiting)
+		f.add(job, oneOff, hasWaiting)
 		return nil
 	}, sql, args...)
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -44,16 +45,17 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	var (
 		step         int64
 		state        belfry.RunStatus
-		run, token   pgtype.UUID
-		at, deadline pgtype.Timestamptz
-		payload      pgtype.Text
+		run          belfry.ID
+		token        belfry.Token
+		at, deadline time.Time
+		payload      json.RawMessage
 	)
-	err := forEach(ctx, q, []any{&step, &run, &state, &token, &at, &deadline, &payload}, func() error {
+	err := forEach(ctx, q, []any{&step, idColumn(&run), &state, idColumn(&token), timeColumn{&at}, timeColumn{&deadline}, jsonColumn{&payload}}, func() error {
 		switch {
 		case step > 0:
 			fired.Applied[step-1] = true
 		case state == belfry.RunRunning:
-			fired.Claimed = append(fired.Claimed, a.claimed(run.Bytes, slots.Worker, token.Bytes, timeOrZero(at), timeOrZero(deadline), payload))
+			fired.Claimed = append(fired.Claimed, a.claimed(run, slots.Worker, token, at, deadline, payload))
 		case state == belfry.RunReady:
 			fired.Ready++
 		}
@@ -63,14 +65,14 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 }
 
 // claimed is a run that a slot of the local worker took.
-func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload pgtype.Text) *belfry.Run {
+func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	run := a.runs[a.index[id]]
 	step, r := &a.steps[run.step-1], run.of
 	return &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		Status: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
 		StartedAt: &at, WorkerID: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, TemplateKey: r.Key,
-		Payload: rawJSON(payload),
+		Payload: payload,
 	}
 }
 

@@ -35,33 +35,13 @@ const (
 	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`           // of a trigger
 )
 
-type runScan struct {
-	run                               belfry.Run
-	id, job, worker                   pgtype.UUID
-	fired, started, finished, skipped pgtype.Timestamptz
-	cancel                            pgtype.Timestamptz
+func runFields(r *belfry.Run) []any {
+	return []any{idColumn(&r.ID), idColumn(&r.JobID), &r.Namespace, &r.Revision, &r.Kind, &r.Status, timeColumn{&r.ScheduledAt}, timeColumn{&r.ReadyAt},
+		timeColumn{&r.FiredAt}, &r.Attempt, nullTimeColumn{&r.StartedAt}, nullTimeColumn{&r.FinishedAt}, idColumn(&r.WorkerID), &r.HTTPStatus, &r.Error, &r.Output,
+		&r.Reason, nullTimeColumn{&r.SkippedTo}, &r.SkippedCount, nullTimeColumn{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
-func (s *runScan) fields() []any {
-	r := &s.run
-	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.Status, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
-		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &s.cancel, &r.TemplateKey}
-}
-
-func (s *runScan) result() belfry.Run {
-	run := s.run
-	run.ID, run.JobID, run.WorkerID = s.id.Bytes, s.job.Bytes, s.worker.Bytes
-	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), timeOrZero(s.fired)
-	run.StartedAt, run.FinishedAt, run.SkippedTo = timeOrNil(s.started), timeOrNil(s.finished), timeOrNil(s.skipped)
-	run.CancelRequestedAt = timeOrNil(s.cancel)
-	return run
-}
-
-func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
-	var scan runScan
-	err := row.Scan(scan.fields()...)
-	return scan.result(), err
-}
+var scanRun = scanInto(runFields)
 
 // Run finds a run in any table, with its failed attempts.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
@@ -78,17 +58,13 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 }
 
 func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, error) {
-	return collect(ctx, s.pool, scanAttempt, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
+	return collect(ctx, s.pool, scanInto(attemptFields), `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 		FROM belfry.attempts WHERE run_id = $1 ORDER BY attempt`, uuid(run))
 }
 
-func scanAttempt(row pgx.CollectableRow) (a belfry.Attempt, err error) {
-	var worker pgtype.UUID
-	var late pgtype.Timestamptz
-	err = row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
-	a.WorkerID, a.LateAt = worker.Bytes, timeOrNil(late)
-	a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
-	return a, err
+func attemptFields(a *belfry.Attempt) []any {
+	return []any{&a.Number, &a.Outcome, idColumn(&a.WorkerID), timeColumn{&a.StartedAt}, timeColumn{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
+		&a.LateOutcome, nullTimeColumn{&a.LateAt}}
 }
 
 // JobRuns returns the runs and skips of a job, latest occurrence first. Each table is
@@ -129,14 +105,13 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
           WHERE x.job_id = r.job_id AND (x.state <> 'waiting' OR (x.scheduled_at, x.id) < (r.scheduled_at, r.id))
           ORDER BY x.state = 'waiting', x.scheduled_at, x.id LIMIT $3) END
   FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
-		Scan(&w.State, &w.ReadyAt, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
+		Scan(&w.State, timeColumn{&w.ReadyAt}, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return w, belfry.Errorf(belfry.NotFound, "there is no live run %s", run)
 	}
 	if err != nil {
 		return w, wrapError("look up what a run waits for", err)
 	}
-	w.ReadyAt = w.ReadyAt.UTC()
 	for _, id := range before {
 		w.Before = append(w.Before, id.Bytes)
 	}
@@ -257,14 +232,11 @@ func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Pag
 	if page.Limit < 1 {
 		return nil, nil
 	}
-	events, err := collect(ctx, s.pool, scanEvent, `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
+	events, err := collect(ctx, s.pool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
 		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), page.Limit)
 	return events, wrapError("list events", err)
 }
 
-func scanEvent(row pgx.CollectableRow) (e belfry.Event, err error) {
-	var id, job pgtype.UUID
-	err = row.Scan(&id, &e.Namespace, &job, &e.Kind, &e.At, &e.Message, &e.Count)
-	e.ID, e.JobID, e.At = id.Bytes, job.Bytes, e.At.UTC()
-	return e, err
+func eventFields(e *belfry.Event) []any {
+	return []any{idColumn(&e.ID), &e.Namespace, idColumn(&e.JobID), &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count}
 }

@@ -58,25 +58,18 @@ func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...a
 }
 
 func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
-	var (
-		r                          jobStatusRow
-		job                        = &r.job
-		id                         pgtype.UUID
-		name, payload, quarantined pgtype.Text
-		spec                       string
-		next, firedFor, live, dead pgtype.Timestamptz
-	)
-	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.State, &spec, &payload, &job.CreatedAt, &job.UpdatedAt,
-		&next, &quarantined, &firedFor, &r.runCount, &r.live.Running, &r.live.Waiting, &live, &dead)
+	var r jobStatusRow
+	var spec string
+	job := &r.job
+	err := row.Scan(idColumn(&job.ID), &job.Namespace, textColumn{&job.Name}, &job.Tags, &job.Revision, &job.State, &spec, jsonColumn{&job.Payload},
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.NextRunAt}, textColumn{&job.Quarantined}, timeColumn{&r.firedFor}, &r.runCount,
+		&r.live.Running, &r.live.Waiting, timeColumn{&r.lastLiveAt}, timeColumn{&r.lastDeadAt})
 	if err != nil {
 		return nil, err
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
-		return nil, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+		return nil, fmt.Errorf("job %s: read its spec: %w", job.ID, err)
 	}
-	job.ID, job.Name, job.Quarantined, job.Payload = id.Bytes, name.String, quarantined.String, rawJSON(payload)
-	job.CreatedAt, job.UpdatedAt, job.NextRunAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC(), timeOrNil(next)
-	r.firedFor, r.lastLiveAt, r.lastDeadAt = timeOrZero(firedFor), timeOrZero(live), timeOrZero(dead)
 	return &r, nil
 }
 
@@ -196,15 +189,14 @@ func loadSettled(ctx context.Context, q querier, rows []*jobStatusRow, sql strin
 		byID[r.job.ID] = r
 	}
 	var (
-		id      pgtype.UUID
-		settled time.Time
-		state   belfry.RunStatus
-		ran     pgtype.Timestamptz
+		id           belfry.ID
+		settled, ran time.Time
+		state        belfry.RunStatus
 	)
 	ids := column(rows, func(r **jobStatusRow) pgtype.UUID { return uuid((*r).job.ID) })
-	return forEach(ctx, q, []any{&id, &settled, &state, &ran}, func() error {
-		r := byID[id.Bytes]
-		r.lastSettledAt, r.lastSettled, r.lastRanAt = settled.UTC(), state, timeOrZero(ran)
+	return forEach(ctx, q, []any{idColumn(&id), timeColumn{&settled}, &state, timeColumn{&ran}}, func() error {
+		r := byID[id]
+		r.lastSettledAt, r.lastSettled, r.lastRanAt = settled, state, ran
 		return nil
 	}, sql, append([]any{ids}, args...)...)
 }

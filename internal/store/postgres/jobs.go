@@ -56,35 +56,35 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 
 // JobIDByName finds the live job with the name, or else the one that ended last.
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
-	var id pgtype.UUID
+	var id belfry.ID
 	err := s.pool.QueryRow(ctx, `
 SELECT id FROM (
   SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
    UNION ALL
   (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 ORDER BY ended_at DESC LIMIT 1)) x
- ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(&id)
+ ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(idColumn(&id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return belfry.ID{}, store.NoSuchName(name)
 	}
-	return id.Bytes, wrapError("look up a job by its name", err)
+	return id, wrapError("look up a job by its name", err)
 }
 
 // Revisions returns the replaced revisions of a job, latest first.
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	var (
-		found         bool
-		revisions     []belfry.Revision
-		number        pgtype.Int4
-		spec, payload pgtype.Text
-		replaced      pgtype.Timestamptz
+		found     bool
+		revisions []belfry.Revision
+		number    pgtype.Int4
+		spec      string
+		v         belfry.Revision
 	)
-	err := forEach(ctx, s.pool, []any{&number, &spec, &payload, &replaced}, func() (err error) {
+	err := forEach(ctx, s.pool, []any{&number, textColumn{&spec}, jsonColumn{&v.Payload}, nullTimeColumn{&v.ReplacedAt}}, func() (err error) {
 		found = true
 		if !number.Valid { // the job has none
 			return nil
 		}
-		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: timeOrNil(replaced), Payload: rawJSON(payload)}
-		if v.Spec, err = s.specs.Decode(spec.String); err != nil {
+		v.Number = int(number.Int32)
+		if v.Spec, err = s.specs.Decode(spec); err != nil {
 			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
 		}
 		revisions = append(revisions, v)
@@ -225,11 +225,7 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 // lockPlan locks a job and its plan against fires and other edits.
 func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
 	missing := func() error { return noLiveJobError(ctx, tx, namespace, id) }
-	return collectOne(ctx, tx, func(row pgx.CollectableRow) (plan.Plan, error) {
-		var scan planScan
-		err := row.Scan(scan.fields()...)
-		return scan.plan(), err
-	}, missing, `/* edit */ SELECT `+planColumnsSQL+`
+	return collectOne(ctx, tx, scanInto(planFields), missing, `/* edit */ SELECT `+planColumnsSQL+`
 		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
 		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
 }

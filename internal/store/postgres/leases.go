@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -15,7 +12,7 @@ import (
 // owner that stopped waiting must not believe in a lease, and a lease that is taken
 // without its owner's knowledge expires.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
-	leases, err := collect(ctx, s.priorityPool, scanLease, `/* hold */
+	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields), `/* hold */
 INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
 SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
@@ -34,14 +31,9 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 
 // Held lists the leases whose name starts with prefix and that have not expired.
 func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
-	leases, err := collect(ctx, s.priorityPool, scanLease,
+	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields),
 		`SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
 	return leases, wrapError("list leases", err)
 }
 
-func scanLease(row pgx.CollectableRow) (l store.Lease, err error) {
-	var owner pgtype.UUID
-	err = row.Scan(&l.Name, &owner, &l.Epoch)
-	l.Owner = owner.Bytes
-	return l, err
-}
+func leaseFields(l *store.Lease) []any { return []any{&l.Name, idColumn(&l.Owner), &l.Epoch} }

@@ -22,42 +22,16 @@ const (
 	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 )
 
-type planScan struct {
-	p                       plan.Plan
-	id                      pgtype.UUID
-	next, nominal, firedFor pgtype.Timestamptz
+func planFields(p *plan.Plan) []any {
+	return []any{idColumn(&p.JobID), &p.Shard, &p.Version, timeColumn{&p.NextAt}, timeColumn{&p.NominalAt}, timeColumn{&p.FiredFor},
+		&p.RunsMade, &p.ZoneVersion, &p.Once}
 }
 
-func (s *planScan) fields() []any {
-	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.firedFor, &s.p.RunsMade, &s.p.ZoneVersion, &s.p.Once}
+func dueFields(d *store.Due) []any {
+	return append(planFields(&d.Plan), &d.Namespace, &d.Revision, &d.Spec, &d.Name)
 }
 
-func (s *planScan) plan() plan.Plan {
-	p := s.p
-	p.JobID = s.id.Bytes
-	p.NextAt, p.NominalAt, p.FiredFor = timeOrZero(s.next), timeOrZero(s.nominal), timeOrZero(s.firedFor)
-	return p
-}
-
-type dueScan struct {
-	planScan
-	due store.Due
-}
-
-func (s *dueScan) fields() []any {
-	return append(s.planScan.fields(), &s.due.Namespace, &s.due.Revision, &s.due.Spec, &s.due.Name)
-}
-
-func (s *dueScan) result() store.Due {
-	s.due.Plan = s.plan()
-	return s.due
-}
-
-func scanDue(row pgx.CollectableRow) (store.Due, error) {
-	var scan dueScan
-	err := row.Scan(scan.fields()...)
-	return scan.result(), err
-}
+var scanDue = scanInto(dueFields)
 
 // Upcoming returns the plans that are due in the window, soonest first. They are
 // selected from their narrow table before the jobs are looked up.
@@ -172,8 +146,8 @@ SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE i
 // PendingTriggers returns the triggers that are not fired yet, oldest first. No run is
 // ready before its trigger was stored.
 func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
-	pending, err := collect(ctx, s.pool, scanPendingTrigger, `
-SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload, `+dueColumns+`
+	pending, err := collect(ctx, s.pool, scanInto(pendingTriggerFields), `
+SELECT `+dueColumns+`, t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload
   FROM belfry.triggers t
   JOIN belfry.plans p ON p.job_id = t.job_id
   JOIN belfry.jobs j ON j.id = t.job_id
@@ -182,14 +156,7 @@ SELECT t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.paylo
 	return pending, wrapError("read triggers", err)
 }
 
-func scanPendingTrigger(row pgx.CollectableRow) (store.PendingTrigger, error) {
-	var (
-		scan    dueScan
-		t       plan.Trigger
-		id, job pgtype.UUID
-		payload pgtype.Text
-	)
-	err := row.Scan(append([]any{&id, &t.Namespace, &job, &t.Shard, &t.Kind, &t.At, &t.ReadyAt, &payload}, scan.fields()...)...)
-	t.ID, t.JobID, t.At, t.ReadyAt, t.Payload = id.Bytes, job.Bytes, t.At.UTC(), t.ReadyAt.UTC(), rawJSON(payload)
-	return store.PendingTrigger{Trigger: t, Due: scan.result()}, err
+func pendingTriggerFields(p *store.PendingTrigger) []any {
+	t := &p.Trigger
+	return append(dueFields(&p.Due), idColumn(&t.ID), &t.Namespace, idColumn(&t.JobID), &t.Shard, &t.Kind, timeColumn{&t.At}, timeColumn{&t.ReadyAt}, jsonColumn{&t.Payload})
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -31,9 +30,8 @@ UPDATE belfry.runs SET state = 'ready'
 		return promoted, time.Time{}, wrapError("promote waiting runs", err)
 	}
 	promoted += waiting
-	var at pgtype.Timestamptz
-	err = s.pool.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(&at)
-	return promoted, timeOrZero(at), wrapError("promote", err)
+	err = s.pool.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(timeColumn{&next})
+	return promoted, next, wrapError("promote", err)
 }
 
 // advance promotes the first waiting run of each of the jobs that has no other live
@@ -116,17 +114,16 @@ func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, er
 	s.waitingScan.Lock()
 	defer s.waitingScan.Unlock()
 	var (
-		next           belfry.ID
+		next, job      belfry.ID
 		jobs           []belfry.ID
-		job            pgtype.UUID
 		last, promoted bool
 	)
-	err = forEach(ctx, s.pool, []any{&job, &last, &promoted}, func() error {
+	err = forEach(ctx, s.pool, []any{idColumn(&job), &last, &promoted}, func() error {
 		if last {
-			next = job.Bytes
+			next = job
 		}
 		if promoted {
-			jobs = append(jobs, job.Bytes)
+			jobs = append(jobs, job)
 		}
 		return nil
 	}, `/* advance */

@@ -79,20 +79,13 @@ type claimedRun struct {
 
 func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimedRun, error) {
 	run := &belfry.Run{Status: belfry.RunRunning, WorkerID: worker}
-	var (
-		id, job, token pgtype.UUID
-		started        pgtype.Timestamptz
-		spec           string
-		payload        pgtype.Text
-	)
-	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
-		&started, &run.DeadlineAt, &spec, &payload, &run.TemplateKey, &run.JobName)
+	var spec string
+	err := row.Scan(idColumn(&run.ID), idColumn(&run.JobID), &run.Namespace, &run.Revision, &run.Kind, timeColumn{&run.ScheduledAt}, timeColumn{&run.ReadyAt},
+		timeColumn{&run.FiredAt}, &run.Attempt, idColumn(&run.Token), nullTimeColumn{&run.StartedAt}, timeColumn{&run.DeadlineAt}, &spec, jsonColumn{&run.Payload},
+		&run.TemplateKey, &run.JobName)
 	if err != nil {
 		return claimedRun{}, err
 	}
-	run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, timeOrNil(started)
-	run.ScheduledAt, run.ReadyAt, run.FiredAt, run.DeadlineAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC(), run.DeadlineAt.UTC()
-	run.Payload = rawJSON(payload)
 	run.Spec, err = s.specs.Decode(spec)
 	return claimedRun{run, err}, nil
 }
@@ -144,15 +137,13 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 // cancel.
 func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.Duration, reply *belfry.HeartbeatReply) error {
 	var (
-		id, token pgtype.UUID
 		result    belfry.Result
 		old       bool
 		claims    = map[belfry.HeldAttempt]belfry.Result{}
 		oldClaims = map[belfry.HeldAttempt]bool{}
 	)
-	err := forEach(ctx, s.priorityPool, []any{&id, &result.Namespace, &result.Attempt, &token, &old}, func() error {
-		result.RunID, result.Token, result.Outcome = id.Bytes, token.Bytes, belfry.OutcomeUnconfirmed
-		result.Error = "the worker never learned of its claim on this run"
+	err := forEach(ctx, s.priorityPool, []any{idColumn(&result.RunID), &result.Namespace, &result.Attempt, idColumn(&result.Token), &old}, func() error {
+		result.Outcome, result.Error = belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed
 		held := belfry.HeldAttempt{RunID: result.RunID, Attempt: result.Attempt}
 		claims[held], oldClaims[held] = result, old
 		return nil
@@ -181,10 +172,8 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 // Workers lists the registered workers.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	workers, err := collect(ctx, s.priorityPool, func(row pgx.CollectableRow) (w store.Worker, err error) {
-		var id pgtype.UUID
 		var lanes string
-		err = row.Scan(&id, &w.Node, &w.Slots, &lanes, &w.LastSeen)
-		w.ID, w.LastSeen = id.Bytes, w.LastSeen.UTC()
+		err = row.Scan(idColumn(&w.ID), &w.Node, &w.Slots, &lanes, timeColumn{&w.LastSeen})
 		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
 	}, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
 	return workers, wrapError("list workers", err)
@@ -223,17 +212,15 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < cloc
 
 // scanAbandoned reads the result of an attempt that nobody will finish.
 func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
-	var id, token pgtype.UUID
 	var workerLost, timedOut bool
-	err = row.Scan(&id, &r.Namespace, &r.Attempt, &token, &workerLost, &timedOut)
-	r.RunID, r.Token = id.Bytes, token.Bytes
+	err = row.Scan(idColumn(&r.RunID), &r.Namespace, &r.Attempt, idColumn(&r.Token), &workerLost, &timedOut)
 	switch {
 	case workerLost:
-		r.Outcome, r.Error = belfry.OutcomeLost, "its worker fell silent"
+		r.Outcome, r.Error = belfry.OutcomeLost, store.ErrorWorkerLost
 	case timedOut:
-		r.Outcome, r.Error = belfry.OutcomeTimedOut, "no result came by the deadline"
+		r.Outcome, r.Error = belfry.OutcomeTimedOut, store.ErrorDeadline
 	default:
-		r.Outcome, r.Error = belfry.OutcomeCancelled, "it was cancelled, and its worker did not stop it"
+		r.Outcome, r.Error = belfry.OutcomeCancelled, store.ErrorNotStopped
 	}
 	return r, err
 }

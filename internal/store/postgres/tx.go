@@ -36,6 +36,14 @@ func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql s
 	return pgx.AppendRows([]T(nil), rows, scan)
 }
 
+// scanInto scans a row into the fields of a value.
+func scanInto[T any](fields func(*T) []any) pgx.RowToFunc[T] {
+	return func(row pgx.CollectableRow) (value T, err error) {
+		err = row.Scan(fields(&value)...)
+		return value, err
+	}
+}
+
 // collectOne returns the only row of a query, or the error of a missing one.
 func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], missing func() error, sql string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, sql, args...)

@@ -137,9 +137,6 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 	return reply, err
 }
 
-// notDelivered is the error of a claim whose reply never arrived.
-const notDelivered = "the worker never learned of the claim"
-
 // unregister removes a worker that leaves and says that it holds nothing: what is
 // left in its name it never learned of.
 func (t *tx) unregister(worker belfry.ID) error {
@@ -150,7 +147,7 @@ func (t *tx) unregister(worker belfry.ID) error {
 	if err != nil {
 		return err
 	}
-	return t.settleAll(runs, belfry.OutcomeUnconfirmed, notDelivered)
+	return t.settleAll(runs, belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed)
 }
 
 // confirmHeld compares the attempts that a worker lists with those it claimed. It
@@ -176,7 +173,7 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 		if confirmed[belfry.HeldAttempt{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
 			continue
 		}
-		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, notDelivered)); err != nil {
+		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed)); err != nil {
 			return nil, err
 		}
 	}
@@ -230,9 +227,9 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			outcome belfry.Outcome
 			why     string
 		}{
-			{whereWorkerLost, []any{owned}, belfry.OutcomeLost, "the worker fell silent"},
-			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, "the worker did not stop the cancelled run in time"},
-			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, "no result by the deadline"},
+			{whereWorkerLost, []any{owned}, belfry.OutcomeLost, store.ErrorWorkerLost},
+			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
+			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
 		} {
 			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-reaped))...)
 			if err != nil {
