@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -69,9 +70,19 @@ func CancelSettled(id belfry.ID, status belfry.RunStatus) error {
 	}
 }
 
-// CheckShards reads the stored number of shards. A configured number must be the same;
-// zero accepts any.
-func CheckShards(stored string, configured int) (int, error) {
+// defaultShards is the number of shards of a new database.
+const defaultShards = 64
+
+// InitShards stores the number of shards of a new database and reads it back. A
+// configured number must be the stored one; zero accepts any.
+func InitShards(configured int, storeOnce func(shards string) (stored string, err error)) (int, error) {
+	if configured < 0 {
+		return 0, belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", configured)
+	}
+	stored, err := storeOnce(strconv.Itoa(cmp.Or(configured, defaultShards)))
+	if err != nil {
+		return 0, err
+	}
 	shards, err := strconv.Atoi(stored)
 	if err != nil || shards < 1 {
 		return 0, fmt.Errorf("the stored number of shards, %q, is not a number", stored)

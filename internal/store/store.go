@@ -11,6 +11,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -75,6 +76,20 @@ const (
 type Page struct {
 	After Position
 	Limit int
+}
+
+// MergePage makes a page of the items of several scans, in descending order of their
+// ids, down to next, where the first of the scans stopped. An id that several items
+// have is listed once.
+func MergePage[T any](items []T, id func(T) belfry.ID, next belfry.ID, limit int) ([]T, belfry.ID) {
+	items = slices.DeleteFunc(items, func(item T) bool { return id(item).Compare(next) < 0 })
+	slices.SortStableFunc(items, func(a, b T) int { return id(b).Compare(id(a)) })
+	items = slices.CompactFunc(items, func(a, b T) bool { return id(a) == id(b) })
+	if len(items) > limit {
+		items = items[:limit]
+		next = id(items[limit-1])
+	}
+	return items, next
 }
 
 // Position is an item of a list that is ordered by an instant and an id.

@@ -98,7 +98,6 @@ SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue,
 	return err
 }
 
-// Archive archives finished one-offs of the shards.
 func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (archived int, next belfry.ID, err error) {
 	if limit < 1 {
 		return 0, after, nil

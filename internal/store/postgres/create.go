@@ -27,8 +27,7 @@ var (
 	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off"}
 )
 
-// CreateJobs stores new jobs with their plans, all or none: a few in one statement,
-// many by COPY. The key and the response of a request are stored with them.
+// CreateJobs stores a few jobs in one statement, and many by COPY.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	ctx, cancel := detach(ctx, bulkTimeout)
 	defer cancel()

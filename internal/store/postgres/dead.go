@@ -20,7 +20,6 @@ var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, c
 
 const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
-// DeadLetter finds a dead letter with its spec, payload and attempts.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := collectOne(ctx, s.pool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
 		var letter belfry.DeadLetter
@@ -100,32 +99,23 @@ func joinFilteredError(f belfry.DeadFilter) string {
 	return ` LEFT JOIN LATERAL (SELECT error FROM belfry.attempts WHERE run_id = x.id AND attempt = x.attempt OFFSET 0) a ON true`
 }
 
-// ListDeadLetters returns the dead letters that pass the filter, the latest death
-// first. Attempts and jobs are joined to those of the page only.
+// ListDeadLetters joins attempts and jobs to the dead letters of the page only.
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
-	if page.Limit < 1 {
-		return nil, nil
-	}
 	where, args := deadCondition(namespace, filter)
 	if !page.After.At.IsZero() {
 		args = append(args, page.After.At, notNull(page.After.ID))
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
-	args = append(args, page.Limit)
+	args = append(args, max(page.Limit, 0))
 	letters, err := collect(ctx, s.pool, scanInto(deadLetterFields),
 		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
 			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
 }
 
-// GroupDeadLetters counts the dead letters that pass the filter by fingerprint, the
-// largest group first.
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
-	if limit < 1 {
-		return nil, nil
-	}
 	where, args := deadCondition(namespace, filter)
-	args = append(args, limit)
+	args = append(args, max(limit, 0))
 	groups, err := collect(ctx, s.pool, scanInto(deadGroupFields), fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
 grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
@@ -236,8 +226,6 @@ func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.
 		column(found, func(r *store.Redrive) pgtype.Text { return text(string(r.Payload)) }), serials)
 }
 
-// Discard moves dead letters to history, with the facts of their last attempt, and
-// archives one-offs that have nothing else.
 func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()

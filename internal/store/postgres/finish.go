@@ -11,8 +11,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Finish settles attempts. A result without a live attempt was accepted before or is
-// late.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()

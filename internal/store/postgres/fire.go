@@ -18,7 +18,6 @@ import (
 // statement. Its plan soon becomes generic, which suits small batches.
 const maxGenericPlanSteps = 100
 
-// Fire applies the steps whose plan has not changed since it was read.
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()

@@ -43,7 +43,6 @@ func runFields(r *belfry.Run) []any {
 
 var scanRun = scanInto(runFields)
 
-// Run finds a run in any table, with its failed attempts.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
 	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuchRun(id) }, selectLive+`belfry.runs x`+where+`
@@ -67,8 +66,7 @@ func attemptFields(a *belfry.Attempt) []any {
 		&a.LateOutcome, nullTimeColumn{&a.LateAt}}
 }
 
-// JobRuns returns the runs and skips of a job, latest occurrence first. Each table is
-// cut to a page before they are merged.
+// JobRuns cuts each table to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
 	runs, err := collect(ctx, s.pool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
@@ -77,8 +75,6 @@ func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, pa
 	return runs, wrapError("list runs", err)
 }
 
-// RunsAt returns the runs and skips of a job for one instant, and the ranges of skips
-// that cover it.
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
 	runs, err := collect(ctx, s.pool, scanRun, selectLive+`belfry.runs x`+where+`
@@ -92,7 +88,6 @@ func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at 
 // maxRunsBefore limits store.RunWait.Before.
 const maxRunsBefore = 10
 
-// RunWait returns what a live run waits for.
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
 	var w store.RunWait
 	var before []pgtype.UUID
@@ -155,8 +150,7 @@ func runTablesFor(status belfry.RunStatus) []runTable {
 	return nil
 }
 
-// ListRuns returns the runs and skips of a namespace, latest first. It scans a bounded
-// number of rows in each table, more if there is time.
+// ListRuns scans a bounded number of rows in each table, more if there is time.
 func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (list store.RunList, err error) {
 	if page.Limit < 1 {
 		return list, nil
@@ -226,14 +220,10 @@ func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status 
 	return runs, end, err
 }
 
-// ListEvents returns the events of a namespace, latest first: their ids are in the
-// order of their instants.
+// ListEvents reads them by id, which is the order of their instants.
 func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
-	if page.Limit < 1 {
-		return nil, nil
-	}
 	events, err := collect(ctx, s.pool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
-		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), page.Limit)
+		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), max(page.Limit, 0))
 	return events, wrapError("list events", err)
 }
 

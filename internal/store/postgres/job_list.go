@@ -24,7 +24,6 @@ const (
 	searchTime     = 16 * time.Millisecond // after which no further scan starts
 )
 
-// ListJobs returns the jobs that pass the filter, newest first.
 func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page store.Page) (list store.JobList, err error) {
 	if page.Limit < 1 {
 		return store.JobList{}, nil
@@ -39,7 +38,8 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 			if err != nil {
 				return err
 			}
-			list = mergeJobLists(list, part, page.Limit)
+			next := slices.MaxFunc([]belfry.ID{list.Next, part.Next}, belfry.ID.Compare)
+			list.Jobs, list.Next = store.MergePage(append(list.Jobs, part.Jobs...), func(j belfry.Job) belfry.ID { return j.ID }, next, page.Limit)
 		}
 		return nil
 	})
@@ -95,24 +95,6 @@ func (s *Store) readFound(ctx context.Context, tx pgx.Tx, source jobSource, ids 
 	}
 	slices.SortFunc(jobs, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
 	return jobs, err
-}
-
-// mergeJobLists merges two pages into one. Each has all its jobs down to Next, and so
-// has the merged page.
-func mergeJobLists(a, b store.JobList, limit int) (page store.JobList) {
-	page.Next = a.Next
-	if b.Next.Compare(a.Next) > 0 {
-		page.Next = b.Next
-	}
-	all := slices.Concat(a.Jobs, b.Jobs)
-	slices.SortFunc(all, func(a, b belfry.Job) int { return b.ID.Compare(a.ID) })
-	all = slices.CompactFunc(all, func(a, b belfry.Job) bool { return a.ID == b.ID })
-	page.Jobs = slices.DeleteFunc(all, func(job belfry.Job) bool { return job.ID.Compare(page.Next) < 0 })
-	if len(page.Jobs) > limit {
-		page.Jobs = page.Jobs[:limit]
-		page.Next = page.Jobs[limit-1].ID
-	}
-	return page
 }
 
 // arg adds an argument and returns its placeholder.

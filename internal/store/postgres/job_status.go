@@ -10,21 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // jobStatusRow is a job with what its status is derived from.
 type jobStatusRow struct {
-	job                    belfry.Job
-	live                   belfry.LiveRuns
-	runCount               int64     // all runs of it that were ever decided, scheduled or triggered
-	firedFor               time.Time // the plan's high-water mark
-	lastLiveAt, lastDeadAt time.Time // scheduled instants of the latest live run and of the latest dead letter
-
-	// The latest record in history that is about an occurrence, and the instant of the
-	// latest that is a run.
-	lastSettledAt time.Time
-	lastSettled   belfry.RunStatus
-	lastRanAt     time.Time
+	job      belfry.Job
+	runCount int64     // all runs of it that were ever decided, scheduled or triggered
+	firedFor time.Time // the plan's high-water mark
+	store.JobActivity
 }
 
 // excludeNotes leaves out notes: that the clock skipped a wall time, that a plan was
@@ -63,7 +57,7 @@ func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	job := &r.job
 	err := row.Scan(idColumn(&job.ID), &job.Namespace, textColumn{&job.Name}, &job.Tags, &job.Revision, &job.State, &spec, jsonColumn{&job.Payload},
 		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.NextRunAt}, textColumn{&job.Quarantined}, timeColumn{&r.firedFor}, &r.runCount,
-		&r.live.Running, &r.live.Waiting, timeColumn{&r.lastLiveAt}, timeColumn{&r.lastDeadAt})
+		&r.Live.Running, &r.Live.Waiting, timeColumn{&r.LastLiveAt}, timeColumn{&r.LastDeadAt})
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +69,8 @@ func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 
 // result is the job with its status.
 func (r *jobStatusRow) result() belfry.Job {
-	job, last := r.job, r.lastSettled
-	if !r.lastDeadAt.IsZero() && !r.lastDeadAt.Before(r.lastSettledAt) {
-		last = belfry.RunDead
-	}
-	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, r.live, last)
-	if at := slices.MaxFunc([]time.Time{r.lastLiveAt, r.lastDeadAt, r.lastRanAt}, time.Time.Compare); !at.IsZero() {
-		job.LastRunAt = &at
-	}
+	job := r.job
+	r.SetStatus(&job)
 	return job
 }
 
@@ -108,8 +96,8 @@ func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error
 		case r.runCount == 0:
 		case r.firedFor.IsZero():
 			all = append(all, r)
-		case r.runCount == 1 && r.lastLiveAt.Equal(r.firedFor): // known without history
-		case r.runCount == 1 && r.lastDeadAt.Equal(r.firedFor) && !r.maybeCancelledAfter(r.firedFor): // so is this
+		case r.runCount == 1 && r.LastLiveAt.Equal(r.firedFor): // known without history
+		case r.runCount == 1 && r.LastDeadAt.Equal(r.firedFor) && !r.maybeCancelledAfter(r.firedFor): // so is this
 		case r.runCount == 1 && !r.maybeCancelledAfter(r.firedFor.Add(settleWindow-time.Minute)):
 			single = append(single, r)
 		default:
@@ -120,7 +108,7 @@ func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error
 		return err
 	}
 	for _, r := range single {
-		if !r.lastRanAt.Equal(r.firedFor) {
+		if !r.LastRanAt.Equal(r.firedFor) {
 			recent = append(recent, r)
 		}
 	}
@@ -129,9 +117,9 @@ func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error
 	}
 	for _, r := range recent {
 		switch {
-		case r.lastSettled == belfry.RunSkipped:
+		case r.SettledLast == belfry.RunSkipped:
 			all = append(all, r)
-		case r.lastSettledAt.Before(r.firedFor) && r.lastLiveAt.Before(r.firedFor) && r.lastDeadAt.Before(r.firedFor):
+		case r.SettledAt.Before(r.firedFor) && r.LastLiveAt.Before(r.firedFor) && r.LastDeadAt.Before(r.firedFor):
 			all = append(all, r)
 		}
 	}
@@ -170,7 +158,7 @@ func loadAllSettled(ctx context.Context, q querier, rows []*jobStatusRow) error 
 		return nil
 	}
 	for _, r := range rows {
-		r.lastSettledAt, r.lastSettled, r.lastRanAt = time.Time{}, "", time.Time{}
+		r.SettledAt, r.SettledLast, r.LastRanAt = time.Time{}, "", time.Time{}
 	}
 	return loadSettled(ctx, q, rows, `
 SELECT j.id, s.scheduled_at, s.state, h.scheduled_at
@@ -196,7 +184,7 @@ func loadSettled(ctx context.Context, q querier, rows []*jobStatusRow, sql strin
 	ids := column(rows, func(r **jobStatusRow) pgtype.UUID { return uuid((*r).job.ID) })
 	return forEach(ctx, q, []any{idColumn(&id), timeColumn{&settled}, &state, timeColumn{&ran}}, func() error {
 		r := byID[id]
-		r.lastSettledAt, r.lastSettled, r.lastRanAt = settled, state, ran
+		r.SettledAt, r.SettledLast, r.LastRanAt = settled, state, ran
 		return nil
 	}, sql, append([]any{ids}, args...)...)
 }

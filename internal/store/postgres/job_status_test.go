@@ -58,13 +58,13 @@ func TestJobStatusMatchesFullHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var (
-		id         pgtype.UUID
-		state      belfry.JobState
-		next       pgtype.Timestamptz
-		last       *time.Time
-		live       belfry.LiveRuns
-		outcome    pgtype.Text
-		statuses   = map[belfry.JobStatus]int{}
+		id       pgtype.UUID
+		state    belfry.JobState
+		next     pgtype.Timestamptz
+		last     *time.Time
+		live     belfry.LiveRuns
+		outcome  pgtype.Text
+		statuses = map[belfry.JobStatus]int{}
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, nullTimeColumn{&last}, &outcome}, func() error {
 		job := got[id.Bytes]

@@ -15,7 +15,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Job finds a job that is live or has ended.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
 	job, err := s.job(ctx, s.pool, namespace, id)
 	if belfry.CodeOf(err) != belfry.NotFound {
@@ -54,7 +53,6 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 	return store.NoSuchJob(id)
 }
 
-// JobIDByName finds the live job with the name, or else the one that ended last.
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	var id belfry.ID
 	err := s.pool.QueryRow(ctx, `
@@ -69,7 +67,6 @@ SELECT id FROM (
 	return id, wrapError("look up a job by its name", err)
 }
 
-// Revisions returns the replaced revisions of a job, latest first.
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	var (
 		found     bool
@@ -117,7 +114,6 @@ WITH deleted AS (
 )
 SELECT count(*) FROM deleted`
 
-// DeleteEnded deletes a job that has ended, and its history if asked to.
 func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -131,7 +127,6 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 	return nil
 }
 
-// EditJob locks a job and its plan, calls edit and stores the change that it returns.
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -274,7 +269,6 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 	return duplicate
 }
 
-// CachedResponse finds the response that is stored under a key.
 func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
 	duplicate, err := readResponse(ctx, s.pool, namespace, key)
 	return duplicate, wrapError("look up an idempotency key", err)

@@ -23,13 +23,11 @@ RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
 	return leases, wrapError("hold leases", err)
 }
 
-// Release ends the owner's hold on the names.
 func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
 	_, err := s.priorityPool.Exec(ctx, `UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2)`, uuid(owner), names)
 	return wrapError("release leases", err)
 }
 
-// Held lists the leases whose name starts with prefix and that have not expired.
 func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
 	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields),
 		`SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)

@@ -40,7 +40,6 @@ func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
 	return &notifier{pool: pool, log: log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
 }
 
-// Wakeups is store.Store.Wakeups.
 func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
 	return s.notifier.Wakeups(ctx, topic)
 }
@@ -48,7 +47,6 @@ func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} 
 // PollInterval is short, since notifications of other nodes may be lost.
 func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
 
-// ChangedJobs returns the jobs that notifications have named.
 func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.notifier.ChangedJobs() }
 
 // notifyReady notifies that runs became ready.

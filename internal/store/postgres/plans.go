@@ -33,20 +33,17 @@ func dueFields(d *store.Due) []any {
 
 var scanDue = scanInto(dueFields)
 
-// Upcoming returns the plans that are due in the window, soonest first. They are
-// selected from their narrow table before the jobs are looked up.
+// Upcoming selects plans from their narrow table before the jobs are looked up.
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans
          WHERE shard = ANY($1) AND next_at <= $2 AND ($3::timestamptz IS NULL OR next_at > $3)
          ORDER BY next_at FETCH FIRST $4 ROWS WITH TIES)`, int32s(w.Shards), w.Until, timestamptz(w.After), int64(w.Limit))
 }
 
-// Overdue returns plans that were due before the instant, the earliest first.
 func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE shard = ANY($1) AND next_at < $2 ORDER BY next_at LIMIT $3)`, int32s(shards), before, limit)
 }
 
-// PlansByJob returns the plans of the jobs.
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
 }
@@ -57,9 +54,8 @@ func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]stor
 	return due, wrapError("read plans", err)
 }
 
-// PlansForZoneUpdate returns plans that were made with an older release of the
-// time-zone data. They have no index: it would cost every firing something, for a
-// search that happens a few times a year.
+// PlansForZoneUpdate has no index: it would cost every firing something, for a search
+// that happens a few times a year.
 func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
 	if limit < 1 {
 		return nil, after, nil
@@ -87,7 +83,6 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 	return due, next, nil
 }
 
-// Quarantine stores why the plan of a job cannot be fired.
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -95,7 +90,6 @@ func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error
 	return wrapError("quarantine a job", err)
 }
 
-// Trigger stores triggers of one job.
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -143,8 +137,7 @@ SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE i
 	return err
 }
 
-// PendingTriggers returns the triggers that are not fired yet, oldest first. No run is
-// ready before its trigger was stored.
+// PendingTriggers: no run is ready before its trigger was stored.
 func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
 	pending, err := collect(ctx, s.pool, scanInto(pendingTriggerFields), `
 SELECT `+dueColumns+`, t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload

@@ -10,7 +10,6 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Promote makes runs ready whose retry is due, and runs that wait for nothing.
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -141,8 +140,7 @@ SELECT job_id, n = $3, shard = ANY($1) AND `+onlyWaitingRuns+` FROM j`, int32s(s
 	return s.advance(ctx, jobs)
 }
 
-// CountReady counts the ready runs of each lane, up to the limit a lane. It skips from
-// lane to lane in the index, so that its cost does not grow with the queue.
+// CountReady skips from lane to lane in the index: its cost does not grow with the queue.
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	ready := map[string]int{}
 	var lane string

@@ -21,8 +21,7 @@ const (
 	partitionName       = "history_2006_01_02"
 )
 
-// Prune deletes what is older than keep, or than its own retention: whole days of
-// history where possible, by dropping their partition.
+// Prune deletes whole days of history where possible, by dropping their partition.
 func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 	now := s.Now()
 	if err := makePartitions(ctx, s.pool, now); err != nil {

@@ -41,8 +41,7 @@ SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_
   FROM claimed r` + joinRevision + `
  ORDER BY r.rank`
 
-// Claim hands ready runs to a registered worker, lowest rank first. A run whose spec
-// cannot be read fails at once.
+// Claim fails a run whose spec cannot be read at once.
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
@@ -90,8 +89,6 @@ func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimedRu
 	return claimedRun{run, err}, nil
 }
 
-// Heartbeat registers or renews a worker and returns what it lost and what is
-// cancelled.
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	if b.Leave {
 		_, err := s.priorityPool.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.WorkerID))
@@ -169,7 +166,6 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 	return err
 }
 
-// Workers lists the registered workers.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	workers, err := collect(ctx, s.priorityPool, func(row pgx.CollectableRow) (w store.Worker, err error) {
 		var lanes string

@@ -4,7 +4,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -23,9 +22,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// DefaultShards is the number of shards of a new database.
-const DefaultShards = 64
-
 // Time limits of one call. The server cancels a statement that takes longer, so that
 // no loop of a scheduler hangs.
 const (
@@ -37,11 +33,11 @@ const (
 // Options are the settings of a store.
 type Options struct {
 	URL    string
-	Shards int // of a new database; 0: the stored number, or DefaultShards
+	Shards int // of a new database; 0: the stored number, or 64
 	Log    *slog.Logger
 }
 
-// Store is a store.Store in PostgreSQL.
+// Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
 	pool         *pgxpool.Pool
 	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind other work
@@ -143,20 +139,17 @@ func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
-func (s *Store) initShards(ctx context.Context, configured int) error {
-	var stored string
-	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(configured, DefaultShards)))
-	if err == nil {
-		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
-	}
-	if err != nil {
-		return fmt.Errorf("fix the number of shards: %w", err)
-	}
-	s.shards, err = store.CheckShards(stored, configured)
+func (s *Store) initShards(ctx context.Context, configured int) (err error) {
+	s.shards, err = store.InitShards(configured, func(shards string) (stored string, err error) {
+		_, err = s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, shards)
+		if err == nil {
+			err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
+		}
+		return stored, wrapError("fix the number of shards", err)
+	})
 	return err
 }
 
-// Shards is the number of shards, fixed when the database was first used.
 func (s *Store) Shards() int { return s.shards }
 
 // Now is the server's time, as of the last synchronization of clocks.
@@ -177,7 +170,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the background work and the connections.
 func (s *Store) Close() error {
 	s.stop()
 	s.done.Wait()

@@ -169,13 +169,7 @@ func scanPage[T any](t *tx, scans []indexScan[T], id func(T) belfry.ID, args []a
 			next = floor
 		}
 	}
-	items = slices.DeleteFunc(items, func(item T) bool { return id(item).Compare(next) < 0 })
-	slices.SortStableFunc(items, func(a, b T) int { return id(b).Compare(id(a)) })
-	items = slices.CompactFunc(items, func(a, b T) bool { return id(a) == id(b) })
-	if len(items) > page.Limit {
-		items = items[:page.Limit]
-		next = id(items[page.Limit-1])
-	}
+	items, next = store.MergePage(items, id, next, page.Limit)
 	return items, next, nil
 }
 

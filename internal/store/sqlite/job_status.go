@@ -3,10 +3,9 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // selectJobStatus reads jobs with everything that their status is derived from. The
@@ -29,7 +28,7 @@ const excludeNotes = ` AND (h.state <> 'skipped' OR h.reason NOT IN ('dst_gap', 
   AND h.settled_at >= coalesce((SELECT o.fired_at FROM history o WHERE o.job_id = h.job_id AND o.state <> 'skipped' ORDER BY o.scheduled_at DESC, o.id DESC LIMIT 1), 0)
   AND h.settled_at >= coalesce((SELECT o.fired_at FROM dead o WHERE o.job_id = h.job_id ORDER BY o.scheduled_at DESC LIMIT 1), 0)) `
 
-// whereStatus filters jobs by what belfry.StatusOf derives from a jobStatusRow.
+// whereStatus filters jobs by what belfry.StatusOf derives from a store.JobActivity.
 const whereStatus = `
   AND (@status = '' OR @status = CASE
     WHEN j.state = 'paused' THEN 'paused'
@@ -43,37 +42,22 @@ const whereStatus = `
 // lastSettled is before all instants if nothing is settled.
 const lastSettled = `coalesce((SELECT scheduled_at FROM history h WHERE h.job_id = j.id` + excludeNotes + `ORDER BY scheduled_at DESC LIMIT 1), -9223372036854775808)`
 
-// jobStatusRow is a row of selectJobStatus beside the job itself.
-type jobStatusRow struct {
-	spec        string
-	nextAt      *time.Time
-	live        belfry.LiveRuns
-	lastLiveAt  time.Time // latest live run
-	lastDeadAt  time.Time // latest dead letter
-	lastRunAt   time.Time // latest settled run that was not skipped
-	settledAt   time.Time // latest settled run or skip that is not a note
-	settledLast sql.Null[belfry.RunStatus]
-}
-
 func (t *tx) scanJobStatus(rows *sql.Rows, job *belfry.Job) error {
-	var r jobStatusRow
-	err := rows.Scan(bytesColumn{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &r.spec, jsonColumn{&job.Payload},
-		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, tagsColumn{&job.Tags}, nullTimeColumn{&r.nextAt}, &job.Quarantined, &r.live.Running, &r.live.Waiting,
-		timeColumn{&r.lastLiveAt}, timeColumn{&r.lastDeadAt}, timeColumn{&r.lastRunAt}, timeColumn{&r.settledAt}, &r.settledLast)
+	var (
+		a    store.JobActivity
+		last sql.Null[belfry.RunStatus]
+		spec string
+	)
+	err := rows.Scan(bytesColumn{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.State, &spec, jsonColumn{&job.Payload},
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, tagsColumn{&job.Tags}, nullTimeColumn{&job.NextRunAt}, &job.Quarantined, &a.Live.Running, &a.Live.Waiting,
+		timeColumn{&a.LastLiveAt}, timeColumn{&a.LastDeadAt}, timeColumn{&a.LastRanAt}, timeColumn{&a.SettledAt}, &last)
 	if err != nil {
 		return err
 	}
-	if job.Spec, err = t.specs.Decode(r.spec); err != nil {
+	if job.Spec, err = t.specs.Decode(spec); err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	job.NextRunAt = r.nextAt
-	if at := slices.MaxFunc([]time.Time{r.lastLiveAt, r.lastDeadAt, r.lastRunAt}, time.Time.Compare); !at.IsZero() {
-		job.LastRunAt = &at
-	}
-	last := r.settledLast.V
-	if !r.lastDeadAt.IsZero() && !r.lastDeadAt.Before(r.settledAt) {
-		last = belfry.RunDead
-	}
-	job.Status = belfry.StatusOf(job.State, r.nextAt != nil, r.live, last)
+	a.SettledLast = last.V
+	a.SetStatus(job)
 	return nil
 }

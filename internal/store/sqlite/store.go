@@ -12,16 +12,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// DefaultShards is the number of shards of a new database.
-const DefaultShards = 64
 
 // The files in the directory; SQLite adds a log and its index.
 const (
@@ -32,7 +28,7 @@ const (
 // Options say where the database is.
 type Options struct {
 	Dir    string // created if it does not exist; it must be on a disk of this machine
-	Shards int    // of a new database; 0: whatever is stored, or DefaultShards
+	Shards int    // of a new database; 0: whatever is stored, or 64
 	Log    *slog.Logger
 }
 
@@ -134,25 +130,16 @@ func createPrivate(file string) error {
 
 const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
 
-func (s *Store) initShards(ctx context.Context, configured int) error {
-	shards := configured
-	if shards == 0 {
-		shards = DefaultShards
-	}
-	if shards < 1 {
-		return belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", configured)
-	}
-	var stored string
-	err := s.write(ctx, "set the number of shards", func(t *tx) error {
-		if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, strconv.Itoa(shards)); err != nil {
-			return err
-		}
-		return t.get([]any{&stored}, selectShards)
+func (s *Store) initShards(ctx context.Context, configured int) (err error) {
+	s.shards, err = store.InitShards(configured, func(shards string) (string, error) {
+		return writeValue(ctx, s, "set the number of shards", func(t *tx) (stored string, err error) {
+			if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, shards); err != nil {
+				return "", err
+			}
+			err = t.get([]any{&stored}, selectShards)
+			return stored, err
+		})
 	})
-	if err != nil {
-		return err
-	}
-	s.shards, err = store.CheckShards(stored, configured)
 	return err
 }
 
