@@ -45,10 +45,9 @@ func (t *tx) cancel(namespace string, id belfry.ID) error {
 	}
 	switch run.Status {
 	case belfry.RunRunning:
-		_, err := t.exec(requestCancel, micro(t.now), id[:])
-		return err
+		return t.run(requestCancel, micro(t.now), id[:])
 	case belfry.RunReady, belfry.RunRetry, belfry.RunWaiting:
-		if _, err := t.exec(settleCancelled, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), id[:])...); err != nil {
+		if err := t.run(settleCancelled, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), id[:])...); err != nil {
 			return err
 		}
 		d, err := t.deleteRun(id)
@@ -76,10 +75,10 @@ func (t *tx) cancelJob(job belfry.ID) error {
 	if _, err := t.cancelTriggers(triggersOfJob, job[:]); err != nil {
 		return err
 	}
-	if _, err := t.exec(requestJobCancel, micro(t.now), job[:]); err != nil {
+	if err := t.run(requestJobCancel, micro(t.now), job[:]); err != nil {
 		return err
 	}
-	if _, err := t.exec(cancelJobUnheld, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), job[:])...); err != nil {
+	if err := t.run(cancelJobUnheld, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), job[:])...); err != nil {
 		return err
 	}
 	oneOff, err := all(t, func(rows *sql.Rows, oneOff *bool) error { return rows.Scan(oneOff) }, deleteJobUnheld, job[:])

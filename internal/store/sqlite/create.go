@@ -80,9 +80,8 @@ func (t *tx) insertJob(r *newRow) error {
 	if !t.changes.many {
 		t.changes.planWritten(r.ID)
 	}
-	_, err = t.exec(insertPlan, p.JobID[:], int64(p.Shard), p.Version, nullTime(p.NextAt), nullTime(p.NominalAt), nullTime(p.FiredFor), p.RunsMade,
+	return t.run(insertPlan, p.JobID[:], int64(p.Shard), p.Version, nullTime(p.NextAt), nullTime(p.NominalAt), nullTime(p.FiredFor), p.RunsMade,
 		p.ZoneVersion, p.Once)
-	return err
 }
 
 func rowOf(n *store.NewJob, specs *store.SpecEncoder) (*newRow, error) {

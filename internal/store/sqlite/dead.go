@@ -56,17 +56,14 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
 	args := append(deadFilterArgs(namespace, filter, page.Limit), sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]))
-	return readValue(ctx, s, "list dead letters", func(t *tx) ([]belfry.DeadLetter, error) {
-		return all(t, func(rows *sql.Rows, l *belfry.DeadLetter) error { return rows.Scan(deadLetterFields(l)...) }, selectDeadLetters, args...)
-	})
+	return readAll(ctx, s, "list dead letters", scanInto(deadLetterFields), selectDeadLetters, args...)
 }
 
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
-	return readValue(ctx, s, "group dead letters", func(t *tx) ([]belfry.DeadGroup, error) {
-		return all(t, func(rows *sql.Rows, g *belfry.DeadGroup) error {
-			return rows.Scan(&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, &g.Error, &g.HTTPStatus, bytesColumn{g.LatestRunID[:]})
-		}, selectDeadGroups, deadFilterArgs(namespace, filter, limit)...)
-	})
+	fields := func(g *belfry.DeadGroup) []any {
+		return []any{&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, &g.Error, &g.HTTPStatus, bytesColumn{g.LatestRunID[:]}}
+	}
+	return readAll(ctx, s, "group dead letters", scanInto(fields), selectDeadGroups, deadFilterArgs(namespace, filter, limit)...)
 }
 
 // deadFilterArgs are the parameters of whereDeadFilter, and a limit.
@@ -142,10 +139,10 @@ func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) 
 	if _, _, err := t.deleteDead(namespace, r.Run); err != nil {
 		return false, err
 	}
-	if _, err := t.exec(redriveKey, micro(t.now), r.Run[:]); err != nil {
+	if err := t.run(redriveKey, micro(t.now), r.Run[:]); err != nil {
 		return false, err
 	}
-	if _, err := t.exec(bumpPlanVersion, job[:]); err != nil {
+	if err := t.run(bumpPlanVersion, job[:]); err != nil {
 		return false, err
 	}
 	t.changes.planWritten(job)

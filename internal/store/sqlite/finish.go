@@ -126,7 +126,7 @@ func (t *tx) succeed(r *belfry.Result) (settled bool, err error) {
 		return true, err
 	}
 	if d.key != "" && d.kind == belfry.KindScheduled {
-		if _, err := t.exec(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
+		if err := t.run(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
 			return true, err
 		}
 	}
@@ -152,7 +152,7 @@ func (t *tx) fail(r *belfry.Result) (settled bool, err error) {
 // for a retry, is cancelled, or is dead.
 func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	now := micro(t.now)
-	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
+	err := t.run(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
 		int64(r.HTTPStatus), sanitize.Text(r.Error, store.MaxError), sanitize.Text(r.Output, belfry.MaxOutput))
 	if err != nil {
 		return err
@@ -160,14 +160,13 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	s := belfry.Settle(h.id, h.counts, t.specs.OrZero(h.spec).Retry(), r)
 	switch s.State {
 	case belfry.RunDead:
-		_, err = t.exec(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
+		err = t.run(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
 	case belfry.RunCancelled:
-		_, err = t.exec(settleCancelled, append(t.historyArgs(s.State, &r), h.id[:])...)
+		err = t.run(settleCancelled, append(t.historyArgs(s.State, &r), h.id[:])...)
 	default:
 		t.changes.requeued(s.State)
 		at := t.now.Add(s.Delay)
-		_, err := t.exec(requeueRun, string(s.State), micro(at), plan.Rank(at, h.weight), s.Counts.Failures, s.Counts.Lost, h.id[:])
-		return err
+		return t.run(requeueRun, string(s.State), micro(at), plan.Rank(at, h.weight), s.Counts.Failures, s.Counts.Lost, h.id[:])
 	}
 	if err != nil {
 		return err
@@ -241,6 +240,6 @@ func (t *tx) lateVerdict(r *belfry.Result) (belfry.Verdict, error) {
 	case outcome == r.Outcome:
 		return belfry.VerdictAccepted, nil
 	}
-	_, err = t.exec(recordLate, string(r.Outcome), micro(t.now), r.RunID[:], int64(r.Attempt))
+	err = t.run(recordLate, string(r.Outcome), micro(t.now), r.RunID[:], int64(r.Attempt))
 	return belfry.VerdictLate, err
 }

@@ -59,9 +59,8 @@ func (f *fireTx) applyStep(s *plan.Step) (applied bool, err error) {
 
 func (f *fireTx) addSkip(s *plan.Step, skip *plan.Skip, kind belfry.RunKind, readyAt time.Time) error {
 	now := micro(f.now)
-	_, err := f.exec(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
+	return f.run(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
 		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, micro(skip.To), skip.Count, retainUntil(f.now, s.Policy.RetentionDays))
-	return err
 }
 
 // addRun adds a run of the step, or a skip in its place, unless its trigger is fired
@@ -96,8 +95,7 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 	if err != nil || !hasUniqueKey(r) {
 		return err
 	}
-	_, err = f.exec(insertKey, s.Seen.JobID[:], r.Key, int64(s.Seen.Shard), r.ID[:], micro(f.now))
-	return err
+	return f.run(insertKey, s.Seen.JobID[:], r.Key, int64(s.Seen.Shard), r.ID[:], micro(f.now))
 }
 
 // addClaimed adds a run that the worker with the free slots holds from the beginning.

@@ -66,7 +66,7 @@ func runFields(r *belfry.Run) []any {
 		&r.HTTPStatus, &r.Output, &r.Error, &r.Reason, nullTimeColumn{&r.SkippedTo}, &r.SkippedCount, nullTimeColumn{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
-func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
+var scanRun = scanInto(runFields)
 
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	return readValue(ctx, s, "look up a run", func(t *tx) (run belfry.Run, err error) {
@@ -96,16 +96,12 @@ func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
 }
 
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
-	return readValue(ctx, s, "list the runs of a job", func(t *tx) ([]belfry.Run, error) {
-		return all(t, scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
-			sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
-	})
+	return readAll(ctx, s, "list the runs of a job", scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
+		sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
 }
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
-	return readValue(ctx, s, "look up an instant", func(t *tx) ([]belfry.Run, error) {
-		return all(t, scanRun, selectRunsAt, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
-	})
+	return readAll(ctx, s, "look up an instant", scanRun, selectRunsAt, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
 }
 
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
@@ -201,15 +197,12 @@ func (t *tx) addEvent(shard int, e *belfry.Event) error {
 	if e == nil {
 		return nil
 	}
-	_, err := t.exec(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
-	return err
+	return t.run(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
 }
 
 func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
 	before := idOrMax(page.After.ID)
-	return readValue(ctx, s, "list events", func(t *tx) ([]belfry.Event, error) {
-		return all(t, func(rows *sql.Rows, e *belfry.Event) error {
-			return rows.Scan(bytesColumn{e.ID[:]}, &e.Namespace, bytesColumn{e.JobID[:]}, &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count)
-		}, selectEvents, namespace, before[:], atMost(page.Limit))
-	})
+	return readAll(ctx, s, "list events", func(rows *sql.Rows, e *belfry.Event) error {
+		return rows.Scan(bytesColumn{e.ID[:]}, &e.Namespace, bytesColumn{e.JobID[:]}, &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count)
+	}, selectEvents, namespace, before[:], atMost(page.Limit))
 }

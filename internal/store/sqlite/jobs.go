@@ -97,10 +97,10 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 			return err
 		}
 		if history {
-			if _, err := t.exec(insertPurge, micro(t.now), id[:]); err != nil {
+			if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
 				return err
 			}
-			if _, err := t.exec(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
+			if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 }
 
 func (t *tx) deleteEnded(id belfry.ID) error {
-	return t.execEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
+	return t.runEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
 }
 
 const (
@@ -126,11 +126,11 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		if err != nil {
 			return job, err
 		}
-		var p planRow
-		if err := t.get(p.fields(), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
+		var p plan.Plan
+		if err := t.get(planFields(&p), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
 			return job, err
 		}
-		change, err := edit(job, p.Plan, t.now)
+		change, err := edit(job, p, t.now)
 		if err != nil {
 			return job, &callerError{err}
 		}
@@ -167,7 +167,7 @@ func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 		}
 	}
 	if old.Serial() && !c.Job.Serial() {
-		if _, err := t.exec(promoteAllWaiting, sql.Named("now", micro(t.now)), sql.Named("job", old.ID[:])); err != nil {
+		if err := t.run(promoteAllWaiting, sql.Named("now", micro(t.now)), sql.Named("job", old.ID[:])); err != nil {
 			return err
 		}
 		t.changes.ready = true
@@ -178,7 +178,7 @@ func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 	job := &c.Job
 	if job.Revision > old.Revision {
-		if _, err := t.exec(insertRevision, micro(t.now), old.ID[:]); err != nil {
+		if err := t.run(insertRevision, micro(t.now), old.ID[:]); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(updateJob, nullText(job.Name), string(job.State), spec, nullText(job.Payload), job.Revision, micro(t.now),
+	err = t.run(updateJob, nullText(job.Name), string(job.State), spec, nullText(job.Payload), job.Revision, micro(t.now),
 		tagsJSON(job.Tags), job.Queue, job.Type, job.Handler, c.Purge && job.State == belfry.JobDeleted, old.ID[:])
 	return nameTaken(err, job.Name)
 }
@@ -230,7 +230,6 @@ func (s *Store) writeRequest(ctx context.Context, doing string, r *store.Request
 		if err != nil {
 			return &callerError{err}
 		}
-		_, err = t.exec(insertRequest, r.Namespace, r.Key, r.Hash[:], append([]byte{}, response...), micro(t.now))
-		return err
+		return t.run(insertRequest, r.Namespace, r.Key, r.Hash[:], append([]byte{}, response...), micro(t.now))
 	})
 }

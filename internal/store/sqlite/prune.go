@@ -175,8 +175,7 @@ func (s *Store) pruneAttempts(ctx context.Context, before time.Time) error {
 			return all(t, scanOld, selectOldAttempts, micro(before), after.age, after.id[:], after.attempt, pruneBatch)
 		},
 		func(t *tx, o oldRow) error {
-			_, err := t.exec(pruneAttempt, o.id[:], o.attempt)
-			return err
+			return t.run(pruneAttempt, o.id[:], o.attempt)
 		})
 }
 
@@ -191,7 +190,7 @@ func (s *Store) pruneJobs(ctx context.Context, before time.Time) error {
 			if err != nil || n == 0 {
 				return err
 			}
-			return t.execEach([]any{o.id[:]},
+			return t.runEach([]any{o.id[:]},
 				`DELETE FROM plans WHERE job_id = ?`,
 				`DELETE FROM revisions WHERE job_id = ?`,
 				`DELETE FROM triggers WHERE job_id = ? AND fired_at IS NULL`,
@@ -242,7 +241,7 @@ func (s *Store) purgeJob(ctx context.Context, job belfry.ID, attempts, runs stri
 		if live, err := t.exists(jobHasLiveRun, job[:]); err != nil || live {
 			return 0, err
 		}
-		if _, err := t.exec(attempts, job[:], pruneBatch); err != nil {
+		if err := t.run(attempts, job[:], pruneBatch); err != nil {
 			return 0, err
 		}
 		return t.exec(runs, job[:], pruneBatch)

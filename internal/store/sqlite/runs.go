@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -105,7 +104,7 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 	run.Attempt++
 	run.Spec = t.specs.OrZero(spec)
 	run.DeadlineAt = deadline(t.now, time.Duration(timeout)*time.Millisecond)
-	_, err = t.exec(claimRun, int64(run.Attempt), worker[:], run.Token[:], micro(t.now), micro(run.DeadlineAt), id[:])
+	err = t.run(claimRun, int64(run.Attempt), worker[:], run.Token[:], micro(t.now), micro(run.DeadlineAt), id[:])
 	return run, err
 }
 
@@ -140,7 +139,7 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 // unregister removes a worker that leaves and says that it holds nothing: what is
 // left in its name it never learned of.
 func (t *tx) unregister(worker belfry.ID) error {
-	if _, err := t.exec(`DELETE FROM workers WHERE id = ?`, worker[:]); err != nil {
+	if err := t.run(`DELETE FROM workers WHERE id = ?`, worker[:]); err != nil {
 		return err
 	}
 	runs, err := all(t, scanHeld, selectHeld+whereWorker, worker[:])
@@ -181,29 +180,20 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 }
 
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	return readValue(ctx, s, "list workers", func(t *tx) ([]store.Worker, error) {
-		return all(t, func(rows *sql.Rows, w *store.Worker) error {
-			var lanes string
-			if err := rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, &lanes, timeColumn{&w.LastSeen}); err != nil {
-				return err
-			}
-			return json.Unmarshal([]byte(lanes), &w.Lanes)
-		}, `SELECT id, node, slots, lanes, last_seen FROM workers ORDER BY id`)
-	})
+	return readAll(ctx, s, "list workers", func(rows *sql.Rows, w *store.Worker) error {
+		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.LastSeen})
+	}, `SELECT id, node, slots, lanes, last_seen FROM workers ORDER BY id`)
 }
 
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	ready := map[string]int{}
-	err := s.read(ctx, "count the ready runs", func(t *tx) error {
-		_, err := all(t, func(rows *sql.Rows, _ *struct{}) error {
-			var lane string
-			var runs int
-			err := rows.Scan(&lane, &runs)
-			ready[lane] = runs
-			return err
-		}, countReady, atMost(limit))
+	_, err := readAll(ctx, s, "count the ready runs", func(rows *sql.Rows, _ *struct{}) error {
+		var lane string
+		var runs int
+		err := rows.Scan(&lane, &runs)
+		ready[lane] = runs
 		return err
-	})
+	}, countReady, atMost(limit))
 	return ready, err
 }
 
@@ -217,7 +207,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	owned := shardsJSON(shards)
 	return writeValue(ctx, s, "reap", func(t *tx) (reaped int, err error) {
 		if silence > 0 {
-			if _, err := t.exec(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
+			if err := t.run(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
 				return 0, err
 			}
 		}
@@ -253,11 +243,10 @@ const releaseBatch = 1000
 // belfry.NamespaceLane, and they are reaped only if they stay silent.
 func (s *Store) releaseStale(ctx context.Context) error {
 	err := s.write(ctx, "release the leases", func(t *tx) error {
-		if _, err := t.exec(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
+		if err := t.run(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
-		return err
+		return t.run(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
 	})
 	for released := releaseBatch; err == nil && released == releaseBatch; {
 		err = s.write(ctx, "release the runs", func(t *tx) error {

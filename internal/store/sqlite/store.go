@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
 func (s *Store) initShards(ctx context.Context, configured int) (err error) {
 	s.shards, err = store.InitShards(configured, func(shards string) (string, error) {
 		return writeValue(ctx, s, "set the number of shards", func(t *tx) (stored string, err error) {
-			if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, shards); err != nil {
+			if err := t.run(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, shards); err != nil {
 				return "", err
 			}
 			err = t.get([]any{&stored}, selectShards)
@@ -189,7 +190,7 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 		if err := t.get([]any{&mode}, `PRAGMA journal_mode`); err != nil {
 			return err
 		}
-		if _, err := t.exec(`CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT`); err != nil {
+		if err := t.run(`CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT`); err != nil {
 			return err
 		}
 		return t.get([]any{&version}, `SELECT coalesce(max(version), 0) FROM migrations`)
@@ -205,8 +206,57 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 			if _, err := t.session.conn.ExecContext(t.ctx, script); err != nil {
 				return err
 			}
-			_, err := t.exec(`INSERT INTO migrations (version, applied_at) VALUES (?, ?)`, version, micro(t.now))
-			return err
+			return t.run(`INSERT INTO migrations (version, applied_at) VALUES (?, ?)`, version, micro(t.now))
 		})
+	})
+}
+
+const (
+	holdLease = `INSERT INTO leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
+ON CONFLICT (name) DO UPDATE SET
+  owner = excluded.owner,
+  epoch = leases.epoch + (leases.owner <> excluded.owner),
+  expires_at = excluded.expires_at
+WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
+RETURNING name, owner, epoch`
+
+	// The rows stay, so that the epochs go on growing.
+	releaseLease = `UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`
+
+	selectLeases = `SELECT name, owner, epoch FROM leases WHERE substr(name, 1, length(?)) = ? AND expires_at > ? ORDER BY name`
+)
+
+func leaseFields(l *store.Lease) []any { return []any{&l.Name, bytesColumn{l.Owner[:]}, &l.Epoch} }
+
+func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
+	return writeValue(ctx, s, "hold leases", func(t *tx) (leases []store.Lease, err error) {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+			var l store.Lease
+			held, err := t.find(leaseFields(&l), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
+			if err != nil {
+				return nil, err
+			}
+			if held {
+				leases = append(leases, l)
+			}
+		}
+		return leases, nil
+	})
+}
+
+func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
+	return s.write(ctx, "release leases", func(t *tx) error {
+		for _, name := range names {
+			if err := t.run(releaseLease, micro(t.now), name, owner[:], micro(t.now)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
+	return readValue(ctx, s, "list leases", func(t *tx) ([]store.Lease, error) {
+		return all(t, scanInto(leaseFields), selectLeases, prefix, prefix, micro(t.now))
 	})
 }

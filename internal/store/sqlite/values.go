@@ -150,17 +150,17 @@ func (c bytesColumn) Scan(v any) error {
 	return nil
 }
 
-// tagsColumn scans what tagsJSON wrote.
-type tagsColumn struct{ to *[]string }
+// stringsColumn scans a list in JSON that may be null.
+type stringsColumn struct{ to *[]string }
 
-func (c tagsColumn) Scan(v any) error {
+func (c stringsColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
 		*c.to = nil
 	case string:
 		return json.Unmarshal([]byte(v), c.to)
 	default:
-		return fmt.Errorf("%T is not a list of tags", v)
+		return fmt.Errorf("%T is not a list", v)
 	}
 	return nil
 }
