@@ -23,24 +23,14 @@ const (
 // maxNameShown bounds what an error repeats of a name that may be anything.
 const maxNameShown = 200
 
-// NoSuchJob is the error of a job that does not exist.
-func NoSuchJob(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
+// NoSuch is the error of a job, run or dead letter that does not exist.
+func NoSuch(kind string, id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no %s %s", kind, id)
 }
 
 // NoSuchName is the error of a name that no job has.
 func NoSuchName(name string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
-}
-
-// NoSuchRun is the error of a run that does not exist.
-func NoSuchRun(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
-}
-
-// NoSuchDeadLetter is the error of a dead letter that does not exist.
-func NoSuchDeadLetter(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no dead letter %s", id)
 }
 
 // NameTaken is the error of a name that another job has.

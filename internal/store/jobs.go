@@ -65,9 +65,6 @@ type Request struct {
 	Response  func() ([]byte, error) // called after all jobs of the sequence were taken; it may be called again
 }
 
-// RequestRetention is how long the keys of requests are kept at least.
-const RequestRetention = 7 * 24 * time.Hour
-
 // DuplicateRequest is the error of a call whose key was used before.
 type DuplicateRequest struct {
 	Hash     [32]byte // of the earlier request

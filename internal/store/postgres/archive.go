@@ -148,3 +148,46 @@ func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
 	}
 	return job, nil
 }
+
+// followUps is what is to be done after runs were settled.
+type followUps struct {
+	waiting []belfry.ID // jobs with a waiting run
+	oneOffs []belfry.ID // jobs whose last run this may have been
+}
+
+// settled runs a statement that returns settledColumns, and marks its results.
+func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql string, args ...any) error {
+	var (
+		n                  int64
+		job                belfry.ID
+		oneOff, hasWaiting bool
+	)
+	return forEach(ctx, q, []any{&n, idColumn(&job), &oneOff, &hasWaiting}, func() error {
+		settled[n] = true
+		f.add(job, oneOff, hasWaiting)
+		return nil
+	}, sql, args...)
+}
+
+func (f *followUps) add(job belfry.ID, oneOff, hasWaiting bool) {
+	if hasWaiting {
+		f.waiting = append(f.waiting, job)
+	}
+	if oneOff {
+		f.oneOffs = append(f.oneOffs, job)
+	}
+}
+
+// runFollowUps promotes waiting runs and archives one-offs. The runs are settled in any
+// case: after an error, Promote and Archive do it.
+func (s *Store) runFollowUps(ctx context.Context, f followUps) {
+	if _, err := s.advance(ctx, f.waiting); err != nil {
+		s.log.Warn("waiting runs will be promoted a little later", "jobs", len(f.waiting), "error", err)
+	}
+	if len(f.oneOffs) == 0 {
+		return
+	}
+	if err := s.archive(ctx, s.pool, f.oneOffs); err != nil {
+		s.log.Warn("finished one-offs will be archived a little later", "jobs", len(f.oneOffs), "error", err)
+	}
+}

@@ -27,7 +27,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 		err := row.Scan(append(deadLetterFields(&letter), &spec, jsonColumn{&letter.Payload})...)
 		letter.Spec = s.specs.OrZero(spec)
 		return letter, err
-	}, func() error { return store.NoSuchDeadLetter(run) },
+	}, func() error { return store.NoSuch("dead letter", run) },
 		deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
 		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
 		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
@@ -262,8 +262,5 @@ SELECT job_id, one_off FROM deleted`, namespace, uuids(runs))
 		}
 		return s.archive(ctx, tx, oneOffs)
 	})
-	if err != nil {
-		return 0, wrapError("discard", err)
-	}
-	return discarded, nil
+	return discarded, wrapError("discard", err)
 }

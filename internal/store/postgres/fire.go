@@ -22,13 +22,10 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	fired, err := s.fire(ctx, s.pool, owner, steps, slots)
-	if err != nil {
-		return fired, wrapError("fire", err)
-	}
-	if fired.Ready > 0 {
+	if err == nil && fired.Ready > 0 {
 		s.notifier.notifyReady()
 	}
-	return fired, nil
+	return fired, wrapError("fire", err)
 }
 
 func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
@@ -63,7 +60,6 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	return fired, err
 }
 
-// claimed is a run that a slot of the local worker took.
 func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	run := a.runs[a.index[id]]
 	step, r := &a.steps[run.step-1], run.of
@@ -85,7 +81,6 @@ type fireArgs struct {
 	index    map[belfry.ID]int // of runs
 }
 
-// ofStep is something that a step makes.
 type ofStep[T any] struct {
 	step int64 // from 1
 	of   *T
@@ -163,7 +158,16 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		newTokens(min(slots.Free, len(a.runs))), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 	}
 	if len(a.events) > 0 {
-		args = append(args, a.eventArgs()...)
+		type event = ofStep[belfry.Event]
+		args = append(args,
+			column(a.events, func(e *event) int64 { return e.step }),
+			column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.ID) }),
+			column(a.events, func(e *event) string { return storable(e.of.Namespace) }),
+			column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.JobID) }),
+			column(a.events, func(e *event) string { return storable(string(e.of.Kind)) }),
+			column(a.events, func(e *event) time.Time { return e.of.At }),
+			column(a.events, func(e *event) string { return storable(e.of.Message) }),
+			column(a.events, func(e *event) int64 { return e.of.Count }))
 	}
 	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0}, args
 }
@@ -183,20 +187,6 @@ func queueColumn(r *plan.Run) int32 {
 		return -1
 	}
 	return int32(r.Queue)
-}
-
-func (a *fireArgs) eventArgs() []any {
-	type event = ofStep[belfry.Event]
-	return []any{
-		column(a.events, func(e *event) int64 { return e.step }),
-		column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.ID) }),
-		column(a.events, func(e *event) string { return storable(e.of.Namespace) }),
-		column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.JobID) }),
-		column(a.events, func(e *event) string { return storable(string(e.of.Kind)) }),
-		column(a.events, func(e *event) time.Time { return e.of.At }),
-		column(a.events, func(e *event) string { return storable(e.of.Message) }),
-		column(a.events, func(e *event) int64 { return e.of.Count }),
-	}
 }
 
 // The statement that applies steps. All that keeps an occurrence from being fired twice

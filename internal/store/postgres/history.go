@@ -45,7 +45,7 @@ var scanRun = scanInto(runFields)
 
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
-	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuchRun(id) }, selectLive+`belfry.runs x`+where+`
+	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
@@ -102,7 +102,7 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
   FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
 		Scan(&w.State, timeColumn{&w.ReadyAt}, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return w, belfry.Errorf(belfry.NotFound, "there is no live run %s", run)
+		return w, store.NoSuch("live run", run)
 	}
 	if err != nil {
 		return w, wrapError("look up what a run waits for", err)
@@ -133,7 +133,6 @@ var (
 	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
 )
 
-// runTablesFor returns the tables that have runs of a status.
 func runTablesFor(status belfry.RunStatus) []runTable {
 	switch status {
 	case "":
@@ -178,10 +177,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 			}
 		}
 	})
-	if err != nil {
-		return store.RunList{}, wrapError("list runs", err)
-	}
-	return list, nil
+	return list, wrapError("list runs", err)
 }
 
 // scanRunTables scans the next runs of each table. It returns those that pass the

@@ -43,10 +43,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 		}
 		return nil
 	})
-	if err != nil {
-		return store.JobList{}, wrapError("list jobs", err)
-	}
-	return list, nil
+	return list, wrapError("list jobs", err)
 }
 
 // listJobs searches for jobs and reads them until the page is full. To find a status
@@ -181,7 +178,6 @@ func (s jobSource) statusCondition(status belfry.JobStatus) string {
 	return ""
 }
 
-// jobStatusRow is a job with what its status is derived from.
 type jobStatusRow struct {
 	job      belfry.Job
 	runCount int64     // all runs of it that were ever decided, scheduled or triggered
@@ -235,7 +231,6 @@ func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	return &r, nil
 }
 
-// result is the job with its status.
 func (r *jobStatusRow) result() belfry.Job {
 	job := r.job
 	r.SetStatus(&job)
@@ -294,7 +289,6 @@ func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error
 	return loadAllSettled(ctx, q, all)
 }
 
-// maybeCancelledAfter reports whether the job may have been cancelled after an instant.
 func (r *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
 	return r.job.State == belfry.JobActive && r.job.NextRunAt == nil && r.job.UpdatedAt.After(r.job.CreatedAt) && r.job.UpdatedAt.After(at)
 }

@@ -80,7 +80,8 @@ func (s *jobSearch) timeUp() bool { return time.Since(s.started) > searchTime }
 func (s *jobSearch) next(ctx context.Context, after pgtype.UUID, limit int) (searchResult, error) {
 	var found searchResult
 	found.next = after
-	if !s.wantsLiveRuns() && s.hasIndexes() {
+	// Jobs with live runs are so few that a scan is not worth it.
+	if s.filter.Status != belfry.StatusRunning && s.filter.Status != belfry.StatusQueued && s.hasIndexes() {
 		enough, err := s.scan(ctx, &found, firstScanLimit, limit)
 		if !enough && err == nil && len(found.ids)*nextScanLimit/firstScanLimit >= limit { // one more scan will most likely do
 			enough, err = s.scan(ctx, &found, nextScanLimit, limit)
@@ -115,12 +116,6 @@ func (s *jobSearch) indexable() bool {
 // hasIndexes reports whether the source has indexes other than that of its order.
 func (s *jobSearch) hasIndexes() bool { return s.source == sourceLive || s.source == sourceUnplanned }
 
-// wantsLiveRuns reports whether the filter selects jobs with live runs, which are so
-// few that a scan is not worth it.
-func (s *jobSearch) wantsLiveRuns() bool {
-	return s.filter.Status == belfry.StatusRunning || s.filter.Status == belfry.StatusQueued
-}
-
 // scanSQL returns n jobs in the order of the list, after a position. The order has the
 // namespace too, which leaves the planner one index: the primary key would have to
 // skip the jobs of other namespaces.
@@ -138,7 +133,6 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 		ORDER BY namespace DESC, id DESC LIMIT %s`, namespace, after, namespace, n)
 }
 
-// filteredSQL returns the jobs of a scan that pass the filter.
 func (s *jobSearch) filteredSQL(scan string, limit int) string {
 	switch s.source {
 	case sourceUnplanned, sourceDiscarded: // the OFFSET prevents a join that starts with an index of jobs
@@ -335,7 +329,6 @@ func (s trigramShares) selective(byOffset [][]int64) [][]int64 {
 
 const shareCacheTime = time.Minute
 
-// shareCache caches the server's statistics on trigrams.
 type shareCache struct {
 	mu     sync.Mutex
 	shares trigramShares

@@ -35,12 +35,11 @@ func firstJob(jobs []belfry.Job, id belfry.ID, err error) (belfry.Job, error) {
 	case err != nil:
 		return belfry.Job{}, wrapError("look up a job", err)
 	case len(jobs) == 0:
-		return belfry.Job{}, store.NoSuchJob(id)
+		return belfry.Job{}, store.NoSuch("job", id)
 	}
 	return jobs[0], nil
 }
 
-// noLiveJobError explains why there is no live job of this id.
 func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
 	var ended bool
 	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
@@ -50,7 +49,7 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 	case ended:
 		return store.JobEnded()
 	}
-	return store.NoSuchJob(id)
+	return store.NoSuch("job", id)
 }
 
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
@@ -93,7 +92,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
  ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
 	if err == nil && !found {
-		return nil, store.NoSuchJob(id)
+		return nil, store.NoSuch("job", id)
 	}
 	return revisions, wrapError("list revisions", err)
 }
@@ -122,7 +121,7 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 		return wrapError("delete an ended job", err)
 	}
 	if n == 0 {
-		return store.NoSuchJob(id)
+		return store.NoSuch("job", id)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +48,6 @@ func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, 
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
 }
 
-// queryDue reads the plans of a subquery.
 func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]store.Due, error) {
 	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+` FROM `+plans+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
 	return due, wrapError("read plans", err)
@@ -78,10 +76,7 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		next = end.Bytes
 		return err
 	})
-	if err != nil {
-		return nil, belfry.ID{}, wrapError("read plans for a time-zone data update", err)
-	}
-	return due, next, nil
+	return due, next, wrapError("read plans for a time-zone data update", err)
 }
 
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
@@ -245,12 +240,6 @@ const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id 
 
 // waitingScanLimit is how many jobs with waiting runs one call of promoteWaiting reads.
 const waitingScanLimit = 1000
-
-// scanPosition is where the next scan of jobs with waiting runs starts.
-type scanPosition struct {
-	sync.Mutex
-	after belfry.ID
-}
 
 // promoteWaiting promotes runs of the shards that wait for nothing. It scans a bounded
 // number of jobs, and the next call continues where this one ended.

@@ -206,7 +206,6 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < cloc
 	return reaped, wrapError("reap", err)
 }
 
-// scanAbandoned reads the result of an attempt that nobody will finish.
 func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
 	var workerLost, timedOut bool
 	err = row.Scan(idColumn(&r.RunID), &r.Namespace, &r.Attempt, idColumn(&r.Token), &workerLost, &timedOut)

@@ -48,9 +48,12 @@ type Store struct {
 	notifier     *notifier
 	specs        store.Specs
 	trigrams     shareCache
-	waitingScan  scanPosition
-	stop         context.CancelFunc
-	done         sync.WaitGroup
+	waitingScan  struct { // where the next scan of jobs with waiting runs starts
+		sync.Mutex
+		after belfry.ID
+	}
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 // clockSample is the server's clock at an instant of the local one. Time since then is
@@ -81,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.notifier = newNotifier(s.priorityPool, o.Log)
+	s.notifier = &notifier{pool: s.priorityPool, log: o.Log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
 	s.done.Go(func() { s.syncClockLoop(background) })
 	s.done.Go(func() { s.notifier.send(background) })
 	if !s.behindPooler {
@@ -117,9 +120,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	config.MaxConnLifetimeJitter = 5 * time.Minute
-	if config.MaxConns < 8 {
-		config.MaxConns = 8
-	}
+	config.MaxConns = max(config.MaxConns, 8)
 	defaults := map[string]string{"application_name": "belfry"}
 	if !usesPooler(config.ConnConfig) {
 		defaults["timezone"] = "UTC"
@@ -182,7 +183,6 @@ func (s *Store) closePools() {
 	s.priorityPool.Close()
 }
 
-// syncClockLoop synchronizes clocks every ten seconds.
 func (s *Store) syncClockLoop(ctx context.Context) {
 	for {
 		select {

@@ -61,7 +61,6 @@ func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], mi
 	return row, err
 }
 
-// collectIDs returns the rows of a query with one column of ids.
 func collectIDs(ctx context.Context, q querier, sql string, args ...any) ([]pgtype.UUID, error) {
 	return collect(ctx, q, pgx.RowTo[pgtype.UUID], sql, args...)
 }

@@ -93,7 +93,6 @@ func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 	return nil
 }
 
-// endedJob returns an archived job.
 func (t *tx) endedJob(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanEnded, store.NoSuchJob(id), selectEndedJob, id[:], namespace)
+	return one(t, t.scanEnded, store.NoSuch("job", id), selectEndedJob, id[:], namespace)
 }

@@ -46,7 +46,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 			err := rows.Scan(append(deadLetterFields(l), jsonColumn{&l.Payload}, &spec)...)
 			l.Spec = t.specs.OrZero(spec)
 			return err
-		}, store.NoSuchDeadLetter(run), selectDeadLetter, run[:], namespace)
+		}, store.NoSuch("dead letter", run), selectDeadLetter, run[:], namespace)
 		if err == nil {
 			letter.Attempts, err = t.attempts(run)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// fireTx is a transaction that fires for an owner.
 type fireTx struct {
 	*tx
 	owner belfry.ID
@@ -125,7 +124,6 @@ func deadline(now time.Time, timeout time.Duration) time.Time {
 	return now.Add(timeout + store.DeadlineGrace)
 }
 
-// payloadAt is the payload that a job had at a revision.
 func (t *tx) payloadAt(job belfry.ID, revision int) (out json.RawMessage, err error) {
 	found, err := t.find([]any{jsonColumn{&out}}, `SELECT payload FROM jobs WHERE id = ? AND revision = ?`, job[:], int64(revision))
 	if err == nil && !found {

@@ -84,7 +84,7 @@ func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
 			return err
 		}
 	}
-	return store.NoSuchRun(id)
+	return store.NoSuch("run", id)
 }
 
 // attempts returns the attempts of a run that did not succeed, in order.
@@ -112,7 +112,7 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 		switch {
 		case err != nil:
 		case !found:
-			err = store.NoSuchRun(run)
+			err = store.NoSuch("run", run)
 		case w.State == belfry.RunReady:
 			err = t.get([]any{&w.Ahead}, countAhead, w.Lane, rank, run[:])
 		case w.State == belfry.RunWaiting:

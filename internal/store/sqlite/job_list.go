@@ -139,7 +139,6 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	})
 }
 
-// jobFilterArgs are the parameters of the scans of jobs.
 func jobFilterArgs(namespace string, f belfry.JobFilter) []any {
 	var tags, tag any // the list, and one of them as it is stored in lists
 	if len(f.Tags) > 0 {

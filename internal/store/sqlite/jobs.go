@@ -25,7 +25,7 @@ SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, ty
 
 // job returns a job that is not archived, even a deleted one.
 func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanJobStatus, store.NoSuchJob(id), selectJob, namespace, id[:])
+	return one(t, t.scanJobStatus, store.NoSuch("job", id), selectJob, namespace, id[:])
 }
 
 // visibleJob returns a job that is not deleted, archived or not.
@@ -35,7 +35,7 @@ func (t *tx) visibleJob(namespace string, id belfry.ID) (belfry.Job, error) {
 		return t.endedJob(namespace, id)
 	}
 	if err == nil && job.State == belfry.JobDeleted {
-		return belfry.Job{}, store.NoSuchJob(id)
+		return belfry.Job{}, store.NoSuch("job", id)
 	}
 	return job, err
 }
@@ -148,7 +148,6 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 	})
 }
 
-// applyChange writes an edited job and moves its plan.
 func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 	if err := t.updateJob(old, c); err != nil {
 		return err

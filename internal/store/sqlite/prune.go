@@ -13,12 +13,6 @@ import (
 // writers wait for milliseconds only.
 const pruneBatch = 2000
 
-// How long fired triggers and deleted jobs are kept.
-const (
-	triggerRetention = 24 * time.Hour
-	deletedRetention = time.Hour
-)
-
 const (
 	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? AND retain_until IS NULL ORDER BY settled_at LIMIT ?)`
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
@@ -74,7 +68,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 		query string
 		keep  time.Duration
 	}{
-		{pruneTriggers, triggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
+		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
 	} {
 		if _, err := s.pruneRows(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err
@@ -89,7 +83,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 	if err := s.pruneAttempts(ctx, now.Add(-keep)); err != nil {
 		return err
 	}
-	return s.pruneJobs(ctx, now.Add(-deletedRetention))
+	return s.pruneJobs(ctx, now.Add(-store.DeletedJobRetention))
 }
 
 // inBatches calls f in transactions until it processes less than a batch. It returns
@@ -116,7 +110,6 @@ func (s *Store) pruneRows(ctx context.Context, before time.Time, queries ...stri
 	})
 }
 
-// pruneEnded deletes archived jobs, with their earlier revisions.
 func (s *Store) pruneEnded(ctx context.Context, query string, before time.Time) error {
 	_, err := s.inBatches(ctx, func(t *tx) (int, error) {
 		jobs, err := all(t, scanID, query, micro(before), pruneBatch)
@@ -168,7 +161,6 @@ func (s *Store) pruneOld(ctx context.Context, page func(t *tx, after oldRow) ([]
 	return nil
 }
 
-// pruneAttempts deletes attempts of runs that do not exist any more.
 func (s *Store) pruneAttempts(ctx context.Context, before time.Time) error {
 	return s.pruneOld(ctx,
 		func(t *tx, after oldRow) ([]oldRow, error) {

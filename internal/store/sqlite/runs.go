@@ -66,7 +66,6 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	})
 }
 
-// readyRun is a run that may be claimed.
 type readyRun struct {
 	id   belfry.ID
 	rank int64

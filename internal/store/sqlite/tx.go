@@ -179,7 +179,6 @@ func (t *tx) exists(query string, args ...any) (found bool, err error) {
 	return found, err
 }
 
-// all reads every row.
 func all[T any](t *tx, scan func(*sql.Rows, *T) error, query string, args ...any) ([]T, error) {
 	stmt, err := t.session.prepare(t.ctx, query)
 	if err != nil {
@@ -330,7 +329,6 @@ func (s *session) disconnect() {
 	s.conn, s.stmts = nil, nil
 }
 
-// commitError is a commit that failed.
 type commitError struct{ err error }
 
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }

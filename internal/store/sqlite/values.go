@@ -56,9 +56,6 @@ func nullID(id belfry.ID) any {
 	return id[:]
 }
 
-// microsPerDay is the length of a day of retention.
-const microsPerDay = int64(24 * time.Hour / time.Microsecond)
-
 // nullDays is null without a retention.
 func nullDays(days int) any {
 	if days <= 0 {
@@ -72,7 +69,7 @@ func retainUntil(now time.Time, days int) any {
 	if days <= 0 {
 		return nil
 	}
-	return micro(now) + int64(days)*microsPerDay
+	return micro(now) + int64(days)*(24*time.Hour).Microseconds()
 }
 
 // tagsJSON is how tags are stored: sorted, without duplicates, null for none.
