@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -11,27 +12,25 @@ import (
 // MaxError bounds the stored text of an error, in bytes.
 const MaxError = 8 << 10
 
+// The errors of attempts that the store settles itself.
+const (
+	ErrorWorkerLost  = "the worker fell silent"
+	ErrorDeadline    = "no result by the deadline"
+	ErrorNotStopped  = "the worker did not stop the cancelled run in time"
+	ErrorUnconfirmed = "the worker never learned of the claim"
+)
+
 // maxNameShown bounds what an error repeats of a name that may be anything.
 const maxNameShown = 200
 
-// NoSuchJob is the error of a job that does not exist.
-func NoSuchJob(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no job %s", id)
+// NoSuch is the error of a job, run or dead letter that does not exist.
+func NoSuch(kind string, id belfry.ID) error {
+	return belfry.Errorf(belfry.NotFound, "there is no %s %s", kind, id)
 }
 
 // NoSuchName is the error of a name that no job has.
 func NoSuchName(name string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
-}
-
-// NoSuchRun is the error of a run that does not exist.
-func NoSuchRun(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no run %s", id)
-}
-
-// NoSuchDeadLetter is the error of a dead letter that does not exist.
-func NoSuchDeadLetter(id belfry.ID) error {
-	return belfry.Errorf(belfry.NotFound, "there is no dead letter %s", id)
 }
 
 // NameTaken is the error of a name that another job has.
@@ -61,9 +60,19 @@ func CancelSettled(id belfry.ID, status belfry.RunStatus) error {
 	}
 }
 
-// CheckShards reads the stored number of shards. A configured number must be the same;
-// zero accepts any.
-func CheckShards(stored string, configured int) (int, error) {
+// defaultShards is the number of shards of a new database.
+const defaultShards = 64
+
+// InitShards stores the number of shards of a new database and reads it back. A
+// configured number must be the stored one; zero accepts any.
+func InitShards(configured int, storeOnce func(shards string) (stored string, err error)) (int, error) {
+	if configured < 0 {
+		return 0, belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", configured)
+	}
+	stored, err := storeOnce(strconv.Itoa(cmp.Or(configured, defaultShards)))
+	if err != nil {
+		return 0, err
+	}
 	shards, err := strconv.Atoi(stored)
 	if err != nil || shards < 1 {
 		return 0, fmt.Errorf("the stored number of shards, %q, is not a number", stored)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -64,9 +65,6 @@ type Request struct {
 	Response  func() ([]byte, error) // called after all jobs of the sequence were taken; it may be called again
 }
 
-// RequestRetention is how long the keys of requests are kept at least.
-const RequestRetention = 7 * 24 * time.Hour
-
 // DuplicateRequest is the error of a call whose key was used before.
 type DuplicateRequest struct {
 	Hash     [32]byte // of the earlier request
@@ -79,6 +77,29 @@ func (*DuplicateRequest) Error() string { return "the idempotency key was used b
 type JobList struct {
 	Jobs []belfry.Job
 	Next belfry.ID
+}
+
+// JobActivity is what the status of a job is derived from, beside its state and plan.
+// Instants are scheduled ones, and zero if there is none.
+type JobActivity struct {
+	Live        belfry.LiveRuns
+	LastLiveAt  time.Time // latest live run
+	LastDeadAt  time.Time // latest dead letter
+	LastRanAt   time.Time // latest settled run that was not skipped
+	SettledAt   time.Time // latest settled run or skip that is not a note
+	SettledLast belfry.RunStatus
+}
+
+// SetStatus sets the status of a job and when it last ran.
+func (a *JobActivity) SetStatus(job *belfry.Job) {
+	if at := slices.MaxFunc([]time.Time{a.LastLiveAt, a.LastDeadAt, a.LastRanAt}, time.Time.Compare); !at.IsZero() {
+		job.LastRunAt = &at
+	}
+	last := a.SettledLast
+	if !a.LastDeadAt.IsZero() && !a.LastDeadAt.Before(a.SettledAt) {
+		last = belfry.RunDead
+	}
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, a.Live, last)
 }
 
 // NewJob is a job with its first plan.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/belfry-sh/belfry"
@@ -42,11 +44,7 @@ func (h *Hub) Wakeups(ctx context.Context, topic Topic) <-chan struct{} {
 func (h *Hub) ChangedJobs() ([]belfry.ID, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ids := make([]belfry.ID, 0, len(h.changed))
-	for id := range h.changed {
-		ids = append(ids, id)
-	}
-	many := h.many
+	ids, many := slices.AppendSeq(make([]belfry.ID, 0, len(h.changed)), maps.Keys(h.changed)), h.many
 	h.changed, h.many = nil, false
 	return ids, many
 }

@@ -53,17 +53,14 @@ type Worker struct {
 	LastSeen time.Time
 }
 
-// DeadlineGrace is how long after its timeout an attempt that was not finished
-// is taken from a worker that still seems alive.
-const DeadlineGrace = 10 * time.Second
+// How long the store waits for workers, and keeps what repeated calls need.
+const (
+	DeadlineGrace = 10 * time.Second // after the timeout of an attempt, until it is taken from a worker that still seems alive
+	CancelGrace   = 30 * time.Second // for a worker to stop a cancelled run
+	ConfirmAfter  = 10 * time.Second // the age from which a claim that its worker does not list is released
 
-// CancelGrace is how long a worker may take to stop a cancelled run.
-const CancelGrace = 30 * time.Second
-
-// KeyRetention is how long after its success a run keeps others of the job from having
-// the same idempotency key.
-const KeyRetention = 7 * 24 * time.Hour
-
-// ConfirmAfter is the age from which a claim that its worker does not list is
-// released.
-const ConfirmAfter = 10 * time.Second
+	KeyRetention        = 7 * 24 * time.Hour // after its success a run keeps others of the job from having the same idempotency key
+	RequestRetention    = 7 * 24 * time.Hour // keys of requests
+	TriggerRetention    = 24 * time.Hour     // fired triggers, so that repeating a request does nothing
+	DeletedJobRetention = time.Hour
+)

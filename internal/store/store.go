@@ -11,6 +11,12 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -77,8 +83,78 @@ type Page struct {
 	Limit int
 }
 
+// MergePage makes a page of the items of several scans, in descending order of their
+// ids, down to next, where the first of the scans stopped. An id that several items
+// have is listed once.
+func MergePage[T any](items []T, id func(T) belfry.ID, next belfry.ID, limit int) ([]T, belfry.ID) {
+	items = slices.DeleteFunc(items, func(item T) bool { return id(item).Compare(next) < 0 })
+	slices.SortStableFunc(items, func(a, b T) int { return id(b).Compare(id(a)) })
+	items = slices.CompactFunc(items, func(a, b T) bool { return id(a) == id(b) })
+	if len(items) > limit {
+		items = items[:limit]
+		next = id(items[limit-1])
+	}
+	return items, next
+}
+
 // Position is an item of a list that is ordered by an instant and an id.
 type Position struct {
 	At time.Time
 	ID belfry.ID
+}
+
+// Leases says which owner holds which name, and for how long.
+type Leases interface {
+	// Hold acquires or renews each name for ttl unless somebody else holds it, and
+	// returns the leases that the owner now has among them.
+	Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]Lease, error)
+
+	// Release ends the owner's leases of the names.
+	Release(ctx context.Context, owner belfry.ID, names []string) error
+
+	// Held lists the leases whose name starts with prefix and that have not expired.
+	Held(ctx context.Context, prefix string) ([]Lease, error)
+}
+
+// Term is the time during which an owner may assume that it owns a shard.
+type Term struct {
+	Shard int
+	Epoch int64
+	Since time.Time // by the store's clock
+}
+
+// Lease is a name held by an owner. The epoch grows whenever the owner changes.
+type Lease struct {
+	Name  string
+	Owner belfry.ID
+	Epoch int64
+}
+
+// Migrate brings a schema up to date. The files migrations/NNNN_name.sql are numbered
+// from 1 without gaps; those above the current version are applied in order. It
+// refuses a database whose version is newer than this program.
+func Migrate(files fs.FS, current int, apply func(version int, script string) error) error {
+	names, err := fs.Glob(files, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	if current > len(names) {
+		return belfry.Errorf(belfry.Invalid, "the database has schema version %d, this program knows %d: run a newer belfry", current, len(names))
+	}
+	for i, name := range names {
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		if n, err := strconv.Atoi(number); err != nil || n != i+1 {
+			return fmt.Errorf("migration %q is out of order, number %d was expected", path.Base(name), i+1)
+		}
+	}
+	for i, name := range names[current:] {
+		script, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		if err := apply(current+i+1, string(script)); err != nil {
+			return fmt.Errorf("%s: %w", path.Base(name), err)
+		}
+	}
+	return nil
 }

@@ -64,11 +64,9 @@ func (s *Store) archiveJobs(ctx context.Context, q querier, jobs []pgtype.UUID) 
 func (s *Store) readFinished(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID) ([]*jobStatusRow, error) {
 	rows, err := collect(ctx, tx, func(row pgx.CollectableRow) (*jobStatusRow, error) {
 		r := &jobStatusRow{job: belfry.Job{State: belfry.JobActive}}
-		var id pgtype.UUID
 		var spec string
-		var firedFor pgtype.Timestamptz
-		err := row.Scan(&id, &spec, &r.job.CreatedAt, &r.job.UpdatedAt, &firedFor, &r.runCount)
-		r.job.ID, r.job.Spec, r.firedFor = id.Bytes, s.specs.OrZero(spec), timeOrZero(firedFor)
+		err := row.Scan(idColumn(&r.job.ID), &spec, timeColumn{&r.job.CreatedAt}, timeColumn{&r.job.UpdatedAt}, timeColumn{&r.firedFor}, &r.runCount)
+		r.job.Spec = s.specs.OrZero(spec)
 		return r, err
 	}, `/* archive */ SELECT j.id, j.spec, j.created_at, j.updated_at, p.fired_for, p.runs_made + p.runs_triggered
 		FROM `+jobsByID+` WHERE `+noLiveRuns, jobs)
@@ -100,7 +98,6 @@ SELECT id, shard, namespace, name, tags, revision, status, spec, payload, queue,
 	return err
 }
 
-// Archive archives finished one-offs of the shards.
 func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (archived int, next belfry.ID, err error) {
 	if limit < 1 {
 		return 0, after, nil
@@ -139,22 +136,58 @@ func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...
 }
 
 func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
-	var (
-		job           = belfry.Job{State: belfry.JobEnded}
-		id            pgtype.UUID
-		name, payload pgtype.Text
-		spec          string
-		last, ended   pgtype.Timestamptz
-	)
-	err := row.Scan(&id, &job.Namespace, &name, &job.Tags, &job.Revision, &job.Status, &spec, &payload, &job.CreatedAt, &job.UpdatedAt, &last, &ended)
+	var spec string
+	job := belfry.Job{State: belfry.JobEnded}
+	err := row.Scan(idColumn(&job.ID), &job.Namespace, textColumn{&job.Name}, &job.Tags, &job.Revision, &job.Status, &spec, jsonColumn{&job.Payload},
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.LastRunAt}, nullTimeColumn{&job.EndedAt})
 	if err != nil {
 		return job, err
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
-		return job, fmt.Errorf("job %s: read its spec: %w", belfry.ID(id.Bytes), err)
+		return job, fmt.Errorf("job %s: read its spec: %w", job.ID, err)
 	}
-	job.ID, job.Name, job.Payload = id.Bytes, name.String, rawJSON(payload)
-	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.LastRunAt, job.EndedAt = timeOrNil(last), timeOrNil(ended)
 	return job, nil
+}
+
+// followUps is what is to be done after runs were settled.
+type followUps struct {
+	waiting []belfry.ID // jobs with a waiting run
+	oneOffs []belfry.ID // jobs whose last run this may have been
+}
+
+// settled runs a statement that returns settledColumns, and marks its results.
+func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql string, args ...any) error {
+	var (
+		n                  int64
+		job                belfry.ID
+		oneOff, hasWaiting bool
+	)
+	return forEach(ctx, q, []any{&n, idColumn(&job), &oneOff, &hasWaiting}, func() error {
+		settled[n] = true
+		f.add(job, oneOff, hasWaiting)
+		return nil
+	}, sql, args...)
+}
+
+func (f *followUps) add(job belfry.ID, oneOff, hasWaiting bool) {
+	if hasWaiting {
+		f.waiting = append(f.waiting, job)
+	}
+	if oneOff {
+		f.oneOffs = append(f.oneOffs, job)
+	}
+}
+
+// runFollowUps promotes waiting runs and archives one-offs. The runs are settled in any
+// case: after an error, Promote and Archive do it.
+func (s *Store) runFollowUps(ctx context.Context, f followUps) {
+	if _, err := s.advance(ctx, f.waiting); err != nil {
+		s.log.Warn("waiting runs will be promoted a little later", "jobs", len(f.waiting), "error", err)
+	}
+	if len(f.oneOffs) == 0 {
+		return
+	}
+	if err := s.archive(ctx, s.pool, f.oneOffs); err != nil {
+		s.log.Warn("finished one-offs will be archived a little later", "jobs", len(f.oneOffs), "error", err)
+	}
 }

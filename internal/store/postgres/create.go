@@ -27,12 +27,12 @@ var (
 	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off"}
 )
 
-// CreateJobs stores new jobs with their plans, all or none: a few in one statement,
-// many by COPY. The key and the response of a request are stored with them.
+// CreateJobs stores a few jobs in one statement, and many by COPY.
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
 	ctx, cancel := detach(ctx, bulkTimeout)
 	defer cancel()
-	batches := newJobBatcher(jobs)
+	next, end := iter.Pull2(jobs)
+	batches := &jobBatcher{next: next, end: end}
 	defer batches.stop()
 	first := batches.fill(nil, maxInsertJobs+1)
 	if first.err != nil || len(first.jobs) == 0 && r == nil {
@@ -96,7 +96,6 @@ func checkNotEnded(ctx context.Context, tx pgx.Tx, jobs []store.NewJob) error {
 	return err
 }
 
-// copyAllJobs stores the first jobs and all that follow, and collects their ids.
 func copyAllJobs(ctx context.Context, tx pgx.Tx, first jobBatch, batches *jobBatcher, ids *[]belfry.ID) error {
 	// A caller may need longer to produce the next jobs than a session may idle.
 	if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '60s'`); err != nil {
@@ -116,7 +115,8 @@ func copyAllJobs(ctx context.Context, tx pgx.Tx, first jobBatch, batches *jobBat
 		if err := checkNotEnded(ctx, tx, b.jobs); err != nil || b.last {
 			return err
 		}
-		batches.reuse(b.jobs)
+		clear(b.jobs)
+		batches.spare = b.jobs[:0]
 	}
 }
 
@@ -227,8 +227,8 @@ func duplicateName(detail string) string {
 type jobBatcher struct {
 	next    func() (store.NewJob, error, bool)
 	end     func()
-	pending chan jobBatch // nil: nothing is being prefetched
-	spare   []store.NewJob
+	pending chan jobBatch  // nil: nothing is being prefetched
+	spare   []store.NewJob // memory of an earlier batch
 }
 
 // jobBatch is some jobs of a sequence, or why there are no more.
@@ -237,11 +237,6 @@ type jobBatch struct {
 	last  bool
 	err   error
 	panic any // of the sequence
-}
-
-func newJobBatcher(jobs iter.Seq2[store.NewJob, error]) *jobBatcher {
-	next, end := iter.Pull2(jobs)
-	return &jobBatcher{next: next, end: end}
 }
 
 // fill appends to jobs until there are n, the batch has enough bytes, or the sequence
@@ -258,7 +253,6 @@ func (b *jobBatcher) fill(jobs []store.NewJob, n int) jobBatch {
 	return jobBatch{jobs: jobs}
 }
 
-// prefetch fills a batch of n in the background.
 func (b *jobBatcher) prefetch(n int) {
 	b.pending = make(chan jobBatch, 1)
 	go func(spare []store.NewJob, pending chan<- jobBatch) {
@@ -281,12 +275,6 @@ func (b *jobBatcher) prefetched() jobBatch {
 		panic(batch.panic)
 	}
 	return batch
-}
-
-// reuse gives the memory of a batch to a later one.
-func (b *jobBatcher) reuse(jobs []store.NewJob) {
-	clear(jobs)
-	b.spare = jobs[:0]
 }
 
 // stop ends the sequence, after a prefetch has returned.

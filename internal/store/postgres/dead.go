@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -18,15 +20,14 @@ var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, c
 
 const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
-// DeadLetter finds a dead letter with its spec, payload and attempts.
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
 	letter, err := collectOne(ctx, s.pool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
+		var letter belfry.DeadLetter
 		var spec string
-		var payload pgtype.Text
-		letter, err := scanDeadLetterAnd(row, &spec, &payload)
-		letter.Spec, letter.Payload = s.specs.OrZero(spec), rawJSON(payload)
+		err := row.Scan(append(deadLetterFields(&letter), &spec, jsonColumn{&letter.Payload})...)
+		letter.Spec = s.specs.OrZero(spec)
 		return letter, err
-	}, func() error { return store.NoSuchDeadLetter(run) },
+	}, func() error { return store.NoSuch("dead letter", run) },
 		deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
 		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
 		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
@@ -37,14 +38,8 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 	return letter, wrapError("look up a dead letter", err)
 }
 
-func scanDeadLetter(row pgx.CollectableRow) (belfry.DeadLetter, error) { return scanDeadLetterAnd(row) }
-
-// scanDeadLetterAnd reads deadColumns, and more.
-func scanDeadLetterAnd(row pgx.CollectableRow, more ...any) (letter belfry.DeadLetter, err error) {
-	var scan runScan
-	err = row.Scan(append(append(scan.fields(), &letter.Fingerprint, &letter.JobName), more...)...)
-	letter.Run = scan.result()
-	return letter, err
+func deadLetterFields(l *belfry.DeadLetter) []any {
+	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName)
 }
 
 // deadCondition is the filter on a dead letter x of a namespace and its last attempt a
@@ -104,33 +99,24 @@ func joinFilteredError(f belfry.DeadFilter) string {
 	return ` LEFT JOIN LATERAL (SELECT error FROM belfry.attempts WHERE run_id = x.id AND attempt = x.attempt OFFSET 0) a ON true`
 }
 
-// ListDeadLetters returns the dead letters that pass the filter, the latest death
-// first. Attempts and jobs are joined to those of the page only.
+// ListDeadLetters joins attempts and jobs to the dead letters of the page only.
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
-	if page.Limit < 1 {
-		return nil, nil
-	}
 	where, args := deadCondition(namespace, filter)
 	if !page.After.At.IsZero() {
 		args = append(args, page.After.At, notNull(page.After.ID))
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
-	args = append(args, page.Limit)
-	letters, err := collect(ctx, s.pool, scanDeadLetter,
+	args = append(args, max(page.Limit, 0))
+	letters, err := collect(ctx, s.pool, scanInto(deadLetterFields),
 		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
 			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
 }
 
-// GroupDeadLetters counts the dead letters that pass the filter by fingerprint, the
-// largest group first.
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
-	if limit < 1 {
-		return nil, nil
-	}
 	where, args := deadCondition(namespace, filter)
-	args = append(args, limit)
-	groups, err := collect(ctx, s.pool, scanDeadGroup, fmt.Sprintf(`
+	args = append(args, max(limit, 0))
+	groups, err := collect(ctx, s.pool, scanInto(deadGroupFields), fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
 grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
                           GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)
@@ -142,9 +128,139 @@ SELECT g.fingerprint, g.n, g.jobs, g.first, g.last, x.id, coalesce(a.error, ''),
 	return groups, wrapError("group dead letters", err)
 }
 
-func scanDeadGroup(row pgx.CollectableRow) (g belfry.DeadGroup, err error) {
-	var latest pgtype.UUID
-	err = row.Scan(&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &latest, &g.Error, &g.HTTPStatus)
-	g.LatestRunID, g.FirstAt, g.LastAt = latest.Bytes, g.FirstAt.UTC(), g.LastAt.UTC()
-	return g, err
+func deadGroupFields(g *belfry.DeadGroup) []any {
+	return []any{&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, idColumn(&g.LatestRunID), &g.Error, &g.HTTPStatus}
+}
+
+// Redrive makes runs of dead letters again. It locks the plans of their jobs and raises
+// their versions first, so that a step that was decided before is not applied: it did
+// not count the run.
+func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	var states []belfry.RunStatus
+	jobs := map[belfry.ID]bool{}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		clear(jobs)
+		serial, err := s.lockRedrivePlans(ctx, tx, namespace, list, jobs)
+		if err == nil && len(serial) > 0 {
+			states, err = redriveRuns(ctx, tx, namespace, list, serial)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, wrapError("redrive", err)
+	}
+	if len(jobs) > 0 {
+		s.notifier.notifyPlans(len(jobs) > maxInsertJobs, slices.Collect(maps.Keys(jobs))...)
+	}
+	if slices.Contains(states, belfry.RunReady) {
+		s.notifier.notifyReady()
+	}
+	return len(states), nil
+}
+
+// lockRedrivePlans locks the plans of the jobs whose dead letters are in the list, in
+// the order of their ids, and collects the jobs. It reports for each existing dead
+// letter whether its run is serial, by the revision that it was fired from.
+func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
+	ids := column(list, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) })
+	var (
+		serial  = map[belfry.ID]bool{}
+		locked  []pgtype.UUID
+		id, job belfry.ID
+		spec    string
+	)
+	err := forEach(ctx, tx, []any{idColumn(&id), idColumn(&job), &spec}, func() error {
+		serial[id] = s.specs.OrZero(spec).Serial()
+		if !jobs[job] {
+			jobs[job], locked = true, append(locked, uuid(job))
+		}
+		return nil
+	}, `/* redrive */ SELECT r.id, r.job_id, coalesce(v.spec, j.spec) FROM belfry.dead r`+joinRevision+` WHERE r.namespace = $1 AND r.id = ANY($2)`, namespace, ids)
+	if err != nil || len(locked) == 0 {
+		return nil, err
+	}
+	_, err = tx.Exec(ctx, `/* redrive */
+WITH locked AS MATERIALIZED (SELECT job_id FROM belfry.plans WHERE job_id = ANY($1) ORDER BY job_id FOR UPDATE)
+UPDATE belfry.plans p SET version = p.version + 1 FROM locked WHERE p.job_id = locked.job_id`, locked)
+	return serial, err
+}
+
+// redriveSQL moves dead letters to the live runs. Of several of one job the earliest
+// comes first, and a serial run waits for all that are live.
+const redriveSQL = `/* redrive */
+WITH request AS MATERIALIZED (
+  SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::boolean[]) AS q (run_id, delay, new_payload, serial)
+), locked AS MATERIALIZED (
+  SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
+), deleted AS (
+  DELETE FROM belfry.dead d USING locked JOIN request ON request.run_id = locked.id WHERE d.id = locked.id
+  RETURNING d.*, request.delay, request.new_payload, request.serial
+), queued AS MATERIALIZED (
+  SELECT *, clock_timestamp() + delay * interval '1 microsecond' AS retry_at,
+         serial AND (row_number() OVER (PARTITION BY job_id ORDER BY scheduled_at, id) > 1 OR EXISTS (SELECT 1 FROM belfry.runs x WHERE x.job_id = deleted.job_id)) AS waits
+    FROM deleted
+)
+INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                         timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
+SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN waits THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
+       (extract(epoch FROM retry_at) * 1000000)::bigint + weight, scheduled_at, retry_at, fired_at, fired_by, epoch,
+       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), key, weight, one_off, retention_days
+  FROM queued
+RETURNING state`
+
+// redriveRuns returns the states of the new runs.
+func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, serial map[belfry.ID]bool) ([]belfry.RunStatus, error) {
+	var found []store.Redrive
+	var serials []bool
+	for _, r := range list {
+		if isSerial, ok := serial[r.Run]; ok {
+			delete(serial, r.Run) // a repetition in the list does nothing
+			found, serials = append(found, r), append(serials, isSerial)
+		}
+	}
+	return collect(ctx, tx, pgx.RowTo[belfry.RunStatus], redriveSQL, namespace,
+		column(found, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) }),
+		column(found, func(r *store.Redrive) int64 { return max(r.After.Microseconds(), 0) }),
+		column(found, func(r *store.Redrive) pgtype.Text { return text(string(r.Payload)) }), serials)
+}
+
+func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	discarded := 0
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var (
+			job     belfry.ID
+			oneOff  bool
+			oneOffs []belfry.ID
+		)
+		discarded = 0
+		err := forEach(ctx, tx, []any{idColumn(&job), &oneOff}, func() error {
+			discarded++
+			if oneOff {
+				oneOffs = append(oneOffs, job)
+			}
+			return nil
+		}, `/* discard */
+WITH locked AS MATERIALIZED (
+  SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
+), deleted AS (
+  DELETE FROM belfry.dead d USING locked WHERE d.id = locked.id RETURNING d.*
+), settled AS (
+  INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                              attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
+  SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
+         x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
+         clock_timestamp() + x.retention_days * interval '24 hours'
+    FROM deleted x`+joinLastAttempt+`
+)
+SELECT job_id, one_off FROM deleted`, namespace, uuids(runs))
+		if err != nil {
+			return err
+		}
+		return s.archive(ctx, tx, oneOffs)
+	})
+	return discarded, wrapError("discard", err)
 }

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
@@ -11,8 +13,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Finish settles attempts. A result without a live attempt was accepted before or is
-// late.
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -56,14 +56,16 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 		}
 	}
 	var next followUps
-	if err = s.finishSucceeded(ctx, results, succeeded, settled, &next); err == nil {
+	if len(succeeded) > 0 {
+		err = next.settled(ctx, s.pool, settled, succeedSQL, resultArgs(results, succeeded)...)
+	}
+	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)
 	}
 	s.runFollowUps(ctx, next)
 	return settled, err
 }
 
-// resultArgs is the columns that every result has.
 func resultArgs(results []belfry.Result, which []int) []any {
 	return []any{
 		column(which, func(i *int) int64 { return int64(*i) }),
@@ -106,13 +108,6 @@ WITH result AS (
   ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at
 )
 SELECT ` + settledColumns + ` FROM deleted r`
-
-func (s *Store) finishSucceeded(ctx context.Context, results []belfry.Result, which []int, settled []bool, next *followUps) error {
-	if len(which) == 0 {
-		return nil
-	}
-	return next.settled(ctx, s.pool, settled, succeedSQL, resultArgs(results, which)...)
-}
 
 // lateVerdict reports whether a result without a live attempt was accepted before. If
 // not it is late, and stored with the attempt that it is a result of.
@@ -176,7 +171,6 @@ WITH result AS (
 SELECT ` + settledColumns + `
   FROM (SELECT n, job_id, one_off AND next_state = 'cancelled' AS one_off, next_state IN ('dead', 'cancelled') AND ` + hasWaitingRun + ` AS has_waiting FROM locked r) r`
 
-// finishFailed settles attempts that did not succeed, by the policies of their jobs.
 func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which []int, settled []bool, next *followUps) error {
 	if len(which) == 0 {
 		return nil
@@ -219,7 +213,6 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 	return nil
 }
 
-// heldAttempt is what settling a failed attempt depends on.
 type heldAttempt struct {
 	attempt int
 	token   belfry.Token
@@ -231,58 +224,138 @@ func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which
 	ids := column(which, func(i *int) pgtype.UUID { return notNull(results[*i].RunID) })
 	held := make(map[belfry.ID]heldAttempt, len(ids))
 	var (
-		id, token pgtype.UUID
-		h         heldAttempt
-		spec      string
+		id   belfry.ID
+		h    heldAttempt
+		spec string
 	)
-	err := forEach(ctx, s.pool, []any{&id, &h.attempt, &token, &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec}, func() error {
-		h.retry, h.token = s.specs.OrZero(spec).Retry(), token.Bytes
-		held[id.Bytes] = h
+	err := forEach(ctx, s.pool, []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec}, func() error {
+		h.retry = s.specs.OrZero(spec).Retry()
+		held[id] = h
 		return nil
 	}, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, coalesce(v.spec, j.spec)
 		FROM belfry.runs r`+joinRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, ids)
 	return held, err
 }
 
-// followUps is what is to be done after runs were settled.
-type followUps struct {
-	waiting []belfry.ID // jobs with a waiting run
-	oneOffs []belfry.ID // jobs whose last run this may have been
+// cancelSQL cancels live runs: those that a worker holds are marked, and the others
+// become history. It returns the follow-ups.
+func cancelSQL(where string) string {
+	return `/* cancel */
+WITH locked AS MATERIALIZED (
+  SELECT r.*, clock_timestamp() AS now FROM belfry.runs r WHERE r.namespace = $1 AND ` + where + ` ORDER BY r.id FOR UPDATE
+), marked AS (
+  UPDATE belfry.runs r SET cancel_requested_at = locked.now FROM locked WHERE r.id = locked.id AND locked.state = 'running' AND locked.cancel_requested_at IS NULL
+), deleted AS (
+  DELETE FROM belfry.runs r USING locked WHERE r.id = locked.id AND locked.state <> 'running'
+), settled AS (
+  INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                              attempt, settled_at, http_status, error, output, skipped_count, key, retain_until)
+  SELECT id, shard, namespace, job_id, revision, kind, 'cancelled', '', scheduled_at, ready_at, fired_at, fired_by, epoch,
+         attempt, now, 0, '', '', 0, key, now + retention_days * interval '24 hours'
+    FROM locked WHERE state <> 'running'
+)
+SELECT r.job_id, r.state <> 'running', r.one_off, ` + hasWaitingRun + ` FROM locked r`
 }
 
-// settled runs a statement that returns settledColumns, and marks its results.
-func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql string, args ...any) error {
-	var (
-		n                  int64
-		job                pgtype.UUID
-		oneOff, hasWaiting bool
-	)
-	return forEach(ctx, q, []any{&n, &job, &oneOff, &hasWaiting}, func() error {
-		settled[n] = true
-		f.add(job.Bytes, oneOff, hasWaiting)
+// Cancel ends a run in whichever table it is. It may move from one to the next between
+// two lookups, so that a run that was not found is looked up again.
+func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	for range 3 {
+		for _, cancel := range []func(context.Context, string, belfry.ID) (bool, error){s.cancelLive, s.cancelTrigger, s.cancelSettled} {
+			if found, err := cancel(ctx, namespace, run); found || err != nil {
+				return wrapError("cancel", err)
+			}
+		}
+	}
+	return store.NoSuch("run", run)
+}
+
+func (s *Store) cancelLive(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
+	var next followUps
+	if found, err = next.cancelled(ctx, s.pool, `r.id = $2`, namespace, run); err == nil {
+		s.runFollowUps(ctx, next)
+	}
+	return found, err
+}
+
+func (f *followUps) cancelled(ctx context.Context, q querier, where, namespace string, id belfry.ID) (found bool, err error) {
+	var job belfry.ID
+	var settled, oneOff, hasWaiting bool
+	err = forEach(ctx, q, []any{idColumn(&job), &settled, &oneOff, &hasWaiting}, func() error {
+		found = true
+		if settled {
+			f.add(job, oneOff, hasWaiting)
+		}
 		return nil
-	}, sql, args...)
+	}, cancelSQL(where), namespace, uuid(id))
+	return found, err
 }
 
-func (f *followUps) add(job belfry.ID, oneOff, hasWaiting bool) {
-	if hasWaiting {
-		f.waiting = append(f.waiting, job)
-	}
-	if oneOff {
-		f.oneOffs = append(f.oneOffs, job)
-	}
+// cancelTrigger cancels the run that a pending trigger would become. It locks the plan
+// first, as firing the trigger does.
+func (s *Store) cancelTrigger(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var job belfry.ID
+		var spec string
+		err := tx.QueryRow(ctx, `/* cancel */
+SELECT j.id, j.spec FROM belfry.triggers t JOIN belfry.plans p ON p.job_id = t.job_id JOIN belfry.jobs j ON j.id = t.job_id
+ WHERE t.namespace = $1 AND t.run_id = $2 AND t.fired_at IS NULL AND j.state <> 'deleted' FOR UPDATE OF p`, namespace, uuid(run)).Scan(idColumn(&job), &spec)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n, err := cancelTriggers(ctx, tx, job, run, s.specs.OrZero(spec).RetentionDays)
+		found = n > 0
+		return err
+	})
+	return found, err
 }
 
-// runFollowUps promotes waiting runs and archives one-offs. The runs are settled in any
-// case: after an error, Promote and Archive do it.
-func (s *Store) runFollowUps(ctx context.Context, f followUps) {
-	if _, err := s.advance(ctx, f.waiting); err != nil {
-		s.log.Warn("waiting runs will be promoted a little later", "jobs", len(f.waiting), "error", err)
+// cancelTriggers moves pending triggers of a job whose plan is locked to history: all,
+// or the one of a run.
+func cancelTriggers(ctx context.Context, tx pgx.Tx, job, run belfry.ID, retentionDays int) (int, error) {
+	tag, err := tx.Exec(ctx, `/* cancel */
+WITH consumed AS (
+  UPDATE belfry.triggers t SET fired_at = clock_timestamp() FROM belfry.jobs j
+   WHERE j.id = $1 AND t.shard = j.shard AND t.job_id = j.id AND t.fired_at IS NULL AND ($2::uuid IS NULL OR t.run_id = $2)
+  RETURNING t.*, j.revision
+), counted AS (
+  UPDATE belfry.plans p SET runs_triggered = p.runs_triggered + n.n FROM (SELECT count(*) AS n FROM consumed) n WHERE p.job_id = $1 AND n.n > 0
+)
+INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                            attempt, settled_at, http_status, error, output, skipped_count, retain_until)
+SELECT run_id, shard, namespace, job_id, revision, kind, 'cancelled', '', at, greatest(at, created_at), fired_at, $4, 0,
+       0, fired_at, 0, '', '', 0, fired_at + nullif($3, 0) * interval '24 hours'
+  FROM consumed`, uuid(job), uuid(run), retentionDays, notNull(belfry.ID{}))
+	return int(tag.RowsAffected()), err
+}
+
+// cancelSettled finds a run that is settled. Cancelling it again is no error.
+func (s *Store) cancelSettled(ctx context.Context, namespace string, run belfry.ID) (found bool, err error) {
+	var state belfry.RunStatus
+	err = s.pool.QueryRow(ctx, `/* cancel */ SELECT 'dead' FROM belfry.dead WHERE namespace = $1 AND id = $2
+		UNION ALL (SELECT state FROM belfry.history WHERE namespace = $1 AND id = $2 ORDER BY settled_at DESC LIMIT 1) LIMIT 1`, namespace, uuid(run)).Scan(&state)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return true, err
 	}
-	if len(f.oneOffs) == 0 {
-		return
+	return true, store.CancelSettled(run, state)
+}
+
+// cancelAll cancels the live runs and pending triggers of a job whose plan is locked. No
+// waiting run is left to promote.
+func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, next *followUps) error {
+	var all followUps
+	if _, err := all.cancelled(ctx, tx, `r.job_id = $2`, job.Namespace, job.ID); err != nil {
+		return err
 	}
-	if err := s.archive(ctx, s.pool, f.oneOffs); err != nil {
-		s.log.Warn("finished one-offs will be archived a little later", "jobs", len(f.oneOffs), "error", err)
-	}
+	next.oneOffs = all.oneOffs
+	_, err := cancelTriggers(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
+	return err
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,18 +18,14 @@ import (
 // statement. Its plan soon becomes generic, which suits small batches.
 const maxGenericPlanSteps = 100
 
-// Fire applies the steps whose plan has not changed since it was read.
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	fired, err := s.fire(ctx, s.pool, owner, steps, slots)
-	if err != nil {
-		return fired, wrapError("fire", err)
-	}
-	if fired.Ready > 0 {
+	if err == nil && fired.Ready > 0 {
 		s.notifier.notifyReady()
 	}
-	return fired, nil
+	return fired, wrapError("fire", err)
 }
 
 func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
@@ -43,16 +41,17 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	var (
 		step         int64
 		state        belfry.RunStatus
-		run, token   pgtype.UUID
-		at, deadline pgtype.Timestamptz
-		payload      pgtype.Text
+		run          belfry.ID
+		token        belfry.Token
+		at, deadline time.Time
+		payload      json.RawMessage
 	)
-	err := forEach(ctx, q, []any{&step, &run, &state, &token, &at, &deadline, &payload}, func() error {
+	err := forEach(ctx, q, []any{&step, idColumn(&run), &state, idColumn(&token), timeColumn{&at}, timeColumn{&deadline}, jsonColumn{&payload}}, func() error {
 		switch {
 		case step > 0:
 			fired.Applied[step-1] = true
 		case state == belfry.RunRunning:
-			fired.Claimed = append(fired.Claimed, a.claimed(run.Bytes, slots.Worker, token.Bytes, timeOrZero(at), timeOrZero(deadline), payload))
+			fired.Claimed = append(fired.Claimed, a.claimed(run, slots.Worker, token, at, deadline, payload))
 		case state == belfry.RunReady:
 			fired.Ready++
 		}
@@ -61,15 +60,14 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	return fired, err
 }
 
-// claimed is a run that a slot of the local worker took.
-func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload pgtype.Text) *belfry.Run {
+func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	run := a.runs[a.index[id]]
 	step, r := &a.steps[run.step-1], run.of
 	return &belfry.Run{
 		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		Status: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
 		StartedAt: &at, WorkerID: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, TemplateKey: r.Key,
-		Payload: rawJSON(payload),
+		Payload: payload,
 	}
 }
 
@@ -83,7 +81,6 @@ type fireArgs struct {
 	index    map[belfry.ID]int // of runs
 }
 
-// ofStep is something that a step makes.
 type ofStep[T any] struct {
 	step int64 // from 1
 	of   *T
@@ -161,7 +158,16 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		newTokens(min(slots.Free, len(a.runs))), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 	}
 	if len(a.events) > 0 {
-		args = append(args, a.eventArgs()...)
+		type event = ofStep[belfry.Event]
+		args = append(args,
+			column(a.events, func(e *event) int64 { return e.step }),
+			column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.ID) }),
+			column(a.events, func(e *event) string { return storable(e.of.Namespace) }),
+			column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.JobID) }),
+			column(a.events, func(e *event) string { return storable(string(e.of.Kind)) }),
+			column(a.events, func(e *event) time.Time { return e.of.At }),
+			column(a.events, func(e *event) string { return storable(e.of.Message) }),
+			column(a.events, func(e *event) int64 { return e.of.Count }))
 	}
 	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0}, args
 }
@@ -183,16 +189,163 @@ func queueColumn(r *plan.Run) int32 {
 	return int32(r.Queue)
 }
 
-func (a *fireArgs) eventArgs() []any {
-	type event = ofStep[belfry.Event]
-	return []any{
-		column(a.events, func(e *event) int64 { return e.step }),
-		column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.ID) }),
-		column(a.events, func(e *event) string { return storable(e.of.Namespace) }),
-		column(a.events, func(e *event) pgtype.UUID { return uuid(e.of.JobID) }),
-		column(a.events, func(e *event) string { return storable(string(e.of.Kind)) }),
-		column(a.events, func(e *event) time.Time { return e.of.At }),
-		column(a.events, func(e *event) string { return storable(e.of.Message) }),
-		column(a.events, func(e *event) int64 { return e.of.Count }),
+// The statement that applies steps. All that keeps an occurrence from being fired twice
+// is here: the version, the high-water mark, the database's clock and the run's key.
+//
+//   - step: what was decided, one row a plan
+//   - locked: the steps whose plan has the version that was seen and is not locked by
+//     somebody else
+//   - advanced: the same, with their plans written
+//   - consumed: the triggers that are fired
+//   - candidate: the runs to make
+//   - keyed: with whether another run has the same idempotency key
+//   - queued: with how many runs of the job are ahead, of which only the first may be
+//     anything but waiting; none for a run that may overlap others
+//   - decided: with the outcome, which is the state of the run or the reason of a skip
+//   - assigned: with the token, if the local worker takes it at once
+//   - inserted, skipped, inserted_keys, inserted_events: what is written
+//
+// Each part passes on what the next one needs. The planner cannot estimate how many
+// rows such parts have, and a join of two of them may become a loop over the square of
+// the batch.
+//
+// Live runs are counted as of the statement's snapshot, which is older than the locks.
+// A run that was made since then has raised the version of the plan, and the step is
+// left out. A run that was settled since then still counts, so that a new one may wait
+// for nothing: see advance.
+const (
+	fireSteps = `/* fire */
+WITH step AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], $8::bigint[],
+                       $9::text[], $10::text[], $11::integer[], $12::integer[], $13::bigint[], $14::text[], $15::bigint[],
+                       $16::bigint[], $17::boolean[], $18::bigint[], $19::integer[])
+    WITH ORDINALITY AS s (job_id, version, due, first_at, next_at, nominal_at, fired_for, runs_made,
+                          zone_version, namespace, revision, shard, epoch, lane, timeout_ms, triggered, one_off, weight, retention_days, n)
+), locked AS MATERIALIZED (
+  SELECT s.* FROM step s JOIN belfry.plans p ON p.job_id = s.job_id
+   WHERE p.version = s.version
+     AND (s.first_at IS NULL OR p.fired_for IS NULL OR p.fired_for < s.first_at)
+     AND (NOT s.due OR p.next_at <= clock_timestamp())
+     FOR UPDATE OF p SKIP LOCKED
+), advanced AS (
+  UPDATE belfry.plans p
+     SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.fired_for,
+         runs_made = s.runs_made, runs_triggered = p.runs_triggered + coalesce(s.triggered, 0), zone_version = s.zone_version,
+         one_off = coalesce(s.one_off, false), quarantined = NULL
+    FROM locked s
+   WHERE p.job_id = s.job_id AND p.version = s.version
+  RETURNING s.n, s.job_id, s.namespace, s.revision, s.shard, s.epoch, s.lane, s.timeout_ms, s.one_off, s.weight, s.retention_days
+), consumed AS (
+  UPDATE belfry.triggers t SET fired_at = clock_timestamp()
+    FROM unnest($30::bigint[], $31::uuid[]) AS c (n, trigger_id) JOIN advanced USING (n)
+   WHERE t.id = c.trigger_id AND t.fired_at IS NULL
+  RETURNING t.id
+), candidate AS MATERIALIZED (
+  SELECT r.*, advanced.job_id, advanced.namespace, advanced.revision, advanced.shard, advanced.epoch, advanced.lane, advanced.timeout_ms, advanced.one_off, advanced.weight, advanced.retention_days
+    FROM unnest($20::bigint[], $21::uuid[], $22::text[], $23::uuid[], $24::timestamptz[], $25::timestamptz[], $26::bigint[], $27::integer[], $28::text[],
+                $29::text[])
+      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, queue, payload, key, i)
+    JOIN advanced USING (n)
+   WHERE r.trigger_id IS NULL OR r.trigger_id IN (SELECT id FROM consumed)
+), `
+
+	fireUnkeyed = `keyed AS (
+  SELECT *, false AS duplicate FROM candidate
+), `
+
+	// Runs that are not scheduled have keys of their own. Of a batch with equal keys the
+	// earliest run has it.
+	fireKeyed = `keyed AS MATERIALIZED (
+  SELECT *, key IS NOT NULL AND kind = 'scheduled' AND (
+              row_number() OVER (PARTITION BY job_id, kind, key ORDER BY i) > 1
+           OR (SELECT 1 FROM belfry.keys k WHERE k.job_id = w.job_id AND k.key = w.key AND k.run_id <> w.id
+                  AND k.succeeded_at > clock_timestamp() - %d * interval '1 second' LIMIT 1) IS NOT NULL
+           OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.key = w.key AND x.kind = 'scheduled' AND x.id <> w.id LIMIT 1) IS NOT NULL) AS duplicate
+    FROM candidate w
+), `
+
+	// A run whose queue is below zero does not wait for others. If no run is live, all of
+	// a batch wait for its first; and if one of them finds the queue full, so do all that
+	// follow.
+	fireRuns = `queued AS (
+  SELECT *, CASE WHEN queue < 0 OR duplicate THEN 0
+                 ELSE coalesce((SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id LIMIT 1), 0)
+                      + row_number() OVER (PARTITION BY job_id, duplicate ORDER BY i) - 1 END AS ahead
+    FROM keyed w
+), decided AS MATERIALIZED (
+  SELECT *, clock_timestamp() AS now,
+         CASE WHEN duplicate THEN 'duplicate_key'
+              WHEN ahead = 0 THEN 'ready'
+              WHEN queue = 0 THEN 'overlap'
+              WHEN queue = %d THEN 'waiting'
+              WHEN ahead + (SELECT count(*) FROM (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.state = 'waiting' LIMIT w.queue) y) <= queue THEN 'waiting'
+              ELSE 'queue_full' END AS outcome
+    FROM queued w
+), assigned AS MATERIALIZED (
+  SELECT *, CASE WHEN outcome = 'ready' AND lane = ANY($41) THEN ($38::uuid[])[row_number() OVER (PARTITION BY outcome = 'ready' AND lane = ANY($41) ORDER BY i)] END AS token
+    FROM decided
+), inserted AS (
+  INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                           timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, payload, key, weight, one_off, retention_days)
+  SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN token IS NULL THEN outcome ELSE 'running' END, rank, scheduled_at, ready_at, now, $39, epoch,
+         timeout_ms, CASE WHEN token IS NULL THEN 0 ELSE 1 END, 0, 0, CASE WHEN token IS NULL THEN NULL ELSE $40::uuid END, token,
+         CASE WHEN token IS NULL THEN NULL ELSE now END, CASE WHEN token IS NULL THEN NULL ELSE now + (timeout_ms + $42) * interval '1 millisecond' END, payload, key,
+         coalesce(weight, 0), coalesce(one_off, false), retention_days
+    FROM assigned WHERE outcome IN ('ready', 'waiting')
+  ON CONFLICT (id) DO NOTHING
+  RETURNING id, job_id, state, token, fired_at, deadline_at, payload
+), skipped AS (
+  INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+                              attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)
+  SELECT id, shard, namespace, job_id, revision, kind, 'skipped', outcome, scheduled_at, ready_at, now, $39, epoch,
+         0, now, 0, '', '', scheduled_at, 1, now + retention_days * interval '24 hours'
+    FROM decided WHERE outcome NOT IN ('ready', 'waiting')
+   UNION ALL
+  SELECT k.id, advanced.shard, advanced.namespace, advanced.job_id, advanced.revision, 'scheduled', 'skipped', k.reason, k.from_at, k.from_at, clock_timestamp(), $39, advanced.epoch,
+         0, clock_timestamp(), 0, '', '', k.to_at, k.count, clock_timestamp() + advanced.retention_days * interval '24 hours'
+    FROM unnest($32::bigint[], $33::uuid[], $34::timestamptz[], $35::timestamptz[], $36::bigint[], $37::text[]) AS k (n, id, from_at, to_at, count, reason)
+    JOIN advanced USING (n)
+)`
+
+	fireKeys = `, inserted_keys AS (
+  INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at)
+  SELECT job_id, key, shard, id, now FROM assigned WHERE outcome IN ('ready', 'waiting') AND key IS NOT NULL AND kind = 'scheduled'
+  ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, created_at = excluded.created_at, succeeded_at = NULL
+)`
+
+	fireEvents = `, inserted_events AS (
+  INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count)
+  SELECT e.id, advanced.shard, e.namespace, e.job_id, e.kind, e.at, e.message, e.count
+    FROM unnest($43::bigint[], $44::uuid[], $45::text[], $46::uuid[], $47::text[], $48::timestamptz[], $49::text[], $50::bigint[])
+      AS e (n, id, namespace, job_id, kind, at, message, count)
+    JOIN advanced USING (n)
+  ON CONFLICT (id) DO NOTHING
+)`
+
+	fireResult = `
+SELECT n, NULL, '', NULL, NULL, NULL, NULL FROM advanced
+ UNION ALL
+SELECT 0, id, state, token, fired_at, deadline_at,
+       CASE WHEN state = 'running' THEN coalesce(payload, (SELECT j.payload FROM belfry.jobs j WHERE j.id = inserted.job_id)) END
+  FROM inserted`
+)
+
+// fireVariant is what a batch has. Most have neither, and a simpler statement.
+type fireVariant struct{ keys, events bool }
+
+var fireSQL = fireStatements(fireVariant{}, fireVariant{keys: true}, fireVariant{events: true}, fireVariant{keys: true, events: true})
+
+func fireStatements(variants ...fireVariant) map[fireVariant]string {
+	out := map[fireVariant]string{}
+	for _, v := range variants {
+		keyed, keys, events := fireUnkeyed, "", ""
+		if v.keys {
+			keyed, keys = fmt.Sprintf(fireKeyed, int64(store.KeyRetention.Seconds())), fireKeys
+		}
+		if v.events {
+			events = fireEvents
+		}
+		out[v] = fireSteps + keyed + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + events + fireResult
 	}
+	return out
 }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,38 +35,17 @@ const (
 	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`           // of a trigger
 )
 
-type runScan struct {
-	run                               belfry.Run
-	id, job, worker                   pgtype.UUID
-	fired, started, finished, skipped pgtype.Timestamptz
-	cancel                            pgtype.Timestamptz
+func runFields(r *belfry.Run) []any {
+	return []any{idColumn(&r.ID), idColumn(&r.JobID), &r.Namespace, &r.Revision, &r.Kind, &r.Status, timeColumn{&r.ScheduledAt}, timeColumn{&r.ReadyAt},
+		timeColumn{&r.FiredAt}, &r.Attempt, nullTimeColumn{&r.StartedAt}, nullTimeColumn{&r.FinishedAt}, idColumn(&r.WorkerID), &r.HTTPStatus, &r.Error, &r.Output,
+		&r.Reason, nullTimeColumn{&r.SkippedTo}, &r.SkippedCount, nullTimeColumn{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
-func (s *runScan) fields() []any {
-	r := &s.run
-	return []any{&s.id, &s.job, &r.Namespace, &r.Revision, &r.Kind, &r.Status, &r.ScheduledAt, &r.ReadyAt, &s.fired, &r.Attempt,
-		&s.started, &s.finished, &s.worker, &r.HTTPStatus, &r.Error, &r.Output, &r.Reason, &s.skipped, &r.SkippedCount, &s.cancel, &r.TemplateKey}
-}
+var scanRun = scanInto(runFields)
 
-func (s *runScan) result() belfry.Run {
-	run := s.run
-	run.ID, run.JobID, run.WorkerID = s.id.Bytes, s.job.Bytes, s.worker.Bytes
-	run.ScheduledAt, run.ReadyAt, run.FiredAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), timeOrZero(s.fired)
-	run.StartedAt, run.FinishedAt, run.SkippedTo = timeOrNil(s.started), timeOrNil(s.finished), timeOrNil(s.skipped)
-	run.CancelRequestedAt = timeOrNil(s.cancel)
-	return run
-}
-
-func scanRun(row pgx.CollectableRow) (belfry.Run, error) {
-	var scan runScan
-	err := row.Scan(scan.fields()...)
-	return scan.result(), err
-}
-
-// Run finds a run in any table, with its failed attempts.
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
-	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuchRun(id) }, selectLive+`belfry.runs x`+where+`
+	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
@@ -76,21 +57,16 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 }
 
 func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, error) {
-	return collect(ctx, s.pool, scanAttempt, `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
+	return collect(ctx, s.pool, scanInto(attemptFields), `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 		FROM belfry.attempts WHERE run_id = $1 ORDER BY attempt`, uuid(run))
 }
 
-func scanAttempt(row pgx.CollectableRow) (a belfry.Attempt, err error) {
-	var worker pgtype.UUID
-	var late pgtype.Timestamptz
-	err = row.Scan(&a.Number, &a.Outcome, &worker, &a.StartedAt, &a.FinishedAt, &a.HTTPStatus, &a.Error, &a.Output, &a.LateOutcome, &late)
-	a.WorkerID, a.LateAt = worker.Bytes, timeOrNil(late)
-	a.StartedAt, a.FinishedAt = a.StartedAt.UTC(), a.FinishedAt.UTC()
-	return a, err
+func attemptFields(a *belfry.Attempt) []any {
+	return []any{&a.Number, &a.Outcome, idColumn(&a.WorkerID), timeColumn{&a.StartedAt}, timeColumn{&a.FinishedAt}, &a.HTTPStatus, &a.Error, &a.Output,
+		&a.LateOutcome, nullTimeColumn{&a.LateAt}}
 }
 
-// JobRuns returns the runs and skips of a job, latest occurrence first. Each table is
-// cut to a page before they are merged.
+// JobRuns cuts each table to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
 	runs, err := collect(ctx, s.pool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
@@ -99,8 +75,6 @@ func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, pa
 	return runs, wrapError("list runs", err)
 }
 
-// RunsAt returns the runs and skips of a job for one instant, and the ranges of skips
-// that cover it.
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
 	runs, err := collect(ctx, s.pool, scanRun, selectLive+`belfry.runs x`+where+`
@@ -114,7 +88,6 @@ func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at 
 // maxRunsBefore limits store.RunWait.Before.
 const maxRunsBefore = 10
 
-// RunWait returns what a live run waits for.
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
 	var w store.RunWait
 	var before []pgtype.UUID
@@ -127,16 +100,129 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
           WHERE x.job_id = r.job_id AND (x.state <> 'waiting' OR (x.scheduled_at, x.id) < (r.scheduled_at, r.id))
           ORDER BY x.state = 'waiting', x.scheduled_at, x.id LIMIT $3) END
   FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
-		Scan(&w.State, &w.ReadyAt, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
+		Scan(&w.State, timeColumn{&w.ReadyAt}, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return w, belfry.Errorf(belfry.NotFound, "there is no live run %s", run)
+		return w, store.NoSuch("live run", run)
 	}
 	if err != nil {
 		return w, wrapError("look up what a run waits for", err)
 	}
-	w.ReadyAt = w.ReadyAt.UTC()
 	for _, id := range before {
 		w.Before = append(w.Before, id.Bytes)
 	}
 	return w, nil
+}
+
+// runScanLimit is how many runs of each table are scanned at a time for a page.
+const runScanLimit = 4000
+
+// runTable is a table of runs that is scanned in descending order of their ids.
+type runTable struct {
+	columns string
+	table   string
+	id      string // column
+	where   string // of the scan, which an index has too
+	join    string
+	state   string // expression; a constant if all rows have the same
+}
+
+var (
+	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state"}
+	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'"}
+	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state"}
+	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
+)
+
+func runTablesFor(status belfry.RunStatus) []runTable {
+	switch status {
+	case "":
+		return []runTable{liveTable, pendingTable, deadTable, settledTable}
+	case belfry.RunReady:
+		return []runTable{liveTable, pendingTable}
+	case belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting:
+		return []runTable{liveTable}
+	case belfry.RunDead:
+		return []runTable{deadTable}
+	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
+		return []runTable{settledTable}
+	}
+	return nil
+}
+
+// ListRuns scans a bounded number of rows in each table, more if there is time.
+func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (list store.RunList, err error) {
+	if page.Limit < 1 {
+		return list, nil
+	}
+	started := time.Now()
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		after := startAfter(page.After.ID)
+		for {
+			runs, end, err := scanRunTables(ctx, tx, namespace, filter, after, page.Limit+1-len(list.Runs))
+			if err != nil {
+				return err
+			}
+			list.Runs = append(list.Runs, runs...)
+			if len(list.Runs) > page.Limit {
+				list.Runs = list.Runs[:page.Limit]
+				list.Next = list.Runs[page.Limit-1].ID
+				return nil
+			}
+			if !end.Valid {
+				return nil
+			}
+			if after = end; time.Since(started) > searchTime {
+				list.Next = end.Bytes
+				return nil
+			}
+		}
+	})
+	return list, wrapError("list runs", err)
+}
+
+// scanRunTables scans the next runs of each table. It returns those that pass the
+// filter, down to the id where the first scan ended; null if all tables ended.
+func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, after pgtype.UUID, limit int) (all []belfry.Run, end pgtype.UUID, err error) {
+	for _, table := range runTablesFor(filter.Status) {
+		runs, tableEnd, err := table.scan(ctx, tx, namespace, filter.Status, after, limit)
+		if err != nil {
+			return nil, end, err
+		}
+		all = append(all, runs...)
+		if tableEnd.Valid && (!end.Valid || belfry.ID(tableEnd.Bytes).Compare(end.Bytes) > 0) {
+			end = tableEnd
+		}
+	}
+	slices.SortFunc(all, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
+	if end.Valid {
+		all = slices.DeleteFunc(all, func(r belfry.Run) bool { return r.ID.Compare(end.Bytes) < 0 })
+	}
+	return all, end, nil
+}
+
+// scan reads the next runs of a table and returns where it ended; null at the end of
+// the table.
+func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status belfry.RunStatus, after pgtype.UUID, limit int) (runs []belfry.Run, end pgtype.UUID, err error) {
+	scan := fmt.Sprintf(` FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, t.table, t.id, t.where, t.id)
+	runs, err = collect(ctx, tx, scanRun, fmt.Sprintf(`%s (SELECT *%s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
+		t.columns, scan, t.join, t.state, t.id), after, runScanLimit, namespace, string(status), limit)
+	if err != nil {
+		return nil, end, err
+	}
+	if len(runs) == limit {
+		return runs, uuid(runs[limit-1].ID), nil
+	}
+	end, err = scanEnd(ctx, tx, t.id, scan, after, runScanLimit)
+	return runs, end, err
+}
+
+// ListEvents reads them by id, which is the order of their instants.
+func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
+	events, err := collect(ctx, s.pool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
+		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), max(page.Limit, 0))
+	return events, wrapError("list events", err)
+}
+
+func eventFields(e *belfry.Event) []any {
+	return []any{idColumn(&e.ID), &e.Namespace, idColumn(&e.JobID), &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count}
 }

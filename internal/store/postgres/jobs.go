@@ -2,17 +2,19 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Job finds a job that is live or has ended.
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
 	job, err := s.job(ctx, s.pool, namespace, id)
 	if belfry.CodeOf(err) != belfry.NotFound {
@@ -33,12 +35,11 @@ func firstJob(jobs []belfry.Job, id belfry.ID, err error) (belfry.Job, error) {
 	case err != nil:
 		return belfry.Job{}, wrapError("look up a job", err)
 	case len(jobs) == 0:
-		return belfry.Job{}, store.NoSuchJob(id)
+		return belfry.Job{}, store.NoSuch("job", id)
 	}
 	return jobs[0], nil
 }
 
-// noLiveJobError explains why there is no live job of this id.
 func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
 	var ended bool
 	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
@@ -48,40 +49,38 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 	case ended:
 		return store.JobEnded()
 	}
-	return store.NoSuchJob(id)
+	return store.NoSuch("job", id)
 }
 
-// JobIDByName finds the live job with the name, or else the one that ended last.
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
-	var id pgtype.UUID
+	var id belfry.ID
 	err := s.pool.QueryRow(ctx, `
 SELECT id FROM (
   SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
    UNION ALL
   (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 ORDER BY ended_at DESC LIMIT 1)) x
- ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(&id)
+ ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(idColumn(&id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return belfry.ID{}, store.NoSuchName(name)
 	}
-	return id.Bytes, wrapError("look up a job by its name", err)
+	return id, wrapError("look up a job by its name", err)
 }
 
-// Revisions returns the replaced revisions of a job, latest first.
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	var (
-		found         bool
-		revisions     []belfry.Revision
-		number        pgtype.Int4
-		spec, payload pgtype.Text
-		replaced      pgtype.Timestamptz
+		found     bool
+		revisions []belfry.Revision
+		number    pgtype.Int4
+		spec      string
+		v         belfry.Revision
 	)
-	err := forEach(ctx, s.pool, []any{&number, &spec, &payload, &replaced}, func() (err error) {
+	err := forEach(ctx, s.pool, []any{&number, textColumn{&spec}, jsonColumn{&v.Payload}, nullTimeColumn{&v.ReplacedAt}}, func() (err error) {
 		found = true
 		if !number.Valid { // the job has none
 			return nil
 		}
-		v := belfry.Revision{Number: int(number.Int32), ReplacedAt: timeOrNil(replaced), Payload: rawJSON(payload)}
-		if v.Spec, err = s.specs.Decode(spec.String); err != nil {
+		v.Number = int(number.Int32)
+		if v.Spec, err = s.specs.Decode(spec); err != nil {
 			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
 		}
 		revisions = append(revisions, v)
@@ -93,7 +92,7 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
  ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
 	if err == nil && !found {
-		return nil, store.NoSuchJob(id)
+		return nil, store.NoSuch("job", id)
 	}
 	return revisions, wrapError("list revisions", err)
 }
@@ -114,7 +113,6 @@ WITH deleted AS (
 )
 SELECT count(*) FROM deleted`
 
-// DeleteEnded deletes a job that has ended, and its history if asked to.
 func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
@@ -123,7 +121,165 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 		return wrapError("delete an ended job", err)
 	}
 	if n == 0 {
-		return store.NoSuchJob(id)
+		return store.NoSuch("job", id)
 	}
 	return nil
+}
+
+func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	var (
+		job     belfry.Job
+		next    followUps
+		editErr error // returned as it is
+	)
+	keepErr := func(j belfry.Job, p plan.Plan, now time.Time) (change *store.Change, err error) {
+		change, editErr = edit(j, p, now)
+		return change, editErr
+	}
+	err := retryDeadlock(func() error {
+		next = followUps{}
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			job, err = s.edit(ctx, tx, namespace, id, keepErr, &next)
+			return err
+		})
+	})
+	if editErr != nil {
+		return belfry.Job{}, editErr
+	}
+	if err != nil {
+		return belfry.Job{}, wrapError("edit a job", nameConflict(err, job.Name))
+	}
+	s.notifier.notifyPlans(false, id)
+	s.notifier.notifyReady()
+	s.runFollowUps(ctx, next)
+	return job, nil
+}
+
+func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, next *followUps) (belfry.Job, error) {
+	p, err := lockPlan(ctx, tx, namespace, id)
+	if err != nil {
+		return belfry.Job{}, err
+	}
+	old, err := s.job(ctx, tx, namespace, id)
+	if err != nil {
+		return old, err
+	}
+	change, err := edit(old, p, s.Now())
+	if err != nil || change == nil {
+		return old, err
+	}
+	job := change.Job
+	if err := updateJob(ctx, tx, &old, change); err != nil {
+		return job, err
+	}
+	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.FreeSlots{})
+	if err != nil {
+		return job, err
+	}
+	if !fired.Applied[0] {
+		return job, belfry.Errorf(belfry.Conflict, "the job's plan could not be changed; try again")
+	}
+	if change.Cancel {
+		if err := cancelAll(ctx, tx, &job, next); err != nil {
+			return job, err
+		}
+	}
+	if old.Serial() && !job.Serial() {
+		if _, err := tx.Exec(ctx, releaseWaitingSQL, uuid(id)); err != nil {
+			return job, err
+		}
+	}
+	if job.State == belfry.JobDeleted {
+		return job, nil
+	}
+	return s.job(ctx, tx, namespace, id)
+}
+
+func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Change) error {
+	job := &change.Job
+	if job.Revision > old.Revision {
+		if _, err := tx.Exec(ctx, `INSERT INTO belfry.revisions (job_id, revision, shard, spec, payload, replaced_at)
+			SELECT id, revision, shard, spec, payload, clock_timestamp() FROM belfry.jobs WHERE id = $1`, uuid(old.ID)); err != nil {
+			return err
+		}
+	}
+	spec, err := json.Marshal(job.Spec)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
+		tags = $7, queue = $8, type = $9, handler = $10, trigrams = $11, purge = $12 WHERE id = $1`,
+		uuid(old.ID), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
+		tagsColumn(job), storable(job.Queue), storable(job.Type), handlerColumn(job.Spec), jobTrigrams(job), change.Purge)
+	return err
+}
+
+// lockPlan locks a job and its plan against fires and other edits.
+func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
+	missing := func() error { return noLiveJobError(ctx, tx, namespace, id) }
+	return collectOne(ctx, tx, scanInto(planFields), missing, `/* edit */ SELECT `+planColumnsSQL+`
+		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
+		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
+}
+
+// withRequestKey calls f and stores the key and the response of a request in the same
+// transaction. A nil request has no key.
+func withRequestKey(ctx context.Context, tx pgx.Tx, r *store.Request, f func() error) error {
+	if r == nil {
+		return f()
+	}
+	if err := insertRequestKey(ctx, tx, r); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	response, err := r.Response()
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `/* request */ UPDATE belfry.requests SET response = $3 WHERE namespace = $1 AND key = $2`,
+		storable(r.Namespace), storable(r.Key), response)
+	return err
+}
+
+// insertRequestKey stores the key, after waiting for a transaction that is storing the
+// same one. It returns an existing request as a *store.DuplicateRequest.
+func insertRequestKey(ctx context.Context, tx pgx.Tx, r *store.Request) error {
+	tag, err := tx.Exec(ctx, `/* request */
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', '8s', true))
+INSERT INTO belfry.requests (namespace, key, hash, created_at) SELECT $1, $2, $3, clock_timestamp() FROM timeout
+ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
+	if sqlState(err) == lockNotAvailable {
+		return belfry.Errorf(belfry.Unavailable, "an earlier request with this idempotency key is still in progress; try again: %w", err)
+	}
+	if err != nil || tag.RowsAffected() > 0 {
+		return err
+	}
+	duplicate, err := readResponse(ctx, tx, r.Namespace, r.Key)
+	if err != nil {
+		return err
+	}
+	if duplicate == nil {
+		return belfry.Errorf(belfry.Unavailable, "this idempotency key has just expired; try again")
+	}
+	return duplicate
+}
+
+func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
+	duplicate, err := readResponse(ctx, s.pool, namespace, key)
+	return duplicate, wrapError("look up an idempotency key", err)
+}
+
+func readResponse(ctx context.Context, q querier, namespace, key string) (*store.DuplicateRequest, error) {
+	var hash []byte
+	duplicate := &store.DuplicateRequest{}
+	err := q.QueryRow(ctx, `SELECT hash, response FROM belfry.requests WHERE namespace = $1 AND key = $2`, storable(namespace), storable(key)).Scan(&hash, &duplicate.Response)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	copy(duplicate.Hash[:], hash)
+	return duplicate, err
 }

@@ -36,11 +36,6 @@ type notifier struct {
 	wake         chan struct{}
 }
 
-func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
-	return &notifier{pool: pool, log: log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
-}
-
-// Wakeups is store.Store.Wakeups.
 func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} {
 	return s.notifier.Wakeups(ctx, topic)
 }
@@ -48,10 +43,8 @@ func (s *Store) Wakeups(ctx context.Context, topic store.Topic) <-chan struct{} 
 // PollInterval is short, since notifications of other nodes may be lost.
 func (s *Store) PollInterval() time.Duration { return 500 * time.Millisecond }
 
-// ChangedJobs returns the jobs that notifications have named.
 func (s *Store) ChangedJobs() ([]belfry.ID, bool) { return s.notifier.ChangedJobs() }
 
-// notifyReady notifies that runs became ready.
 func (n *notifier) notifyReady() {
 	n.Notify(store.TopicReady)
 	n.mu.Lock()
@@ -60,7 +53,6 @@ func (n *notifier) notifyReady() {
 	n.wakeSender()
 }
 
-// notifyPlans notifies that plans of the jobs were written.
 func (n *notifier) notifyPlans(many bool, jobs ...belfry.ID) {
 	n.NotifyChanged(jobs, many)
 	n.mu.Lock()
@@ -127,7 +119,6 @@ func (n *notifier) takePending() (messages []string) {
 	return messages
 }
 
-// listen wakes this process when another node notifies.
 func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
 	for ctx.Err() == nil {
 		if err := n.listenOnce(ctx, config); err != nil && ctx.Err() == nil {
@@ -160,7 +151,6 @@ func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error
 	}
 }
 
-// receive handles a message of another node.
 func (n *notifier) receive(message string) {
 	words := strings.Fields(message)
 	if len(words) < 2 || words[0] == n.node {

@@ -22,70 +22,39 @@ const (
 	CASE WHEN strpos(j.spec, '{{') > 0 AND j.spec ~ '\{\{ *name *\}\}' THEN coalesce(j.name, '') ELSE '' END`
 )
 
-type planScan struct {
-	p                       plan.Plan
-	id                      pgtype.UUID
-	next, nominal, firedFor pgtype.Timestamptz
+func planFields(p *plan.Plan) []any {
+	return []any{idColumn(&p.JobID), &p.Shard, &p.Version, timeColumn{&p.NextAt}, timeColumn{&p.NominalAt}, timeColumn{&p.FiredFor},
+		&p.RunsMade, &p.ZoneVersion, &p.Once}
 }
 
-func (s *planScan) fields() []any {
-	return []any{&s.id, &s.p.Shard, &s.p.Version, &s.next, &s.nominal, &s.firedFor, &s.p.RunsMade, &s.p.ZoneVersion, &s.p.Once}
+func dueFields(d *store.Due) []any {
+	return append(planFields(&d.Plan), &d.Namespace, &d.Revision, &d.Spec, &d.Name)
 }
 
-func (s *planScan) plan() plan.Plan {
-	p := s.p
-	p.JobID = s.id.Bytes
-	p.NextAt, p.NominalAt, p.FiredFor = timeOrZero(s.next), timeOrZero(s.nominal), timeOrZero(s.firedFor)
-	return p
-}
+var scanDue = scanInto(dueFields)
 
-type dueScan struct {
-	planScan
-	due store.Due
-}
-
-func (s *dueScan) fields() []any {
-	return append(s.planScan.fields(), &s.due.Namespace, &s.due.Revision, &s.due.Spec, &s.due.Name)
-}
-
-func (s *dueScan) result() store.Due {
-	s.due.Plan = s.plan()
-	return s.due
-}
-
-func scanDue(row pgx.CollectableRow) (store.Due, error) {
-	var scan dueScan
-	err := row.Scan(scan.fields()...)
-	return scan.result(), err
-}
-
-// Upcoming returns the plans that are due in the window, soonest first. They are
-// selected from their narrow table before the jobs are looked up.
+// Upcoming selects plans from their narrow table before the jobs are looked up.
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans
          WHERE shard = ANY($1) AND next_at <= $2 AND ($3::timestamptz IS NULL OR next_at > $3)
          ORDER BY next_at FETCH FIRST $4 ROWS WITH TIES)`, int32s(w.Shards), w.Until, timestamptz(w.After), int64(w.Limit))
 }
 
-// Overdue returns plans that were due before the instant, the earliest first.
 func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE shard = ANY($1) AND next_at < $2 ORDER BY next_at LIMIT $3)`, int32s(shards), before, limit)
 }
 
-// PlansByJob returns the plans of the jobs.
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
 	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
 }
 
-// queryDue reads the plans of a subquery.
 func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]store.Due, error) {
 	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+` FROM `+plans+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
 	return due, wrapError("read plans", err)
 }
 
-// PlansForZoneUpdate returns plans that were made with an older release of the
-// time-zone data. They have no index: it would cost every firing something, for a
-// search that happens a few times a year.
+// PlansForZoneUpdate has no index: it would cost every firing something, for a search
+// that happens a few times a year.
 func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []store.Due, next belfry.ID, err error) {
 	if limit < 1 {
 		return nil, after, nil
@@ -107,16 +76,219 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		next = end.Bytes
 		return err
 	})
-	if err != nil {
-		return nil, belfry.ID{}, wrapError("read plans for a time-zone data update", err)
-	}
-	return due, next, nil
+	return due, next, wrapError("read plans for a time-zone data update", err)
 }
 
-// Quarantine stores why the plan of a job cannot be fired.
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
 	return wrapError("quarantine a job", err)
+}
+
+func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	var err error
+	if r == nil {
+		err = insertTriggers(ctx, s.pool, triggers)
+	} else {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			return withRequestKey(ctx, tx, r, func() error { return insertTriggers(ctx, tx, triggers) })
+		})
+	}
+	if err != nil {
+		return wrapError("store triggers", err)
+	}
+	if len(triggers) > 0 {
+		s.notifier.notifyPlans(false, triggers[0].JobID)
+	}
+	return nil
+}
+
+// insertTriggers locks the job, so that either the triggers see that it was archived or
+// the archiver sees the triggers.
+func insertTriggers(ctx context.Context, q querier, triggers []plan.Trigger) error {
+	if len(triggers) == 0 {
+		return nil
+	}
+	job, namespace := triggers[0].JobID, triggers[0].Namespace
+	var found, known bool
+	err := q.QueryRow(ctx, `/* trigger */
+WITH job AS MATERIALIZED (SELECT id, shard, namespace FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted' FOR KEY SHARE),
+inserted AS (
+  INSERT INTO belfry.triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+  SELECT t.id, job.shard, job.namespace, job.id, t.run_id, t.kind, t.at, t.payload, clock_timestamp()
+    FROM job CROSS JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[]) AS t (id, run_id, kind, at, payload)
+  ON CONFLICT (id) DO NOTHING)
+SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE id = ($3::uuid[])[1])`, namespace, uuid(job),
+		column(triggers, func(t *plan.Trigger) pgtype.UUID { return uuid(t.ID) }),
+		column(triggers, func(t *plan.Trigger) pgtype.UUID { return uuid(t.RunID()) }),
+		column(triggers, func(t *plan.Trigger) string { return string(t.Kind) }),
+		column(triggers, func(t *plan.Trigger) time.Time { return t.At }),
+		column(triggers, func(t *plan.Trigger) pgtype.Text { return text(string(t.Payload)) })).Scan(&found, &known)
+	if err == nil && !found && !known { // the run of a known trigger may have been the last one of the job
+		return noLiveJobError(ctx, q, namespace, job)
+	}
+	return err
+}
+
+// PendingTriggers: no run is ready before its trigger was stored.
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+	pending, err := collect(ctx, s.pool, scanInto(pendingTriggerFields), `
+SELECT `+dueColumns+`, t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload
+  FROM belfry.triggers t
+  JOIN belfry.plans p ON p.job_id = t.job_id
+  JOIN belfry.jobs j ON j.id = t.job_id
+ WHERE t.shard = ANY($1) AND t.fired_at IS NULL AND j.state <> 'deleted'
+ ORDER BY t.created_at, t.id LIMIT $2`, int32s(shards), limit)
+	return pending, wrapError("read triggers", err)
+}
+
+func pendingTriggerFields(p *store.PendingTrigger) []any {
+	t := &p.Trigger
+	return append(dueFields(&p.Due), idColumn(&t.ID), &t.Namespace, idColumn(&t.JobID), &t.Shard, &t.Kind, timeColumn{&t.At}, timeColumn{&t.ReadyAt}, jsonColumn{&t.Payload})
+}
+
+func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	tag, err := s.pool.Exec(ctx, `/* promote */
+UPDATE belfry.runs SET state = 'ready'
+ WHERE id IN (SELECT id FROM belfry.runs WHERE state = 'retry' AND ready_at <= clock_timestamp() AND shard = ANY($1)
+               ORDER BY ready_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, int32s(shards), limit)
+	if err != nil {
+		return 0, time.Time{}, wrapError("promote", err)
+	}
+	promoted = int(tag.RowsAffected())
+	if promoted > 0 {
+		s.notifier.notifyReady()
+	}
+	waiting, err := s.promoteWaiting(ctx, shards)
+	if err != nil {
+		return promoted, time.Time{}, wrapError("promote waiting runs", err)
+	}
+	promoted += waiting
+	err = s.pool.QueryRow(ctx, `SELECT min(ready_at) FROM belfry.runs WHERE state = 'retry' AND shard = ANY($1)`, int32s(shards)).Scan(timeColumn{&next})
+	return promoted, next, wrapError("promote", err)
+}
+
+// advance promotes the first waiting run of each of the jobs that has no other live
+// run, and returns how many are ready.
+//
+// The plans are locked first, and the runs read in a statement of its own, so that its
+// snapshot is younger than the locks. Two calls for one job are then serialized, and
+// the second sees what the first did. Every transaction that makes runs of the job
+// takes the same lock and raises the version. A fire that took its snapshot before us
+// and gets the lock after us still sees the promoted run as waiting, and makes nothing
+// beside it, since every live run counts. So such a job never has more than one live
+// run that does not wait.
+//
+// The other way round a run may wait for nothing: a fire still sees a run that is
+// settled, and makes one that waits for it, which the settling transaction did not see.
+// Nor does anybody come here if the process dies after settling. Promote looks for such
+// runs.
+func (s *Store) advance(ctx context.Context, jobs []belfry.ID) (ready int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	ids := uuids(jobs)
+	batch := &pgx.Batch{} // a transaction of its own
+	batch.Queue(`/* advance */ SELECT count(*) FROM (SELECT 1 FROM belfry.plans WHERE job_id = ANY($1) ORDER BY job_id FOR UPDATE) p`, ids)
+	retries := 0
+	batch.Queue(`/* advance */
+WITH head AS MATERIALIZED (
+  SELECT x.id, greatest(x.ready_at, c.now) AS ready_at, CASE WHEN x.ready_at > c.now THEN 'retry' ELSE 'ready' END AS state
+    FROM (SELECT DISTINCT unnest($1::uuid[])) AS j (job_id)
+   CROSS JOIN (SELECT clock_timestamp() AS now) c
+   CROSS JOIN LATERAL (SELECT r.id, r.ready_at FROM belfry.runs r WHERE r.job_id = j.job_id AND r.state = 'waiting' ORDER BY r.scheduled_at, r.id LIMIT 1) x
+   WHERE `+onlyWaitingRuns+`)
+UPDATE belfry.runs r SET state = head.state, ready_at = head.ready_at, rank = (extract(epoch FROM head.ready_at) * 1000000)::bigint + r.weight
+  FROM head WHERE r.id = head.id AND r.state = 'waiting'
+RETURNING r.state`, ids).Query(func(rows pgx.Rows) error {
+		var state belfry.RunStatus
+		_, err := pgx.ForEachRow(rows, []any{&state}, func() error {
+			if state == belfry.RunReady {
+				ready++
+			} else {
+				retries++
+			}
+			return nil
+		})
+		return err
+	})
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return 0, err
+	}
+	if ready > 0 {
+		s.notifier.notifyReady()
+	}
+	if retries > 0 {
+		s.notifier.notifyPlans(false)
+	}
+	return ready, nil
+}
+
+// releaseWaitingSQL promotes all waiting runs of a job that is no longer serial.
+const releaseWaitingSQL = `/* advance */
+UPDATE belfry.runs SET state = CASE WHEN ready_at > c.now THEN 'retry' ELSE 'ready' END, ready_at = greatest(ready_at, c.now),
+       rank = (extract(epoch FROM greatest(ready_at, c.now)) * 1000000)::bigint + weight
+  FROM (SELECT clock_timestamp() AS now) c WHERE job_id = $1 AND state = 'waiting'`
+
+// onlyWaitingRuns is a condition on a job j whose live runs all wait.
+const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id AND y.state IN ('ready', 'running', 'retry') LIMIT 1) IS NULL`
+
+// waitingScanLimit is how many jobs with waiting runs one call of promoteWaiting reads.
+const waitingScanLimit = 1000
+
+// promoteWaiting promotes runs of the shards that wait for nothing. It scans a bounded
+// number of jobs, and the next call continues where this one ended.
+func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, err error) {
+	s.waitingScan.Lock()
+	defer s.waitingScan.Unlock()
+	var (
+		next, job      belfry.ID
+		jobs           []belfry.ID
+		last, promoted bool
+	)
+	err = forEach(ctx, s.pool, []any{idColumn(&job), &last, &promoted}, func() error {
+		if last {
+			next = job
+		}
+		if promoted {
+			jobs = append(jobs, job)
+		}
+		return nil
+	}, `/* advance */
+WITH RECURSIVE j (job_id, shard, n) AS (
+  (SELECT job_id, shard, 1 FROM belfry.runs WHERE state = 'waiting' AND job_id > $2 ORDER BY job_id LIMIT 1)
+   UNION ALL
+  SELECT r.job_id, r.shard, j.n + 1 FROM j
+   CROSS JOIN LATERAL (SELECT job_id, shard FROM belfry.runs WHERE state = 'waiting' AND job_id > j.job_id ORDER BY job_id LIMIT 1) r
+   WHERE j.n < $3)
+SELECT job_id, n = $3, shard = ANY($1) AND `+onlyWaitingRuns+` FROM j`, int32s(shards), notNull(s.waitingScan.after), waitingScanLimit)
+	if err != nil {
+		return 0, err
+	}
+	s.waitingScan.after = next
+	return s.advance(ctx, jobs)
+}
+
+// CountReady skips from lane to lane in the index: its cost does not grow with the queue.
+func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
+	ready := map[string]int{}
+	var lane string
+	var n int
+	err := forEach(ctx, s.pool, []any{&lane, &n}, func() error {
+		ready[lane] = n
+		return nil
+	}, `
+WITH RECURSIVE lane (name) AS (
+  (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
+   UNION ALL
+  SELECT (SELECT r.lane FROM belfry.runs r WHERE r.state = 'ready' AND r.lane > lane.name ORDER BY r.lane LIMIT 1) FROM lane WHERE lane.name IS NOT NULL)
+SELECT lane.name, n.ready FROM lane
+ CROSS JOIN LATERAL (SELECT count(*) AS ready FROM (SELECT 1 FROM belfry.runs r WHERE r.state = 'ready' AND r.lane = lane.name LIMIT $1) x) n
+ WHERE lane.name IS NOT NULL`, limit)
+	return ready, wrapError("count ready runs", err)
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,16 +14,13 @@ import (
 )
 
 const (
-	pruneBatch          = 5000           // rows deleted at a time
-	pruneScanLimit      = 20_000         // rows of a partition scanned at a time
-	triggerRetention    = 24 * time.Hour // of fired triggers, so that repeating a request does nothing
-	deletedJobRetention = time.Hour
-	daysAhead           = 3 // whose partitions are made beforehand
-	partitionName       = "history_2006_01_02"
+	pruneBatch     = 5000   // rows deleted at a time
+	pruneScanLimit = 20_000 // rows of a partition scanned at a time
+	daysAhead      = 3      // whose partitions are made beforehand
+	partitionName  = "history_2006_01_02"
 )
 
-// Prune deletes what is older than keep, or than its own retention: whole days of
-// history where possible, by dropping their partition.
+// Prune deletes whole days of history where possible, by dropping their partition.
 func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 	now := s.Now()
 	if err := makePartitions(ctx, s.pool, now); err != nil {
@@ -43,10 +41,10 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
 		{deleteOld("events", `at < $1`), now.Add(-keep)},
 		{fmt.Sprintf(pruneEnded, `retain_until IS NULL AND ended_at < $1`), now.Add(-keep)},
 		{fmt.Sprintf(pruneEnded, `retain_until <= $1`), now},
-		{deleteOld("triggers", `fired_at < $1`), now.Add(-triggerRetention)},
+		{deleteOld("triggers", `fired_at < $1`), now.Add(-store.TriggerRetention)},
 		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
-		{pruneDeletedJobs, now.Add(-deletedJobRetention)},
+		{pruneDeletedJobs, now.Add(-store.DeletedJobRetention)},
 	} {
 		if _, err := s.deleteInBatches(ctx, prune.sql, prune.before, pruneBatch); err != nil {
 			return purged + pruned, wrapError("prune", err)
@@ -102,7 +100,6 @@ func (s *Store) deleteInBatches(ctx context.Context, sql string, arg any, batch 
 const deleteAttempts = `deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted
 	WHERE a.run_id = deleted.id AND (deleted.attempt > 1 OR deleted.attempt = 1 AND deleted.state <> 'succeeded'))`
 
-// deleteFromPartition deletes a batch of runs with their attempts.
 func deleteFromPartition(name, where string) string {
 	return `
 WITH deleted AS (DELETE FROM belfry.` + name + ` WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.` + name + ` WHERE ` + where + ` LIMIT $2)) RETURNING id, state, attempt),
@@ -118,7 +115,7 @@ func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned
 	if err != nil {
 		return 0, err
 	}
-	for name := range names {
+	for _, name := range names {
 		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
 		if pruned += n; err != nil {
 			return pruned, err
@@ -198,7 +195,7 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 	for d := -1; d <= daysAhead; d++ {
 		from := today.AddDate(0, 0, d)
 		name := from.Format(partitionName)
-		if names[name] {
+		if slices.Contains(names, name) {
 			continue
 		}
 		_, err := q.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
@@ -215,14 +212,48 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 	return nil
 }
 
-func partitionNames(ctx context.Context, q querier) (map[string]bool, error) {
-	list, err := collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_')`)
+func partitionNames(ctx context.Context, q querier) ([]string, error) {
+	return collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_')`)
+}
+
+// purgeDeleted purges deleted jobs: their history and their dead letters are deleted
+// once they have no live run. The jobs themselves are pruned later, as others are.
+func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
+	for {
+		jobs, err := collectIDs(ctx, s.pool, `SELECT id FROM belfry.jobs j WHERE state = 'deleted' AND purge
+			AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) LIMIT $1`, pruneBatch)
+		if err != nil || len(jobs) == 0 {
+			return purged, err
+		}
+		n, err := s.purgeJobs(ctx, jobs)
+		if purged += n; err != nil {
+			return purged, err
+		}
+	}
+}
+
+// purgeJobs clears the purge flags last: until then all of it is repeated.
+func (s *Store) purgeJobs(ctx context.Context, jobs []pgtype.UUID) (purged int, err error) {
+	if _, err := s.deleteInBatches(ctx, `
+WITH deleted AS (DELETE FROM belfry.dead WHERE id = ANY(ARRAY(SELECT id FROM belfry.dead WHERE job_id = ANY($1) LIMIT $2)) RETURNING id),
+deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted WHERE a.run_id = deleted.id)
+SELECT count(*) FROM deleted`, jobs, pruneBatch); err != nil {
+		return 0, err
+	}
+	names, err := partitionNames(ctx, s.pool)
 	if err != nil {
-		return nil, fmt.Errorf("list partitions: %w", err)
+		return 0, err
 	}
-	names := make(map[string]bool, len(list))
-	for _, name := range list {
-		names[name] = true
+	for _, name := range names {
+		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `job_id = ANY($1)`), jobs, pruneBatch)
+		if purged += n; err != nil {
+			return purged, err
+		}
 	}
-	return names, nil
+	call, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	_, err = s.pool.Exec(call, `
+WITH deleted_keys AS (DELETE FROM belfry.keys WHERE job_id = ANY($1))
+UPDATE belfry.jobs j SET purge = false WHERE id = ANY($1) AND state = 'deleted' AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id)`, jobs)
+	return purged, err
 }

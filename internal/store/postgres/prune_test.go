@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,14 +65,14 @@ func TestPruneHistoryRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	for days, want := range map[int]bool{60: false, 45: false, 40: true, 10: true} {
-		if name := s.Now().AddDate(0, 0, -days).Format(partitionName); names[name] != want {
-			t.Errorf("partition %s of %d days ago is there: %v, want %v", name, days, names[name], want)
+		if name := s.Now().AddDate(0, 0, -days).Format(partitionName); slices.Contains(names, name) != want {
+			t.Errorf("partition %s of %d days ago is there: %v, want %v", name, days, slices.Contains(names, name), want)
 		}
 	}
 	execSQL(t, s, `UPDATE belfry.history SET retain_until = clock_timestamp() - interval '1 second' WHERE id = $1`, uuid(longer))
 	prune(t, s, keep, 1)
 	checkHistory(t, s, usual, young)
-	if names, err = partitionNames(t.Context(), s.pool); err != nil || names[s.Now().AddDate(0, 0, -40).Format(partitionName)] {
+	if names, err = partitionNames(t.Context(), s.pool); err != nil || slices.Contains(names, s.Now().AddDate(0, 0, -40).Format(partitionName)) {
 		t.Errorf("the partition of the last one is there: %v, %v", names, err)
 	}
 }
@@ -195,7 +196,7 @@ func TestHistoryPartitionPerDay(t *testing.T) {
 	}
 	today := time.Now().UTC()
 	for d := -1; d <= daysAhead; d++ {
-		if name := today.AddDate(0, 0, d).Format(partitionName); !names[name] {
+		if name := today.AddDate(0, 0, d).Format(partitionName); !slices.Contains(names, name) {
 			t.Errorf("partition %s is missing; there are %v", name, names)
 		}
 	}
@@ -206,7 +207,7 @@ func TestHistoryPartitionPerDay(t *testing.T) {
 	if _, err := s.Prune(t.Context(), 90*24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if names, _ = partitionNames(t.Context(), s.pool); names[old.Format(partitionName)] || !names[today.Format(partitionName)] {
+	if names, _ = partitionNames(t.Context(), s.pool); slices.Contains(names, old.Format(partitionName)) || !slices.Contains(names, today.Format(partitionName)) {
 		t.Errorf("after pruning 90 days there are %v", names)
 	}
 }

@@ -41,8 +41,7 @@ SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_
   FROM claimed r` + joinRevision + `
  ORDER BY r.rank`
 
-// Claim hands ready runs to a registered worker, lowest rank first. A run whose spec
-// cannot be read fails at once.
+// Claim fails a run whose spec cannot be read at once.
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
@@ -79,26 +78,17 @@ type claimedRun struct {
 
 func (s *Store) scanClaimed(row pgx.CollectableRow, worker belfry.ID) (claimedRun, error) {
 	run := &belfry.Run{Status: belfry.RunRunning, WorkerID: worker}
-	var (
-		id, job, token pgtype.UUID
-		started        pgtype.Timestamptz
-		spec           string
-		payload        pgtype.Text
-	)
-	err := row.Scan(&id, &job, &run.Namespace, &run.Revision, &run.Kind, &run.ScheduledAt, &run.ReadyAt, &run.FiredAt, &run.Attempt, &token,
-		&started, &run.DeadlineAt, &spec, &payload, &run.TemplateKey, &run.JobName)
+	var spec string
+	err := row.Scan(idColumn(&run.ID), idColumn(&run.JobID), &run.Namespace, &run.Revision, &run.Kind, timeColumn{&run.ScheduledAt}, timeColumn{&run.ReadyAt},
+		timeColumn{&run.FiredAt}, &run.Attempt, idColumn(&run.Token), nullTimeColumn{&run.StartedAt}, timeColumn{&run.DeadlineAt}, &spec, jsonColumn{&run.Payload},
+		&run.TemplateKey, &run.JobName)
 	if err != nil {
 		return claimedRun{}, err
 	}
-	run.ID, run.JobID, run.Token, run.StartedAt = id.Bytes, job.Bytes, token.Bytes, timeOrNil(started)
-	run.ScheduledAt, run.ReadyAt, run.FiredAt, run.DeadlineAt = run.ScheduledAt.UTC(), run.ReadyAt.UTC(), run.FiredAt.UTC(), run.DeadlineAt.UTC()
-	run.Payload = rawJSON(payload)
 	run.Spec, err = s.specs.Decode(spec)
 	return claimedRun{run, err}, nil
 }
 
-// Heartbeat registers or renews a worker and returns what it lost and what is
-// cancelled.
 func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	if b.Leave {
 		_, err := s.priorityPool.Exec(ctx, `/* heartbeat */ DELETE FROM belfry.workers WHERE id = $1`, uuid(b.WorkerID))
@@ -144,15 +134,13 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 // cancel.
 func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.Duration, reply *belfry.HeartbeatReply) error {
 	var (
-		id, token pgtype.UUID
 		result    belfry.Result
 		old       bool
 		claims    = map[belfry.HeldAttempt]belfry.Result{}
 		oldClaims = map[belfry.HeldAttempt]bool{}
 	)
-	err := forEach(ctx, s.priorityPool, []any{&id, &result.Namespace, &result.Attempt, &token, &old}, func() error {
-		result.RunID, result.Token, result.Outcome = id.Bytes, token.Bytes, belfry.OutcomeUnconfirmed
-		result.Error = "the worker never learned of its claim on this run"
+	err := forEach(ctx, s.priorityPool, []any{idColumn(&result.RunID), &result.Namespace, &result.Attempt, idColumn(&result.Token), &old}, func() error {
+		result.Outcome, result.Error = belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed
 		held := belfry.HeldAttempt{RunID: result.RunID, Attempt: result.Attempt}
 		claims[held], oldClaims[held] = result, old
 		return nil
@@ -178,14 +166,56 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 	return err
 }
 
-// Workers lists the registered workers.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	workers, err := collect(ctx, s.priorityPool, func(row pgx.CollectableRow) (w store.Worker, err error) {
-		var id pgtype.UUID
 		var lanes string
-		err = row.Scan(&id, &w.Node, &w.Slots, &lanes, &w.LastSeen)
-		w.ID, w.LastSeen = id.Bytes, w.LastSeen.UTC()
+		err = row.Scan(idColumn(&w.ID), &w.Node, &w.Slots, &lanes, timeColumn{&w.LastSeen})
 		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
 	}, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
 	return workers, wrapError("list workers", err)
+}
+
+// Reap removes silent workers and settles attempts that nobody will finish. Every
+// running run whose worker is not registered counts, not only those that a worker had
+// when it was removed: a claim may commit after that.
+func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
+	ctx, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	if silence > 0 {
+		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())
+		if err != nil {
+			return 0, wrapError("remove silent workers", err)
+		}
+	}
+	results, err := collect(ctx, s.pool, scanAbandoned, `
+SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
+  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
+ WHERE r.state = 'running' AND r.shard = ANY($1)
+   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
+	if err != nil {
+		return 0, wrapError("reap", err)
+	}
+	settled, err := s.settle(ctx, results)
+	reaped := 0
+	for _, ok := range settled {
+		if ok {
+			reaped++
+		}
+	}
+	return reaped, wrapError("reap", err)
+}
+
+func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
+	var workerLost, timedOut bool
+	err = row.Scan(idColumn(&r.RunID), &r.Namespace, &r.Attempt, idColumn(&r.Token), &workerLost, &timedOut)
+	switch {
+	case workerLost:
+		r.Outcome, r.Error = belfry.OutcomeLost, store.ErrorWorkerLost
+	case timedOut:
+		r.Outcome, r.Error = belfry.OutcomeTimedOut, store.ErrorDeadline
+	default:
+		r.Outcome, r.Error = belfry.OutcomeCancelled, store.ErrorNotStopped
+	}
+	return r, err
 }

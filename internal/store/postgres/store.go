@@ -4,9 +4,10 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
+	"embed"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -21,9 +22,6 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// DefaultShards is the number of shards of a new database.
-const DefaultShards = 64
-
 // Time limits of one call. The server cancels a statement that takes longer, so that
 // no loop of a scheduler hangs.
 const (
@@ -35,11 +33,11 @@ const (
 // Options are the settings of a store.
 type Options struct {
 	URL    string
-	Shards int // of a new database; 0: the stored number, or DefaultShards
+	Shards int // of a new database; 0: the stored number, or 64
 	Log    *slog.Logger
 }
 
-// Store is a store.Store in PostgreSQL.
+// Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
 	pool         *pgxpool.Pool
 	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind other work
@@ -50,9 +48,12 @@ type Store struct {
 	notifier     *notifier
 	specs        store.Specs
 	trigrams     shareCache
-	waitingScan  scanPosition
-	stop         context.CancelFunc
-	done         sync.WaitGroup
+	waitingScan  struct { // where the next scan of jobs with waiting runs starts
+		sync.Mutex
+		after belfry.ID
+	}
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
 // clockSample is the server's clock at an instant of the local one. Time since then is
@@ -83,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.notifier = newNotifier(s.priorityPool, o.Log)
+	s.notifier = &notifier{pool: s.priorityPool, log: o.Log, node: belfry.NewToken().String(), wake: make(chan struct{}, 1)}
 	s.done.Go(func() { s.syncClockLoop(background) })
 	s.done.Go(func() { s.notifier.send(background) })
 	if !s.behindPooler {
@@ -119,9 +120,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	}
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	config.MaxConnLifetimeJitter = 5 * time.Minute
-	if config.MaxConns < 8 {
-		config.MaxConns = 8
-	}
+	config.MaxConns = max(config.MaxConns, 8)
 	defaults := map[string]string{"application_name": "belfry"}
 	if !usesPooler(config.ConnConfig) {
 		defaults["timezone"] = "UTC"
@@ -141,20 +140,17 @@ func usesPooler(c *pgx.ConnConfig) bool {
 	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 }
 
-func (s *Store) initShards(ctx context.Context, configured int) error {
-	var stored string
-	_, err := s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, strconv.Itoa(cmp.Or(configured, DefaultShards)))
-	if err == nil {
-		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
-	}
-	if err != nil {
-		return fmt.Errorf("fix the number of shards: %w", err)
-	}
-	s.shards, err = store.CheckShards(stored, configured)
+func (s *Store) initShards(ctx context.Context, configured int) (err error) {
+	s.shards, err = store.InitShards(configured, func(shards string) (stored string, err error) {
+		_, err = s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('shards', $1) ON CONFLICT DO NOTHING`, shards)
+		if err == nil {
+			err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'shards'`).Scan(&stored)
+		}
+		return stored, wrapError("fix the number of shards", err)
+	})
 	return err
 }
 
-// Shards is the number of shards, fixed when the database was first used.
 func (s *Store) Shards() int { return s.shards }
 
 // Now is the server's time, as of the last synchronization of clocks.
@@ -175,7 +171,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the background work and the connections.
 func (s *Store) Close() error {
 	s.stop()
 	s.done.Wait()
@@ -188,7 +183,6 @@ func (s *Store) closePools() {
 	s.priorityPool.Close()
 }
 
-// syncClockLoop synchronizes clocks every ten seconds.
 func (s *Store) syncClockLoop(ctx context.Context) {
 	for {
 		select {
@@ -221,3 +215,84 @@ func (s *Store) syncClock(ctx context.Context) error {
 	}
 	return nil
 }
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrationLock is an advisory lock that a migration holds for its transaction.
+const migrationLock = 0x62656c667279
+
+// Migrate brings the schema up to date, one process at a time. It refuses a schema that
+// is newer than this program.
+func Migrate(ctx context.Context, url string) error {
+	config, err := poolConfig(url)
+	if err != nil {
+		return err
+	}
+	// An index on a large table may take longer than other statements may.
+	delete(config.ConnConfig.RuntimeParams, "statement_timeout")
+	delete(config.ConnConfig.RuntimeParams, "lock_timeout")
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return wrapError("connect to migrate", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, migrations) })
+	if err != nil {
+		return wrapError("migrate the database", err)
+	}
+	return wrapError("make partitions", makePartitions(ctx, conn, time.Now()))
+}
+
+func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
+		return err
+	}
+	for _, sql := range []string{
+		`CREATE SCHEMA IF NOT EXISTS belfry`,
+		`CREATE TABLE IF NOT EXISTS belfry.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL)`,
+	} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	var current int
+	if err := tx.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM belfry.migrations`).Scan(&current); err != nil {
+		return err
+	}
+	return store.Migrate(files, current, func(version int, script string) error {
+		if _, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll(); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO belfry.migrations (version, applied_at) VALUES ($1, clock_timestamp())`, version)
+		return err
+	})
+}
+
+// Hold takes or renews each name unless another owner holds it. It is not detached: an
+// owner that stopped waiting must not believe in a lease, and a lease that is taken
+// without its owner's knowledge expires.
+func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
+	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields), `/* hold */
+INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
+SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
+ON CONFLICT (name) DO UPDATE
+   SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
+       expires_at = clock_timestamp() + $3 * interval '1 millisecond'
+ WHERE l.owner = excluded.owner OR l.expires_at <= clock_timestamp()
+RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
+	return leases, wrapError("hold leases", err)
+}
+
+func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
+	_, err := s.priorityPool.Exec(ctx, `UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2)`, uuid(owner), names)
+	return wrapError("release leases", err)
+}
+
+func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
+	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields),
+		`SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
+	return leases, wrapError("list leases", err)
+}
+
+func leaseFields(l *store.Lease) []any { return []any{&l.Name, idColumn(&l.Owner), &l.Epoch} }

@@ -3,11 +3,15 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // querier is a pool, a connection or a transaction.
@@ -36,6 +40,14 @@ func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql s
 	return pgx.AppendRows([]T(nil), rows, scan)
 }
 
+// scanInto scans a row into the fields of a value.
+func scanInto[T any](fields func(*T) []any) pgx.RowToFunc[T] {
+	return func(row pgx.CollectableRow) (value T, err error) {
+		err = row.Scan(fields(&value)...)
+		return value, err
+	}
+}
+
 // collectOne returns the only row of a query, or the error of a missing one.
 func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], missing func() error, sql string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, sql, args...)
@@ -49,7 +61,6 @@ func collectOne[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], mi
 	return row, err
 }
 
-// collectIDs returns the rows of a query with one column of ids.
 func collectIDs(ctx context.Context, q querier, sql string, args ...any) ([]pgtype.UUID, error) {
 	return collect(ctx, q, pgx.RowTo[pgtype.UUID], sql, args...)
 }
@@ -104,4 +115,57 @@ func scanEnd(ctx context.Context, tx pgx.Tx, id, scan string, after pgtype.UUID,
 		end = last[0]
 	}
 	return end, err
+}
+
+// SQLSTATE codes. After each of them nothing was written.
+const (
+	uniqueViolation  = "23505"
+	checkViolation   = "23514"
+	deadlockDetected = "40P01"
+	duplicateTable   = "42P07"
+	lockNotAvailable = "55P03" // a statement waited too long for a lock
+	queryCanceled    = "57014" // a statement took too long
+)
+
+// sqlState is the code of an error that the server sent, empty otherwise.
+func sqlState(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}
+
+// wrapError adds what was being done. Only an error that surely wrote nothing becomes
+// a belfry.Error.
+func wrapError(doing string, err error) error {
+	var known *belfry.Error
+	var duplicate *store.DuplicateRequest
+	var refused *pgconn.ConnectError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known), errors.As(err, &duplicate):
+		return err
+	case errors.As(err, &refused):
+		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// hidePassword drops the URL, and with it the password, from a parse error.
+func hidePassword(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return errors.New("it cannot be parsed")
+}
+
+// nameConflict turns a violation of the unique name into a Conflict.
+func nameConflict(err error, name string) error {
+	if sqlState(err) != uniqueViolation {
+		return err
+	}
+	return store.NameTaken(name)
 }

@@ -67,31 +67,60 @@ func timestamptz(t time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
 }
 
-func timeOrZero(t pgtype.Timestamptz) time.Time {
-	if !t.Valid {
-		return time.Time{}
-	}
-	return t.Time.UTC()
+// idScanner scans an id or token; null is the zero one.
+type idScanner[T ~[16]byte] struct{ to *T }
+
+func idColumn[T ~[16]byte](to *T) idScanner[T] { return idScanner[T]{to} }
+
+func (s idScanner[T]) ScanUUID(v pgtype.UUID) error {
+	*s.to = v.Bytes
+	return nil
 }
 
-func timeOrNil(t pgtype.Timestamptz) *time.Time {
-	if !t.Valid {
-		return nil
+// timeColumn scans an instant; null is the zero time.
+type timeColumn struct{ to *time.Time }
+
+func (c timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*c.to = v.Time
+	if v.Valid {
+		*c.to = v.Time.UTC()
 	}
-	return new(t.Time.UTC())
+	return nil
+}
+
+// nullTimeColumn scans an instant that may be null.
+type nullTimeColumn struct{ to **time.Time }
+
+func (c nullTimeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*c.to = nil
+	if v.Valid {
+		*c.to = new(v.Time.UTC())
+	}
+	return nil
+}
+
+// textColumn scans a text; null is the empty one.
+type textColumn struct{ to *string }
+
+func (c textColumn) ScanText(v pgtype.Text) error {
+	*c.to = v.String
+	return nil
+}
+
+// jsonColumn scans JSON that may be null.
+type jsonColumn struct{ to *json.RawMessage }
+
+func (c jsonColumn) ScanText(v pgtype.Text) error {
+	*c.to = nil
+	if v.Valid {
+		*c.to = json.RawMessage(v.String)
+	}
+	return nil
 }
 
 // text is null for the empty string.
 func text(s string) pgtype.Text {
 	return pgtype.Text{String: storable(s), Valid: s != ""}
-}
-
-// rawJSON is nil for null.
-func rawJSON(t pgtype.Text) json.RawMessage {
-	if !t.Valid {
-		return nil
-	}
-	return json.RawMessage(t.String)
 }
 
 // storable replaces what PostgreSQL refuses in a text: zero bytes, and bytes that are

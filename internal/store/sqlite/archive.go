@@ -44,10 +44,10 @@ func (t *tx) archive(job belfry.ID) (archived bool, err error) {
 	if err != nil || !found {
 		return false, err
 	}
-	if _, err := t.exec(insertEnded, micro(t.now), retainUntil(t.now, t.specs.OrZero(spec).RetentionDays), job[:]); err != nil {
+	if err := t.run(insertEnded, micro(t.now), retainUntil(t.now, t.specs.OrZero(spec).RetentionDays), job[:]); err != nil {
 		return false, err
 	}
-	return true, t.execEach([]any{job[:]}, `DELETE FROM jobs WHERE id = ?`, `DELETE FROM plans WHERE job_id = ?`)
+	return true, t.runEach([]any{job[:]}, `DELETE FROM jobs WHERE id = ?`, `DELETE FROM plans WHERE job_id = ?`)
 }
 
 func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (archived int, next belfry.ID, err error) {
@@ -82,7 +82,7 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 	var spec string
 	err := rows.Scan(bytesColumn{job.ID[:]}, &job.Namespace, &job.Name, &job.Revision, &job.Status, &spec, jsonColumn{&job.Payload},
-		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, tagsColumn{&job.Tags}, nullTimeColumn{&job.LastRunAt}, nullTimeColumn{&job.EndedAt})
+		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, stringsColumn{&job.Tags}, nullTimeColumn{&job.LastRunAt}, nullTimeColumn{&job.EndedAt})
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,6 @@ func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 	return nil
 }
 
-// endedJob returns an archived job.
 func (t *tx) endedJob(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanEnded, store.NoSuchJob(id), selectEndedJob, id[:], namespace)
+	return one(t, t.scanEnded, store.NoSuch("job", id), selectEndedJob, id[:], namespace)
 }

@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -43,7 +46,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 			err := rows.Scan(append(deadLetterFields(l), jsonColumn{&l.Payload}, &spec)...)
 			l.Spec = t.specs.OrZero(spec)
 			return err
-		}, store.NoSuchDeadLetter(run), selectDeadLetter, run[:], namespace)
+		}, store.NoSuch("dead letter", run), selectDeadLetter, run[:], namespace)
 		if err == nil {
 			letter.Attempts, err = t.attempts(run)
 		}
@@ -53,17 +56,14 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
 	args := append(deadFilterArgs(namespace, filter, page.Limit), sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]))
-	return readValue(ctx, s, "list dead letters", func(t *tx) ([]belfry.DeadLetter, error) {
-		return all(t, func(rows *sql.Rows, l *belfry.DeadLetter) error { return rows.Scan(deadLetterFields(l)...) }, selectDeadLetters, args...)
-	})
+	return readAll(ctx, s, "list dead letters", scanInto(deadLetterFields), selectDeadLetters, args...)
 }
 
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
-	return readValue(ctx, s, "group dead letters", func(t *tx) ([]belfry.DeadGroup, error) {
-		return all(t, func(rows *sql.Rows, g *belfry.DeadGroup) error {
-			return rows.Scan(&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, &g.Error, &g.HTTPStatus, bytesColumn{g.LatestRunID[:]})
-		}, selectDeadGroups, deadFilterArgs(namespace, filter, limit)...)
-	})
+	fields := func(g *belfry.DeadGroup) []any {
+		return []any{&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, &g.Error, &g.HTTPStatus, bytesColumn{g.LatestRunID[:]}}
+	}
+	return readAll(ctx, s, "group dead letters", scanInto(fields), selectDeadGroups, deadFilterArgs(namespace, filter, limit)...)
 }
 
 // deadFilterArgs are the parameters of whereDeadFilter, and a limit.
@@ -73,4 +73,108 @@ func deadFilterArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 		sql.Named("job", nullID(f.JobID)), sql.Named("fingerprint", f.Fingerprint), sql.Named("reason", string(f.Reason)),
 		sql.Named("error", strings.ToLower(f.Error)), sql.Named("limit", atMost(limit)),
 	}
+}
+
+const (
+	selectRedrive = `SELECT r.job_id, r.weight, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
+  EXISTS (SELECT 1 FROM runs o WHERE o.job_id = r.job_id)
+FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
+
+	insertRedriven = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
+  epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
+SELECT id, shard, namespace, job_id, revision, kind, lane, ?, ?, scheduled_at, ?, fired_at, fired_by,
+  epoch, timeout_ms, attempt, 0, 0, coalesce(?, payload), key, weight, one_off, retention_days FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
+
+	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, one_off`
+
+	// A fire that has not seen the redriven run must decide again.
+	bumpPlanVersion = `UPDATE plans SET version = version + 1 WHERE job_id = ?`
+
+	discardDead = insertHistory + `SELECT r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, 'discarded', r.reason, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by,
+  r.epoch, r.attempt, a.worker, a.token, r.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, r.key,
+  ? + r.retention_days * 86400000000` + deadTables + whereRun
+)
+
+// Redrive takes the dead letters in the order of their ids, which is that of their
+// scheduled instants: the earliest of a job comes first.
+func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b store.Redrive) int { return a.Run.Compare(b.Run) })
+	return writeValue(ctx, s, "redrive dead letters", func(t *tx) (redriven int, err error) {
+		for i := range list {
+			done, err := t.redrive(namespace, &list[i])
+			if err != nil {
+				return 0, err
+			}
+			if done {
+				redriven++
+			}
+		}
+		return redriven, nil
+	})
+}
+
+func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) {
+	var (
+		job    belfry.ID
+		weight int64
+		spec   string
+		live   bool
+	)
+	found, err := t.find([]any{bytesColumn{job[:]}, &weight, &spec, &live}, selectRedrive, r.Run[:], namespace)
+	if err != nil || !found {
+		return false, err
+	}
+	at, state := t.now.Add(max(r.After, 0)).Truncate(time.Microsecond), belfry.RunReady
+	switch {
+	case live && t.specs.OrZero(spec).Serial():
+		state = belfry.RunWaiting
+	case at.After(t.now):
+		state = belfry.RunRetry
+	}
+	n, err := t.exec(insertRedriven, string(state), plan.Rank(at, weight), micro(at), nullText(r.Payload), r.Run[:])
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if _, _, err := t.deleteDead(namespace, r.Run); err != nil {
+		return false, err
+	}
+	if err := t.run(redriveKey, micro(t.now), r.Run[:]); err != nil {
+		return false, err
+	}
+	if err := t.run(bumpPlanVersion, job[:]); err != nil {
+		return false, err
+	}
+	t.changes.planWritten(job)
+	t.changes.ready = t.changes.ready || state == belfry.RunReady
+	return true, nil
+}
+
+// deleteDead deletes a dead letter, which must exist.
+func (t *tx) deleteDead(namespace string, run belfry.ID) (job belfry.ID, oneOff bool, err error) {
+	err = t.get([]any{bytesColumn{job[:]}, &oneOff}, deleteDead, run[:], namespace)
+	return job, oneOff, err
+}
+
+func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
+	return writeValue(ctx, s, "discard dead letters", func(t *tx) (discarded int, err error) {
+		for _, run := range runs {
+			n, err := t.exec(discardDead, micro(t.now), micro(t.now), run[:], namespace)
+			if err != nil {
+				return 0, err
+			}
+			if n == 0 {
+				continue
+			}
+			discarded++
+			job, oneOff, err := t.deleteDead(namespace, run)
+			if err == nil && oneOff {
+				_, err = t.archive(job)
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+		return discarded, nil
+	})
 }

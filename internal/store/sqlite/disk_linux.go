@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -65,10 +66,8 @@ func fuseNetwork(mounts io.Reader, device string) (kind string, remote bool) {
 			continue
 		}
 		kind = types[0]
-		for _, name := range fuseNetworks {
-			if strings.HasPrefix(kind, "fuse."+name) {
-				return kind, true
-			}
+		if slices.ContainsFunc(fuseNetworks, func(name string) bool { return strings.HasPrefix(kind, "fuse."+name) }) {
+			return kind, true
 		}
 	}
 	return kind, false

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -126,7 +127,7 @@ func (t *tx) succeed(r *belfry.Result) (settled bool, err error) {
 		return true, err
 	}
 	if d.key != "" && d.kind == belfry.KindScheduled {
-		if _, err := t.exec(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
+		if err := t.run(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
 			return true, err
 		}
 	}
@@ -152,7 +153,7 @@ func (t *tx) fail(r *belfry.Result) (settled bool, err error) {
 // for a retry, is cancelled, or is dead.
 func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	now := micro(t.now)
-	_, err := t.exec(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
+	err := t.run(insertAttempt, h.id[:], int64(h.attempt), h.shard, h.namespace, string(r.Outcome), h.worker[:], h.token[:], micro(h.startedAt), now,
 		int64(r.HTTPStatus), sanitize.Text(r.Error, store.MaxError), sanitize.Text(r.Output, belfry.MaxOutput))
 	if err != nil {
 		return err
@@ -160,14 +161,13 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	s := belfry.Settle(h.id, h.counts, t.specs.OrZero(h.spec).Retry(), r)
 	switch s.State {
 	case belfry.RunDead:
-		_, err = t.exec(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
+		err = t.run(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
 	case belfry.RunCancelled:
-		_, err = t.exec(settleCancelled, append(t.historyArgs(s.State, &r), h.id[:])...)
+		err = t.run(settleCancelled, append(t.historyArgs(s.State, &r), h.id[:])...)
 	default:
 		t.changes.requeued(s.State)
 		at := t.now.Add(s.Delay)
-		_, err := t.exec(requeueRun, string(s.State), micro(at), plan.Rank(at, h.weight), s.Counts.Failures, s.Counts.Lost, h.id[:])
-		return err
+		return t.run(requeueRun, string(s.State), micro(at), plan.Rank(at, h.weight), s.Counts.Failures, s.Counts.Lost, h.id[:])
 	}
 	if err != nil {
 		return err
@@ -191,7 +191,6 @@ func (t *tx) settleAll(runs []heldRun, outcome belfry.Outcome, why string) error
 	return nil
 }
 
-// deletedRun is what is still needed of a run that is no longer live.
 type deletedRun struct {
 	job    belfry.ID
 	shard  int64
@@ -241,6 +240,85 @@ func (t *tx) lateVerdict(r *belfry.Result) (belfry.Verdict, error) {
 	case outcome == r.Outcome:
 		return belfry.VerdictAccepted, nil
 	}
-	_, err = t.exec(recordLate, string(r.Outcome), micro(t.now), r.RunID[:], int64(r.Attempt))
+	err = t.run(recordLate, string(r.Outcome), micro(t.now), r.RunID[:], int64(r.Attempt))
 	return belfry.VerdictLate, err
+}
+
+const (
+	selectCancelled = `SELECT id, attempt FROM runs WHERE worker = ? AND state = 'running' AND cancel_requested_at IS NOT NULL ORDER BY id`
+
+	requestCancel = `UPDATE runs SET cancel_requested_at = ? WHERE id = ? AND cancel_requested_at IS NULL`
+
+	// The runs of a job that no worker holds, and those that one holds.
+	cancelJobUnheld  = settleRuns + `WHERE r.job_id = ? AND r.state IN ('ready', 'retry', 'waiting')`
+	deleteJobUnheld  = `DELETE FROM runs WHERE job_id = ? AND state IN ('ready', 'retry', 'waiting') RETURNING one_off`
+	requestJobCancel = `UPDATE runs SET cancel_requested_at = ? WHERE job_id = ? AND state = 'running' AND cancel_requested_at IS NULL`
+
+	// A cancelled trigger becomes the run that it would have been.
+	cancelTrigger = insertHistory + `SELECT g.run_id, g.shard, g.namespace, g.job_id, j.revision, g.kind, 'cancelled', '', g.at, max(g.at, g.created_at), ?1, zeroblob(16),
+  0, 0, NULL, NULL, NULL, ?1, 0, '', '', 0, NULL, ?1 + json_extract(CASE WHEN json_valid(j.spec) THEN j.spec END, '$.retention_days') * 86400000000
+FROM triggers g CROSS JOIN jobs j ON j.id = g.job_id WHERE g.fired_at IS NULL AND `
+
+	markTriggerFired = `UPDATE triggers AS g SET fired_at = ? WHERE g.fired_at IS NULL AND `
+
+	triggerOfRun  = `g.run_id = ? AND g.namespace = ?`
+	triggersOfJob = `g.job_id = ?`
+)
+
+func (s *Store) Cancel(ctx context.Context, namespace string, run belfry.ID) error {
+	return s.write(ctx, "cancel a run", func(t *tx) error { return t.cancel(namespace, run) })
+}
+
+func (t *tx) cancel(namespace string, id belfry.ID) error {
+	n, err := t.cancelTriggers(triggerOfRun, id[:], namespace)
+	if err != nil || n > 0 {
+		return err
+	}
+	var run belfry.Run
+	if err := t.findRun(&run, namespace, id); err != nil {
+		return err
+	}
+	switch run.Status {
+	case belfry.RunRunning:
+		return t.run(requestCancel, micro(t.now), id[:])
+	case belfry.RunReady, belfry.RunRetry, belfry.RunWaiting:
+		if err := t.run(settleCancelled, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), id[:])...); err != nil {
+			return err
+		}
+		d, err := t.deleteRun(id)
+		if err != nil {
+			return err
+		}
+		return t.followUps(&d)
+	default:
+		return store.CancelSettled(id, run.Status)
+	}
+}
+
+// cancelTriggers turns pending triggers into cancelled runs. It says how many.
+func (t *tx) cancelTriggers(which string, args ...any) (int, error) {
+	args = append([]any{micro(t.now)}, args...)
+	n, err := t.exec(cancelTrigger+which, args...)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return t.exec(markTriggerFired+which, args...)
+}
+
+func (t *tx) cancelJob(job belfry.ID) error {
+	if _, err := t.cancelTriggers(triggersOfJob, job[:]); err != nil {
+		return err
+	}
+	if err := t.run(requestJobCancel, micro(t.now), job[:]); err != nil {
+		return err
+	}
+	if err := t.run(cancelJobUnheld, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), job[:])...); err != nil {
+		return err
+	}
+	oneOff, err := all(t, func(rows *sql.Rows, oneOff *bool) error { return rows.Scan(oneOff) }, deleteJobUnheld, job[:])
+	if err != nil || !slices.Contains(oneOff, true) {
+		return err
+	}
+	_, err = t.archive(job)
+	return err
 }

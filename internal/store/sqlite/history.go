@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -65,7 +66,7 @@ func runFields(r *belfry.Run) []any {
 		&r.HTTPStatus, &r.Output, &r.Error, &r.Reason, nullTimeColumn{&r.SkippedTo}, &r.SkippedCount, nullTimeColumn{&r.CancelRequestedAt}, &r.TemplateKey}
 }
 
-func scanRun(rows *sql.Rows, r *belfry.Run) error { return rows.Scan(runFields(r)...) }
+var scanRun = scanInto(runFields)
 
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	return readValue(ctx, s, "look up a run", func(t *tx) (run belfry.Run, err error) {
@@ -83,7 +84,7 @@ func (t *tx) findRun(run *belfry.Run, namespace string, id belfry.ID) error {
 			return err
 		}
 	}
-	return store.NoSuchRun(id)
+	return store.NoSuch("run", id)
 }
 
 // attempts returns the attempts of a run that did not succeed, in order.
@@ -95,16 +96,12 @@ func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
 }
 
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
-	return readValue(ctx, s, "list the runs of a job", func(t *tx) ([]belfry.Run, error) {
-		return all(t, scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
-			sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
-	})
+	return readAll(ctx, s, "list the runs of a job", scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
+		sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
 }
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
-	return readValue(ctx, s, "look up an instant", func(t *tx) ([]belfry.Run, error) {
-		return all(t, scanRun, selectRunsAt, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
-	})
+	return readAll(ctx, s, "look up an instant", scanRun, selectRunsAt, sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("at", micro(at)))
 }
 
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
@@ -115,7 +112,7 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 		switch {
 		case err != nil:
 		case !found:
-			err = store.NoSuchRun(run)
+			err = store.NoSuch("run", run)
 		case w.State == belfry.RunReady:
 			err = t.get([]any{&w.Ahead}, countAhead, w.Lane, rank, run[:])
 		case w.State == belfry.RunWaiting:
@@ -123,4 +120,89 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 		}
 		return w, err
 	})
+}
+
+// runTable is a table that has runs, scanned in descending order of their ids.
+type runTable struct {
+	table string // with the alias r
+	query string // reads runs from the table
+	where string // selects the rows of the index that is scanned
+	id    string // of the run
+	state string // a condition, where runs have a state of their own
+	order string // of rows with the same id
+}
+
+const whereState = ` AND (@state = '' OR r.state = @state)`
+
+var (
+	liveRuns    = runTable{table: `runs r`, query: selectLive, where: `true`, id: `r.id`, state: whereState}.scan()
+	deadRuns    = runTable{table: `dead r`, query: selectDead, where: `true`, id: `r.id`}.scan()
+	settledRuns = runTable{table: `history r`, query: selectHistory, where: `r.namespace = @namespace`, id: `r.id`, state: whereState, order: `, r.settled_at DESC`}.scan()
+	pendingRuns = runTable{table: `triggers r`, query: selectTriggers, where: `r.fired_at IS NULL`, id: `r.run_id`}.scan()
+	runningRuns = runTable{query: selectLive + `INDEXED BY runs_running `, where: `r.state = 'running'`, id: `r.id`}.scan()
+)
+
+// scan is the index scan of a table. The plus keeps SQLite from an index by namespace
+// that has another order. Without a table to scan, all rows are sorted: no more runs
+// are running than workers have slots.
+func (r runTable) scan() indexScan[belfry.Run] {
+	s := indexScan[belfry.Run]{
+		page: r.query + `WHERE ` + r.where + ` AND +r.namespace = @namespace AND ` + r.id + ` < @after AND ` + r.id + ` >= @floor` + r.state +
+			` ORDER BY ` + r.id + ` DESC` + r.order + ` LIMIT @limit`,
+		scan: func(_ *tx, rows *sql.Rows, run *belfry.Run) error { return scanRun(rows, run) },
+	}
+	if r.table != "" {
+		s.floor = `SELECT ` + r.id + ` FROM ` + r.table + ` WHERE ` + r.where + ` AND ` + r.id + ` < @after ORDER BY ` + r.id + ` DESC LIMIT 1 OFFSET @skip`
+	}
+	return s
+}
+
+// runScans returns the scans that find all runs of a status, in the order in which
+// findRun searches.
+func runScans(status belfry.RunStatus) []indexScan[belfry.Run] {
+	switch status {
+	case "":
+		return []indexScan[belfry.Run]{liveRuns, deadRuns, settledRuns, pendingRuns}
+	case belfry.RunReady:
+		return []indexScan[belfry.Run]{liveRuns, pendingRuns}
+	case belfry.RunRunning:
+		return []indexScan[belfry.Run]{runningRuns}
+	case belfry.RunDead:
+		return []indexScan[belfry.Run]{deadRuns}
+	case belfry.RunSucceeded, belfry.RunSkipped, belfry.RunCancelled, belfry.RunDiscarded:
+		return []indexScan[belfry.Run]{settledRuns}
+	default:
+		return []indexScan[belfry.Run]{liveRuns}
+	}
+}
+
+func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.RunFilter, page store.Page) (store.RunList, error) {
+	if page.Limit <= 0 {
+		return store.RunList{Next: page.After.ID}, ctx.Err()
+	}
+	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.Status))}
+	return readValue(ctx, s, "list runs", func(t *tx) (out store.RunList, err error) {
+		out.Runs, out.Next, err = scanPage(t, runScans(filter.Status), func(r belfry.Run) belfry.ID { return r.ID }, args, page, s.scanLimit)
+		return out, err
+	})
+}
+
+const (
+	insertEvent  = `INSERT INTO events (id, shard, namespace, job_id, kind, at, message, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
+	selectEvents = `SELECT id, namespace, job_id, kind, at, message, count FROM events WHERE namespace = ? AND id < ? ORDER BY id DESC LIMIT ?`
+)
+
+// addEvent records an event; nil is none.
+func (t *tx) addEvent(shard int, e *belfry.Event) error {
+	if e == nil {
+		return nil
+	}
+	return t.run(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
+}
+
+func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
+	before := idOrMax(page.After.ID)
+	return readAll(ctx, s, "list events", func(rows *sql.Rows, e *belfry.Event) error {
+		return rows.Scan(bytesColumn{e.ID[:]}, &e.Namespace, bytesColumn{e.JobID[:]}, &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count)
+	}, selectEvents, namespace, before[:], atMost(page.Limit))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -24,7 +25,7 @@ SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, ty
 
 // job returns a job that is not archived, even a deleted one.
 func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanJobStatus, store.NoSuchJob(id), selectJob, namespace, id[:])
+	return one(t, t.scanJobStatus, store.NoSuch("job", id), selectJob, namespace, id[:])
 }
 
 // visibleJob returns a job that is not deleted, archived or not.
@@ -34,7 +35,7 @@ func (t *tx) visibleJob(namespace string, id belfry.ID) (belfry.Job, error) {
 		return t.endedJob(namespace, id)
 	}
 	if err == nil && job.State == belfry.JobDeleted {
-		return belfry.Job{}, store.NoSuchJob(id)
+		return belfry.Job{}, store.NoSuch("job", id)
 	}
 	return job, err
 }
@@ -96,10 +97,10 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 			return err
 		}
 		if history {
-			if _, err := t.exec(insertPurge, micro(t.now), id[:]); err != nil {
+			if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
 				return err
 			}
-			if _, err := t.exec(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
+			if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
 				return err
 			}
 		}
@@ -108,5 +109,126 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 }
 
 func (t *tx) deleteEnded(id belfry.ID) error {
-	return t.execEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
+	return t.runEach([]any{id[:]}, `DELETE FROM ended WHERE id = ?`, `DELETE FROM revisions WHERE job_id = ?`)
+}
+
+const (
+	insertRevision = `INSERT INTO revisions (job_id, revision, shard, spec, payload, replaced_at)
+SELECT id, revision, shard, spec, payload, ? FROM jobs WHERE id = ?`
+
+	updateJob = `UPDATE jobs SET name = ?, state = ?, spec = ?, payload = ?, revision = ?, updated_at = ?,
+  tags = ?, queue = ?, type = ?, handler = ?, purge = ? WHERE id = ?`
+)
+
+func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
+	return writeValue(ctx, s, "edit a job", func(t *tx) (belfry.Job, error) {
+		job, err := t.editableJob(namespace, id)
+		if err != nil {
+			return job, err
+		}
+		var p plan.Plan
+		if err := t.get(planFields(&p), `SELECT `+planColumns+` FROM plans p WHERE p.job_id = ?`, id[:]); err != nil {
+			return job, err
+		}
+		change, err := edit(job, p, t.now)
+		if err != nil {
+			return job, &callerError{err}
+		}
+		if change == nil {
+			return job, nil
+		}
+		if err := t.applyChange(&job, change); err != nil {
+			return job, err
+		}
+		job, err = t.job(namespace, id)
+		if belfry.CodeOf(err) == belfry.NotFound { // it was archived
+			return t.endedJob(namespace, id)
+		}
+		return job, err
+	})
+}
+
+func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
+	if err := t.updateJob(old, c); err != nil {
+		return err
+	}
+	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, store.FreeSlots{})
+	if err != nil {
+		return err
+	}
+	if !fired.Applied[0] {
+		return belfry.Errorf(belfry.Internal, "the step for job %s does not fit its plan", old.ID)
+	}
+	t.changes.planWritten(old.ID)
+	if c.Cancel {
+		if err := t.cancelJob(old.ID); err != nil {
+			return err
+		}
+	}
+	if old.Serial() && !c.Job.Serial() {
+		if err := t.run(promoteAllWaiting, sql.Named("now", micro(t.now)), sql.Named("job", old.ID[:])); err != nil {
+			return err
+		}
+		t.changes.ready = true
+	}
+	return nil
+}
+
+func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
+	job := &c.Job
+	if job.Revision > old.Revision {
+		if err := t.run(insertRevision, micro(t.now), old.ID[:]); err != nil {
+			return err
+		}
+	}
+	spec, err := new(store.SpecEncoder).Encode(job.Spec)
+	if err != nil {
+		return err
+	}
+	err = t.run(updateJob, nullText(job.Name), string(job.State), spec, nullText(job.Payload), job.Revision, micro(t.now),
+		tagsJSON(job.Tags), job.Queue, job.Type, job.Handler, c.Purge && job.State == belfry.JobDeleted, old.ID[:])
+	return nameTaken(err, job.Name)
+}
+
+const (
+	selectRequest = `SELECT hash, response FROM requests WHERE namespace = ? AND key = ?`
+	insertRequest = `INSERT INTO requests (namespace, key, hash, response, created_at) VALUES (?, ?, ?, ?, ?)`
+)
+
+func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
+	return readValue(ctx, s, "look up a request", func(t *tx) (*store.DuplicateRequest, error) { return t.cachedResponse(namespace, key) })
+}
+
+func (t *tx) cachedResponse(namespace, key string) (*store.DuplicateRequest, error) {
+	var r store.DuplicateRequest
+	found, err := t.find([]any{bytesColumn{r.Hash[:]}, &r.Response}, selectRequest, namespace, key)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// writeRequest is write for a request, whose response it stores. A duplicate request
+// writes nothing. A nil request has no key.
+func (s *Store) writeRequest(ctx context.Context, doing string, r *store.Request, f func(*tx) error) error {
+	return s.write(ctx, doing, func(t *tx) error {
+		if r == nil {
+			return f(t)
+		}
+		duplicate, err := t.cachedResponse(r.Namespace, r.Key)
+		if err != nil {
+			return err
+		}
+		if duplicate != nil {
+			return duplicate
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+		response, err := r.Response()
+		if err != nil {
+			return &callerError{err}
+		}
+		return t.run(insertRequest, r.Namespace, r.Key, r.Hash[:], append([]byte{}, response...), micro(t.now))
+	})
 }

@@ -17,7 +17,6 @@ type changes struct {
 	many  bool        // too many jobs to name
 }
 
-// planWritten records that the plan of a job was written.
 func (c *changes) planWritten(job belfry.ID) {
 	c.plans = true
 	if len(c.jobs) == 0 || c.jobs[len(c.jobs)-1] != job { // many writes in a row may be about one job

@@ -13,10 +13,7 @@ import (
 
 const planColumns = `p.job_id, p.shard, p.version, p.next_at, p.nominal_at, p.fired_for, p.runs_made, p.zone_version, p.one_off`
 
-// planRow is a row of planColumns.
-type planRow struct{ plan.Plan }
-
-func (p *planRow) fields() []any {
+func planFields(p *plan.Plan) []any {
 	return []any{bytesColumn{p.JobID[:]}, &p.Shard, &p.Version, timeColumn{&p.NextAt}, timeColumn{&p.NominalAt}, timeColumn{&p.FiredFor},
 		&p.RunsMade, &p.ZoneVersion, &p.Once}
 }
@@ -28,9 +25,7 @@ func (t *tx) scanDue(rows *sql.Rows, d *store.Due) error { return t.scanDueAnd(r
 
 // scanDueAnd scans dueColumns and the columns that follow them.
 func (t *tx) scanDueAnd(rows *sql.Rows, d *store.Due, more ...any) error {
-	var p planRow
-	err := rows.Scan(append(append(p.fields(), &d.Namespace, &d.Revision, &d.Spec, &d.Name), more...)...)
-	d.Plan = p.Plan
+	err := rows.Scan(append(append(planFields(&d.Plan), &d.Namespace, &d.Revision, &d.Spec, &d.Name), more...)...)
 	if d.Name != "" {
 		keys, err := belfry.ParseKeyTemplate(t.specs.OrZero(d.Spec).IdempotencyKeyTemplate)
 		if err != nil || !keys.UsesName() {
@@ -114,7 +109,127 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
 	return s.write(ctx, "quarantine a job", func(t *tx) error {
-		_, err := t.exec(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, store.MaxError), job[:])
+		return t.run(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, store.MaxError), job[:])
+	})
+}
+
+const (
+	insertTrigger = `INSERT INTO triggers (id, shard, namespace, job_id, run_id, kind, at, payload, created_at)
+SELECT ?, shard, namespace, id, ?, ?, ?, ?, ? FROM jobs WHERE id = ? ON CONFLICT (id) DO NOTHING`
+
+	selectPendingTriggers = `SELECT ` + dueColumns + `, g.id, g.kind, g.at, g.created_at, g.payload
+FROM triggers g CROSS JOIN jobs j ON j.id = g.job_id CROSS JOIN plans p ON p.job_id = g.job_id
+WHERE g.fired_at IS NULL AND j.state <> 'deleted' AND g.` + inShards + `ORDER BY g.created_at, g.id LIMIT ?`
+)
+
+func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
+	return s.writeRequest(ctx, "record triggers", r, func(t *tx) error {
+		var checked belfry.ID
+		for i := range triggers {
+			g, run := &triggers[i], triggers[i].RunID()
+			if g.JobID != checked {
+				if _, err := t.editableJob(g.Namespace, g.JobID); err != nil {
+					return t.unlessTriggered(g.ID, err)
+				}
+				checked = g.JobID
+				t.changes.planWritten(g.JobID)
+			}
+			err := t.run(insertTrigger, g.ID[:], run[:], string(g.Kind), micro(g.At), nullText(g.Payload), micro(t.now), g.JobID[:])
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// unlessTriggered is an error about a job, or nil if the call is repeated: the job may
+// have been archived after its run.
+func (t *tx) unlessTriggered(trigger belfry.ID, missing error) error {
+	known, err := t.exists(`SELECT EXISTS (SELECT 1 FROM triggers WHERE id = ?)`, trigger[:])
+	if err != nil || known {
+		return err
+	}
+	return missing
+}
+
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+	return readValue(ctx, s, "read the triggers", func(t *tx) ([]store.PendingTrigger, error) {
+		return all(t, func(rows *sql.Rows, p *store.PendingTrigger) error {
+			d, g := &p.Due, &p.Trigger
+			err := t.scanDueAnd(rows, d, bytesColumn{g.ID[:]}, &g.Kind, timeColumn{&g.At}, timeColumn{&g.ReadyAt}, jsonColumn{&g.Payload})
+			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
+			return err
+		}, selectPendingTriggers, shardsJSON(shards), atMost(limit))
+	})
+}
+
+const (
+	promoteRetries = `UPDATE runs SET state = 'ready', rank = ready_at + weight WHERE id IN
+(SELECT id FROM runs WHERE state = 'retry' AND ready_at <= ? AND` + inShards + `ORDER BY ready_at LIMIT ?)`
+
+	selectNextRetry = `SELECT ready_at FROM runs WHERE state = 'retry' AND` + inShards + `ORDER BY ready_at LIMIT 1`
+
+	// notWaiting is a condition on the live runs of a job that can use an index.
+	notWaiting = ` state IN ('ready', 'running', 'retry') `
+
+	promoteWaiting = `UPDATE runs SET state = CASE WHEN ready_at > @now THEN 'retry' ELSE 'ready' END, ready_at = max(ready_at, @now), rank = max(ready_at, @now) + weight `
+
+	// promoteAllWaiting is for a job that now allows several runs at a time.
+	promoteAllWaiting = promoteWaiting + `WHERE job_id = @job AND state = 'waiting'`
+
+	promoteFirstWaiting = promoteWaiting + `
+WHERE id = (SELECT id FROM runs WHERE job_id = @job AND state = 'waiting' ORDER BY scheduled_at, id LIMIT 1)
+  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = @job AND r.` + notWaiting + `) RETURNING state`
+
+	// selectUnblockedJobs finds jobs whose runs wait for nothing. It goes from job to
+	// job, however many runs of each are waiting.
+	selectUnblockedJobs = `
+WITH RECURSIVE waiting (job_id) AS (
+  SELECT min(job_id) FROM runs WHERE state = 'waiting'
+  UNION ALL
+  SELECT (SELECT min(r.job_id) FROM runs r WHERE r.state = 'waiting' AND r.job_id > waiting.job_id) FROM waiting WHERE waiting.job_id IS NOT NULL
+)
+SELECT waiting.job_id FROM waiting WHERE waiting.job_id IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = waiting.job_id AND r.` + notWaiting + `)
+  AND EXISTS (SELECT 1 FROM plans p WHERE p.job_id = waiting.job_id AND p.` + inShards + `) LIMIT ?`
+)
+
+func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
+	owned := shardsJSON(shards)
+	err = s.write(ctx, "promote runs", func(t *tx) error {
+		if promoted, err = t.exec(promoteRetries, micro(t.now), owned, atMost(limit)); err != nil {
+			return err
+		}
+		t.changes.ready = promoted > 0
+		unblocked, err := all(t, scanID, selectUnblockedJobs, owned, atMost(limit-promoted))
+		if err != nil {
+			return err
+		}
+		for _, job := range unblocked {
+			if err := t.promoteFirstWaiting(job); err != nil {
+				return err
+			}
+		}
+		promoted += len(unblocked)
+		_, err = t.find([]any{timeColumn{&next}}, selectNextRetry, owned)
 		return err
 	})
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return promoted, next, nil
+}
+
+func scanID(rows *sql.Rows, id *belfry.ID) error { return rows.Scan(bytesColumn{id[:]}) }
+
+// promoteFirstWaiting promotes the first waiting run of a job that has no other live
+// run.
+func (t *tx) promoteFirstWaiting(job belfry.ID) error {
+	var state belfry.RunStatus
+	found, err := t.find([]any{&state}, promoteFirstWaiting, sql.Named("now", micro(t.now)), sql.Named("job", job[:]))
+	if found {
+		t.changes.requeued(state)
+	}
+	return err
 }

@@ -13,12 +13,6 @@ import (
 // writers wait for milliseconds only.
 const pruneBatch = 2000
 
-// How long fired triggers and deleted jobs are kept.
-const (
-	triggerRetention = 24 * time.Hour
-	deletedRetention = time.Hour
-)
-
 const (
 	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? AND retain_until IS NULL ORDER BY settled_at LIMIT ?)`
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
@@ -74,7 +68,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 		query string
 		keep  time.Duration
 	}{
-		{pruneTriggers, triggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
+		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
 	} {
 		if _, err := s.pruneRows(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err
@@ -89,7 +83,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 	if err := s.pruneAttempts(ctx, now.Add(-keep)); err != nil {
 		return err
 	}
-	return s.pruneJobs(ctx, now.Add(-deletedRetention))
+	return s.pruneJobs(ctx, now.Add(-store.DeletedJobRetention))
 }
 
 // inBatches calls f in transactions until it processes less than a batch. It returns
@@ -116,7 +110,6 @@ func (s *Store) pruneRows(ctx context.Context, before time.Time, queries ...stri
 	})
 }
 
-// pruneEnded deletes archived jobs, with their earlier revisions.
 func (s *Store) pruneEnded(ctx context.Context, query string, before time.Time) error {
 	_, err := s.inBatches(ctx, func(t *tx) (int, error) {
 		jobs, err := all(t, scanID, query, micro(before), pruneBatch)
@@ -168,15 +161,13 @@ func (s *Store) pruneOld(ctx context.Context, page func(t *tx, after oldRow) ([]
 	return nil
 }
 
-// pruneAttempts deletes attempts of runs that do not exist any more.
 func (s *Store) pruneAttempts(ctx context.Context, before time.Time) error {
 	return s.pruneOld(ctx,
 		func(t *tx, after oldRow) ([]oldRow, error) {
 			return all(t, scanOld, selectOldAttempts, micro(before), after.age, after.id[:], after.attempt, pruneBatch)
 		},
 		func(t *tx, o oldRow) error {
-			_, err := t.exec(pruneAttempt, o.id[:], o.attempt)
-			return err
+			return t.run(pruneAttempt, o.id[:], o.attempt)
 		})
 }
 
@@ -191,10 +182,60 @@ func (s *Store) pruneJobs(ctx context.Context, before time.Time) error {
 			if err != nil || n == 0 {
 				return err
 			}
-			return t.execEach([]any{o.id[:]},
+			return t.runEach([]any{o.id[:]},
 				`DELETE FROM plans WHERE job_id = ?`,
 				`DELETE FROM revisions WHERE job_id = ?`,
 				`DELETE FROM triggers WHERE job_id = ? AND fired_at IS NULL`,
 				`DELETE FROM keys WHERE job_id = ?`)
 		})
+}
+
+const (
+	selectPurgedJobs = `SELECT id FROM jobs WHERE state = 'deleted' AND purge AND id > ? AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id) ORDER BY id LIMIT ?`
+
+	// The attempts are deleted with their runs.
+	purgeAttempts = `DELETE FROM attempts WHERE run_id IN (SELECT id FROM history WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	purgeHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+
+	purgeDeadAttempts = `DELETE FROM attempts WHERE run_id IN (SELECT id FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	purgeDead         = `DELETE FROM dead WHERE rowid IN (SELECT rowid FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+)
+
+// purge deletes the history of jobs that were deleted with their history, once no run
+// of theirs is alive. It says how many settled runs and skips it deleted.
+func (s *Store) purge(ctx context.Context) (purged int, err error) {
+	var last belfry.ID
+	for n := pruneBatch; n == pruneBatch; {
+		jobs, err := readValue(ctx, s, "prune", func(t *tx) ([]belfry.ID, error) { return all(t, scanID, selectPurgedJobs, last[:], pruneBatch) })
+		if err != nil {
+			return purged, err
+		}
+		for _, job := range jobs {
+			n, err := s.purgeJob(ctx, job, purgeAttempts, purgeHistory)
+			purged += n
+			if err == nil {
+				_, err = s.purgeJob(ctx, job, purgeDeadAttempts, purgeDead)
+			}
+			if err != nil {
+				return purged, err
+			}
+			last = job
+		}
+		n = len(jobs)
+	}
+	return purged, nil
+}
+
+// purgeJob runs two statements for a job in batches, until the second deletes nothing
+// more or a dead letter of the job was redriven.
+func (s *Store) purgeJob(ctx context.Context, job belfry.ID, attempts, runs string) (int, error) {
+	return s.inBatches(ctx, func(t *tx) (int, error) {
+		if live, err := t.exists(jobHasLiveRun, job[:]); err != nil || live {
+			return 0, err
+		}
+		if err := t.run(attempts, job[:], pruneBatch); err != nil {
+			return 0, err
+		}
+		return t.exec(runs, job[:], pruneBatch)
+	})
 }

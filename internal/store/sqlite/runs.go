@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -67,7 +66,6 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	})
 }
 
-// readyRun is a run that may be claimed.
 type readyRun struct {
 	id   belfry.ID
 	rank int64
@@ -105,7 +103,7 @@ func (t *tx) claim(id, worker belfry.ID) (*belfry.Run, error) {
 	run.Attempt++
 	run.Spec = t.specs.OrZero(spec)
 	run.DeadlineAt = deadline(t.now, time.Duration(timeout)*time.Millisecond)
-	_, err = t.exec(claimRun, int64(run.Attempt), worker[:], run.Token[:], micro(t.now), micro(run.DeadlineAt), id[:])
+	err = t.run(claimRun, int64(run.Attempt), worker[:], run.Token[:], micro(t.now), micro(run.DeadlineAt), id[:])
 	return run, err
 }
 
@@ -137,20 +135,17 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 	return reply, err
 }
 
-// notDelivered is the error of a claim whose reply never arrived.
-const notDelivered = "the worker never learned of the claim"
-
 // unregister removes a worker that leaves and says that it holds nothing: what is
 // left in its name it never learned of.
 func (t *tx) unregister(worker belfry.ID) error {
-	if _, err := t.exec(`DELETE FROM workers WHERE id = ?`, worker[:]); err != nil {
+	if err := t.run(`DELETE FROM workers WHERE id = ?`, worker[:]); err != nil {
 		return err
 	}
 	runs, err := all(t, scanHeld, selectHeld+whereWorker, worker[:])
 	if err != nil {
 		return err
 	}
-	return t.settleAll(runs, belfry.OutcomeUnconfirmed, notDelivered)
+	return t.settleAll(runs, belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed)
 }
 
 // confirmHeld compares the attempts that a worker lists with those it claimed. It
@@ -176,7 +171,7 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 		if confirmed[belfry.HeldAttempt{RunID: h.id, Attempt: h.attempt}] || t.now.Sub(h.startedAt) < store.ConfirmAfter {
 			continue
 		}
-		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, notDelivered)); err != nil {
+		if err := t.settle(h, h.result(belfry.OutcomeUnconfirmed, store.ErrorUnconfirmed)); err != nil {
 			return nil, err
 		}
 	}
@@ -184,28 +179,83 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 }
 
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
-	return readValue(ctx, s, "list workers", func(t *tx) ([]store.Worker, error) {
-		return all(t, func(rows *sql.Rows, w *store.Worker) error {
-			var lanes string
-			if err := rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, &lanes, timeColumn{&w.LastSeen}); err != nil {
-				return err
-			}
-			return json.Unmarshal([]byte(lanes), &w.Lanes)
-		}, `SELECT id, node, slots, lanes, last_seen FROM workers ORDER BY id`)
-	})
+	return readAll(ctx, s, "list workers", func(rows *sql.Rows, w *store.Worker) error {
+		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.LastSeen})
+	}, `SELECT id, node, slots, lanes, last_seen FROM workers ORDER BY id`)
 }
 
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	ready := map[string]int{}
-	err := s.read(ctx, "count the ready runs", func(t *tx) error {
-		_, err := all(t, func(rows *sql.Rows, _ *struct{}) error {
-			var lane string
-			var runs int
-			err := rows.Scan(&lane, &runs)
-			ready[lane] = runs
-			return err
-		}, countReady, atMost(limit))
+	_, err := readAll(ctx, s, "count the ready runs", func(rows *sql.Rows, _ *struct{}) error {
+		var lane string
+		var runs int
+		err := rows.Scan(&lane, &runs)
+		ready[lane] = runs
 		return err
-	})
+	}, countReady, atMost(limit))
 	return ready, err
+}
+
+const (
+	whereWorkerLost     = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
+	whereCancelOverdue  = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_requested_at <= ? LIMIT ?`
+	whereDeadlinePassed = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ? LIMIT ?`
+)
+
+func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
+	owned := shardsJSON(shards)
+	return writeValue(ctx, s, "reap", func(t *tx) (reaped int, err error) {
+		if silence > 0 {
+			if err := t.run(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
+				return 0, err
+			}
+		}
+		for _, c := range []struct {
+			where   string
+			args    []any
+			outcome belfry.Outcome
+			why     string
+		}{
+			{whereWorkerLost, []any{owned}, belfry.OutcomeLost, store.ErrorWorkerLost},
+			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
+			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
+		} {
+			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-reaped))...)
+			if err != nil {
+				return reaped, err
+			}
+			if err := t.settleAll(runs, c.outcome, c.why); err != nil {
+				return reaped, err
+			}
+			reaped += len(runs)
+		}
+		return reaped, nil
+	})
+}
+
+// releaseBatch bounds the transactions in which Open releases runs.
+const releaseBatch = 1000
+
+// releaseStale releases what an earlier process held. The lock on the directory
+// proves that it is gone, and its worker and leases with it. Workers of users are
+// other processes and may be alive: their lanes have a namespace, see
+// belfry.NamespaceLane, and they are reaped only if they stay silent.
+func (s *Store) releaseStale(ctx context.Context) error {
+	err := s.write(ctx, "release the leases", func(t *tx) error {
+		if err := t.run(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
+			return err
+		}
+		return t.run(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
+	})
+	for released := releaseBatch; err == nil && released == releaseBatch; {
+		err = s.write(ctx, "release the runs", func(t *tx) error {
+			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND instr(r.lane, ':') = 0 LIMIT ?`, releaseBatch)
+			if err != nil {
+				return err
+			}
+			released = len(runs)
+			return t.settleAll(runs, belfry.OutcomeLost, "the node stopped")
+		})
+	}
+	return err
 }

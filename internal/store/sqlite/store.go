@@ -5,21 +5,20 @@ package sqlite
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// DefaultShards is the number of shards of a new database.
-const DefaultShards = 64
 
 // The files in the directory; SQLite adds a log and its index.
 const (
@@ -30,7 +29,7 @@ const (
 // Options say where the database is.
 type Options struct {
 	Dir    string // created if it does not exist; it must be on a disk of this machine
-	Shards int    // of a new database; 0: whatever is stored, or DefaultShards
+	Shards int    // of a new database; 0: whatever is stored, or 64
 	Log    *slog.Logger
 }
 
@@ -132,25 +131,16 @@ func createPrivate(file string) error {
 
 const selectShards = `SELECT value FROM settings WHERE name = 'shards'`
 
-func (s *Store) initShards(ctx context.Context, configured int) error {
-	shards := configured
-	if shards == 0 {
-		shards = DefaultShards
-	}
-	if shards < 1 {
-		return belfry.Errorf(belfry.Invalid, "%d shards were asked for; at least 1 is needed", configured)
-	}
-	var stored string
-	err := s.write(ctx, "set the number of shards", func(t *tx) error {
-		if _, err := t.exec(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, strconv.Itoa(shards)); err != nil {
-			return err
-		}
-		return t.get([]any{&stored}, selectShards)
+func (s *Store) initShards(ctx context.Context, configured int) (err error) {
+	s.shards, err = store.InitShards(configured, func(shards string) (string, error) {
+		return writeValue(ctx, s, "set the number of shards", func(t *tx) (stored string, err error) {
+			if err := t.run(`INSERT INTO settings (name, value) VALUES ('shards', ?) ON CONFLICT DO NOTHING`, shards); err != nil {
+				return "", err
+			}
+			err = t.get([]any{&stored}, selectShards)
+			return stored, err
+		})
 	})
-	if err != nil {
-		return err
-	}
-	s.shards, err = store.CheckShards(stored, configured)
 	return err
 }
 
@@ -186,4 +176,87 @@ func (s *Store) closeAll() error {
 		return fmt.Errorf("close the store: %w", err)
 	}
 	return nil
+}
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the schema up to date, with a transaction for each version. It
+// refuses a file system on which SQLite cannot keep a write-ahead log.
+func (s *Store) migrate(ctx context.Context, files fs.FS) error {
+	var version int
+	var mode string
+	err := s.write(ctx, "read the version of the database", func(t *tx) error {
+		if err := t.get([]any{&mode}, `PRAGMA journal_mode`); err != nil {
+			return err
+		}
+		if err := t.run(`CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT`); err != nil {
+			return err
+		}
+		return t.get([]any{&version}, `SELECT coalesce(max(version), 0) FROM migrations`)
+	})
+	if err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("open the database: SQLite cannot keep a write-ahead log here (its journal mode is %q)", mode)
+	}
+	return store.Migrate(files, version, func(version int, script string) error {
+		return s.write(ctx, "migrate the database", func(t *tx) error {
+			if _, err := t.session.conn.ExecContext(t.ctx, script); err != nil {
+				return err
+			}
+			return t.run(`INSERT INTO migrations (version, applied_at) VALUES (?, ?)`, version, micro(t.now))
+		})
+	})
+}
+
+const (
+	holdLease = `INSERT INTO leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
+ON CONFLICT (name) DO UPDATE SET
+  owner = excluded.owner,
+  epoch = leases.epoch + (leases.owner <> excluded.owner),
+  expires_at = excluded.expires_at
+WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
+RETURNING name, owner, epoch`
+
+	// The rows stay, so that the epochs go on growing.
+	releaseLease = `UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`
+
+	selectLeases = `SELECT name, owner, epoch FROM leases WHERE substr(name, 1, length(?)) = ? AND expires_at > ? ORDER BY name`
+)
+
+func leaseFields(l *store.Lease) []any { return []any{&l.Name, bytesColumn{l.Owner[:]}, &l.Epoch} }
+
+func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
+	return writeValue(ctx, s, "hold leases", func(t *tx) (leases []store.Lease, err error) {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+			var l store.Lease
+			held, err := t.find(leaseFields(&l), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
+			if err != nil {
+				return nil, err
+			}
+			if held {
+				leases = append(leases, l)
+			}
+		}
+		return leases, nil
+	})
+}
+
+func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
+	return s.write(ctx, "release leases", func(t *tx) error {
+		for _, name := range names {
+			if err := t.run(releaseLease, micro(t.now), name, owner[:], micro(t.now)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
+	return readValue(ctx, s, "list leases", func(t *tx) ([]store.Lease, error) {
+		return all(t, scanInto(leaseFields), selectLeases, prefix, prefix, micro(t.now))
+	})
 }

@@ -5,8 +5,14 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"net/url"
 	"time"
 
+	sqlite "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -29,7 +35,7 @@ func (s *Store) write(ctx context.Context, doing string, f func(*tx) error) erro
 	t := &tx{ctx: context.WithoutCancel(ctx), session: session, specs: &s.specs}
 	err = func() error {
 		defer s.writer.release(session)
-		return t.run(`BEGIN IMMEDIATE`, f)
+		return t.transact(`BEGIN IMMEDIATE`, f)
 	}()
 	if err != nil {
 		return failed(doing, err)
@@ -46,7 +52,7 @@ func (s *Store) read(ctx context.Context, doing string, f func(*tx) error) error
 	}
 	defer s.reader.release(session)
 	t := &tx{ctx: ctx, session: session, specs: &s.specs}
-	if err := t.run(`BEGIN`, f); err != nil {
+	if err := t.transact(`BEGIN`, f); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -77,7 +83,7 @@ func withValue[T any](f func(*tx) (T, error), do func(func(*tx) error) error) (T
 	return value, nil
 }
 
-func (t *tx) run(begin string, f func(*tx) error) (err error) {
+func (t *tx) transact(begin string, f func(*tx) error) (err error) {
 	defer func() {
 		if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 			t.session.disconnect()
@@ -133,10 +139,16 @@ func (t *tx) exec(query string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// execEach runs statements that all have the same parameters.
-func (t *tx) execEach(args []any, queries ...string) error {
+// run is exec for a statement whose number of rows does not matter.
+func (t *tx) run(query string, args ...any) error {
+	_, err := t.exec(query, args...)
+	return err
+}
+
+// runEach runs statements that all have the same parameters.
+func (t *tx) runEach(args []any, queries ...string) error {
 	for _, query := range queries {
-		if _, err := t.exec(query, args...); err != nil {
+		if err := t.run(query, args...); err != nil {
 			return err
 		}
 	}
@@ -167,7 +179,6 @@ func (t *tx) exists(query string, args ...any) (found bool, err error) {
 	return found, err
 }
 
-// all reads every row.
 func all[T any](t *tx, scan func(*sql.Rows, *T) error, query string, args ...any) ([]T, error) {
 	stmt, err := t.session.prepare(t.ctx, query)
 	if err != nil {
@@ -189,6 +200,16 @@ func all[T any](t *tx, scan func(*sql.Rows, *T) error, query string, args ...any
 	return out, rows.Err()
 }
 
+// readAll is all in a transaction of its own.
+func readAll[T any](ctx context.Context, s *Store, doing string, scan func(*sql.Rows, *T) error, query string, args ...any) ([]T, error) {
+	return readValue(ctx, s, doing, func(t *tx) ([]T, error) { return all(t, scan, query, args...) })
+}
+
+// scanInto scans a row into the fields of a value.
+func scanInto[T any](fields func(*T) []any) func(*sql.Rows, *T) error {
+	return func(rows *sql.Rows, value *T) error { return rows.Scan(fields(value)...) }
+}
+
 // one reads the first row, or returns the error missing.
 func one[T any](t *tx, scan func(*sql.Rows, *T) error, missing error, query string, args ...any) (T, error) {
 	rows, err := all(t, scan, query, args...)
@@ -200,4 +221,161 @@ func one[T any](t *tx, scan func(*sql.Rows, *T) error, missing error, query stri
 		return zero, err
 	}
 	return rows[0], nil
+}
+
+// readers is how many calls may read at the same time. Readers and the writer never
+// wait for each other.
+const readers = 4
+
+var (
+	writerPragmas = []string{
+		"busy_timeout(5000)", // other tools may open the file
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		"fullfsync(1)", // where a plain fsync leaves data in the disk's cache
+		"wal_autocheckpoint(4000)",
+		"journal_size_limit(67108864)",
+		"cache_size(-32768)",
+		"temp_store(MEMORY)",
+	}
+	readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-8192)", "temp_store(MEMORY)"}
+)
+
+// pool lends its sessions to one caller each.
+type pool struct {
+	db     *sql.DB
+	size   int
+	idle   chan *session
+	closed chan struct{}
+}
+
+func newPool(file string, size int, pragmas []string) (*pool, error) {
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: url.Values{"_pragma": pragmas}.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	p := &pool{db: db, size: size, idle: make(chan *session, size), closed: make(chan struct{})}
+	for range size {
+		p.idle <- &session{db: db}
+	}
+	return p, nil
+}
+
+// acquire waits for a session until ctx ends.
+func (p *pool) acquire(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.closed:
+		return nil, belfry.Errorf(belfry.Unavailable, "the store is closed")
+	case s := <-p.idle:
+		return s, nil
+	}
+}
+
+func (p *pool) release(s *session) { p.idle <- s }
+
+// close waits for the sessions that are in use.
+func (p *pool) close() error {
+	close(p.closed)
+	for range p.size {
+		(<-p.idle).disconnect()
+	}
+	return p.db.Close()
+}
+
+// session is a connection with the statements that are prepared on it. It connects
+// when it is first used.
+type session struct {
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if stmt, ok := s.stmts[query]; ok {
+		return stmt, nil
+	}
+	if s.conn == nil {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.conn, s.stmts = conn, map[string]*sql.Stmt{}
+	}
+	stmt, err := s.conn.PrepareContext(context.WithoutCancel(ctx), query)
+	if err != nil {
+		return nil, err
+	}
+	s.stmts[query] = stmt
+	return stmt, nil
+}
+
+// disconnect ends the connection, whatever its state; the next use connects again.
+func (s *session) disconnect() {
+	for _, stmt := range s.stmts {
+		stmt.Close()
+	}
+	if s.conn != nil {
+		_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) // Close would return it to the pool
+		s.conn.Close()
+	}
+	s.conn, s.stmts = nil, nil
+}
+
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// callerError is an error of a function that the caller passed in: it is returned as
+// it is.
+type callerError struct{ err error }
+
+func (e *callerError) Error() string { return e.err.Error() }
+
+// failed adds what was being done to an error. Only an error that surely left nothing
+// behind becomes a belfry.Error: after a commit that failed in writing, the log may
+// contain it all the same.
+func failed(doing string, err error) error {
+	var caller *callerError
+	var known *belfry.Error
+	var duplicate *store.DuplicateRequest
+	var commit *commitError
+	switch code := errorCode(err) & 0xff; {
+	case errors.As(err, &caller):
+		return caller.err
+	case err == nil, errors.As(err, &known), errors.As(err, &duplicate), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
+		return fmt.Errorf("%s: %w", doing, err)
+	case code == codes.SQLITE_BUSY, code == codes.SQLITE_LOCKED, code == codes.SQLITE_FULL,
+		code == codes.SQLITE_IOERR, code == codes.SQLITE_READONLY, code == codes.SQLITE_CANTOPEN:
+		return belfry.Errorf(belfry.Unavailable, "%s: %w", doing, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// errorCode is SQLite's extended code of an error, 0 if it has none.
+func errorCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// nameTaken turns a violation of the unique name into a Conflict.
+func nameTaken(err error, name string) error {
+	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
+		return err
+	}
+	return store.NameTaken(name)
 }

@@ -56,9 +56,6 @@ func nullID(id belfry.ID) any {
 	return id[:]
 }
 
-// microsPerDay is the length of a day of retention.
-const microsPerDay = int64(24 * time.Hour / time.Microsecond)
-
 // nullDays is null without a retention.
 func nullDays(days int) any {
 	if days <= 0 {
@@ -72,7 +69,7 @@ func retainUntil(now time.Time, days int) any {
 	if days <= 0 {
 		return nil
 	}
-	return micro(now) + int64(days)*microsPerDay
+	return micro(now) + int64(days)*(24*time.Hour).Microseconds()
 }
 
 // tagsJSON is how tags are stored: sorted, without duplicates, null for none.
@@ -150,17 +147,17 @@ func (c bytesColumn) Scan(v any) error {
 	return nil
 }
 
-// tagsColumn scans what tagsJSON wrote.
-type tagsColumn struct{ to *[]string }
+// stringsColumn scans a list in JSON that may be null.
+type stringsColumn struct{ to *[]string }
 
-func (c tagsColumn) Scan(v any) error {
+func (c stringsColumn) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
 		*c.to = nil
 	case string:
 		return json.Unmarshal([]byte(v), c.to)
 	default:
-		return fmt.Errorf("%T is not a list of tags", v)
+		return fmt.Errorf("%T is not a list", v)
 	}
 	return nil
 }
