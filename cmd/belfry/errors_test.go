@@ -25,6 +25,7 @@ func TestExitCodes(t *testing.T) {
 		{"nothing", p, []string{"job", "list"}, exitOK, ""},
 		{"an unknown command", p, []string{"sevre"}, exitUsage, "belfry: unknown command \"sevre\" for belfry; did you mean serve?\nSee: belfry --help\n"},
 		{"an unknown command of a group", p, []string{"job", "lst"}, exitUsage, `belfry: job: unknown command "lst" for belfry job; did you mean list?`},
+		{"the name of a new job as an argument", p, []string{"job", "create", "report"}, exitUsage, `belfry: job create: unexpected argument "report"; use --name for the name of the job`},
 		{"an unknown topic", p, []string{"help", "nothing"}, exitUsage, "unknown command"},
 		{"an unknown shell", p, []string{"completion", "tcsh"}, exitUsage, "name one shell: bash, zsh"},
 		{"an unknown flag", p, []string{"job", "list", "--colour"}, exitUsage, "belfry: job list: unknown flag: --colour\nSee: belfry job list --help\n"},

@@ -145,7 +145,12 @@ and update them from there, see: belfry job apply --help`,
       --url https://example.com/report --header Accept=application/json --body '{"kind": "daily"}'
   belfry job create --name invoices --schedule @daily --handler send-invoices --payload @invoices.json
   belfry job create -f job.yaml`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unexpected argument %q; use --name for the name of the job", args[0])
+			}
+			return nil
+		},
 	}
 	file := cmd.Flags().StringP("file", "f", "", "YAML or JSON `FILE` with jobs; - is standard input")
 	key := cmd.Flags().String("idempotency-key", "", "create one job, however often this is called with the same key and job within seven days")
