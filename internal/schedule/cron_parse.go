@@ -46,13 +46,13 @@ func cronZone(text, timezone string) (*zone, int, error) {
 	if timezone == "" && prefixed {
 		z, err := loadZone(name)
 		if e, ok := err.(*Error); ok {
-			err = errorAt(nameAt, "CRON_TZ="+e.Example+" "+cronExample, "%s", e.Message)
+			err = &Error{Field: "schedule", Column: nameAt + 1, Message: e.Message, Example: "CRON_TZ=" + e.Example + " " + cronExample}
 		}
 		return z, restAt, err
 	}
 	z, err := loadZoneOrUTC(timezone)
 	if err == nil && prefixed && name != timezone {
-		err = errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", truncate(name), timezone)
+		err = errorAt(nameAt, cronExample, "the schedule names the time zone %q itself, but its timezone is %q", name, timezone)
 	}
 	return z, restAt, err
 }
@@ -64,11 +64,11 @@ func expandMacro(words []word) ([]word, error) {
 	case ok && len(words) == 1:
 		return splitWords(expression, 0), nil
 	case ok:
-		return nil, errorAt(words[1].pos, macro, "unexpected %q after %s", truncate(words[1].text), macro)
+		return nil, errorAt(words[1].pos, macro, "unexpected %q after %s", words[1].text, macro)
 	case macro == "@reboot":
 		return nil, errorAt(words[0].pos, "@daily", "@reboot names no time")
 	}
-	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", truncate(words[0].text))
+	return nil, errorAt(words[0].pos, "@daily", "unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every 90s", words[0].text)
 }
 
 func buildCron(words []word, z *zone, o Options) (Rule, error) {
@@ -188,7 +188,7 @@ func (p *fieldParser) errorAt(pos int, format string, args ...any) error {
 
 func (p *fieldParser) expectEnd() error {
 	if p.pos < len(p.text) {
-		return p.errorAt(p.pos, "unexpected %q after %q", truncate(p.text[p.pos:]), truncate(p.text[:p.pos]))
+		return p.errorAt(p.pos, "unexpected %q after %q", p.text[p.pos:], p.text[:p.pos])
 	}
 	return nil
 }
@@ -309,9 +309,9 @@ func (p *fieldParser) parseValue() (int, error) {
 	case name == "W" && f == dayField:
 		return 0, p.errorAt(start, "W needs a day before it, such as 15W")
 	case f.names == "":
-		return 0, p.errorAt(start, "%q is not a number", truncate(written))
+		return 0, p.errorAt(start, "%q is not a number", written)
 	}
-	return 0, p.errorAt(start, "there is no %q; names have three letters, %s to %s", truncate(written), f.names[:3], f.names[len(f.names)-3:])
+	return 0, p.errorAt(start, "there is no %q; names have three letters, %s to %s", written, f.names[:3], f.names[len(f.names)-3:])
 }
 
 const maxNumber = 1_000_000
@@ -325,11 +325,11 @@ func (p *fieldParser) parseNumber(what string, low, high int) (int, error) {
 	case written != "" && low <= n && n <= high:
 		return n, nil
 	case written != "" && what == "a value":
-		return 0, errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, truncate(written), low, high)
+		return 0, errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, written, low, high)
 	case written != "" && n < low && high == maxNumber:
 		return 0, p.errorAt(start, "%s must be at least %d", what, low)
 	case written != "":
-		return 0, p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, truncate(written), low, high)
+		return 0, p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, written, low, high)
 	case c == 0:
 		return 0, p.errorAt(start, "%s is missing", what)
 	case c == '+' || c == '-':

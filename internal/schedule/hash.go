@@ -127,7 +127,7 @@ func (p *fieldParser) parseHashRange() (low, high int, err error) {
 		return 0, 0, err
 	}
 	if !p.accept(')') {
-		return 0, 0, p.errorAt(p.pos, "a parenthesis is missing after %q", truncate(p.text[start:p.pos]))
+		return 0, 0, p.errorAt(p.pos, "a parenthesis is missing after %q", p.text[start:p.pos])
 	}
 	return low, high, nil
 }

@@ -67,7 +67,7 @@ func (p *intervalParser) parseRepetitions(part string, pos int) error {
 		return nil
 	}
 	if strings.Trim(number, "0123456789") != "" {
-		return errorAt(pos+1, intervalExample, "%q is not the number of firings, such as R5, or R for no end", truncate(number))
+		return errorAt(pos+1, intervalExample, "%q is not the number of firings, such as R5, or R for no end", number)
 	}
 	switch p.count = parseDigits(number, maxCount); {
 	case p.count == 0:
@@ -80,7 +80,7 @@ func (p *intervalParser) parseRepetitions(part string, pos int) error {
 
 func (p *intervalParser) parseEnd(pos int) (Rule, error) {
 	if p.first == nil {
-		return nil, errorAt(pos, intervalExample, "%q is not a duration such as PT15M or P1D", truncate(p.text[pos:]))
+		return nil, errorAt(pos, intervalExample, "%q is not a duration such as PT15M or P1D", p.text[pos:])
 	}
 	end, err := parseInstant(p.text, pos, intervalExample, p.options.Timezone)
 	if err != nil {
@@ -225,7 +225,7 @@ func (p *durationParser) parsePart() error {
 	}
 	whole := p.digits()
 	if p.pos == start {
-		return p.errorAt(start, "a number is missing before %q", truncate(p.text[start:]))
+		return p.errorAt(start, "a number is missing before %q", p.text[start:])
 	}
 	fraction, places := "", int64(1)
 	if p.accept('.') || p.accept(',') {
@@ -263,7 +263,7 @@ func (p *durationParser) parsePart() error {
 func (p *durationParser) parseUnit(start int) (int, error) {
 	letter := p.peek()
 	if letter == 0 || letter == 'T' && !p.time {
-		return 0, p.errorAt(start, "%q has no designator, such as M or D", truncate(p.text[start:p.pos]))
+		return 0, p.errorAt(start, "%q has no designator, such as M or D", p.text[start:p.pos])
 	}
 	elsewhere := -1
 	for i, u := range durationUnits {
@@ -299,12 +299,12 @@ func parseEvery(words []word, z *zone, o Options) (Rule, error) {
 	}
 	w := words[1]
 	if len(words) > 2 {
-		return nil, errorAt(words[2].pos, everyExample, "unexpected %q after %q", truncate(words[2].text), truncate(w.text))
+		return nil, errorAt(words[2].pos, everyExample, "unexpected %q after %q", words[2].text, w.text)
 	}
 	d, err := time.ParseDuration(strings.ToLower(w.text))
 	switch {
 	case err != nil:
-		return nil, errorAt(w.pos, everyExample, "%q is not a duration such as 90s or 1h30m", truncate(w.text))
+		return nil, errorAt(w.pos, everyExample, "%q is not a duration such as 90s or 1h30m", w.text)
 	case d < time.Second:
 		return nil, errorAt(w.pos, everyExample, "the duration is under a second")
 	case d%time.Microsecond != 0:

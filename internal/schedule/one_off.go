@@ -136,9 +136,9 @@ func (p *instantParser) parseOffset() (seconds int64, local bool) {
 	}
 	if rest := strings.TrimRight(p.text[p.pos:], " \t"); strings.HasPrefix(rest, "/") {
 		p.example = intervalExample
-		p.setError(p.pos, "an interval begins with R, as in R/%s", truncate(strings.TrimSpace(p.text)))
+		p.setError(p.pos, "an interval begins with R, as in R/%s", strings.TrimSpace(p.text))
 	} else if rest != "" {
-		p.setError(p.pos, "%q is neither an offset such as +02:00 nor Z", truncate(rest))
+		p.setError(p.pos, "%q is neither an offset such as +02:00 nor Z", rest)
 	}
 	return seconds, local
 }

@@ -16,11 +16,15 @@ type contentLine struct {
 }
 
 func (l *contentLine) errorAt(i int, format string, args ...any) error {
-	pos := 0
-	if len(l.from) > 0 {
-		pos = l.from[min(i, len(l.from)-1)] + max(0, i-len(l.from)+1)
+	return errorAt(l.pos(i), rruleExample, format, args...)
+}
+
+// pos is where a character of the line is in the whole text.
+func (l *contentLine) pos(i int) int {
+	if len(l.from) == 0 {
+		return 0
 	}
-	return errorAt(pos, rruleExample, format, args...)
+	return l.from[min(i, len(l.from)-1)] + max(0, i-len(l.from)+1)
 }
 
 // propertyName returns the name before a text's first other character, in upper case,
@@ -95,9 +99,9 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 	case folded, strings.IndexByte(marks, word[0]) >= 0, strings.IndexByte(marks, last.text[len(last.text)-1]) >= 0:
 		return false, nil
 	case last.isRule():
-		return false, errorAt(pos, rruleExample, "a %q is missing before %q", ";", truncate(word))
+		return false, errorAt(pos, rruleExample, "a %q is missing before %q", ";", word)
 	}
-	return false, errorAt(pos, rruleExample, "unexpected %q after %q", truncate(word), truncate(last.text))
+	return false, errorAt(pos, rruleExample, "unexpected %q after %q", word, last.text)
 }
 
 type rruleParser struct {
@@ -129,7 +133,7 @@ func (c *rruleParser) parseProperty(l *contentLine) error {
 	case name == "EXRULE":
 		return l.errorAt(0, "EXRULE is not supported, as in RFC 5545: name the dates in an EXDATE")
 	case name != "DTSTART" && name != "RDATE" && name != "EXDATE" || end == 0:
-		return l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", truncate(l.text))
+		return l.errorAt(0, "%q is not a DTSTART, RRULE, RDATE or EXDATE line", l.text)
 	}
 	p := &dateProperty{line: l, name: name}
 	if err := p.parseParameters(); err != nil {
@@ -181,18 +185,18 @@ func (p *dateProperty) parseParameters() error {
 		case "TZID":
 			z, err := loadZone(value)
 			if e, ok := err.(*Error); ok {
-				return l.errorAt(valueAt, "%s", e.Message)
+				return &Error{Field: "schedule", Column: l.pos(valueAt) + 1, Message: e.Message, Example: rruleExample}
 			} else if err != nil {
 				return err
 			}
 			p.zone, p.zoneAt = z, valueAt
 		case "VALUE":
 			if upper != "DATE" && upper != "DATE-TIME" {
-				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, truncate(value))
+				return l.errorAt(valueAt, "%s: the VALUE is DATE or DATE-TIME, not %q", p.name, value)
 			}
 			p.value = upper
 		default:
-			return l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, truncate(key))
+			return l.errorAt(pos, "%s: unknown parameter %q; use TZID or VALUE", p.name, key)
 		}
 		pos = end
 	}
@@ -224,7 +228,7 @@ func (c *rruleParser) build() (Rule, error) {
 			return nil, err
 		}
 	} else if own := c.start.zone.location.String(); name != "" && name != own {
-		return nil, c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", truncate(own), name)
+		return nil, c.start.line.errorAt(c.start.zoneAt, "DTSTART names the time zone %q itself, but the timezone is %q", own, name)
 	} else {
 		r.zone = c.start.zone
 	}
@@ -306,7 +310,7 @@ func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 	requireDigits := func(from, n int) {
 		rest := text[min(from, len(text)):]
 		if digits := len(rest) - len(strings.TrimLeft(rest, "0123456789")); err == nil && digits < n {
-			err = l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+			err = l.errorAt(pos+from+digits, "%q is not a date such as 20260301T090000, with or without a Z", text)
 		}
 	}
 	number := func(name string, from, n, low, high int) int {
@@ -332,14 +336,14 @@ func (l *contentLine) parseDate(pos int, text string) (m rruleDate, err error) {
 		return m, err
 	}
 	if text[8]|0x20 != 't' {
-		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", truncate(text))
+		return m, l.errorAt(pos+8, "%q is not a date such as 20260301T090000, with or without a Z", text)
 	}
 	requireDigits(9, 6)
 	hour, minute, second := number("hour", 9, 2, 0, 23), number("minute", 11, 2, 0, 59), number("second", 13, 2, 0, 59)
 	m.at += int64((hour*60+minute)*60 + second)
 	if rest := text[min(15, len(text)):]; err == nil && rest != "" {
 		if m.isInstant = rest == "Z" || rest == "z"; !m.isInstant {
-			err = l.errorAt(pos+15, "unexpected %q after %q", truncate(rest), text[:15])
+			err = l.errorAt(pos+15, "unexpected %q after %q", rest, text[:15])
 		}
 	}
 	return m, err

@@ -75,9 +75,9 @@ func parseRRule(l *contentLine, from int) (*rrule, error) {
 		p := &rrulePart{l, name, value, from, from + len(name) + 1}
 		switch {
 		case !ok:
-			return nil, l.errorAt(from, "%q is not of the form NAME=value", truncate(item))
+			return nil, l.errorAt(from, "%q is not of the form NAME=value", item)
 		case parts[name] != nil:
-			return nil, l.errorAt(from, "there are two %s parts", truncate(name))
+			return nil, l.errorAt(from, "there are two %s parts", name)
 		}
 		if err := r.parsePart(p); err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 	case "FREQ":
 		i := slices.Index(frequencies, p.value)
 		if i < 0 {
-			return p.errorAt(0, "unknown frequency %q; use one of %s", truncate(p.value), strings.Join(frequencies, ", "))
+			return p.errorAt(0, "unknown frequency %q; use one of "+strings.Join(frequencies, ", "), p.value)
 		}
 		r.freq = frequency(i)
 	case "INTERVAL":
@@ -110,7 +110,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 		}
 	case "WKST":
 		if r.wkst = weekdayNumber(p.value); r.wkst < 0 {
-			return p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", truncate(p.value))
+			return p.errorAt(0, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA", p.value)
 		}
 	case "BYDAY":
 		r.weekdays, err = p.parseWeekdays()
@@ -123,7 +123,7 @@ func (r *rrule) parsePart(p *rrulePart) (err error) {
 				return err
 			}
 		}
-		return p.line.errorAt(p.nameAt, "unknown part %q", truncate(p.name))
+		return p.line.errorAt(p.nameAt, "unknown part %q", p.name)
 	}
 	return err
 }
@@ -183,15 +183,15 @@ func (p *rrulePart) parseNumber(pos int, text string, low, high int, signed bool
 		return 0, p.errorAt(pos, "a value is missing")
 	}
 	if strings.Trim(digits, "0123456789") != "" {
-		return 0, p.errorAt(pos, "%q is not a number", truncate(text))
+		return 0, p.errorAt(pos, "%q is not a number", text)
 	}
 	switch n := int(parseDigits(digits, maxInterval)); {
 	case (n < low || n > high) && signed:
-		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", truncate(text), low, high, high, low)
+		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d or from -%d to -%d", text, low, high, high, low)
 	case p.name == "BYSECOND" && n == 60:
 		return 0, p.errorAt(pos, "60 is a leap second, which no clock here shows; it goes from 0 to 59")
 	case n < low || n > high:
-		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d", truncate(text), low, high)
+		return 0, p.errorAt(pos, "%s is out of range, it goes from %d to %d", text, low, high)
 	case text[0] == '-':
 		return -n, nil
 	default:
@@ -206,7 +206,7 @@ func (p *rrulePart) parseWeekdays() (list []nthWeekday, err error) {
 		split := max(len(item)-2, 0)
 		d := nthWeekday{weekday: weekdayNumber(item[split:])}
 		if d.weekday < 0 {
-			return nil, p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", truncate(item))
+			return nil, p.errorAt(pos, "unknown weekday %q; use SU, MO, TU, WE, TH, FR or SA, with or without a number before them", item)
 		}
 		if split > 0 {
 			if d.n, err = p.parseNumber(pos, item[:split], 1, 53, true); err != nil {

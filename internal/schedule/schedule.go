@@ -117,25 +117,27 @@ const (
 	rruleStartExample = "DTSTART:20260302T090000 RRULE:" + rruleExample
 )
 
-// errorf returns an Error about the schedule as a whole.
+// errorf returns an Error about the schedule as a whole. Like errorAt and zoneErrorf it
+// shortens arguments that are strings: they repeat what a person wrote.
 func errorf(example, format string, args ...any) error {
-	return &Error{Field: "schedule", Message: fmt.Sprintf(format, args...), Example: example}
+	return newError("schedule", 0, example, format, args)
 }
 
 // errorAt returns an Error about one place of a schedule, counted from 0.
 func errorAt(pos int, example, format string, args ...any) error {
-	return &Error{Field: "schedule", Column: pos + 1, Message: fmt.Sprintf(format, args...), Example: example}
+	return newError("schedule", pos+1, example, format, args)
 }
 
 func zoneErrorf(example, format string, args ...any) error {
-	return &Error{Field: "timezone", Message: fmt.Sprintf(format, args...), Example: example}
+	return newError("timezone", 0, example, format, args)
 }
 
-// truncate shortens text that a message repeats.
-func truncate(s string) string {
-	const most = 24
-	if len(s) <= most {
-		return s
+func newError(field string, column int, example, format string, args []any) error {
+	const most = 40 // longer than the longest name of a time zone
+	for i, a := range args {
+		if s, ok := a.(string); ok && len(s) > most {
+			args[i] = s[:most] + "..."
+		}
 	}
-	return s[:most] + "..."
+	return &Error{Field: field, Column: column, Message: fmt.Sprintf(format, args...), Example: example}
 }

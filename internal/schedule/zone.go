@@ -229,12 +229,12 @@ func checkZoneName(name string) error {
 		return zoneErrorf(place, "%q is an abbreviation, not a place; did you mean %q?", name, place)
 	}
 	if near := nearestZone(name); near != "" {
-		return zoneErrorf(near, "there is no time zone %q; did you mean %q?", truncate(name), near)
+		return zoneErrorf(near, "there is no time zone %q; did you mean %q?", name, near)
 	}
 	if known {
 		return zoneErrorf(zoneExample, "%q is not of the form Area/City", name)
 	}
-	return zoneErrorf(zoneExample, "there is no time zone %q; names have the form Area/City", truncate(name))
+	return zoneErrorf(zoneExample, "there is no time zone %q; names have the form Area/City", name)
 }
 
 // zoneNames lists the names that LoadZone accepts, in order.

@@ -77,7 +77,7 @@ func TestZoneErrors(t *testing.T) {
 		{"Europe/Paris\x00", `there is no time zone`},
 		{"GMT+5", `there is no time zone "GMT+5"; names have`},
 		{"+02:00", `there is no time zone "+02:00"`},
-		{strings.Repeat("A", 5000), `there is no time zone "AAAAAAAAAAAAAAAAAAAAAAAA..."`},
+		{strings.Repeat("A", 5000), `there is no time zone "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA..."`},
 	} {
 		location, err := LoadZone(c.name)
 		var e *Error
