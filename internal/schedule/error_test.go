@@ -21,6 +21,7 @@ func TestCronErrors(t *testing.T) {
 		{"* * * * * * * *", 0, "8 fields"},
 		{strings.Repeat("* ", 500), 0, "500 fields"},
 		{strings.Repeat("* ", 5000), 0, "the text has 10000 bytes, the most is 1024"},
+		{"FREQ=DAILY" + strings.Repeat(" ", 5000), 0, "the text has 5010 bytes, the most is 4096"},
 		{"0" + strings.Repeat(",0", 600) + " * * * *", 0, "the text has 1209 bytes"},
 
 		{"60 * * * *", 1, "minute 60 is out of range, it goes from 0 to 59"},

@@ -13,8 +13,7 @@ import (
 // on, and H(0-29) and H(0-29)/10 keep to the range. Parse accepts the result. A text
 // without an H is returned unchanged.
 func Resolve(text string, id [16]byte) (resolved string, changed bool, err error) {
-	upper := strings.ToUpper(strings.TrimSpace(text))
-	if upper == "" || len(text) > maxText || isRRule(upper) || isInterval(upper) || isInstant(upper) || checkCharacters(text) != nil {
+	if n, _ := notationOf(text); n != &cronNotation || len(text) > n.maxText || checkCharacters(text) != nil {
 		return text, false, nil
 	}
 	_, _, rest, _ := splitZone(text)

@@ -5,11 +5,6 @@ import (
 	"time"
 )
 
-// isInterval recognizes an interval by its first letter.
-func isInterval(upper string) bool {
-	return upper[0] == 'P' || upper[0] == 'R' && strings.Contains(upper, "/")
-}
-
 // parseInterval parses a repeating interval in the form of ISO 8601, such as
 // R5/2026-03-01T09:00:00Z/PT15M, or a duration alone. An end may stand in place of
 // the duration. R5 means five firings: the start is the first, and a time that the

@@ -18,6 +18,14 @@ func (o *oneOff) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
+// Once returns the instant of a rule that is a single instant.
+func Once(r Rule) (time.Time, bool) {
+	if o, ok := r.(*oneOff); ok {
+		return o.at, true
+	}
+	return time.Time{}, false
+}
+
 // parseOneOff parses an instant in the form of RFC 3339. The seconds may be left
 // out, and without an offset it is a wall time of the time zone. It has the
 // precision of a microsecond; more digits of a fraction are dropped.

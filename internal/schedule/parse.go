@@ -2,15 +2,12 @@ package schedule
 
 import (
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 	"weak"
 )
-
-const maxText = 1024 // bytes; a calendar rule may be longer
 
 // Parse parses the text of a schedule. A text with "FREQ=" is a calendar rule, one
 // that begins with "P", or with "R" and has a slash, an interval, one whose first
@@ -39,41 +36,18 @@ func Parse(text string, o Options) (Rule, error) {
 }
 
 func parse(text string, o Options) (Rule, error) {
-	trimmed := strings.TrimSpace(text)
-	if trimmed == "" {
-		return nil, errorf(cronExample, "the text is empty")
-	}
-	upper := strings.ToUpper(trimmed)
-	if isRRule(upper) {
-		return parseRRuleSet(text, o)
-	}
-	if len(text) > maxText {
-		return nil, errorf(cronExample, "the text has %d bytes, the most is %d", len(text), maxText)
-	}
-	if err := checkCharacters(text); err != nil {
-		return nil, err
-	}
+	n, _ := notationOf(text)
 	switch {
-	case isInterval(upper):
-		return parseInterval(text, o)
-	case isInstant(upper):
-		return parseOneOff(text, o)
+	case n == nil:
+		return nil, errorf(cronExample, "the text is empty")
+	case len(text) > n.maxText:
+		return nil, errorf(n.example, "the text has %d bytes, the most is %d", len(text), n.maxText)
+	case !n.lines:
+		if err := checkCharacters(text); err != nil {
+			return nil, err
+		}
 	}
-	return parseCron(text, o)
-}
-
-// isRRule recognizes a calendar rule, even one whose FREQ is missing.
-func isRRule(upper string) bool {
-	name, end := propertyName(upper)
-	return strings.Contains(upper, "FREQ=") || slices.Contains(rruleProperties, name) && (end == ':' || end == ';')
-}
-
-// isInstant distinguishes an instant, even a malformed one, from a cron expression,
-// whose first field is never a year.
-func isInstant(upper string) bool {
-	word, _, _ := strings.Cut(strings.ReplaceAll(upper, "\t", " "), " ")
-	digits := len(word) - len(strings.TrimLeft(word, "0123456789"))
-	return digits > 0 && strings.Contains(word, "T") || digits == 4 && strings.HasPrefix(word[4:], "-")
+	return n.parse(text, o)
 }
 
 // checkCharacters accepts only printable ASCII characters and tabs, so that columns
@@ -133,73 +107,6 @@ func checkFires(r Rule, now time.Time) error {
 		return errorf(example, "the schedule is over: its last occurrence has passed")
 	}
 	return errorf(example, "the schedule never fires: nothing in the next %d years fits all of %s", maxYearsAhead, parts)
-}
-
-// NeedsStart reports whether a schedule counts from a start that its text does not
-// give: an interval such as PT15M, R5/P1D or "@every 90s", or a calendar rule
-// without DTSTART. Parse then requires Options.Start; it ignores it for any other
-// schedule. For a text that Parse refuses, the answer means nothing.
-func NeedsStart(text string) bool {
-	upper := strings.ToUpper(strings.TrimSpace(text))
-	switch {
-	case upper == "":
-		return false
-	case isRRule(upper):
-		return !containsFolded(upper, "DTSTART")
-	case isInterval(upper):
-		return strings.Count(upper, "/") < 2
-	}
-	return strings.Contains(upper, "@EVERY")
-}
-
-// DefaultStart returns the start of a new schedule that needs one and was given
-// none: the present second. A schedule that ends after a number of occurrences
-// starts at the next second, so that its first occurrence has not passed. It returns
-// the zero time if the schedule needs no start, so the result can be used as
-// Options.Start in any case.
-func DefaultStart(text string, now time.Time) time.Time {
-	if !NeedsStart(text) {
-		return time.Time{}
-	}
-	start := now.UTC().Truncate(time.Second)
-	upper := strings.ToUpper(strings.TrimSpace(text))
-	repetitions := len(upper) > 1 && upper[0] == 'R' && upper[1] >= '0' && upper[1] <= '9'
-	if repetitions || containsFolded(upper, "COUNT=") {
-		start = start.Add(time.Second)
-	}
-	return start
-}
-
-// containsFolded reports whether a calendar rule contains a name, which a folded line
-// may interrupt by blanks.
-func containsFolded(upper, name string) bool {
-	return strings.Contains(upper, name) || strings.Contains(strings.Join(strings.Fields(upper), ""), name)
-}
-
-// NamedZone returns the time zone that the text of a schedule names itself, as in
-// "CRON_TZ=Europe/Paris 0 9 * * *" or "DTSTART;TZID=Europe/Paris:20260301T090000".
-// Without one, and without Options.Timezone, a schedule is read in UTC.
-func NamedZone(text string) (name string, ok bool) {
-	if name, _, _, ok := splitZone(text); ok {
-		return name, true
-	}
-	if !isRRule(strings.ToUpper(strings.TrimSpace(text))) {
-		return "", false
-	}
-	lines, err := splitContentLines(text)
-	if err != nil {
-		return "", false
-	}
-	for _, l := range lines {
-		if property, end := propertyName(l.text); property == "DTSTART" && end != 0 {
-			p := &dateProperty{line: l, name: property}
-			if err := p.parseParameters(); err != nil || p.zone == nil {
-				return "", false
-			}
-			return p.zone.location.String(), true
-		}
-	}
-	return "", false
 }
 
 type scanner struct {

@@ -5,10 +5,7 @@ import (
 	"time"
 )
 
-const (
-	maxRRuleText = 4096 // bytes: room for some 400 dates
-	maxRRules    = 16   // RRULE lines
-)
+const maxRRules = 16 // RRULE lines
 
 // rruleSet is a recurrence set in the sense of RFC 5545: the times of its rules and
 // RDATEs without those of its EXDATEs. Nothing fires before DTSTART, and DTSTART
@@ -38,9 +35,6 @@ type rruleDate struct {
 // parseRRuleSet parses a recurrence rule such as "FREQ=WEEKLY;BYDAY=MO,WE", alone or
 // as one of several property lines.
 func parseRRuleSet(text string, o Options) (Rule, error) {
-	if len(text) > maxRRuleText {
-		return nil, errorf(rruleExample, "the text has %d bytes, the most for a calendar rule is %d", len(text), maxRRuleText)
-	}
 	lines, err := splitContentLines(text)
 	if err != nil {
 		return nil, err

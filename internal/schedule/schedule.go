@@ -77,14 +77,6 @@ type Options struct {
 	Now time.Time
 }
 
-// Once returns the instant of a rule that is a single instant.
-func Once(r Rule) (time.Time, bool) {
-	if o, ok := r.(*oneOff); ok {
-		return o.at, true
-	}
-	return time.Time{}, false
-}
-
 // Error is a syntax error or an invalid value in a schedule or its time zone.
 type Error struct {
 	Field   string // "schedule" or "timezone"
