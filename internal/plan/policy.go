@@ -39,12 +39,16 @@ type Policy struct {
 
 // Compile parses the spec's schedule and its template of idempotency keys.
 func (d Defaults) Compile(spec belfry.Spec) (*Policy, error) {
-	p := &Policy{Spec: spec, defaults: d}
-	var err error
-	if p.Unbounded, err = schedule.Parse(Text(spec), Options(spec)); err != nil {
+	rule, err := schedule.Parse(Text(spec), Options(spec))
+	if err != nil {
 		return nil, err
 	}
-	p.Rule = Within(p.Unbounded, spec.StartsAt, spec.EndsAt)
+	return d.CompileRule(spec, rule)
+}
+
+// CompileRule is Compile for a spec whose schedule has been parsed.
+func (d Defaults) CompileRule(spec belfry.Spec, rule schedule.Rule) (_ *Policy, err error) {
+	p := &Policy{Spec: spec, Rule: Within(rule, spec.StartsAt, spec.EndsAt), Unbounded: rule, defaults: d}
 	if p.Keys, err = belfry.ParseKeyTemplate(spec.IdempotencyKeyTemplate); err != nil {
 		return nil, fmt.Errorf("idempotency_key_template %w", err)
 	}

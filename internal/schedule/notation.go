@@ -28,7 +28,7 @@ var rruleNotation = notation{
 	needsStart: func(upper string) bool { return !containsFolded(upper, "DTSTART") },
 	namedZone:  rruleZone,
 	maxText:    4096, // room for some 400 dates
-	example:    rruleExample,
+	example:    rruleStartExample,
 	lines:      true,
 }
 

@@ -33,25 +33,17 @@ type parsedSchedule struct {
 	errors []belfry.FieldError
 }
 
-// schedule checks the schedule and its bounds and fills in what is stored. It reports
-// whether the schedule changed: one that an edit leaves alone is not checked again,
-// since it may have ended by now.
-func (c *check) schedule(s *belfry.Spec, id belfry.ID) (changed bool) {
+// schedule checks the schedule and its bounds and fills in what is stored. It returns
+// the rule, or nil if it is invalid or unchanged: a schedule that an edit leaves alone
+// is not checked again, since it may have ended by now.
+func (c *check) schedule(s *belfry.Spec, id belfry.ID) schedule.Rule {
 	c.bounds(s)
-	if c.before != nil {
-		if _, named := schedule.NamedZone(s.Schedule); named && s.Schedule != c.before.Schedule && !c.sets("timezone") {
-			s.Timezone = "" // The new schedule names its own.
-		}
-		if c.unchanged(s) {
-			if at, once := c.onceBefore(); once && s.MaxRuns != 0 {
-				c.oneOff(s, at)
-			}
-			return false
-		}
+	if c.before != nil && c.unchanged(s) {
+		return nil
 	}
 	p, resolved := c.parse(*s, id)
 	if c.add(p.errors...); len(p.errors) > 0 {
-		return false
+		return nil
 	}
 	s.Resolved, s.Timezone = resolved, p.zone
 	if s.StartsAt.IsZero() {
@@ -62,7 +54,7 @@ func (c *check) schedule(s *belfry.Spec, id belfry.ID) (changed bool) {
 	} else {
 		c.fires(s, p.rule)
 	}
-	return true
+	return p.rule
 }
 
 // bounds checks when the schedule starts and ends. A wrong bound is dropped, so that
@@ -97,7 +89,7 @@ func (c *check) parse(s belfry.Spec, id belfry.ID) (p parsedSchedule, resolved s
 	key := scheduleKey{text, plan.Options(s)}
 	p, known := c.parsed[key]
 	if !known {
-		p = key.parse(c.now, err)
+		p = parseSchedule(text, key.options, c.now, err)
 		if len(c.parsed) >= maxParsed {
 			clear(c.parsed)
 		}
@@ -111,27 +103,26 @@ func (c *check) parse(s belfry.Spec, id belfry.ID) (p parsedSchedule, resolved s
 	return p, resolved
 }
 
-// parse parses a schedule and loads its time zone, and reports the error that its text
-// led to before.
-func (k scheduleKey) parse(now time.Time, err error) (p parsedSchedule) {
-	o := k.options
+// parseSchedule parses a schedule and loads its time zone, and reports the error that
+// its text led to before.
+func parseSchedule(text string, o schedule.Options, now time.Time, err error) (p parsedSchedule) {
 	if o.Timezone != "" {
 		if _, err := schedule.LoadZone(o.Timezone); err != nil {
 			p.errors = append(p.errors, scheduleError(err))
 			o.Timezone = ""
 		}
 	}
-	if k.text == "" {
+	if text == "" {
 		p.errors = append(p.errors, belfry.FieldError{Field: "schedule", Message: `is missing; for example "30 9 * * MON-FRI" or "2030-03-01T09:00:00Z"`})
 		return p
 	}
 	if o.Start.IsZero() {
-		p.start = schedule.DefaultStart(k.text, now)
+		p.start = schedule.DefaultStart(text, now)
 		o.Start = p.start
 	}
 	o.Now = now
 	if err == nil {
-		p.rule, err = schedule.Parse(k.text, o)
+		p.rule, err = schedule.Parse(text, o)
 	}
 	if err != nil {
 		if e := scheduleError(err); len(p.errors) == 0 || e.Field != p.errors[0].Field {
@@ -139,7 +130,7 @@ func (k scheduleKey) parse(now time.Time, err error) (p parsedSchedule) {
 		}
 		return p
 	}
-	p.zone = cmp.Or(o.Timezone, zoneOf(k.text))
+	p.zone = cmp.Or(o.Timezone, zoneOf(text))
 	return p
 }
 
@@ -162,17 +153,19 @@ func scheduleError(err error) belfry.FieldError {
 // zoneOf is the time zone of a schedule without a field timezone: the one that it names
 // itself, or UTC.
 func zoneOf(text string) string {
-	if name, ok := schedule.NamedZone(text); ok {
-		return name
-	}
-	return "UTC"
+	name, _ := schedule.NamedZone(text)
+	return cmp.Or(name, "UTC")
 }
 
 // unchanged reports whether an edit leaves the schedule of the job as it was, and then
-// fills in what is stored beside it.
+// fills in what is stored beside it. The zone of the job does not apply to a new
+// schedule that names its own.
 func (c *check) unchanged(s *belfry.Spec) bool {
 	before := c.before.Spec
 	if s.Schedule != before.Schedule {
+		if _, named := schedule.NamedZone(s.Schedule); named && !c.sets("timezone") {
+			s.Timezone = ""
+		}
 		return false
 	}
 	if s.StartsAt.IsZero() && schedule.NeedsStart(plan.Text(before)) {
@@ -184,6 +177,9 @@ func (c *check) unchanged(s *belfry.Spec) bool {
 		return false
 	}
 	s.Resolved, s.Timezone = before.Resolved, zone
+	if at, once := c.onceBefore(); once && s.MaxRuns != 0 {
+		c.oneOff(s, at)
+	}
 	return true
 }
 
@@ -253,15 +249,10 @@ func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.F
 		c.fail("after", "%s", err)
 	}
 	spec := belfry.Spec{Schedule: r.Schedule, Timezone: r.Timezone, DSTGap: r.DSTGap, DSTOverlap: r.DSTOverlap, StartsAt: r.StartsAt, EndsAt: r.EndsAt}
-	c.schedule(&spec, r.JobID)
+	rule := c.schedule(&spec, r.JobID)
 	if len(c.errors) > 0 {
 		return belfry.Preview{}, c.errors
 	}
-	policy := c.compile(spec)
-	if len(c.errors) > 0 {
-		return belfry.Preview{}, c.errors
-	}
-	rule := policy.Unbounded
 	p := belfry.Preview{
 		RuleSummary: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone, Description: schedule.Describe(rule)},
 		StartsAt:    spec.StartsAt,

@@ -85,7 +85,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.retries(&m.Spec)
 	m.Spec = m.Spec.WithDefaults()
 	c.longestDelay(m.Spec)
-	changed := c.schedule(&m.Spec, id)
+	rule := c.schedule(&m.Spec, id)
 	m.Payload = c.payload(m.Payload, m.Type)
 	var err error
 	if m.Priority, err = belfry.ParsePriority(string(m.Priority)); err != nil {
@@ -96,19 +96,13 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
 	}
-	if changed && len(c.errors) == 0 {
-		r.Policy = c.compile(m.Spec)
+	if rule == nil || len(c.errors) > 0 {
+		return r
 	}
-	return r
-}
-
-// compile parses a spec as it will be stored.
-func (c *check) compile(spec belfry.Spec) *plan.Policy {
-	policy, err := c.defaults.Compile(spec)
-	if err != nil {
+	if r.Policy, err = c.defaults.CompileRule(m.Spec, rule); err != nil {
 		c.add(scheduleError(err))
 	}
-	return policy
+	return r
 }
 
 // fail adds an error, unless the field has one already.
