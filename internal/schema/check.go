@@ -30,23 +30,17 @@ func (s *state) check(t *Type, v reflect.Value, within string) {
 			}
 			continue
 		}
-		if f.Kind == Objects || f.Kind == Object {
-			s.checkInner(f, value, within)
+		switch f.Kind {
+		case Object:
+			s.check(f.Elem, value, within+f.Name+".")
+		case Objects:
+			for i := range value.Len() {
+				s.check(f.Elem, value.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i))
+			}
 		}
 		if err := f.check(value); err != "" {
 			s.fail(within+f.Name, "%s", err)
 		}
-	}
-}
-
-func (s *state) checkInner(f *Field, v reflect.Value, within string) {
-	if f.Kind == Object {
-		s.check(Of(f.Type), v, within+f.Name+".")
-		return
-	}
-	t := Of(f.Type.Elem())
-	for i := range v.Len() {
-		s.check(t, v.Index(i), fmt.Sprintf("%s%s[%d].", within, f.Name, i))
 	}
 }
 

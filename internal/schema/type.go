@@ -44,6 +44,7 @@ type Field struct {
 	Doc   string // code stands in single quotes
 	Kind  Kind
 	Type  reflect.Type // of the Go field
+	Elem  *Type        // of an Object, or of the elements of Objects
 
 	Example  string // bare text for kinds that are JSON strings, otherwise JSON
 	Default  string // stored where the field is unset
@@ -167,6 +168,12 @@ func newField(sf reflect.StructField, name string, index []int) *Field {
 		f.Accept = strings.Split(a, ",")
 	}
 	f.Enum = enumOf(sf.Type, tag.Get("enum"))
+	switch f.Kind {
+	case Object:
+		f.Elem = Of(sf.Type)
+	case Objects:
+		f.Elem = Of(sf.Type.Elem())
+	}
 	return f
 }
 
