@@ -17,31 +17,31 @@ import (
 
 // Create stores a new job with its first plan. Invalid input is refused with all its
 // errors; a name that is taken is a Conflict.
-func (c *Control) Create(ctx context.Context, namespace string, in validate.Input, k Key) (belfry.Job, error) {
+func (c *Control) Create(ctx context.Context, namespace string, input validate.Input, k Key) (belfry.Job, error) {
 	if response, err := c.cached(ctx, namespace, k); err != nil || response != nil {
 		return decodeJob(response, err)
 	}
-	return c.create(ctx, namespace, in, k, nil)
+	return c.create(ctx, namespace, input, k, nil)
 }
 
 // DiffCreate validates what Create would do, and writes nothing.
-func (c *Control) DiffCreate(ctx context.Context, namespace string, in validate.Input) (diff belfry.JobDiff, err error) {
-	_, err = c.create(ctx, namespace, in, Key{}, &diff)
+func (c *Control) DiffCreate(ctx context.Context, namespace string, input validate.Input) (diff belfry.JobDiff, err error) {
+	_, err = c.create(ctx, namespace, input, Key{}, &diff)
 	return diff, err
 }
 
 // create stores a new job, or with diff only says what it would be.
-func (c *Control) create(ctx context.Context, namespace string, in validate.Input, k Key, diff *belfry.JobDiff) (belfry.Job, error) {
+func (c *Control) create(ctx context.Context, namespace string, input validate.Input, k Key, diff *belfry.JobDiff) (belfry.Job, error) {
 	now := c.now()
 	id := belfry.NewID(now)
-	r, errors := validate.New(now, c.defaults).Create(id, in)
+	r, errors := validate.New(now, c.defaults).Create(id, input)
 	if len(errors) > 0 {
 		return belfry.Job{}, invalidJob(errors)
 	}
 	created := c.newJob(namespace, id, r, now)
 	job := masked(created.Job)
 	if diff != nil {
-		*diff = belfry.JobDiff{Result: belfry.DiffCreated, Changes: createdFields(created.Job, in), Job: job}
+		*diff = belfry.JobDiff{Result: belfry.DiffCreated, Changes: createdFields(created.Job, input), Job: job}
 		return job, c.checkNameFree(ctx, namespace, job.Name, belfry.ID{})
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })

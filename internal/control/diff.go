@@ -69,14 +69,14 @@ func changedFields(before, after belfry.Job) []belfry.FieldChange {
 
 // createdFields lists the fields of a new job that the input sets or that differ from
 // their defaults.
-func createdFields(job belfry.Job, in validate.Input) []belfry.FieldChange {
+func createdFields(job belfry.Job, input validate.Input) []belfry.FieldChange {
 	changes := []belfry.FieldChange{}
 	defaults := belfry.Manifest{Spec: belfry.DefaultSpec()}
 	defaults.Timezone = time.UTC.String()
-	set, old, new := membersOf(in.Manifest, ""), membersOf(defaults, belfry.JobActive), membersOf(job.Manifest, job.State)
+	set, old, new := membersOf(input.Manifest, ""), membersOf(defaults, belfry.JobActive), membersOf(job.Manifest, job.State)
 	set["status"] = nil
 	for _, name := range schema.For[belfry.Manifest]().Names() {
-		given := set[name] != nil && (in.Fields == nil || in.Fields.Has(name))
+		given := set[name] != nil && (input.Fields == nil || input.Fields.Has(name))
 		if new[name] != nil && (given || !equalJSON(old[name], new[name])) {
 			changes = append(changes, belfry.FieldChange{Field: name, New: new[name]})
 		}

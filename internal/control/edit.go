@@ -40,13 +40,13 @@ func (c *Control) DiffEdit(ctx context.Context, namespace, ref, match string, pa
 // or only one that has ended, and reports that; by id the job must exist, and keeps its
 // name if the input has none. An empty status leaves an existing job paused or not.
 // Otherwise it is like Edit. With a match there must be a job.
-func (c *Control) Put(ctx context.Context, namespace, ref, match string, in validate.Input) (job belfry.Job, created bool, err error) {
-	return c.put(ctx, namespace, ref, match, in, nil)
+func (c *Control) Put(ctx context.Context, namespace, ref, match string, input validate.Input) (job belfry.Job, created bool, err error) {
+	return c.put(ctx, namespace, ref, match, input, nil)
 }
 
 // DiffPut validates what Put would do, and writes nothing.
-func (c *Control) DiffPut(ctx context.Context, namespace, ref, match string, in validate.Input) (diff belfry.JobDiff, err error) {
-	_, _, err = c.put(ctx, namespace, ref, match, in, &diff)
+func (c *Control) DiffPut(ctx context.Context, namespace, ref, match string, input validate.Input) (diff belfry.JobDiff, err error) {
+	_, _, err = c.put(ctx, namespace, ref, match, input, &diff)
 	return diff, err
 }
 
@@ -54,25 +54,25 @@ func (c *Control) DiffPut(ctx context.Context, namespace, ref, match string, in 
 // deleted a job of the same name meanwhile.
 const maxPuts = 5
 
-func (c *Control) put(ctx context.Context, namespace, ref, match string, in validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
+func (c *Control) put(ctx context.Context, namespace, ref, match string, input validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
 	if _, err := belfry.ParseID(ref); err == nil {
-		job, err := c.patchJob(ctx, "replace a job", namespace, ref, match, replaceBy(in), diff)
+		job, err := c.patchJob(ctx, "replace a job", namespace, ref, match, replaceBy(input), diff)
 		return job, false, err
 	}
 	name := strings.TrimSpace(ref)
-	if own := strings.TrimSpace(in.Name); own != "" && own != name {
-		in.Errors = append(slices.Clone(in.Errors), belfry.FieldError{Field: "name", Message: "is not the name that the job is put under; leave it out, or rename the job by an edit"})
+	if own := strings.TrimSpace(input.Name); own != "" && own != name {
+		input.Errors = append(slices.Clone(input.Errors), belfry.FieldError{Field: "name", Message: "is not the name that the job is put under; leave it out, or rename the job by an edit"})
 	}
 	if name == "" {
-		in.Errors = append(slices.Clone(in.Errors), belfry.FieldError{Field: "name", Message: "must not be blank"})
+		input.Errors = append(slices.Clone(input.Errors), belfry.FieldError{Field: "name", Message: "must not be blank"})
 	}
-	in.Name = name
+	input.Name = name
 	if name == "" || validate.Name(name) != "" {
-		_, errors := validate.New(c.now(), c.defaults).Create(belfry.ID{}, in)
+		_, errors := validate.New(c.now(), c.defaults).Create(belfry.ID{}, input)
 		return belfry.Job{}, false, invalidJob(errors)
 	}
 	for range maxPuts {
-		job, created, err = c.putByName(ctx, namespace, match, in, diff)
+		job, created, err = c.putByName(ctx, namespace, match, input, diff)
 		if code := belfry.CodeOf(err); err == nil || code != belfry.NotFound && code != belfry.Conflict {
 			break
 		}
@@ -80,11 +80,11 @@ func (c *Control) put(ctx context.Context, namespace, ref, match string, in vali
 	return job, created, err
 }
 
-func (c *Control) putByName(ctx context.Context, namespace, match string, in validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
-	id, err := c.idByName(ctx, namespace, in.Name)
+func (c *Control) putByName(ctx context.Context, namespace, match string, input validate.Input, diff *belfry.JobDiff) (job belfry.Job, created bool, err error) {
+	id, err := c.idByName(ctx, namespace, input.Name)
 	switch {
 	case err == nil:
-		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id.String(), match, replaceBy(in), diff)
+		job, err = c.patchJob(ctx, "replace a job by its name", namespace, id.String(), match, replaceBy(input), diff)
 		if belfry.CodeOf(err) != belfry.Conflict || !c.hasEnded(ctx, namespace, id) {
 			return job, false, err
 		}
@@ -93,15 +93,15 @@ func (c *Control) putByName(ctx context.Context, namespace, match string, in val
 	}
 	// There is none, or one that has ended and does not need its name any more.
 	if match != "" {
-		return belfry.Job{}, false, belfry.Errorf(belfry.Changed, "there is no job named %q any more", in.Name)
+		return belfry.Job{}, false, belfry.Errorf(belfry.Changed, "there is no job named %q any more", input.Name)
 	}
-	job, err = c.create(ctx, namespace, in, Key{}, diff)
+	job, err = c.create(ctx, namespace, input, Key{}, diff)
 	return job, err == nil, err
 }
 
-func replaceBy(in validate.Input) Patch {
+func replaceBy(input validate.Input) Patch {
 	return func(current belfry.Manifest) validate.Input {
-		replacement := in
+		replacement := input
 		if replacement.Name == "" {
 			replacement.Name = current.Name
 		}

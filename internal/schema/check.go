@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -65,7 +66,7 @@ func (f *Field) check(v reflect.Value) string {
 	case Texts:
 		for _, item := range v.Interface().([]string) {
 			if f.ItemMaxLen > 0 {
-				if err := checkPlainText(item, f.ItemMaxLen, false); err != "" {
+				if err := CheckText(item, f.ItemMaxLen, false); err != "" {
 					return "has an item that " + err
 				}
 			}
@@ -123,7 +124,7 @@ func (f *Field) checkText(v reflect.Value) string {
 		return err
 	}
 	if f.MaxLen > 0 {
-		if err := checkPlainText(text, f.MaxLen, f.Multiline); err != "" {
+		if err := CheckText(text, f.MaxLen, f.Multiline); err != "" {
 			return err
 		}
 	}
@@ -177,16 +178,35 @@ func choose(text string, names []string) (word, err string) {
 	return word, err
 }
 
-// checkPlainText says what is wrong with a text of limited length.
-func checkPlainText(text string, longest int, multiline bool) string {
-	control := func(r rune) bool { return unicode.IsControl(r) && !(multiline && (r == '\n' || r == '\t')) }
+// CheckText says what is wrong with a text of limited length, in words that follow the
+// name of its field; "" if nothing is.
+func CheckText(text string, longest int, multiline bool) string {
+	refused := invisible
+	if multiline {
+		refused = func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+	}
 	switch n := utf8.RuneCountInString(text); {
 	case !utf8.ValidString(text):
 		return "must be valid UTF-8"
-	case strings.ContainsFunc(text, control):
+	case strings.ContainsFunc(text, refused):
 		return "must not contain control characters"
 	case n > longest:
 		return fmt.Sprintf("has %d characters, the maximum is %d", n, longest)
 	}
 	return ""
+}
+
+// invisible reports characters that would garble a line of text: controls, line
+// separators and changes of the direction of writing.
+func invisible(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
+		r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// CheckYear refuses instants outside of FirstYear to LastYear.
+func CheckYear(at time.Time) error {
+	if y := at.UTC().Year(); y < FirstYear || y > LastYear {
+		return fmt.Errorf("must be in the years %d to %d", FirstYear, LastYear)
+	}
+	return nil
 }

@@ -39,7 +39,7 @@ func (s *state) set(f *Field, v reflect.Value, value []byte, path string) {
 			s.fail(path, "%s", err)
 		}
 	case Object:
-		s.setObject(Of(f.Type), v, value, path)
+		s.setObject(f.Elem, v, value, path)
 	case Objects:
 		s.setObjects(f, v, value, path)
 	case TextMap:
@@ -184,14 +184,6 @@ func ParseTime(text string) (at time.Time, err error) {
 	return at, nil
 }
 
-// CheckYear refuses instants outside of FirstYear to LastYear.
-func CheckYear(at time.Time) error {
-	if y := at.UTC().Year(); y < FirstYear || y > LastYear {
-		return fmt.Errorf("must be in the years %d to %d", FirstYear, LastYear)
-	}
-	return nil
-}
-
 func (s *state) setTexts(f *Field, v reflect.Value, value []byte, path string) {
 	if f.Single && value[0] == '"' {
 		v.Set(reflect.ValueOf([]string{jsontext.Unquote(value)}))
@@ -236,9 +228,8 @@ func (s *state) setObjects(f *Field, v reflect.Value, value []byte, path string)
 		return
 	}
 	list := reflect.MakeSlice(f.Type, len(elements), len(elements))
-	t := Of(f.Type.Elem())
 	for i, element := range elements {
-		if s.setObject(t, list.Index(i), element, fmt.Sprintf("%s[%d]", path, i)); len(s.errors) >= maxErrors {
+		if s.setObject(f.Elem, list.Index(i), element, fmt.Sprintf("%s[%d]", path, i)); len(s.errors) >= maxErrors {
 			break
 		}
 	}

@@ -28,7 +28,6 @@ type scheduleKey struct {
 // parsedSchedule is a rule with what is stored beside it, or what is wrong.
 type parsedSchedule struct {
 	rule   schedule.Rule
-	zone   string
 	start  time.Time // the default that it counts from; zero if it needs none
 	errors []belfry.FieldError
 }
@@ -38,14 +37,20 @@ type parsedSchedule struct {
 // is not checked again, since it may have ended by now.
 func (c *check) schedule(s *belfry.Spec, id belfry.ID) schedule.Rule {
 	c.bounds(s)
-	if c.before != nil && c.unchanged(s) {
-		return nil
+	named, _ := schedule.NamedZone(s.Schedule)
+	if c.before != nil {
+		if c.unchanged(s, cmp.Or(s.Timezone, named, "UTC")) {
+			return nil
+		}
+		if named != "" && s.Schedule != c.before.Schedule && !c.sets("timezone") {
+			s.Timezone = "" // That of the job does not apply to a new schedule that names its own.
+		}
 	}
 	p, resolved := c.parse(*s, id)
 	if c.add(p.errors...); len(p.errors) > 0 {
 		return nil
 	}
-	s.Resolved, s.Timezone = resolved, p.zone
+	s.Resolved, s.Timezone = resolved, cmp.Or(s.Timezone, named, "UTC")
 	if s.StartsAt.IsZero() {
 		s.StartsAt = p.start
 	}
@@ -130,7 +135,6 @@ func parseSchedule(text string, o schedule.Options, now time.Time, err error) (p
 		}
 		return p
 	}
-	p.zone = cmp.Or(o.Timezone, zoneOf(text))
 	return p
 }
 
@@ -150,28 +154,16 @@ func scheduleError(err error) belfry.FieldError {
 	return belfry.FieldError{Field: e.Field, Message: message}
 }
 
-// zoneOf is the time zone of a schedule without a field timezone: the one that it names
-// itself, or UTC.
-func zoneOf(text string) string {
-	name, _ := schedule.NamedZone(text)
-	return cmp.Or(name, "UTC")
-}
-
-// unchanged reports whether an edit leaves the schedule of the job as it was, and then
-// fills in what is stored beside it. The zone of the job does not apply to a new
-// schedule that names its own.
-func (c *check) unchanged(s *belfry.Spec) bool {
+// unchanged reports whether an edit leaves the schedule of the job and its zone as they
+// were, and then fills in what is stored beside it.
+func (c *check) unchanged(s *belfry.Spec, zone string) bool {
 	before := c.before.Spec
 	if s.Schedule != before.Schedule {
-		if _, named := schedule.NamedZone(s.Schedule); named && !c.sets("timezone") {
-			s.Timezone = ""
-		}
 		return false
 	}
 	if s.StartsAt.IsZero() && schedule.NeedsStart(plan.Text(before)) {
 		s.StartsAt = before.StartsAt
 	}
-	zone := cmp.Or(s.Timezone, zoneOf(s.Schedule))
 	if zone != before.Timezone || s.SkipsGap() != before.SkipsGap() || s.DSTOverlap != before.DSTOverlap ||
 		!s.StartsAt.Equal(before.StartsAt) || !s.EndsAt.Equal(before.EndsAt) {
 		return false

@@ -1,9 +1,11 @@
 // Package validate checks jobs as people declare them and brings them into the form
 // that is stored. It needs no server, so the command line uses it too.
 //
-// What the tags of a field say is checked by package schema. This package checks what
-// depends on several fields or must be parsed: schedules, time zones, payloads,
-// handlers, retries, key templates and masked secrets.
+// What the tags of a field say is checked by package schema, and types with a JSON form
+// of their own, such as belfry.Priority and belfry.Delays, refuse what is wrong when
+// they are decoded. This package checks what depends on several fields or must be
+// parsed: schedules, time zones, payloads, handlers, retries, key templates and masked
+// secrets.
 package validate
 
 import (
@@ -12,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -48,12 +52,12 @@ func New(now time.Time, d plan.Defaults) *Validator {
 }
 
 // Create validates a new job that will have the id. It returns every error.
-func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError) {
-	c := check{Validator: v, fields: in.Fields, errors: slices.Clone(in.Errors)}
+func (v *Validator) Create(id belfry.ID, input Input) (Result, []belfry.FieldError) {
+	c := check{Validator: v, fields: input.Fields, errors: slices.Clone(input.Errors)}
 	if c.failed("") { // It could not be read: there is nothing to validate.
-		return Result{}, in.Errors
+		return Result{}, input.Errors
 	}
-	return c.manifest(id, in.Manifest), c.errors
+	return c.manifest(id, input.Manifest), c.errors
 }
 
 // Edit validates what a job is edited to or replaced by. The job has its true payload:
@@ -62,9 +66,9 @@ func (v *Validator) Create(id belfry.ID, in Input) (Result, []belfry.FieldError)
 // Fields that are not given follow those that are: a job that is no longer of type
 // worker loses its handler, a schedule that names its time zone replaces the one
 // before, and delays and backoff replace each other.
-func (v *Validator) Edit(before belfry.Job, in Input) (Result, []belfry.FieldError) {
-	c := check{Validator: v, before: &before, fields: in.Fields, errors: slices.Clone(in.Errors)}
-	return c.manifest(before.ID, in.Manifest), c.errors
+func (v *Validator) Edit(before belfry.Job, input Input) (Result, []belfry.FieldError) {
+	c := check{Validator: v, before: &before, fields: input.Fields, errors: slices.Clone(input.Errors)}
+	return c.manifest(before.ID, input.Manifest), c.errors
 }
 
 // check collects the errors of one manifest.
@@ -87,10 +91,6 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.longestDelay(m.Spec)
 	rule := c.schedule(&m.Spec, id)
 	m.Payload = c.payload(m.Payload, m.Type)
-	var err error
-	if m.Priority, err = belfry.ParsePriority(string(m.Priority)); err != nil {
-		c.fail("priority", "%s", err)
-	}
 	c.keyTemplate(&m.Spec)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused}
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
@@ -99,6 +99,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	if rule == nil || len(c.errors) > 0 {
 		return r
 	}
+	var err error
 	if r.Policy, err = c.defaults.CompileRule(m.Spec, rule); err != nil {
 		c.add(scheduleError(err))
 	}
@@ -153,10 +154,6 @@ var bracedWord = regexp.MustCompile(`\{+ *(\w+) *\}+`)
 // list, and a longer first delay raises the longest one, unless the request sets those
 // itself. Fields that are unset get their defaults afterwards.
 func (c *check) retries(s *belfry.Spec) {
-	var err error
-	if s.RetryDelays, err = belfry.NewDelays(s.RetryDelays.Seconds()); err != nil {
-		c.fail("retry_delays", "%s; for example [10, 60, 600]", err)
-	}
 	delays := s.RetryDelays != "" && c.sets("retry_delays")
 	backoff := s.RetryBackoff != "" && c.sets("retry_backoff")
 	switch {
@@ -195,3 +192,94 @@ func (c *check) longestDelay(s belfry.Spec) {
 		c.fail("retry_cap_seconds", "must be at least retry_base_seconds, which is %v", base)
 	}
 }
+
+func (c *check) name(name string) string {
+	trimmed := strings.TrimSpace(name)
+	switch {
+	case name == "":
+	case trimmed == "":
+		c.fail("name", "must not be blank; leave it out for a job without a name")
+	default:
+		if problem := Name(trimmed); problem != "" {
+			c.fail("name", "%s", problem)
+		}
+	}
+	return trimmed
+}
+
+// tags returns the tags sorted, each once.
+func (c *check) tags(tags []string) []string {
+	var out []string
+	for i, tag := range tags {
+		tag = strings.TrimSpace(tag)
+		if problem := checkTag(tag); problem != "" {
+			c.fail(fmt.Sprintf("tags[%d]", i), "%s", problem)
+		}
+		out = append(out, tag)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func checkTag(tag string) string {
+	switch n := utf8.RuneCountInString(tag); {
+	case n == 0:
+		return "must not be empty"
+	case n > maxTag:
+		return fmt.Sprintf(tooLong, n, maxTag)
+	case !utf8.ValidString(tag) || strings.ContainsFunc(tag, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("._:/=@-", r)
+	}):
+		return "may contain letters, digits and . _ : / = @ -"
+	}
+	return ""
+}
+
+const (
+	maxTag     = 100 // characters
+	maxHandler = 200
+	tooLong    = "has %d characters, the maximum is %d"
+)
+
+var namespaces = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
+// Namespace reports whether a namespace may have this name: 1 to 63 lower case
+// letters, digits and hyphens.
+func Namespace(name string) bool { return namespaces.MatchString(name) }
+
+// Name says what is wrong with the name of a job, in words that follow the name of a
+// field; "" if nothing is.
+func Name(name string) string {
+	switch _, err := belfry.ParseID(name); {
+	case err == nil:
+		return "must not look like an id, since either finds a job"
+	case name == "." || name == "..":
+		return "must not be . or .., which cannot be part of an address"
+	}
+	return schema.CheckText(name, belfry.MaxName, false)
+}
+
+// Handler says what is wrong with the name of a user's handler; "" if nothing is.
+func Handler(name string) string {
+	switch {
+	case name == "":
+		return "must not be empty"
+	case strings.TrimSpace(name) != name:
+		return "must not start or end with blanks"
+	case strings.Contains(name, "/"):
+		return `must not contain "/"`
+	case slices.ContainsFunc(belfry.ReservedHandlers, func(own string) bool { return strings.EqualFold(own, name) }):
+		return strings.ToLower(name) + " is run by Belfry itself; choose another name"
+	}
+	return schema.CheckText(name, maxHandler, false)
+}
+
+// Queue says what is wrong with the name of a queue; "" if nothing is.
+func Queue(name string) string {
+	if queueField.Pattern.MatchString(name) {
+		return ""
+	}
+	return queueField.PatternDoc
+}
+
+var queueField = schema.For[belfry.Spec]().Field("queue")

@@ -96,7 +96,6 @@ func TestManifestErrors(t *testing.T) {
 		{"a long tag", func(d *Input) { d.Tags = []string{strings.Repeat("é", 101)} }, "tags[0]", "101"},
 		{"many tags", func(d *Input) { d.Tags = strings.Split("a b c d e f g h i j k l m n o p q r s t u", " ") }, "tags", "21"},
 		{"a field that its tags refuse", func(d *Input) { d.Overlap = "paralel" }, "overlap", `did you mean "parallel"?`},
-		{"a wrong priority", func(d *Input) { d.Priority = "10" }, "priority", "from 0 to 9"},
 		{"a wrong template", func(d *Input) { d.IdempotencyKeyTemplate = "{{moon}}" }, "idempotency_key_template", "{{week}}"},
 		{"a template with too few braces", func(d *Input) { d.IdempotencyKeyTemplate = "{{name}}-{week}" }, "idempotency_key_template", "has {week}, which would be the same in every key; write {{week}}"},
 		{"a masked secret", func(d *Input) {
@@ -136,7 +135,7 @@ func TestAllErrorsOfAManifestAtOnce(t *testing.T) {
 		Manifest: belfry.Manifest{
 			Name: "a\x00b",
 			Spec: belfry.Spec{
-				Type: "fax", Schedule: "0 25 * * *", Timezone: "Paris", Overlap: "x", MissedWindow: "x", Priority: "x", RetryDelays: "-1",
+				Type: "fax", Schedule: "0 25 * * *", Timezone: "Paris", Overlap: "x", MissedWindow: "x",
 				RetryJitter: belfry.Some(1.0), RetryBaseSeconds: belfry.Some(-1.0), RetryCapSeconds: belfry.Some(-1.0), MaxRetries: belfry.Some(-1),
 			},
 			Payload: json.RawMessage(`3`),
@@ -145,7 +144,7 @@ func TestAllErrorsOfAManifestAtOnce(t *testing.T) {
 	}
 	_, errors := create(in)
 	want := []string{"overlap", "bogus", "name", "type", "missed_window", "max_retries", "retry_base_seconds", "retry_cap_seconds", "retry_jitter",
-		"retry_delays", "timezone", "schedule", "payload", "priority"}
+		"timezone", "schedule", "payload"}
 	if got := fieldsOf(errors); !slices.Equal(got, want) || errors[0].Message != "must be a string" {
 		t.Errorf("got  %v\nwant %v", errors, want)
 	}
@@ -192,7 +191,7 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 func TestManifestIsNormalized(t *testing.T) {
 	in := input(" CRON_TZ=Europe/Paris 30 9 * * MON-FRI ")
 	in.Name, in.Type, in.Overlap, in.Status = "  nightly report ", "", "PARALLEL", "Paused"
-	in.Tags, in.IdempotencyKeyTemplate, in.Priority = []string{"b", " a", "B", "b"}, " report-{{ week }}", "9"
+	in.Tags, in.IdempotencyKeyTemplate, in.Priority = []string{"b", " a", "B", "b"}, " report-{{ week }}", belfry.PriorityHigh
 	r, errors := create(in)
 	m := r.Manifest
 	if len(errors) > 0 || !r.Paused || m.Name != "nightly report" || m.Schedule != "CRON_TZ=Europe/Paris 30 9 * * MON-FRI" || m.Timezone != "Europe/Paris" ||

@@ -62,9 +62,9 @@ func WorkerInput(handler string) validate.Input {
 }
 
 // Create creates a job.
-func Create(t testing.TB, c *control.Control, in validate.Input) belfry.Job {
+func Create(t testing.TB, c *control.Control, input validate.Input) belfry.Job {
 	t.Helper()
-	job, err := c.Create(t.Context(), Namespace, in, control.Key{})
+	job, err := c.Create(t.Context(), Namespace, input, control.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
