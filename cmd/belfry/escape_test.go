@@ -46,9 +46,9 @@ func TestOutputIsEscaped(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatalf("%s: %v in %s", format, errs, printed)
 		}
-		raw, errs := (&yamlToJSON{}).convert(documents[0], "")
+		raw, errs := (&yamlToJSON{lines: map[string]int{}}).convert(documents[0], "")
 		var back map[string]string
-		if len(errs) > 0 || json.Unmarshal(raw, &back) != nil || back["name"] != answer["name"] {
+		if len(errs) > 0 || json.Unmarshal([]byte(raw), &back) != nil || back["name"] != answer["name"] {
 			t.Errorf("%s came back as %q, error %v", format, back, errs)
 		}
 	}

@@ -321,17 +321,15 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 
 // sameJSON compares the JSON of two values, apart from the order of members.
 func sameJSON(a, b any) bool {
-	decode := func(v any) (out any) {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		if err := d.Decode(&out); err != nil {
-			return err
-		}
-		return out
+	return reflect.DeepEqual(decodeJSON(belfry.MustJSON(a)), decodeJSON(belfry.MustJSON(b)))
+}
+
+// decodeJSON decodes JSON so that equal values compare equal; numbers keep their notation.
+func decodeJSON(text []byte) (out any) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		return err
 	}
-	return reflect.DeepEqual(decode(a), decode(b))
+	return out
 }

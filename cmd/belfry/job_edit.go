@@ -250,10 +250,7 @@ func (e *edit) manifestYAML() ([]byte, error) {
 	if manifest.Status != belfry.StatusPaused {
 		manifest.Status = belfry.StatusActive
 	}
-	all, err := jsonToNode(belfry.MustJSON(manifest))
-	if err != nil {
-		return nil, err
-	}
+	all := jsonToNode(belfry.MustJSON(manifest))
 	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for i := 0; i+1 < len(all.Content); i += 2 {
 		if f := schema.For[belfry.Manifest]().Field(all.Content[i].Value); f != nil && !f.ReadOnly {

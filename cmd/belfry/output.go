@@ -87,11 +87,7 @@ func encode(answer any, format string) ([]byte, error) {
 	if format != "yaml" {
 		return escapeJSON(b.Bytes()), nil
 	}
-	node, err := jsonToNode(b.Bytes())
-	if err != nil {
-		return nil, err
-	}
-	return encodeYAML(node)
+	return encodeYAML(jsonToNode(b.Bytes()))
 }
 
 // printAll prints for programs: the answer if the command names one thing, or a list.
