@@ -149,17 +149,6 @@ func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 	return c, asUsage(err)
 }
 
-// confirm asks the user, unless --yes was given.
-func (c *cli) confirm(yes bool, verb, question string) (bool, error) {
-	if yes {
-		return true, nil
-	}
-	if !isTerminal(c.in) {
-		return false, usagef("%s needs --yes when there is no terminal to ask at", verb)
-	}
-	return c.ask(question), nil
-}
-
 // configPath is empty if there is no home directory.
 func configPath() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {

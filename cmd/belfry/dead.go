@@ -176,14 +176,14 @@ func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string)
 
 func (s *deadSelection) run(c *cli, args []string) error {
 	s.cli = c
-	matched, err := s.usesFilter(c.cmd, args)
-	if err != nil {
-		return err
-	}
 	if s.limit < 0 {
 		return usagef("--limit: %d is negative; 0 is all", s.limit)
 	}
-	if matched {
+	matched, err := s.usesFilter(c, args)
+	switch {
+	case err != nil:
+		return err
+	case matched:
 		return s.runMatched()
 	}
 	ids, err := parseRunIDs(args, "dead")
@@ -202,9 +202,6 @@ func (s *deadSelection) run(c *cli, args []string) error {
 func (s *deadSelection) runMatched() error {
 	filter, err := decodeDeadFilter(s.filter)
 	if err != nil {
-		return err
-	}
-	if err := s.checkTerminal(s.cli); err != nil {
 		return err
 	}
 	filter, exist, err := s.boundFilter(filter)
@@ -236,8 +233,8 @@ func (s *deadSelection) runMatched() error {
 			s.message("Dry run: %s to %s.", letters, s.verb)
 		})
 	}
-	if ok, err := s.confirm(s.yes, s.verb, s.question(letters)); err != nil || !ok {
-		return err
+	if !s.confirm(s.cli, letters) {
+		return nil
 	}
 	done, err := s.repeat(filter)
 	if err != nil {

@@ -157,7 +157,7 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 			return belfry.TriggerResult{RunID: id}, err
 		}
 		if *wait && len(args) > 0 {
-			if _, err := s.usesFilter(c.cmd, args); err != nil {
+			if _, err := s.usesFilter(c, args); err != nil {
 				return err
 			}
 			return c.triggerAndWait(args, start)
