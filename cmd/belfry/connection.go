@@ -131,14 +131,6 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if f.timeout <= 0 {
 		return nil, usagef("--request-timeout: must be positive, not %s", f.timeout)
 	}
-	c, err := f.newClient(s)
-	if err != nil {
-		return nil, err
-	}
-	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
-}
-
-func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 	c, err := client.New(s.Server,
 		client.WithKey(s.Key),
 		client.WithNamespace(s.Namespace),
@@ -146,7 +138,10 @@ func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 		client.WithRetries(2), // Somebody waits.
 		client.WithHTTPClient(&http.Client{Timeout: f.timeout}),
 	)
-	return c, asUsage(err)
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }
 
 // configPath is empty if there is no home directory.

@@ -262,11 +262,7 @@ func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Ad
 // progress, and when a rate asks to wait.
 func (s *deadSelection) repeat(filter belfry.DeadFilter) (all belfry.DeadResult, err error) {
 	for {
-		limit := 0
-		if s.limit > 0 {
-			limit = s.limit - all.Matched
-		}
-		done, err := s.batch(filter, limit, false)
+		done, err := s.batch(filter, max(s.limit-all.Matched, 0), false)
 		if err != nil {
 			return all, err
 		}

@@ -260,12 +260,8 @@ func (a *apply) deleteOthers(manifests []manifest) error {
 	if err != nil {
 		return err
 	}
-	declared := make(map[string]bool)
-	for _, m := range manifests {
-		declared[m.name] = true
-	}
 	for _, job := range tagged {
-		if declared[job.Name] {
+		if slices.ContainsFunc(manifests, func(m manifest) bool { return m.name == job.Name }) {
 			continue
 		}
 		if !a.dryRun {
