@@ -94,20 +94,18 @@ func deadJobName(d belfry.DeadLetter) string {
 }
 
 func (c *cli) deadTable(letters []belfry.DeadLetter) {
-	now := c.now()
 	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
 	for _, d := range letters {
-		t.row(d.ID, deadJobName(d), relativeTimeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, relativeTime(now, d.ScheduledAt))
+		t.row(d.ID, deadJobName(d), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt))
 	}
 	t.write()
 }
 
 func (c *cli) groupTable(groups []belfry.DeadGroup) {
-	now := c.now()
 	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
 	for _, g := range groups {
-		t.row(g.Fingerprint, g.Count, g.Jobs, relativeTime(now, g.FirstAt), relativeTime(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
+		t.row(g.Fingerprint, g.Count, g.Jobs, c.relativeTime(g.FirstAt), c.relativeTime(g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
 	}
 	t.write()
 }
@@ -130,14 +128,13 @@ func deadShowCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
-	now := c.now()
 	var d details
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
-	d.addIf(letter.FinishedAt != nil, "Died", absoluteTimeIn("UTC", now, letter.FinishedAt))
+	d.addIf(letter.FinishedAt != nil, "Died", c.absoluteTimeIn("UTC", letter.FinishedAt))
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
-	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))
+	d.add("Scheduled", c.absoluteTime(letter.ScheduledAt))
 	d.add("Fingerprint", letter.Fingerprint)
 	addResult(&d, letter.Run)
 	c.writeRows(d)
@@ -247,8 +244,8 @@ func (s *deadSelection) runMatched() error {
 func (s *deadSelection) showResult(done belfry.DeadResult) {
 	detail, when := "", ""
 	if s.inFuture(done.LastAt) {
-		detail = "the last starts " + relativeTime(s.now(), done.LastAt)
-		when = fmt.Sprintf(" %s, to keep the rate,", relativeTime(s.now(), done.LastAt))
+		detail = "the last starts " + s.relativeTime(done.LastAt)
+		when = fmt.Sprintf(" %s, to keep the rate,", s.relativeTime(done.LastAt))
 	}
 	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {

@@ -56,6 +56,7 @@ func TestOutputIsEscaped(t *testing.T) {
 
 func TestRelativeTimes(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	o := output{now: func() time.Time { return now }}
 	for _, tt := range []struct {
 		away time.Duration
 		want string
@@ -73,20 +74,20 @@ func TestRelativeTimes(t *testing.T) {
 		{72*time.Hour + time.Minute, "in 3d"},
 		{400 * 24 * time.Hour, "in 1y35d"},
 	} {
-		if got := relativeTime(now, now.Add(tt.away)); got != tt.want {
+		if got := o.relativeTime(now.Add(tt.away)); got != tt.want {
 			t.Errorf("%s away: got %q, want %q", tt.away, got, tt.want)
 		}
 	}
-	if got := absoluteTime(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
+	if got := o.absoluteTime(now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteTimeIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
+	if got := o.absoluteTimeIn("Europe/Paris", &now); got != "2026-03-01T13:00:00+01:00 (now)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteTimeIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
+	if got := o.absoluteTimeIn("Nowhere/Land", &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if relativeTimeOrNone(now, nil) != "-" || absoluteTimeIn("UTC", now, nil) != "-" {
+	if o.relativeTimeOrNone(nil) != "-" || o.absoluteTimeIn("UTC", nil) != "-" {
 		t.Error("a missing instant should be a dash")
 	}
 }

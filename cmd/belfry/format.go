@@ -131,8 +131,8 @@ var statusColours = map[string]string{
 const day = 24 * time.Hour
 
 // relativeTime is how far away an instant is: "in 3m", "2h ago".
-func relativeTime(now, at time.Time) string {
-	d := at.Sub(now)
+func (o *output) relativeTime(at time.Time) string {
+	d := at.Sub(o.now())
 	if d.Abs() < time.Second {
 		return "now"
 	}
@@ -143,22 +143,22 @@ func relativeTime(now, at time.Time) string {
 }
 
 // relativeTimeOrNone is relativeTime for an instant that may be missing.
-func relativeTimeOrNone(now time.Time, at *time.Time) string {
+func (o *output) relativeTimeOrNone(at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return relativeTime(now, *at)
+	return o.relativeTime(*at)
 }
 
 // absoluteTime is an instant in UTC with how far away it is.
-func absoluteTime(now, at time.Time) string { return absoluteTimeIn("UTC", now, &at) }
+func (o *output) absoluteTime(at time.Time) string { return o.absoluteTimeIn("UTC", &at) }
 
 // absoluteTimeIn is absoluteTime in a time zone. A missing instant is a dash.
-func absoluteTimeIn(zone string, now time.Time, at *time.Time) string {
+func (o *output) absoluteTimeIn(zone string, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), relativeTime(now, *at))
+	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), o.relativeTime(*at))
 }
 
 // localTime is an instant in a time zone, or in UTC if the zone is unknown here.

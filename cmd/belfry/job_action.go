@@ -276,7 +276,7 @@ func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
 	if r.Count > 0 {
 		t := o.table([]string{"OCCURRENCE", "WHEN"})
 		for _, at := range r.Instants {
-			t.row(localTime(b.job.Timezone, at), relativeTime(b.now(), at))
+			t.row(localTime(b.job.Timezone, at), b.relativeTime(at))
 		}
 		t.write()
 	}

@@ -274,7 +274,7 @@ func (c *cli) eventTable(events []belfry.Event) {
 	names := jobNames(c, events, func(e belfry.Event) belfry.ID { return e.JobID })
 	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
 	for _, e := range events {
-		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
+		t.row(c.relativeTime(e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
 	}
 	t.write()
 }

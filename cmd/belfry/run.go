@@ -68,7 +68,6 @@ func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]s
 
 // runTable lists runs. Names are those of their jobs; nil if all are of one job.
 func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
-	now := c.now()
 	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
 	if names != nil {
 		header = append([]string{"RUN", "JOB"}, header[1:]...)
@@ -83,8 +82,8 @@ func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, relativeTime(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
-			r.Revision, relativeTimeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
+		t.row(append(row, statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
+			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey)...)
 	}
 	t.write()
 }
@@ -170,22 +169,21 @@ func (c *cli) hintWhy(run belfry.Run) {
 }
 
 func (c *cli) showRun(run belfry.Run, job string) {
-	now := c.now()
 	var d details
 	d.add("Run", run.ID)
 	d.add("Job", job)
 	d.add("Status", statusCell(run.Status))
 	d.add("Reason", run.Reason)
 	d.add("Kind", run.Kind)
-	d.add("Scheduled", absoluteTime(now, run.ScheduledAt))
+	d.add("Scheduled", c.absoluteTime(run.ScheduledAt))
 	d.add("Note", run.Note)
 	if run.SkippedTo != nil {
-		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
+		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, c.absoluteTime(*run.SkippedTo)))
 	}
-	d.addIf(run.Status == belfry.RunRetry, "Next try", absoluteTime(now, run.ReadyAt))
-	d.addIf(run.StartedAt != nil, "Started", absoluteTimeIn("UTC", now, run.StartedAt))
-	d.addIf(run.CancelRequestedAt != nil, "Cancelling", absoluteTimeIn("UTC", now, run.CancelRequestedAt))
-	d.addIf(run.FinishedAt != nil, "Finished", absoluteTimeIn("UTC", now, run.FinishedAt))
+	d.addIf(run.Status == belfry.RunRetry, "Next try", c.absoluteTime(run.ReadyAt))
+	d.addIf(run.StartedAt != nil, "Started", c.absoluteTimeIn("UTC", run.StartedAt))
+	d.addIf(run.CancelRequestedAt != nil, "Cancelling", c.absoluteTimeIn("UTC", run.CancelRequestedAt))
+	d.addIf(run.FinishedAt != nil, "Finished", c.absoluteTimeIn("UTC", run.FinishedAt))
 	d.add("Took", tookText(run))
 	addResult(&d, run)
 	c.writeRows(d)
@@ -206,10 +204,9 @@ func (c *cli) showAttempts(run belfry.Run) {
 	if len(run.Attempts) == 0 {
 		return
 	}
-	now := c.now()
 	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
 	for _, a := range run.Attempts {
-		t.row(a.Number, cell{string(a.Outcome), red}, relativeTime(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
+		t.row(a.Number, cell{string(a.Outcome), red}, c.relativeTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
 	}
 	c.line("\nFailed attempts")
 	t.write()

@@ -184,7 +184,7 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	case belfry.RunWaiting:
 		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
-		return "next attempt " + relativeTime(w.now(), run.ReadyAt)
+		return "next attempt " + w.relativeTime(run.ReadyAt)
 	case belfry.RunSucceeded:
 		text := fmt.Sprintf("attempt %d", run.Attempt)
 		if took := tookText(run); took != "" {

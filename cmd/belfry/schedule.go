@@ -278,7 +278,7 @@ func (o *output) showPreview(p belfry.Preview, count int) {
 	}
 	t := o.table(header)
 	for _, at := range p.Next {
-		t.row(at.Weekday[:3]+" "+at.Local, at.At.Format(time.RFC3339Nano), relativeTime(o.now(), at.At), cell{at.Note, yellow})
+		t.row(at.Weekday[:3]+" "+at.Local, at.At.Format(time.RFC3339Nano), o.relativeTime(at.At), cell{at.Note, yellow})
 	}
 	if len(p.Next) > 0 {
 		t.write()
