@@ -28,7 +28,7 @@ type yamlToJSON struct {
 	isText     bool           // scalars are strings, however YAML understands them
 	aliasNodes int            // nodes that were reached through aliases
 	depth      int
-	aliases    int // that the current node is in
+	inAlias    bool // the current node was reached through an alias
 }
 
 func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) fileErrors {
@@ -44,19 +44,11 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 // convert returns the JSON of a node.
 func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
-	if n.Kind == yaml.AliasNode {
-		y.aliases++
-		defer func() { y.aliases-- }()
+	leave, errs := y.enter(n, n.Kind == yaml.AliasNode)
+	defer leave()
+	if errs != nil {
+		return "", errs
 	}
-	if y.aliases > 0 {
-		if err := y.countAlias(n); err != nil {
-			return "", err
-		}
-	}
-	if err := y.enter(n); err != nil {
-		return "", err
-	}
-	defer func() { y.depth-- }()
 	at := n
 	n = resolveAlias(n)
 	switch tag := n.ShortTag(); {
@@ -76,19 +68,20 @@ func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
 	return value, nil
 }
 
-func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
-	if y.aliasNodes++; y.aliasNodes > maxAliasNodes {
-		return y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+// enter refuses a node beyond the limits. The caller leaves it in any case.
+func (y *yamlToJSON) enter(n *yaml.Node, isAlias bool) (leave func(), err fileErrors) {
+	depth, inAlias := y.depth, y.inAlias
+	y.depth, y.inAlias = depth+1, inAlias || isAlias
+	if y.inAlias {
+		y.aliasNodes++
 	}
-	return nil
-}
-
-func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
-	if y.depth++; y.depth > maxNesting {
-		y.depth--
-		return y.errorf(n, "is nested deeper than %d levels", maxNesting)
+	switch {
+	case y.inAlias && y.aliasNodes > maxAliasNodes:
+		err = y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+	case y.depth > maxNesting:
+		err = y.errorf(resolveAlias(n), "is nested deeper than %d levels", maxNesting)
 	}
-	return nil
+	return func() { y.depth, y.inAlias = depth, inAlias }, err
 }
 
 func (y *yamlToJSON) array(n *yaml.Node, path string) (string, fileErrors) {
@@ -131,10 +124,6 @@ type yamlMember struct {
 
 // members lists the members of a mapping, its own before those that are merged in.
 func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
-	if err := y.enter(n); err != nil {
-		return nil, err
-	}
-	defer func() { y.depth-- }()
 	var own, merged []yamlMember
 	lines := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -168,8 +157,10 @@ func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
 
 // merge lists the members of a mapping, or of several, of which the first wins.
 func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors) {
-	if err := y.countAlias(value); err != nil {
-		return nil, err
+	leave, errs := y.enter(value, true)
+	defer leave()
+	if errs != nil {
+		return nil, errs
 	}
 	mappings := []*yaml.Node{value}
 	if list := resolveAlias(value); list.Kind == yaml.SequenceNode {
