@@ -94,20 +94,18 @@ func deadJobName(d belfry.DeadLetter) string {
 }
 
 func (c *cli) deadTable(letters []belfry.DeadLetter) {
-	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
-	for _, d := range letters {
-		t.row(d.ID, deadJobName(d), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt))
-	}
-	t.write()
+	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED"}
+	writeTable(&c.output, letters, header, wide, func(d belfry.DeadLetter) []any {
+		return []any{d.ID, deadJobName(d), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt)}
+	})
 }
 
 func (c *cli) groupTable(groups []belfry.DeadGroup) {
-	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
-	for _, g := range groups {
-		t.row(g.Fingerprint, g.Count, g.Jobs, c.relativeTime(g.FirstAt), c.relativeTime(g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
-	}
-	t.write()
+	header, wide := []string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, []string{"LATEST RUN"}
+	writeTable(&c.output, groups, header, wide, func(g belfry.DeadGroup) []any {
+		return []any{g.Fingerprint, g.Count, g.Jobs, c.relativeTime(g.FirstAt), c.relativeTime(g.LastAt), c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
+	})
 }
 
 func deadShowCommand(f *connectionFlags) *cobra.Command {

@@ -95,11 +95,12 @@ func TestRelativeTimes(t *testing.T) {
 func TestTableIsAligned(t *testing.T) {
 	var b strings.Builder
 	o := output{out: &writer{Writer: &b}, format: "table"}
-	list := o.table([]string{"NAME", "STATUS", "NEXT"}, "MORE")
-	list.row("größe", cell{"paused", yellow}, "-", "x")
-	list.row("a\nb", cell{"scheduled", green}, "in 3m", "y")
-	list.row("", "x", "", "z")
-	list.write()
+	values := func(row []any) []any { return row }
+	writeTable(&o, [][]any{
+		{"größe", cell{"paused", yellow}, "-", "x"},
+		{"a\nb", cell{"scheduled", green}, "in 3m", "y"},
+		{"", "x", "", "z"},
+	}, []string{"NAME", "STATUS", "NEXT"}, []string{"MORE"}, values)
 	want := "NAME    STATUS      NEXT\n" +
 		"größe   paused      -\n" +
 		`a\nb    scheduled   in 3m` + "\n" +
@@ -109,9 +110,7 @@ func TestTableIsAligned(t *testing.T) {
 	}
 	b.Reset()
 	wide := output{out: &writer{Writer: &b}, format: "wide", palette: palette{on: true}}
-	list = wide.table([]string{"STATUS"}, "MORE")
-	list.row(cell{"paused", yellow}, "x")
-	list.write()
+	writeTable(&wide, [][]any{{cell{"paused", yellow}, "x"}}, []string{"STATUS"}, []string{"MORE"}, values)
 	if d := cmp.Diff("STATUS   MORE\n\x1b[33mpaused\x1b[0m   x\n", b.String()); d != "" {
 		t.Errorf("the wide table with colours differs:\n%s", d)
 	}

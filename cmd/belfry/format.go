@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,11 +14,6 @@ import (
 )
 
 const columnWidth = 60 // of long texts in tables
-
-type table struct {
-	*output
-	rows [][]cell // the first is the header
-}
 
 type cell struct {
 	text   string
@@ -32,33 +29,30 @@ func toCell(value any) cell {
 	return c
 }
 
-// table makes a table with columns, and more in the wide format.
-func (o *output) table(header []string, wide ...string) *table {
+// writeTable prints a row for each item; empty cells are dashes. A wide table has more
+// columns. Values for columns that the table does not have are dropped.
+func writeTable[T any](o *output, items []T, header, wide []string, values func(item T) []any) {
 	if o.format == "wide" {
-		header = append(header[:len(header):len(header)], wide...)
+		header = slices.Concat(header, wide)
 	}
-	return &table{o, [][]cell{mapSlice(header, func(h string) cell { return cell{text: h} })}}
-}
-
-// row adds a row. Values for columns that the table does not have are dropped.
-func (t *table) row(values ...any) {
-	row := make([]cell, len(t.rows[0]))
-	for i := range row {
-		if row[i] = toCell(values[i]); row[i].text == "" {
-			row[i].text = "-"
+	rows := [][]cell{mapSlice(header, func(h string) cell { return cell{text: h} })}
+	for _, item := range items {
+		row := mapSlice(values(item)[:len(header)], toCell)
+		for i := range row {
+			row[i].text = cmp.Or(row[i].text, "-")
 		}
+		rows = append(rows, row)
 	}
-	t.rows = append(t.rows, row)
+	o.writeRows(rows)
 }
 
-func (t *table) clip(text string) string {
-	if t.format == "wide" {
+// clip shortens a long text for a table that is not wide.
+func (o *output) clip(text string) string {
+	if o.format == "wide" {
 		return text
 	}
 	return shorten(escape(text), columnWidth)
 }
-
-func (t *table) write() { t.writeRows(t.rows) }
 
 // writeRows pads all columns but the last, so that no line ends in blanks.
 func (o *output) writeRows(rows [][]cell) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -274,11 +275,9 @@ func (b *backfill) run() (err error) {
 
 func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
 	if r.Count > 0 {
-		t := o.table([]string{"OCCURRENCE", "WHEN"})
-		for _, at := range r.Instants {
-			t.row(localTime(b.job.Timezone, at), b.relativeTime(at))
-		}
-		t.write()
+		writeTable(o, r.Instants, []string{"OCCURRENCE", "WHEN"}, nil, func(at time.Time) []any {
+			return []any{localTime(b.job.Timezone, at), b.relativeTime(at)}
+		})
 	}
 	b.messageRest(r)
 }

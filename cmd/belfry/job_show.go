@@ -35,12 +35,11 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) jobTable(jobs []belfry.Job) {
-	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION")
-	for _, j := range jobs {
-		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), c.relativeTimeOrNone(j.NextRunAt), c.relativeTimeOrNone(j.LastRunAt),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), t.clip(j.Description))
-	}
-	t.write()
+	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION"}
+	writeTable(&c.output, jobs, header, wide, func(j belfry.Job) []any {
+		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.relativeTimeOrNone(j.NextRunAt), c.relativeTimeOrNone(j.LastRunAt),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), c.clip(j.Description)}
+	})
 }
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
@@ -70,16 +69,15 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) revisionTable(revisions []belfry.Revision) {
-	t := c.table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, "QUEUE", "TIMEOUT", "OVERLAP", "MISSED")
-	for _, r := range revisions {
+	header, wide := []string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, []string{"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"}
+	writeTable(&c.output, revisions, header, wide, func(r belfry.Revision) []any {
 		replaced := "current"
 		if r.ReplacedAt != nil {
 			replaced = c.relativeTime(*r.ReplacedAt)
 		}
-		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
-			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))
-	}
-	t.write()
+		return []any{r.Number, replaced, scheduleText(r.Spec), c.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
+			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec)}
+	})
 }
 
 func jobRollbackCommand(f *connectionFlags) *cobra.Command {

@@ -68,24 +68,22 @@ func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]s
 
 // runTable lists runs. Names are those of their jobs; nil if all are of one job.
 func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
-	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
-	if names != nil {
-		header = append([]string{"RUN", "JOB"}, header[1:]...)
+	header, wide := []string{"RUN", "JOB", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}, []string{"REVISION", "STARTED", "WORKER", "KEY"}
+	if names == nil {
+		header = slices.Delete(header, 1, 2)
 	}
-	t := c.table(header, "REVISION", "STARTED", "WORKER", "KEY")
-	for _, r := range runs {
-		row := []any{r.ID}
-		if names != nil {
-			row = append(row, names[r.JobID])
-		}
+	writeTable(&c.output, runs, header, wide, func(r belfry.Run) []any {
 		worker := ""
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
-			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey)...)
-	}
-	t.write()
+		row := []any{r.ID, names[r.JobID], statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
+			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey}
+		if names == nil {
+			row = slices.Delete(row, 1, 2)
+		}
+		return row
+	})
 }
 
 // tookText is how long the latest attempt of a run took; empty unless it has ended. A
@@ -204,12 +202,10 @@ func (c *cli) showAttempts(run belfry.Run) {
 	if len(run.Attempts) == 0 {
 		return
 	}
-	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
-	for _, a := range run.Attempts {
-		t.row(a.Number, cell{string(a.Outcome), red}, c.relativeTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
-	}
 	c.line("\nFailed attempts")
-	t.write()
+	writeTable(&c.output, run.Attempts, []string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, []string{"WORKER"}, func(a belfry.Attempt) []any {
+		return []any{a.Number, cell{string(a.Outcome), red}, c.relativeTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
+	})
 	for _, a := range run.Attempts {
 		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above
 			c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output)

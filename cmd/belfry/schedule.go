@@ -276,12 +276,10 @@ func (o *output) showPreview(p belfry.Preview, count int) {
 	if slices.ContainsFunc(p.Next, func(o belfry.Occurrence) bool { return o.Note != "" }) {
 		header = append(header, "NOTE")
 	}
-	t := o.table(header)
-	for _, at := range p.Next {
-		t.row(at.Weekday[:3]+" "+at.Local, at.At.Format(time.RFC3339Nano), o.relativeTime(at.At), cell{at.Note, yellow})
-	}
 	if len(p.Next) > 0 {
-		t.write()
+		writeTable(o, p.Next, header, nil, func(at belfry.Occurrence) []any {
+			return []any{at.Weekday[:3] + " " + at.Local, at.At.Format(time.RFC3339Nano), o.relativeTime(at.At), cell{at.Note, yellow}}
+		})
 	}
 	switch {
 	case len(p.Next) == 0:
