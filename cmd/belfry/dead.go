@@ -116,11 +116,11 @@ func deadShowCommand(f *connectionFlags) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.completeDeadLetters(1),
 	}, func(c *cli, args []string) error {
-		id, err := parseRunID(args[0], "dead")
+		ids, err := parseRunIDs(args, "dead")
 		if err != nil {
 			return err
 		}
-		letter, err := c.DeadLetter(c.ctx, id)
+		letter, err := c.DeadLetter(c.ctx, ids[args[0]])
 		return c.printAnswer(letter, err, func() { c.showDeadLetter(letter) })
 	})
 }
@@ -346,17 +346,15 @@ func deadDiscardCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newDeadSelection(f, cmd, "discard", "discarded")
 	s.confirmNamed = true
-	return f.command(cmd, func(c *cli, args []string) error {
-		s.one = func(id belfry.ID) (actionResult, error) {
-			letter, err := c.DeadLetter(c.ctx, id) // A discarded one can no longer be shown.
-			if err == nil {
-				err = c.DiscardDeadLetter(c.ctx, id)
-			}
-			return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+	s.one = func(id belfry.ID) (actionResult, error) {
+		letter, err := s.DeadLetter(s.ctx, id) // A discarded one can no longer be shown.
+		if err == nil {
+			err = s.DiscardDeadLetter(s.ctx, id)
 		}
-		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-			return c.DiscardDeadLetters(c.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})
-		}
-		return s.run(c, args)
-	})
+		return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+	}
+	s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
+		return s.DiscardDeadLetters(s.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})
+	}
+	return f.command(cmd, s.run)
 }

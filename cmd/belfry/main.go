@@ -271,7 +271,7 @@ runs than usual (see --large-catch-up of belfry serve).`,
 }
 
 func (c *cli) eventTable(events []belfry.Event) {
-	names := jobNames(c, events, func(e belfry.Event) belfry.ID { return e.JobID })
+	names := c.jobNames(mapSlice(events, func(e belfry.Event) belfry.ID { return e.JobID }))
 	writeTable(&c.output, events, []string{"WHEN", "EVENT", "JOB", "MESSAGE"}, []string{"COUNT", "ID"}, func(e belfry.Event) []any {
 		return []any{c.relativeTime(e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID}
 	})

@@ -35,23 +35,20 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			return c.Runs(c.ctx, filter), err
 		},
 		show: func(c *cli, runs []belfry.Run) {
-			c.runTable(runs, jobNames(c, runs, jobOf))
+			c.runTable(runs, c.jobNames(mapSlice(runs, func(r belfry.Run) belfry.ID { return r.JobID })))
 		},
 	}.command(f, cmd)
 }
 
-func jobOf(run belfry.Run) belfry.ID { return run.JobID }
-
-// jobNames looks up the names of the jobs of items, as far as that is quick. Every id has
-// an entry, by default the id itself.
-func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]string {
+// jobNames looks up the names of jobs, as far as that is quick. Every id has an entry, by
+// default the id itself.
+func (c *cli) jobNames(ids []belfry.ID) map[belfry.ID]string {
 	const maxRequests = 20
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
 	names := map[belfry.ID]string{{}: ""}
 	requests := 0
-	for _, item := range items {
-		id := jobOf(item)
+	for _, id := range ids {
 		if _, known := names[id]; known {
 			continue
 		}
@@ -121,33 +118,25 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 		Short:   "Show a run with its attempts",
 		Args:    cobra.ExactArgs(1),
 	}, func(c *cli, args []string) error {
-		id, err := parseRunID(args[0], "run")
+		ids, err := parseRunIDs(args, "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.Run(c.ctx, id)
+		run, err := c.Run(c.ctx, ids[args[0]])
 		return c.printAnswer(run, err, func() {
-			c.showRun(run, jobNames(c, []belfry.Run{run}, jobOf)[run.JobID])
+			c.showRun(run, c.jobNames([]belfry.ID{run.JobID})[run.JobID])
 			c.hintWhy(run)
 		})
 	})
 }
 
-// parseRunID parses the id of a run; command is the one that lists the ids.
-func parseRunID(text, command string) (belfry.ID, error) {
-	id, err := belfry.ParseID(text)
-	if err != nil {
-		return id, usagef("%s; list the ids with: belfry %s list", err, command)
-	}
-	return id, nil
-}
-
+// parseRunIDs parses the ids of runs; command is the one that lists them.
 func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
 	ids := make(map[string]belfry.ID)
 	for _, text := range texts {
-		id, err := parseRunID(text, command)
+		id, err := belfry.ParseID(text)
 		if err != nil {
-			return nil, err
+			return nil, usagef("%s; list the ids with: belfry %s list", err, command)
 		}
 		ids[text] = id
 	}

@@ -31,11 +31,11 @@ With --job, watch the runs of a job until you interrupt the command.`,
 		case *job != "":
 			return c.followJob(*job)
 		}
-		id, err := parseRunID(args[0], "run")
+		ids, err := parseRunIDs(args, "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.followRun(id)
+		run, err := c.followRun(ids[args[0]])
 		if err != nil {
 			return err
 		}
