@@ -174,16 +174,16 @@ func (s *deadSelection) run(c *cli, args []string) error {
 	if s.limit < 0 {
 		return usagef("--limit: %d is negative; 0 is all", s.limit)
 	}
+	ids, err := parseRunIDs(args, "dead")
+	if err != nil {
+		return err
+	}
 	matched, err := s.usesFilter(c, args)
 	switch {
 	case err != nil:
 		return err
 	case matched:
 		return s.runMatched()
-	}
-	ids, err := parseRunIDs(args, "dead")
-	if err != nil {
-		return err
 	}
 	return s.runNamed(c, args, func(text string) (actionResult, error) {
 		if !s.dryRun {
