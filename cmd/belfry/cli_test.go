@@ -161,16 +161,6 @@ func (r *receiver) got() []string {
 	return append([]string(nil), r.bodies...)
 }
 
-// decodeJSON decodes JSON so that equal values compare equal; numbers keep their notation.
-func decodeJSON(text []byte) (out any) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&out); err != nil {
-		return err
-	}
-	return out
-}
-
 // columns splits the lines of a table where two or more blanks are.
 func columns(table string) [][]string {
 	var rows [][]string

@@ -131,14 +131,6 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if f.timeout <= 0 {
 		return nil, usagef("--request-timeout: must be positive, not %s", f.timeout)
 	}
-	c, err := f.newClient(s)
-	if err != nil {
-		return nil, err
-	}
-	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
-}
-
-func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 	c, err := client.New(s.Server,
 		client.WithKey(s.Key),
 		client.WithNamespace(s.Namespace),
@@ -146,18 +138,10 @@ func (f *connectionFlags) newClient(s settings) (*client.Client, error) {
 		client.WithRetries(2), // Somebody waits.
 		client.WithHTTPClient(&http.Client{Timeout: f.timeout}),
 	)
-	return c, asUsage(err)
-}
-
-// confirm asks the user, unless --yes was given.
-func (c *cli) confirm(yes bool, verb, question string) (bool, error) {
-	if yes {
-		return true, nil
+	if err != nil {
+		return nil, asUsage(err)
 	}
-	if !isTerminal(c.in) {
-		return false, usagef("%s needs --yes when there is no terminal to ask at", verb)
-	}
-	return c.ask(question), nil
+	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }
 
 // configPath is empty if there is no home directory.

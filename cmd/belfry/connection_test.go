@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // writeConfig writes a configuration file that the commands use.
@@ -140,8 +139,8 @@ func TestConnectionSendsNamespaceAndKey(t *testing.T) {
 }
 
 func TestConnectionErrorDoesNotShowPassword(t *testing.T) {
-	s := connectionFlags{timeout: time.Second}
-	if _, err := s.newClient(settings{Server: "http://user:password@host"}); err == nil || strings.Contains(err.Error(), "password@") {
-		t.Errorf("got %v", err)
+	p := &testCLI{t: t, server: "http://user:password@host"}
+	if r := p.run("job", "list"); r.code != exitUsage || strings.Contains(r.err, "password@") {
+		t.Errorf("got %+v", r)
 	}
 }

@@ -94,22 +94,18 @@ func deadJobName(d belfry.DeadLetter) string {
 }
 
 func (c *cli) deadTable(letters []belfry.DeadLetter) {
-	now := c.now()
-	t := c.table([]string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, "FINGERPRINT", "KIND", "SCHEDULED")
-	for _, d := range letters {
-		t.row(d.ID, deadJobName(d), relativeTimeOrNone(now, d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, t.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, relativeTime(now, d.ScheduledAt))
-	}
-	t.write()
+	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED"}
+	writeTable(&c.output, letters, header, wide, func(d belfry.DeadLetter) []any {
+		return []any{d.ID, deadJobName(d), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt)}
+	})
 }
 
 func (c *cli) groupTable(groups []belfry.DeadGroup) {
-	now := c.now()
-	t := c.table([]string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, "LATEST RUN")
-	for _, g := range groups {
-		t.row(g.Fingerprint, g.Count, g.Jobs, relativeTime(now, g.FirstAt), relativeTime(now, g.LastAt), t.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID)
-	}
-	t.write()
+	header, wide := []string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, []string{"LATEST RUN"}
+	writeTable(&c.output, groups, header, wide, func(g belfry.DeadGroup) []any {
+		return []any{g.Fingerprint, g.Count, g.Jobs, c.relativeTime(g.FirstAt), c.relativeTime(g.LastAt), c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
+	})
 }
 
 func deadShowCommand(f *connectionFlags) *cobra.Command {
@@ -120,24 +116,23 @@ func deadShowCommand(f *connectionFlags) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: f.completeDeadLetters(1),
 	}, func(c *cli, args []string) error {
-		id, err := parseRunID(args[0], "dead")
+		ids, err := parseRunIDs(args, "dead")
 		if err != nil {
 			return err
 		}
-		letter, err := c.DeadLetter(c.ctx, id)
+		letter, err := c.DeadLetter(c.ctx, ids[args[0]])
 		return c.printAnswer(letter, err, func() { c.showDeadLetter(letter) })
 	})
 }
 
 func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
-	now := c.now()
 	var d details
 	d.add("Run", letter.ID)
 	d.add("Job", deadJobName(letter))
-	d.addIf(letter.FinishedAt != nil, "Died", absoluteTimeIn("UTC", now, letter.FinishedAt))
+	d.addIf(letter.FinishedAt != nil, "Died", c.absoluteTimeIn("UTC", letter.FinishedAt))
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
-	d.add("Scheduled", absoluteTime(now, letter.ScheduledAt))
+	d.add("Scheduled", c.absoluteTime(letter.ScheduledAt))
 	d.add("Fingerprint", letter.Fingerprint)
 	addResult(&d, letter.Run)
 	c.writeRows(d)
@@ -176,19 +171,19 @@ func newDeadSelection(f *connectionFlags, cmd *cobra.Command, verb, past string)
 
 func (s *deadSelection) run(c *cli, args []string) error {
 	s.cli = c
-	matched, err := s.usesFilter(c.cmd, args)
-	if err != nil {
-		return err
-	}
 	if s.limit < 0 {
 		return usagef("--limit: %d is negative; 0 is all", s.limit)
-	}
-	if matched {
-		return s.runMatched()
 	}
 	ids, err := parseRunIDs(args, "dead")
 	if err != nil {
 		return err
+	}
+	matched, err := s.usesFilter(c, args)
+	switch {
+	case err != nil:
+		return err
+	case matched:
+		return s.runMatched()
 	}
 	return s.runNamed(c, args, func(text string) (actionResult, error) {
 		if !s.dryRun {
@@ -202,9 +197,6 @@ func (s *deadSelection) run(c *cli, args []string) error {
 func (s *deadSelection) runMatched() error {
 	filter, err := decodeDeadFilter(s.filter)
 	if err != nil {
-		return err
-	}
-	if err := s.checkTerminal(s.cli); err != nil {
 		return err
 	}
 	filter, exist, err := s.boundFilter(filter)
@@ -236,8 +228,8 @@ func (s *deadSelection) runMatched() error {
 			s.message("Dry run: %s to %s.", letters, s.verb)
 		})
 	}
-	if ok, err := s.confirm(s.yes, s.verb, s.question(letters)); err != nil || !ok {
-		return err
+	if !s.confirm(s.cli, letters) {
+		return nil
 	}
 	done, err := s.repeat(filter)
 	if err != nil {
@@ -250,8 +242,8 @@ func (s *deadSelection) runMatched() error {
 func (s *deadSelection) showResult(done belfry.DeadResult) {
 	detail, when := "", ""
 	if s.inFuture(done.LastAt) {
-		detail = "the last starts " + relativeTime(s.now(), done.LastAt)
-		when = fmt.Sprintf(" %s, to keep the rate,", relativeTime(s.now(), done.LastAt))
+		detail = "the last starts " + s.relativeTime(done.LastAt)
+		when = fmt.Sprintf(" %s, to keep the rate,", s.relativeTime(done.LastAt))
 	}
 	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {
@@ -265,11 +257,7 @@ func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Ad
 // progress, and when a rate asks to wait.
 func (s *deadSelection) repeat(filter belfry.DeadFilter) (all belfry.DeadResult, err error) {
 	for {
-		limit := 0
-		if s.limit > 0 {
-			limit = s.limit - all.Matched
-		}
-		done, err := s.batch(filter, limit, false)
+		done, err := s.batch(filter, max(s.limit-all.Matched, 0), false)
 		if err != nil {
 			return all, err
 		}
@@ -358,17 +346,15 @@ func deadDiscardCommand(f *connectionFlags) *cobra.Command {
 	}
 	s := newDeadSelection(f, cmd, "discard", "discarded")
 	s.confirmNamed = true
-	return f.command(cmd, func(c *cli, args []string) error {
-		s.one = func(id belfry.ID) (actionResult, error) {
-			letter, err := c.DeadLetter(c.ctx, id) // A discarded one can no longer be shown.
-			if err == nil {
-				err = c.DiscardDeadLetter(c.ctx, id)
-			}
-			return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+	s.one = func(id belfry.ID) (actionResult, error) {
+		letter, err := s.DeadLetter(s.ctx, id) // A discarded one can no longer be shown.
+		if err == nil {
+			err = s.DiscardDeadLetter(s.ctx, id)
 		}
-		s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
-			return c.DiscardDeadLetters(c.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})
-		}
-		return s.run(c, args)
-	})
+		return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+	}
+	s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
+		return s.DiscardDeadLetters(s.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})
+	}
+	return f.command(cmd, s.run)
 }

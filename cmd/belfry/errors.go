@@ -129,6 +129,7 @@ func pathError(err error) error {
 // flagTypes says what the value of a flag must be, by its type.
 var flagTypes = map[string]string{
 	"int":      "a whole number",
+	"float":    "a number such as 0.5",
 	"float64":  "a number such as 0.5",
 	"duration": "a duration such as 30s, 10m or 2h",
 	"bool":     "true or false",

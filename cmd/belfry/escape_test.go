@@ -46,9 +46,9 @@ func TestOutputIsEscaped(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatalf("%s: %v in %s", format, errs, printed)
 		}
-		raw, errs := (&yamlToJSON{}).convert(documents[0], "")
+		raw, errs := (&yamlToJSON{lines: map[string]int{}}).convert(documents[0], "")
 		var back map[string]string
-		if len(errs) > 0 || json.Unmarshal(raw, &back) != nil || back["name"] != answer["name"] {
+		if len(errs) > 0 || json.Unmarshal([]byte(raw), &back) != nil || back["name"] != answer["name"] {
 			t.Errorf("%s came back as %q, error %v", format, back, errs)
 		}
 	}
@@ -56,6 +56,7 @@ func TestOutputIsEscaped(t *testing.T) {
 
 func TestRelativeTimes(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	o := output{now: func() time.Time { return now }}
 	for _, tt := range []struct {
 		away time.Duration
 		want string
@@ -73,20 +74,20 @@ func TestRelativeTimes(t *testing.T) {
 		{72*time.Hour + time.Minute, "in 3d"},
 		{400 * 24 * time.Hour, "in 1y35d"},
 	} {
-		if got := relativeTime(now, now.Add(tt.away)); got != tt.want {
+		if got := o.relativeTime(now.Add(tt.away)); got != tt.want {
 			t.Errorf("%s away: got %q, want %q", tt.away, got, tt.want)
 		}
 	}
-	if got := absoluteTime(now, now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
+	if got := o.absoluteTime(now.Add(time.Minute)); got != "2026-03-01T12:01:00Z (in 1m)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteTimeIn("Europe/Paris", now, &now); got != "2026-03-01T13:00:00+01:00 (now)" {
+	if got := o.absoluteTimeIn("Europe/Paris", &now); got != "2026-03-01T13:00:00+01:00 (now)" {
 		t.Errorf("got %q", got)
 	}
-	if got := absoluteTimeIn("Nowhere/Land", now, &now); got != "2026-03-01T12:00:00Z (now)" {
+	if got := o.absoluteTimeIn("Nowhere/Land", &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if relativeTimeOrNone(now, nil) != "-" || absoluteTimeIn("UTC", now, nil) != "-" {
+	if o.relativeTimeOrNone(nil) != "-" || o.absoluteTimeIn("UTC", nil) != "-" {
 		t.Error("a missing instant should be a dash")
 	}
 }
@@ -94,11 +95,12 @@ func TestRelativeTimes(t *testing.T) {
 func TestTableIsAligned(t *testing.T) {
 	var b strings.Builder
 	o := output{out: &writer{Writer: &b}, format: "table"}
-	list := o.table([]string{"NAME", "STATUS", "NEXT"}, "MORE")
-	list.row("größe", cell{"paused", yellow}, "-", "x")
-	list.row("a\nb", cell{"scheduled", green}, "in 3m", "y")
-	list.row("", "x", "", "z")
-	list.write()
+	values := func(row []any) []any { return row }
+	writeTable(&o, [][]any{
+		{"größe", cell{"paused", yellow}, "-", "x"},
+		{"a\nb", cell{"scheduled", green}, "in 3m", "y"},
+		{"", "x", "", "z"},
+	}, []string{"NAME", "STATUS", "NEXT"}, []string{"MORE"}, values)
 	want := "NAME    STATUS      NEXT\n" +
 		"größe   paused      -\n" +
 		`a\nb    scheduled   in 3m` + "\n" +
@@ -108,9 +110,7 @@ func TestTableIsAligned(t *testing.T) {
 	}
 	b.Reset()
 	wide := output{out: &writer{Writer: &b}, format: "wide", palette: palette{on: true}}
-	list = wide.table([]string{"STATUS"}, "MORE")
-	list.row(cell{"paused", yellow}, "x")
-	list.write()
+	writeTable(&wide, [][]any{{cell{"paused", yellow}, "x"}}, []string{"STATUS"}, []string{"MORE"}, values)
 	if d := cmp.Diff("STATUS   MORE\n\x1b[33mpaused\x1b[0m   x\n", b.String()); d != "" {
 		t.Errorf("the wide table with colours differs:\n%s", d)
 	}

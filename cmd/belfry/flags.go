@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -197,23 +198,26 @@ func (f *fieldFlag) value() json.RawMessage {
 	return slices.Concat([]byte("["), list, []byte("]"))
 }
 
+// parse returns JSON. Where an error says no more, flagTypes says what is expected.
 func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 	switch {
 	case f.isDuration():
-		return f.parseDuration(text)
+		d, err := time.ParseDuration(text)
+		if f.field.Kind == schema.Int && d%time.Second != 0 {
+			return nil, flagValueError{"is not a whole number of seconds"}
+		}
+		return json.RawMessage(schema.Decimal(d.Seconds())), err
 	case f.isDurations():
 		return parseDurations(text)
 	case f.field.Kind == schema.Int:
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, flagValueError{"is not a whole number"}
-		}
-		return json.RawMessage(strconv.Itoa(n)), nil
+		return json.RawMessage(strconv.Itoa(n)), err
 	case f.field.Kind == schema.Float:
-		if n, err := strconv.ParseFloat(text, 64); err == nil && json.Valid([]byte(schema.Decimal(n))) {
-			return json.RawMessage(schema.Decimal(n)), nil
+		n, err := strconv.ParseFloat(text, 64)
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			err = strconv.ErrRange
 		}
-		return nil, flagValueError{"is not a number such as 0.5"}
+		return json.RawMessage(schema.Decimal(n)), err
 	case f.field.Kind == schema.Raw:
 		return readJSON(text, f.stdin())
 	case f.field.Kind == schema.TextMap:
@@ -230,17 +234,6 @@ func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 		return json.RawMessage(jsontext.Quote(at.Format(time.RFC3339Nano))), nil
 	}
 	return json.RawMessage(jsontext.Quote(text)), nil
-}
-
-func (f *fieldFlag) parseDuration(text string) (json.RawMessage, error) {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return nil, flagValueError{"is not " + flagTypes["duration"]}
-	case f.field.Kind == schema.Int && d%time.Second != 0:
-		return nil, flagValueError{"is not a whole number of seconds"}
-	}
-	return json.RawMessage(schema.Decimal(d.Seconds())), nil
 }
 
 func parseDurations(text string) (json.RawMessage, error) {
@@ -280,13 +273,8 @@ func (f *fieldFlag) usage() string {
 	if first := []rune(text); len(first) > 1 && !unicode.IsUpper(first[1]) { // not "IANA"
 		text = strings.ToLower(string(first[:1])) + string(first[1:])
 	}
-	var choices []string
-	named := true // in the sentence
-	for _, e := range f.field.Enum {
-		choices = append(choices, e.Value)
-		named = named && strings.Contains(text, e.Value)
-	}
-	if !named {
+	choices := mapSlice(f.field.Enum, func(e belfry.EnumValue) string { return e.Value })
+	if slices.ContainsFunc(choices, func(choice string) bool { return !strings.Contains(text, choice) }) {
 		text += ": " + strings.Join(choices, ", ")
 	}
 	switch {

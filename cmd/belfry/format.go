@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,11 +14,6 @@ import (
 )
 
 const columnWidth = 60 // of long texts in tables
-
-type table struct {
-	*output
-	rows [][]cell // the first is the header
-}
 
 type cell struct {
 	text   string
@@ -32,33 +29,30 @@ func toCell(value any) cell {
 	return c
 }
 
-// table makes a table with columns, and more in the wide format.
-func (o *output) table(header []string, wide ...string) *table {
+// writeTable prints a row for each item; empty cells are dashes. A wide table has more
+// columns. Values for columns that the table does not have are dropped.
+func writeTable[T any](o *output, items []T, header, wide []string, values func(item T) []any) {
 	if o.format == "wide" {
-		header = append(header[:len(header):len(header)], wide...)
+		header = slices.Concat(header, wide)
 	}
-	return &table{o, [][]cell{mapSlice(header, func(h string) cell { return cell{text: h} })}}
-}
-
-// row adds a row. Values for columns that the table does not have are dropped.
-func (t *table) row(values ...any) {
-	row := make([]cell, len(t.rows[0]))
-	for i := range row {
-		if row[i] = toCell(values[i]); row[i].text == "" {
-			row[i].text = "-"
+	rows := [][]cell{mapSlice(header, func(h string) cell { return cell{text: h} })}
+	for _, item := range items {
+		row := mapSlice(values(item)[:len(header)], toCell)
+		for i := range row {
+			row[i].text = cmp.Or(row[i].text, "-")
 		}
+		rows = append(rows, row)
 	}
-	t.rows = append(t.rows, row)
+	o.writeRows(rows)
 }
 
-func (t *table) clip(text string) string {
-	if t.format == "wide" {
+// clip shortens a long text for a table that is not wide.
+func (o *output) clip(text string) string {
+	if o.format == "wide" {
 		return text
 	}
 	return shorten(escape(text), columnWidth)
 }
-
-func (t *table) write() { t.writeRows(t.rows) }
 
 // writeRows pads all columns but the last, so that no line ends in blanks.
 func (o *output) writeRows(rows [][]cell) {
@@ -131,8 +125,8 @@ var statusColours = map[string]string{
 const day = 24 * time.Hour
 
 // relativeTime is how far away an instant is: "in 3m", "2h ago".
-func relativeTime(now, at time.Time) string {
-	d := at.Sub(now)
+func (o *output) relativeTime(at time.Time) string {
+	d := at.Sub(o.now())
 	if d.Abs() < time.Second {
 		return "now"
 	}
@@ -143,22 +137,22 @@ func relativeTime(now, at time.Time) string {
 }
 
 // relativeTimeOrNone is relativeTime for an instant that may be missing.
-func relativeTimeOrNone(now time.Time, at *time.Time) string {
+func (o *output) relativeTimeOrNone(at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return relativeTime(now, *at)
+	return o.relativeTime(*at)
 }
 
 // absoluteTime is an instant in UTC with how far away it is.
-func absoluteTime(now, at time.Time) string { return absoluteTimeIn("UTC", now, &at) }
+func (o *output) absoluteTime(at time.Time) string { return o.absoluteTimeIn("UTC", &at) }
 
 // absoluteTimeIn is absoluteTime in a time zone. A missing instant is a dash.
-func absoluteTimeIn(zone string, now time.Time, at *time.Time) string {
+func (o *output) absoluteTimeIn(zone string, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), relativeTime(now, *at))
+	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), o.relativeTime(*at))
 }
 
 // localTime is an instant in a time zone, or in UTC if the zone is unknown here.

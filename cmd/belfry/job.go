@@ -63,7 +63,7 @@ func (o *output) nextRunText(job belfry.Job) string {
 	case job.NextRunAt == nil:
 		return ""
 	}
-	return "next " + absoluteTimeIn(job.Timezone, o.now(), job.NextRunAt)
+	return "next " + o.absoluteTimeIn(job.Timezone, job.NextRunAt)
 }
 
 func scheduleText(spec belfry.Spec) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -157,7 +158,7 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 			return belfry.TriggerResult{RunID: id}, err
 		}
 		if *wait && len(args) > 0 {
-			if _, err := s.usesFilter(c.cmd, args); err != nil {
+			if _, err := s.usesFilter(c, args); err != nil {
 				return err
 			}
 			return c.triggerAndWait(args, start)
@@ -274,11 +275,9 @@ func (b *backfill) run() (err error) {
 
 func (b *backfill) showOccurrences(o *output, r belfry.BackfillResult) {
 	if r.Count > 0 {
-		t := o.table([]string{"OCCURRENCE", "WHEN"})
-		for _, at := range r.Instants {
-			t.row(localTime(b.job.Timezone, at), relativeTime(b.now(), at))
-		}
-		t.write()
+		writeTable(o, r.Instants, []string{"OCCURRENCE", "WHEN"}, nil, func(at time.Time) []any {
+			return []any{localTime(b.job.Timezone, at), b.relativeTime(at)}
+		})
 	}
 	b.messageRest(r)
 }

@@ -124,7 +124,12 @@ func (a *apply) run() error {
 	if err != nil {
 		return err
 	}
+	// If the server refuses one job, none is applied, except with --keep-going.
+	skipped := len(a.errors) > 0 && !a.keepGoing && !a.dryRun
 	for _, job := range jobs {
+		if skipped && job.Result != resultRefused {
+			job.Result = resultSkipped
+		}
 		if err := a.execute(job); err != nil {
 			return err
 		}
@@ -146,42 +151,27 @@ func (a *apply) run() error {
 func (a *apply) checkManifests(jobs []manifest, empty []string) error {
 	var all fileErrors
 	for _, j := range jobs {
-		if j.name == "" {
-			all = append(all, fileError{j.file, j.line, "name: is required; it identifies the job"})
-		}
-	}
-	if !a.prune || len(all) > 0 {
-		return all.orNil()
-	}
-	for _, j := range jobs {
 		var tags []string
-		if json.Unmarshal(j.fields["tags"], &tags) != nil || !slices.Contains(tags, a.tag) {
+		switch {
+		case j.name == "":
+			all = append(all, fileError{j.file, j.line, "name: is required; it identifies the job"})
+		case a.prune && (json.Unmarshal(j.fields["tags"], &tags) != nil || !slices.Contains(tags, a.tag)):
 			all = append(all, fileError{j.file, j.lineOf("tags"), "tags: " + j.name + " does not have the tag " + a.tag + ", so --prune would not find it"})
 		}
 	}
-	for _, file := range empty {
-		if !a.yes && len(all) == 0 {
-			all = append(all, fileError{file, 1, "has no jobs; --prune would delete the jobs that it had. If you want that, use --yes"})
-		}
+	if a.prune && !a.yes && len(all) == 0 && len(empty) > 0 {
+		all = append(all, fileError{empty[0], 1, "has no jobs; --prune would delete the jobs that it had. If you want that, use --yes"})
 	}
 	return all.orNil()
 }
 
-// plan has the server validate and compare all jobs. If it refuses one, no job will be
-// applied, except with --keep-going.
+// plan has the server validate and compare all jobs.
 func (a *apply) plan(manifests []manifest) ([]plannedJob, error) {
 	jobs := make([]plannedJob, len(manifests))
 	for i, m := range manifests {
 		jobs[i] = plannedJob{manifest: m, applyResult: applyResult{Name: m.name, File: fmt.Sprintf("%s:%d", m.file, m.line)}}
 		if err := a.diff(&jobs[i]); err != nil {
 			return nil, err
-		}
-	}
-	if len(a.errors) > 0 && !a.keepGoing && !a.dryRun {
-		for i := range jobs {
-			if r := &jobs[i].applyResult; r.Result != resultRefused {
-				r.Result = resultSkipped
-			}
 		}
 	}
 	return jobs, nil
@@ -260,12 +250,8 @@ func (a *apply) deleteOthers(manifests []manifest) error {
 	if err != nil {
 		return err
 	}
-	declared := make(map[string]bool)
-	for _, m := range manifests {
-		declared[m.name] = true
-	}
 	for _, job := range tagged {
-		if declared[job.Name] {
+		if slices.ContainsFunc(manifests, func(m manifest) bool { return m.name == job.Name }) {
 			continue
 		}
 		if !a.dryRun {
@@ -321,17 +307,15 @@ func (m manifest) declaresSame(ended belfry.Job, now time.Time) bool {
 
 // sameJSON compares the JSON of two values, apart from the order of members.
 func sameJSON(a, b any) bool {
-	decode := func(v any) (out any) {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		if err := d.Decode(&out); err != nil {
-			return err
-		}
-		return out
+	return reflect.DeepEqual(decodeJSON(belfry.MustJSON(a)), decodeJSON(belfry.MustJSON(b)))
+}
+
+// decodeJSON decodes JSON so that equal values compare equal; numbers keep their notation.
+func decodeJSON(text []byte) (out any) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		return err
 	}
-	return reflect.DeepEqual(decode(a), decode(b))
+	return out
 }

@@ -154,29 +154,27 @@ func setMember(object json.RawMessage, path []string, value json.RawMessage) (js
 	if object[0] != '{' {
 		return nil, fmt.Errorf("%s cannot be set in %s", path[0], jsontext.Kind(object))
 	}
+	old, exists := jsontext.Object(object)[path[0]]
+	changed, err := setMember(old, path[1:], value)
+	if err != nil {
+		return nil, err
+	}
+	member := jsontext.Quote(path[0]) + ":" + string(changed)
+	removed := len(path) == 1 && string(value) == "null"
 	var parts []string
-	var failed error
-	found := false
-	set := func(old json.RawMessage) {
-		found = true
-		if len(path) == 1 && string(value) == "null" {
-			return
+	jsontext.Members(object, func(quoted, other []byte) bool {
+		switch {
+		case jsontext.Unquote(quoted) != path[0]:
+			parts = append(parts, string(quoted)+":"+string(other))
+		case !removed:
+			parts = append(parts, member)
 		}
-		changed, err := setMember(old, path[1:], value)
-		parts, failed = append(parts, jsontext.Quote(path[0])+":"+string(changed)), err
-	}
-	jsontext.Members(object, func(quoted, old []byte) bool {
-		if jsontext.Unquote(quoted) == path[0] {
-			set(old)
-		} else {
-			parts = append(parts, string(quoted)+":"+string(old))
-		}
-		return failed == nil
+		return true
 	})
-	if !found {
-		set(nil)
+	if !exists && !removed {
+		parts = append(parts, member)
 	}
-	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), failed
+	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
 }
 
 // interactive opens the job in an editor until the server accepts it.
@@ -250,10 +248,7 @@ func (e *edit) manifestYAML() ([]byte, error) {
 	if manifest.Status != belfry.StatusPaused {
 		manifest.Status = belfry.StatusActive
 	}
-	all, err := jsonToNode(belfry.MustJSON(manifest))
-	if err != nil {
-		return nil, err
-	}
+	all := jsonToNode(belfry.MustJSON(manifest))
 	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for i := 0; i+1 < len(all.Content); i += 2 {
 		if f := schema.For[belfry.Manifest]().Field(all.Content[i].Value); f != nil && !f.ReadOnly {

@@ -35,13 +35,11 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) jobTable(jobs []belfry.Job) {
-	now := c.now()
-	t := c.table([]string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, "ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION")
-	for _, j := range jobs {
-		t.row(jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), t.clip(targetText(j.Spec, j.Payload)), relativeTimeOrNone(now, j.NextRunAt), relativeTimeOrNone(now, j.LastRunAt),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), t.clip(j.Description))
-	}
-	t.write()
+	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION"}
+	writeTable(&c.output, jobs, header, wide, func(j belfry.Job) []any {
+		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.relativeTimeOrNone(j.NextRunAt), c.relativeTimeOrNone(j.LastRunAt),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), c.clip(j.Description)}
+	})
 }
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
@@ -71,17 +69,15 @@ func jobRevisionsCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) revisionTable(revisions []belfry.Revision) {
-	now := c.now()
-	t := c.table([]string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, "QUEUE", "TIMEOUT", "OVERLAP", "MISSED")
-	for _, r := range revisions {
+	header, wide := []string{"REVISION", "REPLACED", "SCHEDULE", "TARGET", "RETRIES"}, []string{"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"}
+	writeTable(&c.output, revisions, header, wide, func(r belfry.Revision) []any {
 		replaced := "current"
 		if r.ReplacedAt != nil {
-			replaced = relativeTime(now, *r.ReplacedAt)
+			replaced = c.relativeTime(*r.ReplacedAt)
 		}
-		t.row(r.Number, replaced, scheduleText(r.Spec), t.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
-			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec))
-	}
-	t.write()
+		return []any{r.Number, replaced, scheduleText(r.Spec), c.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
+			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec)}
+	})
 }
 
 func jobRollbackCommand(f *connectionFlags) *cobra.Command {
@@ -115,7 +111,6 @@ func jobShowCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) showJob(job belfry.Job) {
-	now := c.now()
 	var d details
 	d.add("Name", job.Name)
 	d.add("Description", job.Description)
@@ -123,14 +118,14 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Namespace", job.Namespace)
 	d.add("Status", statusCell(job.Status))
 	d.add("Quarantined", cell{job.Quarantined, red})
-	d.add("Next run", absoluteTimeIn(job.Timezone, now, job.NextRunAt))
-	d.add("Last run", absoluteTimeIn(job.Timezone, now, job.LastRunAt))
-	d.addIf(job.EndedAt != nil, "Ended", absoluteTimeIn(job.Timezone, now, job.EndedAt))
+	d.add("Next run", c.absoluteTimeIn(job.Timezone, job.NextRunAt))
+	d.add("Last run", c.absoluteTimeIn(job.Timezone, job.LastRunAt))
+	d.addIf(job.EndedAt != nil, "Ended", c.absoluteTimeIn(job.Timezone, job.EndedAt))
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))
 	d.add("Revision", job.Revision)
-	d.add("Created", absoluteTime(now, job.CreatedAt))
-	d.add("Updated", absoluteTime(now, job.UpdatedAt))
+	d.add("Created", c.absoluteTime(job.CreatedAt))
+	d.add("Updated", c.absoluteTime(job.UpdatedAt))
 	c.writeRows(d)
 	c.jsonSection("Payload", job.Payload)
 }
@@ -237,9 +232,9 @@ backfilled run that has not ended, or else the next instant.`,
 
 func (c *cli) showExplanation(e belfry.Explanation) {
 	c.line("%s\n", escape(e.Sentence))
-	now, zone := c.now(), e.Rule.Timezone
+	zone := e.Rule.Timezone
 	var d details
-	d.add("Instant", absoluteTimeIn(zone, now, &e.At))
+	d.add("Instant", c.absoluteTimeIn(zone, &e.At))
 	d.add("Decision", statusCell(e.Decision))
 	d.add("Reason", e.Reason)
 	if run := e.Run; run != nil && run.Status != belfry.RunSkipped {
@@ -248,7 +243,7 @@ func (c *cli) showExplanation(e belfry.Explanation) {
 		d.add("Result", resultText(run.HTTPStatus, run.Error))
 	}
 	if e.WaitsFor != nil {
-		d.add("Waits for", waitText(*e.WaitsFor, zone, now))
+		d.add("Waits for", c.waitText(*e.WaitsFor, zone))
 	}
 	rule := e.Rule.Schedule
 	if e.Rule.Description != "" {
@@ -256,12 +251,12 @@ func (c *cli) showExplanation(e belfry.Explanation) {
 	}
 	d.add("Schedule", rule)
 	d.add("Revision", e.Revision)
-	d.add("Previous", absoluteTimeIn(zone, now, e.Previous))
-	d.add("Next", absoluteTimeIn(zone, now, e.Next))
+	d.add("Previous", c.absoluteTimeIn(zone, e.Previous))
+	d.add("Next", c.absoluteTimeIn(zone, e.Next))
 	c.writeRows(d)
 }
 
-func waitText(w belfry.Wait, zone string, now time.Time) string {
+func (c *cli) waitText(w belfry.Wait, zone string) string {
 	switch w.What {
 	case belfry.WaitForWorker:
 		return fmt.Sprintf("a worker for %s/%s: there is none", w.Queue, w.Handler)
@@ -271,7 +266,7 @@ func waitText(w belfry.Wait, zone string, now time.Time) string {
 	case belfry.WaitForRun:
 		return "earlier runs of the job: " + strings.Join(mapSlice(w.RunIDs, belfry.ID.String), ", ")
 	case belfry.WaitForTime:
-		return absoluteTimeIn(zone, now, w.Until)
+		return c.absoluteTimeIn(zone, w.Until)
 	}
 	return string(w.What)
 }

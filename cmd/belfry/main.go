@@ -271,10 +271,8 @@ runs than usual (see --large-catch-up of belfry serve).`,
 }
 
 func (c *cli) eventTable(events []belfry.Event) {
-	names := jobNames(c, events, func(e belfry.Event) belfry.ID { return e.JobID })
-	t := c.table([]string{"WHEN", "EVENT", "JOB", "MESSAGE"}, "COUNT", "ID")
-	for _, e := range events {
-		t.row(relativeTime(c.now(), e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID)
-	}
-	t.write()
+	names := c.jobNames(mapSlice(events, func(e belfry.Event) belfry.ID { return e.JobID }))
+	writeTable(&c.output, events, []string{"WHEN", "EVENT", "JOB", "MESSAGE"}, []string{"COUNT", "ID"}, func(e belfry.Event) []any {
+		return []any{c.relativeTime(e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID}
+	})
 }

@@ -116,11 +116,7 @@ func parseDocuments(file string, content []byte) ([]*yaml.Node, fileErrors) {
 		return nil, fileErrors{{file, lineOf(content, strings.IndexByte(valid, 0)), "is not UTF-8"}}
 	}
 	if json.Valid(content) {
-		node, err := jsonToNode(content)
-		if err != nil {
-			return nil, fileErrors{{file, 1, err.Error()}}
-		}
-		return []*yaml.Node{node}, nil
+		return []*yaml.Node{jsonToNode(content)}, nil
 	}
 	if strings.HasSuffix(file, ".json") && len(bytes.TrimSpace(content)) > 0 {
 		return nil, jsonError(file, content)
@@ -233,8 +229,8 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 		for _, e := range errs {
 			all = append(all, fileError{e.file, e.line, m.name + ": " + e.message})
 		}
-		if len(errs) == 0 && string(value) != "null" {
-			job.fields[m.name] = value
+		if len(errs) == 0 && value != "null" {
+			job.fields[m.name] = json.RawMessage(value)
 		}
 	}
 	return job, all

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -87,11 +88,7 @@ func encode(answer any, format string) ([]byte, error) {
 	if format != "yaml" {
 		return escapeJSON(b.Bytes()), nil
 	}
-	node, err := jsonToNode(b.Bytes())
-	if err != nil {
-		return nil, err
-	}
-	return encodeYAML(node)
+	return encodeYAML(jsonToNode(b.Bytes()))
 }
 
 // printAll prints for programs: the answer if the command names one thing, or a list.
@@ -277,19 +274,15 @@ func escapeLines(s string) string {
 }
 
 func escapeExcept(s, keep string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !isPrintable(r) || r == utf8.RuneError }) {
-		return s
-	}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case isPrintable(r) || strings.ContainsRune(keep, r):
+		isValid := r != utf8.RuneError || size > 1
+		if isValid && isPrintable(r) || strings.ContainsRune(keep, r) {
 			b.WriteRune(r)
-		default:
-			b.WriteString(escapeCode(r))
+		} else {
+			quoted := strconv.Quote(s[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
 		}
 		s = s[size:]
 	}
@@ -298,37 +291,16 @@ func escapeExcept(s, keep string) string {
 
 func isPrintable(r rune) bool { return r == ' ' || unicode.IsPrint(r) }
 
-func escapeCode(r rune) string {
-	switch {
-	case r == '\n':
-		return `\n`
-	case r == '\r':
-		return `\r`
-	case r == '\t':
-		return `\t`
-	case r < 0x80:
-		return fmt.Sprintf(`\x%02x`, r)
-	case r < 0x10000:
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return fmt.Sprintf(`\U%08x`, r)
-}
-
 // escapeJSON is escape for the strings of a JSON text, whose meaning stays the same.
 func escapeJSON(content []byte) []byte {
-	if bytes.IndexFunc(content, func(r rune) bool { return r != '\n' && !isPrintable(r) }) < 0 {
-		return content
-	}
 	var b bytes.Buffer
 	for _, r := range string(content) {
-		switch {
-		case r == '\n' || isPrintable(r):
+		if r == '\n' || isPrintable(r) {
 			b.WriteRune(r)
-		case r >= 0x10000:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.Bytes()

@@ -35,23 +35,20 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			return c.Runs(c.ctx, filter), err
 		},
 		show: func(c *cli, runs []belfry.Run) {
-			c.runTable(runs, jobNames(c, runs, jobOf))
+			c.runTable(runs, c.jobNames(mapSlice(runs, func(r belfry.Run) belfry.ID { return r.JobID })))
 		},
 	}.command(f, cmd)
 }
 
-func jobOf(run belfry.Run) belfry.ID { return run.JobID }
-
-// jobNames looks up the names of the jobs of items, as far as that is quick. Every id has
-// an entry, by default the id itself.
-func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]string {
+// jobNames looks up the names of jobs, as far as that is quick. Every id has an entry, by
+// default the id itself.
+func (c *cli) jobNames(ids []belfry.ID) map[belfry.ID]string {
 	const maxRequests = 20
 	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
 	defer cancel()
 	names := map[belfry.ID]string{{}: ""}
 	requests := 0
-	for _, item := range items {
-		id := jobOf(item)
+	for _, id := range ids {
 		if _, known := names[id]; known {
 			continue
 		}
@@ -68,25 +65,22 @@ func jobNames[T any](c *cli, items []T, jobOf func(T) belfry.ID) map[belfry.ID]s
 
 // runTable lists runs. Names are those of their jobs; nil if all are of one job.
 func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
-	now := c.now()
-	header := []string{"RUN", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}
-	if names != nil {
-		header = append([]string{"RUN", "JOB"}, header[1:]...)
+	header, wide := []string{"RUN", "JOB", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}, []string{"REVISION", "STARTED", "WORKER", "KEY"}
+	if names == nil {
+		header = slices.Delete(header, 1, 2)
 	}
-	t := c.table(header, "REVISION", "STARTED", "WORKER", "KEY")
-	for _, r := range runs {
-		row := []any{r.ID}
-		if names != nil {
-			row = append(row, names[r.JobID])
-		}
+	writeTable(&c.output, runs, header, wide, func(r belfry.Run) []any {
 		worker := ""
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		t.row(append(row, statusCell(r.Status), r.Kind, relativeTime(now, r.ScheduledAt), tookText(r), r.Attempt, t.clip(runDetail(r)),
-			r.Revision, relativeTimeOrNone(now, r.StartedAt), worker, r.IdempotencyKey)...)
-	}
-	t.write()
+		row := []any{r.ID, names[r.JobID], statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
+			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey}
+		if names == nil {
+			row = slices.Delete(row, 1, 2)
+		}
+		return row
+	})
 }
 
 // tookText is how long the latest attempt of a run took; empty unless it has ended. A
@@ -124,33 +118,25 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 		Short:   "Show a run with its attempts",
 		Args:    cobra.ExactArgs(1),
 	}, func(c *cli, args []string) error {
-		id, err := parseRunID(args[0], "run")
+		ids, err := parseRunIDs(args, "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.Run(c.ctx, id)
+		run, err := c.Run(c.ctx, ids[args[0]])
 		return c.printAnswer(run, err, func() {
-			c.showRun(run, jobNames(c, []belfry.Run{run}, jobOf)[run.JobID])
+			c.showRun(run, c.jobNames([]belfry.ID{run.JobID})[run.JobID])
 			c.hintWhy(run)
 		})
 	})
 }
 
-// parseRunID parses the id of a run; command is the one that lists the ids.
-func parseRunID(text, command string) (belfry.ID, error) {
-	id, err := belfry.ParseID(text)
-	if err != nil {
-		return id, usagef("%s; list the ids with: belfry %s list", err, command)
-	}
-	return id, nil
-}
-
+// parseRunIDs parses the ids of runs; command is the one that lists them.
 func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
 	ids := make(map[string]belfry.ID)
 	for _, text := range texts {
-		id, err := parseRunID(text, command)
+		id, err := belfry.ParseID(text)
 		if err != nil {
-			return nil, err
+			return nil, usagef("%s; list the ids with: belfry %s list", err, command)
 		}
 		ids[text] = id
 	}
@@ -170,22 +156,21 @@ func (c *cli) hintWhy(run belfry.Run) {
 }
 
 func (c *cli) showRun(run belfry.Run, job string) {
-	now := c.now()
 	var d details
 	d.add("Run", run.ID)
 	d.add("Job", job)
 	d.add("Status", statusCell(run.Status))
 	d.add("Reason", run.Reason)
 	d.add("Kind", run.Kind)
-	d.add("Scheduled", absoluteTime(now, run.ScheduledAt))
+	d.add("Scheduled", c.absoluteTime(run.ScheduledAt))
 	d.add("Note", run.Note)
 	if run.SkippedTo != nil {
-		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, absoluteTime(now, *run.SkippedTo)))
+		d.add("Skipped", fmt.Sprintf("%d occurrences until %s", run.SkippedCount, c.absoluteTime(*run.SkippedTo)))
 	}
-	d.addIf(run.Status == belfry.RunRetry, "Next try", absoluteTime(now, run.ReadyAt))
-	d.addIf(run.StartedAt != nil, "Started", absoluteTimeIn("UTC", now, run.StartedAt))
-	d.addIf(run.CancelRequestedAt != nil, "Cancelling", absoluteTimeIn("UTC", now, run.CancelRequestedAt))
-	d.addIf(run.FinishedAt != nil, "Finished", absoluteTimeIn("UTC", now, run.FinishedAt))
+	d.addIf(run.Status == belfry.RunRetry, "Next try", c.absoluteTime(run.ReadyAt))
+	d.addIf(run.StartedAt != nil, "Started", c.absoluteTimeIn("UTC", run.StartedAt))
+	d.addIf(run.CancelRequestedAt != nil, "Cancelling", c.absoluteTimeIn("UTC", run.CancelRequestedAt))
+	d.addIf(run.FinishedAt != nil, "Finished", c.absoluteTimeIn("UTC", run.FinishedAt))
 	d.add("Took", tookText(run))
 	addResult(&d, run)
 	c.writeRows(d)
@@ -206,13 +191,10 @@ func (c *cli) showAttempts(run belfry.Run) {
 	if len(run.Attempts) == 0 {
 		return
 	}
-	now := c.now()
-	t := c.table([]string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, "WORKER")
-	for _, a := range run.Attempts {
-		t.row(a.Number, cell{string(a.Outcome), red}, relativeTime(now, a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID)
-	}
 	c.line("\nFailed attempts")
-	t.write()
+	writeTable(&c.output, run.Attempts, []string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, []string{"WORKER"}, func(a belfry.Attempt) []any {
+		return []any{a.Number, cell{string(a.Outcome), red}, c.relativeTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
+	})
 	for _, a := range run.Attempts {
 		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above
 			c.section(fmt.Sprintf("Output of attempt %d", a.Number), a.Output)

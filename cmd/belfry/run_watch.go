@@ -31,11 +31,11 @@ With --job, watch the runs of a job until you interrupt the command.`,
 		case *job != "":
 			return c.followJob(*job)
 		}
-		id, err := parseRunID(args[0], "run")
+		ids, err := parseRunIDs(args, "run")
 		if err != nil {
 			return err
 		}
-		run, err := c.followRun(id)
+		run, err := c.followRun(ids[args[0]])
 		if err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	case belfry.RunWaiting:
 		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
-		return "next attempt " + relativeTime(w.now(), run.ReadyAt)
+		return "next attempt " + w.relativeTime(run.ReadyAt)
 	case belfry.RunSucceeded:
 		text := fmt.Sprintf("attempt %d", run.Attempt)
 		if took := tookText(run); took != "" {

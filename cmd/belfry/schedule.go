@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -200,19 +199,15 @@ func pointAt(text string, column int) []string {
 	const context = 50
 	at := min(column-1, len(text))
 	start := strings.LastIndexByte(text[:at], '\n') + 1
-	end := len(text)
-	if n := strings.IndexByte(text[at:], '\n'); n >= 0 {
-		end = at + n
-	}
-	before, after := []rune(escape(text[start:at])), []rune(escape(text[at:end]))
+	rest, _, _ := strings.Cut(text[at:], "\n")
+	before, after := []rune(escape(text[start:at])), []rune(escape(rest))
 	if len(before) > context {
 		before = append([]rune("..."), before[len(before)-context:]...)
 	}
 	if len(after) > context {
 		after = append(after[:context:context], []rune("...")...)
 	}
-	indent := strings.Repeat(" ", utf8.RuneCountInString(string(before)))
-	return []string{"    " + string(before) + string(after), "    " + indent + "^"}
+	return []string{"    " + string(before) + string(after), "    " + strings.Repeat(" ", len(before)) + "^"}
 }
 
 func scheduleNextCommand() *cobra.Command {
@@ -276,12 +271,10 @@ func (o *output) showPreview(p belfry.Preview, count int) {
 	if slices.ContainsFunc(p.Next, func(o belfry.Occurrence) bool { return o.Note != "" }) {
 		header = append(header, "NOTE")
 	}
-	t := o.table(header)
-	for _, at := range p.Next {
-		t.row(at.Weekday[:3]+" "+at.Local, at.At.Format(time.RFC3339Nano), relativeTime(o.now(), at.At), cell{at.Note, yellow})
-	}
 	if len(p.Next) > 0 {
-		t.write()
+		writeTable(o, p.Next, header, nil, func(at belfry.Occurrence) []any {
+			return []any{at.Weekday[:3] + " " + at.Local, at.At.Format(time.RFC3339Nano), o.relativeTime(at.At), cell{at.Note, yellow}}
+		})
 	}
 	switch {
 	case len(p.Next) == 0:

@@ -40,7 +40,6 @@ type query struct {
 func answerQueries(ctx context.Context, in io.Reader, out io.Writer, now time.Time) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	w := bufio.NewWriterSize(out, 64<<10)
-	var answer []byte
 	for ctx.Err() == nil {
 		text, err := lines.ReadBytes('\n')
 		if err == io.EOF && len(text) == 0 {
@@ -49,8 +48,7 @@ func answerQueries(ctx context.Context, in io.Reader, out io.Writer, now time.Ti
 			return errors.Join(fmt.Errorf("read the queries: %w", err), w.Flush())
 		}
 		next, err := answerLine(bytes.TrimRight(text, "\r\n"), now)
-		answer = appendAnswer(answer[:0], next, err)
-		if _, err := w.Write(answer); err != nil {
+		if _, err := w.WriteString(answerText(next, err)); err != nil {
 			return fmt.Errorf("write an answer: %w", err)
 		}
 		if lines.Buffered() == 0 {
@@ -159,20 +157,10 @@ func (q *query) start(text string) (time.Time, string, error) {
 	return at, text, nil
 }
 
-func appendAnswer(b []byte, next []time.Time, err error) []byte {
+func answerText(next []time.Time, err error) string {
 	if err != nil {
-		b = append(b, `{"error":`...)
-		b = append(b, escapeJSON([]byte(jsontext.Quote(err.Error())))...)
-		return append(b, "}\n"...)
+		return `{"error":` + string(escapeJSON([]byte(jsontext.Quote(err.Error())))) + "}\n"
 	}
-	b = append(b, `{"next":[`...)
-	for i, at := range next {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, '"')
-		b = at.UTC().AppendFormat(b, time.RFC3339Nano)
-		b = append(b, '"')
-	}
-	return append(b, "]}\n"...)
+	instants := mapSlice(next, func(at time.Time) string { return at.UTC().Format(`"` + time.RFC3339Nano + `"`) })
+	return `{"next":[` + strings.Join(instants, ",") + "]}\n"
 }

@@ -33,8 +33,9 @@ func (s *selection) addFlags(cmd *cobra.Command, filter fieldFlags) {
 	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// usesFilter refuses a command line that selects nothing, or in two ways.
-func (s *selection) usesFilter(cmd *cobra.Command, args []string) (bool, error) {
+// usesFilter refuses a command line that selects nothing, or in two ways, and one that
+// needs a confirmation for which nobody can be asked.
+func (s *selection) usesFilter(c *cli, args []string) (bool, error) {
 	if err := s.filter.checkNotEmpty(); err != nil {
 		return false, err
 	}
@@ -45,9 +46,9 @@ func (s *selection) usesFilter(cmd *cobra.Command, args []string) (bool, error) 
 	if s.all {
 		given = "all"
 	}
-	misused := s.namedOnly
+	misused, needed := s.namedOnly, "names, not with a filter"
 	if len(args) > 0 {
-		misused = s.matchedOnly
+		misused, needed = s.matchedOnly, "a filter, not with names"
 	}
 	switch {
 	case len(args) > 0 && given != "":
@@ -58,30 +59,22 @@ func (s *selection) usesFilter(cmd *cobra.Command, args []string) (bool, error) 
 		return false, usagef("--dry-run counts what a filter such as --tag matches; it does nothing for names")
 	}
 	for _, flag := range misused {
-		if cmd.Flags().Changed(flag) && len(args) > 0 {
-			return false, usagef("--%s works only with a filter, not with names", flag)
-		} else if cmd.Flags().Changed(flag) {
-			return false, usagef("--%s works only with names, not with a filter", flag)
+		if c.cmd.Flags().Changed(flag) {
+			return false, usagef("--%s works only with %s", flag, needed)
 		}
+	}
+	if (given != "" || s.confirmNamed) && !s.yes && !s.dryRun && !isTerminal(c.in) {
+		return false, usagef("%s needs --yes when there is no terminal to ask at", s.verb)
 	}
 	return given != "", nil
 }
 
-// question asks for confirmation: "Pause 3 jobs?"
-func (s *selection) question(things string) string {
+// confirm asks "Pause 3 jobs?", unless --yes was given.
+func (s *selection) confirm(c *cli, things string) bool {
 	if s.object != "" {
 		things = strings.Replace(s.object, "%", things, 1)
 	}
-	return strings.ToUpper(s.verb[:1]) + s.verb[1:] + " " + things + "?"
-}
-
-// checkTerminal refuses a bulk action that could not ask for confirmation.
-func (s *selection) checkTerminal(c *cli) error {
-	if s.yes || s.dryRun || isTerminal(c.in) {
-		return nil
-	}
-	_, err := c.confirm(false, s.verb, "")
-	return err
+	return s.yes || c.ask(strings.ToUpper(s.verb[:1])+s.verb[1:]+" "+things+"?")
 }
 
 func (s *selection) reportPartial(c *cli, done int) {
@@ -99,10 +92,8 @@ type actionResult struct {
 
 // runNamed acts on named things, one after another. It continues after a failure.
 func (s *selection) runNamed(c *cli, names []string, act func(name string) (actionResult, error)) error {
-	if s.confirmNamed && !s.dryRun {
-		if ok, err := c.confirm(s.yes, s.verb, s.question(strings.Join(names, ", "))); err != nil || !ok {
-			return err
-		}
+	if s.confirmNamed && !s.dryRun && !s.confirm(c, strings.Join(names, ", ")) {
+		return nil
 	}
 	answers, err := forEach(c, names, func(name string) (any, error) {
 		o, err := act(name)
@@ -154,54 +145,64 @@ func newJobSelection(f *connectionFlags, cmd *cobra.Command, action belfry.Actio
 // run acts on the jobs: each by its name, or all that match. With oneByOne, jobs that
 // match are changed like named ones, since no bulk action does the same.
 func (s *selection) run(c *cli, args []string, oneByOne bool, each func(ref string) (actionResult, error)) error {
-	matched, err := s.usesFilter(c.cmd, args)
+	matched, err := s.usesFilter(c, args)
 	switch {
 	case err != nil:
 		return err
 	case !matched:
 		return s.runNamed(c, args, each)
 	}
-	if err := s.checkTerminal(c); err != nil {
-		return err
-	}
 	var filter belfry.JobFilter
 	if err := s.filter.decode(&filter); err != nil {
 		return err
 	}
 	if oneByOne {
-		return s.runEach(c, filter, each)
+		filter.PageSize = maxPageSize
+		jobs, _, err := collect(c.Jobs(c.ctx, filter), 0)
+		if err != nil {
+			return err
+		}
+		return s.runMatched(c, len(jobs), func() (belfry.BulkResult, error) { return actOneByOne(jobs, each) })
 	}
-	return s.runBulk(c, belfry.Bulk{Action: belfry.Action(s.verb), Filter: filter, All: s.all})
-}
-
-func (s *selection) runBulk(c *cli, request belfry.Bulk) error {
-	count := request
-	count.DryRun = true
-	found, err := c.bulk(count)
+	request := belfry.Bulk{Action: belfry.Action(s.verb), Filter: filter, All: s.all, DryRun: true}
+	found, err := c.bulk(request)
 	if err != nil {
 		return err
 	}
-	if ok, err := s.confirmJobs(c, found.Matched); err != nil || !ok {
-		return err
+	request.DryRun, request.Limit = false, bulkBatch
+	return s.runMatched(c, found.Matched, func() (belfry.BulkResult, error) { return c.bulk(request) })
+}
+
+// runMatched prints how many jobs match, asks whether to continue, and acts on them.
+func (s *selection) runMatched(c *cli, matched int, act func() (belfry.BulkResult, error)) error {
+	found := belfry.BulkResult{Matched: matched, Failed: []belfry.BulkFailure{}}
+	jobs := plural(matched, s.noun)
+	switch {
+	case matched == 0:
+		c.message("No matching jobs.")
+		return c.print(found, func() {})
+	case s.dryRun:
+		return c.print(found, func() { c.line("%s would be %s.", jobs, s.past) })
 	}
-	request.Limit = bulkBatch
-	done, err := c.bulk(request)
+	if !s.confirm(c, jobs) {
+		return nil
+	}
+	done, err := act()
 	if err != nil {
 		s.reportPartial(c, done.Done)
 		return err
 	}
-	return s.report(c, done)
+	err = c.print(done, func() { c.result(s.past, plural(done.Done, s.noun), "") })
+	if err != nil || len(done.Failed) == 0 {
+		return err
+	}
+	for _, f := range done.Failed {
+		reportError(c.err, c.cmd, &subjectError{cmp.Or(f.Name, f.JobID.String()), belfry.Errorf(belfry.Conflict, "%s", f.Error)})
+	}
+	return exitError{errReported, exitRefused}
 }
 
-func (s *selection) runEach(c *cli, filter belfry.JobFilter, each func(ref string) (actionResult, error)) error {
-	filter.PageSize = maxPageSize
-	jobs, _, err := collect(c.Jobs(c.ctx, filter), 0)
-	if err != nil {
-		return err
-	}
-	if ok, err := s.confirmJobs(c, len(jobs)); err != nil || !ok {
-		return err
-	}
+func actOneByOne(jobs []belfry.Job, each func(ref string) (actionResult, error)) (belfry.BulkResult, error) {
 	done := belfry.BulkResult{Matched: len(jobs), Failed: []belfry.BulkFailure{}}
 	for _, job := range jobs {
 		_, err := each(job.ID.String())
@@ -210,37 +211,11 @@ func (s *selection) runEach(c *cli, filter belfry.JobFilter, each func(ref strin
 			continue
 		}
 		if exitCode(err) != exitRefused && exitCode(err) != exitNotFound {
-			s.reportPartial(c, done.Done)
-			return &subjectError{jobTitle(job), err} // The others would fail in the same way.
+			return done, &subjectError{jobTitle(job), err} // The others would fail in the same way.
 		}
 		done.Failed = append(done.Failed, belfry.BulkFailure{JobID: job.ID, Name: job.Name, Error: strings.Join(errorLines(err), "; ")})
 	}
-	return s.report(c, done)
-}
-
-// confirmJobs prints how many jobs match, and asks whether to continue.
-func (s *selection) confirmJobs(c *cli, matched int) (bool, error) {
-	result := belfry.BulkResult{Matched: matched, Failed: []belfry.BulkFailure{}}
-	switch {
-	case matched == 0:
-		c.message("No matching jobs.")
-		return false, c.print(result, func() {})
-	case s.dryRun:
-		return false, c.print(result, func() { c.line("%s would be %s.", plural(matched, "job"), s.past) })
-	}
-	return c.confirm(s.yes, s.verb, s.question(plural(matched, "job")))
-}
-
-func (s *selection) report(c *cli, done belfry.BulkResult) error {
-	err := c.print(done, func() { c.result(s.past, plural(done.Done, "job"), "") })
-	if err != nil || len(done.Failed) == 0 {
-		return err
-	}
-	for _, f := range done.Failed {
-		title := jobTitle(belfry.Job{ID: f.JobID, Manifest: belfry.Manifest{Name: f.Name}})
-		reportError(c.err, c.cmd, &subjectError{title, belfry.Errorf(belfry.Conflict, "%s", f.Error)})
-	}
-	return exitError{errReported, exitRefused}
+	return done, nil
 }
 
 // bulk repeats a request until it has covered all jobs.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
@@ -27,7 +28,7 @@ type yamlToJSON struct {
 	isText     bool           // scalars are strings, however YAML understands them
 	aliasNodes int            // nodes that were reached through aliases
 	depth      int
-	aliases    int // that the current node is in
+	inAlias    bool // the current node was reached through an alias
 }
 
 func (y *yamlToJSON) errorf(n *yaml.Node, format string, args ...any) fileErrors {
@@ -41,101 +42,78 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-func (y *yamlToJSON) convert(n *yaml.Node, path string) (json.RawMessage, fileErrors) {
-	if y.lines == nil {
-		y.lines = make(map[string]int)
+// convert returns the JSON of a node.
+func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
+	leave, errs := y.enter(n, n.Kind == yaml.AliasNode)
+	defer leave()
+	if errs != nil {
+		return "", errs
 	}
-	var b bytes.Buffer
-	err := y.write(&b, n, path)
-	return b.Bytes(), err
-}
-
-func (y *yamlToJSON) write(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	if n.Kind == yaml.AliasNode {
-		y.aliases++
-		defer func() { y.aliases-- }()
-	}
-	if y.aliases > 0 {
-		if err := y.countAlias(n); err != nil {
-			return err
-		}
-	}
-	if err := y.enter(n); err != nil {
-		return err
-	}
-	defer func() { y.depth-- }()
 	at := n
 	n = resolveAlias(n)
 	switch tag := n.ShortTag(); {
 	case n.Kind == yaml.MappingNode && tag == "!!map":
-		return y.writeObject(b, n, path)
+		return y.object(n, path)
 	case n.Kind == yaml.SequenceNode && tag == "!!seq":
-		return y.writeArray(b, n, path)
+		return y.array(n, path)
 	case n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode:
-		return y.errorf(n, "the tag %s is not supported", tag)
-	}
-	if y.isText && n.ShortTag() != "!!null" {
-		b.WriteString(jsontext.Quote(n.Value))
-		return nil
+		return "", y.errorf(n, "the tag %s is not supported", tag)
+	case y.isText && tag != "!!null":
+		return jsontext.Quote(n.Value), nil
 	}
 	value, err := scalarJSON(n)
 	if err != nil {
-		return y.errorf(at, "%s", err)
+		return "", y.errorf(at, "%s", err)
 	}
-	b.WriteString(value)
-	return nil
+	return value, nil
 }
 
-func (y *yamlToJSON) countAlias(n *yaml.Node) fileErrors {
-	if y.aliasNodes++; y.aliasNodes > maxAliasNodes {
-		return y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+// enter refuses a node beyond the limits. The caller leaves it in any case.
+func (y *yamlToJSON) enter(n *yaml.Node, isAlias bool) (leave func(), err fileErrors) {
+	depth, inAlias := y.depth, y.inAlias
+	y.depth, y.inAlias = depth+1, inAlias || isAlias
+	if y.inAlias {
+		y.aliasNodes++
 	}
-	return nil
+	switch {
+	case y.inAlias && y.aliasNodes > maxAliasNodes:
+		err = y.errorf(n, "the aliases of the file stand for more than %d values", maxAliasNodes)
+	case y.depth > maxNesting:
+		err = y.errorf(resolveAlias(n), "is nested deeper than %d levels", maxNesting)
+	}
+	return func() { y.depth, y.inAlias = depth, inAlias }, err
 }
 
-func (y *yamlToJSON) enter(n *yaml.Node) fileErrors {
-	if y.depth++; y.depth > maxNesting {
-		y.depth--
-		return y.errorf(n, "is nested deeper than %d levels", maxNesting)
-	}
-	return nil
-}
-
-func (y *yamlToJSON) writeArray(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
-	b.WriteByte('[')
+func (y *yamlToJSON) array(n *yaml.Node, path string) (string, fileErrors) {
+	var items []string
 	for i, item := range n.Content {
-		if i > 0 {
-			b.WriteByte(',')
-		}
 		at := fmt.Sprintf("%s[%d]", path, i)
 		y.lines[at] = item.Line
-		if err := y.write(b, item, at); err != nil {
-			return err
+		value, err := y.convert(item, at)
+		if err != nil {
+			return "", err
 		}
+		items = append(items, value)
 	}
-	b.WriteByte(']')
-	return nil
+	return "[" + strings.Join(items, ",") + "]", nil
 }
 
-func (y *yamlToJSON) writeObject(b *bytes.Buffer, n *yaml.Node, path string) fileErrors {
+func (y *yamlToJSON) object(n *yaml.Node, path string) (string, fileErrors) {
 	members, err := y.members(n)
 	if err != nil {
-		return err
+		return "", err
 	}
-	b.WriteByte('{')
-	for i, m := range members {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(jsontext.Quote(m.name) + ":")
+	var items []string
+	for _, m := range members {
 		at := path + "." + m.name
 		y.lines[at] = m.key.Line
-		if err := y.write(b, m.value, at); err != nil {
-			return err
+		value, err := y.convert(m.value, at)
+		if err != nil {
+			return "", err
 		}
+		items = append(items, jsontext.Quote(m.name)+":"+value)
 	}
-	b.WriteByte('}')
-	return nil
+	return "{" + strings.Join(items, ",") + "}", nil
 }
 
 type yamlMember struct {
@@ -146,10 +124,6 @@ type yamlMember struct {
 
 // members lists the members of a mapping, its own before those that are merged in.
 func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
-	if err := y.enter(n); err != nil {
-		return nil, err
-	}
-	defer func() { y.depth-- }()
 	var own, merged []yamlMember
 	lines := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -183,8 +157,10 @@ func (y *yamlToJSON) members(n *yaml.Node) ([]yamlMember, fileErrors) {
 
 // merge lists the members of a mapping, or of several, of which the first wins.
 func (y *yamlToJSON) merge(value *yaml.Node) (all []yamlMember, errs fileErrors) {
-	if err := y.countAlias(value); err != nil {
-		return nil, err
+	leave, errs := y.enter(value, true)
+	defer leave()
+	if errs != nil {
+		return nil, errs
 	}
 	mappings := []*yaml.Node{value}
 	if list := resolveAlias(value); list.Kind == yaml.SequenceNode {
@@ -254,9 +230,9 @@ func numberJSON(text string) (string, error) {
 	return out + parts[4], nil
 }
 
-// jsonToNode converts a JSON value to a YAML node of the same meaning. Members keep
-// their order, numbers their notation, and every node has its line.
-func jsonToNode(content []byte) (*yaml.Node, error) {
+// jsonToNode converts valid JSON to a YAML node of the same meaning. Members keep their
+// order, numbers their notation, and every node has its line.
+func jsonToNode(content []byte) *yaml.Node {
 	r := nodeReader{json: json.NewDecoder(bytes.NewReader(content)), content: content, line: 1}
 	r.json.UseNumber()
 	return r.value()
@@ -269,18 +245,15 @@ type nodeReader struct {
 	line    int
 }
 
-func (r *nodeReader) value() (*yaml.Node, error) {
-	token, err := r.json.Token()
-	if err != nil {
-		return nil, fmt.Errorf("read JSON: %w", err)
-	}
+func (r *nodeReader) value() *yaml.Node {
+	token, _ := r.json.Token() // The JSON is valid.
 	offset := int(r.json.InputOffset())
 	r.line += bytes.Count(r.content[r.offset:offset], []byte("\n"))
 	r.offset = offset
 	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
 	switch v := token.(type) {
 	case json.Delim:
-		return n, r.collection(n, v)
+		r.collection(n, v)
 	case string:
 		n.Tag, n.Value, n.Style = "!!str", v, stringStyle(v)
 	case json.Number:
@@ -293,26 +266,21 @@ func (r *nodeReader) value() (*yaml.Node, error) {
 	default:
 		n.Tag, n.Value = "!!null", "null"
 	}
-	return n, nil
+	return n
 }
 
-func (r *nodeReader) collection(n *yaml.Node, open json.Delim) error {
+func (r *nodeReader) collection(n *yaml.Node, open json.Delim) {
 	n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
 	if open == '{' {
 		n.Kind, n.Tag = yaml.MappingNode, "!!map"
 	}
 	for r.json.More() {
-		inner, err := r.value() // Keys are tokens like other strings.
-		if err != nil {
-			return err
-		}
-		n.Content = append(n.Content, inner)
+		n.Content = append(n.Content, r.value()) // Keys are tokens like other strings.
 	}
 	if len(n.Content) == 0 {
 		n.Style = yaml.FlowStyle
 	}
-	_, err := r.json.Token()
-	return err
+	_, _ = r.json.Token() // the closing bracket
 }
 
 var (
@@ -345,10 +313,7 @@ func encodeYAML(n *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(n); err != nil {
-		return nil, fmt.Errorf("write YAML: %w", err)
-	}
-	if err := e.Close(); err != nil {
+	if err := errors.Join(e.Encode(n), e.Close()); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return []byte(escapeExcept(b.String(), "\n")), nil

@@ -15,8 +15,8 @@ func jsonOfYAML(content string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := (&yamlToJSON{file: "x.yaml"}).convert(documents[0], "")
-	return string(raw), err.orNil()
+	raw, err := (&yamlToJSON{file: "x.yaml", lines: map[string]int{}}).convert(documents[0], "")
+	return raw, err.orNil()
 }
 
 func TestYAMLToJSON(t *testing.T) {
@@ -144,9 +144,9 @@ func TestYAMLOutputReadsBack(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatalf("%v in\n%s", errs, printed)
 		}
-		raw, errs := (&yamlToJSON{}).convert(documents[0], "")
+		raw, errs := (&yamlToJSON{lines: map[string]int{}}).convert(documents[0], "")
 		var back struct{ V json.RawMessage }
-		if len(errs) > 0 || json.Unmarshal(raw, &back) != nil || !sameJSON(back.V, json.RawMessage(want)) {
+		if len(errs) > 0 || json.Unmarshal([]byte(raw), &back) != nil || !sameJSON(back.V, json.RawMessage(want)) {
 			t.Fatalf("%s was printed as\n%s\nand read as %s, error %v", want, printed, raw, errs)
 		}
 	})
