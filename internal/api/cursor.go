@@ -26,7 +26,10 @@ type pageQuery struct {
 // defaultPageSize is the implicit limit.
 const defaultPageSize = 50
 
-var pageQueryType = reflect.TypeFor[pageQuery]()
+var (
+	pageQueryType = reflect.TypeFor[pageQuery]()
+	pageQueries   = []reflect.Type{pageQueryType}
+)
 
 // A cursor is a position in a list: a version byte, a digest of the list and its
 // filter, then the instant and the id of the last item. Clients return it unchanged.

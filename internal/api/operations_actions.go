@@ -19,8 +19,7 @@ func (a *api) actionOperations() []operation {
 			ID: id, Method: "POST", Path: jobsPath + "/{job}/" + path, Group: groupJobs, Summary: summary, Doc: doc,
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			job, err := do(ctx, r.namespace, r.ref)
-			return shownJob(job), err
+			return shownJob(do(ctx, r.namespace, r.ref))
 		})
 	}
 	return []operation{
@@ -31,8 +30,7 @@ func (a *api) actionOperations() []operation {
 				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
 			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Resume) (response, error) {
-			job, err := a.control.Resume(ctx, r.namespace, r.ref, body)
-			return shownJob(job), err
+			return shownJob(a.control.Resume(ctx, r.namespace, r.ref, body))
 		}),
 		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.control.CancelJob),
 		handle(a, openapi.Operation{
@@ -43,7 +41,7 @@ func (a *api) actionOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.TriggerResult](http.StatusAccepted, "The run that the trigger becomes.", "Location")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
 			result, err := a.control.Trigger(ctx, r.namespace, r.ref, body, r.key)
-			return response{status: http.StatusAccepted, location: runsPath + "/" + result.RunID.String(), body: result}, err
+			return acceptedRun(result.RunID, result, err)
 		}),
 		handle(a, openapi.Operation{
 			ID: "backfillJob", Method: "POST", Path: jobsPath + "/{job}/backfill", Group: groupRuns, Summary: "Run past occurrences",
@@ -97,13 +95,12 @@ func (a *api) previewOperation() operation {
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
 	}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
-		preview, err := a.control.Preview(body)
-		return response{body: preview}, err
+		return shown(a.control.Preview(body))
 	})
 }
 
 func (a *api) importOperation() operation {
-	op := operation{Operation: openapi.Operation{
+	return a.handleRaw(openapi.Operation{
 		ID: "importJobs", Method: "POST", Path: jobsPath + "/bulk", Group: groupJobs, Summary: "Create many jobs",
 		Doc: "Creates all jobs of the body or none. The body has a job per line, or is an array of jobs, and at most 64 MiB; each job has at most 1 MiB. It is received completely before " +
 			"anything is stored, and must arrive at 64 KiB per 10 seconds or faster. Errors are reported by line (`line 17.schedule`) or element (`[16].schedule`), " +
@@ -118,16 +115,19 @@ func (a *api) importOperation() operation {
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.ImportResult](http.StatusCreated, "The jobs."), openapi.JSON[belfry.ImportResult](http.StatusOK, "Of a dry run: how many jobs would be created.")},
 		Errors:    errorsWith(conflict),
-	}}
-	op.handler = a.importJobs(&op.Operation)
-	return op
+	}, a.importJobs)
+}
+
+// acceptedRun is the response of a run that was requested and will start.
+func acceptedRun(id belfry.ID, body any, err error) (response, error) {
+	return response{status: http.StatusAccepted, header: map[string]string{"Location": runsPath + "/" + id.String()}, body: body}, err
 }
 
 func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk) (response, error) {
 	scope := newCursorScope(jobsPath+"/actions", r.namespace, url.Values{"action": {string(body.Action)}, "filter": {string(belfry.MustJSON(body.Filter))}})
 	after, err := scope.decode(body.Cursor)
 	if err != nil {
-		return response{}, invalid("the request is not valid", []belfry.FieldError{{Field: "cursor", Message: err.Error()}})
+		return response{}, invalid([]belfry.FieldError{{Field: "cursor", Message: err.Error()}})
 	}
 	result, next, err := a.control.Bulk(ctx, r.namespace, body, after.ID, r.key)
 	if err != nil {

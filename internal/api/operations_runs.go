@@ -39,7 +39,7 @@ func (a *api) runOperations() []operation {
 			if e := publicError(err); err != nil && e.code == belfry.Invalid {
 				err = badParameters(e.fields...)
 			}
-			return response{body: explanation}, err
+			return shown(explanation, err)
 		}),
 		list(a, openapi.Operation{
 			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List the runs of all jobs",
@@ -52,8 +52,7 @@ func (a *api) runOperations() []operation {
 			Doc:       "A run with its failed attempts. A trigger that is not fired yet is shown as the run that it will be.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusOK, "The run.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			run, err := a.control.Run(ctx, r.namespace, r.id)
-			return response{body: run}, err
+			return shown(a.control.Run(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
 			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Summary: "Cancel a run",
@@ -115,8 +114,7 @@ func (a *api) deadOperations() []operation {
 			Doc:       "A dead letter with its payload, attempts and outputs. Values in the payload that look like secrets are shown as `***`.",
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadLetter](http.StatusOK, "The dead letter.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			letter, err := a.control.DeadLetter(ctx, r.namespace, r.id)
-			return response{body: letter}, err
+			return shown(a.control.DeadLetter(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
 			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Summary: "Redrive a dead letter",
@@ -129,7 +127,7 @@ func (a *api) deadOperations() []operation {
 				return response{}, err
 			}
 			run, err := a.control.Run(ctx, r.namespace, r.id)
-			return response{status: http.StatusAccepted, location: runsPath + "/" + r.id.String(), body: run}, err
+			return acceptedRun(r.id, run, err)
 		}),
 		handle(a, openapi.Operation{
 			ID: "discardDeadLetter", Method: "DELETE", Path: deadPath + "/{run}", Group: groupDead, Summary: "Discard a dead letter",
@@ -150,8 +148,7 @@ func (a *api) deadOperations() []operation {
 			},
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Redrive) (response, error) {
-			result, err := a.control.Redrive(ctx, r.namespace, body)
-			return response{body: result}, err
+			return shown(a.control.Redrive(ctx, r.namespace, body))
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
 			ID: "discardDeadLetters", Method: "POST", Path: deadPath + "/discard", Group: groupDead, Summary: "Discard many dead letters",
@@ -162,8 +159,7 @@ func (a *api) deadOperations() []operation {
 			},
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Discard) (response, error) {
-			result, err := a.control.Discard(ctx, r.namespace, body)
-			return response{body: result}, err
+			return shown(a.control.Discard(ctx, r.namespace, body))
 		}),
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -39,12 +38,6 @@ var groups = map[string]string{
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
 	groupServer:    "The server itself.",
 }
-
-var (
-	claimType         = reflect.TypeFor[belfry.Claim]()
-	finishRequestType = reflect.TypeFor[belfry.FinishRequest]()
-	pageQueries       = []reflect.Type{pageQueryType}
-)
 
 // operations lists everything that the API has. A node without a store serves its health
 // checks only.

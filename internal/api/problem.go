@@ -43,9 +43,7 @@ func badParameters(fields ...belfry.FieldError) *httpError {
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := publicError(err)
 	a.logFailure(r, e, err)
-	for name, value := range e.header {
-		w.Header().Set(name, value)
-	}
+	setHeaders(w, e.header)
 	body, _ := json.Marshal(belfry.Problem{ // strings and numbers only
 		Type:      "about:blank",
 		Title:     http.StatusText(e.status()),
