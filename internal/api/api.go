@@ -45,18 +45,14 @@ type Options struct {
 }
 
 type api struct {
-	control  *control.Control
-	ready    func(ctx context.Context) error
-	draining <-chan struct{}
-	keys     *Keys
-	limiter  *limiter
-	hosts    map[string]bool
-	origins  *http.CrossOriginProtection
-	log      *slog.Logger
-	mux      *http.ServeMux
-	served   []operation     // every route, in the order of the reference
-	open     map[string]bool // paths that need no key
-	spools   chan struct{}   // a place for each import that may go on at once
+	Options
+	limiter *limiter
+	hosts   map[string]bool // Hosts, without ports
+	origins *http.CrossOriginProtection
+	mux     *http.ServeMux
+	served  []operation     // every route, in the order of the reference
+	open    map[string]bool // paths that need no key
+	spools  chan struct{}   // a place for each import that may go on at once
 
 	openapi   document // of what is served
 	reference document
@@ -68,20 +64,16 @@ func New(o Options) http.Handler { return newAPI(o) }
 
 func newAPI(o Options) *api {
 	a := &api{
-		control:  o.Control,
-		ready:    o.Ready,
-		draining: o.Draining,
-		keys:     o.Keys,
-		limiter:  newLimiter(o.RateLimit),
-		hosts:    make(map[string]bool),
-		origins:  http.NewCrossOriginProtection(),
-		log:      o.Log,
-		mux:      http.NewServeMux(),
-		open:     make(map[string]bool),
-		spools:   make(chan struct{}, maxSpools),
+		Options: o,
+		limiter: newLimiter(o.RateLimit),
+		hosts:   make(map[string]bool),
+		origins: http.NewCrossOriginProtection(),
+		mux:     http.NewServeMux(),
+		open:    make(map[string]bool),
+		spools:  make(chan struct{}, maxSpools),
 	}
-	if a.log == nil {
-		a.log = slog.Default()
+	if a.Log == nil {
+		a.Log = slog.Default()
 	}
 	for _, host := range o.Hosts {
 		a.hosts[hostName(host)] = true
@@ -93,7 +85,7 @@ func newAPI(o Options) *api {
 			a.open[op.Path] = true
 		}
 	}
-	a.describe(o.Version)
+	a.describe()
 	return a
 }
 

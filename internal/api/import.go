@@ -52,7 +52,7 @@ func (a *api) importJobs(w http.ResponseWriter, r *http.Request, op *openapi.Ope
 		return out, badRequest("there is no job in the body")
 	}
 	in.key.Hash = sha256.Sum256(fmt.Appendf(nil, "%s %s %t %x", op.Method, op.Path, array, body.sum))
-	result, err := a.control.Import(ctx, in.namespace, importLines(jobs), in.key, q.DryRun)
+	result, err := a.Control.Import(ctx, in.namespace, importLines(jobs), in.key, q.DryRun)
 	if q.DryRun {
 		return response{body: result}, err
 	}

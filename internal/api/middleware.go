@@ -44,7 +44,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
-		a.log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
+		a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
 			slog.String("path", r.URL.Path), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
 			slog.Duration("took", time.Since(start)), slog.String("key", v.key))
 	}()
@@ -65,7 +65,7 @@ func (a *api) recoverPanic(w *recorder, r *http.Request) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	a.log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path,
+	a.Log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path,
 		"panic", cause, "stack", string(debug.Stack()))
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // Half an answer must not look like a whole one.
@@ -78,8 +78,8 @@ func (a *api) authorize(r *http.Request) error {
 	if !a.acceptsHost(r.Host) {
 		return &httpError{code: belfry.Misdirected, detail: "this server does not accept the name in the Host header; its operator can add it with --host"}
 	}
-	if a.keys != nil && !a.open[r.URL.Path] {
-		name, err := a.keys.check(r.Header.Values("Authorization"), a.log)
+	if a.Keys != nil && !a.open[r.URL.Path] {
+		name, err := a.Keys.check(r.Header.Values("Authorization"), a.Log)
 		if err != nil {
 			return err
 		}

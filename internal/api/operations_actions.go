@@ -23,16 +23,16 @@ func (a *api) actionOperations() []operation {
 		})
 	}
 	return []operation{
-		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.control.Pause),
+		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.Control.Pause),
 		handle(a, openapi.Operation{
 			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
 			Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
 				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
 			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Resume) (response, error) {
-			return shownJob(a.control.Resume(ctx, r.namespace, r.ref, body))
+			return shownJob(a.Control.Resume(ctx, r.namespace, r.ref, body))
 		}),
-		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.control.CancelJob),
+		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.Control.CancelJob),
 		handle(a, openapi.Operation{
 			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Summary: "Run a job now",
 			Doc: "Creates a run of the job, paused or not, beside its schedule; its `overlap` policy applies. The run may have its own payload: for an `http` job that " +
@@ -40,7 +40,7 @@ func (a *api) actionOperations() []operation {
 			Headers: []string{keyHeader}, Optional: true, Examples: map[string]string{"With its own payload": `{"payload": {"report_type": "monthly"}}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.TriggerResult](http.StatusAccepted, "The run that the trigger becomes.", "Location")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
-			result, err := a.control.Trigger(ctx, r.namespace, r.ref, body, r.key)
+			result, err := a.Control.Trigger(ctx, r.namespace, r.ref, body, r.key)
 			return acceptedRun(result.RunID, result, err)
 		}),
 		handle(a, openapi.Operation{
@@ -55,7 +55,7 @@ func (a *api) actionOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.BackfillResult](http.StatusAccepted, "The runs."), openapi.JSON[belfry.BackfillResult](http.StatusOK, "Of a dry run: the occurrences.")},
 			Errors:    errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Backfill) (response, error) {
-			result, err := a.control.Backfill(ctx, r.namespace, r.ref, body, r.key)
+			result, err := a.Control.Backfill(ctx, r.namespace, r.ref, body, r.key)
 			if body.DryRun {
 				return response{body: result}, err
 			}
@@ -95,7 +95,7 @@ func (a *api) previewOperation() operation {
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
 	}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
-		return shown(a.control.Preview(body))
+		return shown(a.Control.Preview(body))
 	})
 }
 
@@ -129,7 +129,7 @@ func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk
 	if err != nil {
 		return response{}, invalid([]belfry.FieldError{{Field: "cursor", Message: err.Error()}})
 	}
-	result, next, err := a.control.Bulk(ctx, r.namespace, body, after.ID, r.key)
+	result, next, err := a.Control.Bulk(ctx, r.namespace, body, after.ID, r.key)
 	if err != nil {
 		return response{}, err
 	}
@@ -138,7 +138,7 @@ func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk
 	}
 	for _, f := range result.Failed {
 		if belfry.CodeOf(f.Err) == belfry.Internal {
-			a.log.Warn("a bulk action failed for a job", "action", body.Action, "job", f.JobID, "error", f.Err)
+			a.Log.Warn("a bulk action failed for a job", "action", body.Action, "job", f.JobID, "error", f.Err)
 		}
 	}
 	return response{body: result}, nil

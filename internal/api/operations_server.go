@@ -42,7 +42,7 @@ var groups = map[string]string{
 // operations lists everything that the API has. A node without a store serves its health
 // checks only.
 func (a *api) operations() []operation {
-	if a.control == nil {
+	if a.Control == nil {
 		return append(a.healthOperations(), a.indexOperation())
 	}
 	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations())
@@ -109,8 +109,8 @@ func (a *api) healthOperations() []operation {
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 			defer cancel()
-			if a.ready != nil {
-				if err := a.ready(ctx); err != nil {
+			if a.Ready != nil {
+				if err := a.Ready(ctx); err != nil {
 					a.fail(w, r, notReady(err))
 					return
 				}
@@ -143,14 +143,14 @@ func newDocument(text []byte) document {
 
 // describe makes the OpenAPI document and the reference page. It panics if that fails,
 // which depends on nothing but the program and is tested.
-func (a *api) describe(version string) {
+func (a *api) describe() {
 	operations := make([]openapi.Operation, len(a.served))
 	for i, op := range a.served {
 		operations[i] = op.Operation
 	}
 	limit := schema.For[pageQuery]().Field("limit")
 	d := openapi.Describe(operations, openapi.Options{
-		Version: version, Keyed: a.keys != nil, RateLimited: a.keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
+		Version: a.Version, Keyed: a.Keys != nil, RateLimited: a.Keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
 	})
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

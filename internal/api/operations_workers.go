@@ -36,7 +36,7 @@ func (a *api) workerOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.HeartbeatReply](http.StatusOK, "What the worker must know.")}, Errors: bodyErrors,
 		}, func(ctx context.Context, r *request, _ none, body belfry.Heartbeat) (response, error) {
 			body.WorkerID = r.id
-			reply, err := a.control.Heartbeat(ctx, r.namespace, body)
+			reply, err := a.Control.Heartbeat(ctx, r.namespace, body)
 			reply.Lost, reply.Cancel = append([]belfry.HeldAttempt{}, reply.Lost...), append([]belfry.HeldAttempt{}, reply.Cancel...) // never null
 			return shown(reply, err)
 		}),
@@ -60,7 +60,7 @@ func (a *api) workerOperations() []operation {
 			Body:      reflect.TypeFor[belfry.FinishRequest](),
 			Responses: []openapi.Response{openapi.JSON[belfry.FinishReply](http.StatusOK, "What each result did, in the order of the results.")}, Errors: bodyErrors,
 		}, func(ctx context.Context, r *request, _ none, body finishBody) (response, error) {
-			verdicts, err := a.control.Finish(ctx, r.namespace, body.Results)
+			verdicts, err := a.Control.Finish(ctx, r.namespace, body.Results)
 			return response{body: belfry.FinishReply{Verdicts: verdicts}}, err
 		}),
 	}
@@ -97,7 +97,7 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Oper
 	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
 	defer cancel()
 	defer a.cancelOnShutdown(cancel)()
-	runs, err := a.control.Claim(ctx, in.namespace, body)
+	runs, err := a.Control.Claim(ctx, in.namespace, body)
 	if err != nil && a.shuttingDown() {
 		err = errShutdown
 	}
@@ -126,15 +126,15 @@ func (a *api) returnRuns(r *http.Request, namespace string, runs []*belfry.Run) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
 	defer cancel()
-	if _, err := a.control.Finish(ctx, namespace, results); err != nil {
-		a.log.Warn("cannot release runs of a disconnected worker", "runs", len(runs), "error", err)
+	if _, err := a.Control.Finish(ctx, namespace, results); err != nil {
+		a.Log.Warn("cannot release runs of a disconnected worker", "runs", len(runs), "error", err)
 	}
 }
 
 // shuttingDown reports whether the node shuts down.
 func (a *api) shuttingDown() bool {
 	select {
-	case <-a.draining:
+	case <-a.Draining:
 		return true
 	default:
 		return false
@@ -147,7 +147,7 @@ func (a *api) cancelOnShutdown(cancel func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-a.draining:
+		case <-a.Draining:
 			cancel()
 		case <-done:
 		}

@@ -91,7 +91,7 @@ func (a *api) logFailure(r *http.Request, e *httpError, err error) {
 	case status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	}
-	a.log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
+	a.Log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
 }
 
 func noRoute(r *http.Request) *httpError {
