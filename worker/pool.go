@@ -182,8 +182,7 @@ func (p *Pool) drain() {
 // await waits until nothing is claimed and done, which is called with the lock held,
 // returns true, at most for d. It reports whether that was so.
 func (p *Pool) await(d time.Duration, done func() bool) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timeout := time.After(d)
 	for expired := false; ; {
 		p.mu.Lock()
 		ok := !p.claiming && done()
@@ -193,7 +192,7 @@ func (p *Pool) await(d time.Duration, done func() bool) bool {
 		}
 		select {
 		case <-p.changed:
-		case <-t.C:
+		case <-timeout:
 			expired = true
 		}
 	}
