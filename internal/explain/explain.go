@@ -30,6 +30,9 @@ type Store interface {
 // errChanging reports that a run changed while it was read.
 var errChanging = belfry.Errorf(belfry.Unavailable, "the run is changing; try again")
 
+// maxRequested is how many requested runs may precede a scheduled one.
+const maxRequested = 100
+
 // maxTries is how often an explanation starts again because its run changed, or was
 // settled, while it was read.
 const maxTries = 3
@@ -74,8 +77,7 @@ type explainer struct {
 // latest is the latest occurrence that was decided, or a later live run, or else the
 // next occurrence, or else the latest run of any kind, or else now.
 func (e *explainer) latest(ctx context.Context) (time.Time, error) {
-	const enough = 100 // requested runs that may precede a scheduled one
-	runs, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, store.Page{Limit: enough})
+	runs, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, store.Page{Limit: maxRequested})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -177,8 +179,7 @@ func (e *explainer) instant(ctx context.Context, at time.Time, revision int) (*i
 		Rule: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone},
 	}
 	if t.policy, err = e.defaults.Compile(spec); err != nil {
-		t.policy = nil
-		return t, nil
+		return t, nil // without a policy
 	}
 	t.format.zone = schedule.Location(t.policy.Unbounded)
 	t.out.Rule.Description = schedule.Describe(t.policy.Unbounded)
