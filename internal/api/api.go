@@ -8,6 +8,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -72,9 +73,7 @@ func newAPI(o Options) *api {
 		open:    make(map[string]bool),
 		spools:  make(chan struct{}, maxSpools),
 	}
-	if a.Log == nil {
-		a.Log = slog.Default()
-	}
+	a.Log = cmp.Or(a.Log, slog.Default())
 	for _, host := range o.Hosts {
 		a.hosts[hostName(host)] = true
 	}
@@ -92,22 +91,20 @@ func newAPI(o Options) *api {
 // dispatch serves a request by its route. What has none gets a problem document
 // instead of the mux's own answer.
 func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
-	if escaped := r.URL.EscapedPath(); escaped != path.Clean(escaped) { // A name may have slashes, encoded.
-		a.fail(w, r, noRoute(r))
-		return
+	err := noRoute(r)
+	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
+		h, pattern := a.mux.Handler(r)
+		if pattern != "" {
+			a.mux.ServeHTTP(w, r)
+			return
+		}
+		unanswered := probe{header: make(http.Header)}
+		h.ServeHTTP(&unanswered, r)
+		if unanswered.status == http.StatusMethodNotAllowed {
+			err = methodNotAllowed(r, unanswered.header.Get("Allow"))
+		}
 	}
-	h, pattern := a.mux.Handler(r)
-	if pattern != "" {
-		a.mux.ServeHTTP(w, r)
-		return
-	}
-	unanswered := probe{header: make(http.Header)}
-	h.ServeHTTP(&unanswered, r)
-	if unanswered.status == http.StatusMethodNotAllowed {
-		a.fail(w, r, methodNotAllowed(r, unanswered.header.Get("Allow")))
-		return
-	}
-	a.fail(w, r, noRoute(r))
+	a.fail(w, r, err)
 }
 
 // probe takes an answer without sending it.

@@ -149,10 +149,8 @@ func (p *importReader) readLine() error {
 		piece, err := p.in.ReadSlice('\n')
 		p.add(piece)
 		switch {
-		case err == nil:
-			return nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && (len(p.text) > 0 || p.over):
+		case errors.Is(err, io.EOF) && len(p.text) > 0:
 			return nil
 		default:
 			return err

@@ -123,8 +123,7 @@ func (a *api) healthOperations() []operation {
 // notReady says of a failure only what was meant for people.
 func notReady(err error) error {
 	detail := "the database cannot be reached"
-	var known *belfry.Error
-	if errors.As(err, &known) && known.Code != belfry.Internal {
+	if known, ok := errors.AsType[*belfry.Error](err); ok && known.Code != belfry.Internal {
 		detail = known.Message
 	}
 	return fmt.Errorf("%w: %w", &httpError{code: belfry.Unavailable, detail: detail, header: map[string]string{"Retry-After": "5"}}, err)

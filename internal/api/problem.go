@@ -58,13 +58,12 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // publicError is what a client may know of an error.
 func publicError(err error) *httpError {
-	var e *httpError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*httpError](err); ok {
 		return e
 	}
 	known := &belfry.Error{Code: belfry.Internal}
 	errors.As(err, &known)
-	e = &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
+	e := &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
 	switch known.Code {
 	case belfry.Unavailable:
 		e.detail = "the database cannot be reached; try again"

@@ -241,19 +241,16 @@ func readNamespace(r *http.Request) (string, error) {
 const maxRequestKey = 200
 
 func readKey(r *http.Request) (string, error) {
-	values := r.Header.Values(keyHeader)
-	if len(values) == 0 {
-		return "", nil
-	}
-	key := values[0]
 	message := ""
-	switch unprintable := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }); {
+	switch values := r.Header.Values(keyHeader); {
+	case len(values) == 0:
+		return "", nil
 	case len(values) > 1:
 		message = "is duplicated"
-	case key == "" || len(key) > maxRequestKey || unprintable:
+	case values[0] == "" || len(values[0]) > maxRequestKey || strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r > '~' }):
 		message = fmt.Sprintf("must have 1 to %d printable ASCII characters", maxRequestKey)
 	default:
-		return key, nil
+		return values[0], nil
 	}
 	return "", badParameters(belfry.FieldError{Field: keyHeader, Message: message})
 }

@@ -39,7 +39,9 @@ func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	if r.ContentLength > maxBulk {
 		return nil, tooLarge(maxBulk)
 	}
-	body := newPaced(w, r.Body)
+	body := &paced{body: r.Body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
+	body.connection.SetWriteDeadline(body.end.Add(bulkTimeout)) // Where there is none, there is no timeout either.
+	body.renew()
 	hash := sha256.New()
 	all := io.TeeReader(body, hash)
 	head, err := io.ReadAll(io.LimitReader(all, paceBytes))
@@ -109,13 +111,7 @@ type paced struct {
 	err        error // of the body, to tell it from that of what it is written to
 }
 
-func newPaced(w http.ResponseWriter, body io.Reader) *paced {
-	p := &paced{body: body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
-	p.connection.SetWriteDeadline(p.end.Add(bulkTimeout)) // Where there is none, there is no timeout either.
-	p.renew()
-	return p
-}
-
+// renew gives the next bytes their time.
 func (p *paced) renew() {
 	p.got = 0
 	until := time.Now().Add(paceWithin)
