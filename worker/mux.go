@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -189,10 +190,7 @@ func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
-		if f.IsExported() && strings.EqualFold(name, member) {
+		if f.IsExported() && strings.EqualFold(cmp.Or(name, f.Name), member) {
 			return f.Type, !strings.Contains(rest, "string")
 		}
 	}
@@ -201,17 +199,14 @@ func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
 
 // describeMismatch says what is wrong with a value, in words that follow its name.
 func describeMismatch(err error) string {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind):
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		given, _, _ := strings.Cut(kind.Value, " ") // "number 12.5": not the value itself
 		return fmt.Sprintf("is %s, want %s", withArticle(given), jsonTypeName(kind.Type))
-	case errors.As(err, &syntax):
-		return "is not JSON"
-	default:
-		return sanitize.Text(err.Error(), 200)
 	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "is not JSON"
+	}
+	return sanitize.Text(err.Error(), 200)
 }
 
 // jsonTypeName is what a Go type is in JSON.

@@ -27,6 +27,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -108,9 +109,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 	if p.concurrency <= 0 {
 		p.concurrency = 100
 	}
-	if p.log == nil {
-		p.log = slog.Default()
-	}
+	p.log = cmp.Or(p.log, slog.Default())
 	p.outage.log = p.log
 	return p
 }
