@@ -124,14 +124,11 @@ func Describe(operations []Operation, o Options) *Document {
 		OpenAPI: "3.1.0",
 		Info: info{
 			Title: "Belfry", Summary: "Cron for a fleet: jobs, their runs, and the workers that execute them.", Description: introduction,
-			Version: o.Version, License: map[string]string{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+			Version: cmp.Or(o.Version, "unknown"), License: map[string]string{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
 		},
 		Servers: []server{{"/", "The server that this document came from."}},
 		schemas: &schemas{types: make(map[string]reflect.Type)},
 		options: o,
-	}
-	if o.Version == "" {
-		d.Info.Version = "unknown"
 	}
 	if o.Keyed {
 		d.Security = []map[string][]string{{"bearer": {}}}
