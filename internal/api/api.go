@@ -48,7 +48,6 @@ type Options struct {
 type api struct {
 	Options
 	limiter *limiter
-	hosts   map[string]bool // Hosts, without ports
 	origins *http.CrossOriginProtection
 	mux     *http.ServeMux
 	served  []operation     // every route, in the order of the reference
@@ -67,16 +66,12 @@ func newAPI(o Options) *api {
 	a := &api{
 		Options: o,
 		limiter: newLimiter(o.RateLimit),
-		hosts:   make(map[string]bool),
 		origins: http.NewCrossOriginProtection(),
 		mux:     http.NewServeMux(),
 		open:    make(map[string]bool),
 		spools:  make(chan struct{}, maxSpools),
 	}
 	a.Log = cmp.Or(a.Log, slog.Default())
-	for _, host := range o.Hosts {
-		a.hosts[hostName(host)] = true
-	}
 	a.served = a.operations()
 	for _, op := range a.served {
 		a.mux.Handle(op.Method+" "+op.Path, op.handler)

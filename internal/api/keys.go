@@ -180,9 +180,7 @@ func noKey(challenge, detail string) *httpError {
 type limiter struct {
 	every rate.Limit
 	burst int
-
-	mu   sync.Mutex // guards the map
-	keys map[string]*rate.Limiter
+	keys  sync.Map // name of a key to *rate.Limiter
 }
 
 // newLimiter allows so many requests a second, and twice as many at once; nil for
@@ -194,7 +192,6 @@ func newLimiter(perSecond float64) *limiter {
 	return &limiter{
 		every: rate.Limit(perSecond),
 		burst: max(1, int(min(2*perSecond, math.MaxInt32))),
-		keys:  make(map[string]*rate.Limiter),
 	}
 }
 
@@ -203,7 +200,11 @@ func (l *limiter) allow(key string, now time.Time) error {
 	if l == nil {
 		return nil
 	}
-	r := l.of(key).ReserveN(now, 1)
+	known, ok := l.keys.Load(key)
+	if !ok {
+		known, _ = l.keys.LoadOrStore(key, rate.NewLimiter(l.every, l.burst))
+	}
+	r := known.(*rate.Limiter).ReserveN(now, 1)
 	wait := r.DelayFrom(now)
 	if wait <= 0 {
 		return nil
@@ -211,15 +212,4 @@ func (l *limiter) allow(key string, now time.Time) error {
 	r.CancelAt(now)
 	seconds := max(1, int64(math.Ceil(wait.Seconds())))
 	return &httpError{code: belfry.RateLimited, detail: "too many requests with this API key; try again later", header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)}}
-}
-
-func (l *limiter) of(key string) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := l.keys[key]
-	if found == nil {
-		found = rate.NewLimiter(l.every, l.burst)
-		l.keys[key] = found
-	}
-	return found
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,11 +100,11 @@ func (a *api) authorize(r *http.Request) error {
 // at all, is not a name that a page could have pointed here.
 func (a *api) acceptsHost(host string) bool {
 	name := hostName(host)
-	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || a.hosts[name] {
+	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	_, err := netip.ParseAddr(name)
-	return err == nil
+	return err == nil || slices.ContainsFunc(a.Hosts, func(host string) bool { return hostName(host) == name })
 }
 
 // hostName reduces a host to its name in lower case, without port and brackets.
