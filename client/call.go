@@ -252,13 +252,10 @@ func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 			}
 			failed.maybeDone = failed.Status == http.StatusPreconditionFailed || q.consumes && failed.Status == http.StatusNotFound
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", q.what, err)
-		}
 		delay, retryable := retryDelay(err, try)
 		deadline, limited := ctx.Deadline()
 		tooLate := limited && time.Until(deadline) <= delay
-		if !retryable || q.once || try >= c.retries || tooLate || q.stream != nil && !q.stream.rewind() {
+		if ctx.Err() != nil || !retryable || q.once || try >= c.retries || tooLate || q.stream != nil && !q.stream.rewind() {
 			return nil, fmt.Errorf("%s: %w", q.what, err)
 		}
 		unknown = unknown || !answered || failed.Status != http.StatusTooManyRequests

@@ -34,9 +34,7 @@ func badRequest(format string, args ...any) *httpError {
 
 // badParameters is the error of a query or of headers.
 func badParameters(fields ...belfry.FieldError) *httpError {
-	e := badRequest("the request has wrong parameters")
-	e.fields = fields
-	return e
+	return &httpError{code: belfry.BadRequest, detail: "the request has wrong parameters", fields: fields}
 }
 
 // fail writes the problem document of an error, and logs what it does not say.

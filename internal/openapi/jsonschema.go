@@ -318,9 +318,6 @@ func (s *schemas) priority() *Schema {
 
 // sample makes an example of a schema from those of its members; nil if there are none.
 func (s *schemas) sample(of *Schema) json.RawMessage {
-	if of == nil {
-		return nil
-	}
 	if len(of.Examples) > 0 {
 		return of.Examples[0]
 	}
