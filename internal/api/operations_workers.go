@@ -37,7 +37,8 @@ func (a *api) workerOperations() []operation {
 		}, func(ctx context.Context, r *request, _ none, body belfry.Heartbeat) (response, error) {
 			body.WorkerID = r.id
 			reply, err := a.Control.Heartbeat(ctx, r.namespace, body)
-			reply.Lost, reply.Cancel = append([]belfry.HeldAttempt{}, reply.Lost...), append([]belfry.HeldAttempt{}, reply.Cancel...) // never null
+			reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...) // never null
+			reply.Cancel = append([]belfry.HeldAttempt{}, reply.Cancel...)
 			return shown(reply, err)
 		}),
 		a.claimOperation(),
