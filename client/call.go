@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -74,9 +75,7 @@ func timeout(d time.Duration) CallOption { return func(q *call) { q.timeout = d 
 
 // keyed sets one idempotency key for all tries of a call.
 func keyed(q *call) {
-	if q.key == "" {
-		q.key = belfry.NewID(time.Now()).String()
-	}
+	q.key = cmp.Or(q.key, belfry.NewID(time.Now()).String())
 }
 
 type answer struct {
@@ -246,23 +245,20 @@ func (c *Client) do(ctx context.Context, q *call) (*answer, error) {
 		if err == nil {
 			return a, nil
 		}
-		var failed *Error
-		if errors.As(err, &failed) && unknown {
+		failed, answered := errors.AsType[*Error](err)
+		if answered && unknown {
 			if failed.Status == http.StatusNotFound && q.method == http.MethodDelete {
 				return &answer{status: http.StatusNoContent}, nil
 			}
 			failed.maybeDone = failed.Status == http.StatusPreconditionFailed || q.consumes && failed.Status == http.StatusNotFound
 		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", q.what, err)
-		}
 		delay, retryable := retryDelay(err, try)
 		deadline, limited := ctx.Deadline()
 		tooLate := limited && time.Until(deadline) <= delay
-		if !retryable || q.once || try >= c.retries || tooLate || q.stream != nil && !q.stream.rewind() {
+		if ctx.Err() != nil || !retryable || q.once || try >= c.retries || tooLate || q.stream != nil && !q.stream.rewind() {
 			return nil, fmt.Errorf("%s: %w", q.what, err)
 		}
-		unknown = unknown || failed == nil || failed.Status != http.StatusTooManyRequests
+		unknown = unknown || !answered || failed.Status != http.StatusTooManyRequests
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

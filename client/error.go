@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -30,25 +31,21 @@ type Error struct {
 // Error is one line.
 func (e *Error) Error() string {
 	const maxFields = 10
-	var b strings.Builder
-	b.WriteString(e.Detail)
-	for i, f := range e.Fields[:min(len(e.Fields), maxFields)] {
-		sep := "; "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%s%s: %s", sep, f.Field, f.Message)
+	text, before := e.Detail, ": "
+	for _, f := range e.Fields[:min(len(e.Fields), maxFields)] {
+		text += before + f.Field + ": " + f.Message
+		before = "; "
 	}
 	if more := len(e.Fields) - maxFields; more > 0 {
-		fmt.Fprintf(&b, "; and %d more", more)
+		text += fmt.Sprintf("; and %d more", more)
 	}
 	if e.maybeDone {
-		b.WriteString("; an earlier try of this call, whose answer was lost, may have changed it")
+		text += "; an earlier try of this call, whose answer was lost, may have changed it"
 	}
 	if e.Status >= http.StatusInternalServerError && e.RequestID != "" {
-		fmt.Fprintf(&b, " (request %s)", e.RequestID)
+		text += " (request " + e.RequestID + ")"
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap returns the failure as a *belfry.Error. BadRequest is Invalid there.
@@ -73,9 +70,7 @@ func newError(a *http.Response, body []byte) *Error {
 	media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if media == "application/problem+json" && json.Unmarshal(body, &p) == nil && p.Detail != "" && p.Code != "" {
 		e.Code, e.Detail = belfry.Code(sanitizeLine(string(p.Code), 64)), sanitizeLine(p.Detail, maxDetail)
-		if p.RequestID != "" {
-			e.RequestID = sanitizeLine(p.RequestID, 100)
-		}
+		e.RequestID = cmp.Or(sanitizeLine(p.RequestID, 100), e.RequestID)
 		for _, f := range p.Errors {
 			e.Fields = append(e.Fields, belfry.FieldError{Field: sanitizeLine(f.Field, maxDetail), Message: sanitizeLine(f.Message, maxDetail)})
 		}

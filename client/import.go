@@ -23,13 +23,10 @@ const importTimeout = 15 * time.Minute
 // is retried only if it failed before the sequence was started; a caller that can start
 // it again may call again with the same IdempotencyKey.
 func (c *Client) ImportJobs(ctx context.Context, manifests iter.Seq2[belfry.Manifest, error], options ...CallOption) ([]belfry.ID, error) {
-	q := newCall("import jobs", http.MethodPost, jobsPath+"/bulk", options...)
-	keyed(q)
-	q.timeout = importTimeout
-	q.stream = &lines{manifests: manifests}
-	var out belfry.ImportResult
-	_, err := c.json(ctx, q, nil, &out)
-	if failed := q.stream.end(); failed != nil {
+	stream := &lines{manifests: manifests}
+	streamed := func(q *call) { q.stream = stream }
+	out, err := fetch[belfry.ImportResult](ctx, c, "import jobs", http.MethodPost, jobsPath+"/bulk", nil, append(options, keyed, timeout(importTimeout), streamed)...)
+	if failed := stream.end(); failed != nil {
 		return nil, fmt.Errorf("import jobs: %w", failed)
 	}
 	return out.JobIDs, err

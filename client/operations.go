@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -185,10 +186,8 @@ func (c *Client) DeadLetter(ctx context.Context, run belfry.ID) (belfry.DeadLett
 // RedriveDeadLetter runs a dead letter again, with all its retries. It keeps its id,
 // idempotency key and attempts. A payload that is not nil replaces its own.
 func (c *Client) RedriveDeadLetter(ctx context.Context, run belfry.ID, payload json.RawMessage) (belfry.Run, error) {
-	q := newCall("redrive dead letter", http.MethodPost, deadPath+"/"+run.String()+"/redrive")
-	q.consumes = true
-	var again belfry.Run
-	_, err := c.json(ctx, q, belfry.Trigger{Payload: payload}, &again)
+	consumes := func(q *call) { q.consumes = true }
+	again, err := fetch[belfry.Run](ctx, c, "redrive dead letter", http.MethodPost, deadPath+"/"+run.String()+"/redrive", belfry.Trigger{Payload: payload}, consumes)
 	if failed, ok := errors.AsType[*Error](err); ok && failed.maybeDone { // It may be gone because an earlier try redrove it.
 		if now, e := c.Run(ctx, run); e == nil && now.Status != belfry.RunDiscarded {
 			return now, nil
@@ -268,23 +267,13 @@ func pages[T any](ctx context.Context, c *Client, what, path string, v url.Value
 	}
 }
 
+// nextLink matches the link to the next page in a Link header.
+var nextLink = regexp.MustCompile(`<([^<>]*)>[^<>,]*;\s*(?i:rel)="?next"?\s*(?:[;,]|$)`)
+
 func nextPage(h http.Header) (query string, ok bool) {
-	for _, header := range h.Values("Link") {
-		for link := range strings.SplitSeq(header, ",") {
-			target, parameters, _ := strings.Cut(link, ";")
-			target = strings.TrimSpace(target)
-			if !strings.HasPrefix(target, "<") || !strings.HasSuffix(target, ">") {
-				continue
-			}
-			for parameter := range strings.SplitSeq(parameters, ";") {
-				name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
-				if !strings.EqualFold(name, "rel") || strings.Trim(value, `"`) != "next" {
-					continue
-				}
-				if u, err := url.Parse(target[1 : len(target)-1]); err == nil {
-					return u.RawQuery, true
-				}
-			}
+	for _, match := range nextLink.FindAllStringSubmatch(strings.Join(h.Values("Link"), ","), -1) {
+		if u, err := url.Parse(match[1]); err == nil {
+			return u.RawQuery, true
 		}
 	}
 	return "", false
@@ -315,11 +304,9 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 	}
 	wait = max(wait.Truncate(time.Second), 0)
 	claim.Limit, claim.WaitSeconds = min(claim.Limit, maxClaim), belfry.Some(wait.Seconds())
-	q := workerCall("claim", claim.WorkerID)
-	q.timeout = wait + claimSlack
-	q.limit = int64(1<<20 + max(claim.Limit, 0)*maxRun)
-	var reply belfry.ClaimReply
-	if _, err := c.json(ctx, q, claim, &reply); err != nil {
+	limit := func(q *call) { q.limit = int64(1<<20 + max(claim.Limit, 0)*maxRun) }
+	reply, err := workerCall[belfry.ClaimReply](ctx, c, "claim", claim.WorkerID, claim, timeout(wait+claimSlack), limit)
+	if err != nil {
 		return nil, err
 	}
 	runs := make([]*belfry.Run, len(reply.Runs))
@@ -330,13 +317,12 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 }
 
 // Heartbeat reports that a worker is alive and returns what it must stop.
-func (c *Client) Heartbeat(ctx context.Context, heartbeat belfry.Heartbeat) (reply belfry.HeartbeatReply, err error) {
+func (c *Client) Heartbeat(ctx context.Context, heartbeat belfry.Heartbeat) (belfry.HeartbeatReply, error) {
 	c.worker.Store(&heartbeat.WorkerID)
 	if len(heartbeat.Held) > maxHeld {
 		heartbeat.Held, heartbeat.Complete = nil, false // an incomplete list would release the others
 	}
-	_, err = c.json(ctx, workerCall("heartbeat", heartbeat.WorkerID), heartbeat, &reply)
-	return reply, err
+	return workerCall[belfry.HeartbeatReply](ctx, c, "heartbeat", heartbeat.WorkerID, heartbeat)
 }
 
 // Finish reports results, in as many requests as their size needs, and returns one
@@ -350,9 +336,8 @@ func (c *Client) Finish(ctx context.Context, results []belfry.Result) ([]belfry.
 		if err != nil {
 			return nil, err
 		}
-		var reply belfry.FinishReply
-		q := workerCall("finish", *c.worker.Load())
-		if _, err := c.json(ctx, q, map[string][]json.RawMessage{"results": batch}, &reply); err != nil {
+		reply, err := workerCall[belfry.FinishReply](ctx, c, "finish", *c.worker.Load(), map[string][]json.RawMessage{"results": batch})
+		if err != nil {
 			return nil, err
 		}
 		if len(reply.Verdicts) != len(batch) {
@@ -381,8 +366,8 @@ func resultBatch(results []belfry.Result) (batch []json.RawMessage, err error) {
 	return batch, nil
 }
 
-func workerCall(what string, worker belfry.ID) *call {
-	q := newCall(what, http.MethodPost, apiPath+"/workers/"+worker.String()+"/"+what)
-	q.once = true
-	return q
+// workerCall makes a call of a worker, which is tried once.
+func workerCall[T any](ctx context.Context, c *Client, what string, worker belfry.ID, body any, options ...CallOption) (T, error) {
+	once := func(q *call) { q.once = true }
+	return fetch[T](ctx, c, what, http.MethodPost, apiPath+"/workers/"+worker.String()+"/"+what, body, append(options, once)...)
 }

@@ -73,18 +73,14 @@ func (p *Pool) sendLoop(ctx context.Context) {
 func (p *Pool) batch(limit int) []belfry.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, size := 0, 0
-	for n < min(limit, len(p.unsent)) {
-		r := &p.unsent[n].result
-		size += len(r.Output) + len(r.Error)
-		if n > 0 && size > maxBatchBytes {
+	var batch []belfry.Result
+	size := 0
+	for _, pending := range p.unsent[:min(limit, len(p.unsent))] {
+		size += len(pending.result.Output) + len(pending.result.Error)
+		if len(batch) > 0 && size > maxBatchBytes {
 			break
 		}
-		n++
-	}
-	batch := make([]belfry.Result, n)
-	for i := range batch {
-		batch[i] = p.unsent[i].result
+		batch = append(batch, pending.result)
 	}
 	return batch
 }

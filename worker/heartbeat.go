@@ -76,16 +76,9 @@ func (p *Pool) sendHeartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.He
 func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := belfry.Heartbeat{
-		WorkerID: p.worker,
-		Node:     p.node,
-		Slots:    p.concurrency,
-		Lanes:    p.lanes,
-		Queues:   p.queues,
-		Handlers: p.handlers,
-		Register: register,
-		Complete: !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval),
-	}
+	b := p.heartbeat()
+	b.Register = register
+	b.Complete = !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval)
 	if !b.Complete {
 		return b
 	}
@@ -99,6 +92,11 @@ func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
 		}
 	}
 	return b
+}
+
+// heartbeat is what every heartbeat says; mu is held.
+func (p *Pool) heartbeat() belfry.Heartbeat {
+	return belfry.Heartbeat{WorkerID: p.worker, Node: p.node, Slots: p.concurrency, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers}
 }
 
 func heldAttempt(r belfry.Result) belfry.HeldAttempt {
@@ -212,7 +210,8 @@ func (p *Pool) cancelLost(lost []*attempt) {
 func (p *Pool) unregister() error {
 	p.mu.Lock()
 	registered, left := !p.leaseRenewedAt.IsZero(), len(p.unsent)
-	b := belfry.Heartbeat{WorkerID: p.worker, Node: p.node, Slots: p.concurrency, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers, Leave: true}
+	b := p.heartbeat()
+	b.Leave = true
 	if p.leaseTimer != nil {
 		p.leaseTimer.Stop()
 	}

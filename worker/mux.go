@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ func NewMux() *Mux { return &Mux{handlers: make(map[string]Handler)} }
 // Handle registers a handler by its name. Like that of net/http it panics on an empty
 // name, a nil handler or a name that is taken.
 func (m *Mux) Handle(name string, h Handler) {
-	if name == "" || h == nil {
+	if f, ok := h.(HandlerFunc); name == "" || h == nil || ok && f == nil {
 		panic("worker: a handler needs a name and must not be nil")
 	}
 	m.mu.Lock()
@@ -70,9 +71,6 @@ func (m *Mux) Handle(name string, h Handler) {
 
 // HandleFunc registers a function as a handler.
 func (m *Mux) HandleFunc(name string, fn func(ctx context.Context, run *belfry.Run) error) {
-	if fn == nil {
-		panic("worker: a handler needs a name and must not be nil")
-	}
 	m.Handle(name, HandlerFunc(fn))
 }
 
@@ -157,7 +155,7 @@ func findInvalidField(raw json.RawMessage, t reflect.Type, path string, err erro
 		return path, err
 	}
 	switch t.Kind() {
-	case reflect.Struct:
+	case reflect.Struct, reflect.Map:
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal(raw, &members) // without an object there are none
 		for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -180,27 +178,19 @@ func findInvalidField(raw json.RawMessage, t reflect.Type, path string, err erro
 				return findInvalidField(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), fieldErr, depth+1)
 			}
 		}
-	case reflect.Map:
-		var members map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &members) // without an object there are none
-		for _, name := range slices.Sorted(maps.Keys(members)) {
-			if fieldErr := json.Unmarshal(members[name], reflect.New(t.Elem()).Interface()); fieldErr != nil {
-				return findInvalidField(members[name], t.Elem(), path+"."+sanitize.Text(name, 64), fieldErr, depth+1)
-			}
-		}
 	}
 	return path, err
 }
 
-// fieldOf returns the type of the field of a name. It is not plain if the field is not
-// decoded as a value of that type would be.
+// fieldOf returns the type of the field of a name, which a map has for any. It is not
+// plain if the field is not decoded as a value of that type would be.
 func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
+	if t.Kind() == reflect.Map {
+		return t.Elem(), true
+	}
 	for _, f := range reflect.VisibleFields(t) {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			name = f.Name
-		}
-		if f.IsExported() && strings.EqualFold(name, member) {
+		if f.IsExported() && strings.EqualFold(cmp.Or(name, f.Name), member) {
 			return f.Type, !strings.Contains(rest, "string")
 		}
 	}
@@ -209,17 +199,14 @@ func fieldOf(t reflect.Type, member string) (field reflect.Type, plain bool) {
 
 // describeMismatch says what is wrong with a value, in words that follow its name.
 func describeMismatch(err error) string {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind):
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		given, _, _ := strings.Cut(kind.Value, " ") // "number 12.5": not the value itself
 		return fmt.Sprintf("is %s, want %s", withArticle(given), jsonTypeName(kind.Type))
-	case errors.As(err, &syntax):
-		return "is not JSON"
-	default:
-		return sanitize.Text(err.Error(), 200)
 	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "is not JSON"
+	}
+	return sanitize.Text(err.Error(), 200)
 }
 
 // jsonTypeName is what a Go type is in JSON.

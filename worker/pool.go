@@ -27,6 +27,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -108,9 +109,7 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 	if p.concurrency <= 0 {
 		p.concurrency = 100
 	}
-	if p.log == nil {
-		p.log = slog.Default()
-	}
+	p.log = cmp.Or(p.log, slog.Default())
 	p.outage.log = p.log
 	return p
 }
@@ -182,8 +181,7 @@ func (p *Pool) drain() {
 // await waits until nothing is claimed and done, which is called with the lock held,
 // returns true, at most for d. It reports whether that was so.
 func (p *Pool) await(d time.Duration, done func() bool) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timeout := time.After(d)
 	for expired := false; ; {
 		p.mu.Lock()
 		ok := !p.claiming && done()
@@ -193,7 +191,7 @@ func (p *Pool) await(d time.Duration, done func() bool) bool {
 		}
 		select {
 		case <-p.changed:
-		case <-t.C:
+		case <-timeout:
 			expired = true
 		}
 	}

@@ -8,11 +8,20 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"path"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 )
 
@@ -45,18 +54,13 @@ type Options struct {
 }
 
 type api struct {
-	control  *control.Control
-	ready    func(ctx context.Context) error
-	draining <-chan struct{}
-	keys     *Keys
-	limiter  *limiter
-	hosts    map[string]bool
-	origins  *http.CrossOriginProtection
-	log      *slog.Logger
-	mux      *http.ServeMux
-	served   []operation     // every route, in the order of the reference
-	open     map[string]bool // paths that need no key
-	spools   chan struct{}   // a place for each import that may go on at once
+	Options
+	limiter *limiter
+	origins *http.CrossOriginProtection
+	mux     *http.ServeMux
+	served  []operation     // every route, in the order of the reference
+	open    map[string]bool // paths that need no key
+	spools  chan struct{}   // a place for each import that may go on at once
 
 	openapi   document // of what is served
 	reference document
@@ -68,24 +72,14 @@ func New(o Options) http.Handler { return newAPI(o) }
 
 func newAPI(o Options) *api {
 	a := &api{
-		control:  o.Control,
-		ready:    o.Ready,
-		draining: o.Draining,
-		keys:     o.Keys,
-		limiter:  newLimiter(o.RateLimit),
-		hosts:    make(map[string]bool),
-		origins:  http.NewCrossOriginProtection(),
-		log:      o.Log,
-		mux:      http.NewServeMux(),
-		open:     make(map[string]bool),
-		spools:   make(chan struct{}, maxSpools),
+		Options: o,
+		limiter: newLimiter(o.RateLimit),
+		origins: http.NewCrossOriginProtection(),
+		mux:     http.NewServeMux(),
+		open:    make(map[string]bool),
+		spools:  make(chan struct{}, maxSpools),
 	}
-	if a.log == nil {
-		a.log = slog.Default()
-	}
-	for _, host := range o.Hosts {
-		a.hosts[hostName(host)] = true
-	}
+	a.Log = cmp.Or(a.Log, slog.Default())
 	a.served = a.operations()
 	for _, op := range a.served {
 		a.mux.Handle(op.Method+" "+op.Path, op.handler)
@@ -93,29 +87,127 @@ func newAPI(o Options) *api {
 			a.open[op.Path] = true
 		}
 	}
-	a.describe(o.Version)
+	a.describe()
 	return a
+}
+
+// requestContext is what is known of a request before it is read.
+type requestContext struct {
+	id  string
+	key string // name of the API key
+}
+
+type contextKey struct{}
+
+func contextOf(r *http.Request) *requestContext {
+	if v, ok := r.Context().Value(contextKey{}).(*requestContext); ok {
+		return v
+	}
+	return &requestContext{}
+}
+
+var requestIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// ServeHTTP authorizes a request and serves it.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	v := &requestContext{id: r.Header.Get("X-Request-Id")}
+	if !requestIDs.MatchString(v.id) {
+		v.id = belfry.NewID(start).String()
+	}
+	r = r.WithContext(context.WithValue(r.Context(), contextKey{}, v))
+	out := &recorder{ResponseWriter: w}
+	out.Header().Set("X-Request-Id", v.id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	out.Header().Set("Cache-Control", "no-store")
+	defer func() {
+		a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
+			slog.String("path", r.URL.Path), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
+			slog.Duration("took", time.Since(start)), slog.String("key", v.key))
+	}()
+	defer a.recoverPanic(out, r)
+	if err := a.authorize(r); err != nil {
+		a.fail(out, r, err)
+		return
+	}
+	a.dispatch(out, r)
+}
+
+// recoverPanic turns a panic of a handler into a response and a line in the log.
+func (a *api) recoverPanic(w *recorder, r *http.Request) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause == http.ErrAbortHandler {
+		panic(cause)
+	}
+	a.Log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path,
+		"panic", cause, "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler) // Half an answer must not look like a whole one.
+	}
+	a.fail(w, r, belfry.Errorf(belfry.Internal, "serve a request that panicked"))
+}
+
+// authorize says why a request is refused before it is read.
+func (a *api) authorize(r *http.Request) error {
+	if !a.acceptsHost(r.Host) {
+		return &httpError{code: belfry.Misdirected, detail: "this server does not accept the name in the Host header; its operator can add it with --host"}
+	}
+	if a.Keys != nil && !a.open[r.URL.Path] {
+		name, err := a.Keys.check(r.Header.Values("Authorization"), a.Log)
+		if err != nil {
+			return err
+		}
+		contextOf(r).key = name
+		if err := a.limiter.allow(name, time.Now()); err != nil {
+			return err
+		}
+	}
+	if err := a.origins.Check(r); err != nil {
+		return &httpError{code: belfry.Forbidden, detail: "a page of another origin may not change anything"}
+	}
+	return nil
+}
+
+// acceptsHost reports whether a Host header names this server. An address, or no host
+// at all, is not a name that a page could have pointed here.
+func (a *api) acceptsHost(host string) bool {
+	name := hostName(host)
+	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil || slices.ContainsFunc(a.Hosts, func(host string) bool { return hostName(host) == name })
+}
+
+// hostName reduces a host to its name in lower case, without port and brackets.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
 // dispatch serves a request by its route. What has none gets a problem document
 // instead of the mux's own answer.
 func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
-	if escaped := r.URL.EscapedPath(); escaped != path.Clean(escaped) { // A name may have slashes, encoded.
-		a.fail(w, r, noRoute(r))
-		return
+	err := noRoute(r)
+	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
+		h, pattern := a.mux.Handler(r)
+		if pattern != "" {
+			a.mux.ServeHTTP(w, r)
+			return
+		}
+		unanswered := probe{header: make(http.Header)}
+		h.ServeHTTP(&unanswered, r)
+		if unanswered.status == http.StatusMethodNotAllowed {
+			err = methodNotAllowed(r, unanswered.header.Get("Allow"))
+		}
 	}
-	h, pattern := a.mux.Handler(r)
-	if pattern != "" {
-		a.mux.ServeHTTP(w, r)
-		return
-	}
-	unanswered := probe{header: make(http.Header)}
-	h.ServeHTTP(&unanswered, r)
-	if unanswered.status == http.StatusMethodNotAllowed {
-		a.fail(w, r, methodNotAllowed(r, unanswered.header.Get("Allow")))
-		return
-	}
-	a.fail(w, r, noRoute(r))
+	a.fail(w, r, err)
 }
 
 // probe takes an answer without sending it.
@@ -127,3 +219,25 @@ type probe struct {
 func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+// recorder records status and size of a response.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *recorder) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	w.status = cmp.Or(w.status, http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

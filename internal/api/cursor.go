@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -26,14 +25,21 @@ type pageQuery struct {
 // defaultPageSize is the implicit limit.
 const defaultPageSize = 50
 
-var pageQueryType = reflect.TypeFor[pageQuery]()
-
-// A cursor is a position in a list: a version byte, a digest of the list and its
-// filter, then the instant and the id of the last item. Clients return it unchanged.
-const (
-	cursorVersion = 2
-	digestSize    = 8
+var (
+	pageQueryType = reflect.TypeFor[pageQuery]()
+	pageQueries   = []reflect.Type{pageQueryType}
 )
+
+// cursor is a position in a list, of the last item of a page. Clients return it
+// unchanged.
+type cursor struct {
+	Version byte
+	Scope   cursorScope
+	At      int64 // in microseconds
+	ID      belfry.ID
+}
+
+const cursorVersion = 2
 
 var (
 	errCursor        = errors.New("is not a cursor of this list; take it from the answer before")
@@ -41,8 +47,8 @@ var (
 	errCursorScope   = errors.New("belongs to another list or filter; repeat the request of the page before, or start again without a cursor")
 )
 
-// cursorScope is the list and filter that a cursor belongs to.
-type cursorScope [digestSize]byte
+// cursorScope is a digest of the list and filter that a cursor belongs to.
+type cursorScope [8]byte
 
 func newCursorScope(path, namespace string, filter url.Values) (s cursorScope) {
 	filter = maps.Clone(filter)
@@ -54,27 +60,26 @@ func newCursorScope(path, namespace string, filter url.Values) (s cursorScope) {
 }
 
 func (s cursorScope) encode(p store.Position) string {
-	raw := append([]byte{cursorVersion}, s[:]...)
-	raw = binary.BigEndian.AppendUint64(raw, uint64(p.At.UnixMicro()))
-	return base64.RawURLEncoding.EncodeToString(append(raw, p.ID[:]...))
+	raw, _ := binary.Append(nil, binary.BigEndian, cursor{cursorVersion, s, p.At.UnixMicro(), p.ID}) // its size is fixed
+	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-func (s cursorScope) decode(cursor string) (p store.Position, err error) {
-	if cursor == "" {
+func (s cursorScope) decode(text string) (p store.Position, err error) {
+	if text == "" {
 		return p, nil
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	var c cursor
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	size, short := binary.Decode(raw, binary.BigEndian, &c)
 	switch {
-	case err != nil || len(raw) != 1+digestSize+8+len(belfry.ID{}) || strings.ContainsAny(cursor, "\r\n"): // decoding would skip those
+	case err != nil || short != nil || size != len(raw) || strings.ContainsAny(text, "\r\n"): // decoding would skip those
 		return p, errCursor
-	case raw[0] != cursorVersion:
+	case c.Version != cursorVersion:
 		return p, errCursorVersion
-	case !bytes.Equal(raw[1:1+digestSize], s[:]):
+	case c.Scope != s:
 		return p, errCursorScope
 	}
-	p.At = time.UnixMicro(int64(binary.BigEndian.Uint64(raw[1+digestSize:]))).UTC()
-	copy(p.ID[:], raw[1+digestSize+8:])
-	return p, nil
+	return store.Position{At: time.UnixMicro(c.At).UTC(), ID: c.ID}, nil
 }
 
 // nextPage is the address of the page after a position; empty if that is zero.
@@ -83,9 +88,6 @@ func (in *request) nextPage(last store.Position) string {
 		return ""
 	}
 	next := maps.Clone(in.query)
-	if next == nil {
-		next = url.Values{}
-	}
 	next.Set("cursor", in.cursor.encode(last))
 	return in.path + "?" + next.Encode()
 }

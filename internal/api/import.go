@@ -25,20 +25,10 @@ import (
 var lineMedia = []string{openapi.MediaLines, "application/ndjson", "application/jsonl"}
 
 // importJobs creates many jobs, all or none.
-func (a *api) importJobs(op *openapi.Operation) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		out, err := a.readImport(w, r, op)
-		a.reply(w, r, out, err)
-	}
-}
-
-func (a *api) readImport(w http.ResponseWriter, r *http.Request, op *openapi.Operation) (out response, err error) {
-	in := &request{}
+func (a *api) importJobs(w http.ResponseWriter, r *http.Request, op *openapi.Operation) (out response, err error) {
 	var q dryRunQuery
-	if err := in.readHeaders(r, op); err != nil {
-		return out, err
-	}
-	if err := in.readQuery(r, op, &q); err != nil {
+	in, err := readHead(r, op, &q)
+	if err != nil {
 		return out, err
 	}
 	media, err := checkMedia(r.Header, append(slices.Clone(lineMedia), openapi.MediaJSON)...)
@@ -62,7 +52,7 @@ func (a *api) readImport(w http.ResponseWriter, r *http.Request, op *openapi.Ope
 		return out, badRequest("there is no job in the body")
 	}
 	in.key.Hash = sha256.Sum256(fmt.Appendf(nil, "%s %s %t %x", op.Method, op.Path, array, body.sum))
-	result, err := a.control.Import(ctx, in.namespace, importLines(jobs), in.key, q.DryRun)
+	result, err := a.Control.Import(ctx, in.namespace, importLines(jobs), in.key, q.DryRun)
 	if q.DryRun {
 		return response{body: result}, err
 	}
@@ -93,28 +83,21 @@ func (i importResult) head() []byte {
 	return fmt.Appendf(nil, `{"created":%d,"job_ids":[`, i.Created)
 }
 
-func (i importResult) length() int64 {
-	return int64(len(i.head()) + len(i.JobIDs)*idSize + max(0, len(i.JobIDs)-1) + len(importTail))
+func (i importResult) length() int {
+	return len(i.head()) + len(i.JobIDs)*idSize + max(0, len(i.JobIDs)-1) + len(importTail)
 }
 
 func (i importResult) writeTo(w io.Writer) error {
-	const flushAt = 32 << 10
-	text := i.head()
+	out := bufio.NewWriterSize(w, 32<<10)
+	out.Write(i.head())
 	for n, id := range i.JobIDs {
 		if n > 0 {
-			text = append(text, ',')
+			out.WriteByte(',')
 		}
-		quoted, _ := id.MarshalText() // it has no error
-		text = append(append(append(text, '"'), quoted...), '"')
-		if len(text) > flushAt {
-			if _, err := w.Write(text); err != nil {
-				return err
-			}
-			text = text[:0]
-		}
+		out.WriteString(`"` + id.String() + `"`)
 	}
-	_, err := w.Write(append(text, importTail...))
-	return err
+	out.WriteString(importTail)
+	return out.Flush() // with the first error of all
 }
 
 // maxImportedJob is how many bytes one job of an import may have.
@@ -166,10 +149,8 @@ func (p *importReader) readLine() error {
 		piece, err := p.in.ReadSlice('\n')
 		p.add(piece)
 		switch {
-		case err == nil:
-			return nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && (len(p.text) > 0 || p.over):
+		case errors.Is(err, io.EOF) && len(p.text) > 0:
 			return nil
 		default:
 			return err

@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -169,4 +173,43 @@ func (k *Keys) check(headers []string, log *slog.Logger) (name string, err error
 
 func noKey(challenge, detail string) *httpError {
 	return &httpError{code: belfry.Unauthorized, detail: detail, header: map[string]string{"WWW-Authenticate": challenge}}
+}
+
+// limiter bounds the requests a second of each API key. It never has more entries
+// than there were names of keys.
+type limiter struct {
+	every rate.Limit
+	burst int
+	keys  sync.Map // name of a key to *rate.Limiter
+}
+
+// newLimiter allows so many requests a second, and twice as many at once; nil for
+// no limit.
+func newLimiter(perSecond float64) *limiter {
+	if perSecond <= 0 || math.IsNaN(perSecond) || math.IsInf(perSecond, 1) {
+		return nil
+	}
+	return &limiter{
+		every: rate.Limit(perSecond),
+		burst: max(1, int(min(2*perSecond, math.MaxInt32))),
+	}
+}
+
+// allow counts a request, or says when to try again.
+func (l *limiter) allow(key string, now time.Time) error {
+	if l == nil {
+		return nil
+	}
+	known, ok := l.keys.Load(key)
+	if !ok {
+		known, _ = l.keys.LoadOrStore(key, rate.NewLimiter(l.every, l.burst))
+	}
+	r := known.(*rate.Limiter).ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait <= 0 {
+		return nil
+	}
+	r.CancelAt(now)
+	seconds := max(1, int64(math.Ceil(wait.Seconds())))
+	return &httpError{code: belfry.RateLimited, detail: "too many requests with this API key; try again later", header: map[string]string{"Retry-After": strconv.FormatInt(seconds, 10)}}
 }

@@ -2,12 +2,12 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strconv"
 	"time"
@@ -25,17 +25,18 @@ type operation struct {
 
 // response is what a handler answers.
 type response struct {
-	status   int // 200 unless set
-	location string
-	next     string // address of the next page
-	etag     string
-	close    bool // the connection is not used again
-	body     any  // nil: none; a streamed one writes itself
+	status int // 200 unless set
+	header map[string]string
+	next   string // address of the next page
+	body   any    // nil: none; a streamed one writes itself
 }
+
+// shown is the response that shows the result of a call.
+func shown[T any](body T, err error) (response, error) { return response{body: body}, err }
 
 // streamed is a body that is too large to be put together first.
 type streamed interface {
-	length() int64
+	length() int
 	writeTo(w io.Writer) error
 }
 
@@ -63,27 +64,33 @@ func handleWithin[Query, Body any](a *api, timeout time.Duration, op openapi.Ope
 	if t := reflect.TypeFor[Body](); op.Body == nil && t != reflect.TypeFor[none]() {
 		op.Body = t
 	}
-	return operation{op, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.handleRaw(op, func(w http.ResponseWriter, r *http.Request, op *openapi.Operation) (response, error) {
 		var query Query
 		var body Body
-		in, err := readRequest(r, &op, &query, &body)
+		in, err := readRequest(r, op, &query, &body)
 		if err != nil {
-			a.fail(w, r, err)
-			return
+			return response{}, err
 		}
 		if timeout > requestTimeout {
 			extendDeadlines(w, timeout+requestTimeout)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		out, err := do(ctx, in, query, body)
+		return do(ctx, in, query, body)
+	})
+}
+
+// handleRaw makes an operation of a function that reads the request itself.
+func (a *api) handleRaw(op openapi.Operation, do func(http.ResponseWriter, *http.Request, *openapi.Operation) (response, error)) operation {
+	return operation{op, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, err := do(w, r, &op)
 		a.reply(w, r, out, err)
 	})}
 }
 
 // list makes an operation of a function that gives a page of a list.
 func list[Query, Item any](a *api, op openapi.Operation, get func(context.Context, *request, Query, store.Page) ([]Item, store.Position, error)) operation {
-	op.Query = append(op.Query, reflect.TypeFor[pageQuery]())
+	op.Query = append(op.Query, pageQueryType)
 	op.Responses = []openapi.Response{openapi.JSON[[]Item](http.StatusOK, "A page of the list.", "Link")}
 	return handle(a, op, func(ctx context.Context, r *request, q Query, _ none) (response, error) {
 		items, last, err := get(ctx, r, q, r.page)
@@ -108,41 +115,37 @@ func (a *api) reply(w http.ResponseWriter, r *http.Request, out response, err er
 			return
 		}
 	}
-	if out.status == 0 {
-		out.status = http.StatusOK
-	}
-	h := w.Header()
-	if out.location != "" {
-		h.Set("Location", out.location)
-	}
+	status := cmp.Or(out.status, http.StatusOK)
+	setHeaders(w, out.header)
 	if out.next != "" {
-		h.Set("Link", "<"+out.next+`>; rel="next"`)
-	}
-	if out.etag != "" {
-		h.Set("ETag", `"`+out.etag+`"`)
-	}
-	if out.close {
-		h.Set("Connection", "close")
+		w.Header().Set("Link", "<"+out.next+`>; rel="next"`)
 	}
 	switch {
 	case stream:
-		h.Set("Content-Type", openapi.MediaJSON)
-		h.Set("Content-Length", strconv.FormatInt(large.length(), 10))
-		w.WriteHeader(out.status)
+		writeHead(w, status, openapi.MediaJSON, large.length())
 		if err := large.writeTo(w); err != nil {
 			panic(http.ErrAbortHandler) // the client is gone, or must not take a part for the whole
 		}
 	case out.body == nil:
-		w.WriteHeader(out.status)
+		w.WriteHeader(status)
 	default:
-		write(w, out.status, openapi.MediaJSON, text.Bytes())
+		write(w, status, openapi.MediaJSON, text.Bytes())
 	}
 }
 
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+func setHeaders(w http.ResponseWriter, header map[string]string) {
+	for name, value := range header {
+		w.Header().Set(name, value)
+	}
+}
+
+func writeHead(w http.ResponseWriter, status int, contentType string, length int) {
+	setHeaders(w, map[string]string{"Content-Type": contentType, "Content-Length": strconv.Itoa(length)})
 	w.WriteHeader(status)
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	writeHead(w, status, contentType, len(body))
 	w.Write(body) // a client that is gone cannot be told
 }
 
@@ -154,6 +157,3 @@ func extendDeadlines(w http.ResponseWriter, by time.Duration) {
 	connection.SetReadDeadline(until) // without support there is no timeout either
 	connection.SetWriteDeadline(until)
 }
-
-// jobPath is the path of a job.
-func jobPath(ref string) string { return jobsPath + "/" + url.PathEscape(ref) }

@@ -19,22 +19,20 @@ func (a *api) actionOperations() []operation {
 			ID: id, Method: "POST", Path: jobsPath + "/{job}/" + path, Group: groupJobs, Summary: summary, Doc: doc,
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			job, err := do(ctx, r.namespace, r.ref)
-			return shownJob(job), err
+			return shownJob(do(ctx, r.namespace, r.ref))
 		})
 	}
 	return []operation{
-		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.control.Pause),
+		simple("pauseJob", "pause", "Pause a job", "Stops the job from firing until it is resumed; what is already due still runs. A paused job stays as it is.", a.Control.Pause),
 		handle(a, openapi.Operation{
 			ID: "resumeJob", Method: "POST", Path: jobsPath + "/{job}/resume", Group: groupJobs, Summary: "Resume a job",
 			Doc: "Lets a paused job fire again. Occurrences during the pause are recorded as skipped, except that an overdue one-off runs. With `catch_up` they count as missed, and the job catches up as " +
 				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
 			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Resume) (response, error) {
-			job, err := a.control.Resume(ctx, r.namespace, r.ref, body)
-			return shownJob(job), err
+			return shownJob(a.Control.Resume(ctx, r.namespace, r.ref, body))
 		}),
-		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.control.CancelJob),
+		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.Control.CancelJob),
 		handle(a, openapi.Operation{
 			ID: "triggerJob", Method: "POST", Path: jobsPath + "/{job}/trigger", Group: groupRuns, Summary: "Run a job now",
 			Doc: "Creates a run of the job, paused or not, beside its schedule; its `overlap` policy applies. The run may have its own payload: for an `http` job that " +
@@ -42,8 +40,8 @@ func (a *api) actionOperations() []operation {
 			Headers: []string{keyHeader}, Optional: true, Examples: map[string]string{"With its own payload": `{"payload": {"report_type": "monthly"}}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.TriggerResult](http.StatusAccepted, "The run that the trigger becomes.", "Location")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
-			result, err := a.control.Trigger(ctx, r.namespace, r.ref, body, r.key)
-			return response{status: http.StatusAccepted, location: runsPath + "/" + result.RunID.String(), body: result}, err
+			result, err := a.Control.Trigger(ctx, r.namespace, r.ref, body, r.key)
+			return acceptedRun(result.RunID, result, err)
 		}),
 		handle(a, openapi.Operation{
 			ID: "backfillJob", Method: "POST", Path: jobsPath + "/{job}/backfill", Group: groupRuns, Summary: "Run past occurrences",
@@ -57,7 +55,7 @@ func (a *api) actionOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.BackfillResult](http.StatusAccepted, "The runs."), openapi.JSON[belfry.BackfillResult](http.StatusOK, "Of a dry run: the occurrences.")},
 			Errors:    errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Backfill) (response, error) {
-			result, err := a.control.Backfill(ctx, r.namespace, r.ref, body, r.key)
+			result, err := a.Control.Backfill(ctx, r.namespace, r.ref, body, r.key)
 			if body.DryRun {
 				return response{body: result}, err
 			}
@@ -97,13 +95,12 @@ func (a *api) previewOperation() operation {
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
 	}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
-		preview, err := a.control.Preview(body)
-		return response{body: preview}, err
+		return shown(a.Control.Preview(body))
 	})
 }
 
 func (a *api) importOperation() operation {
-	op := operation{Operation: openapi.Operation{
+	return a.handleRaw(openapi.Operation{
 		ID: "importJobs", Method: "POST", Path: jobsPath + "/bulk", Group: groupJobs, Summary: "Create many jobs",
 		Doc: "Creates all jobs of the body or none. The body has a job per line, or is an array of jobs, and at most 64 MiB; each job has at most 1 MiB. It is received completely before " +
 			"anything is stored, and must arrive at 64 KiB per 10 seconds or faster. Errors are reported by line (`line 17.schedule`) or element (`[16].schedule`), " +
@@ -118,18 +115,21 @@ func (a *api) importOperation() operation {
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.ImportResult](http.StatusCreated, "The jobs."), openapi.JSON[belfry.ImportResult](http.StatusOK, "Of a dry run: how many jobs would be created.")},
 		Errors:    errorsWith(conflict),
-	}}
-	op.handler = a.importJobs(&op.Operation)
-	return op
+	}, a.importJobs)
+}
+
+// acceptedRun is the response of a run that was requested and will start.
+func acceptedRun(id belfry.ID, body any, err error) (response, error) {
+	return response{status: http.StatusAccepted, header: map[string]string{"Location": runsPath + "/" + id.String()}, body: body}, err
 }
 
 func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk) (response, error) {
 	scope := newCursorScope(jobsPath+"/actions", r.namespace, url.Values{"action": {string(body.Action)}, "filter": {string(belfry.MustJSON(body.Filter))}})
 	after, err := scope.decode(body.Cursor)
 	if err != nil {
-		return response{}, invalid("the request is not valid", []belfry.FieldError{{Field: "cursor", Message: err.Error()}})
+		return response{}, invalid([]belfry.FieldError{{Field: "cursor", Message: err.Error()}})
 	}
-	result, next, err := a.control.Bulk(ctx, r.namespace, body, after.ID, r.key)
+	result, next, err := a.Control.Bulk(ctx, r.namespace, body, after.ID, r.key)
 	if err != nil {
 		return response{}, err
 	}
@@ -138,7 +138,7 @@ func (a *api) bulkJobs(ctx context.Context, r *request, _ none, body belfry.Bulk
 	}
 	for _, f := range result.Failed {
 		if belfry.CodeOf(f.Err) == belfry.Internal {
-			a.log.Warn("a bulk action failed for a job", "action", body.Action, "job", f.JobID, "error", f.Err)
+			a.Log.Warn("a bulk action failed for a job", "action", body.Action, "job", f.JobID, "error", f.Err)
 		}
 	}
 	return response{body: result}, nil

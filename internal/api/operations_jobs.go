@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
@@ -65,25 +66,22 @@ func (a *api) jobOperations() []operation {
 		}, func(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
 			in := checkStatus(body.input)
 			if q.DryRun {
-				diff, err := a.control.DiffCreate(ctx, r.namespace, in)
-				return response{body: diff}, err
+				return shown(a.Control.DiffCreate(ctx, r.namespace, in))
 			}
-			job, err := a.control.Create(ctx, r.namespace, in, r.key)
-			return createdJob(job), err
+			return createdJob(a.Control.Create(ctx, r.namespace, in, r.key))
 		}),
 		list(a, openapi.Operation{
 			ID: "listJobs", Method: "GET", Path: jobsPath, Group: groupJobs, Summary: "List jobs",
 			Doc: "The jobs of the namespace, newest first. Archived one-offs are listed only with a `status` that they may have: `completed`, `failed` or `cancelled`. A page may be short or empty and still have a next one.",
 		}, func(ctx context.Context, r *request, f belfry.JobFilter, p store.Page) ([]belfry.Job, store.Position, error) {
-			return a.control.List(ctx, r.namespace, f, p)
+			return a.Control.List(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
 			ID: "getJob", Method: "GET", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Get a job",
 			Doc:       "Values in the payload that look like secrets are shown as `***`. An archived one-off is found by its id or name for as long as its history is kept; it cannot be changed.",
 			Responses: []openapi.Response{jobResponse}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			job, err := a.control.Get(ctx, r.namespace, r.ref)
-			return shownJob(job), err
+			return shownJob(a.Control.Get(ctx, r.namespace, r.ref))
 		}),
 		handle(a, openapi.Operation{
 			ID: "editJob", Method: "PATCH", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Edit a job",
@@ -111,14 +109,14 @@ func (a *api) jobOperations() []operation {
 			if err != nil {
 				return response{}, err
 			}
-			err = a.control.Delete(ctx, r.namespace, r.ref, match, control.DeleteOptions{CancelRuns: q.Runs == "cancel", PurgeHistory: q.History == "delete"})
+			err = a.Control.Delete(ctx, r.namespace, r.ref, match, control.DeleteOptions{CancelRuns: q.Runs == "cancel", PurgeHistory: q.History == "delete"})
 			return response{status: http.StatusNoContent}, err
 		}),
 		list(a, openapi.Operation{
 			ID: "listRevisions", Method: "GET", Path: jobsPath + "/{job}/revisions", Group: groupJobs, Summary: "List the revisions of a job",
 			Doc: "Spec and payload of the job, now and before each edit, the current revision first. Runs name the revision they were fired from.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Revision, store.Position, error) {
-			return a.control.Revisions(ctx, r.namespace, r.ref, p)
+			return a.Control.Revisions(ctx, r.namespace, r.ref, p)
 		}),
 		handle(a, openapi.Operation{
 			ID: "rollbackJob", Method: "POST", Path: jobsPath + "/{job}/rollback", Group: groupJobs, Summary: "Roll back a job",
@@ -126,8 +124,7 @@ func (a *api) jobOperations() []operation {
 			Examples:  map[string]string{"To the second revision": `{"revision": 2}`},
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Rollback) (response, error) {
-			job, err := a.control.Rollback(ctx, r.namespace, r.ref, body)
-			return shownJob(job), err
+			return shownJob(a.Control.Rollback(ctx, r.namespace, r.ref, body))
 		}),
 	}
 }
@@ -138,11 +135,9 @@ func (a *api) editJob(ctx context.Context, r *request, q dryRunQuery, body manif
 		return response{}, err
 	}
 	if q.DryRun {
-		diff, err := a.control.DiffEdit(ctx, r.namespace, r.ref, match, body.patch(r.namespace))
-		return response{body: diff}, err
+		return shown(a.Control.DiffEdit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
 	}
-	job, err := a.control.Edit(ctx, r.namespace, r.ref, match, body.patch(r.namespace))
-	return shownJob(job), err
+	return shownJob(a.Control.Edit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
 }
 
 func (a *api) putJob(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
@@ -161,14 +156,13 @@ func (a *api) putJob(ctx context.Context, r *request, q dryRunQuery, body manife
 		return response{}, err
 	}
 	if q.DryRun {
-		diff, err := a.control.DiffPut(ctx, r.namespace, r.ref, match, body.input)
-		return response{body: diff}, err
+		return shown(a.Control.DiffPut(ctx, r.namespace, r.ref, match, body.input))
 	}
-	job, created, err := a.control.Put(ctx, r.namespace, r.ref, match, body.input)
+	job, created, err := a.Control.Put(ctx, r.namespace, r.ref, match, body.input)
 	if created {
-		return createdJob(job), err
+		return createdJob(job, err)
 	}
-	return shownJob(job), err
+	return shownJob(job, err)
 }
 
 // matchVersion is the version that control must find; empty for any.
@@ -180,15 +174,12 @@ func (a *api) matchVersion(ctx context.Context, r *request) (string, error) {
 	case len(c.tags) == 1 && c.tags[0] != "":
 		return c.tags[0], nil
 	}
-	job, err := a.control.Get(ctx, r.namespace, r.ref)
+	job, err := a.Control.Get(ctx, r.namespace, r.ref)
 	if err != nil || c.any {
 		return "", err
 	}
-	version := control.Version(job)
-	for _, tag := range c.tags {
-		if tag == version {
-			return version, nil
-		}
+	if version := control.Version(job); slices.Contains(c.tags, version) {
+		return version, nil
 	}
 	return "", staleVersion()
 }
@@ -197,10 +188,14 @@ func staleVersion() error {
 	return belfry.Errorf(belfry.Changed, "the job is not the version that If-Match names; read it again")
 }
 
-func shownJob(job belfry.Job) response { return response{etag: control.Version(job), body: job} }
+func shownJob(job belfry.Job, err error) (response, error) {
+	return response{header: map[string]string{"ETag": `"` + control.Version(job) + `"`}, body: job}, err
+}
 
-func createdJob(job belfry.Job) response {
-	return response{status: http.StatusCreated, location: jobPath(job.ID.String()), etag: control.Version(job), body: job}
+func createdJob(job belfry.Job, err error) (response, error) {
+	out, err := shownJob(job, err)
+	out.status, out.header["Location"] = http.StatusCreated, jobsPath+"/"+job.ID.String()
+	return out, err
 }
 
 const exampleHTTPJob = `{"name": "nightly-report", "schedule": "30 2 * * *", "timezone": "Europe/Paris", "tags": ["billing", "reports"],

@@ -26,7 +26,7 @@ func (a *api) runOperations() []operation {
 			ID: "listJobRuns", Method: "GET", Path: jobsPath + "/{job}/runs", Group: groupRuns, Summary: "List the runs of a job",
 			Doc: "Runs, live ones included, and skipped occurrences with their reason, the latest first, without attempts.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Run, store.Position, error) {
-			return a.control.JobRuns(ctx, r.namespace, r.ref, p)
+			return a.Control.JobRuns(ctx, r.namespace, r.ref, p)
 		}),
 		a.historyOperation(),
 		handle(a, openapi.Operation{
@@ -35,25 +35,24 @@ func (a *api) runOperations() []operation {
 				"Without `at`: the latest decision, or a later run that was triggered and is not finished, or else the next occurrence.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Explanation](http.StatusOK, "The explanation.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, q explainQuery, _ none) (response, error) {
-			explanation, err := a.control.Explain(ctx, r.namespace, r.ref, q.At)
+			explanation, err := a.Control.Explain(ctx, r.namespace, r.ref, q.At)
 			if e := publicError(err); err != nil && e.code == belfry.Invalid {
 				err = badParameters(e.fields...)
 			}
-			return response{body: explanation}, err
+			return shown(explanation, err)
 		}),
 		list(a, openapi.Operation{
 			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List the runs of all jobs",
 			Doc: "Runs and skipped occurrences of the namespace, the latest first. A page may be short or empty and still have a next one.",
 		}, func(ctx context.Context, r *request, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
-			return a.control.ListRuns(ctx, r.namespace, f, p)
+			return a.Control.ListRuns(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
 			ID: "getRun", Method: "GET", Path: runsPath + "/{run}", Group: groupRuns, Summary: "Get a run",
 			Doc:       "A run with its failed attempts. A trigger that is not fired yet is shown as the run that it will be.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusOK, "The run.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			run, err := a.control.Run(ctx, r.namespace, r.id)
-			return response{body: run}, err
+			return shown(a.Control.Run(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
 			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Summary: "Cancel a run",
@@ -62,7 +61,7 @@ func (a *api) runOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run; its worker will stop it."), openapi.JSON[belfry.Run](http.StatusOK, "The run, which is cancelled.")},
 			Errors:    errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			run, err := a.control.CancelRun(ctx, r.namespace, r.id)
+			run, err := a.Control.CancelRun(ctx, r.namespace, r.id)
 			if run.Status != belfry.RunCancelled {
 				return response{status: http.StatusAccepted, body: run}, err
 			}
@@ -72,7 +71,7 @@ func (a *api) runOperations() []operation {
 			ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Summary: "List events",
 			Doc: "What operators should know, such as many catch-up runs at once after an outage, the latest first.",
 		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Event, store.Position, error) {
-			return a.control.ListEvents(ctx, r.namespace, p)
+			return a.Control.ListEvents(ctx, r.namespace, p)
 		}),
 	}
 }
@@ -84,11 +83,11 @@ func (a *api) historyOperation() operation {
 		Doc: "The job, and in `executions` a page of its runs; the `Link` header leads to earlier ones.", Query: pageQueries, Errors: []int{notFound},
 		Responses: []openapi.Response{openapi.JSON[belfry.JobHistory](http.StatusOK, "The job and a page of its runs.", "Link")},
 	}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-		job, err := a.control.Get(ctx, r.namespace, r.ref)
+		job, err := a.Control.Get(ctx, r.namespace, r.ref)
 		if err != nil {
 			return response{}, err
 		}
-		runs, last, err := a.control.JobRuns(ctx, r.namespace, r.ref, r.page)
+		runs, last, err := a.Control.JobRuns(ctx, r.namespace, r.ref, r.page)
 		return response{next: r.nextPage(last), body: belfry.JobHistory{Job: job, Executions: append([]belfry.Run{}, runs...)}}, err
 	})
 }
@@ -100,14 +99,14 @@ func (a *api) deadOperations() []operation {
 			ID: "listDeadLetters", Method: "GET", Path: deadPath, Group: groupDead, Summary: "List dead letters",
 			Doc: "Runs that are out of attempts, the latest first, without payloads and attempts.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, f belfry.DeadFilter, p store.Page) ([]belfry.DeadLetter, store.Position, error) {
-			return a.control.ListDeadLetters(ctx, r.namespace, f, p)
+			return a.Control.ListDeadLetters(ctx, r.namespace, f, p)
 		}),
 		handle(a, openapi.Operation{
 			ID: "groupDeadLetters", Method: "GET", Path: deadPath + "/groups", Group: groupDead, Summary: "Group dead letters",
 			Doc:   "How many dead letters there are of each kind of failure, the largest group first. Filters accept the fingerprint of a group.",
 			Query: pageQueries, Errors: []int{notFound}, Responses: []openapi.Response{openapi.JSON[[]belfry.DeadGroup](http.StatusOK, "The groups.")},
 		}, func(ctx context.Context, r *request, f belfry.DeadFilter, _ none) (response, error) {
-			groups, err := a.control.GroupDeadLetters(ctx, r.namespace, f, r.page.Limit)
+			groups, err := a.Control.GroupDeadLetters(ctx, r.namespace, f, r.page.Limit)
 			return response{body: append([]belfry.DeadGroup{}, groups...)}, err
 		}),
 		handle(a, openapi.Operation{
@@ -115,8 +114,7 @@ func (a *api) deadOperations() []operation {
 			Doc:       "A dead letter with its payload, attempts and outputs. Values in the payload that look like secrets are shown as `***`.",
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadLetter](http.StatusOK, "The dead letter.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			letter, err := a.control.DeadLetter(ctx, r.namespace, r.id)
-			return response{body: letter}, err
+			return shown(a.Control.DeadLetter(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
 			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Summary: "Redrive a dead letter",
@@ -125,18 +123,18 @@ func (a *api) deadOperations() []operation {
 			Optional: true, Examples: map[string]string{"With another payload": `{"payload": {"format": "csv"}}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run.", "Location")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
-			if _, err := a.control.Redrive(ctx, r.namespace, belfry.Redrive{RunID: r.id, Payload: body.Payload}); err != nil {
+			if _, err := a.Control.Redrive(ctx, r.namespace, belfry.Redrive{RunID: r.id, Payload: body.Payload}); err != nil {
 				return response{}, err
 			}
-			run, err := a.control.Run(ctx, r.namespace, r.id)
-			return response{status: http.StatusAccepted, location: runsPath + "/" + r.id.String(), body: run}, err
+			run, err := a.Control.Run(ctx, r.namespace, r.id)
+			return acceptedRun(r.id, run, err)
 		}),
 		handle(a, openapi.Operation{
 			ID: "discardDeadLetter", Method: "DELETE", Path: deadPath + "/{run}", Group: groupDead, Summary: "Discard a dead letter",
 			Doc:       "Its run stays in the history as `discarded`, for its retention.",
 			Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "It is discarded."}}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			_, err := a.control.Discard(ctx, r.namespace, belfry.Discard{RunID: r.id})
+			_, err := a.Control.Discard(ctx, r.namespace, belfry.Discard{RunID: r.id})
 			return response{status: http.StatusNoContent}, err
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
@@ -150,8 +148,7 @@ func (a *api) deadOperations() []operation {
 			},
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Redrive) (response, error) {
-			result, err := a.control.Redrive(ctx, r.namespace, body)
-			return response{body: result}, err
+			return shown(a.Control.Redrive(ctx, r.namespace, body))
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
 			ID: "discardDeadLetters", Method: "POST", Path: deadPath + "/discard", Group: groupDead, Summary: "Discard many dead letters",
@@ -162,8 +159,7 @@ func (a *api) deadOperations() []operation {
 			},
 			Responses: []openapi.Response{openapi.JSON[belfry.DeadResult](http.StatusOK, "The result.")}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Discard) (response, error) {
-			result, err := a.control.Discard(ctx, r.namespace, body)
-			return response{body: result}, err
+			return shown(a.Control.Discard(ctx, r.namespace, body))
 		}),
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -40,16 +39,10 @@ var groups = map[string]string{
 	groupServer:    "The server itself.",
 }
 
-var (
-	claimType         = reflect.TypeFor[belfry.Claim]()
-	finishRequestType = reflect.TypeFor[belfry.FinishRequest]()
-	pageQueries       = []reflect.Type{pageQueryType}
-)
-
 // operations lists everything that the API has. A node without a store serves its health
 // checks only.
 func (a *api) operations() []operation {
-	if a.control == nil {
+	if a.Control == nil {
 		return append(a.healthOperations(), a.indexOperation())
 	}
 	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations())
@@ -116,8 +109,8 @@ func (a *api) healthOperations() []operation {
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 			defer cancel()
-			if a.ready != nil {
-				if err := a.ready(ctx); err != nil {
+			if a.Ready != nil {
+				if err := a.Ready(ctx); err != nil {
 					a.fail(w, r, notReady(err))
 					return
 				}
@@ -130,8 +123,7 @@ func (a *api) healthOperations() []operation {
 // notReady says of a failure only what was meant for people.
 func notReady(err error) error {
 	detail := "the database cannot be reached"
-	var known *belfry.Error
-	if errors.As(err, &known) && known.Code != belfry.Internal {
+	if known, ok := errors.AsType[*belfry.Error](err); ok && known.Code != belfry.Internal {
 		detail = known.Message
 	}
 	return fmt.Errorf("%w: %w", &httpError{code: belfry.Unavailable, detail: detail, header: map[string]string{"Retry-After": "5"}}, err)
@@ -150,14 +142,14 @@ func newDocument(text []byte) document {
 
 // describe makes the OpenAPI document and the reference page. It panics if that fails,
 // which depends on nothing but the program and is tested.
-func (a *api) describe(version string) {
+func (a *api) describe() {
 	operations := make([]openapi.Operation, len(a.served))
 	for i, op := range a.served {
 		operations[i] = op.Operation
 	}
 	limit := schema.For[pageQuery]().Field("limit")
 	d := openapi.Describe(operations, openapi.Options{
-		Version: version, Keyed: a.keys != nil, RateLimited: a.keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
+		Version: a.Version, Keyed: a.Keys != nil, RateLimited: a.Keys != nil && a.limiter != nil, Groups: groups, PageSize: defaultPageSize, MaxPageSize: int(*limit.Max),
 	})
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -35,14 +36,10 @@ func (a *api) workerOperations() []operation {
 			Responses: []openapi.Response{openapi.JSON[belfry.HeartbeatReply](http.StatusOK, "What the worker must know.")}, Errors: bodyErrors,
 		}, func(ctx context.Context, r *request, _ none, body belfry.Heartbeat) (response, error) {
 			body.WorkerID = r.id
-			reply, err := a.control.Heartbeat(ctx, r.namespace, body)
-			if reply.Lost == nil {
-				reply.Lost = []belfry.HeldAttempt{}
-			}
-			if reply.Cancel == nil {
-				reply.Cancel = []belfry.HeldAttempt{}
-			}
-			return response{body: reply}, err
+			reply, err := a.Control.Heartbeat(ctx, r.namespace, body)
+			reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...) // never null
+			reply.Cancel = append([]belfry.HeldAttempt{}, reply.Cancel...)
+			return shown(reply, err)
 		}),
 		a.claimOperation(),
 		handle(a, openapi.Operation{
@@ -61,10 +58,10 @@ func (a *api) workerOperations() []operation {
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d09", "attempt": 2, "token": "1b4f0e9851971998e732078544c96b36", "outcome": "failed", "error": "no such customer", "permanent": true},
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d0a", "attempt": 1, "token": "2c624232cdd221771294dfbb310aca00", "outcome": "snoozed", "retry_after_seconds": 300}]}`,
 			},
-			Body:      finishRequestType,
+			Body:      reflect.TypeFor[belfry.FinishRequest](),
 			Responses: []openapi.Response{openapi.JSON[belfry.FinishReply](http.StatusOK, "What each result did, in the order of the results.")}, Errors: bodyErrors,
 		}, func(ctx context.Context, r *request, _ none, body finishBody) (response, error) {
-			verdicts, err := a.control.Finish(ctx, r.namespace, body.Results)
+			verdicts, err := a.Control.Finish(ctx, r.namespace, body.Results)
 			return response{body: belfry.FinishReply{Verdicts: verdicts}}, err
 		}),
 	}
@@ -74,29 +71,26 @@ func (a *api) workerOperations() []operation {
 const claimGrace = 10 * time.Second
 
 func (a *api) claimOperation() operation {
-	op := operation{Operation: openapi.Operation{
+	return a.handleRaw(openapi.Operation{
 		ID: "claimRuns", Method: "POST", Path: workersPath + "/{worker}/claim", Group: groupWorkers, Summary: "Claim runs",
 		Doc: "Gives at most `limit` runs of the queues and handlers to a registered worker, those that wait longest first. " +
 			"If none is ready the answer waits for up to `wait_seconds`, and may then have no runs: claim again. The worker holds each run until `deadline_at`, " +
 			"or until its result is reported with the `token`. While a server shuts down it answers at once, or with 503: use another.",
-		Body: claimType, Examples: map[string]string{"Up to ten runs": `{"queue": "default", "handlers": ["send-invoice"], "limit": 10, "wait_seconds": 20}`},
+		Body: reflect.TypeFor[belfry.Claim](), Examples: map[string]string{"Up to ten runs": `{"queue": "default", "handlers": ["send-invoice"], "limit": 10, "wait_seconds": 20}`},
 		Responses: []openapi.Response{openapi.JSON[belfry.ClaimReply](http.StatusOK, "The runs that the worker now holds.")}, Errors: bodyErrors,
-	}}
-	op.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.claimRuns(w, r, &op.Operation) })
-	return op
+	}, a.claimRuns)
 }
 
 // claimRuns gives out runs, and waits for them if there are none. A server that shuts
 // down sends its workers elsewhere at once.
-func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Operation) {
+func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Operation) (out response, err error) {
 	var body belfry.Claim
 	in, err := readRequest(r, op, &none{}, &body)
 	if err == nil && a.shuttingDown() {
 		err = errShutdown
 	}
 	if err != nil {
-		a.fail(w, r, err)
-		return
+		return out, err
 	}
 	body.WorkerID = in.id
 	wait := time.Duration(body.WaitSeconds.Value() * float64(time.Second))
@@ -104,19 +98,23 @@ func (a *api) claimRuns(w http.ResponseWriter, r *http.Request, op *openapi.Oper
 	ctx, cancel := context.WithTimeout(r.Context(), wait+claimGrace)
 	defer cancel()
 	defer a.cancelOnShutdown(cancel)()
-	runs, err := a.control.Claim(ctx, in.namespace, body)
+	runs, err := a.Control.Claim(ctx, in.namespace, body)
 	if err != nil && a.shuttingDown() {
 		err = errShutdown
 	}
 	if r.Context().Err() != nil && len(runs) > 0 {
 		a.returnRuns(r, in.namespace, runs)
-		return
+		return out, r.Context().Err()
 	}
 	reply := belfry.ClaimReply{Runs: make([]belfry.ClaimedRun, len(runs))}
 	for i, run := range runs {
 		reply.Runs[i] = run.Claimed()
 	}
-	a.reply(w, r, response{close: a.shuttingDown(), body: reply}, err)
+	out.body = reply
+	if a.shuttingDown() {
+		out.header = map[string]string{"Connection": "close"}
+	}
+	return out, err
 }
 
 // returnRuns releases runs whose worker is gone before it received them. If that fails
@@ -129,15 +127,15 @@ func (a *api) returnRuns(r *http.Request, namespace string, runs []*belfry.Run) 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
 	defer cancel()
-	if _, err := a.control.Finish(ctx, namespace, results); err != nil {
-		a.log.Warn("cannot release runs of a disconnected worker", "runs", len(runs), "error", err)
+	if _, err := a.Control.Finish(ctx, namespace, results); err != nil {
+		a.Log.Warn("cannot release runs of a disconnected worker", "runs", len(runs), "error", err)
 	}
 }
 
 // shuttingDown reports whether the node shuts down.
 func (a *api) shuttingDown() bool {
 	select {
-	case <-a.draining:
+	case <-a.Draining:
 		return true
 	default:
 		return false
@@ -150,7 +148,7 @@ func (a *api) cancelOnShutdown(cancel func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-a.draining:
+		case <-a.Draining:
 			cancel()
 		case <-done:
 		}

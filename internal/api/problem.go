@@ -34,18 +34,14 @@ func badRequest(format string, args ...any) *httpError {
 
 // badParameters is the error of a query or of headers.
 func badParameters(fields ...belfry.FieldError) *httpError {
-	e := badRequest("the request has wrong parameters")
-	e.fields = fields
-	return e
+	return &httpError{code: belfry.BadRequest, detail: "the request has wrong parameters", fields: fields}
 }
 
 // fail writes the problem document of an error, and logs what it does not say.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := publicError(err)
 	a.logFailure(r, e, err)
-	for name, value := range e.header {
-		w.Header().Set(name, value)
-	}
+	setHeaders(w, e.header)
 	body, _ := json.Marshal(belfry.Problem{ // strings and numbers only
 		Type:      "about:blank",
 		Title:     http.StatusText(e.status()),
@@ -60,13 +56,12 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // publicError is what a client may know of an error.
 func publicError(err error) *httpError {
-	var e *httpError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*httpError](err); ok {
 		return e
 	}
 	known := &belfry.Error{Code: belfry.Internal}
 	errors.As(err, &known)
-	e = &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
+	e := &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
 	switch known.Code {
 	case belfry.Unavailable:
 		e.detail = "the database cannot be reached; try again"
@@ -93,7 +88,7 @@ func (a *api) logFailure(r *http.Request, e *httpError, err error) {
 	case status == http.StatusServiceUnavailable:
 		level = slog.LevelWarn
 	}
-	a.log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
+	a.Log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path, "status", status, "error", err)
 }
 
 func noRoute(r *http.Request) *httpError {

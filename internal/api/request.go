@@ -46,20 +46,23 @@ type bodyDecoder interface {
 
 // readRequest reads a request of an operation: path, headers, query and body.
 func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*request, error) {
-	in := &request{}
+	in, err := readHead(r, op, query)
+	if err != nil || r.Method == http.MethodGet || r.Method == http.MethodDelete {
+		return in, err
+	}
+	return in, in.readBody(r, op, body)
+}
+
+// readHead reads all of a request but its body.
+func readHead(r *http.Request, op *openapi.Operation, query any) (in *request, err error) {
+	in = &request{}
 	if err := in.readHeaders(r, op); err != nil {
 		return nil, err
 	}
 	if err := in.readPath(r); err != nil {
 		return nil, err
 	}
-	if err := in.readQuery(r, op, query); err != nil {
-		return nil, err
-	}
-	if r.Method == http.MethodGet || r.Method == http.MethodDelete {
-		return in, nil
-	}
-	return in, in.readBody(r, op, body)
+	return in, in.readQuery(r, op, query)
 }
 
 func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err error) {
@@ -141,7 +144,7 @@ func (in *request) readBody(r *http.Request, op *openapi.Operation, body any) er
 	if syntax != nil {
 		return badRequest("the body %s", syntax.Message)
 	}
-	return invalid("the request is not valid", fields)
+	return invalid(fields)
 }
 
 // requestHash is the same for requests that ask for the same: an operation, what it is
@@ -159,11 +162,11 @@ func requestHash(operation, ref string, body []byte) (sum [32]byte) {
 }
 
 // invalid is the error of fields that are wrong, if there are any.
-func invalid(message string, fields []belfry.FieldError) error {
+func invalid(fields []belfry.FieldError) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	return &belfry.Error{Code: belfry.Invalid, Message: message, Fields: fields}
+	return &belfry.Error{Code: belfry.Invalid, Message: "the request is not valid", Fields: fields}
 }
 
 // readAll reads a body of at most so many bytes that says it is JSON or says nothing.
@@ -238,19 +241,16 @@ func readNamespace(r *http.Request) (string, error) {
 const maxRequestKey = 200
 
 func readKey(r *http.Request) (string, error) {
-	values := r.Header.Values(keyHeader)
-	if len(values) == 0 {
-		return "", nil
-	}
-	key := values[0]
 	message := ""
-	switch unprintable := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }); {
+	switch values := r.Header.Values(keyHeader); {
+	case len(values) == 0:
+		return "", nil
 	case len(values) > 1:
 		message = "is duplicated"
-	case key == "" || len(key) > maxRequestKey || unprintable:
+	case values[0] == "" || len(values[0]) > maxRequestKey || strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r > '~' }):
 		message = fmt.Sprintf("must have 1 to %d printable ASCII characters", maxRequestKey)
 	default:
-		return key, nil
+		return values[0], nil
 	}
 	return "", badParameters(belfry.FieldError{Field: keyHeader, Message: message})
 }

@@ -39,7 +39,9 @@ func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	if r.ContentLength > maxBulk {
 		return nil, tooLarge(maxBulk)
 	}
-	body := newPaced(w, r.Body)
+	body := &paced{body: r.Body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
+	body.connection.SetWriteDeadline(body.end.Add(bulkTimeout)) // Where there is none, there is no timeout either.
+	body.renew()
 	hash := sha256.New()
 	all := io.TeeReader(body, hash)
 	head, err := io.ReadAll(io.LimitReader(all, paceBytes))
@@ -53,7 +55,7 @@ func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
 	}
 	s := &spool{head: head, free: func() { <-a.spools }}
 	if len(head) == paceBytes {
-		if err := s.store(all); err != nil {
+		if err := s.store(all, body); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -63,7 +65,7 @@ func (a *api) receive(w http.ResponseWriter, r *http.Request) (*spool, error) {
 }
 
 // store puts the rest of a body into a file.
-func (s *spool) store(rest io.Reader) error {
+func (s *spool) store(rest io.Reader, body *paced) error {
 	file, err := os.CreateTemp("", "belfry-import-*")
 	if err != nil {
 		return fmt.Errorf("make a file for a body: %w", err)
@@ -71,11 +73,10 @@ func (s *spool) store(rest io.Reader) error {
 	s.file = file
 	os.Remove(file.Name()) // Where an open file cannot lose its name, close does it.
 	most := int64(maxBulk - len(s.head))
-	from := &source{Reader: io.LimitReader(rest, most+1)}
-	n, err := io.Copy(file, from)
+	n, err := io.Copy(file, io.LimitReader(rest, most+1))
 	switch {
-	case from.err != nil:
-		return readError(from.err)
+	case body.err != nil:
+		return readError(body.err)
 	case err != nil:
 		return fmt.Errorf("keep a body in a file: %w", err)
 	case n > most:
@@ -101,35 +102,16 @@ func (s *spool) close() {
 	s.free()
 }
 
-// source notes the error of a reader, to tell it from that of what is written to.
-type source struct {
-	io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		s.err = err
-	}
-	return n, err
-}
-
 // paced reads a body for as long as bytes keep coming.
 type paced struct {
 	body       io.Reader
 	connection *http.ResponseController
 	end        time.Time
 	got        int
+	err        error // of the body, to tell it from that of what it is written to
 }
 
-func newPaced(w http.ResponseWriter, body io.Reader) *paced {
-	p := &paced{body: body, connection: http.NewResponseController(w), end: time.Now().Add(bulkWithin)}
-	p.connection.SetWriteDeadline(p.end.Add(bulkTimeout)) // Where there is none, there is no timeout either.
-	p.renew()
-	return p
-}
-
+// renew gives the next bytes their time.
 func (p *paced) renew() {
 	p.got = 0
 	until := time.Now().Add(paceWithin)
@@ -143,6 +125,9 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
 	if p.got += n; p.got >= paceBytes {
 		p.renew()
+	}
+	if err != nil && err != io.EOF {
+		p.err = err
 	}
 	return n, err
 }

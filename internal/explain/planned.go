@@ -90,8 +90,7 @@ func (t *instant) notScheduled() string {
 // pruned is about a past occurrence without a record: mostly it was pruned, but while a
 // job was cancelled there was none.
 func (t *instant) pruned(ctx context.Context) (belfry.Decision, string, error) {
-	const enough = 100 // requested runs that may precede a scheduled one
-	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: t.at}, Limit: enough})
+	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: t.at}, Limit: maxRequested})
 	if err != nil {
 		return "", "", err
 	}
@@ -166,7 +165,7 @@ func (t *instant) gap(skip belfry.Run) string {
 			note = exact
 		}
 	}
-	return "is when the clock was set forward: " + note + t.gapPolicy()
+	return t.setForward(note)
 }
 
 // skippedGap is about wall times that will not exist, or that have no record, if the
@@ -175,15 +174,10 @@ func (t *instant) skippedGap() string {
 	if t.at.Before(t.spec.StartsAt) || !t.spec.EndsAt.IsZero() && t.at.After(t.spec.EndsAt) {
 		return ""
 	}
-	note := skippedAt(t.policy.Unbounded, t.at)
-	if note == "" {
-		return ""
+	if note := skippedAt(t.policy.Unbounded, t.at); note != "" {
+		return t.setForward(note)
 	}
-	verb := "is"
-	if !t.at.After(t.now) {
-		verb = "was"
-	}
-	return "is when the clock " + verb + " set forward: " + note + t.gapPolicy()
+	return ""
 }
 
 // skippedAt lists the wall times of a rule that the clock skips at an instant.
@@ -191,12 +185,17 @@ func skippedAt(rule schedule.Rule, at time.Time) string {
 	return schedule.NoteSkipped(rule, at.Add(-time.Second), at)
 }
 
-// gapPolicy names the field by which such wall times do not run.
-func (t *instant) gapPolicy() string {
-	if t.spec.DSTGap == "" {
-		return " (dst_gap follows missed_window: skip)."
+// setForward is a note about wall times that the clock skips, with the field by which
+// they do not run.
+func (t *instant) setForward(note string) string {
+	verb, policy := "is", "dst_gap: skip"
+	if !t.at.After(t.now) {
+		verb = "was"
 	}
-	return " (dst_gap: skip)."
+	if t.spec.DSTGap == "" {
+		policy = "dst_gap follows missed_window: skip"
+	}
+	return fmt.Sprintf("is when the clock %s set forward: %s (%s).", verb, note, policy)
 }
 
 // clockNote says how a clock change affects an occurrence; empty for most.

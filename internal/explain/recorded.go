@@ -19,6 +19,13 @@ const (
 // requestedRuns begins the sentence about a run that was requested.
 var requestedRuns = map[belfry.RunKind]string{belfry.KindManual: "The manual run of ", belfry.KindBackfill: "The backfill of "}
 
+// decisions are what was decided for an instant, by the status of its run.
+var decisions = map[belfry.RunStatus]belfry.Decision{
+	belfry.RunReady: belfry.DecisionQueued, belfry.RunRunning: belfry.DecisionRunning, belfry.RunRetry: belfry.DecisionRetrying, belfry.RunWaiting: belfry.DecisionWaiting,
+	belfry.RunSucceeded: belfry.DecisionRan, belfry.RunDead: belfry.DecisionDead, belfry.RunDiscarded: belfry.DecisionDiscarded,
+	belfry.RunSkipped: belfry.DecisionSkipped, belfry.RunCancelled: belfry.DecisionCancelled,
+}
+
 // recorded explains an instant by its record and the others of the same instant.
 func (t *instant) recorded(ctx context.Context, record belfry.Run, others []belfry.Run) (belfry.Explanation, error) {
 	run := record
@@ -28,7 +35,7 @@ func (t *instant) recorded(ctx context.Context, record belfry.Run, others []belf
 			return belfry.Explanation{}, err
 		}
 	}
-	t.out.Run, t.out.Reason = &run, run.Reason
+	t.out.Run, t.out.Reason, t.out.Decision = &run, run.Reason, decisions[run.Status]
 	verdict, err := t.verdict(ctx, run)
 	if err != nil {
 		return belfry.Explanation{}, err
@@ -40,23 +47,18 @@ func (t *instant) recorded(ctx context.Context, record belfry.Run, others []belf
 	return t.out, nil
 }
 
-// verdict says what became of a run or skip, and sets the decision.
+// verdict says what became of a run or skip.
 func (t *instant) verdict(ctx context.Context, run belfry.Run) (string, error) {
 	switch run.Status {
 	case belfry.RunSucceeded:
-		t.out.Decision = belfry.DecisionRan
 		return t.succeeded(run), nil
 	case belfry.RunDead:
-		t.out.Decision = belfry.DecisionDead
 		return t.died(run) + " It is a dead letter until it is redriven or discarded.", nil
 	case belfry.RunDiscarded:
-		t.out.Decision = belfry.DecisionDiscarded
 		return t.died(run) + " The dead letter was discarded.", nil
 	case belfry.RunCancelled:
-		t.out.Decision = belfry.DecisionCancelled
 		return t.cancelled(run), nil
 	case belfry.RunSkipped:
-		t.out.Decision = belfry.DecisionSkipped
 		return t.skipped(ctx, run)
 	}
 	return t.live(ctx, run)
@@ -240,20 +242,16 @@ func (t *instant) live(ctx context.Context, run belfry.Run) (verdict string, err
 	}
 	switch run.Status {
 	case belfry.RunRunning:
-		t.out.Decision = belfry.DecisionRunning
 		verdict = "is running"
 		if run.StartedAt != nil {
 			verdict = "has been running since " + t.format.seconds(*run.StartedAt)
 		}
 		verdict += fmt.Sprintf(" (attempt %d).", run.Attempt)
 	case belfry.RunRetry:
-		t.out.Decision = belfry.DecisionRetrying
 		verdict = t.retrying(run)
 	case belfry.RunWaiting:
-		t.out.Decision = belfry.DecisionWaiting
 		verdict, err = t.behind(ctx, w)
 	default:
-		t.out.Decision = belfry.DecisionQueued
 		verdict, err = t.queued(ctx, run, w)
 	}
 	if w.Cancel {
@@ -357,9 +355,9 @@ func (t *instant) queued(ctx context.Context, run belfry.Run, w store.RunWait) (
 
 // slots is about workers that may also be busy with runs that are not counted here.
 func slots(w *belfry.Wait, busyElsewhere bool) string {
-	serving := fmt.Sprintf("%s that serve %s/%s", count(w.Workers, "worker"), w.Queue, w.Handler)
+	serving, have := fmt.Sprintf("%d workers that serve %s/%s", w.Workers, w.Queue, w.Handler), "have"
 	if w.Workers == 1 {
-		serving = fmt.Sprintf("the worker that serves %s/%s", w.Queue, w.Handler)
+		serving, have = fmt.Sprintf("the worker that serves %s/%s", w.Queue, w.Handler), "has"
 	}
 	ahead := "no run is ahead of it"
 	switch {
@@ -369,10 +367,8 @@ func slots(w *belfry.Wait, busyElsewhere bool) string {
 		ahead = fmt.Sprintf("%d runs are ahead of it", w.Ahead)
 	}
 	switch {
-	case w.Slots == 0 && w.Workers == 1:
-		return fmt.Sprintf("%s has no slots; %s.", serving, ahead)
 	case w.Slots == 0:
-		return fmt.Sprintf("%s have no slots; %s.", serving, ahead)
+		return fmt.Sprintf("%s %s no slots; %s.", serving, have, ahead)
 	case w.Running >= w.Slots && w.Slots == 1:
 		return fmt.Sprintf("the only slot of %s is busy; %s.", serving, ahead)
 	case w.Running >= w.Slots:

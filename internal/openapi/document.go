@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -18,13 +19,13 @@ import (
 
 // Document is an OpenAPI 3.1 document.
 type Document struct {
-	OpenAPI    string                           `json:"openapi"`
-	Info       info                             `json:"info"`
-	Servers    []server                         `json:"servers"`
-	Security   []map[string][]string            `json:"security,omitempty"`
-	Tags       []tag                            `json:"tags"`
-	Paths      ordered[ordered[*pathOperation]] `json:"paths"`
-	Components components                       `json:"components"`
+	OpenAPI    string                            `json:"openapi"`
+	Info       info                              `json:"info"`
+	Servers    []server                          `json:"servers"`
+	Security   []map[string][]string             `json:"security,omitempty"`
+	Tags       []tag                             `json:"tags"`
+	Paths      ordered[*ordered[*pathOperation]] `json:"paths"`
+	Components components                        `json:"components"`
 
 	schemas *schemas
 	options Options
@@ -69,6 +70,8 @@ type pathOperation struct {
 	Responses   ordered[*response]     `json:"responses"`
 }
 
+// parameter is a parameter of a request, or a header of a response, which has no name
+// and place of its own.
 type parameter struct {
 	Ref         string          `json:"$ref,omitempty"`
 	Name        string          `json:"name,omitempty"`
@@ -96,23 +99,16 @@ type example struct {
 }
 
 type response struct {
-	Ref         string           `json:"$ref,omitempty"`
-	Description string           `json:"description,omitempty"`
-	Headers     ordered[*header] `json:"headers,omitempty"`
-	Content     ordered[*media]  `json:"content,omitempty"`
-}
-
-type header struct {
-	Ref         string          `json:"$ref,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Schema      *Schema         `json:"schema,omitempty"`
-	Example     json.RawMessage `json:"example,omitempty"`
+	Ref         string              `json:"$ref,omitempty"`
+	Description string              `json:"description,omitempty"`
+	Headers     ordered[*parameter] `json:"headers,omitempty"`
+	Content     ordered[*media]     `json:"content,omitempty"`
 }
 
 type components struct {
 	Schemas         ordered[*Schema]    `json:"schemas"`
 	Parameters      ordered[*parameter] `json:"parameters,omitempty"`
-	Headers         ordered[*header]    `json:"headers,omitempty"`
+	Headers         ordered[*parameter] `json:"headers,omitempty"`
 	Responses       ordered[*response]  `json:"responses,omitempty"`
 	SecuritySchemes map[string]any      `json:"securitySchemes"`
 }
@@ -128,14 +124,11 @@ func Describe(operations []Operation, o Options) *Document {
 		OpenAPI: "3.1.0",
 		Info: info{
 			Title: "Belfry", Summary: "Cron for a fleet: jobs, their runs, and the workers that execute them.", Description: introduction,
-			Version: o.Version, License: map[string]string{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+			Version: cmp.Or(o.Version, "unknown"), License: map[string]string{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
 		},
 		Servers: []server{{"/", "The server that this document came from."}},
 		schemas: &schemas{types: make(map[string]reflect.Type)},
 		options: o,
-	}
-	if o.Version == "" {
-		d.Info.Version = "unknown"
 	}
 	if o.Keyed {
 		d.Security = []map[string][]string{{"bearer": {}}}
@@ -178,14 +171,7 @@ func (d *Document) add(op *Operation) {
 	if !slices.ContainsFunc(d.Tags, func(t tag) bool { return t.Name == op.Group }) {
 		d.Tags = append(d.Tags, tag{op.Group, d.options.Groups[op.Group]})
 	}
-	path := strings.TrimSuffix(op.Path, "{$}")
-	for i := range d.Paths {
-		if d.Paths[i].name == path {
-			d.Paths[i].value.add(strings.ToLower(op.Method), out)
-			return
-		}
-	}
-	d.Paths.add(path, ordered[*pathOperation]{{strings.ToLower(op.Method), out}})
+	d.Paths.share(strings.TrimSuffix(op.Path, "{$}"), &ordered[*pathOperation]{}).add(strings.ToLower(op.Method), out)
 }
 
 var pathParameter = regexp.MustCompile(`\{([a-z_]+)\}`)
@@ -194,14 +180,14 @@ var pathParameter = regexp.MustCompile(`\{([a-z_]+)\}`)
 func (d *Document) parameters(op *Operation) []*parameter {
 	var out []*parameter
 	for _, match := range pathParameter.FindAllStringSubmatch(op.Path, -1) {
-		out = append(out, d.shared(match[1]))
+		out = append(out, d.parameter(match[1]))
 	}
 	headers := op.Headers
 	if !op.Global {
 		headers = append([]string{"Belfry-Namespace"}, headers...)
 	}
 	for _, name := range headers {
-		out = append(out, d.shared(name))
+		out = append(out, d.parameter(name))
 	}
 	for _, t := range op.Query {
 		for _, f := range schema.Of(t).Fields {
@@ -217,17 +203,27 @@ func (d *Document) parameters(op *Operation) []*parameter {
 	return out
 }
 
-// shared refers to the component of a parameter that several operations have.
-func (d *Document) shared(name string) *parameter {
-	if _, exists := d.Components.Parameters.get(name); !exists {
-		p := sharedParameters[name]
-		p.Name = name
-		if p.Schema == nil {
-			p.Schema = &Schema{Type: typeNames{"string"}}
-		}
-		d.Components.Parameters.add(name, &p)
+const (
+	parameterRef = "#/components/parameters/"
+	headerRef    = "#/components/headers/"
+	responseRef  = "#/components/responses/"
+)
+
+// parameter refers to the component of a parameter that several operations have.
+func (d *Document) parameter(name string) *parameter {
+	p := sharedParameters[name]
+	p.Name = name
+	d.Components.Parameters.share(name, &p)
+	return &parameter{Ref: parameterRef + name}
+}
+
+// headers refers to the components of response headers.
+func (d *Document) headers(names []string) (out ordered[*parameter]) {
+	for _, name := range append([]string{"X-Request-Id"}, names...) {
+		d.Components.Headers.share(name, new(responseHeaders[name]))
+		out.add(name, &parameter{Ref: headerRef + name})
 	}
-	return &parameter{Ref: "#/components/parameters/" + name}
+	return out
 }
 
 var sharedParameters = map[string]parameter{
@@ -235,9 +231,9 @@ var sharedParameters = map[string]parameter{
 	"run":              {In: "path", Required: true, Description: "Id of a run.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`)},
 	"worker":           {In: "path", Required: true, Description: "Id that the worker generates at every start: a UUID of version 4 or 7.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`)},
 	"Belfry-Namespace": {In: "header", Description: "Namespace of the request.", Schema: &Schema{Type: typeNames{"string"}, Default: json.RawMessage(`"` + belfry.DefaultNamespace + `"`), Pattern: "^[a-z0-9-]{1,63}$"}},
-	"Idempotency-Key": {In: "header", Description: "A text of your own, 1 to 200 printable ASCII characters. The same request with the same key gets the same answer for seven days and is executed once; " +
+	"Idempotency-Key": {In: "header", Schema: typed("string"), Description: "A text of your own, 1 to 200 printable ASCII characters. The same request with the same key gets the same answer for seven days and is executed once; " +
 		"another request with it is refused with 422.", Example: json.RawMessage(`"6d2a6c1e-create-nightly-report"`)},
-	"If-Match": {In: "header", Description: "`ETag` of the job as last seen. If the job has changed since, nothing is done and the answer is 412.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
+	"If-Match": {In: "header", Schema: typed("string"), Description: "`ETag` of the job as last seen. If the job has changed since, nothing is done and the answer is 412.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
 }
 
 // body describes a request body in each of its media types.
@@ -251,7 +247,7 @@ func (d *Document) body(op *Operation) ordered[*media] {
 		m := &media{Schema: d.schemas.of(op.Body)}
 		switch {
 		case op.Patch:
-			m.Schema = d.schemas.patch(op.Body)
+			m.Schema = d.schemas.structure(op.Body, true)
 		case name == MediaLines:
 			item, _ := d.schemas.of(op.Body.Elem()).component()
 			m.Schema = &Schema{Type: typeNames{"string"}, MediaType: name, Description: "One `" + item + "` per line, as JSON."}
@@ -303,13 +299,7 @@ func (d *Document) addResponse(list *ordered[*response], r Response) {
 }
 
 func (d *Document) response(r Response) *response {
-	out := &response{Description: r.Doc}
-	if out.Description == "" {
-		out.Description = http.StatusText(r.Status)
-	}
-	for _, name := range append([]string{"X-Request-Id"}, r.Headers...) {
-		out.Headers.add(name, d.header(name))
-	}
+	out := &response{Description: cmp.Or(r.Doc, http.StatusText(r.Status)), Headers: d.headers(r.Headers)}
 	switch {
 	case r.Media != "" && r.Media != MediaJSON:
 		out.Content.add(r.Media, &media{Schema: &Schema{Type: typeNames{"string"}, MediaType: r.Media}})
@@ -323,24 +313,11 @@ func (d *Document) response(r Response) *response {
 	return out
 }
 
-// header refers to the component of a response header.
-func (d *Document) header(name string) *header {
-	if _, exists := d.Components.Headers.get(name); !exists {
-		h := responseHeaders[name]
-		h.Schema = &Schema{Type: typeNames{"string"}}
-		if name == "Retry-After" {
-			h.Schema.Type = typeNames{"integer"}
-		}
-		d.Components.Headers.add(name, &h)
-	}
-	return &header{Ref: "#/components/headers/" + name}
-}
-
-var responseHeaders = map[string]header{
-	"X-Request-Id":     {Description: "Id of the request: the one that it sent, if that was valid, or a new one.", Example: json.RawMessage(`"01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8"`)},
-	"Location":         {Description: "Where to find what was created.", Example: json.RawMessage(`"/api/v1/jobs/01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`)},
-	"Link":             {Description: "Next page of the list; missing on the last one. A page may be short or empty and still have a next one.", Example: json.RawMessage(`"</api/v1/jobs?cursor=EQGh3nr64HwanzQ&limit=50>; rel=\"next\""`)},
-	"ETag":             {Description: "Version of the response, for `If-Match` or `If-None-Match`.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
-	"Retry-After":      {Description: "How many seconds to wait before trying again.", Example: json.RawMessage(`5`)},
-	"WWW-Authenticate": {Description: "How to authenticate.", Example: json.RawMessage(`"Bearer realm=\"belfry\""`)},
+var responseHeaders = map[string]parameter{
+	"X-Request-Id":     {Schema: typed("string"), Description: "Id of the request: the one that it sent, if that was valid, or a new one.", Example: json.RawMessage(`"01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8"`)},
+	"Location":         {Schema: typed("string"), Description: "Where to find what was created.", Example: json.RawMessage(`"/api/v1/jobs/01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55"`)},
+	"Link":             {Schema: typed("string"), Description: "Next page of the list; missing on the last one. A page may be short or empty and still have a next one.", Example: json.RawMessage(`"</api/v1/jobs?cursor=EQGh3nr64HwanzQ&limit=50>; rel=\"next\""`)},
+	"ETag":             {Schema: typed("string"), Description: "Version of the response, for `If-Match` or `If-None-Match`.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
+	"Retry-After":      {Schema: typed("integer"), Description: "How many seconds to wait before trying again.", Example: json.RawMessage(`5`)},
+	"WWW-Authenticate": {Schema: typed("string"), Description: "How to authenticate.", Example: json.RawMessage(`"Bearer realm=\"belfry\""`)},
 }

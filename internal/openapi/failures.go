@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -20,8 +21,8 @@ type failure struct {
 	headers []string
 }
 
-// failures are the statuses that the document lists. All others have the same form and
-// are described as the default.
+// failures are the statuses that the document lists, of which an internal error stands
+// for all others: they have the same form and are described as the default.
 var failures = map[int]failure{
 	http.StatusBadRequest: {name: "BadRequest", code: belfry.BadRequest, doc: "The query, the headers or the JSON of the request cannot be read.",
 		detail: "the request has wrong parameters", fields: []belfry.FieldError{{Field: "limit", Message: "must be from 1 to 500, not 0"}}},
@@ -46,12 +47,14 @@ var failures = map[int]failure{
 		detail: "too many requests with this API key; try again later", headers: []string{"Retry-After"}},
 	http.StatusServiceUnavailable: {name: "Unavailable", code: belfry.Unavailable, doc: "The database cannot be reached. It is not known whether anything was done.",
 		detail: "the database cannot be reached; try again", headers: []string{"Retry-After"}},
+	http.StatusInternalServerError: {name: "Failure", code: belfry.Internal, doc: "Any other failure.",
+		detail: "internal error; the server logs the cause with the request id"},
 }
 
 // codeStatuses are the statuses of codes that have no entry in failures.
 var codeStatuses = map[belfry.Code]int{
 	belfry.Forbidden: http.StatusForbidden, belfry.MethodNotAllowed: http.StatusMethodNotAllowed, belfry.RequestTimeout: http.StatusRequestTimeout,
-	belfry.Misdirected: http.StatusMisdirectedRequest, belfry.Internal: http.StatusInternalServerError,
+	belfry.Misdirected: http.StatusMisdirectedRequest,
 }
 
 // StatusOf is the HTTP status of a code.
@@ -61,10 +64,7 @@ func StatusOf(code belfry.Code) int {
 			return status
 		}
 	}
-	if status := codeStatuses[code]; status != 0 {
-		return status
-	}
-	return http.StatusInternalServerError
+	return cmp.Or(codeStatuses[code], http.StatusInternalServerError)
 }
 
 // failures describes the failures of an operation and those that any may have.
@@ -81,25 +81,19 @@ func (d *Document) failures(op *Operation, out *pathOperation) {
 	}
 	slices.Sort(list)
 	for _, status := range slices.Compact(list) {
-		out.Responses.add(strconv.Itoa(status), d.failure(status, failures[status]))
+		out.Responses.add(strconv.Itoa(status), d.failure(status))
 	}
-	out.Responses.add("default", d.failure(http.StatusInternalServerError, failure{name: "Failure", code: belfry.Internal, doc: "Any other failure.", detail: "internal error; the server logs the cause with the request id"}))
+	out.Responses.add("default", d.failure(http.StatusInternalServerError))
 }
 
 // failure refers to the component of a failure.
-func (d *Document) failure(status int, f failure) *response {
-	if _, exists := d.Components.Responses.get(f.name); !exists {
-		out := &response{Description: f.doc}
-		for _, name := range append([]string{"X-Request-Id"}, f.headers...) {
-			out.Headers.add(name, d.header(name))
-		}
-		out.Content.add(MediaProblem, &media{
-			Schema:   d.schemas.of(reflect.TypeFor[belfry.Problem]()),
-			Examples: ordered[*example]{{"example", &example{http.StatusText(status), f.example(status)}}},
-		})
-		d.Components.Responses.add(f.name, out)
-	}
-	return &response{Ref: "#/components/responses/" + f.name}
+func (d *Document) failure(status int) *response {
+	f := failures[status]
+	d.Components.Responses.share(f.name, &response{Description: f.doc, Headers: d.headers(f.headers), Content: ordered[*media]{{MediaProblem, &media{
+		Schema:   d.schemas.of(reflect.TypeFor[belfry.Problem]()),
+		Examples: ordered[*example]{{"example", &example{http.StatusText(status), f.example(status)}}},
+	}}}})
+	return &response{Ref: responseRef + f.name}
 }
 
 // example is a problem document of the failure.

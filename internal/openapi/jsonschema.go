@@ -84,6 +84,15 @@ func (o ordered[T]) get(name string) (value T, ok bool) {
 
 func (o *ordered[T]) add(name string, value T) { *o = append(*o, named[T]{name, value}) }
 
+// share adds a value unless there is one of that name, and returns the one that is there.
+func (o *ordered[T]) share(name string, value T) T {
+	if known, exists := o.get(name); exists {
+		return known
+	}
+	o.add(name, value)
+	return value
+}
+
 func (o ordered[T]) sorted() ordered[T] {
 	return slices.SortedFunc(slices.Values(o), func(a, b named[T]) int { return strings.Compare(a.name, b.name) })
 }
@@ -100,49 +109,48 @@ type schemas struct {
 	request    bool                    // types seen from now on are read, and refuse unknown members
 }
 
-func ref(name string) *Schema { return &Schema{Ref: componentRef + name} }
+// typed is the schema of all values of a JSON type.
+func typed(name string) *Schema { return &Schema{Type: typeNames{name}} }
+
+// ownForms are the schemas of types whose JSON does not follow from their kind.
+var ownForms = map[reflect.Type]Schema{
+	reflect.TypeFor[json.RawMessage]():          {},
+	reflect.TypeFor[time.Time]():                {Type: typeNames{"string"}, Format: "date-time"},
+	reflect.TypeFor[belfry.ID]():                {Type: typeNames{"string"}, Format: "uuid"},
+	reflect.TypeFor[belfry.Token]():             {Type: typeNames{"string"}, Pattern: "^[0-9a-f]{32}$"},
+	reflect.TypeFor[belfry.Delays]():            {Type: typeNames{"array"}, Items: &Schema{Type: typeNames{"number"}, Minimum: new(0.0), Maximum: new(belfry.MaxDelay.Seconds())}},
+	reflect.TypeFor[belfry.Optional[int]]():     {Type: typeNames{"integer"}},
+	reflect.TypeFor[belfry.Optional[float64]](): {Type: typeNames{"number"}},
+}
+
+// kindNames are the JSON types of the kinds that have one.
+var kindNames = map[reflect.Kind]string{
+	reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Float64: "number",
+}
 
 // of is the schema of the JSON form of a type.
 func (s *schemas) of(t reflect.Type) *Schema {
-	switch t {
-	case nil, reflect.TypeFor[json.RawMessage]():
-		return &Schema{}
-	case reflect.TypeFor[time.Time]():
-		return &Schema{Type: typeNames{"string"}, Format: "date-time"}
-	case reflect.TypeFor[belfry.ID]():
-		return &Schema{Type: typeNames{"string"}, Format: "uuid"}
-	case reflect.TypeFor[belfry.Token]():
-		return &Schema{Type: typeNames{"string"}, Pattern: "^[0-9a-f]{32}$"}
-	case reflect.TypeFor[belfry.Priority]():
+	if form, ok := ownForms[t]; ok {
+		return &form
+	}
+	if t == reflect.TypeFor[belfry.Priority]() {
 		return s.priority()
-	case reflect.TypeFor[belfry.Delays]():
-		return &Schema{Type: typeNames{"array"}, Items: &Schema{Type: typeNames{"number"}, Minimum: new(0.0), Maximum: new(belfry.MaxDelay.Seconds())}}
-	case reflect.TypeFor[belfry.Optional[int]]():
-		return &Schema{Type: typeNames{"integer"}}
-	case reflect.TypeFor[belfry.Optional[float64]]():
-		return &Schema{Type: typeNames{"number"}}
 	}
-	if t.Kind() == reflect.Pointer {
-		return nullable(s.of(t.Elem()))
-	}
-	if e, ok := reflect.Zero(t).Interface().(belfry.Enum); ok {
-		return s.enumeration(componentName(t), t, e.EnumValues())
+	if e, ok := reflect.Zero(t).Interface().(belfry.Enum); ok && t.Kind() != reflect.Pointer {
+		return s.enumeration(t, e.EnumValues())
 	}
 	switch t.Kind() {
+	case reflect.Pointer:
+		return nullable(s.of(t.Elem()))
 	case reflect.Struct:
-		return s.structure(t)
+		return s.structure(t, false)
 	case reflect.Slice:
 		return &Schema{Type: typeNames{"array"}, Items: s.of(t.Elem())}
 	case reflect.Map:
 		return &Schema{Type: typeNames{"object"}, Additional: s.of(t.Elem())}
-	case reflect.String:
-		return &Schema{Type: typeNames{"string"}}
-	case reflect.Bool:
-		return &Schema{Type: typeNames{"boolean"}}
-	case reflect.Int, reflect.Int64:
-		return &Schema{Type: typeNames{"integer"}}
-	case reflect.Float64:
-		return &Schema{Type: typeNames{"number"}}
+	}
+	if name := kindNames[t.Kind()]; name != "" {
+		return typed(name)
 	}
 	panic(fmt.Sprintf("openapi: %s has no JSON schema", t))
 }
@@ -171,37 +179,27 @@ func componentName(t reflect.Type) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// structure refers to the component of a struct.
-func (s *schemas) structure(t reflect.Type) *Schema {
-	name := componentName(t)
-	if s.enter(name, t) {
-		place := len(s.components)
-		s.components.add(name, nil) // those that it refers to come behind it
-		s.components[place].value = s.object(t, false)
-	}
-	return ref(name)
-}
-
-// enter takes a name for a type and reports whether its component is missing.
-func (s *schemas) enter(name string, t reflect.Type) bool {
+// component refers to the component of a type, which it makes if it is missing.
+func (s *schemas) component(name string, t reflect.Type, make func() *Schema) *Schema {
 	known, exists := s.types[name]
 	if exists && known != t {
 		panic(fmt.Sprintf("openapi: %s and %s are both named %s", known, t, name))
 	}
-	s.types[name] = t
-	return !exists
+	if !exists {
+		s.types[name] = t // before those that it refers to, which may be itself
+		s.components.add(name, make())
+	}
+	return &Schema{Ref: componentRef + name}
 }
 
-// patch refers to the component of the changes of a struct: no field is required, and
-// null resets one.
-func (s *schemas) patch(t reflect.Type) *Schema {
-	name := componentName(t) + "Patch"
-	if s.enter(name, t) {
-		place := len(s.components)
-		s.components.add(name, nil)
-		s.components[place].value = s.object(t, true)
+// structure refers to the component of a struct, or of its changes: there no field is
+// required, and null resets one.
+func (s *schemas) structure(t reflect.Type, patch bool) *Schema {
+	name := componentName(t)
+	if patch {
+		name += "Patch"
 	}
-	return ref(name)
+	return s.component(name, t, func() *Schema { return s.object(t, patch) })
 }
 
 func (s *schemas) object(t reflect.Type, patch bool) *Schema {
@@ -235,7 +233,7 @@ func (s *schemas) field(f *schema.Field) *Schema {
 	out := s.of(t)
 	if e, ok := reflect.Zero(t).Interface().(belfry.Enum); len(f.Enum) > 0 && f.Kind == schema.Text &&
 		(!ok || len(f.Enum) < len(e.EnumValues()) || s.request && len(f.Accept) > 0) {
-		out = &Schema{Type: typeNames{"string"}}
+		out = typed("string")
 		for _, v := range f.Enum {
 			out.Enum = append(out.Enum, v.Value)
 		}
@@ -293,8 +291,8 @@ var code = regexp.MustCompile(`(^|[\s(:])'([^']+)'`)
 func Markdown(doc string) string { return code.ReplaceAllString(doc, "$1`$2`") }
 
 // enumeration refers to the component of an enumeration.
-func (s *schemas) enumeration(name string, t reflect.Type, values []belfry.EnumValue) *Schema {
-	if s.enter(name, t) {
+func (s *schemas) enumeration(t reflect.Type, values []belfry.EnumValue) *Schema {
+	return s.component(componentName(t), t, func() *Schema {
 		out := &Schema{Type: typeNames{"string"}, values: values}
 		var lines []string
 		for _, v := range values {
@@ -302,15 +300,14 @@ func (s *schemas) enumeration(name string, t reflect.Type, values []belfry.EnumV
 			lines = append(lines, "- `"+v.Value+"`: "+Markdown(v.Doc))
 		}
 		out.Description = strings.Join(lines, "\n")
-		s.components.add(name, out)
-	}
-	return ref(name)
+		return out
+	})
 }
 
 // priority is a name or a digit; requests may have a number too.
 func (s *schemas) priority() *Schema {
 	out := &Schema{AnyOf: []*Schema{
-		s.enumeration("Priority", reflect.TypeFor[belfry.Priority](), belfry.Priority("").EnumValues()),
+		s.enumeration(reflect.TypeFor[belfry.Priority](), belfry.Priority("").EnumValues()),
 		{Type: typeNames{"string"}, Pattern: "^[0-9]$"},
 	}}
 	if s.request {
@@ -321,9 +318,6 @@ func (s *schemas) priority() *Schema {
 
 // sample makes an example of a schema from those of its members; nil if there are none.
 func (s *schemas) sample(of *Schema) json.RawMessage {
-	if of == nil {
-		return nil
-	}
 	if len(of.Examples) > 0 {
 		return of.Examples[0]
 	}

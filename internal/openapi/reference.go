@@ -30,7 +30,7 @@ func (d *Document) Reference() ([]byte, error) {
 	for _, t := range d.Tags {
 		group := referenceGroup{tag: t}
 		for _, path := range d.Paths {
-			for _, method := range path.value {
+			for _, method := range *path.value {
 				if slices.Contains(method.value.Tags, t.Name) {
 					group.Operations = append(group.Operations, d.referenceOperation(path.name, strings.ToUpper(method.name), method.value))
 				}
@@ -134,7 +134,7 @@ func (d *Document) referenceOperation(path, method string, op *pathOperation) re
 		code, err := strconv.Atoi(r.name)
 		answer := referenceAnswer{Status: r.name, Title: http.StatusText(code), Doc: r.value.Description}
 		if r.value.Ref != "" {
-			if failed, _ := d.Components.Responses.get(strings.TrimPrefix(r.value.Ref, "#/components/responses/")); err == nil {
+			if failed, _ := d.Components.Responses.get(strings.TrimPrefix(r.value.Ref, responseRef)); err == nil {
 				answer.Doc = failed.Description
 				out.Failures = append(out.Failures, answer)
 			}
@@ -156,7 +156,7 @@ func (d *Document) referenceOperation(path, method string, op *pathOperation) re
 
 // resolve is the parameter that one refers to.
 func (d *Document) resolve(p *parameter) *parameter {
-	if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
+	if name, ok := strings.CutPrefix(p.Ref, parameterRef); ok {
 		p, _ = d.Components.Parameters.get(name)
 	}
 	return p
@@ -206,10 +206,7 @@ func (d *Document) fieldRow(name string, of *Schema) fieldRow {
 	fact := func(format string, args ...any) {
 		row.Facts = append(row.Facts, template.HTML(fmt.Sprintf(format, args...)))
 	}
-	if values := append(of.Enum, d.target(of).Enum...); len(values) > 0 {
-		if len(of.Enum) > 0 {
-			values = of.Enum
-		}
+	if values := d.target(of).Enum; len(values) > 0 {
 		row.Facts = append(row.Facts, codes("one of", values...))
 	}
 	switch {

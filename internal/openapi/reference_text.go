@@ -76,8 +76,6 @@ func (d *Document) curl(path, method string, op *pathOperation) string {
 	}
 	if method != "GET" && (op.RequestBody == nil || method != "POST") {
 		parts[0] += " -X " + method
-	} else if op.RequestBody == nil && method == "POST" {
-		parts[0] += " -X POST"
 	}
 	parts[0] += ` "$BELFRY_SERVER` + path + `"`
 	if d.options.Keyed && op.Security == nil {
@@ -120,28 +118,24 @@ func writeJSON(b *strings.Builder, value []byte, depth, behind int) {
 		b.WriteString(line)
 		return
 	}
-	in := json.NewDecoder(bytes.NewReader(value))
-	in.Token()
-	b.WriteByte(value[0])
-	for first := true; in.More(); first = false {
-		if !first {
-			b.WriteByte(',')
-		}
-		b.WriteString("\n" + strings.Repeat("  ", depth+1))
-		name := ""
-		if value[0] == '{' {
-			token, _ := in.Token()
-			text, _ := token.(string)
-			name = jsontext.Quote(text) + ": "
-		}
-		b.WriteString(name)
-		var member json.RawMessage
-		if in.Decode(&member) != nil {
-			return // It was valid as a whole.
-		}
-		writeJSON(b, member, depth+1, len(name))
+	indent := "\n" + strings.Repeat("  ", depth)
+	before := string(value[0])
+	member := func(name string, value []byte) {
+		b.WriteString(before + indent + "  " + name)
+		writeJSON(b, value, depth+1, len(name))
+		before = ","
 	}
-	b.WriteString("\n" + strings.Repeat("  ", depth) + string(value[len(value)-1]))
+	if value[0] == '[' {
+		for _, element := range jsontext.Elements(value) {
+			member("", element)
+		}
+	} else {
+		jsontext.Members(value, func(quoted, value []byte) bool {
+			member(string(quoted)+": ", value)
+			return true
+		})
+	}
+	b.WriteString(indent + string(value[len(value)-1]))
 }
 
 // oneLine is JSON with a blank behind every comma and colon, and none elsewhere.

@@ -155,19 +155,16 @@ func requestError(call context.Context, err error) error {
 	if call.Err() != nil {
 		return fmt.Errorf("call the target: %w", context.Cause(call))
 	}
-	var refused *BlockedAddrError
-	var lookup *net.DNSError
-	var op *net.OpError
-	switch {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*BlockedAddrError](err); ok {
 		return refused
-	case errors.As(err, &lookup):
-		return fmt.Errorf("look up the target's name %q: %s", lookup.Name, lookup.Err)
-	case errors.As(err, &op) && op.Addr != nil:
-		return fmt.Errorf("call the target: %s %s: %w", op.Op, op.Addr, op.Err)
-	default:
-		return fmt.Errorf("call the target: %w", err)
 	}
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("look up the target's name %q: %s", lookup.Name, lookup.Err)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		return fmt.Errorf("call the target: %s %s: %w", op.Op, op.Addr, op.Err)
+	}
+	return fmt.Errorf("call the target: %w", err)
 }
 
 var (
