@@ -17,11 +17,16 @@ type Event struct {
 // EventKind is what an event is about.
 type EventKind string
 
-// EventLargeCatchUp reports more catch-up runs of one job at once than the server
-// considers normal.
-const EventLargeCatchUp EventKind = "large_catch_up"
+// The kinds of events.
+const (
+	EventLargeCatchUp    EventKind = "large_catch_up"    // more catch-up runs of one job at once than the server considers normal
+	EventDatabaseRewound EventKind = "database_rewound" // the database has lost the newest part of what was written
+)
 
 // EnumValues lists the kinds.
 func (EventKind) EnumValues() []EnumValue {
-	return []EnumValue{{"large_catch_up", "many runs were created at once for missed occurrences"}}
+	return []EnumValue{
+		{"large_catch_up", "many runs were created at once for missed occurrences"},
+		{"database_rewound", "the database lost what was fired, and it was fired again"},
+	}
 }

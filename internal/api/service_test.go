@@ -173,7 +173,7 @@ func (s *service) check(err error) {
 // fireTriggers makes runs of the pending triggers.
 func (s *service) fireTriggers() {
 	s.t.Helper()
-	pending, err := s.store.PendingTriggers(context.Background(), []int{0, 1, 2, 3}, 100)
+	pending, err := s.store.PendingTriggers(context.Background(), []int{0, 1, 2, 3}, nil, 100)
 	s.check(err)
 	dues := make(map[belfry.ID]store.Due)
 	triggers := make(map[belfry.ID][]plan.Trigger)
@@ -203,7 +203,7 @@ func (s *service) subject(due store.Due) plan.Subject {
 func (s *service) fireDue() {
 	s.t.Helper()
 	now := s.store.Now()
-	due, err := s.store.Overdue(context.Background(), []int{0, 1, 2, 3}, now.Add(time.Microsecond), 100)
+	due, err := s.store.Upcoming(context.Background(), store.Window{Shards: []int{0, 1, 2, 3}, Until: now, Limit: 100})
 	s.check(err)
 	var steps []plan.Step
 	for _, d := range due {

@@ -64,7 +64,7 @@ func TestBackfillInstants(t *testing.T) {
 			of.DryRun = true
 			dry, err := sc.Control.Backfill(sc.Context(), ns, job.ID.String(), of, key("k", "a"))
 			sc.OK(err)
-			if pending, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(pending) != 0 || dry.RunIDs != nil {
+			if pending, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, nil, 10); err != nil || len(pending) != 0 || dry.RunIDs != nil {
 				sc.Errorf("a dry run made %d pending and %d runs, error %v", len(pending), len(dry.RunIDs), err)
 			}
 			of.DryRun = false

@@ -202,7 +202,7 @@ func TestTriggerBecomesItsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10)
+	pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, nil, 10)
 	if err != nil || len(pending) != 1 {
 		t.Fatalf("got %d triggers, error %v", len(pending), err)
 	}

@@ -26,7 +26,7 @@ func TestCancelJob(t *testing.T) {
 		if p := controltest.PlanOf(sc.T, sc.Store, job.ID); !p.NextAt.IsZero() || !p.NominalAt.IsZero() {
 			sc.Errorf("planned is %+v", p)
 		}
-		if pending, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(pending) != 0 {
+		if pending, err := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, nil, 10); err != nil || len(pending) != 0 {
 			sc.Errorf("%d triggers are left, error %v", len(pending), err)
 		}
 		orders, err := sc.Control.Heartbeat(sc.Context(), ns, belfry.Heartbeat{WorkerID: sc.Worker, Slots: 10, Handlers: []string{controltest.Handler}})

@@ -115,7 +115,7 @@ func TestUnknownOutcomeOfJobs(t *testing.T) {
 			if _, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, none); err != nil {
 				t.Fatal(err)
 			}
-			if pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, 10); err != nil || len(pending) != 1 {
+			if pending, err := s.PendingTriggers(t.Context(), []int{0, 1, 2, 3}, nil, 10); err != nil || len(pending) != 1 {
 				t.Fatalf("there are %d triggers, error %v", len(pending), err)
 			}
 			lose()
@@ -158,7 +158,7 @@ func TestUnknownOutcomeOfRuns(t *testing.T) {
 			}
 			s.losses = 2
 			filled, err := c.Backfill(sc.Context(), ns, job.ID.String(), belfry.Backfill{From: sc.At("1999-12-31 00:00")}, none)
-			if pending, _ := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, 10); err != nil || len(filled.RunIDs) != 1 || len(pending) != 1 {
+			if pending, _ := sc.Store.PendingTriggers(sc.Context(), controltest.Shards, nil, 10); err != nil || len(filled.RunIDs) != 1 || len(pending) != 1 {
 				sc.Errorf("backfilled: %+v, %d pending, error %v", filled, len(pending), err)
 			}
 			s.losses = 2

@@ -20,7 +20,7 @@ func TestTriggerWithAPayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pending, err := s.PendingTriggers(t.Context(), controltest.Shards, 10)
+	pending, err := s.PendingTriggers(t.Context(), controltest.Shards, nil, 10)
 	want := `{"body":{"token":"xyz","b":2},"headers":{"Authorization":"abc"},"url":"https://example.com"}`
 	if err != nil || len(pending) != 1 || pending[0].Trigger.RunID() != result.RunID || string(pending[0].Trigger.Payload) != want {
 		t.Errorf("got %+v, error %v", pending, err)
@@ -49,7 +49,7 @@ func TestTriggerWithAnIdempotencyKey(t *testing.T) {
 	if other, err := c.Trigger(t.Context(), ns, job.ID.String(), belfry.Trigger{}, key("l", "a")); err != nil || other == first {
 		t.Errorf("got %v, error %v", other, err)
 	}
-	if pending, err := s.PendingTriggers(t.Context(), controltest.Shards, 10); err != nil || len(pending) != 2 {
+	if pending, err := s.PendingTriggers(t.Context(), controltest.Shards, nil, 10); err != nil || len(pending) != 2 {
 		t.Errorf("there are %d triggers, error %v", len(pending), err)
 	}
 	if err := c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}); err != nil {

@@ -71,6 +71,11 @@ type Leases struct {
 	}
 	Node belfry.ID // this node's incarnation
 	Log  *slog.Logger
+
+	// Stalled is for how long the leader has made no progress, if that is too long;
+	// otherwise zero. A node that is stalled leads nothing, so that others do. Nil:
+	// never.
+	Stalled func() time.Duration
 }
 
 // campaign is the state of a running elector.
@@ -95,8 +100,15 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}}
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
-	for failing := false; ; {
-		err := c.rebalance(ctx)
+	for failing, stalled := false, false; ; {
+		var err error
+		if stall := c.stall(); stall == 0 {
+			stalled, err = false, c.rebalance(ctx)
+		} else if !stalled {
+			stalled = true
+			c.Log.Error("the scheduler makes no progress; its shards are given to others", "for", stall.Round(time.Millisecond))
+			c.resign(ctx)
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			c.Log.Warn("leases could not be renewed", "error", err)
 		}
@@ -109,6 +121,13 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 		case <-tick.C:
 		}
 	}
+}
+
+func (c *campaign) stall() time.Duration {
+	if c.Stalled == nil {
+		return 0
+	}
+	return c.Stalled()
 }
 
 // rebalance renews the leases of the node and adjusts its share.

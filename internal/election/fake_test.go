@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,6 +196,7 @@ type ledTerm struct {
 }
 
 type node struct {
+	stalled atomic.Int64 // for how long its leader makes no progress
 	*nodeStore
 	id   belfry.ID
 	stop context.CancelFunc
@@ -211,7 +213,7 @@ func (f *fleet) start(state linkState) *node {
 	n := &node{nodeStore: &nodeStore{leaseTable: f.leases, state: state}, id: belfry.NewID(time.Now()), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	elector := Leases{Store: n.nodeStore, Node: n.id, Log: slog.New(slog.DiscardHandler)}
+	elector := Leases{Store: n.nodeStore, Node: n.id, Log: slog.New(slog.DiscardHandler), Stalled: func() time.Duration { return time.Duration(n.stalled.Load()) }}
 	go func() {
 		defer close(n.done)
 		if err := elector.Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {

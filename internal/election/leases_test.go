@@ -330,3 +330,25 @@ func TestAllShardsAreLedByTheOnlyNode(t *testing.T) {
 		}
 	})
 }
+
+// A node whose leader makes no progress gives its shards up although it could renew its
+// leases, and takes its share again once there is progress.
+func TestStalledLeaderIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 32)
+		a, b := f.start(quick), f.start(quick)
+		time.Sleep(settled)
+		f.wantLeaders(a, b)
+		b.stalled.Store(int64(12 * time.Second))
+		time.Sleep(settled)
+		for shard, leader := range f.leaders() {
+			if leader != a {
+				t.Errorf("shard %d is not led by the other node", shard)
+			}
+		}
+		time.Sleep(time.Minute)
+		b.stalled.Store(0)
+		time.Sleep(settled + time.Second)
+		f.wantLeaders(a, b)
+	})
+}

@@ -34,7 +34,8 @@ type Node struct {
 	listener net.Listener
 	keys     *api.Keys
 	allow    []netip.Prefix
-	draining chan struct{} // closed when the node begins to shut down
+	draining chan struct{}        // closed when the node begins to shut down
+	stalled  func() time.Duration // of the scheduler: for how long it makes no progress
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -42,7 +43,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, log: log, id: belfry.NewID(time.Now()), draining: make(chan struct{})}
+	n := &Node{config: c, log: log, id: belfry.NewID(time.Now()), draining: make(chan struct{}), stalled: func() time.Duration { return 0 }}
 	if err := n.open(ctx); err != nil {
 		n.close()
 		return nil, err
@@ -92,12 +93,6 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stopServing()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var server errgroup.Group
-	server.Go(func() error {
-		defer stop() // a node without its port stops
-		return n.serve(serving)
-	})
-
 	work, ctx := errgroup.WithContext(ctx)
 	var local *scheduler.Local
 	if n.config.has(RoleScheduler) && n.config.has(RoleWorker) {
@@ -105,9 +100,15 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	if n.config.has(RoleScheduler) {
 		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
+		n.stalled = s.Stalled
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elect(ctx, s.Lead) })
 	}
+	var server errgroup.Group
+	server.Go(func() error {
+		defer stop() // a node without its port stops
+		return n.serve(serving)
+	})
 	if n.config.has(RoleWorker) {
 		pool := n.pool(local)
 		work.Go(func() error { return pool.Run(ctx) })
@@ -126,7 +127,7 @@ func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 	if n.config.DatabaseURL == "" || n.config.OwnAll {
 		return election.AllShards{Store: n.store}.Run(ctx, lead)
 	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log}.Run(ctx, lead)
+	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled}.Run(ctx, lead)
 }
 
 // pool executes runs of the built-in handlers. It claims from the scheduler of this node
@@ -177,8 +178,14 @@ func (n *Node) ready(ctx context.Context) error {
 	case <-n.draining:
 		return belfry.Errorf(belfry.Unavailable, "this node is shutting down")
 	default:
-		return n.store.Ping(ctx)
 	}
+	if err := n.store.Ping(ctx); err != nil {
+		return err
+	}
+	if stalled := n.stalled(); stalled > 0 {
+		return belfry.Errorf(belfry.Unavailable, "the scheduler of this node has made no progress for %s; its shards are given to other nodes", stalled.Round(time.Second))
+	}
+	return nil
 }
 
 func (n *Node) close() {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -191,5 +193,55 @@ func TestStoppedNodeReleasesItsShards(t *testing.T) {
 		if run := runNow(t, stays, sink); run.Status != belfry.RunSucceeded {
 			t.Errorf("the run is %s: %s", run.Status, run.Error)
 		}
+	}
+}
+
+// When all connections to the database go silent while new ones work, every job fires
+// again within 10 seconds.
+func TestSilentConnections(t *testing.T) {
+	proxy := pgtest.NewProxy(t, pgtest.Database(t, postgres.Migrate))
+	base, _ := startNode(t, func(c *Config) { c.DatabaseURL, c.AllowTargets = proxy.URL(), []string{"127.0.0.1"} })
+	var mu sync.Mutex
+	last := map[string]time.Time{} // by job: its latest call
+	sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		last[r.URL.Path] = time.Now()
+	}))
+	t.Cleanup(sink.Close)
+	const jobs = 20
+	for i := range jobs {
+		body := fmt.Sprintf(`{"schedule": "* * * * * *", "overlap": "parallel", "payload": {"url": "%s/%d"}}`, sink.URL, i)
+		if status := request(t, "POST", base+"/api/v1/jobs", body, nil); status != http.StatusCreated {
+			t.Fatalf("creating a job: %d", status)
+		}
+	}
+	fired := func(since time.Time) (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, at := range last {
+			if at.After(since) {
+				n++
+			}
+		}
+		return n
+	}
+	wait := func(since time.Time, limit time.Duration) time.Duration {
+		t.Helper()
+		for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			if took := time.Since(start); fired(since) == jobs {
+				return took
+			} else if took > limit {
+				t.Fatalf("after %s %d of %d jobs have run", took, fired(since), jobs)
+			}
+		}
+	}
+	wait(time.Now(), 20*time.Second)
+	proxy.Silence()
+	// A second later no answer is on its way any more.
+	took := wait(time.Now().Add(time.Second), 30*time.Second)
+	t.Logf("all jobs ran again after %s", took)
+	if took > 10*time.Second {
+		t.Errorf("all jobs ran again only after %s", took)
 	}
 }

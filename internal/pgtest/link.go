@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // link is one client's connection through the proxy.
@@ -18,6 +19,8 @@ type link struct {
 
 	mu     sync.Mutex // guards the field below
 	server net.Conn   // nil until the startup message of the client
+
+	silent atomic.Bool
 
 	sessionMu sync.Mutex // guards the field below; the proxy's own lock may be taken under it
 	session   session
@@ -40,12 +43,24 @@ func (l *link) close() {
 	}
 }
 
+// pass waits until bytes may pass, and reports false if the link is closed before.
+func (l *link) pass() bool {
+	if !l.proxy.pass(l.ctx) {
+		return false
+	}
+	if l.silent.Load() {
+		<-l.ctx.Done()
+		return false
+	}
+	return true
+}
+
 // run forwards messages until one side closes its connection or the link is closed.
 func (l *link) run() {
 	defer l.close()
 	in := bufio.NewReader(l.client)
 	code, startup, err := l.startup(in)
-	if !l.proxy.pass(l.ctx) || err != nil {
+	if !l.pass() || err != nil {
 		return
 	}
 	server, err := l.dial()
@@ -76,7 +91,7 @@ func (l *link) startup(in *bufio.Reader) (code uint32, raw []byte, err error) {
 		if err != nil || (code != sslRequest && code != gssRequest) {
 			return code, raw, err
 		}
-		if !l.proxy.pass(l.ctx) {
+		if !l.pass() {
 			return 0, nil, l.ctx.Err()
 		}
 		if _, err := l.client.Write([]byte{'N'}); err != nil {
@@ -109,7 +124,7 @@ func (l *link) forwardRequests(in *bufio.Reader, server net.Conn) {
 	var m message
 	for {
 		err := m.read(in)
-		if !l.proxy.pass(l.ctx) || err != nil {
+		if !l.pass() || err != nil {
 			return // the end of the connection waits for Heal too
 		}
 		l.sessionMu.Lock()
@@ -135,7 +150,7 @@ func (l *link) forwardResponses(server net.Conn) {
 	var m message
 	for {
 		err := m.read(in)
-		if !l.proxy.pass(l.ctx) {
+		if !l.pass() {
 			return
 		}
 		if err != nil {

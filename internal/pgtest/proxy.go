@@ -158,6 +158,16 @@ func (p *Proxy) Stall() {
 	}
 }
 
+// Silence lets nothing more pass on the connections that there are, for good, and closes none of them: as a firewall
+// that forgets them. New ones work.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.silent.Store(true)
+	}
+}
+
 // Heal ends Cut and Stall.
 func (p *Proxy) Heal() {
 	p.mu.Lock()

@@ -194,6 +194,8 @@ func (c *capacity) estimate(lane string) int {
 // count updates the counts from the store. After an error the last ones stay.
 func (c *capacity) count(ctx context.Context) {
 	c.counted = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	workers, err := c.store.Workers(ctx)
 	if err != nil {
 		return

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 const (
 	fireBatch      = 5000 // steps in one call of Fire
+	minFireBatch   = 50
 	fireRetryDelay = 200 * time.Millisecond
 	maxTriggers    = 1000
 	overtakenBatch = 100 // items of a lane that are fired without capacity because runs of a higher rank were claimed before them
@@ -40,7 +43,7 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 	var items []dueItem
 	several := len(l.backlog.lanes) > 1
 	for lane := range l.backlog.lanes {
-		left := fireBatch - len(items)
+		left := l.batch - len(items)
 		if n := min(l.capacity.available(ctx, lane), left); n > 0 {
 			items = append(items, l.backlog.pop(lane, n, maxRank)...)
 		} else if rank, ok := l.opts.Local.lastClaimedRank(lane, l.opts.Defaults); ok {
@@ -66,7 +69,7 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 		}
 		step, err := l.decide(it, now)
 		if err != nil {
-			l.quarantine(ctx, it.job, err)
+			l.quarantine(ctx, it.job, err, true)
 			continue
 		}
 		step.Epoch = term.Epoch
@@ -89,11 +92,14 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 	if len(steps) == 0 {
 		return true
 	}
+	l.reportRewound(steps)
 	fired, err := l.store.Fire(ctx, l.opts.Owner, steps, l.opts.Local.beginFill())
 	l.capacity.deliver(steps, fired, err)
 	if err != nil {
 		return l.fireFailed(ctx, steps, subjects, err)
 	}
+	l.noteProgress()
+	l.batch = min(2*l.batch, fireBatch)
 	if l.failing {
 		l.failing, l.recoveredAt = false, l.store.Now()
 		l.log.Info("the store answers again")
@@ -112,8 +118,21 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 		}
 		l.replan(&steps[i], subjects[i])
 	}
-	l.reload(stale)
+	l.reloadPlans(stale...)
 	return true
+}
+
+// reportRewound records with one of the steps that the database has lost others.
+func (l *loop) reportRewound(steps []plan.Step) {
+	if l.rewound == 0 || steps[0].Event != nil {
+		return
+	}
+	seen := steps[0].Seen
+	steps[0].Event = &belfry.Event{
+		ID: belfry.NewID(l.store.Now()), Namespace: steps[0].Namespace, JobID: seen.JobID, Kind: belfry.EventDatabaseRewound, At: l.store.Now(), Count: int64(l.rewound),
+		Message: fmt.Sprintf("the database has lost what was fired for %d jobs, as after a failover without synchronous replication; what is due again is fired again", l.rewound),
+	}
+	l.rewound = 0
 }
 
 // replan puts the plan after a step into the wheel.
@@ -127,23 +146,14 @@ func (l *loop) replan(step *plan.Step, subject *plan.Subject) {
 	l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
 }
 
-// reload has plans read again. If too many are requested already, they are loaded once
-// they are overdue.
-func (l *loop) reload(jobs []belfry.ID) {
-	if len(jobs) == 0 {
-		return
-	}
-	select {
-	case l.reloads <- jobs:
-	default:
-	}
-}
-
-// fireFailed handles an error of Fire. If the store answers and still returns one, a
-// step is invalid: the batch is halved until that step is alone, and its job is
-// quarantined so that the others are fired.
+// fireFailed handles an error of Fire. If the store answers and still returns one that is
+// not about the store, a step is invalid: the batch is halved until that step is alone,
+// and its job is quarantined so that the others are fired.
 func (l *loop) fireFailed(ctx context.Context, steps []plan.Step, subjects []*plan.Subject, err error) bool {
-	if ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable || l.store.Ping(ctx) != nil {
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.batch = max(l.batch/4, minFireBatch)
+	}
+	if store.IsTrouble(err) || l.ping(ctx) != nil {
 		l.storeFailed(ctx, "runs could not be fired", err)
 		return false
 	}
@@ -154,11 +164,21 @@ func (l *loop) fireFailed(ctx context.Context, steps []plan.Step, subjects []*pl
 	}
 	job := steps[0].Seen.JobID
 	if _, err = l.store.Fire(ctx, l.opts.Owner, steps, store.FreeSlots{}); err == nil {
-		l.reload([]belfry.ID{job}) // only the connection was lost
+		l.reloadPlans(job) // only the connection was lost
 		return true
 	}
-	l.quarantine(ctx, job, err)
+	if store.IsTrouble(err) {
+		l.storeFailed(ctx, "runs could not be fired", err)
+		return false
+	}
+	l.quarantine(ctx, job, err, true)
 	return true
+}
+
+func (l *loop) ping(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return l.store.Ping(call)
 }
 
 // fireTriggers turns pending triggers into runs.
@@ -167,16 +187,29 @@ func (l *loop) fireTriggers(ctx context.Context) {
 	if len(shards) == 0 {
 		return
 	}
-	pending, err := l.store.PendingTriggers(ctx, shards, maxTriggers)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	pending, err := l.store.PendingTriggers(call, shards, l.notFired(), maxTriggers)
+	cancel()
 	if err != nil {
 		l.storeFailed(ctx, "triggers could not be read", err)
 		return
 	}
+	l.noteProgress()
 	steps, subjects := l.triggerSteps(ctx, pending)
-	l.fire(ctx, steps, subjects)
-	if len(pending) == maxTriggers {
+	if l.fire(ctx, steps, subjects) && len(pending) == maxTriggers {
 		wake(l.triggers)
 	}
+}
+
+// notFired lists the quarantined jobs.
+func (l *loop) notFired() (jobs []belfry.ID) {
+	now := l.store.Now()
+	for job := range l.quarantined {
+		if l.isQuarantined(job, now) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
 }
 
 // triggerSteps makes one step of all the triggers of a job.
@@ -191,20 +224,17 @@ func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger)
 	}
 	now := l.store.Now()
 	for _, d := range dues {
-		subject, first, err := l.subjects.get(d)
-		if err != nil {
-			if first {
-				l.log.Error("the spec of a job cannot be read; its triggers are not fired", "job", d.Plan.JobID, "error", err)
-			}
-			l.recordReason(ctx, d.Plan.JobID, err)
+		if l.isQuarantined(d.Plan.JobID, now) {
 			continue
 		}
-		if l.isQuarantined(d.Plan.JobID, now) {
+		subject, first, err := l.subjects.get(d)
+		if err != nil {
+			l.quarantine(ctx, d.Plan.JobID, err, first)
 			continue
 		}
 		step, err := decideTriggers(*subject, d, triggers[d.Plan.JobID])
 		if err != nil {
-			l.quarantine(ctx, d.Plan.JobID, err)
+			l.quarantine(ctx, d.Plan.JobID, err, true)
 			continue
 		}
 		step.Epoch = l.terms[d.Plan.Shard].Epoch

@@ -34,7 +34,8 @@ type bubble struct {
 	handlerTime   time.Duration               // how long the handler works
 	handlerResult func(run *belfry.Run) error // what it answers
 
-	stop func()
+	scheduler *Scheduler // the last that was started
+	stop      func()
 }
 
 // call is one attempt, as its handler saw it.
@@ -90,6 +91,7 @@ func (b *bubble) start(s testStore) {
 	ctx, cancel := context.WithCancel(context.Background())
 	local := NewLocal(ctx, s)
 	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.retention})
+	b.scheduler = sched
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
 	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots))

@@ -72,8 +72,8 @@ func (f *faultyStore) Upcoming(ctx context.Context, w store.Window) ([]store.Due
 	return inject(f, "Upcoming", func() ([]store.Due, error) { return f.Store.Upcoming(ctx, w) })
 }
 
-func (f *faultyStore) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
-	return inject(f, "Overdue", func() ([]store.Due, error) { return f.Store.Overdue(ctx, shards, before, limit) })
+func (f *faultyStore) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
+	return inject(f, "DueVersions", func() ([]store.PlanVersion, error) { return f.Store.DueVersions(ctx, w) })
 }
 
 func (f *faultyStore) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
@@ -89,8 +89,8 @@ func (f *faultyStore) PlansForZoneUpdate(ctx context.Context, shards []int, rele
 	return due, next, err
 }
 
-func (f *faultyStore) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
-	return inject(f, "PendingTriggers", func() ([]store.PendingTrigger, error) { return f.Store.PendingTriggers(ctx, shards, limit) })
+func (f *faultyStore) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
+	return inject(f, "PendingTriggers", func() ([]store.PendingTrigger, error) { return f.Store.PendingTriggers(ctx, shards, skip, limit) })
 }
 
 func (f *faultyStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {

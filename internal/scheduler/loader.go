@@ -1,9 +1,10 @@
 package scheduler
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -14,21 +15,22 @@ const (
 	horizon      = 10 * time.Minute       // how far ahead plans are loaded
 	refill       = time.Minute            // how much of it may run out before more is loaded
 	pageSize     = 2000                   // plans in one page
-	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is loaded again
+	lookupPage   = 5000                   // plans that are looked up at once
+	sweepPage    = 50_000                 // overdue plans in one page
+	sweepShare   = 20                     // a sweep rests so many times as long as it took
+	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is looked for
 	lookupDelay  = 10 * time.Millisecond  // gathers lookups, and keeps a step that is not applied from spinning
 )
 
 // loader reads plans from the store and sends them to the loop.
 type loader struct {
 	*Scheduler
-	loaded  map[int]time.Time // by shard: all plans until then were loaded
+	loaded  map[int]store.Position // by shard: all plans until then were loaded
 	lookups map[belfry.ID]bool
 }
 
 func (l *loader) run(ctx context.Context) {
 	wakeups := l.store.Wakeups(ctx, store.TopicPlans)
-	overdue := time.NewTicker(2 * l.store.PollInterval())
-	defer overdue.Stop()
 	triggers := time.NewTicker(l.store.PollInterval())
 	defer triggers.Stop()
 	load := time.NewTimer(0)
@@ -49,15 +51,11 @@ func (l *loader) run(ctx context.Context) {
 			l.takeChanges()
 			load.Reset(0)
 			wake(l.triggers)
-		case ids := <-l.reloads:
+		case <-l.reload:
 			if len(l.lookups) == 0 {
 				load.Reset(lookupDelay)
 			}
-			for _, id := range ids {
-				l.lookups[id] = true
-			}
-		case <-overdue.C:
-			l.loadOverdue(ctx, shardsOf(terms))
+			l.takeReloads()
 		case <-triggers.C:
 			wake(l.triggers)
 		case <-load.C:
@@ -69,13 +67,13 @@ func (l *loader) run(ctx context.Context) {
 // syncShards removes shards that are no longer owned, and adds new ones from the
 // beginning of time.
 func (l *loader) syncShards(terms map[int]store.Term) {
-	maps.DeleteFunc(l.loaded, func(shard int, _ time.Time) bool {
+	maps.DeleteFunc(l.loaded, func(shard int, _ store.Position) bool {
 		_, mine := terms[shard]
 		return !mine
 	})
 	for shard := range terms {
 		if _, known := l.loaded[shard]; !known {
-			l.loaded[shard] = time.Time{}
+			l.loaded[shard] = store.Position{}
 		}
 	}
 }
@@ -89,77 +87,123 @@ func (l *loader) takeChanges() {
 	}
 	if many {
 		for shard := range l.loaded {
-			l.loaded[shard] = time.Time{}
+			l.loaded[shard] = store.Position{}
 		}
 	}
+}
+
+func (l *loader) takeReloads() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.Copy(l.lookups, l.reloads)
+	clear(l.reloads)
 }
 
 // load reads the requested plans and the next page of the shards that are loaded least
 // far, and returns when to load next.
 func (l *loader) load(ctx context.Context) time.Duration {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	if len(l.lookups) > 0 {
-		dues, err := l.store.PlansByJob(ctx, slices.Collect(maps.Keys(l.lookups)))
+		dues, err := l.lookUp(call)
 		if err != nil {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
 		}
-		clear(l.lookups)
-		l.send(ctx, dues)
+		send(ctx, l.loads, dues)
+		if len(l.lookups) > 0 {
+			return 0
+		}
 	}
 	now := l.store.Now()
 	shards, from := l.leastLoaded()
-	if len(shards) == 0 || from.After(now.Add(horizon-refill)) {
-		return min(refill, max(from.Sub(now.Add(horizon-refill)), time.Second))
+	if len(shards) == 0 || from.At.After(now.Add(horizon-refill)) {
+		return min(refill, max(from.At.Sub(now.Add(horizon-refill)), time.Second))
 	}
 	w := store.Window{Shards: shards, After: from, Until: now.Add(horizon), Limit: pageSize}
-	dues, err := l.store.Upcoming(ctx, w)
+	dues, err := l.store.Upcoming(call, w)
 	if err != nil {
 		l.warn(ctx, "plans could not be read", err)
 		return time.Second
 	}
-	until := w.Until
+	until := store.Position{At: w.Until, ID: lastID}
 	if len(dues) >= w.Limit {
-		until = dues[len(dues)-1].Plan.NextAt
+		last := dues[len(dues)-1].Plan
+		until = store.Position{At: last.NextAt, ID: last.JobID}
 	}
 	for _, shard := range shards {
 		l.loaded[shard] = until
 	}
-	l.send(ctx, dues)
+	send(ctx, l.loads, dues)
 	return 0
 }
 
+// lastID is after all ids.
+var lastID = belfry.ID(bytes.Repeat([]byte{0xff}, len(belfry.ID{})))
+
+// lookUp reads the requested plans, or many of them.
+func (l *loader) lookUp(ctx context.Context) ([]store.Due, error) {
+	jobs := make([]belfry.ID, 0, min(len(l.lookups), lookupPage))
+	for job := range l.lookups {
+		if jobs = append(jobs, job); len(jobs) == lookupPage {
+			break
+		}
+	}
+	dues, err := l.store.PlansByJob(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range jobs {
+		delete(l.lookups, job)
+	}
+	return dues, nil
+}
+
 // leastLoaded returns the shards that are loaded least far, and how far.
-func (l *loader) leastLoaded() (shards []int, from time.Time) {
+func (l *loader) leastLoaded() (shards []int, from store.Position) {
 	for shard, until := range l.loaded {
-		switch {
-		case len(shards) == 0 || until.Before(from):
+		switch order := cmp.Or(until.At.Compare(from.At), until.ID.Compare(from.ID)); {
+		case len(shards) == 0 || order < 0:
 			shards, from = []int{shard}, until
-		case until.Equal(from):
+		case order == 0:
 			shards = append(shards, shard)
 		}
 	}
 	return shards, from
 }
 
-// loadOverdue reads plans that are overdue: the loop ignores those that it has.
-func (l *loader) loadOverdue(ctx context.Context, shards []int) {
-	if len(shards) == 0 {
-		return
-	}
-	dues, err := l.store.Overdue(ctx, shards, l.store.Now().Add(-overdueAfter), pageSize)
-	if err != nil {
-		l.warn(ctx, "overdue plans could not be read", err)
-		return
-	}
-	l.send(ctx, dues)
+// sweep compares all overdue plans with what the loop knows. It is the guarantee behind
+// everything that may be lost: notifications, requests to read a plan again, and what
+// the loop fired if the database loses that. It reads only versions, so that plans that
+// wait for workers cost little however many they are.
+func (l *loader) sweep() duty {
+	interval := 2 * l.store.PollInterval()
+	return duty{failure: "overdue plans could not be read", timeout: 2 * callTimeout, round: func(ctx context.Context, terms map[int]store.Term) (time.Duration, error) {
+		start := time.Now()
+		w := store.Window{Shards: shardsOf(terms), Until: l.store.Now().Add(-overdueAfter), Limit: sweepPage}
+		for len(terms) > 0 {
+			page, err := l.store.DueVersions(ctx, w)
+			if err != nil {
+				return interval, err
+			}
+			if len(page) > 0 {
+				last := page[len(page)-1]
+				w.After = store.Position{At: last.NextAt, ID: last.JobID}
+				send(ctx, l.overdue, page)
+			}
+			if len(page) < w.Limit {
+				break
+			}
+		}
+		send(ctx, l.overdue, nil)
+		return max(interval, sweepShare*time.Since(start)), ctx.Err()
+	}}
 }
 
-func (l *loader) send(ctx context.Context, dues []store.Due) {
-	if len(dues) == 0 {
-		return
-	}
+// send sends a page to the loop, unless ctx ends before the loop takes it.
+func send[T any](ctx context.Context, to chan<- []T, page []T) {
 	select {
-	case l.loads <- dues:
+	case to <- page:
 	case <-ctx.Done():
 	}
 }

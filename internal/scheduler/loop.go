@@ -17,7 +17,7 @@ const (
 	// be ahead by half a round trip, and a step that comes early is not applied.
 	margin = time.Millisecond
 
-	maxInWheel   = 1_000_000 // further plans are loaded when they are overdue
+	maxInWheel   = 1_000_000 // of plans that are not due yet, further ones are loaded when they are overdue
 	idleInterval = time.Second
 )
 
@@ -34,6 +34,11 @@ type loop struct {
 
 	recoveredAt time.Time // when the store last answered again after a failure
 	failing     bool
+	batch       int // steps in the next call of Fire: fewer after one that took too long
+
+	ahead   map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
+	sweeped map[belfry.ID]int64 // the same, by the sweep that is going on
+	rewound int                 // plans that the store has lost steps of, to be reported
 }
 
 func newLoop(s *Scheduler) *loop {
@@ -45,12 +50,15 @@ func newLoop(s *Scheduler) *loop {
 		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
+		batch:       fireBatch,
+		sweeped:     map[belfry.ID]int64{},
 	}
 }
 
 func (l *loop) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	l.noteProgress()
 	var seen <-chan struct{} // identifies the terms for which triggers were read
 	for {
 		terms, changed := l.owned()
@@ -59,6 +67,7 @@ func (l *loop) run(ctx context.Context) {
 			seen = changed
 			wake(l.triggers) // nothing wakes this loop for triggers from before the term
 		}
+		l.probe(ctx)
 		timer.Reset(l.advance(ctx))
 		select {
 		case <-ctx.Done():
@@ -66,12 +75,63 @@ func (l *loop) run(ctx context.Context) {
 		case <-changed:
 		case dues := <-l.loads:
 			l.addPlans(ctx, dues)
+		case page := <-l.overdue:
+			l.compare(page)
 		case <-l.triggers:
 			l.fireTriggers(ctx)
 		case <-l.localDemand():
 		case <-timer.C:
 		}
 	}
+}
+
+// probe asks the store something if it has not answered for a while: a loop that has
+// nothing to do must notice too that it could not do it.
+func (l *loop) probe(ctx context.Context) {
+	if time.Since(*l.progress.Load()) < probePolls*l.store.PollInterval() {
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := l.store.PendingTriggers(call, nil, nil, 1); err == nil {
+		l.noteProgress()
+	}
+}
+
+// compare has plans read that are overdue in the store and unknown here. A plan that is
+// ahead of the store by two sweeps in a row was never fired as far as the store knows:
+// the database lost a part of its past, and the plan is read again.
+func (l *loop) compare(page []store.PlanVersion) {
+	if len(page) == 0 {
+		l.ahead, l.sweeped = l.sweeped, map[belfry.ID]int64{}
+		return
+	}
+	now := l.store.Now()
+	var stale []belfry.ID
+	rewound := 0
+	for _, p := range page {
+		version, known := l.backlog.known[p.JobID]
+		if e, ok := l.wheel.Get(p.JobID); ok {
+			version, known = max(version, e.version), true
+		}
+		switch {
+		case l.isQuarantined(p.JobID, now):
+		case !known || version < p.Version:
+			stale = append(stale, p.JobID)
+		case version > p.Version && l.ahead[p.JobID] == p.Version:
+			delete(l.backlog.known, p.JobID)
+			l.wheel.Remove(p.JobID)
+			rewound++
+			stale = append(stale, p.JobID)
+		case version > p.Version:
+			l.sweeped[p.JobID] = p.Version
+		}
+	}
+	if rewound > 0 {
+		l.rewound += rewound
+		l.log.Error("the database has lost what was fired; it is fired again", "jobs", rewound)
+	}
+	l.reloadPlans(stale...)
 }
 
 // localDemand signals that the local worker has free slots; nil while nothing waits
@@ -120,13 +180,10 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 		}
 		subject, first, err := l.subjects.get(d)
 		if err != nil {
-			if first {
-				l.log.Error("the spec of a job cannot be read; the job is not fired", "job", p.JobID, "error", err)
-			}
-			l.recordReason(ctx, p.JobID, err)
+			l.quarantine(ctx, p.JobID, err, first)
 			continue
 		}
-		if p.NextAt.Sub(now) <= horizon && l.wheel.Len() < maxInWheel {
+		if ahead := p.NextAt.Sub(now); ahead <= time.Second || ahead <= horizon && l.wheel.Len() < maxInWheel {
 			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
 		} else {
 			l.wheel.Remove(p.JobID)
@@ -167,11 +224,13 @@ type quarantineEntry struct {
 }
 
 // quarantine does not fire a job for a while, and has its plan read again afterwards.
-func (l *loop) quarantine(ctx context.Context, job belfry.ID, err error) {
+func (l *loop) quarantine(ctx context.Context, job belfry.ID, err error, log bool) {
 	duration := min(max(2*l.quarantined[job].duration, minQuarantine), maxQuarantine)
-	l.log.Error("a job cannot be fired; it is quarantined", "job", job, "for", duration, "error", err)
+	if log {
+		l.log.Error("a job cannot be fired; it is quarantined", "job", job, "for", duration, "error", err)
+	}
 	l.quarantined[job] = quarantineEntry{l.store.Now().Add(duration), duration}
-	time.AfterFunc(duration+margin, func() { l.reload([]belfry.ID{job}) })
+	time.AfterFunc(duration+margin, func() { l.reloadPlans(job) })
 	l.recordReason(ctx, job, err)
 }
 
@@ -192,7 +251,9 @@ func (l *loop) recordReason(ctx context.Context, job belfry.ID, err error) {
 	if l.reasons[job] == reason {
 		return
 	}
-	if err := l.store.Quarantine(ctx, job, reason); err != nil {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := l.store.Quarantine(call, job, reason); err != nil {
 		l.warn(ctx, "the reason why a job cannot be fired could not be recorded", err)
 		return
 	}

@@ -3,11 +3,14 @@
 //
 // Five parts share the work. The loader reads plans from the store: those within the
 // horizon, those that a notification names as changed and, as the guarantee behind
-// both, those that are overdue. The loop keeps them in a timing wheel, decides each at
-// its instant and fires the decisions in batches. The sweeper makes due retries ready,
-// reaps silent workers, archives ended one-offs and prunes old history. The zone
-// updater replans what was planned with older time-zone data. Local delivers fired runs
-// to the node's own worker.
+// both, those that are overdue and unknown to the loop. The loop keeps them in a timing
+// wheel, decides each at its instant and fires the decisions in batches. The sweeper
+// makes due retries ready, reaps silent workers, archives ended one-offs and prunes old
+// history. The zone updater replans what was planned with older time-zone data. Local
+// delivers fired runs to the node's own worker.
+//
+// No part waits for another, and no call to the store lasts for ever: a scheduler whose
+// loop makes no progress says so, and is to give its shards to others.
 //
 // Correctness does not depend on this package. What is in memory is a cache of the
 // store: a step of a node that wrongly believes that it owns a shard, or that fires a
@@ -20,6 +23,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -53,13 +57,16 @@ type Scheduler struct {
 	opts  Options
 	log   *slog.Logger
 
-	loads    chan []store.Due // from the loader to the loop
-	reloads  chan []belfry.ID // from the loop and the zone updater to the loader: plans to read again
-	triggers chan struct{}    // from the loader to the loop: read pending triggers
+	loads    chan []store.Due         // from the loader to the loop
+	overdue  chan []store.PlanVersion // from the loader to the loop: all overdue plans, page by page; an empty page ends them
+	triggers chan struct{}            // from the loader to the loop: read pending triggers
+	progress atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	terms   map[int]store.Term
-	changed chan struct{} // closed and replaced when the terms change
+	changed chan struct{}      // closed and replaced when the terms change
+	reloads map[belfry.ID]bool // plans to read again
+	reload  chan struct{}      // signals that there are some
 }
 
 // New makes a scheduler that owns no shard.
@@ -78,11 +85,52 @@ func New(s Store, o Options) *Scheduler {
 		opts:     o,
 		log:      o.Log,
 		loads:    make(chan []store.Due, 4),
-		reloads:  make(chan []belfry.ID, 64),
+		overdue:  make(chan []store.PlanVersion),
 		triggers: make(chan struct{}, 1),
 		terms:    map[int]store.Term{},
 		changed:  make(chan struct{}),
+		reloads:  map[belfry.ID]bool{},
+		reload:   make(chan struct{}, 1),
 	}
+}
+
+// noteProgress records that the store has answered the loop.
+func (s *Scheduler) noteProgress() {
+	now := time.Now()
+	s.progress.Store(&now)
+}
+
+// Stalled is for how long the store has not answered the loop, if that is too long for
+// the scheduler to own shards; otherwise zero.
+func (s *Scheduler) Stalled() time.Duration {
+	last := s.progress.Load()
+	if last == nil {
+		return 0
+	}
+	if since := time.Since(*last); since > stallPolls*s.store.PollInterval() {
+		return since
+	}
+	return 0
+}
+
+// Of PollIntervals: how often the loop asks the store something at least, and how long
+// it may go without an answer.
+const (
+	probePolls = 6
+	stallPolls = 20
+)
+
+// reloadPlans has plans read again.
+func (s *Scheduler) reloadPlans(jobs ...belfry.ID) {
+	if len(jobs) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, job := range jobs {
+		s.reloads[job] = true
+	}
+	s.mu.Unlock()
+	wake(s.reload)
 }
 
 // Lead owns a shard until ctx, the lifetime of its term, ends.
@@ -121,11 +169,12 @@ func shardsOf(terms map[int]store.Term) []int {
 // Run schedules until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	loader := &loader{Scheduler: s, loaded: map[int]time.Time{}, lookups: map[belfry.ID]bool{}}
+	loader := &loader{Scheduler: s, loaded: map[int]store.Position{}, lookups: map[belfry.ID]bool{}}
 	parts.Go(func() { loader.run(ctx) })
-	sweeper := &sweeper{Scheduler: s, poll: 2 * s.store.PollInterval()}
-	parts.Go(func() { sweeper.run(ctx) })
 	parts.Go(func() { newZoneUpdater(s).run(ctx) })
+	for _, d := range append(newSweeper(s).duties(ctx), loader.sweep()) {
+		parts.Go(func() { s.runDuty(ctx, d) })
+	}
 	newLoop(s).run(ctx)
 	parts.Wait()
 	return nil

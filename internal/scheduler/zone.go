@@ -111,7 +111,7 @@ func (w *zoneUpdate) step(ctx context.Context) (more bool, err error) {
 	}
 	steps, moves := w.decide(dues)
 	applied, err := w.apply(ctx, steps)
-	w.reloadPlans(ctx, steps) // also after an error, whose outcome is unknown
+	w.reloadSteps(steps) // also after an error, whose outcome is unknown
 	if err != nil {
 		return false, err
 	}
@@ -159,7 +159,7 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	if err == nil {
 		return fired.Applied, nil
 	}
-	if ctx.Err() != nil || belfry.CodeOf(err) == belfry.Unavailable || w.store.Ping(ctx) != nil {
+	if ctx.Err() != nil || store.IsTrouble(err) || w.store.Ping(ctx) != nil {
 		return nil, err
 	}
 	if len(steps) > 1 {
@@ -178,8 +178,8 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	return []bool{false}, nil
 }
 
-// reloadPlans has the loop read plans again that it may have in memory.
-func (w *zoneUpdate) reloadPlans(ctx context.Context, steps []plan.Step) {
+// reloadSteps has the loop read plans again that it may have in memory.
+func (w *zoneUpdate) reloadSteps(steps []plan.Step) {
 	soon := w.store.Now().Add(horizon + refill)
 	var jobs []belfry.ID
 	for i := range steps {
@@ -188,13 +188,7 @@ func (w *zoneUpdate) reloadPlans(ctx context.Context, steps []plan.Step) {
 			jobs = append(jobs, steps[i].Seen.JobID)
 		}
 	}
-	if len(jobs) == 0 {
-		return
-	}
-	select {
-	case w.reloads <- jobs:
-	case <-ctx.Done():
-	}
+	w.reloadPlans(jobs...)
 }
 
 // sleep waits for d. It returns false if ctx ended.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -19,6 +21,16 @@ const (
 	ErrorNotStopped  = "the worker did not stop the cancelled run in time"
 	ErrorUnconfirmed = "the worker never learned of the claim"
 )
+
+// ErrServer marks an error of the database server, whatever it was asked to do: a lost
+// connection, a shutdown, a full disk.
+var ErrServer = errors.New("the database failed")
+
+// IsTrouble reports whether an error is about the store and not about what it was asked
+// to do: the same call may succeed later, and so may any other.
+func IsTrouble(err error) bool {
+	return belfry.CodeOf(err) == belfry.Unavailable || errors.Is(err, ErrServer) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
 
 // maxNameShown bounds what an error repeats of a name that may be anything.
 const maxNameShown = 200

@@ -104,7 +104,7 @@ func (f *fixture) recordAndFire(t tb, job belfry.Job, triggers ...plan.Trigger) 
 // pendingTriggers are the triggers that are not fired yet.
 func (f *fixture) pendingTriggers(t tb) []store.PendingTrigger {
 	t.Helper()
-	found, err := f.PendingTriggers(ctx, f.allShards(), 1000)
+	found, err := f.PendingTriggers(ctx, f.allShards(), nil, 1000)
 	if err != nil {
 		t.Fatalf("list triggers: %v", err)
 	}

@@ -13,15 +13,13 @@ import (
 type Plans interface {
 	Lanes
 
-	// Upcoming returns the plans of the shards that are due in the window, soonest
-	// first. An instant is never split: the answer ends with all plans of the
-	// instant at which the limit was reached, and a caller continues after it. An
-	// answer shorter than the limit is the whole window.
+	// Upcoming returns the plans of the shards that are due in the window, ordered by
+	// instant and job. An answer shorter than the limit reaches the end of the window.
 	Upcoming(ctx context.Context, w Window) ([]Due, error)
 
-	// Overdue returns at most limit plans of the shards that were due before the
-	// instant, the earliest first.
-	Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]Due, error)
+	// DueVersions returns the jobs and versions of the plans that Upcoming would return.
+	// It is much cheaper, so that a caller can compare many plans with what it knows.
+	DueVersions(ctx context.Context, w Window) ([]PlanVersion, error)
 
 	// ChangedJobs returns the jobs whose plans were written by somebody other than
 	// their shard's owner since the last call, as far as notifications arrived. Many
@@ -38,8 +36,8 @@ type Plans interface {
 	PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) (due []Due, next belfry.ID, err error)
 
 	// PendingTriggers returns triggers of the shards that are not fired yet, oldest
-	// first.
-	PendingTriggers(ctx context.Context, shards []int, limit int) ([]PendingTrigger, error)
+	// first, except those of the jobs to skip.
+	PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]PendingTrigger, error)
 
 	// Fire applies the steps whose plan still has the version that was seen, is
 	// not locked by somebody else, has not passed the step's first occurrence
@@ -76,12 +74,20 @@ type Lanes interface {
 	CountReady(ctx context.Context, limit int) (map[string]int, error)
 }
 
-// Window is the span of time after After, if that is set, and until Until, in
-// some shards.
+// Window is the plans of some shards after a position, if that is set, and until an
+// instant.
 type Window struct {
-	Shards       []int
-	After, Until time.Time
-	Limit        int
+	Shards []int
+	After  Position // the instant and the job of a plan
+	Until  time.Time
+	Limit  int
+}
+
+// PlanVersion identifies one state of a plan.
+type PlanVersion struct {
+	JobID   belfry.ID
+	NextAt  time.Time
+	Version int64
 }
 
 // Due is a plan with what is needed to decide it. Spec is the stored text, so

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -84,7 +85,7 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 			{"a window that ends before it starts", at.Add(time.Hour), at, nil},
 			{"everything", time.Time{}, at.Add(24 * time.Hour), jobs},
 		} {
-			got := f.upcoming(t, store.Window{Shards: f.allShards(), After: tt.after, Until: tt.until, Limit: 10})
+			got := f.upcoming(t, store.Window{Shards: f.allShards(), After: store.Position{At: tt.after, ID: belfry.ID(bytes.Repeat([]byte{0xff}, 16))}, Until: tt.until, Limit: 10})
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
 			}
@@ -114,7 +115,9 @@ func TestUpcomingKeepsToItsShards(t *testing.T) {
 	})
 }
 
-func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
+// A caller that continues after the last plan of a page sees every plan once, in order,
+// also where several have the same instant.
+func TestUpcomingPages(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		at := f.minutesAgo(60)
 		for i, ties := range []int{1, 6, 2, 1} {
@@ -122,69 +125,41 @@ func TestUpcomingNeverSplitsAnInstant(t *testing.T) {
 				f.createJobs(t, f.job(at.Add(time.Duration(i)*time.Minute)))
 			}
 		}
-		for limit, want := range map[int]int{1: 1, 2: 7, 5: 7, 7: 7, 8: 9, 9: 9, 10: 10, 11: 10} {
-			if got := f.upcoming(t, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: limit}); len(got) != want {
-				t.Errorf("with limit %d there are %d plans, wants %d", limit, len(got), want)
-			}
-		}
-		// A caller that goes on after the last instant sees everything once.
-		seen := map[belfry.ID]bool{}
-		w := store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 2}
-		for range 10 {
-			found, err := f.Upcoming(ctx, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range found {
-				if seen[d.Plan.JobID] {
-					t.Errorf("job %s came twice", d.Plan.JobID)
-				}
-				seen[d.Plan.JobID] = true
-				w.After = d.Plan.NextAt
-			}
-			if len(found) < w.Limit {
-				break
-			}
-		}
-		if len(seen) != 10 {
-			t.Errorf("pages had %d plans, wants 10", len(seen))
-		}
-	})
-}
-
-func TestOverdueReturnsTheEarliestFirst(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *fixture) {
-		var jobs []store.NewJob
-		for _, minutes := range []int{50, 40, 40, 30, 20} {
-			jobs = append(jobs, f.job(f.minutesAgo(minutes)))
-		}
 		paused := f.job(f.minutesAgo(60))
 		paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
-		f.createJobs(t, append(jobs, paused)...)
-		for _, tt := range []struct {
-			before, limit int
-			want          []int
-		}{{20, 10, []int{50, 40, 40, 30}}, {19, 10, []int{50, 40, 40, 30, 20}}, {0, 2, []int{50, 40}}, {0, 1, []int{50}}, {50, 5, nil}} {
-			found, err := f.Overdue(ctx, f.allShards(), f.minutesAgo(tt.before), tt.limit)
-			var want []time.Time
-			for _, minutes := range tt.want {
-				want = append(want, f.minutesAgo(minutes))
-			}
-			if err != nil || !slices.EqualFunc(found, want, func(d store.Due, at time.Time) bool { return d.Plan.NextAt.Equal(at) }) {
-				t.Errorf("before %d minutes ago, at most %d: %+v (%v), wants %v", tt.before, tt.limit, found, err, want)
-			}
-			for _, d := range found {
-				if d.Plan != f.plan(t, d.Plan.JobID) || d.Namespace != belfry.DefaultNamespace || d.Revision != 1 || d.Spec == "" {
-					t.Errorf("found %+v", d)
-				}
-			}
+		f.createJobs(t, paused)
+		all, err := f.Upcoming(ctx, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 100})
+		if err != nil || len(all) != 10 {
+			t.Fatalf("there are %d plans, wants 10: %v", len(all), err)
 		}
-		for shard := range f.Shards() {
-			found, err := f.Overdue(ctx, []int{shard}, f.Now(), 10)
-			for _, d := range found {
-				if d.Plan.Shard != shard {
-					t.Errorf("shard %d has a plan of shard %d (%v)", shard, d.Plan.Shard, err)
+		var want []store.PlanVersion
+		for _, d := range all {
+			want = append(want, store.PlanVersion{JobID: d.Plan.JobID, NextAt: d.Plan.NextAt, Version: d.Plan.Version})
+		}
+		for limit := 1; limit <= 11; limit++ {
+			var upcoming, versions []store.PlanVersion
+			for w := (store.Window{Shards: f.allShards(), Until: f.Now(), Limit: limit}); ; {
+				due, err := f.Upcoming(ctx, w)
+				if err != nil {
+					t.Fatal(err)
 				}
+				page, err := f.DueVersions(ctx, w)
+				if err != nil || len(page) != len(due) {
+					t.Fatalf("there are %d versions of %d plans: %v", len(page), len(due), err)
+				}
+				for _, d := range due {
+					upcoming = append(upcoming, store.PlanVersion{JobID: d.Plan.JobID, NextAt: d.Plan.NextAt, Version: d.Plan.Version})
+					w.After = store.Position{At: d.Plan.NextAt, ID: d.Plan.JobID}
+				}
+				if versions = append(versions, page...); len(due) < limit {
+					break
+				}
+			}
+			if diff := cmp.Diff(want, upcoming); diff != "" {
+				t.Errorf("pages of %d plans differ (-want +got):\n%s", limit, diff)
+			}
+			if diff := cmp.Diff(want, versions); diff != "" {
+				t.Errorf("pages of %d versions differ (-want +got):\n%s", limit, diff)
 			}
 		}
 	})

@@ -131,11 +131,11 @@ func TestATriggerIsPendingUntilItIsFired(t *testing.T) {
 		if d := triggers[0].Due; d.Plan != f.plan(t, job.ID) || d.Namespace != "ours" || d.Revision != 1 || d.Spec == "" {
 			t.Errorf("the trigger came with %+v", d)
 		}
-		if found, err := f.PendingTriggers(ctx, f.allShards(), 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
+		if found, err := f.PendingTriggers(ctx, f.allShards(), nil, 2); err != nil || len(found) != 2 || found[0].Trigger.ID != first.ID {
 			t.Errorf("with limit 2: %+v (%v)", found, err)
 		}
 		for shard := range f.Shards() {
-			found, err := f.PendingTriggers(ctx, []int{shard}, 10)
+			found, err := f.PendingTriggers(ctx, []int{shard}, nil, 10)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func Fire(t testing.TB, s store.Store) {
 func FireSince(t testing.TB, s store.Store, since time.Time) {
 	t.Helper()
 	var steps []plan.Step
-	due, err := s.Overdue(t.Context(), Shards, s.Now().Add(time.Microsecond), 1000)
+	due, err := s.Upcoming(t.Context(), store.Window{Shards: Shards, Until: s.Now(), Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func FireSince(t testing.TB, s store.Store, since time.Time) {
 		steps = append(steps, plan.Decide(subject(t, d), d.Plan, since, now))
 	}
 	apply(t, s, steps)
-	pending, err := s.PendingTriggers(t.Context(), Shards, 1000)
+	pending, err := s.PendingTriggers(t.Context(), Shards, nil, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

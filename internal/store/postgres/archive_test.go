@@ -177,7 +177,7 @@ func TestArchiveKeepsJobWithConcurrentTrigger(t *testing.T) {
 	if n, _, err := s.Archive(t.Context(), allShards(s), belfry.ID{}, 100); n != 0 || err != nil {
 		t.Fatalf("archived %d with a pending trigger: %v", n, err)
 	}
-	if pending, err := s.PendingTriggers(t.Context(), allShards(s), 10); err != nil || len(pending) != 1 {
+	if pending, err := s.PendingTriggers(t.Context(), allShards(s), nil, 10); err != nil || len(pending) != 1 {
 		t.Errorf("the pending triggers are %v: %v", pending, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 const maxGenericPlanSteps = 100
 
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	ctx, cancel := detach(ctx, callTimeout)
+	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	fired, err := s.fire(ctx, s.pool, owner, steps, slots)
 	if err == nil && fired.Ready > 0 {

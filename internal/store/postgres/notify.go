@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
@@ -19,6 +20,7 @@ const (
 	notifyChannel   = "belfry"              // of all nodes
 	notifyInterval  = 50 * time.Millisecond // a notification locks the whole database when it commits
 	maxNotifiedJobs = 300                   // ids that fit into one notification
+	listenTimeout   = 3 * time.Second       // after which a connection must show that it is alive
 )
 
 // notifier wakes waiters: at once within the process, and other nodes by merged
@@ -120,8 +122,8 @@ func (n *notifier) takePending() (messages []string) {
 }
 
 func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
-	for ctx.Err() == nil {
-		if err := n.listenOnce(ctx, config); err != nil && ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
+		if err := n.listenOnce(ctx, config, first); err != nil && ctx.Err() == nil {
 			n.log.Debug("listening for notifications failed; polling continues", "error", err)
 		}
 		select {
@@ -131,24 +133,44 @@ func (n *notifier) listen(ctx context.Context, config *pgx.ConnConfig) {
 	}
 }
 
-func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig) error {
-	conn, err := pgx.ConnectConfig(ctx, config)
+// listenOnce listens until the connection fails. What was sent before LISTEN is lost: at
+// the start everything is read anyway, but later it must be read again.
+func (n *notifier) listenOnce(ctx context.Context, config *pgx.ConnConfig, first bool) error {
+	connect, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(connect, config)
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, `LISTEN `+notifyChannel); err != nil {
+	defer conn.Close(context.WithoutCancel(connect))
+	if _, err := conn.Exec(connect, `LISTEN `+notifyChannel); err != nil {
 		return err
 	}
-	n.Notify(store.TopicPlans) // notifications before LISTEN were missed
+	n.NotifyChanged(nil, !first)
 	n.Notify(store.TopicReady)
 	for {
-		message, err := conn.WaitForNotification(ctx)
+		message, err := n.receiveNext(ctx, conn)
 		if err != nil {
 			return err
 		}
-		n.receive(message.Payload)
+		if message != nil {
+			n.receive(message.Payload)
+		}
 	}
+}
+
+// receiveNext waits for a notification. A connection on which nothing arrives must show
+// that it is not silent.
+func (n *notifier) receiveNext(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	wait, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	message, err := conn.WaitForNotification(wait)
+	if !pgconn.Timeout(err) || ctx.Err() != nil {
+		return message, err
+	}
+	ping, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	return nil, conn.Ping(ping)
 }
 
 func (n *notifier) receive(message string) {

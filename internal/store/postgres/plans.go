@@ -33,15 +33,25 @@ func dueFields(d *store.Due) []any {
 
 var scanDue = scanInto(dueFields)
 
-// Upcoming selects plans from their narrow table before the jobs are looked up.
-func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	return s.queryDue(ctx, `(SELECT * FROM belfry.plans
-         WHERE shard = ANY($1) AND next_at <= $2 AND ($3::timestamptz IS NULL OR next_at > $3)
-         ORDER BY next_at FETCH FIRST $4 ROWS WITH TIES)`, int32s(w.Shards), w.Until, timestamptz(w.After), int64(w.Limit))
+// plansInWindow has the order of an index, so that a page costs what it returns.
+const plansInWindow = ` FROM belfry.plans
+ WHERE shard = ANY($1) AND next_at <= $2 AND (next_at, job_id) > (coalesce($3::timestamptz, '-infinity'), $4::uuid)
+ ORDER BY next_at, job_id LIMIT $5`
+
+func windowArgs(w store.Window) []any {
+	return []any{int32s(w.Shards), w.Until, timestamptz(w.After.At), notNull(w.After.ID), w.Limit}
 }
 
-func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
-	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE shard = ANY($1) AND next_at < $2 ORDER BY next_at LIMIT $3)`, int32s(shards), before, limit)
+// Upcoming selects plans from their narrow table before the jobs are looked up.
+func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
+	return s.queryDue(ctx, `(SELECT *`+plansInWindow+`)`, windowArgs(w)...)
+}
+
+func (s *Store) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
+	versions, err := collect(ctx, s.pool, scanInto(func(v *store.PlanVersion) []any {
+		return []any{idColumn(&v.JobID), timeColumn{&v.NextAt}, &v.Version}
+	}), `SELECT job_id, next_at, version`+plansInWindow, windowArgs(w)...)
+	return versions, wrapError("read the versions of plans", err)
 }
 
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
@@ -80,7 +90,7 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 }
 
 func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	ctx, cancel := detach(ctx, callTimeout)
+	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
 	return wrapError("quarantine a job", err)
@@ -134,14 +144,14 @@ SELECT EXISTS (SELECT 1 FROM job), EXISTS (SELECT 1 FROM belfry.triggers WHERE i
 }
 
 // PendingTriggers: no run is ready before its trigger was stored.
-func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
 	pending, err := collect(ctx, s.pool, scanInto(pendingTriggerFields), `
 SELECT `+dueColumns+`, t.id, t.namespace, t.job_id, t.shard, t.kind, t.at, t.created_at, t.payload
   FROM belfry.triggers t
   JOIN belfry.plans p ON p.job_id = t.job_id
   JOIN belfry.jobs j ON j.id = t.job_id
- WHERE t.shard = ANY($1) AND t.fired_at IS NULL AND j.state <> 'deleted'
- ORDER BY t.created_at, t.id LIMIT $2`, int32s(shards), limit)
+ WHERE t.shard = ANY($1) AND t.job_id <> ALL($2) AND t.fired_at IS NULL AND j.state <> 'deleted'
+ ORDER BY t.created_at, t.id LIMIT $3`, int32s(shards), uuids(skip), limit)
 	return pending, wrapError("read triggers", err)
 }
 
@@ -151,7 +161,7 @@ func pendingTriggerFields(p *store.PendingTrigger) []any {
 }
 
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
-	ctx, cancel := detach(ctx, callTimeout)
+	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	tag, err := s.pool.Exec(ctx, `/* promote */
 UPDATE belfry.runs SET state = 'ready'

@@ -14,43 +14,59 @@ import (
 )
 
 const (
-	pruneBatch     = 5000   // rows deleted at a time
-	pruneScanLimit = 20_000 // rows of a partition scanned at a time
-	daysAhead      = 3      // whose partitions are made beforehand
+	pruneBatch     = 5000 // rows deleted at a time
+	pruneBlocks    = 1000 // blocks of a table scanned at a time
+	daysAhead      = 14   // whose partitions are made beforehand: a lock may not be available for days
 	partitionName  = "history_2006_01_02"
+	maxRowsCounted = 1_000_000
 )
 
-// Prune deletes whole days of history where possible, by dropping their partition.
-func (s *Store) Prune(ctx context.Context, keep time.Duration) (int, error) {
+// pruneScan is where the scans of tables that Prune goes through block by block
+// continue.
+type pruneScan struct {
+	next map[string]int64 // block
+	done map[string]bool  // partitions of which only rows with a retention of their own are left
+}
+
+// Prune deletes whole days of history by dropping their partition, so that rows are kept
+// for up to a day longer. Rows are deleted one by one where that is not possible: in the
+// default partition, beside rows that are kept longer, and if the retention is shorter
+// than a day.
+func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err error) {
 	now := s.Now()
+	cutoff := now.Add(-keep)
 	if err := makePartitions(ctx, s.pool, now); err != nil {
-		return 0, wrapError("prune", err)
+		return 0, wrapError("make partitions", err)
 	}
-	purged, err := s.purgeDeleted(ctx)
-	if err != nil {
-		return purged, wrapError("purge deleted jobs", err)
+	steps := []func() (int, error){
+		func() (int, error) { return s.purgeDeleted(ctx) },
+		func() (int, error) { return s.pruneHistory(ctx, cutoff, now) },
 	}
-	pruned, err := s.pruneHistory(ctx, now.Add(-keep), now)
-	if err != nil {
-		return purged + pruned, wrapError("prune", err)
-	}
-	for _, prune := range []struct {
+	for _, rows := range []struct {
 		sql    string
 		before time.Time
 	}{
-		{deleteOld("events", `at < $1`), now.Add(-keep)},
-		{fmt.Sprintf(pruneEnded, `retain_until IS NULL AND ended_at < $1`), now.Add(-keep)},
+		{deleteOld("events", `at < $1`), cutoff},
+		{fmt.Sprintf(pruneEnded, `retain_until IS NULL AND ended_at < $1`), cutoff},
 		{fmt.Sprintf(pruneEnded, `retain_until <= $1`), now},
 		{deleteOld("triggers", `fired_at < $1`), now.Add(-store.TriggerRetention)},
 		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
 		{pruneDeletedJobs, now.Add(-store.DeletedJobRetention)},
+		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
 	} {
-		if _, err := s.deleteInBatches(ctx, prune.sql, prune.before, pruneBatch); err != nil {
-			return purged + pruned, wrapError("prune", err)
+		steps = append(steps, func() (int, error) {
+			_, err := s.deleteInBatches(ctx, rows.sql, rows.before, pruneBatch)
+			return 0, err
+		})
+	}
+	for _, step := range steps {
+		n, err := step()
+		if pruned += n; err != nil {
+			return pruned, wrapError("prune", err)
 		}
 	}
-	return purged + pruned, nil
+	return pruned, nil
 }
 
 // deleteOld deletes a batch of the rows of a table that a condition selects, and
@@ -79,13 +95,13 @@ const (
 )
 
 // deleteInBatches repeats a DELETE that returns how many rows it deleted, until that is
-// less than a batch.
+// less than a batch, or ctx ends between two batches.
 func (s *Store) deleteInBatches(ctx context.Context, sql string, arg any, batch int) (total int, err error) {
 	for {
-		call, cancel := detach(ctx, callTimeout)
 		var n int
-		err = s.pool.QueryRow(call, sql, arg, batch).Scan(&n)
-		cancel()
+		err := s.pruneStep(ctx, func(call context.Context) error {
+			return s.pool.QueryRow(call, sql, arg, batch).Scan(&n)
+		})
 		if err != nil {
 			return total, err
 		}
@@ -93,6 +109,16 @@ func (s *Store) deleteInBatches(ctx context.Context, sql string, arg any, batch 
 			return total, nil
 		}
 	}
+}
+
+// pruneStep runs one statement of Prune, which goes on if ctx ends meanwhile.
+func (s *Store) pruneStep(ctx context.Context, f func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	call, cancel := detach(ctx, callTimeout)
+	defer cancel()
+	return f(call)
 }
 
 // deleteAttempts deletes the attempts of runs that were deleted from history. A run
@@ -115,7 +141,7 @@ func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned
 	if err != nil {
 		return 0, err
 	}
-	for _, name := range names {
+	for _, name := range names { // the oldest first
 		n, err := s.deleteInBatches(ctx, deleteFromPartition(name, `retain_until <= $1`), now, pruneBatch)
 		if pruned += n; err != nil {
 			return pruned, err
@@ -128,64 +154,104 @@ func (s *Store) pruneHistory(ctx context.Context, cutoff, now time.Time) (pruned
 	return pruned, nil
 }
 
-// prunePartition deletes what is old in a partition. It drops the partition if its day
-// is over and nothing in it is retained longer.
+// prunePartition drops a partition whose day is over, unless something in it is kept
+// longer. Where rows must be deleted one by one, it does that.
 func (s *Store) prunePartition(ctx context.Context, name string, cutoff, now time.Time) (pruned int, err error) {
 	day, err := time.Parse(partitionName, name)
-	dated := err == nil // the default partition is not
-	if dated && !day.Before(cutoff) {
+	if err != nil { // the default partition
+		return s.pruneRows(ctx, name, cutoff)
+	}
+	end := day.AddDate(0, 0, 1)
+	if end.After(cutoff) {
+		if day.Before(cutoff) && now.Sub(cutoff) < 24*time.Hour {
+			return s.pruneRows(ctx, name, cutoff)
+		}
 		return 0, nil
 	}
-	var retained, old bool
-	err = s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.`+name+` WHERE retain_until > $1), EXISTS (SELECT 1 FROM belfry.`+name+` WHERE retain_until IS NULL AND settled_at < $2)`,
-		now, cutoff).Scan(&retained, &old)
-	if err != nil {
+	var retained bool
+	err = s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.`+name+` WHERE retain_until > $1)`, now).Scan(&retained)
+	switch {
+	case err != nil:
 		return 0, err
+	case !retained:
+		return s.dropPartition(ctx, name, end)
+	case s.pruneScan.done[name]:
+		return 0, nil
 	}
-	drop := dated && !retained && !day.AddDate(0, 0, 1).After(cutoff)
-	if old {
-		if pruned, err = s.pruneRows(ctx, name, cutoff, drop); err != nil {
-			return pruned, err
-		}
-	}
-	if drop {
-		_, err = s.pool.Exec(ctx, `DROP TABLE IF EXISTS belfry.`+name)
-	}
+	pruned, err = s.pruneRows(ctx, name, cutoff)
+	s.pruneScan.done[name] = err == nil
 	return pruned, err
 }
 
-// pruneRows scans a partition in the order of its ids and deletes what is old, or only
-// the attempts if the partition is about to be dropped.
-func (s *Store) pruneRows(ctx context.Context, name string, cutoff time.Time, drop bool) (pruned int, err error) {
-	sql := `
-WITH scanned AS MATERIALIZED (SELECT ctid AS row, id FROM belfry.` + name + ` WHERE id > $1 ORDER BY id LIMIT $3),
-deleted AS (DELETE FROM belfry.` + name + ` h USING scanned WHERE h.ctid = scanned.row AND h.retain_until IS NULL AND h.settled_at < $2 RETURNING h.id, h.state, h.attempt),
-` + deleteAttempts + `
-SELECT (SELECT count(*) FROM deleted), (SELECT id FROM scanned ORDER BY id DESC LIMIT 1)`
-	if drop {
-		sql = `
-WITH deleted AS MATERIALIZED (SELECT id, state, attempt FROM belfry.` + name + ` WHERE id > $1 AND settled_at < $2 ORDER BY id LIMIT $3),
-` + deleteAttempts + `
-SELECT (SELECT count(*) FROM deleted), (SELECT id FROM deleted ORDER BY id DESC LIMIT 1)`
+// pruneRows deletes old rows of a partition, and their attempts.
+func (s *Store) pruneRows(ctx context.Context, name string, cutoff time.Time) (pruned int, err error) {
+	return s.scanBlocks(ctx, name, name, `
+WITH deleted AS (DELETE FROM belfry.`+name+` WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND retain_until IS NULL AND settled_at < $3 RETURNING id, state, attempt),
+`+deleteAttempts+`
+SELECT count(*) FROM deleted`, cutoff)
+}
+
+// dropPartition drops a partition after the attempts of its runs, and returns how many
+// rows it had.
+func (s *Store) dropPartition(ctx context.Context, name string, end time.Time) (rows int, err error) {
+	_, err = s.scanBlocks(ctx, "attempts", "attempts of "+name, `
+WITH old AS MATERIALIZED (SELECT ctid AS row, run_id FROM belfry.attempts WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND finished_at < $3),
+deleted AS (DELETE FROM belfry.attempts WHERE ctid = ANY(ARRAY(
+  SELECT old.row FROM old CROSS JOIN LATERAL (SELECT 1 FROM belfry.`+name+` h WHERE h.id = old.run_id LIMIT 1) h)) RETURNING 1)
+SELECT count(*) FROM deleted`, end)
+	if err != nil {
+		return 0, err
 	}
-	for last := (pgtype.UUID{Valid: true}); ; {
-		call, cancel := detach(ctx, callTimeout)
+	err = s.pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM belfry.`+name+` LIMIT $1) r`, maxRowsCounted).Scan(&rows)
+	if err != nil {
+		return 0, err
+	}
+	err = withLockTimeout(ctx, s.pool, `DROP TABLE IF EXISTS belfry.`+name)
+	if sqlState(err) == lockNotAvailable {
+		s.log.Debug("a partition of the history is in use; it is dropped later", "partition", name)
+		return 0, nil
+	}
+	return rows, err
+}
+
+// scanBlocks runs a statement for consecutive ranges of the blocks of a table, and
+// returns the sum of the numbers that it returns. If ctx ends it is continued there by
+// the next call with that name.
+func (s *Store) scanBlocks(ctx context.Context, table, scan, sql string, arg any) (total int, err error) {
+	var blocks int64
+	err = s.pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, "belfry."+table).Scan(&blocks)
+	if err != nil {
+		return 0, err
+	}
+	for from := s.pruneScan.next[scan]; from <= blocks; from += pruneBlocks {
+		s.pruneScan.next[scan] = from
 		var n int
-		var next pgtype.UUID
-		err = s.pool.QueryRow(call, sql, last, cutoff, pruneScanLimit).Scan(&n, &next)
-		cancel()
-		if err != nil {
-			return pruned, err
+		err := s.pruneStep(ctx, func(call context.Context) error {
+			return s.pool.QueryRow(call, sql, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+pruneBlocks), arg).Scan(&n)
+		})
+		if total += n; err != nil {
+			return total, err
 		}
-		if pruned += n; !next.Valid {
-			return pruned, nil
-		}
-		last = next
 	}
+	delete(s.pruneScan.next, scan)
+	return total, nil
+}
+
+// withLockTimeout runs a statement that needs a lock that few others can share. It gives
+// up soon: while it waits, all others wait behind it.
+func withLockTimeout(ctx context.Context, q querier, sql string) error {
+	return pgx.BeginFunc(ctx, q, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', '200ms', true)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, sql)
+		return err
+	})
 }
 
 // makePartitions makes the missing partitions of the days around now. A day with rows
-// in the default partition already keeps them there.
+// in the default partition already keeps them there, and one whose locks are not
+// available waits for the next call.
 func makePartitions(ctx context.Context, q querier, now time.Time) error {
 	names, err := partitionNames(ctx, q)
 	if err != nil {
@@ -198,9 +264,11 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 		if slices.Contains(names, name) {
 			continue
 		}
-		_, err := q.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
+		err := withLockTimeout(ctx, q, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
 			name, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339)))
 		switch sqlState(err) {
+		case lockNotAvailable:
+			return nil
 		case checkViolation: // rows of that day are in the default partition
 		case duplicateTable, uniqueViolation: // another node was faster
 		default:
@@ -213,7 +281,7 @@ func makePartitions(ctx context.Context, q querier, now time.Time) error {
 }
 
 func partitionNames(ctx context.Context, q querier) ([]string, error) {
-	return collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_')`)
+	return collect(ctx, q, pgx.RowTo[string], `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass AND starts_with(c.relname, 'history_') ORDER BY c.relname`)
 }
 
 // purgeDeleted purges deleted jobs: their history and their dead letters are deleted

@@ -77,43 +77,61 @@ func TestPruneHistoryRetention(t *testing.T) {
 	}
 }
 
-// Nothing is deleted before the cutoff: neither of a day that has only partly passed, nor
-// in the default partition.
-func TestPruneCutoffIsExact(t *testing.T) {
-	s := openEmpty(t)
-	job := belfry.NewID(s.Now())
-	var kept []belfry.ID
-	for hour := range 60 {
-		id := insertSettled(t, s, job, 0, 0)
-		execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at - $2 * interval '1 hour' WHERE id = $1`, uuid(id), hour)
-		if hour <= 30 {
-			kept = append(kept, id)
-		}
+// Rows go with the day that they were settled on, never before the cutoff. In the
+// default partition, and if the retention is shorter than a day, they go one by one.
+func TestPruneCutoff(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		keep time.Duration
+	}{{"days", 30*time.Hour + 30*time.Minute}, {"hours", 5*time.Hour + 30*time.Minute}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openEmpty(t)
+			job := belfry.NewID(s.Now())
+			cutoff := s.Now().Add(-tt.keep)
+			day := cutoff.UTC().Truncate(24 * time.Hour)
+			var kept []belfry.ID
+			pruned := 0
+			for hour := range 80 {
+				id := insertSettled(t, s, job, 0, 0)
+				execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at - $2 * interval '1 hour' WHERE id = $1`, uuid(id), hour)
+				execSQL(t, s, `UPDATE belfry.attempts SET finished_at = finished_at - $2 * interval '1 hour' WHERE run_id = $1`, uuid(id), hour)
+				at := s.Now().Add(-time.Duration(hour) * time.Hour)
+				if at.After(cutoff) || tt.keep > 24*time.Hour && !at.Before(day) {
+					kept = append(kept, id)
+				} else {
+					pruned++
+				}
+			}
+			far := insertSettled(t, s, job, 0, 0) // a day without a partition
+			execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at + interval '100 days' WHERE id = $1`, uuid(far))
+			old := insertSettled(t, s, job, 0, 0)
+			execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at - interval '100 days' WHERE id = $1`, uuid(old))
+			long := insertSettled(t, s, job, 0, 0)
+			execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at - interval '100 days', retain_until = clock_timestamp() + interval '1 day' WHERE id = $1`, uuid(long))
+			if n := countRows(t, s, `history_default`); n < 3 {
+				t.Fatalf("%d rows are in the default partition", n)
+			}
+			prune(t, s, tt.keep, pruned+1)
+			checkHistory(t, s, append(kept, far, long)...)
+		})
 	}
-	far := insertSettled(t, s, job, 0, 0) // a day without a partition
-	execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at + interval '100 days' WHERE id = $1`, uuid(far))
-	long := insertSettled(t, s, job, 0, 0)
-	execSQL(t, s, `UPDATE belfry.history SET settled_at = settled_at - interval '100 days', retain_until = clock_timestamp() + interval '1 day' WHERE id = $1`, uuid(long))
-	if n := countRows(t, s, `history_default`); n < 2 {
-		t.Fatalf("%d rows are in the default partition", n)
-	}
-	prune(t, s, 30*time.Hour+30*time.Minute, 29)
-	checkHistory(t, s, append(kept, far, long)...)
 }
 
 // A partition with more rows than one statement scans is scanned to its end.
 func TestPruneLargePartition(t *testing.T) {
+	const large = 60_000
 	s := openEmpty(t)
 	job := belfry.NewID(s.Now())
 	for _, days := range []int{40, 50} {
 		insertSettled(t, s, job, days, 0)
+		execSQL(t, s, `ALTER TABLE belfry.`+s.Now().AddDate(0, 0, -days).Format(partitionName)+` SET (autovacuum_enabled = off)`) // it would hold a lock
 		execSQL(t, s, `INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 			attempt, settled_at, http_status, error, output, skipped_count)
 			SELECT gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'succeeded', '', $2, $2, $2, $1, 1, 1, $2, 200, '', '', 0 FROM generate_series(1, $3::integer)`,
-			uuid(job), s.Now().AddDate(0, 0, -days), pruneScanLimit+pruneScanLimit/2)
+			uuid(job), s.Now().AddDate(0, 0, -days), large)
 	}
 	kept := insertSettled(t, s, job, 50, 100)
-	prune(t, s, 30*24*time.Hour, 2*(pruneScanLimit+pruneScanLimit/2+1))
+	prune(t, s, 30*24*time.Hour, 2*(large+1))
 	checkHistory(t, s, kept)
 }
 

@@ -6,6 +6,7 @@ package postgres
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 // no loop of a scheduler hangs.
 const (
 	statementTimeout = 10 * time.Second
+	fireTimeout      = 5 * time.Second // of calls that hold up a scheduler
 	callTimeout      = 15 * time.Second
 	bulkTimeout      = 10 * time.Minute
 )
@@ -52,8 +54,9 @@ type Store struct {
 		sync.Mutex
 		after belfry.ID
 	}
-	stop context.CancelFunc
-	done sync.WaitGroup
+	pruneScan pruneScan
+	stop      context.CancelFunc
+	done      sync.WaitGroup
 }
 
 // clockSample is the server's clock at an instant of the local one. Time since then is
@@ -70,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := Migrate(ctx, o.URL); err != nil {
 		return nil, err
 	}
-	s := &Store{log: o.Log}
+	s := &Store{log: o.Log, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
 	if err := s.connect(ctx, o.URL); err != nil {
 		return nil, err
 	}
@@ -99,17 +102,89 @@ func (s *Store) connect(ctx context.Context, url string) error {
 		return err
 	}
 	s.behindPooler = usesPooler(config.ConnConfig)
-	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return fmt.Errorf("open the database: %w", err)
+	if s.pool, err = s.newPool(ctx, config); err != nil {
+		return err
 	}
 	config = config.Copy()
 	config.MaxConns, config.MinConns = 3, 1
-	if s.priorityPool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	if s.priorityPool, err = s.newPool(ctx, config); err != nil {
 		s.pool.Close()
-		return fmt.Errorf("open the database: %w", err)
+		return err
 	}
 	return nil
 }
+
+func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	tracer := &silenceTracer{log: s.log}
+	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.hangUp
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	tracer.pool.Store(pool)
+	return pool, nil
+}
+
+// silenceTracer replaces all connections of a pool after a statement that got no answer
+// in time. A route or a firewall that drops packets makes them all silent at once, and
+// to find that out one by one would take long.
+type silenceTracer struct {
+	pool atomic.Pointer[pgxpool.Pool]
+	last atomic.Int64 // when connections were last replaced, in Unix seconds
+	log  *slog.Logger
+}
+
+func (t *silenceTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (t *silenceTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	t.check(d.Err)
+}
+
+func (t *silenceTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (t *silenceTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (t *silenceTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	t.check(d.Err)
+}
+
+func (t *silenceTracer) check(err error) {
+	pool, now := t.pool.Load(), time.Now().Unix()
+	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || t.last.Swap(now) == now {
+		return
+	}
+	t.log.Warn("the database did not answer in time; its connections are replaced")
+	pool.Reset()
+}
+
+// ping checks a connection that was idle for a while before it is used. It returns
+// whether the pool is to find out itself that the connection does not work.
+func (t *silenceTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := p.Conn.Ping(ctx)
+	t.check(err)
+	return err != nil
+}
+
+// hangUp closes a connection at once while others are silent: to wait for the server's
+// answer would keep its place in the pool.
+func (t *silenceTracer) hangUp(conn *pgx.Conn) {
+	if time.Now().Unix()-t.last.Load() < int64(silenceLasts.Seconds()) {
+		conn.PgConn().Conn().Close()
+	}
+}
+
+// silenceLasts is for how long connections are closed without a goodbye after one was
+// silent.
+const silenceLasts = 30 * time.Second
 
 // poolConfig parses the URL and limits how long a session may wait. A pooler in
 // transaction mode keeps no session settings.
@@ -118,7 +193,7 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
 	}
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	config.ConnConfig.ConnectTimeout = 3 * time.Second
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	config.MaxConns = max(config.MaxConns, 8)
 	defaults := map[string]string{"application_name": "belfry"}
@@ -222,6 +297,9 @@ var migrations embed.FS
 // migrationLock is an advisory lock that a migration holds for its transaction.
 const migrationLock = 0x62656c667279
 
+// migrateTimeout bounds how long a migration waits for the locks that it needs.
+const migrateTimeout = 10 * time.Minute
+
 // Migrate brings the schema up to date, one process at a time. It refuses a schema that
 // is newer than this program.
 func Migrate(ctx context.Context, url string) error {
@@ -230,25 +308,33 @@ func Migrate(ctx context.Context, url string) error {
 		return err
 	}
 	// An index on a large table may take longer than other statements may.
-	delete(config.ConnConfig.RuntimeParams, "statement_timeout")
-	delete(config.ConnConfig.RuntimeParams, "lock_timeout")
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "0"
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return wrapError("connect to migrate", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, migrations) })
+	for started := time.Now(); ; {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, migrations) })
+		if sqlState(err) != lockNotAvailable || time.Since(started) > migrateTimeout {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second): // others go on meanwhile
+		}
+	}
 	if err != nil {
 		return wrapError("migrate the database", err)
 	}
 	return wrapError("make partitions", makePartitions(ctx, conn, time.Now()))
 }
 
+// migrate gives up if a lock is not available soon, since all others wait behind it.
 func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
-		return err
-	}
 	for _, sql := range []string{
+		`SELECT set_config('lock_timeout', '200ms', true)`,
+		fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, migrationLock),
 		`CREATE SCHEMA IF NOT EXISTS belfry`,
 		`CREATE TABLE IF NOT EXISTS belfry.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL)`,
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -142,17 +143,31 @@ func wrapError(doing string, err error) error {
 	var known *belfry.Error
 	var duplicate *store.DuplicateRequest
 	var refused *pgconn.ConnectError
-	switch {
+	switch state := sqlState(err); {
 	case err == nil:
 		return nil
 	case errors.As(err, &known), errors.As(err, &duplicate):
 		return err
 	case errors.As(err, &refused):
 		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
+	case state == "":
+		return fmt.Errorf("%s: %w", doing, err)
+	case state == queryCanceled || slices.Contains(troubleClasses, state[:2]):
+		return belfry.Errorf(belfry.Unavailable, "the database cannot do this now: %s: %w: %w", doing, store.ErrServer, err)
+	case slices.Contains(unknownClasses, state[:2]):
+		return fmt.Errorf("%s: %w: %w", doing, store.ErrServer, err)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 }
+
+// Classes of SQLSTATE codes that are about the server, not about the statement. After
+// those of the first list nothing was written; after those of the second list, which
+// end a connection, that is not known.
+var (
+	troubleClasses = []string{"25", "40", "53", "55"} // transaction state, rollback, resources, locks
+	unknownClasses = []string{"08", "57", "58"}       // connection, operator intervention, system error
+)
 
 // hidePassword drops the URL, and with it the password, from a parse error.
 func hidePassword(err error) error {

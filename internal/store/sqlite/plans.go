@@ -41,12 +41,11 @@ const inShards = ` shard IN (SELECT value FROM json_each(?)) `
 const (
 	selectDue = `SELECT ` + dueColumns + ` FROM plans p CROSS JOIN jobs j ON j.id = p.job_id `
 
-	// The instant at which the limit is reached, and the plans until then.
-	selectLimitInstant = `SELECT next_at FROM plans WHERE next_at > ? AND next_at <= ? AND` + inShards + `ORDER BY next_at LIMIT 1 OFFSET ?`
-	selectUpcoming     = selectDue + `WHERE p.next_at > ? AND p.next_at <= ? AND p.` + inShards + `ORDER BY p.next_at, p.job_id`
+	inWindow          = `WHERE p.next_at <= ? AND (p.next_at, p.job_id) > (?, ?) AND p.` + inShards + `ORDER BY p.next_at, p.job_id LIMIT ?`
+	selectUpcoming    = selectDue + inWindow
+	selectDueVersions = `SELECT p.job_id, p.next_at, p.version FROM plans p ` + inWindow
 
-	selectOverdue = selectDue + `WHERE p.next_at < ? AND p.` + inShards + `ORDER BY p.next_at, p.job_id LIMIT ?`
-	selectPlan    = selectDue + `WHERE p.job_id = ?`
+	selectPlan = selectDue + `WHERE p.job_id = ?`
 
 	// The last plan that a call may read, if there are so many.
 	selectZoneUpdateFloor = `SELECT job_id FROM plans WHERE job_id > ? ORDER BY job_id LIMIT 1 OFFSET ?`
@@ -54,22 +53,21 @@ const (
 		`AND j.state <> 'deleted' ORDER BY p.job_id LIMIT ?`
 )
 
+func windowArgs(w store.Window) []any {
+	return []any{micro(w.Until), timeOr(w.After.At, beforeAll), w.After.ID[:], shardsJSON(w.Shards), atMost(w.Limit)}
+}
+
 func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	if w.Limit <= 0 {
-		return nil, ctx.Err()
-	}
-	after, until, shards := timeOr(w.After, beforeAll), micro(w.Until), shardsJSON(w.Shards)
 	return readValue(ctx, s, "read the upcoming plans", func(t *tx) ([]store.Due, error) {
-		if _, err := t.find([]any{&until}, selectLimitInstant, after, until, shards, int64(w.Limit-1)); err != nil {
-			return nil, err
-		}
-		return all(t, t.scanDue, selectUpcoming, after, until, shards)
+		return all(t, t.scanDue, selectUpcoming, windowArgs(w)...)
 	})
 }
 
-func (s *Store) Overdue(ctx context.Context, shards []int, before time.Time, limit int) ([]store.Due, error) {
-	return readValue(ctx, s, "read the overdue plans", func(t *tx) ([]store.Due, error) {
-		return all(t, t.scanDue, selectOverdue, micro(before), shardsJSON(shards), atMost(limit))
+func (s *Store) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
+	return readValue(ctx, s, "read the versions of plans", func(t *tx) ([]store.PlanVersion, error) {
+		return all(t, func(rows *sql.Rows, v *store.PlanVersion) error {
+			return rows.Scan(bytesColumn{v.JobID[:]}, timeColumn{&v.NextAt}, &v.Version)
+		}, selectDueVersions, windowArgs(w)...)
 	})
 }
 
@@ -119,7 +117,7 @@ SELECT ?, shard, namespace, id, ?, ?, ?, ?, ? FROM jobs WHERE id = ? ON CONFLICT
 
 	selectPendingTriggers = `SELECT ` + dueColumns + `, g.id, g.kind, g.at, g.created_at, g.payload
 FROM triggers g CROSS JOIN jobs j ON j.id = g.job_id CROSS JOIN plans p ON p.job_id = g.job_id
-WHERE g.fired_at IS NULL AND j.state <> 'deleted' AND g.` + inShards + `ORDER BY g.created_at, g.id LIMIT ?`
+WHERE g.fired_at IS NULL AND j.state <> 'deleted' AND g.job_id NOT IN (SELECT unhex(value, '-') FROM json_each(?)) AND g.` + inShards + `ORDER BY g.created_at, g.id LIMIT ?`
 )
 
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
@@ -153,14 +151,14 @@ func (t *tx) unlessTriggered(trigger belfry.ID, missing error) error {
 	return missing
 }
 
-func (s *Store) PendingTriggers(ctx context.Context, shards []int, limit int) ([]store.PendingTrigger, error) {
+func (s *Store) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
 	return readValue(ctx, s, "read the triggers", func(t *tx) ([]store.PendingTrigger, error) {
 		return all(t, func(rows *sql.Rows, p *store.PendingTrigger) error {
 			d, g := &p.Due, &p.Trigger
 			err := t.scanDueAnd(rows, d, bytesColumn{g.ID[:]}, &g.Kind, timeColumn{&g.At}, timeColumn{&g.ReadyAt}, jsonColumn{&g.Payload})
 			g.Namespace, g.JobID, g.Shard = d.Namespace, d.Plan.JobID, d.Plan.Shard
 			return err
-		}, selectPendingTriggers, shardsJSON(shards), atMost(limit))
+		}, selectPendingTriggers, idsJSON(skip), shardsJSON(shards), atMost(limit))
 	})
 }
 

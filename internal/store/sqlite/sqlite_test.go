@@ -118,7 +118,7 @@ func allShards(s *Store) []int {
 // steps decides, for at most limit jobs, the first occurrence that is due.
 func steps(tb testing.TB, s *Store, limit int) []plan.Step {
 	tb.Helper()
-	due, err := s.Overdue(ctx, allShards(s), s.Now().Add(time.Microsecond), limit)
+	due, err := s.Upcoming(ctx, store.Window{Shards: allShards(s), Until: s.Now(), Limit: limit})
 	if err != nil {
 		tb.Fatalf("look for what is due: %v", err)
 	}

@@ -92,6 +92,9 @@ func shardsJSON(shards []int) string {
 	return string(append(out, ']'))
 }
 
+// idsJSON is a list of ids as a parameter.
+func idsJSON(ids []belfry.ID) string { return string(belfry.MustJSON(append([]belfry.ID{}, ids...))) }
+
 // atMost is a LIMIT; to SQLite a negative one is no limit.
 func atMost(limit int) int64 { return int64(max(limit, 0)) }
 
