@@ -35,6 +35,7 @@ type Heartbeat struct {
 	Leave    bool          `json:"leave,omitempty" doc:"Unregisters the worker; set in its last heartbeat, when it holds nothing."`
 	Held     []HeldAttempt `json:"held,omitempty" maxitems:"10000" doc:"Every attempt that the worker holds. Used only with 'complete'."`
 	Complete bool          `json:"complete,omitempty" doc:"'held' is complete: other claims of this worker, unless they are brand new, are released."`
+	Sequence int64         `json:"sequence,omitempty" min:"0" example:"17" doc:"Grows with every heartbeat of the worker. A list that arrives after a later heartbeat is ignored: it is out of date."`
 }
 
 // HeldAttempt names an attempt that a worker believes it holds.

@@ -19,7 +19,7 @@ type EventKind string
 
 // The kinds of events.
 const (
-	EventLargeCatchUp    EventKind = "large_catch_up"    // more catch-up runs of one job at once than the server considers normal
+	EventLargeCatchUp    EventKind = "large_catch_up"   // more catch-up runs of one job at once than the server considers normal
 	EventDatabaseRewound EventKind = "database_rewound" // the database has lost the newest part of what was written
 )
 

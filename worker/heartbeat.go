@@ -77,7 +77,8 @@ func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.heartbeat()
-	b.Register = register
+	p.heartbeats++
+	b.Register, b.Sequence = register, p.heartbeats
 	b.Complete = !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval)
 	if !b.Complete {
 		return b

@@ -20,7 +20,7 @@ func TestRegistrationNamesQueuesAndHandlers(t *testing.T) {
 		sleepAndWait(0)
 		heartbeat := b.seenHeartbeats()[0]
 		want := belfry.Heartbeat{
-			WorkerID: heartbeat.WorkerID, Node: "a", Slots: 9, Register: true,
+			WorkerID: heartbeat.WorkerID, Node: "a", Slots: 9, Register: true, Sequence: 1,
 			Lanes: []string{"mail/work", "default/work"}, Queues: []string{"mail", "default"}, Handlers: []string{"work"},
 		}
 		if diff := cmp.Diff(want, heartbeat.Heartbeat); diff != "" || heartbeat.WorkerID.IsZero() {

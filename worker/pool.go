@@ -71,6 +71,7 @@ type Pool struct {
 
 	worker         belfry.ID   // the incarnation
 	leaseRenewedAt time.Time   // when the last accepted heartbeat was sent; zero while not registered
+	heartbeats     int64       // how many were made
 	completeAt     time.Time   // the same of the last one that was complete
 	uncertainSince time.Time   // when the outcome of a claim was last unknown; zero once that is resolved
 	leaseTimer     *time.Timer // ends a blocked Claim when the lease expires

@@ -87,20 +87,25 @@ func (step *Step) planNext() {
 func Fire(s Subject, seen Plan, triggers []Trigger) Step {
 	step := Step{Subject: s, Seen: seen, Next: seen}
 	for _, t := range triggers {
-		queue := s.Policy.QueueLimit()
-		if t.Kind == belfry.KindBackfill {
+		queue, at := s.Policy.QueueLimit(), t.At
+		switch t.Kind {
+		case belfry.KindBackfill:
 			queue = NoQueueLimit
+		case belfry.KindManual:
+			if !t.ReadyAt.IsZero() {
+				at = earlier(at, t.ReadyAt) // The node that stored it may believe the store's clock to be ahead.
+			}
 		}
 		step.Runs = append(step.Runs, Run{
 			ID:          t.RunID(),
 			Kind:        t.Kind,
 			Trigger:     t.ID,
-			ScheduledAt: t.At,
-			ReadyAt:     later(t.At, t.ReadyAt),
+			ScheduledAt: at,
+			ReadyAt:     later(at, t.ReadyAt),
 			Serial:      s.Policy.Serial(),
 			Queue:       queue,
 			Payload:     t.Payload,
-			Key:         s.key(t.JobID, t.At),
+			Key:         s.key(t.JobID, at),
 		})
 	}
 	return step

@@ -58,6 +58,10 @@ type backlog struct {
 	known map[belfry.ID]int64 // version of each item's plan
 }
 
+func newBacklog() *backlog {
+	return &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}}
+}
+
 func (b *backlog) push(it dueItem) {
 	lane := it.subject.Lane()
 	if b.lanes[lane] == nil {

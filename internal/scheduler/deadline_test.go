@@ -224,7 +224,9 @@ func TestPruningDelaysNothing(t *testing.T) {
 		if _, err := b.store.Heartbeat(b.Context(), lost); err != nil {
 			b.Fatal(err)
 		}
-		job := b.create("2000-01-01T00:00:10Z", func(s *belfry.Spec) { s.Type, s.Handler, s.Queue, s.TimeoutSeconds = belfry.TypeWorker, "x", "slow", 3600 })
+		job := b.create("2000-01-01T00:00:10Z", func(s *belfry.Spec) {
+			s.Type, s.Handler, s.Queue, s.TimeoutSeconds = belfry.TypeWorker, "x", "slow", 3600
+		})
 		b.sleep(10 * time.Second)
 		runs, err := b.store.Claim(b.Context(), belfry.Claim{WorkerID: lost.WorkerID, Lanes: lost.Lanes, Limit: 1})
 		if err != nil || len(runs) != 1 {
@@ -278,7 +280,9 @@ func TestReapUntilNothingIsLeft(t *testing.T) {
 func TestOverduePlansDelayNoOthers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		for i := range 3 * pageSize {
-			b.create("2000-01-01T00:00:01Z", func(s *belfry.Spec) { s.Type, s.Handler, s.Queue = belfry.TypeWorker, "x", fmt.Sprint("unserved-", i%20) })
+			b.create("2000-01-01T00:00:01Z", func(s *belfry.Spec) {
+				s.Type, s.Handler, s.Queue = belfry.TypeWorker, "x", fmt.Sprint("unserved-", i%20)
+			})
 		}
 		b.start(&polledStore{Store: b.store, deaf: true})
 		b.sleep(30 * time.Second)

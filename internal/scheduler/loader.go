@@ -86,17 +86,25 @@ func (l *loader) takeChanges() {
 		l.lookups[id] = true
 	}
 	if many {
-		for shard := range l.loaded {
-			l.loaded[shard] = store.Position{}
-		}
+		l.startAgain()
+	}
+}
+
+// startAgain has the whole horizon read again.
+func (l *loader) startAgain() {
+	for shard := range l.loaded {
+		l.loaded[shard] = store.Position{}
 	}
 }
 
 func (l *loader) takeReloads() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.reloads == nil {
+		l.startAgain()
+	}
 	maps.Copy(l.lookups, l.reloads)
-	clear(l.reloads)
+	l.reloads = map[belfry.ID]bool{}
 }
 
 // load reads the requested plans and the next page of the shards that are loaded least

@@ -36,6 +36,7 @@ type loop struct {
 	failing     bool
 	batch       int // steps in the next call of Fire: fewer after one that took too long
 
+	clock   store.ClockWatch
 	ahead   map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
 	sweeped map[belfry.ID]int64 // the same, by the sweep that is going on
 	rewound int                 // plans that the store has lost steps of, to be reported
@@ -45,7 +46,7 @@ func newLoop(s *Scheduler) *loop {
 	return &loop{
 		Scheduler:   s,
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
-		backlog:     &backlog{lanes: map[string]*itemHeap{}, known: map[belfry.ID]int64{}},
+		backlog:     newBacklog(),
 		subjects:    newSubjects(s.opts.Defaults),
 		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
 		quarantined: map[belfry.ID]quarantineEntry{},
@@ -147,6 +148,7 @@ func (l *loop) localDemand() <-chan struct{} {
 // capacity for, and returns how long there is nothing to do.
 func (l *loop) advance(ctx context.Context) time.Duration {
 	now := l.store.Now()
+	l.watchClock(now)
 	l.wheel.Advance(now.Add(-margin), func(job belfry.ID, at time.Time, e entry) {
 		if _, mine := l.terms[int(e.shard)]; mine {
 			l.backlog.push(dueItem{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
@@ -157,6 +159,21 @@ func (l *loop) advance(ctx context.Context) time.Duration {
 		wait = min(wait, max(next.Add(margin).Sub(l.store.Now()), 0))
 	}
 	return wait
+}
+
+// watchClock handles steps of the store's clock. After a step back the wheel is ahead:
+// it begins again. What fell into a step forward was missed: no scheduler saw that time.
+func (l *loop) watchClock(now time.Time) {
+	switch step := l.clock.Observe(now, time.Now()); {
+	case step < 0:
+		l.log.Warn("the clock was set back; plans are read again", "by", step)
+		l.wheel, l.backlog = wheel.New[belfry.ID, entry](now), newBacklog()
+		clear(l.quarantined)
+		l.reloadAll()
+	case step > 0:
+		l.log.Warn("the clock was set forward, or this machine slept; what was due meanwhile was missed", "by", step)
+		l.recoveredAt = now
+	}
 }
 
 // addPlans puts loaded plans into the wheel, unless they are there already.

@@ -65,7 +65,7 @@ type Scheduler struct {
 	mu      sync.Mutex
 	terms   map[int]store.Term
 	changed chan struct{}      // closed and replaced when the terms change
-	reloads map[belfry.ID]bool // plans to read again
+	reloads map[belfry.ID]bool // plans to read again; nil: all
 	reload  chan struct{}      // signals that there are some
 }
 
@@ -127,8 +127,18 @@ func (s *Scheduler) reloadPlans(jobs ...belfry.ID) {
 	}
 	s.mu.Lock()
 	for _, job := range jobs {
-		s.reloads[job] = true
+		if s.reloads != nil {
+			s.reloads[job] = true
+		}
 	}
+	s.mu.Unlock()
+	wake(s.reload)
+}
+
+// reloadAll has all plans read again.
+func (s *Scheduler) reloadAll() {
+	s.mu.Lock()
+	s.reloads = nil
 	s.mu.Unlock()
 	wake(s.reload)
 }

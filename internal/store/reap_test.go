@@ -17,9 +17,11 @@ func (f *fixture) silenceWorker(t tb, worker belfry.ID, by time.Duration) {
 	}
 }
 
-// ageAttempt makes it look as if an attempt had been claimed so long ago.
+// ageAttempt makes it look as if an attempt had been claimed so long ago, by a worker that
+// has been connected since before.
 func (f *fixture) ageAttempt(t tb, run *belfry.Run, by time.Duration) {
 	t.Helper()
+	f.backdate(t, by, "workers", "since", "id = ?", run.WorkerID)
 	if n := f.backdate(t, by, "runs", "started_at deadline_at", "id = ? AND state = 'running'", run.ID); n != 1 {
 		t.Fatalf("run %s is running %d times, wants once", run.ID, n)
 	}
@@ -110,6 +112,64 @@ func TestAnAttemptBeyondItsDeadlineIsTaken(t *testing.T) {
 		f.ageAttempt(t, last, time.Hour)
 		if n := f.reap(t, 0); n != 1 || f.state(t, last.ID) != belfry.RunDead {
 			t.Errorf("reaped %d, and the run without retries is %s, wants dead", n, f.state(t, last.ID))
+		}
+	})
+}
+
+// An attempt whose worker may be lost waits until that is known: a lost attempt costs no
+// retry. So does one of a worker that was cut off, which first reports what it has.
+func TestADeadlineCountsOnlyForAConnectedWorker(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		silent, back := f.startRun(t, withTimeout(2), withRetries(0)), f.startRun(t, withTimeout(2), withRetries(0))
+		for _, run := range []*belfry.Run{silent, back} {
+			f.ageAttempt(t, run, 25*time.Second)
+			f.silenceWorker(t, run.WorkerID, 24*time.Second) // It was heard once after the claim, and not after the deadline.
+		}
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: back.WorkerID})
+		if n := f.reap(t, 0); n != 0 {
+			t.Errorf("reaped %d runs by their deadline", n)
+		}
+		if n := f.reap(t, 20*time.Second); n != 1 {
+			t.Errorf("reaped %d runs of a silent worker, wants 1", n)
+		}
+		if row := f.liveRow(t, silent.ID); row.State != belfry.RunReady || row.Lost != 1 || row.Failures != 0 {
+			t.Errorf("the run of the silent worker is %+v, wants it lost", row)
+		}
+		if v := f.finish(t, result(back, belfry.OutcomeSucceeded))[0]; v != belfry.VerdictAccepted {
+			t.Errorf("the result of the worker that was cut off is %s", v)
+		}
+	})
+}
+
+// A heartbeat that was held up on its way lists what its worker held when it was sent.
+// Claims after it are not released.
+func TestALateHeartbeatReleasesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.startRun(t)
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Sequence: 8})
+		f.ageAttempt(t, run, store.ConfirmAfter+time.Second)
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Sequence: 7, Complete: true})
+		if state := f.state(t, run.ID); state != belfry.RunRunning {
+			t.Errorf("a late list made the run %s", state)
+		}
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: run.WorkerID, Sequence: 9, Complete: true})
+		if state := f.state(t, run.ID); state != belfry.RunReady {
+			t.Errorf("a list that is up to date left the run %s", state)
+		}
+	})
+}
+
+// A worker that was heard in the future, before the clock was set back, is silent unless it
+// is heard again.
+func TestAWorkerHeardInTheFutureIsSilent(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		lost, kept := f.startRun(t), f.startRun(t)
+		for _, run := range []*belfry.Run{lost, kept} {
+			f.silenceWorker(t, run.WorkerID, -time.Hour)
+		}
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: kept.WorkerID})
+		if n := f.reap(t, 20*time.Second); n != 1 || f.state(t, kept.ID) != belfry.RunRunning {
+			t.Errorf("reaped %d runs, and the run of the other worker is %s", n, f.state(t, kept.ID))
 		}
 	})
 }

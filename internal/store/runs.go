@@ -41,6 +41,11 @@ type Reaper interface {
 	// none), and settles the attempts in the shards whose worker is not registered or
 	// whose deadline has passed, or which were cancelled CancelGrace ago, at most
 	// limit. It says how many.
+	//
+	// A deadline counts only if the worker was heard after it, and without a gap since
+	// the attempt started: a worker that may be lost is waited for, since a lost attempt
+	// costs no retry, and one that could not report first reports. Nobody is judged for
+	// ClockGrace after a step of the store's clock.
 	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
 }
 
@@ -58,6 +63,7 @@ const (
 	DeadlineGrace = 10 * time.Second // after the timeout of an attempt, until it is taken from a worker that still seems alive
 	CancelGrace   = 30 * time.Second // for a worker to stop a cancelled run
 	ConfirmAfter  = 10 * time.Second // the age from which a claim that its worker does not list is released
+	HeartbeatGap  = 10 * time.Second // between two heartbeats of a worker that was connected all the time, at most
 
 	KeyRetention        = 7 * 24 * time.Hour // after its success a run keeps others of the job from having the same idempotency key
 	RequestRetention    = 7 * 24 * time.Hour // keys of requests

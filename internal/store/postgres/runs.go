@@ -101,29 +101,33 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 	if err != nil {
 		return belfry.HeartbeatReply{}, err
 	}
-	sql := `UPDATE belfry.workers SET node = $2, slots = $3, lanes = $4, last_seen = clock_timestamp() WHERE id = $1`
+	const seen = `last_seen = clock_timestamp(), sequence = greatest(w.sequence, $5),
+		since = CASE WHEN clock_timestamp() BETWEEN w.last_seen - interval '1 second' AND w.last_seen + $6 * interval '1 millisecond' THEN w.since ELSE clock_timestamp() END`
+	sql := `UPDATE belfry.workers w SET node = $2, slots = $3, lanes = $4, ` + seen + ` WHERE id = $1`
 	if b.Register {
-		sql = `INSERT INTO belfry.workers (id, node, slots, lanes, started_at, last_seen)
-			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp())
-			ON CONFLICT (id) DO UPDATE SET last_seen = clock_timestamp()`
+		sql = `INSERT INTO belfry.workers AS w (id, node, slots, lanes, started_at, last_seen, since, sequence)
+			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp(), $5)
+			ON CONFLICT (id) DO UPDATE SET ` + seen
 	}
 	reply := belfry.HeartbeatReply{Unknown: true}
 	var run pgtype.UUID
 	var attempt pgtype.Int4
+	var late bool // after a heartbeat that was sent later
 	// A known worker makes one row at least.
-	err = forEach(ctx, s.priorityPool, []any{&run, &attempt}, func() error {
+	err = forEach(ctx, s.priorityPool, []any{&run, &attempt, &late}, func() error {
 		reply.Unknown = false
 		if run.Valid {
 			reply.Cancel = append(reply.Cancel, belfry.HeldAttempt{RunID: run.Bytes, Attempt: int(attempt.Int32)})
 		}
 		return nil
-	}, `/* heartbeat */ WITH worker AS (`+sql+` RETURNING 1)
-		SELECT r.id, r.attempt FROM worker LEFT JOIN (SELECT id, attempt FROM belfry.runs WHERE worker = $1 AND cancel_requested_at IS NOT NULL) r ON true`,
-		uuid(b.WorkerID), b.Node, b.Slots, string(lanes))
+	}, `/* heartbeat */ WITH worker AS (`+sql+` RETURNING sequence > $5 AS late)
+		SELECT r.id, r.attempt, worker.late
+		  FROM worker LEFT JOIN (SELECT id, attempt FROM belfry.runs WHERE worker = $1 AND cancel_requested_at IS NOT NULL) r ON true`,
+		uuid(b.WorkerID), b.Node, b.Slots, string(lanes), b.Sequence, store.HeartbeatGap.Milliseconds())
 	if err != nil {
 		return belfry.HeartbeatReply{}, wrapError("heartbeat", err)
 	}
-	if b.Complete && !reply.Unknown {
+	if b.Complete && !reply.Unknown && !(late && b.Sequence > 0) {
 		err = s.confirmClaims(ctx, b, store.ConfirmAfter, &reply)
 	}
 	return reply, wrapError("confirm claims", err)
@@ -181,8 +185,12 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
-	if silence > 0 {
-		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers WHERE last_seen < clock_timestamp() - $1 * interval '1 millisecond'`, silence.Milliseconds())
+	judge := s.clockWatch.Settled()
+	expected := s.Now() // The clock may be set at this very moment.
+	if silence > 0 && judge {
+		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers
+			WHERE NOT last_seen BETWEEN clock_timestamp() - $1 * interval '1 millisecond' AND clock_timestamp() + $1 * interval '1 millisecond'
+			  AND clock_timestamp() BETWEEN $2::timestamptz - interval '2 seconds' AND $2::timestamptz + interval '2 seconds'`, silence.Milliseconds(), expected)
 		if err != nil {
 			return 0, wrapError("remove silent workers", err)
 		}
@@ -191,8 +199,10 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
   FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
  WHERE r.state = 'running' AND r.shard = ANY($1)
-   AND (w.id IS NULL OR r.deadline_at < clock_timestamp() OR r.cancel_requested_at < clock_timestamp() - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds())
+   AND (w.id IS NULL
+     OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
+     OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds(), judge, expected)
 	if err != nil {
 		return 0, wrapError("reap", err)
 	}

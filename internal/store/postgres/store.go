@@ -47,6 +47,7 @@ type Store struct {
 	log          *slog.Logger
 	shards       int
 	clock        atomic.Pointer[clockSample]
+	clockWatch   store.ClockWatch
 	notifier     *notifier
 	specs        store.Specs
 	trigrams     shareCache
@@ -277,6 +278,7 @@ func (s *Store) syncClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	best := time.Duration(1<<63 - 1)
+	var sample clockSample
 	for range 3 {
 		var server time.Time
 		start := time.Now()
@@ -284,10 +286,13 @@ func (s *Store) syncClock(ctx context.Context) error {
 			return err
 		}
 		if trip := time.Since(start); trip < best {
-			best = trip
-			s.clock.Store(&clockSample{server: server, local: start.Add(trip / 2)})
+			best, sample = trip, clockSample{server: server, local: start.Add(trip / 2)}
 		}
 	}
+	if step := s.clockWatch.Observe(sample.server, sample.local); step != 0 {
+		s.log.Warn("the database's clock was set", "by", step.Round(time.Millisecond))
+	}
+	s.clock.Store(&sample)
 	return nil
 }
 
@@ -355,6 +360,10 @@ func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
 	})
 }
 
+// leaseHeld is a condition on a lease l. One that would be held for longer than any lease
+// is was taken before the clock was set back.
+const leaseHeld = `l.expires_at > clock_timestamp() AND l.expires_at < clock_timestamp() + interval '1 minute'`
+
 // Hold takes or renews each name unless another owner holds it. It is not detached: an
 // owner that stopped waiting must not believe in a lease, and a lease that is taken
 // without its owner's knowledge expires.
@@ -365,7 +374,7 @@ SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELE
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
        expires_at = clock_timestamp() + $3 * interval '1 millisecond'
- WHERE l.owner = excluded.owner OR l.expires_at <= clock_timestamp()
+ WHERE l.owner = excluded.owner OR NOT `+leaseHeld+`
 RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
 	return leases, wrapError("hold leases", err)
 }
@@ -377,7 +386,7 @@ func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) er
 
 func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) {
 	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields),
-		`SELECT name, owner, epoch FROM belfry.leases WHERE starts_with(name, $1) AND expires_at > clock_timestamp() ORDER BY name`, prefix)
+		`SELECT name, owner, epoch FROM belfry.leases l WHERE starts_with(name, $1) AND `+leaseHeld+` ORDER BY name`, prefix)
 	return leases, wrapError("list leases", err)
 }
 

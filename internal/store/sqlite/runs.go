@@ -28,9 +28,10 @@ WHERE r.id = ?`
 
 	workerIsKnown = `SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?)`
 
-	registerWorker = `INSERT INTO workers (node, slots, lanes, last_seen, id, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?4)
-ON CONFLICT (id) DO UPDATE SET node = excluded.node, slots = excluded.slots, lanes = excluded.lanes, last_seen = excluded.last_seen`
-	updateWorker = `UPDATE workers SET node = ?, slots = ?, lanes = ?, last_seen = ? WHERE id = ?`
+	workerSeen     = `last_seen = ?4, sequence = max(sequence, ?6), since = CASE WHEN ?4 BETWEEN last_seen - 1000000 AND last_seen + ?7 THEN since ELSE ?4 END`
+	registerWorker = `INSERT INTO workers (node, slots, lanes, last_seen, id, started_at, since, sequence) VALUES (?1, ?2, ?3, ?4, ?5, ?4, ?4, ?6)
+ON CONFLICT (id) DO UPDATE SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen
+	updateWorker = `UPDATE workers SET node = ?1, slots = ?2, lanes = ?3, ` + workerSeen + ` WHERE id = ?5`
 
 	// countReady goes from lane to lane, so that a long queue costs no more than the
 	// limit.
@@ -119,12 +120,16 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 	if b.Register {
 		query = registerWorker
 	}
-	n, err := t.exec(query, b.Node, b.Slots, string(belfry.MustJSON(b.Lanes)), micro(t.now), b.WorkerID[:])
+	n, err := t.exec(query, b.Node, b.Slots, string(belfry.MustJSON(b.Lanes)), micro(t.now), b.WorkerID[:], b.Sequence, store.HeartbeatGap.Microseconds())
 	if err != nil || n == 0 {
 		reply.Unknown = err == nil
 		return reply, err
 	}
-	if b.Complete {
+	late, err := t.exists(`SELECT EXISTS (SELECT 1 FROM workers WHERE id = ? AND sequence > ?)`, b.WorkerID[:], b.Sequence)
+	if err != nil {
+		return reply, err
+	}
+	if b.Complete && !(late && b.Sequence > 0) {
 		if reply.Lost, err = t.confirmHeld(b); err != nil {
 			return reply, err
 		}
@@ -199,14 +204,19 @@ func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, erro
 const (
 	whereWorkerLost     = `WHERE r.state = 'running' AND r.` + inShards + `AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker) LIMIT ?`
 	whereCancelOverdue  = `WHERE r.state = 'running' AND r.` + inShards + `AND r.cancel_requested_at <= ? LIMIT ?`
-	whereDeadlinePassed = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ? LIMIT ?`
+	whereDeadlinePassed = `WHERE r.state = 'running' AND r.` + inShards + `AND r.deadline_at < ?
+AND EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker AND w.last_seen > r.deadline_at AND w.since <= r.started_at) LIMIT ?`
 )
 
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
 	owned := shardsJSON(shards)
 	return writeValue(ctx, s, "reap", func(t *tx) (reaped int, err error) {
-		if silence > 0 {
-			if err := t.run(`DELETE FROM workers WHERE last_seen < ?`, micro(t.now.Add(-silence))); err != nil {
+		if step := s.clock.Observe(t.now, time.Now()); step != 0 {
+			s.log.Warn("the clock of this machine was set, or the machine slept", "by", step.Round(time.Millisecond))
+		}
+		judge := s.clock.Settled()
+		if silence > 0 && judge {
+			if err := t.run(`DELETE FROM workers WHERE last_seen NOT BETWEEN ? AND ?`, micro(t.now.Add(-silence)), micro(t.now.Add(silence))); err != nil {
 				return 0, err
 			}
 		}
@@ -220,6 +230,9 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
 			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
 		} {
+			if !judge && c.outcome != belfry.OutcomeLost {
+				continue
+			}
 			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-reaped))...)
 			if err != nil {
 				return reaped, err

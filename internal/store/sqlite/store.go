@@ -45,6 +45,7 @@ type Store struct {
 	hub       store.Hub
 	specs     store.Specs
 	scanLimit int // how many rows of an index a page of a list may read
+	clock     store.ClockWatch
 	close     func() error
 }
 

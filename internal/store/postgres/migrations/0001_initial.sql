@@ -303,5 +303,7 @@ CREATE TABLE belfry.workers (
     slots      integer NOT NULL,
     lanes      text NOT NULL, -- JSON list
     started_at timestamptz NOT NULL,
-    last_seen  timestamptz NOT NULL
+    last_seen  timestamptz NOT NULL,
+    since      timestamptz NOT NULL, -- since when its heartbeats have come without a gap
+    sequence   bigint NOT NULL -- of its last heartbeat
 ) WITH (fillfactor = 50);

@@ -297,5 +297,7 @@ CREATE TABLE workers (
     slots      INTEGER NOT NULL,
     lanes      TEXT NOT NULL, -- JSON list
     started_at INTEGER NOT NULL,
-    last_seen  INTEGER NOT NULL
+    last_seen  INTEGER NOT NULL,
+    since      INTEGER NOT NULL, -- since when its heartbeats have come without a gap
+    sequence   INTEGER NOT NULL -- of its last heartbeat
 ) STRICT, WITHOUT ROWID;
