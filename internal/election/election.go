@@ -38,6 +38,7 @@ type AllShards struct {
 		store.Sharding
 		store.Clock
 	}
+	DownSince time.Time // when the process before it stopped; zero: unknown
 }
 
 // Run leads until ctx ends.
@@ -45,7 +46,7 @@ func (e AllShards) Run(ctx context.Context, lead Lead) error {
 	var terms sync.WaitGroup
 	since := e.Store.Now()
 	for shard := range e.Store.Shards() {
-		terms.Go(func() { lead(ctx, store.Term{Shard: shard, Since: since}) })
+		terms.Go(func() { lead(ctx, store.Term{Shard: shard, Since: since, DownSince: e.DownSince}) })
 	}
 	<-ctx.Done()
 	terms.Wait()
@@ -83,6 +84,7 @@ type campaign struct {
 	Leases
 	lead    Lead
 	terms   map[int]*term
+	led     map[int]bool // shards that this process has led before
 	running sync.WaitGroup
 }
 
@@ -97,7 +99,7 @@ type term struct {
 
 // Run leads the node's share of the shards until ctx ends, then releases it.
 func (d Leases) Run(ctx context.Context, lead Lead) error {
-	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}}
+	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}, led: map[int]bool{}}
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for failing, stalled := false, false; ; {
@@ -183,7 +185,7 @@ func (c *campaign) acquire(ctx context.Context, names []string) error {
 	for _, lease := range leases {
 		held[lease.Name] = true
 		if shard, ok := shardOf(lease.Name); ok {
-			c.extendTerm(ctx, shard, lease.Epoch, until)
+			c.extendTerm(ctx, shard, lease, until)
 		}
 	}
 	var ended []int
@@ -196,21 +198,26 @@ func (c *campaign) acquire(ctx context.Context, names []string) error {
 	return nil
 }
 
-func (c *campaign) extendTerm(ctx context.Context, shard int, epoch int64, until time.Time) {
+func (c *campaign) extendTerm(ctx context.Context, shard int, lease store.Lease, until time.Time) {
 	if t := c.terms[shard]; t != nil {
-		if t.epoch == epoch && t.expiry.Reset(time.Until(until)) {
+		if t.epoch == lease.Epoch && t.expiry.Reset(time.Until(until)) {
 			t.until = until
 			return
 		}
 		c.endTerms(shard) // it ended meanwhile, or another node had the lease
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	t := &term{epoch: epoch, until: until, end: end, ended: make(chan struct{})}
+	t := &term{epoch: lease.Epoch, until: until, end: end, ended: make(chan struct{})}
 	t.expiry = time.AfterFunc(time.Until(until), end)
 	c.terms[shard] = t
+	since, down := c.Store.Now(), lease.EndedAt
+	if down.IsZero() && c.led[shard] {
+		down = since // The lease was renewed; only this process believed that it had ended.
+	}
+	c.led[shard] = true
 	c.running.Go(func() {
 		defer close(t.ended)
-		c.lead(ctx, store.Term{Shard: shard, Epoch: epoch, Since: c.Store.Now()})
+		c.lead(ctx, store.Term{Shard: shard, Epoch: lease.Epoch, Since: since, DownSince: down})
 	})
 }
 

@@ -36,9 +36,12 @@ func (l *leaseTable) hold(owner belfry.ID, names []string, ttl time.Duration) (o
 	now := time.Now()
 	for _, name := range names {
 		r := l.rows[name]
+		var ended time.Time
 		if r == nil {
 			r = &row{owner: owner, epoch: 1, expires: now}
 			l.rows[name] = r
+		} else if !r.expires.After(now) {
+			ended = r.expires
 		}
 		if r.owner != owner && r.expires.After(now) {
 			continue
@@ -47,7 +50,7 @@ func (l *leaseTable) hold(owner belfry.ID, names []string, ttl time.Duration) (o
 			r.owner, r.epoch = owner, r.epoch+1
 		}
 		r.expires = now.Add(ttl)
-		out = append(out, store.Lease{Name: name, Owner: owner, Epoch: r.epoch})
+		out = append(out, store.Lease{Name: name, Owner: owner, Epoch: r.epoch, EndedAt: ended})
 	}
 	return out
 }

@@ -352,3 +352,37 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 		f.wantLeaders(a, b)
 	})
 }
+
+// A term knows when the one before it ended, also if that was its own.
+func TestTermsKnowHowLongNobodyLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 4)
+		a := f.start(quick)
+		time.Sleep(settled)
+		a.resign()
+		stopped := time.Now()
+		time.Sleep(time.Minute)
+		b := f.start(quick)
+		time.Sleep(settled)
+		b.setState(down)
+		time.Sleep(time.Minute)
+		b.setState(quick)
+		time.Sleep(settled)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.terms) != 12 {
+			t.Fatalf("%d terms began, want 3 of each shard", len(f.terms))
+		}
+		for i, term := range f.terms {
+			gap := term.Since.Sub(term.DownSince)
+			switch {
+			case i < 4 && !term.DownSince.IsZero():
+				t.Errorf("the first term of shard %d follows one that ended at %s", term.Shard, term.DownSince)
+			case i >= 4 && i < 8 && term.DownSince.Sub(stopped).Abs() > time.Second:
+				t.Errorf("the second term of shard %d follows one that ended at %s, want %s", term.Shard, term.DownSince, stopped)
+			case i >= 8 && (gap < 50*time.Second || gap > time.Minute):
+				t.Errorf("the third term of shard %d follows a gap of %s", term.Shard, gap)
+			}
+		}
+	})
+}

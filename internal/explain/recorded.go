@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -150,8 +151,8 @@ func (t *instant) skipReason(ctx context.Context, skip belfry.Run) (string, erro
 	case belfry.ReasonMissed:
 		return t.missed(ctx, skip)
 	case belfry.ReasonMaxMissed:
-		return fmt.Sprintf("no scheduler was running, and more occurrences were missed than max_missed allows (missed_window: run_all catches up on the newest %d)",
-			t.spec.MissedLimit()), nil
+		return fmt.Sprintf("%s, and more occurrences were missed than max_missed allows (missed_window: run_all catches up on the newest %d)",
+			outage(skip), t.spec.MissedLimit()), nil
 	case belfry.ReasonPaused:
 		return "the job was paused", nil
 	case belfry.ReasonEdited:
@@ -190,8 +191,11 @@ func (t *instant) overlap(ctx context.Context, skip belfry.Run) (string, error) 
 	return "an earlier run of the job had not finished" + policy, nil
 }
 
+// outage says when no scheduler was running, if the scheduler that decided knew it.
+func outage(skip belfry.Run) string { return cmp.Or(skip.Error, "no scheduler was running") }
+
 func (t *instant) missed(ctx context.Context, skip belfry.Run) (string, error) {
-	const cause = "no scheduler was running"
+	cause := outage(skip)
 	switch {
 	case t.policy == nil:
 		return cause, nil

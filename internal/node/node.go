@@ -27,15 +27,16 @@ import (
 
 // Node is one process with some of the roles.
 type Node struct {
-	config   Config
-	log      *slog.Logger
-	id       belfry.ID
-	store    store.Store
-	listener net.Listener
-	keys     *api.Keys
-	allow    []netip.Prefix
-	draining chan struct{}        // closed when the node begins to shut down
-	stalled  func() time.Duration // of the scheduler: for how long it makes no progress
+	config    Config
+	log       *slog.Logger
+	id        belfry.ID
+	store     store.Store
+	downSince time.Time // when the process before it stopped, if only one can use the store
+	listener  net.Listener
+	keys      *api.Keys
+	allow     []netip.Prefix
+	draining  chan struct{}        // closed when the node begins to shut down
+	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -60,16 +61,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	var opened store.Store
-	if n.config.DatabaseURL != "" {
-		opened, err = postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Log: n.log})
-	} else {
-		opened, err = sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log})
-	}
-	if err != nil {
+	if err := n.openStore(ctx); err != nil {
 		return err
 	}
-	n.store = opened
 	// A peer that has disappeared, such as a worker that waits for a run, is noticed
 	// within half a minute.
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
@@ -77,6 +71,21 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
+}
+
+func (n *Node) openStore(ctx context.Context) error {
+	if n.config.DatabaseURL != "" {
+		opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Log: n.log})
+		if err == nil {
+			n.store = opened
+		}
+		return err
+	}
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log})
+	if err == nil {
+		n.store, n.downSince = opened, opened.DownSince()
+	}
+	return err
 }
 
 // Addr is the address that the node listens on.
@@ -125,7 +134,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 	if n.config.DatabaseURL == "" || n.config.OwnAll {
-		return election.AllShards{Store: n.store}.Run(ctx, lead)
+		return election.AllShards{Store: n.store, DownSince: n.downSince}.Run(ctx, lead)
 	}
 	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled}.Run(ctx, lead)
 }

@@ -40,7 +40,7 @@ func TestDecisionCostIsBounded(t *testing.T) {
 			subject, seen, now := subject(t, tt.schedule), planned(t, tt.nominal), at(t, tt.now)
 			check := func(verb string, step Step, count int64, to, mark string, reason belfry.Reason) {
 				t.Helper()
-				want := Skip{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, at(t, to), count, reason, false}
+				want := Skip{ID: belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), From: seen.NominalAt, To: at(t, to), Count: count, Reason: reason}
 				if len(step.Skips) != 1 || step.Skips[0] != want || !step.Next.FiredFor.Equal(at(t, mark)) {
 					t.Errorf("%s: got %s, want %+v and a mark at %s", verb, describe(step), want, mark)
 				}
@@ -113,8 +113,8 @@ func TestCatchUpSkipCountsAreExact(t *testing.T) {
 		oldest, newest := now.Add(-10*day*time.Second), now.Add(-time.Second)
 		first := newest.Add(-999 * time.Second)
 		want := []Skip{
-			{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, oldest.Add(-time.Second), tt.old, belfry.ReasonMissed, false},
-			{belfry.RunID(job, belfry.KindScheduled, oldest, belfry.ID{}), oldest, first.Add(-time.Second), tt.many, belfry.ReasonMaxMissed, false},
+			{belfry.RunID(job, belfry.KindScheduled, seen.NominalAt, belfry.ID{}), seen.NominalAt, oldest.Add(-time.Second), tt.old, belfry.ReasonMissed, "", false},
+			{belfry.RunID(job, belfry.KindScheduled, oldest, belfry.ID{}), oldest, first.Add(-time.Second), tt.many, belfry.ReasonMaxMissed, "", false},
 		}
 		if !slices.Equal(step.Skips, want) {
 			t.Errorf("got  %+v\nwant %+v", step.Skips, want)

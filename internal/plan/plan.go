@@ -98,6 +98,7 @@ type Skip struct {
 	To     time.Time
 	Count  int64 // maxCounted may mean "at least that many"
 	Reason belfry.Reason
+	Detail string // what happened, if the reason does not say it all
 	Note   bool
 }
 

@@ -61,13 +61,16 @@ func TestClockSetForward(t *testing.T) {
 		b.start(s)
 		b.sleep(30 * time.Second)
 		loop := newLoop(b.scheduler)
-		loop.terms = map[int]store.Term{0: {Since: s.Now()}}
+		loop.terms = map[int]store.Term{0: {Since: s.Now().Add(-20 * time.Second), DownSince: s.Now().Add(-21 * time.Second)}}
 		loop.watchClock(s.Now())
-		before := loop.runningSince(0)
+		before := s.Now()
 		s.step(time.Hour)
 		loop.watchClock(s.Now())
-		if since := loop.runningSince(0); since.Sub(before) < time.Hour {
-			b.Errorf("after a step of an hour it runs since %s, before since %s", since, before)
+		if _, missed := loop.missedIn(0, before.Add(30*time.Minute)); !missed {
+			b.Error("what was due in the middle of the step was not missed")
+		}
+		if o, missed := loop.missedIn(0, before.Add(-time.Second)); missed {
+			b.Errorf("what was due before the step was missed in %v", o)
 		}
 	})
 }

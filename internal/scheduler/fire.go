@@ -100,10 +100,7 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 	}
 	l.noteProgress()
 	l.batch = min(2*l.batch, fireBatch)
-	if l.failing {
-		l.failing, l.recoveredAt = false, l.store.Now()
-		l.log.Info("the store answers again")
-	}
+	l.storeRecovered()
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		job := steps[i].Seen.JobID

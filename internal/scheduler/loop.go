@@ -32,9 +32,10 @@ type loop struct {
 	reasons     map[belfry.ID]string          // why, as recorded in the store
 	terms       map[int]store.Term
 
-	recoveredAt time.Time // when the store last answered again after a failure
-	failing     bool
-	batch       int // steps in the next call of Fire: fewer after one that took too long
+	failing  bool
+	failedAt time.Time // since when
+	outages  []outage  // of the store and of the clock, oldest first
+	batch    int       // steps in the next call of Fire: fewer after one that took too long
 
 	clock   store.ClockWatch
 	ahead   map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
@@ -172,7 +173,7 @@ func (l *loop) watchClock(now time.Time) {
 		l.reloadAll()
 	case step > 0:
 		l.log.Warn("the clock was set forward, or this machine slept; what was due meanwhile was missed", "by", step)
-		l.recoveredAt = now
+		l.addOutage(outage{now.Add(-step), now})
 	}
 }
 
@@ -208,24 +209,57 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// storeFailed records an outage of the store. Occurrences during one count as missed: no
-// scheduler could fire them.
+// outage is a time in which surely nobody could fire: the occurrences that were due in it
+// were missed. What was due before it and has not run is only late.
+type outage struct{ from, to time.Time }
+
+const (
+	// minOutage is the shortest outage. A hand-over, a restart or a short failure of the
+	// store makes occurrences late, but not missed.
+	minOutage = 15 * time.Second
+
+	maxOutages = 100 // that are remembered
+)
+
+// storeFailed records that the store has failed.
 func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 	if !l.failing {
 		l.warn(ctx, what, err)
+		l.failedAt = l.store.Now()
 	}
 	l.failing = true
 }
 
-// runningSince is the instant since which a scheduler has been able to fire the shard
-// without a break.
-func (l *loop) runningSince(shard int) time.Time {
-	since := l.terms[shard].Since
-	if l.recoveredAt.After(since) {
-		return l.recoveredAt
+// storeRecovered records that the store answers again.
+func (l *loop) storeRecovered() {
+	if l.failing {
+		l.failing = false
+		l.addOutage(outage{l.failedAt, l.store.Now()})
+		l.log.Info("the store answers again")
 	}
-	return since
 }
+
+func (l *loop) addOutage(o outage) {
+	if o.to.Sub(o.from) >= minOutage {
+		l.outages = append(l.outages[max(0, len(l.outages)-maxOutages+1):], o)
+	}
+}
+
+// missedIn is the outage in which a plan of the shard was due, if there was one.
+func (l *loop) missedIn(shard int, at time.Time) (outage, bool) {
+	term := l.terms[shard]
+	if o := (outage{term.DownSince, term.Since}); o.to.Sub(o.from) >= minOutage && o.has(at) {
+		return o, true
+	}
+	for _, o := range l.outages {
+		if o.has(at) {
+			return o, true
+		}
+	}
+	return outage{}, false
+}
+
+func (o outage) has(at time.Time) bool { return !at.Before(o.from) && at.Before(o.to) }
 
 const (
 	minQuarantine = time.Second // short at first: two connections may be lost in a row
@@ -284,7 +318,14 @@ func (l *loop) recordReason(ctx context.Context, job belfry.ID, err error) {
 // alone.
 func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
 	defer recoverPanic(&err)
-	return plan.Decide(*it.subject, it.plan(it.job, it.at), l.runningSince(int(it.shard)), now), nil
+	o, missed := l.missedIn(int(it.shard), it.at)
+	step = plan.Decide(*it.subject, it.plan(it.job, it.at), o.to, now)
+	if missed && !o.from.IsZero() {
+		for i := range step.Skips {
+			step.Skips[i].Detail = fmt.Sprintf("no scheduler was running from %s to %s", o.from.UTC().Format(time.RFC3339), o.to.UTC().Format(time.RFC3339))
+		}
+	}
+	return step, nil
 }
 
 func decideTriggers(subject plan.Subject, d store.Due, triggers []plan.Trigger) (step plan.Step, err error) {

@@ -118,16 +118,18 @@ type Leases interface {
 
 // Term is the time during which an owner may assume that it owns a shard.
 type Term struct {
-	Shard int
-	Epoch int64
-	Since time.Time // by the store's clock
+	Shard     int
+	Epoch     int64
+	Since     time.Time // by the store's clock
+	DownSince time.Time // when the term before it ended; zero: unknown
 }
 
 // Lease is a name held by an owner. The epoch grows whenever the owner changes.
 type Lease struct {
-	Name  string
-	Owner belfry.ID
-	Epoch int64
+	Name    string
+	Owner   belfry.ID
+	Epoch   int64
+	EndedAt time.Time // of a lease that was taken: when the one before it had ended; zero: there was none, or it was renewed
 }
 
 // Migrate brings a schema up to date. The files migrations/NNNN_name.sql are numbered

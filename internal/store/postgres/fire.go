@@ -156,6 +156,8 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		column(a.skips, func(s *skip) string { return string(s.of.Reason) }),
 
 		newTokens(min(slots.Free, len(a.runs))), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
+
+		column(a.skips, func(s *skip) string { return storable(s.of.Detail) }),
 	}
 	if len(a.events) > 0 {
 		type event = ofStep[belfry.Event]
@@ -302,8 +304,8 @@ WITH step AS MATERIALIZED (
     FROM decided WHERE outcome NOT IN ('ready', 'waiting')
    UNION ALL
   SELECT k.id, advanced.shard, advanced.namespace, advanced.job_id, advanced.revision, 'scheduled', 'skipped', k.reason, k.from_at, k.from_at, clock_timestamp(), $39, advanced.epoch,
-         0, clock_timestamp(), 0, '', '', k.to_at, k.count, clock_timestamp() + advanced.retention_days * interval '24 hours'
-    FROM unnest($32::bigint[], $33::uuid[], $34::timestamptz[], $35::timestamptz[], $36::bigint[], $37::text[]) AS k (n, id, from_at, to_at, count, reason)
+         0, clock_timestamp(), 0, k.detail, '', k.to_at, k.count, clock_timestamp() + advanced.retention_days * interval '24 hours'
+    FROM unnest($32::bigint[], $33::uuid[], $34::timestamptz[], $35::timestamptz[], $36::bigint[], $37::text[], $43::text[]) AS k (n, id, from_at, to_at, count, reason, detail)
     JOIN advanced USING (n)
 )`
 
@@ -316,7 +318,7 @@ WITH step AS MATERIALIZED (
 	fireEvents = `, inserted_events AS (
   INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count)
   SELECT e.id, advanced.shard, e.namespace, e.job_id, e.kind, e.at, e.message, e.count
-    FROM unnest($43::bigint[], $44::uuid[], $45::text[], $46::uuid[], $47::text[], $48::timestamptz[], $49::text[], $50::bigint[])
+    FROM unnest($44::bigint[], $45::uuid[], $46::text[], $47::uuid[], $48::text[], $49::timestamptz[], $50::text[], $51::bigint[])
       AS e (n, id, namespace, job_id, kind, at, message, count)
     JOIN advanced USING (n)
   ON CONFLICT (id) DO NOTHING

@@ -368,14 +368,15 @@ const leaseHeld = `l.expires_at > clock_timestamp() AND l.expires_at < clock_tim
 // owner that stopped waiting must not believe in a lease, and a lease that is taken
 // without its owner's knowledge expires.
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
-	leases, err := collect(ctx, s.priorityPool, scanInto(leaseFields), `/* hold */
+	leases, err := collect(ctx, s.priorityPool, scanInto(func(l *store.Lease) []any { return append(leaseFields(l), timeColumn{&l.EndedAt}) }), `/* hold */
+WITH ended AS MATERIALIZED (SELECT name, expires_at FROM belfry.leases l WHERE name = ANY($2) AND NOT `+leaseHeld+`)
 INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
 SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
        expires_at = clock_timestamp() + $3 * interval '1 millisecond'
  WHERE l.owner = excluded.owner OR NOT `+leaseHeld+`
-RETURNING name, owner, epoch`, uuid(owner), names, ttl.Milliseconds())
+RETURNING name, owner, epoch, (SELECT least(ended.expires_at, clock_timestamp()) FROM ended WHERE ended.name = l.name)`, uuid(owner), names, ttl.Milliseconds())
 	return leases, wrapError("hold leases", err)
 }
 

@@ -59,7 +59,7 @@ func (f *fireTx) applyStep(s *plan.Step) (applied bool, err error) {
 func (f *fireTx) addSkip(s *plan.Step, skip *plan.Skip, kind belfry.RunKind, readyAt time.Time) error {
 	now := micro(f.now)
 	return f.run(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
-		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, micro(skip.To), skip.Count, retainUntil(f.now, s.Policy.RetentionDays))
+		micro(skip.From), micro(readyAt), now, f.owner[:], s.Epoch, now, skip.Detail, micro(skip.To), skip.Count, retainUntil(f.now, s.Policy.RetentionDays))
 }
 
 // addRun adds a run of the step, or a skip in its place, unless its trigger is fired
@@ -189,7 +189,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 1, 'runni
 
 	insertSkip = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
 epoch, attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)
-VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, '', '', ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, '', ?, ?, ?)`
 )
 
 // What decides where a new run begins.

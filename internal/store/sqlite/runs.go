@@ -246,6 +246,12 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 	})
 }
 
+const (
+	selectDownSince = `SELECT max(at) FROM (SELECT max(last_seen) AS at FROM workers WHERE instr(lanes, ':') = 0
+UNION ALL SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'stopped_at')`
+	setStoppedAt = `INSERT INTO settings (name, value) VALUES ('stopped_at', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+)
+
 // releaseBatch bounds the transactions in which Open releases runs.
 const releaseBatch = 1000
 
@@ -255,6 +261,9 @@ const releaseBatch = 1000
 // belfry.NamespaceLane, and they are reaped only if they stay silent.
 func (s *Store) releaseStale(ctx context.Context) error {
 	err := s.write(ctx, "release the leases", func(t *tx) error {
+		if err := t.get([]any{timeColumn{&s.downSince}}, selectDownSince); err != nil {
+			return err
+		}
 		if err := t.run(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type Store struct {
 	specs     store.Specs
 	scanLimit int // how many rows of an index a page of a list may read
 	clock     store.ClockWatch
+	downSince time.Time // see DownSince
 	close     func() error
 }
 
@@ -150,6 +151,10 @@ func (s *Store) Shards() int { return s.shards }
 // Now is the time of the process in microseconds.
 func (s *Store) Now() time.Time { return now() }
 
+// DownSince is when the process that used the database before stopped; zero: unknown. A
+// process that was killed is known to have lived until its worker's last heartbeat.
+func (s *Store) DownSince() time.Time { return s.downSince }
+
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func (s *Store) Ping(ctx context.Context) error {
@@ -166,6 +171,9 @@ func (s *Store) closeAll() error {
 	var errs []error
 	if s.reader != nil {
 		errs = append(errs, s.reader.close())
+	}
+	if s.writer != nil && s.shards > 0 {
+		errs = append(errs, s.write(context.Background(), "record the stop", func(t *tx) error { return t.run(setStoppedAt, micro(t.now)) }))
 	}
 	if s.writer != nil { // last, because the last connection moves the log into the file
 		errs = append(errs, s.writer.close())
@@ -220,6 +228,7 @@ ON CONFLICT (name) DO UPDATE SET
   expires_at = excluded.expires_at
 WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
 RETURNING name, owner, epoch`
+	selectLeaseEnd = `SELECT expires_at FROM leases WHERE name = ? AND expires_at <= ?`
 
 	// The rows stay, so that the epochs go on growing.
 	releaseLease = `UPDATE leases SET expires_at = ? WHERE name = ? AND owner = ? AND expires_at > ?`
@@ -233,6 +242,9 @@ func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl t
 	return writeValue(ctx, s, "hold leases", func(t *tx) (leases []store.Lease, err error) {
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 			var l store.Lease
+			if _, err := t.find([]any{timeColumn{&l.EndedAt}}, selectLeaseEnd, name, micro(t.now)); err != nil {
+				return nil, err
+			}
 			held, err := t.find(leaseFields(&l), holdLease, name, owner[:], micro(t.now.Add(ttl)), micro(t.now))
 			if err != nil {
 				return nil, err

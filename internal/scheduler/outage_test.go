@@ -1,0 +1,157 @@
+package scheduler
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlite"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+// lead runs a scheduler and a pool like start, with terms that know when the process
+// before them stopped.
+func (b *bubble) lead(s testStore, downSince time.Time) {
+	ctx, cancel := context.WithCancel(context.Background())
+	local := NewLocal(ctx, s)
+	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log})
+	mux := worker.NewMux()
+	mux.HandleFunc(belfry.TypeHTTP, b.handle)
+	pool := worker.New(local, mux, worker.Concurrency(b.slots), worker.DrainTimeout(0))
+	var parts sync.WaitGroup
+	parts.Go(func() { sched.Run(ctx) })
+	parts.Go(func() { pool.Run(ctx) })
+	for shard := range s.Shards() {
+		parts.Go(func() { sched.Lead(ctx, store.Term{Shard: shard, Since: s.Now(), DownSince: downSince}) })
+	}
+	b.stop = func() {
+		cancel()
+		parts.Wait()
+		b.stop = nil
+	}
+}
+
+// restart stops everything, and starts it again after a while.
+func (b *bubble) restart(after time.Duration) {
+	b.Helper()
+	b.stop()
+	if err := b.store.Close(); err != nil {
+		b.Fatal(err)
+	}
+	stopped := time.Now()
+	b.sleep(after)
+	b.open()
+	down := b.store.(*sqlite.Store).DownSince()
+	if down.Sub(stopped).Abs() > time.Second {
+		b.Errorf("the store was down since %s, and believes since %s", stopped, down)
+	}
+	b.lead(b.store, down)
+}
+
+// decided returns how many occurrences of a job ran, and how many were skipped.
+func (b *bubble) decided(job belfry.ID) (ran, skipped int) {
+	for _, run := range b.runs(job) {
+		if run.Status == belfry.RunSkipped {
+			skipped += int(run.SkippedCount)
+		} else {
+			ran++
+		}
+	}
+	return ran, skipped
+}
+
+// What waited for a slot when the process stopped is late, and runs; so does what was due
+// during a restart that took seconds. Only a longer outage makes occurrences missed, and
+// the record says when it was.
+func TestLateIsNotMissedAcrossARestart(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		down         time.Duration
+		ran, skipped int
+	}{
+		{"a quick restart", 2 * time.Second, 20 + 2 + 10, 0},
+		{"an outage", time.Minute, 20 + 10, 60},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.slots = 1
+				b.handlerTime = time.Hour // A run keeps the only slot.
+				b.create("2000-01-01T00:00:00Z", func(s *belfry.Spec) { s.TimeoutSeconds = 7200 })
+				b.lead(b.store, time.Time{})
+				b.sleep(500 * time.Millisecond)
+				job := b.create("* * * * * *", func(s *belfry.Spec) { s.Overlap, s.MissedWindow = belfry.OverlapParallel, belfry.MissedSkip })
+				b.sleep(20 * time.Second)
+				if ran, skipped := b.decided(job); ran+skipped != 0 {
+					b.Fatalf("before the restart %d have run and %d were skipped", ran, skipped)
+				}
+				b.slots, b.handlerTime = 100, 0
+				b.restart(tt.down)
+				b.sleep(10 * time.Second)
+				ran, skipped := b.decided(job)
+				if ran < tt.ran-1 || ran > tt.ran+1 || skipped < tt.skipped-1 || skipped > tt.skipped+1 {
+					b.Errorf("%d occurrences have run and %d were skipped, want about %d and %d", ran, skipped, tt.ran, tt.skipped)
+				}
+				for _, run := range b.runs(job) {
+					if run.Status == belfry.RunSkipped && !strings.Contains(run.Error, "no scheduler was running from 2000-01-01T00:00:20Z to 2000-01-01T00:01:2") {
+						b.Errorf("the record of the skip says %q", run.Error)
+					}
+				}
+			})
+		})
+	}
+}
+
+// blinkingStore fails for a while.
+type blinkingStore struct {
+	polledStore
+	mu   sync.Mutex
+	down bool
+}
+
+func (s *blinkingStore) set(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *blinkingStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+	s.mu.Lock()
+	down := s.down
+	s.mu.Unlock()
+	if down {
+		return store.FireResult{}, store.ErrServer
+	}
+	return s.Store.Fire(ctx, owner, steps, slots)
+}
+
+// A store that fails for seconds makes nothing missed; one that fails for longer only
+// what was due meanwhile.
+func TestLateIsNotMissedWhenTheStoreFails(t *testing.T) {
+	for _, tt := range []struct {
+		down         time.Duration
+		ran, skipped int
+	}{{2 * time.Second, 60, 0}, {30 * time.Second, 30, 30}} {
+		t.Run(tt.down.String(), func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.slots = 100
+				job := b.create("* * * * * *", func(s *belfry.Spec) { s.Overlap, s.MissedWindow = belfry.OverlapParallel, belfry.MissedSkip })
+				s := &blinkingStore{polledStore: polledStore{Store: b.store}}
+				b.start(s)
+				b.sleep(20*time.Second + 500*time.Millisecond)
+				s.set(true)
+				b.sleep(tt.down)
+				s.set(false)
+				b.sleep(40*time.Second - tt.down)
+				ran, skipped := b.decided(job)
+				if ran < tt.ran-2 || ran > tt.ran+2 || skipped < tt.skipped-2 || skipped > tt.skipped+2 {
+					b.Errorf("%d occurrences have run and %d were skipped, want about %d and %d", ran, skipped, tt.ran, tt.skipped)
+				}
+			})
+		})
+	}
+}
