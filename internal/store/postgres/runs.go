@@ -46,7 +46,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := detach(ctx, callTimeout)
+	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	claimed, err := collect(ctx, s.pool, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) },
 		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds())

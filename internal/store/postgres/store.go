@@ -27,7 +27,7 @@ import (
 // no loop of a scheduler hangs.
 const (
 	statementTimeout = 10 * time.Second
-	fireTimeout      = 5 * time.Second // of calls that hold up a scheduler
+	fireTimeout      = 5 * time.Second // of calls that hold up a scheduler or a worker
 	callTimeout      = 15 * time.Second
 	bulkTimeout      = 10 * time.Minute
 )
@@ -360,9 +360,9 @@ func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
 	})
 }
 
-// leaseHeld is a condition on a lease l. One that would be held for longer than any lease
-// is was taken before the clock was set back.
-const leaseHeld = `l.expires_at > clock_timestamp() AND l.expires_at < clock_timestamp() + interval '1 minute'`
+// leaseHeld is a condition on a lease l. One that was renewed in the future was renewed
+// before the clock was set back.
+const leaseHeld = `(l.expires_at > clock_timestamp() AND l.renewed_at < clock_timestamp() + interval '5 seconds')`
 
 // Hold takes or renews each name unless another owner holds it. It is not detached: an
 // owner that stopped waiting must not believe in a lease, and a lease that is taken
@@ -370,11 +370,11 @@ const leaseHeld = `l.expires_at > clock_timestamp() AND l.expires_at < clock_tim
 func (s *Store) Hold(ctx context.Context, owner belfry.ID, names []string, ttl time.Duration) ([]store.Lease, error) {
 	leases, err := collect(ctx, s.priorityPool, scanInto(func(l *store.Lease) []any { return append(leaseFields(l), timeColumn{&l.EndedAt}) }), `/* hold */
 WITH ended AS MATERIALIZED (SELECT name, expires_at FROM belfry.leases l WHERE name = ANY($2) AND NOT `+leaseHeld+`)
-INSERT INTO belfry.leases AS l (name, owner, epoch, expires_at)
-SELECT name, $1, 1, clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
+INSERT INTO belfry.leases AS l (name, owner, epoch, renewed_at, expires_at)
+SELECT name, $1, 1, clock_timestamp(), clock_timestamp() + $3 * interval '1 millisecond' FROM (SELECT DISTINCT unnest($2::text[]) AS name) n ORDER BY name
 ON CONFLICT (name) DO UPDATE
    SET owner = excluded.owner, epoch = l.epoch + CASE WHEN l.owner = excluded.owner THEN 0 ELSE 1 END,
-       expires_at = clock_timestamp() + $3 * interval '1 millisecond'
+       renewed_at = clock_timestamp(), expires_at = clock_timestamp() + $3 * interval '1 millisecond'
  WHERE l.owner = excluded.owner OR NOT `+leaseHeld+`
 RETURNING name, owner, epoch, (SELECT least(ended.expires_at, clock_timestamp()) FROM ended WHERE ended.name = l.name)`, uuid(owner), names, ttl.Milliseconds())
 	return leases, wrapError("hold leases", err)

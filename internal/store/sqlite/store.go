@@ -221,12 +221,13 @@ func (s *Store) migrate(ctx context.Context, files fs.FS) error {
 }
 
 const (
-	holdLease = `INSERT INTO leases (name, owner, epoch, expires_at) VALUES (?, ?, 1, ?)
+	holdLease = `INSERT INTO leases (name, owner, epoch, expires_at, renewed_at) VALUES (?1, ?2, 1, ?3, ?4)
 ON CONFLICT (name) DO UPDATE SET
   owner = excluded.owner,
   epoch = leases.epoch + (leases.owner <> excluded.owner),
-  expires_at = excluded.expires_at
-WHERE leases.owner = excluded.owner OR leases.expires_at <= ?
+  expires_at = excluded.expires_at,
+  renewed_at = excluded.renewed_at
+WHERE leases.owner = excluded.owner OR leases.expires_at <= ?4
 RETURNING name, owner, epoch`
 	selectLeaseEnd = `SELECT expires_at FROM leases WHERE name = ? AND expires_at <= ?`
 

@@ -293,6 +293,7 @@ CREATE TABLE belfry.leases (
     name       text PRIMARY KEY,
     owner      uuid NOT NULL,
     epoch      bigint NOT NULL, -- grows whenever the owner changes
+    renewed_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 

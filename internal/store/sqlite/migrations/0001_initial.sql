@@ -287,6 +287,7 @@ CREATE TABLE leases (
     name       TEXT NOT NULL PRIMARY KEY,
     owner      BLOB NOT NULL,
     epoch      INTEGER NOT NULL, -- grows whenever the owner changes
+    renewed_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
