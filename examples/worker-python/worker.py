@@ -8,6 +8,7 @@ SERVER = os.environ.get("BELFRY_SERVER", "http://127.0.0.1:7070")
 SLOTS = 4
 UNREACHABLE = OSError, http.client.HTTPException  # errors of a server that is down for a while: calls are retried
 worker_id = str(uuid.uuid4())                     # a new one at every start
+sequence = 0  # of heartbeats
 held = {}                                         # (run_id, attempt) of every attempt that we hold: event that ends it
 stop = threading.Event()
 
@@ -58,9 +59,10 @@ def call(verb, body, timeout):
 
 
 def heartbeat(**more):
-    global worker_id
+    global worker_id, sequence
+    sequence += 1
     attempts = [{"run_id": run_id, "attempt": attempt} for run_id, attempt in held.copy()]
-    body = {"node": "python", "slots": SLOTS, "queue": "default", "handlers": list(HANDLERS), "held": attempts, "complete": True}
+    body = {"node": "python", "slots": SLOTS, "queue": "default", "handlers": list(HANDLERS), "held": attempts, "complete": True, "sequence": sequence}
     reply = call("heartbeat", body | more, 4)
     for cancelled in reply["cancel"] or []:  # the run was cancelled: end the attempt, and report that
         if ended := held.get((cancelled["run_id"], cancelled["attempt"])):

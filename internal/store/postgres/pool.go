@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belfry-sh/belfry"
+)
+
+func (s *Store) connect(ctx context.Context, url string) error {
+	config, err := poolConfig(url)
+	if err != nil {
+		return err
+	}
+	s.behindPooler = usesPooler(config.ConnConfig)
+	if s.pool, err = s.newPool(ctx, config); err != nil {
+		return err
+	}
+	config = config.Copy()
+	config.MaxConns, config.MinConns = 3, 1
+	if s.priorityPool, err = s.newPool(ctx, config); err != nil {
+		s.pool.Close()
+		return err
+	}
+	return nil
+}
+
+func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+	tracer := &silenceTracer{log: s.log}
+	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.hangUp
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	tracer.pool.Store(pool)
+	return pool, nil
+}
+
+// silenceTracer replaces all connections of a pool after a statement that got no answer
+// in time. A route or a firewall that drops packets makes them all silent at once, and
+// to find that out one by one would take long.
+type silenceTracer struct {
+	pool atomic.Pointer[pgxpool.Pool]
+	last atomic.Int64 // when connections were last replaced, in Unix seconds
+	log  *slog.Logger
+}
+
+func (t *silenceTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (t *silenceTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	t.check(d.Err)
+}
+
+func (t *silenceTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (t *silenceTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (t *silenceTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	t.check(d.Err)
+}
+
+func (t *silenceTracer) check(err error) {
+	pool, now := t.pool.Load(), time.Now().Unix()
+	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || t.last.Swap(now) == now {
+		return
+	}
+	t.log.Warn("the database did not answer in time; its connections are replaced")
+	pool.Reset()
+}
+
+// ping checks a connection that was idle for a while before it is used. It returns
+// whether the pool is to find out itself that the connection does not work.
+func (t *silenceTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := p.Conn.Ping(ctx)
+	t.check(err)
+	return err != nil
+}
+
+// hangUp closes a connection at once while others are silent: to wait for the server's
+// answer would keep its place in the pool.
+func (t *silenceTracer) hangUp(conn *pgx.Conn) {
+	if time.Now().Unix()-t.last.Load() < int64(silenceLasts.Seconds()) {
+		conn.PgConn().Conn().Close()
+	}
+}
+
+// silenceLasts is for how long connections are closed without a goodbye after one was
+// silent.
+const silenceLasts = 30 * time.Second
+
+// poolConfig parses the URL and limits how long a session may wait. A pooler in
+// transaction mode keeps no session settings.
+func poolConfig(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
+	}
+	config.ConnConfig.ConnectTimeout = 3 * time.Second
+	config.MaxConnLifetimeJitter = 5 * time.Minute
+	config.MaxConns = max(config.MaxConns, 8)
+	defaults := map[string]string{"application_name": "belfry"}
+	if !usesPooler(config.ConnConfig) {
+		defaults["timezone"] = "UTC"
+		defaults["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
+		defaults["lock_timeout"] = "2000"
+		defaults["idle_in_transaction_session_timeout"] = "5000"
+		defaults["jit"] = "off"
+	}
+	maps.Copy(defaults, config.ConnConfig.RuntimeParams)
+	config.ConnConfig.RuntimeParams = defaults
+	return config, nil
+}
+
+// usesPooler reports whether the URL has the query mode that a pooler in transaction
+// mode needs (default_query_exec_mode=exec).
+func usesPooler(c *pgx.ConnConfig) bool {
+	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+}
