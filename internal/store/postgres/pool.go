@@ -73,8 +73,8 @@ func (t *silenceTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.Trac
 }
 
 func (t *silenceTracer) check(err error) {
-	pool, now := t.pool.Load(), time.Now().Unix()
-	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || t.last.Swap(now) == now {
+	pool, last, now := t.pool.Load(), t.last.Load(), time.Now().Unix()
+	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || now-last < int64(minReset.Seconds()) || !t.last.CompareAndSwap(last, now) {
 		return
 	}
 	t.log.Warn("the database did not answer in time; its connections are replaced")
@@ -102,9 +102,10 @@ func (t *silenceTracer) hangUp(conn *pgx.Conn) {
 	}
 }
 
-// silenceLasts is for how long connections are closed without a goodbye after one was
-// silent.
-const silenceLasts = 30 * time.Second
+const (
+	minReset     = 3 * time.Second  // between two replacements: a slow database must not be slowed further
+	silenceLasts = 30 * time.Second // for how long connections are closed without a goodbye after one was silent
+)
 
 // poolConfig parses the URL and limits how long a session may wait. A pooler in
 // transaction mode keeps no session settings.

@@ -211,7 +211,8 @@ AND EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker AND w.last_seen > r.de
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
 	owned := shardsJSON(shards)
 	return writeValue(ctx, s, "reap", func(t *tx) (reaped int, err error) {
-		if step := s.clock.Observe(t.now, time.Now()); step != 0 {
+		local := time.Now() // with both clocks of this machine
+		if step := s.clock.Observe(local, local); step != 0 {
 			s.log.Warn("the clock of this machine was set, or the machine slept", "by", step.Round(time.Millisecond))
 		}
 		judge := s.clock.Settled()
