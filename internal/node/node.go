@@ -104,7 +104,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stop()
 	work, ctx := errgroup.WithContext(ctx)
 	var local *scheduler.Local
-	if n.config.has(RoleScheduler) && n.config.has(RoleWorker) {
+	if n.config.has(RoleWorker) {
 		local = scheduler.NewLocal(ctx, n.store)
 	}
 	if n.config.has(RoleScheduler) {
@@ -139,16 +139,12 @@ func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled}.Run(ctx, lead)
 }
 
-// pool executes runs of the built-in handlers. It claims from the scheduler of this node
-// if there is one.
+// pool executes runs of the built-in handlers. The scheduler of this node, if there is
+// one, fills its claims; otherwise they wait for a notification that runs are ready.
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	mux := worker.NewMux()
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(n.config.privateTargets(), n.allow)}))
-	var source worker.Source = n.store
-	if local != nil {
-		source = local
-	}
-	return worker.New(source, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
+	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks.

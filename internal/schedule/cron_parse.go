@@ -270,7 +270,7 @@ func (p *fieldParser) parseStep(missing int) (int, error) {
 	if !p.accept('/') {
 		return missing, nil
 	}
-	return p.parseNumber("the step", 1, maxNumber)
+	return p.parseNumber("the step", 1, maxNumber-1)
 }
 
 // addRange adds every step-th value from a to b, across the end of the range if b
@@ -326,7 +326,7 @@ func (p *fieldParser) parseNumber(what string, low, high int) (int, error) {
 		return n, nil
 	case written != "" && what == "a value":
 		return 0, errorAt(p.itemAt+start, p.field.example, "%s %s is out of range, it goes from %d to %d", p.field.name, written, low, high)
-	case written != "" && n < low && high == maxNumber:
+	case written != "" && n < low && high == maxNumber-1:
 		return 0, p.errorAt(start, "%s must be at least %d", what, low)
 	case written != "":
 		return 0, p.errorAt(start, "%s %s is out of range, it goes from %d to %d", what, written, low, high)

@@ -25,6 +25,7 @@ func TestCronErrors(t *testing.T) {
 		{"0" + strings.Repeat(",0", 600) + " * * * *", 0, "the text has 1209 bytes"},
 
 		{"60 * * * *", 1, "minute 60 is out of range, it goes from 0 to 59"},
+		{"*/99999999999999999999 * * * *", 3, "the step 99999999999999999999 is out of range, it goes from 1 to 999999"},
 		{"0 24 * * *", 3, "hour 24 is out of range, it goes from 0 to 23"},
 		{"0 0 0 * *", 5, "day of month 0 is out of range, it goes from 1 to 31"},
 		{"0 0 32 * *", 5, "day of month 32"},

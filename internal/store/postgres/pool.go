@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
@@ -35,7 +36,7 @@ func (s *Store) connect(ctx context.Context, url string) error {
 }
 
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
-	tracer := &silenceTracer{log: s.log}
+	tracer := &silenceTracer{log: s.log, refusal: &s.refusal}
 	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.hangUp
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -52,6 +53,26 @@ type silenceTracer struct {
 	pool atomic.Pointer[pgxpool.Pool]
 	last atomic.Int64 // when connections were last replaced, in Unix seconds
 	log  *slog.Logger
+
+	refusal *atomic.Pointer[refusal] // of the last write
+}
+
+// refusal is why the server took no writes.
+type refusal struct {
+	why string
+	at  time.Time
+}
+
+// refusals are the SQLSTATE codes of a server that takes no writes at all.
+var refusals = map[string]string{"53100": "its disk is full", "25006": "it is read-only"}
+
+// noteWrite remembers that the server refuses all writes, until it takes one.
+func (t *silenceTracer) noteWrite(tag pgconn.CommandTag, err error) {
+	if why := refusals[sqlState(err)]; why != "" {
+		t.refusal.Store(&refusal{why, time.Now()})
+	} else if err == nil && !tag.Select() && tag.RowsAffected() > 0 && t.refusal.Load() != nil {
+		t.refusal.Store(nil)
+	}
 }
 
 func (t *silenceTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -59,6 +80,7 @@ func (t *silenceTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.
 }
 
 func (t *silenceTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	t.noteWrite(d.CommandTag, d.Err)
 	t.check(d.Err)
 }
 
@@ -66,7 +88,9 @@ func (t *silenceTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.
 	return ctx
 }
 
-func (t *silenceTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (t *silenceTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	t.noteWrite(d.CommandTag, d.Err)
+}
 
 func (t *silenceTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
 	t.check(d.Err)
@@ -124,6 +148,9 @@ func poolConfig(url string) (*pgxpool.Config, error) {
 		defaults["lock_timeout"] = "2000"
 		defaults["idle_in_transaction_session_timeout"] = "5000"
 		defaults["jit"] = "off"
+		// What is promised and reasoned about must not depend on a default of the server.
+		defaults["synchronous_commit"] = "on"
+		defaults["default_transaction_isolation"] = "read committed"
 	}
 	maps.Copy(defaults, config.ConnConfig.RuntimeParams)
 	config.ConnConfig.RuntimeParams = defaults

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,4 +142,36 @@ func TestLongReaderStopsNobody(t *testing.T) {
 	if names, err := partitionNames(t.Context(), s.pool); err != nil || !slices.Contains(names, last) {
 		t.Errorf("the partitions are %v (%v), want %s too", names, err, last)
 	}
+}
+
+// A server that takes no writes is not ready, and says why, until it takes one.
+func TestPingOfAServerThatTakesNoWrites(t *testing.T) {
+	s := openEmpty(t)
+	ping := func(want string) {
+		t.Helper()
+		err := s.Ping(t.Context())
+		if want == "" && err != nil || want != "" && (belfry.CodeOf(err) != belfry.Unavailable || !strings.Contains(err.Error(), want)) {
+			t.Errorf("the server is %v, want %q", err, want)
+		}
+	}
+	ping("")
+	tracer := &silenceTracer{log: s.log, refusal: &s.refusal}
+	tracer.TraceQueryEnd(t.Context(), nil, pgx.TraceQueryEndData{Err: fmt.Errorf("fire: %w", &pgconn.PgError{Code: "53100"})})
+	ping("its disk is full")
+	if _, err := s.Hold(t.Context(), belfry.NewID(s.Now()), []string{"x"}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ping("")
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), `SET default_transaction_read_only = on`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `UPDATE belfry.settings SET value = value`); sqlState(err) != "25006" {
+		t.Fatalf("a write while all is read-only: %v", err)
+	}
+	ping("it is read-only")
 }

@@ -80,7 +80,7 @@ CREATE TABLE belfry.plans (
     one_off        boolean NOT NULL DEFAULT false, -- the rule is a single instant
     quarantined    text, -- why the job cannot be fired; null: no failure is known
     CHECK (fired_for IS NULL OR nominal_at IS NULL OR nominal_at > fired_for)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX plans_due ON belfry.plans (next_at, job_id, shard) WHERE next_at IS NOT NULL;
 CREATE INDEX plans_unplanned ON belfry.plans (job_id) WHERE next_at IS NULL;
 CREATE INDEX plans_finished ON belfry.plans (job_id) WHERE one_off AND next_at IS NULL AND nominal_at IS NULL;
