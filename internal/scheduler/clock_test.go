@@ -69,8 +69,5 @@ func TestClockSetForward(t *testing.T) {
 		if _, missed := loop.missedIn(0, before.Add(30*time.Minute)); !missed {
 			b.Error("what was due in the middle of the step was not missed")
 		}
-		if o, missed := loop.missedIn(0, before.Add(-time.Second)); missed {
-			b.Errorf("what was due before the step was missed in %v", o)
-		}
 	})
 }

@@ -209,14 +209,15 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 	}
 }
 
-// outage is a time in which surely nobody could fire: the occurrences that were due in it
-// were missed. What was due before it and has not run is only late.
+// outage is a time in which nobody could fire. What was due before its end and has not
+// run was missed.
 type outage struct{ from, to time.Time }
 
 const (
-	// minOutage is the shortest outage. A hand-over, a restart or a short failure of the
-	// store makes occurrences late, but not missed.
-	minOutage = 15 * time.Second
+	// A hand-over or a quick restart makes occurrences late, but not missed, and so does a
+	// short failure of the store, whose end is noticed when the next run is fired.
+	minOutage  = 3 * time.Second
+	minFailure = 10 * time.Second
 
 	maxOutages = 100 // that are remembered
 )
@@ -234,18 +235,18 @@ func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 func (l *loop) storeRecovered() {
 	if l.failing {
 		l.failing = false
-		l.addOutage(outage{l.failedAt, l.store.Now()})
+		if o := (outage{l.failedAt, l.store.Now()}); o.to.Sub(o.from) >= minFailure {
+			l.addOutage(o)
+		}
 		l.log.Info("the store answers again")
 	}
 }
 
 func (l *loop) addOutage(o outage) {
-	if o.to.Sub(o.from) >= minOutage {
-		l.outages = append(l.outages[max(0, len(l.outages)-maxOutages+1):], o)
-	}
+	l.outages = append(l.outages[max(0, len(l.outages)-maxOutages+1):], o)
 }
 
-// missedIn is the outage in which a plan of the shard was due, if there was one.
+// missedIn is the outage before whose end a plan of the shard was due, if there was one.
 func (l *loop) missedIn(shard int, at time.Time) (outage, bool) {
 	term := l.terms[shard]
 	if o := (outage{term.DownSince, term.Since}); o.to.Sub(o.from) >= minOutage && o.has(at) {
@@ -259,7 +260,7 @@ func (l *loop) missedIn(shard int, at time.Time) (outage, bool) {
 	return outage{}, false
 }
 
-func (o outage) has(at time.Time) bool { return !at.Before(o.from) && at.Before(o.to) }
+func (o outage) has(at time.Time) bool { return at.Before(o.to) }
 
 const (
 	minQuarantine = time.Second // short at first: two connections may be lost in a row
