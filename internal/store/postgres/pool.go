@@ -36,7 +36,7 @@ func (s *Store) connect(ctx context.Context, url string) error {
 }
 
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
-	tracer := &silenceTracer{log: s.log, refusal: &s.refusal}
+	tracer := &silenceTracer{log: s.log, writeFailure: &s.writeFailure}
 	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.hangUp
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -54,24 +54,24 @@ type silenceTracer struct {
 	last atomic.Int64 // when connections were last replaced, in Unix seconds
 	log  *slog.Logger
 
-	refusal *atomic.Pointer[refusal] // of the last write
+	writeFailure *atomic.Pointer[writeFailure] // of the last write
 }
 
-// refusal is why the server took no writes.
-type refusal struct {
+// writeFailure is why the server took no writes.
+type writeFailure struct {
 	why string
 	at  time.Time
 }
 
-// refusals are the SQLSTATE codes of a server that takes no writes at all.
-var refusals = map[string]string{"53100": "its disk is full", "25006": "it is read-only"}
+// writeFailures are the SQLSTATE codes of a server that takes no writes at all.
+var writeFailures = map[string]string{"53100": "its disk is full", "25006": "it is read-only"}
 
 // noteWrite remembers that the server refuses all writes, until it takes one.
 func (t *silenceTracer) noteWrite(tag pgconn.CommandTag, err error) {
-	if why := refusals[sqlState(err)]; why != "" {
-		t.refusal.Store(&refusal{why, time.Now()})
-	} else if err == nil && !tag.Select() && tag.RowsAffected() > 0 && t.refusal.Load() != nil {
-		t.refusal.Store(nil)
+	if why := writeFailures[sqlState(err)]; why != "" {
+		t.writeFailure.Store(&writeFailure{why, time.Now()})
+	} else if err == nil && !tag.Select() && tag.RowsAffected() > 0 && t.writeFailure.Load() != nil {
+		t.writeFailure.Store(nil)
 	}
 }
 

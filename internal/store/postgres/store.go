@@ -45,7 +45,7 @@ type Store struct {
 	shards       int
 	clock        atomic.Pointer[clockSample]
 	clockWatch   store.ClockWatch
-	refusal      atomic.Pointer[refusal] // why the server takes no writes; nil: it does
+	writeFailure atomic.Pointer[writeFailure] // why the server takes no writes; nil: it does
 	notifier     *notifier
 	specs        store.Specs
 	trigrams     shareCache
@@ -118,22 +118,22 @@ func (s *Store) Now() time.Time {
 func (s *Store) Ping(ctx context.Context) error {
 	var standby, readOnly bool
 	err := s.priorityPool.QueryRow(ctx, `SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'`).Scan(&standby, &readOnly)
-	switch refused := s.refusal.Load(); {
+	switch refused := s.writeFailure.Load(); {
 	case err != nil:
 		return belfry.Errorf(belfry.Unavailable, "the database cannot be reached: %w", err)
 	case standby:
 		return belfry.Errorf(belfry.Unavailable, "the database is a read-only standby")
 	case readOnly:
 		return belfry.Errorf(belfry.Unavailable, "the database takes no writes: it is read-only")
-	case refused != nil && time.Since(refused.at) < refusalLasts:
+	case refused != nil && time.Since(refused.at) < writeFailureLasts:
 		return belfry.Errorf(belfry.Unavailable, "the database takes no writes: %s", refused.why)
 	}
 	return nil
 }
 
-// refusalLasts is for how long one refused write counts. While a node is alive it writes
+// writeFailureLasts is for how long one refused write counts. While a node is alive it writes
 // its leases or heartbeats more often than that.
-const refusalLasts = 30 * time.Second
+const writeFailureLasts = 30 * time.Second
 
 func (s *Store) Close() error {
 	s.stop()
