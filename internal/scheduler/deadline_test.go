@@ -343,11 +343,11 @@ func TestTriggersOfAQuarantinedJobDelayNoOthers(t *testing.T) {
 // asked.
 type troubledStore struct {
 	polledStore
-	until time.Time
+	from, until time.Time
 }
 
 func (s *troubledStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	if time.Now().Before(s.until) {
+	if now := time.Now(); !now.Before(s.from) && now.Before(s.until) {
 		return store.FireResult{}, fmt.Errorf("fire: %w", store.ErrServer)
 	}
 	return s.Store.Fire(ctx, owner, steps, slots)

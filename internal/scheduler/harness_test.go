@@ -28,6 +28,8 @@ type bubble struct {
 	slots     int
 	log       *slog.Logger
 	retention time.Duration // of history; zero: the default
+	downSince time.Time     // when the process before stopped; zero: unknown
+	drain     time.Duration // of the pool
 
 	mu            sync.Mutex
 	calls         []call
@@ -47,7 +49,7 @@ type call struct {
 func inBubble(t *testing.T, test func(b *bubble)) {
 	dir := memoryDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{T: t, dir: dir, slots: 10}
+		b := &bubble{T: t, dir: dir, slots: 10, drain: 30 * time.Second}
 		b.open()
 		test(b)
 		if b.stop != nil {
@@ -94,12 +96,12 @@ func (b *bubble) start(s testStore) {
 	b.scheduler = sched
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
-	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots))
+	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots), worker.DrainTimeout(b.drain))
 	var parts sync.WaitGroup
 	parts.Go(func() { sched.Run(ctx) })
 	parts.Go(func() { pool.Run(ctx) })
 	for shard := range s.Shards() {
-		parts.Go(func() { sched.Lead(ctx, store.Term{Shard: shard, Since: s.Now()}) })
+		parts.Go(func() { sched.Lead(ctx, store.Term{Shard: shard, Since: s.Now(), DownSince: b.downSince}) })
 	}
 	b.stop = func() {
 		cancel()

@@ -86,12 +86,12 @@ func (l *loader) takeChanges() {
 		l.lookups[id] = true
 	}
 	if many {
-		l.startAgain()
+		l.reloadHorizon()
 	}
 }
 
-// startAgain has the whole horizon read again.
-func (l *loader) startAgain() {
+// reloadHorizon has the whole horizon read again.
+func (l *loader) reloadHorizon() {
 	for shard := range l.loaded {
 		l.loaded[shard] = store.Position{}
 	}
@@ -101,7 +101,7 @@ func (l *loader) takeReloads() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reloads == nil {
-		l.startAgain()
+		l.reloadHorizon()
 	}
 	maps.Copy(l.lookups, l.reloads)
 	l.reloads = map[belfry.ID]bool{}

@@ -34,13 +34,13 @@ type loop struct {
 
 	failing  bool
 	failedAt time.Time // since when
-	outages  []outage  // of the store and of the clock, oldest first
+	outage   outage    // the last one of the store or of the clock
 	batch    int       // steps in the next call of Fire: fewer after one that took too long
 
-	clock   store.ClockWatch
-	ahead   map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
-	sweeped map[belfry.ID]int64 // the same, by the sweep that is going on
-	rewound int                 // plans that the store has lost steps of, to be reported
+	clock     store.ClockWatch
+	ahead     map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
+	nextAhead map[belfry.ID]int64 // the same, by the sweep that is going on
+	rewound   int                 // plans that the store has lost steps of, to be reported
 }
 
 func newLoop(s *Scheduler) *loop {
@@ -53,7 +53,7 @@ func newLoop(s *Scheduler) *loop {
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 		batch:       fireBatch,
-		sweeped:     map[belfry.ID]int64{},
+		nextAhead:   map[belfry.ID]int64{},
 	}
 }
 
@@ -105,7 +105,7 @@ func (l *loop) probe(ctx context.Context) {
 // the database lost a part of its past, and the plan is read again.
 func (l *loop) compare(page []store.PlanVersion) {
 	if len(page) == 0 {
-		l.ahead, l.sweeped = l.sweeped, map[belfry.ID]int64{}
+		l.ahead, l.nextAhead = l.nextAhead, map[belfry.ID]int64{}
 		return
 	}
 	now := l.store.Now()
@@ -126,7 +126,7 @@ func (l *loop) compare(page []store.PlanVersion) {
 			rewound++
 			stale = append(stale, p.JobID)
 		case version > p.Version:
-			l.sweeped[p.JobID] = p.Version
+			l.nextAhead[p.JobID] = p.Version
 		}
 	}
 	if rewound > 0 {
@@ -173,7 +173,7 @@ func (l *loop) watchClock(now time.Time) {
 		l.reloadAll()
 	case step > 0:
 		l.log.Warn("the clock was set forward, or this machine slept; what was due meanwhile was missed", "by", step)
-		l.addOutage(outage{now.Add(-step), now})
+		l.outage = outage{now.Add(-step), now}
 	}
 }
 
@@ -218,8 +218,6 @@ const (
 	// short failure of the store, whose end is noticed when the next run is fired.
 	minOutage  = 3 * time.Second
 	minFailure = 10 * time.Second
-
-	maxOutages = 100 // that are remembered
 )
 
 // storeFailed records that the store has failed.
@@ -235,32 +233,24 @@ func (l *loop) storeFailed(ctx context.Context, what string, err error) {
 func (l *loop) storeRecovered() {
 	if l.failing {
 		l.failing = false
-		if o := (outage{l.failedAt, l.store.Now()}); o.to.Sub(o.from) >= minFailure {
-			l.addOutage(o)
+		if now := l.store.Now(); now.Sub(l.failedAt) >= minFailure {
+			l.outage = outage{l.failedAt, now}
 		}
 		l.log.Info("the store answers again")
 	}
 }
 
-func (l *loop) addOutage(o outage) {
-	l.outages = append(l.outages[max(0, len(l.outages)-maxOutages+1):], o)
-}
-
 // missedIn is the outage before whose end a plan of the shard was due, if there was one.
-func (l *loop) missedIn(shard int, at time.Time) (outage, bool) {
+// One that ends in the future was recorded before the clock was set back.
+func (l *loop) missedIn(shard int, at, now time.Time) (outage, bool) {
 	term := l.terms[shard]
-	if o := (outage{term.DownSince, term.Since}); o.to.Sub(o.from) >= minOutage && o.has(at) {
-		return o, true
-	}
-	for _, o := range l.outages {
-		if o.has(at) {
+	for _, o := range []outage{{term.DownSince, term.Since}, l.outage} {
+		if o.to.Sub(o.from) >= minOutage && at.Before(o.to) && !o.to.After(now) {
 			return o, true
 		}
 	}
 	return outage{}, false
 }
-
-func (o outage) has(at time.Time) bool { return at.Before(o.to) }
 
 const (
 	minQuarantine = time.Second // short at first: two connections may be lost in a row
@@ -319,7 +309,7 @@ func (l *loop) recordReason(ctx context.Context, job belfry.ID, err error) {
 // alone.
 func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
 	defer recoverPanic(&err)
-	o, missed := l.missedIn(int(it.shard), it.at)
+	o, missed := l.missedIn(int(it.shard), it.at, now)
 	step = plan.Decide(*it.subject, it.plan(it.job, it.at), o.to, now)
 	if missed && !o.from.IsZero() {
 		for i := range step.Skips {

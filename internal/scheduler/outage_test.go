@@ -1,40 +1,13 @@
 package scheduler
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
-	"github.com/belfry-sh/belfry/worker"
 )
-
-// lead runs a scheduler and a pool like start, with terms that know when the process
-// before them stopped.
-func (b *bubble) lead(s testStore, downSince time.Time) {
-	ctx, cancel := context.WithCancel(context.Background())
-	local := NewLocal(ctx, s)
-	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log})
-	mux := worker.NewMux()
-	mux.HandleFunc(belfry.TypeHTTP, b.handle)
-	pool := worker.New(local, mux, worker.Concurrency(b.slots), worker.DrainTimeout(0))
-	var parts sync.WaitGroup
-	parts.Go(func() { sched.Run(ctx) })
-	parts.Go(func() { pool.Run(ctx) })
-	for shard := range s.Shards() {
-		parts.Go(func() { sched.Lead(ctx, store.Term{Shard: shard, Since: s.Now(), DownSince: downSince}) })
-	}
-	b.stop = func() {
-		cancel()
-		parts.Wait()
-		b.stop = nil
-	}
-}
 
 // restart stops everything, and starts it again after a while.
 func (b *bubble) restart(after time.Duration) {
@@ -46,11 +19,11 @@ func (b *bubble) restart(after time.Duration) {
 	stopped := time.Now()
 	b.sleep(after)
 	b.open()
-	down := b.store.(*sqlite.Store).DownSince()
-	if down.Sub(stopped).Abs() > time.Second {
-		b.Errorf("the store was down since %s, and believes since %s", stopped, down)
+	b.downSince = b.store.(*sqlite.Store).DownSince()
+	if b.downSince.Sub(stopped).Abs() > time.Second {
+		b.Errorf("the store was down since %s, and believes since %s", stopped, b.downSince)
 	}
-	b.lead(b.store, down)
+	b.start(b.store)
 }
 
 // decided returns how many occurrences of a job ran, and how many were skipped.
@@ -79,10 +52,10 @@ func TestLateIsNotMissedAcrossARestart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
-				b.slots = 1
+				b.slots, b.drain = 1, 0
 				b.handlerTime = time.Hour // A run keeps the only slot.
 				b.create("2000-01-01T00:00:00Z", func(s *belfry.Spec) { s.TimeoutSeconds = 7200 })
-				b.lead(b.store, time.Time{})
+				b.start(b.store)
 				b.sleep(500 * time.Millisecond)
 				job := b.create("* * * * * *", func(s *belfry.Spec) { s.Overlap, s.MissedWindow = belfry.OverlapParallel, belfry.MissedSkip })
 				b.sleep(20 * time.Second)
@@ -106,29 +79,6 @@ func TestLateIsNotMissedAcrossARestart(t *testing.T) {
 	}
 }
 
-// blinkingStore fails for a while.
-type blinkingStore struct {
-	polledStore
-	mu   sync.Mutex
-	down bool
-}
-
-func (s *blinkingStore) set(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
-}
-
-func (s *blinkingStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	s.mu.Lock()
-	down := s.down
-	s.mu.Unlock()
-	if down {
-		return store.FireResult{}, store.ErrServer
-	}
-	return s.Store.Fire(ctx, owner, steps, slots)
-}
-
 // A store that fails for seconds makes nothing missed; one that fails for longer only
 // what was due meanwhile.
 func TestLateIsNotMissedWhenTheStoreFails(t *testing.T) {
@@ -140,13 +90,9 @@ func TestLateIsNotMissedWhenTheStoreFails(t *testing.T) {
 			inBubble(t, func(b *bubble) {
 				b.slots = 100
 				job := b.create("* * * * * *", func(s *belfry.Spec) { s.Overlap, s.MissedWindow = belfry.OverlapParallel, belfry.MissedSkip })
-				s := &blinkingStore{polledStore: polledStore{Store: b.store}}
-				b.start(s)
-				b.sleep(20*time.Second + 500*time.Millisecond)
-				s.set(true)
-				b.sleep(tt.down)
-				s.set(false)
-				b.sleep(40*time.Second - tt.down)
+				failing := time.Now().Add(20*time.Second + 500*time.Millisecond)
+				b.start(&troubledStore{polledStore: polledStore{Store: b.store}, from: failing, until: failing.Add(tt.down)})
+				b.sleep(60*time.Second + 500*time.Millisecond)
 				ran, skipped := b.decided(job)
 				if ran < tt.ran-2 || ran > tt.ran+2 || skipped < tt.skipped-2 || skipped > tt.skipped+2 {
 					b.Errorf("%d occurrences have run and %d were skipped, want about %d and %d", ran, skipped, tt.ran, tt.skipped)
