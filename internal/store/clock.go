@@ -10,8 +10,8 @@ const (
 	// the process predicts. More is a step: the clock was set, or the machine slept.
 	maxClockDrift = 2 * time.Second
 
-	// ClockGrace is for how long after a step nobody is judged by what was recorded
-	// before it. By then every worker that is alive has sent a heartbeat.
+	// ClockGrace is for how long after a step no worker counts as silent and no attempt as
+	// overdue. By then every worker that is alive has sent a heartbeat.
 	ClockGrace = 20 * time.Second
 )
 

@@ -44,8 +44,8 @@ type Reaper interface {
 	//
 	// A deadline counts only if the worker was heard after it, and without a gap since
 	// the attempt started: a worker that may be lost is waited for, since a lost attempt
-	// costs no retry, and one that could not report first reports. Nobody is judged for
-	// ClockGrace after a step of the store's clock.
+	// costs no retry, and one that could not report first reports. For ClockGrace after a
+	// step of the store's clock no worker is silent and no attempt overdue.
 	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
 }
 

@@ -36,8 +36,8 @@ func (s *Store) connect(ctx context.Context, url string) error {
 }
 
 func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
-	tracer := &silenceTracer{log: s.log, writeFailure: &s.writeFailure}
-	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.hangUp
+	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
+	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -46,10 +46,10 @@ func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.P
 	return pool, nil
 }
 
-// silenceTracer replaces all connections of a pool after a statement that got no answer
+// healthTracer replaces all connections of a pool after a statement that got no answer
 // in time. A route or a firewall that drops packets makes them all silent at once, and
 // to find that out one by one would take long.
-type silenceTracer struct {
+type healthTracer struct {
 	pool atomic.Pointer[pgxpool.Pool]
 	last atomic.Int64 // when connections were last replaced, in Unix seconds
 	log  *slog.Logger
@@ -67,7 +67,7 @@ type writeFailure struct {
 var writeFailures = map[string]string{"53100": "its disk is full", "25006": "it is read-only"}
 
 // noteWrite remembers that the server refuses all writes, until it takes one.
-func (t *silenceTracer) noteWrite(tag pgconn.CommandTag, err error) {
+func (t *healthTracer) noteWrite(tag pgconn.CommandTag, err error) {
 	if why := writeFailures[sqlState(err)]; why != "" {
 		t.writeFailure.Store(&writeFailure{why, time.Now()})
 	} else if err == nil && !tag.Select() && tag.RowsAffected() > 0 && t.writeFailure.Load() != nil {
@@ -75,28 +75,28 @@ func (t *silenceTracer) noteWrite(tag pgconn.CommandTag, err error) {
 	}
 }
 
-func (t *silenceTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (t *healthTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
 
-func (t *silenceTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+func (t *healthTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
 	t.noteWrite(d.CommandTag, d.Err)
 	t.check(d.Err)
 }
 
-func (t *silenceTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (t *healthTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-func (t *silenceTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+func (t *healthTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	t.noteWrite(d.CommandTag, d.Err)
 }
 
-func (t *silenceTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+func (t *healthTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
 	t.check(d.Err)
 }
 
-func (t *silenceTracer) check(err error) {
+func (t *healthTracer) check(err error) {
 	pool, last, now := t.pool.Load(), t.last.Load(), time.Now().Unix()
 	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || now-last < int64(minReset.Seconds()) || !t.last.CompareAndSwap(last, now) {
 		return
@@ -107,7 +107,7 @@ func (t *silenceTracer) check(err error) {
 
 // ping checks a connection that was idle for a while before it is used. It returns
 // whether the pool is to find out itself that the connection does not work.
-func (t *silenceTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+func (t *healthTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) bool {
 	if p.IdleDuration < time.Second {
 		return false
 	}
@@ -118,9 +118,9 @@ func (t *silenceTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) bo
 	return err != nil
 }
 
-// hangUp closes a connection at once while others are silent: to wait for the server's
+// closeNow closes a connection at once while others are silent: to wait for the server's
 // answer would keep its place in the pool.
-func (t *silenceTracer) hangUp(conn *pgx.Conn) {
+func (t *healthTracer) closeNow(conn *pgx.Conn) {
 	if time.Now().Unix()-t.last.Load() < int64(silenceLasts.Seconds()) {
 		conn.PgConn().Conn().Close()
 	}
@@ -128,7 +128,7 @@ func (t *silenceTracer) hangUp(conn *pgx.Conn) {
 
 const (
 	minReset     = 3 * time.Second  // between two replacements: a slow database must not be slowed further
-	silenceLasts = 30 * time.Second // for how long connections are closed without a goodbye after one was silent
+	silenceLasts = 30 * time.Second // for how long connections are closed without waiting for the server after one was silent
 )
 
 // poolConfig parses the URL and limits how long a session may wait. A pooler in

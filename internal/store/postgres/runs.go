@@ -185,9 +185,9 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
-	judge := s.clockWatch.Settled()
+	clockSettled := s.clockWatch.Settled()
 	expected := s.Now() // The clock may be set at this very moment.
-	if silence > 0 && judge {
+	if silence > 0 && clockSettled {
 		_, err := s.priorityPool.Exec(ctx, `DELETE FROM belfry.workers
 			WHERE NOT last_seen BETWEEN clock_timestamp() - $1 * interval '1 millisecond' AND clock_timestamp() + $1 * interval '1 millisecond'
 			  AND clock_timestamp() BETWEEN $2::timestamptz - interval '2 seconds' AND $2::timestamptz + interval '2 seconds'`, silence.Milliseconds(), expected)
@@ -202,7 +202,7 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < cloc
    AND (w.id IS NULL
      OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
      OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds(), judge, expected)
+ ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
 	if err != nil {
 		return 0, wrapError("reap", err)
 	}

@@ -155,7 +155,7 @@ func TestPingOfAServerThatTakesNoWrites(t *testing.T) {
 		}
 	}
 	ping("")
-	tracer := &silenceTracer{log: s.log, writeFailure: &s.writeFailure}
+	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
 	tracer.TraceQueryEnd(t.Context(), nil, pgx.TraceQueryEndData{Err: fmt.Errorf("fire: %w", &pgconn.PgError{Code: "53100"})})
 	ping("its disk is full")
 	if _, err := s.Hold(t.Context(), belfry.NewID(s.Now()), []string{"x"}, time.Second); err != nil {

@@ -215,8 +215,8 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 		if step := s.clock.Observe(local, local); step != 0 {
 			s.log.Warn("the clock of this machine was set, or the machine slept", "by", step.Round(time.Millisecond))
 		}
-		judge := s.clock.Settled()
-		if silence > 0 && judge {
+		clockSettled := s.clock.Settled()
+		if silence > 0 && clockSettled {
 			if err := t.run(`DELETE FROM workers WHERE last_seen NOT BETWEEN ? AND ?`, micro(t.now.Add(-silence)), micro(t.now.Add(silence))); err != nil {
 				return 0, err
 			}
@@ -231,7 +231,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			{whereCancelOverdue, []any{owned, micro(t.now.Add(-store.CancelGrace))}, belfry.OutcomeCancelled, store.ErrorNotStopped},
 			{whereDeadlinePassed, []any{owned, micro(t.now)}, belfry.OutcomeTimedOut, store.ErrorDeadline},
 		} {
-			if !judge && c.outcome != belfry.OutcomeLost {
+			if !clockSettled && c.outcome != belfry.OutcomeLost {
 				continue
 			}
 			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-reaped))...)
