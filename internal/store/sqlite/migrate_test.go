@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"maps"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -26,20 +26,23 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir)
 	create(t, s, newJob(t, s, s.Now(), "* * * * *"))
-	initial := fstest.MapFS{"migrations/0001_initial.sql": {}}
+	versions := `SELECT max(version) FROM migrations`
+	known := count(t, s, versions)
 	with := func(script string) fstest.MapFS {
-		files := maps.Clone(initial)
-		files["migrations/0002_more.sql"] = &fstest.MapFile{Data: []byte(script)}
+		files := fstest.MapFS{}
+		for n := range known {
+			files[fmt.Sprintf("migrations/%04d_known.sql", n+1)] = &fstest.MapFile{}
+		}
+		files[fmt.Sprintf("migrations/%04d_more.sql", known+1)] = &fstest.MapFile{Data: []byte(script)}
 		return files
 	}
-	versions := `SELECT max(version) FROM migrations`
 	tables := `SELECT count(*) FROM sqlite_schema WHERE name = 'more'`
 
 	err := s.migrate(ctx, with(`CREATE TABLE more (id INTEGER); CREATE TABLE jobs (id INTEGER);`))
-	if err == nil || !strings.Contains(err.Error(), "0002_more.sql") {
+	if err == nil || !strings.Contains(err.Error(), "_more.sql") {
 		t.Errorf("got %v, wants it to name the script", err)
 	}
-	if version, left := count(t, s, versions), count(t, s, tables); version != 1 || left != 0 {
+	if version, left := count(t, s, versions), count(t, s, tables); version != known || left != 0 {
 		t.Errorf("the failed migration left version %d and %d tables", version, left)
 	}
 	closeStore(t, s)
@@ -48,7 +51,7 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 	if err := s.migrate(ctx, with(`CREATE TABLE more (id INTEGER);`)); err != nil {
 		t.Fatal(err)
 	}
-	if version, added := count(t, s, versions), count(t, s, tables); version != 2 || added != 1 {
+	if version, added := count(t, s, versions), count(t, s, tables); version != known+1 || added != 1 {
 		t.Errorf("the corrected migration left version %d and %d tables", version, added)
 	}
 	if n := count(t, s, `SELECT count(*) FROM jobs`); n != 1 {
@@ -56,6 +59,6 @@ func TestFailedMigrationLeavesNothing(t *testing.T) {
 	}
 	closeStore(t, s)
 	if _, err := Open(ctx, Options{Dir: dir}); belfry.CodeOf(err) != belfry.Invalid {
-		t.Errorf("a program that knows version 1 opens version 2: %v", err)
+		t.Errorf("a program that knows version %d opens version %d: %v", known, known+1, err)
 	}
 }
