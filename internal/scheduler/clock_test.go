@@ -62,11 +62,11 @@ func TestClockSetForward(t *testing.T) {
 		b.sleep(30 * time.Second)
 		loop := newLoop(b.scheduler)
 		loop.terms = map[int]store.Term{0: {Since: s.Now().Add(-20 * time.Second), DownSince: s.Now().Add(-21 * time.Second)}}
-		loop.watchClock(s.Now())
+		loop.watchClock(b.Context(), s.Now())
 		before := s.Now()
 		s.step(time.Hour)
-		loop.watchClock(s.Now())
-		if _, missed := loop.missedIn(0, before.Add(30*time.Minute), s.Now()); !missed {
+		loop.watchClock(b.Context(), s.Now())
+		if o := loop.missedIn(0, before.Add(30*time.Minute), s.Now()); o.To.IsZero() {
 			b.Error("what was due in the middle of the step was not missed")
 		}
 	})

@@ -100,7 +100,7 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 	}
 	l.noteProgress()
 	l.batch = min(2*l.batch, fireBatch)
-	l.storeRecovered()
+	l.storeRecovered(ctx)
 	var stale []belfry.ID
 	for i, applied := range fired.Applied {
 		job := steps[i].Seen.JobID

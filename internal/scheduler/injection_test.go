@@ -80,6 +80,15 @@ func (f *faultyStore) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store
 	return inject(f, "PlansByJob", func() ([]store.Due, error) { return f.Store.PlansByJob(ctx, jobs) })
 }
 
+func (f *faultyStore) RecordOutages(ctx context.Context, outages []store.Outage) error {
+	_, err := inject(f, "RecordOutages", func() (struct{}, error) { return struct{}{}, f.Store.RecordOutages(ctx, outages) })
+	return err
+}
+
+func (f *faultyStore) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
+	return inject(f, "Outages", func() ([]store.Outage, error) { return f.Store.Outages(ctx, shards) })
+}
+
 func (f *faultyStore) PlansForZoneUpdate(ctx context.Context, shards []int, release string, after belfry.ID, limit int) ([]store.Due, belfry.ID, error) {
 	var next belfry.ID
 	due, err := inject(f, "PlansForZoneUpdate", func() (due []store.Due, err error) {

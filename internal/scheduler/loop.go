@@ -30,11 +30,11 @@ type loop struct {
 	capacity    *capacity
 	quarantined map[belfry.ID]quarantineEntry // jobs that cannot be fired for now
 	reasons     map[belfry.ID]string          // why, as recorded in the store
-	terms       map[int]store.Term
+	terms       map[int]store.Term            // those that have begun, see beginTerms
+	outages     map[int][]store.Outage        // of the shards, oldest first
 
 	failing  bool
 	failedAt time.Time // since when
-	outage   outage    // the last one of the store or of the clock
 	batch    int       // steps in the next call of Fire: fewer after one that took too long
 
 	clock     store.ClockWatch
@@ -52,6 +52,7 @@ func newLoop(s *Scheduler) *loop {
 		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
+		outages:     map[int][]store.Outage{},
 		batch:       fireBatch,
 		nextAhead:   map[belfry.ID]int64{},
 	}
@@ -64,7 +65,7 @@ func (l *loop) run(ctx context.Context) {
 	var seen <-chan struct{} // identifies the terms for which triggers were read
 	for {
 		terms, changed := l.owned()
-		l.terms = terms
+		l.beginTerms(ctx, terms)
 		if changed != seen {
 			seen = changed
 			wake(l.triggers) // nothing wakes this loop for triggers from before the term
@@ -149,7 +150,7 @@ func (l *loop) localDemand() <-chan struct{} {
 // capacity for, and returns how long there is nothing to do.
 func (l *loop) advance(ctx context.Context) time.Duration {
 	now := l.store.Now()
-	l.watchClock(now)
+	l.watchClock(ctx, now)
 	l.wheel.Advance(now.Add(-margin), func(job belfry.ID, at time.Time, e entry) {
 		if _, mine := l.terms[int(e.shard)]; mine {
 			l.backlog.push(dueItem{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
@@ -164,7 +165,7 @@ func (l *loop) advance(ctx context.Context) time.Duration {
 
 // watchClock handles steps of the store's clock. After a step back the wheel is ahead:
 // it begins again. What fell into a step forward was missed: no scheduler saw that time.
-func (l *loop) watchClock(now time.Time) {
+func (l *loop) watchClock(ctx context.Context, now time.Time) {
 	switch step := l.clock.Observe(now, time.Now()); {
 	case step < 0:
 		l.log.Warn("the clock was set back; plans are read again", "by", step)
@@ -173,7 +174,7 @@ func (l *loop) watchClock(now time.Time) {
 		l.reloadAll()
 	case step > 0:
 		l.log.Warn("the clock was set forward, or this machine slept; what was due meanwhile was missed", "by", step)
-		l.outage = outage{now.Add(-step), now}
+		l.addOutage(ctx, now.Add(-step), now)
 	}
 }
 
@@ -207,49 +208,6 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 			l.wheel.Remove(p.JobID)
 		}
 	}
-}
-
-// outage is a time in which nobody could fire. What was due before its end and has not
-// run was missed.
-type outage struct{ from, to time.Time }
-
-const (
-	// A hand-over or a quick restart makes occurrences late, but not missed, and so does a
-	// short failure of the store, whose end is noticed when the next run is fired.
-	minOutage  = 3 * time.Second
-	minFailure = 10 * time.Second
-)
-
-// storeFailed records that the store has failed.
-func (l *loop) storeFailed(ctx context.Context, what string, err error) {
-	if !l.failing {
-		l.warn(ctx, what, err)
-		l.failedAt = l.store.Now()
-	}
-	l.failing = true
-}
-
-// storeRecovered records that the store answers again.
-func (l *loop) storeRecovered() {
-	if l.failing {
-		l.failing = false
-		if now := l.store.Now(); now.Sub(l.failedAt) >= minFailure {
-			l.outage = outage{l.failedAt, now}
-		}
-		l.log.Info("the store answers again")
-	}
-}
-
-// missedIn is the outage before whose end a plan of the shard was due, if there was one.
-// One that ends in the future was recorded before the clock was set back.
-func (l *loop) missedIn(shard int, at, now time.Time) (outage, bool) {
-	term := l.terms[shard]
-	for _, o := range []outage{{term.DownSince, term.Since}, l.outage} {
-		if o.to.Sub(o.from) >= minOutage && at.Before(o.to) && !o.to.After(now) {
-			return o, true
-		}
-	}
-	return outage{}, false
 }
 
 const (
@@ -309,11 +267,11 @@ func (l *loop) recordReason(ctx context.Context, job belfry.ID, err error) {
 // alone.
 func (l *loop) decide(it dueItem, now time.Time) (step plan.Step, err error) {
 	defer recoverPanic(&err)
-	o, missed := l.missedIn(int(it.shard), it.at, now)
-	step = plan.Decide(*it.subject, it.plan(it.job, it.at), o.to, now)
-	if missed && !o.from.IsZero() {
+	o := l.missedIn(int(it.shard), it.at, now)
+	step = plan.Decide(*it.subject, it.plan(it.job, it.at), o.To, now)
+	if !o.From.IsZero() {
 		for i := range step.Skips {
-			step.Skips[i].Detail = fmt.Sprintf("no scheduler was running from %s to %s", o.from.UTC().Format(time.RFC3339), o.to.UTC().Format(time.RFC3339))
+			step.Skips[i].Detail = fmt.Sprintf("no scheduler was running from %s to %s", o.From.UTC().Format(time.RFC3339), o.To.UTC().Format(time.RFC3339))
 		}
 	}
 	return step, nil

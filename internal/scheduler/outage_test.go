@@ -1,11 +1,13 @@
 package scheduler
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 )
 
@@ -39,8 +41,8 @@ func (b *bubble) decided(job belfry.ID) (ran, skipped int) {
 }
 
 // What waited for a slot when the process stopped is late after a quick restart, and runs;
-// so does what was due during the restart. A longer outage makes occurrences missed, and
-// the record says when it was.
+// so does what was due during the restart. A longer outage makes missed what was due in it,
+// and nothing else; the record says when it was.
 func TestLateIsNotMissedAcrossARestart(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -48,7 +50,7 @@ func TestLateIsNotMissedAcrossARestart(t *testing.T) {
 		ran, skipped int
 	}{
 		{"a quick restart", 2 * time.Second, 20 + 2 + 10, 0},
-		{"an outage", time.Minute, 10, 20 + 60},
+		{"an outage", time.Minute, 20 + 10, 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(b *bubble) {
@@ -100,4 +102,38 @@ func TestLateIsNotMissedWhenTheStoreFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An outage is remembered over the one after it: a scheduler that stops again before it has
+// decided what was missed leaves that to the next one.
+func TestOutagesAreRemembered(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.slots = 100
+		job := b.create("* * * * * *", func(s *belfry.Spec) { s.Overlap, s.MissedWindow = belfry.OverlapParallel, belfry.MissedSkip })
+		b.start(b.store)
+		b.sleep(10500 * time.Millisecond)
+		b.restart(time.Minute)
+		b.sleep(0)
+		b.stop()
+		record := store.Outage{From: b.downSince, To: b.store.Now()}
+		for shard := range b.store.Shards() {
+			record.Shard = shard
+			if outages, err := b.store.Outages(b.Context(), []int{shard}); err != nil || !slices.Contains(outages, record) {
+				b.Errorf("the outages of shard %d are %v %v, want %v", shard, outages, err, record)
+			}
+		}
+		loop := newLoop(b.scheduler)
+		terms := map[int]store.Term{}
+		for shard := range b.store.Shards() {
+			terms[shard] = store.Term{Shard: shard, Epoch: 2, Since: b.store.Now().Add(10 * time.Second), DownSince: b.store.Now()}
+		}
+		loop.beginTerms(b.Context(), terms)
+		b.sleep(15 * time.Second)
+		for at, want := range map[time.Duration]bool{-61 * time.Second: false, -59 * time.Second: true, -time.Second: true, time.Second: true, 11 * time.Second: false} {
+			due := record.To.Add(at)
+			if o := loop.missedIn(belfry.ShardOf(job, b.store.Shards()), due, b.store.Now()); !o.To.IsZero() != want {
+				b.Errorf("what was due %v after the restart was missed: %v, want %v (%v)", at, !want, want, o)
+			}
+		}
+	})
 }

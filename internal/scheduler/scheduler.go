@@ -34,6 +34,7 @@ import (
 // Store is what a scheduler uses of the store.
 type Store interface {
 	store.Plans
+	store.Outages
 	store.Clock
 	store.Notifier
 	store.Pinger

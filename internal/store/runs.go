@@ -67,6 +67,7 @@ const (
 
 	KeyRetention        = 7 * 24 * time.Hour // after its success a run keeps others of the job from having the same idempotency key
 	RequestRetention    = 7 * 24 * time.Hour // keys of requests
-	TriggerRetention    = 24 * time.Hour     // fired triggers, so that repeating a request does nothing
+	OutageRetention     = 90 * 24 * time.Hour
+	TriggerRetention    = 24 * time.Hour // fired triggers, so that repeating a request does nothing
 	DeletedJobRetention = time.Hour
 )

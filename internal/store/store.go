@@ -30,6 +30,7 @@ type Store interface {
 	History
 	DeadLetters
 	Leases
+	Outages
 	Sharding
 	Clock
 	Notifier
@@ -114,6 +115,25 @@ type Leases interface {
 
 	// Held lists the leases whose name starts with prefix and that have not expired.
 	Held(ctx context.Context, prefix string) ([]Lease, error)
+}
+
+// Outages remembers the times in which no scheduler was in charge of a shard: what was
+// due then was missed. They are kept for OutageRetention.
+type Outages interface {
+	// RecordOutages adds outages, unless they are known.
+	RecordOutages(ctx context.Context, outages []Outage) error
+
+	// Outages lists the outages of shards, oldest first.
+	Outages(ctx context.Context, shards []int) ([]Outage, error)
+}
+
+// MaxOutages is how many outages are listed, the latest ones.
+const MaxOutages = 10_000
+
+// Outage is a time in which no scheduler was in charge of a shard.
+type Outage struct {
+	Shard    int
+	From, To time.Time // From is zero if nobody was before
 }
 
 // Term is the time during which an owner may assume that it owns a shard.

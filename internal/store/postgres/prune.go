@@ -53,6 +53,7 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
 		{pruneDeletedJobs, now.Add(-store.DeletedJobRetention)},
+		{deleteOld("outages", `ended_at < $1`), now.Add(-store.OutageRetention)},
 		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
 	} {
 		steps = append(steps, func() (int, error) {

@@ -17,6 +17,7 @@ const (
 	pruneHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE settled_at < ? AND retain_until IS NULL ORDER BY settled_at LIMIT ?)`
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
 	pruneRequests = `DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests WHERE created_at < ? LIMIT ?)`
+	pruneOutages  = `DELETE FROM outages WHERE rowid IN (SELECT rowid FROM outages WHERE ended_at < ? LIMIT ?)`
 	pruneEvents   = `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE at < ? LIMIT ?)`
 
 	pruneKeys = `DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE created_at < ?1 AND (succeeded_at IS NULL OR succeeded_at < ?1)
@@ -68,7 +69,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 		query string
 		keep  time.Duration
 	}{
-		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep},
+		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep}, {pruneOutages, store.OutageRetention},
 	} {
 		if _, err := s.pruneRows(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err

@@ -246,39 +246,3 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 		return reaped, nil
 	})
 }
-
-const (
-	selectDownSince = `SELECT max(at) FROM (SELECT max(last_seen) AS at FROM workers WHERE instr(lanes, ':') = 0
-UNION ALL SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'stopped_at')`
-	setStoppedAt = `INSERT INTO settings (name, value) VALUES ('stopped_at', CAST(?1 AS TEXT)) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
-)
-
-// releaseBatch bounds the transactions in which Open releases runs.
-const releaseBatch = 1000
-
-// releaseStale releases what an earlier process held. The lock on the directory
-// proves that it is gone, and its worker and leases with it. Workers of users are
-// other processes and may be alive: their lanes have a namespace, see
-// belfry.NamespaceLane, and they are reaped only if they stay silent.
-func (s *Store) releaseStale(ctx context.Context) error {
-	err := s.write(ctx, "release the leases", func(t *tx) error {
-		if err := t.get([]any{timeColumn{&s.downSince}}, selectDownSince); err != nil {
-			return err
-		}
-		if err := t.run(`DELETE FROM workers WHERE instr(lanes, ':') = 0`); err != nil {
-			return err
-		}
-		return t.run(`UPDATE leases SET expires_at = ? WHERE expires_at > ?`, micro(t.now), micro(t.now))
-	})
-	for released := releaseBatch; err == nil && released == releaseBatch; {
-		err = s.write(ctx, "release the runs", func(t *tx) error {
-			runs, err := all(t, scanHeld, selectHeld+`WHERE r.state = 'running' AND instr(r.lane, ':') = 0 LIMIT ?`, releaseBatch)
-			if err != nil {
-				return err
-			}
-			released = len(runs)
-			return t.settleAll(runs, belfry.OutcomeLost, "the node stopped")
-		})
-	}
-	return err
-}

@@ -209,7 +209,7 @@ func dump(tb testing.TB, s *Store) string {
 				return err
 			}
 			for _, row := range rows {
-				if row[0] != "stopped_at" { // It is written whenever the store is closed.
+				if row[0] != "stopped_at" && row[0] != "opened_at" { // They are written whenever the store is opened and closed.
 					fmt.Fprintln(&out, row...)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -46,7 +47,10 @@ type Store struct {
 	specs     store.Specs
 	scanLimit int // how many rows of an index a page of a list may read
 	clock     store.ClockWatch
-	downSince time.Time // see DownSince
+	downSince time.Time              // see DownSince
+	unclean   bool                   // the process before was killed
+	damage    atomic.Pointer[string] // of the file; nil: none is known
+	stopCheck context.CancelFunc     // ends checkIntegrity; nil: it does not run
 	close     func() error
 }
 
@@ -95,7 +99,14 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.initShards(ctx, o.Shards); err != nil {
 		return err
 	}
-	return s.releaseStale(ctx)
+	if err := s.recover(ctx); err != nil {
+		return err
+	}
+	if s.unclean {
+		ctx, s.stopCheck = context.WithCancel(context.WithoutCancel(ctx))
+		go s.checkIntegrity(ctx)
+	}
+	return nil
 }
 
 // prepareDir creates the directory, for its owner alone, if it does not exist.
@@ -151,13 +162,12 @@ func (s *Store) Shards() int { return s.shards }
 // Now is the time of the process in microseconds.
 func (s *Store) Now() time.Time { return now() }
 
-// DownSince is when the process that used the database before stopped; zero: unknown. A
-// process that was killed is known to have lived until its worker's last heartbeat.
-func (s *Store) DownSince() time.Time { return s.downSince }
-
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func (s *Store) Ping(ctx context.Context) error {
+	if damage := s.damage.Load(); damage != nil {
+		return belfry.Errorf(belfry.Unavailable, "%s", *damage)
+	}
 	return s.read(ctx, "ping the database", func(t *tx) error {
 		var shards string
 		return t.get([]any{&shards}, selectShards)
@@ -169,11 +179,14 @@ func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeAll() error {
 	var errs []error
+	if s.stopCheck != nil {
+		s.stopCheck()
+	}
 	if s.reader != nil {
 		errs = append(errs, s.reader.close())
 	}
 	if s.writer != nil && s.shards > 0 {
-		errs = append(errs, s.write(context.Background(), "record the stop", func(t *tx) error { return t.run(setStoppedAt, micro(t.now)) }))
+		errs = append(errs, s.write(context.Background(), "record the stop", func(t *tx) error { return t.run(setTime, "stopped_at", micro(t.now)) }))
 	}
 	if s.writer != nil { // last, because the last connection moves the log into the file
 		errs = append(errs, s.writer.close())

@@ -13,3 +13,11 @@ ALTER TABLE belfry.leases ADD COLUMN renewed_at timestamptz NOT NULL DEFAULT clo
 ALTER TABLE belfry.workers
     ADD COLUMN since    timestamptz NOT NULL DEFAULT clock_timestamp(), -- since when its heartbeats have come without a gap
     ADD COLUMN sequence bigint NOT NULL DEFAULT 0; -- of its last heartbeat
+
+-- Times in which no scheduler was in charge of a shard.
+CREATE TABLE belfry.outages (
+    shard    integer NOT NULL,
+    began_at timestamptz, -- NULL: nobody was before
+    ended_at timestamptz NOT NULL,
+    PRIMARY KEY (shard, ended_at)
+);
