@@ -120,6 +120,9 @@ func (t Trigger) RunID() belfry.ID { return belfry.RunID(t.JobID, t.Kind, t.At, 
 // NoQueueLimit is the Queue of a run that waits however many others do.
 const NoQueueLimit = math.MaxInt32
 
+// MaxRank is above every rank.
+const MaxRank = math.MaxInt64
+
 // Rank orders the ready runs of a lane, lowest first: the time at which they became
 // ready, shifted by their priority, see Policy.Weight.
 func Rank(readyAt time.Time, weight int64) int64 { return readyAt.UnixMicro() + weight }

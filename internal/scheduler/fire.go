@@ -18,16 +18,17 @@ const (
 	minFireBatch   = 50
 	fireRetryDelay = 200 * time.Millisecond
 	maxTriggers    = 1000
-	overtakenBatch = 100 // items of a lane that are fired without capacity because runs of a higher rank were claimed before them
 )
 
 // fireBacklog fires due items for which there is capacity, and returns how long to wait
 // before the next try.
 func (l *loop) fireBacklog(ctx context.Context) time.Duration {
+	defer func() { l.opts.Local.setHeads(l.backlog.heads()) }()
 	for l.backlog.len() > 0 && ctx.Err() == nil {
+		l.opts.Local.setHeads(l.backlog.heads())
 		items := l.takeAvailable(ctx)
 		if len(items) == 0 {
-			return fullLaneInterval
+			return l.capacity.wait(l.backlog)
 		}
 		if !l.fireItems(ctx, items) {
 			return fireRetryDelay
@@ -37,18 +38,13 @@ func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 }
 
 // takeAvailable takes the items that workers have capacity for, lowest rank first in
-// each lane. In a full lane it takes those whose rank is below that of a ready run that
-// the local worker just claimed: once they are ready too, they come first.
+// each lane.
 func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 	var items []dueItem
 	several := len(l.backlog.lanes) > 1
 	for lane := range l.backlog.lanes {
-		left := l.batch - len(items)
-		if n := min(l.capacity.available(ctx, lane), left); n > 0 {
-			items = append(items, l.backlog.pop(lane, n, maxRank)...)
-		} else if rank, ok := l.opts.Local.lastClaimedRank(lane, l.opts.Defaults); ok {
-			items = append(items, l.backlog.pop(lane, min(overtakenBatch, left), rank)...)
-		}
+		n, below := l.capacity.available(ctx, lane)
+		items = append(items, l.backlog.pop(lane, min(n, l.batch-len(items)), below)...)
 	}
 	if several {
 		slices.SortFunc(items, func(a, b dueItem) int { return cmp.Compare(a.rank, b.rank) }) // they share the local worker's slots

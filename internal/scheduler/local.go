@@ -18,20 +18,24 @@ var errUnknownFire = errors.New("the outcome of a fire is unknown")
 
 // Local is the worker.Source of the pool in the scheduler's own node. A claim that
 // finds nothing ready stays open, and the loop fills it with runs that are fired as
-// already claimed, which saves the claim. Heartbeats and results go to the store. The
-// zero Local has no worker and no claims.
+// already claimed, which saves the claim. Ready runs and due items are taken in one order,
+// that of their ranks. Heartbeats and results go to the store. The zero Local has no worker
+// and no claims.
 type Local struct {
-	worker.Source
+	LocalStore
 	wakeups <-chan struct{}
 	poll    time.Duration // how often to claim from the store without a wake-up
 	demand  chan struct{} // signals that a claim is open
 
+	recheck chan struct{} // signals that ready runs come before due items
+
 	mu         sync.Mutex
 	open       *request
-	lastWorker belfry.ID             // the worker that claimed last
-	ready      bool                  // the store may have ready runs
-	checked    time.Time             // when the store was last asked
-	claimed    map[string]claimedRun // by lane: the last ready run that was claimed since the last call of lastClaimedRank
+	lastWorker belfry.ID        // the worker that claimed last
+	ready      bool             // the store may have ready runs
+	checked    time.Time        // when the store was last asked
+	below      int64            // the lowest rank of the ready runs
+	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane
 }
 
 // request is an open claim. While it is being filled it cannot be closed: the result
@@ -43,12 +47,6 @@ type request struct {
 	result  chan claimResult
 }
 
-// claimedRun is what the rank of a claimed run is computed from.
-type claimedRun struct {
-	readyAt  time.Time
-	priority belfry.Priority
-}
-
 type claimResult struct {
 	runs []*belfry.Run
 	err  error
@@ -58,13 +56,15 @@ type claimResult struct {
 type LocalStore interface {
 	worker.Source
 	store.Notifier
+	ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error)
+	ReadyRank(ctx context.Context, lanes []string) (int64, error)
 }
 
 // NewLocal makes the source. It is woken until ctx ends.
 func NewLocal(ctx context.Context, s LocalStore) *Local {
 	return &Local{
-		Source: s, wakeups: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(), demand: make(chan struct{}, 1), ready: true,
-		claimed: map[string]claimedRun{},
+		LocalStore: s, wakeups: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(),
+		demand: make(chan struct{}, 1), recheck: make(chan struct{}, 1), ready: true, below: plan.MaxRank,
 	}
 }
 
@@ -73,9 +73,7 @@ func NewLocal(ctx context.Context, s LocalStore) *Local {
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for ctx.Err() == nil {
 		if l.shouldCheck() {
-			runs, err := l.Source.Claim(ctx, c)
-			if err != nil || len(runs) > 0 {
-				l.noteClaimed(runs)
+			if runs, err := l.claimReady(ctx, c); err != nil || len(runs) > 0 {
 				return runs, err
 			}
 		}
@@ -86,7 +84,30 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	return nil, nil
 }
 
-// wait keeps a claim open until it is filled or the store may have ready runs.
+// claimReady claims the ready runs that come before all due items. If there is none, it
+// finds out where the others begin.
+func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	head := l.head(c.Lanes)
+	runs, err := l.ClaimBelow(ctx, c, head)
+	if err != nil || len(runs) > 0 {
+		l.setReady() // there may be more
+		return runs, err
+	}
+	below := int64(plan.MaxRank)
+	if head != plan.MaxRank {
+		if below, err = l.ReadyRank(ctx, c.Lanes); err != nil {
+			l.setReady()
+			return nil, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.below = below
+	return nil, nil
+}
+
+// wait keeps a claim open until it is filled or the store may have ready runs that come
+// first.
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
@@ -99,6 +120,8 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	case a := <-r.result:
 		return a.runs, a.err
 	case <-l.wakeups:
+		l.setReady()
+	case <-l.recheck:
 		l.setReady()
 	case <-timer.C:
 		l.setReady()
@@ -116,27 +139,25 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	return a.runs, a.err
 }
 
-// noteClaimed records which runs were claimed, and that there may be more.
-func (l *Local) noteClaimed(runs []*belfry.Run) {
+// setHeads records the lowest ranks of the due items, by lane.
+func (l *Local) setHeads(heads map[string]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ready = true
-	for _, run := range runs {
-		l.claimed[run.Spec.Lane(run.Namespace)] = claimedRun{run.ReadyAt, run.Spec.Priority}
-	}
+	l.heads = heads
 }
 
-// lastClaimedRank is the rank of the last ready run of the lane that was claimed since
-// the last call, if there was one.
-func (l *Local) lastClaimedRank(lane string, d plan.Defaults) (rank int64, ok bool) {
+// head is the rank that ready runs must be below to come before all due items of some
+// lanes. With equal ranks they do.
+func (l *Local) head(lanes []string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c, ok := l.claimed[lane]
-	if !ok {
-		return 0, false
+	head := int64(plan.MaxRank)
+	for _, lane := range lanes {
+		if rank, ok := l.heads[lane]; ok {
+			head = min(head, rank+1)
+		}
 	}
-	delete(l.claimed, lane)
-	return plan.Rank(c.readyAt, d.Weight(c.priority)), true
+	return head
 }
 
 func (l *Local) setReady() {
@@ -168,14 +189,18 @@ func (l *Local) worker() belfry.ID {
 	return l.lastWorker
 }
 
-// openSlots is how many runs of the lane the open claim would take.
-func (l *Local) openSlots(lane string) int {
+// openSlots is how many runs of the lane the open claim would take, and below which rank.
+// If a ready run comes before the due items of the lane, it takes that one first.
+func (l *Local) openSlots(lane string) (n int, below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil || !slices.Contains(l.open.claim.Lanes, lane) {
-		return 0
+		return 0, 0
 	}
-	return l.open.claim.Limit
+	if head, due := l.heads[lane]; due && head >= l.below {
+		wake(l.recheck)
+	}
+	return l.open.claim.Limit, l.below
 }
 
 // beginFill takes the open claim to be filled.

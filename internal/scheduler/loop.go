@@ -49,7 +49,7 @@ func newLoop(s *Scheduler) *loop {
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
 		backlog:     newBacklog(),
 		subjects:    newSubjects(s.opts.Defaults),
-		capacity:    &capacity{store: s.store, local: s.opts.Local, ready: map[string]int{}},
+		capacity:    newCapacity(s.store, s.opts.Local),
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 		outages:     map[int][]store.Outage{},

@@ -1,10 +1,13 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // Behind an endless stream of runs of high priority that keeps all slots busy,
@@ -83,4 +86,55 @@ func TestHighPriorityOvertakes(t *testing.T) {
 		}
 		b.Error("the run of high priority did not start")
 	})
+}
+
+// Due items and ready runs are taken in one order: a trigger, which is ready at once, comes
+// after what was due before it with a higher priority, and before what is due later.
+func TestTriggersAndDueItemsAreInOneOrder(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.slots, b.handlerTime = 1, 10*time.Second
+		high := func(s *belfry.Spec) { s.Priority = belfry.PriorityHigh }
+		low := func(s *belfry.Spec) { s.Priority = belfry.PriorityLow }
+		b.create("2000-01-01T00:00:01Z", nil) // It keeps the slot.
+		names := map[belfry.ID]string{}
+		for _, at := range []string{"03", "04", "05"} {
+			names[b.create("2000-01-01T00:00:"+at+"Z", high)] = "high"
+		}
+		triggered := b.create("0 0 1 1 *", low)
+		names[triggered] = "triggered"
+		names[b.create("2000-01-01T00:00:08Z", low)] = "low"
+		b.start(b.store)
+		b.sleep(6 * time.Second)
+		b.trigger(triggered)
+		b.sleep(2 * time.Minute)
+		var order []string
+		for _, call := range b.handled()[1:] {
+			order = append(order, names[call.run.JobID])
+		}
+		if want := []string{"high", "high", "high", "triggered", "low"}; !slices.Equal(order, want) {
+			b.Errorf("they ran in the order %v, want %v", order, want)
+		}
+	})
+}
+
+// Ready runs are counted in their own lane, whatever was fired with them. Where a lane is
+// full, only items go on that come before its ready runs.
+func TestCapacityOfLanes(t *testing.T) {
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	step := func(queue string, at time.Duration) plan.Step {
+		return plan.Step{Subject: plan.Subject{Namespace: "default", Policy: &plan.Policy{Spec: belfry.Spec{Type: "handler", Queue: queue}}},
+			Runs: []plan.Run{{ReadyAt: now.Add(at)}}}
+	}
+	a, b := step("a", time.Second), step("b", 2*time.Second)
+	c := newCapacity(nil, &Local{})
+	c.counted = time.Now()
+	c.others = map[string]int{a.Lane(): 1, b.Lane(): 1}
+	c.serves = map[string]bool{a.Lane(): true, b.Lane(): true}
+	c.deliver([]plan.Step{a, b}, store.FireResult{Ready: map[string]int{a.Lane(): 1, b.Lane(): bufferPerSlot}}, nil)
+	if n, below := c.available(t.Context(), a.Lane()); n != bufferPerSlot-1 || below != plan.MaxRank {
+		t.Errorf("lane a has capacity for %d below %d", n, below)
+	}
+	if n, below := c.available(t.Context(), b.Lane()); n != bufferPerSlot || below != plan.Rank(now.Add(2*time.Second), 0) {
+		t.Errorf("lane b, which is full, has capacity for %d below %d", n, below)
+	}
 }

@@ -87,7 +87,7 @@ func BenchmarkFire(b *testing.B) {
 				f.exec(b, `DELETE FROM runs`)
 				steps = f.decide(b, f.due(b))
 			})
-			done += f.fire(b, steps...).Ready
+			done += f.fire(b, steps...).ReadyCount()
 		}
 		return done
 	})

@@ -110,7 +110,7 @@ func TestADeletedJobIsInvisibleButItsRunsContinue(t *testing.T) {
 		if due := f.due(t); len(due) != 0 {
 			t.Errorf("a deleted job is due")
 		}
-		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.FreeSlots{}); err != nil || fired.Applied[0] || fired.Ready != 0 {
+		if fired, err := f.Fire(ctx, owner, []plan.Step{stale}, store.FreeSlots{}); err != nil || fired.Applied[0] || fired.ReadyCount() != 0 {
 			t.Errorf("a deleted job was fired: %+v (%v)", fired, err)
 		}
 		run := f.claimOne(t, f.registerWorker(t))

@@ -18,8 +18,8 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 		f.createJobs(t, f.job(f.minutesAgo(30), withQueue("slow")))
 		room := store.FreeSlots{Worker: worker, Lanes: []string{"fast/http", "slow/http", "none/http"}, Free: 4}
 		fired := f.fireInto(t, room, f.decide(t, f.due(t))...)
-		if len(fired.Claimed) != 4 || fired.Ready != 7 {
-			t.Errorf("%d runs were claimed and %d are ready, wants 4 and 7", len(fired.Claimed), fired.Ready)
+		if len(fired.Claimed) != 4 || fired.ReadyCount() != 7 {
+			t.Errorf("%d runs were claimed and %d are ready, wants 4 and 7", len(fired.Claimed), fired.ReadyCount())
 		}
 		for _, run := range fired.Claimed {
 			if run.Spec.Lane(run.Namespace) == "other/http" {
@@ -46,8 +46,8 @@ func TestTheOldestOfABatchGetsTheSlots(t *testing.T) {
 				t.Errorf("the run for %v was claimed while an older one waits", run.ScheduledAt)
 			}
 		}
-		if len(fired.Claimed) != 2 || fired.Ready != 2 {
-			t.Errorf("%d runs were claimed and %d are ready, wants 2 and 2", len(fired.Claimed), fired.Ready)
+		if len(fired.Claimed) != 2 || fired.ReadyCount() != 2 {
+			t.Errorf("%d runs were claimed and %d are ready, wants 2 and 2", len(fired.Claimed), fired.ReadyCount())
 		}
 	})
 }
@@ -92,8 +92,8 @@ func TestSlotsAreNotUsedForWhatDoesNotRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(fired.Claimed) != 1 || fired.Claimed[0].JobID != free.ID || fired.Ready != 0 {
-			t.Errorf("claimed %+v and %d ready; wants the run of the one job that was free", fired.Claimed, fired.Ready)
+		if len(fired.Claimed) != 1 || fired.Claimed[0].JobID != free.ID || fired.ReadyCount() != 0 {
+			t.Errorf("claimed %+v and %d ready; wants the run of the one job that was free", fired.Claimed, fired.ReadyCount())
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestRunsOfAnUnknownWorkerAreReaped(t *testing.T) {
 		f.backdate(t, time.Minute, "runs", "started_at", "state = 'running'")
 		f.reap(t, time.Second)
 		runs := f.claim(t, f.registerWorker(t), 2)
-		if len(runs) != 1 || len(fired.Claimed)+fired.Ready != 1 {
+		if len(runs) != 1 || len(fired.Claimed)+fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v for an unknown worker; %d runs can be claimed after the reaper came, wants 1", fired, len(runs))
 		}
 	})

@@ -31,7 +31,7 @@ func TestFireCreatesARunAndAdvancesThePlan(t *testing.T) {
 		job := f.createJob(t, 5, withNamespace("ours"), withQueue("slow"), withTimeout(90))
 		step := f.step(t, job)
 		step.Epoch = 42
-		if fired := f.fire(t, step); fired.Ready != 1 || len(fired.Claimed) != 0 {
+		if fired := f.fire(t, step); fired.ReadyCount() != 1 || len(fired.Claimed) != 0 {
 			t.Errorf("fired %+v, wants one ready run", fired)
 		}
 		run, want := f.run(t, "ours", step.Runs[0].ID), step.Runs[0]
@@ -57,18 +57,18 @@ func TestAStepIsAppliedOnce(t *testing.T) {
 		job := f.createJob(t, 5, allowParallel)
 		step := f.step(t, job)
 		f.fire(t, step)
-		if fired := f.tryFire(t, step); fired.Applied[0] || fired.Ready != 0 {
+		if fired := f.tryFire(t, step); fired.Applied[0] || fired.ReadyCount() != 0 {
 			t.Errorf("the step was applied again: %+v", fired)
 		}
 		worker := f.registerWorker(t)
 		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-		if fired := f.tryFire(t, step, step); fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
+		if fired := f.tryFire(t, step, step); fired.Applied[0] || fired.Applied[1] || fired.ReadyCount() != 0 {
 			t.Errorf("the step was applied again after its run was settled: %+v", fired)
 		}
 		if runs := f.jobRuns(t, job); len(runs) != 1 || f.plan(t, job.ID).Version != 2 {
 			t.Errorf("there are %d runs and the plan has version %d", len(runs), f.plan(t, job.ID).Version)
 		}
-		if fired := f.tryFire(t); len(fired.Applied) != 0 || fired.Ready != 0 {
+		if fired := f.tryFire(t); len(fired.Applied) != 0 || fired.ReadyCount() != 0 {
 			t.Errorf("no steps made %+v", fired)
 		}
 	})
@@ -85,8 +85,8 @@ func TestAStaleStepIsLeftOutAndTheOthersApply(t *testing.T) {
 		unknown := f.job(f.minutesAgo(5))
 		lost := plan.Decide(steps[0].Subject, unknown.Plan, time.Time{}, f.Now())
 		fired := f.tryFire(t, append(steps, lost)...)
-		if got := fmt.Sprint(fired.Applied); got != "[true true false true false true false]" || fired.Ready != 4 {
-			t.Errorf("applied %s with %d ready, wants all but the third, the fifth and the last", got, fired.Ready)
+		if got := fmt.Sprint(fired.Applied); got != "[true true false true false true false]" || fired.ReadyCount() != 4 {
+			t.Errorf("applied %s with %d ready, wants all but the third, the fifth and the last", got, fired.ReadyCount())
 		}
 		if n := f.count(t, `SELECT count(*) FROM runs`); n != 4 {
 			t.Errorf("there are %d runs, wants 4", n)
@@ -107,7 +107,7 @@ func TestTwoStepsOfOnePlanInOneCallMakeOneDecision(t *testing.T) {
 				applied++
 			}
 		}
-		if applied != 1 || !fired.Applied[3] || fired.Ready != 2 {
+		if applied != 1 || !fired.Applied[3] || fired.ReadyCount() != 2 {
 			t.Errorf("fired %+v, wants one of the first three, and the last", fired)
 		}
 		if p := f.plan(t, job.ID); p.Version != 2 {
@@ -122,7 +122,7 @@ func TestNothingIsFiredEarly(t *testing.T) {
 		paused := f.createJob(t, 5, allowParallel)
 		f.edit(t, paused, pause(t))
 		fired := f.tryFire(t, f.step(t, soon), f.step(t, paused))
-		if fired.Applied[0] || fired.Applied[1] || fired.Ready != 0 {
+		if fired.Applied[0] || fired.Applied[1] || fired.ReadyCount() != 0 {
 			t.Errorf("fired %+v, wants nothing", fired)
 		}
 		jittered := f.job(f.minutesAgo(5))
@@ -152,7 +152,7 @@ func TestALockedPlanIsLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := []plan.Step{f.step(t, locked), f.step(t, free)}
-		if fired := f.tryFire(t, steps...); fired.Applied[0] || !fired.Applied[1] || fired.Ready != 1 {
+		if fired := f.tryFire(t, steps...); fired.Applied[0] || !fired.Applied[1] || fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v, wants the second only", fired)
 		}
 		if err := other.Rollback(); err != nil {
@@ -173,8 +173,8 @@ func TestAnOccurrenceBehindTheMarkIsLeftOut(t *testing.T) {
 		f.exec(t, `UPDATE plans SET fired_for = ?, nominal_at = ?, next_at = ? WHERE job_id = ?`, at, at.Add(time.Minute), at.Add(time.Minute), two.ID)
 		f.exec(t, `UPDATE plans SET fired_for = ?, nominal_at = ?, next_at = ? WHERE job_id = ?`, at, at.Add(time.Minute), at.Add(time.Minute), three.ID)
 		fired := f.tryFire(t, steps...)
-		if got := fmt.Sprint(fired.Applied); got != "[true false false]" || fired.Ready != 1 {
-			t.Errorf("applied %s with %d ready, wants the first only", got, fired.Ready)
+		if got := fmt.Sprint(fired.Applied); got != "[true false false]" || fired.ReadyCount() != 1 {
+			t.Errorf("applied %s with %d ready, wants the first only", got, fired.ReadyCount())
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestMissedOccurrencesBecomeOneSkip(t *testing.T) {
 		seen := f.plan(t, job.ID)
 		step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), seen, f.minutesAgo(5), f.Now())
 		step.Epoch = 7
-		if fired := f.fire(t, step); fired.Ready != 1 {
+		if fired := f.fire(t, step); fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v", fired)
 		}
 		runs := f.jobRuns(t, job)
@@ -221,7 +221,7 @@ func TestAnOccurrenceIsSkippedWhileARunIsLive(t *testing.T) {
 		job, worker := f.createJob(t, 10), f.registerWorker(t)
 		f.fire(t, f.step(t, job))
 		second := f.step(t, job)
-		if fired := f.fire(t, second); fired.Ready != 0 {
+		if fired := f.fire(t, second); fired.ReadyCount() != 0 {
 			t.Errorf("fired %+v beside a ready run, wants nothing ready", fired)
 		}
 		skip := f.run(t, job.Namespace, second.Runs[0].ID)
@@ -236,7 +236,7 @@ func TestAnOccurrenceIsSkippedWhileARunIsLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
-		if fired := f.fire(t, f.step(t, job)); fired.Ready != 1 {
+		if fired := f.fire(t, f.step(t, job)); fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v after the run was settled, wants one ready", fired)
 		}
 		if n := f.count(t, `SELECT count(*) FROM history WHERE state = 'skipped' AND reason = 'overlap'`); n != 3 {
@@ -288,7 +288,7 @@ func TestConcurrentFiringsMakeOneRunAnOccurrence(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					ready += fired.Ready
+					ready += fired.ReadyCount()
 					for j, ok := range fired.Applied {
 						if ok {
 							applied[j]++
@@ -372,7 +372,7 @@ func TestAStepIsEarlyByWhenItsPlanIsDueAndNotByItsOccurrence(t *testing.T) {
 		_, early := f.createDelayed(t, time.Hour)
 		job, late := f.createDelayed(t, 2*time.Minute)
 		fired := f.tryFire(t, early, late)
-		if fired.Applied[0] || !fired.Applied[1] || fired.Ready != 1 {
+		if fired.Applied[0] || !fired.Applied[1] || fired.ReadyCount() != 1 {
 			t.Fatalf("fired %+v, wants the second only", fired)
 		}
 		run := f.run(t, job.Namespace, late.Runs[0].ID)

@@ -235,8 +235,8 @@ func TestOccurrencesOfOneStepWithTheSameKeyRunOnce(t *testing.T) {
 		for name, change := range map[string]func(*belfry.Job){"parallel": allowParallel, "skip": func(*belfry.Job) {}, "queue": withQueueLimit(9)} {
 			job := f.createJob(t, 10, change, withKeys("same"), func(j *belfry.Job) { j.MissedWindow, j.MaxMissed = belfry.MissedRunAll, 4 })
 			step := plan.Decide(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
-			if fired := f.fire(t, step); fired.Ready != 1 || len(step.Runs) != 4 {
-				t.Errorf("%s: of %d runs %d are ready, wants one", name, len(step.Runs), fired.Ready)
+			if fired := f.fire(t, step); fired.ReadyCount() != 1 || len(step.Runs) != 4 {
+				t.Errorf("%s: of %d runs %d are ready, wants one", name, len(step.Runs), fired.ReadyCount())
 			}
 			f.wantState(t, name, step.Runs[0].ID, belfry.RunReady)
 			for _, r := range step.Runs[1:] {
@@ -255,8 +255,8 @@ func TestOnlyScheduledRunsTakeAKey(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job := f.createJob(t, 10, allowParallel, withKeys("same"))
 		triggers := []plan.Trigger{f.newTrigger(job, ""), f.newTrigger(job, ""), f.backfill(job, f.minutesAgo(60))}
-		if fired := f.recordAndFire(t, job, triggers...); fired.Ready != 3 {
-			t.Errorf("%d triggered runs are ready, wants all", fired.Ready)
+		if fired := f.recordAndFire(t, job, triggers...); fired.ReadyCount() != 3 {
+			t.Errorf("%d triggered runs are ready, wants all", fired.ReadyCount())
 		}
 		if n := f.count(t, `SELECT count(*) FROM keys`); n != 0 {
 			t.Errorf("%d keys are kept of triggered runs", n)
@@ -265,7 +265,7 @@ func TestOnlyScheduledRunsTakeAKey(t *testing.T) {
 			t.Errorf("a scheduled run beside them is %+v", got)
 		}
 		late := f.newTrigger(job, "")
-		if fired := f.recordAndFire(t, job, late); fired.Ready != 1 {
+		if fired := f.recordAndFire(t, job, late); fired.ReadyCount() != 1 {
 			t.Errorf("a triggered run beside a scheduled one is %+v", f.run(t, job.Namespace, late.RunID()))
 		}
 		plain := f.createJob(t, 10, allowParallel)

@@ -61,8 +61,8 @@ func (m *model) fire(t *rapid.T) {
 	for _, run := range fired.Claimed {
 		m.start(t, run, room.Worker)
 	}
-	if ready += m.count(belfry.ID{}, belfry.RunReady); ready != fired.Ready || len(fired.Claimed) > room.Free {
-		t.Fatalf("%d runs are ready and %d claimed with room for %d, was told %d", ready, len(fired.Claimed), room.Free, fired.Ready)
+	if ready += m.count(belfry.ID{}, belfry.RunReady); ready != fired.ReadyCount() || len(fired.Claimed) > room.Free {
+		t.Fatalf("%d runs are ready and %d claimed with room for %d, was told %d", ready, len(fired.Claimed), room.Free, fired.ReadyCount())
 	}
 }
 

@@ -72,6 +72,14 @@ type Plans interface {
 type Lanes interface {
 	// CountReady counts the ready runs of each lane, up to the limit per lane.
 	CountReady(ctx context.Context, limit int) (map[string]int, error)
+
+	// ClaimBelow is Runs.Claim for the runs whose rank is below the given one, see
+	// plan.Rank.
+	ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error)
+
+	// ReadyRank is the lowest rank of the ready runs of some lanes; plan.MaxRank: there
+	// are none.
+	ReadyRank(ctx context.Context, lanes []string) (int64, error)
 }
 
 // Window is the plans of some shards after a position, if that is set, and until an
@@ -116,7 +124,23 @@ type FreeSlots struct {
 
 // FireResult is the result of Fire.
 type FireResult struct {
-	Applied []bool        // by step
-	Claimed []*belfry.Run // by the worker with the free slots
-	Ready   int           // runs that anybody may claim
+	Applied []bool         // by step
+	Claimed []*belfry.Run  // by the worker with the free slots
+	Ready   map[string]int // runs that anybody may claim, by lane
+}
+
+// AddReady counts a run that anybody may claim.
+func (r *FireResult) AddReady(lane string) {
+	if r.Ready == nil {
+		r.Ready = map[string]int{}
+	}
+	r.Ready[lane]++
+}
+
+// ReadyCount is how many runs anybody may claim.
+func (r FireResult) ReadyCount() (n int) {
+	for _, lane := range r.Ready {
+		n += lane
+	}
+	return n
 }

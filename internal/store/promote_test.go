@@ -81,13 +81,13 @@ func TestAQueueHasRoomForSoManyRuns(t *testing.T) {
 		job := f.createJob(t, 10, withQueueLimit(2))
 		ready := 0
 		for range 5 {
-			ready += f.fire(t, f.step(t, job)).Ready
+			ready += f.fire(t, f.step(t, job)).ReadyCount()
 		}
 		want := []belfry.RunStatus{"ready", "waiting", "waiting", "skipped", "skipped"}
 		if got := f.states(t, job); !slices.Equal(got, want) || ready != 1 {
 			t.Fatalf("the runs are %v, %d counted as ready, wants %v", got, ready, want)
 		}
-		if trigger := f.newTrigger(job, ""); f.recordAndFire(t, job, trigger).Ready != 0 || f.run(t, job.Namespace, trigger.RunID()).Reason != belfry.ReasonQueueFull {
+		if trigger := f.newTrigger(job, ""); f.recordAndFire(t, job, trigger).ReadyCount() != 0 || f.run(t, job.Namespace, trigger.RunID()).Reason != belfry.ReasonQueueFull {
 			t.Errorf("a triggered run is %+v, wants a skip because the queue is full", f.run(t, job.Namespace, trigger.RunID()))
 		}
 		for _, run := range f.jobRuns(t, job) {
@@ -256,8 +256,8 @@ func TestMissedOccurrencesCatchUpOneAfterAnother(t *testing.T) {
 			if got := f.states(t, job); !slices.Equal(got, tt.want) {
 				t.Errorf("%s: the runs are %v, wants %v", tt.overlap, got, tt.want)
 			}
-			if len(fired.Claimed)+fired.Ready != map[string]int{"skip": 1, "queue": 1, "parallel": 4}[tt.overlap] {
-				t.Errorf("%s: %d are claimed and %d ready", tt.overlap, len(fired.Claimed), fired.Ready)
+			if len(fired.Claimed)+fired.ReadyCount() != map[string]int{"skip": 1, "queue": 1, "parallel": 4}[tt.overlap] {
+				t.Errorf("%s: %d are claimed and %d ready", tt.overlap, len(fired.Claimed), fired.ReadyCount())
 			}
 			if runs := f.jobRuns(t, job); runs[4].Reason != belfry.ReasonMaxMissed || runs[4].SkippedCount < 6 {
 				t.Errorf("%s: the skip is %+v", tt.overlap, runs[4])

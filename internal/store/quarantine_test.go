@@ -63,7 +63,7 @@ func TestQuarantineDoesNotStopAFireUnderWay(t *testing.T) {
 		if err := f.Quarantine(ctx, job.ID, "for now"); err != nil {
 			t.Fatal(err)
 		}
-		if fired := f.fire(t, []plan.Step{step}...); fired.Ready != 1 {
+		if fired := f.fire(t, []plan.Step{step}...); fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v", fired)
 		}
 	})

@@ -151,6 +151,30 @@ func TestClaimsComeInTheOrderOfRank(t *testing.T) {
 	})
 }
 
+func TestClaimBelowARank(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		for _, minutes := range []int{30, 10, 20} {
+			f.createJobs(t, f.job(f.minutesAgo(minutes), withQueue("a")))
+		}
+		f.createJobs(t, f.job(f.minutesAgo(40), withQueue("b")))
+		f.fireDue(t)
+		claim := belfry.Claim{WorkerID: f.registerWorker(t), Lanes: []string{"a/http"}, Limit: 10}
+		rank := func(minutes int) int64 { return plan.Rank(f.minutesAgo(minutes), 0) }
+		for _, step := range []struct {
+			below, left int64
+			claimed     int
+		}{{rank(30), rank(30), 0}, {rank(20), rank(20), 1}, {plan.MaxRank, plan.MaxRank, 2}} {
+			runs, err := f.ClaimBelow(ctx, claim, step.below)
+			if err != nil || len(runs) != step.claimed {
+				t.Errorf("claimed %d runs below %d (%v), want %d", len(runs), step.below, err, step.claimed)
+			}
+			if left, err := f.ReadyRank(ctx, claim.Lanes); err != nil || left != step.left {
+				t.Errorf("the lowest rank is %d (%v), want %d", left, err, step.left)
+			}
+		}
+	})
+}
+
 func TestAnUnknownWorkerGetsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.createJob(t, 5)

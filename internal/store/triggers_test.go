@@ -37,7 +37,7 @@ func TestATriggerBecomesOneRun(t *testing.T) {
 		f.edit(t, job, pause(t))
 		trigger := f.trigger(t, job, `"instead"`)
 		step := plan.Fire(subject(t, "ours", 1, job.Spec), f.plan(t, job.ID), []plan.Trigger{trigger})
-		if fired := f.fire(t, step); fired.Ready != 1 {
+		if fired := f.fire(t, step); fired.ReadyCount() != 1 {
 			t.Errorf("fired %+v, wants one ready", fired)
 		}
 		run := f.claimOne(t, f.registerWorker(t))
@@ -58,7 +58,7 @@ func TestATriggerBecomesOneRun(t *testing.T) {
 			t.Errorf("recording the trigger again: %v, and %d are open", err, len(f.pendingTriggers(t)))
 		}
 		fired := f.tryFire(t, plan.Fire(step.Subject, f.plan(t, job.ID), []plan.Trigger{trigger}))
-		if runs := f.jobRuns(t, job); fired.Ready != 0 || len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
+		if runs := f.jobRuns(t, job); fired.ReadyCount() != 0 || len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
 			t.Errorf("a fired trigger was fired again: %+v, runs %+v", fired, runs)
 		}
 	})
@@ -79,8 +79,8 @@ func TestTriggersOfOneJobObeyTheOverlapLimit(t *testing.T) {
 			fired := f.fire(t, plan.Fire(subject(t, job.Namespace, 1, job.Spec), f.plan(t, job.ID), triggers))
 			runs := f.count(t, `SELECT count(*) FROM runs WHERE job_id = ? AND kind = 'manual'`, job.ID)
 			skipped := f.count(t, `SELECT count(*) FROM history WHERE job_id = ? AND kind = 'manual' AND state = 'skipped' AND reason = 'overlap'`, job.ID)
-			if runs != tt.runs || skipped != tt.skipped || fired.Ready != int(tt.runs) {
-				t.Errorf("%s: %d runs and %d skips, %d counted as ready; wants %d and %d", tt.name, runs, skipped, fired.Ready, tt.runs, tt.skipped)
+			if runs != tt.runs || skipped != tt.skipped || fired.ReadyCount() != int(tt.runs) {
+				t.Errorf("%s: %d runs and %d skips, %d counted as ready; wants %d and %d", tt.name, runs, skipped, fired.ReadyCount(), tt.runs, tt.skipped)
 			}
 			if open := f.pendingTriggers(t); len(open) != 0 {
 				t.Errorf("%s: %d triggers are still triggers", tt.name, len(open))
@@ -100,8 +100,8 @@ func TestAFiringOfManyTriggersIsOneStepEach(t *testing.T) {
 			step := f.decide(t, []store.Due{w.Due})[0]
 			steps = append(steps, plan.Fire(step.Subject, w.Due.Plan, []plan.Trigger{w.Trigger}))
 		}
-		if fired := f.fire(t, steps...); fired.Ready != 20 || len(f.pendingTriggers(t)) != 0 {
-			t.Errorf("fired %d triggers, %d are left", fired.Ready, len(f.pendingTriggers(t)))
+		if fired := f.fire(t, steps...); fired.ReadyCount() != 20 || len(f.pendingTriggers(t)) != 0 {
+			t.Errorf("fired %d triggers, %d are left", fired.ReadyCount(), len(f.pendingTriggers(t)))
 		}
 		for _, ok := range f.tryFire(t, steps...).Applied {
 			if ok {

@@ -22,7 +22,7 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	fired, err := s.fire(ctx, s.pool, owner, steps, slots)
-	if err == nil && fired.Ready > 0 {
+	if err == nil && len(fired.Ready) > 0 {
 		s.notifier.notifyReady()
 	}
 	return fired, wrapError("fire", err)
@@ -53,7 +53,7 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		case state == belfry.RunRunning:
 			fired.Claimed = append(fired.Claimed, a.claimed(run, slots.Worker, token, at, deadline, payload))
 		case state == belfry.RunReady:
-			fired.Ready++
+			fired.AddReady(steps[a.runs[a.index[run]].step-1].Lane())
 		}
 		return nil
 	}, fireSQL[variant], args...)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -23,7 +24,7 @@ const joinRevision = `
 const claimSQL = `/* claim */
 WITH locked AS MATERIALIZED (
   SELECT x.id, x.rank FROM unnest($2::text[]) AS l (lane)
-   CROSS JOIN LATERAL (SELECT r.id, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
+   CROSS JOIN LATERAL (SELECT r.id, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' AND r.rank < $6 ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
    WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
    ORDER BY x.rank LIMIT $3
 ), assigned AS (
@@ -41,15 +42,26 @@ SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_
   FROM claimed r` + joinRevision + `
  ORDER BY r.rank`
 
-// Claim fails a run whose spec cannot be read at once.
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	return s.ClaimBelow(ctx, c, plan.MaxRank)
+}
+
+func (s *Store) ReadyRank(ctx context.Context, lanes []string) (rank int64, err error) {
+	err = s.pool.QueryRow(ctx, `/* ready rank */
+SELECT coalesce(min(x.rank), $2) FROM unnest($1::text[]) AS l (lane)
+ CROSS JOIN LATERAL (SELECT r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' ORDER BY r.rank LIMIT 1) x`, storables(lanes), int64(plan.MaxRank)).Scan(&rank)
+	return rank, wrapError("read the lowest rank", err)
+}
+
+// ClaimBelow fails a run whose spec cannot be read at once.
+func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
 	if c.Limit < 1 || len(c.Lanes) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	claimed, err := collect(ctx, s.pool, func(row pgx.CollectableRow) (claimedRun, error) { return s.scanClaimed(row, c.WorkerID) },
-		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds())
+		claimSQL, uuid(c.WorkerID), storables(c.Lanes), c.Limit, newTokens(c.Limit), store.DeadlineGrace.Milliseconds(), rank)
 	if err != nil {
 		return nil, wrapError("claim", err)
 	}

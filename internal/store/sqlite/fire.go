@@ -31,7 +31,7 @@ func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (st
 			return store.FireResult{}, err
 		}
 	}
-	t.changes.ready = t.changes.ready || f.Ready > 0
+	t.changes.ready = t.changes.ready || len(f.Ready) > 0
 	return f.FireResult, nil
 }
 
@@ -87,8 +87,8 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 		err = f.addClaimed(s, r, args)
 	} else {
 		var n int
-		if n, err = f.exec(insertRun, append(args, string(state))...); state == belfry.RunReady {
-			f.Ready += n
+		if n, err = f.exec(insertRun, append(args, string(state))...); state == belfry.RunReady && n > 0 {
+			f.AddReady(lane)
 		}
 	}
 	if err != nil || !hasUniqueKey(r) {

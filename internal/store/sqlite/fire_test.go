@@ -16,7 +16,7 @@ func TestFireOfAnExistingRunDoesNothing(t *testing.T) {
 	fire(t, s, due, store.FreeSlots{})
 	fill(t, s, 1, `UPDATE plans SET version = ?, fired_for = NULL, nominal_at = next_at WHERE ? > 0`, due[0].Seen.Version, 1)
 	again := fire(t, s, due, store.FreeSlots{Worker: register(t, s), Lanes: []string{testLane}, Free: 1})
-	if again.Ready != 0 || len(again.Claimed) != 0 {
+	if again.ReadyCount() != 0 || len(again.Claimed) != 0 {
 		t.Errorf("it was made again: %+v", again)
 	}
 	if live, settled := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM history`); live != 1 || settled != 0 {

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
-	selectReady = `SELECT id, rank FROM runs WHERE state = 'ready' AND lane = ? ORDER BY rank, id LIMIT ?`
+	selectReady = `SELECT id, rank FROM runs WHERE state = 'ready' AND lane = ? AND rank < ? ORDER BY rank, id LIMIT ?`
 
 	// The spec and the payload are those of the revision that the run was fired
 	// from, unless the run has a payload of its own.
@@ -46,6 +47,20 @@ FROM lanes WHERE lane IS NOT NULL`
 )
 
 func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	return s.ClaimBelow(ctx, c, plan.MaxRank)
+}
+
+func (s *Store) ReadyRank(ctx context.Context, lanes []string) (int64, error) {
+	return readValue(ctx, s, "read the lowest rank", func(t *tx) (int64, error) {
+		next, err := t.nextReady(lanes, plan.MaxRank, 1)
+		if err != nil || len(next) == 0 {
+			return plan.MaxRank, err
+		}
+		return next[0].rank, nil
+	})
+}
+
+func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
 	if c.Limit <= 0 || len(c.Lanes) == 0 {
 		return nil, ctx.Err()
 	}
@@ -53,7 +68,7 @@ func (s *Store) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 		if known, err := t.exists(workerIsKnown, c.WorkerID[:]); err != nil || !known {
 			return nil, err
 		}
-		next, err := t.nextReady(c.Lanes, c.Limit)
+		next, err := t.nextReady(c.Lanes, rank, c.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -74,12 +89,12 @@ type readyRun struct {
 
 func scanReady(rows *sql.Rows, r *readyRun) error { return rows.Scan(bytesColumn{r.id[:]}, &r.rank) }
 
-// nextReady returns the runs of lowest rank over all the lanes.
-func (t *tx) nextReady(lanes []string, limit int) ([]readyRun, error) {
+// nextReady returns the runs of lowest rank over all the lanes, below the given one.
+func (t *tx) nextReady(lanes []string, rank int64, limit int) ([]readyRun, error) {
 	var out []readyRun
 	lanes = slices.Compact(slices.Sorted(slices.Values(lanes)))
 	for _, lane := range lanes {
-		more, err := all(t, scanReady, selectReady, lane, int64(limit))
+		more, err := all(t, scanReady, selectReady, lane, rank, int64(limit))
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	countInterval    = time.Second            // how often ready runs and workers are counted
+	minCountInterval = 25 * time.Millisecond  // the same while a lane with workers elsewhere is full
+	maxCountInterval = 400 * time.Millisecond // the same if nothing changes
+	bufferPerSlot    = 4                      // ready runs per slot of another worker
+	maxBuffer        = 4000                   // ready runs of one lane
+	unservedBuffer   = 1000                   // ready runs of a lane that the local worker does not serve
+)
+
+// capacity is how many more runs of each lane to fire: what the local worker would
+// start at once, and a few for each slot elsewhere. The rest stays planned, so that a
+// burst never becomes a long queue.
+type capacity struct {
+	store    Store
+	local    *Local
+	serves   map[string]bool  // the lanes of the local worker
+	others   map[string]int   // slots of other workers by lane
+	ready    map[string]int   // ready runs by lane: those counted, and those fired since
+	highest  map[string]int64 // the highest rank of the ready runs that were fired here, by lane
+	counted  time.Time
+	interval time.Duration // until the next count while a lane is full
+}
+
+func newCapacity(s Store, local *Local) *capacity {
+	return &capacity{store: s, local: local, ready: map[string]int{}, highest: map[string]int64{}, interval: minCountInterval}
+}
+
+// available is how many runs of the lane to fire, and below which rank. A ready run
+// whose rank is lower than that of a due item is claimed first; a due item whose rank is
+// lower than that of a ready run is fired beyond the usual capacity.
+func (c *capacity) available(ctx context.Context, lane string) (n int, below int64) {
+	age := time.Since(c.counted)
+	if age >= countInterval || age >= c.interval && c.others[lane] > 0 && c.buffer(lane) <= c.ready[lane] {
+		c.count(ctx)
+	}
+	free := max(c.buffer(lane)-c.ready[lane], 0)
+	if slots, below := c.local.openSlots(lane); slots > 0 {
+		return free + slots, below
+	}
+	if highest, fired := c.highest[lane]; free == 0 && fired {
+		return max(2*c.buffer(lane)-c.ready[lane], 0), highest
+	}
+	return free, plan.MaxRank
+}
+
+// buffer is how many runs of the lane may be ready.
+func (c *capacity) buffer(lane string) int {
+	n := bufferPerSlot * c.others[lane]
+	if !c.serves[lane] {
+		n = max(n, unservedBuffer)
+	}
+	return min(n, maxBuffer)
+}
+
+// wait is how long there may be no capacity for the lanes of a backlog. The local worker
+// says when it has some.
+func (c *capacity) wait(b *backlog) time.Duration {
+	for lane := range b.lanes {
+		if c.others[lane] > 0 {
+			return c.interval
+		}
+	}
+	return countInterval
+}
+
+// count updates the counts from the store. After an error the last ones stay.
+func (c *capacity) count(ctx context.Context) {
+	c.counted = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	workers, err := c.store.Workers(ctx)
+	if err != nil {
+		return
+	}
+	ready, err := c.store.CountReady(ctx, maxBuffer)
+	if err != nil {
+		return
+	}
+	if maps.Equal(ready, c.ready) {
+		c.interval = min(2*c.interval, maxCountInterval)
+	} else {
+		c.interval = minCountInterval
+	}
+	local := c.local.worker()
+	c.ready, c.others, c.serves = ready, map[string]int{}, map[string]bool{}
+	maps.DeleteFunc(c.highest, func(lane string, _ int64) bool { return ready[lane] == 0 })
+	for _, w := range workers {
+		for _, lane := range w.Lanes {
+			if w.ID == local {
+				c.serves[lane] = true
+			} else {
+				c.others[lane] += w.Slots
+			}
+		}
+	}
+}
+
+// deliver passes on the runs that a Fire has claimed for the local worker, and counts
+// those that it left ready.
+func (c *capacity) deliver(steps []plan.Step, fired store.FireResult, err error) {
+	c.local.endFill(fired.Claimed, err)
+	if len(fired.Ready) == 0 {
+		return
+	}
+	for lane, n := range fired.Ready {
+		c.ready[lane] += n
+	}
+	for i := range steps {
+		lane := steps[i].Lane()
+		if fired.Ready[lane] == 0 {
+			continue
+		}
+		for _, r := range steps[i].Runs {
+			if rank := plan.Rank(r.ReadyAt, steps[i].Policy.Weight()); rank > c.highest[lane] {
+				c.highest[lane] = rank
+			}
+		}
+	}
+}
