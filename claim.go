@@ -121,7 +121,7 @@ type Result struct {
 	Error      string   `json:"error,omitempty" doc:"What went wrong; the first 8 KiB are kept."`
 	Output     string   `json:"output,omitempty" example:"sent to 3 customers" doc:"Output of the handler; the first 64 KiB are kept."`
 
-	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty" min:"0" max:"604800" doc:"How long to wait before the next attempt, at most 7 days, instead of the delay of the job."`
+	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty" min:"0" max:"604800" doc:"How long to wait before the next attempt, at most 7 days, instead of the delay of the job. 0.001 is at once; 0 is the delay of the job."`
 	Permanent         bool    `json:"permanent,omitempty" doc:"Retries cannot fix the failure: the run becomes a dead letter at once."`
 }
 

@@ -203,14 +203,17 @@ func Permanent(err error) error {
 }
 
 // RetryAfter is what a handler returns to have a failure tried again after d, at
-// most 7 days, instead of the delay of the job's own policy. It counts as a
-// failure.
+// most 7 days, instead of the delay of the job's own policy; zero: at once. It
+// counts as a failure.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &retryError{err: err, after: d}
+	return &retryError{err: err, after: max(d, atOnce)}
 }
+
+// atOnce is a delay after which a retry is ready at once: none would be that of the job.
+const atOnce = time.Millisecond
 
 // ApplyError puts what an error of a handler asks for into the result of its attempt.
 func (r *Result) ApplyError(err error) {

@@ -56,6 +56,8 @@ func Settle(run ID, counts AttemptCounts, policy Retry, r Result) Settlement {
 		return Settlement{State: RunDead, Reason: ReasonPermanent, Counts: counts}
 	case counts.Failures > policy.Max:
 		return Settlement{State: RunDead, Reason: ReasonOutOfRetries, Counts: counts}
+	case asked == atOnce:
+		return Settlement{State: RunReady, Counts: counts}
 	case asked > 0:
 		return Settlement{State: RunRetry, Delay: asked, Counts: counts}
 	}

@@ -125,6 +125,9 @@ func TestSettleByHTTPStatus(t *testing.T) {
 		}
 	}
 	policy := Retry{Max: 1, On: RetryOnServerErrors, Base: 10 * time.Second, Cap: time.Minute}
+	if s := Settle(jobA, AttemptCounts{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: 429, RetryAfterSeconds: 0.001}); s.State != RunReady || s.Counts.Failures != 1 {
+		t.Errorf("a retry at once is %+v", s)
+	}
 	asked := Settle(jobA, AttemptCounts{}, policy, Result{Outcome: OutcomeFailed, HTTPStatus: 429, RetryAfterSeconds: 3})
 	if want := (Settlement{State: RunRetry, Delay: 3 * time.Second, Counts: AttemptCounts{Failures: 1}}); asked != want {
 		t.Errorf("429 with a delay: got %+v, want %+v", asked, want)

@@ -79,7 +79,12 @@ func (step *Step) advanceTo(at time.Time) {
 // planNext plans the first occurrence after the high-water mark.
 func (step *Step) planNext() {
 	step.Next.ZoneVersion = schedule.ZoneVersion()
-	step.Next = step.Policy.plan(step.Next, step.Policy.next(step.Next.FiredFor))
+	at := step.Policy.next(step.Next.FiredFor)
+	if step.Policy.MaxRuns > 0 && len(step.Runs) > 0 {
+		next := step.Policy.planAt(step.Next, at)
+		step.NextIfSkipped = &next
+	}
+	step.Next = step.Policy.plan(step.Next, at)
 }
 
 // Fire turns triggers of one job into runs. The plan only gets its next version.

@@ -78,6 +78,7 @@ func (p *Policy) firstAfterEdit(mark, now time.Time) time.Time {
 // has the same rule but perhaps another jitter or max_runs. What is already due is
 // delayed only by its new jitter.
 func Retime(step Step, to *Policy, now time.Time) Step {
+	step.NextIfSkipped = nil
 	if was := step.Next.NextAt; !was.IsZero() {
 		if step.Next = to.plan(step.Next, step.Next.NominalAt); was.After(now) {
 			was = now
@@ -96,6 +97,9 @@ func Pause(s Subject, seen Plan, now time.Time) Step {
 		step.decideDue(now)
 		step.advanceTo(step.Next.FiredFor)
 		step.planNext()
+		if step.NextIfSkipped != nil {
+			step.NextIfSkipped.NextAt = time.Time{}
+		}
 	}
 	step.Next.NextAt = time.Time{}
 	return step

@@ -72,7 +72,12 @@ type Step struct {
 	Runs  []Run
 	Skips []Skip
 	Event *belfry.Event // recorded with the decision; nil: none
-	Epoch int64         // of the owner's term; evidence only
+
+	// NextIfSkipped replaces Next if runs of a job with max_runs become skips, which do
+	// not count; they are to be subtracted from its RunsMade. Nil: Next holds.
+	NextIfSkipped *Plan
+
+	Epoch int64 // of the owner's term; evidence only
 }
 
 // Run is a run to create.

@@ -129,9 +129,14 @@ func (p *Policy) next(after time.Time) time.Time {
 
 // plan puts an occurrence on a plan, unless the job has had all its runs.
 func (p *Policy) plan(on Plan, at time.Time) Plan {
-	if at.IsZero() || p.Spent(on.RunsMade) {
+	if p.Spent(on.RunsMade) {
 		at = time.Time{}
 	}
+	return p.planAt(on, at)
+}
+
+// planAt puts an occurrence on a plan; zero: none.
+func (p *Policy) planAt(on Plan, at time.Time) Plan {
 	on.Once = p.oneOff()
 	if on.NominalAt, on.NextAt = at, at; !at.IsZero() {
 		on.NextAt = p.ReadyAt(on.JobID, at)

@@ -109,6 +109,10 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 		if e := steps[i].Event; e != nil {
 			l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
 		}
+		if fired.Skipped[i] > 0 {
+			stale = append(stale, job) // it has another plan than the step says
+			continue
+		}
 		l.replan(&steps[i], subjects[i])
 	}
 	l.reloadPlans(stale...)

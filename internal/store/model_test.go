@@ -118,7 +118,9 @@ func (m *model) apply(t tb, step plan.Step) {
 		case m.keyTaken(job, r):
 			made.state = belfry.RunSkipped
 		case !r.Serial || m.live(job) == 0:
-		case m.count(job, belfry.RunWaiting) < r.Queue:
+		case r.Kind != belfry.KindBackfill && m.countOwn(job, belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting) == 0:
+			made.state = belfry.RunWaiting // behind backfills alone
+		case m.countOwn(job, belfry.RunWaiting) < r.Queue:
 			made.state = belfry.RunWaiting
 		default:
 			made.state = belfry.RunSkipped
@@ -126,6 +128,16 @@ func (m *model) apply(t tb, step plan.Step) {
 		note(made)
 	}
 	m.stale = append(m.stale, step)
+}
+
+// countOwn counts the runs of a job in some states that are not backfills.
+func (m *model) countOwn(job belfry.ID, states ...belfry.RunStatus) (n int) {
+	for _, r := range m.runs {
+		if r.job == job && r.kind != belfry.KindBackfill && slices.Contains(states, r.state) {
+			n++
+		}
+	}
+	return n
 }
 
 // keyTaken tells whether a scheduled run has the key of another that is alive or has
@@ -164,6 +176,14 @@ func (m *model) settle(run *belfry.Run, r belfry.Result) {
 	m.promoteNext(was.job)
 }
 
+// before tells whether a waiting run comes before another of its job: backfills come last.
+func (r *modelRun) before(other *modelRun) bool {
+	if backfill := r.kind == belfry.KindBackfill; backfill != (other.kind == belfry.KindBackfill) {
+		return !backfill
+	}
+	return r.at.Before(other.at) || r.at.Equal(other.at) && r.id.Compare(other.id) < 0
+}
+
 // promoteNext is what the end of a run does to those of its job that wait.
 func (m *model) promoteNext(job belfry.ID) {
 	if m.count(job, notWaiting...) > 0 {
@@ -174,7 +194,7 @@ func (m *model) promoteNext(job belfry.ID) {
 		if r.job != job || r.state != belfry.RunWaiting {
 			continue
 		}
-		if first == nil || r.at.Before(first.at) || r.at.Equal(first.at) && r.id.Compare(first.id) < 0 {
+		if first == nil || r.before(first) {
 			first = r
 		}
 	}

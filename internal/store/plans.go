@@ -127,6 +127,7 @@ type FireResult struct {
 	Applied []bool         // by step
 	Claimed []*belfry.Run  // by the worker with the free slots
 	Ready   map[string]int // runs that anybody may claim, by lane
+	Skipped map[int]int    // runs that became skips, of the steps that have another plan for that, by step
 }
 
 // AddReady counts a run that anybody may claim.
@@ -135,6 +136,14 @@ func (r *FireResult) AddReady(lane string) {
 		r.Ready = map[string]int{}
 	}
 	r.Ready[lane]++
+}
+
+// AddSkipped counts runs of a step that became skips.
+func (r *FireResult) AddSkipped(step, n int) {
+	if r.Skipped == nil {
+		r.Skipped = map[int]int{}
+	}
+	r.Skipped[step] += n
 }
 
 // ReadyCount is how many runs anybody may claim.

@@ -135,8 +135,8 @@ func TestEveryKindOfRunCountsForTheOverlap(t *testing.T) {
 					want    belfry.RunStatus
 				}{{"skip", func(*belfry.Job) {}, belfry.RunSkipped}, {"queue", withQueueLimit(1), belfry.RunWaiting}, {"parallel", allowParallel, belfry.RunReady}} {
 					want := tt.want
-					if want == belfry.RunSkipped && second == belfry.KindBackfill {
-						want = belfry.RunWaiting // they follow one after another, however many they are
+					if want == belfry.RunSkipped && (first == belfry.KindBackfill || second == belfry.KindBackfill) {
+						want = belfry.RunWaiting // a backfill takes no place of another run, and none of its runs is skipped
 					}
 					job := f.createJob(t, 10, tt.change)
 					f.wantState(t, string(first)+", "+tt.overlap, makers[first](job), belfry.RunReady)
@@ -460,6 +460,27 @@ func TestAnEditToParallelPromotesWaitingRuns(t *testing.T) {
 		}
 		for _, run := range append(runs, held) {
 			f.finishAs(t, run, belfry.OutcomeSucceeded)
+		}
+	})
+}
+
+// max_runs counts runs: the plan of a job whose run became a skip goes on.
+func TestSkippedRunDoesNotCountForMaxRuns(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.createJob(t, 10, func(j *belfry.Job) { j.MaxRuns = 2 })
+		worker := f.registerWorker(t)
+		for i, want := range []struct {
+			made, skipped int64
+			goes          bool
+		}{{1, 0, true}, {1, 1, true}, {1, 1, true}, {2, 0, false}} {
+			if i == 3 {
+				f.finishAs(t, f.claimOne(t, worker), belfry.OutcomeSucceeded)
+			}
+			fired := f.fire(t, f.step(t, job))
+			p := f.plan(t, job.ID)
+			if p.RunsMade != want.made || int64(fired.Skipped[0]) != want.skipped || p.NextAt.IsZero() == want.goes || p.NominalAt.IsZero() == want.goes {
+				t.Errorf("after step %d: %d runs made, %d skipped, the next is at %v", i, p.RunsMade, fired.Skipped[0], p.NextAt)
+			}
 		}
 	})
 }

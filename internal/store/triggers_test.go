@@ -148,3 +148,18 @@ func TestATriggerIsPendingUntilItIsFired(t *testing.T) {
 		wantCode(t, "trigger what is not there", f.Trigger(ctx, f.oneTrigger(belfry.Job{ID: newID(), Namespace: "ours"}), nil), belfry.NotFound)
 	})
 }
+
+// A trigger that was accepted before its job was deleted is recorded.
+func TestTriggerOfADeletedJobIsRecorded(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.createJob(t, 5)
+		trigger := f.trigger(t, job, "")
+		f.edit(t, job, deleteJob(t))
+		if run := f.run(t, job.Namespace, trigger.RunID()); run.Status != belfry.RunCancelled || run.Kind != belfry.KindManual {
+			t.Errorf("the run of the trigger is %+v", run)
+		}
+		if left := f.pendingTriggers(t); len(left) != 0 {
+			t.Errorf("%d triggers are pending", len(left))
+		}
+	})
+}

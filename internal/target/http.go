@@ -215,7 +215,7 @@ func statusError(resp *http.Response) error {
 	}
 	err := fmt.Errorf("the target answered %s", status)
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		if wait := retryAfter(resp.Header, time.Now()); wait > 0 {
+		if wait, ok := retryAfter(resp.Header, time.Now()); ok {
 			return belfry.RetryAfter(err, wait)
 		}
 	}
@@ -225,19 +225,19 @@ func statusError(resp *http.Response) error {
 // retryAfter reads the header Retry-After, up to belfry.MaxDelay. A date is compared with
 // the header Date, if there is one: the clock of the target may be wrong. An invalid
 // header is ignored.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func retryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(belfry.MaxDelay/time.Second))) * time.Second
+		return time.Duration(min(seconds, uint64(belfry.MaxDelay/time.Second))) * time.Second, true
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	return min(at.Sub(now), belfry.MaxDelay)
+	return min(max(at.Sub(now), 0), belfry.MaxDelay), true
 }
 
 // location is where a redirect points, without parts that may be secret.

@@ -25,7 +25,7 @@ func applyError(err error) (r belfry.Result) {
 }
 
 func TestRetryAfterOfResponses(t *testing.T) {
-	const week = 7 * 24 * 3600
+	const week, atOnce = 7 * 24 * 3600, 0.001
 	for _, tt := range []struct {
 		name, status, headers string
 		want                  float64 // seconds
@@ -39,9 +39,9 @@ func TestRetryAfterOfResponses(t *testing.T) {
 		{"more than a week", "503 Service Unavailable", "Retry-After: 604801", week},
 		{"more than a number can be", "503 Service Unavailable", "Retry-After: 99999999999999999999999", week},
 		{"a date far away", "503 Service Unavailable", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT", week},
-		{"a date that has passed", "503 Service Unavailable", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT", 0},
+		{"a date that has passed", "503 Service Unavailable", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT", atOnce},
 		{"nothing at all", "503 Service Unavailable", "X: y", 0},
-		{"zero", "429 Too Many Requests", "Retry-After: 0", 0},
+		{"zero", "429 Too Many Requests", "Retry-After: 0", atOnce},
 		{"a negative number", "429 Too Many Requests", "Retry-After: -5", 0},
 		{"a fraction", "429 Too Many Requests", "Retry-After: 1.5", 0},
 		{"words", "429 Too Many Requests", "Retry-After: in a while", 0},

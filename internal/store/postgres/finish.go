@@ -25,16 +25,17 @@ func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.V
 		return nil, wrapError("finish", err)
 	}
 	verdicts := make([]belfry.Verdict, len(results))
+	var late []int
 	for i := range results {
-		verdicts[i] = belfry.VerdictAccepted
-		if settled[i] {
-			continue
-		}
-		if verdicts[i], err = s.lateVerdict(ctx, results[i]); err != nil {
-			return nil, wrapError("finish", err)
+		if verdicts[i] = belfry.VerdictAccepted; !settled[i] {
+			late = append(late, i)
 		}
 	}
-	return verdicts, nil
+	if len(late) == 0 {
+		return verdicts, nil
+	}
+	err = retryDeadlock(func() error { return s.lateVerdicts(ctx, results, late, verdicts) })
+	return verdicts, wrapError("finish", err)
 }
 
 // settle applies results to the runs that are held by exactly their attempts, and
@@ -109,24 +110,36 @@ WITH result AS (
 )
 SELECT ` + settledColumns + ` FROM deleted r`
 
-// lateVerdict reports whether a result without a live attempt was accepted before. If
-// not it is late, and stored with the attempt that it is a result of.
-func (s *Store) lateVerdict(ctx context.Context, r belfry.Result) (belfry.Verdict, error) {
+// lateVerdicts judges results whose runs are not held by their attempts. One was accepted
+// if it is the repetition of a result that settled the attempt; otherwise it is kept as
+// evidence.
+func (s *Store) lateVerdicts(ctx context.Context, results []belfry.Result, late []int, verdicts []belfry.Verdict) error {
+	var i int
 	var known bool
-	err := s.pool.QueryRow(ctx, `/* late */
-SELECT EXISTS (SELECT 1 FROM belfry.history WHERE id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND state = 'succeeded' AND $5 = 'succeeded')
-    OR EXISTS (SELECT 1 FROM belfry.attempts WHERE run_id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND outcome = $5)`,
-		uuid(r.RunID), storable(r.Namespace), r.Attempt, uuid(r.Token), string(r.Outcome)).Scan(&known)
-	if err != nil {
-		return "", err
-	}
-	if known {
-		return belfry.VerdictAccepted, nil
-	}
-	_, err = s.pool.Exec(ctx, `/* late */ UPDATE belfry.attempts SET late_outcome = $5, late_at = clock_timestamp()
-		WHERE run_id = $1 AND namespace = $2 AND attempt = $3 AND token = $4 AND late_outcome IS NULL`,
-		uuid(r.RunID), storable(r.Namespace), r.Attempt, uuid(r.Token), string(r.Outcome))
-	return belfry.VerdictLate, err
+	return forEach(ctx, s.pool, []any{&i, &known}, func() error {
+		if !known {
+			verdicts[i] = belfry.VerdictLate
+		}
+		return nil
+	}, `/* late */
+WITH result AS MATERIALIZED (
+  SELECT f.*, EXISTS (SELECT 1 FROM belfry.history h WHERE h.id = f.id AND h.namespace = f.namespace AND h.attempt = f.attempt AND h.token = f.token
+                         AND h.state = 'succeeded' AND f.outcome = 'succeeded')
+           OR EXISTS (SELECT 1 FROM belfry.attempts a WHERE a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token
+                         AND a.outcome = f.outcome) AS known
+    FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::text[]) AS f (n, id, namespace, attempt, token, outcome)
+), evidence AS (
+  UPDATE belfry.attempts a SET late_outcome = f.outcome, late_at = clock_timestamp()
+    FROM result f
+   WHERE NOT f.known AND a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token AND a.late_outcome IS NULL
+)
+SELECT n, known FROM result`,
+		column(late, func(i *int) int64 { return int64(*i) }),
+		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].RunID) }),
+		column(late, func(i *int) string { return storable(results[*i].Namespace) }),
+		column(late, func(i *int) int32 { return int32(results[*i].Attempt) }),
+		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].Token) }),
+		column(late, func(i *int) string { return string(results[*i].Outcome) }))
 }
 
 // failSQL settles attempts as decided, except that a run that was cancelled meanwhile

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,12 +22,24 @@ const maxGenericPlanSteps = 100
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
-	fired, err := s.fire(ctx, s.pool, owner, steps, slots)
+	var fired store.FireResult
+	var err error
+	if slices.ContainsFunc(steps, isLimited) {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			fired, err = s.fire(ctx, tx, owner, steps, slots)
+			return err
+		})
+	} else {
+		fired, err = s.fire(ctx, s.pool, owner, steps, slots)
+	}
 	if err == nil && len(fired.Ready) > 0 {
 		s.notifier.notifyReady()
 	}
 	return fired, wrapError("fire", err)
 }
+
+// isLimited reports whether the plan after a step depends on which runs are made.
+func isLimited(s plan.Step) bool { return s.NextIfSkipped != nil }
 
 func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	fired := store.FireResult{Applied: make([]bool, len(steps))}
@@ -53,12 +66,26 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 		case state == belfry.RunRunning:
 			fired.Claimed = append(fired.Claimed, a.claimed(run, slots.Worker, token, at, deadline, payload))
 		case state == belfry.RunReady:
-			fired.AddReady(steps[a.runs[a.index[run]].step-1].Lane())
+			fired.AddReady(a.stepOf(run).Lane())
+		case state == belfry.RunSkipped && a.stepOf(run).NextIfSkipped != nil:
+			fired.AddSkipped(int(a.runs[a.index[run]].step-1), 1)
 		}
 		return nil
 	}, fireSQL[variant], args...)
-	return fired, err
+	if err != nil {
+		return fired, err
+	}
+	for i, skipped := range fired.Skipped {
+		next := steps[i].NextIfSkipped
+		if _, err := q.Exec(ctx, `/* fire */ UPDATE belfry.plans SET next_at = $2, nominal_at = $3, runs_made = runs_made - $4 WHERE job_id = $1`,
+			uuid(next.JobID), timestamptz(next.NextAt), timestamptz(next.NominalAt), skipped); err != nil {
+			return fired, err
+		}
+	}
+	return fired, nil
 }
+
+func (a *fireArgs) stepOf(run belfry.ID) *plan.Step { return &a.steps[a.runs[a.index[run]].step-1] }
 
 func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	run := a.runs[a.index[id]]
@@ -158,6 +185,7 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 		newTokens(min(slots.Free, len(a.runs))), notNull(owner), uuid(slots.Worker), storables(slots.Lanes), store.DeadlineGrace.Milliseconds(),
 
 		column(a.skips, func(s *skip) string { return storable(s.of.Detail) }),
+		sparseColumn(a.runs, func(r *run) int32 { return a.ownBefore(r) }),
 	}
 	if len(a.events) > 0 {
 		type event = ofStep[belfry.Event]
@@ -171,7 +199,24 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 			column(a.events, func(e *event) string { return storable(e.of.Message) }),
 			column(a.events, func(e *event) int64 { return e.of.Count }))
 	}
-	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0}, args
+	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0, limited: slices.ContainsFunc(a.steps, isLimited)}, args
+}
+
+// ownBefore is how many runs of the step before a run are not backfills.
+func (a *fireArgs) ownBefore(r *ofStep[plan.Run]) (n int32) {
+	runs := a.steps[r.step-1].Runs
+	if len(runs) == 1 {
+		return 0
+	}
+	for i := range runs {
+		if &runs[i] == r.of {
+			break
+		}
+		if runs[i].Kind != belfry.KindBackfill {
+			n++
+		}
+	}
+	return n
 }
 
 func triggerCount(s *plan.Step) (n int64) {
@@ -245,8 +290,8 @@ WITH step AS MATERIALIZED (
 ), candidate AS MATERIALIZED (
   SELECT r.*, advanced.job_id, advanced.namespace, advanced.revision, advanced.shard, advanced.epoch, advanced.lane, advanced.timeout_ms, advanced.one_off, advanced.weight, advanced.retention_days
     FROM unnest($20::bigint[], $21::uuid[], $22::text[], $23::uuid[], $24::timestamptz[], $25::timestamptz[], $26::bigint[], $27::integer[], $28::text[],
-                $29::text[])
-      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, queue, payload, key, i)
+                $29::text[], $44::integer[])
+      WITH ORDINALITY AS r (n, id, kind, trigger_id, scheduled_at, ready_at, rank, queue, payload, key, own_before, i)
     JOIN advanced USING (n)
    WHERE r.trigger_id IS NULL OR r.trigger_id IN (SELECT id FROM consumed)
 ), `
@@ -268,7 +313,8 @@ WITH step AS MATERIALIZED (
 
 	// A run whose queue is below zero does not wait for others. If no run is live, all of
 	// a batch wait for its first; and if one of them finds the queue full, so do all that
-	// follow.
+	// follow. A backfill takes no place of the queue: the first run behind backfills alone
+	// waits, whatever the queue.
 	fireRuns = `queued AS (
   SELECT *, CASE WHEN queue < 0 OR duplicate THEN 0
                  ELSE coalesce((SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id LIMIT 1), 0)
@@ -278,9 +324,11 @@ WITH step AS MATERIALIZED (
   SELECT *, clock_timestamp() AS now,
          CASE WHEN duplicate THEN 'duplicate_key'
               WHEN ahead = 0 THEN 'ready'
+              WHEN kind <> 'backfill' AND coalesce(own_before, 0) + ` + ownLiveRun + ` = 0 THEN 'waiting'
               WHEN queue = 0 THEN 'overlap'
               WHEN queue = %d THEN 'waiting'
-              WHEN ahead + (SELECT count(*) FROM (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.state = 'waiting' LIMIT w.queue) y) <= queue THEN 'waiting'
+              WHEN coalesce(own_before, 0) + ` + ownLiveRun + ` + (SELECT count(*) FROM (
+                     SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.state = 'waiting' AND x.kind <> 'backfill' LIMIT w.queue) y) <= queue THEN 'waiting'
               ELSE 'queue_full' END AS outcome
     FROM queued w
 ), assigned AS MATERIALIZED (
@@ -309,6 +357,9 @@ WITH step AS MATERIALIZED (
     JOIN advanced USING (n)
 )`
 
+	// ownLiveRun is 1 if the job of a run w has a live run that is not a backfill.
+	ownLiveRun = `(SELECT count(*) FROM (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.kind <> 'backfill' LIMIT 1) y)`
+
 	fireKeys = `, inserted_keys AS (
   INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at)
   SELECT job_id, key, shard, id, now FROM assigned WHERE outcome IN ('ready', 'waiting') AND key IS NOT NULL AND kind = 'scheduled'
@@ -318,7 +369,7 @@ WITH step AS MATERIALIZED (
 	fireEvents = `, inserted_events AS (
   INSERT INTO belfry.events (id, shard, namespace, job_id, kind, at, message, count)
   SELECT e.id, advanced.shard, e.namespace, e.job_id, e.kind, e.at, e.message, e.count
-    FROM unnest($44::bigint[], $45::uuid[], $46::text[], $47::uuid[], $48::text[], $49::timestamptz[], $50::text[], $51::bigint[])
+    FROM unnest($45::bigint[], $46::uuid[], $47::text[], $48::uuid[], $49::text[], $50::timestamptz[], $51::text[], $52::bigint[])
       AS e (n, id, namespace, job_id, kind, at, message, count)
     JOIN advanced USING (n)
   ON CONFLICT (id) DO NOTHING
@@ -330,24 +381,32 @@ SELECT n, NULL, '', NULL, NULL, NULL, NULL FROM advanced
 SELECT 0, id, state, token, fired_at, deadline_at,
        CASE WHEN state = 'running' THEN coalesce(payload, (SELECT j.payload FROM belfry.jobs j WHERE j.id = inserted.job_id)) END
   FROM inserted`
+
+	fireSkipped = `
+ UNION ALL
+SELECT 0, id, 'skipped', NULL, NULL, NULL, NULL FROM decided WHERE outcome NOT IN ('ready', 'waiting') AND kind = 'scheduled'`
 )
 
-// fireVariant is what a batch has. Most have neither, and a simpler statement.
-type fireVariant struct{ keys, events bool }
+// fireVariant is what a batch has. Most have nothing of it, and a simpler statement.
+type fireVariant struct{ keys, events, limited bool }
 
-var fireSQL = fireStatements(fireVariant{}, fireVariant{keys: true}, fireVariant{events: true}, fireVariant{keys: true, events: true})
+var fireSQL = fireStatements()
 
-func fireStatements(variants ...fireVariant) map[fireVariant]string {
+func fireStatements() map[fireVariant]string {
 	out := map[fireVariant]string{}
-	for _, v := range variants {
-		keyed, keys, events := fireUnkeyed, "", ""
+	for i := range 8 {
+		v := fireVariant{keys: i&1 != 0, events: i&2 != 0, limited: i&4 != 0}
+		keyed, keys, events, skipped := fireUnkeyed, "", "", ""
 		if v.keys {
 			keyed, keys = fmt.Sprintf(fireKeyed, int64(store.KeyRetention.Seconds())), fireKeys
 		}
 		if v.events {
 			events = fireEvents
 		}
-		out[v] = fireSteps + keyed + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + events + fireResult
+		if v.limited {
+			skipped = fireSkipped
+		}
+		out[v] = fireSteps + keyed + fmt.Sprintf(fireRuns, plan.NoQueueLimit) + keys + events + fireResult + skipped
 	}
 	return out
 }

@@ -97,8 +97,8 @@ SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
        (SELECT count(*) FROM belfry.runs x WHERE x.state = 'running' AND x.lane = r.lane),
        CASE WHEN r.state = 'waiting' THEN ARRAY(
          SELECT x.id FROM belfry.runs x
-          WHERE x.job_id = r.job_id AND (x.state <> 'waiting' OR (x.scheduled_at, x.id) < (r.scheduled_at, r.id))
-          ORDER BY x.state = 'waiting', x.scheduled_at, x.id LIMIT $3) END
+          WHERE x.job_id = r.job_id AND (x.state <> 'waiting' OR (x.kind = 'backfill', x.scheduled_at, x.id) < (r.kind = 'backfill', r.scheduled_at, r.id))
+          ORDER BY x.state = 'waiting', x.kind = 'backfill', x.scheduled_at, x.id LIMIT $3) END
   FROM belfry.runs r WHERE r.namespace = $1 AND r.id = $2`, namespace, uuid(run), maxRunsBefore).
 		Scan(&w.State, timeColumn{&w.ReadyAt}, &w.Lane, &w.Cancel, &w.Ahead, &w.Running, &before)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -158,7 +158,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 }
 
 func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID, edit store.Edit, next *followUps) (belfry.Job, error) {
-	p, err := lockPlan(ctx, tx, namespace, id)
+	p, now, err := lockPlan(ctx, tx, namespace, id)
 	if err != nil {
 		return belfry.Job{}, err
 	}
@@ -166,7 +166,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	if err != nil {
 		return old, err
 	}
-	change, err := edit(old, p, s.Now())
+	change, err := edit(old, p, now)
 	if err != nil || change == nil {
 		return old, err
 	}
@@ -182,9 +182,12 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 		return job, belfry.Errorf(belfry.Conflict, "the job's plan could not be changed; try again")
 	}
 	if change.Cancel {
-		if err := cancelAll(ctx, tx, &job, next); err != nil {
-			return job, err
-		}
+		err = cancelAll(ctx, tx, &job, next)
+	} else if job.State == belfry.JobDeleted {
+		_, err = cancelTriggers(ctx, tx, id, belfry.ID{}, job.RetentionDays)
+	}
+	if err != nil {
+		return job, err
 	}
 	if old.Serial() && !job.Serial() {
 		if _, err := tx.Exec(ctx, releaseWaitingSQL, uuid(id)); err != nil {
@@ -216,12 +219,18 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 	return err
 }
 
-// lockPlan locks a job and its plan against fires and other edits.
-func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (plan.Plan, error) {
+// lockPlan locks a job and its plan against fires and other edits. It returns the server's
+// time after that: this process may believe that clock to be ahead, and a step for an
+// occurrence before its instant is not applied.
+func lockPlan(ctx context.Context, tx pgx.Tx, namespace string, id belfry.ID) (p plan.Plan, now time.Time, err error) {
 	missing := func() error { return noLiveJobError(ctx, tx, namespace, id) }
-	return collectOne(ctx, tx, scanInto(planFields), missing, `/* edit */ SELECT `+planColumnsSQL+`
+	p, err = collectOne(ctx, tx, scanInto(planFields), missing, `/* edit */ SELECT `+planColumnsSQL+`
 		FROM belfry.jobs j JOIN belfry.plans p ON p.job_id = j.id
 		WHERE j.namespace = $1 AND j.id = $2 AND j.state <> 'deleted' FOR UPDATE`, namespace, uuid(id))
+	if err == nil {
+		err = tx.QueryRow(ctx, `/* edit */ SELECT clock_timestamp()`).Scan(timeColumn{&now})
+	}
+	return p, now, err
 }
 
 // withRequestKey calls f and stores the key and the response of a request in the same

@@ -211,7 +211,7 @@ WITH head AS MATERIALIZED (
   SELECT x.id, greatest(x.ready_at, c.now) AS ready_at, CASE WHEN x.ready_at > c.now THEN 'retry' ELSE 'ready' END AS state
     FROM (SELECT DISTINCT unnest($1::uuid[])) AS j (job_id)
    CROSS JOIN (SELECT clock_timestamp() AS now) c
-   CROSS JOIN LATERAL (SELECT r.id, r.ready_at FROM belfry.runs r WHERE r.job_id = j.job_id AND r.state = 'waiting' ORDER BY r.scheduled_at, r.id LIMIT 1) x
+   CROSS JOIN LATERAL (SELECT r.id, r.ready_at FROM belfry.runs r WHERE r.job_id = j.job_id AND r.state = 'waiting' ORDER BY r.kind = 'backfill', r.scheduled_at, r.id LIMIT 1) x
    WHERE `+onlyWaitingRuns+`)
 UPDATE belfry.runs r SET state = head.state, ready_at = head.ready_at, rank = (extract(epoch FROM head.ready_at) * 1000000)::bigint + r.weight
   FROM head WHERE r.id = head.id AND r.state = 'waiting'

@@ -2,11 +2,14 @@ package postgres
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // A search for few plans among many reads a bounded number at a time, and misses none.
@@ -45,5 +48,25 @@ func TestPlansForZoneUpdateScansInSteps(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || calls != 3 {
 		t.Errorf("after %d calls, want 3:\n%s", calls, diff)
+	}
+}
+
+// An edit at the instant of an occurrence is applied, also by a process that believes the
+// server's clock to be ahead.
+func TestEditAtTheInstantOfAnOccurrence(t *testing.T) {
+	s := openEmpty(t)
+	job := newJob(t, s)
+	job.Plan.NominalAt = s.Now().Add(time.Minute)
+	job.Plan.NextAt = job.Plan.NominalAt
+	createJobs(t, s, job)
+	ahead := *s.clock.Load()
+	ahead.server = ahead.server.Add(5 * time.Minute)
+	s.clock.Store(&ahead)
+	paused, err := s.EditJob(t.Context(), job.Job.Namespace, job.Job.ID, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		job.State = belfry.JobPaused
+		return &store.Change{Job: job, Step: plan.Pause(subjectOf(t, job), p, now)}, nil
+	})
+	if err != nil || paused.State != belfry.JobPaused {
+		t.Errorf("the job is %s (%v)", paused.State, err)
 	}
 }

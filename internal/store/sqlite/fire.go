@@ -16,6 +16,7 @@ type fireTx struct {
 	owner belfry.ID
 	slots store.FreeSlots
 	store.FireResult
+	skipped int // runs of the current step that became skips
 }
 
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
@@ -27,8 +28,15 @@ func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (st
 	f.Applied = make([]bool, len(steps))
 	for i := range steps {
 		var err error
+		f.skipped = 0
 		if f.Applied[i], err = f.applyStep(&steps[i]); err != nil {
 			return store.FireResult{}, err
+		}
+		if f.skipped > 0 && steps[i].NextIfSkipped != nil {
+			if err := f.replan(&steps[i], f.skipped); err != nil {
+				return store.FireResult{}, err
+			}
+			f.AddSkipped(i, f.skipped)
 		}
 	}
 	t.changes.ready = t.changes.ready || len(f.Ready) > 0
@@ -56,6 +64,14 @@ func (f *fireTx) applyStep(s *plan.Step) (applied bool, err error) {
 	return true, f.addEvent(seen.Shard, s.Event)
 }
 
+// replan gives a job with max_runs the plan that it has after some of the runs became
+// skips.
+func (f *fireTx) replan(s *plan.Step, skipped int) error {
+	next := s.NextIfSkipped
+	return f.run(`UPDATE plans SET next_at = ?, nominal_at = ?, runs_made = runs_made - ? WHERE job_id = ?`,
+		nullTime(next.NextAt), nullTime(next.NominalAt), skipped, s.Seen.JobID[:])
+}
+
 func (f *fireTx) addSkip(s *plan.Step, skip *plan.Skip, kind belfry.RunKind, readyAt time.Time) error {
 	now := micro(f.now)
 	return f.run(insertSkip, skip.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(kind), string(skip.Reason),
@@ -76,6 +92,9 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 	case err != nil || state == "":
 		return err
 	case state == belfry.RunSkipped:
+		if r.Kind == belfry.KindScheduled {
+			f.skipped++
+		}
 		skip := &plan.Skip{ID: r.ID, From: r.ScheduledAt, To: r.ScheduledAt, Count: 1, Reason: reason}
 		return f.addSkip(s, skip, r.Kind, r.ReadyAt)
 	}
@@ -149,9 +168,15 @@ func (f *fireTx) initialState(job belfry.ID, r *plan.Run) (belfry.RunStatus, bel
 		return belfry.RunReady, "", err
 	}
 	err := f.get([]any{&known}, runIsLive, r.ID[:])
-	switch {
-	case err != nil || known != 0:
+	if err != nil || known != 0 {
 		return "", "", err
+	}
+	if r.Kind != belfry.KindBackfill { // A backfill takes no place of the queue.
+		if own, err := f.exists(jobHasOwnLiveRun, job[:]); err != nil || !own {
+			return belfry.RunWaiting, "", err
+		}
+	}
+	switch {
 	case r.Queue <= 0:
 		return belfry.RunSkipped, belfry.ReasonOverlap, nil
 	case r.Queue < plan.NoQueueLimit:
@@ -196,7 +221,9 @@ VALUES (?, ?, ?, ?, ?, ?, 'skipped', ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, '', ?, ?, ?)`
 const (
 	jobHasLiveRun = `SELECT EXISTS (SELECT 1 FROM runs WHERE job_id = ?)`
 	runIsLive     = `SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?)`
-	countWaiting  = `SELECT count(*) FROM (SELECT 1 FROM runs WHERE job_id = ? AND state = 'waiting' LIMIT ?)`
+	countWaiting  = `SELECT count(*) FROM (SELECT 1 FROM runs WHERE job_id = ? AND state = 'waiting' AND kind <> 'backfill' LIMIT ?)`
+
+	jobHasOwnLiveRun = `SELECT EXISTS (SELECT 1 FROM runs WHERE job_id = ? AND kind <> 'backfill')`
 )
 
 // The idempotency keys of scheduled runs.

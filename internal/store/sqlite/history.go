@@ -49,15 +49,15 @@ const (
 	selectAttempts = `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 FROM attempts WHERE run_id = ? ORDER BY attempt`
 
-	selectWait = `SELECT state, ready_at, lane, job_id, rank, scheduled_at, cancel_requested_at IS NOT NULL,
+	selectWait = `SELECT state, ready_at, lane, job_id, rank, scheduled_at, kind = 'backfill', cancel_requested_at IS NOT NULL,
   (SELECT count(*) FROM runs o WHERE o.state = 'running' AND o.lane = r.lane)
 FROM runs r WHERE r.id = ? AND r.namespace = ?`
 
 	countAhead = `SELECT count(*) FROM runs WHERE state = 'ready' AND lane = ? AND (rank, id) < (?, ?)`
 
 	// Runs that do not wait come first, and then those that have waited longer.
-	selectBefore = `SELECT id FROM runs WHERE job_id = @job AND id <> @id AND (state <> 'waiting' OR (scheduled_at, id) < (@at, @id))
-ORDER BY state = 'waiting', scheduled_at, id LIMIT 10`
+	selectBefore = `SELECT id FROM runs WHERE job_id = @job AND id <> @id AND (state <> 'waiting' OR (kind = 'backfill', scheduled_at, id) < (@backfill, @at, @id))
+ORDER BY state = 'waiting', kind = 'backfill', scheduled_at, id LIMIT 10`
 )
 
 func runFields(r *belfry.Run) []any {
@@ -108,7 +108,8 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 	return readValue(ctx, s, "look up what a run waits for", func(t *tx) (w store.RunWait, err error) {
 		var job belfry.ID
 		var rank, at int64
-		found, err := t.find([]any{&w.State, timeColumn{&w.ReadyAt}, &w.Lane, bytesColumn{job[:]}, &rank, &at, &w.Cancel, &w.Running}, selectWait, run[:], namespace)
+		var backfill bool
+		found, err := t.find([]any{&w.State, timeColumn{&w.ReadyAt}, &w.Lane, bytesColumn{job[:]}, &rank, &at, &backfill, &w.Cancel, &w.Running}, selectWait, run[:], namespace)
 		switch {
 		case err != nil:
 		case !found:
@@ -116,7 +117,7 @@ func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (s
 		case w.State == belfry.RunReady:
 			err = t.get([]any{&w.Ahead}, countAhead, w.Lane, rank, run[:])
 		case w.State == belfry.RunWaiting:
-			w.Before, err = all(t, scanID, selectBefore, sql.Named("job", job[:]), sql.Named("id", run[:]), sql.Named("at", at))
+			w.Before, err = all(t, scanID, selectBefore, sql.Named("job", job[:]), sql.Named("id", run[:]), sql.Named("at", at), sql.Named("backfill", backfill))
 		}
 		return w, err
 	})

@@ -161,9 +161,12 @@ func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 	}
 	t.changes.planWritten(old.ID)
 	if c.Cancel {
-		if err := t.cancelJob(old.ID); err != nil {
-			return err
-		}
+		err = t.cancelJob(old.ID)
+	} else if c.Job.State == belfry.JobDeleted {
+		_, err = t.cancelTriggers(triggersOfJob, old.ID[:])
+	}
+	if err != nil {
+		return err
 	}
 	if old.Serial() && !c.Job.Serial() {
 		if err := t.run(promoteAllWaiting, sql.Named("now", micro(t.now)), sql.Named("job", old.ID[:])); err != nil {

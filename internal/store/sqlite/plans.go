@@ -177,20 +177,21 @@ const (
 	promoteAllWaiting = promoteWaiting + `WHERE job_id = @job AND state = 'waiting'`
 
 	promoteFirstWaiting = promoteWaiting + `
-WHERE id = (SELECT id FROM runs WHERE job_id = @job AND state = 'waiting' ORDER BY scheduled_at, id LIMIT 1)
+WHERE id = (SELECT id FROM runs WHERE job_id = @job AND state = 'waiting' ORDER BY kind = 'backfill', scheduled_at, id LIMIT 1)
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = @job AND r.` + notWaiting + `) RETURNING state`
 
-	// selectUnblockedJobs finds jobs whose runs wait for nothing. It goes from job to
-	// job, however many runs of each are waiting.
-	selectUnblockedJobs = `
-WITH RECURSIVE waiting (job_id) AS (
-  SELECT min(job_id) FROM runs WHERE state = 'waiting'
+	// selectWaitingJobs lists jobs with waiting runs, however many each has, and whether
+	// they wait for nothing.
+	selectWaitingJobs = `
+WITH RECURSIVE waiting (job_id, n) AS (
+  SELECT min(job_id), 1 FROM runs WHERE state = 'waiting' AND job_id > @after
   UNION ALL
-  SELECT (SELECT min(r.job_id) FROM runs r WHERE r.state = 'waiting' AND r.job_id > waiting.job_id) FROM waiting WHERE waiting.job_id IS NOT NULL
+  SELECT (SELECT min(r.job_id) FROM runs r WHERE r.state = 'waiting' AND r.job_id > waiting.job_id), waiting.n + 1 FROM waiting
+  WHERE waiting.job_id IS NOT NULL AND waiting.n < @limit
 )
-SELECT waiting.job_id FROM waiting WHERE waiting.job_id IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = waiting.job_id AND r.` + notWaiting + `)
-  AND EXISTS (SELECT 1 FROM plans p WHERE p.job_id = waiting.job_id AND p.` + inShards + `) LIMIT ?`
+SELECT waiting.job_id, NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = waiting.job_id AND r.` + notWaiting + `)
+  AND EXISTS (SELECT 1 FROM plans p WHERE p.job_id = waiting.job_id AND p.shard IN (SELECT value FROM json_each(@shards)))
+FROM waiting WHERE waiting.job_id IS NOT NULL`
 )
 
 func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted int, next time.Time, err error) {
@@ -200,16 +201,11 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 			return err
 		}
 		t.changes.ready = promoted > 0
-		unblocked, err := all(t, scanID, selectUnblockedJobs, owned, atMost(limit-promoted))
+		unblocked, err := s.promoteUnblocked(t, owned)
 		if err != nil {
 			return err
 		}
-		for _, job := range unblocked {
-			if err := t.promoteFirstWaiting(job); err != nil {
-				return err
-			}
-		}
-		promoted += len(unblocked)
+		promoted += unblocked
 		_, err = t.find([]any{timeColumn{&next}}, selectNextRetry, owned)
 		return err
 	})
@@ -217,6 +213,38 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 		return 0, time.Time{}, err
 	}
 	return promoted, next, nil
+}
+
+// waitingScanLimit is how many jobs with waiting runs one call of Promote reads.
+const waitingScanLimit = 1000
+
+type waitingJob struct {
+	id        belfry.ID
+	unblocked bool
+}
+
+// promoteUnblocked promotes runs of the shards that wait for nothing. It scans a bounded
+// number of jobs, and the next call continues where this one ended.
+func (s *Store) promoteUnblocked(t *tx, shards string) (promoted int, err error) {
+	jobs, err := all(t, scanInto(func(w *waitingJob) []any { return []any{bytesColumn{w.id[:]}, &w.unblocked} }), selectWaitingJobs,
+		sql.Named("after", s.waitingAfter[:]), sql.Named("limit", waitingScanLimit), sql.Named("shards", shards))
+	if err != nil {
+		return 0, err
+	}
+	s.waitingAfter = belfry.ID{}
+	for i, job := range jobs {
+		if i == waitingScanLimit-1 {
+			s.waitingAfter = job.id
+		}
+		if !job.unblocked {
+			continue
+		}
+		if err := t.promoteFirstWaiting(job.id); err != nil {
+			return promoted, err
+		}
+		promoted++
+	}
+	return promoted, nil
 }
 
 func scanID(rows *sql.Rows, id *belfry.ID) error { return rows.Scan(bytesColumn{id[:]}) }

@@ -87,18 +87,18 @@ func (s *Store) DownSince() time.Time { return s.downSince }
 // a machine that lost power. Meanwhile the store is used: SQLite survives both on a disk
 // that keeps its promises, and to read a large file takes minutes.
 func (s *Store) checkIntegrity(ctx context.Context) {
-	var faults []string
+	var found []string
 	err := s.read(ctx, "check the database", func(t *tx) (err error) {
-		faults, err = all(t, scanInto(func(fault *string) []any { return []any{fault} }), `PRAGMA quick_check(10)`)
+		found, err = all(t, scanInto(func(line *string) []any { return []any{line} }), `PRAGMA quick_check(10)`)
 		return err
 	})
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && errorCode(err)&0xff != codes.SQLITE_CORRUPT:
 		s.log.Warn("the database could not be checked after an unclean stop", "error", err)
-	case err != nil || len(faults) != 1 || faults[0] != "ok":
+	case err != nil || len(found) != 1 || found[0] != "ok":
 		damage := "the database file is damaged: stop Belfry and restore a backup"
 		s.damage.Store(&damage)
-		s.log.Error(damage, "faults", strings.Join(faults, "; "), "error", err)
+		s.log.Error(damage, "check", strings.Join(found, "; "), "error", err)
 	}
 }

@@ -57,7 +57,7 @@ var statements = []struct {
 	{"count waiting runs", countWaiting, false},
 	{"promote a waiting run", promoteFirstWaiting, false},
 	{"promote all waiting runs of a job", promoteAllWaiting, false},
-	{"find runs that wait for nothing", selectUnblockedJobs, false},
+	{"find runs that wait for nothing", selectWaitingJobs, false},
 	{"look for a key", keyIsTaken, false},
 	{"record a key", insertKey, false},
 	{"record the success of a key", succeedKey, false},
@@ -117,7 +117,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 // the index: a job may have thousands of waiting runs.
 func TestWaitingRunsAreNotScanned(t *testing.T) {
 	s := openStore(t)
-	for _, query := range []string{promoteFirstWaiting, selectUnblockedJobs} {
+	for _, query := range []string{promoteFirstWaiting, selectWaitingJobs} {
 		steps := strings.Join(explain(t, s, query), "\n")
 		if !strings.Contains(steps, "SEARCH r USING COVERING INDEX runs_job (job_id=? AND state=?)") {
 			t.Errorf("%s\n%s", query, steps)
@@ -160,7 +160,7 @@ func explain(t *testing.T, s *Store, query string) []string {
 	t.Helper()
 	args := make([]any, strings.Count(query, "?"))
 	for _, name := range []string{"namespace", "queue", "type", "handler", "tags", "tag", "search", "status", "state", "after", "floor", "limit", "skip",
-		"now", "job", "at", "id", "since", "until", "fingerprint", "reason", "error", "before"} {
+		"now", "job", "at", "id", "since", "until", "fingerprint", "reason", "error", "before", "backfill", "shards"} {
 		args = append(args, sql.Named(name, nil))
 	}
 	steps, err := readValue(ctx, s, "explain", func(x *tx) ([]string, error) {

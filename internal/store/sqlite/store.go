@@ -37,21 +37,22 @@ type Options struct {
 // Store is a store.Store in a file: the interfaces say what its methods do. Its clock
 // is that of the process.
 type Store struct {
-	log       *slog.Logger
-	shards    int
-	dir       string
-	lock      *os.File
-	writer    *pool
-	reader    *pool
-	hub       store.Hub
-	specs     store.Specs
-	scanLimit int // how many rows of an index a page of a list may read
-	clock     store.ClockWatch
-	downSince time.Time              // see DownSince
-	unclean   bool                   // the process before was killed
-	damage    atomic.Pointer[string] // of the file; nil: none is known
-	stopCheck context.CancelFunc     // ends checkIntegrity; nil: it does not run
-	close     func() error
+	log          *slog.Logger
+	shards       int
+	dir          string
+	lock         *os.File
+	writer       *pool
+	reader       *pool
+	hub          store.Hub
+	specs        store.Specs
+	scanLimit    int // how many rows of an index a page of a list may read
+	clock        store.ClockWatch
+	waitingAfter belfry.ID              // where the next scan of jobs with waiting runs starts; used by the writer alone
+	downSince    time.Time              // see DownSince
+	unclean      bool                   // the process before was killed
+	damage       atomic.Pointer[string] // of the file; nil: none is known
+	stopCheck    context.CancelFunc     // ends checkIntegrity; nil: it does not run
+	close        func() error
 }
 
 var _ store.Store = (*Store)(nil)

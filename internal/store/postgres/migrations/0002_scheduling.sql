@@ -21,3 +21,7 @@ CREATE TABLE belfry.outages (
     ended_at timestamptz NOT NULL,
     PRIMARY KEY (shard, ended_at)
 );
+
+-- Waiting backfill runs come after all others of their job.
+DROP INDEX belfry.runs_waiting;
+CREATE INDEX runs_waiting ON belfry.runs (job_id, (kind = 'backfill'), scheduled_at, id) WHERE state = 'waiting';

@@ -11,3 +11,7 @@ CREATE TABLE outages (
     ended_at INTEGER NOT NULL,
     PRIMARY KEY (shard, ended_at)
 );
+
+-- Waiting backfill runs come after all others of their job.
+DROP INDEX runs_waiting;
+CREATE INDEX runs_waiting ON runs (job_id, (kind = 'backfill'), scheduled_at, id) WHERE state = 'waiting';
