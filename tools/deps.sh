@@ -7,27 +7,37 @@ have_postgres() {
 	[ -n "${BELFRY_TEST_DATABASE_URL:-}" ] || command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
-if have_postgres; then
+have_pgbouncer() {
+	command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]
+}
+
+if have_postgres && have_pgbouncer; then
 	exit 0
 fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-	echo "installing postgresql for the tests"
-	# The package would start a server of its own; nothing here needs it.
+	echo "installing postgresql and pgbouncer for the tests"
+	# The packages would start servers of their own; nothing here needs them.
 	created=
 	if [ ! -e /usr/sbin/policy-rc.d ]; then
 		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 		chmod +x /usr/sbin/policy-rc.d
 		created=1
 	fi
-	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql
+	apt-get update -q || have_postgres
+	have_postgres || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql
+	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends pgbouncer ||
+		echo "PgBouncer could not be installed: its tests will be left out"
 	if [ -n "$created" ]; then rm -f /usr/sbin/policy-rc.d; fi
+	exit 0
+fi
+if have_postgres; then
+	echo "PgBouncer is not installed: its tests will be left out (sudo apt-get install -y pgbouncer)"
 	exit 0
 fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql
+To run them all:   sudo apt-get install -y postgresql pgbouncer
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT

@@ -52,6 +52,7 @@ Every flag can also be set by the environment variable in brackets.`,
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
+	f.IntVar(&c.Connections, "database-connections", 0, "connections to PostgreSQL that this process may open, at least 8 (default pool_max_conns of the URL, or 20)")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
 	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
 	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "how many runs this process executes at a time")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
 )
 
 // The roles a process may have.
@@ -25,6 +26,7 @@ type Config struct {
 	Listen       string
 	Data         string // directory of the embedded database
 	DatabaseURL  string // PostgreSQL instead of the embedded database
+	Connections  int    // to PostgreSQL that the process may open; 0: pool_max_conns of the URL, or the default of the store
 	Roles        []string
 	Shards       int // of a new database; 0: the default of the store
 	Concurrency  int
@@ -92,6 +94,7 @@ func (c Config) Validate() error {
 		value       any
 	}{
 		{c.Shards >= 0 && c.Shards <= 4096, "--shards", "from 1 to 4096", c.Shards},
+		{c.Connections == 0 || c.Connections >= postgres.MinConnections && c.Connections <= 10_000, "--database-connections", fmt.Sprintf("from %d to 10000", postgres.MinConnections), c.Connections},
 		{c.Concurrency >= 1 && c.Concurrency <= 100_000, "--concurrency", "from 1 to 100000", c.Concurrency},
 		{c.DrainTimeout >= 0, "--drain-timeout", "at least 0", c.DrainTimeout},
 		{c.Retention >= time.Second, "--retention", "at least 1s", c.Retention},

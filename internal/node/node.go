@@ -75,7 +75,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
-		opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Log: n.log})
+		opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log})
 		if err == nil {
 			n.store = opened
 		}

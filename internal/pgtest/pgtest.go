@@ -95,7 +95,7 @@ func Main(m *testing.M) int {
 	if n := skipped.Load(); n > 0 {
 		fmt.Fprintf(os.Stderr, "\n*** TESTS SKIPPED WITHOUT POSTGRESQL: %d ***\n%s\n\n", n, installHint)
 	}
-	if err := shared.stop(); err != nil {
+	if err := errors.Join(sharedPooler.stop(), shared.stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}

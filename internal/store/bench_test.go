@@ -16,7 +16,10 @@ const batch = 1000
 // durable are the backends as they are run in earnest: what was committed stays.
 var durable = []backend{
 	{"sqlite", openSQLite},
-	{"postgres", func(tb testing.TB) *fixture { return openPostgres(tb, pgtest.Durable(tb).URL()) }},
+	{"postgres", func(tb testing.TB) *fixture {
+		address := pgtest.Durable(tb).URL()
+		return openPostgres(tb, address, address)
+	}},
 }
 
 // benchmark runs one body over every backend, each with its own fresh store, and

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,13 +42,23 @@ type backend struct {
 	open func(tb testing.TB) *fixture
 }
 
-// backends are all of them. The last one is PostgreSQL as it is used behind a
-// pooler in transaction mode.
+// backends are all of them. The last one is PostgreSQL behind PgBouncer in transaction
+// mode, or used as if it were where that is not installed.
 var backends = []backend{
 	{"sqlite", openSQLite},
-	{"postgres", func(tb testing.TB) *fixture { return openPostgres(tb, pgtest.Database(tb, postgres.Migrate)) }},
-	{"postgres-exec", func(tb testing.TB) *fixture {
-		return openPostgres(tb, poolerURL(pgtest.Database(tb, postgres.Migrate)))
+	{"postgres", func(tb testing.TB) *fixture {
+		address := pgtest.Database(tb, postgres.Migrate)
+		return openPostgres(tb, address, address)
+	}},
+	{"pgbouncer", func(tb testing.TB) *fixture {
+		address := pgtest.Database(tb, postgres.Migrate)
+		pooler := withParameter(address, "default_query_exec_mode", "exec")
+		if pgtest.PoolerInstalled() {
+			pooler = pgtest.Pooler(tb, address)
+		}
+		f := openPostgres(tb, pooler, address)
+		f.pooled = true
+		return f
 	}},
 }
 
@@ -128,7 +137,8 @@ func openSQLite(tb testing.TB) *fixture {
 	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again}
 }
 
-func openPostgres(tb testing.TB, address string) *fixture {
+// openPostgres opens a store, and the tables at the address of the server itself.
+func openPostgres(tb testing.TB, address, server string) *fixture {
 	tb.Helper()
 	reopen := func(tb testing.TB) store.Store {
 		tb.Helper()
@@ -141,19 +151,12 @@ func openPostgres(tb testing.TB, address string) *fixture {
 	}
 	s := reopen(tb)
 	return &fixture{
-		Store: s, tables: openTables(tb, "pgx", withParameter(address, "search_path", "belfry")), origin: thisMinute(s),
-		server: true, pooled: strings.Contains(address, execMode), reopen: reopen, openAgain: reopen,
+		Store: s, tables: openTables(tb, "pgx", withParameter(server, "search_path", "belfry")), origin: thisMinute(s),
+		server: true, reopen: reopen, openAgain: reopen,
 	}
 }
 
 func thisMinute(s store.Store) time.Time { return s.Now().UTC().Truncate(time.Minute) }
-
-// execMode is the parameter of an address that says how statements are sent.
-const execMode = "default_query_exec_mode"
-
-// poolerURL is the address of a database as it is given when a pooler in
-// transaction mode stands before it.
-func poolerURL(address string) string { return withParameter(address, execMode, "exec") }
 
 // withParameter sets a parameter of an address.
 func withParameter(address, name, value string) string {

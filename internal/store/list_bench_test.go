@@ -79,7 +79,8 @@ var listFilters = []struct {
 
 // BenchmarkListJobs1M measures what a page of fifty jobs takes.
 func BenchmarkListJobs1M(b *testing.B) {
-	f := openPostgres(b, pgtest.Durable(b).URL())
+	address := pgtest.Durable(b).URL()
+	f := openPostgres(b, address, address)
 	n := fleetSize(b)
 	oldest := f.createBigFleet(b, n)
 	youngest := idCounter.Load()

@@ -24,8 +24,7 @@ func openLossy(t *testing.T) (*fixture, *pgtest.Proxy) {
 	t.Parallel()
 	address := pgtest.Database(t, postgres.Migrate)
 	proxy := pgtest.NewProxy(t, address)
-	f := openPostgres(t, proxy.URL())
-	f.tables = openTables(t, "pgx", withParameter(address, "search_path", "belfry"))
+	f := openPostgres(t, proxy.URL(), address)
 	t.Cleanup(func() { checkInvariants(t, f) })
 	return f, proxy
 }

@@ -21,7 +21,7 @@ var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, c
 const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	letter, err := collectOne(ctx, s.pool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
+	letter, err := collectOne(ctx, s.readPool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
 		var letter belfry.DeadLetter
 		var spec string
 		err := row.Scan(append(deadLetterFields(&letter), &spec, jsonColumn{&letter.Payload})...)
@@ -107,7 +107,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter be
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, max(page.Limit, 0))
-	letters, err := collect(ctx, s.pool, scanInto(deadLetterFields),
+	letters, err := collect(ctx, s.readPool, scanInto(deadLetterFields),
 		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
 			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
@@ -116,7 +116,7 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter be
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
 	where, args := deadCondition(namespace, filter)
 	args = append(args, max(limit, 0))
-	groups, err := collect(ctx, s.pool, scanInto(deadGroupFields), fmt.Sprintf(`
+	groups, err := collect(ctx, s.readPool, scanInto(deadGroupFields), fmt.Sprintf(`
 WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS first, max(x.died_at) AS last FROM belfry.dead x%[1]s WHERE %[2]s GROUP BY x.fingerprint, x.job_id),
 grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(first) AS first, max(last) AS last FROM per_job
                           GROUP BY fingerprint ORDER BY sum(n) DESC, max(last) DESC, fingerprint LIMIT $%[3]d)

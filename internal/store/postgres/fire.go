@@ -75,14 +75,7 @@ func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []pl
 	if err != nil {
 		return fired, err
 	}
-	for i, skipped := range fired.Skipped {
-		next := steps[i].NextIfSkipped
-		if _, err := q.Exec(ctx, `/* fire */ UPDATE belfry.plans SET next_at = $2, nominal_at = $3, runs_made = runs_made - $4 WHERE job_id = $1`,
-			uuid(next.JobID), timestamptz(next.NextAt), timestamptz(next.NominalAt), skipped); err != nil {
-			return fired, err
-		}
-	}
-	return fired, nil
+	return fired, replanSkipped(ctx, q, steps, fired.Skipped)
 }
 
 func (a *fireArgs) stepOf(run belfry.ID) *plan.Step { return &a.steps[a.runs[a.index[run]].step-1] }
@@ -205,13 +198,7 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 // ownBefore is how many runs of the step before a run are not backfills.
 func (a *fireArgs) ownBefore(r *ofStep[plan.Run]) (n int32) {
 	runs := a.steps[r.step-1].Runs
-	if len(runs) == 1 {
-		return 0
-	}
-	for i := range runs {
-		if &runs[i] == r.of {
-			break
-		}
+	for i := 0; &runs[i] != r.of; i++ {
 		if runs[i].Kind != belfry.KindBackfill {
 			n++
 		}

@@ -45,7 +45,7 @@ var scanRun = scanInto(runFields)
 
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
-	run, err := collectOne(ctx, s.pool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+where+`
+	run, err := collectOne(ctx, s.readPool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
@@ -57,7 +57,7 @@ func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry
 }
 
 func (s *Store) attempts(ctx context.Context, run belfry.ID) ([]belfry.Attempt, error) {
-	return collect(ctx, s.pool, scanInto(attemptFields), `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
+	return collect(ctx, s.readPool, scanInto(attemptFields), `SELECT attempt, outcome, worker, started_at, finished_at, http_status, error, output, coalesce(late_outcome, ''), late_at
 		FROM belfry.attempts WHERE run_id = $1 ORDER BY attempt`, uuid(run))
 }
 
@@ -69,7 +69,7 @@ func attemptFields(a *belfry.Attempt) []any {
 // JobRuns cuts each table to a page before they are merged.
 func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
-	runs, err := collect(ctx, s.pool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
+	runs, err := collect(ctx, s.readPool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
 		UNION ALL (`+selectSettled+`belfry.history x`+where+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
 		namespace, uuid(job), timestamptz(page.After.At), uuid(page.After.ID), page.Limit)
 	return runs, wrapError("list runs", err)
@@ -77,7 +77,7 @@ func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, pa
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
-	runs, err := collect(ctx, s.pool, scanRun, selectLive+`belfry.runs x`+where+`
+	runs, err := collect(ctx, s.readPool, scanRun, selectLive+`belfry.runs x`+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL `+selectSettled+`belfry.history x`+where+`
 		UNION ALL `+selectSettled+`belfry.history x WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at < $3 AND x.skipped_to >= $3 AND x.skipped_count > 1`,
@@ -91,7 +91,7 @@ const maxRunsBefore = 10
 func (s *Store) RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error) {
 	var w store.RunWait
 	var before []pgtype.UUID
-	err := s.pool.QueryRow(ctx, `
+	err := s.readPool.QueryRow(ctx, `
 SELECT r.state, r.ready_at, r.lane, r.cancel_requested_at IS NOT NULL,
        CASE WHEN r.state = 'ready' THEN (SELECT count(*) FROM belfry.runs x WHERE x.state = 'ready' AND x.lane = r.lane AND x.rank < r.rank) ELSE 0 END,
        (SELECT count(*) FROM belfry.runs x WHERE x.state = 'running' AND x.lane = r.lane),
@@ -218,7 +218,7 @@ func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status 
 
 // ListEvents reads them by id, which is the order of their instants.
 func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
-	events, err := collect(ctx, s.pool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
+	events, err := collect(ctx, s.readPool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
 		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), max(page.Limit, 0))
 	return events, wrapError("list events", err)
 }

@@ -16,11 +16,11 @@ import (
 )
 
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	job, err := s.job(ctx, s.pool, namespace, id)
+	job, err := s.job(ctx, s.readPool, namespace, id)
 	if belfry.CodeOf(err) != belfry.NotFound {
 		return job, err
 	}
-	ended, err := s.readEnded(ctx, s.pool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
+	ended, err := s.readEnded(ctx, s.readPool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
 	return firstJob(ended, id, err)
 }
 
@@ -54,7 +54,7 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	var id belfry.ID
-	err := s.pool.QueryRow(ctx, `
+	err := s.readPool.QueryRow(ctx, `
 SELECT id FROM (
   SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
    UNION ALL
@@ -74,7 +74,7 @@ func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, b
 		spec      string
 		v         belfry.Revision
 	)
-	err := forEach(ctx, s.pool, []any{&number, textColumn{&spec}, jsonColumn{&v.Payload}, nullTimeColumn{&v.ReplacedAt}}, func() (err error) {
+	err := forEach(ctx, s.readPool, []any{&number, textColumn{&spec}, jsonColumn{&v.Payload}, nullTimeColumn{&v.ReplacedAt}}, func() (err error) {
 		found = true
 		if !number.Valid { // the job has none
 			return nil

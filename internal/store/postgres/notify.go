@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -27,7 +26,7 @@ const (
 // notifications in transactions of their own.
 type notifier struct {
 	store.Hub
-	pool *pgxpool.Pool
+	pool *pool
 	log  *slog.Logger
 	node string // sender of our notifications
 

@@ -284,6 +284,19 @@ SELECT job_id, n = $3, shard = ANY($1) AND `+onlyWaitingRuns+` FROM j`, int32s(s
 	return s.advance(ctx, jobs)
 }
 
+// replanSkipped gives jobs with max_runs the plans that they have after some of the runs
+// of their steps became skips.
+func replanSkipped(ctx context.Context, q querier, steps []plan.Step, skipped map[int]int) error {
+	for i, n := range skipped {
+		next := steps[i].NextIfSkipped
+		if _, err := q.Exec(ctx, `/* fire */ UPDATE belfry.plans SET next_at = $2, nominal_at = $3, runs_made = runs_made - $4 WHERE job_id = $1`,
+			uuid(next.JobID), timestamptz(next.NextAt), timestamptz(next.NominalAt), n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CountReady skips from lane to lane in the index: its cost does not grow with the queue.
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
 	ready := map[string]int{}

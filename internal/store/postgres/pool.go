@@ -3,48 +3,93 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
-	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/belfry-sh/belfry"
 )
 
-func (s *Store) connect(ctx context.Context, url string) error {
-	config, err := poolConfig(url)
-	if err != nil {
-		return err
+// pool is connections whose users wait while the server has none left for them, such as
+// when a cluster has as many nodes as the server can bear.
+type pool struct{ *pgxpool.Pool }
+
+// maxConnectionWait bounds the wait of a call without a deadline.
+const maxConnectionWait = 10 * time.Second
+
+// retryConnect repeats a call that got no connection. It did nothing.
+func retryConnect(ctx context.Context, call func() error) error {
+	started := time.Now()
+	for delay := 20 * time.Millisecond; ; delay = min(2*delay, 500*time.Millisecond) {
+		err := call()
+		if !noConnectionLeft(err) || time.Since(started) > maxConnectionWait {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(delay):
+		}
 	}
-	s.behindPooler = usesPooler(config.ConnConfig)
-	if s.pool, err = s.newPool(ctx, config); err != nil {
-		return err
-	}
-	config = config.Copy()
-	config.MaxConns, config.MinConns = 3, 1
-	if s.priorityPool, err = s.newPool(ctx, config); err != nil {
-		s.pool.Close()
-		return err
-	}
-	return nil
 }
 
-func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
-	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
-	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	tracer.pool.Store(pool)
-	return pool, nil
+// noConnectionLeft reports whether a server or a pooler has refused another connection.
+func noConnectionLeft(err error) bool {
+	var refused *pgconn.ConnectError
+	return errors.As(err, &refused) && (sqlState(err) == tooManyConnections || strings.Contains(err.Error(), "no more connections allowed"))
 }
+
+func (p *pool) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	err = retryConnect(ctx, func() error {
+		tag, err = p.Pool.Exec(ctx, sql, args...)
+		return err
+	})
+	return tag, err
+}
+
+func (p *pool) Query(ctx context.Context, sql string, args ...any) (rows pgx.Rows, err error) {
+	err = retryConnect(ctx, func() error {
+		rows, err = p.Pool.Query(ctx, sql, args...)
+		return err
+	})
+	return rows, err
+}
+
+func (p *pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return rowFunc(func(into ...any) error {
+		return retryConnect(ctx, func() error { return p.Pool.QueryRow(ctx, sql, args...).Scan(into...) })
+	})
+}
+
+func (p *pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx, pgx.TxOptions{}) }
+
+func (p *pool) BeginTx(ctx context.Context, o pgx.TxOptions) (tx pgx.Tx, err error) {
+	err = retryConnect(ctx, func() error {
+		tx, err = p.Pool.BeginTx(ctx, o)
+		return err
+	})
+	return tx, err
+}
+
+func (p *pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	// Its own error comes too late to repeat it.
+	_ = retryConnect(ctx, func() error {
+		conn, err := p.Acquire(ctx)
+		if err == nil {
+			conn.Release()
+		}
+		return err
+	})
+	return p.Pool.SendBatch(ctx, b)
+}
+
+// rowFunc is a pgx.Row.
+type rowFunc func(into ...any) error
+
+func (f rowFunc) Scan(into ...any) error { return f(into...) }
 
 // healthTracer replaces all connections of a pool after a statement that got no answer
 // in time. A route or a firewall that drops packets makes them all silent at once, and
@@ -130,35 +175,3 @@ const (
 	minReset     = 3 * time.Second  // between two replacements: a slow database must not be slowed further
 	silenceLasts = 30 * time.Second // for how long connections are closed without waiting for the server after one was silent
 )
-
-// poolConfig parses the URL and limits how long a session may wait. A pooler in
-// transaction mode keeps no session settings.
-func poolConfig(url string) (*pgxpool.Config, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
-	}
-	config.ConnConfig.ConnectTimeout = 3 * time.Second
-	config.MaxConnLifetimeJitter = 5 * time.Minute
-	config.MaxConns = max(config.MaxConns, 8)
-	defaults := map[string]string{"application_name": "belfry"}
-	if !usesPooler(config.ConnConfig) {
-		defaults["timezone"] = "UTC"
-		defaults["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
-		defaults["lock_timeout"] = "2000"
-		defaults["idle_in_transaction_session_timeout"] = "5000"
-		defaults["jit"] = "off"
-		// What is promised and reasoned about must not depend on a default of the server.
-		defaults["synchronous_commit"] = "on"
-		defaults["default_transaction_isolation"] = "read committed"
-	}
-	maps.Copy(defaults, config.ConnConfig.RuntimeParams)
-	config.ConnConfig.RuntimeParams = defaults
-	return config, nil
-}
-
-// usesPooler reports whether the URL has the query mode that a pooler in transaction
-// mode needs (default_query_exec_mode=exec).
-func usesPooler(c *pgx.ConnConfig) bool {
-	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
-}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -31,16 +30,18 @@ const (
 
 // Options are the settings of a store.
 type Options struct {
-	URL    string
-	Shards int // of a new database; 0: the stored number, or 64
-	Log    *slog.Logger
+	URL         string
+	Shards      int // of a new database; 0: the stored number, or 64
+	Connections int // that the node may open; 0: pool_max_conns of the URL, or DefaultConnections
+	Log         *slog.Logger
 }
 
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
-	pool         *pgxpool.Pool
-	priorityPool *pgxpool.Pool // heartbeats, leases and the clock never wait behind other work
-	behindPooler bool          // connections go through a pooler in transaction mode
+	pool         *pool
+	readPool     *pool // reads of the API, so that many of them delay nothing else
+	priorityPool *pool // heartbeats, leases and the clock never wait behind other work
+	behindPooler bool  // connections go through a pooler in transaction mode
 	log          *slog.Logger
 	shards       int
 	clock        atomic.Pointer[clockSample]
@@ -69,12 +70,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := Migrate(ctx, o.URL); err != nil {
+	c, err := inspect(ctx, o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.migrate(ctx); err != nil {
 		return nil, err
 	}
 	s := &Store{log: o.Log, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
-	if err := s.connect(ctx, o.URL); err != nil {
+	if err := s.connect(ctx, c, o.Connections); err != nil {
 		return nil, err
+	}
+	if s.behindPooler {
+		o.Log.Info("the database is behind a pooler in transaction mode; notifications between nodes are replaced by polling")
+		if err := s.warnAboutSettings(ctx); err != nil {
+			s.closePools()
+			return nil, err
+		}
 	}
 	if err := s.initShards(ctx, o.Shards); err != nil {
 		s.closePools()
@@ -142,11 +154,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-func (s *Store) closePools() {
-	s.pool.Close()
-	s.priorityPool.Close()
-}
-
 func (s *Store) syncClockLoop(ctx context.Context) {
 	for {
 		select {
@@ -196,13 +203,15 @@ const migrateTimeout = 10 * time.Minute
 // Migrate brings the schema up to date, one process at a time. It refuses a schema that
 // is newer than this program.
 func Migrate(ctx context.Context, url string) error {
-	config, err := poolConfig(url)
+	c, err := inspect(ctx, url)
 	if err != nil {
 		return err
 	}
-	// An index on a large table may take longer than other statements may.
-	config.ConnConfig.RuntimeParams["statement_timeout"] = "0"
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	return c.migrate(ctx)
+}
+
+func (c *connection) migrate(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, c.config.ConnConfig)
 	if err != nil {
 		return wrapError("connect to migrate", err)
 	}
@@ -227,6 +236,7 @@ func Migrate(ctx context.Context, url string) error {
 func migrate(ctx context.Context, tx pgx.Tx, files fs.FS) error {
 	for _, sql := range []string{
 		`SELECT set_config('lock_timeout', '200ms', true)`,
+		`SELECT set_config('statement_timeout', '0', true)`, // an index on a large table takes long
 		fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, migrationLock),
 		`CREATE SCHEMA IF NOT EXISTS belfry`,
 		`CREATE TABLE IF NOT EXISTS belfry.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL)`,

@@ -99,7 +99,7 @@ const (
 // scanSnapshot runs bounded scans in one snapshot, so that the rows of a scan and the
 // position where it ended belong together.
 func (s *Store) scanSnapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, s.readPool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, restrictPlanner); err != nil {
 			return err
 		}
@@ -120,12 +120,13 @@ func scanEnd(ctx context.Context, tx pgx.Tx, id, scan string, after pgtype.UUID,
 
 // SQLSTATE codes. After each of them nothing was written.
 const (
-	uniqueViolation  = "23505"
-	checkViolation   = "23514"
-	deadlockDetected = "40P01"
-	duplicateTable   = "42P07"
-	lockNotAvailable = "55P03" // a statement waited too long for a lock
-	queryCanceled    = "57014" // a statement took too long
+	uniqueViolation    = "23505"
+	checkViolation     = "23514"
+	deadlockDetected   = "40P01"
+	duplicateTable     = "42P07"
+	lockNotAvailable   = "55P03" // a statement waited too long for a lock
+	tooManyConnections = "53300"
+	queryCanceled      = "57014" // a statement took too long
 )
 
 // sqlState is the code of an error that the server sent, empty otherwise.

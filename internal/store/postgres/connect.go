@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// Connections of a node.
+const (
+	DefaultConnections = 20
+	MinConnections     = 8
+
+	listenConnections   = 1 // for notifications
+	priorityConnections = 3 // for heartbeats, leases and the clock
+	readShare           = 4 // of all connections, one in so many is for reads of the API, at least two
+)
+
+const minVersion = 150000 // of the server, as it reports it
+
+// connection is how to connect to a server.
+type connection struct {
+	config       *pgxpool.Config
+	behindPooler bool // in transaction mode: a session keeps no settings, no prepared statements and no LISTEN
+}
+
+// inspect parses a URL, checks the server's version and finds out whether there is a
+// pooler in between. A session of the server has the process id that the server gave when
+// it began; a pooler gives one of its own. A URL can also name the query mode that a pooler
+// needs (default_query_exec_mode=exec).
+func inspect(ctx context.Context, url string) (*connection, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
+	}
+	config.ConnConfig.ConnectTimeout = 3 * time.Second
+	config.MaxConnLifetimeJitter = 5 * time.Minute
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = 0
+	}
+	c := &connection{config: config, behindPooler: usesPooler(config.ConnConfig)}
+	var conn *pgx.Conn
+	err = retryConnect(ctx, func() error {
+		conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
+		return err
+	})
+	if err != nil {
+		return nil, wrapError("connect to the database", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var version int
+	var process uint32
+	if err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&version, &process); err != nil {
+		return nil, wrapError("read the version of the database", err)
+	}
+	if err := checkVersion(version); err != nil {
+		return nil, err
+	}
+	if c.behindPooler = c.behindPooler || process != conn.PgConn().PID(); c.behindPooler && !usesPooler(config.ConnConfig) {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	c.setSession()
+	return c, nil
+}
+
+func checkVersion(version int) error {
+	if version < minVersion {
+		return belfry.Errorf(belfry.Invalid, "the server is PostgreSQL %d.%d, and Belfry needs %d or newer", version/10000, version%10000, minVersion/10000)
+	}
+	return nil
+}
+
+// setSession limits how long a session may wait. A pooler in transaction mode keeps no
+// session settings, and refuses most startup parameters.
+func (c *connection) setSession() {
+	defaults := map[string]string{"application_name": "belfry"}
+	if !c.behindPooler {
+		defaults["timezone"] = "UTC"
+		defaults["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
+		defaults["lock_timeout"] = "2000"
+		defaults["idle_in_transaction_session_timeout"] = "5000"
+		defaults["jit"] = "off"
+		// What is promised and reasoned about must not depend on a default of the server.
+		defaults["synchronous_commit"] = "on"
+		defaults["default_transaction_isolation"] = "read committed"
+	}
+	maps.Copy(defaults, c.config.ConnConfig.RuntimeParams)
+	c.config.ConnConfig.RuntimeParams = defaults
+}
+
+// usesPooler reports whether a URL has the query mode that a pooler in transaction mode
+// needs.
+func usesPooler(c *pgx.ConnConfig) bool {
+	return c.DefaultQueryExecMode == pgx.QueryExecModeExec || c.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
+}
+
+// connect opens the pools, which together have as many connections as the node may open:
+// the given number, that of the URL (pool_max_conns), or the default.
+func (s *Store) connect(ctx context.Context, c *connection, connections int) error {
+	if connections == 0 {
+		connections = int(c.config.MaxConns)
+	}
+	if connections == 0 {
+		connections = DefaultConnections
+	}
+	if connections < MinConnections {
+		return belfry.Errorf(belfry.Invalid, "%d connections to the database are too few for a node: allow it %d or more", connections, MinConnections)
+	}
+	s.behindPooler = c.behindPooler
+	reads := max(2, connections/readShare)
+	for _, p := range []struct {
+		pool **pool
+		max  int
+		min  int32
+	}{
+		{&s.priorityPool, priorityConnections, 1},
+		{&s.readPool, reads, 0},
+		{&s.pool, connections - priorityConnections - listenConnections - reads, 0},
+	} {
+		config := c.config.Copy()
+		config.MaxConns, config.MinConns = int32(p.max), p.min
+		opened, err := s.newPool(ctx, config)
+		if err != nil {
+			s.closePools()
+			return err
+		}
+		*p.pool = opened
+	}
+	return nil
+}
+
+func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pool, error) {
+	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
+	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
+	opened, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	tracer.pool.Store(opened)
+	return &pool{opened}, nil
+}
+
+func (s *Store) closePools() {
+	for _, p := range []*pool{s.pool, s.readPool, s.priorityPool} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// sessionSettings are settings that guarantees depend on, with the values that they need.
+// A session behind a pooler has those of its role.
+var sessionSettings = map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
+
+// warnAboutSettings logs settings that weaken guarantees, where they cannot be set.
+func (s *Store) warnAboutSettings(ctx context.Context) error {
+	for name, want := range sessionSettings {
+		var got string
+		if err := s.pool.QueryRow(ctx, `SELECT current_setting($1)`, name).Scan(&got); err != nil {
+			return wrapError("read the settings of the database", err)
+		}
+		if got != want {
+			s.log.Warn("a setting of the database role weakens guarantees; set it with ALTER ROLE", "setting", name, "value", got, "needed", want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+)
+
+func TestPoolerIsRecognised(t *testing.T) {
+	direct := pgtest.Database(t, nil)
+	for address, want := range map[string]bool{
+		direct: false,
+		withParam(t, direct, "default_query_exec_mode", "exec"): true,
+		pgtest.Pooler(t, direct):                                true,
+	} {
+		c, err := inspect(t.Context(), address)
+		if err != nil || c.behindPooler != want || usesPooler(c.config.ConnConfig) != want {
+			t.Errorf("%s: got %+v (%v), want a pooler: %v", address, c, err, want)
+		}
+	}
+	s := open(t, Options{URL: pgtest.Pooler(t, direct)})
+	if job := createDue(t, s); planOf(t, s, job).JobID != job.ID {
+		t.Error("a job that was created through the pooler is not there")
+	}
+}
+
+func TestConnectionsOfANode(t *testing.T) {
+	address := pgtest.Database(t, Migrate)
+	for _, tt := range []struct {
+		options Options
+		want    int
+	}{
+		{Options{URL: address}, DefaultConnections},
+		{Options{URL: address, Connections: MinConnections}, MinConnections},
+		{Options{URL: address, Connections: 50}, 50},
+		{Options{URL: withParam(t, address, "pool_max_conns", "12")}, 12},
+		{Options{URL: withParam(t, address, "pool_max_conns", "12"), Connections: 9}, 9},
+	} {
+		s := open(t, tt.options)
+		total := listenConnections
+		for _, p := range []*pool{s.pool, s.readPool, s.priorityPool} {
+			if n := int(p.Config().MaxConns); n < 2 {
+				t.Errorf("a pool of %d connections has %d", tt.want, n)
+			} else {
+				total += n
+			}
+		}
+		if total != tt.want {
+			t.Errorf("the node may open %d connections, want %d", total, tt.want)
+		}
+	}
+	if _, err := Open(t.Context(), Options{URL: address, Connections: 5}); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "allow it 8 or more") {
+		t.Errorf("with 5 connections: %v", err)
+	}
+}
+
+// Reads of the API that keep all their connections delay nothing else.
+func TestReadsHaveTheirOwnConnections(t *testing.T) {
+	s := openEmpty(t)
+	job := createDue(t, s)
+	for range s.readPool.Config().MaxConns {
+		conn, err := s.readPool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	fireNext(t, s, job)
+	finishNext(t, s, belfry.OutcomeSucceeded)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Job(ctx, job.Namespace, job.ID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a read without a connection: %v", err)
+	}
+}
+
+// A call waits while the server has no connection left.
+func TestCallsWaitForAConnection(t *testing.T) {
+	s := openEmpty(t)
+	const role = "belfry_limited"
+	execSQL(t, s, `DO $$ BEGIN CREATE ROLE `+role+` LOGIN PASSWORD 'secret'; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	execSQL(t, s, `ALTER ROLE `+role+` CONNECTION LIMIT 3`)
+	address, err := url.Parse(s.pool.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(role, "secret")
+	c, err := inspect(t.Context(), address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := &Store{log: s.log}
+	if err := limited.connect(t.Context(), c, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer limited.closePools()
+	var taken []*pgx.Conn
+	for {
+		conn, err := pgx.Connect(t.Context(), address.String())
+		if err != nil {
+			if !noConnectionLeft(err) {
+				t.Fatal(err)
+			}
+			break
+		}
+		taken = append(taken, conn)
+	}
+	release := time.AfterFunc(300*time.Millisecond, func() { taken[0].Close(context.Background()) })
+	defer release.Stop()
+	started := time.Now()
+	var n int
+	if err := limited.pool.QueryRow(t.Context(), `SELECT 1`).Scan(&n); err != nil || n != 1 || time.Since(started) < 200*time.Millisecond {
+		t.Errorf("got %d after %v: %v", n, time.Since(started), err)
+	}
+	for _, conn := range taken[1:] {
+		conn.Close(t.Context())
+	}
+}
+
+// A statement_timeout of the role or the database does not cancel a migration, also where
+// no startup parameter can be sent.
+func TestStatementTimeoutDoesNotCancelMigrations(t *testing.T) {
+	direct := pgtest.Database(t, Migrate)
+	s := open(t, Options{URL: direct})
+	execSQL(t, s, fmt.Sprintf(`ALTER DATABASE %s SET statement_timeout = '50ms'`, s.pool.Config().ConnConfig.Database))
+	c, err := inspect(t.Context(), pgtest.Pooler(t, direct))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), c.config.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var timeout string
+	if err := conn.QueryRow(t.Context(), `SHOW statement_timeout`).Scan(&timeout); err != nil || timeout != "50ms" {
+		t.Fatalf("the timeout of the session is %s (%v)", timeout, err)
+	}
+	files := fstest.MapFS{}
+	for n := range queryInt(t, s, `SELECT max(version) FROM belfry.migrations`) {
+		files[fmt.Sprintf("migrations/%04d_known.sql", n+1)] = &fstest.MapFile{}
+	}
+	files[fmt.Sprintf("migrations/%04d_slow.sql", len(files)+1)] = &fstest.MapFile{Data: []byte(`SELECT pg_sleep(0.2)`)}
+	if err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return migrate(t.Context(), tx, files) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOldServersAreRefused(t *testing.T) {
+	if err := checkVersion(150000); err != nil {
+		t.Error(err)
+	}
+	if err := checkVersion(140009); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "PostgreSQL 14.9, and Belfry needs 15 or newer") {
+		t.Errorf("got %v", err)
+	}
+}
