@@ -89,8 +89,11 @@ func TestExplainWaitingRuns(t *testing.T) {
 		{"several earlier runs", func(sc *controltest.Scenario) belfry.Job {
 			job := sc.Create("0 * * * *", func(s *belfry.Spec) { s.Overlap = "queue" })
 			sc.Backfill(job, "07:00")
-			sc.Backfill(job, "08:00")
-			sc.FireAt("08:59")
+			sc.Backfill(job, "08:00") // It comes after all others.
+			sc.FireAt("08:58")
+			sc.SleepUntil("08:59")
+			sc.Trigger(job)
+			sc.Fire()
 			sc.FireAt("09:00")
 			return job
 		}, belfry.DecisionWaiting, "waits for the backfill of 07:00 of the same job, which is queued, and for 1 more (overlap: queue).",

@@ -252,6 +252,11 @@ func (m *model) togglePause(t *rapid.T) {
 
 func (m *model) deleteJob(t *rapid.T) {
 	job := m.anyJob(t)
+	for _, p := range m.f.pendingTriggers(t) {
+		if g := p.Trigger; g.JobID == job.ID { // It is recorded as cancelled.
+			m.runs[g.RunID()] = &modelRun{id: g.RunID(), job: job.ID, kind: g.Kind, at: g.At, state: belfry.RunCancelled}
+		}
+	}
 	m.edit(t, job, deleteJob(t))
 	delete(m.jobs, job.ID)
 }

@@ -195,13 +195,17 @@ func (a *fireArgs) list(owner belfry.ID, slots store.FreeSlots) (fireVariant, []
 	return fireVariant{keys: len(keys) > 0, events: len(a.events) > 0, limited: slices.ContainsFunc(a.steps, isLimited)}, args
 }
 
-// ownBefore is how many runs of the step before a run are not backfills.
+// ownBefore is twice how many runs of the step before a run are not backfills, plus one if
+// the first of them is the first of the step, which does not wait if no run is live.
 func (a *fireArgs) ownBefore(r *ofStep[plan.Run]) (n int32) {
 	runs := a.steps[r.step-1].Runs
 	for i := 0; &runs[i] != r.of; i++ {
 		if runs[i].Kind != belfry.KindBackfill {
-			n++
+			n += 2
 		}
+	}
+	if n > 0 && runs[0].Kind != belfry.KindBackfill {
+		n++
 	}
 	return n
 }
@@ -303,18 +307,18 @@ WITH step AS MATERIALIZED (
 	// follow. A backfill takes no place of the queue: the first run behind backfills alone
 	// waits, whatever the queue.
 	fireRuns = `queued AS (
-  SELECT *, CASE WHEN queue < 0 OR duplicate THEN 0
-                 ELSE coalesce((SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id LIMIT 1), 0)
-                      + row_number() OVER (PARTITION BY job_id, duplicate ORDER BY i) - 1 END AS ahead
+  SELECT *, CASE WHEN queue < 0 OR duplicate THEN 0 ELSE coalesce((SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id LIMIT 1), 0) END AS live,
+         row_number() OVER (PARTITION BY job_id, duplicate ORDER BY i) - 1 AS before
     FROM keyed w
 ), decided AS MATERIALIZED (
   SELECT *, clock_timestamp() AS now,
          CASE WHEN duplicate THEN 'duplicate_key'
-              WHEN ahead = 0 THEN 'ready'
-              WHEN kind <> 'backfill' AND coalesce(own_before, 0) + ` + ownLiveRun + ` = 0 THEN 'waiting'
+              WHEN queue < 0 OR live + before = 0 THEN 'ready'
+              WHEN kind <> 'backfill' AND coalesce(own_before, 0) = 0
+                   AND (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
               WHEN queue = 0 THEN 'overlap'
               WHEN queue = %d THEN 'waiting'
-              WHEN coalesce(own_before, 0) + ` + ownLiveRun + ` + (SELECT count(*) FROM (
+              WHEN coalesce(own_before / 2 - CASE live WHEN 0 THEN own_before %% 2 ELSE 0 END, 0) + 1 + (SELECT count(*) FROM (
                      SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.state = 'waiting' AND x.kind <> 'backfill' LIMIT w.queue) y) <= queue THEN 'waiting'
               ELSE 'queue_full' END AS outcome
     FROM queued w
@@ -343,9 +347,6 @@ WITH step AS MATERIALIZED (
     FROM unnest($32::bigint[], $33::uuid[], $34::timestamptz[], $35::timestamptz[], $36::bigint[], $37::text[], $43::text[]) AS k (n, id, from_at, to_at, count, reason, detail)
     JOIN advanced USING (n)
 )`
-
-	// ownLiveRun is 1 if the job of a run w has a live run that is not a backfill.
-	ownLiveRun = `(SELECT count(*) FROM (SELECT 1 FROM belfry.runs x WHERE x.job_id = w.job_id AND x.kind <> 'backfill' LIMIT 1) y)`
 
 	fireKeys = `, inserted_keys AS (
   INSERT INTO belfry.keys (job_id, key, shard, run_id, created_at)
