@@ -41,7 +41,7 @@ func benchmarkLag(b *testing.B, url string, rate int) {
 		sink := newLagReceiver(b)
 		start := n.store.Now().Add(3 * time.Second).Truncate(time.Second)
 		total := int(lasts.Seconds()) * rate
-		createJobs(b, n.store, total, sink.URL, func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / time.Duration(rate)) })
+		createJobs(b, n.store, total, sink.URL, belfry.TypeHTTP, func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / time.Duration(rate)) })
 		lags := sink.wait(b, total)
 		stop()
 		if lags[0] < 0 {
@@ -66,7 +66,7 @@ func benchmarkBurst(b *testing.B, url string) {
 		n, stop := startBenchNode(b, url)
 		sink := newLagReceiver(b)
 		at := n.store.Now().Add(10 * time.Second).Truncate(time.Second)
-		createJobs(b, n.store, total, sink.URL, func(int) time.Time { return at })
+		createJobs(b, n.store, total, sink.URL, belfry.TypeHTTP, func(int) time.Time { return at })
 		lags := sink.wait(b, total)
 		stop()
 		b.ReportMetric(float64(total)/lags[len(lags)-1].Seconds(), "runs/s")
@@ -95,12 +95,15 @@ func startBenchNode(b *testing.B, url string) (*Node, func()) {
 	}
 }
 
-func createJobs(b *testing.B, s store.Store, total int, url string, at func(i int) time.Time) {
+func createJobs(b *testing.B, s store.Store, total int, url, kind string, at func(i int) time.Time) {
 	now := s.Now()
 	var jobs iter.Seq2[store.NewJob, error] = func(yield func(store.NewJob, error) bool) {
 		for i := range total {
 			spec := belfry.DefaultSpec()
-			spec.Type, spec.Schedule = belfry.TypeHTTP, at(i).Format(time.RFC3339Nano)
+			spec.Type, spec.Schedule = kind, at(i).Format(time.RFC3339Nano)
+			if kind == belfry.TypeWorker {
+				spec.Handler = "lag"
+			}
 			policy, err := plan.Compile(spec)
 			id := belfry.NewID(now)
 			job := store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, CreatedAt: now,
@@ -133,17 +136,20 @@ func newLagReceiver(b *testing.B) *lagReceiver {
 		if err != nil {
 			b.Error(err)
 		}
-		lag := time.Since(at)
-		s.mu.Lock()
-		s.lags = append(s.lags, lag)
-		s.mu.Unlock()
-		select {
-		case s.more <- struct{}{}:
-		default:
-		}
+		s.note(time.Since(at))
 	}))
 	b.Cleanup(s.Close)
 	return s
+}
+
+func (s *lagReceiver) note(lag time.Duration) {
+	s.mu.Lock()
+	s.lags = append(s.lags, lag)
+	s.mu.Unlock()
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
 }
 
 // wait returns the lags of that many callbacks, smallest first.

@@ -28,12 +28,15 @@ type capacity struct {
 	others   map[string]int   // slots of other workers by lane
 	ready    map[string]int   // ready runs by lane: those counted, and those fired since
 	highest  map[string]int64 // the highest rank of the ready runs that were fired here, by lane
-	counted  time.Time
-	interval time.Duration // until the next count while a lane is full
+	counted  time.Time        // when the last count was begun
+	counting bool             // it is not over
+	since    map[string]int   // ready runs that were fired since it was begun
+	interval time.Duration    // until the next count while a lane is full
+	ask      func(ctx context.Context, read func(ctx context.Context) (apply func()))
 }
 
-func newCapacity(s Store, local *Local) *capacity {
-	return &capacity{store: s, local: local, ready: map[string]int{}, highest: map[string]int64{}, interval: minCountInterval}
+func newCapacity(l *loop) *capacity {
+	return &capacity{store: l.store, local: l.opts.Local, ready: map[string]int{}, highest: map[string]int64{}, interval: minCountInterval, ask: l.ask}
 }
 
 // available is how many runs of the lane to fire, and below which rank. A ready run
@@ -74,18 +77,40 @@ func (c *capacity) wait(b *backlog) time.Duration {
 	return countInterval
 }
 
-// count updates the counts from the store. After an error the last ones stay.
+// count updates the counts from the store, the first ones at once. After an error the last
+// ones stay.
 func (c *capacity) count(ctx context.Context) {
-	c.counted = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	workers, err := c.store.Workers(ctx)
-	if err != nil {
+	if c.counting {
 		return
 	}
-	ready, err := c.store.CountReady(ctx, maxBuffer)
-	if err != nil {
+	first := c.counted.IsZero()
+	c.counted, c.counting, c.since = time.Now(), true, map[string]int{}
+	if first {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		c.readCounts(call)()
 		return
+	}
+	c.ask(ctx, c.readCounts)
+}
+
+// readCounts counts ready runs and slots.
+func (c *capacity) readCounts(ctx context.Context) (apply func()) {
+	workers, err := c.store.Workers(ctx)
+	var ready map[string]int
+	if err == nil {
+		ready, err = c.store.CountReady(ctx, maxBuffer)
+	}
+	return func() {
+		if c.counting = false; err == nil {
+			c.setCounts(workers, ready)
+		}
+	}
+}
+
+func (c *capacity) setCounts(workers []store.Worker, ready map[string]int) {
+	for lane, n := range c.since {
+		ready[lane] += n // perhaps counted already
 	}
 	if maps.Equal(ready, c.ready) {
 		c.interval = min(2*c.interval, maxCountInterval)
@@ -115,6 +140,9 @@ func (c *capacity) deliver(steps []plan.Step, fired store.FireResult, err error)
 	}
 	for lane, n := range fired.Ready {
 		c.ready[lane] += n
+		if c.counting {
+			c.since[lane] += n
+		}
 	}
 	for i := range steps {
 		lane := steps[i].Lane()

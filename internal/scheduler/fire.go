@@ -178,22 +178,29 @@ func (l *loop) ping(ctx context.Context) error {
 	return l.store.Ping(call)
 }
 
-// fireTriggers turns pending triggers into runs.
-func (l *loop) fireTriggers(ctx context.Context) {
-	shards := shardsOf(l.terms)
-	if len(shards) == 0 {
+// readTriggers has pending triggers read and turned into runs.
+func (l *loop) readTriggers(ctx context.Context) {
+	shards, skip := shardsOf(l.terms), l.notFired()
+	if l.moreTriggers = l.readingTriggers; l.readingTriggers || len(shards) == 0 {
 		return
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	pending, err := l.store.PendingTriggers(call, shards, l.notFired(), maxTriggers)
-	cancel()
+	l.readingTriggers = true
+	l.ask(ctx, func(call context.Context) func() {
+		pending, err := l.store.PendingTriggers(call, shards, skip, maxTriggers)
+		return func() { l.fireTriggers(ctx, pending, err) }
+	})
+}
+
+// fireTriggers turns triggers that were read into runs.
+func (l *loop) fireTriggers(ctx context.Context, pending []store.PendingTrigger, err error) {
+	l.readingTriggers = false
 	if err != nil {
 		l.storeFailed(ctx, "triggers could not be read", err)
 		return
 	}
 	l.noteProgress()
 	steps, subjects := l.triggerSteps(ctx, pending)
-	if l.fire(ctx, steps, subjects) && len(pending) == maxTriggers {
+	if l.fire(ctx, steps, subjects) && len(pending) == maxTriggers || l.moreTriggers {
 		wake(l.triggers)
 	}
 }
@@ -234,7 +241,11 @@ func (l *loop) triggerSteps(ctx context.Context, pending []store.PendingTrigger)
 			l.quarantine(ctx, d.Plan.JobID, err, true)
 			continue
 		}
-		step.Epoch = l.terms[d.Plan.Shard].Epoch
+		term, mine := l.terms[d.Plan.Shard]
+		if !mine {
+			continue
+		}
+		step.Epoch = term.Epoch
 		steps, subjects = append(steps, step), append(subjects, subject)
 	}
 	return steps, subjects

@@ -34,8 +34,9 @@ type Local struct {
 	lastWorker belfry.ID        // the worker that claimed last
 	ready      bool             // the store may have ready runs
 	checked    time.Time        // when the store was last asked
+	looking    bool             // it is being asked
 	below      int64            // the lowest rank of the ready runs
-	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane
+	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane; nil: there is no loop
 }
 
 // request is an open claim. While it is being filled it cannot be closed: the result
@@ -112,20 +113,25 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
 	l.open, l.lastWorker = r, c.WorkerID
+	timer := time.NewTimer(l.poll - time.Since(l.checked))
 	l.mu.Unlock()
-	wake(l.demand)
-	timer := time.NewTimer(l.poll)
 	defer timer.Stop()
-	select {
-	case a := <-r.result:
-		return a.runs, a.err
-	case <-l.wakeups:
-		l.setReady()
-	case <-l.recheck:
-		l.setReady()
-	case <-timer.C:
-		l.setReady()
-	case <-ctx.Done():
+	wake(l.demand)
+	for waiting := true; waiting; {
+		select {
+		case a := <-r.result:
+			return a.runs, a.err
+		case <-timer.C:
+			l.look(ctx, c.Lanes)
+			timer.Reset(l.poll)
+			continue
+		case <-l.wakeups:
+			l.setReady()
+		case <-l.recheck:
+			l.setReady()
+		case <-ctx.Done():
+		}
+		waiting = false
 	}
 	l.mu.Lock()
 	if l.open == r && !r.filling {
@@ -137,6 +143,36 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	l.mu.Unlock()
 	a := <-r.result // of the Fire that is filling the claim
 	return a.runs, a.err
+}
+
+// look finds out where the ready runs begin, while the claim stays open to be filled: the
+// store may be far away. Without a loop that fills claims there is nothing to compare with.
+func (l *Local) look(ctx context.Context, lanes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.checked = time.Now(); l.heads == nil {
+		l.ready = true
+		wake(l.recheck)
+		return
+	}
+	if l.looking {
+		return
+	}
+	l.looking = true
+	go func() {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		rank, err := l.ReadyRank(call, lanes)
+		head := l.head(lanes)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.looking = false; err == nil {
+			l.below = rank
+		}
+		if err != nil || rank < head {
+			wake(l.recheck)
+		}
+	}()
 }
 
 // setHeads records the lowest ranks of the due items, by lane.
@@ -175,11 +211,10 @@ func (l *Local) shouldCheck() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.ready && now.Sub(l.checked) < l.poll {
+	if !l.ready {
 		return false
 	}
-	l.ready, l.checked = false, now
+	l.ready, l.checked = false, time.Now()
 	return true
 }
 

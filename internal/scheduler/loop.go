@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -37,6 +38,10 @@ type loop struct {
 	failedAt time.Time // since when
 	batch    int       // steps in the next call of Fire: fewer after one that took too long
 
+	answers                       chan func()    // what to do with the answers to reads that the loop does not wait for
+	reads                         sync.WaitGroup // those under way
+	readingTriggers, moreTriggers bool           // triggers are being read; they are to be read again
+
 	clock     store.ClockWatch
 	ahead     map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
 	nextAhead map[belfry.ID]int64 // the same, by the sweep that is going on
@@ -44,21 +49,24 @@ type loop struct {
 }
 
 func newLoop(s *Scheduler) *loop {
-	return &loop{
+	l := &loop{
 		Scheduler:   s,
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
 		backlog:     newBacklog(),
 		subjects:    newSubjects(s.opts.Defaults),
-		capacity:    newCapacity(s.store, s.opts.Local),
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 		outages:     map[int][]store.Outage{},
 		batch:       fireBatch,
+		answers:     make(chan func(), 4),
 		nextAhead:   map[belfry.ID]int64{},
 	}
+	l.capacity = newCapacity(l)
+	return l
 }
 
 func (l *loop) run(ctx context.Context) {
+	defer l.reads.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	l.noteProgress()
@@ -81,11 +89,27 @@ func (l *loop) run(ctx context.Context) {
 		case page := <-l.overdue:
 			l.compare(page)
 		case <-l.triggers:
-			l.fireTriggers(ctx)
+			l.readTriggers(ctx)
+		case apply := <-l.answers:
+			apply()
 		case <-l.localDemand():
 		case <-timer.C:
 		}
 	}
+}
+
+// ask reads from the store while the loop goes on, and applies the answer in the loop: the
+// store may be far away, and what is due must not wait for what is not.
+func (l *loop) ask(ctx context.Context, read func(ctx context.Context) (apply func())) {
+	l.reads.Go(func() {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		apply := read(call)
+		select {
+		case l.answers <- apply:
+		case <-ctx.Done():
+		}
+	})
 }
 
 // probe asks the store something if it has not answered for a while: a loop that has

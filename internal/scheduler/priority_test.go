@@ -126,7 +126,7 @@ func TestCapacityOfLanes(t *testing.T) {
 			Runs: []plan.Run{{ReadyAt: now.Add(at)}}}
 	}
 	a, b := step("a", time.Second), step("b", 2*time.Second)
-	c := newCapacity(nil, &Local{})
+	c := newCapacity(&loop{Scheduler: &Scheduler{opts: Options{Local: &Local{}}}})
 	c.counted = time.Now()
 	c.others = map[string]int{a.Lane(): 1, b.Lane(): 1}
 	c.serves = map[string]bool{a.Lane(): true, b.Lane(): true}

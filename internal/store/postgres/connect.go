@@ -119,14 +119,13 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	for _, p := range []struct {
 		pool **pool
 		max  int
-		min  int32
 	}{
-		{&s.priorityPool, priorityConnections, 1},
-		{&s.readPool, reads, 0},
-		{&s.pool, connections - priorityConnections - listenConnections - reads, 0},
+		{&s.priorityPool, priorityConnections},
+		{&s.readPool, reads},
+		{&s.pool, connections - priorityConnections - listenConnections - reads},
 	} {
 		config := c.config.Copy()
-		config.MaxConns, config.MinConns = int32(p.max), p.min
+		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
 		opened, err := s.newPool(ctx, config)
 		if err != nil {
 			s.closePools()

@@ -17,7 +17,7 @@ import (
 
 const (
 	notifyChannel   = "belfry"              // of all nodes
-	notifyInterval  = 50 * time.Millisecond // a notification locks the whole database when it commits
+	notifyInterval  = 20 * time.Millisecond // a notification locks the whole database when it commits
 	maxNotifiedJobs = 300                   // ids that fit into one notification
 	listenTimeout   = 3 * time.Second       // after which a connection must show that it is alive
 )
