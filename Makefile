@@ -2,11 +2,12 @@
 # make lint     gofmt, go vet, staticcheck
 # make bench    benchmarks of the stores and of the path, PostgreSQL with fsync on
 # make chaos    the process tests for minutes instead of seconds
+# make scale    pruning, sweeping and reaping at the size of a large installation
 
 GO ?= go
 TESTFLAGS ?=
 
-.PHONY: build test unit lint deps bench chaos
+.PHONY: build test unit lint deps bench chaos scale
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o belfry ./cmd/belfry
@@ -31,3 +32,8 @@ bench:
 
 chaos:
 	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos
+
+scale:
+	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -run 'Pruning|Unserved' ./internal/node
+	$(GO) test -run '^$$' -bench 'Reap|IdleDuties' -benchtime 3x -timeout 30m ./internal/store/postgres
+	$(GO) test -run '^$$' -bench RoleLag -benchtime 1x -timeout 30m ./internal/node

@@ -417,3 +417,20 @@ func TestOnlyScheduledRunsAreCounted(t *testing.T) {
 		}
 	})
 }
+
+// What one decision makes of a job has the same instant in every record, so that it can be
+// told which run caught up on which skip.
+func TestADecisionHasOneInstant(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.createJob(t, 10)
+		step := plan.Decide(subject(t, job.Namespace, job.Revision, job.Spec), f.plan(t, job.ID), f.Now(), f.Now())
+		if len(step.Runs) != 1 || len(step.Skips) != 1 {
+			t.Fatalf("the step is %+v", step)
+		}
+		f.fire(t, step)
+		runs := f.jobRuns(t, job)
+		if len(runs) != 2 || !runs[0].FiredAt.Equal(runs[1].FiredAt) {
+			t.Errorf("the records are %+v", runs)
+		}
+	})
+}

@@ -113,6 +113,9 @@ func (w *listModel) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 			}
 		}
 		for _, id := range w.triggers {
+			if slices.ContainsFunc(all, func(r belfry.Run) bool { return r.ID == id }) {
+				continue // it was recorded when its job was deleted
+			}
 			if run, err := w.f.Run(ctx, namespace, id); err == nil {
 				all = append(all, run)
 			}

@@ -115,6 +115,9 @@ func TestCallsWaitForAConnection(t *testing.T) {
 		}
 		taken = append(taken, conn)
 	}
+	for _, idle := range limited.pool.AcquireAllIdle(t.Context()) {
+		defer idle.Release()
+	}
 	release := time.AfterFunc(300*time.Millisecond, func() { taken[0].Close(context.Background()) })
 	defer release.Stop()
 	started := time.Now()

@@ -22,8 +22,7 @@ const maxGenericPlanSteps = 100
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
-	var fired store.FireResult
-	var err error
+	fired, err := store.FireResult{}, error(nil)
 	if slices.ContainsFunc(steps, isLimited) {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 			fired, err = s.fire(ctx, tx, owner, steps, slots)
@@ -234,6 +233,7 @@ func queueColumn(r *plan.Run) int32 {
 //   - locked: the steps whose plan has the version that was seen and is not locked by
 //     somebody else
 //   - advanced: the same, with their plans written
+//   - clock: when they were, the same for all
 //   - consumed: the triggers that are fired
 //   - candidate: the runs to make
 //   - keyed: with whether another run has the same idempotency key
@@ -273,7 +273,7 @@ WITH step AS MATERIALIZED (
     FROM locked s
    WHERE p.job_id = s.job_id AND p.version = s.version
   RETURNING s.n, s.job_id, s.namespace, s.revision, s.shard, s.epoch, s.lane, s.timeout_ms, s.one_off, s.weight, s.retention_days
-), consumed AS (
+), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM locked) l), consumed AS (
   UPDATE belfry.triggers t SET fired_at = clock_timestamp()
     FROM unnest($30::bigint[], $31::uuid[]) AS c (n, trigger_id) JOIN advanced USING (n)
    WHERE t.id = c.trigger_id AND t.fired_at IS NULL
@@ -311,7 +311,7 @@ WITH step AS MATERIALIZED (
          row_number() OVER (PARTITION BY job_id, duplicate ORDER BY i) - 1 AS before
     FROM keyed w
 ), decided AS MATERIALIZED (
-  SELECT *, clock_timestamp() AS now,
+  SELECT *, (SELECT now FROM clock) AS now,
          CASE WHEN duplicate THEN 'duplicate_key'
               WHEN queue < 0 OR live + before = 0 THEN 'ready'
               WHEN kind <> 'backfill' AND coalesce(own_before, 0) = 0
@@ -342,10 +342,10 @@ WITH step AS MATERIALIZED (
          0, now, 0, '', '', scheduled_at, 1, now + retention_days * interval '24 hours'
     FROM decided WHERE outcome NOT IN ('ready', 'waiting')
    UNION ALL
-  SELECT k.id, advanced.shard, advanced.namespace, advanced.job_id, advanced.revision, 'scheduled', 'skipped', k.reason, k.from_at, k.from_at, clock_timestamp(), $39, advanced.epoch,
-         0, clock_timestamp(), 0, k.detail, '', k.to_at, k.count, clock_timestamp() + advanced.retention_days * interval '24 hours'
+  SELECT k.id, advanced.shard, advanced.namespace, advanced.job_id, advanced.revision, 'scheduled', 'skipped', k.reason, k.from_at, k.from_at, clock.now, $39, advanced.epoch,
+         0, clock.now, 0, k.detail, '', k.to_at, k.count, clock.now + advanced.retention_days * interval '24 hours'
     FROM unnest($32::bigint[], $33::uuid[], $34::timestamptz[], $35::timestamptz[], $36::bigint[], $37::text[], $43::text[]) AS k (n, id, from_at, to_at, count, reason, detail)
-    JOIN advanced USING (n)
+    JOIN advanced USING (n) CROSS JOIN clock
 )`
 
 	fireKeys = `, inserted_keys AS (

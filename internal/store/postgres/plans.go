@@ -251,11 +251,18 @@ const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id 
 // waitingScanLimit is how many jobs with waiting runs one call of promoteWaiting reads.
 const waitingScanLimit = 1000
 
+// waitingScanInterval is the least time between two calls that read so many.
+const waitingScanInterval = time.Second
+
 // promoteWaiting promotes runs of the shards that wait for nothing. It scans a bounded
 // number of jobs, and the next call continues where this one ended.
 func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, err error) {
 	s.waitingScan.Lock()
 	defer s.waitingScan.Unlock()
+	if !s.waitingScan.after.IsZero() && time.Since(s.waitingScan.at) < waitingScanInterval {
+		return 0, nil
+	}
+	s.waitingScan.at = time.Now()
 	var (
 		next, job      belfry.ID
 		jobs           []belfry.ID

@@ -191,6 +191,17 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return workers, wrapError("list workers", err)
 }
 
+// reapSQL finds the attempts that their workers will not finish. Its index has the running
+// runs alone, however many others are live.
+const reapSQL = `/* reap */
+SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
+  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
+ WHERE r.state = 'running' AND r.shard = ANY($1)
+   AND (w.id IS NULL
+     OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
+     OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
+ ORDER BY r.id LIMIT $2`
+
 // Reap removes silent workers and settles attempts that nobody will finish. Every
 // running run whose worker is not registered counts, not only those that a worker had
 // when it was removed: a claim may commit after that.
@@ -207,14 +218,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			return 0, wrapError("remove silent workers", err)
 		}
 	}
-	results, err := collect(ctx, s.pool, scanAbandoned, `
-SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < clock_timestamp()
-  FROM belfry.runs r LEFT JOIN belfry.workers w ON w.id = r.worker
- WHERE r.state = 'running' AND r.shard = ANY($1)
-   AND (w.id IS NULL
-     OR $4 AND r.deadline_at < least(clock_timestamp(), $5::timestamptz) AND w.last_seen > r.deadline_at AND w.since <= r.started_at
-     OR $4 AND r.cancel_requested_at < least(clock_timestamp(), $5::timestamptz) - $3 * interval '1 millisecond')
- ORDER BY r.id LIMIT $2`, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
+	results, err := collect(ctx, s.pool, scanAbandoned, reapSQL, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
 	if err != nil {
 		return 0, wrapError("reap", err)
 	}

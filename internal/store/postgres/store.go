@@ -53,6 +53,7 @@ type Store struct {
 	waitingScan  struct { // where the next scan of jobs with waiting runs starts
 		sync.Mutex
 		after belfry.ID
+		at    time.Time // when the last one was
 	}
 	pruneScan pruneScan
 	stop      context.CancelFunc

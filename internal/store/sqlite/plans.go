@@ -218,6 +218,9 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 // waitingScanLimit is how many jobs with waiting runs one call of Promote reads.
 const waitingScanLimit = 1000
 
+// waitingScanInterval is the least time between two calls that read so many.
+const waitingScanInterval = time.Second
+
 type waitingJob struct {
 	id        belfry.ID
 	unblocked bool
@@ -226,6 +229,10 @@ type waitingJob struct {
 // promoteUnblocked promotes runs of the shards that wait for nothing. It scans a bounded
 // number of jobs, and the next call continues where this one ended.
 func (s *Store) promoteUnblocked(t *tx, shards string) (promoted int, err error) {
+	if !s.waitingAfter.IsZero() && time.Since(s.waitingAt) < waitingScanInterval {
+		return 0, nil
+	}
+	s.waitingAt = time.Now()
 	jobs, err := all(t, scanInto(func(w *waitingJob) []any { return []any{bytesColumn{w.id[:]}, &w.unblocked} }), selectWaitingJobs,
 		sql.Named("after", s.waitingAfter[:]), sql.Named("limit", waitingScanLimit), sql.Named("shards", shards))
 	if err != nil {

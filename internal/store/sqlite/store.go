@@ -48,6 +48,7 @@ type Store struct {
 	scanLimit    int // how many rows of an index a page of a list may read
 	clock        store.ClockWatch
 	waitingAfter belfry.ID              // where the next scan of jobs with waiting runs starts; used by the writer alone
+	waitingAt    time.Time              // when the last one was
 	downSince    time.Time              // see DownSince
 	unclean      bool                   // the process before was killed
 	damage       atomic.Pointer[string] // of the file; nil: none is known

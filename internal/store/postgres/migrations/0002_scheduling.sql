@@ -25,3 +25,6 @@ CREATE TABLE belfry.outages (
 -- Waiting backfill runs come after all others of their job.
 DROP INDEX belfry.runs_waiting;
 CREATE INDEX runs_waiting ON belfry.runs (job_id, (kind = 'backfill'), scheduled_at, id) WHERE state = 'waiting';
+
+-- Attempts are reaped without a look at runs that are not running.
+CREATE INDEX runs_running ON belfry.runs (worker) WHERE state = 'running';
