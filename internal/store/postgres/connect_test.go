@@ -89,7 +89,7 @@ func TestCallsWaitForAConnection(t *testing.T) {
 	s := openEmpty(t)
 	const role = "belfry_limited"
 	execSQL(t, s, `DO $$ BEGIN CREATE ROLE `+role+` LOGIN PASSWORD 'secret'; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
-	execSQL(t, s, `ALTER ROLE `+role+` CONNECTION LIMIT 3`)
+	execSQL(t, s, `ALTER ROLE `+role+` CONNECTION LIMIT 10`)
 	address, err := url.Parse(s.pool.Config().ConnString())
 	if err != nil {
 		t.Fatal(err)
