@@ -57,6 +57,9 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 	return free, plan.MaxRank
 }
 
+// served reports whether a worker serves the lane.
+func (c *capacity) served(lane string) bool { return c.serves[lane] || c.others[lane] > 0 }
+
 // buffer is how many runs of the lane may be ready.
 func (c *capacity) buffer(lane string) int {
 	n := bufferPerSlot * c.others[lane]

@@ -18,33 +18,43 @@ const (
 	minFireBatch   = 50
 	fireRetryDelay = 200 * time.Millisecond
 	maxTriggers    = 1000
+	unservedBatch  = 500 // of them, for lanes that nobody serves
 )
 
-// fireBacklog fires due items for which there is capacity, and returns how long to wait
-// before the next try.
+// fireBacklog fires a batch of due items for which there is capacity, and returns how long
+// to wait before the next one. In between, what else has become due joins the backlog.
 func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 	defer func() { l.opts.Local.setHeads(l.backlog.heads()) }()
-	for l.backlog.len() > 0 && ctx.Err() == nil {
-		l.opts.Local.setHeads(l.backlog.heads())
-		items := l.takeAvailable(ctx)
-		if len(items) == 0 {
-			return l.capacity.wait(l.backlog)
-		}
-		if !l.fireItems(ctx, items) {
-			return fireRetryDelay
-		}
+	if l.backlog.len() == 0 {
+		return idleInterval
 	}
-	return idleInterval
+	l.opts.Local.setHeads(l.backlog.heads())
+	switch items := l.takeAvailable(ctx); {
+	case len(items) == 0:
+		return l.capacity.wait(l.backlog)
+	case !l.fireItems(ctx, items):
+		return fireRetryDelay
+	}
+	return 0
 }
 
 // takeAvailable takes the items that workers have capacity for, lowest rank first in
-// each lane.
+// each lane. Lanes that nobody serves come last, and get a part of the batch.
 func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 	var items []dueItem
 	several := len(l.backlog.lanes) > 1
-	for lane := range l.backlog.lanes {
-		n, below := l.capacity.available(ctx, lane)
-		items = append(items, l.backlog.pop(lane, min(n, l.batch-len(items)), below)...)
+	for _, served := range []bool{true, false} {
+		most := l.batch
+		if !served {
+			most = min(l.batch, len(items)+unservedBatch)
+		}
+		for lane := range l.backlog.lanes {
+			if l.capacity.served(lane) != served {
+				continue
+			}
+			n, below := l.capacity.available(ctx, lane)
+			items = append(items, l.backlog.pop(lane, min(n, most-len(items)), below)...)
+		}
 	}
 	if several {
 		slices.SortFunc(items, func(a, b dueItem) int { return cmp.Compare(a.rank, b.rank) }) // they share the local worker's slots

@@ -251,7 +251,8 @@ const onlyWaitingRuns = `(SELECT 1 FROM belfry.runs y WHERE y.job_id = j.job_id 
 // waitingScanLimit is how many jobs with waiting runs one call of promoteWaiting reads.
 const waitingScanLimit = 1000
 
-// waitingScanInterval is the least time between two calls that read so many.
+// waitingScanInterval is the least time until the next call after one that read so many for
+// nothing.
 const waitingScanInterval = time.Second
 
 // promoteWaiting promotes runs of the shards that wait for nothing. It scans a bounded
@@ -262,7 +263,6 @@ func (s *Store) promoteWaiting(ctx context.Context, shards []int) (ready int, er
 	if !s.waitingScan.after.IsZero() && time.Since(s.waitingScan.at) < waitingScanInterval {
 		return 0, nil
 	}
-	s.waitingScan.at = time.Now()
 	var (
 		next, job      belfry.ID
 		jobs           []belfry.ID
@@ -287,7 +287,10 @@ SELECT job_id, n = $3, shard = ANY($1) AND `+onlyWaitingRuns+` FROM j`, int32s(s
 	if err != nil {
 		return 0, err
 	}
-	s.waitingScan.after = next
+	s.waitingScan.after, s.waitingScan.at = next, time.Now()
+	if len(jobs) > 0 {
+		s.waitingScan.at = time.Time{}
+	}
 	return s.advance(ctx, jobs)
 }
 

@@ -218,7 +218,8 @@ func (s *Store) Promote(ctx context.Context, shards []int, limit int) (promoted 
 // waitingScanLimit is how many jobs with waiting runs one call of Promote reads.
 const waitingScanLimit = 1000
 
-// waitingScanInterval is the least time between two calls that read so many.
+// waitingScanInterval is the least time until the next call after one that read so many for
+// nothing.
 const waitingScanInterval = time.Second
 
 type waitingJob struct {
@@ -232,7 +233,6 @@ func (s *Store) promoteUnblocked(t *tx, shards string) (promoted int, err error)
 	if !s.waitingAfter.IsZero() && time.Since(s.waitingAt) < waitingScanInterval {
 		return 0, nil
 	}
-	s.waitingAt = time.Now()
 	jobs, err := all(t, scanInto(func(w *waitingJob) []any { return []any{bytesColumn{w.id[:]}, &w.unblocked} }), selectWaitingJobs,
 		sql.Named("after", s.waitingAfter[:]), sql.Named("limit", waitingScanLimit), sql.Named("shards", shards))
 	if err != nil {
@@ -250,6 +250,9 @@ func (s *Store) promoteUnblocked(t *tx, shards string) (promoted int, err error)
 			return promoted, err
 		}
 		promoted++
+	}
+	if s.waitingAt = time.Now(); promoted > 0 {
+		s.waitingAt = time.Time{}
 	}
 	return promoted, nil
 }
