@@ -13,6 +13,7 @@ const (
 	countInterval    = time.Second            // how often ready runs and workers are counted
 	minCountInterval = 25 * time.Millisecond  // the same while a lane with workers elsewhere is full
 	maxCountInterval = 400 * time.Millisecond // the same if nothing changes
+	unservedInterval = 5 * time.Second        // the same while nobody serves it
 	bufferPerSlot    = 4                      // ready runs per slot of another worker
 	maxBuffer        = 4000                   // ready runs of one lane
 	unservedBuffer   = 1000                   // ready runs of a lane that the local worker does not serve
@@ -43,8 +44,16 @@ func newCapacity(l *loop) *capacity {
 // whose rank is lower than that of a due item is claimed first; a due item whose rank is
 // lower than that of a ready run is fired beyond the usual capacity.
 func (c *capacity) available(ctx context.Context, lane string) (n int, below int64) {
-	age := time.Since(c.counted)
-	if age >= countInterval || age >= c.interval && c.others[lane] > 0 && c.buffer(lane) <= c.ready[lane] {
+	interval := countInterval
+	if c.ready[lane] >= c.buffer(lane) {
+		switch {
+		case c.others[lane] > 0:
+			interval = c.interval
+		case !c.serves[lane]:
+			interval = unservedInterval
+		}
+	}
+	if time.Since(c.counted) >= interval {
 		c.count(ctx)
 	}
 	free := max(c.buffer(lane)-c.ready[lane], 0)

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,4 +139,33 @@ func TestCapacityOfLanes(t *testing.T) {
 	if n, below := c.available(t.Context(), b.Lane()); n != bufferPerSlot || below != plan.Rank(now.Add(2*time.Second), 0) {
 		t.Errorf("lane b, which is full, has capacity for %d below %d", n, below)
 	}
+}
+
+// Queues that nobody serves cost little: once they are full, they are counted every few
+// seconds.
+func TestUnservedLanesAreSeldomCounted(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		for range unservedBuffer + 10 {
+			b.create("2000-01-01T00:00:01Z", func(s *belfry.Spec) { s.Type, s.Handler = belfry.TypeWorker, "nobody" })
+		}
+		counting := &readyCounter{polledStore: polledStore{Store: b.store}}
+		b.start(counting)
+		b.sleep(30 * time.Second)
+		before := counting.counts.Load()
+		b.sleep(time.Minute)
+		if n := counting.counts.Load() - before; n > 15 {
+			b.Errorf("ready runs were counted %d times in a minute", n)
+		}
+	})
+}
+
+// readyCounter counts how often ready runs are counted.
+type readyCounter struct {
+	polledStore
+	counts atomic.Int32
+}
+
+func (s *readyCounter) CountReady(ctx context.Context, limit int) (map[string]int, error) {
+	s.counts.Add(1)
+	return s.polledStore.CountReady(ctx, limit)
 }
