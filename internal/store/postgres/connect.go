@@ -116,6 +116,8 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	}
 	s.behindPooler = c.behindPooler
 	reads := max(2, connections/readShare)
+	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
+	var pools []*pgxpool.Pool
 	for _, p := range []struct {
 		pool **pool
 		max  int
@@ -126,25 +128,17 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	} {
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
-		opened, err := s.newPool(ctx, config)
+		config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
+		opened, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			s.closePools()
-			return err
+			return fmt.Errorf("open the database: %w", err)
 		}
-		*p.pool = opened
+		*p.pool = &pool{opened}
+		pools = append(pools, opened)
 	}
+	tracer.pools.Store(&pools)
 	return nil
-}
-
-func (s *Store) newPool(ctx context.Context, config *pgxpool.Config) (*pool, error) {
-	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
-	config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
-	opened, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	tracer.pool.Store(opened)
-	return &pool{opened}, nil
 }
 
 func (s *Store) closePools() {

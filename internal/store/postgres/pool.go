@@ -91,13 +91,14 @@ type rowFunc func(into ...any) error
 
 func (f rowFunc) Scan(into ...any) error { return f(into...) }
 
-// healthTracer replaces all connections of a pool after a statement that got no answer
-// in time. A route or a firewall that drops packets makes them all silent at once, and
-// to find that out one by one would take long.
+// healthTracer replaces all connections after a statement that got no answer in time, and
+// after one whose connection was closed. A route or a firewall that drops packets makes
+// them all silent at once, a server that restarts closes them all, and to find that out one
+// by one would take long.
 type healthTracer struct {
-	pool atomic.Pointer[pgxpool.Pool]
-	last atomic.Int64 // when connections were last replaced, in Unix seconds
-	log  *slog.Logger
+	pools atomic.Pointer[[]*pgxpool.Pool] // nil while they are being opened
+	last  atomic.Int64                    // when connections were last replaced for silence, in Unix seconds
+	log   *slog.Logger
 
 	writeFailure *atomic.Pointer[writeFailure] // of the last write
 }
@@ -124,9 +125,9 @@ func (t *healthTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.T
 	return ctx
 }
 
-func (t *healthTracer) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+func (t *healthTracer) TraceQueryEnd(_ context.Context, conn *pgx.Conn, d pgx.TraceQueryEndData) {
 	t.noteWrite(d.CommandTag, d.Err)
-	t.check(d.Err)
+	t.check(conn, d.Err)
 }
 
 func (t *healthTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
@@ -137,17 +138,30 @@ func (t *healthTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.Tra
 	t.noteWrite(d.CommandTag, d.Err)
 }
 
-func (t *healthTracer) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
-	t.check(d.Err)
+func (t *healthTracer) TraceBatchEnd(_ context.Context, conn *pgx.Conn, d pgx.TraceBatchEndData) {
+	t.check(conn, d.Err)
 }
 
-func (t *healthTracer) check(err error) {
-	pool, last, now := t.pool.Load(), t.last.Load(), time.Now().Unix()
-	if pool == nil || !errors.Is(err, context.DeadlineExceeded) || now-last < int64(minReset.Seconds()) || !t.last.CompareAndSwap(last, now) {
+// check looks at the end of a statement. A connection that the server closed says that it
+// may have closed others.
+func (t *healthTracer) check(conn *pgx.Conn, err error) {
+	pools := t.pools.Load()
+	if pools == nil || err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
-	t.log.Warn("the database did not answer in time; its connections are replaced")
-	pool.Reset()
+	silent := errors.Is(err, context.DeadlineExceeded)
+	if silent {
+		last, now := t.last.Load(), time.Now().Unix()
+		if now-last < int64(minReset.Seconds()) || !t.last.CompareAndSwap(last, now) {
+			return
+		}
+		t.log.Warn("the database did not answer in time; its connections are replaced")
+	} else if !conn.IsClosed() {
+		return
+	}
+	for _, pool := range *pools {
+		pool.Reset()
+	}
 }
 
 // ping checks a connection that was idle for a while before it is used. It returns
@@ -159,7 +173,7 @@ func (t *healthTracer) ping(ctx context.Context, p pgxpool.ShouldPingParams) boo
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err := p.Conn.Ping(ctx)
-	t.check(err)
+	t.check(p.Conn, err)
 	return err != nil
 }
 

@@ -67,16 +67,17 @@ func TestSilentConnectionsAreReplaced(t *testing.T) {
 		}
 	}
 	proxy.Silence()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := s.CountReady(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a statement on a silent connection: %v", err)
+	}
 	for name, call := range map[string]func(context.Context) error{
 		"work":     func(ctx context.Context) error { _, err := s.CountReady(ctx, 1); return err },
 		"priority": func(ctx context.Context) error { _, err := s.Held(ctx, "node/"); return err },
+		"reads":    func(ctx context.Context) error { _, err := s.ListEvents(ctx, "default", store.Page{Limit: 1}); return err },
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: a statement on a silent connection: %v", name, err)
-		}
-		cancel()
-		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if err := call(ctx); err != nil {
 			t.Errorf("%s: the next statement: %v", name, err)
 		}
