@@ -75,7 +75,10 @@ func TestSilentConnectionsAreReplaced(t *testing.T) {
 	for name, call := range map[string]func(context.Context) error{
 		"work":     func(ctx context.Context) error { _, err := s.CountReady(ctx, 1); return err },
 		"priority": func(ctx context.Context) error { _, err := s.Held(ctx, "node/"); return err },
-		"reads":    func(ctx context.Context) error { _, err := s.ListEvents(ctx, "default", store.Page{Limit: 1}); return err },
+		"reads": func(ctx context.Context) error {
+			_, err := s.ListEvents(ctx, "default", store.Page{Limit: 1})
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if err := call(ctx); err != nil {
