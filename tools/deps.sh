@@ -23,9 +23,11 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 		chmod +x /usr/sbin/policy-rc.d
 		created=1
 	fi
-	apt-get update -q || have_postgres
-	have_postgres || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends pgbouncer ||
+	export DEBIAN_FRONTEND=noninteractive
+	if have_postgres; then limit="timeout 120"; else limit=; fi # only PgBouncer may be left out
+	$limit apt-get update -q || have_postgres
+	have_postgres || apt-get install -q -y --no-install-recommends postgresql
+	$limit apt-get install -q -y --no-install-recommends pgbouncer ||
 		echo "PgBouncer could not be installed: its tests will be left out"
 	if [ -n "$created" ]; then rm -f /usr/sbin/policy-rc.d; fi
 	exit 0
