@@ -27,6 +27,10 @@ func atScale(small, large int) int {
 	return small
 }
 
+// slack is how much later than promised something may be in the small size, which runs
+// beside all other tests.
+func slack() time.Duration { return time.Duration(atScale(10, 0)) * time.Second }
+
 // retryReceiver fails the first attempt of every run, and records how much later than a
 // second after that the next one comes.
 type retryReceiver struct {
@@ -98,7 +102,7 @@ func TestPruningDelaysNothing(t *testing.T) {
 		if offered > 0 && n > 50 && left() == 0 {
 			t.Logf("%d rows were pruned in %v; of %d retries the latest was %v late; the run of a dead worker was offered again after %v",
 				rows, time.Since(silent).Round(time.Second), n, late.Round(time.Millisecond), offered.Round(time.Second))
-			if late > time.Second || offered > 30*time.Second {
+			if late > time.Second+slack() || offered > 30*time.Second+slack() {
 				t.Error("that is too late")
 			}
 			return
@@ -174,7 +178,7 @@ func TestUnservedPlansDelayNobody(t *testing.T) {
 	}
 	slices.Sort(lags)
 	t.Logf("beside %d plans that nobody can run: median %v, latest %v", unserved, lags[len(lags)/2].Round(time.Millisecond), lags[len(lags)-1].Round(time.Millisecond))
-	if lags[len(lags)-1] > 2*time.Second {
+	if lags[len(lags)-1] > 2*time.Second+slack() {
 		t.Error("that is too late")
 	}
 }
