@@ -1,6 +1,7 @@
 package belfry_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -337,4 +338,19 @@ func (l listing) parse(root string) (pkg, error) {
 		}
 	}
 	return p, nil
+}
+
+// Migrations that databases have been created with. A change of the schema is a new one.
+var appliedMigrations = map[string]string{
+	"internal/store/postgres/migrations/0001_initial.sql": "6cccdb52c39d2a5e78c1d513e178edb40f4b804c5cddd8c425a5b256f1dfd428",
+	"internal/store/sqlite/migrations/0001_initial.sql":   "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
+}
+
+func TestAppliedMigrationsDoNotChange(t *testing.T) {
+	for path, want := range appliedMigrations {
+		text, err := os.ReadFile(path)
+		if got := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || got != want {
+			t.Errorf("%s changed (%v): a database that was made with it would miss the change; write another migration", path, err)
+		}
+	}
 }

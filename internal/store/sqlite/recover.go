@@ -63,11 +63,11 @@ func (s *Store) recoverTimes(t *tx) error {
 	if err := t.get([]any{timeColumn{&seenAt}}, selectLastSeen); err != nil {
 		return err
 	}
-	s.downSince, s.unclean = stoppedAt, !openedAt.IsZero() && stoppedAt.IsZero()
-	if s.unclean {
-		if seenAt.Before(openedAt) {
-			seenAt = openedAt
-		}
+	if seenAt.Before(openedAt) {
+		seenAt = openedAt
+	}
+	s.unclean = !openedAt.IsZero() && stoppedAt.IsZero()
+	if s.downSince = stoppedAt; stoppedAt.Before(seenAt) {
 		s.downSince = seenAt.Add(heartbeatInterval)
 	}
 	if s.downSince.After(t.now) {

@@ -81,7 +81,7 @@ CREATE TABLE belfry.plans (
     quarantined    text, -- why the job cannot be fired; null: no failure is known
     CHECK (fired_for IS NULL OR nominal_at IS NULL OR nominal_at > fired_for)
 ) WITH (fillfactor = 70);
-CREATE INDEX plans_due ON belfry.plans (shard, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX plans_due ON belfry.plans (next_at, job_id, shard) WHERE next_at IS NOT NULL;
 CREATE INDEX plans_unplanned ON belfry.plans (job_id) WHERE next_at IS NULL;
 CREATE INDEX plans_finished ON belfry.plans (job_id) WHERE one_off AND next_at IS NULL AND nominal_at IS NULL;
 
@@ -99,7 +99,7 @@ CREATE TABLE belfry.triggers (
     created_at timestamptz NOT NULL,
     fired_at   timestamptz -- null: pending
 );
-CREATE INDEX triggers_pending ON belfry.triggers (shard, created_at) WHERE fired_at IS NULL;
+CREATE INDEX triggers_pending ON belfry.triggers (created_at, id, shard, job_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_run ON belfry.triggers (run_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_job ON belfry.triggers (job_id) WHERE fired_at IS NULL;
 CREATE INDEX triggers_fired ON belfry.triggers (fired_at) WHERE fired_at IS NOT NULL;
@@ -293,6 +293,7 @@ CREATE TABLE belfry.leases (
     name       text PRIMARY KEY,
     owner      uuid NOT NULL,
     epoch      bigint NOT NULL, -- grows whenever the owner changes
+    renewed_at timestamptz NOT NULL,
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
@@ -303,5 +304,7 @@ CREATE TABLE belfry.workers (
     slots      integer NOT NULL,
     lanes      text NOT NULL, -- JSON list
     started_at timestamptz NOT NULL,
-    last_seen  timestamptz NOT NULL
+    last_seen  timestamptz NOT NULL,
+    since      timestamptz NOT NULL, -- since when its heartbeats have come without a gap
+    sequence   bigint NOT NULL -- of its last heartbeat
 ) WITH (fillfactor = 50);

@@ -287,6 +287,7 @@ CREATE TABLE leases (
     name       TEXT NOT NULL PRIMARY KEY,
     owner      BLOB NOT NULL,
     epoch      INTEGER NOT NULL, -- grows whenever the owner changes
+    renewed_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
@@ -297,5 +298,7 @@ CREATE TABLE workers (
     slots      INTEGER NOT NULL,
     lanes      TEXT NOT NULL, -- JSON list
     started_at INTEGER NOT NULL,
-    last_seen  INTEGER NOT NULL
+    last_seen  INTEGER NOT NULL,
+    since      INTEGER NOT NULL, -- since when its heartbeats have come without a gap
+    sequence   INTEGER NOT NULL -- of its last heartbeat
 ) STRICT, WITHOUT ROWID;
