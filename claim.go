@@ -22,6 +22,9 @@ type ClaimReply struct {
 	Runs []ClaimedRun `json:"runs" doc:"Up to 'limit' runs; none if the wait ended first."`
 }
 
+// HeartbeatInterval is how often a worker sends a heartbeat.
+const HeartbeatInterval = 5 * time.Second
+
 // Heartbeat reports that a worker is alive. The first one registers it.
 type Heartbeat struct {
 	_        struct{}      `doc:"A sign of life of a worker."`

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	heartbeatInterval = 5 * time.Second
+	heartbeatInterval = belfry.HeartbeatInterval
 	maxCancelDelay    = 7 * time.Second // within which a worker learns of a cancellation
 	heartbeatTimeout  = 4 * time.Second
 	leaseDuration     = 15 * time.Second // how long after a heartbeat attempts may be started

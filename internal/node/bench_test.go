@@ -2,11 +2,9 @@ package node
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,12 +42,7 @@ func benchmarkLag(b *testing.B, url string, rate int) {
 		createJobs(b, n.store, total, sink.URL, belfry.TypeHTTP, func(i int) time.Time { return start.Add(time.Duration(i) * time.Second / time.Duration(rate)) })
 		lags := sink.wait(b, total)
 		stop()
-		if lags[0] < 0 {
-			b.Errorf("a callback came %s early", -lags[0])
-		}
-		b.ReportMetric(milliseconds(lags[len(lags)/2]), "p50-ms")
-		b.ReportMetric(milliseconds(lags[len(lags)*99/100]), "p99-ms")
-		b.ReportMetric(milliseconds(lags[len(lags)-1]), "max-ms")
+		reportLags(b, lags)
 	}
 }
 
@@ -75,24 +68,25 @@ func benchmarkBurst(b *testing.B, url string) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// startBenchNode starts a whole node.
-func startBenchNode(b *testing.B, url string) (*Node, func()) {
+// startBenchNode starts a node, with all roles if none is given.
+func startBenchNode(b *testing.B, url string, roles ...string) (*Node, func()) {
 	c := Defaults()
 	c.Listen, c.Data, c.DatabaseURL = "127.0.0.1:0", b.TempDir(), url
-	c.AllowTargets = []string{"127.0.0.1"}
-	n, err := New(b.Context(), c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
+	c.AllowTargets, c.RateLimit = []string{"127.0.0.1"}, 0
+	if len(roles) > 0 {
+		c.Roles = roles
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	return n, func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
+	return runNode(b, c)
+}
+
+// reportLags reports percentiles of lags, smallest first.
+func reportLags(b *testing.B, lags []time.Duration) {
+	if lags[0] < 0 {
+		b.Errorf("a callback came %s early", -lags[0])
 	}
+	b.ReportMetric(milliseconds(lags[len(lags)/2]), "p50-ms")
+	b.ReportMetric(milliseconds(lags[len(lags)*99/100]), "p99-ms")
+	b.ReportMetric(milliseconds(lags[len(lags)-1]), "max-ms")
 }
 
 func createJobs(b *testing.B, s store.Store, total int, url, kind string, at func(i int) time.Time) {

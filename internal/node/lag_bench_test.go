@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"sync"
@@ -41,23 +40,10 @@ func BenchmarkRoleLag(b *testing.B) {
 	}
 }
 
+// startRole starts a node that runs until the benchmark ends.
 func startRole(b *testing.B, address string, roles ...string) *Node {
-	c := Defaults()
-	c.Listen, c.Data, c.DatabaseURL, c.Roles = "127.0.0.1:0", b.TempDir(), address, roles
-	c.AllowTargets, c.RateLimit = []string{"127.0.0.1"}, 0
-	n, err := New(b.Context(), c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	})
+	n, stop := startBenchNode(b, address, roles...)
+	b.Cleanup(stop)
 	return n
 }
 
@@ -91,10 +77,7 @@ func measureLag(b *testing.B, n *Node, rate int, kind string) {
 	}
 	measure() // until connections are open and statements prepared
 	for b.Loop() {
-		lags := measure()
-		b.ReportMetric(milliseconds(lags[len(lags)/2]), "p50-ms")
-		b.ReportMetric(milliseconds(lags[len(lags)*99/100]), "p99-ms")
-		b.ReportMetric(milliseconds(lags[len(lags)-1]), "max-ms")
+		reportLags(b, measure())
 	}
 }
 

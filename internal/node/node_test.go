@@ -29,26 +29,27 @@ func startNode(t *testing.T, change func(*Config)) (base string, stop func()) {
 	c := Defaults()
 	c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
 	change(&c)
-	n, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+	n, stop := runNode(t, c)
+	t.Cleanup(stop)
+	return "http://" + n.Addr().String(), stop
+}
+
+// runNode runs a node until stop is called; it must stop cleanly.
+func runNode(tb testing.TB, c Config) (n *Node, stop func()) {
+	tb.Helper()
+	n, err := New(tb.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	return n, sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the node ended with %v", err)
+			tb.Errorf("the node ended with %v", err)
 		}
-	}
-	t.Cleanup(stop)
-	return "http://" + n.Addr().String(), stop
+	})
 }
 
 func keyFile(t *testing.T) string {

@@ -78,6 +78,10 @@ func checkVersion(version int) error {
 	return nil
 }
 
+// sessionSettings are settings that guarantees depend on, with the values that they need. A
+// session behind a pooler has those of its role.
+var sessionSettings = map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
+
 // setSession limits how long a session may wait. A pooler in transaction mode keeps no
 // session settings, and refuses most startup parameters.
 func (c *connection) setSession() {
@@ -88,9 +92,7 @@ func (c *connection) setSession() {
 		defaults["lock_timeout"] = "2000"
 		defaults["idle_in_transaction_session_timeout"] = "5000"
 		defaults["jit"] = "off"
-		// What is promised and reasoned about must not depend on a default of the server.
-		defaults["synchronous_commit"] = "on"
-		defaults["default_transaction_isolation"] = "read committed"
+		maps.Copy(defaults, sessionSettings)
 	}
 	maps.Copy(defaults, c.config.ConnConfig.RuntimeParams)
 	c.config.ConnConfig.RuntimeParams = defaults
@@ -148,10 +150,6 @@ func (s *Store) closePools() {
 		}
 	}
 }
-
-// sessionSettings are settings that guarantees depend on, with the values that they need.
-// A session behind a pooler has those of its role.
-var sessionSettings = map[string]string{"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
 
 // warnAboutSettings logs settings that weaken guarantees, where they cannot be set.
 func (s *Store) warnAboutSettings(ctx context.Context) error {

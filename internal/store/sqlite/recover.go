@@ -10,9 +10,6 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// heartbeatInterval is how often the node's worker is seen, see package worker.
-const heartbeatInterval = 5 * time.Second
-
 const (
 	selectTime = `SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?`
 	setTime    = `INSERT INTO settings (name, value) VALUES (?1, CAST(?2 AS TEXT)) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
@@ -68,7 +65,7 @@ func (s *Store) recoverTimes(t *tx) error {
 	}
 	s.unclean = !openedAt.IsZero() && stoppedAt.IsZero()
 	if s.downSince = stoppedAt; stoppedAt.Before(seenAt) {
-		s.downSince = seenAt.Add(heartbeatInterval)
+		s.downSince = seenAt.Add(belfry.HeartbeatInterval)
 	}
 	if s.downSince.After(t.now) {
 		s.downSince = t.now

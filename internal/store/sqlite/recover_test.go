@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // killed is a copy of a data directory as a killed process would leave it.
@@ -38,9 +40,9 @@ func TestDownSince(t *testing.T) {
 				}
 				want := s.Now()
 				if name == "killed at once" {
-					want = opened.Add(heartbeatInterval)
+					want = opened.Add(belfry.HeartbeatInterval)
 				} else if name == "killed" {
-					want = want.Add(heartbeatInterval)
+					want = want.Add(belfry.HeartbeatInterval)
 				}
 				left := killed(t, dir)
 				closeStore(t, s)
