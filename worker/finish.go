@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	maxBatch      = 1000    // results sent in one call
-	maxBatchBytes = 4 << 20 // of output and error texts in one call, unless one result alone is larger
-	finishTimeout = 30 * time.Second
+	maxBatch      = 1000            // results sent in one call
+	maxBatchBytes = 4 << 20         // of output and error texts in one call, unless one result alone is larger
+	finishTimeout = 8 * time.Second // below flushGrace: a call on a silent connection leaves time for a second one
 )
 
 // pendingResult is a result that the source has not accepted, with the worker that made

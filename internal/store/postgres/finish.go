@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -13,8 +14,13 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+// finishTimeout is short, because results may be reported again, and a worker that shuts
+// down waits ten seconds for them: a call on a silent connection must leave time for a
+// second one.
+const finishTimeout = 8 * time.Second
+
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
-	ctx, cancel := detach(ctx, callTimeout)
+	ctx, cancel := detach(ctx, finishTimeout)
 	defer cancel()
 	var settled []bool
 	err := retryDeadlock(func() (err error) {
