@@ -241,7 +241,7 @@ func missedFault(h history, m *missedJob, gap downtime) (fault string, caughtUp 
 	if len(left) > 0 != (len(skips) == 1) || len(skips) == 1 && skips[0].Reason != reason || len(left) > 0 && reason == "" {
 		return fmt.Sprintf("it leaves out %d occurrences with %+v", len(left), skips), 0
 	}
-	return outOfOrder(h, m, runs), len(made)
+	return outOfOrder(h, m, runs, gap.to), len(made)
 }
 
 // limits returns how many of the missed occurrences run by the policy, at least and at
@@ -305,8 +305,8 @@ func (m *missedJob) decision(h history, gap downtime) (runs, skips []apiRun) {
 
 // outOfOrder says which of the runs that make up for missed occurrences did not begin
 // oldest first, or before the one before was over, by the receiver, unless they may
-// overlap.
-func outOfOrder(h history, m *missedJob, runs []apiRun) string {
+// overlap. A run of an occurrence after the outage may then begin at the same time.
+func outOfOrder(h history, m *missedJob, runs []apiRun, end time.Time) string {
 	byRun := map[string]delivery{}
 	for _, d := range h.Deliveries {
 		byRun[d.Run] = d
@@ -319,7 +319,7 @@ func outOfOrder(h history, m *missedJob, runs []apiRun) string {
 		if m.OneAtATime && after.Arrived.Before(before.OverAt) {
 			return fmt.Sprintf("the run for %v began %v before the one for %v was over", after.ScheduledAt, before.OverAt.Sub(after.Arrived), before.ScheduledAt)
 		}
-		if runs[i].StartedAt.Before(*runs[i-1].StartedAt) {
+		if runs[i].StartedAt.Before(*runs[i-1].StartedAt) && (m.OneAtATime || runs[i].ScheduledAt.Before(end)) {
 			return fmt.Sprintf("the run for %v began before the one for %v", after.ScheduledAt, before.ScheduledAt)
 		}
 	}
