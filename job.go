@@ -102,7 +102,7 @@ type JobState string
 const (
 	JobActive  JobState = "active"
 	JobPaused  JobState = "paused"
-	JobDeleted JobState = "deleted" // invisible; kept while runs need it
+	JobDeleted JobState = "deleted" // only its history can be read
 	JobEnded   JobState = "ended"   // an archived one-off: it can only be shown and deleted
 )
 
@@ -118,6 +118,7 @@ const (
 	StatusCompleted JobStatus = "completed"
 	StatusFailed    JobStatus = "failed"
 	StatusCancelled JobStatus = "cancelled"
+	StatusDeleted   JobStatus = "deleted"
 	StatusActive    JobStatus = "active"
 )
 
@@ -131,6 +132,7 @@ func (JobStatus) EnumValues() []EnumValue {
 		{"completed", "nothing is planned, and its last run succeeded"},
 		{"failed", "nothing is planned, and its last run is a dead letter or was discarded"},
 		{"cancelled", "nothing is planned, and its last run or occurrence was cancelled or skipped"},
+		{"deleted", "only its history is left, which can be read by the id of the job"},
 	}
 }
 
@@ -141,6 +143,8 @@ type LiveRuns struct{ Running, Waiting int }
 // run, empty if there is none.
 func StatusOf(state JobState, planned bool, live LiveRuns, last RunStatus) JobStatus {
 	switch {
+	case state == JobDeleted:
+		return StatusDeleted
 	case state == JobPaused:
 		return StatusPaused
 	case live.Running > 0:

@@ -227,7 +227,16 @@ type JobHistory struct {
 
 // RunFilter selects runs. Zero fields match everything.
 type RunFilter struct {
+	_   struct{} `doc:"Selects runs. Fields that are left out match everything."`
+	Job string   `json:"job,omitempty" maxlen:"200" example:"nightly-report" doc:"Only runs of this job, by its id or name; of a deleted job by its id."`
+	JobRunFilter
+}
+
+// JobRunFilter selects runs of one job. Zero fields match everything.
+type JobRunFilter struct {
 	_        struct{}  `doc:"Selects runs. Fields that are left out match everything."`
 	Status   RunStatus `json:"status,omitempty" example:"dead" doc:"Only runs with this status. Dead letters are 'dead'."`
+	Since    time.Time `json:"since,omitzero" example:"2026-12-01T00:00:00Z" doc:"Only runs that were scheduled for this instant or later."`
+	Until    time.Time `json:"until,omitzero" example:"2026-12-02T00:00:00Z" doc:"Only runs that were scheduled for an earlier instant."`
 	PageSize int       `json:"-"` // runs per request of the client; zero is the server's choice
 }

@@ -101,7 +101,7 @@ func TestEmptyRefIsInvalid(t *testing.T) {
 	errs = append(errs, err)
 	_, _, err = c.PutJob(t.Context(), "", belfry.Manifest{})
 	errs = append(errs, err)
-	for _, err = range c.JobRuns(t.Context(), "") {
+	for _, err = range c.JobRuns(t.Context(), "", belfry.JobRunFilter{}) {
 		errs = append(errs, err)
 	}
 	for _, err := range errs {

@@ -140,14 +140,14 @@ func (c *Client) PreviewSchedule(ctx context.Context, r belfry.PreviewRequest) (
 	return fetch[belfry.Preview](ctx, c, "preview schedule", http.MethodPost, apiPath+"/schedules/preview", r)
 }
 
-// Runs lists the runs of all jobs, latest first, like Jobs.
+// Runs lists the runs of all jobs, or of one, latest first, like Jobs.
 func (c *Client) Runs(ctx context.Context, filter belfry.RunFilter) iter.Seq2[belfry.Run, error] {
 	return pages[belfry.Run](ctx, c, "list runs", runsPath, query(filter, filter.PageSize))
 }
 
-// JobRuns lists the runs of a job, latest first, like Jobs.
-func (c *Client) JobRuns(ctx context.Context, ref string) iter.Seq2[belfry.Run, error] {
-	return pages[belfry.Run](ctx, c, "list runs of job", JobPath(ref, "runs"), nil)
+// JobRuns lists the runs of a job, latest first, like Jobs; of a deleted job by its id.
+func (c *Client) JobRuns(ctx context.Context, ref string, filter belfry.JobRunFilter) iter.Seq2[belfry.Run, error] {
+	return pages[belfry.Run](ctx, c, "list runs of job", JobPath(ref, "runs"), query(filter, filter.PageSize))
 }
 
 // Run returns a run with its failed attempts.

@@ -93,12 +93,12 @@ func TestListErrors(t *testing.T) {
 func TestRunsAndRevisions(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	c, s := scripted(t, said{status: 200, body: `[{"run_id":"` + id + `","status":"dead","idempotency_key":"k","attempts":[{"attempt":1,"outcome":"failed"}]}]`})
-	for run, err := range c.Runs(t.Context(), belfry.RunFilter{Status: belfry.RunDead, PageSize: 5}) {
+	for run, err := range c.Runs(t.Context(), belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: belfry.RunDead, PageSize: 5}}) {
 		if err != nil || run.ID.String() != id || run.Status != belfry.RunDead || run.IdempotencyKey != "k" || run.Attempts[0].Outcome != belfry.OutcomeFailed {
 			t.Errorf("got %+v and %v", run, err)
 		}
 	}
-	for range c.JobRuns(t.Context(), "a/b") {
+	for range c.JobRuns(t.Context(), "a/b", belfry.JobRunFilter{}) {
 	}
 	s.answers = []said{{status: 200, body: `[{"revision":2,"replaced_at":null,"schedule":"@daily","queue":"q","payload":{"a":1}},{"revision":1,"replaced_at":"2030-01-01T00:00:00Z"}]`}}
 	var revisions []belfry.Revision

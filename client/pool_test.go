@@ -98,10 +98,10 @@ func TestWorkerRunsJobs(t *testing.T) {
 			}
 		}
 	}
-	if n := len(all(t, c.JobRuns(ctx, "monthly"))); n != 4 {
+	if n := len(all(t, c.JobRuns(ctx, "monthly", belfry.JobRunFilter{}))); n != 4 {
 		t.Errorf("the job has %d runs", n)
 	}
-	if dead := all(t, c.Runs(ctx, belfry.RunFilter{Status: belfry.RunDead, PageSize: 1})); len(dead) != 2 {
+	if dead := all(t, c.Runs(ctx, belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: belfry.RunDead, PageSize: 1}})); len(dead) != 2 {
 		t.Errorf("there are %d dead runs", len(dead))
 	}
 }
@@ -208,7 +208,7 @@ func TestWorkerSurvivesAServerRestart(t *testing.T) {
 			t.Errorf("run %s is %s: %s", id, run.Status, run.Error)
 		}
 	}
-	if n := len(all(t, c.JobRuns(ctx, "work"))); n != 20 {
+	if n := len(all(t, c.JobRuns(ctx, "work", belfry.JobRunFilter{}))); n != 20 {
 		t.Errorf("there are %d runs of 20 triggers", n)
 	}
 	stop()

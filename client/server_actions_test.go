@@ -153,7 +153,9 @@ func TestRedriveAndDiscardDeadLetters(t *testing.T) {
 	if done := must[belfry.DeadResult](t)(c.DiscardDeadLetters(ctx, belfry.Discard{All: true})); done.Done != 1 || done.More {
 		t.Errorf("the rest: %+v", done)
 	}
-	await(t, func() bool { return len(all(t, c.Runs(ctx, belfry.RunFilter{Status: belfry.RunSucceeded}))) == 3 })
+	await(t, func() bool {
+		return len(all(t, c.Runs(ctx, belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: belfry.RunSucceeded}}))) == 3
+	})
 	if left := all(t, c.DeadLetters(ctx, belfry.DeadFilter{})); len(left) != 0 {
 		t.Errorf("left are %+v", left)
 	}

@@ -24,16 +24,7 @@ ID is the id of the run.`,
 }
 
 func decodeDeadFilter(flags fieldFlags) (filter belfry.DeadFilter, err error) {
-	if err := flags.checkNotEmpty(); err != nil {
-		return filter, err
-	}
-	if err := flags.decode(&filter); err != nil {
-		return filter, err
-	}
-	if !filter.Until.IsZero() && !filter.Since.Before(filter.Until) {
-		return filter, usagef("--until: must be after --since")
-	}
-	return filter, nil
+	return filter, flags.decodePeriod(&filter, &filter.Since, &filter.Until)
 }
 
 func deadListCommand(f *connectionFlags) *cobra.Command {

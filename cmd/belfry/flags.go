@@ -103,6 +103,21 @@ func (s fieldFlags) decode(into any) error {
 	return s.usageErrors(errs)
 }
 
+// decodePeriod is decode for a filter with two instants, of which the first must be
+// earlier. No flag may be empty.
+func (s fieldFlags) decodePeriod(into any, since, until *time.Time) error {
+	if err := s.checkNotEmpty(); err != nil {
+		return err
+	}
+	if err := s.decode(into); err != nil {
+		return err
+	}
+	if !until.IsZero() && !since.Before(*until) {
+		return usagef("--until: must be after --since")
+	}
+	return nil
+}
+
 // decodeChecked is decode for fields that no server checks.
 func (s fieldFlags) decodeChecked(into any) error {
 	_, errs, _ := schema.Decoder{}.Decode(belfry.MustJSON(s.object()), into)

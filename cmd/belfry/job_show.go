@@ -43,16 +43,21 @@ func (c *cli) jobTable(jobs []belfry.Job) {
 }
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "runs REF",
+		Short:   "List the runs of a job, latest first; of a deleted job by its id",
+		Example: `  belfry job runs report --status skipped --since 24h`,
+	}
+	flags := addFilterFlags[belfry.JobRunFilter](f, cmd)
 	return listing[belfry.Run]{
-		noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF",
-		list: func(c *cli, args []string, _ int) (iter.Seq2[belfry.Run, error], error) {
-			return c.JobRuns(c.ctx, args[0]), nil
+		noun: "runs", none: "No runs yet. Run the job now with: belfry job trigger REF", filter: flags,
+		list: func(c *cli, args []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
+			filter := belfry.JobRunFilter{PageSize: pageSize}
+			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
+			return c.JobRuns(c.ctx, args[0], filter), err
 		},
 		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
-	}.command(f, &cobra.Command{
-		Use:   "runs REF",
-		Short: "List the runs of a job, latest first",
-	})
+	}.command(f, cmd)
 }
 
 func jobRevisionsCommand(f *connectionFlags) *cobra.Command {

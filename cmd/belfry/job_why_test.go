@@ -108,7 +108,7 @@ func TestRunShowHintsAtWhy(t *testing.T) {
 		{`"status": "running", ` + fired, http.StatusOK, ""},
 		{`"status": "succeeded", ` + fired, http.StatusOK, ""},
 		{`"status": "ready"`, http.StatusOK, ""},
-		{`"status": "ready", ` + fired, http.StatusNotFound, ""}, // Its job was deleted.
+		{`"status": "ready", ` + fired, http.StatusNotFound, hint}, // Its job was deleted.
 	} {
 		run, job = tt.run, tt.job
 		if r := p.ok("run", "show", id); r.err != tt.want {

@@ -23,15 +23,16 @@ func runCommand(f *connectionFlags) *cobra.Command {
 
 func runListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Short:   "List the runs of all jobs, latest first",
-		Example: `  belfry run list --status dead`,
+		Short: "List the runs of all jobs, or of one, latest first",
+		Example: `  belfry run list --status dead
+  belfry run list --job report --since 24h --until 1h`,
 	}
 	flags := addFilterFlags[belfry.RunFilter](f, cmd)
 	return listing[belfry.Run]{
 		noun: "runs", none: "No runs yet. Run a job now with: belfry job trigger NAME", filter: flags,
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Run, error], error) {
-			filter := belfry.RunFilter{PageSize: pageSize}
-			err := flags.decode(&filter)
+			filter := belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{PageSize: pageSize}}
+			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
 			return c.Runs(c.ctx, filter), err
 		},
 		show: func(c *cli, runs []belfry.Run) {
@@ -143,16 +144,14 @@ func parseRunIDs(texts []string, command string) (map[string]belfry.ID, error) {
 	return ids, nil
 }
 
-// hintWhy says how to find out what a run waits for. A pending trigger waits for
-// nothing yet, and a deleted job cannot be asked.
+// hintWhy says how to find out what a run waits for. A pending trigger waits for nothing
+// yet.
 func (c *cli) hintWhy(run belfry.Run) {
 	waits := run.Status == belfry.RunReady || run.Status == belfry.RunWaiting || run.Status == belfry.RunRetry
 	if !waits || run.FiredAt.IsZero() {
 		return
 	}
-	if _, err := c.Job(c.ctx, run.JobID.String()); err == nil {
-		c.message("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
-	}
+	c.message("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
 }
 
 func (c *cli) showRun(run belfry.Run, job string) {

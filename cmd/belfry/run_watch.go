@@ -119,7 +119,7 @@ func (c *cli) followJob(ref string) error {
 	watchers := make(map[belfry.ID]*runWatcher)
 	first := true
 	err := c.poll(func() (changed, done bool, err error) {
-		latest, _, err := collect(c.JobRuns(c.ctx, ref), maxRuns)
+		latest, _, err := collect(c.JobRuns(c.ctx, ref, belfry.JobRunFilter{}), maxRuns)
 		if err != nil {
 			return false, false, err
 		}

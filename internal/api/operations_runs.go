@@ -24,15 +24,16 @@ func (a *api) runOperations() []operation {
 	return []operation{
 		list(a, openapi.Operation{
 			ID: "listJobRuns", Method: "GET", Path: jobsPath + "/{job}/runs", Group: groupRuns, Summary: "List the runs of a job",
-			Doc: "Runs, live ones included, and skipped occurrences with their reason, the latest first, without attempts.", Errors: []int{notFound},
-		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Run, store.Position, error) {
-			return a.Control.JobRuns(ctx, r.namespace, r.ref, p)
+			Doc: "Runs, live ones included, and skipped occurrences with their reason, the latest first, without attempts. " +
+				"A deleted job is found by its id as long as its history is kept. A page may be short or empty and still have a next one.", Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, f belfry.JobRunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+			return a.Control.JobRuns(ctx, r.namespace, r.ref, f, p)
 		}),
 		a.historyOperation(),
 		handle(a, openapi.Operation{
 			ID: "explainJob", Method: "GET", Path: jobsPath + "/{job}/why", Group: groupRuns, Summary: "Explain why a job ran or did not",
 			Doc: "Explains what was decided for an instant of the job and by which rule; for a waiting run, what it waits for; for the future, what is planned. " +
-				"Without `at`: the latest decision, or a later run that was triggered and is not finished, or else the next occurrence.",
+				"A deleted job is found by its id. Without `at`: the latest decision, or a later run that was triggered and is not finished, or else the next occurrence.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Explanation](http.StatusOK, "The explanation.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, q explainQuery, _ none) (response, error) {
 			explanation, err := a.Control.Explain(ctx, r.namespace, r.ref, q.At)
@@ -42,8 +43,8 @@ func (a *api) runOperations() []operation {
 			return shown(explanation, err)
 		}),
 		list(a, openapi.Operation{
-			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List the runs of all jobs",
-			Doc: "Runs and skipped occurrences of the namespace, the latest first. A page may be short or empty and still have a next one.",
+			ID: "listRuns", Method: "GET", Path: runsPath, Group: groupRuns, Summary: "List runs",
+			Doc: "Runs and skipped occurrences of the namespace, or of one job, the latest first. A page may be short or empty and still have a next one.", Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
 			return a.Control.ListRuns(ctx, r.namespace, f, p)
 		}),
@@ -80,14 +81,15 @@ func (a *api) runOperations() []operation {
 func (a *api) historyOperation() operation {
 	return handle(a, openapi.Operation{
 		ID: "getJobHistory", Method: "GET", Path: jobsPath + "/{job}/history", Group: groupRuns, Summary: "Get a job with its runs",
-		Doc: "The job, and in `executions` a page of its runs; the `Link` header leads to earlier ones.", Query: pageQueries, Errors: []int{notFound},
+		Doc: "The job, and in `executions` a page of its runs; the `Link` header leads to earlier ones. " +
+			"A deleted job is found by its id as long as its history is kept.", Query: pageQueries, Errors: []int{notFound},
 		Responses: []openapi.Response{openapi.JSON[belfry.JobHistory](http.StatusOK, "The job and a page of its runs.", "Link")},
-	}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-		job, err := a.Control.Get(ctx, r.namespace, r.ref)
+	}, func(ctx context.Context, r *request, f belfry.JobRunFilter, _ none) (response, error) {
+		job, err := a.Control.JobHistory(ctx, r.namespace, r.ref)
 		if err != nil {
 			return response{}, err
 		}
-		runs, last, err := a.Control.JobRuns(ctx, r.namespace, r.ref, r.page)
+		runs, last, err := a.Control.JobRuns(ctx, r.namespace, r.ref, f, r.page)
 		return response{next: r.nextPage(last), body: belfry.JobHistory{Job: job, Executions: append([]belfry.Run{}, runs...)}}, err
 	})
 }

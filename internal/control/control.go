@@ -212,6 +212,10 @@ func (s retryingStore) Job(ctx context.Context, namespace string, id belfry.ID) 
 	return retryRead(ctx, "look up a job", func() (belfry.Job, error) { return s.Store.Job(ctx, namespace, id) })
 }
 
+func (s retryingStore) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
+	return retryRead(ctx, "look up a deleted job", func() (belfry.Job, error) { return s.Store.DeletedJob(ctx, namespace, id) })
+}
+
 func (s retryingStore) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	return retryRead(ctx, "list the revisions of a job", func() ([]belfry.Revision, error) {
 		return s.Store.Revisions(ctx, namespace, id, before, limit)

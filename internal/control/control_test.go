@@ -103,7 +103,7 @@ func TestNamespacesAreSeparate(t *testing.T) {
 	codeOf(t, err, belfry.NotFound)
 	_, err = c.Trigger(ctx, "elsewhere", job.ID.String(), belfry.Trigger{}, none)
 	codeOf(t, err, belfry.NotFound)
-	_, _, err = c.JobRuns(ctx, "elsewhere", job.ID.String(), store.Page{Limit: 1})
+	_, _, err = c.JobRuns(ctx, "elsewhere", job.ID.String(), belfry.JobRunFilter{}, store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 	codeOf(t, c.Delete(ctx, "elsewhere", job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
 	if jobs, _, err := c.List(ctx, "elsewhere", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs) != 0 {
@@ -136,7 +136,7 @@ func TestPauseRunsWhatIsDueAndResumeSkipsTheRest(t *testing.T) {
 		if _, err := c.Pause(t.Context(), ns, job.ID.String()); err != nil {
 			t.Fatal(err)
 		}
-		runs, _, err := c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
+		runs, _, err := c.JobRuns(t.Context(), ns, job.ID.String(), belfry.JobRunFilter{}, store.Page{Limit: 10})
 		// Two were due and were not fired: the later one runs, the other was missed.
 		if err != nil || len(runs) != 2 || runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(job.NextRunAt.Add(time.Minute)) || runs[1].Reason != belfry.ReasonMissed {
 			t.Fatalf("got runs %+v, error %v", runs, err)
@@ -149,7 +149,7 @@ func TestPauseRunsWhatIsDueAndResumeSkipsTheRest(t *testing.T) {
 		if err != nil || resumed.NextRunAt.Sub(*job.NextRunAt) != 62*time.Minute {
 			t.Fatalf("the next run is at %v, error %v", resumed.NextRunAt, err)
 		}
-		runs, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 10})
+		runs, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), belfry.JobRunFilter{}, store.Page{Limit: 10})
 		if err != nil || len(runs) != 3 || runs[0].Reason != belfry.ReasonPaused || runs[0].SkippedCount != 60 {
 			t.Fatalf("got runs %+v, error %v", runs, err)
 		}
@@ -165,7 +165,7 @@ func TestDeletedJobIsNotFound(t *testing.T) {
 	_, err := c.Get(t.Context(), ns, job.ID.String())
 	codeOf(t, err, belfry.NotFound)
 	codeOf(t, c.Delete(t.Context(), ns, job.ID.String(), "", control.DeleteOptions{}), belfry.NotFound)
-	_, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), store.Page{Limit: 1})
+	_, _, err = c.JobRuns(t.Context(), ns, job.ID.String(), belfry.JobRunFilter{}, store.Page{Limit: 1})
 	codeOf(t, err, belfry.NotFound)
 }
 
@@ -188,7 +188,7 @@ func TestDeleteOfAScheduleThatCannotBeParsed(t *testing.T) {
 	if err := c.Delete(t.Context(), ns, id.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := s.JobRuns(t.Context(), ns, id, store.Page{Limit: 10})
+	runs, _, err := s.JobRuns(t.Context(), ns, id, belfry.JobRunFilter{}, store.Page{Limit: 10})
 	if err != nil || len(runs) != 1 || runs[0].Reason != belfry.ReasonDeleted || !runs[0].ScheduledAt.Equal(now) {
 		t.Errorf("what was due became %+v, error %v", runs, err)
 	}

@@ -29,23 +29,72 @@ func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (belf
 	return run, nil
 }
 
-// JobRuns returns the runs and skips of a job, latest occurrence first, without their
-// attempts.
-func (c *Control) JobRuns(ctx context.Context, namespace, ref string, p store.Page) ([]belfry.Run, store.Position, error) {
+// JobHistory finds a job, or a deleted one by its id as long as its history is kept.
+func (c *Control) JobHistory(ctx context.Context, namespace, ref string) (belfry.Job, error) {
+	job, err := c.jobHistory(ctx, namespace, ref)
+	return masked(job), err
+}
+
+// jobHistory is JobHistory with the true payload.
+func (c *Control) jobHistory(ctx context.Context, namespace, ref string) (belfry.Job, error) {
 	job, err := c.job(ctx, namespace, ref)
+	id, parseErr := belfry.ParseID(ref)
+	if !isNotFound(err) || parseErr != nil {
+		return job, err
+	}
+	deleted, lookupErr := c.store.DeletedJob(ctx, namespace, id)
+	if isNotFound(lookupErr) {
+		return belfry.Job{}, err
+	}
+	if lookupErr != nil {
+		return belfry.Job{}, lookupErr
+	}
+	runs, _, lookupErr := c.jobRuns(ctx, deleted, belfry.JobRunFilter{}, store.Page{Limit: 1})
+	if lookupErr != nil || len(runs) > 0 {
+		return deleted, lookupErr
+	}
+	return belfry.Job{}, err
+}
+
+// JobRuns returns the runs and skips of a job, latest occurrence first, without their
+// attempts; of a deleted job by its id. A page may be short, or empty, and still be
+// followed by others.
+func (c *Control) JobRuns(ctx context.Context, namespace, ref string, f belfry.JobRunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+	job, err := c.jobHistory(ctx, namespace, ref)
 	if err != nil {
 		return nil, store.Position{}, err
 	}
-	runs, err := retryRead(ctx, "list the runs of a job", func() ([]belfry.Run, error) {
-		return c.store.JobRuns(ctx, namespace, job.ID, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	runs, next := cutPage(runs, p.Limit, func(r belfry.Run) store.Position { return store.Position{At: r.ScheduledAt, ID: r.ID} })
-	return withKeys(runs), next, err
+	return c.jobRuns(ctx, job, f, p)
 }
 
-// ListRuns returns the runs and skips of all jobs, latest first, without their
+func (c *Control) jobRuns(ctx context.Context, job belfry.Job, f belfry.JobRunFilter, p store.Page) (runs []belfry.Run, next store.Position, err error) {
+	const searchTime = time.Second
+	for started := time.Now(); len(runs) <= p.Limit; p.After = next {
+		var more []belfry.Run
+		err := retryUnknown(ctx, "list the runs of a job", func() (err error) {
+			more, next, err = c.store.JobRuns(ctx, job.Namespace, job.ID, f, store.Page{After: p.After, Limit: p.Limit + 1 - len(runs)})
+			return err
+		})
+		if err != nil {
+			return nil, store.Position{}, err
+		}
+		runs = append(runs, more...)
+		if next == (store.Position{}) || time.Since(started) > searchTime {
+			break
+		}
+	}
+	if full, end := cutPage(runs, p.Limit, func(r belfry.Run) store.Position { return store.Position{At: r.ScheduledAt, ID: r.ID} }); end != (store.Position{}) {
+		runs, next = full, end
+	}
+	return withKeys(runs), next, nil
+}
+
+// ListRuns returns the runs and skips of all jobs, or of one, latest first, without their
 // attempts. A page may be short, or empty, and still be followed by others.
 func (c *Control) ListRuns(ctx context.Context, namespace string, f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+	if f.Job != "" {
+		return c.JobRuns(ctx, namespace, f.Job, f.JobRunFilter, p)
+	}
 	list, err := retryRead(ctx, "list runs", func() (store.RunList, error) { return c.store.ListRuns(ctx, namespace, f, p) })
 	return withKeys(list.Runs), store.Position{ID: list.Next}, err
 }
@@ -78,10 +127,10 @@ func (c *Control) ListEvents(ctx context.Context, namespace string, p store.Page
 }
 
 // Explain says what was decided for an instant of a job and why, or what is planned; see
-// explain.Explain. The instant is written as in RFC 3339, or as a wall time in the time
+// explain.Explain. A deleted job is found by its id. The instant is written as in RFC 3339, or as a wall time in the time
 // zone of the job; empty means the latest.
 func (c *Control) Explain(ctx context.Context, namespace, ref, at string) (belfry.Explanation, error) {
-	job, err := c.job(ctx, namespace, ref)
+	job, err := c.jobHistory(ctx, namespace, ref)
 	if err != nil {
 		return belfry.Explanation{}, err
 	}

@@ -1,10 +1,12 @@
 package control_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -16,7 +18,7 @@ func TestRunsInPages(t *testing.T) {
 		all := sc.Runs(job)
 		page := store.Page{Limit: 1}
 		for i := range all {
-			runs, next, err := sc.Control.JobRuns(sc.Context(), ns, job.ID.String(), page)
+			runs, next, err := sc.Control.JobRuns(sc.Context(), ns, job.ID.String(), belfry.JobRunFilter{}, page)
 			if err != nil || len(runs) != 1 || runs[0].ID != all[i].ID || (next == store.Position{}) != (i == 2) {
 				sc.Fatalf("page %d is %+v, then %v, error %v", i, runs, next, err)
 			}
@@ -95,4 +97,40 @@ func TestPreview(t *testing.T) {
 	}
 	_, err = c.Preview(belfry.PreviewRequest{Schedule: "0 25 * * *"})
 	oneError(t, err, "schedule", "column 3")
+}
+
+func TestTheHistoryOfADeletedJob(t *testing.T) {
+	controltest.Run(t, "by its id", func(sc *controltest.Scenario) {
+		job := sc.Create("*/5 * * * *")
+		sc.FireAt("09:00")
+		sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
+		never := sc.Create("0 12 * * *")
+		sc.SleepUntil("09:01:00")
+		for _, job := range []belfry.Job{job, never} {
+			sc.OK(sc.Control.Delete(sc.Context(), ns, job.ID.String(), "", control.DeleteOptions{}))
+		}
+		for range 2 { // before and after it is archived
+			runs, _, err := sc.Control.ListRuns(sc.Context(), ns, belfry.RunFilter{Job: job.ID.String()}, store.Page{Limit: 10})
+			if err != nil || len(runs) != 1 || runs[0].Status != belfry.RunSucceeded {
+				sc.Errorf("the runs are %+v, error %v", runs, err)
+			}
+			if shown, err := sc.Control.JobHistory(sc.Context(), ns, job.ID.String()); err != nil || shown.Status != belfry.StatusDeleted || shown.Schedule != job.Schedule {
+				sc.Errorf("the job is %+v, error %v", shown, err)
+			}
+			for at, want := range map[string]string{"": "2000-01-03 09:00 +01:00 ran: it succeeded", "2000-01-03 09:05": "not run: the job was deleted at 09:01"} {
+				if e, err := sc.Control.Explain(sc.Context(), ns, job.ID.String(), at); err != nil || !strings.Contains(e.Sentence, want) {
+					sc.Errorf("%q: %q, error %v", at, e.Sentence, err)
+				}
+			}
+			_, err = sc.Control.Get(sc.Context(), ns, job.ID.String())
+			codeOf(sc.T, err, belfry.NotFound)
+			for _, ref := range []struct{ namespace, job string }{{"elsewhere", job.ID.String()}, {ns, never.ID.String()}} {
+				_, _, err = sc.Control.JobRuns(sc.Context(), ref.namespace, ref.job, belfry.JobRunFilter{}, store.Page{Limit: 1})
+				codeOf(sc.T, err, belfry.NotFound)
+			}
+			sc.SleepUntil("2000-01-04 12:00")
+			_, err = sc.Store.Prune(sc.Context(), 30*24*time.Hour)
+			sc.OK(err)
+		}
+	})
 }

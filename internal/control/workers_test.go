@@ -92,7 +92,7 @@ func TestRemoteWorker(t *testing.T) {
 	if err != nil || len(failed.Attempts) != 1 || len(failed.Attempts[0].Error) != 8<<10 || len(failed.Attempts[0].Output) != belfry.MaxOutput {
 		t.Errorf("got %+v, error %v", failed.Status, err)
 	}
-	list, next, err := c.ListRuns(t.Context(), ns, belfry.RunFilter{Status: belfry.RunSucceeded}, store.Page{Limit: 10})
+	list, next, err := c.ListRuns(t.Context(), ns, belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: belfry.RunSucceeded}}, store.Page{Limit: 10})
 	if err != nil || len(list) != 1 || list[0].ID != runs[1].ID || list[0].IdempotencyKey != runs[1].Key() || next != (store.Position{}) {
 		t.Errorf("listed %+v, then %v, error %v", list, next, err)
 	}

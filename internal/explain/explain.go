@@ -21,10 +21,11 @@ import (
 // Store is what an explanation reads; see package store.
 type Store interface {
 	Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
+	DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
 	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error)
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
 	Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error)
-	JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error)
+	JobRuns(ctx context.Context, namespace string, job belfry.ID, filter belfry.JobRunFilter, page store.Page) ([]belfry.Run, store.Position, error)
 	RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error)
 	RunWait(ctx context.Context, namespace string, run belfry.ID) (store.RunWait, error)
 	Workers(ctx context.Context) ([]store.Worker, error)
@@ -80,7 +81,7 @@ type explainer struct {
 // latest is the latest occurrence that was decided, or a later live run, or else the
 // next occurrence, or else the latest run of any kind, or else now.
 func (e *explainer) latest(ctx context.Context) (time.Time, error) {
-	runs, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, store.Page{Limit: maxRequested})
+	runs, _, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, belfry.JobRunFilter{}, store.Page{Limit: maxRequested})
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -216,6 +217,9 @@ func Note(ctx context.Context, s Store, d plan.Defaults, run belfry.Run) string 
 		return "newer time-zone data moved the occurrence to another instant"
 	}
 	job, err := s.Job(ctx, run.Namespace, run.JobID)
+	if belfry.CodeOf(err) == belfry.NotFound {
+		job, err = s.DeletedJob(ctx, run.Namespace, run.JobID)
+	}
 	if err != nil {
 		return ""
 	}

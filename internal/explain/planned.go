@@ -43,7 +43,8 @@ func (t *instant) unrecorded(ctx context.Context) (belfry.Explanation, error) {
 		t.out.Decision, verdict = belfry.DecisionNone, t.notScheduled()
 	case !t.plan.NominalAt.IsZero() && !t.at.Before(t.plan.NominalAt):
 		t.out.Decision, verdict = t.upcoming()
-	case !t.plan.JobID.IsZero() && t.plan.NominalAt.IsZero() && t.at.After(t.plan.FiredFor):
+	case t.job.State == belfry.JobDeleted && t.at.After(t.job.UpdatedAt),
+		!t.plan.JobID.IsZero() && t.plan.NominalAt.IsZero() && t.at.After(t.plan.FiredFor):
 		t.out.Decision, verdict = belfry.DecisionNone, t.notPlanned()
 	default:
 		t.out.Decision, verdict, err = t.pruned(ctx)
@@ -90,7 +91,7 @@ func (t *instant) notScheduled() string {
 // pruned is about a past occurrence without a record: mostly it was pruned, but while a
 // job was cancelled there was none.
 func (t *instant) pruned(ctx context.Context) (belfry.Decision, string, error) {
-	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: t.at}, Limit: maxRequested})
+	runs, _, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, belfry.JobRunFilter{}, store.Page{After: store.Position{At: t.at}, Limit: maxRequested})
 	if err != nil {
 		return "", "", err
 	}
@@ -115,6 +116,9 @@ func (t *instant) notPlanned() string {
 	}
 	if t.policy.Spent(t.plan.RunsMade) {
 		return fmt.Sprintf("%s: the job has used all its runs (max_runs: %d).", verdict, t.spec.MaxRuns)
+	}
+	if t.job.State == belfry.JobDeleted {
+		return verdict + ": the job was deleted at " + t.format.seconds(t.job.UpdatedAt) + "."
 	}
 	return verdict + ": the job was cancelled, and nothing is planned until its schedule is edited."
 }

@@ -173,7 +173,7 @@ func (t *instant) skipReason(ctx context.Context, skip belfry.Run) (string, erro
 // overlap names the run that was alive.
 func (t *instant) overlap(ctx context.Context, skip belfry.Run) (string, error) {
 	const enough = 50 // runs and skips that may lie between
-	runs, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, store.Page{After: store.Position{At: skip.FiredAt.Add(time.Microsecond)}, Limit: enough})
+	runs, _, err := t.store.JobRuns(ctx, t.job.Namespace, t.job.ID, belfry.JobRunFilter{}, store.Page{After: store.Position{At: skip.FiredAt.Add(time.Microsecond)}, Limit: enough})
 	if err != nil {
 		return "", err
 	}

@@ -174,7 +174,7 @@ func one(job store.NewJob) iter.Seq2[store.NewJob, error] {
 // runs lists all runs and skips of a job, oldest occurrence first.
 func (b *bubble) runs(job belfry.ID) []belfry.Run {
 	b.Helper()
-	runs, err := b.store.JobRuns(b.Context(), "default", job, store.Page{Limit: 100_000})
+	runs, _, err := b.store.JobRuns(b.Context(), "default", job, belfry.JobRunFilter{}, store.Page{Limit: 100_000})
 	if err != nil {
 		b.Fatal(err)
 	}

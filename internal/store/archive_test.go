@@ -372,8 +372,8 @@ func TestDeleteEndedDeletesAnArchivedJob(t *testing.T) {
 			_, err = f.JobIDByName(ctx, job.Namespace, job.Name)
 			wantCode(t, "find it by its name", err, belfry.NotFound)
 			wantCode(t, "delete it again", f.DeleteEnded(ctx, job.Namespace, job.ID, history), belfry.NotFound)
-			if n := f.count(t, `SELECT count(*) FROM revisions WHERE job_id = ?`, job.ID); n != 0 {
-				t.Errorf("%d of its revisions are left", n)
+			if deleted, err := f.DeletedJob(ctx, job.Namespace, job.ID); err != nil || deleted.Status != belfry.StatusDeleted || deleted.State != belfry.JobDeleted {
+				t.Errorf("the deleted job is %+v: %v", deleted, err)
 			}
 			if _, err := f.Prune(ctx, time.Hour); err != nil {
 				t.Fatal(err)

@@ -340,7 +340,7 @@ func (f *fixture) run(t tb, namespace string, id belfry.ID) belfry.Run {
 
 func (f *fixture) jobRuns(t tb, job belfry.Job) []belfry.Run {
 	t.Helper()
-	runs, err := f.JobRuns(ctx, job.Namespace, job.ID, store.Page{Limit: 1000})
+	runs, _, err := f.JobRuns(ctx, job.Namespace, job.ID, belfry.JobRunFilter{}, store.Page{Limit: 1000})
 	if err != nil {
 		t.Fatalf("list the runs of job %s: %v", job.ID, err)
 	}

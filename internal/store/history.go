@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"time"
 
@@ -17,8 +18,10 @@ type History interface {
 	Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error)
 
 	// JobRuns returns the runs and skips of a job, live ones included, latest
-	// occurrence first, without their attempts.
-	JobRuns(ctx context.Context, namespace string, job belfry.ID, page Page) ([]belfry.Run, error)
+	// occurrence first, without their attempts. Like ListRuns it reads a bounded
+	// number: the list continues after the position, unless that is zero, even if
+	// the page is short.
+	JobRuns(ctx context.Context, namespace string, job belfry.ID, filter belfry.JobRunFilter, page Page) ([]belfry.Run, Position, error)
 
 	// ListRuns returns the runs and skips of all jobs of a namespace, live ones
 	// included, latest first, without their attempts. Like ListJobs it reads a
@@ -52,6 +55,48 @@ type Pruner interface {
 type RunList struct {
 	Runs []belfry.Run
 	Next belfry.ID
+}
+
+// ListStart is where a list of runs by instant and id starts: after the position, or at
+// the instant that ends the list, whichever is earlier. Zero values are no limit.
+func ListStart(until time.Time, after Position) Position {
+	if !until.IsZero() && (after.At.IsZero() || until.Before(after.At)) {
+		return Position{At: until}
+	}
+	return after
+}
+
+// SettledOnly reports whether runs with the status are in history alone, where they may
+// be rare.
+func SettledOnly(status belfry.RunStatus) bool {
+	return status != "" && status != belfry.RunDead && !status.Live()
+}
+
+// ScanStart is where a list of runs that is read by descending ids starts: below the id,
+// or the first page below all ids of the instant that ends the list, unless that is zero.
+// The ids of runs begin with the scheduled instant.
+func ScanStart(until time.Time, after belfry.ID) belfry.ID {
+	if until.IsZero() {
+		return after
+	}
+	if first := firstID(until.Add(time.Millisecond)); after.IsZero() || first.Compare(after) < 0 { // the instant may be within a millisecond
+		return first
+	}
+	return after
+}
+
+// ScanEnded reports whether no run that is scheduled for the instant or later has a lower
+// id. There is always one if the instant is zero.
+func ScanEnded(since time.Time, id belfry.ID) bool {
+	return !since.IsZero() && id.Compare(firstID(since)) < 0
+}
+
+// firstID is below all ids that carry the millisecond of an instant or a later one.
+func firstID(t time.Time) (id belfry.ID) {
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
+	copy(id[:6], ms[2:])
+	return id
 }
 
 // RunWait is what a live run waits for.

@@ -284,7 +284,7 @@ func (f *fixture) wantPages(t tb, job belfry.Job, all []belfry.Run) {
 		var got []belfry.ID
 		page := store.Page{Limit: limit}
 		for range len(all) + 1 {
-			runs, err := f.JobRuns(ctx, job.Namespace, job.ID, page)
+			runs, _, err := f.JobRuns(ctx, job.Namespace, job.ID, belfry.JobRunFilter{}, page)
 			if err != nil || len(runs) > limit {
 				t.Fatalf("a page of %d has %d runs (%v)", limit, len(runs), err)
 			}
@@ -336,7 +336,7 @@ func TestADSTGapNoteAndARunMayHaveTheSameInstant(t *testing.T) {
 		}
 		var paged []belfry.Run
 		for page := (store.Page{Limit: 2}); ; page.After.At, page.After.ID = paged[len(paged)-1].ScheduledAt, paged[len(paged)-1].ID {
-			some, err := f.JobRuns(ctx, job.Namespace, job.ID, page)
+			some, _, err := f.JobRuns(ctx, job.Namespace, job.ID, belfry.JobRunFilter{}, page)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -110,7 +110,7 @@ var invariants = []struct{ sentence, query string }{
 		`SELECT count(*) FROM ended e WHERE EXISTS (SELECT 1 FROM jobs x WHERE x.id = e.id) OR EXISTS (SELECT 1 FROM plans x WHERE x.job_id = e.id) OR EXISTS (SELECT 1 FROM runs x WHERE x.job_id = e.id)
 		 OR EXISTS (SELECT 1 FROM dead x WHERE x.job_id = e.id) OR EXISTS (SELECT 1 FROM triggers x WHERE x.job_id = e.id AND x.fired_at IS NULL)`},
 	{"ended jobs have another status than ended ones have",
-		`SELECT count(*) FROM ended WHERE status NOT IN ('completed', 'failed', 'cancelled')`},
+		`SELECT count(*) FROM ended WHERE status NOT IN ('completed', 'failed', 'cancelled', 'deleted')`},
 	{"rows of history expire before they were settled",
 		`SELECT count(*) FROM history WHERE retain_until <= settled_at`},
 	{"requests have no key or hash",

@@ -21,6 +21,10 @@ type Jobs interface {
 	// NotFound if there is none.
 	Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
 
+	// DeletedJob returns a deleted job, which is kept as long as its history; NotFound
+	// if there is none.
+	DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error)
+
 	// JobIDByName returns the id of the job that has the name, or else of the one that
 	// had it and was archived last; NotFound if there is none.
 	JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error)
@@ -31,7 +35,7 @@ type Jobs interface {
 	// be followed by others.
 	ListJobs(ctx context.Context, namespace string, filter belfry.JobFilter, page Page) (JobList, error)
 
-	// Revisions returns the earlier revisions of a job, below the given number if that
+	// Revisions returns the earlier revisions of a job, deleted or not, below the given number if that
 	// is not zero, latest first; NotFound if there is no such job.
 	Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error)
 
@@ -46,7 +50,7 @@ type Jobs interface {
 	// request has no key.
 	Trigger(ctx context.Context, triggers []plan.Trigger, r *Request) error
 
-	// DeleteEnded deletes an archived job, with its history if that is asked for.
+	// DeleteEnded deletes an archived job like any other, with its history if that is asked for.
 	// NotFound if there is no such archived job.
 	DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error
 

@@ -64,7 +64,7 @@ func TestAJobIsSeenInItsNamespaceOnly(t *testing.T) {
 		if jobs, err := f.ListJobs(ctx, "theirs", belfry.JobFilter{}, store.Page{Limit: 10}); err != nil || len(jobs.Jobs) != 0 {
 			t.Errorf("another namespace lists %d jobs (%v)", len(jobs.Jobs), err)
 		}
-		runs, err := f.JobRuns(ctx, "theirs", job, store.Page{Limit: 10})
+		runs, _, err := f.JobRuns(ctx, "theirs", job, belfry.JobRunFilter{}, store.Page{Limit: 10})
 		if len(runs) != 0 || err != nil && belfry.CodeOf(err) != belfry.NotFound {
 			t.Errorf("another namespace lists %d runs (%v)", len(runs), err)
 		}
@@ -216,7 +216,7 @@ func TestEveryEditKeepsTheEarlierRevision(t *testing.T) {
 	})
 }
 
-func TestRevisionsAreThoseOfALiveJobOfTheNamespace(t *testing.T) {
+func TestRevisionsAreThoseOfAJobOfTheNamespace(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		job, gone := f.createJob(t, -60), f.createJob(t, -60)
 		for _, job := range []belfry.Job{job, gone} {
@@ -224,13 +224,15 @@ func TestRevisionsAreThoseOfALiveJobOfTheNamespace(t *testing.T) {
 		}
 		f.edit(t, gone, deleteJob(t))
 		for doing, ask := range map[string]belfry.Job{
-			"of a deleted job": gone, "of a foreign job": {Namespace: "theirs", ID: job.ID}, "of no job": {Namespace: job.Namespace, ID: newID()},
+			"of a foreign job": {Namespace: "theirs", ID: job.ID}, "of no job": {Namespace: job.Namespace, ID: newID()},
 		} {
 			_, err := f.Revisions(ctx, ask.Namespace, ask.ID, 0, 10)
 			wantCode(t, doing, err, belfry.NotFound)
 		}
-		if got := f.revisions(t, job, 0, 10); len(got) != 1 || got[0].Number != 1 {
-			t.Errorf("the revisions are %+v", got)
+		for _, job := range []belfry.Job{job, gone} {
+			if got := f.revisions(t, job, 0, 10); len(got) != 1 || got[0].Number != 1 {
+				t.Errorf("the revisions are %+v", got)
+			}
 		}
 	})
 }

@@ -45,7 +45,10 @@ func TestListsMatchTheirFilters(t *testing.T) {
 					w.wantJobs(t, belfry.JobFilter{Status: status}, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
 				for _, state := range runStates {
-					w.wantRuns(t, belfry.RunFilter{Status: state}, rapid.IntRange(1, 5).Draw(t, "limit"))
+					w.wantRuns(t, belfry.JobRunFilter{Status: state}, rapid.IntRange(1, 5).Draw(t, "limit"))
+					filter := w.period(t)
+					filter.Status = state
+					w.wantRuns(t, filter, rapid.IntRange(1, 5).Draw(t, "limit"))
 				}
 				checkInvariants(t, f)
 			})
@@ -102,14 +105,38 @@ func matches(job belfry.Job, f belfry.JobFilter) bool {
 		strings.Contains(strings.ToLower(job.Name), strings.ToLower(f.Search))
 }
 
-// wantRuns expects the pages of a list to have the runs of all jobs, in the order
-// of ids.
-func (w *listModel) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
+// period draws a filter by time whose limits are often instants of runs.
+func (w *listModel) period(t *rapid.T) (f belfry.JobRunFilter) {
+	instants := []time.Time{{}}
+	for _, job := range w.jobs {
+		for _, r := range w.f.jobRuns(t, job) {
+			instants = append(instants, r.ScheduledAt, r.ScheduledAt.Add(time.Microsecond), r.ScheduledAt.Add(-time.Microsecond))
+		}
+	}
+	f.Since, f.Until = rapid.SampledFrom(instants).Draw(t, "since"), rapid.SampledFrom(instants).Draw(t, "until")
+	return f
+}
+
+func passes(r belfry.Run, f belfry.JobRunFilter) bool {
+	return (f.Status == "" || r.Status == f.Status) && !r.ScheduledAt.Before(f.Since) && (f.Until.IsZero() || r.ScheduledAt.Before(f.Until))
+}
+
+// wantRuns expects the pages of lists to have the runs of all jobs, in the order of ids,
+// and those of each job.
+func (w *listModel) wantRuns(t *rapid.T, filter belfry.JobRunFilter, limit int) {
+	fails := func(r belfry.Run) bool { return !passes(r, filter) }
 	for _, namespace := range namespaces {
 		var all []belfry.Run
 		for _, job := range w.jobs {
-			if job.Namespace == namespace {
-				all = append(all, w.f.jobRuns(t, job)...)
+			if job.Namespace != namespace {
+				continue
+			}
+			runs := w.f.jobRuns(t, job)
+			all = append(all, runs...)
+			want := slices.DeleteFunc(runs, fails)
+			got, _, err := w.f.JobRuns(ctx, namespace, job.ID, filter, store.Page{Limit: 1000})
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" || err != nil {
+				t.Errorf("%+v of a job: %v (-want +got):\n%s", filter, err, diff)
 			}
 		}
 		for _, id := range w.triggers {
@@ -120,9 +147,9 @@ func (w *listModel) wantRuns(t *rapid.T, filter belfry.RunFilter, limit int) {
 				all = append(all, run)
 			}
 		}
-		want := slices.DeleteFunc(all, func(r belfry.Run) bool { return filter.Status != "" && r.Status != filter.Status })
+		want := slices.DeleteFunc(all, fails)
 		slices.SortFunc(want, func(a, b belfry.Run) int { return b.ID.Compare(a.ID) })
-		got := w.f.listRuns(t, namespace, filter, limit)
+		got := w.f.listRuns(t, namespace, belfry.RunFilter{JobRunFilter: filter}, limit)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), asStored); diff != "" {
 			t.Errorf("%+v in %s, pages of %d (-want +got):\n%s", filter, namespace, limit, diff)
 		}

@@ -433,7 +433,7 @@ func TestAnEarlierRetryWakesTheScheduler(t *testing.T) {
 		if _, err := f.RunWait(ctx, run.Namespace, run.ID); err != nil {
 			t.Errorf("what does it wait for: %v", err)
 		}
-		if page, err := f.JobRuns(ctx, run.Namespace, run.JobID, store.Page{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
+		if page, _, err := f.JobRuns(ctx, run.Namespace, run.JobID, belfry.JobRunFilter{}, store.Page{Limit: 5}); err != nil || len(page) != 1 || page[0].Status != belfry.RunRetry {
 			t.Errorf("the runs are %+v (%v)", page, err)
 		}
 	})

@@ -262,7 +262,7 @@ func TestADiscardedRunIsHistory(t *testing.T) {
 			got.Key() != before.Key() || got.FinishedAt == nil || !near(*got.FinishedAt, f.Now(), 20*time.Second) || got.Revision != 1 {
 			t.Errorf("the discarded run is %+v", got)
 		}
-		if list := f.listRuns(t, "ours", belfry.RunFilter{Status: belfry.RunDiscarded}, 5); len(list) != 1 || list[0].ID != run.ID {
+		if list := f.listRuns(t, "ours", belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: belfry.RunDiscarded}}, 5); len(list) != 1 || list[0].ID != run.ID {
 			t.Errorf("the discarded runs are %+v", list)
 		}
 		if list := f.listDeadLetters(t, "ours", belfry.DeadFilter{}, 5); len(list) != 0 {

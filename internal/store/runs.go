@@ -69,5 +69,5 @@ const (
 	RequestRetention    = 7 * 24 * time.Hour // keys of requests
 	OutageRetention     = 90 * 24 * time.Hour
 	TriggerRetention    = 24 * time.Hour // fired triggers, so that repeating a request does nothing
-	DeletedJobRetention = time.Hour
+	DeletedJobRetention = time.Hour      // beside the live jobs; then it is archived
 )

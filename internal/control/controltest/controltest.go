@@ -179,7 +179,7 @@ func PlanOf(t testing.TB, s store.Store, job belfry.ID) plan.Plan {
 // status or reason, and revision.
 func History(t testing.TB, c *control.Control, job belfry.ID, start time.Time) string {
 	t.Helper()
-	runs, _, err := c.JobRuns(t.Context(), Namespace, job.String(), store.Page{Limit: 100})
+	runs, _, err := c.JobRuns(t.Context(), Namespace, job.String(), belfry.JobRunFilter{}, store.Page{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func (s *Scenario) Job(id belfry.ID) belfry.Job {
 // Runs lists the runs of a job, latest first.
 func (s *Scenario) Runs(job belfry.Job) []belfry.Run {
 	s.Helper()
-	runs, _, err := s.Control.JobRuns(s.Context(), Namespace, job.ID.String(), store.Page{Limit: 100})
+	runs, _, err := s.Control.JobRuns(s.Context(), Namespace, job.ID.String(), belfry.JobRunFilter{}, store.Page{Limit: 100})
 	s.OK(err)
 	return runs
 }

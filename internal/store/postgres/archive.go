@@ -129,6 +129,60 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 	return archived, next, nil
 }
 
+const (
+	selectDeletedSQL = `SELECT j.id, j.spec FROM belfry.jobs j WHERE j.state = 'deleted' AND NOT j.purge AND j.updated_at < $1
+   AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id) LIMIT $2`
+
+	archiveDeletedSQL = `/* archive */
+WITH old AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::integer[]) AS o (job_id, retention_days)
+), deleted AS (
+  DELETE FROM belfry.jobs j USING old WHERE j.id = old.job_id AND j.state = 'deleted' RETURNING j.*, old.retention_days
+), deleted_plans AS (
+  DELETE FROM belfry.plans p USING deleted d WHERE p.job_id = d.id
+), deleted_triggers AS (
+  DELETE FROM belfry.triggers t USING deleted d WHERE t.job_id = d.id
+), deleted_keys AS (
+  DELETE FROM belfry.keys k USING deleted d WHERE k.job_id = d.id
+), archived AS (
+  INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at, ended_at, retain_until)
+  SELECT id, shard, namespace, name, tags, revision, 'deleted', spec, payload, queue, type, handler, created_at, updated_at,
+         (SELECT scheduled_at FROM belfry.history WHERE job_id = d.id AND state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1),
+         c.now, c.now + retention_days * interval '24 hours'
+    FROM deleted d CROSS JOIN (SELECT clock_timestamp() AS now) c
+   WHERE EXISTS (SELECT 1 FROM belfry.history WHERE job_id = d.id)
+  RETURNING id
+), deleted_revisions AS (
+  DELETE FROM belfry.revisions v USING deleted d WHERE v.job_id = d.id AND v.job_id NOT IN (SELECT id FROM archived)
+)
+SELECT count(*) FROM deleted`
+)
+
+// archiveDeleted archives the jobs that were deleted before an instant and have no live
+// runs and dead letters; without history they leave nothing.
+func (s *Store) archiveDeleted(ctx context.Context, before time.Time) error {
+	for n := pruneBatch; n == pruneBatch; {
+		err := s.pruneStep(ctx, func(call context.Context) error {
+			old, err := collect(call, s.pool, func(row pgx.CollectableRow) (job belfry.Job, err error) {
+				var spec string
+				err = row.Scan(idColumn(&job.ID), &spec)
+				job.Spec = s.specs.OrZero(spec)
+				return job, err
+			}, selectDeletedSQL, before, pruneBatch)
+			if n = len(old); err != nil || n == 0 {
+				return err
+			}
+			_, err = s.pool.Exec(call, archiveDeletedSQL, column(old, func(j *belfry.Job) pgtype.UUID { return uuid(j.ID) }),
+				column(old, func(j *belfry.Job) pgtype.Int4 { return retentionDays(j.RetentionDays) }))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readEnded reads the ended jobs that a WHERE selects, in no order.
 func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
 	return collect(ctx, q, s.scanEnded,
@@ -142,6 +196,9 @@ func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
 		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.LastRunAt}, nullTimeColumn{&job.EndedAt})
 	if err != nil {
 		return job, err
+	}
+	if job.Status == belfry.StatusDeleted {
+		job.State = belfry.JobDeleted
 	}
 	if job.Spec, err = s.specs.Decode(spec); err != nil {
 		return job, fmt.Errorf("job %s: read its spec: %w", job.ID, err)

@@ -37,7 +37,7 @@ func TestArchivedOneOffIsFoundButNotLive(t *testing.T) {
 		WHERE e.retain_until - e.ended_at = interval '72 hours' AND h.retain_until - h.settled_at = interval '72 hours'`); n != 1 {
 		t.Error("the job and its run do not have its retention")
 	}
-	if runs, err := s.JobRuns(t.Context(), "default", job.ID, store.Page{Limit: 10}); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
+	if runs, _, err := s.JobRuns(t.Context(), "default", job.ID, belfry.JobRunFilter{}, store.Page{Limit: 10}); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
 		t.Errorf("its runs are %v: %v", runs, err)
 	}
 	if revisions, err := s.Revisions(t.Context(), "default", job.ID, 0, 10); err != nil || len(revisions) != 0 {
@@ -79,7 +79,7 @@ func TestArchivedJobStatus(t *testing.T) {
 	}{
 		{"succeeded", func(t *testing.T, s *Store, job belfry.Job) { finishNext(t, s, belfry.OutcomeSucceeded) }, belfry.StatusCompleted},
 		{"cancelled", func(t *testing.T, s *Store, job belfry.Job) {
-			runs, err := s.JobRuns(t.Context(), "default", job.ID, store.Page{Limit: 1})
+			runs, _, err := s.JobRuns(t.Context(), "default", job.ID, belfry.JobRunFilter{}, store.Page{Limit: 1})
 			if err != nil || len(runs) != 1 {
 				t.Fatal(runs, err)
 			}

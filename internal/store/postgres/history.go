@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,13 +67,35 @@ func attemptFields(a *belfry.Attempt) []any {
 		&a.LateOutcome, nullTimeColumn{&a.LateAt}}
 }
 
-// JobRuns cuts each table to a page before they are merged.
-func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
-	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) ORDER BY x.scheduled_at DESC, x.id DESC LIMIT $5`
-	runs, err := collect(ctx, s.readPool, scanRun, `(`+selectLive+`belfry.runs x`+where+`) UNION ALL (`+selectDead+`belfry.dead x`+joinLastAttempt+where+`)
-		UNION ALL (`+selectSettled+`belfry.history x`+where+`) ORDER BY scheduled_at DESC, id DESC LIMIT $5`,
-		namespace, uuid(job), timestamptz(page.After.At), uuid(page.After.ID), page.Limit)
-	return runs, wrapError("list runs", err)
+const (
+	whereJobRuns = ` WHERE x.namespace = $1 AND x.job_id = $2 AND ($3::timestamptz IS NULL OR (x.scheduled_at, x.id) < ($3, $4)) AND ($5::timestamptz IS NULL OR (x.scheduled_at, x.id) >= ($5, $6))`
+	orderJobRuns = ` ORDER BY x.scheduled_at DESC, x.id DESC`
+)
+
+// JobRuns cuts each table to a page before they are merged. With a status it reads
+// history down to a floor, because runs with that status may be rare.
+func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, f belfry.JobRunFilter, page store.Page) (runs []belfry.Run, floor store.Position, err error) {
+	after := store.ListStart(f.Until, page.After)
+	args := func(end store.Position, more ...any) []any {
+		return append([]any{namespace, uuid(job), timestamptz(after.At), notNull(after.ID), timestamptz(end.At), notNull(end.ID)}, more...)
+	}
+	end := store.Position{At: f.Since}
+	if store.SettledOnly(f.Status) {
+		err = s.readPool.QueryRow(ctx, `SELECT x.scheduled_at, x.id FROM belfry.history x`+whereJobRuns+orderJobRuns+` LIMIT 1 OFFSET $7`, args(end, runScanLimit)...).
+			Scan(timeColumn{&floor.At}, idColumn(&floor.ID))
+		switch {
+		case err == nil:
+			end = floor
+		case !errors.Is(err, pgx.ErrNoRows):
+			return nil, floor, wrapError("list runs", err)
+		}
+	}
+	var tables []string
+	for _, t := range []runTable{liveTable, deadTable, settledTable} {
+		tables = append(tables, `(`+t.columns+t.table+` x`+t.join+whereJobRuns+` AND ($7 = '' OR `+t.state+` = $7)`+orderJobRuns+` LIMIT $8)`)
+	}
+	runs, err = collect(ctx, s.readPool, scanRun, strings.Join(tables, ` UNION ALL `)+` ORDER BY scheduled_at DESC, id DESC LIMIT $8`, args(end, string(f.Status), page.Limit)...)
+	return runs, floor, wrapError("list runs", err)
 }
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
@@ -124,13 +147,14 @@ type runTable struct {
 	where   string // of the scan, which an index has too
 	join    string
 	state   string // expression; a constant if all rows have the same
+	at      string // column of the scheduled instant
 }
 
 var (
-	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state"}
-	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'"}
-	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state"}
-	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'"}
+	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state", "scheduled_at"}
+	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'", "scheduled_at"}
+	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state", "scheduled_at"}
+	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'", "at"}
 )
 
 func runTablesFor(status belfry.RunStatus) []runTable {
@@ -156,7 +180,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 	}
 	started := time.Now()
 	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
-		after := startAfter(page.After.ID)
+		after := startAfter(store.ScanStart(filter.Until, page.After.ID))
 		for {
 			runs, end, err := scanRunTables(ctx, tx, namespace, filter, after, page.Limit+1-len(list.Runs))
 			if err != nil {
@@ -168,7 +192,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 				list.Next = list.Runs[page.Limit-1].ID
 				return nil
 			}
-			if !end.Valid {
+			if !end.Valid || store.ScanEnded(filter.Since, end.Bytes) {
 				return nil
 			}
 			if after = end; time.Since(started) > searchTime {
@@ -184,7 +208,7 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 // filter, down to the id where the first scan ended; null if all tables ended.
 func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.RunFilter, after pgtype.UUID, limit int) (all []belfry.Run, end pgtype.UUID, err error) {
 	for _, table := range runTablesFor(filter.Status) {
-		runs, tableEnd, err := table.scan(ctx, tx, namespace, filter.Status, after, limit)
+		runs, tableEnd, err := table.scan(ctx, tx, namespace, filter, after, limit)
 		if err != nil {
 			return nil, end, err
 		}
@@ -202,10 +226,11 @@ func scanRunTables(ctx context.Context, tx pgx.Tx, namespace string, filter belf
 
 // scan reads the next runs of a table and returns where it ended; null at the end of
 // the table.
-func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, status belfry.RunStatus, after pgtype.UUID, limit int) (runs []belfry.Run, end pgtype.UUID, err error) {
+func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, f belfry.RunFilter, after pgtype.UUID, limit int) (runs []belfry.Run, end pgtype.UUID, err error) {
 	scan := fmt.Sprintf(` FROM %s WHERE %s < $1 AND %s ORDER BY %s DESC`, t.table, t.id, t.where, t.id)
-	runs, err = collect(ctx, tx, scanRun, fmt.Sprintf(`%s (SELECT *%s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4) ORDER BY x.%s DESC LIMIT $5`,
-		t.columns, scan, t.join, t.state, t.id), after, runScanLimit, namespace, string(status), limit)
+	runs, err = collect(ctx, tx, scanRun, fmt.Sprintf(`%s (SELECT *%s LIMIT $2) x%s WHERE x.namespace = $3 AND ($4 = '' OR %s = $4)
+		AND ($6::timestamptz IS NULL OR x.%[6]s >= $6) AND ($7::timestamptz IS NULL OR x.%[6]s < $7) ORDER BY x.%[5]s DESC LIMIT $5`,
+		t.columns, scan, t.join, t.state, t.id, t.at), after, runScanLimit, namespace, string(f.Status), limit, timestamptz(f.Since), timestamptz(f.Until))
 	if err != nil {
 		return nil, end, err
 	}

@@ -20,8 +20,16 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 	if belfry.CodeOf(err) != belfry.NotFound {
 		return job, err
 	}
-	ended, err := s.readEnded(ctx, s.readPool, `WHERE namespace = $1 AND id = $2`, namespace, uuid(id))
+	ended, err := s.readEnded(ctx, s.readPool, `WHERE namespace = $1 AND id = $2 AND status <> 'deleted'`, namespace, uuid(id))
 	return firstJob(ended, id, err)
+}
+
+func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
+	jobs, err := s.readJobs(ctx, s.readPool, `WHERE j.namespace = $1 AND j.id = $2 AND j.state = 'deleted'`, namespace, uuid(id))
+	if err == nil && len(jobs) == 0 {
+		jobs, err = s.readEnded(ctx, s.readPool, `WHERE namespace = $1 AND id = $2 AND status = 'deleted'`, namespace, uuid(id))
+	}
+	return firstJob(jobs, id, err)
 }
 
 // job finds a live job.
@@ -42,7 +50,7 @@ func firstJob(jobs []belfry.Job, id belfry.ID, err error) (belfry.Job, error) {
 
 func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.ID) error {
 	var ended bool
-	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2)`, namespace, uuid(id)).Scan(&ended)
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM belfry.ended WHERE namespace = $1 AND id = $2 AND status <> 'deleted')`, namespace, uuid(id)).Scan(&ended)
 	switch {
 	case err != nil:
 		return err
@@ -58,7 +66,7 @@ func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry
 SELECT id FROM (
   SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
    UNION ALL
-  (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 ORDER BY ended_at DESC LIMIT 1)) x
+  (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 AND status <> 'deleted' ORDER BY ended_at DESC LIMIT 1)) x
  ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(idColumn(&id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return belfry.ID{}, store.NoSuchName(name)
@@ -87,7 +95,7 @@ func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, b
 		return nil
 	}, `
 SELECT v.revision, v.spec, v.payload, v.replaced_at
-  FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2 AND state <> 'deleted'
+  FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2
          UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1 AND id = $2) j
   LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
  ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
@@ -97,27 +105,37 @@ SELECT v.revision, v.spec, v.payload, v.replaced_at
 	return revisions, wrapError("list revisions", err)
 }
 
-// deleteEndedSQL deletes an ended job. To purge its history too, a deleted job takes
-// its place, which Prune purges.
-const deleteEndedSQL = `/* delete ended */
+// An ended job is deleted where it is. To purge its history too, a deleted job takes its
+// place, which Prune purges.
+const (
+	deleteEndedSQL = `/* delete ended */
 WITH deleted AS (
-  DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 RETURNING *
-), deleted_revisions AS (
-  DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id
-), purge_job AS (
-  INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted WHERE $3
-), purge_plan AS (
-  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
-  SELECT id, shard, 1, 0, '', true FROM deleted WHERE $3
+  UPDATE belfry.ended SET status = 'deleted', updated_at = clock_timestamp() WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING 1
 )
 SELECT count(*) FROM deleted`
+
+	purgeEndedSQL = `/* purge ended */
+WITH deleted AS (
+  DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING *
+), purge_job AS (
+  INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
+  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted
+), purge_plan AS (
+  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
+  SELECT id, shard, 1, 0, '', true FROM deleted
+)
+SELECT count(*) FROM deleted`
+)
 
 func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
+	sql := deleteEndedSQL
+	if history {
+		sql = purgeEndedSQL
+	}
 	var n int
-	if err := s.pool.QueryRow(ctx, deleteEndedSQL, storable(namespace), uuid(id), history).Scan(&n); err != nil {
+	if err := s.pool.QueryRow(ctx, sql, storable(namespace), uuid(id)).Scan(&n); err != nil {
 		return wrapError("delete an ended job", err)
 	}
 	if n == 0 {

@@ -41,6 +41,7 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 	steps := []func() (int, error){
 		func() (int, error) { return s.purgeDeleted(ctx) },
 		func() (int, error) { return s.pruneHistory(ctx, cutoff, now) },
+		func() (int, error) { return 0, s.archiveDeleted(ctx, now.Add(-store.DeletedJobRetention)) },
 	}
 	for _, rows := range []struct {
 		sql    string
@@ -52,7 +53,6 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		{deleteOld("triggers", `fired_at < $1`), now.Add(-store.TriggerRetention)},
 		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
-		{pruneDeletedJobs, now.Add(-store.DeletedJobRetention)},
 		{deleteOld("outages", `ended_at < $1`), now.Add(-store.OutageRetention)},
 		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
 	} {
@@ -84,15 +84,6 @@ const (
 
 	pruneEnded = `WITH deleted AS (DELETE FROM belfry.ended WHERE ctid = ANY(ARRAY(SELECT ctid FROM belfry.ended WHERE %s LIMIT $2)) RETURNING id),
 		deleted_revisions AS (DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id) SELECT count(*) FROM deleted`
-
-	pruneDeletedJobs = `WITH deleted AS (DELETE FROM belfry.jobs WHERE ctid = ANY(ARRAY(
-		SELECT j.ctid FROM belfry.jobs j WHERE j.state = 'deleted' AND NOT j.purge AND j.updated_at < $1
-		   AND NOT EXISTS (SELECT 1 FROM belfry.runs WHERE job_id = j.id) AND NOT EXISTS (SELECT 1 FROM belfry.dead WHERE job_id = j.id) LIMIT $2)) RETURNING id),
-		deleted_revisions AS (DELETE FROM belfry.revisions v USING deleted WHERE v.job_id = deleted.id),
-		deleted_triggers AS (DELETE FROM belfry.triggers t USING deleted WHERE t.job_id = deleted.id),
-		deleted_keys AS (DELETE FROM belfry.keys k USING deleted WHERE k.job_id = deleted.id),
-		deleted_plans AS (DELETE FROM belfry.plans p USING deleted WHERE p.job_id = deleted.id)
-		SELECT count(*) FROM deleted`
 )
 
 // deleteInBatches repeats a DELETE that returns how many rows it deleted, until that is

@@ -130,7 +130,7 @@ func TestDiscardMovesDeadLetterToHistory(t *testing.T) {
 		t.Error("it does not have its job's retention")
 	}
 	for state, want := range map[belfry.RunStatus]belfry.ID{belfry.RunDiscarded: one.ID, belfry.RunDead: other.ID} {
-		if list, err := s.ListRuns(t.Context(), "default", belfry.RunFilter{Status: state}, store.Page{Limit: 10}); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != want {
+		if list, err := s.ListRuns(t.Context(), "default", belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: state}}, store.Page{Limit: 10}); err != nil || len(list.Runs) != 1 || list.Runs[0].ID != want {
 			t.Errorf("the %s runs are %v, want %s: %v", state, list.Runs, want, err)
 		}
 	}

@@ -14,7 +14,7 @@ const (
 SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.payload, j.created_at, j.updated_at, j.tags, j.last_run_at, j.ended_at
 `
 	selectEndedJob    = selectEndedJobs + `FROM ended j WHERE j.id = ? AND j.namespace = ?`
-	selectEndedByName = `SELECT id FROM ended WHERE namespace = ? AND name = ? ORDER BY ended_at DESC LIMIT 1`
+	selectEndedByName = `SELECT id FROM ended WHERE namespace = ? AND name = ? AND status <> 'deleted' ORDER BY ended_at DESC LIMIT 1`
 
 	// oneOffFinished: nothing is planned, no run is alive or dead, no trigger pending.
 	oneOffFinished = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'
@@ -27,8 +27,8 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.
 	insertEnded = `INSERT OR REPLACE INTO ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler,
   created_at, updated_at, last_run_at, ended_at, retain_until)
 SELECT j.id, j.shard, j.namespace, j.name, j.tags, j.revision,
-  coalesce((SELECT CASE h.state WHEN 'succeeded' THEN 'completed' WHEN 'discarded' THEN 'failed' END
-    FROM history h WHERE h.job_id = j.id` + excludeNotes + `ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled'),
+  CASE j.state WHEN 'deleted' THEN 'deleted' ELSE coalesce((SELECT CASE h.state WHEN 'succeeded' THEN 'completed' WHEN 'discarded' THEN 'failed' END
+    FROM history h WHERE h.job_id = j.id` + excludeNotes + `ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled') END,
   j.spec, j.payload, j.queue, j.type, j.handler, j.created_at, j.updated_at,
   (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1), ?, ?
 FROM jobs j WHERE j.id = ?`
@@ -86,13 +86,16 @@ func (t *tx) scanEnded(rows *sql.Rows, job *belfry.Job) error {
 	if err != nil {
 		return err
 	}
-	job.State = belfry.JobEnded
+	if job.State = belfry.JobEnded; job.Status == belfry.StatusDeleted {
+		job.State = belfry.JobDeleted
+	}
 	if job.Spec, err = t.specs.Decode(spec); err != nil {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
 	return nil
 }
 
+// endedJob returns an archived job that is not deleted.
 func (t *tx) endedJob(namespace string, id belfry.ID) (belfry.Job, error) {
-	return one(t, t.scanEnded, store.NoSuch("job", id), selectEndedJob, id[:], namespace)
+	return one(t, t.scanEnded, store.NoSuch("job", id), selectEndedJob+` AND j.status <> 'deleted'`, id[:], namespace)
 }

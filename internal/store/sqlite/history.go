@@ -38,9 +38,12 @@ const (
 	// A restored database may run the same run again.
 	selectSettledRun = selectHistory + whereRun + `ORDER BY r.settled_at DESC LIMIT 1`
 
-	whereJobPage  = `WHERE r.job_id = @job AND r.namespace = @namespace AND (r.scheduled_at, r.id) < (@before, @id) ORDER BY r.scheduled_at DESC, r.id DESC LIMIT @limit`
-	selectJobRuns = `SELECT * FROM (` + selectLive + whereJobPage + `) UNION ALL SELECT * FROM (` + selectDead + whereJobPage + `) UNION ALL SELECT * FROM (` +
-		selectHistory + whereJobPage + `) ORDER BY 7 DESC, 1 DESC LIMIT @limit`
+	whereJobRuns  = `WHERE r.job_id = @job AND r.namespace = @namespace AND (r.scheduled_at, r.id) < (@before, @after) AND (r.scheduled_at, r.id) >= (@since, @floor) `
+	orderJobRuns  = `ORDER BY r.scheduled_at DESC, r.id DESC `
+	selectJobRuns = `SELECT * FROM (` + selectLive + whereJobRuns + whereState + orderJobRuns + `LIMIT @limit) UNION ALL SELECT * FROM (` +
+		selectDead + whereJobRuns + `AND @state IN ('', 'dead') ` + orderJobRuns + `LIMIT @limit) UNION ALL SELECT * FROM (` +
+		selectHistory + whereJobRuns + whereState + orderJobRuns + `LIMIT @limit) ORDER BY 7 DESC, 1 DESC LIMIT @limit`
+	selectJobFloor = `SELECT r.scheduled_at, r.id FROM history r ` + whereJobRuns + orderJobRuns + `LIMIT 1 OFFSET @skip`
 
 	whereInstant = `WHERE r.job_id = @job AND r.namespace = @namespace AND r.scheduled_at = @at `
 	selectRunsAt = selectLive + whereInstant + `UNION ALL ` + selectDead + whereInstant + `UNION ALL ` + selectHistory + whereInstant + `UNION ALL ` + selectHistory +
@@ -95,9 +98,28 @@ func (t *tx) attempts(run belfry.ID) ([]belfry.Attempt, error) {
 	}, selectAttempts, run[:])
 }
 
-func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, page store.Page) ([]belfry.Run, error) {
-	return readAll(ctx, s, "list the runs of a job", scanRun, selectJobRuns, sql.Named("job", job[:]), sql.Named("namespace", namespace),
-		sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]), sql.Named("limit", atMost(page.Limit)))
+// JobRuns reads history down to a floor if only runs with a status are wanted, which
+// may be rare.
+func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, f belfry.JobRunFilter, page store.Page) (runs []belfry.Run, floor store.Position, err error) {
+	after := store.ListStart(f.Until, page.After)
+	args := func(end store.Position, more ...any) []any {
+		return append([]any{sql.Named("job", job[:]), sql.Named("namespace", namespace), sql.Named("before", timeOr(after.At, afterAll)), sql.Named("after", after.ID[:]),
+			sql.Named("since", timeOr(end.At, beforeAll)), sql.Named("floor", end.ID[:])}, more...)
+	}
+	end := store.Position{At: f.Since}
+	runs, err = readValue(ctx, s, "list the runs of a job", func(t *tx) ([]belfry.Run, error) {
+		if store.SettledOnly(f.Status) {
+			found, err := t.find([]any{timeColumn{&floor.At}, bytesColumn{floor.ID[:]}}, selectJobFloor, args(end, sql.Named("skip", int64(s.scanLimit)))...)
+			if err != nil {
+				return nil, err
+			}
+			if found {
+				end = floor
+			}
+		}
+		return all(t, scanRun, selectJobRuns, args(end, sql.Named("state", string(f.Status)), sql.Named("limit", atMost(page.Limit)))...)
+	})
+	return runs, floor, err
 }
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
@@ -129,18 +151,19 @@ type runTable struct {
 	query string // reads runs from the table
 	where string // selects the rows of the index that is scanned
 	id    string // of the run
+	at    string // its scheduled instant
 	state string // a condition, where runs have a state of their own
 	order string // of rows with the same id
 }
 
-const whereState = ` AND (@state = '' OR r.state = @state)`
+const whereState = ` AND (@state = '' OR r.state = @state) `
 
 var (
-	liveRuns    = runTable{table: `runs r`, query: selectLive, where: `true`, id: `r.id`, state: whereState}.scan()
-	deadRuns    = runTable{table: `dead r`, query: selectDead, where: `true`, id: `r.id`}.scan()
-	settledRuns = runTable{table: `history r`, query: selectHistory, where: `r.namespace = @namespace`, id: `r.id`, state: whereState, order: `, r.settled_at DESC`}.scan()
-	pendingRuns = runTable{table: `triggers r`, query: selectTriggers, where: `r.fired_at IS NULL`, id: `r.run_id`}.scan()
-	runningRuns = runTable{query: selectLive + `INDEXED BY runs_running `, where: `r.state = 'running'`, id: `r.id`}.scan()
+	liveRuns    = runTable{table: `runs r`, query: selectLive, where: `true`, id: `r.id`, at: `r.scheduled_at`, state: whereState}.scan()
+	deadRuns    = runTable{table: `dead r`, query: selectDead, where: `true`, id: `r.id`, at: `r.scheduled_at`}.scan()
+	settledRuns = runTable{table: `history r`, query: selectHistory, where: `r.namespace = @namespace`, id: `r.id`, at: `r.scheduled_at`, state: whereState, order: `, r.settled_at DESC`}.scan()
+	pendingRuns = runTable{table: `triggers r`, query: selectTriggers, where: `r.fired_at IS NULL`, id: `r.run_id`, at: `r.at`}.scan()
+	runningRuns = runTable{query: selectLive + `INDEXED BY runs_running `, where: `r.state = 'running'`, id: `r.id`, at: `r.scheduled_at`}.scan()
 )
 
 // scan is the index scan of a table. The plus keeps SQLite from an index by namespace
@@ -148,7 +171,7 @@ var (
 // are running than workers have slots.
 func (r runTable) scan() indexScan[belfry.Run] {
 	s := indexScan[belfry.Run]{
-		page: r.query + `WHERE ` + r.where + ` AND +r.namespace = @namespace AND ` + r.id + ` < @after AND ` + r.id + ` >= @floor` + r.state +
+		page: r.query + `WHERE ` + r.where + ` AND +r.namespace = @namespace AND ` + r.id + ` < @after AND ` + r.id + ` >= @floor AND ` + r.at + ` >= @since AND ` + r.at + ` < @until` + r.state +
 			` ORDER BY ` + r.id + ` DESC` + r.order + ` LIMIT @limit`,
 		scan: func(_ *tx, rows *sql.Rows, run *belfry.Run) error { return scanRun(rows, run) },
 	}
@@ -181,9 +204,13 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 	if page.Limit <= 0 {
 		return store.RunList{Next: page.After.ID}, ctx.Err()
 	}
-	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.Status))}
+	page.After.ID = store.ScanStart(filter.Until, page.After.ID)
+	args := []any{sql.Named("namespace", namespace), sql.Named("state", string(filter.Status)), sql.Named("since", timeOr(filter.Since, beforeAll)), sql.Named("until", timeOr(filter.Until, afterAll))}
 	return readValue(ctx, s, "list runs", func(t *tx) (out store.RunList, err error) {
 		out.Runs, out.Next, err = scanPage(t, runScans(filter.Status), func(r belfry.Run) belfry.ID { return r.ID }, args, page, s.scanLimit)
+		if store.ScanEnded(filter.Since, out.Next) {
+			out.Next = belfry.ID{}
+		}
 		return out, err
 	})
 }

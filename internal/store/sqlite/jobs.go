@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -16,6 +17,8 @@ const (
 
 	selectRevisions = `SELECT revision, spec, payload, replaced_at FROM revisions
 WHERE job_id = ? AND revision < ? ORDER BY revision DESC LIMIT ?`
+
+	jobExists = `SELECT 1 FROM jobs WHERE namespace = ? AND id = ? UNION ALL SELECT 1 FROM ended WHERE namespace = ? AND id = ? LIMIT 1`
 
 	// Prune deletes the history of this deleted job.
 	insertPurge = `INSERT INTO jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
@@ -53,6 +56,19 @@ func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry
 	return readValue(ctx, s, "look up a job", func(t *tx) (belfry.Job, error) { return t.visibleJob(namespace, id) })
 }
 
+func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
+	return readValue(ctx, s, "look up a deleted job", func(t *tx) (belfry.Job, error) {
+		job, err := t.job(namespace, id)
+		if belfry.CodeOf(err) == belfry.NotFound {
+			job, err = one(t, t.scanEnded, store.NoSuch("job", id), selectEndedJob, id[:], namespace)
+		}
+		if err == nil && job.State != belfry.JobDeleted {
+			err = store.NoSuch("job", id)
+		}
+		return job, err
+	})
+}
+
 func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
 	return readValue(ctx, s, "look up a name", func(t *tx) (id belfry.ID, err error) {
 		found, err := t.find([]any{bytesColumn{id[:]}}, selectJobByName, namespace, name)
@@ -72,8 +88,8 @@ func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, b
 		below = afterAll
 	}
 	return readValue(ctx, s, "list the revisions of a job", func(t *tx) ([]belfry.Revision, error) {
-		if _, err := t.visibleJob(namespace, id); err != nil {
-			return nil, err
+		if found, err := t.find([]any{new(int)}, jobExists, namespace, id[:], namespace, id[:]); err != nil || !found {
+			return nil, cmp.Or(err, store.NoSuch("job", id))
 		}
 		return all(t, t.scanRevision, selectRevisions, id[:], below, atMost(limit))
 	})
@@ -96,15 +112,16 @@ func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID,
 		if _, err := t.endedJob(namespace, id); err != nil {
 			return err
 		}
-		if history {
-			if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
-				return err
-			}
-			if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
-				return err
-			}
+		if !history {
+			return t.run(`UPDATE ended SET status = 'deleted', updated_at = ? WHERE id = ?`, micro(t.now), id[:])
 		}
-		return t.deleteEnded(id)
+		if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
+			return err
+		}
+		if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
+			return err
+		}
+		return t.run(`DELETE FROM ended WHERE id = ?`, id[:])
 	})
 }
 

@@ -109,7 +109,7 @@ func TestAPageReadsABoundedNumberOfRuns(t *testing.T) {
 		var got []belfry.ID
 		pages, page := 0, store.Page{Limit: 10}
 		for next := (belfry.ID{1}); !next.IsZero(); page.After.ID = next {
-			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{Status: tt.state}, page)
+			list, err := s.ListRuns(ctx, belfry.DefaultNamespace, belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: tt.state}}, page)
 			if err != nil {
 				t.Fatalf("%s: %v", tt.state, err)
 			}

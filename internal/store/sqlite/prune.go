@@ -38,8 +38,8 @@ AND NOT EXISTS (SELECT 1 FROM history h WHERE h.namespace = attempts.namespace A
 
 	selectDeletedJobs = `SELECT id, 0, updated_at FROM jobs
 WHERE state = 'deleted' AND updated_at < ? AND (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?`
-	pruneJob = `DELETE FROM jobs WHERE id = ? AND state = 'deleted' AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id)
-AND NOT EXISTS (SELECT 1 FROM dead WHERE job_id = jobs.id)`
+	selectDeletedSpec = `SELECT spec, EXISTS (SELECT 1 FROM history WHERE job_id = jobs.id) FROM jobs WHERE id = ? AND state = 'deleted'
+AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id) AND NOT EXISTS (SELECT 1 FROM dead WHERE job_id = jobs.id)`
 
 	selectEndedBefore   = `SELECT id FROM ended WHERE ended_at < ? AND retain_until IS NULL LIMIT ?`
 	selectEndedRetained = `SELECT id FROM ended WHERE retain_until < ? LIMIT ?`
@@ -172,20 +172,31 @@ func (s *Store) pruneAttempts(ctx context.Context, before time.Time) error {
 		})
 }
 
-// pruneJobs deletes the rows of deleted jobs that have no live or dead runs.
+// pruneJobs archives deleted jobs that have no live or dead runs; without history they
+// leave nothing.
 func (s *Store) pruneJobs(ctx context.Context, before time.Time) error {
 	return s.pruneOld(ctx,
 		func(t *tx, after oldRow) ([]oldRow, error) {
 			return all(t, scanOld, selectDeletedJobs, micro(before), after.age, after.id[:], pruneBatch)
 		},
 		func(t *tx, o oldRow) error {
-			n, err := t.exec(pruneJob, o.id[:])
-			if err != nil || n == 0 {
+			var spec string
+			var hasHistory bool
+			found, err := t.find([]any{&spec, &hasHistory}, selectDeletedSpec, o.id[:])
+			if err != nil || !found {
+				return err
+			}
+			if hasHistory {
+				err = t.run(insertEnded, micro(t.now), retainUntil(t.now, t.specs.OrZero(spec).RetentionDays), o.id[:])
+			} else {
+				err = t.run(`DELETE FROM revisions WHERE job_id = ?`, o.id[:])
+			}
+			if err != nil {
 				return err
 			}
 			return t.runEach([]any{o.id[:]},
+				`DELETE FROM jobs WHERE id = ?`,
 				`DELETE FROM plans WHERE job_id = ?`,
-				`DELETE FROM revisions WHERE job_id = ?`,
 				`DELETE FROM triggers WHERE job_id = ? AND fired_at IS NULL`,
 				`DELETE FROM keys WHERE job_id = ?`)
 		})

@@ -31,7 +31,7 @@ func TestADayOfVirtualTime(t *testing.T) {
 		if took := time.Since(began); took != 24*time.Hour+time.Minute {
 			t.Errorf("the day took %v", took)
 		}
-		runs, err := s.JobRuns(ctx, job.Job.Namespace, job.Job.ID, store.Page{Limit: 100})
+		runs, _, err := s.JobRuns(ctx, job.Job.Namespace, job.Job.ID, belfry.JobRunFilter{}, store.Page{Limit: 100})
 		if err != nil || len(runs) != 24 {
 			t.Fatalf("there are %d runs (%v), wants one an hour", len(runs), err)
 		}
