@@ -10,9 +10,14 @@ type DeadLetter struct {
 	_ struct{} `doc:"A run that is out of attempts."`
 	Run
 	JobName     string          `json:"job_name,omitempty" example:"nightly-report" doc:"Name of the job, if it has one."`
+	JobRevision int             `json:"job_revision,omitempty" example:"4" doc:"Revision of the job now, which a redrive uses; missing if the job was deleted."`
 	Fingerprint string          `json:"fingerprint" example:"3f9a0c51d2e87b46" doc:"The same for failures of the same kind."`
 	Payload     json.RawMessage `json:"payload,omitempty" example:"{\"url\": \"https://example.com/hooks/report\", \"headers\": {\"Authorization\": \"***\"}}" doc:"Payload of the run. Values that look like secrets are shown as '***'. Not in lists."`
+	HasPayload  bool            `json:"-"` // its payload was requested, and is not that of the job
 }
+
+// Edited reports whether the job was edited since the run was fired.
+func (d *DeadLetter) Edited() bool { return d.JobRevision != 0 && d.JobRevision != d.Revision }
 
 // DeadGroup is the dead letters whose failures are of the same kind.
 type DeadGroup struct {
@@ -42,14 +47,21 @@ type DeadFilter struct {
 
 // Redrive says which dead letters run again, and how.
 type Redrive struct {
-	_       struct{}        `doc:"Which dead letters run again, and how."`
-	Filter  DeadFilter      `json:"filter,omitzero" doc:"Which dead letters are meant. An empty filter needs 'all'."`
-	All     bool            `json:"all,omitempty" doc:"Every dead letter of the namespace."`
-	DryRun  bool            `json:"dry_run,omitempty" doc:"Only count."`
-	Limit   int             `json:"limit,omitempty" min:"1" max:"10000" implicit:"10000" doc:"How many at most, of those that died last."`
-	Payload json.RawMessage `json:"payload,omitempty" doc:"Replaces their payload; only for the dead letters of one job. For type 'http' it is the body of the request."`
-	Rate    float64         `json:"rate,omitempty" min:"0.001" max:"1000" doc:"How many of them start per second. Default: all at once."`
-	RunID   ID              `json:"-"` // one dead letter instead of a filter
+	_      struct{}   `doc:"Which dead letters run again, and how."`
+	Filter DeadFilter `json:"filter,omitzero" doc:"Which dead letters are meant. An empty filter needs 'all'."`
+	All    bool       `json:"all,omitempty" doc:"Every dead letter of the namespace."`
+	DryRun bool       `json:"dry_run,omitempty" doc:"Only count."`
+	Limit  int        `json:"limit,omitempty" min:"1" max:"10000" implicit:"10000" doc:"How many at most, of those that died last."`
+	RedriveOptions
+	Rate  float64 `json:"rate,omitempty" min:"0.001" max:"1000" doc:"How many of them start per second. Default: all at once."`
+	RunID ID      `json:"-"` // one dead letter instead of a filter
+}
+
+// RedriveOptions say how dead letters run again.
+type RedriveOptions struct {
+	_       struct{}        `doc:"How dead letters run again."`
+	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Replaces the payload; only for the dead letters of one job. For type 'http' it is the body of the request."`
+	AsFired bool            `json:"as_fired,omitempty" doc:"Run as the job was when the run was fired. Default: as it is now, if it was edited since."`
 }
 
 // Discard says which dead letters are discarded.
@@ -67,6 +79,7 @@ type DeadResult struct {
 	_       struct{}  `doc:"The result of a redrive or discard."`
 	Matched int       `json:"matched" example:"17" doc:"How many dead letters matched."`
 	Done    int       `json:"done" example:"17" doc:"How many were redriven or discarded; none in a dry run."`
+	Edited  int       `json:"edited,omitempty" example:"3" doc:"How many of those that matched run as their job is now, because it was edited since they were fired."`
 	More    bool      `json:"more" example:"false" doc:"More dead letters match: send the request again."`
 	LastAt  time.Time `json:"last_at,omitzero" example:"2026-12-01T09:15:03.400Z" doc:"When the last redriven run may start."`
 }

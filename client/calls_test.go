@@ -99,14 +99,16 @@ func TestRequestsAboutDeadLetters(t *testing.T) {
 	type ctx = context.Context
 	for _, a := range []callTest{
 		{errorOf(func(x ctx, c *Client) (belfry.DeadLetter, error) { return c.DeadLetter(x, runID) }), "GET " + path + "/" + runText, "", false},
-		{errorOf(func(x ctx, c *Client) (belfry.Run, error) { return c.RedriveDeadLetter(x, runID, nil) }), "POST " + path + "/" + runText + "/redrive", "{}", false},
 		{errorOf(func(x ctx, c *Client) (belfry.Run, error) {
-			return c.RedriveDeadLetter(x, runID, json.RawMessage(`{"a":1}`))
+			return c.RedriveDeadLetter(x, runID, belfry.RedriveOptions{})
+		}), "POST " + path + "/" + runText + "/redrive", "{}", false},
+		{errorOf(func(x ctx, c *Client) (belfry.Run, error) {
+			return c.RedriveDeadLetter(x, runID, belfry.RedriveOptions{Payload: json.RawMessage(`{"a":1}`)})
 		}),
 			"POST " + path + "/" + runText + "/redrive", `{"payload":{"a":1}}`, false},
 		{func(x ctx, c *Client) error { return c.DiscardDeadLetter(x, runID) }, "DELETE " + path + "/" + runText, "", false},
 		{errorOf(func(x ctx, c *Client) (belfry.DeadResult, error) {
-			return c.RedriveDeadLetters(x, belfry.Redrive{Filter: filter, Payload: json.RawMessage("1"), Rate: 2.5, Limit: 9, DryRun: true})
+			return c.RedriveDeadLetters(x, belfry.Redrive{Filter: filter, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage("1")}, Rate: 2.5, Limit: 9, DryRun: true})
 		}), "POST " + path + "/redrive", body + `,"dry_run":true,"limit":9,"payload":1,"rate":2.5}`, false},
 		{errorOf(func(x ctx, c *Client) (belfry.DeadResult, error) {
 			return c.RedriveDeadLetters(x, belfry.Redrive{All: true})
@@ -207,7 +209,7 @@ func TestRedriveIsSafeToRepeat(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := scripted(t, tt.answers...)
-			run, err := c.RedriveDeadLetter(t.Context(), runID, nil)
+			run, err := c.RedriveDeadLetter(t.Context(), runID, belfry.RedriveOptions{})
 			if tt.refused == "" && (err != nil || run.Status != tt.want) {
 				t.Errorf("%s: got %s and %v", tt.name, run.Status, err)
 			}

@@ -184,10 +184,10 @@ func (c *Client) DeadLetter(ctx context.Context, run belfry.ID) (belfry.DeadLett
 }
 
 // RedriveDeadLetter runs a dead letter again, with all its retries. It keeps its id,
-// idempotency key and attempts. A payload that is not nil replaces its own.
-func (c *Client) RedriveDeadLetter(ctx context.Context, run belfry.ID, payload json.RawMessage) (belfry.Run, error) {
+// idempotency key and attempts.
+func (c *Client) RedriveDeadLetter(ctx context.Context, run belfry.ID, o belfry.RedriveOptions) (belfry.Run, error) {
 	consumes := func(q *call) { q.consumes = true }
-	again, err := fetch[belfry.Run](ctx, c, "redrive dead letter", http.MethodPost, deadPath+"/"+run.String()+"/redrive", belfry.Trigger{Payload: payload}, consumes)
+	again, err := fetch[belfry.Run](ctx, c, "redrive dead letter", http.MethodPost, deadPath+"/"+run.String()+"/redrive", o, consumes)
 	if failed, ok := errors.AsType[*Error](err); ok && failed.maybeDone { // It may be gone because an earlier try redrove it.
 		if now, e := c.Run(ctx, run); e == nil && now.Status != belfry.RunDiscarded {
 			return now, nil

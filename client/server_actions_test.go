@@ -130,7 +130,7 @@ func TestRedriveAndDiscardDeadLetters(t *testing.T) {
 		t.Errorf("a dead letter is %+v", letter)
 	}
 
-	if run := must[belfry.Run](t)(c.RedriveDeadLetter(ctx, ids[0], json.RawMessage(`{"customer":0}`))); run.ID != ids[0] {
+	if run := must[belfry.Run](t)(c.RedriveDeadLetter(ctx, ids[0], belfry.RedriveOptions{Payload: json.RawMessage(`{"customer":0}`)})); run.ID != ids[0] {
 		t.Errorf("redriven it is %+v", run)
 	}
 	if run := settled(t, c, ids[0]); run.Status != belfry.RunSucceeded || run.Attempt != 2 || run.IdempotencyKey != letter.IdempotencyKey {
@@ -142,7 +142,7 @@ func TestRedriveAndDiscardDeadLetters(t *testing.T) {
 	if _, err := c.RedriveDeadLetters(ctx, belfry.Redrive{}); belfry.CodeOf(err) != belfry.Invalid || !strings.Contains(err.Error(), "all") {
 		t.Errorf("a redrive of nobody knows what: %v", err)
 	}
-	order := belfry.Redrive{Filter: filter, Payload: json.RawMessage(`{"customer":0}`), Rate: 100, Limit: 2, DryRun: true}
+	order := belfry.Redrive{Filter: filter, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`{"customer":0}`)}, Rate: 100, Limit: 2, DryRun: true}
 	if done := must[belfry.DeadResult](t)(c.RedriveDeadLetters(ctx, order)); done.Matched == 0 || done.Done != 0 {
 		t.Errorf("a dry run: %+v", done)
 	}

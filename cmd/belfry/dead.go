@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,6 +126,7 @@ func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	d.add("Kind", letter.Kind)
 	d.add("Scheduled", c.absoluteTime(letter.ScheduledAt))
 	d.add("Fingerprint", letter.Fingerprint)
+	d.addIf(letter.Edited(), "Edited", fmt.Sprintf("the job has revision %d now, which a redrive uses; --as-fired for revision %d", letter.JobRevision, letter.Revision))
 	addResult(&d, letter.Run)
 	c.writeRows(d)
 	c.jsonSection("Payload", letter.Payload)
@@ -216,7 +218,11 @@ func (s *deadSelection) runMatched() error {
 		groups, err := s.DeadGroups(s.ctx, filter)
 		return s.printAnswer(count, err, func() {
 			s.groupTable(groups)
-			s.message("Dry run: %s to %s.", letters, s.verb)
+			edited := ""
+			if count.Edited > 0 {
+				edited = ", " + editedText(count.Edited, count.Matched)
+			}
+			s.message("Dry run: %s to %s%s.", letters, s.verb, edited)
 		})
 	}
 	if !s.confirm(s.cli, letters) {
@@ -236,10 +242,21 @@ func (s *deadSelection) showResult(done belfry.DeadResult) {
 		detail = "the last starts " + s.relativeTime(done.LastAt)
 		when = fmt.Sprintf(" %s, to keep the rate,", s.relativeTime(done.LastAt))
 	}
+	if edited := min(done.Edited, done.Done); edited > 0 {
+		detail = strings.TrimPrefix(detail+", "+editedText(edited, done.Done), ", ")
+	}
 	s.result(s.past, plural(done.Done, s.noun), detail)
 	if done.More {
 		s.message("There are more that match. Repeat the command%s to %s them too.", when, s.verb)
 	}
+}
+
+// editedText is about dead letters that run as their job is now.
+func editedText(edited, all int) string {
+	if edited == all {
+		return "with the current revision of the job"
+	}
+	return fmt.Sprintf("%d of them with the current revision of the job", edited)
 }
 
 func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Add(time.Second)) }
@@ -254,6 +271,7 @@ func (s *deadSelection) repeat(filter belfry.DeadFilter) (all belfry.DeadResult,
 		}
 		all.Matched += done.Matched
 		all.Done += done.Done
+		all.Edited += done.Edited
 		all.LastAt = done.LastAt
 		all.More = done.More && !(s.limit > 0 && all.Matched >= s.limit)
 		if !all.More || done.Done == 0 || s.inFuture(all.LastAt) {
@@ -285,8 +303,10 @@ func deadRedriveCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Run dead letters again, with all their retries",
 		Long: `Run dead letters again, with all their retries. They keep their ids, idempotency
-keys, attempts and revisions, and their payload unless --payload replaces it. With a
-filter they are counted first; those that die again meanwhile are not redriven twice.`,
+keys and attempts. If the job was edited since, they run as it is now, for example with
+its corrected token; --as-fired runs them as they were. A payload that was given to a run
+stays, unless --payload replaces it. With a filter they are counted first; those that die
+again meanwhile are not redriven twice.`,
 		Example: `  belfry dead redrive 0197e9a4-9c1c-7d6e-8f0a-3f6f2a1b4c5d
   belfry dead redrive --job report --since 24h --dry-run
   belfry dead redrive --fingerprint 9f86d081884c7d65 --rate 10 --yes
@@ -301,8 +321,16 @@ filter they are counted first; those that die again meanwhile are not redriven t
 			return err
 		}
 		s.one = func(id belfry.ID) (actionResult, error) {
-			run, err := c.RedriveDeadLetter(c.ctx, id, request.Payload)
-			return actionResult{answer: run, name: id.String(), detail: string(run.Status)}, err
+			letter, err := c.DeadLetter(c.ctx, id)
+			if err != nil {
+				return actionResult{name: id.String()}, err
+			}
+			run, err := c.RedriveDeadLetter(c.ctx, id, request.RedriveOptions)
+			detail := string(run.Status)
+			if run.Revision != letter.Revision {
+				detail += fmt.Sprintf(", with revision %d of the job instead of %d", run.Revision, letter.Revision)
+			}
+			return actionResult{answer: run, name: id.String(), detail: detail}, err
 		}
 		s.batch = c.redriveBatch(request)
 		return s.run(c, args)

@@ -120,12 +120,12 @@ func (a *api) deadOperations() []operation {
 		}),
 		handle(a, openapi.Operation{
 			ID: "redriveDeadLetter", Method: "POST", Path: deadPath + "/{run}/redrive", Group: groupDead, Summary: "Redrive a dead letter",
-			Doc: "Runs it again with all its retries. The run keeps its id, idempotency key, attempts and revision. It may get another payload: " +
-				"for an `http` job that is the body of the request, never its address; `***` in it keeps the secret that is stored at that place.",
+			Doc: "Runs it again with all its retries. The run keeps its id, idempotency key and attempts. If its job was edited since it was fired it runs as the job is now, " +
+				"as `revision` in the answer says, unless `as_fired` is set. It may get another payload: for an `http` job that is the body of the request, never its address; `***` in it keeps the secret that is stored at that place.",
 			Optional: true, Examples: map[string]string{"With another payload": `{"payload": {"format": "csv"}}`},
 			Responses: []openapi.Response{openapi.JSON[belfry.Run](http.StatusAccepted, "The run.", "Location")}, Errors: errorsWith(notFound, conflict),
-		}, func(ctx context.Context, r *request, _ none, body belfry.Trigger) (response, error) {
-			if _, err := a.Control.Redrive(ctx, r.namespace, belfry.Redrive{RunID: r.id, Payload: body.Payload}); err != nil {
+		}, func(ctx context.Context, r *request, _ none, body belfry.RedriveOptions) (response, error) {
+			if _, err := a.Control.Redrive(ctx, r.namespace, belfry.Redrive{RunID: r.id, RedriveOptions: body}); err != nil {
 				return response{}, err
 			}
 			run, err := a.Control.Run(ctx, r.namespace, r.id)
@@ -141,7 +141,7 @@ func (a *api) deadOperations() []operation {
 		}),
 		handleWithin(a, bulkTimeout, openapi.Operation{
 			ID: "redriveDeadLetters", Method: "POST", Path: deadPath + "/redrive", Group: groupDead, Summary: "Redrive many dead letters",
-			Doc: "Redrives every dead letter that matches the filter; with a `rate`, that many start per second. A dry run only counts. An empty filter needs `all`. " +
+			Doc: "Redrives every dead letter that matches the filter, as its job is now, unless `as_fired` is set; with a `rate`, that many start per second. A dry run only counts. An empty filter needs `all`. " +
 				"One request handles 10,000 at most: repeat it while the answer says `more`.",
 			Examples: map[string]string{
 				"Count what would be redriven": `{"filter": {"error": "connection refused"}, "dry_run": true}`,

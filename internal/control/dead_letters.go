@@ -88,8 +88,9 @@ func deadPosition(letter belfry.DeadLetter) store.Position {
 }
 
 // Redrive makes runs of dead letters again, with all their retries: they keep their
-// ids, idempotency keys, attempts and revisions. A single one that does not exist is
-// NotFound; a filter that matches none is no error. The payload is that of Trigger.
+// ids, idempotency keys and attempts. If their job was edited since they were fired they
+// run as it is now, unless the request says otherwise. A single one that does not exist
+// is NotFound; a filter that matches none is no error. The payload is that of Trigger.
 func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redrive) (belfry.DeadResult, error) {
 	if r.Payload != nil && r.RunID.IsZero() && r.Filter.Job == "" {
 		return belfry.DeadResult{}, invalid("the redrive is not valid", []belfry.FieldError{{
@@ -100,11 +101,16 @@ func (c *Control) Redrive(ctx context.Context, namespace string, r belfry.Redriv
 	if err != nil {
 		return belfry.DeadResult{}, err
 	}
-	if r.Payload != nil { // All are refused if the payload is invalid for one.
-		for _, run := range runs {
-			if _, err := c.redrivePayload(ctx, namespace, run, r.Payload); err != nil && !isNotFound(err) {
-				return belfry.DeadResult{}, err
-			}
+	jobs := currentJobs{control: c, namespace: namespace}
+	for i := range runs {
+		if runs[i].edited = runs[i].edited && !r.AsFired; runs[i].edited {
+			result.Edited++
+		}
+		if r.Payload == nil {
+			continue
+		}
+		if _, err := c.redriven(ctx, &jobs, runs[i], r.Payload); err != nil && !isNotFound(err) { // All are refused if it is invalid for one.
+			return belfry.DeadResult{}, err
 		}
 	}
 	if !r.DryRun {
@@ -121,8 +127,12 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 		return result, err
 	}
 	for page := range slices.Chunk(runs, deadPage) {
+		ids := make([]belfry.ID, len(page))
+		for i, run := range page {
+			ids[i] = run.id
+		}
 		n, err := retryCounted(ctx, "discard dead letters", len(page), func() (int, error) {
-			return c.store.Discard(ctx, namespace, page)
+			return c.store.Discard(ctx, namespace, ids)
 		})
 		result.Done += n
 		if err != nil {
@@ -132,12 +142,24 @@ func (c *Control) Discard(ctx context.Context, namespace string, d belfry.Discar
 	return result, nil
 }
 
+// selected is a dead letter that a request is about.
+type selected struct {
+	id, job    belfry.ID
+	edited     bool // the job was, since the run was fired
+	hasPayload bool // of its own
+}
+
+func selectLetter(l belfry.DeadLetter) selected {
+	return selected{l.ID, l.JobID, l.Edited(), l.HasPayload}
+}
+
 // selectDead finds the dead letters that a request is about, the oldest death first,
 // and the result of a dry run.
-func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Discard) (runs []belfry.ID, result belfry.DeadResult, err error) {
+func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Discard) (runs []selected, result belfry.DeadResult, err error) {
 	if !d.RunID.IsZero() {
-		if _, err = c.deadLetter(ctx, namespace, d.RunID); err == nil {
-			runs, result.Matched = []belfry.ID{d.RunID}, 1
+		letter, err := c.deadLetter(ctx, namespace, d.RunID)
+		if err == nil {
+			runs, result.Matched = []selected{selectLetter(letter)}, 1
 		}
 		return runs, result, err
 	}
@@ -157,7 +179,7 @@ func (c *Control) selectDead(ctx context.Context, namespace string, d belfry.Dis
 			return nil, result, err
 		}
 		for _, letter := range letters {
-			runs, page.After = append(runs, letter.ID), deadPosition(letter)
+			runs, page.After = append(runs, selectLetter(letter)), deadPosition(letter)
 		}
 		if len(letters) < page.Limit {
 			break
@@ -186,19 +208,16 @@ func retryCounted(ctx context.Context, doing string, runs int, call func() (int,
 
 // redrive starts dead letters, each at its time by the rate of the request. Those that
 // are none any more are left out.
-func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redrive, runs []belfry.ID, result *belfry.DeadResult) error {
+func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redrive, runs []selected, result *belfry.DeadResult) error {
 	size, started, now := deadPage, 0, c.now()
-	if r.Payload != nil {
+	if r.Payload != nil || result.Edited > 0 {
 		size = payloadPage
 	}
 	for page := range slices.Chunk(runs, size) {
 		list := make([]store.Redrive, 0, len(page))
+		jobs := currentJobs{control: c, namespace: namespace}
 		for _, run := range page {
-			next := store.Redrive{Run: run}
-			var err error
-			if r.Payload != nil {
-				next.Payload, err = c.redrivePayload(ctx, namespace, run, r.Payload)
-			}
+			next, err := c.redriven(ctx, &jobs, run, r.Payload)
 			if isNotFound(err) {
 				continue
 			} else if err != nil {
@@ -225,13 +244,61 @@ func (c *Control) redrive(ctx context.Context, namespace string, r belfry.Redriv
 	return nil
 }
 
-// redrivePayload is the whole payload that a run gets if a request overrides it.
-func (c *Control) redrivePayload(ctx context.Context, namespace string, run belfry.ID, override json.RawMessage) (json.RawMessage, error) {
-	letter, err := c.deadLetter(ctx, namespace, run)
-	if err != nil {
+// currentJobs looks up each of the edited jobs of a page once.
+type currentJobs struct {
+	control   *Control
+	namespace string
+	found     map[belfry.ID]*belfry.Job // nil: it was deleted meanwhile
+}
+
+func (j *currentJobs) get(ctx context.Context, id belfry.ID) (*belfry.Job, error) {
+	if job, known := j.found[id]; known {
+		return job, nil
+	}
+	job, err := j.control.store.Job(ctx, j.namespace, id)
+	if err != nil && !isNotFound(err) {
 		return nil, err
 	}
+	if j.found == nil {
+		j.found = map[belfry.ID]*belfry.Job{}
+	}
+	if j.found[id] = nil; err == nil && job.State != belfry.JobEnded {
+		j.found[id] = &job
+	}
+	return j.found[id], nil
+}
+
+// redriven is how a dead letter runs again. An edited job gives it everything but a
+// payload of its own, of which an HTTP request has only the body: its address and headers
+// are those of the job. An override replaces either.
+func (c *Control) redriven(ctx context.Context, jobs *currentJobs, run selected, override json.RawMessage) (next store.Redrive, err error) {
+	next.Run = run.id
+	if run.edited {
+		if next.Job, err = jobs.get(ctx, run.job); err != nil {
+			return next, err
+		}
+	}
+	var letter belfry.DeadLetter
+	if override != nil && next.Job == nil || override == nil && next.Job != nil && run.hasPayload {
+		if letter, err = c.deadLetter(ctx, jobs.namespace, run.id); err != nil {
+			return next, err
+		}
+	}
 	job := belfry.Job{Manifest: belfry.Manifest{Spec: letter.Spec, Payload: letter.Payload}}
-	payload, errors := validate.Payload(job, override)
-	return payload, invalid("the payload is not valid for run "+run.String(), errors)
+	if next.Job != nil {
+		job = *next.Job
+		next.Weight = c.defaults.Weight(job.Priority)
+		if override == nil && run.hasPayload {
+			override = validate.OwnPayload(letter.Spec.Type, job.Type, letter.Payload)
+			if next.Payload = job.Payload; override == nil {
+				return next, nil
+			}
+		}
+	}
+	if override == nil {
+		return next, nil
+	}
+	var errors []belfry.FieldError
+	next.Payload, errors = validate.Payload(job, override)
+	return next, invalid("the payload is not valid for run "+run.id.String(), errors)
 }

@@ -3,11 +3,13 @@ package control_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -36,9 +38,9 @@ func TestRedriveAndDiscardErrors(t *testing.T) {
 			field, words string
 		}{
 			{"an empty filter", belfry.Redrive{}, "filter", "all"},
-			{"one payload for all jobs", belfry.Redrive{All: true, Payload: json.RawMessage(`1`)}, "payload", "one job only"},
-			{"a payload that is no JSON", belfry.Redrive{RunID: dead[0], Payload: json.RawMessage(`{`)}, "payload", "must be JSON"},
-			{"a payload that is no JSON, for many", belfry.Redrive{Filter: belfry.DeadFilter{Job: job.ID.String()}, DryRun: true, Payload: json.RawMessage(`{`)}, "payload", "must be JSON"},
+			{"one payload for all jobs", belfry.Redrive{All: true, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`1`)}}, "payload", "one job only"},
+			{"a payload that is no JSON", belfry.Redrive{RunID: dead[0], RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`{`)}}, "payload", "must be JSON"},
+			{"a payload that is no JSON, for many", belfry.Redrive{Filter: belfry.DeadFilter{Job: job.ID.String()}, DryRun: true, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`{`)}}, "payload", "must be JSON"},
 		} {
 			_, err := sc.Control.Redrive(sc.Context(), ns, tt.request)
 			if oneError(sc.T, err, tt.field, tt.words); sc.Failed() {
@@ -73,12 +75,12 @@ func TestRedrivenRunKeepsItsHistory(t *testing.T) {
 		if err != nil || string(letter.Payload) != `{"a":1}` || letter.IdempotencyKey != key || len(letter.Attempts) != 1 || letter.Fingerprint == "" {
 			sc.Fatalf("got %+v, error %v", letter, err)
 		}
-		done, err := sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{RunID: claimed.ID, Payload: json.RawMessage(`{"a": 3}`)})
+		done, err := sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{RunID: claimed.ID, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`{"a": 3}`)}})
 		if err != nil || done.Matched != 1 || done.Done != 1 || !done.LastAt.Equal(sc.At("09:00")) {
 			sc.Fatalf("got %+v, error %v", done, err)
 		}
 		again := sc.Claim(1)[0]
-		if again.ID != claimed.ID || again.Key() != key || again.Attempt != 2 || again.Revision != 1 || string(again.Payload) != `{"a":3}` {
+		if again.ID != claimed.ID || again.Key() != key || again.Attempt != 2 || again.Revision != 2 || string(again.Payload) != `{"a":3}` {
 			sc.Errorf("got %+v with the payload %s", again, again.Payload)
 		}
 		if _, err := sc.Control.DeadLetter(sc.Context(), ns, claimed.ID); belfry.CodeOf(err) != belfry.NotFound {
@@ -89,6 +91,73 @@ func TestRedrivenRunKeepsItsHistory(t *testing.T) {
 			sc.Errorf("it is %s with %d failed attempts", run.Status, len(run.Attempts))
 		}
 	})
+}
+
+func TestRedriveOfAnEditedJob(t *testing.T) {
+	const old, fixed = `{"url":"https://example.com/a","headers":{"Authorization":"expired"},"body":%s}`, `{"url":"https://example.com/b","headers":{"Authorization":"fresh"},"body":%s}`
+	for _, tt := range []struct {
+		name    string
+		own     string // body of the trigger, if it has one
+		options belfry.RedriveOptions
+		payload string
+	}{
+		{"uses the fix", "", belfry.RedriveOptions{}, fmt.Sprintf(fixed, "2")},
+		{"uses the fix with its own body", "7", belfry.RedriveOptions{}, fmt.Sprintf(fixed, "7")},
+		{"uses the fix with another body", "7", belfry.RedriveOptions{Payload: json.RawMessage("8")}, fmt.Sprintf(fixed, "8")},
+		{"as it was fired", "", belfry.RedriveOptions{AsFired: true}, fmt.Sprintf(old, "1")},
+		{"as it was fired with its own body", "7", belfry.RedriveOptions{AsFired: true}, fmt.Sprintf(old, "7")},
+		{"as it was fired with another body", "7", belfry.RedriveOptions{Payload: json.RawMessage("8"), AsFired: true}, fmt.Sprintf(old, "8")},
+	} {
+		controltest.Run(t, tt.name, func(sc *controltest.Scenario) {
+			in := controltest.Input("0 0 1 1 *")
+			in.Payload = json.RawMessage(fmt.Sprintf(old, "1"))
+			job := controltest.Create(sc.T, sc.Control, in)
+			trigger := belfry.Trigger{}
+			if tt.own != "" {
+				trigger.Payload = json.RawMessage(tt.own)
+			}
+			result, err := sc.Control.Trigger(sc.Context(), ns, job.ID.String(), trigger, control.Key{})
+			sc.OK(err)
+			sc.Fire()
+			claim := func() *belfry.Run {
+				worker := belfry.NewID(time.Now())
+				_, err := sc.Store.Heartbeat(sc.Context(), belfry.Heartbeat{WorkerID: worker, Slots: 1, Lanes: []string{"default/http", "other/http"}, Register: true})
+				sc.OK(err)
+				runs, err := sc.Store.Claim(sc.Context(), belfry.Claim{WorkerID: worker, Lanes: []string{"default/http", "other/http"}, Limit: 1})
+				if err != nil || len(runs) != 1 {
+					sc.Fatalf("claimed %v, error %v", runs, err)
+				}
+				return runs[0]
+			}
+			run := claim()
+			_, err = sc.Store.Finish(sc.Context(), []belfry.Result{{Namespace: ns, RunID: run.ID, Attempt: run.Attempt, Token: run.Token, Outcome: belfry.OutcomeFailed, Permanent: true}})
+			sc.OK(err)
+			sc.Edit(job, func(m *belfry.Manifest) {
+				m.Payload, m.Queue, m.TimeoutSeconds = json.RawMessage(fmt.Sprintf(fixed, "2")), "other", 77
+			})
+			letter, err := sc.Control.DeadLetter(sc.Context(), ns, result.RunID)
+			if err != nil || !letter.Edited() || letter.JobRevision != 2 {
+				sc.Errorf("the dead letter is %+v, error %v", letter, err)
+			}
+			edited, revision, timeout := 1, 2, 77*time.Second
+			if tt.options.AsFired {
+				edited, revision, timeout = 0, 1, 0
+			}
+			done, err := sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{RunID: result.RunID, RedriveOptions: tt.options})
+			if err != nil || done.Done != 1 || done.Edited != edited {
+				sc.Errorf("redrove %+v, error %v", done, err)
+			}
+			again := claim()
+			if again.ID != run.ID || again.Revision != revision || again.Attempt != 2 || timeout != 0 && again.Spec.Timeout() != timeout || !jsonEqual(again.Payload, tt.payload) {
+				sc.Errorf("it runs as %+v with the payload %s", again, again.Payload)
+			}
+		})
+	}
+}
+
+func jsonEqual(a json.RawMessage, b string) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 func TestRedriveByFilter(t *testing.T) {
@@ -170,7 +239,7 @@ func TestManyDeadLetters(t *testing.T) {
 		if err != nil || dry.Matched != many || dry.Done != 0 || dry.More {
 			sc.Errorf("a dry run: %+v, error %v", dry, err)
 		}
-		redriven, err := sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{Filter: filter, Limit: 530, Payload: json.RawMessage(`[7]`)})
+		redriven, err := sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{Filter: filter, Limit: 530, RedriveOptions: belfry.RedriveOptions{Payload: json.RawMessage(`[7]`)}})
 		if err != nil || redriven.Matched != 530 || redriven.Done != 530 || !redriven.More {
 			sc.Errorf("redriven: %+v, error %v", redriven, err)
 		}

@@ -26,7 +26,7 @@ var taggedTypes = []any{
 	belfry.FieldChange{}, belfry.FieldError{}, belfry.FinishReply{}, belfry.FinishRequest{}, belfry.HTTPPayload{}, belfry.Heartbeat{}, belfry.HeartbeatReply{},
 	belfry.HeldAttempt{}, belfry.ImportResult{}, belfry.Job{}, belfry.JobDiff{}, belfry.JobFilter{}, belfry.JobHistory{}, belfry.Manifest{}, belfry.Occurrence{},
 	belfry.Preview{}, belfry.PreviewRequest{}, belfry.Problem{}, belfry.Redrive{}, belfry.Result{}, belfry.Resume{}, belfry.Revision{}, belfry.Rollback{},
-	belfry.RuleSummary{}, belfry.Run{}, belfry.JobRunFilter{}, belfry.RunFilter{}, belfry.Spec{}, belfry.Trigger{}, belfry.TriggerResult{}, belfry.Wait{},
+	belfry.RedriveOptions{}, belfry.RuleSummary{}, belfry.Run{}, belfry.JobRunFilter{}, belfry.RunFilter{}, belfry.Spec{}, belfry.Trigger{}, belfry.TriggerResult{}, belfry.Wait{},
 }
 
 // enumerations are the enumerations of package belfry.

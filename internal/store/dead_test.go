@@ -114,7 +114,7 @@ func TestADeadLetterHasAllThatItTakesToDecide(t *testing.T) {
 			},
 			Fingerprint: belfry.Fingerprint(r),
 		}
-		want.JobName, want.Payload = "report", job.Payload
+		want.JobName, want.JobRevision, want.Payload = "report", 2, job.Payload
 		wantEqual(t, "the dead letter", got, want)
 		if got.Key() != last.Key() {
 			t.Errorf("the key is %s, wants %s", got.Key(), last.Key())

@@ -124,8 +124,8 @@ type DeadLetters interface {
 	// group first.
 	GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error)
 
-	// Redrive turns dead letters into live runs with the same ids, keys, attempts and
-	// revisions, and with all their retries. Each is ready after its delay; one of a
+	// Redrive turns dead letters into live runs with the same ids, keys and attempts, and
+	// with all their retries. Each is ready after its delay; one of a
 	// serial job waits for the runs that are alive, and the earliest of several comes
 	// first. Those that do not exist are left out. It says how many it redrove.
 	Redrive(ctx context.Context, namespace string, list []Redrive) (int, error)
@@ -139,4 +139,6 @@ type Redrive struct {
 	Run     belfry.ID
 	After   time.Duration
 	Payload json.RawMessage // replaces its payload, if set
+	Job     *belfry.Job     // whose revision it gets; nil: it keeps the one that it was fired from
+	Weight  int64           // of the priority of that job
 }

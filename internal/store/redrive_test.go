@@ -143,6 +143,36 @@ func TestARedrivenRunMayHaveAnotherPayloadAndADelay(t *testing.T) {
 	})
 }
 
+func TestARedrivenRunMayGetTheCurrentRevision(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		run := f.deadRun(t, withPayload(`"old"`))
+		job, err := f.Job(ctx, namespace, run.JobID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job = f.edit(t, job, revise(t, func(j *belfry.Job) {
+			j.Priority = belfry.PriorityHigh
+			j.Queue, j.TimeoutSeconds, j.RetentionDays, j.Overlap, j.Payload = "other", 77, 3, belfry.OverlapParallel, json.RawMessage(`"new"`)
+		}))
+		if d, err := f.DeadLetter(ctx, namespace, run.ID); err != nil || d.JobRevision != 2 || d.Revision != 1 || !d.Edited() || d.HasPayload {
+			t.Errorf("the dead letter is %+v: %v", d, err)
+		}
+		weight := plan.Defaults{}.Weight(job.Priority)
+		if n := f.redrive(t, namespace, store.Redrive{Run: run.ID, Job: &job, Weight: weight}); n != 1 {
+			t.Fatalf("%d were redriven", n)
+		}
+		if n := f.count(t, `SELECT count(*) FROM runs WHERE id = ? AND weight = ? AND timeout_ms = 77000 AND retention_days = 3 AND revision = 2 AND lane = ?`, run.ID, weight, job.Lane(namespace)); n != 1 {
+			t.Errorf("the run does not have the values of its job: %+v", f.liveRow(t, run.ID))
+		}
+		worker := newID()
+		f.heartbeat(t, belfry.Heartbeat{WorkerID: worker, Slots: 1, Lanes: []string{job.Lane(namespace)}, Register: true})
+		runs, err := f.Claim(ctx, belfry.Claim{WorkerID: worker, Lanes: []string{job.Lane(namespace)}, Limit: 1})
+		if err != nil || len(runs) != 1 || runs[0].Revision != 2 || string(runs[0].Payload) != `"new"` || runs[0].Spec.TimeoutSeconds != 77 {
+			t.Errorf("claimed %+v: %v", runs, err)
+		}
+	})
+}
+
 // poisonRun gives a run of a new job that lost so many workers that it is dead.
 func (f *fixture) poisonRun(t tb, changes ...func(*belfry.Job)) *belfry.Run {
 	t.Helper()

@@ -141,3 +141,16 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 	}
 	return whole, nil
 }
+
+// OwnPayload is what a request put into the payload of a run, to be used with another
+// revision of its job: all of it for type worker, the body for an HTTP request. It is
+// nil if there is none, or if the job is of another type now.
+func OwnPayload(fired, now string, payload json.RawMessage) json.RawMessage {
+	switch {
+	case fired != now:
+		return nil
+	case now == belfry.TypeHTTP:
+		return jsontext.Object(payload)["body"]
+	}
+	return payload
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // deadColumns reads dead letters x, with their last attempts a and their jobs j.
-var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, '')`
+var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, ''), CASE WHEN j.state <> 'deleted' THEN j.revision ELSE 0 END, x.payload IS NOT NULL`
 
 const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
 
@@ -39,7 +39,7 @@ func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID)
 }
 
 func deadLetterFields(l *belfry.DeadLetter) []any {
-	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName)
+	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName, &l.JobRevision, &l.HasPayload)
 }
 
 // deadCondition is the filter on a dead letter x of a namespace and its last attempt a
@@ -162,9 +162,13 @@ func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redr
 
 // lockRedrivePlans locks the plans of the jobs whose dead letters are in the list, in
 // the order of their ids, and collects the jobs. It reports for each existing dead
-// letter whether its run is serial, by the revision that it was fired from.
+// letter whether its run is serial.
 func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace string, list []store.Redrive, jobs map[belfry.ID]bool) (map[belfry.ID]bool, error) {
 	ids := column(list, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) })
+	current := map[belfry.ID]*belfry.Job{}
+	for _, r := range list {
+		current[r.Run] = r.Job
+	}
 	var (
 		serial  = map[belfry.ID]bool{}
 		locked  []pgtype.UUID
@@ -172,7 +176,9 @@ func (s *Store) lockRedrivePlans(ctx context.Context, tx pgx.Tx, namespace strin
 		spec    string
 	)
 	err := forEach(ctx, tx, []any{idColumn(&id), idColumn(&job), &spec}, func() error {
-		serial[id] = s.specs.OrZero(spec).Serial()
+		if serial[id] = s.specs.OrZero(spec).Serial(); current[id] != nil {
+			serial[id] = current[id].Serial()
+		}
 		if !jobs[job] {
 			jobs[job], locked = true, append(locked, uuid(job))
 		}
@@ -191,22 +197,24 @@ UPDATE belfry.plans p SET version = p.version + 1 FROM locked WHERE p.job_id = l
 // comes first, and a serial run waits for all that are live.
 const redriveSQL = `/* redrive */
 WITH request AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::boolean[]) AS q (run_id, delay, new_payload, serial)
+  SELECT * FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::boolean[], $6::integer[], $7::text[], $8::bigint[], $9::bigint[], $10::integer[])
+      AS q (run_id, delay, new_payload, serial, new_revision, new_lane, new_timeout_ms, new_weight, new_retention_days)
 ), locked AS MATERIALIZED (
   SELECT id FROM belfry.dead WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE
 ), deleted AS (
   DELETE FROM belfry.dead d USING locked JOIN request ON request.run_id = locked.id WHERE d.id = locked.id
-  RETURNING d.*, request.delay, request.new_payload, request.serial
+  RETURNING d.*, request.*
 ), queued AS MATERIALIZED (
-  SELECT *, clock_timestamp() + delay * interval '1 microsecond' AS retry_at,
+  SELECT *, CASE WHEN new_revision IS NULL THEN weight ELSE new_weight END AS run_weight, clock_timestamp() + delay * interval '1 microsecond' AS retry_at,
          serial AND (row_number() OVER (PARTITION BY job_id ORDER BY scheduled_at, id) > 1 OR EXISTS (SELECT 1 FROM belfry.runs x WHERE x.job_id = deleted.job_id)) AS waits
     FROM deleted
 )
 INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
                          timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
-SELECT id, shard, namespace, job_id, revision, kind, lane, CASE WHEN waits THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
-       (extract(epoch FROM retry_at) * 1000000)::bigint + weight, scheduled_at, retry_at, fired_at, fired_by, epoch,
-       timeout_ms, attempt, 0, 0, coalesce(new_payload, payload), key, weight, one_off, retention_days
+SELECT id, shard, namespace, job_id, coalesce(new_revision, revision), kind, coalesce(new_lane, lane), CASE WHEN waits THEN 'waiting' WHEN delay > 0 THEN 'retry' ELSE 'ready' END,
+       (extract(epoch FROM retry_at) * 1000000)::bigint + run_weight, scheduled_at, retry_at, fired_at, fired_by, epoch,
+       coalesce(new_timeout_ms, timeout_ms), attempt, 0, 0, coalesce(new_payload, payload), key, run_weight, one_off,
+       CASE WHEN new_revision IS NULL THEN retention_days ELSE new_retention_days END
   FROM queued
 RETURNING state`
 
@@ -223,7 +231,28 @@ func redriveRuns(ctx context.Context, tx pgx.Tx, namespace string, list []store.
 	return collect(ctx, tx, pgx.RowTo[belfry.RunStatus], redriveSQL, namespace,
 		column(found, func(r *store.Redrive) pgtype.UUID { return uuid(r.Run) }),
 		column(found, func(r *store.Redrive) int64 { return max(r.After.Microseconds(), 0) }),
-		column(found, func(r *store.Redrive) pgtype.Text { return text(string(r.Payload)) }), serials)
+		column(found, func(r *store.Redrive) pgtype.Text { return text(string(r.Payload)) }), serials,
+		columnOf(found, func(j *belfry.Job) int { return j.Revision }),
+		columnOf(found, func(j *belfry.Job) string { return storable(j.Lane(namespace)) }),
+		columnOf(found, func(j *belfry.Job) int64 { return j.Timeout().Milliseconds() }),
+		column(found, func(r *store.Redrive) int64 { return r.Weight }),
+		column(found, func(r *store.Redrive) pgtype.Int4 {
+			if r.Job == nil {
+				return pgtype.Int4{}
+			}
+			return retentionDays(r.Job.RetentionDays)
+		}))
+}
+
+// columnOf is a value of the current job of each dead letter, null where it has none.
+func columnOf[T any](list []store.Redrive, value func(*belfry.Job) T) []*T {
+	return column(list, func(r *store.Redrive) *T {
+		if r.Job == nil {
+			return nil
+		}
+		v := value(r.Job)
+		return &v
+	})
 }
 
 func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	deadLetterColumns = deadColumns + `, r.fingerprint, coalesce(j.name, '')`
+	deadLetterColumns = deadColumns + `, r.fingerprint, coalesce(j.name, ''), CASE WHEN j.state <> 'deleted' THEN j.revision ELSE 0 END, r.payload IS NOT NULL`
 	deadLetterTables  = deadTables + `LEFT JOIN jobs j ON j.id = r.job_id `
 
 	selectDeadLetter = deadLetterColumns + `, CASE WHEN r.payload IS NOT NULL THEN r.payload WHEN j.revision = r.revision THEN j.payload ELSE v.payload END,
@@ -36,7 +36,7 @@ FROM (
 )
 
 func deadLetterFields(l *belfry.DeadLetter) []any {
-	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName)
+	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName, &l.JobRevision, &l.HasPayload)
 }
 
 func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
@@ -76,14 +76,14 @@ func deadFilterArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 }
 
 const (
-	selectRedrive = `SELECT r.job_id, r.weight, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
+	selectRedrive = `SELECT r.job_id, r.revision, r.lane, r.timeout_ms, r.weight, r.retention_days, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
   EXISTS (SELECT 1 FROM runs o WHERE o.job_id = r.job_id)
 FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
 
 	insertRedriven = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
   epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
-SELECT id, shard, namespace, job_id, revision, kind, lane, ?, ?, scheduled_at, ?, fired_at, fired_by,
-  epoch, timeout_ms, attempt, 0, 0, coalesce(?, payload), key, weight, one_off, retention_days FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
+SELECT id, shard, namespace, job_id, ?, kind, ?, ?, ?, scheduled_at, ?, fired_at, fired_by,
+  epoch, ?, attempt, 0, 0, coalesce(?, payload), key, ?, one_off, ? FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
 
 	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, one_off`
 
@@ -116,23 +116,31 @@ func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redr
 
 func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) {
 	var (
-		job    belfry.ID
-		weight int64
-		spec   string
-		live   bool
+		job               belfry.ID
+		revision          int
+		lane, text        string
+		timeoutMS, weight int64
+		retention         any
+		live              bool
 	)
-	found, err := t.find([]any{bytesColumn{job[:]}, &weight, &spec, &live}, selectRedrive, r.Run[:], namespace)
+	found, err := t.find([]any{bytesColumn{job[:]}, &revision, &lane, &timeoutMS, &weight, &retention, &text, &live}, selectRedrive, r.Run[:], namespace)
 	if err != nil || !found {
 		return false, err
 	}
+	spec := t.specs.OrZero(text)
+	if r.Job != nil {
+		spec = r.Job.Spec
+		revision, lane, timeoutMS, weight = r.Job.Revision, spec.Lane(namespace), spec.Timeout().Milliseconds(), r.Weight
+		retention = nullDays(spec.RetentionDays)
+	}
 	at, state := t.now.Add(max(r.After, 0)).Truncate(time.Microsecond), belfry.RunReady
 	switch {
-	case live && t.specs.OrZero(spec).Serial():
+	case live && spec.Serial():
 		state = belfry.RunWaiting
 	case at.After(t.now):
 		state = belfry.RunRetry
 	}
-	n, err := t.exec(insertRedriven, string(state), plan.Rank(at, weight), micro(at), nullText(r.Payload), r.Run[:])
+	n, err := t.exec(insertRedriven, revision, lane, string(state), plan.Rank(at, weight), micro(at), timeoutMS, nullText(r.Payload), weight, retention, r.Run[:])
 	if err != nil || n == 0 {
 		return false, err
 	}
