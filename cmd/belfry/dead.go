@@ -254,9 +254,9 @@ func (s *deadSelection) showResult(done belfry.DeadResult) {
 // editedText is about dead letters that run as their job is now.
 func editedText(edited, all int) string {
 	if edited == all {
-		return "with the current revision of the job"
+		return "with a newer revision of the job"
 	}
-	return fmt.Sprintf("%d of them with the current revision of the job", edited)
+	return fmt.Sprintf("%d of them with a newer revision of the job", edited)
 }
 
 func (s *deadSelection) inFuture(at time.Time) bool { return at.After(s.now().Add(time.Second)) }

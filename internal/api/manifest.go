@@ -36,6 +36,7 @@ func (b *manifestBody) patch(namespace string) func(belfry.Manifest) validate.In
 	return func(current belfry.Manifest) validate.Input {
 		current.Status = "" // unless the body has one, the job stays paused or not
 		in, _ := decodeManifest(b.text, namespace, current)
+		in.Replan = in.Fields.Has("schedule")
 		return checkStatus(in)
 	}
 }

@@ -163,10 +163,10 @@ func TestDiffStatus(t *testing.T) {
 			want    belfry.JobStatus
 		}{
 			{"resumed", func() { c.Pause(t.Context(), ns, job.ID.String()) }, func(m *belfry.Manifest) { m.Status = belfry.StatusActive }, belfry.StatusScheduled},
-			{"resumed without a plan", func() {
+			{"resumed after it was cancelled", func() {
 				c.CancelJob(t.Context(), ns, job.ID.String())
 				c.Pause(t.Context(), ns, job.ID.String())
-			}, func(m *belfry.Manifest) { m.Status = belfry.StatusActive }, belfry.StatusCancelled},
+			}, func(m *belfry.Manifest) { m.Status = belfry.StatusActive }, belfry.StatusScheduled},
 			{"with another schedule", func() {}, func(m *belfry.Manifest) { m.Schedule, m.Status = "30 * * * *", belfry.StatusActive }, belfry.StatusScheduled},
 		} {
 			tt.prepare()

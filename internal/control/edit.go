@@ -188,12 +188,23 @@ func (c *Control) change(job belfry.Job, p plan.Plan, to validate.Result, catchU
 		after.Spec = to.Manifest.Spec
 		after.Revision = job.Revision + 1
 	}
-	if after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags) {
+	same := after.Revision == job.Revision && after.Name == job.Name && after.State == job.State && slices.Equal(after.Tags, job.Tags)
+	replan := to.Replan && !to.Paused && p.NominalAt.IsZero()
+	if same && !replan {
 		return nil, nil
 	}
 	step, err := c.stepTo(job, p, to, catchUp, now)
 	if err != nil {
 		return nil, err
+	}
+	if replan && step.Next.NominalAt.IsZero() && to.Policy == nil {
+		policy, err := c.defaults.Compile(to.Manifest.Spec)
+		if err != nil {
+			return nil, unparsable(job, err)
+		}
+		if step = plan.Edit(step.Subject, policy, p, false, now); same && step.Next.NominalAt.IsZero() {
+			return nil, nil // nothing is left to run
+		}
 	}
 	return &store.Change{Job: after, Step: step}, nil
 }
@@ -291,7 +302,8 @@ func (c *Control) Revisions(ctx context.Context, namespace, ref string, p store.
 	return list, next, nil
 }
 
-// Rollback gives a job the spec and payload of an earlier revision, as a new revision.
+// Rollback gives a job the spec and payload of an earlier revision, as a new revision. A
+// cancelled job is planned again.
 // It is an edit like any other: a one-off that has passed is refused. The revision that
 // the job has changes nothing; NotFound if it never had it.
 func (c *Control) Rollback(ctx context.Context, namespace, ref string, r belfry.Rollback) (belfry.Job, error) {
@@ -308,6 +320,6 @@ func (c *Control) Rollback(ctx context.Context, namespace, ref string, r belfry.
 	}
 	return c.patchJob(ctx, "roll back a job", namespace, job.ID.String(), "", func(current belfry.Manifest) validate.Input {
 		current.Spec, current.Payload = earlier[0].Spec, earlier[0].Payload
-		return validate.Input{Manifest: current}
+		return validate.Input{Manifest: current, Replan: true}
 	}, nil)
 }

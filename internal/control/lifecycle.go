@@ -18,22 +18,22 @@ func (c *Control) Pause(ctx context.Context, namespace, ref string) (belfry.Job,
 
 // Resume lets a paused job fire again. The occurrences during the pause are recorded as
 // skipped, or with CatchUp treated as missed; an overdue one-off runs in any case. A
-// job that is not paused stays as it is.
+// cancelled job is planned again, from now on. Any other job stays as it is.
 func (c *Control) Resume(ctx context.Context, namespace, ref string, r belfry.Resume) (belfry.Job, error) {
 	return c.setPaused(ctx, "resume a job", namespace, ref, false, r.CatchUp)
 }
 
 func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
 	return c.editJob(ctx, doing, namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		to := validate.Result{Manifest: job.Manifest, Paused: paused}
+		to := validate.Result{Manifest: job.Manifest, Paused: paused, Replan: !paused}
 		to.Manifest.Spec = to.Manifest.Spec.WithDefaults()
 		return c.change(job, p, to, catchUp, now)
 	})
 }
 
 // CancelJob plans nothing more for a job and cancels its live runs and pending
-// triggers. The job stays, no longer paused, and an edit may give it another schedule;
-// but a one-off ends.
+// triggers. The job stays, no longer paused, and Resume or an edit of its schedule plans
+// it again; but a one-off ends.
 func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
 	return c.editJob(ctx, "cancel a job", namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
 		subject, _ := c.subject(job) // A schedule that cannot be parsed must not keep it alive.

@@ -7,6 +7,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
+	"github.com/belfry-sh/belfry/internal/validate"
 )
 
 func TestCancelJob(t *testing.T) {
@@ -59,10 +60,6 @@ func TestCancelJob(t *testing.T) {
 		sc.CancelJob(job)
 		if job := sc.Job(job.ID); job.Status != belfry.StatusCancelled || job.NextRunAt != nil {
 			sc.Errorf("it is %s, next run at %v", job.Status, job.NextRunAt)
-		}
-		sc.Resume(job, true)
-		if job := sc.Job(job.ID); job.Status != belfry.StatusCancelled {
-			sc.Errorf("after it was resumed it is %s", job.Status)
 		}
 		after := sc.Edit(job, func(m *belfry.Manifest) { m.Schedule = "30 * * * *" })
 		if after.Status != belfry.StatusScheduled || !after.NextRunAt.Equal(sc.At("09:30")) {
@@ -227,6 +224,66 @@ func TestEndedOneOff(t *testing.T) {
 		again, made, err := sc.Control.Put(sc.Context(), ns, "once", "", d)
 		if err != nil || made || again.ID != second.ID {
 			sc.Errorf("put again: made %v, error %v", made, err)
+		}
+	})
+}
+
+func TestACancelledJobIsBroughtBack(t *testing.T) {
+	for name, bring := range map[string]func(sc *controltest.Scenario, job belfry.Job) (belfry.Job, error){
+		"by a resume": func(sc *controltest.Scenario, job belfry.Job) (belfry.Job, error) {
+			return sc.Control.Resume(sc.Context(), ns, job.ID.String(), belfry.Resume{})
+		},
+		"by its status": func(sc *controltest.Scenario, job belfry.Job) (belfry.Job, error) {
+			return sc.Control.Edit(sc.Context(), ns, job.ID.String(), "", controltest.Patch(func(m *belfry.Manifest) { m.Status = belfry.StatusActive }))
+		},
+		"by a rollback": func(sc *controltest.Scenario, job belfry.Job) (belfry.Job, error) {
+			return sc.Control.Rollback(sc.Context(), ns, job.ID.String(), belfry.Rollback{Revision: 1})
+		},
+		"by the same schedule": func(sc *controltest.Scenario, job belfry.Job) (belfry.Job, error) {
+			return sc.Control.Edit(sc.Context(), ns, job.ID.String(), "", func(m belfry.Manifest) validate.Input {
+				return validate.Input{Manifest: m, Replan: true}
+			})
+		},
+	} {
+		controltest.Run(t, name, func(sc *controltest.Scenario) {
+			job := sc.Create("*/5 * * * *")
+			sc.Edit(job, func(m *belfry.Manifest) { m.TimeoutSeconds = 9 })
+			sc.FireAt("09:00")
+			sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
+			_, err := sc.Control.CancelJob(sc.Context(), ns, job.ID.String())
+			sc.OK(err)
+			sc.SleepUntil("09:12")
+			if got := sc.Job(job.ID); got.Status != belfry.StatusCancelled || got.NextRunAt != nil {
+				sc.Errorf("the cancelled job is %s", got.Status)
+			}
+			back, err := bring(sc, job)
+			if err != nil || back.Status != belfry.StatusScheduled || back.NextRunAt == nil || !back.NextRunAt.Equal(sc.At("09:15")) {
+				sc.Errorf("the job is %s, its next run %v, error %v", back.Status, back.NextRunAt, err)
+			}
+			sc.FireAt("09:15")
+			if runs := sc.Runs(job); runs[0].Status != belfry.RunReady || !runs[0].ScheduledAt.Equal(sc.At("09:15")) {
+				sc.Errorf("the runs are %+v", runs)
+			}
+		})
+	}
+	controltest.Run(t, "but not if nothing is left to run", func(sc *controltest.Scenario) {
+		job := sc.Create("*/5 * * * *", func(s *belfry.Spec) { s.MaxRuns = 1 })
+		sc.FireAt("09:00")
+		sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
+		back, err := sc.Control.Resume(sc.Context(), ns, job.ID.String(), belfry.Resume{})
+		if err != nil || back.Status != belfry.StatusCompleted || back.NextRunAt != nil {
+			sc.Errorf("the job is %s, error %v", back.Status, err)
+		}
+	})
+	controltest.Run(t, "a one-off is not, and its name is free", func(sc *controltest.Scenario) {
+		in := controltest.Named("once", "2000-01-03T12:00:00Z")
+		job := controltest.Create(sc.T, sc.Control, in)
+		_, err := sc.Control.CancelJob(sc.Context(), ns, "once")
+		sc.OK(err)
+		_, err = sc.Control.Resume(sc.Context(), ns, "once", belfry.Resume{})
+		codeOf(sc.T, err, belfry.Conflict)
+		if again := controltest.Create(sc.T, sc.Control, in); again.ID == job.ID {
+			sc.Error("it is the same job")
 		}
 	})
 }

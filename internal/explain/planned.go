@@ -120,7 +120,7 @@ func (t *instant) notPlanned() string {
 	if t.job.State == belfry.JobDeleted {
 		return verdict + ": the job was deleted at " + t.format.seconds(t.job.UpdatedAt) + "."
 	}
-	return verdict + ": the job was cancelled, and nothing is planned until its schedule is edited."
+	return verdict + ": the job was cancelled, and nothing is planned until it is resumed."
 }
 
 func (t *instant) upcoming() (belfry.Decision, string) {

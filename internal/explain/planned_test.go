@@ -110,7 +110,7 @@ func TestExplainUnrecordedInstants(t *testing.T) {
 			job := sc.Create("*/5 * * * *")
 			sc.CancelJob(job)
 			return job
-		}, "09:05", belfry.DecisionNone, "2000-01-03 09:05 +01:00 does not run: the job was cancelled, and nothing is planned until its schedule is edited."},
+		}, "09:05", belfry.DecisionNone, "2000-01-03 09:05 +01:00 does not run: the job was cancelled, and nothing is planned until it is resumed."},
 		{"by the rule of that time", func(sc *controltest.Scenario) belfry.Job {
 			job := sc.Create("*/5 * * * *")
 			sc.FireAt("09:00")

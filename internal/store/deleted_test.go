@@ -108,3 +108,13 @@ func TestRareRunsOfAJobAreReadInPages(t *testing.T) {
 		}
 	})
 }
+
+// A one-off that is cancelled before it is due ends at once, and its name is free.
+func TestACancelledOneOffEnds(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		job := f.createOneOff(t, -3600, withName("report"))
+		f.edit(t, job, cancelJob(t))
+		f.wantEnded(t, "cancelled", job, belfry.StatusCancelled)
+		f.createOneOff(t, -3600, withName("report"))
+	})
+}

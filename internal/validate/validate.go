@@ -28,12 +28,14 @@ type Input struct {
 	belfry.Manifest
 	Fields schema.FieldSet     // fields that the request sets; nil: those that are not zero
 	Errors []belfry.FieldError // found while it was decoded; more errors of the same fields are left out
+	Replan bool                // plan a cancelled job again, even if its schedule stays
 }
 
 // Result is a normalized manifest with its compiled policy.
 type Result struct {
 	Manifest belfry.Manifest
 	Paused   bool
+	Replan   bool         // a cancelled job is planned again
 	Policy   *plan.Policy // nil if an edit leaves the schedule as it was
 }
 
@@ -68,7 +70,9 @@ func (v *Validator) Create(id belfry.ID, input Input) (Result, []belfry.FieldErr
 // before, and delays and backoff replace each other.
 func (v *Validator) Edit(before belfry.Job, input Input) (Result, []belfry.FieldError) {
 	c := check{Validator: v, before: &before, fields: input.Fields, errors: slices.Clone(input.Errors)}
-	return c.manifest(before.ID, input.Manifest), c.errors
+	r := c.manifest(before.ID, input.Manifest)
+	r.Replan = input.Replan || input.Status == belfry.StatusActive || input.Status == belfry.StatusScheduled
+	return r, c.errors
 }
 
 // check collects the errors of one manifest.

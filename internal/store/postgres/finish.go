@@ -374,7 +374,7 @@ func cancelAll(ctx context.Context, tx pgx.Tx, job *belfry.Job, next *followUps)
 	if _, err := all.cancelled(ctx, tx, `r.job_id = $2`, job.Namespace, job.ID); err != nil {
 		return err
 	}
-	next.oneOffs = all.oneOffs
+	next.oneOffs = []belfry.ID{job.ID}
 	_, err := cancelTriggers(ctx, tx, job.ID, belfry.ID{}, job.RetentionDays)
 	return err
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -251,7 +250,7 @@ const (
 
 	// The runs of a job that no worker holds, and those that one holds.
 	cancelJobUnheld  = settleRuns + `WHERE r.job_id = ? AND r.state IN ('ready', 'retry', 'waiting')`
-	deleteJobUnheld  = `DELETE FROM runs WHERE job_id = ? AND state IN ('ready', 'retry', 'waiting') RETURNING one_off`
+	deleteJobUnheld  = `DELETE FROM runs WHERE job_id = ? AND state IN ('ready', 'retry', 'waiting')`
 	requestJobCancel = `UPDATE runs SET cancel_requested_at = ? WHERE job_id = ? AND state = 'running' AND cancel_requested_at IS NULL`
 
 	// A cancelled trigger becomes the run that it would have been.
@@ -315,10 +314,9 @@ func (t *tx) cancelJob(job belfry.ID) error {
 	if err := t.run(cancelJobUnheld, append(t.historyArgs(belfry.RunCancelled, &belfry.Result{}), job[:])...); err != nil {
 		return err
 	}
-	oneOff, err := all(t, func(rows *sql.Rows, oneOff *bool) error { return rows.Scan(oneOff) }, deleteJobUnheld, job[:])
-	if err != nil || !slices.Contains(oneOff, true) {
+	if err := t.run(deleteJobUnheld, job[:]); err != nil {
 		return err
 	}
-	_, err = t.archive(job)
+	_, err := t.archive(job)
 	return err
 }
