@@ -126,7 +126,7 @@ const (
 func (JobStatus) EnumValues() []EnumValue {
 	return []EnumValue{
 		{"scheduled", "waits for its next occurrence"},
-		{"queued", "has a run that waits for a worker"},
+		{"queued", "is due, or has a run, and waits for a worker"},
 		{"running", "has a run that a worker executes"},
 		{"paused", "does not fire until it is resumed"},
 		{"completed", "nothing is planned, and its last run succeeded"},
@@ -139,9 +139,10 @@ func (JobStatus) EnumValues() []EnumValue {
 // LiveRuns counts the live runs of a job.
 type LiveRuns struct{ Running, Waiting int }
 
-// StatusOf derives the status of a job. The last status is that of its latest settled
-// run, empty if there is none.
-func StatusOf(state JobState, planned bool, live LiveRuns, last RunStatus) JobStatus {
+// StatusOf derives the status of a job at an instant. The last status is that of its
+// latest settled run, empty if there is none. A job that is due waits for a worker: runs
+// are created when one can take them.
+func StatusOf(state JobState, next *time.Time, now time.Time, live LiveRuns, last RunStatus) JobStatus {
 	switch {
 	case state == JobDeleted:
 		return StatusDeleted
@@ -149,9 +150,9 @@ func StatusOf(state JobState, planned bool, live LiveRuns, last RunStatus) JobSt
 		return StatusPaused
 	case live.Running > 0:
 		return StatusRunning
-	case live.Waiting > 0:
+	case live.Waiting > 0 || next != nil && !next.After(now):
 		return StatusQueued
-	case planned:
+	case next != nil:
 		return StatusScheduled
 	case last == RunDead || last == RunDiscarded:
 		return StatusFailed

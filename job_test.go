@@ -7,32 +7,33 @@ import (
 )
 
 func TestStatusOf(t *testing.T) {
-	none := LiveRuns{}
+	none, now, later := LiveRuns{}, nine, nine.Add(time.Second)
 	for _, tt := range []struct {
-		name    string
-		state   JobState
-		planned bool
-		live    LiveRuns
-		last    RunStatus
-		want    JobStatus
+		name  string
+		state JobState
+		next  *time.Time
+		live  LiveRuns
+		last  RunStatus
+		want  JobStatus
 	}{
-		{"a new job waits for its first occurrence", JobActive, true, none, "", StatusScheduled},
-		{"after a success it waits for the next", JobActive, true, none, RunSucceeded, StatusScheduled},
-		{"after a dead letter too", JobActive, true, none, RunDead, StatusScheduled},
-		{"a ready run waits for a worker", JobActive, true, LiveRuns{Waiting: 1}, "", StatusQueued},
-		{"a one-off that is fired is not over", JobActive, false, LiveRuns{Waiting: 1}, "", StatusQueued},
-		{"a run is held by a worker", JobActive, true, LiveRuns{Running: 1}, RunDead, StatusRunning},
-		{"running beats queued", JobActive, false, LiveRuns{Running: 1, Waiting: 3}, "", StatusRunning},
-		{"paused beats all", JobPaused, true, LiveRuns{Running: 1, Waiting: 1}, RunDead, StatusPaused},
-		{"a paused job has nothing planned", JobPaused, false, none, RunSucceeded, StatusPaused},
-		{"nothing planned, last run succeeded", JobActive, false, none, RunSucceeded, StatusCompleted},
-		{"nothing planned, last run dead", JobActive, false, none, RunDead, StatusFailed},
-		{"nothing planned, last run discarded", JobActive, false, none, RunDiscarded, StatusFailed},
-		{"nothing planned, last run cancelled", JobActive, false, none, RunCancelled, StatusCancelled},
-		{"nothing planned, last occurrence skipped", JobActive, false, none, RunSkipped, StatusCancelled},
-		{"nothing planned, nothing ever run", JobActive, false, none, "", StatusCancelled},
+		{"a new job waits for its first occurrence", JobActive, &later, none, "", StatusScheduled},
+		{"after a success it waits for the next", JobActive, &later, none, RunSucceeded, StatusScheduled},
+		{"after a dead letter too", JobActive, &later, none, RunDead, StatusScheduled},
+		{"a job that is due waits for a worker", JobActive, &now, none, RunSucceeded, StatusQueued},
+		{"a ready run waits for a worker", JobActive, &later, LiveRuns{Waiting: 1}, "", StatusQueued},
+		{"a one-off that is fired is not over", JobActive, nil, LiveRuns{Waiting: 1}, "", StatusQueued},
+		{"a run is held by a worker", JobActive, &later, LiveRuns{Running: 1}, RunDead, StatusRunning},
+		{"running beats queued", JobActive, nil, LiveRuns{Running: 1, Waiting: 3}, "", StatusRunning},
+		{"paused beats all", JobPaused, &later, LiveRuns{Running: 1, Waiting: 1}, RunDead, StatusPaused},
+		{"a paused job has nothing planned", JobPaused, nil, none, RunSucceeded, StatusPaused},
+		{"nothing planned, last run succeeded", JobActive, nil, none, RunSucceeded, StatusCompleted},
+		{"nothing planned, last run dead", JobActive, nil, none, RunDead, StatusFailed},
+		{"nothing planned, last run discarded", JobActive, nil, none, RunDiscarded, StatusFailed},
+		{"nothing planned, last run cancelled", JobActive, nil, none, RunCancelled, StatusCancelled},
+		{"nothing planned, last occurrence skipped", JobActive, nil, none, RunSkipped, StatusCancelled},
+		{"nothing planned, nothing ever run", JobActive, nil, none, "", StatusCancelled},
 	} {
-		if got := StatusOf(tt.state, tt.planned, tt.live, tt.last); got != tt.want {
+		if got := StatusOf(tt.state, tt.next, nine, tt.live, tt.last); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -90,12 +90,10 @@ func (c *Control) newJob(namespace string, id belfry.ID, r validate.Result, now 
 	if r.Paused {
 		created.Plan.NextAt = time.Time{}
 	}
-	planned := !created.Plan.NextAt.IsZero()
-	if planned {
-		next := created.Plan.NextAt
+	if next := created.Plan.NextAt; !next.IsZero() {
 		created.Job.NextRunAt = &next
 	}
-	created.Job.Status = belfry.StatusOf(created.Job.State, planned, belfry.LiveRuns{}, "")
+	created.Job.Status = belfry.StatusOf(created.Job.State, created.Job.NextRunAt, now, belfry.LiveRuns{}, "")
 	return created
 }
 

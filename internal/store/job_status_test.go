@@ -31,7 +31,7 @@ func TestJobStatus(t *testing.T) {
 			once := f.job(at, withSchedule(at.Format(time.RFC3339)), withRetries(0))
 			f.createJobs(t, once)
 			worker := f.registerWorker(t)
-			want(once.Job, "a one-off that waits", belfry.StatusScheduled, nil)
+			want(once.Job, "a one-off that is due", belfry.StatusQueued, nil)
 			f.fire(t, f.step(t, once.Job))
 			want(once.Job, "a one-off that was fired", belfry.StatusQueued, &at)
 			run := f.claimOne(t, worker)

@@ -94,8 +94,8 @@ type JobActivity struct {
 	SettledLast belfry.RunStatus
 }
 
-// SetStatus sets the status of a job and when it last ran.
-func (a *JobActivity) SetStatus(job *belfry.Job) {
+// SetStatus sets the status of a job at an instant, and when it last ran.
+func (a *JobActivity) SetStatus(job *belfry.Job, now time.Time) {
 	if at := slices.MaxFunc([]time.Time{a.LastLiveAt, a.LastDeadAt, a.LastRanAt}, time.Time.Compare); !at.IsZero() {
 		job.LastRunAt = &at
 	}
@@ -103,7 +103,7 @@ func (a *JobActivity) SetStatus(job *belfry.Job) {
 	if !a.LastDeadAt.IsZero() && !a.LastDeadAt.Before(a.SettledAt) {
 		last = belfry.RunDead
 	}
-	job.Status = belfry.StatusOf(job.State, job.NextRunAt != nil, a.Live, last)
+	job.Status = belfry.StatusOf(job.State, job.NextRunAt, now, a.Live, last)
 }
 
 // NewJob is a job with its first plan.

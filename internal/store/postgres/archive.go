@@ -77,7 +77,7 @@ func (s *Store) readFinished(ctx context.Context, tx pgx.Tx, jobs []pgtype.UUID)
 }
 
 func moveToEnded(ctx context.Context, tx pgx.Tx, rows []*jobStatusRow) error {
-	jobs := column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result() })
+	jobs := column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result(time.Time{}) }) // nothing is planned
 	_, err := tx.Exec(ctx, `/* archive */
 WITH finished AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::integer[]) AS f (job_id, status, last_run_at, retention_days)

@@ -158,9 +158,12 @@ func (s *jobSearch) statusCondition() string {
 	case belfry.StatusRunning:
 		return ` AND j.state <> 'paused' AND ` + running
 	case belfry.StatusQueued:
+		if s.source == sourceDue {
+			return ` AND j.state <> 'paused' AND NOT ` + live
+		}
 		return ` AND j.state <> 'paused' AND ` + live + ` AND NOT ` + running
 	case belfry.StatusScheduled:
-		return ` AND j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.plans p WHERE p.job_id = j.id AND p.next_at IS NOT NULL) AND NOT ` + live
+		return ` AND j.state <> 'paused' AND EXISTS (SELECT 1 FROM belfry.plans p WHERE p.job_id = j.id AND p.next_at > clock_timestamp()) AND NOT ` + live
 	case belfry.StatusFailed, belfry.StatusCompleted, belfry.StatusCancelled:
 		return ` AND j.state <> 'paused' AND NOT ` + live + s.source.statusCondition(s.filter.Status)
 	}
@@ -212,7 +215,8 @@ func (s *Store) readJobs(ctx context.Context, q querier, where string, args ...a
 	if err := loadLastSettled(ctx, q, rows); err != nil {
 		return nil, err
 	}
-	return column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result() }), nil
+	now := s.Now()
+	return column(rows, func(r **jobStatusRow) belfry.Job { return (*r).result(now) }), nil
 }
 
 func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
@@ -231,9 +235,9 @@ func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	return &r, nil
 }
 
-func (r *jobStatusRow) result() belfry.Job {
+func (r *jobStatusRow) result(now time.Time) belfry.Job {
 	job := r.job
-	r.SetStatus(&job)
+	r.SetStatus(&job, now)
 	return job
 }
 

@@ -24,6 +24,7 @@ const (
 	sourceUnplanned                  // live jobs without a plan; history has how they ended
 	sourceDiscarded                  // the same, if they had a dead letter that was discarded
 	sourceEnded                      // archived jobs
+	sourceDue                        // live jobs that are due
 )
 
 // sourcesFor returns the sources that together have all jobs of a status.
@@ -31,6 +32,8 @@ func sourcesFor(status belfry.JobStatus) []jobSource {
 	switch status {
 	case belfry.StatusCompleted, belfry.StatusCancelled:
 		return []jobSource{sourceUnplanned, sourceEnded}
+	case belfry.StatusQueued:
+		return []jobSource{sourceLive, sourceDue}
 	case belfry.StatusFailed:
 		return []jobSource{sourceUnplanned, sourceDiscarded, sourceEnded}
 	}
@@ -123,6 +126,8 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 	switch s.source {
 	case sourceUnplanned:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.plans WHERE next_at IS NULL AND job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
+	case sourceDue: // the OFFSET has the index of due plans read first: few are due, unless workers are missing
+		return fmt.Sprintf(`SELECT job_id AS id FROM (SELECT job_id FROM belfry.plans WHERE next_at <= clock_timestamp() OFFSET 0) d WHERE job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
 	case sourceDiscarded:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.history WHERE state = 'discarded' AND job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
 	case sourceEnded:
@@ -135,7 +140,7 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 
 func (s *jobSearch) filteredSQL(scan string, limit int) string {
 	switch s.source {
-	case sourceUnplanned, sourceDiscarded: // the OFFSET prevents a join that starts with an index of jobs
+	case sourceUnplanned, sourceDiscarded, sourceDue: // the OFFSET prevents a join that starts with an index of jobs
 		return fmt.Sprintf(`SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
 			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`, scan, s.where, limit)
 	case sourceEnded:

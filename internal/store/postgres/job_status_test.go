@@ -68,7 +68,11 @@ func TestJobStatusMatchesFullHistory(t *testing.T) {
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, nullTimeColumn{&last}, &outcome}, func() error {
 		job := got[id.Bytes]
-		want := belfry.StatusOf(state, next.Valid, live, belfry.RunStatus(outcome.String))
+		var at *time.Time
+		if next.Valid {
+			at = &next.Time
+		}
+		want := belfry.StatusOf(state, at, s.Now(), live, belfry.RunStatus(outcome.String))
 		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(last) {
 			t.Errorf("job %s is %s and ran last at %v, want %s, %v", job.ID, job.Status, job.LastRunAt, want, last)
 		}

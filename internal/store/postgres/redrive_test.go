@@ -31,7 +31,7 @@ func TestRedriveKeepsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := belfry.DeadLetter{Run: *first, JobName: "report", Payload: []byte(`"old"`), Fingerprint: letter.Fingerprint}
+	want := belfry.DeadLetter{Run: *first, JobName: "report", JobRevision: 1, Payload: []byte(`"old"`), Fingerprint: letter.Fingerprint}
 	want.Status, want.Reason, want.Error, want.HTTPStatus, want.Output = belfry.RunDead, belfry.ReasonOutOfRetries, "it went wrong", 503, "some output"
 	want.Run.JobName, want.Run.Payload, want.Token, want.DeadlineAt = "", nil, belfry.Token{}, time.Time{}
 	want.FinishedAt, want.Attempts = letter.FinishedAt, letter.Attempts

@@ -39,6 +39,10 @@ var (
 		joins: `runs r INDEXED BY runs_job CROSS JOIN jobs j ON j.id = r.job_id CROSS JOIN plans p ON p.job_id = r.job_id WHERE ` + whereNamespace,
 		group: ` GROUP BY r.job_id`,
 	}.scan()
+	dueJobs = jobTable{ // There are few, unless workers are missing: all are sorted.
+		index: `plans_due`, id: `p.job_id`,
+		joins: `plans p INDEXED BY plans_due CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at <= @now AND ` + whereNamespace,
+	}.scan()
 	unplannedJobs = jobTable{
 		index: `plans_unplanned`, table: `plans p INDEXED BY plans_unplanned WHERE p.next_at IS NULL`, id: `p.job_id`,
 		joins: `plans p INDEXED BY plans_unplanned CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at IS NULL AND ` + whereNamespace,
@@ -61,7 +65,7 @@ func scanJobs(index, where string) indexScan[belfry.Job] {
 // jobTable is an index that has all jobs that some filters match.
 type jobTable struct {
 	index string
-	table string // the table of the index, with its conditions
+	table string // the table of the index, with its conditions; empty: all rows are read
 	id    string // of the job in that table
 	joins string // from there to the jobs j and plans p
 	group string // for a table that may have several rows of a job
@@ -72,13 +76,16 @@ func (j jobTable) scan() indexScan[belfry.Job] {
 }
 
 func (j jobTable) scanAs(columns, status string, scan func(*tx, *sql.Rows, *belfry.Job) error) indexScan[belfry.Job] {
-	return indexScan[belfry.Job]{
+	s := indexScan[belfry.Job]{
 		index: j.index,
-		floor: `SELECT ` + j.id + ` FROM ` + j.table + ` AND ` + j.id + ` < @after ORDER BY ` + j.id + ` DESC LIMIT 1 OFFSET @skip`,
 		page: columns + `FROM ` + j.joins + ` AND ` + j.id + ` < @after AND ` + j.id + ` >= @floor` + whereSpec + status + j.group +
 			` ORDER BY ` + j.id + ` DESC LIMIT @limit`,
 		scan: scan,
 	}
+	if j.table != "" {
+		s.floor = `SELECT ` + j.id + ` FROM ` + j.table + ` AND ` + j.id + ` < @after ORDER BY ` + j.id + ` DESC LIMIT 1 OFFSET @skip`
+	}
+	return s
 }
 
 // whereSpec filters jobs by everything but their status.
@@ -107,8 +114,11 @@ func jobScans(f belfry.JobFilter) []indexScan[belfry.Job] {
 	case f.Type != "":
 		scan = jobsByType
 	}
-	if ended {
+	switch {
+	case ended:
 		return []indexScan[belfry.Job]{scan, endedJobs}
+	case f.Status == belfry.StatusQueued:
+		return []indexScan[belfry.Job]{scan, dueJobs}
 	}
 	return []indexScan[belfry.Job]{scan}
 }
@@ -132,8 +142,8 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	if page.Limit <= 0 {
 		return store.JobList{Next: page.After.ID}, ctx.Err()
 	}
-	args := jobFilterArgs(namespace, filter)
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
+		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)))
 		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
 		return out, err
 	})
@@ -212,6 +222,7 @@ const whereStatus = `
     WHEN j.state = 'paused' THEN 'paused'
     WHEN EXISTS (SELECT 1 FROM runs r WHERE r.job_id = j.id AND r.state = 'running') THEN 'running'
     WHEN EXISTS (SELECT 1 FROM runs r WHERE r.job_id = j.id) THEN 'queued'
+    WHEN p.next_at <= @now THEN 'queued'
     WHEN p.next_at IS NOT NULL THEN 'scheduled'
     WHEN (SELECT max(scheduled_at) FROM dead d WHERE d.job_id = j.id) >= ` + lastSettled + ` THEN 'failed'
     ELSE coalesce((SELECT CASE h.state WHEN 'dead' THEN 'failed' WHEN 'discarded' THEN 'failed' WHEN 'succeeded' THEN 'completed' END
@@ -236,6 +247,6 @@ func (t *tx) scanJobStatus(rows *sql.Rows, job *belfry.Job) error {
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	}
 	a.SettledLast = last.V
-	a.SetStatus(job)
+	a.SetStatus(job, t.now)
 	return nil
 }

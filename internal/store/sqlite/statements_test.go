@@ -133,6 +133,9 @@ func TestListsScanTheirIndexes(t *testing.T) {
 	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &endedJobs} {
 		wantIndex(t, s, scan.index, scan.floor, scan.page)
 	}
+	if first := explain(t, s, dueJobs.page)[0]; !strings.Contains(first, "plans_due") {
+		t.Errorf("due jobs: %s", first)
+	}
 	wantIndex(t, s, "PRIMARY KEY", liveRuns.floor, liveRuns.page)
 	wantIndex(t, s, "sqlite_autoindex_dead_1", deadRuns.floor, deadRuns.page)
 	wantIndex(t, s, "history_list", settledRuns.floor, settledRuns.page)
