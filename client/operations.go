@@ -120,7 +120,7 @@ func (c *Client) RollbackJob(ctx context.Context, ref string, revision int) (bel
 
 // ExplainJob explains what was decided for an instant of a job, or what is planned. The
 // instant is written as in RFC 3339, or as a wall time such as "2026-03-02 09:05" in the
-// time zone of the job; empty is the latest decision, or else the next occurrence.
+// time zone of the job; empty is the latest run or skip, or else the next occurrence.
 func (c *Client) ExplainJob(ctx context.Context, ref, at string) (belfry.Explanation, error) {
 	var options []CallOption
 	if at != "" {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"time"
@@ -41,11 +43,8 @@ given: then they count as missed, and missed_window of each job says which run.`
 		return s.run(c, args, *catchUp, func(ref string) (actionResult, error) {
 			job, err := c.ResumeJob(c.ctx, ref, belfry.Resume{CatchUp: *catchUp})
 			detail := c.nextRunText(job)
-			switch {
-			case job.NextRunAt == nil && job.Status == belfry.StatusCancelled:
-				detail = "nothing is planned: the job was cancelled; edit its schedule to plan it again"
-			case job.NextRunAt == nil && (job.Status == belfry.StatusCompleted || job.Status == belfry.StatusFailed):
-				detail = "nothing is planned: the job has completed"
+			if job.NextRunAt == nil && err == nil {
+				detail = "nothing is planned: no run is left"
 			}
 			return actionResult{answer: job, name: jobTitle(job), detail: detail}, err
 		})
@@ -133,8 +132,9 @@ belfry dead redrive --help`,
 func jobTriggerCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Run jobs now",
-		Long: `Run jobs now, in addition to their schedule. With --wait the command waits for the
-end of the runs; its exit code is 5 unless all of them succeeded.`,
+		Long: `Run jobs now, in addition to their schedule. The overlap policy applies: a run that is
+skipped because an earlier one is alive is reported, with exit code 5. With --wait the
+command waits for the end of the runs; its exit code is 5 unless all of them succeeded.`,
 		Example: `  belfry job trigger report --wait
   belfry job trigger invoices --payload '{"customer": 17}'
   belfry job trigger --tag nightly --dry-run`,
@@ -163,11 +163,37 @@ end of the runs; its exit code is 5 unless all of them succeeded.`,
 			}
 			return c.triggerAndWait(args, start)
 		}
-		return s.run(c, args, false, func(ref string) (actionResult, error) {
+		var skipped error
+		err := s.run(c, args, false, func(ref string) (actionResult, error) {
 			result, err := start(ref)
+			if err == nil {
+				if run := c.firedRun(result.RunID); run.Status == belfry.RunSkipped {
+					skipped = cmp.Or(skipped, runError(run))
+					return actionResult{answer: result, verb: "skipped", name: ref, detail: "run " + result.RunID.String()}, nil
+				}
+			}
 			return actionResult{answer: result, name: ref, detail: "run " + result.RunID.String()}, err
 		})
+		return cmp.Or(err, skipped)
 	})
+}
+
+// firedRun waits a moment for a triggered run to be decided, and returns it; a zero run
+// if that takes longer.
+func (c *cli) firedRun(id belfry.ID) belfry.Run {
+	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+	defer cancel()
+	for {
+		run, err := c.Run(ctx, id)
+		if err != nil || !run.FiredAt.IsZero() {
+			return run
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return belfry.Run{}
+		}
+	}
 }
 
 func (c *cli) triggerAndWait(refs []string, start func(ref string) (belfry.TriggerResult, error)) error {

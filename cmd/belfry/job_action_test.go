@@ -37,7 +37,7 @@ func TestRunCancel(t *testing.T) {
 	if p.json(&run, "run", "show", third); run.Status != belfry.RunCancelled || p.job("a").NextRunAt != nil || p.job("a").Status != belfry.StatusCancelled {
 		t.Errorf("the run is %s, and the job is %+v", run.Status, p.job("a"))
 	}
-	if r := p.ok("job", "resume", "a"); r.out != "resumed    a   nothing is planned: the job was cancelled; edit its schedule to plan it again\n" {
+	if r := p.ok("job", "resume", "a"); !strings.HasPrefix(r.out, "resumed    a   next ") || p.job("a").Status != belfry.StatusScheduled {
 		t.Errorf("resume of a cancelled job printed %+v", r)
 	}
 	if r := p.run("run", "cancel", "latest"); r.code != exitUsage || !strings.Contains(r.err, `"latest" is not an id`) {
@@ -123,4 +123,24 @@ func TestJobApplyOfAnEndedOneOff(t *testing.T) {
 	if job := p.job("once"); job.ID == ended || job.Status != belfry.StatusScheduled {
 		t.Errorf("the job is %+v", job)
 	}
+}
+
+func TestTriggerOfAJobThatOverlaps(t *testing.T) {
+	p := withServer(t)
+	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "nobody", "--overlap", "skip")
+	p.ok("job", "trigger", "a")
+	r := p.run("job", "trigger", "a")
+	if r.code != exitNoSuccess || !strings.HasPrefix(r.out, "skipped    a   run ") || !strings.Contains(r.err, "is skipped: overlap") {
+		t.Errorf("it ended with %+v", r)
+	}
+}
+
+func TestTriggerSaysThatNobodyServesTheHandler(t *testing.T) {
+	defer func(d time.Duration) { explainAfter = d }(explainAfter)
+	explainAfter = 0
+	p := withServer(t)
+	p.ok("job", "create", "--name", "a", "--schedule", "@yearly", "--handler", "nobody")
+	_, said, interrupt := p.start("job", "trigger", "a", "--wait")
+	said.await(t, "is queued: no worker serves handler nobody in queue default.")
+	interrupt()
 }

@@ -63,6 +63,10 @@ const (
 	maxUnreachable  = time.Minute // that polling continues while the server does not answer
 )
 
+// explainAfter is how long a run waits until the command says for what. It is shorter in
+// tests.
+var explainAfter = 10 * time.Second
+
 // poll calls check until it is done, less often while nothing changes. It continues
 // while the server does not answer, perhaps because it restarts.
 func (c *cli) poll(check func() (changed, done bool, err error)) error {
@@ -102,15 +106,32 @@ func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
 	if !c.humanReadable() {
 		w.to = c.err // The run itself is printed at the end.
 	}
+	since, explained := time.Now(), false
 	err = c.poll(func() (changed, done bool, err error) {
 		latest, err := c.Run(c.ctx, id)
 		if err != nil {
 			return false, false, err
 		}
 		run = latest
-		return w.update(run, ""), !run.Status.Live(), nil
+		if changed = w.update(run, ""); changed {
+			since, explained = time.Now(), false
+		} else if !explained && time.Since(since) > explainAfter {
+			explained = true
+			c.explainWait(run)
+		}
+		return changed, !run.Status.Live(), nil
 	})
 	return run, err
+}
+
+// explainWait says what a run waits for that does not start.
+func (c *cli) explainWait(run belfry.Run) {
+	if run.Status != belfry.RunReady && run.Status != belfry.RunWaiting {
+		return
+	}
+	if e, err := c.ExplainJob(c.ctx, run.JobID.String(), run.ScheduledAt.UTC().Format(time.RFC3339Nano)); err == nil && e.WaitsFor != nil {
+		c.message("%s", escape(e.Sentence))
+	}
 }
 
 // followJob prints every change of the latest runs of a job until it is interrupted.

@@ -33,7 +33,7 @@ func (a *api) runOperations() []operation {
 		handle(a, openapi.Operation{
 			ID: "explainJob", Method: "GET", Path: jobsPath + "/{job}/why", Group: groupRuns, Summary: "Explain why a job ran or did not",
 			Doc: "Explains what was decided for an instant of the job and by which rule; for a waiting run, what it waits for; for the future, what is planned. " +
-				"A deleted job is found by its id. Without `at`: the latest decision, or a later run that was triggered and is not finished, or else the next occurrence.",
+				"A deleted job is found by its id. Without `at`: the latest run or skip, or else the next occurrence; of a paused job the next occurrence.",
 			Responses: []openapi.Response{openapi.JSON[belfry.Explanation](http.StatusOK, "The explanation.")}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, q explainQuery, _ none) (response, error) {
 			explanation, err := a.Control.Explain(ctx, r.namespace, r.ref, q.At)

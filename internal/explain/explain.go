@@ -43,8 +43,8 @@ const maxTries = 3
 
 // Explain explains an instant of a job: what was decided for it and by which schedule;
 // for a run that waits, what it waits for; and for the future, what is planned. The
-// zero instant means the latest occurrence that was decided, or a later live run that
-// was requested, or else the next occurrence. The defaults are those of the server.
+// zero instant means the next occurrence of a paused job, or else the latest run or skip,
+// or else the next occurrence. The defaults are those of the server.
 func Explain(ctx context.Context, s Store, d plan.Defaults, job belfry.Job, at, now time.Time) (belfry.Explanation, error) {
 	e := explainer{store: s, defaults: d, job: job, now: now}
 	due, err := s.PlansByJob(ctx, []belfry.ID{job.ID})
@@ -78,27 +78,24 @@ type explainer struct {
 	now      time.Time
 }
 
-// latest is the latest occurrence that was decided, or a later live run, or else the
-// next occurrence, or else the latest run of any kind, or else now.
+// latest is the next occurrence of a paused job, or else the latest run or skip, or else
+// the next occurrence, or else now.
 func (e *explainer) latest(ctx context.Context) (time.Time, error) {
+	if e.job.State == belfry.JobPaused && !e.plan.NominalAt.IsZero() {
+		return e.plan.NominalAt, nil
+	}
 	runs, _, err := e.store.JobRuns(ctx, e.job.Namespace, e.job.ID, belfry.JobRunFilter{}, store.Page{Limit: maxRequested})
 	if err != nil {
 		return time.Time{}, err
 	}
-	for _, r := range runs {
-		if r.Kind != belfry.KindScheduled && !r.Status.Live() {
-			continue
-		}
-		if r.SkippedTo != nil {
-			return *r.SkippedTo, nil
-		}
-		return r.ScheduledAt, nil
-	}
+	runs = slices.DeleteFunc(runs, e.plannedAgain)
 	switch {
-	case !e.plan.NominalAt.IsZero():
-		return e.plan.NominalAt, nil
+	case len(runs) > 0 && runs[0].SkippedTo != nil:
+		return *runs[0].SkippedTo, nil
 	case len(runs) > 0:
 		return runs[0].ScheduledAt, nil
+	case !e.plan.NominalAt.IsZero():
+		return e.plan.NominalAt, nil
 	}
 	return e.now, nil
 }
@@ -111,6 +108,9 @@ func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanati
 	}
 	slices.SortStableFunc(records, func(a, b belfry.Run) int { return cmp.Compare(relevance(a, at), relevance(b, at)) })
 	for i, record := range records {
+		if e.plannedAgain(record) {
+			continue
+		}
 		t, err := e.instant(ctx, at, record.Revision)
 		if err != nil {
 			return belfry.Explanation{}, err
@@ -131,6 +131,12 @@ func (e *explainer) explain(ctx context.Context, at time.Time) (belfry.Explanati
 	return t.unrecorded(ctx)
 }
 
+// plannedAgain reports whether a record says that the job was cancelled before an
+// occurrence that is planned now: it was resumed, or edited.
+func (e *explainer) plannedAgain(r belfry.Run) bool {
+	return r.Reason == belfry.ReasonCancelled && !e.plan.NominalAt.IsZero() && !r.ScheduledAt.Before(e.plan.NominalAt)
+}
+
 // relevance orders records of an instant: first the occurrence itself, then notes about
 // it, then ranges that include it, then requested runs.
 func relevance(r belfry.Run, at time.Time) int {
@@ -141,7 +147,7 @@ func relevance(r belfry.Run, at time.Time) int {
 		return 3
 	case !r.ScheduledAt.Equal(at):
 		return 2
-	case r.Reason == belfry.ReasonDSTGap || r.Reason == belfry.ReasonZoneChange:
+	case r.Reason == belfry.ReasonDSTGap || r.Reason == belfry.ReasonZoneChange || r.Reason == belfry.ReasonCancelled:
 		return 1
 	}
 	return 0

@@ -274,13 +274,35 @@ func TestExplainTheLatest(t *testing.T) {
 			sc.Fire()
 			return job
 		}, "The manual run of 2000-01-03 09:01 +01:00 is queued: no run is ahead of it, and 0 of 10 slots of the worker that serves default/send are busy; it starts as soon as one of them claims it."},
-		{"not one that is over", func(sc *controltest.Scenario) belfry.Job {
+		{"a triggered run that is over", func(sc *controltest.Scenario) belfry.Job {
 			job := sc.Create("*/5 * * * *")
 			sc.Trigger(job)
 			sc.Fire()
 			sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
 			return job
+		}, "The manual run of 2000-01-03 08:58:30 +01:00 ran: it succeeded at 08:58:30."},
+		{"the pause", func(sc *controltest.Scenario) belfry.Job {
+			job := sc.Create("*/5 * * * *")
+			sc.FireAt("09:00")
+			sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
+			sc.Pause(job)
+			sc.SleepUntil("09:02")
+			return job
+		}, "2000-01-03 09:05 +01:00 is planned, but the job is paused: it will be skipped unless the job is resumed before then."},
+		{"the next of a job that was cancelled and resumed", func(sc *controltest.Scenario) belfry.Job {
+			job := sc.Create("*/5 * * * *")
+			sc.CancelJob(job)
+			sc.Resume(job, false)
+			return job
 		}, "2000-01-03 09:00 +01:00 is planned: the job is due then."},
+		{"the run of a job that was cancelled and resumed", func(sc *controltest.Scenario) belfry.Job {
+			job := sc.Create("*/5 * * * *")
+			sc.CancelJob(job)
+			sc.Resume(job, false)
+			sc.FireAt("09:00")
+			sc.Finish(sc.Claim(1)[0], belfry.OutcomeSucceeded)
+			return job
+		}, "2000-01-03 09:00 +01:00 ran: it succeeded at 09:00."},
 		{"the end of many", func(sc *controltest.Scenario) belfry.Job {
 			job := sc.Create("*/5 * * * *", func(s *belfry.Spec) { s.MissedWindow = "skip" })
 			sc.FireAt("09:12")
