@@ -155,6 +155,28 @@ func TestRedriveOfAnEditedJob(t *testing.T) {
 	}
 }
 
+func TestARedriveSendsNoSecretElsewhere(t *testing.T) {
+	controltest.Run(t, "of a trigger", func(sc *controltest.Scenario) {
+		job := controltest.Create(sc.T, sc.Control, controltest.Input("0 0 1 1 *"))
+		result, err := sc.Control.Trigger(sc.Context(), ns, job.ID.String(), belfry.Trigger{Payload: json.RawMessage(`{"token":"s3cr3t"}`)}, control.Key{})
+		sc.OK(err)
+		sc.Fire()
+		worker := belfry.NewID(time.Now())
+		_, err = sc.Store.Heartbeat(sc.Context(), belfry.Heartbeat{WorkerID: worker, Slots: 1, Lanes: []string{"default/http"}, Register: true})
+		sc.OK(err)
+		runs, err := sc.Store.Claim(sc.Context(), belfry.Claim{WorkerID: worker, Lanes: []string{"default/http"}, Limit: 1})
+		sc.OK(err)
+		_, err = sc.Store.Finish(sc.Context(), []belfry.Result{{Namespace: ns, RunID: result.RunID, Attempt: 1, Token: runs[0].Token, Outcome: belfry.OutcomeFailed, Permanent: true}})
+		sc.OK(err)
+		sc.Edit(job, func(m *belfry.Manifest) { m.Payload = json.RawMessage(`{"url":"https://example.org/hook"}`) })
+		_, err = sc.Control.Redrive(sc.Context(), ns, belfry.Redrive{RunID: result.RunID})
+		codeOf(sc.T, err, belfry.Conflict)
+		if sc.Run(result.RunID).Status != belfry.RunDead {
+			sc.Error("it is no dead letter any more")
+		}
+	})
+}
+
 func jsonEqual(a json.RawMessage, b string) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/belfry-sh/belfry"
@@ -68,15 +69,7 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		}
 		return nil
 	}
-	var stored json.RawMessage
-	if c.before != nil {
-		stored = c.before.Payload
-	}
-	if !bytes.Equal(raw, stored) {
-		var errors []belfry.FieldError
-		raw, errors = secret.Unmask(raw, stored)
-		c.add(errors...)
-	}
+	raw = c.unmask(raw, kind)
 	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
 	switch err := json.Compact(compact, raw); {
 	case kind != belfry.TypeWorker && (err != nil || raw[0] != '{'):
@@ -93,6 +86,55 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		c.add(errors...)
 	}
 	return compact.Bytes()
+}
+
+// unmask restores the secrets of the stored payload, unless they would go elsewhere: an
+// editor who cannot read a secret must not be able to send it to another server.
+func (c *check) unmask(raw json.RawMessage, kind string) json.RawMessage {
+	var stored json.RawMessage
+	moved := ""
+	switch {
+	case c.before == nil:
+	case bytes.Equal(raw, c.before.Payload):
+		return raw
+	case kind != c.before.Type:
+		moved = "the job is of another type now"
+	case kind == belfry.TypeHTTP && !SameOrigin(raw, c.before.Payload):
+		moved = "the request goes to another origin now"
+	default:
+		stored = c.before.Payload
+	}
+	raw, errors := secret.Unmask(raw, stored)
+	for i := range errors {
+		if moved != "" {
+			errors[i].Message = "is masked, and " + moved + "; give the secret itself"
+		}
+	}
+	c.add(errors...)
+	return raw
+}
+
+// SameOrigin reports whether two HTTP payloads call the same scheme, host and port.
+func SameOrigin(a, b json.RawMessage) bool {
+	from, ok := origin(a)
+	to, too := origin(b)
+	return ok && too && from == to
+}
+
+func origin(payload json.RawMessage) (string, bool) {
+	var text string
+	if json.Unmarshal(jsontext.Object(payload)["url"], &text) != nil {
+		return "", false
+	}
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || u.Host == "" {
+		return "", false
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Hostname() + ":" + port), true
 }
 
 func tooLarge(n int) string {

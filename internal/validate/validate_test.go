@@ -303,6 +303,29 @@ func TestEditKeepsMaskedSecrets(t *testing.T) {
 	oneError(t, errors, "payload.headers.Cookie", "masked")
 }
 
+func TestEditKeepsMaskedSecretsFromOtherServers(t *testing.T) {
+	in := input("@daily")
+	in.Payload = json.RawMessage(`{"url":"https://example.com/a","headers":{"Authorization":"Bearer xyz"}}`)
+	job := mustCreate(t, in)
+	for url, refused := range map[string]bool{
+		"https://example.com/a": false, "https://example.com:443/b": false, "https://EXAMPLE.com/b?c=d": false,
+		"https://example.org/a": true, "http://example.com/a": true, "https://example.com:8443/a": true, "https://sub.example.com/a": true,
+	} {
+		r, errors := edit(job, func(m *belfry.Manifest) {
+			m.Payload = json.RawMessage(`{"url":"` + url + `","headers":{"Authorization":"***"}}`)
+		}, "payload")
+		if refused {
+			oneError(t, errors, "payload.headers.Authorization", "is masked, and the request goes to another origin now; give the secret itself")
+		} else if len(errors) > 0 || !strings.Contains(string(r.Manifest.Payload), "Bearer xyz") {
+			t.Errorf("%s: got %s, errors %v", url, r.Manifest.Payload, errors)
+		}
+	}
+	_, errors := edit(job, func(m *belfry.Manifest) {
+		m.Type, m.Handler, m.Payload = belfry.TypeWorker, "send", json.RawMessage(`{"url":"https://example.com/a","headers":{"Authorization":"***"}}`)
+	}, "type", "handler", "payload")
+	oneError(t, errors, "payload.headers.Authorization", "is masked, and the job is of another type now; give the secret itself")
+}
+
 func TestNamespace(t *testing.T) {
 	for name, want := range map[string]bool{
 		"default": true, "team-7": true, strings.Repeat("a", 63): true,
