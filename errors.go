@@ -33,7 +33,7 @@ const (
 func (Code) EnumValues() []EnumValue {
 	return []EnumValue{
 		{"bad_request", "the query, the headers or the JSON of the request cannot be read"},
-		{"unauthorized", "an API key is required, and there is none or a wrong one"},
+		{"unauthorized", "an API key is required, and there is none or a wrong one, or the key file of the server cannot be used"},
 		{"forbidden", "a page of another origin requested a change"},
 		{"not_found", "it does not exist, or not in this namespace"},
 		{"method_not_allowed", "the path does not support the method; the header 'Allow' lists those it supports"},

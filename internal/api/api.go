@@ -156,7 +156,7 @@ func (a *api) authorize(r *http.Request) error {
 		return &httpError{code: belfry.Misdirected, detail: "this server does not accept the name in the Host header; its operator can add it with --host"}
 	}
 	if a.Keys != nil && !a.open[r.URL.Path] {
-		name, err := a.Keys.check(r.Header.Values("Authorization"), a.Log)
+		name, err := a.Keys.check(r.Header.Values("Authorization"))
 		if err != nil {
 			return err
 		}

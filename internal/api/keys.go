@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,17 +23,17 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// Keys are the API keys of a file, of which only hashes are kept. The file is read
-// again while they are used, at most once a second: a key that was added or taken
-// away counts from then on. A file that has become unusable is logged, and the
-// keys of the last usable one stay.
+// Keys are the API keys of a file, of which only hashes are kept. While Watch runs, they
+// follow the file. While the file cannot be used, no key is accepted.
 type Keys struct {
-	path string
+	path  string
+	state atomic.Pointer[keyState]
+}
 
-	mu      sync.Mutex // guards the fields below
-	list    []key
-	readAt  time.Time
-	trouble string // why the file could not be read, as last logged
+// keyState is what the file had when it was last read.
+type keyState struct {
+	list []key
+	err  error // why the file cannot be used; then there is no key
 }
 
 type key struct {
@@ -40,9 +42,9 @@ type key struct {
 }
 
 const (
-	minKey      = 32       // characters of a key
-	maxKeyFile  = 64 << 10 // bytes of a file of keys
-	rereadAfter = time.Second
+	minKey     = 32       // characters of a key
+	maxKeyFile = 64 << 10 // bytes of a file of keys
+	rereadKeys = time.Second
 )
 
 var (
@@ -51,14 +53,58 @@ var (
 )
 
 // LoadKeys reads a file with one key a line, alone or as name:key. Blank lines and
-// those that start with # are left out. It refuses a file that others than its
-// owner may read, one without keys, and keys of less than 32 characters.
+// those that start with # are left out. It refuses a file that everybody may read or
+// that others than its owner may write, one without keys, and keys of less than 32
+// characters.
 func LoadKeys(path string) (*Keys, error) {
 	list, err := readKeys(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Keys{path: path, list: list, readAt: time.Now()}, nil
+	k := &Keys{path: path}
+	k.state.Store(&keyState{list: list})
+	return k, nil
+}
+
+// Watch reads the file every second until ctx ends. A key that was added or taken away
+// counts at once. A file that cannot be used counts when it is seen for the second time,
+// since a file that is being replaced may be missing or incomplete for a moment.
+func (k *Keys) Watch(ctx context.Context, log *slog.Logger) {
+	for failed := false; ; {
+		list, err := readKeys(k.path)
+		if err == nil || failed {
+			k.set(keyState{list, err}, log)
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rereadKeys):
+		}
+	}
+}
+
+// set replaces the keys, and logs when the file becomes unusable, for another reason than
+// before, and when it can be used again.
+func (k *Keys) set(now keyState, log *slog.Logger) {
+	before := k.state.Swap(&now)
+	switch {
+	case now.err != nil && (before.err == nil || before.err.Error() != now.err.Error()):
+		log.Error(unusableKeys, "error", now.err)
+	case now.err == nil && before.err != nil:
+		log.Info("the API key file can be used again")
+	}
+}
+
+const unusableKeys = "the API key file of this server cannot be used, so no API key is accepted"
+
+// Err says that no key is accepted because of the file. The cause, which names the file,
+// is not part of its message.
+func (k *Keys) Err() error {
+	if err := k.state.Load().err; err != nil {
+		return belfry.Errorf(belfry.Unavailable, unusableKeys+": %w", err)
+	}
+	return nil
 }
 
 func readKeys(path string) ([]key, error) {
@@ -74,8 +120,8 @@ func readKeys(path string) ([]key, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read API keys: %s is not a regular file", path)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("read API keys: %s has mode %04o and may be read by others; chmod 600 makes it yours alone", path, mode)
+	if mode := info.Mode().Perm(); mode&0o026 != 0 {
+		return nil, fmt.Errorf("read API keys: %s has mode %04o: everybody may read it, or others than its owner may write it; use chmod 600, or 640 for a group", path, mode)
 	}
 	if info.Size() > maxKeyFile {
 		return nil, fmt.Errorf("read API keys: %s has %d bytes, the most is %d", path, info.Size(), maxKeyFile)
@@ -130,9 +176,9 @@ func parseKeys(r io.Reader) ([]key, error) {
 
 // find gives the name of a key. It takes as long for one that is there as for one
 // that is not.
-func (k *Keys) find(text string, log *slog.Logger) (name string, ok bool) {
+func (k *Keys) find(text string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(text))
-	for _, known := range k.current(log) {
+	for _, known := range k.state.Load().list {
 		if subtle.ConstantTimeCompare(sum[:], known.sum[:]) == 1 {
 			name, ok = known.name, true
 		}
@@ -140,31 +186,17 @@ func (k *Keys) find(text string, log *slog.Logger) (name string, ok bool) {
 	return name, ok
 }
 
-// current gives the keys of the file, as of a second ago at most.
-func (k *Keys) current(log *slog.Logger) []key {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if now := time.Now(); now.Sub(k.readAt) >= rereadAfter {
-		k.readAt = now
-		list, err := readKeys(k.path)
-		if err == nil {
-			k.list, k.trouble = list, ""
-		} else if k.trouble != err.Error() {
-			k.trouble = err.Error()
-			log.Error("API keys cannot be read again; those read before stay", "error", err)
-		}
-	}
-	return k.list
-}
-
 // check finds the key in an Authorization header and gives its name.
-func (k *Keys) check(headers []string, log *slog.Logger) (name string, err error) {
+func (k *Keys) check(headers []string) (name string, err error) {
+	if k.Err() != nil {
+		return "", noKey(`Bearer realm="belfry"`, unusableKeys+"; its log says why")
+	}
 	if len(headers) == 0 {
 		return "", noKey(`Bearer realm="belfry"`, "an API key is required: send the header Authorization: Bearer <key>")
 	}
 	scheme, text, _ := strings.Cut(headers[0], " ")
 	if len(headers) == 1 && strings.EqualFold(scheme, "Bearer") {
-		if name, ok := k.find(strings.TrimSpace(text), log); ok {
+		if name, ok := k.find(strings.TrimSpace(text)); ok {
 			return name, nil
 		}
 	}

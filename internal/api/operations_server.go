@@ -104,7 +104,7 @@ func (a *api) healthOperations() []operation {
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ok(w) })},
 		{openapi.Operation{
 			ID: "getReady", Method: "GET", Path: "/readyz", Group: groupServer, Summary: "Check that the node is ready",
-			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, or the node is shutting down. Needs no key.",
+			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, the file of API keys cannot be used, or the node is shutting down. Needs no key.",
 			Open: true, Global: true, Responses: text("It is ready."), Errors: []int{http.StatusServiceUnavailable},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)

@@ -118,6 +118,12 @@ func (n *Node) Run(ctx context.Context) error {
 		defer stop() // a node without its port stops
 		return n.serve(serving)
 	})
+	if n.keys != nil {
+		server.Go(func() error {
+			n.keys.Watch(serving, n.log)
+			return nil
+		})
+	}
 	if n.config.has(RoleWorker) {
 		pool := n.pool(local)
 		work.Go(func() error { return pool.Run(ctx) })
@@ -183,6 +189,11 @@ func (n *Node) ready(ctx context.Context) error {
 	case <-n.draining:
 		return belfry.Errorf(belfry.Unavailable, "this node is shutting down")
 	default:
+	}
+	if n.keys != nil {
+		if err := n.keys.Err(); err != nil {
+			return err
+		}
 	}
 	if err := n.store.Ping(ctx); err != nil {
 		return err

@@ -139,6 +139,39 @@ func TestPrivateTargetsWithoutKeysOnly(t *testing.T) {
 	}
 }
 
+// A key file that becomes unusable locks everybody out, and the node says so, until it is
+// usable again.
+func TestKeyFileThatIsSpoiledWhileServing(t *testing.T) {
+	file := keyFile(t)
+	base, _ := startNode(t, func(c *Config) { c.APIKeyFile = file })
+	wait := func(path string, status int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); request(t, "GET", base+path, "", nil) != status; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not answered with %d", path, status)
+			}
+		}
+	}
+	for range 2 {
+		wait("/readyz", http.StatusOK)
+		wait("/api/v1/jobs", http.StatusOK)
+		if err := os.Truncate(file, 0); err != nil {
+			t.Fatal(err)
+		}
+		for path, status := range map[string]int{"/api/v1/jobs": http.StatusUnauthorized, "/readyz": http.StatusServiceUnavailable} {
+			wait(path, status)
+			var p belfry.Problem
+			request(t, "GET", base+path, "", &p)
+			if !strings.Contains(p.Detail, "API key file of this server cannot be used") || strings.Contains(p.Detail, filepath.Dir(file)) {
+				t.Errorf("%s: got %q", path, p.Detail)
+			}
+		}
+		if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAPIKeysAndHostsAreChecked(t *testing.T) {
 	base, _ := startNode(t, func(c *Config) { c.APIKeyFile = keyFile(t) })
 	resp, err := http.Get(base + "/api/v1/jobs")
