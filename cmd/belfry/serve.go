@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/belfry-sh/belfry/internal/node"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 func serveCommand() *cobra.Command {
@@ -29,15 +31,20 @@ and workers with an embedded SQLite database, reachable from this machine only.
 With --database-url it is a member of a cluster: start any number of nodes with the
 same PostgreSQL database (15 or newer).
 
-Every flag can also be set by the environment variable in brackets.`,
+Every flag can also be set by the environment variable in brackets. A variable that
+begins with BELFRY_ and is unknown is ignored with a warning.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := setFromEnvironment(cmd, os.Environ()); err != nil {
+			warnings, err := setFromEnvironment(cmd, os.Environ())
+			if err != nil {
 				return err
 			}
 			log, err := newLog(cmd.ErrOrStderr(), format, level)
 			if err != nil {
 				return err
+			}
+			for _, warning := range warnings {
+				log.Warn(warning)
 			}
 			c.Version = version()
 			n, err := node.New(cmd.Context(), c, log)
@@ -128,13 +135,19 @@ func environmentName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// setFromEnvironment sets the flags that were not given from their variables. A variable
-// without a flag is an error: it is probably misspelled.
-func setFromEnvironment(cmd *cobra.Command, environ []string) error {
-	known := map[string]*pflag.Flag{}
+// serviceLink matches the variables that Kubernetes sets in every pod for a Service whose
+// name is belfry or begins with it, with their values: a variable of another shape is a
+// mistake of somebody.
+var serviceLink = regexp.MustCompile(`^BELFRY(_[A-Z0-9_]+)?_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_PORT(_[A-Z0-9_]+)?=[0-9]+|PORT=[a-z]+://.+|` +
+	`PORT_[0-9]+_[A-Z]+(=[a-z]+://.+|_PROTO=[a-z]+|_PORT=[0-9]+|_ADDR=[0-9a-f.:]+))$`)
+
+// setFromEnvironment sets the flags that were not given from their variables, and warns
+// about variables without a flag, which are probably misspelled.
+func setFromEnvironment(cmd *cobra.Command, environ []string) (warnings []string, err error) {
+	flags := map[string]*pflag.Flag{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" {
-			known[environmentName(f.Name)] = f
+			flags[environmentName(f.Name)] = f
 		}
 	})
 	for _, pair := range environ {
@@ -142,20 +155,27 @@ func setFromEnvironment(cmd *cobra.Command, environ []string) error {
 		if !strings.HasPrefix(name, environmentPrefix) || strings.HasPrefix(name, testEnvironmentPrefix) || slices.Contains(clientVariables, name) {
 			continue
 		}
-		flag := known[name]
-		if flag == nil {
-			return fmt.Errorf("environment variable %s is unknown; known are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		}
-		if flag.Changed {
-			continue
-		}
-		if err := flag.Value.Set(value); err != nil {
-			if want := flagTypes[flag.Value.Type()]; want != "" {
-				err = fmt.Errorf("%q is not %s", value, want)
+		switch flag := flags[name]; {
+		case flag == nil && serviceLink.MatchString(pair):
+		case flag == nil:
+			warnings = append(warnings, unknownVariable(name, slices.Sorted(maps.Keys(flags))))
+		case !flag.Changed:
+			if err := flag.Value.Set(value); err != nil {
+				if want := flagTypes[flag.Value.Type()]; want != "" {
+					err = fmt.Errorf("%q is not %s", value, want)
+				}
+				return nil, fmt.Errorf("environment variable %s: %w", name, err)
 			}
-			return fmt.Errorf("environment variable %s: %w", name, err)
+			flag.Changed = true
 		}
-		flag.Changed = true
 	}
-	return nil
+	return warnings, nil
+}
+
+func unknownVariable(name string, known []string) string {
+	suffixes := mapSlice(known, func(name string) string { return strings.TrimPrefix(name, environmentPrefix) })
+	if near := schema.Nearest(strings.TrimPrefix(name, environmentPrefix), suffixes); near != "" {
+		return fmt.Sprintf("environment variable %s is unknown and ignored; did you mean %s?", name, environmentPrefix+near)
+	}
+	return fmt.Sprintf("environment variable %s is unknown and ignored; belfry serve --help lists those that are known", name)
 }

@@ -72,7 +72,6 @@ func TestServeFlagErrors(t *testing.T) {
 		want string
 	}{
 		{"an unknown flag", []string{"--shard", "3"}, "", "unknown flag: --shard"},
-		{"an unknown variable", nil, "BELFRY_LISTENN=x", "BELFRY_LISTENN is unknown"},
 		{"a variable of the wrong type", nil, "BELFRY_CONCURRENCY=many", `BELFRY_CONCURRENCY: "many" is not a whole number`},
 		{"an argument too many", []string{"now"}, "", "unknown command"},
 		{"a port without a host", []string{"--listen", "7070"}, "", "--listen: \"7070\" is not host:port"},
@@ -127,6 +126,42 @@ func TestServeFlagsFromTheEnvironment(t *testing.T) {
 	if !strings.Contains(greeting, "7 runs at once") || !strings.Contains(greeting, "5 shards") {
 		t.Errorf("the variable for concurrency and the flag for shards should count:\n%s", greeting)
 	}
+}
+
+// Kubernetes sets variables for each Service in every pod. A mistake of somebody is worth a
+// warning, but no reason to stay down.
+func TestUnknownVariables(t *testing.T) {
+	for pair, want := range map[string]string{
+		"BELFRY_SERVICE_HOST=10.96.0.17":             "",
+		"BELFRY_SERVICE_PORT=7070":                   "",
+		"BELFRY_SERVICE_PORT_HTTP=7070":              "",
+		"BELFRY_PORT=tcp://10.96.0.17:7070":          "",
+		"BELFRY_PORT_7070_TCP=tcp://10.96.0.17:7070": "",
+		"BELFRY_PORT_7070_TCP_PROTO=tcp":             "",
+		"BELFRY_PORT_7070_TCP_PORT=7070":             "",
+		"BELFRY_PORT_7070_TCP_ADDR=fd00::17":         "",
+		"BELFRY_API_SERVICE_HOST=10.96.0.17":         "",
+		"BELFRY_API_PORT_53_UDP=udp://10.96.0.17:53": "",
+		"BELFRY_KEY=of a client":                     "",
+		"OTHER_LISTENN=x":                            "",
+		"BELFRY_LISTENN=:7070":                       "BELFRY_LISTENN is unknown and ignored; did you mean BELFRY_LISTEN?",
+		"BELFRY_API_KEYFILE=keys":                    "did you mean BELFRY_API_KEY_FILE?",
+		"BELFRY_PORT=7070":                           "BELFRY_PORT is unknown and ignored",
+		"BELFRY_SERVICE_HOST=belfry.example":         "BELFRY_SERVICE_HOST is unknown and ignored",
+		"BELFRY_COLOUR=blue":                         "belfry serve --help",
+	} {
+		warnings, err := setFromEnvironment(serveCommand(), []string{pair})
+		got := strings.Join(warnings, "\n")
+		if err != nil || (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, error %v, want %q", pair, got, err, want)
+		}
+	}
+}
+
+func TestServeStartsDespiteUnknownVariables(t *testing.T) {
+	t.Setenv("BELFRY_PORT", "tcp://10.96.0.17:7070")
+	t.Setenv("BELFRY_LISTENN", ":7070")
+	serving(t)
 }
 
 func TestServeHelpNamesVariables(t *testing.T) {

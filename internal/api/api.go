@@ -10,6 +10,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -150,10 +151,11 @@ func (a *api) recoverPanic(w *recorder, r *http.Request) {
 	a.fail(w, r, belfry.Errorf(belfry.Internal, "serve a request that panicked"))
 }
 
-// authorize says why a request is refused before it is read.
+// authorize says why a request is refused before it is read. Probes of load balancers and
+// supervisors may use any name, and need no key: they change nothing and tell no secret.
 func (a *api) authorize(r *http.Request) error {
-	if !a.acceptsHost(r.Host) {
-		return &httpError{code: belfry.Misdirected, detail: "this server does not accept the name in the Host header; its operator can add it with --host"}
+	if probed := r.URL.Path == livePath || r.URL.Path == readyPath; !probed && !a.acceptsHost(r.Host) {
+		return &httpError{code: belfry.Misdirected, detail: fmt.Sprintf("this server does not accept the name %.100q in the Host header; its operator can allow it with --host", hostName(r.Host))}
 	}
 	if a.Keys != nil && !a.open[r.URL.Path] {
 		name, err := a.Keys.check(r.Header.Values("Authorization"))

@@ -27,6 +27,19 @@ func TestAcceptedHosts(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", host, a.status, want)
 		}
 	}
+	if p := s.send("GET", "/api/v1/jobs", "", "Host: evil.example:80").problem(t); !strings.Contains(p.Detail, `"evil.example"`) || !strings.Contains(p.Detail, "--host") {
+		t.Errorf("the answer is %q", p.Detail)
+	}
+}
+
+// Load balancers and supervisors use whatever name or address they know.
+func TestHealthChecksAcceptAnyHost(t *testing.T) {
+	s := newService(t)
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/livez/": 421, "/docs/api": 421, "/": 421} {
+		if a := s.send("GET", path, "", "Host: pod-7.belfry.svc"); a.status != want {
+			t.Errorf("%s: got %d, want %d", path, a.status, want)
+		}
+	}
 }
 
 func TestAPIKeysAreRequired(t *testing.T) {

@@ -91,6 +91,11 @@ func (a *api) serverOperations() []operation {
 // readyTimeout limits the readiness check.
 const readyTimeout = 3 * time.Second
 
+const (
+	livePath  = "/livez"
+	readyPath = "/readyz"
+)
+
 // healthOperations are for load balancers and supervisors.
 func (a *api) healthOperations() []operation {
 	ok := func(w http.ResponseWriter) { write(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n")) }
@@ -99,12 +104,12 @@ func (a *api) healthOperations() []operation {
 	}
 	return []operation{
 		{openapi.Operation{
-			ID: "getLive", Method: "GET", Path: "/livez", Group: groupServer, Summary: "Check that the process is alive",
-			Doc: "Answers for as long as the process can answer. Needs no key.", Open: true, Global: true, Responses: text("It is alive."),
+			ID: "getLive", Method: "GET", Path: livePath, Group: groupServer, Summary: "Check that the process is alive",
+			Doc: "Answers for as long as the process can answer. Needs no key, and accepts any `Host`.", Open: true, Global: true, Responses: text("It is alive."),
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ok(w) })},
 		{openapi.Operation{
-			ID: "getReady", Method: "GET", Path: "/readyz", Group: groupServer, Summary: "Check that the node is ready",
-			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, the file of API keys cannot be used, or the node is shutting down. Needs no key.",
+			ID: "getReady", Method: "GET", Path: readyPath, Group: groupServer, Summary: "Check that the node is ready",
+			Doc:  "Says whether requests should be sent here, and if not, why: the database cannot be reached or takes no writes, the scheduler of the node makes no progress, the file of API keys cannot be used, or the node is shutting down. Needs no key, and accepts any `Host`.",
 			Open: true, Global: true, Responses: text("It is ready."), Errors: []int{http.StatusServiceUnavailable},
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)

@@ -182,7 +182,7 @@ func TestAPIKeysAndHostsAreChecked(t *testing.T) {
 	if resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a key: %s", resp.Status)
 	}
-	req, _ := http.NewRequest("GET", base+"/livez", nil)
+	req, _ := http.NewRequest("GET", base+"/api/v1/jobs", nil)
 	req.Host = "evil.test"
 	if resp, err = http.DefaultClient.Do(req); err != nil {
 		t.Fatal(err)
