@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,6 +50,9 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			}
 			c.Version = version()
 			n, err := node.New(cmd.Context(), c, log)
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // stopped while it waited for the database, like a node that runs
+			}
 			if err != nil {
 				return err
 			}
@@ -59,6 +64,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
+	f.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long the start waits for PostgreSQL while it cannot be used; 0 does not wait")
 	f.IntVar(&c.Connections, "database-connections", 0, "connections to PostgreSQL that this process may open, at least 8 (default pool_max_conns of the URL, or 20)")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
 	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")

@@ -86,7 +86,8 @@ func TestServeFlagErrors(t *testing.T) {
 		{"less than no catch-up", nil, "BELFRY_LARGE_CATCH_UP=-1", "--large-catch-up"},
 		{"a bad log format", []string{"--log-format", "xml"}, "", "--log-format"},
 		{"a key file that is not there", []string{"--api-key-file", "nowhere"}, "", "nowhere"},
-		{"a database that is not there", []string{"--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"}, "", "database cannot be reached"},
+		{"a database that is not there", []string{"--database-wait", "0", "--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"}, "", "cannot connect to PostgreSQL at 127.0.0.1:1"},
+		{"a wait for less than no time", []string{"--database-wait", "-1s"}, "", "--database-wait"},
 		{"several at once", []string{"--concurrency", "0", "--roles", "boss"}, "", "--concurrency"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,6 +107,35 @@ func TestServeFlagErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestServeWithoutItsDatabase(t *testing.T) {
+	p := &testCLI{t: t}
+	r := p.run("serve", "--listen", "127.0.0.1:0", "--database-wait", "0", "--database-url", "postgres://ann:secret@127.0.0.1:1/jobs")
+	want := `belfry: serve: --database-url: cannot connect to PostgreSQL at 127.0.0.1:1, database "jobs", user "ann": connection refused` + "\n"
+	if r.code != exitUnreachable || r.err != want || r.out != "" {
+		t.Errorf("exit code %d, output %q\ngot  %q\nwant %q", r.code, r.out, r.err, want)
+	}
+}
+
+// A node that is stopped while it waits for its database ends like one that runs.
+func TestServeIsStoppedWhileItWaitsForItsDatabase(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--database-wait", "1h", "--database-url", "postgres://127.0.0.1:1/jobs"}
+	var log strings.Builder
+	code := execute(ctx, args, strings.NewReader(""), io.Discard, writerFunc(func(p []byte) (int, error) {
+		cancel()
+		return log.Write(p)
+	}))
+	if code != exitOK || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "waiting for the database") {
+		t.Errorf("exit code %d, the log is\n%s", code, &log)
+	}
+}
+
+// writerFunc is a writer that is a function.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestUnknownCommandSuggestsTheNearest(t *testing.T) {
 	cmd := rootCommand()
@@ -172,7 +202,7 @@ func TestServeHelpNamesVariables(t *testing.T) {
 		}
 	}
 	usage := serve.Flags().FlagUsages()
-	for _, name := range []string{"listen", "data", "database-url", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target", "catch-up-window", "priority-ageing", "large-catch-up"} {
+	for _, name := range []string{"listen", "data", "database-url", "database-wait", "roles", "shards", "concurrency", "drain-timeout", "log-format", "api-key-file", "rate-limit", "allow-target", "catch-up-window", "priority-ageing", "large-catch-up"} {
 		if !strings.Contains(usage, "--"+name) || !strings.Contains(usage, "["+environmentName(name)+"]") {
 			t.Errorf("--%s or its variable is missing from the help", name)
 		}

@@ -24,9 +24,10 @@ const (
 // without flags.
 type Config struct {
 	Listen       string
-	Data         string // directory of the embedded database
-	DatabaseURL  string // PostgreSQL instead of the embedded database
-	Connections  int    // to PostgreSQL that the process may open; 0: pool_max_conns of the URL, or the default of the store
+	Data         string        // directory of the embedded database
+	DatabaseURL  string        // PostgreSQL instead of the embedded database
+	DatabaseWait time.Duration // how long the start waits for PostgreSQL; 0: not at all
+	Connections  int           // to PostgreSQL that the process may open; 0: pool_max_conns of the URL, or the default of the store
 	Roles        []string
 	Shards       int // of a new database; 0: the default of the store
 	Concurrency  int
@@ -53,6 +54,7 @@ func Defaults() Config {
 	return Config{
 		Listen:       "127.0.0.1:7070",
 		Data:         "belfry-data",
+		DatabaseWait: 30 * time.Second,
 		Roles:        []string{RoleAPI, RoleScheduler, RoleWorker},
 		Concurrency:  100,
 		DrainTimeout: 30 * time.Second,
@@ -95,6 +97,7 @@ func (c Config) Validate() error {
 	}{
 		{c.Shards >= 0 && c.Shards <= 4096, "--shards", "from 1 to 4096", c.Shards},
 		{c.Connections == 0 || c.Connections >= postgres.MinConnections && c.Connections <= 10_000, "--database-connections", fmt.Sprintf("from %d to 10000", postgres.MinConnections), c.Connections},
+		{c.DatabaseWait >= 0, "--database-wait", "at least 0", c.DatabaseWait},
 		{c.Concurrency >= 1 && c.Concurrency <= 100_000, "--concurrency", "from 1 to 100000", c.Concurrency},
 		{c.DrainTimeout >= 0, "--drain-timeout", "at least 0", c.DrainTimeout},
 		{c.Retention >= time.Second, "--retention", "at least 1s", c.Retention},

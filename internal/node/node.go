@@ -75,17 +75,55 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
-		opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log})
-		if err == nil {
-			n.store = opened
-		}
-		return err
+		return n.waitForDatabase(ctx, func() error {
+			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log})
+			if err == nil {
+				n.store = opened
+			}
+			return err
+		})
 	}
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log})
 	if err == nil {
 		n.store, n.downSince = opened, opened.DownSince()
 	}
 	return err
+}
+
+// The pauses between two attempts to open the database at the start.
+const (
+	firstDatabasePause = 250 * time.Millisecond
+	maxDatabasePause   = 4 * time.Second
+)
+
+// waitForDatabase repeats open while the database cannot be used, for as long as the
+// configuration says: a server that starts at the same time may not answer yet, and its
+// databases and roles may be created later. A reason is logged when it is a new one.
+func (n *Node) waitForDatabase(ctx context.Context, open func() error) error {
+	said := ""
+	pause := firstDatabasePause
+	for started := time.Now(); ; pause = min(2*pause, maxDatabasePause) {
+		err := open()
+		left := n.config.DatabaseWait - time.Since(started)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !store.IsTrouble(err) || n.config.DatabaseWait == 0:
+			return fmt.Errorf("--database-url: %w", err)
+		case left <= 0:
+			return fmt.Errorf("--database-url: %w; it was tried for %s, see --database-wait", err, n.config.DatabaseWait)
+		case err.Error() != said:
+			said = err.Error()
+			n.log.Warn("waiting for the database", "error", err, "at_most", left.Round(time.Second))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(pause, left)):
+		}
+	}
 }
 
 // Addr is the address that the node listens on.

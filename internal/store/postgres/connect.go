@@ -1,14 +1,20 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belfry-sh/belfry"
@@ -24,7 +30,10 @@ const (
 	readShare           = 4 // of all connections, one in so many is for reads of the API, at least two
 )
 
-const minVersion = 150000 // of the server, as it reports it
+const (
+	minVersion     = 150000 // of the server, as it reports it
+	connectTimeout = 3 * time.Second
+)
 
 // connection is how to connect to a server.
 type connection struct {
@@ -41,19 +50,15 @@ func inspect(ctx context.Context, url string) (*connection, error) {
 	if err != nil {
 		return nil, belfry.Errorf(belfry.Invalid, "read the database URL: %w", hidePassword(err))
 	}
-	config.ConnConfig.ConnectTimeout = 3 * time.Second
+	config.ConnConfig.ConnectTimeout = connectTimeout
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	if !strings.Contains(url, "pool_max_conns") {
 		config.MaxConns = 0
 	}
 	c := &connection{config: config, behindPooler: usesPooler(config.ConnConfig)}
-	var conn *pgx.Conn
-	err = retryConnect(ctx, func() error {
-		conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
-		return err
-	})
+	conn, err := c.open(ctx)
 	if err != nil {
-		return nil, wrapError("connect to the database", err)
+		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var version int
@@ -69,6 +74,56 @@ func inspect(ctx context.Context, url string) (*connection, error) {
 	}
 	c.setSession()
 	return c, nil
+}
+
+// open opens a connection outside of the pools. The error says what was tried and why it
+// failed, in one line.
+func (c *connection) open(ctx context.Context) (conn *pgx.Conn, err error) {
+	err = retryConnect(ctx, func() error {
+		conn, err = pgx.ConnectConfig(ctx, c.config.ConnConfig)
+		return err
+	})
+	if err != nil {
+		to := c.config.ConnConfig
+		return nil, belfry.Errorf(belfry.Unavailable, "cannot connect to PostgreSQL at %s, database %q, user %q: %s",
+			strings.Join(addresses(&to.Config), ", "), cmp.Or(to.Database, to.User), to.User, connectFailure(err))
+	}
+	return conn, nil
+}
+
+// addresses are the servers that are tried, each once although it may be tried with and
+// without TLS.
+func addresses(c *pgconn.Config) []string {
+	_, first := pgconn.NetworkAddress(c.Host, c.Port)
+	list := []string{first}
+	for _, f := range c.Fallbacks {
+		if _, next := pgconn.NetworkAddress(f.Host, f.Port); !slices.Contains(list, next) {
+			list = append(list, next)
+		}
+	}
+	return list
+}
+
+// connectFailure says in a few words why a connection failed: what a server answered, or
+// else the cause of the first failure.
+func connectFailure(err error) string {
+	var refused *pgconn.PgError
+	var lookup *net.DNSError
+	var cause syscall.Errno
+	switch {
+	case errors.As(err, &refused):
+		return refused.Message
+	case errors.As(err, &lookup):
+		return lookup.Err
+	case errors.As(err, &cause):
+		return cause.Error()
+	case pgconn.Timeout(err):
+		return fmt.Sprintf("no answer within %s", connectTimeout)
+	}
+	for deeper := err; deeper != nil; deeper = errors.Unwrap(deeper) {
+		err = deeper
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
 func checkVersion(version int) error {

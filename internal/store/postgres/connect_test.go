@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/pgtest"
@@ -31,6 +33,68 @@ func TestPoolerIsRecognised(t *testing.T) {
 	s := open(t, Options{URL: pgtest.Pooler(t, direct)})
 	if job := createDue(t, s); planOf(t, s, job).JobID != job.ID {
 		t.Error("a job that was created through the pooler is not there")
+	}
+}
+
+// refusingServer is the address of a server that answers every client with an error.
+func refusingServer(t *testing.T, code, message string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server := pgproto3.NewBackend(conn, conn)
+			if _, err := server.ReceiveStartupMessage(); err == nil {
+				server.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: message})
+				server.Flush() // the client may be gone
+			}
+			conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// An error says what was tried and why it failed, in one line and without the password.
+func TestConnectErrors(t *testing.T) {
+	server, err := url.Parse(pgtest.Database(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	starting := refusingServer(t, "57P03", "the database system is starting up")
+	password, _ := server.User.Password()
+	for _, tt := range []struct {
+		name, url string
+		code      belfry.Code
+		says      []string
+	}{
+		{"no server", "postgres://ann:secret@127.0.0.1:1/jobs", belfry.Unavailable, []string{`PostgreSQL at 127.0.0.1:1, database "jobs", user "ann"`, ": connection refused"}},
+		{"two servers", "postgres://ann:secret@127.0.0.1:1,127.0.0.1:2/jobs?sslmode=disable", belfry.Unavailable, []string{"at 127.0.0.1:1, 127.0.0.1:2, database"}},
+		{"a server that starts", "postgres://ann:secret@" + starting + "/jobs?sslmode=disable", belfry.Unavailable, []string{starting, "the database system is starting up"}},
+		{"a wrong password", "postgres://postgres:secret@" + server.Host + "/postgres?sslmode=disable", belfry.Unavailable, []string{`password authentication failed for user "postgres"`}},
+		{"no such database", "postgres://" + server.User.String() + "@" + server.Host + "/nothing?sslmode=disable", belfry.Unavailable, []string{`database "nothing" does not exist`}},
+		{"a bad port", "postgres://ann:secret@127.0.0.1:port/jobs", belfry.Invalid, []string{"postgres://user:password@host:5432/database"}},
+		{"a bad option", "postgres://ann:secret@127.0.0.1/jobs?sslmode=maybe", belfry.Invalid, []string{"sslmode"}},
+	} {
+		_, err := Open(t.Context(), Options{URL: tt.url})
+		if belfry.CodeOf(err) != tt.code {
+			t.Errorf("%s: got %v, want the code %s", tt.name, err, tt.code)
+			continue
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %q, want something with %q", tt.name, err, want)
+			}
+		}
+		if text := err.Error(); strings.ContainsAny(text, "\n\t") || strings.Contains(text, "secret") || strings.Contains(text, password) {
+			t.Errorf("%s: got %q", tt.name, text)
+		}
 	}
 }
 

@@ -212,9 +212,9 @@ func Migrate(ctx context.Context, url string) error {
 }
 
 func (c *connection) migrate(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, c.config.ConnConfig)
+	conn, err := c.open(ctx)
 	if err != nil {
-		return wrapError("connect to migrate", err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for started := time.Now(); ; {

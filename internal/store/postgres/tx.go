@@ -175,7 +175,7 @@ func hidePassword(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner
 	}
-	return errors.New("it cannot be parsed")
+	return errors.New("it is not of the form postgres://user:password@host:5432/database")
 }
 
 // nameConflict turns a violation of the unique name into a Conflict.
