@@ -25,6 +25,7 @@ type Job struct {
 	Revision    int        `json:"revision" example:"3" doc:"Number of the revision. It grows with every edit of the spec or the payload; a run keeps the revision it was fired from."`
 	NextRunAt   *time.Time `json:"next_run_at" example:"2026-12-02T01:30:00Z" doc:"When the job runs next; null if nothing is planned."`
 	LastRunAt   *time.Time `json:"last_run_at" example:"2026-12-01T01:30:00Z" doc:"Scheduled time of the latest run; null before the first."`
+	Warnings    []string   `json:"warnings,omitempty" example:"[\"payload.url: the settings of this node do not allow 127.0.0.1 as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target 127.0.0.1\"]" doc:"What may keep the job from running as declared. Missing without any, and in lists."`
 	Quarantined string     `json:"quarantined,omitempty" doc:"Why the job cannot be fired at the moment. Firing is tried again regularly, and at once after an edit. Missing if it can be fired."`
 	EndedAt     *time.Time `json:"ended_at,omitempty" doc:"When a finished one-off was archived. An archived job can be shown, but not changed."`
 	CreatedAt   time.Time  `json:"created_at" example:"2026-11-15T09:12:44.108Z" doc:"When the job was created."`
@@ -78,9 +79,10 @@ func (DiffResult) EnumValues() []EnumValue {
 
 // ImportResult names the jobs that an import created.
 type ImportResult struct {
-	_       struct{} `doc:"The jobs that an import created."`
-	Created int      `json:"created" example:"2" doc:"How many jobs were created; with a dry run, would be."`
-	JobIDs  []ID     `json:"job_ids" example:"[\"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55\", \"01a1de7a-fae0-7c1b-8e02-55d17c9b3a60\"]" doc:"Their ids, in the order of the body; none with a dry run."`
+	_        struct{} `doc:"The jobs that an import created."`
+	Created  int      `json:"created" example:"2" doc:"How many jobs were created; with a dry run, would be."`
+	JobIDs   []ID     `json:"job_ids" example:"[\"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55\", \"01a1de7a-fae0-7c1b-8e02-55d17c9b3a60\"]" doc:"Their ids, in the order of the body; none with a dry run."`
+	Warnings []string `json:"warnings,omitempty" example:"[\"line 7.payload.url: the settings of this node do not allow 127.0.0.1 as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target 127.0.0.1\"]" doc:"What may keep jobs from running as declared, each with its place in the body, at most 100. Missing without any, and in the answer to a repeated request with an idempotency key."`
 }
 
 // Rollback names a revision to return to.

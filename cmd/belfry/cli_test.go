@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
 // TestMain keeps the configuration of whoever runs the tests out of them.
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("HOME", home)
 	os.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
-	code := m.Run()
+	code := pgtest.Main(m)
 	os.RemoveAll(home)
 	os.Exit(code)
 }
@@ -51,9 +52,13 @@ type result struct {
 // withServer starts a server and gives a shell for it.
 func withServer(t *testing.T, args ...string) *testCLI {
 	t.Helper()
-	greeting := strings.Join(serving(t, args...), "\n")
-	address := regexp.MustCompile(`http://\S+/api/v1`).FindString(greeting)
-	return &testCLI{t: t, server: strings.TrimSuffix(address, "/api/v1")}
+	return &testCLI{t: t, server: serverOf(serving(t, args...))}
+}
+
+// serverOf is the address of the server that printed a greeting.
+func serverOf(greeting []string) string {
+	address := regexp.MustCompile(`http://\S+/api/v1`).FindString(strings.Join(greeting, "\n"))
+	return strings.TrimSuffix(address, "/api/v1")
 }
 
 // run calls the command line and tells how it ended.

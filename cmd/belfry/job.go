@@ -206,6 +206,7 @@ func (c *cli) createFromFile(path, key string) error {
 		if c.humanReadable() {
 			c.printCreated(job)
 		}
+		c.warn(job)
 		return nil
 	})
 	return printAll(&c.output, len(manifests), jobs, err)

@@ -101,7 +101,8 @@ var plannedVerbs = map[string]string{resultCreated: "create", resultUpdated: "up
 type plannedJob struct {
 	manifest
 	applyResult
-	version string // of the job that is updated
+	version string     // of the job that is updated
+	planned belfry.Job // as it would be, with warnings of the server
 }
 
 func (a *apply) run() error {
@@ -194,6 +195,7 @@ func (a *apply) diff(job *plannedJob) error {
 	if err != nil {
 		return a.refuse(job, err)
 	}
+	job.planned = diff.Job
 	job.Result, job.Changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
 	return nil
 }
@@ -209,6 +211,9 @@ func (a *apply) execute(job plannedJob) error {
 		}
 	}
 	a.add(job.applyResult)
+	if job.Result == resultCreated || job.Result == resultUpdated {
+		a.warn(job.planned)
+	}
 	return nil
 }
 

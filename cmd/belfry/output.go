@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // formats are the output formats. A wide table has more columns.
@@ -60,7 +62,20 @@ func (o *output) printAnswer(answer any, err error, show func()) error {
 	if err != nil {
 		return err
 	}
-	return o.print(answer, show)
+	if err := o.print(answer, show); err != nil {
+		return err
+	}
+	if job, ok := answer.(belfry.Job); ok {
+		o.warn(job)
+	}
+	return nil
+}
+
+// warn prints what the server warns of about a job, whatever the format of the output is.
+func (o *output) warn(job belfry.Job) {
+	for _, text := range job.Warnings {
+		o.message("%s", escape("Warning: "+jobTitle(job)+": "+text))
+	}
 }
 
 // print prints an answer of the server: for programs as it is, for people by show.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,21 +100,46 @@ func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
 }
 
+// printGreeting says where the node is and what to try first: a command that works here as
+// it is printed.
 func printGreeting(w io.Writer, c node.Config, n *node.Node) {
-	base := "http://" + callableAddress(n.Addr())
+	address := callableAddress(n.Addr())
+	host, _, _ := net.SplitHostPort(address)
+	base := "http://" + address
+	line := func(label, text string) { fmt.Fprintf(w, "  %-6s %s\n", label, text) }
+	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
+	serves := slices.Contains(c.Roles, node.RoleAPI)
+	if serves {
+		line("API", base+"/api/v1")
+	}
 	database := c.Data + " (SQLite)"
 	if c.DatabaseURL != "" {
 		database = "PostgreSQL"
 	}
+	line("Data", fmt.Sprintf("%s, %d shards", database, n.Shards()))
+	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))
 	key := ""
-	if c.APIKeyFile != "" {
+	if c.APIKeyFile != "" && serves {
 		key = ` -H "Authorization: Bearer $BELFRY_KEY"`
+		line("Key", "export BELFRY_KEY=$(awk -F'[: ]+' '!/^ *(#|$)/ {print $NF; exit}' "+shellQuote(c.APIKeyFile)+")")
 	}
-	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
-	fmt.Fprintf(w, "  API    %s/api/v1\n", base)
-	fmt.Fprintf(w, "  Data   %s, %d shards\n", database, n.Shards())
-	fmt.Fprintf(w, "  Roles  %s, %d runs at once\n", strings.Join(c.Roles, ", "), c.Concurrency)
-	fmt.Fprintf(w, "  Try    curl %s/api/v1/jobs%s -H 'Content-Type: application/json' -d '{\"name\":\"hello\",\"schedule\":\"* * * * *\",\"payload\":{\"url\":\"%s/livez\",\"method\":\"GET\"}}'\n", base, key, base)
+	switch {
+	case !serves:
+		line("Try", "curl "+base+"/readyz")
+	case !n.AllowsTarget(host):
+		line("Target", strings.Join(append([]string{"public addresses"}, c.AllowTargets...), ", ")+"; --allow-target "+host+" would allow jobs to call this server")
+		line("Try", "curl "+base+jobsPath+key)
+	default:
+		line("Try", fmt.Sprintf(`curl -X PUT %s%s/hello%s -H 'Content-Type: application/json' -d '{"schedule":"* * * * *","payload":{"url":"%[1]s/livez","method":"GET"}}'`, base, jobsPath, key))
+	}
+}
+
+// shellQuote writes the absolute path of a file for a shell.
+func shellQuote(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // callableAddress replaces an address that means all interfaces by one to call.

@@ -3,14 +3,22 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/pgtest"
+	"github.com/belfry-sh/belfry/internal/store/postgres"
 )
 
 // serving runs `belfry serve` in this process and gives its greeting.
@@ -28,8 +36,10 @@ func serving(t *testing.T, args ...string) (greeting []string) {
 		in.Close()
 	}()
 	lines := bufio.NewScanner(out)
-	for len(greeting) < 5 && lines.Scan() {
-		greeting = append(greeting, lines.Text())
+	for lines.Scan() {
+		if greeting = append(greeting, lines.Text()); strings.HasPrefix(lines.Text(), "  Try") {
+			break
+		}
 	}
 	t.Cleanup(func() {
 		cancel()
@@ -37,29 +47,148 @@ func serving(t *testing.T, args ...string) (greeting []string) {
 			t.Errorf("serve ended with %v", err)
 		}
 	})
-	if len(greeting) < 5 {
+	if len(greeting) < 4 {
 		t.Fatalf("the greeting is %q", greeting)
 	}
 	return greeting
 }
 
-func TestServeGreetingHasAWorkingCommand(t *testing.T) {
-	greeting := serving(t)
-	parts := regexp.MustCompile(`curl (\S+) -H 'Content-Type: application/json' -d '(.*)'$`).FindStringSubmatch(greeting[4])
-	if parts == nil {
-		t.Fatalf("the last line is %q", greeting[4])
+// runGreeting runs the commands of a greeting as they are printed.
+func runGreeting(t *testing.T, greeting []string) string {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed")
 	}
-	answer, err := http.Post(parts[1], "application/json", strings.NewReader(parts[2]))
+	script := "set -e\n"
+	for _, line := range greeting {
+		if label, command, _ := strings.Cut(strings.TrimSpace(line), " "); label == "Key" || label == "Try" {
+			script += strings.TrimSpace(command) + "\n"
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(script, "curl ", "curl -sSf ")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s%v: %s", script, err, out)
+	}
+	return string(out)
+}
+
+// The command of the greeting works where it is printed: it creates a job that succeeds,
+// or, if jobs may not call the server itself, does something else.
+func TestServeGreetingHasAWorkingCommand(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef"
+	keys := writeFile(t, filepath.Join(t.TempDir(), "it's the keys"), "# people\n\nann: "+key+"\n")
+	for _, tt := range []struct {
+		name     string
+		database bool
+		args     []string
+		creates  bool
+		says     string
+	}{
+		{"on SQLite", false, nil, true, "SQLite"},
+		{"on SQLite with keys", false, []string{"--api-key-file", keys}, false, "--allow-target 127.0.0.1"},
+		{"on SQLite with keys and the target", false, []string{"--api-key-file", keys, "--allow-target", "127.0.0.1"}, true, "export BELFRY_KEY="},
+		{"on PostgreSQL", true, nil, false, "--allow-target 127.0.0.1"},
+		{"on PostgreSQL with keys on all interfaces", true, []string{"--api-key-file", keys, "--listen", ":0"}, false, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL with keys and the target", true, []string{"--api-key-file", keys, "--allow-target", "127.0.0.0/8"}, true, "PostgreSQL, 64 shards"},
+		{"on PostgreSQL without the API", true, []string{"--roles", "scheduler,worker"}, false, "scheduler, worker"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.database {
+				tt.args = append(tt.args, "--database-url", pgtest.Database(t, postgres.Migrate))
+			}
+			greeting := serving(t, tt.args...)
+			text := strings.Join(greeting, "\n")
+			if !strings.Contains(text, "is running") || !strings.Contains(text, "http://127.0.0.1:") || !strings.Contains(text, tt.says) {
+				t.Errorf("the greeting does not say %q:\n%s", tt.says, text)
+			}
+			runGreeting(t, greeting)
+			answer := runGreeting(t, greeting) // also when it was tried before
+			if !tt.creates {
+				return
+			}
+			var job belfry.Job
+			if err := json.Unmarshal([]byte(answer), &job); err != nil || job.NextRunAt == nil || len(job.Warnings) != 0 {
+				t.Fatalf("got %s (%v)", answer, err)
+			}
+			t.Setenv("BELFRY_KEY", key)
+			p := &testCLI{t: t, server: serverOf(greeting)}
+			p.ok("job", "trigger", "hello", "--wait")
+		})
+	}
+}
+
+// The commands of the README start a cluster: nodes that other machines can reach under
+// their names, with the same jobs.
+func TestClusterOfTheREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusCreated || !strings.Contains(string(body), `"next_run_at":"20`) {
-		t.Errorf("got %s: %s", answer.Status, body)
+	_, section, _ := strings.Cut(string(readme), "## A cluster")
+	script := regexp.MustCompile("(?s)```sh\n(.*?)\nbelfry serve (.*?)\n```").FindStringSubmatch(section)
+	if script == nil {
+		t.Fatalf("the section is %s", section)
 	}
-	for i, word := range []string{"is running", "http://127.0.0.1:", "SQLite", "api, scheduler, worker"} {
-		if !strings.Contains(greeting[i], word) {
-			t.Errorf("line %d is %q and does not say %q", i+1, greeting[i], word)
+	t.Chdir(t.TempDir())
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", script[1]).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script[1], err, out)
+	}
+	if !strings.Contains(script[1], "export BELFRY_DATABASE_URL=postgres://belfry:PASSWORD@db/belfry") {
+		t.Errorf("the database is missing from\n%s", script[1])
+	}
+	t.Setenv("BELFRY_DATABASE_URL", pgtest.Database(t, postgres.Migrate))
+	args := strings.Fields(strings.ReplaceAll(script[2], " :7070 ", " :0 ")) // both run on this machine
+	first, second := withServer(t, args...), withServer(t, args...)
+	keys, err := os.ReadFile("keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, key, _ := strings.Cut(strings.TrimSpace(string(keys)), ":")
+	t.Setenv("BELFRY_KEY", key)
+	if r := first.ok("job", "create", "--name", "hello", "--schedule", "@daily", "--url", "http://10.1.2.3/"); strings.Contains(r.err, "Warning") {
+		t.Errorf("the network is not allowed: %s", r.err)
+	}
+	if second.job("hello").Name != "hello" {
+		t.Error("the other node does not have the job")
+	}
+	for _, p := range []*testCLI{first, second} {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", p.server+"/api/v1/jobs", nil)
+		r.Host = "node3:7070"
+		r.Header.Set("Authorization", "Bearer "+key)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("under the name of a node: %s", answer.Status)
+		}
+	}
+}
+
+// The first job of the README warns where it cannot run, and says what to do.
+func TestTargetsThatAreNotAllowedAreWarnedOf(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef"
+	p := withServer(t, "--api-key-file", writeFile(t, filepath.Join(t.TempDir(), "keys"), key))
+	t.Setenv("BELFRY_KEY", key)
+	file := p.file("jobs.yaml", "name: applied\nschedule: '@daily'\npayload: {url: 'http://127.0.0.1/'}\n")
+	const flag = "--allow-target 127.0.0.1"
+	for _, tt := range []struct {
+		args []string
+		warn string
+	}{
+		{[]string{"job", "create", "--name", "hello", "--schedule", "* * * * *", "--url", "http://localhost:7070/livez", "--method", "GET"}, "Warning: hello: payload.url: "},
+		{[]string{"job", "show", "hello"}, "Warning: hello: "},
+		{[]string{"job", "create", "-f", p.file("job.json", `{"name": "from-file", "schedule": "@daily", "payload": {"url": "http://127.0.0.1/"}}`), "-o", "json"}, "Warning: from-file: "},
+		{[]string{"job", "apply", "-f", file, "--dry-run"}, "Warning: applied: "},
+		{[]string{"job", "apply", "-f", file}, "Warning: applied: "},
+		{[]string{"job", "edit", "hello", "--set", "payload.url=https://example.com"}, ""},
+		{[]string{"job", "edit", "hello", "--set", "payload.url=http://127.0.0.1"}, "Warning: hello: "},
+		{[]string{"job", "rollback", "hello", "1"}, "Warning: hello: "},
+	} {
+		r := p.ok(tt.args...)
+		if n := strings.Count(r.err, "Warning: "); tt.warn == "" && n != 0 || tt.warn != "" && (n != 1 || !strings.Contains(r.err, tt.warn) || !strings.Contains(r.err, flag)) {
+			t.Errorf("%q: got %q", tt.args, r.err)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/target"
 )
 
 // Options are the parts and settings of the API.
@@ -40,6 +41,10 @@ type Options struct {
 
 	// Keys lets in only who has one of them. Nil lets in everybody.
 	Keys *Keys
+
+	// Targets is what the workers of this node may call: jobs that call something else
+	// are answered with a warning. Nil warns of nothing.
+	Targets *target.Guard
 
 	// RateLimit is how many requests a second each key may make, and twice as many
 	// at once; 0 is no limit. Health checks do not count.

@@ -65,7 +65,7 @@ func TestErrorStatuses(t *testing.T) {
 		{"another origin", "POST", jobs, validJob, "Origin: https://evil.example", 403, ""},
 		{"another site", "POST", job + "/trigger", "", "Sec-Fetch-Site: cross-site", 403, ""},
 		{"another host", "GET", jobs, "", "Host: evil.example", 421, ""},
-		{"another host with a port", "GET", "/livez", "", "Host: evil.example:8080", 421, ""},
+		{"another host with a port", "GET", jobs, "", "Host: evil.example:8080", 421, ""},
 		{"a host with a prefix of ours", "GET", jobs, "", "Host: localhost.evil.example", 421, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -52,18 +52,27 @@ func (a *api) importJobs(w http.ResponseWriter, r *http.Request, op *openapi.Ope
 		return out, badRequest("there is no job in the body")
 	}
 	in.key.Hash = sha256.Sum256(fmt.Appendf(nil, "%s %s %t %x", op.Method, op.Path, array, body.sum))
-	result, err := a.Control.Import(ctx, in.namespace, importLines(jobs), in.key, q.DryRun)
+	var warnings []string
+	result, err := a.Control.Import(ctx, in.namespace, a.importLines(jobs, &warnings), in.key, q.DryRun)
+	result.Warnings = warnings
 	if q.DryRun {
 		return response{body: result}, err
 	}
 	return response{status: http.StatusCreated, body: importResult(result)}, err
 }
 
-// importLines gives the jobs of an import, from the first each time.
-func importLines(jobs func() *importReader) iter.Seq2[control.Line, error] {
+// importLines gives the jobs of an import, from the first each time, and the first of
+// their warnings.
+func (a *api) importLines(jobs func() *importReader, warnings *[]string) iter.Seq2[control.Line, error] {
 	return func(yield func(control.Line, error) bool) {
+		*warnings = nil
 		for in := jobs(); ; {
 			line, err := in.next()
+			for _, text := range a.warnings(line.Input.Manifest) {
+				if len(*warnings) < maxShownErrors {
+					*warnings = append(*warnings, line.Place+"."+text)
+				}
+			}
 			if errors.Is(err, io.EOF) || !yield(line, err) || err != nil {
 				return
 			}
@@ -74,17 +83,21 @@ func importLines(jobs func() *importReader) iter.Seq2[control.Line, error] {
 // importResult writes itself, since there may be a million ids.
 type importResult belfry.ImportResult
 
-const (
-	idSize     = 36 + 2 // characters of an id in quotes
-	importTail = "]}\n"
-)
+const idSize = 36 + 2 // characters of an id in quotes
 
 func (i importResult) head() []byte {
 	return fmt.Appendf(nil, `{"created":%d,"job_ids":[`, i.Created)
 }
 
+func (i importResult) tail() []byte {
+	if len(i.Warnings) == 0 {
+		return []byte("]}\n")
+	}
+	return fmt.Appendf(nil, `],"warnings":%s}`+"\n", belfry.MustJSON(i.Warnings))
+}
+
 func (i importResult) length() int {
-	return len(i.head()) + len(i.JobIDs)*idSize + max(0, len(i.JobIDs)-1) + len(importTail)
+	return len(i.head()) + len(i.JobIDs)*idSize + max(0, len(i.JobIDs)-1) + len(i.tail())
 }
 
 func (i importResult) writeTo(w io.Writer) error {
@@ -96,7 +109,7 @@ func (i importResult) writeTo(w io.Writer) error {
 		}
 		out.WriteString(`"` + id.String() + `"`)
 	}
-	out.WriteString(importTail)
+	out.Write(i.tail())
 	return out.Flush() // with the first error of all
 }
 

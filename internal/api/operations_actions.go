@@ -19,7 +19,7 @@ func (a *api) actionOperations() []operation {
 			ID: id, Method: "POST", Path: jobsPath + "/{job}/" + path, Group: groupJobs, Summary: summary, Doc: doc,
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			return shownJob(do(ctx, r.namespace, r.ref))
+			return a.shownJob(do(ctx, r.namespace, r.ref))
 		})
 	}
 	return []operation{
@@ -30,7 +30,7 @@ func (a *api) actionOperations() []operation {
 				"`missed_window` says. A job that is not paused stays as it is; a cancelled one plans nothing until its schedule is edited.",
 			Optional: true, Examples: map[string]string{"Catching up": `{"catch_up": true}`}, Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Resume) (response, error) {
-			return shownJob(a.Control.Resume(ctx, r.namespace, r.ref, body))
+			return a.shownJob(a.Control.Resume(ctx, r.namespace, r.ref, body))
 		}),
 		simple("cancelJob", "cancel", "Cancel a job", "Cancels the live and pending runs of the job and plans nothing more. The job stays, and can be given another schedule or deleted. Repeating it changes nothing.", a.Control.CancelJob),
 		handle(a, openapi.Operation{

@@ -66,9 +66,9 @@ func (a *api) jobOperations() []operation {
 		}, func(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
 			in := checkStatus(body.input)
 			if q.DryRun {
-				return shown(a.Control.DiffCreate(ctx, r.namespace, in))
+				return a.shownDiff(a.Control.DiffCreate(ctx, r.namespace, in))
 			}
-			return createdJob(a.Control.Create(ctx, r.namespace, in, r.key))
+			return a.createdJob(a.Control.Create(ctx, r.namespace, in, r.key))
 		}),
 		list(a, openapi.Operation{
 			ID: "listJobs", Method: "GET", Path: jobsPath, Group: groupJobs, Summary: "List jobs",
@@ -81,7 +81,7 @@ func (a *api) jobOperations() []operation {
 			Doc:       "Values in the payload that look like secrets are shown as `***`. An archived one-off is found by its id or name for as long as its history is kept; it cannot be changed.",
 			Responses: []openapi.Response{jobResponse}, Errors: []int{notFound},
 		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
-			return shownJob(a.Control.Get(ctx, r.namespace, r.ref))
+			return a.shownJob(a.Control.Get(ctx, r.namespace, r.ref))
 		}),
 		handle(a, openapi.Operation{
 			ID: "editJob", Method: "PATCH", Path: jobsPath + "/{job}", Group: groupJobs, Summary: "Edit a job",
@@ -124,7 +124,7 @@ func (a *api) jobOperations() []operation {
 			Examples:  map[string]string{"To the second revision": `{"revision": 2}`},
 			Responses: []openapi.Response{jobResponse}, Errors: errorsWith(notFound, conflict),
 		}, func(ctx context.Context, r *request, _ none, body belfry.Rollback) (response, error) {
-			return shownJob(a.Control.Rollback(ctx, r.namespace, r.ref, body))
+			return a.shownJob(a.Control.Rollback(ctx, r.namespace, r.ref, body))
 		}),
 	}
 }
@@ -135,9 +135,9 @@ func (a *api) editJob(ctx context.Context, r *request, q dryRunQuery, body manif
 		return response{}, err
 	}
 	if q.DryRun {
-		return shown(a.Control.DiffEdit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
+		return a.shownDiff(a.Control.DiffEdit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
 	}
-	return shownJob(a.Control.Edit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
+	return a.shownJob(a.Control.Edit(ctx, r.namespace, r.ref, match, body.patch(r.namespace)))
 }
 
 func (a *api) putJob(ctx context.Context, r *request, q dryRunQuery, body manifestBody) (response, error) {
@@ -156,13 +156,13 @@ func (a *api) putJob(ctx context.Context, r *request, q dryRunQuery, body manife
 		return response{}, err
 	}
 	if q.DryRun {
-		return shown(a.Control.DiffPut(ctx, r.namespace, r.ref, match, body.input))
+		return a.shownDiff(a.Control.DiffPut(ctx, r.namespace, r.ref, match, body.input))
 	}
 	job, created, err := a.Control.Put(ctx, r.namespace, r.ref, match, body.input)
 	if created {
-		return createdJob(job, err)
+		return a.createdJob(job, err)
 	}
-	return shownJob(job, err)
+	return a.shownJob(job, err)
 }
 
 // matchVersion is the version that control must find; empty for any.
@@ -188,14 +188,31 @@ func staleVersion() error {
 	return belfry.Errorf(belfry.Changed, "the job is not the version that If-Match names; read it again")
 }
 
-func shownJob(job belfry.Job, err error) (response, error) {
+func (a *api) shownJob(job belfry.Job, err error) (response, error) {
+	job.Warnings = a.warnings(job.Manifest)
 	return response{header: map[string]string{"ETag": `"` + control.Version(job) + `"`}, body: job}, err
 }
 
-func createdJob(job belfry.Job, err error) (response, error) {
-	out, err := shownJob(job, err)
+func (a *api) createdJob(job belfry.Job, err error) (response, error) {
+	out, err := a.shownJob(job, err)
 	out.status, out.header["Location"] = http.StatusCreated, jobsPath+"/"+job.ID.String()
 	return out, err
+}
+
+func (a *api) shownDiff(diff belfry.JobDiff, err error) (response, error) {
+	diff.Job.Warnings = a.warnings(diff.Job.Manifest)
+	return response{body: diff}, err
+}
+
+// warnings says what may keep a job from running as declared.
+func (a *api) warnings(m belfry.Manifest) (list []string) {
+	if a.Targets == nil || m.Type == belfry.TypeWorker {
+		return nil
+	}
+	if text := a.Targets.Warning(m.Payload); text != "" {
+		list = append(list, text)
+	}
+	return list
 }
 
 const exampleHTTPJob = `{"name": "nightly-report", "schedule": "30 2 * * *", "timezone": "Europe/Paris", "tags": ["billing", "reports"],

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,7 +33,7 @@ type Node struct {
 	downSince time.Time // when the process before it stopped, if only one can use the store
 	listener  net.Listener
 	keys      *api.Keys
-	allow     []netip.Prefix
+	targets   *target.Guard
 	draining  chan struct{}        // closed when the node begins to shut down
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 }
@@ -53,9 +52,11 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 }
 
 func (n *Node) open(ctx context.Context) (err error) {
-	if n.allow, err = parsePrefixes(n.config.AllowTargets); err != nil {
+	allow, err := parsePrefixes(n.config.AllowTargets)
+	if err != nil {
 		return err
 	}
+	n.targets = target.NewGuard(n.config.privateTargets(), allow)
 	if n.config.APIKeyFile != "" {
 		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
 			return err
@@ -129,6 +130,10 @@ func (n *Node) waitForDatabase(ctx context.Context, open func() error) error {
 // Addr is the address that the node listens on.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
+// AllowsTarget reports whether jobs may call a host, which is an address or localhost, from
+// this node.
+func (n *Node) AllowsTarget(host string) bool { return n.targets.Blocked(host) == nil }
+
 // Shards is the number of shards of its store.
 func (n *Node) Shards() int { return n.store.Shards() }
 
@@ -187,14 +192,14 @@ func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 // one, fills its claims; otherwise they wait for a notification that runs are ready.
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	mux := worker.NewMux()
-	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(n.config.privateTargets(), n.allow)}))
+	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: n.targets}))
 	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks.
 func (n *Node) serve(ctx context.Context) error {
 	o := api.Options{
-		Ready: n.ready, Draining: n.draining, Keys: n.keys, RateLimit: n.config.RateLimit,
+		Ready: n.ready, Draining: n.draining, Keys: n.keys, Targets: n.targets, RateLimit: n.config.RateLimit,
 		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
 	}
 	if n.config.has(RoleAPI) {

@@ -2,13 +2,17 @@ package target
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
 
 	"code.dny.dev/ssrf"
+
+	"github.com/belfry-sh/belfry"
 )
 
 // Guard decides which addresses a job may reach. It checks the address that is about to
@@ -83,6 +87,44 @@ func (g *Guard) Check(addr netip.Addr) error {
 		return &BlockedAddrError{Addr: addr}
 	}
 	return nil
+}
+
+// Blocked returns the addresses of a host if none of them may be reached. Only an address
+// and localhost are judged: another name is not looked up, which may take long, and what it
+// means is known only when it is called.
+func (g *Guard) Blocked(host string) []netip.Addr {
+	var addrs []netip.Addr
+	if strings.EqualFold(host, "localhost") {
+		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	} else if addr, err := netip.ParseAddr(host); err == nil {
+		addrs = []netip.Addr{addr.WithZone("").Unmap()}
+	}
+	if slices.ContainsFunc(addrs, func(a netip.Addr) bool { return g.Check(a) == nil }) {
+		return nil
+	}
+	return addrs
+}
+
+// Warning says that the runs of an HTTP job will fail on nodes with this guard; empty if
+// that is not known.
+func (g *Guard) Warning(payload json.RawMessage) string {
+	var p belfry.HTTPPayload
+	if json.Unmarshal(payload, &p) != nil {
+		return ""
+	}
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return ""
+	}
+	var flag []string
+	for _, addr := range g.Blocked(u.Hostname()) {
+		flag = append(flag, addr.String())
+	}
+	if flag == nil {
+		return ""
+	}
+	return fmt.Sprintf("payload.url: the settings of this node do not allow %s as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target %s",
+		u.Hostname(), strings.Join(flag, ","))
 }
 
 var (
