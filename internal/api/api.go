@@ -24,6 +24,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
@@ -69,7 +70,7 @@ type api struct {
 	spools  chan struct{}   // a place for each import that may go on at once
 
 	openapi   document // of what is served
-	reference document
+	reference openapi.Reference
 	policy    string // what a browser may load for the reference page
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func (a *api) serverOperations() []operation {
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Security-Policy", a.policy)
 			w.Header().Set("Referrer-Policy", "no-referrer")
-			a.reference.serve(w, r, "text/html; charset=utf-8")
+			newDocument(a.reference.For(addressOf(r))).serve(w, r, "text/html; charset=utf-8")
 		})},
 	}
 }
@@ -161,15 +162,28 @@ func (a *api) describe() {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	err := e.Encode(d)
-	html, failed := d.Reference()
+	reference, failed := d.Reference()
 	if err := errors.Join(err, failed); err != nil {
 		panic(err)
 	}
-	a.openapi, a.reference = newDocument(text.Bytes()), newDocument(html)
-	_, rest, _ := bytes.Cut(html, []byte("<style>"))
+	a.openapi, a.reference = newDocument(text.Bytes()), reference
+	_, rest, _ := bytes.Cut(reference.For(""), []byte("<style>"))
 	style, _, _ := bytes.Cut(rest, []byte("</style>"))
 	sum := sha256.Sum256(style)
 	a.policy = "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// addressOf is the address under which the server received a request. A proxy that ends
+// TLS says so.
+func addressOf(r *http.Request) string {
+	scheme, host := "http://", r.Host
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https://"
+	}
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && host == "" { // HTTP/1.0
+		host = local.String()
+	}
+	return scheme + host
 }
 
 // serve sends a document, unless the client has it already.

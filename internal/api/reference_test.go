@@ -2,11 +2,15 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -110,6 +114,37 @@ func TestReferenceIsWellFormedHTML(t *testing.T) {
 	}
 }
 
+func TestReferenceShowsTheAddressItIsServedFrom(t *testing.T) {
+	a := newTestAPI(t, Options{Hosts: []string{"belfry.example.com"}})
+	for _, tt := range []struct {
+		host, proto string
+		tls         bool
+		want        string
+	}{
+		{"127.0.0.1:7171", "", false, "export BELFRY_SERVER='http://127.0.0.1:7171'"},
+		{"[::1]:80", "", false, "export BELFRY_SERVER='http://[::1]:80'"},
+		{"belfry.example.com", "https", false, "export BELFRY_SERVER='https://belfry.example.com'"},
+		{"belfry.example.com", "evil", true, "export BELFRY_SERVER='https://belfry.example.com'"},
+		{"belfry.example.com", "evil", false, "export BELFRY_SERVER='http://belfry.example.com'"},
+		{"$(x)'<b>.localhost", "", false, `export BELFRY_SERVER='http://$(x)'\''<b>.localhost'`},
+		{"", "", false, "export BELFRY_SERVER='http://192.0.2.1:99'"},
+	} {
+		r := httptest.NewRequest("GET", "/docs/api", nil)
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 99}))
+		r.Host = tt.host
+		r.Header.Set("X-Forwarded-Proto", tt.proto)
+		if tt.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		if text := plainText(w.Body.Bytes()); !strings.Contains(text, tt.want) || strings.Contains(text, ":7070") {
+			t.Errorf("%+v: the page does not have %s", tt, tt.want)
+		}
+		parseTags(t, w.Body.Bytes())
+	}
+}
+
 func TestReferenceLoadsNothing(t *testing.T) {
 	w := getReference(t, Options{})
 	policy := w.Header().Get("Content-Security-Policy")
@@ -131,7 +166,7 @@ func TestReferenceLoadsNothing(t *testing.T) {
 func TestReferenceHasEveryOperationAndField(t *testing.T) {
 	for _, o := range []Options{{Version: "1.2.3"}, keyedOptions} {
 		a := newTestAPI(t, o)
-		html := a.reference.text
+		html := a.reference.For("")
 		text := plainText(html)
 		for _, op := range a.served {
 			for _, want := range []string{op.Summary, op.Method + " " + strings.TrimSuffix(op.Path, "{$}")} {

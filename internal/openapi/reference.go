@@ -23,9 +23,19 @@ var referenceTemplate = template.Must(template.New("reference").Funcs(template.F
 	"status": func(code string) int { return StatusOf(belfry.Code(code)) },
 }).Parse(referenceText))
 
-// Reference writes the reference page of a document: one file that needs nothing else.
-func (d *Document) Reference() ([]byte, error) {
-	page := reference{Document: d, Options: d.options, Codes: belfry.Code("").EnumValues()}
+// Reference is the reference page of a document: one file that needs nothing else. It
+// shows the address of the server, which each reader may know by another name.
+type Reference struct{ before, after []byte }
+
+// For is the page for a reader who knows the server by an address.
+func (r Reference) For(server string) []byte {
+	return slices.Concat(r.before, []byte(template.HTMLEscapeString(shellQuote(server))), r.after)
+}
+
+// Reference makes the reference page.
+func (d *Document) Reference() (Reference, error) {
+	const server = "SERVER-OF-THE-READER"
+	page := reference{Document: d, Options: d.options, Server: server, Codes: belfry.Code("").EnumValues()}
 	page.Problem = layOut(failures[http.StatusUnprocessableEntity].example(http.StatusUnprocessableEntity))
 	for _, t := range d.Tags {
 		group := referenceGroup{tag: t}
@@ -47,13 +57,15 @@ func (d *Document) Reference() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err := referenceTemplate.Execute(&out, page)
-	return bytes.TrimSpace(out.Bytes()), err
+	before, after, _ := bytes.Cut(bytes.TrimSpace(out.Bytes()), []byte(server))
+	return Reference{before, after}, err
 }
 
 // reference is what the page shows.
 type reference struct {
 	*Document
 	Options Options
+	Server  string
 	Problem string // a real problem document
 	Codes   []belfry.EnumValue
 	Groups  []referenceGroup

@@ -17,7 +17,7 @@ import (
 
 func TestReferenceEscapesText(t *testing.T) {
 	const evil = `<script>alert("x")</script>`
-	html, err := Describe([]Operation{{
+	page, err := Describe([]Operation{{
 		ID: "evil", Method: "POST", Path: "/evil", Group: evil, Summary: evil, Doc: "`" + evil + "` " + evil, Global: true,
 		Body: JSON[belfry.Resume](200, "").Type, Examples: map[string]string{evil: `{"a'b": ` + jsontext.Quote(evil) + `}`},
 		Responses: []Response{{Status: 200, Doc: evil, Media: "text/plain"}},
@@ -25,8 +25,12 @@ func TestReferenceEscapesText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	html := page.For("http://" + evil + "'; reboot")
 	if bytes.Contains(html, []byte("<script")) {
 		t.Error("the page has a script")
+	}
+	if !bytes.Contains(html, []byte(`export BELFRY_SERVER=&#39;http://&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;&#39;\&#39;&#39;; reboot&#39;</code>`)) {
+		t.Error("the address of the server is not one word of the shell")
 	}
 	if !bytes.Contains(html, []byte(`-d &#39;{&#34;a&#39;\&#39;&#39;b&#34;`)) {
 		t.Error("a quote in an example ends the argument of the command")

@@ -90,13 +90,15 @@ func (d *Document) curl(path, method string, op *pathOperation) string {
 			if m.name == MediaLines {
 				flag = "--data-binary" // -d would take the ends of lines away.
 			}
-			body := strings.ReplaceAll(unquoted(m.value.Examples[0].value.Value), "'", `'\''`)
-			parts = append(parts, "-H 'Content-Type: "+m.name+"'", flag+" '"+body+"'")
+			parts = append(parts, "-H 'Content-Type: "+m.name+"'", flag+" "+shellQuote(unquoted(m.value.Examples[0].value.Value)))
 			break
 		}
 	}
 	return strings.Join(parts, " \\\n  ")
 }
+
+// shellQuote makes one word of a text for a shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 const pageColumns = 58 // of an example
 
