@@ -155,6 +155,9 @@ func (c *Client) try(ctx context.Context, q *call) (*answer, error) {
 		limit = maxProblem
 	}
 	body, err := io.ReadAll(io.LimitReader(a.Body, limit+1))
+	if a.StatusCode == http.StatusBadRequest && wantsTLS.Match(body) {
+		return nil, c.unavailable(ctx, c.schemeError())
+	}
 	if a.StatusCode >= 300 {
 		return nil, newError(a, body[:min(len(body), maxProblem)]) // even if it is incomplete
 	}
@@ -217,6 +220,9 @@ func (c *Client) unavailable(ctx context.Context, err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok { // It repeats method and address.
 		err = outer.Err
 	}
+	if _, garbage := errors.AsType[tls.RecordHeaderError](err); garbage || errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), tlsAlert) {
+		err = c.schemeError()
+	}
 	switch cause := context.Cause(ctx); {
 	case cause == errSlow:
 		err = cause
@@ -274,7 +280,8 @@ func retryDelay(err error, try int) (time.Duration, bool) {
 	failed, answered := errors.AsType[*Error](err)
 	if !answered {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-		return delay, belfry.CodeOf(err) == belfry.Unavailable && !untrusted
+		_, wrongScheme := errors.AsType[*SchemeError](err)
+		return delay, belfry.CodeOf(err) == belfry.Unavailable && !untrusted && !wrongScheme
 	}
 	switch failed.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

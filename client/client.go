@@ -80,7 +80,8 @@ func WithRetries(n int) Option {
 }
 
 // New returns a Client of the server at an address such as
-// "https://belfry.example.com", which may have a path. It does not connect yet.
+// "https://belfry.example.com", which may have a path. Without a scheme it is http://,
+// and /api/v1 at its end does not count. New does not connect yet.
 func New(server string, options ...Option) (*Client, error) {
 	base, err := parseAddress(server)
 	if err != nil {
@@ -117,7 +118,11 @@ func parseAddress(server string) (string, error) {
 	if strings.Contains(server, "@") {
 		return "", errors.New("the address of the server must not contain a user name or password; use WithKey")
 	}
-	u, err := url.Parse(server)
+	address := server
+	if !strings.Contains(server, "://") && !strings.HasPrefix(server, "http:") && !strings.HasPrefix(server, "https:") {
+		address = "http://" + server
+	}
+	u, err := url.Parse(address)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%.80q is not the address of a server: %s", server, example)
@@ -128,5 +133,6 @@ func parseAddress(server string) (string, error) {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "", fmt.Errorf("the address of the server must not contain ? or #: %s", example)
 	}
-	return u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), nil
+	path := strings.TrimSuffix(strings.TrimRight(u.EscapedPath(), "/"), apiPath)
+	return u.Scheme + "://" + u.Host + strings.TrimRight(path, "/"), nil
 }

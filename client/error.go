@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,32 @@ func (e *Error) Unwrap() error {
 	}
 	return &belfry.Error{Code: code, Message: e.Detail, Fields: e.Fields}
 }
+
+// SchemeError is that an address has https:// although the server does not use TLS, or
+// http:// although it does.
+type SchemeError struct {
+	Use string // the address to use instead
+}
+
+func (e *SchemeError) Error() string {
+	if strings.HasPrefix(e.Use, "http:") {
+		return "the server does not use TLS: use " + e.Use
+	}
+	return "the server uses TLS: use " + e.Use
+}
+
+func (c *Client) schemeError() *SchemeError {
+	if host, ok := strings.CutPrefix(c.base, "https://"); ok {
+		return &SchemeError{"http://" + host}
+	}
+	return &SchemeError{"https://" + strings.TrimPrefix(c.base, "http://")}
+}
+
+// A server that uses TLS answers plain HTTP with an alert, or with one of these texts,
+// of Go, nginx and Apache.
+const tlsAlert = `malformed HTTP response "\x15\x03`
+
+var wantsTLS = regexp.MustCompile(`(?i)HTTP request to an HTTPS server|plain HTTP request was sent to HTTPS port|plain HTTP to an SSL-enabled server port`)
 
 const (
 	maxProblem = 256 << 10 // bytes of a problem document

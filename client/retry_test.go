@@ -61,6 +61,8 @@ func TestRetryOfSafeCalls(t *testing.T) {
 		{"a failure of the server is not tried again", get, []said{refusal(500, "internal", "something went wrong here"), fine}, 1, "went wrong here (request r1)", 0, 0},
 		{"nor is a refusal", create, []said{refusal(422, "invalid", "no"), fine}, 1, "create job: no", 0, 0},
 		{"nor a bad certificate", get, []said{{err: &tls.CertificateVerificationError{Err: errors.New("unknown authority")}}, fine}, 1, "unknown authority", 0, 0},
+		{"nor an address with http:// of a server that answers with an alert of TLS", get, []said{{err: errors.New(`malformed HTTP response "\x15\x03\x01\x00"`)}, fine}, 1, "the server uses TLS: use https://belfry.test", 0, 0},
+		{"nor of a proxy that says so", get, []said{{status: 400, body: "<h1>The plain HTTP request was sent to HTTPS port</h1>", header: "Content-Type: text/html"}, fine}, 1, "the server uses TLS: use https://belfry.test", 0, 0},
 		{"create", create, []said{cut, busy, fine}, 3, "", 0, time.Minute},
 		{"trigger", trigger, []said{cut, busy, fine}, 3, "", 0, time.Minute},
 		{"put", put, []said{cut, fine}, 2, "", 0, time.Minute},

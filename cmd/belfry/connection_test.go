@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,7 +106,7 @@ func TestConnectionFlagErrors(t *testing.T) {
 		{"two keys", []string{"--key", "a", "--key-file", "b"}, exitUsage, "use either --key or --key-file"},
 		{"a key file that is not there", []string{"--key-file", "nowhere"}, exitOther, "--key-file: nowhere: no such file"},
 		{"a key file of two lines", []string{"--key-file", two}, exitOther, "must have one line"},
-		{"an address without a scheme", []string{"--server", "localhost:7070"}, exitUsage, "does not start with http:// or https://"},
+		{"an address of another scheme", []string{"--server", "ftp://localhost"}, exitUsage, "does not start with http:// or https://"},
 		{"a key with a blank", []string{"--key", "a b"}, exitUsage, "the key must have printable ASCII characters only"},
 	} {
 		r := p.run(append([]string{"job", "list"}, tt.args...)...)
@@ -135,6 +137,29 @@ func TestConnectionSendsNamespaceAndKey(t *testing.T) {
 	}
 	if r := p.run("job", "list", "-n", "Not A Namespace"); r.code != exitRefused {
 		t.Errorf("a namespace that cannot be: %+v", r)
+	}
+}
+
+func TestServerAddressSpellings(t *testing.T) {
+	p := withServer(t)
+	host := strings.TrimPrefix(p.server, "http://")
+	for _, server := range []string{host, host + "/", host + "/api/v1", p.server + "/api/v1", p.server + "/api/v1/"} {
+		(&testCLI{t: t, server: server}).ok("job", "list")
+	}
+}
+
+func TestServerAddressWithTheWrongScheme(t *testing.T) {
+	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
+	defer plain.Close()
+	defer secure.Close()
+	for _, tt := range []struct{ server, want string }{
+		{strings.Replace(plain.URL, "http:", "https:", 1), "the server does not use TLS: use " + plain.URL},
+		{strings.Replace(secure.URL, "https:", "http:", 1), "the server uses TLS: use " + secure.URL},
+	} {
+		r := (&testCLI{t: t, server: tt.server}).run("job", "list")
+		if want := "belfry: job list: no answer from " + tt.server + ": " + tt.want + "\n"; r.code != exitUnreachable || r.err != want {
+			t.Errorf("got %+v, want %q", r, want)
+		}
 	}
 }
 

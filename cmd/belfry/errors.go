@@ -246,7 +246,7 @@ func fieldLines(subject, message string, fields []belfry.FieldError) []string {
 func unreachableReason(err error) string {
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
+	var scheme *client.SchemeError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -255,8 +255,8 @@ func unreachableReason(err error) string {
 		return fmt.Sprintf(": unknown host %q", dns.Name)
 	case errors.As(err, &certificate):
 		return ": its certificate is not trusted: " + certificate.Err.Error()
-	case errors.As(err, &header):
-		return ": it does not use TLS; is the address http:// instead of https://?"
+	case errors.As(err, &scheme):
+		return ": " + scheme.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return ": timeout"
 	}
