@@ -181,7 +181,9 @@ and update them from there, see: belfry job apply --help`,
 
 // createFromFile creates the jobs of a file. The server first validates several jobs.
 func (c *cli) createFromFile(path, key string) error {
-	manifests, _, err := readManifests([]string{path}, c.in)
+	var v variables
+	manifests, _, err := readManifests([]string{path}, c.in, &v)
+	c.noteVariables(&v)
 	switch {
 	case err != nil:
 		return err

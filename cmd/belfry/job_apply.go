@@ -30,6 +30,7 @@ type apply struct {
 	prune     bool
 	yes       bool
 	tag       string
+	variables variables
 
 	results []applyResult
 	errors  fileErrors
@@ -47,6 +48,10 @@ paused job stays paused unless the file has "status: active".
 A file is YAML or JSON: a job, several documents, a list of jobs, or the key jobs
 with a list. A directory stands for its .yaml, .yml and .json files.
 
+With --env, ${NAME} in a value is the value of an environment variable, which must be
+set, and $${ is ${ itself. A string stays a string, whatever the variable contains,
+and what changed is printed without the values. Keys are not substituted.
+
 The server first validates all jobs. If it refuses one, nothing is changed, and
 every error is printed with its file and line; --keep-going applies the valid jobs.
 
@@ -54,11 +59,13 @@ With --prune, jobs that have the tag but are not in the files are deleted. Nothi
 is deleted if a job was refused, or if a file has no jobs, unless --yes is given.`,
 		Example: `  belfry job apply -f jobs.yaml --dry-run
   belfry job apply -f jobs/ -f more.yaml
+  TOKEN=... belfry job apply -f jobs.yaml --env
   belfry job apply -f jobs/ --prune --tag team-a`,
 		Args: cobra.NoArgs,
 	}
 	p := cmd.Flags()
 	p.StringArrayVarP(&a.paths, "file", "f", nil, "`FILE` or directory with jobs; - is standard input; may be repeated")
+	p.BoolVar(&a.variables.substitute, "env", false, "substitute environment variables: ${NAME} in a value is the value of NAME")
 	p.BoolVar(&a.dryRun, "dry-run", false, "print what would change, but change nothing")
 	p.BoolVar(&a.keepGoing, "keep-going", false, "apply the valid jobs although others are refused")
 	p.BoolVar(&a.prune, "prune", false, "delete the jobs with the tag that are not in the files")
@@ -114,7 +121,8 @@ func (a *apply) run() error {
 	case !a.prune && a.tag != "":
 		return usagef("--tag needs --prune: it says which jobs may be deleted")
 	}
-	manifests, empty, err := readManifests(a.paths, a.in)
+	manifests, empty, err := readManifests(a.paths, a.in, &a.variables)
+	a.noteVariables(&a.variables)
 	if err == nil {
 		err = a.checkManifests(manifests, empty)
 	}
@@ -196,6 +204,7 @@ func (a *apply) diff(job *plannedJob) error {
 		return a.refuse(job, err)
 	}
 	job.planned = diff.Job
+	job.mask(diff.Changes)
 	job.Result, job.Changes, job.Fields = string(diff.Result), diff.Changes, changedFields(diff.Changes)
 	return nil
 }

@@ -29,12 +29,14 @@ type manifest struct {
 	name   string
 	fields members
 	lines  map[string]int // of the paths of fields and of what is in them
+
+	expanded map[string]bool // paths of values with environment variables
 }
 
 // readManifests reads the jobs of files. A directory stands for the YAML and JSON files
 // in it, and "-" for standard input. It also returns the files and directories without
 // a job. It reports the errors of all files.
-func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []string, err error) {
+func readManifests(paths []string, stdin io.Reader, v *variables) (jobs []manifest, empty []string, err error) {
 	files, empty, err := expandDirectories(paths)
 	if err != nil {
 		return nil, nil, err
@@ -49,7 +51,7 @@ func readManifests(paths []string, stdin io.Reader) (jobs []manifest, empty []st
 		if path == "-" {
 			name = "stdin"
 		}
-		found, errs := parseManifests(name, content)
+		found, errs := parseManifests(name, content, v)
 		if len(found) == 0 && len(errs) == 0 {
 			empty = append(empty, name)
 		}
@@ -90,9 +92,9 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 }
 
 // parseManifests parses one job per document, a list, or a list under the key jobs.
-func parseManifests(file string, content []byte) (jobs []manifest, all fileErrors) {
+func parseManifests(file string, content []byte, v *variables) (jobs []manifest, all fileErrors) {
 	documents, all := parseDocuments(file, content)
-	y := &yamlToJSON{file: file}
+	y := &yamlToJSON{file: file, variables: v}
 	for _, document := range documents {
 		nodes, errs := y.jobNodes(document)
 		all = append(all, errs...)
@@ -214,8 +216,8 @@ func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
 
 // manifest reads an object with the fields of a type. Fields that are null are left out.
 func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileErrors) {
-	y.lines = map[string]int{}
-	job := manifest{file: y.file, line: max(n.Line, 1), fields: members{}, lines: y.lines}
+	y.lines, y.expanded, y.wrong = map[string]int{}, map[string]bool{}, nil
+	job := manifest{file: y.file, line: max(n.Line, 1), fields: members{}, lines: y.lines, expanded: y.expanded}
 	object := resolveAlias(n)
 	if object.Kind != yaml.MappingNode {
 		return job, y.errorf(n, "must consist of keys and values, such as %s: ...", t.Names()[0])
@@ -233,7 +235,7 @@ func (y *yamlToJSON) manifest(n *yaml.Node, t *schema.Type) (manifest, fileError
 			job.fields[m.name] = json.RawMessage(value)
 		}
 	}
-	return job, all
+	return job, append(all, y.wrong...)
 }
 
 func duplicateNames(jobs []manifest) (all fileErrors) {

@@ -24,9 +24,12 @@ const (
 // yamlToJSON converts nodes of a file to JSON. It resolves aliases and merge keys.
 type yamlToJSON struct {
 	file       string
-	lines      map[string]int // of every path, such as payload.headers.Accept or tags[2]
-	isText     bool           // scalars are strings, however YAML understands them
-	aliasNodes int            // nodes that were reached through aliases
+	variables  *variables      // nil: of no interest
+	expanded   map[string]bool // paths of values that have variables
+	wrong      fileErrors      // variables that cannot be substituted
+	lines      map[string]int  // of every path, such as payload.headers.Accept or tags[2]
+	isText     bool            // scalars are strings, however YAML understands them
+	aliasNodes int             // nodes that were reached through aliases
 	depth      int
 	inAlias    bool // the current node was reached through an alias
 }
@@ -51,6 +54,9 @@ func (y *yamlToJSON) convert(n *yaml.Node, path string) (string, fileErrors) {
 	}
 	at := n
 	n = resolveAlias(n)
+	if y.variables != nil && n.ShortTag() == "!!str" && reference.MatchString(n.Value) {
+		n = y.expandNode(n, path)
+	}
 	switch tag := n.ShortTag(); {
 	case n.Kind == yaml.MappingNode && tag == "!!map":
 		return y.object(n, path)
