@@ -232,6 +232,10 @@ func parseTimeOrAge(text string, now time.Time) (time.Time, error) {
 	return schema.ParseTime(text)
 }
 
+const aboutMoments = `T is an instant such as 2026-03-02T09:00:00+01:00, a wall time in the time zone of
+the job such as '2026-03-02 09:00', or an age such as 10m, 24h or 7d.`
+
+// parseMoment parses what aboutMoments describes.
 func parseMoment(text, zone string, now time.Time) (at time.Time, err error) {
 	text = strings.TrimSpace(text)
 	for _, layout := range [...]string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"} {

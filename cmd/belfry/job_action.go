@@ -231,8 +231,7 @@ func jobBackfillCommand(f *connectionFlags) *cobra.Command {
 ran before or not. The runs have a kind of their own. Unless the runs of the job may
 overlap, they run one after another, oldest first.
 
-T is an instant such as 2026-03-02T09:00:00+01:00, a wall time in the time zone of
-the job such as '2026-03-02 09:00', or an age such as 24h or 7d.
+` + aboutMoments + `
 
 At a terminal it lists the occurrences and asks first, unless --yes is given.`,
 		Example: `  belfry job backfill report --from '2026-03-01 00:00' --to '2026-03-07 23:59' --dry-run

@@ -24,7 +24,7 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 	}
 	flags := addFilterFlags[belfry.JobFilter](f, cmd)
 	return listing[belfry.Job]{
-		noun: "jobs", none: "No jobs. Create one with: belfry job create --name hello --schedule '* * * * *' --url http://...", filter: flags,
+		noun: "jobs", none: "No jobs. Create one with: belfry job create hello --schedule '* * * * *' --url http://...", filter: flags,
 		list: func(c *cli, _ []string, pageSize int) (iter.Seq2[belfry.Job, error], error) {
 			filter := belfry.JobFilter{PageSize: pageSize}
 			err := flags.decode(&filter)
@@ -217,20 +217,26 @@ func jobWhyCommand(f *connectionFlags) *cobra.Command {
 		Long: `Explain what was decided for an instant of a job and by which rule, or what is
 planned, and what a waiting run waits for.
 
+` + aboutMoments + `
+
 Without --at it is the latest instant that was decided, or a later triggered or
 backfilled run that has not ended, or else the next instant.`,
 		Example: `  belfry job why report
   belfry job why report --at '2026-03-02 09:05'
+  belfry job why report --at 10m
   belfry job why report --at 2026-03-02T09:05:00+01:00 -o json`,
 	}
-	const example = "`INSTANT` such as 2026-03-02T09:05:00+01:00, or a wall time in the time zone of the job such as '2026-03-02 09:05'"
-	at := cmd.Flags().String("at", "", example)
+	at := cmd.Flags().String("at", "", "explain this instant, given as `T`")
 	completeFlag(cmd, "at")
 	return f.oneJob(cmd, func(c *cli, ref string) error {
-		if cmd.Flags().Changed("at") && strings.TrimSpace(*at) == "" {
-			return usagef("--at: is empty; it is an %s", strings.ReplaceAll(example, "`", ""))
+		instant := strings.TrimSpace(*at)
+		if _, err := parseMoment(instant, "UTC", c.now()); err != nil && cmd.Flags().Changed("at") {
+			return usagef("--at: %w", err)
 		}
-		explanation, err := c.ExplainJob(c.ctx, ref, strings.TrimSpace(*at))
+		if moment, err := parseTimeOrAge(instant, c.now()); err == nil { // The server knows the zone of a wall time.
+			instant = moment.Format(time.RFC3339Nano)
+		}
+		explanation, err := c.ExplainJob(c.ctx, ref, instant)
 		return c.printAnswer(explanation, err, func() { c.showExplanation(explanation) })
 	})
 }

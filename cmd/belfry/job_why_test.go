@@ -41,13 +41,18 @@ func TestJobWhy(t *testing.T) {
 	if why.Decision != "none" || !why.At.Equal(next.Add(time.Minute)) || why.Previous == nil || !why.Previous.Equal(next) {
 		t.Errorf("a minute later it is %+v", why)
 	}
+	before := time.Now()
+	p.json(&why, "job", "why", "a", "--at", "10m")
+	if why.At.Before(before.Add(-10*time.Minute).Truncate(time.Microsecond)) || why.At.After(time.Now().Add(-10*time.Minute)) {
+		t.Errorf("ten minutes ago is %s, now it is %s", why.At, time.Now())
+	}
 	for _, tt := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"a", "--at", "yesterday 09:00"}, exitRefused, `at: must be an instant such as "2027-03-01T09:00:00Z", or a wall time in the time zone of the job`},
-		{[]string{"a", "--at", " "}, exitUsage, "--at: is empty"},
+		{[]string{"a", "--at", "yesterday 09:00"}, exitUsage, `--at: "yesterday 09:00" is not an instant such as 2027-03-01T09:00:00+01:00, a wall time in the time zone of the job`},
+		{[]string{"a", "--at", " "}, exitUsage, `--at: "" is not an instant`},
 		{[]string{"nobody"}, exitNotFound, "nobody"},
 		{nil, exitUsage, "accepts 1 arg(s)"},
 	} {
