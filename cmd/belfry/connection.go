@@ -56,7 +56,7 @@ func (f *connectionFlags) command(cmd *cobra.Command, run func(c *cli, args []st
 			return err
 		}
 		if err := run(c, args); err != nil {
-			return err
+			return c.suggestJob(jobArgument(cmd, args), err)
 		}
 		return c.out.err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 // The exit codes; the list is append-only.
@@ -135,7 +137,18 @@ var flagTypes = map[string]string{
 	"bool":     "true or false",
 }
 
-func flagError(err error) error {
+// flagError explains an error in the flags of a command.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+			return unknownCommand(cmd, args) // The flag is one of the command that was meant.
+		}
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := schema.Nearest(cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()), names); near != "" {
+			return usagef("%w; did you mean --%s?", err, near)
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return asUsage(err)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/client"
+	"github.com/belfry-sh/belfry/internal/jsontext"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 func jobCommand(f *connectionFlags) *cobra.Command {
@@ -41,6 +45,30 @@ namespace is --namespace, BELFRY_NAMESPACE or namespace:.`,
 func (f *connectionFlags) oneJob(cmd *cobra.Command, run func(c *cli, ref string) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), f.completeJobs(1)
 	return f.command(cmd, func(c *cli, args []string) error { return run(c, args[0]) })
+}
+
+// jobArgument is the job that a command names first; empty if it names none.
+func jobArgument(cmd *cobra.Command, args []string) string {
+	if flag := cmd.Flags().Lookup("job"); flag != nil && flag.Changed {
+		return flag.Value.String()
+	}
+	return strings.Join(args[:min(len(args), 1)], "")
+}
+
+// suggestJob adds a similar name, if one of the newest jobs has one, to an error that
+// there is no such job.
+func (c *cli) suggestJob(ref string, err error) error {
+	answer, ok := errors.AsType[*client.Error](err)
+	if _, notID := belfry.ParseID(ref); !ok || answer.Code != belfry.NotFound || ref == "" || notID == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
+	defer cancel()
+	jobs, _, _ := collect(c.Jobs(ctx, belfry.JobFilter{PageSize: maxPageSize}), maxPageSize) // Without an answer there is no suggestion.
+	if near := schema.Nearest(ref, mapSlice(jobs, func(job belfry.Job) string { return job.Name })); near != "" && near != ref {
+		answer.Detail += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return err
 }
 
 const jobsPath = "/api/v1/jobs"
@@ -135,31 +163,29 @@ func jobObject(manifest, request fieldFlags) (members, error) {
 
 func jobCreateCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "create",
+		Use:   "create [NAME]",
 		Short: "Create a job from flags, or jobs from a file",
 		Long: `Create a job from flags, or the jobs of a YAML or JSON file (- is standard input).
 If the server refuses one of several jobs, none is created. To keep jobs in files
 and update them from there, see: belfry job apply --help`,
-		Example: `  belfry job create --name hello --schedule '*/5 * * * *' --url https://example.com/hook
-  belfry job create --name report --schedule '0 9 * * MON-FRI' --timezone Europe/Paris \
+		Example: `  belfry job create hello --schedule '*/5 * * * *' --url https://example.com/hook
+  belfry job create report --schedule '0 9 * * MON-FRI' --timezone Europe/Paris \
       --url https://example.com/report --header Accept=application/json --body '{"kind": "daily"}'
-  belfry job create --name invoices --schedule @daily --handler send-invoices --payload @invoices.json
+  belfry job create invoices --schedule @daily --handler send-invoices --payload @invoices.json
   belfry job create -f job.yaml`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unexpected argument %q; use --name for the name of the job", args[0])
-			}
-			return nil
-		},
+		Args: cobra.MaximumNArgs(1),
 	}
 	file := cmd.Flags().StringP("file", "f", "", "YAML or JSON `FILE` with jobs; - is standard input")
 	key := cmd.Flags().String("idempotency-key", "", "create one job, however often this is called with the same key and job within seven days")
 	manifest, request := addFieldFlags[belfry.Manifest](cmd, "status"), addFieldFlags[belfry.HTTPPayload](cmd)
 	paused := cmd.Flags().Bool("paused", false, "create the job paused")
-	return f.command(cmd, func(c *cli, _ []string) error {
+	return f.command(cmd, func(c *cli, args []string) error {
 		if *file != "" {
 			name := cmp.Or(manifest.changedFlag(), request.changedFlag())
-			if name == "" && *paused {
+			switch {
+			case len(args) > 0:
+				return usagef("use either --file or NAME: the file declares the whole job")
+			case name == "" && *paused:
 				name = "paused"
 			}
 			if name != "" {
@@ -168,6 +194,9 @@ and update them from there, see: belfry job apply --help`,
 			return c.createFromFile(*file, *key)
 		}
 		fields, err := jobObject(manifest, request)
+		if err == nil {
+			err = setName(fields, args)
+		}
 		if err != nil {
 			return err
 		}
@@ -177,6 +206,19 @@ and update them from there, see: belfry job apply --help`,
 		job, err := c.createJob(fields, *key)
 		return c.printAnswer(job, err, func() { c.printCreated(job) })
 	})
+}
+
+// setName sets the name that the argument of a command gives, if any.
+func setName(fields members, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	name := jsontext.Quote(args[0])
+	if given := fields["name"]; given != nil && string(given) != name {
+		return usagef("the job is named %s and, by --name, %s; use one of them", name, given)
+	}
+	fields["name"] = json.RawMessage(name)
+	return nil
 }
 
 // createFromFile creates the jobs of a file. The server first validates several jobs.

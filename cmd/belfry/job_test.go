@@ -17,7 +17,7 @@ func TestJobLifecycle(t *testing.T) {
 	p := withServer(t)
 	target := newReceiver(t)
 
-	if r := p.ok("job", "list"); r.out != "" || !strings.Contains(r.err, "No jobs. Create one with: belfry job create --name hello") {
+	if r := p.ok("job", "list"); r.out != "" || !strings.Contains(r.err, "No jobs. Create one with: belfry job create hello") {
 		t.Errorf("an empty list is %q and says %q", r.out, r.err)
 	}
 	r := p.ok("job", "create", "--name", "hello", "--schedule", "0 9 * * MON-FRI", "--timezone", "Europe/Paris", "--url", target.URL+"/hook",
@@ -276,5 +276,40 @@ func TestCompletion(t *testing.T) {
 		if r := p.ok("completion", shell); !strings.Contains(r.out, "belfry") {
 			t.Errorf("the completion for %s is %q", shell, r.out)
 		}
+	}
+}
+
+func TestJobCreateTakesANameAsArgument(t *testing.T) {
+	p := withServer(t)
+	for _, args := range [][]string{{"a"}, {"b", "--name", "b"}, {"--name", "c"}} {
+		p.ok(append([]string{"job", "create", "--schedule", "@yearly", "--handler", "h"}, args...)...)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if job := p.job(name); job.Name != name {
+			t.Errorf("the job %s is %+v", name, job)
+		}
+	}
+}
+
+func TestUnknownJobSuggestsASimilarName(t *testing.T) {
+	p := withServer(t)
+	for _, name := range []string{"backup", "report"} {
+		p.ok("job", "create", name, "--schedule", "@yearly", "--handler", "h")
+	}
+	const missing = `there is no job with the id or name "bakup"; did you mean "backup"?`
+	for _, args := range [][]string{
+		{"job", "show", "bakup"}, {"job", "why", "bakup"}, {"job", "runs", "bakup"}, {"job", "rollback", "bakup", "1"}, {"job", "trigger", "bakup", "--wait"},
+		{"job", "edit", "bakup", "--set", "queue=q"}, {"job", "delete", "bakup", "--yes"}, {"run", "watch", "--job", "bakup"}, {"dead", "list", "--job", "bakup"},
+	} {
+		if r := p.run(args...); r.code != exitNotFound || !strings.HasSuffix(r.err, ": "+missing+"\n") || strings.Count(r.err, "did you mean") != 1 {
+			t.Errorf("%q: got %+v", args, r)
+		}
+	}
+	r := p.run("job", "pause", "bakup", "report", "nothing-like-it")
+	if r.code != exitNotFound || r.out != "paused     report\n" || !strings.Contains(r.err, "bakup: "+missing+"\n") || strings.Count(r.err, "did you mean") != 1 {
+		t.Errorf("several names: %+v", r)
+	}
+	if r := p.run("job", "rollback", "backup", "17"); r.code != exitNotFound || strings.Contains(r.err, "did you mean") {
+		t.Errorf("another thing that is not there: %+v", r)
 	}
 }

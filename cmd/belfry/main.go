@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schedule"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 func main() {
@@ -58,7 +60,7 @@ func rootCommand() *cobra.Command {
 		Long: `Belfry is a job scheduler for one machine or a cluster.
 
   belfry serve                                      start a server
-  belfry job create --name hello --schedule '* * * * *' --url https://example.com/hook
+  belfry job create hello --schedule '* * * * *' --url https://example.com/hook
   belfry job list                                   list the jobs
   belfry job trigger hello --wait                   run a job now
   belfry job why hello                              explain why it ran, or did not
@@ -73,7 +75,9 @@ or the key server in ~/.config/belfry/config.yaml names.`,
 	})
 	f := &connectionFlags{}
 	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), scheduleCommand(), completionCommand(), exitCodesTopic())
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	cmd.Version = versionText()
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
 	prepare(cmd)
 	return cmd
@@ -93,7 +97,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usagef("unknown command %q for %s; did you mean %s?", args[0], cmd.CommandPath(), near[0])
+		return usagef("unknown command %q for %s; did you mean %s?", args[0], cmd.CommandPath(), cmp.Or(schema.Nearest(args[0], near), near[0]))
 	}
 	return usagef("unknown command %q for %s", args[0], cmd.CommandPath())
 }
@@ -137,9 +141,13 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of belfry and of its time-zone data",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "belfry %s (%s, zones %s)\n", version(), runtime.Version(), schedule.ZoneVersion())
+			fmt.Fprintln(cmd.OutOrStdout(), versionText())
 		},
 	}
+}
+
+func versionText() string {
+	return fmt.Sprintf("belfry %s (%s, zones %s)", version(), runtime.Version(), schedule.ZoneVersion())
 }
 
 // version is the version of the module, as the linker recorded it.

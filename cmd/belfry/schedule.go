@@ -29,11 +29,11 @@ EXPR is what the field schedule of a job may contain: a cron expression such as
 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', an interval such as PT15M, or an instant such as
 2027-03-01T09:00:00Z. Quote it: a shell replaces a bare * by the names of files.`,
 	}, scheduleNextCommand(), scheduleExplainCommand(), scheduleCheckCommand())
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if strings.HasPrefix(err.Error(), "unknown shorthand flag") {
 			return usagef("%w; write -- before an expression that starts with a -", err)
 		}
-		return flagError(err)
+		return flagError(cmd, err)
 	})
 	return cmd
 }

@@ -118,7 +118,7 @@ func forEach[T any](c *cli, names []string, do func(name string) (T, error)) (an
 			return answers, err
 		}
 		if len(names) > 1 {
-			err = &subjectError{name, err}
+			err = &subjectError{name, c.suggestJob(name, err)}
 		}
 		if code := exitCode(err); len(names) == 1 || code == exitUnreachable || code == exitNotAllowed {
 			return answers, err // The others would fail in the same way.
