@@ -9,7 +9,6 @@ import (
 type DeadLetter struct {
 	_ struct{} `doc:"A run that is out of attempts."`
 	Run
-	JobName     string          `json:"job_name,omitempty" example:"nightly-report" doc:"Name of the job, if it has one."`
 	JobRevision int             `json:"job_revision,omitempty" example:"4" doc:"Revision of the job now, which a redrive uses; missing if the job was deleted."`
 	Fingerprint string          `json:"fingerprint" example:"3f9a0c51d2e87b46" doc:"The same for failures of the same kind."`
 	Payload     json.RawMessage `json:"payload,omitempty" example:"{\"url\": \"https://example.com/hooks/report\", \"headers\": {\"Authorization\": \"***\"}}" doc:"Payload of the run. Values that look like secrets are shown as '***'. Not in lists."`

@@ -12,6 +12,7 @@ type Run struct {
 	_           struct{}  `doc:"One durable record of one occurrence, trigger or backfilled instant."`
 	ID          ID        `json:"run_id" example:"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run, computed from what identifies it: the same firing has the same id after a failover or a restore."`
 	JobID       ID        `json:"job_id" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55" doc:"Id of the job."`
+	JobName     string    `json:"job_name,omitempty" example:"nightly-report" doc:"Name of the job, if it has one, also of a deleted job."`
 	Namespace   string    `json:"namespace" example:"default" doc:"Namespace of the job."`
 	Revision    int       `json:"revision" example:"3" doc:"Revision of the job that the run was fired from."`
 	Kind        RunKind   `json:"kind" example:"scheduled" doc:"What created the run."`
@@ -41,9 +42,8 @@ type Run struct {
 
 	TemplateKey string `json:"-"` // idempotency key from the job's template; empty without one
 
-	// Set on a claimed run only. JobName is unknown to a run that was claimed
-	// while it was fired.
-	JobName    string          `json:"-"`
+	// Set on a claimed run only. JobName is unknown to one that was claimed while it
+	// was fired.
 	Token      Token           `json:"-"`
 	Payload    json.RawMessage `json:"-"`
 	Spec       Spec            `json:"-"`

@@ -80,15 +80,10 @@ func withoutErrors[T any](items []T) iter.Seq2[T, error] {
 	}
 }
 
-// deadJobName is the name of the job of a dead letter, or its id without one.
-func deadJobName(d belfry.DeadLetter) string {
-	return jobTitle(belfry.Job{ID: d.JobID, Manifest: belfry.Manifest{Name: d.JobName}})
-}
-
 func (c *cli) deadTable(letters []belfry.DeadLetter) {
 	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED"}
 	writeTable(&c.output, letters, header, wide, func(d belfry.DeadLetter) []any {
-		return []any{d.ID, deadJobName(d), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
+		return []any{d.ID, runJobTitle(d.Run), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
 			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt)}
 	})
 }
@@ -120,7 +115,7 @@ func deadShowCommand(f *connectionFlags) *cobra.Command {
 func (c *cli) showDeadLetter(letter belfry.DeadLetter) {
 	var d details
 	d.add("Run", letter.ID)
-	d.add("Job", deadJobName(letter))
+	d.add("Job", runJobTitle(letter.Run))
 	d.addIf(letter.FinishedAt != nil, "Died", c.absoluteTimeIn("UTC", letter.FinishedAt))
 	d.add("Reason", cell{string(letter.Reason), red})
 	d.add("Kind", letter.Kind)
@@ -183,7 +178,7 @@ func (s *deadSelection) run(c *cli, args []string) error {
 			return s.one(ids[text])
 		}
 		letter, err := c.DeadLetter(c.ctx, ids[text])
-		return actionResult{letter, s.verb, text, deadJobName(letter) + "   " + runDetail(letter.Run)}, err
+		return actionResult{letter, s.verb, text, runJobTitle(letter.Run) + "   " + runDetail(letter.Run)}, err
 	})
 }
 
@@ -370,7 +365,7 @@ func deadDiscardCommand(f *connectionFlags) *cobra.Command {
 		if err == nil {
 			err = s.DiscardDeadLetter(s.ctx, id)
 		}
-		return actionResult{answer: letter, name: id.String(), detail: deadJobName(letter)}, err
+		return actionResult{answer: letter, name: id.String(), detail: runJobTitle(letter.Run)}, err
 	}
 	s.batch = func(filter belfry.DeadFilter, limit int, dryRun bool) (belfry.DeadResult, error) {
 		return s.DiscardDeadLetters(s.ctx, belfry.Discard{Filter: filter, Limit: batchSize(limit, maxDead), DryRun: dryRun})

@@ -56,7 +56,7 @@ func jobRunsCommand(f *connectionFlags) *cobra.Command {
 			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
 			return c.JobRuns(c.ctx, args[0], filter), err
 		},
-		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, nil) },
+		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, false) },
 	}.command(f, cmd)
 }
 

@@ -313,3 +313,23 @@ func TestUnknownJobSuggestsASimilarName(t *testing.T) {
 		t.Errorf("another thing that is not there: %+v", r)
 	}
 }
+
+func TestRunsHaveTheNameOfTheirJob(t *testing.T) {
+	p, target := withServer(t), newReceiver(t)
+	p.ok("job", "create", "backup", "--schedule", "@yearly", "--url", target.URL)
+	p.ok("job", "trigger", "backup", "--wait")
+	p.ok("job", "delete", "backup", "--yes")
+	var runs []struct {
+		ID      string `json:"run_id"`
+		JobName string `json:"job_name"`
+	}
+	p.json(&runs, "run", "list")
+	if len(runs) != 1 || runs[0].JobName != "backup" {
+		t.Fatalf("the runs are %+v", runs)
+	}
+	for _, args := range [][]string{{"run", "list"}, {"run", "show", runs[0].ID}, {"run", "show", runs[0].ID, "-o", "yaml"}} {
+		if r := p.ok(args...); !strings.Contains(r.out, "backup") {
+			t.Errorf("%q printed\n%s", args, r.out)
+		}
+	}
+}

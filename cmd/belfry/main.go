@@ -197,7 +197,7 @@ func (f *connectionFlags) completeDeadLetters(maxArgs int) cobra.CompletionFunc 
 	return f.complete(maxArgs, func(ctx context.Context, c *cli, _ string) []cobra.Completion {
 		letters, _, _ := collect(c.DeadLetters(ctx, belfry.DeadFilter{PageSize: maxCompletions}), maxCompletions)
 		return mapSlice(letters, func(d belfry.DeadLetter) cobra.Completion {
-			return cobra.CompletionWithDesc(d.ID.String(), shorten(escape(deadJobName(d)+": "+runDetail(d.Run)), columnWidth))
+			return cobra.CompletionWithDesc(d.ID.String(), shorten(escape(runJobTitle(d.Run)+": "+runDetail(d.Run)), columnWidth))
 		})
 	})
 }

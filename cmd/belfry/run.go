@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -35,11 +36,12 @@ func runListCommand(f *connectionFlags) *cobra.Command {
 			err := flags.decodePeriod(&filter, &filter.Since, &filter.Until)
 			return c.Runs(c.ctx, filter), err
 		},
-		show: func(c *cli, runs []belfry.Run) {
-			c.runTable(runs, c.jobNames(mapSlice(runs, func(r belfry.Run) belfry.ID { return r.JobID })))
-		},
+		show: func(c *cli, runs []belfry.Run) { c.runTable(runs, true) },
 	}.command(f, cmd)
 }
+
+// runJobTitle is the name of the job of a run, or its id without one.
+func runJobTitle(r belfry.Run) string { return cmp.Or(r.JobName, r.JobID.String()) }
 
 // jobNames looks up the names of jobs, as far as that is quick. Every id has an entry, by
 // default the id itself.
@@ -64,10 +66,10 @@ func (c *cli) jobNames(ids []belfry.ID) map[belfry.ID]string {
 	return names
 }
 
-// runTable lists runs. Names are those of their jobs; nil if all are of one job.
-func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
+// runTable lists runs, with their jobs unless all are of one.
+func (c *cli) runTable(runs []belfry.Run, withJobs bool) {
 	header, wide := []string{"RUN", "JOB", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}, []string{"REVISION", "STARTED", "WORKER", "KEY"}
-	if names == nil {
+	if !withJobs {
 		header = slices.Delete(header, 1, 2)
 	}
 	writeTable(&c.output, runs, header, wide, func(r belfry.Run) []any {
@@ -75,9 +77,9 @@ func (c *cli) runTable(runs []belfry.Run, names map[belfry.ID]string) {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		row := []any{r.ID, names[r.JobID], statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
+		row := []any{r.ID, runJobTitle(r), statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
 			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey}
-		if names == nil {
+		if !withJobs {
 			row = slices.Delete(row, 1, 2)
 		}
 		return row
@@ -125,7 +127,7 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 		}
 		run, err := c.Run(c.ctx, ids[args[0]])
 		return c.printAnswer(run, err, func() {
-			c.showRun(run, c.jobNames([]belfry.ID{run.JobID})[run.JobID])
+			c.showRun(run)
 			c.hintWhy(run)
 		})
 	})
@@ -154,10 +156,10 @@ func (c *cli) hintWhy(run belfry.Run) {
 	c.message("See what it waits for: belfry job why %s --at %s", run.JobID, run.ScheduledAt.UTC().Format(time.RFC3339Nano))
 }
 
-func (c *cli) showRun(run belfry.Run, job string) {
+func (c *cli) showRun(run belfry.Run) {
 	var d details
 	d.add("Run", run.ID)
-	d.add("Job", job)
+	d.add("Job", runJobTitle(run))
 	d.add("Status", statusCell(run.Status))
 	d.add("Reason", run.Reason)
 	d.add("Kind", run.Kind)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (belf
 		return belfry.Run{}, err
 	}
 	run.Note = explain.Note(ctx, c.store, c.defaults, run)
-	run.IdempotencyKey = run.Key()
-	return run, nil
+	runs, err := c.complete(ctx, namespace, []belfry.Run{run})
+	return runs[0], err
 }
 
 // JobHistory finds a job, or a deleted one by its id as long as its history is kept.
@@ -86,7 +87,10 @@ func (c *Control) jobRuns(ctx context.Context, job belfry.Job, f belfry.JobRunFi
 	if full, end := cutPage(runs, p.Limit, func(r belfry.Run) store.Position { return store.Position{At: r.ScheduledAt, ID: r.ID} }); end != (store.Position{}) {
 		runs, next = full, end
 	}
-	return withKeys(runs), next, nil
+	for i := range runs {
+		runs[i].IdempotencyKey, runs[i].JobName = runs[i].Key(), job.Name
+	}
+	return runs, next, nil
 }
 
 // ListRuns returns the runs and skips of all jobs, or of one, latest first, without their
@@ -96,14 +100,30 @@ func (c *Control) ListRuns(ctx context.Context, namespace string, f belfry.RunFi
 		return c.JobRuns(ctx, namespace, f.Job, f.JobRunFilter, p)
 	}
 	list, err := retryRead(ctx, "list runs", func() (store.RunList, error) { return c.store.ListRuns(ctx, namespace, f, p) })
-	return withKeys(list.Runs), store.Position{ID: list.Next}, err
+	if err == nil {
+		list.Runs, err = c.complete(ctx, namespace, list.Runs)
+	}
+	return list.Runs, store.Position{ID: list.Next}, err
 }
 
-func withKeys(runs []belfry.Run) []belfry.Run {
+// complete sets what runs show and their records do not have: their idempotency keys and
+// the names of their jobs.
+func (c *Control) complete(ctx context.Context, namespace string, runs []belfry.Run) ([]belfry.Run, error) {
+	var jobs []belfry.ID
 	for i := range runs {
 		runs[i].IdempotencyKey = runs[i].Key()
+		if !slices.Contains(jobs, runs[i].JobID) {
+			jobs = append(jobs, runs[i].JobID)
+		}
 	}
-	return runs
+	if len(runs) == 0 {
+		return runs, nil
+	}
+	names, err := retryRead(ctx, "look up the names of jobs", func() (map[belfry.ID]string, error) { return c.store.JobNames(ctx, namespace, jobs) })
+	for i := range runs {
+		runs[i].JobName = names[runs[i].JobID]
+	}
+	return runs, err
 }
 
 // CancelRun ends a run and returns it: one that no worker holds is cancelled at once; a
@@ -142,7 +162,7 @@ func (c *Control) Explain(ctx context.Context, namespace, ref, at string) (belfr
 		return explain.Explain(ctx, c.store.Store, c.defaults, job, instant, c.now())
 	})
 	if e.Run != nil {
-		e.Run.IdempotencyKey = e.Run.Key()
+		e.Run.IdempotencyKey, e.Run.JobName = e.Run.Key(), job.Name
 	}
 	return e, err
 }

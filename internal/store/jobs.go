@@ -29,6 +29,10 @@ type Jobs interface {
 	// had it and was archived last; NotFound if there is none.
 	JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error)
 
+	// JobNames returns the names of jobs, deleted and archived ones among them, as long as
+	// they are kept. Jobs without a name are left out.
+	JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error)
+
 	// ListJobs returns the jobs that match the filter, newest first. Archived jobs are
 	// among them only if the filter asks for a status that they may have. It reads a
 	// bounded number of jobs: a page may have fewer than its limit, or none, and still

@@ -236,3 +236,24 @@ func TestRevisionsAreThoseOfAJobOfTheNamespace(t *testing.T) {
 		}
 	})
 }
+
+func TestNamesOfJobs(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		at := f.minutesAgo(-90)
+		active, deleted, bare := f.job(at, withName("active")), f.job(at, withName("deleted")), f.job(at)
+		foreign := f.job(at, withName("foreign"), withNamespace("theirs"))
+		f.createJobs(t, active, deleted, bare, foreign)
+		f.edit(t, deleted.Job, deleteJob(t))
+		ended := f.createOneOff(t, 5, withName("ended"))
+		f.finishAs(t, f.fireInto(t, slots(f.registerWorker(t), 1), f.step(t, ended)).Claimed[0], belfry.OutcomeSucceeded)
+		f.wantEnded(t, "the one-off", ended, belfry.StatusCompleted)
+		want := map[belfry.ID]string{active.Job.ID: "active", deleted.Job.ID: "deleted", ended.ID: "ended"}
+		got, err := f.JobNames(ctx, namespace, []belfry.ID{active.Job.ID, deleted.Job.ID, bare.Job.ID, foreign.Job.ID, ended.ID, {1}})
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("the names (-want +got): %s%v", diff, err)
+		}
+		if got, err := f.JobNames(ctx, namespace, nil); err != nil || len(got) != 0 {
+			t.Errorf("of no jobs the names are %v (%v)", got, err)
+		}
+	})
+}

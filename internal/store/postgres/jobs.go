@@ -74,6 +74,22 @@ SELECT id FROM (
 	return id, wrapError("look up a job by its name", err)
 }
 
+func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
+	type row struct {
+		id   belfry.ID
+		name string
+	}
+	rows, err := collect(ctx, s.readPool, scanInto(func(r *row) []any { return []any{idColumn(&r.id), &r.name} }), `
+SELECT id, name FROM belfry.jobs WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL
+ UNION ALL
+SELECT id, name FROM belfry.ended WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL`, uuids(ids), namespace)
+	names := make(map[belfry.ID]string, len(rows))
+	for _, r := range rows {
+		names[r.id] = r.name
+	}
+	return names, wrapError("look up the names of jobs", err)
+}
+
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
 	var (
 		found     bool

@@ -31,9 +31,9 @@ func TestRedriveKeepsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := belfry.DeadLetter{Run: *first, JobName: "report", JobRevision: 1, Payload: []byte(`"old"`), Fingerprint: letter.Fingerprint}
+	want := belfry.DeadLetter{Run: *first, JobRevision: 1, Payload: []byte(`"old"`), Fingerprint: letter.Fingerprint}
 	want.Status, want.Reason, want.Error, want.HTTPStatus, want.Output = belfry.RunDead, belfry.ReasonOutOfRetries, "it went wrong", 503, "some output"
-	want.Run.JobName, want.Run.Payload, want.Token, want.DeadlineAt = "", nil, belfry.Token{}, time.Time{}
+	want.JobName, want.Run.Payload, want.Token, want.DeadlineAt = "report", nil, belfry.Token{}, time.Time{}
 	want.FinishedAt, want.Attempts = letter.FinishedAt, letter.Attempts
 	if diff := diff(want, letter); diff != "" || letter.Fingerprint == "" || len(letter.Attempts) != 1 || letter.TemplateKey == "" {
 		t.Errorf("the dead letter (-want +got):\n%s%+v", diff, letter)

@@ -15,6 +15,9 @@ const (
 	selectJob       = selectJobStatus + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
 	selectJobByName = `SELECT id FROM jobs WHERE namespace = ? AND name = ? AND state <> 'deleted'`
 
+	selectJobNames = `SELECT id, name FROM jobs WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1)) AND namespace = ?2 AND name IS NOT NULL
+UNION ALL SELECT id, name FROM ended WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1)) AND namespace = ?2 AND name IS NOT NULL`
+
 	selectRevisions = `SELECT revision, spec, payload, replaced_at FROM revisions
 WHERE job_id = ? AND revision < ? ORDER BY revision DESC LIMIT ?`
 
@@ -80,6 +83,17 @@ func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry
 		}
 		return id, err
 	})
+}
+
+func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
+	names := make(map[belfry.ID]string, len(ids))
+	_, err := readAll(ctx, s, "look up the names of jobs", func(rows *sql.Rows, id *belfry.ID) error {
+		var name string
+		err := rows.Scan(bytesColumn{id[:]}, &name)
+		names[*id] = name
+		return err
+	}, selectJobNames, idsJSON(ids), namespace)
+	return names, err
 }
 
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
