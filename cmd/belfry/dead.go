@@ -220,8 +220,8 @@ func (s *deadSelection) runMatched() error {
 			s.message("Dry run: %s to %s%s.", letters, s.verb, edited)
 		})
 	}
-	if !s.confirm(s.cli, letters) {
-		return nil
+	if err := s.confirm(s.cli, letters); err != nil {
+		return err
 	}
 	done, err := s.repeat(filter)
 	if err != nil {

@@ -40,7 +40,7 @@ func exitCodesTopic() *cobra.Command {
 		Long: `The exit codes of all commands:
 
     0   success
-    1   any other failure
+    1   any other failure, or a question was not answered with yes
     2   usage error: an unknown command or flag, a wrong argument
     3   no such job, run or dead letter
     4   refused: invalid, in conflict with something that exists, or changed by somebody else

@@ -284,8 +284,11 @@ func (b *backfill) run() (err error) {
 		onError := b.output // Data is what was done.
 		onError.out = &writer{Writer: b.err}
 		b.showOccurrences(&onError, preview)
-		if preview.Count == 0 || !b.ask("Run "+jobTitle(b.job)+" for "+plural(preview.Count, "occurrence")+"?") {
+		if preview.Count == 0 {
 			return nil
+		}
+		if err := b.ask("Run " + jobTitle(b.job) + " for " + plural(preview.Count, "occurrence") + "?"); err != nil {
+			return err
 		}
 	}
 	result, err := b.BackfillJob(b.ctx, b.job.ID.String(), b.Backfill, client.IdempotencyKey(b.key))

@@ -161,20 +161,19 @@ func compactJSON(value json.RawMessage) string {
 	return shorten(escape(string(value)), 200)
 }
 
-// ask asks the user, who agrees with y or yes.
-func (c *cli) ask(question string) bool {
+// ask asks the user, who agrees with y or yes. Any other answer is an error.
+func (c *cli) ask(question string) error {
 	fmt.Fprint(c.err, escape(question)+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil && answer == "" {
 		c.message("")
-		return false
 	}
 	answer = strings.ToLower(strings.TrimSpace(answer))
-	agreed := answer == "y" || answer == "yes"
-	if !agreed {
-		c.message("Nothing was changed.")
+	if answer == "y" || answer == "yes" {
+		return nil
 	}
-	return agreed
+	c.message("Nothing was changed.")
+	return exitError{errReported, exitOther}
 }
 
 func isTerminal(stream any) bool {

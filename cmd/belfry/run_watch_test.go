@@ -117,8 +117,8 @@ func TestAskForConfirmation(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes \n": true, "y": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
 		var asked strings.Builder
 		d := &cli{in: strings.NewReader(answer), output: output{err: &asked}}
-		if got := d.ask("Delete a\x1b[31m?"); got != want || !strings.HasPrefix(asked.String(), `Delete a\x1b[31m? [y/N] `) {
-			t.Errorf("%q: got %v after %q", answer, got, asked.String())
+		if err := d.ask("Delete a\x1b[31m?"); (err == nil) != want || err != nil && exitCode(err) != exitOther || !strings.HasPrefix(asked.String(), `Delete a\x1b[31m? [y/N] `) {
+			t.Errorf("%q: got %v after %q", answer, err, asked.String())
 		}
 	}
 }

@@ -70,11 +70,14 @@ func (s *selection) usesFilter(c *cli, args []string) (bool, error) {
 }
 
 // confirm asks "Pause 3 jobs?", unless --yes was given.
-func (s *selection) confirm(c *cli, things string) bool {
+func (s *selection) confirm(c *cli, things string) error {
+	if s.yes {
+		return nil
+	}
 	if s.object != "" {
 		things = strings.Replace(s.object, "%", things, 1)
 	}
-	return s.yes || c.ask(strings.ToUpper(s.verb[:1])+s.verb[1:]+" "+things+"?")
+	return c.ask(strings.ToUpper(s.verb[:1]) + s.verb[1:] + " " + things + "?")
 }
 
 func (s *selection) reportPartial(c *cli, done int) {
@@ -92,8 +95,10 @@ type actionResult struct {
 
 // runNamed acts on named things, one after another. It continues after a failure.
 func (s *selection) runNamed(c *cli, names []string, act func(name string) (actionResult, error)) error {
-	if s.confirmNamed && !s.dryRun && !s.confirm(c, strings.Join(names, ", ")) {
-		return nil
+	if s.confirmNamed && !s.dryRun {
+		if err := s.confirm(c, strings.Join(names, ", ")); err != nil {
+			return err
+		}
 	}
 	answers, err := forEach(c, names, func(name string) (any, error) {
 		o, err := act(name)
@@ -184,8 +189,8 @@ func (s *selection) runMatched(c *cli, matched int, act func() (belfry.BulkResul
 	case s.dryRun:
 		return c.print(found, func() { c.line("%s would be %s.", jobs, s.past) })
 	}
-	if !s.confirm(c, jobs) {
-		return nil
+	if err := s.confirm(c, jobs); err != nil {
+		return err
 	}
 	done, err := act()
 	if err != nil {

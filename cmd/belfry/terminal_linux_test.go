@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -60,10 +61,13 @@ func TestConfirmationAtATerminal(t *testing.T) {
 		{"y\n", []string{"job", "delete", "--all", "--history", "delete"}, "Delete 2 jobs? [y/N] ", "deleted    2 jobs\n"},
 	} {
 		p.typing(tt.typed)
-		r := p.ok(tt.args...)
+		r, code := p.run(tt.args...), exitOK
+		if strings.HasSuffix(tt.said, "Nothing was changed.\n") {
+			code = exitOther
+		}
 		said := r.err[max(0, len(r.err)-len(tt.said)):]
-		if said != tt.said || r.out[:min(len(r.out), len(tt.out))] != tt.out || tt.out == "" && r.out != "" {
-			t.Errorf("%q: it printed %+v, want %q and %q", tt.args, r, tt.said, tt.out)
+		if r.code != code || said != tt.said || r.out[:min(len(r.out), len(tt.out))] != tt.out || tt.out == "" && r.out != "" {
+			t.Errorf("%q: it printed %+v, want code %d, %q and %q", tt.args, r, code, tt.said, tt.out)
 		}
 	}
 }
