@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -200,11 +201,7 @@ func reportError(w io.Writer, cmd *cobra.Command, err error) {
 	if path, ok := strings.CutPrefix(cmd.CommandPath(), "belfry "); ok {
 		prefix += path + ": "
 	}
-	lines := errorLines(err)
-	if cmd.Name() == "serve" && len(lines) == 1 {
-		lines[0] = escape(err.Error()) // Whoever starts a node may know the cause.
-	}
-	for i, line := range lines {
+	for i, line := range commandErrorLines(cmd, err) {
 		if e := (*scheduleError)(nil); i > 0 && errors.As(err, &e) {
 			prefix = "" // These lines point at the column.
 		}
@@ -213,6 +210,22 @@ func reportError(w io.Writer, cmd *cobra.Command, err error) {
 	if hint := errorHint(cmd, err); hint != "" {
 		fmt.Fprintln(w, hint)
 	}
+}
+
+// logError is reportError for a process whose lines are all JSON.
+func logError(w io.Writer, cmd *cobra.Command, err error) {
+	log := slog.New(slog.NewJSONHandler(w, nil))
+	for _, line := range commandErrorLines(cmd, err) {
+		log.Error(line, "command", cmd.Name())
+	}
+}
+
+func commandErrorLines(cmd *cobra.Command, err error) []string {
+	lines := errorLines(err)
+	if cmd.Name() == "serve" && len(lines) == 1 {
+		lines[0] = escape(err.Error()) // Whoever starts a node may know the cause.
+	}
+	return lines
 }
 
 // errorLines describes an error: one line, or one for each field.

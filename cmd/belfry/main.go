@@ -46,7 +46,11 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	if ctx.Err() != nil {
 		err = context.Canceled
 	}
-	reportError(errOut, cmd, err)
+	if cmd.Name() == "serve" && logsJSON(args) {
+		logError(errOut, cmd, err)
+	} else {
+		reportError(errOut, cmd, err)
+	}
 	if cmd.Name() == "serve" && belfry.CodeOf(err) == belfry.Invalid {
 		return exitUsage // The invalid input is its flags.
 	}

@@ -46,6 +46,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			if err != nil {
 				return err
 			}
+			slog.SetDefault(log) // Libraries that log to the standard logger do so in the same format.
 			for _, warning := range warnings {
 				log.Warn(warning)
 			}
@@ -57,7 +58,11 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			if err != nil {
 				return err
 			}
-			printGreeting(cmd.OutOrStdout(), c, n)
+			if format == logJSON {
+				log.Info("belfry is running", "version", version(), "process", os.Getpid(), "address", "http://"+callableAddress(n.Addr()), "data", databaseText(c), "shards", n.Shards(), "roles", c.Roles, "concurrency", c.Concurrency)
+			} else {
+				printGreeting(cmd.OutOrStdout(), c, n)
+			}
 			return n.Run(cmd.Context())
 		},
 	}
@@ -79,10 +84,23 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
-	f.StringVar(&format, "log-format", format, "text or json")
+	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
 	return cmd
+}
+
+const logJSON = "json"
+
+// logsJSON reports whether the arguments or the environment of a node ask for a log in
+// JSON, even if other arguments are wrong.
+func logsJSON(args []string) bool {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.ParseErrorsAllowlist.UnknownFlags = true
+	f.Usage = func() {}
+	format := f.String("log-format", os.Getenv(environmentName("log-format")), "")
+	_ = f.Parse(args) // It is reported already.
+	return *format == logJSON
 }
 
 func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
@@ -94,7 +112,7 @@ func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
+	case logJSON:
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
 	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
@@ -112,11 +130,7 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	if serves {
 		line("API", base+"/api/v1")
 	}
-	database := c.Data + " (SQLite)"
-	if c.DatabaseURL != "" {
-		database = "PostgreSQL"
-	}
-	line("Data", fmt.Sprintf("%s, %d shards", database, n.Shards()))
+	line("Data", fmt.Sprintf("%s, %d shards", databaseText(c), n.Shards()))
 	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))
 	key := ""
 	if c.APIKeyFile != "" && serves {
@@ -132,6 +146,13 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	default:
 		line("Try", fmt.Sprintf(`curl -X PUT %s%s/hello%s -H 'Content-Type: application/json' -d '{"schedule":"* * * * *","payload":{"url":"%[1]s/livez","method":"GET"}}'`, base, jobsPath, key))
 	}
+}
+
+func databaseText(c node.Config) string {
+	if c.DatabaseURL != "" {
+		return "PostgreSQL"
+	}
+	return c.Data + " (SQLite)"
 }
 
 // shellQuote writes the absolute path of a file for a shell.

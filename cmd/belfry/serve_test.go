@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	stdlog "log"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +191,72 @@ func TestTargetsThatAreNotAllowedAreWarnedOf(t *testing.T) {
 		r := p.ok(tt.args...)
 		if n := strings.Count(r.err, "Warning: "); tt.warn == "" && n != 0 || tt.warn != "" && (n != 1 || !strings.Contains(r.err, tt.warn) || !strings.Contains(r.err, flag)) {
 			t.Errorf("%q: got %q", tt.args, r.err)
+		}
+	}
+}
+
+// decodeLog decodes lines of a log, all of which must be JSON.
+func decodeLog(t *testing.T, text string) (lines []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var decoded map[string]any
+		if err := json.Unmarshal([]byte(line), &decoded); err != nil || decoded["msg"] == "" {
+			t.Errorf("%q is not JSON: %v", line, err)
+		}
+		lines = append(lines, decoded)
+	}
+	return lines
+}
+
+func TestServePrintsOnlyJSONWithLogFormatJSON(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, said := &screen{news: make(chan struct{}, 1)}, &screen{news: make(chan struct{}, 1)}
+	code := make(chan int, 1)
+	go func() {
+		code <- execute(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-format", "json"}, strings.NewReader(""), out, said)
+	}()
+	said.await(t, "belfry is running")
+	stdlog.Print("a library has something to say")
+	cancel()
+	if got := <-code; got != exitOK || out.String() != "" {
+		t.Errorf("it ended with %d and printed %q", got, out)
+	}
+	lines := decodeLog(t, said.String())
+	if !slices.ContainsFunc(lines, func(line map[string]any) bool {
+		address, _ := line["address"].(string)
+		return line["msg"] == "belfry is running" && strings.HasPrefix(address, "http://127.0.0.1:") && line["version"] == version()
+	}) || !strings.Contains(said.String(), "a library has something to say") {
+		t.Errorf("the log is\n%s", said)
+	}
+}
+
+func TestServeErrorsAreJSONWithLogFormatJSON(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		env  string
+		want []string
+	}{
+		{[]string{"--log-format", "json", "--listen", "99", "--concurrency", "0"}, "", []string{`--listen: "99" is not host:port`, "--concurrency: "}},
+		{[]string{"--listne", ":1", "--log-format=json"}, "", []string{"unknown flag: --listne; did you mean --listen?"}},
+		{[]string{"--concurrency", "many"}, "json", []string{`--concurrency: "many" is not a whole number`}},
+		{[]string{"--api-key-file", "nowhere"}, "json", []string{"nowhere"}},
+	} {
+		t.Setenv("BELFRY_LOG_FORMAT", tt.env)
+		if tt.env == "" {
+			os.Unsetenv("BELFRY_LOG_FORMAT")
+		}
+		var out, said strings.Builder
+		code := execute(t.Context(), append([]string{"serve", "--data", t.TempDir()}, tt.args...), strings.NewReader(""), &out, &said)
+		lines := decodeLog(t, said.String())
+		if code == exitOK || out.String() != "" || len(lines) != len(tt.want) {
+			t.Errorf("%q: it ended with %d, printed %q and said %q", tt.args, code, out.String(), said.String())
+			continue
+		}
+		for i, want := range tt.want {
+			if got, _ := lines[i]["msg"].(string); !strings.Contains(got, want) || lines[i]["level"] != "ERROR" {
+				t.Errorf("%q: line %d is %v, want %q", tt.args, i, lines[i], want)
+			}
 		}
 	}
 }
