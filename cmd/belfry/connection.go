@@ -28,8 +28,9 @@ const defaultServer = "http://127.0.0.1:7070"
 type connectionFlags struct {
 	server, key, keyFile, namespace, output string
 
-	timeout time.Duration
-	noColor bool
+	timeout    time.Duration
+	noColor    bool
+	utc, local bool
 }
 
 func (f *connectionFlags) add(cmd *cobra.Command) *cobra.Command {
@@ -40,6 +41,8 @@ func (f *connectionFlags) add(cmd *cobra.Command) *cobra.Command {
 	p.StringVarP(&f.namespace, "namespace", "n", "", "`NAME` of the namespace (default \"default\") [BELFRY_NAMESPACE]")
 	p.StringVarP(&f.output, "output", "o", "", "output `FORMAT`: "+strings.Join(formats, ", ")+" (default table)")
 	p.DurationVar(&f.timeout, "request-timeout", 30*time.Second, "timeout of one request")
+	p.BoolVar(&f.utc, "utc", false, "print absolute times, in UTC")
+	p.BoolVar(&f.local, "local", false, "print absolute times, in the time zone of this machine")
 	p.BoolVar(&f.noColor, "no-color", false, "print without colours [NO_COLOR]")
 	completeFlag(cmd, "output", formats...)
 	for _, flag := range []string{"namespace", "server", "key"} {
@@ -131,6 +134,15 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if f.timeout <= 0 {
 		return nil, usagef("--request-timeout: must be positive, not %s", f.timeout)
 	}
+	out := newOutput(cmd, s.Output, f.noColor)
+	switch {
+	case f.utc && f.local:
+		return nil, usagef("use either --utc or --local")
+	case f.utc:
+		out.zone = time.UTC
+	case f.local:
+		out.zone = time.Local
+	}
 	c, err := client.New(s.Server,
 		client.WithKey(s.Key),
 		client.WithNamespace(s.Namespace),
@@ -141,7 +153,7 @@ func (f *connectionFlags) open(cmd *cobra.Command) (*cli, error) {
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	return &cli{Client: c, output: newOutput(cmd, s.Output, f.noColor), cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
+	return &cli{Client: c, output: out, cmd: cmd, ctx: cmd.Context(), in: cmd.InOrStdin()}, nil
 }
 
 // configPath is empty if there is no home directory.

@@ -81,17 +81,17 @@ func withoutErrors[T any](items []T) iter.Seq2[T, error] {
 }
 
 func (c *cli) deadTable(letters []belfry.DeadLetter) {
-	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED"}
+	header, wide := []string{"RUN", "JOB", "DIED", "REASON", "ATTEMPT", "ERROR"}, []string{"FINGERPRINT", "KIND", "SCHEDULED", "REVISION", "KEY"}
 	writeTable(&c.output, letters, header, wide, func(d belfry.DeadLetter) []any {
-		return []any{d.ID, runJobTitle(d.Run), c.relativeTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
-			d.Fingerprint, d.Kind, c.relativeTime(d.ScheduledAt)}
+		return []any{d.ID, runJobTitle(d.Run), c.tableTimeOrNone(d.FinishedAt), cell{string(d.Reason), red}, d.Attempt, c.clip(resultText(d.HTTPStatus, d.Error)),
+			d.Fingerprint, d.Kind, c.tableTime(d.ScheduledAt), d.Revision, d.IdempotencyKey}
 	})
 }
 
 func (c *cli) groupTable(groups []belfry.DeadGroup) {
 	header, wide := []string{"FINGERPRINT", "COUNT", "JOBS", "FIRST", "LAST", "ERROR"}, []string{"LATEST RUN"}
 	writeTable(&c.output, groups, header, wide, func(g belfry.DeadGroup) []any {
-		return []any{g.Fingerprint, g.Count, g.Jobs, c.relativeTime(g.FirstAt), c.relativeTime(g.LastAt), c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
+		return []any{g.Fingerprint, g.Count, g.Jobs, c.tableTime(g.FirstAt), c.tableTime(g.LastAt), c.clip(resultText(g.HTTPStatus, g.Error)), g.LatestRunID}
 	})
 }
 

@@ -87,8 +87,15 @@ func TestRelativeTimes(t *testing.T) {
 	if got := o.absoluteTimeIn("Nowhere/Land", &now); got != "2026-03-01T12:00:00Z (now)" {
 		t.Errorf("got %q", got)
 	}
-	if o.relativeTimeOrNone(nil) != "-" || o.absoluteTimeIn("UTC", nil) != "-" {
+	if o.tableTimeOrNone(nil) != "-" || o.absoluteTimeIn("UTC", nil) != "-" {
 		t.Error("a missing instant should be a dash")
+	}
+	if got := o.tableTime(now); got != "now" {
+		t.Errorf("got %q", got)
+	}
+	o.zone = time.UTC
+	if got, long := o.tableTimeOrNone(&now), o.absoluteTimeIn("Europe/Paris", &now); got != "2026-03-01T12:00:00Z" || long != got+" (now)" {
+		t.Errorf("got %q and %q", got, long)
 	}
 }
 

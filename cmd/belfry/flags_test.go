@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,11 +121,11 @@ func TestOutputErrorsAreReported(t *testing.T) {
 func TestWideTables(t *testing.T) {
 	p, _ := withDeadLetters(t, 1)
 	for command, want := range map[string][]string{
-		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION"},
+		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION"},
 		"job revisions a":   {"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"},
-		"job runs a":        {"REVISION", "STARTED", "WORKER", "KEY"},
-		"run list":          {"REVISION", "STARTED", "WORKER", "KEY"},
-		"dead list":         {"FINGERPRINT", "KIND", "SCHEDULED"},
+		"job runs a":        {"REVISION", "STARTED", "FINISHED", "WORKER", "KEY"},
+		"run list":          {"REVISION", "STARTED", "FINISHED", "WORKER", "KEY"},
+		"dead list":         {"FINGERPRINT", "KIND", "SCHEDULED", "REVISION", "KEY"},
 		"dead list --group": {"LATEST RUN"},
 	} {
 		narrow := columns(p.ok(strings.Fields(command)...).out)
@@ -137,5 +138,33 @@ func TestWideTables(t *testing.T) {
 				t.Errorf("%s: the row %q does not have the columns %q", command, row, wide[0])
 			}
 		}
+	}
+}
+
+func TestAbsoluteTimesInTables(t *testing.T) {
+	p, _ := withDeadLetters(t, 1)
+	for command, count := range map[string]int{"job list": 4, "job runs a": 1, "run list": 2, "run list -o wide": 6, "dead list": 2, "dead list --group": 2, "event list": 0} {
+		for _, flag := range []string{"--utc", "--local"} {
+			out, zone := p.ok(append(strings.Fields(command), flag)...).out, time.Local
+			if flag == "--utc" {
+				zone = time.UTC
+			}
+			times := regexp.MustCompile(`\b20\d\d-\S+`).FindAllString(out, -1)
+			if len(times) != count || strings.Contains(out, " ago") {
+				t.Errorf("%s %s has %d absolute times, want %d:\n%s", command, flag, len(times), count, out)
+			}
+			for _, text := range times {
+				if at, err := time.Parse(time.RFC3339, text); err != nil || at.In(zone).Format(time.RFC3339) != text {
+					t.Errorf("%s %s: the time is %s, error %v", command, flag, text, err)
+				}
+			}
+		}
+	}
+	p.ok("job", "create", "tokyo", "--schedule", "0 9 * * *", "--timezone", "Asia/Tokyo", "--handler", "h")
+	if r := p.ok("job", "show", "tokyo", "--utc"); !strings.Contains(r.out, "T00:00:00Z (in ") || strings.Contains(r.out, "+09:00") {
+		t.Errorf("job show --utc printed\n%s", r.out)
+	}
+	if r := p.run("job", "list", "--utc", "--local"); r.code != exitUsage || !strings.Contains(r.err, "use either --utc or --local") {
+		t.Errorf("with both: %+v", r)
 	}
 }

@@ -46,12 +46,14 @@ func writeTable[T any](o *output, items []T, header, wide []string, values func(
 	o.writeRows(rows)
 }
 
-// clip shortens a long text for a table that is not wide.
-func (o *output) clip(text string) string {
-	if o.format == "wide" {
+// clip shortens a long text for a table on a terminal.
+func (o *output) clip(text string) string { return o.clipTo(text, columnWidth) }
+
+func (o *output) clipTo(text string, width int) string {
+	if !o.clips {
 		return text
 	}
-	return shorten(escape(text), columnWidth)
+	return shorten(escape(text), width)
 }
 
 // writeRows pads all columns but the last, so that no line ends in blanks.
@@ -136,21 +138,33 @@ func (o *output) relativeTime(at time.Time) string {
 	return "in " + durationText(d)
 }
 
-// relativeTimeOrNone is relativeTime for an instant that may be missing.
-func (o *output) relativeTimeOrNone(at *time.Time) string {
+// tableTime is an instant in a table: how far away it is, or the instant itself.
+func (o *output) tableTime(at time.Time) string {
+	if o.zone == nil {
+		return o.relativeTime(at)
+	}
+	return at.In(o.zone).Format(time.RFC3339)
+}
+
+// tableTimeOrNone is tableTime for an instant that may be missing.
+func (o *output) tableTimeOrNone(at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return o.relativeTime(*at)
+	return o.tableTime(*at)
 }
 
 // absoluteTime is an instant in UTC with how far away it is.
 func (o *output) absoluteTime(at time.Time) string { return o.absoluteTimeIn("UTC", &at) }
 
-// absoluteTimeIn is absoluteTime in a time zone. A missing instant is a dash.
+// absoluteTimeIn is absoluteTime in a time zone, unless the user asked for another. A
+// missing instant is a dash.
 func (o *output) absoluteTimeIn(zone string, at *time.Time) string {
-	if at == nil {
+	switch {
+	case at == nil:
 		return "-"
+	case o.zone != nil:
+		return fmt.Sprintf("%s (%s)", o.tableTime(*at), o.relativeTime(*at))
 	}
 	return fmt.Sprintf("%s (%s)", localTime(zone, at.Truncate(time.Second)), o.relativeTime(*at))
 }

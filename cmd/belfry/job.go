@@ -112,18 +112,19 @@ func targetText(spec belfry.Spec, payload json.RawMessage) string {
 	return strings.ToUpper(cmp.Or(request.Method, http.MethodPost)) + " " + request.URL
 }
 
-func changeText(c belfry.FieldChange, p palette) string {
-	secret := ""
+func (o *output) changeText(c belfry.FieldChange) string {
+	const width = 200 // of a value
+	old, new, secret := o.clipTo(compactJSON(c.Old), width), o.clipTo(compactJSON(c.New), width), ""
 	if string(c.Old) == string(c.New) {
 		secret = " (a secret)"
 	}
 	switch {
 	case c.Old == nil:
-		return p.paint(green, fmt.Sprintf("+ %s: %s", escape(c.Field), compactJSON(c.New)))
+		return o.palette.paint(green, fmt.Sprintf("+ %s: %s", escape(c.Field), new))
 	case c.New == nil:
-		return p.paint(red, fmt.Sprintf("- %s: %s", escape(c.Field), compactJSON(c.Old)))
+		return o.palette.paint(red, fmt.Sprintf("- %s: %s", escape(c.Field), old))
 	}
-	return p.paint(yellow, fmt.Sprintf("~ %s: %s -> %s%s", escape(c.Field), compactJSON(c.Old), compactJSON(c.New), secret))
+	return o.palette.paint(yellow, fmt.Sprintf("~ %s: %s -> %s%s", escape(c.Field), old, new, secret))
 }
 
 // changedFields lists the fields that differ, without the members of the payload.

@@ -254,7 +254,7 @@ func (a *apply) add(r applyResult) {
 	default:
 		a.result(plannedVerbs[r.Result], name, r.note)
 		for _, c := range r.Changes {
-			a.line("    %s", changeText(c, a.palette))
+			a.line("    %s", a.changeText(c))
 		}
 	}
 }

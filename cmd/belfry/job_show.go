@@ -35,10 +35,10 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) jobTable(jobs []belfry.Job) {
-	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "TAGS", "DESCRIPTION"}
+	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION"}
 	writeTable(&c.output, jobs, header, wide, func(j belfry.Job) []any {
-		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.relativeTimeOrNone(j.NextRunAt), c.relativeTimeOrNone(j.LastRunAt),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, strings.Join(j.Tags, ","), c.clip(j.Description)}
+		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.tableTimeOrNone(j.NextRunAt), c.tableTimeOrNone(j.LastRunAt),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, c.tableTime(j.CreatedAt), c.tableTime(j.UpdatedAt), strings.Join(j.Tags, ","), c.clip(j.Description)}
 	})
 }
 
@@ -78,7 +78,7 @@ func (c *cli) revisionTable(revisions []belfry.Revision) {
 	writeTable(&c.output, revisions, header, wide, func(r belfry.Revision) []any {
 		replaced := "current"
 		if r.ReplacedAt != nil {
-			replaced = c.relativeTime(*r.ReplacedAt)
+			replaced = c.tableTime(*r.ReplacedAt)
 		}
 		return []any{r.Number, replaced, scheduleText(r.Spec), c.clip(targetText(r.Spec, r.Payload)), r.MaxRetries.Value(),
 			r.Queue, durationText(r.Timeout()), overlapText(r.Spec), missedText(r.Spec)}

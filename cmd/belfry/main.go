@@ -285,6 +285,6 @@ runs than usual (see --large-catch-up of belfry serve).`,
 func (c *cli) eventTable(events []belfry.Event) {
 	names := c.jobNames(mapSlice(events, func(e belfry.Event) belfry.ID { return e.JobID }))
 	writeTable(&c.output, events, []string{"WHEN", "EVENT", "JOB", "MESSAGE"}, []string{"COUNT", "ID"}, func(e belfry.Event) []any {
-		return []any{c.relativeTime(e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID}
+		return []any{c.tableTime(e.At), cell{string(e.Kind), yellow}, names[e.JobID], e.Message, e.Count, e.ID}
 	})
 }

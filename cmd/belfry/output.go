@@ -32,6 +32,8 @@ type output struct {
 	err     io.Writer
 	format  string
 	palette palette
+	clips   bool           // long texts in tables are cut, for a terminal
+	zone    *time.Location // of absolute times; nil: relative ones in tables, and time zones of jobs
 	now     func() time.Time
 }
 
@@ -50,6 +52,7 @@ func (w *writer) Write(p []byte) (n int, err error) {
 
 func newOutput(cmd *cobra.Command, format string, noColor bool) output {
 	o := output{out: &writer{Writer: cmd.OutOrStdout()}, err: cmd.ErrOrStderr(), format: format, now: time.Now}
+	o.clips = isTerminal(cmd.OutOrStdout()) && format != "wide"
 	o.palette.on = o.humanReadable() && !noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(cmd.OutOrStdout())
 	return o
 }
@@ -158,7 +161,7 @@ func compactJSON(value json.RawMessage) string {
 	if json.Compact(&b, value) == nil {
 		value = b.Bytes()
 	}
-	return shorten(escape(string(value)), 200)
+	return escape(string(value))
 }
 
 // ask asks the user, who agrees with y or yes. Any other answer is an error.

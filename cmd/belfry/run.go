@@ -68,7 +68,7 @@ func (c *cli) jobNames(ids []belfry.ID) map[belfry.ID]string {
 
 // runTable lists runs, with their jobs unless all are of one.
 func (c *cli) runTable(runs []belfry.Run, withJobs bool) {
-	header, wide := []string{"RUN", "JOB", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}, []string{"REVISION", "STARTED", "WORKER", "KEY"}
+	header, wide := []string{"RUN", "JOB", "STATUS", "KIND", "SCHEDULED", "TOOK", "ATTEMPT", "DETAIL"}, []string{"REVISION", "STARTED", "FINISHED", "WORKER", "KEY"}
 	if !withJobs {
 		header = slices.Delete(header, 1, 2)
 	}
@@ -77,8 +77,8 @@ func (c *cli) runTable(runs []belfry.Run, withJobs bool) {
 		if !r.WorkerID.IsZero() {
 			worker = r.WorkerID.String()
 		}
-		row := []any{r.ID, runJobTitle(r), statusCell(r.Status), r.Kind, c.relativeTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
-			r.Revision, c.relativeTimeOrNone(r.StartedAt), worker, r.IdempotencyKey}
+		row := []any{r.ID, runJobTitle(r), statusCell(r.Status), r.Kind, c.tableTime(r.ScheduledAt), tookText(r), r.Attempt, c.clip(runDetail(r)),
+			r.Revision, c.tableTimeOrNone(r.StartedAt), c.tableTimeOrNone(r.FinishedAt), worker, r.IdempotencyKey}
 		if !withJobs {
 			row = slices.Delete(row, 1, 2)
 		}
@@ -194,7 +194,7 @@ func (c *cli) showAttempts(run belfry.Run) {
 	}
 	c.line("\nFailed attempts")
 	writeTable(&c.output, run.Attempts, []string{"ATTEMPT", "OUTCOME", "STARTED", "TOOK", "DETAIL"}, []string{"WORKER"}, func(a belfry.Attempt) []any {
-		return []any{a.Number, cell{string(a.Outcome), red}, c.relativeTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
+		return []any{a.Number, cell{string(a.Outcome), red}, c.tableTime(a.StartedAt), elapsedText(a.FinishedAt.Sub(a.StartedAt)), resultText(a.HTTPStatus, a.Error), a.WorkerID}
 	})
 	for _, a := range run.Attempts {
 		if a.Number != run.Attempt || a.Output != run.Output { // otherwise printed above

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 	"unsafe"
+
+	"github.com/spf13/cobra"
 )
 
 // typing gives the command line a terminal at which somebody has typed a text.
@@ -68,6 +71,27 @@ func TestConfirmationAtATerminal(t *testing.T) {
 		said := r.err[max(0, len(r.err)-len(tt.said)):]
 		if r.code != code || said != tt.said || r.out[:min(len(r.out), len(tt.out))] != tt.out || tt.out == "" && r.out != "" {
 			t.Errorf("%q: it printed %+v, want code %d, %q and %q", tt.args, r, code, tt.said, tt.out)
+		}
+	}
+}
+
+func TestLongTextsAreCutOnlyOnATerminal(t *testing.T) {
+	p := withServer(t)
+	address := "https://example.com/" + strings.Repeat("long/", 60)
+	p.ok("job", "create", "a", "--schedule", "@yearly", "--url", address)
+	if r := p.ok("job", "list"); !strings.Contains(r.out, "POST "+address+" ") {
+		t.Errorf("the table has\n%s", r.out)
+	}
+	file := p.file("a.yaml", "name: b\nschedule: '@yearly'\npayload: {url: '"+address+"'}\n")
+	if r := p.ok("job", "apply", "-f", file, "--dry-run"); !strings.Contains(r.out, `"`+address+`"`) {
+		t.Errorf("the dry run has\n%s", r.out)
+	}
+	p.typing("")
+	cmd := &cobra.Command{}
+	cmd.SetOut(p.stdin.(*os.File))
+	for format, want := range map[string]int{"table": columnWidth, "wide": len(address)} {
+		if o := newOutput(cmd, format, false); utf8.RuneCountInString(o.clip(address)) != want {
+			t.Errorf("on a terminal the %s has %q", format, o.clip(address))
 		}
 	}
 }
