@@ -19,7 +19,8 @@ func runWatchCommand(f *connectionFlags) *cobra.Command {
 		Long: `Watch a run until it has ended, and print every change of its status. The exit code
 is 0 if it succeeded, and 5 if it is dead, skipped or cancelled.
 
-With --job, watch the runs of a job until you interrupt the command.`,
+With --job, watch the runs of a job until you interrupt the command, which ends it
+with exit code 130.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	job := cmd.Flags().String("job", "", "watch the runs of this job instead")
@@ -139,7 +140,7 @@ func (c *cli) followJob(ref string) error {
 	const maxRuns = 20
 	watchers := make(map[belfry.ID]*runWatcher)
 	first := true
-	err := c.poll(func() (changed, done bool, err error) {
+	return c.poll(func() (changed, done bool, err error) {
 		latest, _, err := collect(c.JobRuns(c.ctx, ref, belfry.JobRunFilter{}), maxRuns)
 		if err != nil {
 			return false, false, err
@@ -158,10 +159,6 @@ func (c *cli) followJob(ref string) error {
 		first = false
 		return changed, false, nil
 	})
-	if c.ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // runWatcher prints the changes of a run. It keeps what it printed last.

@@ -75,7 +75,7 @@ func TestRunWatchOfAJob(t *testing.T) {
 	var asked belfry.TriggerResult
 	p.json(&asked, "job", "trigger", "a")
 	out.await(t, asked.RunID.String()+"  succeeded  attempt 1")
-	if code := interrupt(); code != exitOK || strings.Count(out.String(), "succeeded") != 1 {
+	if code := interrupt(); code != exitInterrupted || !strings.HasSuffix(said.String(), "belfry: run watch: interrupted\n") || strings.Count(out.String(), "succeeded") != 1 {
 		t.Errorf("it ended with %d and\n%s", code, out)
 	}
 }
