@@ -3,7 +3,14 @@
 package examples
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/format"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +53,49 @@ func TestGoWorker(t *testing.T) {
 	}
 	if code := worker.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM it ended with %d", code)
+	}
+}
+
+// The program in docs/workers.md is complete, and the module and the version of Go are
+// those of this module.
+func TestDocumentedGoWorkerCompiles(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := regexp.MustCompile(`(?s)^module (\S+)\n.*?\ngo (\d+\.\d+)`).FindSubmatch(module)
+	if want := fmt.Sprintf("module `%s`, which needs Go %s or newer", facts[1], facts[2]); !strings.Contains(string(doc), want) {
+		t.Errorf("docs/workers.md does not have %q", want)
+	}
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindSubmatch(doc)
+	if program == nil {
+		t.Fatal("docs/workers.md has no complete program in Go")
+	}
+	dir := t.TempDir()
+	source, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
+	place, err := filepath.Abs("worker-go/main.go") // which it replaces
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{place: source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{source: program[1], overlay: replace} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", "-overlay", overlay, "./worker-go").CombinedOutput(); err != nil {
+		t.Errorf("go vet: %v\n%s", err, out)
+	}
+	if formatted, err := format.Source(program[1]); err != nil || !bytes.Equal(formatted, program[1]) {
+		t.Errorf("the program is not formatted: %v", err)
 	}
 }
 
