@@ -26,7 +26,7 @@ type Spec struct {
 	EndsAt     time.Time  `json:"ends_at,omitzero" doc:"Nothing runs after this instant."`
 	MaxRuns    int        `json:"max_runs,omitempty" min:"0" max:"1000000000" doc:"How many scheduled runs the job has in all; triggers do not count. Default: no limit."`
 
-	JitterSeconds  int          `json:"jitter_seconds,omitempty" min:"0" max:"86400" doc:"Upper limit of the delay between an occurrence and the start of its run. The delay depends only on the job and the occurrence, and ends before the next occurrence."`
+	JitterSeconds  int          `json:"jitter_seconds,omitempty" min:"0" max:"86400" doc:"Scheduled runs become ready later than their occurrence by a delay from 0 to this, so that jobs that are due together do not start together. The delay depends only on the job and the occurrence, and ends a second before the next occurrence. Triggered and backfilled runs have none."`
 	MissedWindow   MissedWindow `json:"missed_window,omitempty" default:"run_once" doc:"What happens to occurrences that were missed because no scheduler was running. Being late because workers are busy is not missed. A one-off runs however late, unless this is 'skip'."`
 	MaxMissed      int          `json:"max_missed,omitempty" min:"0" max:"1000" implicit:"100" doc:"How many missed occurrences run at most with 'missed_window' 'run_all': the newest."`
 	CatchUpSeconds int          `json:"catch_up_window_seconds,omitempty" min:"0" max:"316224000" example:"3600" doc:"How old a missed occurrence may be to still run. Default: set by the server, normally 30 minutes for 'run_all' and no limit for 'run_once'."`

@@ -55,6 +55,7 @@ func TestFieldFlagUsage(t *testing.T) {
 	for flag, want := range map[string]string{
 		"overlap":      "what happens to an occurrence, or a triggered run, while an earlier run of the job is alive: skip, queue, parallel (default skip)",
 		"timeout":      "how long one attempt may take (default 1m)",
+		"jitter":       "scheduled runs become ready later than their occurrence by a delay from 0 to this, so that jobs that are due together do not start together",
 		"max-queued":   "how many runs may wait for an earlier one with overlap queue (default 100)",
 		"max-runs":     "how many scheduled runs the job has in all; triggers do not count (default no limit)",
 		"retry-delays": "delays such as 1s,10s,1m, one per retry; the last one repeats",
