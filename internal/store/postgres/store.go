@@ -38,19 +38,20 @@ type Options struct {
 
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
-	pool         *pool
-	readPool     *pool // reads of the API, so that many of them delay nothing else
-	priorityPool *pool // heartbeats, leases and the clock never wait behind other work
-	behindPooler bool  // connections go through a pooler in transaction mode
-	log          *slog.Logger
-	shards       int
-	clock        atomic.Pointer[clockSample]
-	clockWatch   store.ClockWatch
-	writeFailure atomic.Pointer[writeFailure] // why the server takes no writes; nil: it does
-	notifier     *notifier
-	specs        store.Specs
-	trigrams     shareCache
-	waitingScan  struct { // where the next scan of jobs with waiting runs starts
+	pool          *pool
+	readPool      *pool // reads of the API, so that many of them delay nothing else
+	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
+	behindPooler  bool  // connections go through a pooler in transaction mode
+	log           *slog.Logger
+	shards        int
+	clock         atomic.Pointer[clockSample]
+	clockWatch    store.ClockWatch
+	writeFailure  atomic.Pointer[writeFailure] // why the server takes no writes; nil: it does
+	plansLockedAt atomic.Int64                 // when a fire last waited for a locked plan in vain, in Unix seconds
+	notifier      *notifier
+	specs         store.Specs
+	trigrams      shareCache
+	waitingScan   struct { // where the next scan of jobs with waiting runs starts
 		sync.Mutex
 		after belfry.ID
 		at    time.Time // when the last one was
