@@ -27,6 +27,7 @@ func createVariousJobs(t *testing.T, s *Store, n int) {
 			j := &job.Job
 			j.ID = belfry.NewID(j.CreatedAt.Add(time.Duration(i/3) * time.Millisecond))
 			job.Plan.JobID = j.ID
+			job.Plan.NextAt, job.Plan.NominalAt = job.Plan.NextAt.Add(24*time.Hour), job.Plan.NominalAt.Add(24*time.Hour) // none becomes due meanwhile
 			j.Name = fmt.Sprintf("Tenant-%d-invoice-%d_100%%", random.IntN(20), i)
 			j.Queue = []string{"default", "mail", "rare"}[min(random.IntN(20), 2)]
 			if random.IntN(2) == 0 {

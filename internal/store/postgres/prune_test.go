@@ -89,6 +89,9 @@ func TestPruneCutoff(t *testing.T) {
 			job := belfry.NewID(s.Now())
 			cutoff := s.Now().Add(-tt.keep)
 			day := cutoff.UTC().Truncate(24 * time.Hour)
+			if err := makePartitions(t.Context(), s.pool, cutoff); err != nil { // early in the morning it is two days ago
+				t.Fatal(err)
+			}
 			var kept []belfry.ID
 			pruned := 0
 			for hour := range 80 {
