@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -132,12 +133,33 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			slog.String("path", r.URL.Path), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
 			slog.Duration("took", time.Since(start)), slog.String("key", v.key))
 	}()
+	body := r.Body
 	defer a.recoverPanic(out, r)
 	if err := a.authorize(r); err != nil {
 		a.fail(out, r, err)
-		return
+	} else {
+		a.dispatch(out, r)
 	}
-	a.dispatch(out, r)
+	if out.status >= http.StatusBadRequest && body != nil && body != http.NoBody && r.Header.Get("Expect") == "" {
+		drain(w, body)
+	}
+}
+
+// A refused body is read for so long and so far, unless the client waits to be asked for it.
+const (
+	maxDrain     = 32 << 20
+	drainTimeout = 5 * time.Second
+)
+
+// drain sends the response and reads the rest of a body that was refused. Most clients read
+// a response only after they have sent everything, and a connection that is closed with
+// unread data loses the response.
+func drain(w http.ResponseWriter, body io.Reader) {
+	connection := http.NewResponseController(w)
+	connection.SetReadDeadline(time.Now().Add(drainTimeout)) // without support there is no timeout either
+	if connection.Flush() == nil {
+		io.CopyN(io.Discard, body, maxDrain)
+	}
 }
 
 // recoverPanic turns a panic of a handler into a response and a line in the log.
