@@ -271,7 +271,7 @@ func (step *Step) skip(d occurrences, reason belfry.Reason) {
 		return
 	}
 	if d.atLeast {
-		d.count = maxCounted
+		d.count = min(d.count, maxCounted)
 	}
 	id := belfry.RunID(step.Seen.JobID, belfry.KindScheduled, d.first, belfry.ID{})
 	step.Skips = append(step.Skips, Skip{ID: id, From: d.first, To: d.latest(), Count: d.count, Reason: reason})

@@ -180,9 +180,8 @@ func TestRRuleNextAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The slowest rules that came to mind, each asked where it has to look furthest.
-// The bounds are generous for slow machines: all take a millisecond or less.
-func TestRRuleTimeIsBounded(t *testing.T) {
+// The slowest rules of one line that came to mind are accepted.
+func TestRareRRulesAreInBudget(t *testing.T) {
 	for _, rule := range []string{
 		"FREQ=SECONDLY;INTERVAL=86399;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
 		"FREQ=SECONDLY;INTERVAL=86401;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
@@ -202,27 +201,23 @@ func TestRRuleTimeIsBounded(t *testing.T) {
 		"FREQ=SECONDLY;COUNT=1000000",
 		"FREQ=SECONDLY;INTERVAL=61;BYSECOND=0,30;COUNT=100000",
 		"FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1,1;COUNT=100000",
+		"FREQ=DAILY;INTERVAL=2;BYDAY=MO,TU,WE,TH,FR;COUNT=1000000",
+		"FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;COUNT=1000000",
+		"FREQ=HOURLY;BYDAY=MO,TU,WE,TH,FR;COUNT=1000000",
+		"FREQ=SECONDLY;INTERVAL=100000;BYHOUR=9;COUNT=100000",
+		"FREQ=DAILY;BYHOUR=1,2,3,4,5;BYSETPOS=2,3,4;COUNT=1000000",
 	} {
-		begin := time.Now()
-		r, err := Parse("DTSTART;TZID=America/New_York:20260302T090000 "+rule, Options{})
-		parsed := time.Since(begin)
-		if err != nil {
-			t.Errorf("%s: %v", rule, err)
-			continue
-		}
-		slowest, at := time.Duration(0), time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		for range 50 {
-			begin := time.Now()
-			next := r.Next(at)
-			slowest = max(slowest, time.Since(begin))
-			if next.IsZero() {
-				break
+		for _, zone := range []string{"UTC", "America/New_York"} {
+			r, err := parseRRuleSet("DTSTART:20260302T090000 "+rule, Options{Timezone: zone})
+			if err != nil {
+				t.Errorf("%s: %v", rule, err)
+				continue
 			}
-			at = next
-		}
-		t.Logf("%-60.60s parsed in %8v, slowest of 50 %8v", rule, parsed, slowest)
-		if parsed > 500*time.Millisecond || slowest > 100*time.Millisecond {
-			t.Errorf("%s: parsed in %v, Next takes up to %v", rule, parsed, slowest)
+			set := r.(*rruleSet)
+			t.Logf("%-60.60s %6d steps to read, %5d to find an occurrence", rule, set.readSteps, set.nextSteps)
+			if err := set.checkSteps(maxReadSteps, maxNextSteps); err != nil {
+				t.Errorf("%s in %s: %v", rule, zone, err)
+			}
 		}
 	}
 }

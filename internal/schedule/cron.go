@@ -20,7 +20,7 @@ type cron struct {
 // days depend on is how long it is and on which weekday it begins.
 type monthTable [4][7]uint32
 
-func (c *cron) nextWall(wall int64) int64 {
+func (c *cron) nextWall(wall, _ int64) int64 {
 	today := floorDiv(wall, secondsPerDay)
 	day := c.nextDay(today)
 	if day == today {
@@ -35,7 +35,7 @@ func (c *cron) nextWall(wall int64) int64 {
 	return day*secondsPerDay + int64(c.times.next(0))
 }
 
-func (c *cron) hasWall(wall int64) bool { return c.nextWall(wall) == wall }
+func (c *cron) hasWall(wall int64) bool { return c.nextWall(wall, wall) == wall }
 
 // nextDay returns the first matching day from the given one on, or never.
 func (c *cron) nextDay(from int64) int64 {

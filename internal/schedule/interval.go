@@ -99,7 +99,7 @@ type calendarInterval struct {
 	wallSequence
 }
 
-func (c *calendarInterval) nextWall(from int64) int64 {
+func (c *calendarInterval) nextWall(from, _ int64) int64 {
 	n := c.firstFrom(from)
 	if c.exceedsCount(n) {
 		return never
@@ -107,7 +107,7 @@ func (c *calendarInterval) nextWall(from int64) int64 {
 	return c.wall(n)
 }
 
-func (c *calendarInterval) hasWall(wall int64) bool { return c.nextWall(wall) == wall }
+func (c *calendarInterval) hasWall(wall int64) bool { return c.nextWall(wall, wall) == wall }
 
 func (c *calendarInterval) countWalls(from, end int64) int64 {
 	return c.clampCount(c.firstFrom(end)) - c.clampCount(c.firstFrom(from))

@@ -276,7 +276,8 @@ func overlapWarning(r Rule, z *zone, i int) string {
 	first := time.Unix(begin-z.periods[i-1].offset-1, 0)
 	var walls []int64
 	both, steady := false, true
-	for at := r.Next(first); !at.IsZero() && at.Unix() < z.periods[i].start; at = r.Next(at) {
+	next, _ := inOrder(r)
+	for at := next(first); !at.IsZero() && at.Unix() < z.periods[i].start; at = next(at) {
 		wall := at.Unix() + z.periods[i-1].offset
 		walls = append(walls, wall)
 		both = both || firesAt(r, wall-z.periods[i].offset)

@@ -37,14 +37,16 @@ const (
 	maxMoved       = 100     // wall times in Occurrence.Moved
 	maxOccurrences = 1000    // of Occurrences
 	maxEnumerated  = 100_000 // occurrences that are counted one by one
+	maxAsked       = 150_000 // times that the rules of a set are asked for them
 	maxGaps        = 1060    // gaps that are listed at once: two a year, for all the years
 )
 
 // Occurrences returns the next n occurrences of a rule, at most 1000, after an instant.
 func Occurrences(r Rule, after time.Time, n int) []Occurrence {
 	var list []Occurrence
+	next, _ := inOrder(r)
 	for range min(n, maxOccurrences) {
-		if after = r.Next(after); after.IsZero() {
+		if after = next(after); after.IsZero() {
 			break
 		}
 		list = append(list, OccurrenceAt(r, after))
@@ -88,7 +90,7 @@ func OccurrenceAt(r Rule, at time.Time) Occurrence {
 }
 
 func firesAt(r Rule, t int64) bool {
-	return r.Next(time.Unix(t-1, 0)).Equal(time.Unix(t, 0))
+	return nextUntil(r, time.Unix(t-1, 0), time.Unix(t+1, 0)).Equal(time.Unix(t, 0))
 }
 
 // clockRule is a rule that changes of the clock affect.
@@ -132,7 +134,8 @@ func SkippedGaps(r Rule, from, to time.Time) []Gap {
 // first, and the number of older ones after from. If atLeast is true there may be
 // more. It searches backwards from the end, so its cost depends on n and not on how
 // many occurrences a long outage missed. Most rules count the older ones without
-// visiting them; those of others are counted up to 100,000.
+// visiting them; those of others are counted up to 100,000, or less far if they are
+// named by many rules at the same time.
 func Newest(r Rule, from, end time.Time, n int) (newest []time.Time, skipped int64, atLeast bool) {
 	if !from.Before(end) {
 		return nil, 0, false
@@ -163,26 +166,26 @@ func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Tim
 	high := end // no occurrence from here on
 	for back := max(gap, time.Second) + 1; latest.IsZero(); back *= 2 {
 		if back <= 0 || back >= end.Sub(from) {
-			if latest = r.Next(from); !latest.After(from) || !latest.Before(end) {
+			if latest = nextUntil(r, from, end); !latest.After(from) || !latest.Before(end) {
 				return time.Time{}
 			}
 			break
 		}
 		low := end.Add(-back)
-		if at := r.Next(low); at.After(low) && at.Before(end) {
+		if at := nextUntil(r, low, end); at.After(low) && at.Before(end) {
 			latest = at
 		} else {
 			high = low.Add(1)
 		}
 	}
 	for {
-		at := r.Next(latest)
+		at := nextUntil(r, latest, end)
 		if !at.After(latest) || !at.Before(end) {
 			return latest
 		}
 		latest = at
 		middle := latest.Add(high.Sub(latest) / 2)
-		if at = r.Next(middle); at.After(latest) && at.Before(end) {
+		if at = nextUntil(r, middle, end); at.After(latest) && at.Before(end) {
 			latest = at
 		} else {
 			high = middle.Add(1)
@@ -199,8 +202,9 @@ func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
 			return n, false
 		}
 	}
-	for at := r.Next(from); !at.IsZero() && at.Before(end); at = r.Next(at) {
-		if n == maxEnumerated {
+	next, asked := inOrder(r)
+	for at := next(from); !at.IsZero() && at.Before(end); at = next(at) {
+		if n == maxEnumerated || asked() > maxAsked {
 			return n, true
 		}
 		n++

@@ -30,6 +30,9 @@ func Parse(text string, o Options) (Rule, error) {
 	if err == nil {
 		err = checkFires(r, o.Now)
 	}
+	if set, ok := r.(*rruleSet); ok && err == nil && !o.Now.IsZero() {
+		err = set.checkSteps(maxReadSteps, maxNextSteps)
+	}
 	if err != nil {
 		return nil, err
 	}

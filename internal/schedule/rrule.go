@@ -24,6 +24,8 @@ type rruleSet struct {
 	rdateInstants  []int64      // the RDATEs that are instants, in order
 	exdateInstants []int64      // the instants of the EXDATEs, in order
 	exdateGapTimes []int64      // the EXDATEs that the clock skips, as wall times in order
+
+	readSteps, nextSteps int64 // what it took to read the set, and takes to find an occurrence
 }
 
 type rruleDate struct {
@@ -49,25 +51,12 @@ func parseRRuleSet(text string, o Options) (Rule, error) {
 }
 
 func (r *rruleSet) Next(after time.Time) time.Time {
-	t := max(after.Unix(), r.begin-1)
-	for t < horizon {
-		next := int64(never)
-		for _, c := range r.clocks {
-			next = min(next, c.next(t))
-		}
-		if i, _ := slices.BinarySearch(r.rdateInstants, t+1); i < len(r.rdateInstants) {
-			next = min(next, r.rdateInstants[i])
-		}
-		if _, removed := slices.BinarySearch(r.exdateInstants, next); !removed {
-			return instant(next)
-		}
-		t = next
-	}
-	return time.Time{}
+	c := newSetCursor(r)
+	return instant(c.next(after.Unix(), horizon))
 }
 
 // prepare turns the dates of the set into instants and wall times.
-func (r *rruleSet) prepare(o Options) error {
+func (r *rruleSet) prepare(o Options, b *budget) error {
 	for _, d := range r.exdates {
 		t, skipped := r.zone.resolve(d.at)
 		switch {
@@ -85,7 +74,7 @@ func (r *rruleSet) prepare(o Options) error {
 	slices.Sort(r.exdateInstants)
 	slices.Sort(r.exdateGapTimes)
 	for _, rule := range r.rules {
-		if err := rule.prepare(r, o); err != nil {
+		if err := rule.prepare(r, o, b); err != nil {
 			return err
 		}
 		r.clocks = append(r.clocks, &rule.wallClock)
@@ -103,7 +92,7 @@ func (r *rruleSet) prepare(o Options) error {
 	if len(walls) > 0 {
 		slices.Sort(walls)
 		c := newWallClock(slices.Compact(walls), r.zone, false, o)
-		c.begin, c.excluded = r.begin, r.exdateGapTimes
+		c.begin, c.excluded, c.budget = r.begin, r.exdateGapTimes, b
 		c.last = min(c.last, walls[len(walls)-1]+maxOffset)
 		r.clocks = append(r.clocks, &c)
 	}
@@ -141,7 +130,7 @@ func (r *rruleSet) countBetween(from, end time.Time) (n int64, ok bool) {
 	n, _ = rule.countBetween(from, end)
 	for i, t := range r.exdateInstants {
 		at := time.Unix(t, 0)
-		if at.After(from) && at.Before(end) && (i == 0 || r.exdateInstants[i-1] != t) && rule.next(t-1) == t {
+		if at.After(from) && at.Before(end) && (i == 0 || r.exdateInstants[i-1] != t) && rule.next(t-1, t) == t {
 			n--
 		}
 	}

@@ -105,11 +105,10 @@ func startsContentLine(last *contentLine, blanks, word string, pos int) (bool, e
 }
 
 type rruleParser struct {
-	options    Options
-	start      *dateProperty // DTSTART
-	dates      []*dateProperty
-	rules      []*rrule
-	enumerated int64 // what has to be counted one by one
+	options Options
+	start   *dateProperty // DTSTART
+	dates   []*dateProperty
+	rules   []*rrule
 }
 
 type dateProperty struct {
@@ -157,11 +156,6 @@ func (c *rruleParser) addRule(l *contentLine, from int) error {
 	r, err := parseRRule(l, from)
 	if err != nil {
 		return err
-	}
-	if r.needsEnumeration() {
-		if c.enumerated += r.count; c.enumerated > maxEnumeratedCount {
-			return l.errorAt(from, "COUNT is limited to %d in rules like this, all together; use UNTIL instead", maxEnumeratedCount)
-		}
 	}
 	c.rules = append(c.rules, r)
 	return nil
@@ -246,7 +240,7 @@ func (c *rruleParser) build() (Rule, error) {
 			r.exdates = append(r.exdates, list...)
 		}
 	}
-	return r, r.prepare(c.options)
+	return r, r.prepareWithin(c.options, storedShare*maxReadSteps, storedShare*maxNextSteps)
 }
 
 // resolveStart finds the start of the rule: its DTSTART or Options.Start.

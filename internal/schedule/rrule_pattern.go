@@ -12,9 +12,12 @@ type rrulePattern struct {
 	origin       int64         // the number of a period of the rule; for HOURLY and finer, its first second
 	times        timeSet       // in a day, or in a unit
 	setPos       *setPositions // what BYSETPOS chooses in a period, or nil
+	chosen       []int         // what it chooses of times, in order, if a period is no longer than a day
 	neverMatches bool          // it chooses nothing
 
 	weekStart int64 // a day on which a week begins
+
+	budget *budget // nil unless the rule is being read
 
 	// For HOURLY and finer:
 	unit          int64    // seconds in an hour, a minute or a second
@@ -24,12 +27,12 @@ type rrulePattern struct {
 	residueCounts []int32  // how many unit times are; only while COUNT is computed
 }
 
-func newRRulePattern(r *rrule, start int64) rrulePattern {
+func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
 	day := floorDiv(start, secondsPerDay)
 	second := int(start - day*secondsPerDay)
 	year, month, _ := dateOf(day)
 	r = r.withStartDate(start)
-	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos)}
+	p := rrulePattern{freq: r.freq, interval: r.interval, dates: r.yearTable(), setPos: newSetPositions(r.setPos), budget: b}
 	p.everyDay = true
 	for row := range p.dates {
 		for weekday := range p.dates[row] {
@@ -67,10 +70,14 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 	}
 	if r.freq < hourly {
 		p.times = newTimeSet(hours, minutes, seconds)
+		if r.freq == daily {
+			p.chosen = p.setPos.all(p.times.len)
+		}
 		p.neverMatches = r.freq == daily && p.setPos.selectsNone(p.times.len) || r.freq == weekly && p.setPos.selectsNone(len(r.weekdays)*p.times.len)
 		return p
 	}
-	p.neverMatches = p.setPos.selectsNone(p.times.len)
+	p.chosen = p.setPos.all(p.times.len)
+	p.neverMatches = p.setPos != nil && len(p.chosen) == 0
 	p.origin = start - floorMod(start, p.unit)
 	p.step = p.unit * p.interval
 	if r.limitsTimeOfDay() {
@@ -78,11 +85,7 @@ func newRRulePattern(r *rrule, start int64) rrulePattern {
 		p.unitTimes = &within
 	}
 	if p.unitTimes != nil && p.interval > 1 && p.step < secondsPerDay {
-		p.residues = make([]uint64, p.interval/64+1)
-		for s := p.unitTimes.next(0); s >= 0; s = p.unitTimes.next(s + 1) {
-			n := int64(s) % p.step / p.unit
-			p.residues[n/64] |= 1 << (n % 64)
-		}
+		p.setResidues()
 	}
 	return p
 }
@@ -147,13 +150,11 @@ func (p *rrulePattern) nextOnDay(from, limit int64) int64 {
 func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 	today, last := floorDiv(from, secondsPerDay), floorDiv(limit, secondsPerDay)
 	for day := p.nextDay(today, last); day != never; {
+		p.budget.spend(4)
 		begin, end := p.period(day)
 		n := 0
 		if today >= begin {
-			n = p.countDates(begin, today) * p.times.len
-			if day == today {
-				n += p.times.rank(int(from - today*secondsPerDay))
-			}
+			n = p.elementsBefore(begin, from)
 		}
 		if n = p.setPos.next(n, p.countDates(begin, end)*p.times.len); n >= 0 {
 			day = p.nthDate(begin, n/p.times.len)
@@ -162,6 +163,17 @@ func (p *rrulePattern) nextBySetPos(from, limit int64) int64 {
 		day = p.nextDay(end, last)
 	}
 	return never
+}
+
+// elementsBefore counts what BYSETPOS has to choose from between the first day of a
+// period and a wall time in it.
+func (p *rrulePattern) elementsBefore(begin, wall int64) int {
+	day := floorDiv(wall, secondsPerDay)
+	n := p.countDates(begin, day) * p.times.len
+	if p.nextDate(day, day) == day {
+		n += p.times.rank(int(wall - day*secondsPerDay))
+	}
+	return n
 }
 
 // A date is a day that matches all day parts of the rule. A day of the rule also
@@ -187,6 +199,7 @@ func (p *rrulePattern) nextDate(day, limit int64) int64 {
 	}
 	year, first := yearOf(day)
 	for n := int(day - first); first <= limit; n = 0 {
+		p.budget.spend(1)
 		if n = p.datesOf(year, first).next(n); n >= 0 {
 			if day = first + int64(n); day > limit {
 				return never
@@ -206,6 +219,7 @@ func (p *rrulePattern) countDates(from, to int64) (n int) {
 	}
 	year, first := yearOf(from)
 	for from < to {
+		p.budget.spend(1)
 		next := first + int64(yearLength(isLeap(year)))
 		dates := p.datesOf(year, first)
 		n += dates.rank(int(min(to, next)-first)) - dates.rank(int(from-first))
@@ -234,6 +248,7 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 // nextDay is nextDate for the dates in periods of the rule.
 func (p *rrulePattern) nextDay(day, limit int64) int64 {
 	for {
+		p.budget.spend(1)
 		day = p.nextDate(day, limit)
 		if day == never || p.interval == 1 {
 			return day
@@ -326,12 +341,27 @@ func (p *setPositions) selectsNone(most int) bool {
 }
 
 // rank returns how many of the first n of total elements are chosen.
-func (p *setPositions) rank(n, total int) (rank int) {
-	if p == nil {
-		return n
-	}
-	for i := p.next(0, total); i >= 0 && i < n; i = p.next(i+1, total) {
-		rank++
+func (p *setPositions) rank(n, total int) int {
+	n = min(n, total)
+	front, _ := slices.BinarySearch(p.front, n)
+	first, _ := slices.BinarySearch(p.back, -total)
+	last, _ := slices.BinarySearch(p.back, n-total)
+	rank := front + last - first
+	for _, b := range p.back[first:last] {
+		if _, twice := slices.BinarySearch(p.front[:front], total+b); twice {
+			rank--
+		}
 	}
 	return rank
+}
+
+// all returns the chosen ones of so many elements, in order; nil if nothing chooses.
+func (p *setPositions) all(total int) (chosen []int) {
+	if p == nil {
+		return nil
+	}
+	for i := p.next(0, total); i >= 0; i = p.next(i+1, total) {
+		chosen = append(chosen, i)
+	}
+	return chosen
 }

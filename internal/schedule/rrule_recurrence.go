@@ -149,9 +149,8 @@ func (r *rrule) numberLists() [8]numberList {
 }
 
 const (
-	maxInterval        = 1_000_000_000
-	maxRRuleCount      = 1_000_000 // of COUNT
-	maxEnumeratedCount = 100_000   // of COUNT in rules that need enumeration, all of a set together
+	maxInterval   = 1_000_000_000
+	maxRRuleCount = 1_000_000 // of COUNT
 )
 
 func (p *rrulePart) parsePositive(most int) (int64, error) {
@@ -268,10 +267,7 @@ func (r *rrule) checkParts(parts map[string]*rrulePart) error {
 
 // needsEnumeration reports whether occurrences can only be counted one by one.
 func (r *rrule) needsEnumeration() bool {
-	if r.freq <= daily {
-		return r.setPos != nil
-	}
-	return r.interval > 1 && r.limitsTimeOfDay()
+	return r.freq >= hourly && r.interval > 1 && r.limitsTimeOfDay()
 }
 
 // limitsTimeOfDay reports whether a rule of hours or less has times of day without units.
@@ -279,15 +275,16 @@ func (r *rrule) limitsTimeOfDay() bool {
 	return r.hours != nil || r.freq >= minutely && r.minutes != nil || r.freq == secondly && r.seconds != nil
 }
 
-func (r *rrule) prepare(set *rruleSet, o Options) error {
+func (r *rrule) prepare(set *rruleSet, o Options, b *budget) error {
 	if set.dateOnly && (r.hours != nil || r.minutes != nil || r.seconds != nil) {
 		return errorf(rruleExample, "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time of day, such as DTSTART:20260301T000000")
 	}
 	r.wallClock = newWallClock(r, set.zone, r.freq >= hourly, o)
-	r.rrulePattern = newRRulePattern(r, set.start)
+	r.rrulePattern = newRRulePattern(r, set.start, b)
 	if r.setPos != nil {
 		r.periodicity = r.unit
 	}
+	r.wallClock.budget = b
 	r.begin, r.excluded = set.begin, set.exdateGapTimes
 	r.floor, r.ceiling = set.start, horizon+maxOffset
 	if periods := r.zone.periods; r.repeat {
@@ -314,6 +311,6 @@ func (r *rrule) prepare(set *rruleSet, o Options) error {
 	return nil
 }
 
-func (r *rrule) nextWall(from int64) int64 {
-	return r.nextMatch(max(from, r.floor), r.ceiling)
+func (r *rrule) nextWall(from, limit int64) int64 {
+	return r.nextMatch(max(from, r.floor), min(limit, r.ceiling))
 }

@@ -1,6 +1,9 @@
 package schedule
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // A rule of hours, minutes or seconds repeats a unit of that length at a fixed
 // distance from DTSTART on. Its dates and unit times leave some of the units.
@@ -38,6 +41,7 @@ func (p *rrulePattern) nextTime(second int) int {
 func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 	last := floorDiv(limit, secondsPerDay)
 	for from = align(from, p.origin, p.step); from <= limit; {
+		p.budget.spend(1)
 		today := floorDiv(from, secondsPerDay)
 		day := p.nextDate(today, last)
 		switch {
@@ -59,10 +63,11 @@ func (p *rrulePattern) nextUnit(from, limit int64) int64 {
 
 // nextUnitTime returns the first unit time at whole steps from a second of a day, or -1.
 func (p *rrulePattern) nextUnitTime(s int64) int64 {
-	if p.residues != nil && !p.hasResidue(s%p.step) {
+	if p.residues != nil && !p.hasResidue(s%p.step/p.unit) {
 		return -1
 	}
 	for s < secondsPerDay {
+		p.budget.spend(1)
 		named := int64(p.unitTimes.next(int(s)))
 		if named <= s {
 			return named
@@ -76,31 +81,66 @@ func (p *rrulePattern) nextUnitTime(s int64) int64 {
 // that may have unit times. The first unit of a day decides that, by its residue.
 func (p *rrulePattern) skipDays(day, last int64) int64 {
 	from := align(day*secondsPerDay, p.origin, p.step)
+	tried := int64(0) // days or units
 	switch {
 	case p.residues != nil:
 		// Each day the first unit comes earlier by shift, or later by the rest of a step.
-		shift := secondsPerDay % p.step
-		first := from - day*secondsPerDay
-		for day <= last && !p.hasResidue(first) {
-			day++
+		shift := secondsPerDay % p.step / p.unit
+		first := (from - day*secondsPerDay) / p.unit
+		for ; day <= last && !p.hasResidue(first); day++ {
+			tried++
 			if first -= shift; first < 0 {
-				first += p.step
+				first += p.interval
 			}
 		}
-		return day*secondsPerDay + first
+		from = day*secondsPerDay + first*p.unit
 	case p.step >= secondsPerDay:
-		for from < (last+1)*secondsPerDay && !p.unitTimes.has(int(floorMod(from, secondsPerDay))) {
-			from += p.step
+		shift, second := p.step%secondsPerDay, floorMod(from, secondsPerDay)
+		for ; from < (last+1)*secondsPerDay && !p.unitTimes.has(int(second)); from += p.step {
+			tried++
+			if second += shift; second >= secondsPerDay {
+				second -= secondsPerDay
+			}
 		}
 	}
+	p.budget.spend(tried / tinySteps)
 	return from
 }
 
-// hasResidue reports whether a unit time is so many seconds after a multiple of step.
-func (p *rrulePattern) hasResidue(seconds int64) bool {
-	n := seconds / p.unit
-	return p.residues[n/64]>>(n%64)&1 != 0
+// nextResidue returns the first date from a day on and not after a limit that has unit
+// times, and the residue of its first unit, or never.
+func (p *rrulePattern) nextResidue(day, limit int64) (int64, int64) {
+	for {
+		p.budget.spend(1)
+		if day = p.nextDate(day, limit); day == never {
+			return never, 0
+		}
+		first := (align(day*secondsPerDay, p.origin, p.step) - day*secondsPerDay) / p.unit
+		if p.hasResidue(first) {
+			return day, first
+		}
+		day = floorDiv(p.skipDays(day+1, limit), secondsPerDay)
+	}
 }
+
+const tinySteps = 16 // iterations of the shortest loops that count as one step
+
+// setResidues sets where units can be found at all: by how many units they are after a
+// multiple of step.
+func (p *rrulePattern) setResidues() {
+	p.residues = make([]uint64, p.interval/64+1)
+	left := p.interval
+	for s := p.unitTimes.next(0); s >= 0 && left > 0; s = p.unitTimes.next(s + 1) {
+		if n := int64(s) % p.step / p.unit; !p.hasResidue(n) {
+			p.residues[n/64] |= 1 << (n % 64)
+			left--
+		}
+	}
+	p.budget.spend(int64(p.unitTimes.len) / tinySteps)
+}
+
+// hasResidue reports whether a unit time is so many units after a multiple of step.
+func (p *rrulePattern) hasResidue(n int64) bool { return p.residues[n/64]>>(n%64)&1 != 0 }
 
 // COUNT counts wall times: one that the clock skips counts if the rule fires for it,
 // even if it fires once for several, and one that the clock shows twice counts as
@@ -113,6 +153,7 @@ func (r *rrule) countEnd() int64 {
 		for s := r.unitTimes.next(0); s >= 0; s = r.unitTimes.next(s + 1) {
 			r.residueCounts[int64(s)%r.step/r.unit]++
 		}
+		r.rrulePattern.budget.spend(int64(r.unitTimes.len+int(r.interval)) / tinySteps)
 		defer func() { r.residueCounts = nil }()
 	}
 	periods := r.zone.periods
@@ -142,30 +183,32 @@ func (r *rrule) countEnd() int64 {
 }
 
 // nthMatch returns the n-th match from one wall time to before another, counted from
-// 1, or never and how many there are.
+// 1, or never and how many there are. Its cost depends on how far away that is.
 func (r *rrule) nthMatch(from, end, n int64) (wall, count int64) {
-	if r.needsEnumeration() && r.residueCounts == nil {
-		for wall = r.nextMatch(from, end-1); wall != never; wall = r.nextMatch(wall+1, end-1) {
-			if count++; count == n {
-				break
-			}
+	for ; from < end; from += countedSpan {
+		here := r.countMatches(from, min(from+countedSpan, end))
+		if count+here >= n {
+			return r.bisectMatches(from, min(from+countedSpan, end), n-count), n
 		}
-		return wall, count
+		count += here
 	}
-	if count = r.countMatches(from, end); count < n {
-		return never, count
-	}
+	return never, count
+}
+
+const countedSpan = 400 * secondsPerDay // what nthMatch counts at once
+
+// bisectMatches returns the n-th match from one wall time to before another.
+func (p *rrulePattern) bisectMatches(from, end, n int64) int64 {
 	// Less than n matches lie before from, whatever is added to it.
-	left := n
 	for size := int64(1) << bits.Len64(uint64(end-from)); size > 0; size /= 2 {
 		if from+size > end {
 			continue
 		}
-		if m := r.countMatches(from, from+size); m < left {
-			from, left = from+size, left-m
+		if m := p.countMatches(from, from+size); m < n {
+			from, n = from+size, n-m
 		}
 	}
-	return from, n
+	return from
 }
 
 func (r *rrule) countWalls(from, end int64) int64 {
@@ -174,6 +217,7 @@ func (r *rrule) countWalls(from, end int64) int64 {
 
 // countMatches counts the wall times from one to before another, mostly without visits.
 func (p *rrulePattern) countMatches(from, end int64) (n int64) {
+	p.budget.spend(2)
 	first, last := floorDiv(from, secondsPerDay), floorDiv(end, secondsPerDay)
 	switch {
 	case from >= end || p.neverMatches:
@@ -182,18 +226,23 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 		return p.matchesBefore(end) - p.matchesBefore(from)
 	case p.unit > 0 && p.unitTimes == nil:
 		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
+			p.budget.spend(1)
 			n += p.matchesBefore(min(end, (day+1)*secondsPerDay)) - p.matchesBefore(max(from, day*secondsPerDay))
 		}
 	case p.residueCounts != nil:
-		for day := p.nextDate(first, last); day != never; day = p.nextDate(day+1, last) {
+		for day, residue := p.nextResidue(first, last); day != never; day, residue = p.nextResidue(day+1, last) {
 			today, tomorrow := day*secondsPerDay, (day+1)*secondsPerDay
 			if from <= today && tomorrow <= end {
-				n += int64(p.residueCounts[(align(today, p.origin, p.step)-today)/p.unit]) * p.unitMatchesBefore(p.unit)
+				n += int64(p.residueCounts[residue]) * p.unitMatchesBefore(p.unit)
 			} else {
-				n += p.enumerate(max(from, today), min(end, tomorrow))
+				n += p.countInUnits(max(from, today), min(end, tomorrow))
 			}
 		}
-	case p.unit > 0 && p.interval == 1 || p.unit == 0 && p.setPos == nil:
+	case p.unit > 0 && p.interval > 1:
+		return p.countInUnits(from, end)
+	case p.setPos != nil && p.freq < daily:
+		return p.countChosen(from, end)
+	default:
 		n = p.countDays(first, last) * p.dayMatchesBefore(secondsPerDay)
 		if p.countDays(last, last+1) > 0 {
 			n += p.dayMatchesBefore(int(end - last*secondsPerDay))
@@ -201,15 +250,34 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 		if p.countDays(first, first+1) > 0 {
 			n -= p.dayMatchesBefore(int(from - first*secondsPerDay))
 		}
-	default:
-		return p.enumerate(from, end)
 	}
 	return n
 }
 
-func (p *rrulePattern) enumerate(from, end int64) (n int64) {
-	for wall := p.nextMatch(from, end-1); wall != never; wall = p.nextMatch(wall+1, end-1) {
-		n++
+// countInUnits is countMatches unit by unit.
+func (p *rrulePattern) countInUnits(from, end int64) (n int64) {
+	for unit := p.nextUnit(from-floorMod(from, p.unit), end-1); unit < end; unit = p.nextUnit(unit+p.unit, end-1) {
+		n += p.unitMatchesBefore(end-unit) - p.unitMatchesBefore(max(0, from-unit))
+	}
+	return n
+}
+
+// countChosen is countMatches period by period, for rules with BYSETPOS.
+func (p *rrulePattern) countChosen(from, end int64) (n int64) {
+	last := floorDiv(end-1, secondsPerDay)
+	for day := p.nextDay(floorDiv(from, secondsPerDay), last); day != never; {
+		begin, next := p.period(day)
+		total := p.countDates(begin, next) * p.times.len
+		low, high := 0, total
+		if begin*secondsPerDay < from {
+			low = p.elementsBefore(begin, from)
+		}
+		if next*secondsPerDay > end {
+			high = p.elementsBefore(begin, end)
+		}
+		p.budget.spend(4 + int64(len(p.setPos.back))/tinySteps)
+		n += int64(p.setPos.rank(high, total) - p.setPos.rank(low, total))
+		day = p.nextDay(next, last)
 	}
 	return n
 }
@@ -226,12 +294,19 @@ func (p *rrulePattern) unitMatchesBefore(second int64) int64 {
 	if second < p.unit {
 		n = p.times.rank(int(second))
 	}
-	return int64(p.setPos.rank(n, p.times.len))
+	if p.setPos != nil {
+		n, _ = slices.BinarySearch(p.chosen, n)
+	}
+	return int64(n)
 }
 
 func (p *rrulePattern) dayMatchesBefore(second int) int64 {
 	if p.unit == 0 {
-		return int64(p.times.rank(second))
+		n := p.times.rank(second)
+		if p.setPos != nil {
+			n, _ = slices.BinarySearch(p.chosen, n)
+		}
+		return int64(n)
 	}
 	rest := second % int(p.unit)
 	n := int64(p.unitTimes.rank(second-rest)) * p.unitMatchesBefore(p.unit)
@@ -243,11 +318,32 @@ func (p *rrulePattern) dayMatchesBefore(second int) int64 {
 
 // countDays counts the days from one to before another that may have matches.
 func (p *rrulePattern) countDays(from, to int64) (n int64) {
-	if p.unit > 0 || p.interval == 1 {
+	switch {
+	case p.unit > 0 || p.interval == 1:
 		return int64(p.countDates(from, to))
+	case p.freq == daily && p.everyDay:
+		return max(0, floorDiv(to-1-p.origin, p.interval)-floorDiv(from-1-p.origin, p.interval))
 	}
-	for day := p.nextDay(from, to-1); day != never; day = p.nextDay(day+1, to-1) {
-		n++
+	for from < to {
+		p.budget.spend(2)
+		begin, end := p.period(from)
+		if begin >= to {
+			break
+		}
+		if p.freq == daily { // All days of a year at once.
+			year, first := yearOf(begin)
+			dates := p.datesOf(year, first)
+			end = first + int64(yearLength(isLeap(year)))
+			for from = begin; from < min(to, end); from += p.interval {
+				if dates.has(int(from - first)) {
+					n++
+				}
+			}
+			p.budget.spend((end - begin) / p.interval / tinySteps)
+			continue
+		}
+		n += int64(p.countDates(max(from, begin), min(to, end)))
+		from = end
 	}
 	return n
 }

@@ -138,6 +138,14 @@ func (r *rrule) byWeek(k yearKind) (set daySet) {
 		firsts[i] = begin + days
 		begin += yearLength(leap)
 	}
+	var named, fromEnd uint64 // bit n for week n, and for -n
+	for _, n := range r.weeks {
+		if n > 0 {
+			named |= 1 << n
+		} else {
+			fromEnd |= 1 << -n
+		}
+	}
 	for day := range yearLength(k.leap) {
 		i := 0
 		for day >= firsts[i+1] && i < 2 {
@@ -145,10 +153,8 @@ func (r *rrule) byWeek(k yearKind) (set daySet) {
 		}
 		first, weeks := firsts[i], (firsts[i+1]-firsts[i])/7
 		number := (day-first)/7 + 1
-		for _, n := range r.weeks {
-			if n == number || n == number-weeks-1 {
-				set.add(day)
-			}
+		if named>>number&1 != 0 || fromEnd>>(weeks+1-number)&1 != 0 {
+			set.add(day)
 		}
 	}
 	return set

@@ -9,8 +9,9 @@ import (
 // of days and months. It knows nothing of zones; wallClock turns its wall times into
 // instants.
 type wallClockRule interface {
-	// nextWall returns the first wall time from the given one on, or never.
-	nextWall(from int64) int64
+	// nextWall returns the first wall time from the given one on, or never. If that is
+	// after the limit it may return anything after the limit instead.
+	nextWall(from, limit int64) int64
 
 	// hasWall reports whether the rule names a wall time, regardless of where it
 	// begins and ends.
@@ -36,6 +37,8 @@ type wallClock struct {
 	// periodicity is the length of the unit that a rule with BYSETPOS repeats. Other
 	// rules match each of second, minute, hour and day separately; theirs is 0.
 	periodicity int64
+
+	budget *budget // nil unless the rule is being read
 }
 
 func (c *wallClock) clock() *wallClock { return c }
@@ -49,21 +52,24 @@ func newWallClock(rule wallClockRule, z *zone, intervalLike bool, o Options) wal
 	}
 }
 
-func (c *wallClock) Next(after time.Time) time.Time { return instant(c.next(after.Unix())) }
+func (c *wallClock) Next(after time.Time) time.Time { return instant(c.next(after.Unix(), horizon)) }
 
-// next returns the first instant after the given one at which a rule fires, or
-// never. It walks the periods of the zone. In each it looks for the next matching
-// wall time; between two periods it handles what the clock change skips or repeats.
-func (c *wallClock) next(t int64) int64 {
-	t = max(t, c.begin-1)
-	if t >= c.last {
+// next returns the first instant after the given one, and not after the last, at which
+// a rule fires, or never. It walks the periods of the zone. In each it looks for the
+// next matching wall time; between two periods it handles what the clock change skips
+// or repeats.
+func (c *wallClock) next(t, last int64) int64 {
+	t, last = max(t, c.begin-1), min(last, c.last)
+	if t >= last {
 		return never
 	}
+	limit := last + maxOffset
 	periods := c.zone.periods
 	i := c.zone.at(t)
 	from := c.firstWall(i, t+1)
-	wall := c.rule.nextWall(from) // always the first match that is not before from
-	for ; i+1 < len(periods) && periods[i+1].start <= c.last; i++ {
+	wall := c.rule.nextWall(from, limit) // always the first match that is not before from
+	for ; i+1 < len(periods) && periods[i+1].start <= last; i++ {
+		c.budget.spend(1)
 		next := &periods[i+1]
 		end := next.start + periods[i].offset // of the wall times of this period
 		if wall < end {
@@ -74,10 +80,10 @@ func (c *wallClock) next(t int64) int64 {
 			return next.start
 		}
 		if wall < first || first < from && c.repeats(i+1) {
-			from, wall = first, c.rule.nextWall(first)
+			from, wall = first, c.rule.nextWall(first, limit)
 		}
 	}
-	if wall == never || wall-periods[i].offset > c.last {
+	if wall == never || wall-periods[i].offset > last {
 		return never
 	}
 	return wall - periods[i].offset
@@ -105,7 +111,8 @@ func (c *wallClock) firesAfterGap(wall, end, shift int64) bool {
 	if c.skipGap {
 		return false
 	}
-	for wall = c.nextUncovered(wall, end, shift); wall < end; wall = c.nextUncovered(c.rule.nextWall(wall+1), end, shift) {
+	for wall = c.nextUncovered(wall, end, shift); wall < end; wall = c.nextUncovered(c.rule.nextWall(wall+1, end), end, shift) {
+		c.budget.spend(1)
 		if _, excluded := slices.BinarySearch(c.excluded, wall); !excluded {
 			return true
 		}
@@ -122,7 +129,8 @@ func (c *wallClock) nextUncovered(wall, end, shift int64) int64 {
 	}
 	step := c.coverStep(shift)
 	for wall < end && c.rule.hasWall(wall+shift) {
-		wall = c.rule.nextWall(wall - floorMod(wall, step) + step)
+		c.budget.spend(1)
+		wall = c.rule.nextWall(wall-floorMod(wall, step)+step, end)
 	}
 	return wall
 }
@@ -149,14 +157,15 @@ func (c *wallClock) gapTimes(i int) (walls []int64) {
 	if from >= end {
 		return nil
 	}
-	for wall := c.nextUncovered(c.rule.nextWall(from), end, end-from); wall < end; wall = c.nextUncovered(c.rule.nextWall(wall+1), end, end-from) {
+	for wall := c.nextUncovered(c.rule.nextWall(from, end), end, end-from); wall < end; wall = c.nextUncovered(c.rule.nextWall(wall+1, end), end, end-from) {
+		c.budget.spend(1)
 		walls = append(walls, wall)
 	}
 	return walls
 }
 
 // namesWall is that of clockRule.
-func (c *wallClock) namesWall(wall, _ int64) bool { return c.rule.nextWall(wall) == wall }
+func (c *wallClock) namesWall(wall, _ int64) bool { return c.rule.nextWall(wall, wall) == wall }
 
 func (c *wallClock) countBetween(from, end time.Time) (n int64, ok bool) {
 	first, last := max(from.Unix()+1, c.begin), min(end.Add(-1).Unix(), c.last)
@@ -165,8 +174,8 @@ func (c *wallClock) countBetween(from, end time.Time) (n int64, ok bool) {
 	}
 	periods := c.zone.periods
 	for i := c.zone.at(first); i < len(periods) && periods[i].start <= last; i++ {
-		if gap, end := c.zone.gap(i); gap < end && first <= periods[i].start && c.rule.nextWall(end) != end {
-			if wall := c.rule.nextWall(gap); wall < end && c.firesAfterGap(wall, end, end-gap) {
+		if gap, end := c.zone.gap(i); gap < end && first <= periods[i].start && c.rule.nextWall(end, end) != end {
+			if wall := c.rule.nextWall(gap, end); wall < end && c.firesAfterGap(wall, end, end-gap) {
 				n++
 			}
 		}
@@ -184,14 +193,14 @@ func (c *wallClock) countBetween(from, end time.Time) (n int64, ok bool) {
 // wallList is a rule of wall times that are given one by one, in order.
 type wallList []int64
 
-func (l wallList) nextWall(from int64) int64 {
+func (l wallList) nextWall(from, _ int64) int64 {
 	if i, _ := slices.BinarySearch(l, from); i < len(l) {
 		return l[i]
 	}
 	return never
 }
 
-func (l wallList) hasWall(wall int64) bool { return l.nextWall(wall) == wall }
+func (l wallList) hasWall(wall int64) bool { return l.nextWall(wall, wall) == wall }
 
 func (l wallList) countWalls(from, end int64) int64 {
 	first, _ := slices.BinarySearch(l, from)
