@@ -45,7 +45,7 @@ func (Code) EnumValues() []EnumValue {
 		{"misdirected", "the server does not accept the name in the 'Host' header"},
 		{"invalid", "the input is invalid; 'errors' names every field"},
 		{"rate_limited", "too many requests with this key; 'Retry-After' says when to try again"},
-		{"unavailable", "the database cannot be reached; try again"},
+		{"unavailable", "the database cannot be reached, or the server is too busy; try again"},
 		{"internal", "anything else; the server logs the cause with the request id"},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +70,7 @@ func (p *preview) run(text string, now time.Time) (belfry.Preview, error) {
 	if err := p.flags.decodeChecked(&p.request); err != nil {
 		return belfry.Preview{}, err
 	}
-	out, errs := validate.New(now, plan.Defaults{}).Preview(p.request)
+	out, errs := validate.New(now, plan.Defaults{}).Preview(context.Background(), p.request)
 	return out, p.error(errs)
 }
 

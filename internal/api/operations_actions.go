@@ -94,8 +94,8 @@ func (a *api) previewOperation() operation {
 			"At a time that the job decides": `{"schedule": "H H(0-5) * * *", "timezone": "Asia/Tokyo", "dst_gap": "skip"}`,
 		},
 		Responses: []openapi.Response{openapi.JSON[belfry.Preview](http.StatusOK, "What the schedule means.")}, Errors: errorsWith(http.StatusBadRequest),
-	}, func(_ context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
-		return shown(a.Control.Preview(body))
+	}, func(ctx context.Context, _ *request, _ none, body belfry.PreviewRequest) (response, error) {
+		return shown(a.Control.Preview(ctx, body))
 	})
 }
 

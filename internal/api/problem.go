@@ -64,8 +64,10 @@ func publicError(err error) *httpError {
 	e := &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
 	switch known.Code {
 	case belfry.Unavailable:
-		e.detail = "the database cannot be reached; try again"
 		e.header = map[string]string{"Retry-After": "5"}
+		if !errors.Is(err, control.ErrBusy) {
+			e.detail = "the database cannot be reached; try again"
+		}
 	case belfry.TooLarge:
 		e.header = map[string]string{"Connection": "close"} // the rest of the body is not read
 	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed:

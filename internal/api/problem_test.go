@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 )
 
 func TestPublicErrorHidesCauses(t *testing.T) {
@@ -22,6 +23,7 @@ func TestPublicErrorHidesCauses(t *testing.T) {
 		{"known with a cause", belfry.Errorf(belfry.Conflict, "store the job: %w", cause), 409, belfry.Conflict, "store the job"},
 		{"known around its cause", belfry.Errorf(belfry.Conflict, "%w happened", cause), 409, belfry.Conflict, "something happened"},
 		{"known inside another", fmt.Errorf("ask: %w: %w", belfry.Errorf(belfry.Invalid, "no"), cause), 422, belfry.Invalid, "no"},
+		{"busy", fmt.Errorf("create a job: %w", control.ErrBusy), 503, belfry.Unavailable, "the server is busy with other schedules; try again"},
 		{"unavailable", belfry.Errorf(belfry.Unavailable, "reach %s", cause), 503, belfry.Unavailable, "the database cannot be reached; try again"},
 		{"internal", belfry.Errorf(belfry.Internal, "read %s", cause), 500, belfry.Internal, "internal error; the server logs the cause with the request id"},
 		{"unknown", cause, 500, belfry.Internal, "internal error; the server logs the cause with the request id"},

@@ -39,15 +39,16 @@ type Store interface {
 
 // Control works on one store. It is safe for concurrent use.
 type Control struct {
-	store    retryingStore
-	defaults plan.Defaults
-	poller   claimPoller
+	store     retryingStore
+	defaults  plan.Defaults
+	computing computing
+	poller    claimPoller
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that
 // fire the jobs.
 func New(s Store, d plan.Defaults) *Control {
-	return &Control{store: retryingStore{s}, defaults: d}
+	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing()}
 }
 
 // now is the time of the store as it is stored.
@@ -154,10 +155,17 @@ func Version(job belfry.Job) string {
 }
 
 // Preview returns when a schedule fires. It refuses what Create would refuse, except a
-// one-off that has passed.
-func (c *Control) Preview(r belfry.PreviewRequest) (belfry.Preview, error) {
-	p, errors := validate.New(c.now(), c.defaults).Preview(r)
-	return p, invalid("the schedule is not valid", errors)
+// one-off that has passed. It ends soon after ctx does.
+func (c *Control) Preview(ctx context.Context, r belfry.PreviewRequest) (p belfry.Preview, err error) {
+	err = c.computing.do(ctx, func() error {
+		var errors []belfry.FieldError
+		p, errors = validate.New(c.now(), c.defaults).Preview(ctx, r)
+		return invalid("the schedule is not valid", errors)
+	})
+	if err == nil && ctx.Err() != nil {
+		err = abandoned(ctx)
+	}
+	return p, err
 }
 
 // retryPauses are the waits before a call of unknown outcome is repeated.

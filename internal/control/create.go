@@ -34,18 +34,17 @@ func (c *Control) DiffCreate(ctx context.Context, namespace string, input valida
 func (c *Control) create(ctx context.Context, namespace string, input validate.Input, k Key, diff *belfry.JobDiff) (belfry.Job, error) {
 	now := c.now()
 	id := belfry.NewID(now)
-	r, errors := validate.New(now, c.defaults).Create(id, input)
-	if len(errors) > 0 {
-		return belfry.Job{}, invalidJob(errors)
+	created, err := c.newJob(ctx, namespace, id, input, now)
+	if err != nil {
+		return belfry.Job{}, err
 	}
-	created := c.newJob(namespace, id, r, now)
 	job := masked(created.Job)
 	if diff != nil {
 		*diff = belfry.JobDiff{Result: belfry.DiffCreated, Changes: createdFields(created.Job, input), Job: job}
 		return job, c.checkNameFree(ctx, namespace, job.Name, belfry.ID{})
 	}
 	request := k.request(namespace, func() ([]byte, error) { return json.Marshal(job) })
-	err := retryUnknown(ctx, "create a job", func() error {
+	err = retryUnknown(ctx, "create a job", func() error {
 		return c.store.CreateJobs(ctx, func(yield func(store.NewJob, error) bool) { yield(created, nil) }, request)
 	})
 	if err != nil {
@@ -80,7 +79,21 @@ func nameTaken(name string) error {
 	}}}
 }
 
-func (c *Control) newJob(namespace string, id belfry.ID, r validate.Result, now time.Time) store.NewJob {
+// newJob is the job that input declares, with its first plan.
+func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, input validate.Input, now time.Time) (created store.NewJob, err error) {
+	err = c.computing.do(ctx, func() error {
+		r, errors := validate.New(now, c.defaults).Create(id, input)
+		if len(errors) > 0 {
+			return invalidJob(errors)
+		}
+		created = c.planJob(namespace, id, r, now)
+		return nil
+	})
+	return created, err
+}
+
+// planJob is a valid job with its first plan.
+func (c *Control) planJob(namespace string, id belfry.ID, r validate.Result, now time.Time) store.NewJob {
 	created := store.NewJob{
 		Job: belfry.Job{
 			ID: id, Namespace: namespace, Manifest: r.Manifest, Revision: 1, State: stateOf(r.Paused), CreatedAt: now, UpdatedAt: now,
@@ -142,7 +155,7 @@ func (c *Control) Import(ctx context.Context, namespace string, lines iter.Seq2[
 		return response, nil
 	})
 	err := retryUnknown(ctx, "import jobs", func() error {
-		err := c.store.CreateJobs(ctx, b.jobs, request)
+		err := c.store.CreateJobs(ctx, b.jobs(ctx), request)
 		if b.err != nil {
 			return nil // Nothing was written, whatever the store made of it.
 		}
@@ -185,47 +198,64 @@ type batch struct {
 
 // jobs yields the jobs of the lines. After the first error it yields none, but still
 // validates the lines; the error comes last.
-func (b *batch) jobs(yield func(store.NewJob, error) bool) {
-	b.taken, b.err = 0, nil
-	v := validate.New(b.now, b.control.defaults)
-	var errors []belfry.FieldError
-	for line, err := range b.lines {
-		if err != nil {
-			b.err = err
-			break
-		}
-		id := b.nextID()
-		r, wrong := v.Create(id, line.Input)
-		for _, e := range wrong {
-			if e.Field != "" && e.Field[0] != '[' {
-				e.Field = "." + e.Field
+func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
+	return func(yield func(store.NewJob, error) bool) {
+		b.taken, b.err = 0, nil
+		v := validate.New(b.now, b.control.defaults)
+		var errors []belfry.FieldError
+		for line, err := range b.lines {
+			var job store.NewJob
+			var wrong []belfry.FieldError
+			if err == nil {
+				job, wrong, err = b.job(ctx, v, line)
 			}
-			errors = append(errors, belfry.FieldError{Field: line.Place + e.Field, Message: e.Message})
+			if b.err = err; err != nil {
+				break
+			}
+			if errors = append(errors, wrong...); len(errors) >= MaxImportErrors {
+				break
+			}
+			if len(errors) == 0 && !yield(job, nil) {
+				return
+			}
 		}
-		if len(errors) >= MaxImportErrors {
-			break
+		switch {
+		case b.err != nil:
+		case len(errors) >= MaxImportErrors:
+			b.err = invalid(fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors), errors[:MaxImportErrors])
+		default:
+			b.err = invalid("some of the jobs are not valid; none was created", errors)
 		}
-		if len(errors) == 0 && !yield(b.control.newJob(b.namespace, id, r, b.now), nil) {
-			return
+		if b.err != nil {
+			yield(store.NewJob{}, b.err)
 		}
 	}
-	switch {
-	case b.err != nil:
-	case len(errors) >= MaxImportErrors:
-		b.err = invalid(fmt.Sprintf("many of the jobs are not valid; none was created, and these are the first %d errors", MaxImportErrors), errors[:MaxImportErrors])
-	default:
-		b.err = invalid("some of the jobs are not valid; none was created", errors)
+}
+
+// job is the job of a line, or what is wrong with it.
+func (b *batch) job(ctx context.Context, v *validate.Validator, line Line) (job store.NewJob, wrong []belfry.FieldError, err error) {
+	id := b.nextID()
+	err = b.control.computing.do(ctx, func() error {
+		var r validate.Result
+		if r, wrong = v.Create(id, line.Input); len(wrong) == 0 {
+			job = b.control.planJob(b.namespace, id, r, b.now)
+		}
+		return nil
+	})
+	for i, e := range wrong {
+		if e.Field != "" && e.Field[0] != '[' {
+			e.Field = "." + e.Field
+		}
+		wrong[i].Field = line.Place + e.Field
 	}
-	if b.err != nil {
-		yield(store.NewJob{}, b.err)
-	}
+	return job, wrong, err
 }
 
 // dryRun validates the lines and that their names are free.
 func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
 	names := map[string]bool{}
 	var taken error // the first Conflict; invalid lines are reported before it
-	for job, err := range b.jobs {
+	for job, err := range b.jobs(ctx) {
 		switch name := job.Job.Name; {
 		case err != nil:
 			return belfry.ImportResult{}, err

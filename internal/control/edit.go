@@ -68,8 +68,8 @@ func (c *Control) put(ctx context.Context, namespace, ref, match string, input v
 	}
 	input.Name = name
 	if name == "" || validate.Name(name) != "" {
-		_, errors := validate.New(c.now(), c.defaults).Create(belfry.ID{}, input)
-		return belfry.Job{}, false, invalidJob(errors)
+		_, err := c.newJob(ctx, namespace, belfry.ID{}, input, c.now())
+		return belfry.Job{}, false, err
 	}
 	for range maxPuts {
 		job, created, err = c.putByName(ctx, namespace, match, input, diff)
@@ -117,33 +117,35 @@ func (c *Control) hasEnded(ctx context.Context, namespace string, id belfry.ID) 
 // patchJob changes a job, or with diff only says what would change.
 func (c *Control) patchJob(ctx context.Context, doing, namespace, ref, match string, patch Patch, diff *belfry.JobDiff) (belfry.Job, error) {
 	tried := false // with an outcome that may be unknown
-	job, err := c.editJob(ctx, doing, namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		stale := checkVersion(job, match)
+	job, err := c.editJob(ctx, doing, namespace, ref, func(job parsedJob, now time.Time) (edit, error) {
+		stale := checkVersion(job.Job, match)
 		if stale != nil && !tried {
 			return nil, stale
 		}
-		current := masked(job).Manifest
+		current := masked(job.Job).Manifest
 		current.Tags, current.Status = slices.Clone(current.Tags), ""
-		to, errors := validate.New(now, c.defaults).Edit(job, patch(current))
+		to, errors := validate.New(now, c.defaults).Edit(job.Job, patch(current))
 		if len(errors) > 0 {
 			return nil, invalidJob(errors)
 		}
-		change, err := c.change(job, p, to, false, now)
-		switch {
-		case err != nil:
-			return nil, err
-		case diff != nil && change == nil:
-			*diff = belfry.JobDiff{Result: belfry.DiffUnchanged, Changes: []belfry.FieldChange{}, Job: masked(job)}
-			return nil, nil
-		case diff != nil:
-			after := planned(change.Job, change.Step.Next)
-			*diff = belfry.JobDiff{Result: belfry.DiffUpdated, Changes: changedFields(job, after), Job: masked(after)}
-			return nil, nil
-		case change != nil && stale != nil:
-			return nil, stale
-		}
-		tried = tried || change != nil
-		return change, nil
+		return func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+			change, err := c.change(job, p, to, false, now)
+			switch {
+			case err != nil:
+				return nil, err
+			case diff != nil && change == nil:
+				*diff = belfry.JobDiff{Result: belfry.DiffUnchanged, Changes: []belfry.FieldChange{}, Job: masked(job.Job)}
+				return nil, nil
+			case diff != nil:
+				after := planned(change.Job, change.Step.Next)
+				*diff = belfry.JobDiff{Result: belfry.DiffUpdated, Changes: changedFields(job.Job, after), Job: masked(after)}
+				return nil, nil
+			case change != nil && stale != nil:
+				return nil, stale
+			}
+			tried = tried || change != nil
+			return change, nil
+		}, nil
 	})
 	if err == nil && diff != nil && diff.Job.Name != job.Name {
 		err = c.checkNameFree(ctx, namespace, diff.Job.Name, job.ID)
@@ -160,25 +162,86 @@ func checkVersion(job belfry.Job, match string) error {
 	return belfry.Errorf(belfry.Changed, "the job has changed since it was read; read it again")
 }
 
-// editJob has the store change a job, at a time as it is stored. The job that it
-// returns is masked.
-func (c *Control) editJob(ctx context.Context, doing, namespace, ref string, edit store.Edit) (belfry.Job, error) {
+// parsedJob is a job with its schedule parsed.
+type parsedJob struct {
+	belfry.Job
+	subject plan.Subject
+	err     error // why the schedule cannot be parsed; the subject then has no further occurrence
+}
+
+// edit is store.Edit for a job that was parsed before.
+type edit func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error)
+
+// maxEdits bounds how often an edit starts again because another request changed the job
+// meanwhile.
+const maxEdits = 10
+
+// editJob has the store change a job, at a time as it is stored. What takes time, above
+// all to parse schedules, is done by prepare before the store locks anything; it is
+// prepared again if the job has changed meanwhile. The job that it returns is masked.
+func (c *Control) editJob(ctx context.Context, doing, namespace, ref string, prepare func(job parsedJob, now time.Time) (edit, error)) (belfry.Job, error) {
 	id, err := c.resolve(ctx, namespace, ref)
 	if err != nil {
 		return belfry.Job{}, err
 	}
-	job, err := retryRead(ctx, doing, func() (belfry.Job, error) {
-		return c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-			return edit(job, p, now.UTC().Truncate(time.Microsecond))
+	for range maxEdits {
+		seen, err := c.store.Job(ctx, namespace, id)
+		if err == nil && seen.State == belfry.JobEnded {
+			err = store.JobEnded()
+		}
+		if err != nil {
+			return belfry.Job{}, err
+		}
+		var parsed parsedJob
+		var change edit
+		err = c.computing.do(ctx, func() (err error) {
+			parsed = c.parse(seen)
+			change, err = prepare(parsed, c.now())
+			return err
 		})
-	})
-	return masked(job), err
+		if err != nil {
+			return belfry.Job{}, err
+		}
+		changed := false
+		job, err := retryRead(ctx, doing, func() (belfry.Job, error) {
+			return c.store.EditJob(ctx, namespace, id, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+				if changed = Version(job) != Version(seen); changed {
+					return nil, errKeepsChanging
+				}
+				parsed.Job = job
+				return change(parsed, p, now.UTC().Truncate(time.Microsecond))
+			})
+		})
+		if !changed {
+			return masked(job), err
+		}
+	}
+	return belfry.Job{}, errKeepsChanging
+}
+
+var errKeepsChanging = belfry.Errorf(belfry.Conflict, "other requests keep changing the job; try again")
+
+// parse parses the schedule of a job.
+func (c *Control) parse(job belfry.Job) parsedJob {
+	policy, err := c.defaults.Compile(job.Spec)
+	if err != nil {
+		policy, err = &plan.Policy{Spec: job.Spec, Rule: emptyRule{}}, belfry.Errorf(belfry.Internal, "parse the schedule of job %s: %w", job.ID, err)
+	}
+	return parsedJob{job, plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision, Policy: policy}, err}
+}
+
+// recompile is the policy of a job by a spec that has the same schedule.
+func (c *Control) recompile(job parsedJob, spec belfry.Spec) (*plan.Policy, error) {
+	if job.err != nil {
+		return nil, job.err
+	}
+	return c.defaults.CompileRule(spec, job.subject.Policy.Unbounded)
 }
 
 // change is what takes a job to a valid manifest; nil if nothing differs. With catchUp
 // the occurrences during a pause that ends count as missed.
-func (c *Control) change(job belfry.Job, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (*store.Change, error) {
-	after := job
+func (c *Control) change(job parsedJob, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (*store.Change, error) {
+	after := job.Job
 	after.Name, after.Tags, after.State, after.UpdatedAt = to.Manifest.Name, to.Manifest.Tags, stateOf(to.Paused), now
 	if !sameJSON(job.Payload, to.Manifest.Payload) {
 		after.Payload = to.Manifest.Payload
@@ -198,9 +261,9 @@ func (c *Control) change(job belfry.Job, p plan.Plan, to validate.Result, catchU
 		return nil, err
 	}
 	if replan && step.Next.NominalAt.IsZero() && to.Policy == nil {
-		policy, err := c.defaults.Compile(to.Manifest.Spec)
+		policy, err := c.recompile(job, to.Manifest.Spec)
 		if err != nil {
-			return nil, unparsable(job, err)
+			return nil, err
 		}
 		if step = plan.Edit(step.Subject, policy, p, false, now); same && step.Next.NominalAt.IsZero() {
 			return nil, nil // nothing is left to run
@@ -211,18 +274,18 @@ func (c *Control) change(job belfry.Job, p plan.Plan, to validate.Result, catchU
 
 // stepTo takes the plan of a job to another schedule, another number of runs or another
 // jitter, and into or out of a pause.
-func (c *Control) stepTo(job belfry.Job, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (plan.Step, error) {
-	subject, err := c.subject(job)
-	spec := to.Manifest.Spec
+func (c *Control) stepTo(job parsedJob, p plan.Plan, to validate.Result, catchUp bool, now time.Time) (plan.Step, error) {
+	subject, spec := job.subject, to.Manifest.Spec
 	toggled := to.Paused != (job.State == belfry.JobPaused)
 	retimed := spec.MaxRuns != job.MaxRuns || spec.JitterSeconds != job.JitterSeconds
-	if err != nil && to.Policy == nil && (toggled || retimed) {
-		return plan.Step{}, err // Otherwise the policy is replaced, or not used.
+	if job.err != nil && to.Policy == nil && (toggled || retimed) {
+		return plan.Step{}, job.err // Otherwise the policy is replaced, or not used.
 	}
 	policy := to.Policy
 	if policy == nil && retimed {
-		if policy, err = c.defaults.Compile(spec); err != nil {
-			return plan.Step{}, unparsable(job, err)
+		var err error
+		if policy, err = c.recompile(job, spec); err != nil {
+			return plan.Step{}, err
 		}
 	}
 	step := plan.Step{Subject: subject, Seen: p, Next: p}
@@ -252,20 +315,6 @@ func sameInstant(a, b schedule.Rule) bool {
 	at, once := schedule.Once(a)
 	other, too := schedule.Once(b)
 	return once && too && at.Equal(other)
-}
-
-// subject is what a decision needs to know about a job. With an error its policy has no
-// occurrence beyond the one that is planned already.
-func (c *Control) subject(job belfry.Job) (plan.Subject, error) {
-	policy, err := c.defaults.Compile(job.Spec)
-	if err != nil {
-		policy, err = &plan.Policy{Spec: job.Spec, Rule: emptyRule{}}, unparsable(job, err)
-	}
-	return plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision, Policy: policy}, err
-}
-
-func unparsable(job belfry.Job, err error) error {
-	return belfry.Errorf(belfry.Internal, "parse the schedule of job %s: %w", job.ID, err)
 }
 
 // emptyRule is a rule without any further occurrence.

@@ -1,7 +1,13 @@
 package control
 
 import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -42,4 +48,47 @@ func TestClaimPollerPassesAWakeOn(t *testing.T) {
 			t.Errorf("%s: %d polls were requested, %d wait", tt.name, len(p.kick), len(p.waiting))
 		}
 	}
+}
+
+// As many computations as there are turns go on at once. Others wait, but not for long,
+// nor for somebody who has left.
+func TestComputingWaitsForATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := make(computing, 2)
+		var running, most atomic.Int32
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				err := c.do(t.Context(), func() error {
+					most.Store(max(most.Load(), running.Add(1)))
+					time.Sleep(time.Second)
+					running.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if n := most.Load(); n != 2 {
+			t.Errorf("%d went on at once", n)
+		}
+		never := func() error { t.Error("computed without a turn"); return nil }
+		c <- struct{}{}
+		c <- struct{}{}
+		start := time.Now()
+		if err := c.do(t.Context(), never); !errors.Is(err, ErrBusy) || time.Since(start) != maxComputeWait {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.do(ctx, never); belfry.CodeOf(err) != belfry.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		<-c
+		if err := c.do(ctx, never); belfry.CodeOf(err) != belfry.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -24,22 +24,26 @@ func (c *Control) Resume(ctx context.Context, namespace, ref string, r belfry.Re
 }
 
 func (c *Control) setPaused(ctx context.Context, doing, namespace, ref string, paused, catchUp bool) (belfry.Job, error) {
-	return c.editJob(ctx, doing, namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+	return c.editJob(ctx, doing, namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
 		to := validate.Result{Manifest: job.Manifest, Paused: paused, Replan: !paused}
 		to.Manifest.Spec = to.Manifest.Spec.WithDefaults()
 		return c.change(job, p, to, catchUp, now)
-	})
+	}))
+}
+
+// unprepared is an edit that needs nothing but the parsed job.
+func unprepared(change edit) func(parsedJob, time.Time) (edit, error) {
+	return func(parsedJob, time.Time) (edit, error) { return change, nil }
 }
 
 // CancelJob plans nothing more for a job and cancels its live runs and pending
 // triggers. The job stays, no longer paused, and Resume or an edit of its schedule plans
 // it again; but a one-off ends.
 func (c *Control) CancelJob(ctx context.Context, namespace, ref string) (belfry.Job, error) {
-	return c.editJob(ctx, "cancel a job", namespace, ref, func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		subject, _ := c.subject(job) // A schedule that cannot be parsed must not keep it alive.
-		job.State, job.UpdatedAt = belfry.JobActive, now
-		return &store.Change{Job: job, Step: plan.Cancel(subject, p, now), Cancel: true}, nil
-	})
+	return c.editJob(ctx, "cancel a job", namespace, ref, unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+		job.State, job.UpdatedAt = belfry.JobActive, now // A schedule that cannot be parsed must not keep it alive.
+		return &store.Change{Job: job.Job, Step: plan.Cancel(job.subject, p, now), Cancel: true}, nil
+	}))
 }
 
 // DeleteOptions say what is removed with a job. The zero value lets its live runs finish
@@ -57,15 +61,14 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 		return err
 	}
 	found := false // by a try whose outcome may be unknown
-	_, err = c.editJob(ctx, "delete a job", namespace, id.String(), func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-		if err := checkVersion(job, match); err != nil {
+	_, err = c.editJob(ctx, "delete a job", namespace, id.String(), unprepared(func(job parsedJob, p plan.Plan, now time.Time) (*store.Change, error) {
+		if err := checkVersion(job.Job, match); err != nil {
 			return nil, err
 		}
 		found = true
-		subject, _ := c.subject(job)
 		job.State, job.UpdatedAt = belfry.JobDeleted, now
-		return &store.Change{Job: job, Step: plan.Delete(subject, p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
-	})
+		return &store.Change{Job: job.Job, Step: plan.Delete(job.subject, p, now), Cancel: o.CancelRuns, Purge: o.PurgeHistory}, nil
+	}))
 	if belfry.CodeOf(err) == belfry.Conflict && c.hasEnded(ctx, namespace, id) {
 		found = false
 		err = retryUnknown(ctx, "delete a job", func() error {

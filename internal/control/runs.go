@@ -25,7 +25,7 @@ func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (belf
 	if err != nil {
 		return belfry.Run{}, err
 	}
-	run.Note = explain.Note(ctx, c.store, c.defaults, run)
+	run.Note = explain.Note(ctx, c.store, c.compile, run)
 	runs, err := c.complete(ctx, namespace, []belfry.Run{run})
 	return runs[0], err
 }
@@ -159,7 +159,7 @@ func (c *Control) Explain(ctx context.Context, namespace, ref, at string) (belfr
 		return belfry.Explanation{}, invalid("the instant is not valid", []belfry.FieldError{{Field: "at", Message: err.Error()}})
 	}
 	e, err := retryRead(ctx, "explain an instant of a job", func() (belfry.Explanation, error) {
-		return explain.Explain(ctx, c.store.Store, c.defaults, job, instant, c.now())
+		return explain.Explain(ctx, c.store.Store, c.compile, job, instant, c.now())
 	})
 	if e.Run != nil {
 		e.Run.IdempotencyKey, e.Run.JobName = e.Run.Key(), job.Name
@@ -254,7 +254,11 @@ func (c *Control) Backfill(ctx context.Context, namespace, ref string, b belfry.
 	if err != nil {
 		return belfry.BackfillResult{}, err
 	}
-	result, err := c.occurrences(job, b)
+	var result belfry.BackfillResult
+	err = c.computing.do(ctx, func() error {
+		result, err = c.occurrences(job, b)
+		return err
+	})
 	if err != nil || b.DryRun || len(result.Instants) == 0 {
 		return result, err
 	}
@@ -296,17 +300,18 @@ func (c *Control) occurrences(job belfry.Job, b belfry.Backfill) (belfry.Backfil
 	if job.State == belfry.JobEnded {
 		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the job has ended; create it again")
 	}
-	subject, err := c.subject(job)
-	if err != nil {
-		return belfry.BackfillResult{}, err
+	parsed := c.parse(job)
+	if parsed.err != nil {
+		return belfry.BackfillResult{}, parsed.err
 	}
-	if _, once := schedule.Once(subject.Policy.Rule); once {
+	policy := parsed.subject.Policy
+	if _, once := schedule.Once(policy.Rule); once {
 		return belfry.BackfillResult{}, belfry.Errorf(belfry.Conflict, "the schedule of the job is a single instant, so there is nothing to backfill; trigger the job to run it again")
 	}
-	list, more := subject.Policy.Between(b.From.UTC(), b.To.UTC(), b.Limit)
+	list, more := policy.Between(b.From.UTC(), b.To.UTC(), b.Limit)
 	result := belfry.BackfillResult{Count: len(list), Instants: append([]time.Time{}, list...), More: more}
 	if more {
-		result.NextFrom = subject.Policy.Rule.Next(list[len(list)-1])
+		result.NextFrom = policy.Rule.Next(list[len(list)-1])
 	}
 	return result, nil
 }

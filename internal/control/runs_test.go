@@ -91,11 +91,11 @@ func TestExplanationOfARunHasItsIdempotencyKey(t *testing.T) {
 
 func TestPreview(t *testing.T) {
 	c := newControl(t)
-	p, err := c.Preview(belfry.PreviewRequest{Schedule: "0 9 * * *", Count: 2})
+	p, err := c.Preview(t.Context(), belfry.PreviewRequest{Schedule: "0 9 * * *", Count: 2})
 	if err != nil || len(p.Next) != 2 || p.Timezone != "UTC" {
 		t.Errorf("got %+v, error %v", p, err)
 	}
-	_, err = c.Preview(belfry.PreviewRequest{Schedule: "0 25 * * *"})
+	_, err = c.Preview(t.Context(), belfry.PreviewRequest{Schedule: "0 25 * * *"})
 	oneError(t, err, "schedule", "column 3")
 }
 

@@ -31,6 +31,10 @@ type Store interface {
 	Workers(ctx context.Context) ([]store.Worker, error)
 }
 
+// Compile parses the schedule of a spec as the server does. An error other than
+// Unavailable means that it cannot be parsed.
+type Compile func(ctx context.Context, spec belfry.Spec) (*plan.Policy, error)
+
 // errChanging reports that a run changed while it was read.
 var errChanging = belfry.Errorf(belfry.Unavailable, "the run is changing; try again")
 
@@ -44,9 +48,9 @@ const maxTries = 3
 // Explain explains an instant of a job: what was decided for it and by which schedule;
 // for a run that waits, what it waits for; and for the future, what is planned. The
 // zero instant means the next occurrence of a paused job, or else the latest run or skip,
-// or else the next occurrence. The defaults are those of the server.
-func Explain(ctx context.Context, s Store, d plan.Defaults, job belfry.Job, at, now time.Time) (belfry.Explanation, error) {
-	e := explainer{store: s, defaults: d, job: job, now: now}
+// or else the next occurrence.
+func Explain(ctx context.Context, s Store, compile Compile, job belfry.Job, at, now time.Time) (belfry.Explanation, error) {
+	e := explainer{store: s, compile: compile, job: job, now: now}
 	due, err := s.PlansByJob(ctx, []belfry.ID{job.ID})
 	if err != nil {
 		return belfry.Explanation{}, err
@@ -71,11 +75,11 @@ func Explain(ctx context.Context, s Store, d plan.Defaults, job belfry.Job, at, 
 }
 
 type explainer struct {
-	store    Store
-	defaults plan.Defaults
-	job      belfry.Job
-	plan     plan.Plan // zero if there is none any more
-	now      time.Time
+	store   Store
+	compile Compile
+	job     belfry.Job
+	plan    plan.Plan // zero if there is none any more
+	now     time.Time
 }
 
 // latest is the next occurrence of a paused job, or else the latest run or skip, or else
@@ -188,7 +192,11 @@ func (e *explainer) instant(ctx context.Context, at time.Time, revision int) (*i
 		At: at, Revision: revision,
 		Rule: belfry.RuleSummary{Schedule: spec.Schedule, Resolved: spec.Resolved, Timezone: spec.Timezone},
 	}
-	if t.policy, err = e.defaults.Compile(spec); err != nil {
+	t.policy, err = e.compile(ctx, spec)
+	switch {
+	case belfry.CodeOf(err) == belfry.Unavailable:
+		return nil, err
+	case err != nil:
 		return t, nil // without a policy
 	}
 	t.format.zone = schedule.Location(t.policy.Unbounded)
@@ -215,7 +223,7 @@ func specAt(ctx context.Context, s Store, job belfry.Job, revision int) (belfry.
 
 // Note says how a clock change affected a run or a skip, by the schedule of the
 // revision that it was fired from. It is empty for most, and if it cannot be found out.
-func Note(ctx context.Context, s Store, d plan.Defaults, run belfry.Run) string {
+func Note(ctx context.Context, s Store, compile Compile, run belfry.Run) string {
 	switch {
 	case run.Kind != belfry.KindScheduled:
 		return ""
@@ -233,7 +241,7 @@ func Note(ctx context.Context, s Store, d plan.Defaults, run belfry.Run) string 
 	if err != nil {
 		return ""
 	}
-	policy, err := d.Compile(spec)
+	policy, err := compile(ctx, spec)
 	if err != nil {
 		return ""
 	}

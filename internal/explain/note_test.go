@@ -9,7 +9,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
 	"github.com/belfry-sh/belfry/internal/explain"
-	"github.com/belfry-sh/belfry/internal/plan"
 )
 
 // In 2000 the clock of Paris skips 2:00 to 3:00 on 26 March.
@@ -22,7 +21,7 @@ func TestNoteOfARun(t *testing.T) {
 		sc.FireAt("2000-03-26 12:00", "2000-03-27 12:00")
 		sc.Edit(runs, func(m *belfry.Manifest) { m.Schedule = "0 13 * * *" })
 		note := func(r belfry.Run) string {
-			return explain.Note(sc.Context(), sc.Store, plan.Defaults{}, r)
+			return explain.Note(sc.Context(), sc.Store, compile, r)
 		}
 		notes := func(job belfry.Job) string {
 			var out []string

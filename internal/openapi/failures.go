@@ -45,7 +45,7 @@ var failures = map[int]failure{
 		}},
 	http.StatusTooManyRequests: {name: "RateLimited", code: belfry.RateLimited, doc: "There were too many requests with this key.",
 		detail: "too many requests with this API key; try again later", headers: []string{"Retry-After"}},
-	http.StatusServiceUnavailable: {name: "Unavailable", code: belfry.Unavailable, doc: "The database cannot be reached. It is not known whether anything was done.",
+	http.StatusServiceUnavailable: {name: "Unavailable", code: belfry.Unavailable, doc: "The database cannot be reached, or the server is too busy. It is not known whether anything was done.",
 		detail: "the database cannot be reached; try again", headers: []string{"Retry-After"}},
 	http.StatusInternalServerError: {name: "Failure", code: belfry.Internal, doc: "Any other failure.",
 		detail: "internal error; the server logs the cause with the request id"},

@@ -101,7 +101,7 @@ type Skip struct {
 	ID     belfry.ID
 	From   time.Time
 	To     time.Time
-	Count  int64 // maxCounted may mean "at least that many"
+	Count  int64 // maxCounted, or less for a schedule of many rules, may mean "at least that many"
 	Reason belfry.Reason
 	Detail string // what happened, if the reason does not say it all
 	Note   bool

@@ -151,7 +151,13 @@ var earliest = time.Unix(-1, 0).UTC()
 // included, oldest first and at most limit of them, and whether there are more. It
 // ignores max_runs and what was decided.
 func (p *Policy) Between(from, to time.Time, limit int) (list []time.Time, more bool) {
-	for at := p.next(from.Add(-1)); !at.IsZero() && !at.After(to); at = p.next(at) {
+	rule, after := p.Rule, from.Add(-1)
+	if b, ok := rule.(*bounded); ok {
+		after, to = b.clip(after, to)
+		rule = b.rule
+	}
+	next := schedule.InOrder(rule)
+	for at := next(after); !at.IsZero() && !at.After(to); at = next(at) {
 		if len(list) >= limit {
 			return list, true
 		}

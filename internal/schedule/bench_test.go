@@ -93,10 +93,10 @@ func BenchmarkParseShared(b *testing.B) {
 	}
 }
 
-func BenchmarkOccurrences(b *testing.B) {
+func BenchmarkPreview(b *testing.B) {
 	rule := mustParse(b, "30 2 * * *", Options{Timezone: "America/New_York"})
 	for b.Loop() {
-		Occurrences(rule, time.Unix(1_772_000_000, 0), 100)
+		Preview(b.Context(), rule, time.Unix(1_772_000_000, 0), time.Time{}, time.Time{}, 100)
 	}
 }
 

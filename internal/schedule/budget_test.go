@@ -161,7 +161,7 @@ func TestSetCursorFindsTheEarliest(t *testing.T) {
 			continue
 		}
 		set := rule.(*rruleSet)
-		next, _ := inOrder(set)
+		next := InOrder(set)
 		at := time.Unix(max(set.begin, 0)+r.Int64N(1<<31), 0)
 		for range 20 {
 			want := int64(never)

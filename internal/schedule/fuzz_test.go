@@ -54,7 +54,7 @@ func expectConsistent(t *testing.T, text string, o Options, rule Rule, after int
 	if newest, skipped, _ := Newest(rule, first, asked, 3); int64(len(newest))+skipped != int64(n) {
 		t.Fatalf("%q %+v: %d newest and %d skipped from %v to %v, want %d", text, o, len(newest), skipped, first, asked, n)
 	}
-	for _, occurrence := range Occurrences(rule, first, 3) {
+	for _, occurrence := range occurrences(rule, first, 3) {
 		if occurrence.MovedCount < int64(len(occurrence.Moved)) || o.SkipGap && occurrence.MovedCount > 0 {
 			t.Fatalf("%q %+v: %+v", text, o, occurrence)
 		}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -54,39 +55,63 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
-// Notes returns the Note of each of the occurrences that follow an instant, together
-// with the NoteSkipped of the time before it.
-func Notes(r Rule, after time.Time, list []Occurrence) []string {
-	notes := make([]string, len(list))
-	for i, o := range list {
-		notes[i] = joinNotes(NoteSkipped(r, after, o.At), Note(r, o))
-		after = o.At
-	}
-	return notes
-}
-
 // PreviewOccurrence is an occurrence as a preview shows it.
 type PreviewOccurrence struct {
 	At    time.Time
 	Local time.Time // At in the zone of the rule
-	Note  string    // see Notes; mostly empty
+	Note  string    // NoteSkipped since the one before, and Note; mostly empty
 }
 
+// maxNotedTimes is how many wall times that a clock skips the notes of a preview are
+// about in detail. Only rules of seconds have so many, and they take long to count.
+const maxNotedTimes = 50_000
+
 // Preview lists up to n occurrences of a rule after an instant, at most 1000, from
-// starts to ends, both inclusive. A zero bound is none.
-func Preview(r Rule, after, starts, ends time.Time, n int) []PreviewOccurrence {
+// starts to ends, both inclusive. A zero bound is none. It stops early if ctx ends.
+func Preview(ctx context.Context, r Rule, after, starts, ends time.Time, n int) []PreviewOccurrence {
 	if after.Before(starts) {
 		after = starts.Add(-1)
 	}
-	list := Occurrences(r, after, n)
-	if end := slices.IndexFunc(list, func(o Occurrence) bool { return !ends.IsZero() && o.At.After(ends) }); end >= 0 {
-		list = list[:end]
-	}
-	preview := make([]PreviewOccurrence, len(list))
-	for i, note := range Notes(r, after, list) {
-		preview[i] = PreviewOccurrence{list[i].At, list[i].At.In(Location(r)), note}
+	preview := []PreviewOccurrence{}
+	next := InOrder(r)
+	noted := int64(0)
+	for len(preview) < min(n, maxOccurrences) && ctx.Err() == nil {
+		at := next(after)
+		if at.IsZero() || !ends.IsZero() && at.After(ends) {
+			break
+		}
+		note := ""
+		if noted <= maxNotedTimes {
+			o := OccurrenceAt(r, at)
+			gaps, more := skippedGaps(r, after, at, maxNotedGaps)
+			note = joinNotes(noteGaps(gaps, more, at.In(Location(r))), Note(r, o))
+			for _, g := range gaps {
+				noted += g.Count
+			}
+			noted += o.MovedCount
+		} else if hasGap(r, after, at) {
+			note = "times of the schedule do not exist here either"
+		}
+		preview = append(preview, PreviewOccurrence{at, at.In(Location(r)), note})
+		after = at
 	}
 	return preview
+}
+
+// hasGap reports whether the clock skips times of a rule after an instant and until
+// another one.
+func hasGap(r Rule, after, until time.Time) bool {
+	c, ok := r.(clockRule)
+	if !ok {
+		return false
+	}
+	z := c.clock().zone
+	for i := z.at(after.Unix()) + 1; i < len(z.periods) && z.periods[i].start <= until.Unix(); i++ {
+		if c.hasGapTimes(i) {
+			return true
+		}
+	}
+	return false
 }
 
 const maxNotedGaps = 3
@@ -95,17 +120,21 @@ const maxNotedGaps = 3
 // and until another one, such as "02:30 does not exist on 8 March 2026: left out".
 // It is empty for most.
 func NoteSkipped(r Rule, after, until time.Time) string {
-	local := until.In(Location(r))
-	gaps := SkippedGaps(r, after, until)
+	gaps, more := skippedGaps(r, after, until, maxNotedGaps)
+	return noteGaps(gaps, more, until.In(Location(r)))
+}
+
+// noteGaps describes gaps beside an occurrence, and that there are more.
+func noteGaps(gaps []Gap, more int, local time.Time) string {
 	var list []string
-	for _, g := range gaps[:min(len(gaps), maxNotedGaps)] {
+	for _, g := range gaps {
 		walls := []Wall{g.First, g.Last}
 		if g.Count == 1 {
 			walls = walls[:1]
 		}
 		list = append(list, fmt.Sprintf("%s not exist %s: left out", noteWalls(walls, g.Count), noteDay(g.First, local)))
 	}
-	if more := len(gaps) - len(list); more > 0 {
+	if more > 0 {
 		list = append(list, "and so at "+plural(int64(more), "clock change")+" after that")
 	}
 	return strings.Join(list, "; ")
@@ -276,7 +305,7 @@ func overlapWarning(r Rule, z *zone, i int) string {
 	first := time.Unix(begin-z.periods[i-1].offset-1, 0)
 	var walls []int64
 	both, steady := false, true
-	next, _ := inOrder(r)
+	next := InOrder(r)
 	for at := next(first); !at.IsZero() && at.Unix() < z.periods[i].start; at = next(at) {
 		wall := at.Unix() + z.periods[i-1].offset
 		walls = append(walls, wall)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,10 @@ func TestNotes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Notes(rule, after, Occurrences(rule, after, 3))
+		var got []string
+		for _, o := range Preview(t.Context(), rule, after, time.Time{}, time.Time{}, 3) {
+			got = append(got, o.Note)
+		}
 		if strings.Join(got, "|") != strings.Join(tt.want, "|") {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
@@ -77,8 +81,7 @@ func TestNotesOfManyGapsAreShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)
-	list := []Occurrence{{At: time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)}}
-	note := Notes(rule, after, list)[0]
+	note := NoteSkipped(rule, after, time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC))
 	if !strings.Contains(note, "02:30 does not exist on 14 March 2010: left out") || !strings.HasSuffix(note, "; and so at 14 clock changes after that") || len(note) > 300 {
 		t.Errorf("the note is %q", note)
 	}
@@ -119,7 +122,7 @@ func TestPreview(t *testing.T) {
 		{"the end is inclusive", day(6, 12), time.Time{}, day(9, 6), 5, []time.Time{day(7, 7), day(9, 6)}, ""},
 		{"nothing before the end", day(7, 12), time.Time{}, day(8, 0), 5, nil, ""},
 	} {
-		list := Preview(rule, c.after, c.starts, c.ends, c.n)
+		list := Preview(t.Context(), rule, c.after, c.starts, c.ends, c.n)
 		if len(list) != len(c.want) {
 			t.Errorf("%s: %v", c.name, list)
 			continue
@@ -128,6 +131,34 @@ func TestPreview(t *testing.T) {
 			if !o.At.Equal(c.want[i]) || !o.Local.Equal(o.At) || o.Local.Format("15:04 MST")[:6] != "02:30 " || i == 0 && o.Note != c.note {
 				t.Errorf("%s: %+v, want %v %q", c.name, o, c.want[i], c.note)
 			}
+		}
+	}
+}
+
+func TestPreviewStopsWithItsContext(t *testing.T) {
+	rule := mustParse(t, "* * * * *", Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if list := Preview(ctx, rule, time.Unix(0, 0), time.Time{}, time.Time{}, 1000); len(list) != 0 {
+		t.Errorf("%d occurrences were computed for nobody", len(list))
+	}
+}
+
+// The notes of a preview list a bounded number of times, whatever clock changes skip.
+func TestPreviewNotesAreBounded(t *testing.T) {
+	const gap = "FREQ=SECONDLY;BYMONTH=3;BYDAY=SU;BYMONTHDAY=8,9,10,11,12,13,14;BYHOUR=2"
+	for _, skip := range []bool{false, true} {
+		rule := mustParse(t, "DTSTART:20260302T090000\nRRULE:"+gap+"\nRRULE:FREQ=YEARLY", Options{Timezone: "America/New_York", SkipGap: skip})
+		list := Preview(t.Context(), rule, budgetNow, time.Time{}, time.Time{}, 100)
+		noted := 0
+		for _, o := range list {
+			if strings.Contains(o.Note, "02:00 ") {
+				noted++
+			}
+		}
+		last := list[len(list)-1].Note
+		if len(list) != 100 || noted < 10 || noted > 20 || !strings.Contains(last, "times of the schedule do not exist here either") {
+			t.Errorf("%d of %d occurrences have a note; the last is %q", noted, len(list), last)
 		}
 	}
 }

@@ -35,24 +35,11 @@ type Occurrence struct {
 
 const (
 	maxMoved       = 100     // wall times in Occurrence.Moved
-	maxOccurrences = 1000    // of Occurrences
+	maxOccurrences = 1000    // of Preview
 	maxEnumerated  = 100_000 // occurrences that are counted one by one
-	maxAsked       = 150_000 // times that the rules of a set are asked for them
+	maxAsked       = 150_000 // how often the rules of a set are asked for them
 	maxGaps        = 1060    // gaps that are listed at once: two a year, for all the years
 )
-
-// Occurrences returns the next n occurrences of a rule, at most 1000, after an instant.
-func Occurrences(r Rule, after time.Time, n int) []Occurrence {
-	var list []Occurrence
-	next, _ := inOrder(r)
-	for range min(n, maxOccurrences) {
-		if after = next(after); after.IsZero() {
-			break
-		}
-		list = append(list, OccurrenceAt(r, after))
-	}
-	return list
-}
 
 // OccurrenceAt returns the occurrence at an instant that Rule.Next returned.
 func OccurrenceAt(r Rule, at time.Time) Occurrence {
@@ -101,6 +88,9 @@ type clockRule interface {
 	// the zone that no later time covers, in order.
 	gapTimes(i int) []int64
 
+	// hasGapTimes reports whether there are any.
+	hasGapTimes(i int) bool
+
 	// namesWall reports whether the rule itself names the wall time of an instant.
 	namesWall(wall, t int64) bool
 }
@@ -115,19 +105,30 @@ type Gap struct {
 // SkippedGaps returns what a rule left out because of Options.SkipGap in the gaps that
 // end after from and not after to.
 func SkippedGaps(r Rule, from, to time.Time) []Gap {
+	list, _ := skippedGaps(r, from, to, maxGaps)
+	return list
+}
+
+// skippedGaps returns the first n of SkippedGaps, and the number of the others.
+func skippedGaps(r Rule, from, to time.Time, n int) (list []Gap, more int) {
 	c, ok := r.(clockRule)
 	if !ok || !c.clock().skipGap {
-		return nil
+		return nil, 0
 	}
 	z := c.clock().zone
-	var list []Gap
 	last := min(to.Unix(), horizon-1)
-	for i := z.at(max(from.Unix(), firstInstant)) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list) < maxGaps; i++ {
-		if walls := c.gapTimes(i); len(walls) > 0 {
-			list = append(list, Gap{instant(z.periods[i].start), Wall(walls[0]), Wall(walls[len(walls)-1]), int64(len(walls))})
+	for i := z.at(max(from.Unix(), firstInstant)) + 1; i < len(z.periods) && z.periods[i].start <= last && len(list)+more < maxGaps; i++ {
+		if !c.hasGapTimes(i) {
+			continue
 		}
+		if len(list) == n {
+			more++
+			continue
+		}
+		walls := c.gapTimes(i)
+		list = append(list, Gap{instant(z.periods[i].start), Wall(walls[0]), Wall(walls[len(walls)-1]), int64(len(walls))})
 	}
-	return list
+	return list, more
 }
 
 // Newest returns the newest n occurrences after from and not after end, oldest
@@ -202,9 +203,11 @@ func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
 			return n, false
 		}
 	}
-	next, asked := inOrder(r)
-	for at := next(from); !at.IsZero() && at.Before(end); at = next(at) {
-		if n == maxEnumerated || asked() > maxAsked {
+	if set, ok := r.(*rruleSet); ok {
+		return set.visitBetween(from, end)
+	}
+	for at := r.Next(from); !at.IsZero() && at.Before(end); at = r.Next(at) {
+		if n == maxEnumerated {
 			return n, true
 		}
 		n++

@@ -58,19 +58,29 @@ func TestOccurrencesAtClockChanges(t *testing.T) {
 	} {
 		rule := mustParse(t, c.text, Options{Timezone: c.zone})
 		n := strings.Count(c.want, ", ") + 1
-		if got := formatOccurrences(Occurrences(rule, utc(t, c.after), n)); got != c.want {
+		if got := formatOccurrences(occurrences(rule, utc(t, c.after), n)); got != c.want {
 			t.Errorf("%s in %s: %s; want %s", c.text, c.zone, got, c.want)
 		}
 	}
 }
 
-func TestOccurrencesLimit(t *testing.T) {
-	rule := mustParse(t, "* * * * *", Options{})
-	if n := len(Occurrences(rule, time.Unix(0, 0), 1_000_000)); n != 1000 {
-		t.Errorf("%d occurrences", n)
+// occurrences lists the next n.
+func occurrences(r Rule, after time.Time, n int) (list []Occurrence) {
+	for range n {
+		if after = r.Next(after); after.IsZero() {
+			break
+		}
+		list = append(list, OccurrenceAt(r, after))
 	}
-	if n := len(Occurrences(rule, time.Unix(0, 0), -1)); n != 0 {
-		t.Errorf("%d occurrences", n)
+	return list
+}
+
+func TestPreviewLimit(t *testing.T) {
+	rule := mustParse(t, "* * * * *", Options{})
+	for n, want := range map[int]int{1_000_000: 1000, 7: 7, -1: 0} {
+		if got := len(Preview(t.Context(), rule, time.Unix(0, 0), time.Time{}, time.Time{}, n)); got != want {
+			t.Errorf("%d of %d occurrences", got, n)
+		}
 	}
 	apia := mustParse(t, "0-58 0-58 0-22 * * *", Options{Timezone: "Pacific/Apia"})
 	o := OccurrenceAt(apia, utc(t, "2011-12-30 10:00"))

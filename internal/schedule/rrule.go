@@ -116,6 +116,10 @@ func (r *rruleSet) gapTimes(i int) (walls []int64) {
 	})
 }
 
+func (r *rruleSet) hasGapTimes(i int) bool {
+	return slices.ContainsFunc(r.clocks, func(c *wallClock) bool { return r.zone.periods[i].start <= c.last && c.hasGapTimes(i) })
+}
+
 func (r *rruleSet) namesWall(wall, t int64) bool {
 	return slices.ContainsFunc(r.clocks, func(c *wallClock) bool { return c.namesWall(wall, t) }) || slices.Contains(r.rdateInstants, t)
 }

@@ -77,6 +77,20 @@ func (r *rruleSet) excludes(t int64) bool {
 	return removed
 }
 
+// visitBetween counts the occurrences after an instant and before another, or says that
+// there may be more.
+func (r *rruleSet) visitBetween(from, end time.Time) (n int64, atLeast bool) {
+	c := newSetCursor(r)
+	last := min(end.Add(-1).Unix(), horizon-1)
+	for at := c.next(from.Unix(), last); at != never; at = c.next(at, last) {
+		if n == maxEnumerated || c.asked > maxAsked {
+			return n, true
+		}
+		n++
+	}
+	return n, false
+}
+
 // nextUntil is Next for an occurrence before an end; without one it may return any that
 // is not before the end, or the zero time.
 func nextUntil(r Rule, after, end time.Time) time.Time {
@@ -87,12 +101,13 @@ func nextUntil(r Rule, after, end time.Time) time.Time {
 	return r.Next(after)
 }
 
-// inOrder returns Next of a rule, for a caller that asks for one occurrence after
-// another, and how often a part of the rule was asked for all of them so far.
-func inOrder(r Rule) (next func(after time.Time) time.Time, asked func() int) {
+// InOrder returns Next of a rule for a caller that asks for one occurrence after
+// another, which costs less than asking for each of them alone. The function is not
+// safe for concurrent use, and must not be asked for an earlier instant than before.
+func InOrder(r Rule) func(after time.Time) time.Time {
 	if set, ok := r.(*rruleSet); ok {
 		c := newSetCursor(set)
-		return func(after time.Time) time.Time { return instant(c.next(after.Unix(), horizon)) }, func() int { return c.asked }
+		return func(after time.Time) time.Time { return instant(c.next(after.Unix(), horizon)) }
 	}
-	return r.Next, func() int { return 0 }
+	return r.Next
 }

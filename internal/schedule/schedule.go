@@ -20,7 +20,7 @@
 // matter, never whether a zone calls one of them daylight saving time. All of this
 // is implemented once, in wallClock.
 //
-// Occurrences and SkippedGaps return what a clock change moved, repeated or left
+// OccurrenceAt and SkippedGaps return what a clock change moved, repeated or left
 // out; Describe, Note and Warnings explain it in English. Newest catches up after an
 // outage, Jitter spreads jobs that are due at the same time, and Resolve does so
 // with the H of cron expressions.

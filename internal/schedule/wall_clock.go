@@ -108,9 +108,12 @@ func (c *wallClock) firstWall(i int, t int64) int64 {
 // firesAfterGap reports whether the rule fires at the end of a gap in which wall is
 // the first matching time. Shift is how far the clock jumps.
 func (c *wallClock) firesAfterGap(wall, end, shift int64) bool {
-	if c.skipGap {
-		return false
-	}
+	return !c.skipGap && c.hasUncovered(wall, end, shift)
+}
+
+// hasUncovered reports whether there is a wall time from a matching one on, in a gap with
+// that end, that no later time covers and no EXDATE removes.
+func (c *wallClock) hasUncovered(wall, end, shift int64) bool {
 	for wall = c.nextUncovered(wall, end, shift); wall < end; wall = c.nextUncovered(c.rule.nextWall(wall+1, end), end, shift) {
 		c.budget.spend(1)
 		if _, excluded := slices.BinarySearch(c.excluded, wall); !excluded {
@@ -149,6 +152,12 @@ func (c *wallClock) coverStep(shift int64) int64 {
 		}
 	}
 	return step
+}
+
+// hasGapTimes is that of clockRule.
+func (c *wallClock) hasGapTimes(i int) bool {
+	from, end := c.zone.gap(i)
+	return from < end && c.hasUncovered(c.rule.nextWall(from, end), end, end-from)
 }
 
 // gapTimes is that of clockRule.

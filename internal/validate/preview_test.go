@@ -36,7 +36,7 @@ func TestPreviewNotesClockChanges(t *testing.T) {
 		{"0 9 * * *", "", "", "", spring, "Sunday 2026-03-08T09:00:00Z, Monday 2026-03-09T09:00:00Z"},
 	} {
 		after, _ := time.Parse(time.RFC3339, tt.after)
-		p, errors := v.Preview(belfry.PreviewRequest{
+		p, errors := v.Preview(t.Context(), belfry.PreviewRequest{
 			Schedule: tt.schedule, Timezone: tt.zone, DSTGap: belfry.DSTGap(tt.gap), DSTOverlap: belfry.DSTOverlap(tt.overlap), After: after, Count: 2,
 		})
 		if len(errors) > 0 {
@@ -64,7 +64,7 @@ func TestPreview(t *testing.T) {
 	v := New(now, plan.Defaults{})
 	preview := func(r belfry.PreviewRequest) belfry.Preview {
 		t.Helper()
-		p, errors := v.Preview(r)
+		p, errors := v.Preview(t.Context(), r)
 		if len(errors) > 0 {
 			t.Fatal(errors)
 		}
@@ -94,10 +94,10 @@ func TestPreview(t *testing.T) {
 }
 
 func TestPreviewErrors(t *testing.T) {
-	_, errors := New(now, plan.Defaults{}).Preview(belfry.PreviewRequest{Schedule: "0 25 * * *", Timezone: "Paris", DSTGap: "x", Count: 1001, After: now.AddDate(3000, 0, 0)})
+	_, errors := New(now, plan.Defaults{}).Preview(t.Context(), belfry.PreviewRequest{Schedule: "0 25 * * *", Timezone: "Paris", DSTGap: "x", Count: 1001, After: now.AddDate(3000, 0, 0)})
 	if want := []string{"dst_gap", "count", "after", "timezone", "schedule"}; !slices.Equal(fieldsOf(errors), want) {
 		t.Errorf("got %v", errors)
 	}
-	_, errors = New(now, plan.Defaults{}).Preview(belfry.PreviewRequest{})
+	_, errors = New(now, plan.Defaults{}).Preview(t.Context(), belfry.PreviewRequest{})
 	oneError(t, errors, "schedule", "required")
 }

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -226,8 +227,9 @@ func (c *check) fires(s *belfry.Spec, rule schedule.Rule) {
 }
 
 // Preview returns what a schedule means, and its occurrences after an instant. It
-// refuses what Create would refuse at that instant, except a one-off that has passed.
-func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.FieldError) {
+// refuses what Create would refuse at that instant, except a one-off that has passed. If
+// ctx ends, occurrences are missing.
+func (v *Validator) Preview(ctx context.Context, r belfry.PreviewRequest) (belfry.Preview, []belfry.FieldError) {
 	if r.After.IsZero() {
 		r.After = v.now
 	}
@@ -258,7 +260,7 @@ func (v *Validator) Preview(r belfry.PreviewRequest) (belfry.Preview, []belfry.F
 	if r.StartsAt.IsZero() && !spec.StartsAt.IsZero() {
 		p.Warnings = append(p.Warnings, "it counts from starts_at, by default the time of creation: this is an example from "+spec.StartsAt.Format(time.RFC3339)+" on")
 	}
-	for _, o := range schedule.Preview(rule, r.After, spec.StartsAt, spec.EndsAt, cmp.Or(r.Count, defaultCount)) {
+	for _, o := range schedule.Preview(ctx, rule, r.After, spec.StartsAt, spec.EndsAt, cmp.Or(r.Count, defaultCount)) {
 		p.Next = append(p.Next, belfry.Occurrence{At: o.At, Local: o.Local.Format(time.RFC3339Nano), Weekday: o.Local.Weekday().String(), Note: o.Note})
 	}
 	return p, nil
