@@ -80,7 +80,20 @@ func TestCreateJobsSequencePanicReachesCaller(t *testing.T) {
 	}
 }
 
-// A conflict is found while the next batch is being prefetched.
+// Jobs that take long to produce hold no connection, which firing needs too.
+func TestCreateJobsHoldsNoConnectionWhileJobsAreProduced(t *testing.T) {
+	s := openEmpty(t)
+	const open = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND xact_start IS NOT NULL AND pid <> pg_backend_pid()`
+	err := s.CreateJobs(t.Context(), namedJobs(t, s, 2*copyBatchJobs, func(func(store.NewJob, error) bool) {
+		if n := queryInt(t, s, open); n != 0 {
+			t.Errorf("%d transactions are open", n)
+		}
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCreateJobsEndsSequenceAfterConflict(t *testing.T) {
 	s := openEmpty(t)
 	if err := s.CreateJobs(t.Context(), namedJobs(t, s, 1, nil), nil); err != nil {

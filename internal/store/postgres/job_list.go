@@ -137,11 +137,11 @@ func (s *jobSearch) searchCondition() string {
 	return fmt.Sprintf(`(j.name%[1]s ILIKE %[2]s OR substring(j.spec FROM '"description":"((?:[^"\\]|\\.)*)"')%[1]s ILIKE %[3]s)`, collation, s.arg(pattern), s.arg(inSpec))
 }
 
-func jobTrigrams(job *belfry.Job) []int64 {
-	if job.Description == "" {
-		return textTrigrams(job.Name)
+func jobTrigrams(name, description string) []int64 {
+	if description == "" {
+		return textTrigrams(name)
 	}
-	return textTrigrams(job.Name + "\n" + job.Description)
+	return textTrigrams(name + "\n" + description)
 }
 
 // statusCondition is the filter on the status of a live job j in SQL.

@@ -249,7 +249,7 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
 		tags = $7, queue = $8, type = $9, handler = $10, trigrams = $11, purge = $12 WHERE id = $1`,
 		uuid(old.ID), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
-		tagsColumn(job), storable(job.Queue), storable(job.Type), handlerColumn(job.Spec), jobTrigrams(job), change.Purge)
+		tagsColumn(job.Tags), storable(job.Queue), storable(job.Type), handlerColumn(job.Type, job.Handler), jobTrigrams(job.Name, job.Description), change.Purge)
 	return err
 }
 

@@ -144,20 +144,20 @@ func retentionDays(days int) pgtype.Int4 {
 }
 
 // tagsColumn is sorted, without duplicates, and nil without tags.
-func tagsColumn(job *belfry.Job) []string {
-	if len(job.Tags) == 0 {
+func tagsColumn(tags []string) []string {
+	if len(tags) == 0 {
 		return nil
 	}
-	tags := storables(job.Tags)
+	tags = storables(tags)
 	slices.Sort(tags)
 	return slices.Compact(tags)
 }
 
-func handlerColumn(spec belfry.Spec) pgtype.Text {
-	if spec.Type != belfry.TypeWorker {
+func handlerColumn(kind, handler string) pgtype.Text {
+	if kind != belfry.TypeWorker {
 		return pgtype.Text{}
 	}
-	return text(spec.Handler)
+	return text(handler)
 }
 
 // arrayLiteral is the text form of an array; null for nil.

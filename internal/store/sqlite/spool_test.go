@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // several makes more jobs than are kept in memory.
 func several(t *testing.T, s *Store) []store.NewJob {
 	t.Helper()
-	jobs := make([]store.NewJob, spoolJobs+200)
+	jobs := make([]store.NewJob, store.SpoolJobs+200)
 	for i := range jobs {
 		jobs[i] = newJob(t, s, s.Now(), "*/5 * * * *")
 	}
@@ -46,7 +47,7 @@ func TestSpoolHoldsManyJobs(t *testing.T) {
 	if err != nil || handed != len(jobs) {
 		t.Fatalf("took %d of %d jobs: %v", handed, len(jobs), err)
 	}
-	for _, want := range []store.NewJob{jobs[0], jobs[spoolJobs-1], jobs[spoolJobs], jobs[len(jobs)-1]} {
+	for _, want := range []store.NewJob{jobs[0], jobs[store.SpoolJobs-1], jobs[store.SpoolJobs], jobs[len(jobs)-1]} {
 		got, err := s.Job(ctx, want.Job.Namespace, want.Job.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -98,26 +99,28 @@ func TestSpooledJobsAreAllOrNone(t *testing.T) {
 func TestSpoolHoldsLargePayloads(t *testing.T) {
 	s := openStore(t)
 	large := json.RawMessage(`"` + string(bytes.Repeat([]byte("x"), belfry.MaxPayload-2)) + `"`)
-	waiting := &spool{dir: s.dir}
-	defer waiting.close()
-	for range 40 {
-		if err := waiting.add(&newRow{Payload: large}); err != nil {
-			t.Fatal(err)
-		}
+	job := newJob(t, s, s.Now(), "*/5 * * * *")
+	job.Job.Payload = large
+	waiting, err := store.FillSpool(ctx, s.dir, seq(slices.Repeat([]store.NewJob{job}, 40)...))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if held := len(waiting.head) * len(large); held > spoolBytes+len(large) {
-		t.Errorf("%d bytes are held in memory", held)
+	defer waiting.Close()
+	if waiting.InMemory() || waiting.Len() != 40 {
+		t.Errorf("%d jobs are held, all in memory: %v", waiting.Len(), waiting.InMemory())
 	}
-	n := 0
-	err := waiting.each(func(job *newRow) error {
-		n++
-		if !bytes.Equal(job.Payload, large) {
-			t.Errorf("payload %d came back with %d bytes", n, len(job.Payload))
+	for range 2 {
+		n := 0
+		err := waiting.Each(func(row *store.NewRow) error {
+			n++
+			if !bytes.Equal(row.Payload, large) {
+				t.Errorf("payload %d came back with %d bytes", n, len(row.Payload))
+			}
+			return nil
+		})
+		if err != nil || n != 40 {
+			t.Errorf("%d came back: %v", n, err)
 		}
-		return nil
-	})
-	if err != nil || n != 40 {
-		t.Errorf("%d came back: %v", n, err)
 	}
 }
 
