@@ -197,6 +197,9 @@ func (l *loop) readTriggers(ctx context.Context) {
 	l.readingTriggers = true
 	l.ask(ctx, func(call context.Context) func() {
 		pending, err := l.store.PendingTriggers(call, shards, skip, maxTriggers)
+		for i := range pending {
+			l.subjects.find(pending[i].Due)
+		}
 		return func() { l.fireTriggers(ctx, pending, err) }
 	})
 }

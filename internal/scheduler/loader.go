@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -15,6 +16,7 @@ const (
 	horizon      = 10 * time.Minute       // how far ahead plans are loaded
 	refill       = time.Minute            // how much of it may run out before more is loaded
 	pageSize     = 2000                   // plans in one page
+	compilePage  = 100                    // plans that are compiled before they are sent to the loop
 	lookupPage   = 5000                   // plans that are looked up at once
 	sweepPage    = 50_000                 // overdue plans in one page
 	sweepShare   = 20                     // a sweep rests so many times as long as it took
@@ -118,7 +120,7 @@ func (l *loader) load(ctx context.Context) time.Duration {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
 		}
-		send(ctx, l.loads, dues)
+		l.sendPlans(ctx, dues)
 		if len(l.lookups) > 0 {
 			return 0
 		}
@@ -142,7 +144,7 @@ func (l *loader) load(ctx context.Context) time.Duration {
 	for _, shard := range shards {
 		l.loaded[shard] = until
 	}
-	send(ctx, l.loads, dues)
+	l.sendPlans(ctx, dues)
 	return 0
 }
 
@@ -206,6 +208,17 @@ func (l *loader) sweep() duty {
 		send(ctx, l.overdue, nil)
 		return max(interval, sweepShare*time.Since(start)), ctx.Err()
 	}}
+}
+
+// sendPlans sends plans to the loop, some at a time: the loop has no time to parse their
+// schedules, and those that take long must not keep back all others.
+func (l *loader) sendPlans(ctx context.Context, dues []store.Due) {
+	for chunk := range slices.Chunk(dues, compilePage) {
+		for i := range chunk {
+			l.subjects.find(chunk[i])
+		}
+		send(ctx, l.loads, chunk)
+	}
 }
 
 // send sends a page to the loop, unless ctx ends before the loop takes it.

@@ -27,7 +27,6 @@ type loop struct {
 	*Scheduler
 	wheel       *wheel.Wheel[belfry.ID, entry]
 	backlog     *backlog
-	subjects    *subjects
 	capacity    *capacity
 	quarantined map[belfry.ID]quarantineEntry // jobs that cannot be fired for now
 	reasons     map[belfry.ID]string          // why, as recorded in the store
@@ -53,7 +52,6 @@ func newLoop(s *Scheduler) *loop {
 		Scheduler:   s,
 		wheel:       wheel.New[belfry.ID, entry](s.store.Now()),
 		backlog:     newBacklog(),
-		subjects:    newSubjects(s.opts.Defaults),
 		quarantined: map[belfry.ID]quarantineEntry{},
 		reasons:     map[belfry.ID]string{},
 		outages:     map[int][]store.Outage{},

@@ -62,6 +62,7 @@ type Scheduler struct {
 	overdue  chan []store.PlanVersion // from the loader to the loop: all overdue plans, page by page; an empty page ends them
 	triggers chan struct{}            // from the loader to the loop: read pending triggers
 	progress atomic.Pointer[time.Time]
+	subjects *subjects // of the plans that the loop fires
 
 	mu      sync.Mutex
 	terms   map[int]store.Term
@@ -88,6 +89,7 @@ func New(s Store, o Options) *Scheduler {
 		loads:    make(chan []store.Due, 4),
 		overdue:  make(chan []store.PlanVersion),
 		triggers: make(chan struct{}, 1),
+		subjects: newSubjects(o.Defaults),
 		terms:    map[int]store.Term{},
 		changed:  make(chan struct{}),
 		reloads:  map[belfry.ID]bool{},
