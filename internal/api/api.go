@@ -140,14 +140,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.dispatch(out, r)
 	}
-	if out.status >= http.StatusBadRequest && body != nil && body != http.NoBody && r.Header.Get("Expect") == "" {
+	if out.status >= http.StatusBadRequest && body != nil && body != http.NoBody && r.ContentLength <= maxDrain && r.Header.Get("Expect") == "" {
 		drain(w, body)
 	}
 }
 
 // A refused body is read for so long and so far, unless the client waits to be asked for it.
 const (
-	maxDrain     = 32 << 20
+	maxDrain     = 2 * maxBulk
 	drainTimeout = 5 * time.Second
 )
 
