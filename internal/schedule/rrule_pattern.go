@@ -73,7 +73,7 @@ func newRRulePattern(r *rrule, start int64, b *budget) rrulePattern {
 		if r.freq == daily {
 			p.chosen = p.setPos.all(p.times.len)
 		}
-		p.neverMatches = r.freq == daily && p.setPos.selectsNone(p.times.len) || r.freq == weekly && p.setPos.selectsNone(len(r.weekdays)*p.times.len)
+		p.neverMatches = p.setPos.selectsNone(p.mostDates(len(r.weekdays)) * p.times.len)
 		return p
 	}
 	p.chosen = p.setPos.all(p.times.len)
@@ -247,6 +247,9 @@ func (p *rrulePattern) nthDate(from int64, n int) int64 {
 
 // nextDay is nextDate for the dates in periods of the rule.
 func (p *rrulePattern) nextDay(day, limit int64) int64 {
+	if p.freq == daily && p.interval > 1 {
+		return p.nextDayOfYears(day, limit)
+	}
 	for {
 		p.budget.spend(1)
 		day = p.nextDate(day, limit)
@@ -259,6 +262,21 @@ func (p *rrulePattern) nextDay(day, limit int64) int64 {
 		}
 		day = begin
 	}
+}
+
+// nextDayOfYears is nextDay for rules of every n-th day, year by year.
+func (p *rrulePattern) nextDayOfYears(day, limit int64) int64 {
+	for day = align(day, p.origin, p.interval); day <= limit; {
+		year, first := yearOf(day)
+		dates, next := p.datesOf(year, first), first+int64(yearLength(isLeap(year)))
+		p.budget.spend(1 + (next-day)/p.interval/tinySteps)
+		for ; day < next && day <= limit; day += p.interval {
+			if dates.has(int(day - first)) {
+				return day
+			}
+		}
+	}
+	return never
 }
 
 // period returns the period of the rule that a day lies in, or else the next one,

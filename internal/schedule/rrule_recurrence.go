@@ -304,6 +304,9 @@ func (r *rrule) prepare(set *rruleSet, o Options, b *budget) error {
 			r.ceiling = min(r.ceiling, u.at)
 		}
 	}
+	if r.nextMatch(r.floor, r.ceiling) == never {
+		r.neverMatches = true // It need not be searched again.
+	}
 	if r.count > 0 {
 		r.last = min(r.last, r.countEnd())
 	}

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
 // A rule of hours, minutes or seconds repeats a unit of that length at a fixed
 // distance from DTSTART on. Its dates and unit times leave some of the units.
@@ -184,28 +181,33 @@ func (r *rrule) countEnd() int64 {
 
 // nthMatch returns the n-th match from one wall time to before another, counted from
 // 1, or never and how many there are. Its cost depends on how far away that is.
-func (r *rrule) nthMatch(from, end, n int64) (wall, count int64) {
-	for ; from < end; from += countedSpan {
-		here := r.countMatches(from, min(from+countedSpan, end))
+func (p *rrulePattern) nthMatch(from, end, n int64) (wall, count int64) {
+	// After the first part all begin at midnight: whole days are easier to count.
+	for next := from - floorMod(from, secondsPerDay) + secondsPerDay; from < end; next += countedDays * secondsPerDay {
+		next = min(next, end)
+		here := p.countMatches(from, next)
 		if count+here >= n {
-			return r.bisectMatches(from, min(from+countedSpan, end), n-count), n
+			return p.bisectMatches(from, next, n-count), n
 		}
-		count += here
+		from, count = next, count+here
 	}
 	return never, count
 }
 
-const countedSpan = 400 * secondsPerDay // what nthMatch counts at once
+const countedDays = 400 // what nthMatch counts at once
 
-// bisectMatches returns the n-th match from one wall time to before another.
+// bisectMatches returns the n-th match from one wall time to before another, first by
+// days and then by seconds.
 func (p *rrulePattern) bisectMatches(from, end, n int64) int64 {
 	// Less than n matches lie before from, whatever is added to it.
-	for size := int64(1) << bits.Len64(uint64(end-from)); size > 0; size /= 2 {
-		if from+size > end {
-			continue
+	for size := int64(512 * secondsPerDay); size > 0; size /= 2 {
+		if from+size <= end {
+			if m := p.countMatches(from, from+size); m < n {
+				from, n = from+size, n-m
+			}
 		}
-		if m := p.countMatches(from, from+size); m < n {
-			from, n = from+size, n-m
+		if size == secondsPerDay {
+			size = 1 << 17 // more than a day has
 		}
 	}
 	return from
@@ -235,7 +237,7 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 			if from <= today && tomorrow <= end {
 				n += int64(p.residueCounts[residue]) * p.unitMatchesBefore(p.unit)
 			} else {
-				n += p.countInUnits(max(from, today), min(end, tomorrow))
+				n += p.countInDay(max(from, today), min(end, tomorrow))
 			}
 		}
 	case p.unit > 0 && p.interval > 1:
@@ -257,9 +259,26 @@ func (p *rrulePattern) countMatches(from, end int64) (n int64) {
 // countInUnits is countMatches unit by unit.
 func (p *rrulePattern) countInUnits(from, end int64) (n int64) {
 	for unit := p.nextUnit(from-floorMod(from, p.unit), end-1); unit < end; unit = p.nextUnit(unit+p.unit, end-1) {
-		n += p.unitMatchesBefore(end-unit) - p.unitMatchesBefore(max(0, from-unit))
+		n += p.matchesInUnit(unit, from, end)
 	}
 	return n
+}
+
+// countInDay is countInUnits for a stretch of one date, with steps of less than a day.
+func (p *rrulePattern) countInDay(from, end int64) (n int64) {
+	p.budget.spend((end - from) / p.step / tinySteps)
+	today := from - floorMod(from, secondsPerDay)
+	for unit := align(from-floorMod(from, p.unit), p.origin, p.step); unit < end; unit += p.step {
+		if p.unitTimes.has(int(unit - today)) {
+			n += p.matchesInUnit(unit, from, end)
+		}
+	}
+	return n
+}
+
+// matchesInUnit counts the matches in a unit from one wall time to before another.
+func (p *rrulePattern) matchesInUnit(unit, from, end int64) int64 {
+	return p.unitMatchesBefore(end-unit) - p.unitMatchesBefore(max(0, from-unit))
 }
 
 // countChosen is countMatches period by period, for rules with BYSETPOS.

@@ -37,6 +37,31 @@ func (r *rrule) yearTable() (table [4][7]daySet) {
 	return table
 }
 
+// mostDates returns how many dates a period of the rule has at most. A week has as many
+// as there are weekdays.
+func (p *rrulePattern) mostDates(weekdays int) (most int) {
+	switch p.freq {
+	case daily:
+		return 1
+	case weekly:
+		return weekdays
+	}
+	for row := range p.dates {
+		for weekday := range p.dates[row] {
+			dates, first := &p.dates[row][weekday], 0
+			for month := 1; month <= 12 && p.freq == monthly; month++ {
+				end := first + yearMonthLength(yearKind{leap: row == 0}, month)
+				most = max(most, dates.rank(end)-dates.rank(first))
+				first = end
+			}
+			if p.freq == yearly {
+				most = max(most, dates.len())
+			}
+		}
+	}
+	return most
+}
+
 func (r *rrule) daysOf(k yearKind) daySet {
 	set := r.byMonth(k)
 	if r.yearDays != nil {
