@@ -140,12 +140,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.dispatch(out, r)
 	}
-	if out.status >= http.StatusBadRequest && body != nil && body != http.NoBody && r.ContentLength <= maxDrain && r.Header.Get("Expect") == "" {
+	if out.status >= http.StatusBadRequest && out.status != http.StatusRequestTimeout && body != nil && body != http.NoBody && r.Header.Get("Expect") == "" {
 		drain(w, body)
 	}
 }
 
 // A refused body is read for so long and so far, unless the client waits to be asked for it.
+// An import that is too large fits.
 const (
 	maxDrain     = 2 * maxBulk
 	drainTimeout = 5 * time.Second
@@ -156,8 +157,7 @@ const (
 // unread data loses the response.
 func drain(w http.ResponseWriter, body io.Reader) {
 	connection := http.NewResponseController(w)
-	connection.SetReadDeadline(time.Now().Add(drainTimeout)) // without support there is no timeout either
-	if connection.Flush() == nil {
+	if connection.Flush() == nil && connection.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		io.CopyN(io.Discard, body, maxDrain)
 	}
 }
