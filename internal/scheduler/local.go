@@ -113,6 +113,7 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
 	l.open, l.lastWorker = r, c.WorkerID
+	l.recheckReady()
 	timer := time.NewTimer(l.poll - time.Since(l.checked))
 	l.mu.Unlock()
 	defer timer.Stop()
@@ -180,6 +181,15 @@ func (l *Local) setHeads(heads map[string]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heads = heads
+	l.recheckReady()
+}
+
+// recheckReady has an open claim look at the store again if ready runs that came after the
+// due items come first now: those were fired meanwhile. mu is held.
+func (l *Local) recheckReady() {
+	if l.open != nil && l.below < l.lowest(l.open.claim.Lanes) {
+		wake(l.recheck)
+	}
 }
 
 // head is the rank that ready runs must be below to come before all due items of some
@@ -187,6 +197,11 @@ func (l *Local) setHeads(heads map[string]int64) {
 func (l *Local) head(lanes []string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.lowest(lanes)
+}
+
+// lowest is head with mu held.
+func (l *Local) lowest(lanes []string) int64 {
 	head := int64(plan.MaxRank)
 	for _, lane := range lanes {
 		if rank, ok := l.heads[lane]; ok {
