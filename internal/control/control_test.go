@@ -184,7 +184,7 @@ func TestDeleteOfAScheduleThatCannotBeParsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Pause(t.Context(), ns, id.String())
-	codeOf(t, err, belfry.Internal)
+	codeOf(t, err, belfry.Conflict)
 	if err := c.Delete(t.Context(), ns, id.String(), "", control.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -225,7 +225,7 @@ var errKeepsChanging = belfry.Errorf(belfry.Conflict, "other requests keep chang
 func (c *Control) parse(job belfry.Job) parsedJob {
 	policy, err := c.defaults.Compile(job.Spec)
 	if err != nil {
-		policy, err = &plan.Policy{Spec: job.Spec, Rule: emptyRule{}}, belfry.Errorf(belfry.Internal, "parse the schedule of job %s: %w", job.ID, err)
+		policy, err = &plan.Policy{Spec: job.Spec, Rule: emptyRule{}}, belfry.Errorf(belfry.Conflict, "this server cannot use the schedule of the job; edit it: %v", err)
 	}
 	return parsedJob{job, plan.Subject{Namespace: job.Namespace, Name: job.Name, Revision: job.Revision, Policy: policy}, err}
 }

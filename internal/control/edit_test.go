@@ -192,7 +192,10 @@ func TestEditOfAScheduleThatCannotBeParsed(t *testing.T) {
 		t.Errorf("got %+v", job)
 	}
 	_, err := c.Edit(t.Context(), ns, id.String(), "", controltest.Patch(func(m *belfry.Manifest) { m.Status = belfry.StatusPaused }))
-	codeOf(t, err, belfry.Internal)
+	codeOf(t, err, belfry.Conflict)
+	if !strings.Contains(err.Error(), "edit it: schedule: 3 fields instead of 5") {
+		t.Errorf("got %v", err)
+	}
 	job := controltest.Edit(t, c, id, func(m *belfry.Manifest) { m.Schedule = "@yearly" })
 	if job.Revision != 2 || job.NextRunAt == nil {
 		t.Errorf("got %+v", job)
