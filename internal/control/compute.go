@@ -13,10 +13,15 @@ import (
 // time, because too many others were.
 var ErrBusy = belfry.Errorf(belfry.Unavailable, "the server is busy with other schedules; try again")
 
-const maxComputeWait = 5 * time.Second // for a turn
+const (
+	maxComputeWait = 5 * time.Second        // for a turn
+	shortCompute   = time.Millisecond       // what takes longer is followed by a rest
+	maxComputeRest = 100 * time.Millisecond // also if the machine slept meanwhile
+)
 
 // computing bounds how many schedules are parsed and previewed at once. A schedule may
-// take some milliseconds, and whoever sends many must leave the processors to firing.
+// take some milliseconds, and whoever sends many must leave the processors to firing: a
+// turn that took long is not given to the next one before the same time has passed again.
 type computing chan struct{}
 
 func newComputing() computing { return make(computing, max(1, runtime.GOMAXPROCS(0)/2)) }
@@ -27,7 +32,15 @@ func (c computing) do(ctx context.Context, f func() error) error {
 	if err := c.take(ctx); err != nil {
 		return err
 	}
-	defer func() { <-c }()
+	start := time.Now()
+	defer func() {
+		free := func() { <-c }
+		if took := time.Since(start); took > shortCompute {
+			time.AfterFunc(min(took, maxComputeRest), free)
+		} else {
+			free()
+		}
+	}()
 	return f()
 }
 

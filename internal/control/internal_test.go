@@ -61,7 +61,7 @@ func TestComputingWaitsForATurn(t *testing.T) {
 			group.Go(func() {
 				err := c.do(t.Context(), func() error {
 					most.Store(max(most.Load(), running.Add(1)))
-					time.Sleep(time.Second)
+					time.Sleep(shortCompute)
 					running.Add(-1)
 					return nil
 				})
@@ -71,8 +71,18 @@ func TestComputingWaitsForATurn(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if n := most.Load(); n != 2 {
-			t.Errorf("%d went on at once", n)
+		if n := most.Load(); n != 2 || len(c) != 0 {
+			t.Errorf("%d went on at once, %d still do", n, len(c))
+		}
+		for took, rest := range map[time.Duration]time.Duration{10 * time.Millisecond: 10 * time.Millisecond, time.Hour: maxComputeRest} {
+			c.do(t.Context(), func() error { time.Sleep(took); return nil })
+			time.Sleep(rest - 1)
+			synctest.Wait()
+			resting := len(c)
+			time.Sleep(1)
+			if synctest.Wait(); resting != 1 || len(c) != 0 {
+				t.Errorf("after %v: %d turns were taken shortly before %v had passed, %d afterwards", took, resting, rest, len(c))
+			}
 		}
 		never := func() error { t.Error("computed without a turn"); return nil }
 		c <- struct{}{}
