@@ -186,6 +186,10 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
 		config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
+		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+			registerArrays(conn.TypeMap())
+			return nil
+		}
 		opened, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			s.closePools()
