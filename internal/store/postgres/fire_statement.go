@@ -186,9 +186,8 @@ func fireStatements() map[fireVariant]string {
 //   - step: what was decided, one row a plan, with the token if the local worker is to
 //     take the run at once
 //   - advanced: the steps whose plan has the version that was seen, with their plans
-//     written. It waits for a plan that is locked by somebody else, and then looks at it
-//     again
-//   - decided: with whether a run of the job is live
+//     written, and with the outcome. It waits for a plan that is locked by somebody else,
+//     and then looks at it again
 //
 // It takes a run that exists already for an error, and so does a plan that stays locked:
 // then the general statement decides.
@@ -207,17 +206,14 @@ WITH class AS MATERIALIZED (
   UPDATE belfry.plans p
      SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.scheduled_at, runs_made = s.runs_made,
          zone_version = $10, quarantined = NULL
-    FROM step s
+    FROM step s JOIN class c USING (class)
    WHERE p.job_id = s.job_id AND p.version = s.version AND (p.fired_for IS NULL OR p.fired_for < s.scheduled_at)
      AND p.next_at <= clock_timestamp()
-  RETURNING s.n, p.job_id, p.shard, s.class, s.id, s.scheduled_at, s.ready_at, s.epoch, s.token, (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL AS alone
-), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM advanced) a), decided AS MATERIALIZED (
-  SELECT a.*, c.namespace, c.lane, c.revision, c.timeout_ms, c.weight, c.retention_days, c.one_off, clock.now,
-         CASE WHEN a.alone OR NOT c.serial THEN 'ready'
-              WHEN (SELECT 1 FROM belfry.runs x WHERE x.job_id = a.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
+  RETURNING s.n, p.job_id, p.shard, s.id, s.scheduled_at, s.ready_at, s.epoch, s.token, c.namespace, c.lane, c.revision, c.timeout_ms, c.weight, c.retention_days, c.one_off,
+         CASE WHEN NOT c.serial OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL THEN 'ready'
+              WHEN (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
               ELSE 'overlap' END AS outcome
-    FROM advanced a JOIN class c USING (class) CROSS JOIN clock
-), inserted AS (
+), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM advanced) a), inserted AS (
   INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
                            timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, weight, one_off, retention_days)
   SELECT id, shard, namespace, job_id, revision, 'scheduled', lane, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN 'running' ELSE outcome END,
@@ -226,12 +222,13 @@ WITH class AS MATERIALIZED (
          CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN $22::uuid END, CASE WHEN outcome = 'ready' THEN token END,
          CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now END, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now + (timeout_ms + $23) * interval '1 millisecond' END,
          weight, one_off, retention_days
-    FROM decided WHERE outcome <> 'overlap'
+    FROM clock CROSS JOIN advanced WHERE outcome <> 'overlap'
 ), skipped AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                               attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)
   SELECT id, shard, namespace, job_id, revision, 'scheduled', 'skipped', 'overlap', scheduled_at, ready_at, now, $21, epoch,
          0, now, 0, '', '', scheduled_at, 1, now + retention_days * interval '24 hours'
-    FROM decided WHERE outcome = 'overlap'
+    FROM clock CROSS JOIN advanced WHERE outcome = 'overlap'
 )
-SELECT n, outcome, now, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN (SELECT payload FROM belfry.jobs j WHERE j.id = decided.job_id) END FROM decided`
+SELECT n, outcome, now, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN (SELECT payload FROM belfry.jobs j WHERE j.id = advanced.job_id) END
+  FROM clock CROSS JOIN advanced`
