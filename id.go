@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -26,12 +27,13 @@ func NewID(now time.Time) ID {
 // first 48 bits are the scheduled millisecond, the rest a hash (UUID version 8).
 // The trigger is the zero ID for scheduled runs.
 func RunID(job ID, kind RunKind, scheduled time.Time, trigger ID) ID {
-	h := sha256.New()
-	h.Write(job[:])
-	fmt.Fprintf(h, "%d:%s:%d:", len(kind), kind, scheduled.UnixMicro())
-	h.Write(trigger[:])
+	text := append(make([]byte, 0, 96), job[:]...)
+	text = strconv.AppendInt(text, int64(len(kind)), 10)
+	text = append(append(append(text, ':'), kind...), ':')
+	text = append(strconv.AppendInt(text, scheduled.UnixMicro(), 10), ':')
+	hash := sha256.Sum256(append(text, trigger[:]...))
 	var id ID
-	copy(id[6:], h.Sum(nil))
+	copy(id[6:], hash[:])
 	stamp(&id, scheduled, 8)
 	return id
 }

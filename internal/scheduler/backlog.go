@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"container/heap"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -51,6 +50,15 @@ type dueItem struct {
 	entry
 }
 
+// before is the order in which items are fired. Those of one rank are in the order of
+// their jobs, in which they lie in the store: a batch is written to few pages.
+func (it *dueItem) before(other *dueItem) bool {
+	if it.rank != other.rank {
+		return it.rank < other.rank
+	}
+	return it.job.Compare(other.job) < 0
+}
+
 // backlog holds due items by lane, lowest rank first. Items for which workers have no
 // capacity yet stay here, and as plans in the store.
 type backlog struct {
@@ -67,7 +75,7 @@ func (b *backlog) push(it dueItem) {
 	if b.lanes[lane] == nil {
 		b.lanes[lane] = &itemHeap{}
 	}
-	heap.Push(b.lanes[lane], it)
+	b.lanes[lane].push(it)
 	b.known[it.job] = it.version
 }
 
@@ -76,14 +84,14 @@ func (b *backlog) push(it dueItem) {
 func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	q := b.lanes[lane]
 	var out []dueItem
-	for q != nil && len(out) < n && q.Len() > 0 && (*q)[0].rank < below {
-		it := heap.Pop(q).(dueItem)
+	for q != nil && len(out) < n && len(*q) > 0 && (*q)[0].rank < below {
+		it := q.pop()
 		if b.known[it.job] == it.version {
 			delete(b.known, it.job)
 			out = append(out, it)
 		}
 	}
-	if q != nil && q.Len() == 0 {
+	if q != nil && len(*q) == 0 {
 		delete(b.lanes, lane)
 	}
 	return out
@@ -95,10 +103,10 @@ func (b *backlog) len() int { return len(b.known) }
 func (b *backlog) heads() map[string]int64 {
 	ranks := make(map[string]int64, len(b.lanes))
 	for lane, q := range b.lanes {
-		for q.Len() > 0 && b.known[(*q)[0].job] != (*q)[0].version {
-			heap.Pop(q)
+		for len(*q) > 0 && b.known[(*q)[0].job] != (*q)[0].version {
+			q.pop()
 		}
-		if q.Len() == 0 {
+		if len(*q) == 0 {
 			delete(b.lanes, lane)
 			continue
 		}
@@ -107,17 +115,46 @@ func (b *backlog) heads() map[string]int64 {
 	return ranks
 }
 
+// itemHeap has the item that comes before all others first. Unlike container/heap it
+// allocates nothing for an item.
 type itemHeap []dueItem
 
-func (h itemHeap) Len() int           { return len(h) }
-func (h itemHeap) Less(i, j int) bool { return h[i].rank < h[j].rank }
-func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *itemHeap) Push(x any)        { *h = append(*h, x.(dueItem)) }
-func (h *itemHeap) Pop() any {
-	old := *h
-	it := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return it
+func (h *itemHeap) push(it dueItem) {
+	list := append(*h, it)
+	i := len(list) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !it.before(&list[parent]) {
+			break
+		}
+		list[i] = list[parent]
+		i = parent
+	}
+	list[i] = it
+	*h = list
+}
+
+func (h *itemHeap) pop() dueItem {
+	list := *h
+	first, last := list[0], list[len(list)-1]
+	list[len(list)-1] = dueItem{}
+	list = list[:len(list)-1]
+	i := 0
+	for child := 1; child < len(list); child = 2*i + 1 {
+		if child+1 < len(list) && list[child+1].before(&list[child]) {
+			child++
+		}
+		if !list[child].before(&last) {
+			break
+		}
+		list[i] = list[child]
+		i = child
+	}
+	if len(list) > 0 {
+		list[i] = last
+	}
+	*h = list
+	return first
 }
 
 // subjects caches compiled subjects, which jobs with equal specs share. It is safe for
