@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	maxClaim     = 1000                   // runs requested in one call
+	maxClaim     = 4000                   // runs requested in one call
 	gatherDelay  = time.Millisecond       // how long a nearly full pool waits for more free slots
 	pollInterval = 500 * time.Millisecond // between claims that return nothing at once
 	claimTimeout = time.Minute            // after which a waiting Claim is repeated

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxBatch      = 1000            // results sent in one call
+	maxBatch      = 4000            // results sent in one call
 	maxBatchBytes = 4 << 20         // of output and error texts in one call, unless one result alone is larger
 	finishTimeout = 8 * time.Second // below flushGrace: a call on a silent connection leaves time for a second one
 )
