@@ -42,6 +42,7 @@ type Client struct {
 	retries   int
 	http      *http.Client
 	worker    atomic.Pointer[belfry.ID] // of the latest claim or heartbeat
+	smallRuns atomic.Bool               // the runs of the last claim had small payloads
 }
 
 // Option configures a Client.

@@ -282,7 +282,9 @@ func nextPage(h http.Header) (query string, ok bool) {
 const (
 	claimWait  = 10 * time.Second // how long the server may hold a claim that finds nothing
 	claimSlack = 5 * time.Second  // network time of a claim
-	maxClaim   = 100              // runs per claim, which bounds an answer
+	maxClaim   = 1000             // runs per claim
+	largeClaim = 100              // runs per claim while they are large, which bounds an answer
+	largeRun   = 4 << 10          // bytes of payload
 	maxRun     = 6*belfry.MaxPayload + 16<<10
 	finishSize = 512 << 10 // bytes of results per request, unless one alone is larger
 )
@@ -293,9 +295,9 @@ var (
 	maxResults = schema.For[belfry.FinishRequest]().Field("results").MaxItems
 )
 
-// Claim claims up to claim.Limit runs for a worker, at most 100. It waits until there
-// is one, ten seconds have passed or ctx is about to end. Like Heartbeat and Finish it
-// is tried once: package worker repeats them.
+// Claim claims up to claim.Limit runs for a worker, at most 1,000, or 100 while the last
+// ones had large payloads. It waits until there is one, ten seconds have passed or ctx is
+// about to end. Like Heartbeat and Finish it is tried once: package worker repeats them.
 func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, error) {
 	c.worker.Store(&claim.WorkerID)
 	wait := claimWait
@@ -303,15 +305,23 @@ func (c *Client) Claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, 
 		wait = min(wait, time.Until(deadline)-claimSlack)
 	}
 	wait = max(wait.Truncate(time.Second), 0)
-	claim.Limit, claim.WaitSeconds = min(claim.Limit, maxClaim), belfry.Some(wait.Seconds())
+	most := largeClaim
+	if c.smallRuns.Load() {
+		most = maxClaim
+	}
+	claim.Limit, claim.WaitSeconds = min(claim.Limit, most), belfry.Some(wait.Seconds())
 	limit := func(q *call) { q.limit = int64(1<<20 + max(claim.Limit, 0)*maxRun) }
 	reply, err := workerCall[belfry.ClaimReply](ctx, c, "claim", claim.WorkerID, claim, timeout(wait+claimSlack), limit)
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]*belfry.Run, len(reply.Runs))
+	runs, size := make([]*belfry.Run, len(reply.Runs)), 0
 	for i, run := range reply.Runs {
 		runs[i] = run.Run(claim.WorkerID)
+		size += len(run.Payload)
+	}
+	if len(runs) > 0 {
+		c.smallRuns.Store(size <= len(runs)*largeRun)
 	}
 	return runs, nil
 }

@@ -8,29 +8,31 @@ import (
 )
 
 const (
+	claimLoops   = 2                      // while one claim is answered, slots that became free are claimed for
 	maxClaim     = 4000                   // runs requested in one call
 	gatherDelay  = time.Millisecond       // how long a nearly full pool waits for more free slots
 	pollInterval = 500 * time.Millisecond // between claims that return nothing at once
 	claimTimeout = time.Minute            // after which a waiting Claim is repeated
 )
 
-// claimLoop claims as many runs as there are free slots, until ctx ends.
-func (p *Pool) claimLoop(ctx context.Context) {
+// claimLoop is one of the loops that claim as many runs as there are free slots, until ctx
+// ends.
+func (p *Pool) claimLoop(ctx context.Context, loop int) {
 	defer func() {
 		p.mu.Lock()
-		p.claiming = false
+		p.claiming--
 		p.mu.Unlock()
 		signal(p.changed)
 	}()
 	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	for {
-		worker, free := p.awaitFreeSlots(ctx)
-		if free == 0 {
+		worker, slots := p.reserveSlots(ctx)
+		if slots == 0 {
 			return
 		}
 		sent := time.Now()
-		runs, ended, err := p.claim(ctx, worker, min(free, maxClaim))
-		p.startRuns(ctx, worker, runs)
+		runs, ended, err := p.claim(ctx, loop, worker, slots)
+		p.startRuns(ctx, worker, runs, slots)
 		var pause time.Duration
 		switch {
 		case err != nil:
@@ -49,16 +51,29 @@ func (p *Pool) claimLoop(ctx context.Context) {
 			p.outage.recovered("claim")
 			retry.next = 0
 		}
-		if !sleep(ctx, pause) {
+		more := sleep(ctx, pause)
+		p.release(max(slots-len(runs), 0)) // not before: the other loop is not to claim instead
+		if !more {
 			return
 		}
 	}
 }
 
-// awaitFreeSlots waits until the worker may claim, and returns its incarnation and the
-// number of free slots. A nearly full pool waits gatherDelay longer, since slots that
-// become free together are better filled together. It returns zero once ctx ended.
-func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
+// release frees slots that were reserved.
+func (p *Pool) release(slots int) {
+	p.mu.Lock()
+	p.reserved -= slots
+	free := p.freeSlots()
+	p.mu.Unlock()
+	if free > 0 {
+		signal(p.claimable)
+	}
+}
+
+// reserveSlots waits until the worker may claim, and returns its incarnation and for how
+// many free slots. A nearly full pool waits gatherDelay longer, since slots that become
+// free together are better filled together. It returns zero once ctx ended.
+func (p *Pool) reserveSlots(ctx context.Context) (belfry.ID, int) {
 	var gather <-chan time.Time // set while more free slots are awaited
 	threshold := p.claimThreshold()
 	for ctx.Err() == nil {
@@ -67,10 +82,16 @@ func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
 		if !p.leaseValid(time.Now()) {
 			free = 0
 		}
-		p.mu.Unlock()
 		if free > 0 && free >= threshold {
-			return worker, free
+			slots := min(free, maxClaim)
+			p.reserved += slots
+			p.mu.Unlock()
+			if slots < free {
+				signal(p.claimable) // for the other loop
+			}
+			return worker, slots
 		}
+		p.mu.Unlock()
 		if free > 0 && gather == nil {
 			gather = time.After(gatherDelay)
 		}
@@ -89,7 +110,7 @@ func (p *Pool) awaitFreeSlots(ctx context.Context) (belfry.ID, int) {
 // results never exceed twice the slots, which bounds what the pool keeps while the
 // source is down.
 func (p *Pool) freeSlots() int {
-	return max(0, min(p.concurrency-p.busy, 2*p.concurrency-p.outstanding))
+	return max(0, min(p.concurrency-p.busy, 2*p.concurrency-p.outstanding)-p.reserved)
 }
 
 // claimThreshold is the number of free slots below which a pool is nearly full.
@@ -97,7 +118,7 @@ func (p *Pool) claimThreshold() int { return p.concurrency / 4 }
 
 // claim calls the source once. It reports whether this side ended the call: for a
 // drain, a new incarnation, an expired lease or claimTimeout.
-func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*belfry.Run, ended bool, err error) {
+func (p *Pool) claim(ctx context.Context, loop int, worker belfry.ID, limit int) (runs []*belfry.Run, ended bool, err error) {
 	call, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	p.mu.Lock()
@@ -105,15 +126,25 @@ func (p *Pool) claim(ctx context.Context, worker belfry.ID, limit int) (runs []*
 		p.mu.Unlock()
 		return nil, false, nil
 	}
-	p.stopClaim = cancel
+	p.stopClaim[loop] = cancel
 	p.mu.Unlock()
 	runs, err = p.source.Claim(call, belfry.Claim{WorkerID: worker, Lanes: p.lanes, Queues: p.queues, Handlers: p.handlers, Limit: limit})
 	return runs, call.Err() != nil, err
 }
 
-// startRuns starts claimed runs. Runs that must not start (the pool drains, the worker
+// stopClaims ends the claims that wait; mu is held.
+func (p *Pool) stopClaims() {
+	for _, stop := range p.stopClaim {
+		if stop != nil {
+			stop()
+		}
+	}
+}
+
+// startRuns starts claimed runs in slots that were reserved for them. Runs that must not
+// start (the pool drains, the worker
 // has a new incarnation, the lease has expired, no slot is free) are returned.
-func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.Run) {
+func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.Run, slots int) {
 	if len(runs) == 0 {
 		return
 	}
@@ -125,6 +156,7 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 	}
 	var superseded []*attempt
 	p.mu.Lock()
+	p.reserved -= min(len(runs), slots)
 	mayStart := ctx.Err() == nil && worker == p.worker && p.leaseValid(time.Now())
 	for i, a := range attempts {
 		if a == nil {

@@ -63,12 +63,20 @@ func TestClaimGathersFreeSlots(t *testing.T) {
 	})
 }
 
-func TestClaimLimitIsAThousand(t *testing.T) {
+// Two claims may wait at a time, and together they ask for no more than the free slots.
+func TestTwoClaimsShareTheSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := startPool(newFakeSource(), with(Concurrency(5000)), noop)
-		sleepAndWait(0)
-		if c := b.seenClaims(); c[0].Limit != 1000 {
-			t.Errorf("asked for %d runs", c[0].Limit)
+		sleepAndWait(10 * time.Millisecond)
+		if c := b.seenClaims(); len(c) != 2 || c[0].Limit != 4000 || c[1].Limit != 1000 {
+			t.Errorf("claimed %+v", c)
+		}
+		b.add(4500, nil)
+		sleepAndWait(time.Second)
+		for _, c := range b.seenClaims() {
+			if c.Limit > 4000 {
+				t.Errorf("asked for %d runs", c.Limit)
+			}
 		}
 		b.end(t)
 	})

@@ -21,7 +21,7 @@ func TestFinishBatchesResults(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return f.fakeStore.finish(ctx, rs)
 		}
-		b := startPool(f, with(Concurrency(2000)), func(_ context.Context, run *belfry.Run) error {
+		b := startPool(f, with(Concurrency(8000)), func(_ context.Context, run *belfry.Run) error {
 			if run.Namespace == "first" {
 				return nil
 			}
@@ -30,14 +30,14 @@ func TestFinishBatchesResults(t *testing.T) {
 		})
 		sleepAndWait(0)
 		b.add(1, func(r *belfry.Run) { r.Namespace = "first" })
-		b.add(1500, nil)
+		b.add(6000, nil)
 		sleepAndWait(time.Second)
 		var sizes []int
 		for _, batch := range b.sent {
 			sizes = append(sizes, len(batch))
 		}
-		// The first at once, alone; then all that came meanwhile, a thousand at most.
-		if want := []int{1, 1000, 500}; !slices.Equal(sizes, want) {
+		// The first at once, alone; then all that came meanwhile, four thousand at most.
+		if want := []int{1, 4000, 2000}; !slices.Equal(sizes, want) {
 			t.Errorf("batches of %v, want %v", sizes, want)
 		}
 		b.end(t)

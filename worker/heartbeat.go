@@ -34,7 +34,7 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 			if ctx.Err() == nil {
 				p.outage.failed("heartbeat", err)
 				p.mu.Lock()
-				p.stopClaim() // it is repeated: its connection may be as dead as that of the heartbeat
+				p.stopClaims() // it is repeated: its connection may be as dead as that of the heartbeat
 				p.mu.Unlock()
 			}
 			pause = retry.delay()
@@ -135,7 +135,7 @@ func (p *Pool) leaseExpired() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.leaseValid(time.Now()) {
-		p.stopClaim()
+		p.stopClaims()
 	}
 }
 
@@ -188,7 +188,7 @@ func (p *Pool) newIncarnation() bool {
 	}
 	now := time.Now()
 	p.worker, p.leaseRenewedAt, p.completeAt, p.uncertainSince = belfry.NewID(now), time.Time{}, now, time.Time{}
-	p.stopClaim()
+	p.stopClaims()
 	draining := p.draining
 	p.mu.Unlock()
 	p.cancelLost(lost)

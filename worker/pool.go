@@ -20,7 +20,7 @@
 // the server has reaped meanwhile learns so from the next heartbeat, ends the contexts
 // of its handlers, and continues with a new id.
 //
-// A Pool has four kinds of goroutines: one claims, one sends results, one sends
+// A Pool has four kinds of goroutines: two claim, one sends results, one sends
 // heartbeats, and every attempt has its own. They share the fields of the Pool under one
 // lock that is never held during a call. While the source is down nothing is lost:
 // results are kept and sent again, and no more is claimed than there are free slots.
@@ -65,9 +65,9 @@ type Pool struct {
 
 	mu        sync.Mutex // guards the fields below
 	started   bool
-	claiming  bool               // the claim loop has not ended
-	draining  bool               // Run's context has ended
-	stopClaim context.CancelFunc // ends the current Claim, if there is one
+	claiming  int                            // claim loops that have not ended
+	draining  bool                           // Run's context has ended
+	stopClaim [claimLoops]context.CancelFunc // ends the last Claim of each
 
 	worker         belfry.ID   // the incarnation
 	leaseRenewedAt time.Time   // when the last accepted heartbeat was sent; zero while not registered
@@ -80,6 +80,7 @@ type Pool struct {
 	cancelBeforeStart map[belfry.HeldAttempt]bool // attempts that the last heartbeat reply cancels and that do not run here
 	unsent            []pendingResult             // results that are not accepted yet, oldest first
 	busy              int                         // slots taken: handlers that have not returned
+	reserved          int                         // slots for which claims are under way
 	stuck             int                         // of these, handlers that were abandoned
 	outstanding       int                         // attempts whose result is not accepted yet
 }
@@ -94,7 +95,6 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 		claimable:         make(chan struct{}, 1),
 		sendable:          make(chan struct{}, 1),
 		changed:           make(chan struct{}, 1),
-		stopClaim:         func() {},
 		running:           make(map[belfry.ID]*attempt),
 		cancelBeforeStart: make(map[belfry.HeldAttempt]bool),
 	}
@@ -129,7 +129,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer stopSending()
 
 	var claims, sends, heartbeats sync.WaitGroup
-	claims.Go(func() { p.claimLoop(ctx) })
+	for loop := range claimLoops {
+		claims.Go(func() { p.claimLoop(ctx, loop) })
+	}
 	sends.Go(func() { p.sendLoop(sendCtx) })
 	heartbeats.Go(func() { p.heartbeatLoop(heartbeatCtx) })
 
@@ -158,7 +160,7 @@ func (p *Pool) begin(base context.Context) error {
 	if len(p.lanes) == 0 {
 		return errors.New("start worker: no handler is registered")
 	}
-	p.started, p.claiming, p.base = true, true, base
+	p.started, p.claiming, p.base = true, claimLoops, base
 	now := time.Now()
 	p.worker, p.completeAt = belfry.NewID(now), now
 	return nil
@@ -185,7 +187,7 @@ func (p *Pool) await(d time.Duration, done func() bool) bool {
 	timeout := time.After(d)
 	for expired := false; ; {
 		p.mu.Lock()
-		ok := !p.claiming && done()
+		ok := p.claiming == 0 && done()
 		p.mu.Unlock()
 		if ok || expired {
 			return ok

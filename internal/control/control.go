@@ -43,6 +43,7 @@ type Control struct {
 	defaults  plan.Defaults
 	computing computing
 	poller    claimPoller
+	offers    Offers // nil: no scheduler of this node fills claims
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that
@@ -50,6 +51,9 @@ type Control struct {
 func New(s Store, d plan.Defaults) *Control {
 	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing()}
 }
+
+// FillClaims has claims that wait filled by a scheduler. It is called before any claim.
+func (c *Control) FillClaims(o Offers) { c.offers = o }
 
 // now is the time of the store as it is stored.
 func (c *Control) now() time.Time { return c.store.Now().UTC().Truncate(time.Microsecond) }

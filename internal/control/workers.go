@@ -145,14 +145,38 @@ func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time
 			return runs, err
 		}
 		c.poller.missed(w)
+		filled, take := c.offer(claim)
+		woken := false
 		select {
+		case <-filled:
 		case <-w.wake:
+			woken = true
 		case <-timeout.C:
-			return nil, nil
 		case <-ctx.Done():
-			return nil, nil
+		}
+		if runs, err = take(); err != nil {
+			return nil, unavailable("claim runs", err)
+		}
+		if len(runs) > 0 || !woken {
+			return runs, nil
 		}
 	}
+}
+
+// Offers fills claims that wait with runs as they are fired, which saves making them ready
+// first.
+type Offers interface {
+	// Offer opens a claim. Filled is closed when it was filled; take closes the claim and
+	// returns what it was filled with, if anything. After an error that is unknown.
+	Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error))
+}
+
+// offer opens a claim if a scheduler of this node can fill it.
+func (c *Control) offer(claim belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error)) {
+	if c.offers == nil {
+		return nil, func() ([]*belfry.Run, error) { return nil, nil }
+	}
+	return c.offers.Offer(claim)
 }
 
 // add adds a waiter; the first one starts the poller.

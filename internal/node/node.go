@@ -146,11 +146,10 @@ func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	work, ctx := errgroup.WithContext(ctx)
-	var local *scheduler.Local
-	if n.config.has(RoleWorker) {
-		local = scheduler.NewLocal(ctx, n.store)
-	}
+	local := scheduler.NewLocal(ctx, n.store)
+	var offers control.Offers
 	if n.config.has(RoleScheduler) {
+		offers = local
 		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
 		n.stalled = s.Stalled
 		work.Go(func() error { return s.Run(ctx) })
@@ -159,7 +158,7 @@ func (n *Node) Run(ctx context.Context) error {
 	var server errgroup.Group
 	server.Go(func() error {
 		defer stop() // a node without its port stops
-		return n.serve(serving)
+		return n.serve(serving, offers)
 	})
 	if n.keys != nil {
 		server.Go(func() error {
@@ -196,14 +195,16 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
-// serve serves HTTP until ctx ends: the API, or only the health checks.
-func (n *Node) serve(ctx context.Context) error {
+// serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
+// this node, if there is one, fills the claims of workers.
+func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	o := api.Options{
 		Ready: n.ready, Draining: n.draining, Keys: n.keys, Targets: n.targets, RateLimit: n.config.RateLimit,
 		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
+		o.Control.FillClaims(offers)
 	}
 	server := api.NewServer(api.New(o))
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)

@@ -63,7 +63,7 @@ func (it *dueItem) before(other *dueItem) bool {
 // capacity yet stay here, and as plans in the store.
 type backlog struct {
 	lanes map[string]*itemHeap
-	known map[belfry.ID]int64 // version of each item's plan
+	known map[belfry.ID]int64 // version of each item's plan, also of those that are being fired
 }
 
 func newBacklog() *backlog {
@@ -79,15 +79,14 @@ func (b *backlog) push(it dueItem) {
 	b.known[it.job] = it.version
 }
 
-// pop takes up to n items of a lane whose rank is below the given one. Items whose
-// plan has a newer version are dropped.
+// pop takes up to n items of a lane whose rank is below the given one, until they are
+// released or put back. Items whose plan has a newer version are dropped.
 func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	q := b.lanes[lane]
 	var out []dueItem
 	for q != nil && len(out) < n && len(*q) > 0 && (*q)[0].rank < below {
 		it := q.pop()
 		if b.known[it.job] == it.version {
-			delete(b.known, it.job)
 			out = append(out, it)
 		}
 	}
@@ -97,7 +96,22 @@ func (b *backlog) pop(lane string, n int, below int64) []dueItem {
 	return out
 }
 
-func (b *backlog) len() int { return len(b.known) }
+// release forgets an item that was fired, or is not going to be.
+func (b *backlog) release(it dueItem) {
+	if b.known[it.job] == it.version {
+		delete(b.known, it.job)
+	}
+}
+
+// putBack returns an item that was not fired, unless its plan has a newer version.
+func (b *backlog) putBack(it dueItem) {
+	if b.known[it.job] == it.version {
+		b.push(it)
+	}
+}
+
+// empty reports whether no item waits to be fired.
+func (b *backlog) empty() bool { return len(b.lanes) == 0 }
 
 // heads is the lowest rank of each lane. Items whose plan has a newer version are dropped.
 func (b *backlog) heads() map[string]int64 {

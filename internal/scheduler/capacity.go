@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -27,17 +28,19 @@ type capacity struct {
 	local    *Local
 	serves   map[string]bool  // the lanes of the local worker
 	others   map[string]int   // slots of other workers by lane
+	offered  map[string]int   // of these, of workers that claim here
 	ready    map[string]int   // ready runs by lane: those counted, and those fired since
 	highest  map[string]int64 // the highest rank of the ready runs that were fired here, by lane
 	counted  time.Time        // when the last count was begun
 	counting bool             // it is not over
 	since    map[string]int   // ready runs that were fired since it was begun
+	firing   map[string]int   // runs that are being fired beyond the open claims
 	interval time.Duration    // until the next count while a lane is full
 	ask      func(ctx context.Context, read func(ctx context.Context) (apply func()))
 }
 
 func newCapacity(l *loop) *capacity {
-	return &capacity{store: l.store, local: l.opts.Local, ready: map[string]int{}, highest: map[string]int64{}, interval: minCountInterval, ask: l.ask}
+	return &capacity{store: l.store, local: l.opts.Local, ready: map[string]int{}, highest: map[string]int64{}, firing: map[string]int{}, interval: minCountInterval, ask: l.ask}
 }
 
 // available is how many runs of the lane to fire, and below which rank. A ready run
@@ -45,7 +48,7 @@ func newCapacity(l *loop) *capacity {
 // lower than that of a ready run is fired beyond the usual capacity.
 func (c *capacity) available(ctx context.Context, lane string) (n int, below int64) {
 	interval := countInterval
-	if c.ready[lane] >= c.buffer(lane) {
+	if c.load(lane) >= c.buffer(lane) {
 		switch {
 		case c.others[lane] > 0:
 			interval = c.interval
@@ -56,12 +59,12 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 	if time.Since(c.counted) >= interval {
 		c.count(ctx)
 	}
-	free := max(c.buffer(lane)-c.ready[lane], 0)
+	free := max(c.buffer(lane)-c.load(lane), 0)
 	if slots, below := c.local.openSlots(lane); slots > 0 {
 		return free + slots, below
 	}
 	if highest, fired := c.highest[lane]; free == 0 && fired {
-		return max(2*c.buffer(lane)-c.ready[lane], 0), highest
+		return max(2*c.buffer(lane)-c.load(lane), 0), highest
 	}
 	return free, plan.MaxRank
 }
@@ -69,9 +72,16 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 // served reports whether a worker serves the lane.
 func (c *capacity) served(lane string) bool { return c.serves[lane] || c.others[lane] > 0 }
 
-// buffer is how many runs of the lane may be ready.
+// load is how many runs of the lane are ready or will be.
+func (c *capacity) load(lane string) int { return c.ready[lane] + c.firing[lane] }
+
+// buffer is how many runs of the lane may be ready. Workers that claim them here need
+// none.
 func (c *capacity) buffer(lane string) int {
 	n := bufferPerSlot * c.others[lane]
+	if c.local.offers(lane) {
+		return min(n-bufferPerSlot*c.offered[lane], maxBuffer)
+	}
 	if !c.serves[lane] {
 		n = max(n, unservedBuffer)
 	}
@@ -83,7 +93,7 @@ func (c *capacity) buffer(lane string) int {
 func (c *capacity) wait(b *backlog) time.Duration {
 	for lane := range b.lanes {
 		if c.others[lane] > 0 {
-			return c.interval
+			return min(c.interval, offerPause)
 		}
 	}
 	return countInterval
@@ -130,25 +140,44 @@ func (c *capacity) setCounts(workers []store.Worker, ready map[string]int) {
 		c.interval = minCountInterval
 	}
 	local := c.local.worker()
-	c.ready, c.others, c.serves = ready, map[string]int{}, map[string]bool{}
+	c.ready, c.others, c.offered, c.serves = ready, map[string]int{}, map[string]int{}, map[string]bool{}
+	offers := c.local.setRegistered(workers)
 	maps.DeleteFunc(c.highest, func(lane string, _ int64) bool { return ready[lane] == 0 })
 	for _, w := range workers {
 		for _, lane := range w.Lanes {
 			if w.ID == local {
 				c.serves[lane] = true
-			} else {
-				c.others[lane] += w.Slots
+				continue
+			}
+			if c.others[lane] += w.Slots; offers[w.ID] {
+				c.offered[lane] += w.Slots
 			}
 		}
 	}
 }
 
-// deliver passes on the runs that a Fire has claimed for the local worker, and counts
-// those that it left ready.
-func (c *capacity) deliver(steps []plan.Step, fired store.FireResult, err error) {
-	c.local.endFill(fired.Claimed, err)
-	if len(fired.Ready) == 0 {
-		return
+// begin counts runs that are going to be fired, beyond the slots of the claims.
+func (c *capacity) begin(steps []plan.Step, slots []store.FreeSlots) (beyond map[string]int) {
+	free := slices.Clone(slots)
+	beyond = map[string]int{}
+	for i := range steps {
+		lane := steps[i].Lane()
+		for range steps[i].Runs {
+			if store.TakeSlot(free, lane).IsZero() {
+				beyond[lane]++
+				c.firing[lane]++
+			}
+		}
+	}
+	return beyond
+}
+
+// end counts the runs that a Fire left ready.
+func (c *capacity) end(steps []plan.Step, beyond map[string]int, fired store.FireResult) {
+	for lane, n := range beyond {
+		if c.firing[lane] -= n; c.firing[lane] == 0 {
+			delete(c.firing, lane)
+		}
 	}
 	for lane, n := range fired.Ready {
 		c.ready[lane] += n

@@ -148,13 +148,13 @@ func (s *hungStore) wait(ctx context.Context) error {
 	return nil
 }
 
-func (s *hungStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (s *hungStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := s.wait(ctx); err != nil {
 		return store.FireResult{}, err
 	}
-	return s.Store.Fire(ctx, owner, steps, slots)
+	return s.Store.Fire(ctx, owner, steps, slots...)
 }
 
 func (s *hungStore) PendingTriggers(ctx context.Context, shards []int, skip []belfry.ID, limit int) ([]store.PendingTrigger, error) {
@@ -346,11 +346,11 @@ type troubledStore struct {
 	from, until time.Time
 }
 
-func (s *troubledStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (s *troubledStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	if now := time.Now(); !now.Before(s.from) && now.Before(s.until) {
 		return store.FireResult{}, fmt.Errorf("fire: %w", store.ErrServer)
 	}
-	return s.Store.Fire(ctx, owner, steps, slots)
+	return s.Store.Fire(ctx, owner, steps, slots...)
 }
 
 // Trouble of the server quarantines no job, and firing resumes when it ends.

@@ -15,26 +15,30 @@ import (
 
 const (
 	fireBatch      = 5000 // steps in one call of Fire
+	maxFiring      = 2    // calls of Fire at a time: one is decided and committed while the other is executed
 	minFireBatch   = 50
 	fireRetryDelay = 200 * time.Millisecond
 	maxTriggers    = 1000
 	unservedBatch  = 500 // of them, for lanes that nobody serves
 )
 
-// fireBacklog fires a batch of due items for which there is capacity, and returns how long
-// to wait before the next one. In between, what else has become due joins the backlog.
+// fireBacklog begins to fire a batch of due items for which there is capacity, and returns
+// how long to wait before the next one. In between, what else has become due joins the
+// backlog.
 func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 	defer func() { l.opts.Local.setHeads(l.backlog.heads()) }()
-	if l.backlog.len() == 0 {
+	if l.backlog.empty() || l.firing == maxFiring {
 		return idleInterval
 	}
-	l.opts.Local.setHeads(l.backlog.heads())
-	switch items := l.takeAvailable(ctx); {
-	case len(items) == 0:
-		return l.capacity.wait(l.backlog)
-	case !l.fireItems(ctx, items):
-		return fireRetryDelay
+	if pause := time.Until(l.retryAt); pause > 0 {
+		return pause
 	}
+	l.opts.Local.setHeads(l.backlog.heads())
+	items := l.takeAvailable(ctx)
+	if len(items) == 0 {
+		return l.capacity.wait(l.backlog)
+	}
+	l.fireItems(ctx, items)
 	return 0
 }
 
@@ -62,19 +66,21 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 	return items
 }
 
-// fireItems decides and fires items. It returns false if the store failed; then they
-// are in the backlog again.
-func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
+// fireItems decides items and begins to fire them. If the store fails, they are in the
+// backlog again.
+func (l *loop) fireItems(ctx context.Context, items []dueItem) {
 	now := l.store.Now()
 	steps, subjects := make([]plan.Step, 0, len(items)), make([]*plan.Subject, 0, len(items))
 	kept := items[:0]
 	for _, it := range items {
 		term, mine := l.terms[int(it.shard)]
 		if !mine {
+			l.backlog.release(it)
 			continue
 		}
 		step, err := l.decide(it, now)
 		if err != nil {
+			l.backlog.release(it)
 			l.quarantine(ctx, it.job, err, true)
 			continue
 		}
@@ -82,27 +88,74 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 		steps, subjects = append(steps, step), append(subjects, it.subject)
 		kept = append(kept, it)
 	}
-	if l.fire(ctx, steps, subjects) {
-		return true
+	if len(steps) == 0 {
+		return
 	}
-	for _, it := range kept {
-		l.backlog.push(it)
-	}
-	return false
+	l.firing++
+	b := l.beginFire(steps, subjects)
+	l.calls.Go(func() {
+		b.run(ctx)
+		l.answer(ctx, func() {
+			l.firing--
+			if l.endFire(ctx, b) {
+				for _, it := range kept {
+					l.backlog.release(it)
+				}
+				return
+			}
+			l.retryAt = time.Now().Add(fireRetryDelay)
+			for _, it := range kept {
+				l.backlog.putBack(it)
+			}
+		})
+	})
 }
 
-// fire applies steps, delivers runs to the local worker, and puts the new plans into
-// the wheel, with the shared copy of the subject of each step. The plans of steps that
-// were not applied are read again. It returns false if the store did not answer.
+// fireCall is a call of Fire.
+type fireCall struct {
+	*loop
+	steps    []plan.Step
+	subjects []*plan.Subject // the shared copies
+	claims   []*request
+	slots    []store.FreeSlots
+	beyond   map[string]int // runs that do not fit into the slots, by lane
+
+	fired store.FireResult
+	err   error
+}
+
+func (l *loop) beginFire(steps []plan.Step, subjects []*plan.Subject) *fireCall {
+	l.reportRewound(steps)
+	b := &fireCall{loop: l, steps: steps, subjects: subjects}
+	b.claims, b.slots = l.opts.Local.beginFill(steps)
+	b.beyond = l.capacity.begin(steps, b.slots)
+	return b
+}
+
+// run calls the store, and delivers the runs that claims got.
+func (b *fireCall) run(ctx context.Context) {
+	b.fired, b.err = b.store.Fire(ctx, b.opts.Owner, b.steps, b.slots...)
+	b.opts.Local.endFill(b.claims, b.fired.Claimed, b.err)
+}
+
+// fire applies steps and waits for it. It returns false if the store did not answer.
 func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Subject) bool {
 	if len(steps) == 0 {
 		return true
 	}
-	l.reportRewound(steps)
-	fired, err := l.store.Fire(ctx, l.opts.Owner, steps, l.opts.Local.beginFill())
-	l.capacity.deliver(steps, fired, err)
-	if err != nil {
-		return l.fireFailed(ctx, steps, subjects, err)
+	b := l.beginFire(steps, subjects)
+	b.run(ctx)
+	return l.endFire(ctx, b)
+}
+
+// endFire puts the new plans into the wheel, with the shared copy of the subject of each
+// step. The plans of steps that were not applied are read again. It returns false if the
+// store did not answer.
+func (l *loop) endFire(ctx context.Context, b *fireCall) bool {
+	steps, fired := b.steps, b.fired
+	l.capacity.end(steps, b.beyond, fired)
+	if b.err != nil {
+		return l.fireFailed(ctx, steps, b.subjects, b.err)
 	}
 	l.noteProgress()
 	l.batch = min(2*l.batch, fireBatch)
@@ -123,7 +176,7 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 			stale = append(stale, job) // it has another plan than the step says
 			continue
 		}
-		l.replan(&steps[i], subjects[i])
+		l.replan(&steps[i], b.subjects[i])
 	}
 	l.reloadPlans(stale...)
 	return true
@@ -142,10 +195,13 @@ func (l *loop) reportRewound(steps []plan.Step) {
 	l.rewound = 0
 }
 
-// replan puts the plan after a step into the wheel.
+// replan puts the plan after a step into the wheel, unless a later one was loaded since.
 func (l *loop) replan(step *plan.Step, subject *plan.Subject) {
 	p := step.Next
 	p.Version = step.Seen.Version + 1
+	if e, ok := l.wheel.Get(p.JobID); ok && e.version >= p.Version {
+		return
+	}
 	if p.NextAt.IsZero() || p.NextAt.Sub(l.store.Now()) > horizon {
 		l.wheel.Remove(p.JobID)
 		return
@@ -170,7 +226,7 @@ func (l *loop) fireFailed(ctx context.Context, steps []plan.Step, subjects []*pl
 		return l.fire(ctx, steps[half:], subjects[half:]) && first
 	}
 	job := steps[0].Seen.JobID
-	if _, err = l.store.Fire(ctx, l.opts.Owner, steps, store.FreeSlots{}); err == nil {
+	if _, err = l.store.Fire(ctx, l.opts.Owner, steps); err == nil {
 		l.reloadPlans(job) // only the connection was lost
 		return true
 	}

@@ -102,8 +102,8 @@ func (f *faultyStore) PendingTriggers(ctx context.Context, shards []int, skip []
 	return inject(f, "PendingTriggers", func() ([]store.PendingTrigger, error) { return f.Store.PendingTriggers(ctx, shards, skip, limit) })
 }
 
-func (f *faultyStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	return inject(f, "Fire", func() (store.FireResult, error) { return f.Store.Fire(ctx, owner, steps, slots) })
+func (f *faultyStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
+	return inject(f, "Fire", func() (store.FireResult, error) { return f.Store.Fire(ctx, owner, steps, slots...) })
 }
 
 func (f *faultyStore) Promote(ctx context.Context, shards []int, limit int) (int, time.Time, error) {

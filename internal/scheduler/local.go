@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ var errUnknownFire = errors.New("the outcome of a fire is unknown")
 // already claimed, which saves the claim. Ready runs and due items are taken in one order,
 // that of their ranks. Heartbeats and results go to the store. The zero Local has no worker
 // and no claims.
+//
+// Claims of workers elsewhere that wait at this node are offered to the loop too.
 type Local struct {
 	LocalStore
 	wakeups <-chan struct{}
@@ -30,22 +33,28 @@ type Local struct {
 	recheck chan struct{} // signals that ready runs come before due items
 
 	mu         sync.Mutex
-	open       *request
-	lastWorker belfry.ID        // the worker that claimed last
+	open       []*request       // oldest first, also those that are being filled
+	lastWorker belfry.ID        // the worker of the node
 	ready      bool             // the store may have ready runs
 	checked    time.Time        // when the store was last asked
 	looking    bool             // it is being asked
-	below      int64            // the lowest rank of the ready runs
+	below      int64            // the lowest rank of the ready runs of the node's worker
 	heads      map[string]int64 // the lowest ranks of the due items in the backlog of the loop, by lane; nil: there is no loop
+
+	registered map[belfry.ID]bool      // workers elsewhere, which may be offered runs
+	claimedAt  map[belfry.ID]time.Time // when a worker elsewhere last had an open claim
+	offeredAt  map[string]time.Time    // the same, by lane
 }
 
 // request is an open claim. While it is being filled it cannot be closed: the result
 // of the Fire is sent to it.
 type request struct {
 	claim   belfry.Claim
+	own     bool // of the worker of the node
 	filling bool
 	closing bool // send a result even if it is empty
 	result  chan claimResult
+	filled  chan struct{} // closed when there is a result
 }
 
 type claimResult struct {
@@ -69,8 +78,8 @@ func NewLocal(ctx context.Context, s LocalStore) *Local {
 	}
 }
 
-// Claim returns ready runs, or waits until some are fired or ctx ends. Only one claim
-// at a time may wait.
+// Claim returns ready runs, or waits until some are fired or ctx ends. All claims are of
+// the same worker.
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for ctx.Err() == nil {
 		if l.shouldCheck() {
@@ -110,18 +119,15 @@ func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, 
 // wait keeps a claim open until it is filled or the store may have ready runs that come
 // first.
 func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
-	r := &request{claim: c, result: make(chan claimResult, 1)}
 	l.mu.Lock()
-	l.open, l.lastWorker = r, c.WorkerID
-	l.recheckReady()
+	l.lastWorker = c.WorkerID
 	timer := time.NewTimer(l.poll - time.Since(l.checked))
 	l.mu.Unlock()
 	defer timer.Stop()
-	wake(l.demand)
+	r := l.add(c, true)
 	for waiting := true; waiting; {
 		select {
-		case a := <-r.result:
-			return a.runs, a.err
+		case <-r.filled:
 		case <-timer.C:
 			l.look(ctx, c.Lanes)
 			timer.Reset(l.poll)
@@ -134,9 +140,49 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 		}
 		waiting = false
 	}
+	return l.close(r)
+}
+
+// Offer opens a claim of a worker elsewhere for the loop to fill. Filled is closed when it
+// was; take closes the claim, and returns what it was filled with.
+func (l *Local) Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error)) {
+	r := l.add(c, false)
+	return r.filled, func() ([]*belfry.Run, error) { return l.close(r) }
+}
+
+// add opens a claim.
+func (l *Local) add(c belfry.Claim, own bool) *request {
+	r := &request{claim: c, own: own, result: make(chan claimResult, 1), filled: make(chan struct{})}
 	l.mu.Lock()
-	if l.open == r && !r.filling {
-		l.open = nil
+	l.open = append(l.open, r)
+	l.recheckReady()
+	l.noteOffer(r)
+	l.mu.Unlock()
+	wake(l.demand)
+	return r
+}
+
+// noteOffer records that a registered worker elsewhere claims here; mu is held.
+func (l *Local) noteOffer(r *request) {
+	if r.own || !l.registered[r.claim.WorkerID] {
+		return
+	}
+	if l.offeredAt == nil {
+		l.offeredAt, l.claimedAt = map[string]time.Time{}, map[belfry.ID]time.Time{}
+	}
+	now := time.Now()
+	l.claimedAt[r.claim.WorkerID] = now
+	for _, lane := range r.claim.Lanes {
+		l.offeredAt[lane] = now
+	}
+}
+
+// close closes a claim. If it is being filled, or was, it returns the result.
+func (l *Local) close(r *request) ([]*belfry.Run, error) {
+	l.mu.Lock()
+	l.noteOffer(r)
+	if i := slices.Index(l.open, r); i >= 0 && !r.filling {
+		l.open = slices.Delete(l.open, i, i+1)
 		l.mu.Unlock()
 		return nil, nil
 	}
@@ -184,10 +230,10 @@ func (l *Local) setHeads(heads map[string]int64) {
 	l.recheckReady()
 }
 
-// recheckReady has an open claim look at the store again if ready runs that came after the
-// due items come first now: those were fired meanwhile. mu is held.
+// recheckReady has the node's worker look at the store again if ready runs that came after
+// the due items come first now: those were fired meanwhile. mu is held.
 func (l *Local) recheckReady() {
-	if l.open != nil && l.below < l.lowest(l.open.claim.Lanes) {
+	if i := slices.IndexFunc(l.open, func(r *request) bool { return r.own }); i >= 0 && l.below < l.lowest(l.open[i].claim.Lanes) {
 		wake(l.recheck)
 	}
 }
@@ -239,48 +285,109 @@ func (l *Local) worker() belfry.ID {
 	return l.lastWorker
 }
 
-// openSlots is how many runs of the lane the open claim would take, and below which rank.
-// If a ready run comes before the due items of the lane, it takes that one first.
+// openSlots is how many runs of the lane the open claims would take, and below which rank.
+// If a ready run comes before the due items of the lane, the node's worker takes that one
+// first.
 func (l *Local) openSlots(lane string) (n int, below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil || !slices.Contains(l.open.claim.Lanes, lane) {
-		return 0, 0
+	below = plan.MaxRank
+	for _, r := range l.open {
+		if !l.mayFill(r) || !slices.Contains(r.claim.Lanes, lane) {
+			continue
+		}
+		if n += r.claim.Limit; r.own {
+			below = l.below
+		}
 	}
-	if head, due := l.heads[lane]; due && head >= l.below {
+	if head, due := l.heads[lane]; n > 0 && due && head >= below {
 		wake(l.recheck)
 	}
-	return l.open.claim.Limit, l.below
+	return n, below
 }
 
-// beginFill takes the open claim to be filled.
-func (l *Local) beginFill() store.FreeSlots {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open == nil {
-		return store.FreeSlots{}
-	}
-	l.open.filling = true
-	c := l.open.claim
-	return store.FreeSlots{Worker: c.WorkerID, Lanes: c.Lanes, Free: c.Limit}
+// mayFill reports whether a claim may be filled; mu is held.
+func (l *Local) mayFill(r *request) bool {
+	return !r.filling && (r.own || l.registered[r.claim.WorkerID])
 }
 
-// endFill sends the result to the claim that was taken, or leaves it open if there is
-// none.
-func (l *Local) endFill(runs []*belfry.Run, err error) {
+// offers reports whether workers elsewhere claim runs of the lane here: one does, or did a
+// moment ago and is about to claim again.
+func (l *Local) offers(lane string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.open
-	if r == nil || !r.filling {
-		return
+	at, known := l.offeredAt[lane]
+	if known && time.Since(at) < offerPause {
+		return true
 	}
-	if len(runs) == 0 && err == nil && !r.closing {
-		r.filling = false
-		return
+	if !slices.ContainsFunc(l.open, func(r *request) bool {
+		return !r.own && l.registered[r.claim.WorkerID] && slices.Contains(r.claim.Lanes, lane)
+	}) {
+		delete(l.offeredAt, lane)
+		return false
 	}
-	l.open = nil
+	return true
+}
+
+// offerPause is for how long a worker may execute what it got before it claims again.
+const offerPause = 50 * time.Millisecond
+
+// setRegistered records which workers elsewhere are registered, and returns those that
+// claim here.
+func (l *Local) setRegistered(workers []store.Worker) (offers map[belfry.ID]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.claimedAt, func(_ belfry.ID, at time.Time) bool { return time.Since(at) > time.Second })
+	l.registered, offers = make(map[belfry.ID]bool, len(workers)), map[belfry.ID]bool{}
+	for _, w := range workers {
+		l.registered[w.ID] = true
+		_, recent := l.claimedAt[w.ID]
+		offers[w.ID] = recent || slices.ContainsFunc(l.open, func(r *request) bool { return !r.own && r.claim.WorkerID == w.ID })
+	}
+	return offers
+}
+
+// beginFill takes open claims to be filled with runs of the steps: as many as they need,
+// oldest first, and one of a worker at most.
+func (l *Local) beginFill(steps []plan.Step) (claims []*request, slots []store.FreeSlots) {
+	needed := map[string]int{}
+	for i := range steps {
+		needed[steps[i].Lane()] += len(steps[i].Runs)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.open {
+		lane := slices.IndexFunc(r.claim.Lanes, func(lane string) bool { return needed[lane] > 0 })
+		if lane < 0 || !l.mayFill(r) || slices.ContainsFunc(claims, func(o *request) bool { return o.claim.WorkerID == r.claim.WorkerID }) {
+			continue
+		}
+		needed[r.claim.Lanes[lane]] -= r.claim.Limit
+		r.filling = true
+		claims = append(claims, r)
+		slots = append(slots, store.FreeSlots{Worker: r.claim.WorkerID, Lanes: r.claim.Lanes, Free: r.claim.Limit})
+	}
+	return claims, slots
+}
+
+// endFill sends their runs to the claims that were taken. Those that got none stay open.
+func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
+	of := map[belfry.ID][]*belfry.Run{}
+	for _, run := range runs {
+		of[run.WorkerID] = append(of[run.WorkerID], run)
+	}
 	if err != nil {
 		err = errors.Join(errUnknownFire, err)
 	}
-	r.result <- claimResult{runs, err}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range claims {
+		runs := of[r.claim.WorkerID]
+		if len(runs) == 0 && err == nil && !r.closing {
+			r.filling = false
+			continue
+		}
+		l.open = slices.DeleteFunc(l.open, func(o *request) bool { return o == r })
+		r.result <- claimResult{runs, err}
+		close(r.filled)
+	}
 }

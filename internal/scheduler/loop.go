@@ -36,9 +36,11 @@ type loop struct {
 	failing  bool
 	failedAt time.Time // since when
 	batch    int       // steps in the next call of Fire: fewer after one that took too long
+	firing   int       // calls of Fire that are under way
+	retryAt  time.Time // when to fire again after a failure
 
-	answers                       chan func()    // what to do with the answers to reads that the loop does not wait for
-	reads                         sync.WaitGroup // those under way
+	answers                       chan func()    // what to do with the answers to calls that the loop does not wait for
+	calls                         sync.WaitGroup // those under way
 	readingTriggers, moreTriggers bool           // triggers are being read; they are to be read again
 
 	clock     store.ClockWatch
@@ -64,7 +66,7 @@ func newLoop(s *Scheduler) *loop {
 }
 
 func (l *loop) run(ctx context.Context) {
-	defer l.reads.Wait()
+	defer l.calls.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	l.noteProgress()
@@ -99,15 +101,19 @@ func (l *loop) run(ctx context.Context) {
 // ask reads from the store while the loop goes on, and applies the answer in the loop: the
 // store may be far away, and what is due must not wait for what is not.
 func (l *loop) ask(ctx context.Context, read func(ctx context.Context) (apply func())) {
-	l.reads.Go(func() {
+	l.calls.Go(func() {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		apply := read(call)
-		select {
-		case l.answers <- apply:
-		case <-ctx.Done():
-		}
+		l.answer(ctx, read(call))
 	})
+}
+
+// answer has an answer applied in the loop.
+func (l *loop) answer(ctx context.Context, apply func()) {
+	select {
+	case l.answers <- apply:
+	case <-ctx.Done():
+	}
 }
 
 // probe asks the store something if it has not answered for a while: a loop that has
@@ -162,7 +168,7 @@ func (l *loop) compare(page []store.PlanVersion) {
 // localDemand signals that the local worker has free slots; nil while nothing waits
 // for one.
 func (l *loop) localDemand() <-chan struct{} {
-	if l.backlog.len() == 0 {
+	if l.backlog.empty() {
 		return nil
 	}
 	return l.opts.Local.demand

@@ -132,7 +132,7 @@ func TestCapacityOfLanes(t *testing.T) {
 	c.counted = time.Now()
 	c.others = map[string]int{a.Lane(): 1, b.Lane(): 1}
 	c.serves = map[string]bool{a.Lane(): true, b.Lane(): true}
-	c.deliver([]plan.Step{a, b}, store.FireResult{Ready: map[string]int{a.Lane(): 1, b.Lane(): bufferPerSlot}}, nil)
+	c.end([]plan.Step{a, b}, nil, store.FireResult{Ready: map[string]int{a.Lane(): 1, b.Lane(): bufferPerSlot}})
 	if n, below := c.available(t.Context(), a.Lane()); n != bufferPerSlot-1 || below != plan.MaxRank {
 		t.Errorf("lane a has capacity for %d below %d", n, below)
 	}

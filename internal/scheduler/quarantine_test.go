@@ -21,13 +21,13 @@ type rejectingStore struct {
 	job belfry.ID
 }
 
-func (u *rejectingStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (u *rejectingStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	for _, s := range steps {
 		if s.Seen.JobID == u.job {
 			return store.FireResult{}, fmt.Errorf("a value of the job cannot be stored")
 		}
 	}
-	return u.Store.Fire(ctx, owner, steps, slots)
+	return u.Store.Fire(ctx, owner, steps, slots...)
 }
 
 // Of 500 jobs that are due at the same instant some are bad, each in its own way.
@@ -133,8 +133,8 @@ type lossyStore struct {
 	left atomic.Int64
 }
 
-func (f *lossyStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	fired, err := f.Store.Fire(ctx, owner, steps, slots)
+func (f *lossyStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
+	fired, err := f.Store.Fire(ctx, owner, steps, slots...)
 	if f.left.Add(-1) >= 0 {
 		return store.FireResult{}, errInjected
 	}

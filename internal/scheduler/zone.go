@@ -155,7 +155,7 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 	if len(steps) == 0 {
 		return nil, nil
 	}
-	fired, err := w.store.Fire(ctx, w.opts.Owner, steps, store.FreeSlots{})
+	fired, err := w.store.Fire(ctx, w.opts.Owner, steps)
 	if err == nil {
 		return fired.Applied, nil
 	}
@@ -171,7 +171,7 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 		second, err := w.apply(ctx, steps[half:])
 		return append(first, second...), err
 	}
-	if fired, err = w.store.Fire(ctx, w.opts.Owner, steps, store.FreeSlots{}); err == nil {
+	if fired, err = w.store.Fire(ctx, w.opts.Owner, steps); err == nil {
 		return fired.Applied, nil // only the connection was lost
 	}
 	w.log.Error("a plan cannot be updated to newer time-zone data; it is left as it is", "job", steps[0].Seen.JobID, "error", err)

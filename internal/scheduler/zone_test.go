@@ -259,11 +259,11 @@ func TestZoneUpdateSkipsAPlanThatCannotBeUpdated(t *testing.T) {
 	})
 }
 
-func (s *unmovableStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (s *unmovableStore) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	for i := range steps {
 		if steps[i].Seen.JobID == s.job {
 			return store.FireResult{}, errRefused
 		}
 	}
-	return s.Store.Fire(ctx, owner, steps, slots)
+	return s.Store.Fire(ctx, owner, steps, slots...)
 }

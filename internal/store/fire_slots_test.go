@@ -35,6 +35,40 @@ func TestFiringFillsTheFreeSlotsFirst(t *testing.T) {
 	})
 }
 
+func TestFiringFillsTheSlotsOfSeveralWorkers(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		first, second := f.registerWorker(t), f.registerWorker(t)
+		for i := range 60 {
+			f.createJobs(t, f.job(f.minutesAgo(100-i), withQueue("fast")), f.job(f.minutesAgo(100-i), withQueue("slow")))
+		}
+		fired, err := f.Fire(ctx, owner, f.decide(t, f.due(t)), store.FreeSlots{Worker: first, Lanes: []string{"fast/http"}, Free: 2},
+			store.FreeSlots{Worker: second, Lanes: []string{"slow/http", "fast/http"}, Free: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed := map[string]int{}
+		for _, run := range fired.Claimed {
+			name := "first"
+			if run.WorkerID == second {
+				name = "second"
+			}
+			claimed[name]++
+			if lane := run.Spec.Lane(run.Namespace); name == "first" && lane != "fast/http" {
+				t.Errorf("the first worker has a run of lane %s", lane)
+			}
+			if n := f.count(t, `SELECT count(*) FROM runs WHERE id = ? AND worker = ? AND token = ?`, run.ID, run.WorkerID, belfry.ID(run.Token)); n != 1 {
+				t.Errorf("run %s is not held by its worker", run.ID)
+			}
+		}
+		if claimed["first"] != 2 || claimed["second"] > 4 || len(fired.Claimed)+fired.ReadyCount() != 120 {
+			t.Errorf("claimed %v, %d are ready", claimed, fired.ReadyCount())
+		}
+		if !f.pooled && claimed["second"] != 4 {
+			t.Errorf("claimed %v", claimed)
+		}
+	})
+}
+
 func TestTheOldestOfABatchGetsTheSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		for _, minutes := range []int{3, 9, 5, 7} {

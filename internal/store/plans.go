@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -43,13 +44,14 @@ type Plans interface {
 	// not locked by somebody else, has not passed the step's first occurrence
 	// and, for a Due step, is due by the store's clock. The others are left out
 	// without an error. Runs that fit into the free slots are created already
-	// claimed by their worker and returned, with payload.
+	// claimed by their worker and returned, with payload. Slots may stay free although
+	// runs became ready.
 	//
 	// A serial run of a job that has a live run is created waiting, or becomes a skip
 	// if the queue of the job is full. A scheduled run becomes a skip if another run of
 	// the job has the same key and is alive or has succeeded within KeyRetention. A
 	// plan whose step is applied is no longer quarantined.
-	Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots FreeSlots) (FireResult, error)
+	Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...FreeSlots) (FireResult, error)
 
 	// Promote makes runs of the shards whose retry is due ready, at most limit,
 	// and says how many and when the next one is due (zero: there is none). It also
@@ -114,18 +116,30 @@ type PendingTrigger struct {
 	Due     Due
 }
 
-// FreeSlots is how many runs of its lanes the firing node's own worker can start at
-// once. The zero value has none.
+// FreeSlots is how many runs of its lanes a worker can start at once whose claim waits at
+// the firing node. The zero value has none.
 type FreeSlots struct {
 	Worker belfry.ID
 	Lanes  []string
 	Free   int
 }
 
+// TakeSlot takes a free slot for a run of a lane, and returns its worker; zero: there is
+// none.
+func TakeSlot(slots []FreeSlots, lane string) belfry.ID {
+	for i := range slots {
+		if s := &slots[i]; s.Free > 0 && slices.Contains(s.Lanes, lane) {
+			s.Free--
+			return s.Worker
+		}
+	}
+	return belfry.ID{}
+}
+
 // FireResult is the result of Fire.
 type FireResult struct {
 	Applied []bool         // by step
-	Claimed []*belfry.Run  // by the worker with the free slots
+	Claimed []*belfry.Run  // by the workers with the free slots
 	Ready   map[string]int // runs that anybody may claim, by lane
 	Skipped map[int]int    // runs that became skips, of the steps that have another plan for that, by step
 }

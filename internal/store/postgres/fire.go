@@ -18,7 +18,7 @@ import (
 // statement. Its plan soon becomes generic, which suits small batches.
 const maxGenericPlanSteps = 100
 
-func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	fired, err := s.fireBatch(ctx, owner, steps, slots)
@@ -30,7 +30,7 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 
 // fireBatch applies simple steps by the statement for them, unless that fails because of
 // something that only the general one decides.
-func (s *Store) fireBatch(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (fired store.FireResult, err error) {
+func (s *Store) fireBatch(ctx context.Context, owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (fired store.FireResult, err error) {
 	switch {
 	case slices.ContainsFunc(steps, isLimited):
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
@@ -51,11 +51,16 @@ func (s *Store) fireBatch(ctx context.Context, owner belfry.ID, steps []plan.Ste
 	return s.fire(ctx, s.pool, owner, steps, slots)
 }
 
-// firesSimply reports whether the statement for simple steps may fire a batch. It chooses
-// the runs that the local worker takes before it knows which runs there are, so that there
-// must be slots for all or none. Behind a pooler it might wait for locks without end.
-func (s *Store) firesSimply(steps []plan.Step, slots store.FreeSlots) bool {
-	return len(steps) > 0 && (slots.Free <= 0 || slots.Free >= len(steps)) && !s.behindPooler &&
+// firesSimply reports whether the statement for simple steps is to fire a batch. It assigns
+// slots before it knows which runs there are, so that a run that becomes a skip leaves its
+// slot free: a small batch with too few slots is left to the general one. Behind a pooler
+// it might wait for locks without end.
+func (s *Store) firesSimply(steps []plan.Step, slots []store.FreeSlots) bool {
+	free := 0
+	for i := range slots {
+		free += slots[i].Free
+	}
+	return len(steps) > 0 && (free == 0 || free >= len(steps) || len(steps) > maxGenericPlanSteps) && !s.behindPooler &&
 		time.Since(time.Unix(s.plansLockedAt.Load(), 0)) > lockedPause && allSimple(steps)
 }
 
@@ -66,10 +71,15 @@ const lockedPause = 10 * time.Second
 // isLimited reports whether the plan after a step depends on which runs are made.
 func isLimited(s plan.Step) bool { return s.NextIfSkipped != nil }
 
-func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+// fire applies steps of all kinds. It uses the first of the slots.
+func (s *Store) fire(ctx context.Context, q querier, owner belfry.ID, steps []plan.Step, all []store.FreeSlots) (store.FireResult, error) {
 	fired := store.FireResult{Applied: make([]bool, len(steps))}
 	if len(steps) == 0 {
 		return fired, nil
+	}
+	var slots store.FreeSlots
+	if len(all) > 0 {
+		slots = all[0]
 	}
 	a := newFireArgs(steps)
 	variant, args := a.list(owner, slots)
@@ -112,7 +122,7 @@ func (a *fireArgs) claimed(id, worker belfry.ID, token belfry.Token, at, deadlin
 
 func firedRun(step *plan.Step, r *plan.Run, worker belfry.ID, token belfry.Token, at, deadline time.Time, payload json.RawMessage) *belfry.Run {
 	return &belfry.Run{
-		ID: r.ID, JobID: step.Seen.JobID, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
+		ID: r.ID, JobID: step.Seen.JobID, JobName: step.Name, Namespace: step.Namespace, Revision: step.Revision, Kind: r.Kind,
 		Status: belfry.RunRunning, ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: at, Attempt: 1,
 		StartedAt: &at, WorkerID: worker, Token: token, Spec: step.Policy.Spec, DeadlineAt: deadline, TemplateKey: r.Key,
 		Payload: payload,
@@ -285,16 +295,18 @@ type fireClass struct {
 	weight          int64
 	retentionDays   int
 	serial, oneOff  bool
+	worker          belfry.ID // that takes the run at once if it is ready
 }
 
 func classOf(s *plan.Step) fireClass {
-	return fireClass{s.Namespace, s.Lane(), s.Revision, s.Policy.Timeout(), s.Policy.Weight(), s.Policy.RetentionDays, s.Runs[0].Serial, s.Next.Once}
+	return fireClass{s.Namespace, s.Lane(), s.Revision, s.Policy.Timeout(), s.Policy.Weight(), s.Policy.RetentionDays, s.Runs[0].Serial, s.Next.Once, belfry.ID{}}
 }
 
-// fireSimple applies simple steps. The result of a step is that of the general statement.
-func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	fired := store.FireResult{Applied: make([]bool, len(steps)), Claimed: make([]*belfry.Run, 0, min(max(slots.Free, 0), len(steps)))}
-	tokens, args := simpleFireArgs(owner, steps, slots)
+// fireSimple applies simple steps. The result of a step is that of the general statement,
+// except that a run that becomes a skip leaves its slot free.
+func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (store.FireResult, error) {
+	fired := store.FireResult{Applied: make([]bool, len(steps)), Claimed: make([]*belfry.Run, 0, len(steps))}
+	classes, tokens, args := simpleFireArgs(owner, steps, slices.Clone(slots))
 	if len(steps) > maxGenericPlanSteps {
 		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 	}
@@ -311,7 +323,7 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 		case outcome != belfry.RunReady:
 		case tokens[n-1].Valid:
 			deadline := now.Add(step.Policy.Timeout() + store.DeadlineGrace)
-			fired.Claimed = append(fired.Claimed, firedRun(step, &step.Runs[0], slots.Worker, tokens[n-1].Bytes, now, deadline, payload))
+			fired.Claimed = append(fired.Claimed, firedRun(step, &step.Runs[0], classes[n-1].worker, tokens[n-1].Bytes, now, deadline, payload))
 		default:
 			fired.AddReady(step.Lane())
 		}
@@ -320,38 +332,38 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 	return fired, err
 }
 
-// simpleFireArgs returns the arguments of the statement for simple steps, among them the
-// tokens of the runs that the local worker takes.
-func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (tokens []pgtype.UUID, args []any) {
-	numbers, list := map[fireClass]int64{}, []fireClass(nil)
-	classes, tokens := make([]int64, len(steps)), make([]pgtype.UUID, len(steps))
-	free := slots.Free
+// simpleFireArgs returns the arguments of the statement for simple steps, and of every step
+// its class and the token of the run if a worker takes it.
+func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (classes []*fireClass, tokens []pgtype.UUID, args []any) {
+	numbers, list := map[fireClass]int{}, []*fireClass(nil)
+	classes, tokens = make([]*fireClass, len(steps)), make([]pgtype.UUID, len(steps))
+	index := make([]int64, len(steps)) // of the class of every step, from 1
 	for i := range steps {
 		class := classOf(&steps[i])
-		if numbers[class] == 0 {
-			list = append(list, class)
-			numbers[class] = int64(len(list))
-		}
-		if classes[i] = numbers[class]; free > 0 && slices.Contains(slots.Lanes, class.lane) {
+		if class.worker = store.TakeSlot(slots, class.lane); !class.worker.IsZero() {
 			tokens[i] = notNull(belfry.NewToken())
-			free--
 		}
+		if numbers[class] == 0 {
+			list = append(list, &class)
+			numbers[class] = len(list)
+		}
+		classes[i], index[i] = list[numbers[class]-1], int64(numbers[class])
 	}
-	return tokens, []any{
-		column(list, func(c *fireClass) string { return storable(c.namespace) }),
-		column(list, func(c *fireClass) string { return storable(c.lane) }),
-		column(list, func(c *fireClass) int32 { return int32(c.revision) }),
-		column(list, func(c *fireClass) int64 { return c.timeout.Milliseconds() }),
-		column(list, func(c *fireClass) int64 { return c.weight }),
-		column(list, func(c *fireClass) pgtype.Int4 { return retentionDays(c.retentionDays) }),
-		column(list, func(c *fireClass) bool { return c.serial }),
-		column(list, func(c *fireClass) bool { return c.oneOff }),
+	return classes, tokens, []any{
+		column(list, func(c **fireClass) string { return storable((*c).namespace) }),
+		column(list, func(c **fireClass) string { return storable((*c).lane) }),
+		column(list, func(c **fireClass) int32 { return int32((*c).revision) }),
+		column(list, func(c **fireClass) int64 { return (*c).timeout.Milliseconds() }),
+		column(list, func(c **fireClass) int64 { return (*c).weight }),
+		column(list, func(c **fireClass) pgtype.Int4 { return retentionDays((*c).retentionDays) }),
+		column(list, func(c **fireClass) bool { return (*c).serial }),
+		column(list, func(c **fireClass) bool { return (*c).oneOff }),
 		column(steps, func(s *plan.Step) int64 { return s.Epoch }),
 		steps[0].Next.ZoneVersion,
 
 		column(steps, func(s *plan.Step) pgtype.UUID { return uuid(s.Seen.JobID) }),
 		column(steps, func(s *plan.Step) int64 { return s.Seen.Version }),
-		classes,
+		index,
 		column(steps, func(s *plan.Step) pgtype.UUID { return uuid(s.Runs[0].ID) }),
 		column(steps, func(s *plan.Step) time.Time { return s.Runs[0].ScheduledAt }),
 		column(steps, func(s *plan.Step) time.Time { return s.Runs[0].ReadyAt }),
@@ -359,6 +371,6 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (
 		column(steps, func(s *plan.Step) pgtype.Timestamptz { return timestamptz(s.Next.NominalAt) }),
 		column(steps, func(s *plan.Step) int64 { return s.Next.RunsMade }),
 		tokens,
-		notNull(owner), uuid(slots.Worker), store.DeadlineGrace.Milliseconds(),
+		notNull(owner), column(list, func(c **fireClass) pgtype.UUID { return uuid((*c).worker) }), store.DeadlineGrace.Milliseconds(),
 	}
 }

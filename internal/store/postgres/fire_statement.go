@@ -182,9 +182,9 @@ func fireStatements() map[fireVariant]string {
 
 // fireSimpleSQL applies simple steps like the general statement, which describes it.
 //
-//   - class: what many steps have in common
-//   - step: what was decided, one row a plan, with the token if the local worker is to
-//     take the run at once
+//   - class: what many steps have in common, among it the worker that is to take their
+//     runs at once, if there is one
+//   - step: what was decided, one row a plan, with the token of such a run
 //   - advanced: the steps whose plan has the version that was seen, with their plans
 //     written, and with the outcome. It waits for a plan that is locked by somebody else,
 //     and then looks at it again
@@ -196,8 +196,8 @@ func fireStatements() map[fireVariant]string {
 // their plans instead of reading all plans.
 const fireSimpleSQL = `/* fire */
 WITH class AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::integer[], $7::boolean[], $8::boolean[])
-    WITH ORDINALITY AS c (namespace, lane, revision, timeout_ms, weight, retention_days, serial, one_off, class)
+  SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::integer[], $7::boolean[], $8::boolean[], $22::uuid[])
+    WITH ORDINALITY AS c (namespace, lane, revision, timeout_ms, weight, retention_days, serial, one_off, worker, class)
 ), step AS MATERIALIZED (
   SELECT * FROM unnest($11::uuid[], $12::bigint[], $13::bigint[], $14::uuid[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bigint[], $9::bigint[], $20::uuid[])
     WITH ORDINALITY AS s (job_id, version, class, id, scheduled_at, ready_at, next_at, nominal_at, runs_made, epoch, token, n)
@@ -209,7 +209,7 @@ WITH class AS MATERIALIZED (
     FROM step s JOIN class c USING (class)
    WHERE p.job_id = s.job_id AND p.version = s.version AND (p.fired_for IS NULL OR p.fired_for < s.scheduled_at)
      AND p.next_at <= clock_timestamp()
-  RETURNING s.n, p.job_id, p.shard, s.id, s.scheduled_at, s.ready_at, s.epoch, s.token, c.namespace, c.lane, c.revision, c.timeout_ms, c.weight, c.retention_days, c.one_off,
+  RETURNING s.n, p.job_id, p.shard, s.id, s.scheduled_at, s.ready_at, s.epoch, s.token, c.namespace, c.lane, c.revision, c.timeout_ms, c.weight, c.retention_days, c.one_off, c.worker,
          CASE WHEN NOT c.serial OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL THEN 'ready'
               WHEN (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
               ELSE 'overlap' END AS outcome
@@ -219,7 +219,7 @@ WITH class AS MATERIALIZED (
   SELECT id, shard, namespace, job_id, revision, 'scheduled', lane, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN 'running' ELSE outcome END,
          (extract(epoch FROM ready_at) * 1000000)::bigint + weight, scheduled_at, ready_at, now, $21, epoch,
          timeout_ms, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN 1 ELSE 0 END, 0, 0,
-         CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN $22::uuid END, CASE WHEN outcome = 'ready' THEN token END,
+         CASE WHEN outcome = 'ready' THEN worker END, CASE WHEN outcome = 'ready' THEN token END,
          CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now END, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now + (timeout_ms + $23) * interval '1 millisecond' END,
          weight, one_off, retention_days
     FROM clock CROSS JOIN advanced WHERE outcome <> 'overlap'

@@ -33,11 +33,11 @@ func dueSteps(t *testing.T, s *Store, n int) (steps []plan.Step) {
 func TestSimpleStepsReadNoOtherPlans(t *testing.T) {
 	s := openEmpty(t)
 	steps := dueSteps(t, s, 5000)[:1000]
-	if !s.firesSimply(steps, store.FreeSlots{}) {
+	if !s.firesSimply(steps, nil) {
 		t.Fatalf("the steps are not simple: %+v", steps[0])
 	}
 	execSlow(t, s, `ANALYZE belfry.plans`)
-	_, args := simpleFireArgs(belfry.NewID(s.Now()), steps, store.FreeSlots{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 1000})
+	_, _, args := simpleFireArgs(belfry.NewID(s.Now()), steps, []store.FreeSlots{{Worker: belfry.NewID(s.Now()), Lanes: []string{"default/http"}, Free: 1000}})
 	rows, err := s.pool.Query(t.Context(), `EXPLAIN (ANALYZE, COSTS OFF) `+fireSimpleSQL, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	if err != nil {
 		t.Fatal(err)

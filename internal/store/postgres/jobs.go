@@ -208,7 +208,7 @@ func (s *Store) edit(ctx context.Context, tx pgx.Tx, namespace string, id belfry
 	if err := updateJob(ctx, tx, &old, change); err != nil {
 		return job, err
 	}
-	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, store.FreeSlots{})
+	fired, err := s.fire(ctx, tx, belfry.ID{}, []plan.Step{change.Step}, nil)
 	if err != nil {
 		return job, err
 	}

@@ -14,16 +14,16 @@ import (
 type fireTx struct {
 	*tx
 	owner belfry.ID
-	slots store.FreeSlots
+	slots []store.FreeSlots
 	store.FireResult
 	skipped int // runs of the current step that became skips
 }
 
-func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
-	return writeValue(ctx, s, "fire", func(t *tx) (store.FireResult, error) { return t.fire(owner, steps, slots) })
+func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
+	return writeValue(ctx, s, "fire", func(t *tx) (store.FireResult, error) { return t.fire(owner, steps, slices.Clone(slots)) })
 }
 
-func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots store.FreeSlots) (store.FireResult, error) {
+func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (store.FireResult, error) {
 	f := fireTx{tx: t, owner: owner, slots: slots}
 	f.Applied = make([]bool, len(steps))
 	for i := range steps {
@@ -102,8 +102,12 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 	args := []any{r.ID[:], int64(s.Seen.Shard), s.Namespace, s.Seen.JobID[:], int64(s.Revision), string(r.Kind), lane, plan.Rank(r.ReadyAt, weight),
 		micro(r.ScheduledAt), micro(r.ReadyAt), micro(f.now), f.owner[:], s.Epoch, s.Policy.Timeout().Milliseconds(), nullText(r.Payload), nullText(r.Key),
 		weight, s.Next.Once, nullDays(s.Policy.RetentionDays)}
-	if state == belfry.RunReady && f.slots.Free > 0 && slices.Contains(f.slots.Lanes, lane) {
-		err = f.addClaimed(s, r, args)
+	var worker belfry.ID
+	if state == belfry.RunReady {
+		worker = store.TakeSlot(f.slots, lane)
+	}
+	if !worker.IsZero() {
+		err = f.addClaimed(s, r, worker, args)
 	} else {
 		var n int
 		if n, err = f.exec(insertRun, append(args, string(state))...); state == belfry.RunReady && n > 0 {
@@ -116,19 +120,18 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 	return f.run(insertKey, s.Seen.JobID[:], r.Key, int64(s.Seen.Shard), r.ID[:], micro(f.now))
 }
 
-// addClaimed adds a run that the worker with the free slots holds from the beginning.
-func (f *fireTx) addClaimed(s *plan.Step, r *plan.Run, args []any) error {
+// addClaimed adds a run that a worker with free slots holds from the beginning.
+func (f *fireTx) addClaimed(s *plan.Step, r *plan.Run, worker belfry.ID, args []any) error {
 	started := f.now
 	run := &belfry.Run{
-		ID: r.ID, JobID: s.Seen.JobID, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, Status: belfry.RunRunning,
-		ScheduledAt: storedTime(r.ScheduledAt), ReadyAt: storedTime(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, WorkerID: f.slots.Worker,
+		ID: r.ID, JobID: s.Seen.JobID, JobName: s.Name, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, Status: belfry.RunRunning,
+		ScheduledAt: storedTime(r.ScheduledAt), ReadyAt: storedTime(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, WorkerID: worker,
 		TemplateKey: r.Key, Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
 	}
-	n, err := f.exec(insertClaimed, append(args, f.slots.Worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)
+	n, err := f.exec(insertClaimed, append(args, worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)
 	if err != nil || n == 0 {
 		return err
 	}
-	f.slots.Free--
 	if len(run.Payload) == 0 {
 		if run.Payload, err = f.payloadAt(run.JobID, run.Revision); err != nil {
 			return err

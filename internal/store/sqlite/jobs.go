@@ -183,7 +183,7 @@ func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 	if err := t.updateJob(old, c); err != nil {
 		return err
 	}
-	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, store.FreeSlots{})
+	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, nil)
 	if err != nil {
 		return err
 	}
