@@ -31,6 +31,7 @@ type Store interface {
 	DeadLetters
 	Leases
 	Outages
+	Maintenance
 	Sharding
 	Clock
 	Notifier
