@@ -35,9 +35,10 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": append([]string{"internal/node", cobra, pflag, yaml}, rules...),
+	"cmd/belfry": append([]string{"internal/node", "internal/bench", cobra, pflag, yaml}, rules...),
 
-	"internal/node": append([]string{xsync}, parts...),
+	"internal/bench": append([]string{"internal/node"}, parts...),
+	"internal/node":  append([]string{xsync}, parts...),
 
 	"internal/api":            append([]string{"internal/control", xtime}, rules...),
 	"internal/control":        rules,

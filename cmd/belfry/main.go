@@ -78,7 +78,7 @@ or the key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), scheduleCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)

@@ -11,6 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
+	"github.com/belfry-sh/belfry/worker"
 )
 
 // The roles a process may have.
@@ -43,6 +44,10 @@ type Config struct {
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
 	Version      string   // of the program, for the API reference
+
+	// Handlers are executed beside the built-in ones, by the type of their jobs. The API
+	// creates no such jobs: they are for a program that contains a node, like belfry bench.
+	Handlers map[string]worker.Handler
 
 	// OwnAll makes the node own every shard, also those of other nodes. Tests use it to
 	// prove that safety does not depend on election.

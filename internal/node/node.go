@@ -192,6 +192,9 @@ func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	mux := worker.NewMux()
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: n.targets}))
+	for kind, handler := range n.config.Handlers {
+		mux.Handle(kind, handler)
+	}
 	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/node"
+	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// HotSecondResult is what HotSecond measures. Seconds count from the instant at which all
+// jobs were due.
+type HotSecondResult struct {
+	About
+	CreatedPerSecond float64 `json:"created_per_second"`
+	FiredSeconds     float64 `json:"fired_seconds"`    // until the last run was fired
+	FinishedSeconds  float64 `json:"finished_seconds"` // until the last run was in the history
+	RunsPerSecond    float64 `json:"runs_per_second"`  // until then
+	Quality
+	CPUSeconds float64 `json:"cpu_seconds,omitempty"` // of this process and its workers, from that instant on
+}
+
+// HotSecond registers recurring jobs that are all due at one instant, and next time a year
+// later, and runs them.
+func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
+	s, err := begin(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	r.About = s.about()
+	var at time.Time
+	if err := s.withStore(ctx, func(st store.Store) (err error) {
+		at, r.CreatedPerSecond, err = s.registerHotSecond(ctx, st)
+		return err
+	}); err != nil {
+		return r, err
+	}
+	var before, after time.Duration
+	if err := s.runNode(ctx, func(ctx context.Context, _ *node.Node) error {
+		if err := s.waitUntil(ctx, at); err != nil {
+			return err
+		}
+		before = cpuTime()
+		return s.waitForRuns(ctx, s.Jobs)
+	}); err != nil {
+		return r, err
+	}
+	after = cpuTime()
+	return r, s.withStore(ctx, func(st store.Store) error {
+		history, err := s.history(ctx, st, belfry.RunFilter{})
+		if err != nil {
+			return err
+		}
+		for i := range history {
+			history[i].scheduledAt = at // each job has one occurrence; a second record is a duplicate whatever its instant is
+		}
+		r.FiredSeconds = last(history, func(o occurrence) time.Time { return o.firedAt }).Sub(at).Seconds()
+		r.FinishedSeconds = last(history, func(o occurrence) time.Time { return o.settledAt }).Sub(at).Seconds()
+		r.RunsPerSecond = float64(len(history)) / r.FinishedSeconds
+		r.CPUSeconds = (after - before).Seconds()
+		r.Quality = s.assess(s.Jobs, history)
+		return nil
+	})
+}
+
+func (s *session) registerHotSecond(ctx context.Context, st store.Store) (at time.Time, rate float64, err error) {
+	p := population{jobs: s.Jobs, payload: s.payload()}
+	compile := func(at time.Time) error {
+		policy, err := plan.Compile(s.spec(yearly(at)))
+		p.policy, p.from = func(int) *plan.Policy { return policy }, st.Now()
+		return err
+	}
+	if err := compile(st.Now().AddDate(0, 6, 0)); err != nil {
+		return at, 0, err
+	}
+	if at, err = s.start(ctx, st, p, s.Jobs); err != nil {
+		return at, 0, err
+	}
+	if err := compile(at); err != nil {
+		return at, 0, err
+	}
+	if rate, err = s.register(ctx, st, p); err != nil {
+		return at, 0, err
+	}
+	return at, rate, inTime(st.Now(), at)
+}
