@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +21,7 @@ func benchCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast a node is on this machine, without a server",
-	}, benchHotSecondCommand())
+	}, benchHotSecondCommand(), benchSteadyCommand(), benchCreateCommand(), benchWorkerCommand())
 }
 
 // benchFlags are the flags of all benchmarks.
@@ -44,7 +49,13 @@ func addBenchFlags(cmd *cobra.Command, jobs int) *benchFlags {
 // addRunFlags adds the flags of benchmarks that execute runs.
 func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 	p := cmd.Flags()
-	p.IntVar(&f.Concurrency, "concurrency", 0, "how many runs are executed at a time (default 2000)")
+	f.Mode = bench.ModeNode
+	p.BoolVar(&f.http, "http", false, "execute runs by HTTP callbacks to a receiver that the command starts")
+	p.BoolVar(&f.worker, "worker", false, "execute runs in worker processes that the command starts")
+	p.IntVar(&f.Workers, "workers", 1, "how many processes --worker starts")
+	d := bench.DefaultConcurrency
+	p.IntVar(&f.Concurrency, "concurrency", 0, fmt.Sprintf("how many runs the node, or each worker process, executes at a time (default %d, with --http %d, with --worker %d)",
+		d[bench.ModeNode], d[bench.ModeHTTP], d[bench.ModeWorker]))
 	p.DurationVar(&f.Lead, "lead", 0, "time between the end of registering and the first instant, in which the node loads the plans (default 3s and 1s for 25,000 jobs)")
 }
 
@@ -53,17 +64,22 @@ func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 type benchResult interface{ OK() bool }
 
 // runBench checks the flags, calls a benchmark with a progress bar and prints its result.
-func runBench[R benchResult](cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*output, R)) error {
+func runBench[R benchResult](cmd *cobra.Command, f *benchFlags, measure func(context.Context, bench.Config) (R, error), show func(*details, R)) error {
 	if err := f.check(); err != nil {
 		return err
 	}
 	o := newOutput(cmd, f.format, f.noColor)
 	bar := &progressBar{out: o.err, on: isTerminal(cmd.ErrOrStderr())}
 	f.Version, f.Progress = version(), bar.show
-	f.Log = slog.New(slog.NewTextHandler(bar, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	f.Log = benchLog(bar)
+	f.WorkerCommand = workerCommand(bar)
 	r, err := measure(cmd.Context(), f.Config)
 	bar.clear()
-	if err := o.printAnswer(r, err, func() { show(&o, r) }); err != nil {
+	if err := o.printAnswer(r, err, func() {
+		var d details
+		show(&d, r)
+		o.writeRows(d)
+	}); err != nil {
 		return err
 	}
 	if !r.OK() {
@@ -80,16 +96,17 @@ func (f *benchFlags) check() error {
 		return usagef("use either --http or --worker")
 	case f.DatabaseURL != "" && f.Data != "":
 		return usagef("use either --database-url or --data")
+	case f.Workers < 1 && f.worker:
+		return usagef("--workers: must be at least 1, not %d", f.Workers)
 	case f.Concurrency < 0:
 		return usagef("--concurrency: must be at least 1, not %d", f.Concurrency)
 	case f.Lead < 0:
 		return usagef("--lead: must be positive, not %s", f.Lead)
 	}
-	f.Mode = bench.ModeNode
-	if f.http {
+	switch {
+	case f.http:
 		f.Mode = bench.ModeHTTP
-	}
-	if f.worker {
+	case f.worker:
 		f.Mode = bench.ModeWorker
 	}
 	return checkFormat(f.format)
@@ -104,18 +121,100 @@ func benchHotSecondCommand() *cobra.Command {
 	f := addBenchFlags(cmd, 100_000)
 	f.addRunFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return runBench(cmd, f, bench.HotSecond, func(o *output, r bench.HotSecondResult) {
-			var d details
+		return runBench(cmd, f, bench.HotSecond, func(d *details, r bench.HotSecondResult) {
 			d.addAbout(r.About)
 			d.add("Registered", grouped(r.CreatedPerSecond)+" jobs/s")
 			d.add("Last fired", fmt.Sprintf("%.2f s after the instant", r.FiredSeconds))
 			d.add("Last finished", fmt.Sprintf("%.2f s after the instant, in the history", r.FinishedSeconds))
 			d.add("Runs", grouped(r.RunsPerSecond)+"/s")
+			d.addIf(r.ClientPerSecond > 0, "HTTP client alone", fmt.Sprintf("%s/s; the runs reach %.2f of it", grouped(r.ClientPerSecond), r.ClientRatio))
 			d.addQuality(r.Quality)
-			o.writeRows(d)
 		})
 	}
 	return cmd
+}
+
+func benchSteadyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "steady",
+		Short: "Run recurring jobs at a steady rate",
+		Args:  cobra.NoArgs,
+	}
+	f := addBenchFlags(cmd, 1_000_000)
+	f.addRunFlags(cmd)
+	rate := cmd.Flags().Int("rate", 2800, "how many runs are due in a second")
+	duration := cmd.Flags().Duration("duration", time.Minute, "for how long runs are measured")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := (bench.SteadyConfig{Config: f.Config, Rate: *rate, Duration: *duration}).Validate(); err != nil {
+			return asUsage(err)
+		}
+		return runBench(cmd, f, func(ctx context.Context, c bench.Config) (bench.SteadyResult, error) {
+			return bench.Steady(ctx, bench.SteadyConfig{Config: c, Rate: *rate, Duration: *duration})
+		}, func(d *details, r bench.SteadyResult) {
+			d.addAbout(r.About)
+			d.add("Registered", fmt.Sprintf("%s jobs/s, %s bytes each on disk", grouped(r.CreatedPerSecond), grouped(r.BytesPerJob)))
+			d.add("Runs", fmt.Sprintf("%s in %s, %s/s", grouped(float64(r.Runs)), *duration, grouped(float64(r.Rate))))
+			d.addQuality(r.Quality)
+			d.add("Memory", samplesText(r.MemoryBytes, 1<<20, " MiB"))
+			if t := r.DeadTuples; t != nil {
+				d.add("Dead tuples", "plans "+samplesText(t.Plans, 1, "")+"; runs "+samplesText(t.Runs, 1, ""))
+			}
+		})
+	}
+	return cmd
+}
+
+func samplesText(s bench.Samples, unit float64, name string) string {
+	return fmt.Sprintf("%s%s at the beginning, %s at the end, %s at most", grouped(float64(s.Begin)/unit), name, grouped(float64(s.End)/unit), grouped(float64(s.Max)/unit))
+}
+
+func benchCreateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Register many jobs",
+		Args:  cobra.NoArgs,
+	}
+	f := addBenchFlags(cmd, 1_000_000)
+	bulk := cmd.Flags().Bool("http-bulk", false, "register through the API of a node (POST /api/v1/jobs/bulk) instead of the store")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return runBench(cmd, f, func(ctx context.Context, c bench.Config) (bench.CreateResult, error) {
+			return bench.Create(ctx, bench.CreateConfig{Config: c, HTTPBulk: *bulk})
+		}, func(d *details, r bench.CreateResult) {
+			d.addAbout(r.About)
+			d.add("Registered", grouped(r.CreatedPerSecond)+" jobs/s "+map[string]string{"store": "by the store", "http": "by POST /api/v1/jobs/bulk"}[r.Path])
+			d.add("On disk", grouped(r.BytesPerJob)+" bytes/job, with its plan and all indexes")
+		})
+	}
+	return cmd
+}
+
+// benchWorkerCommand is the process that --worker starts.
+func benchWorkerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "worker", Short: "Execute the runs of a benchmark", Args: cobra.NoArgs, Hidden: true}
+	server := cmd.Flags().String("server", "", "address of the server")
+	concurrency := cmd.Flags().Int("concurrency", 100, "how many runs are executed at a time")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return bench.RunWorker(cmd.Context(), *server, *concurrency, cmd.InOrStdin(), cmd.OutOrStdout(), benchLog(cmd.ErrOrStderr()))
+	}
+	return cmd
+}
+
+// workerCommand starts this program as benchWorkerCommand.
+func workerCommand(errOut io.Writer) func(context.Context, string, int) *exec.Cmd {
+	return func(ctx context.Context, server string, concurrency int) *exec.Cmd {
+		program, err := os.Executable()
+		if err != nil {
+			program = os.Args[0]
+		}
+		cmd := exec.CommandContext(ctx, program, "bench", "worker", "--server", server, "--concurrency", strconv.Itoa(concurrency))
+		cmd.Stderr = errOut
+		return cmd
+	}
+}
+
+// benchLog has only what the user of a benchmark should know.
+func benchLog(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 func (d *details) addAbout(a bench.About) {

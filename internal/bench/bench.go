@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
@@ -46,9 +50,13 @@ type Config struct {
 	AllowOtherJobs bool   // although the database has jobs of others
 	Keep           bool   // leaves the jobs and their history where they are
 
-	Mode        Mode
-	Concurrency int           // of the node, or of each worker; 0: the fastest that is sensible
+	Mode        Mode          // empty: nothing is executed
+	Concurrency int           // of the node, or of each worker; 0: DefaultConcurrency
+	Workers     int           // processes
 	Lead        time.Duration // between the end of registering and the first instant; 0: enough to load the plans
+
+	// WorkerCommand is a process that calls RunWorker with its standard streams.
+	WorkerCommand func(ctx context.Context, server string, concurrency int) *exec.Cmd
 
 	Version  string
 	Progress func(stage string, done, total int) // is called often
@@ -69,76 +77,148 @@ type About struct {
 type session struct {
 	Config
 	temporary bool          // the directory is removed at the end
+	shared    store.Store   // PostgreSQL, open all the time; nil: SQLite, where only one may be open
+	unlock    func()        // ends the lease on PostgreSQL
 	skew      time.Duration // the clock of the store minus that of this process
 	executed  recorder
+	sink      *sink        // for HTTP callbacks; nil otherwise
+	workerCPU atomic.Int64 // nanoseconds of the worker processes that have ended
 }
 
-// begin opens the database for the first time and makes sure that nothing of others is
-// measured or deleted. The caller calls end.
+// begin opens the database and makes sure that nothing of others is measured or deleted.
+// The caller calls end.
 func begin(ctx context.Context, c Config) (*session, error) {
-	s := &session{Config: c}
+	s := &session{Config: c, unlock: func() {}}
 	if c.Concurrency == 0 {
-		s.Concurrency = defaultConcurrency[c.Mode]
+		s.Concurrency = DefaultConcurrency[c.Mode]
 	}
-	if c.DatabaseURL == "" && c.Data == "" {
-		dir, err := os.MkdirTemp("", "belfry-bench-")
-		if err != nil {
-			return nil, err
-		}
-		s.Data, s.temporary = dir, true
-	}
-	err := s.withStore(ctx, func(st store.Store) error {
-		found, err := st.Namespaces(ctx)
-		if err != nil {
-			return err
-		}
-		others := slices.DeleteFunc(found, func(name string) bool { return name == Namespace })
-		if len(others) > 0 && !c.AllowOtherJobs {
-			return belfry.Errorf(belfry.Conflict, "the database has jobs of others (%s), which would run meanwhile and be slowed down: use an empty database, or --allow-other-jobs", namespacesText(others))
-		}
-		return st.DeleteNamespace(ctx, Namespace)
-	})
-	if err != nil {
-		s.removeTemporary()
-		return nil, err
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
+func (s *session) open(ctx context.Context) (err error) {
+	if s.Mode == ModeHTTP {
+		if s.sink, err = newSink(&s.executed); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.DatabaseURL != "":
+		if s.shared, err = postgres.Open(ctx, postgres.Options{URL: s.DatabaseURL, Log: s.Log}); err != nil {
+			s.shared = nil
+			return fmt.Errorf("--database-url: %w", err)
+		}
+		s.skew = time.Until(s.shared.Now())
+		if err := s.lock(ctx); err != nil {
+			return err
+		}
+	case s.Data == "":
+		if s.Data, err = os.MkdirTemp("", "belfry-bench-"); err != nil {
+			return err
+		}
+		s.temporary = true
+	}
+	return s.withStore(ctx, func(st store.Store) error {
+		if err := s.refuseOthers(ctx, st); err != nil {
+			return err
+		}
+		return st.DeleteNamespace(ctx, Namespace)
+	})
+}
+
+// refuseOthers returns an error if others use the database, unless they are allowed.
+func (s *session) refuseOthers(ctx context.Context, st store.Store) error {
+	if s.AllowOtherJobs {
+		return nil
+	}
+	found, err := st.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	if others := slices.DeleteFunc(found, func(name string) bool { return name == Namespace }); len(others) > 0 {
+		return belfry.Errorf(belfry.Conflict, "the database has jobs of others, in %s, which would run meanwhile and be slowed down: use an empty database, or --allow-other-jobs", namespacesText(others))
+	}
+	nodes, err := st.Held(ctx, election.NodePrefix)
+	if err == nil && len(nodes) > 0 {
+		err = belfry.Errorf(belfry.Conflict, "a node is running on the database, which would share the work: stop it, or use --allow-other-jobs")
+	}
+	return err
+}
+
 func namespacesText(names []string) string {
 	const most = 3
-	text := "namespace " + strings.Join(names[:min(len(names), most)], ", ")
+	text := "the namespace " + names[0]
+	if len(names) > 1 {
+		text = "the namespaces " + strings.Join(names[:min(len(names), most)], ", ")
+	}
 	if len(names) > most {
 		text += fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return text
 }
 
-// defaultConcurrency is the fastest of what was measured on 2 cores.
-var defaultConcurrency = map[Mode]int{ModeNode: 2000, ModeHTTP: 100, ModeWorker: 1000}
+// lock keeps other benchmarks off the database until unlock is called: they would delete
+// the jobs.
+func (s *session) lock(ctx context.Context) error {
+	const name, ttl = "bench", 20 * time.Second
+	owner, held := belfry.NewID(time.Now()), []string{name}
+	leases, err := s.shared.Hold(ctx, owner, held, ttl)
+	if err != nil {
+		return err
+	}
+	if len(leases) == 0 {
+		return belfry.Errorf(belfry.Conflict, "another benchmark uses the database, or was killed a moment ago: wait until it has ended, or use another database")
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for sleep(ctx, ttl/4) == nil {
+			if _, err := s.shared.Hold(ctx, owner, held, ttl); err != nil && ctx.Err() == nil {
+				s.Log.Warn("the lease that keeps other benchmarks off the database could not be renewed", "error", err)
+			}
+		}
+	})
+	s.unlock = func() {
+		stop()
+		renewing.Wait()
+		_ = s.shared.Release(context.WithoutCancel(ctx), owner, held) // it expires soon
+	}
+	return nil
+}
+
+// DefaultConcurrency is the fastest that was measured on 2 cores. More HTTP callbacks at a
+// time than the client keeps connections for would be slower.
+var DefaultConcurrency = map[Mode]int{ModeNode: 2000, ModeHTTP: 100, ModeWorker: 1000}
 
 // end deletes what the benchmark made, also if ctx has ended.
 func (s *session) end(ctx context.Context) error {
-	switch {
-	case s.Keep:
-		return nil
-	case s.temporary:
-		return s.removeTemporary()
+	if s.Keep || s.temporary {
+		return s.close()
 	}
 	s.progress("deleting the jobs", 0, 0)
 	ctx = context.WithoutCancel(ctx)
 	err := s.withStore(ctx, func(st store.Store) error { return st.DeleteNamespace(ctx, Namespace) })
 	if err != nil {
-		return fmt.Errorf("jobs of the namespace %s are left; the next benchmark deletes them: %w", Namespace, err)
+		err = fmt.Errorf("jobs of the namespace %s are left; the next benchmark deletes them: %w", Namespace, err)
+		s.Log.Error(err.Error()) // of an interrupted command nothing else is printed
 	}
-	return nil
+	return errors.Join(err, s.close())
 }
 
-func (s *session) removeTemporary() error {
-	if !s.temporary {
-		return nil
+func (s *session) close() error {
+	if s.shared != nil {
+		s.unlock()
+		s.shared.Close()
 	}
-	return os.RemoveAll(s.Data)
+	if s.sink != nil {
+		s.sink.close()
+	}
+	if s.temporary && !s.Keep {
+		return os.RemoveAll(s.Data)
+	}
+	return nil
 }
 
 func (s *session) about() About {
@@ -158,37 +238,25 @@ func (s *session) progress(stage string, done, total int) {
 	}
 }
 
-// withStore opens the store for a while. The node has one of its own, and on SQLite only
-// one may be open.
+// withStore calls f with an open store.
 func (s *session) withStore(ctx context.Context, f func(store.Store) error) error {
-	st, err := s.open(ctx)
+	if s.shared != nil {
+		return f(s.shared)
+	}
+	st, err := sqlite.Open(ctx, sqlite.Options{Dir: s.Data, Log: s.Log})
 	if err != nil {
 		return err
-	}
-	if s.DatabaseURL != "" {
-		s.skew = time.Until(st.Now())
 	}
 	return errors.Join(f(st), st.Close())
 }
 
-func (s *session) open(ctx context.Context) (store.Store, error) {
-	if s.DatabaseURL == "" {
-		return sqlite.Open(ctx, sqlite.Options{Dir: s.Data, Log: s.Log})
-	}
-	st, err := postgres.Open(ctx, postgres.Options{URL: s.DatabaseURL, Log: s.Log})
-	if err != nil {
-		return nil, fmt.Errorf("--database-url: %w", err)
-	}
-	return st, nil
-}
-
-// runNode runs a node while f runs, and then lets it drain: every run that was executed
-// is settled.
-func (s *session) runNode(ctx context.Context, f func(ctx context.Context, n *node.Node) error) error {
+// runNode runs a node, and its worker processes, while f runs, and then lets them drain:
+// every run that was executed is settled.
+func (s *session) runNode(ctx context.Context, f func(ctx context.Context, server string) error) error {
 	c := node.Defaults()
 	c.Listen, c.Data, c.DatabaseURL, c.DatabaseWait = "127.0.0.1:0", s.Data, s.DatabaseURL, 0
 	c.AllowTargets, c.RateLimit, c.DrainTimeout, c.Version = []string{"127.0.0.1"}, 0, 10*time.Second, s.Version
-	if s.Mode != ModeWorker {
+	if s.Mode == ModeNode || s.Mode == ModeHTTP {
 		c.Concurrency = s.Concurrency
 	}
 	c.Handlers = map[string]worker.Handler{handlerName: worker.HandlerFunc(func(_ context.Context, run *belfry.Run) error {
@@ -208,7 +276,12 @@ func (s *session) runNode(ctx context.Context, f func(ctx context.Context, n *no
 		ended <- n.Run(running)
 		cancel(errors.New("the node ended"))
 	}()
-	err = f(during, n)
+	server := "http://" + n.Addr().String()
+	if s.Mode == ModeWorker {
+		err = s.withWorkers(during, server, func(ctx context.Context) error { return f(ctx, server) })
+	} else {
+		err = f(during, server)
+	}
 	stop()
 	return errors.Join(err, <-ended)
 }

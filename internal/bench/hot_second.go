@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -20,7 +19,9 @@ type HotSecondResult struct {
 	FinishedSeconds  float64 `json:"finished_seconds"` // until the last run was in the history
 	RunsPerSecond    float64 `json:"runs_per_second"`  // until then
 	Quality
-	CPUSeconds float64 `json:"cpu_seconds,omitempty"` // of this process and its workers, from that instant on
+	ClientPerSecond float64 `json:"client_per_second,omitempty"` // HTTP callbacks: requests of the same client to the same receiver while nothing else runs
+	ClientRatio     float64 `json:"client_ratio,omitempty"`      // runs per second in proportion to that
+	CPUSeconds      float64 `json:"cpu_seconds,omitempty"`       // of this process and its workers, from that instant on
 }
 
 // HotSecond registers recurring jobs that are all due at one instant, and next time a year
@@ -32,6 +33,12 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 	}
 	defer func() { err = errors.Join(err, s.end(ctx)) }()
 	r.About = s.about()
+	if s.sink != nil {
+		s.progress("measuring the HTTP client", 0, 0)
+		if r.ClientPerSecond, err = s.sink.measureClient(ctx, min(clientRequests, s.Jobs), s.Concurrency); err != nil {
+			return r, err
+		}
+	}
 	var at time.Time
 	if err := s.withStore(ctx, func(st store.Store) (err error) {
 		at, r.CreatedPerSecond, err = s.registerHotSecond(ctx, st)
@@ -39,8 +46,8 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 	}); err != nil {
 		return r, err
 	}
-	var before, after time.Duration
-	if err := s.runNode(ctx, func(ctx context.Context, _ *node.Node) error {
+	var before time.Duration
+	if err := s.runNode(ctx, func(ctx context.Context, _ string) error {
 		if err := s.waitUntil(ctx, at); err != nil {
 			return err
 		}
@@ -49,9 +56,9 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 	}); err != nil {
 		return r, err
 	}
-	after = cpuTime()
+	r.CPUSeconds = (cpuTime() - before + time.Duration(s.workerCPU.Load())).Seconds()
 	return r, s.withStore(ctx, func(st store.Store) error {
-		history, err := s.history(ctx, st, belfry.RunFilter{})
+		history, err := s.history(ctx, st, belfry.JobRunFilter{})
 		if err != nil {
 			return err
 		}
@@ -61,7 +68,9 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 		r.FiredSeconds = last(history, func(o occurrence) time.Time { return o.firedAt }).Sub(at).Seconds()
 		r.FinishedSeconds = last(history, func(o occurrence) time.Time { return o.settledAt }).Sub(at).Seconds()
 		r.RunsPerSecond = float64(len(history)) / r.FinishedSeconds
-		r.CPUSeconds = (after - before).Seconds()
+		if s.sink != nil {
+			r.ClientRatio = r.RunsPerSecond / r.ClientPerSecond
+		}
 		r.Quality = s.assess(s.Jobs, history)
 		return nil
 	})

@@ -28,16 +28,24 @@ type population struct {
 
 // register creates jobs and returns how many in a second.
 func (s *session) register(ctx context.Context, st store.Store, p population) (rate float64, err error) {
+	return s.inBatches(p.jobs, func(begin, n int) error { return st.CreateJobs(ctx, p.batch(st, begin, n), nil) })
+}
+
+// inBatches creates jobs by calls for some of them and returns how many in a second.
+func (s *session) inBatches(jobs int, create func(begin, n int) error) (rate float64, err error) {
 	started := time.Now()
-	for done := 0; done < p.jobs; {
-		s.progress("registering", done, p.jobs)
-		n := min(registerBatch, p.jobs-done)
-		if err := st.CreateJobs(ctx, p.batch(st, done, n), nil); err != nil {
+	for done := 0; done < jobs; done += registerBatch {
+		s.progress("registering", done, jobs)
+		if err := create(done, min(registerBatch, jobs-done)); err != nil {
 			return 0, err
 		}
-		done += n
 	}
-	return float64(p.jobs) / time.Since(started).Seconds(), nil
+	return float64(jobs) / time.Since(started).Seconds(), nil
+}
+
+func (s *session) bytesPerJob(ctx context.Context, st store.Store) (float64, error) {
+	usage, err := st.Usage(ctx)
+	return float64(usage.Bytes) / float64(s.Jobs), err
 }
 
 func (p population) batch(st store.Store, begin, n int) iter.Seq2[store.NewJob, error] {
@@ -109,7 +117,15 @@ func (s *session) spec(schedule string) belfry.Spec {
 	return spec
 }
 
-// payload has about 100 bytes, like that of a small job.
+// payload is that of the jobs.
 func (s *session) payload() []byte {
-	return []byte(`{"url":"https://example.com/hooks/report","body":{"customer":4711,"month":"2026-12","format":"pdf"}}`)
+	if s.sink != nil {
+		return payload(s.sink.url + "/run")
+	}
+	return payload("http://127.0.0.1:9/hooks/report") // nobody calls it
+}
+
+// payload has about 100 bytes, like that of a small job.
+func payload(url string) []byte {
+	return []byte(`{"url":"` + url + `","body":{"customer":4711,"month":"2026-12","format":"pdf"}}`)
 }

@@ -60,10 +60,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // history reads the runs of the jobs.
-func (s *session) history(ctx context.Context, st store.Store, filter belfry.RunFilter) (all []occurrence, err error) {
+func (s *session) history(ctx context.Context, st store.Store, filter belfry.JobRunFilter) (all []occurrence, err error) {
 	for after := (belfry.ID{}); ; {
 		s.progress("reading the history", len(all), 0)
-		page, err := st.ListRuns(ctx, Namespace, filter, store.Page{After: store.Position{ID: after}, Limit: historyPage})
+		page, err := st.ListRuns(ctx, Namespace, belfry.RunFilter{JobRunFilter: filter}, store.Page{After: store.Position{ID: after}, Limit: historyPage})
 		if err != nil {
 			return nil, err
 		}

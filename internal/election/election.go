@@ -60,7 +60,7 @@ const (
 	renewInterval = 750 * time.Millisecond
 	callTimeout   = time.Second // of a call to the store
 
-	nodePrefix = "node/" // of the lease on the name of a node
+	NodePrefix = "node/" // of the lease on the name of a node
 )
 
 // Leases elects by leases in the store.
@@ -134,12 +134,12 @@ func (c *campaign) stall() time.Duration {
 
 // rebalance renews the leases of the node and adjusts its share.
 func (c *campaign) rebalance(ctx context.Context) error {
-	if err := c.acquire(ctx, append(shardNames(c.terms), nodePrefix+c.Node.String())); err != nil {
+	if err := c.acquire(ctx, append(shardNames(c.terms), NodePrefix+c.Node.String())); err != nil {
 		return err
 	}
 	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	nodes, err := c.Store.Held(ctx1, nodePrefix)
+	nodes, err := c.Store.Held(ctx1, NodePrefix)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *campaign) expire(now time.Time) {
 // resign ends all terms and releases the leases, so that others can have the shards at
 // once.
 func (c *campaign) resign(ctx context.Context) {
-	names := append(shardNames(c.terms), nodePrefix+c.Node.String())
+	names := append(shardNames(c.terms), NodePrefix+c.Node.String())
 	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
 	c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
