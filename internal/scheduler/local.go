@@ -330,7 +330,7 @@ func (l *Local) offers(lane string) bool {
 }
 
 // offerPause is for how long a worker may execute what it got before it claims again.
-const offerPause = 50 * time.Millisecond
+const offerPause = 200 * time.Millisecond
 
 // setRegistered records which workers elsewhere are registered, and returns those that
 // claim here.
