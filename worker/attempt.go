@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -31,10 +32,9 @@ const (
 type attempt struct {
 	worker  belfry.ID
 	result  belfry.Result // only what identifies the attempt
-	timeout time.Duration
+	timeout *timeout
 	ctx     context.Context
-	cancel  context.CancelCauseFunc // ends ctx early
-	stop    context.CancelFunc      // stops the timeout
+	cancel  context.CancelCauseFunc // ends ctx
 
 	over      bool // it has a result or needs none; guarded by Pool.mu
 	returned  bool // its handler has returned; guarded by Pool.mu
@@ -42,42 +42,79 @@ type attempt struct {
 	cancelled bool // its run was cancelled; guarded by Pool.mu
 }
 
-// newAttempt starts the timeout of an attempt. A run without one gets the default:
-// every attempt ends.
-func newAttempt(ctx context.Context, worker belfry.ID, run *belfry.Run) *attempt {
-	timeout := run.Spec.Timeout()
-	if timeout <= 0 {
-		timeout = belfry.DefaultSpec().Timeout()
-	}
-	a := &attempt{
-		worker:  worker,
-		timeout: timeout,
-		result: belfry.Result{
-			Namespace: run.Namespace,
-			RunID:     run.ID,
-			Attempt:   run.Attempt,
-			Token:     run.Token,
-		},
-	}
-	ctx, a.stop = context.WithTimeoutCause(ctx, timeout, ErrTimedOut)
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	return a
+// timeout is when the attempts of one claim that may take equally long must end. They
+// share a context and a timer.
+type timeout struct {
+	after    time.Duration
+	ctx      context.Context
+	stop     context.CancelFunc
+	attempts []*attempt
+	grace    *time.Timer  // begins the grace period of the attempts
+	left     atomic.Int64 // attempts that have not ended
 }
+
+// newAttempts makes the attempts of one claim. A run without a timeout gets the default:
+// every attempt ends.
+func (p *Pool) newAttempts(worker belfry.ID, runs []*belfry.Run) []*attempt {
+	attempts, timeouts := make([]*attempt, len(runs)), map[time.Duration]*timeout{}
+	for i, run := range runs {
+		if run == nil {
+			continue
+		}
+		after := run.Spec.Timeout()
+		if after <= 0 {
+			after = belfry.DefaultSpec().Timeout()
+		}
+		t := timeouts[after]
+		if t == nil {
+			t = &timeout{after: after}
+			t.ctx, t.stop = context.WithTimeoutCause(p.base, after, ErrTimedOut)
+			timeouts[after] = t
+		}
+		a := &attempt{
+			worker:  worker,
+			timeout: t,
+			result: belfry.Result{
+				Namespace: run.Namespace,
+				RunID:     run.ID,
+				Attempt:   run.Attempt,
+				Token:     run.Token,
+			},
+		}
+		a.ctx, a.cancel = context.WithCancelCause(t.ctx)
+		attempts[i] = a
+		t.attempts = append(t.attempts, a)
+		t.left.Add(1)
+	}
+	// The grace period begins when the timeout fires. If the whole process was frozen,
+	// both would be over at once, and the handlers would have no time to return.
+	for _, t := range timeouts {
+		t.grace = time.AfterFunc(t.after, func() { p.abandonLater(ErrTimedOut, t.attempts...) })
+	}
+	return attempts
+}
+
+// stop releases the context and the timer of an attempt that has ended.
+func (a *attempt) stop() {
+	a.cancel(nil)
+	if a.timeout.left.Add(-1) == 0 {
+		a.timeout.grace.Stop()
+		a.timeout.stop()
+	}
+}
+
+var errNoReturn = errors.New("the handler ended its goroutine instead of returning")
 
 // work calls the handler. However that ends, by return, panic or runtime.Goexit, the
 // attempt ends in the deferred function.
 func (p *Pool) work(a *attempt, run *belfry.Run) {
-	// The grace period begins when the timeout fires. If the whole process was frozen,
-	// both would be over at once, and the handler would have no time to return.
-	grace := time.AfterFunc(a.timeout, func() { p.abandonLater(a, ErrTimedOut) })
-	err := errors.New("the handler ended its goroutine instead of returning")
+	err := errNoReturn
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 			p.log.Error("a handler panicked", "type", run.Spec.Type, "run", a.result.RunID,
 				"attempt", a.result.Attempt, "panic", v, "stack", string(debug.Stack()))
 		}
-		grace.Stop()
 		p.handlerReturned(a, run.Report, err)
 		a.stop()
 	}()
@@ -122,7 +159,7 @@ func (a *attempt) resultOf(err error) belfry.Result {
 	case err == nil:
 		r.Outcome = belfry.OutcomeSucceeded
 	case cause == ErrTimedOut:
-		r.Outcome, r.Error = belfry.OutcomeTimedOut, fmt.Sprintf("no answer within %gs", a.timeout.Seconds())
+		r.Outcome, r.Error = belfry.OutcomeTimedOut, fmt.Sprintf("no answer within %gs", a.timeout.after.Seconds())
 	case cause == ErrInterrupted:
 		r.Outcome, r.Error = belfry.OutcomeInterrupted, "interrupted: "+cause.Error()
 	case cause == ErrCancelled:
@@ -172,10 +209,10 @@ func (p *Pool) dropLost(a *attempt) {
 	p.outstanding--
 }
 
-// abandonLater abandons an attempt whose context has just ended, if its handler does
+// abandonLater abandons attempts whose contexts have just ended, if their handlers do
 // not return soon.
-func (p *Pool) abandonLater(a *attempt, cause error) {
-	time.AfterFunc(stuckAfter, func() { p.abandon(cause, a) })
+func (p *Pool) abandonLater(cause error, attempts ...*attempt) {
+	time.AfterFunc(stuckAfter, func() { p.abandon(cause, attempts...) })
 }
 
 // abandon stops waiting for handlers that have not returned after the end of their

@@ -148,12 +148,7 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 	if len(runs) == 0 {
 		return
 	}
-	attempts := make([]*attempt, len(runs))
-	for i, run := range runs {
-		if run != nil {
-			attempts[i] = newAttempt(p.base, worker, run)
-		}
-	}
+	attempts := p.newAttempts(worker, runs)
 	var superseded []*attempt
 	p.mu.Lock()
 	p.reserved -= min(len(runs), slots)

@@ -166,7 +166,7 @@ func (p *Pool) applyReply(reply belfry.HeartbeatReply) {
 	for _, a := range cancelled {
 		p.log.Info("a run was cancelled; the context of its handler ends", "run", a.result.RunID, "attempt", a.result.Attempt)
 		a.cancel(ErrCancelled)
-		p.abandonLater(a, ErrCancelled)
+		p.abandonLater(ErrCancelled, a)
 	}
 }
 
