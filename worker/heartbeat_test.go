@@ -291,11 +291,12 @@ func TestExpiredLeaseStopsClaims(t *testing.T) {
 			time.Sleep(2 * time.Second) // the lease counts from when it was sent
 			return f.fakeStore.heartbeat(ctx, b)
 		}
-		var cut time.Time
+		var cut atomic.Pointer[time.Time]
 		f.claim = func(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 			runs, err := f.fakeStore.claim(ctx, c)
 			if ctx.Err() != nil {
-				cut = time.Now()
+				now := time.Now()
+				cut.Store(&now)
 			}
 			return runs, err
 		}
@@ -304,7 +305,7 @@ func TestExpiredLeaseStopsClaims(t *testing.T) {
 		up.Store(false)
 		sent := b.seenHeartbeats()[1].at
 		sleepAndWait(time.Minute)
-		if got := cut.Sub(sent); got != leaseDuration {
+		if got := cut.Load().Sub(sent); got != leaseDuration {
 			t.Errorf("the waiting claim was ended %s after the last good heartbeat was sent, want %s", got, leaseDuration)
 		}
 		claims := b.seenClaims()
