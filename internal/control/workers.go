@@ -32,6 +32,9 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	}
 	claim.Limit = max(claim.Limit, 1)
 	claim.WorkerID = belfry.WorkerID(namespace, claim.WorkerID)
+	if c.offers != nil {
+		c.offers.Announce(claim)
+	}
 	runs, err := c.claim(ctx, claim)
 	if err != nil || len(runs) > 0 || claim.WaitSeconds.Value() <= 0 {
 		return runs, err
@@ -166,6 +169,10 @@ func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time
 // Offers fills claims that wait with runs as they are fired, which saves making them ready
 // first.
 type Offers interface {
+	// Announce says that the worker claims at this node, whether its claim waits or not:
+	// runs need not be made ready for it in advance.
+	Announce(c belfry.Claim)
+
 	// Offer opens a claim. Filled is closed when it was filled; take closes the claim and
 	// returns what it was filled with, if anything. After an error that is unknown.
 	Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error))

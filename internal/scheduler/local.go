@@ -150,6 +150,13 @@ func (l *Local) Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*b
 	return r.filled, func() ([]*belfry.Run, error) { return l.close(r) }
 }
 
+// Announce records that a worker elsewhere claims here.
+func (l *Local) Announce(c belfry.Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteOffer(&request{claim: c})
+}
+
 // add opens a claim.
 func (l *Local) add(c belfry.Claim, own bool) *request {
 	r := &request{claim: c, own: own, result: make(chan claimResult, 1), filled: make(chan struct{})}

@@ -108,3 +108,39 @@ func TestDueItemsDoNotWaitForAClaimThatDoesNotComeBack(t *testing.T) {
 		}
 	})
 }
+
+// Runs that were made ready while nobody claimed are taken first, and then the worker gets
+// its runs as they are fired again.
+func TestClaimsAreFilledAgainAfterRunsWereReady(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.start(b.store)
+		c := control.New(b.store, plan.Defaults{})
+		c.FillClaims(b.scheduler.opts.Local)
+		id := belfry.NewID(time.Now())
+		b.registerElsewhere(c, id)
+		const total = 100
+		for range total {
+			b.create("2000-01-01T00:00:10Z", handledElsewhere)
+		}
+		b.sleep(15 * time.Second) // a few for each slot are ready
+		ready, err := b.store.CountReady(context.Background(), total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		direct := 0
+		for n := 0; n < total; {
+			runs := b.claimElsewhere(c, id, 10, time.Second)
+			if len(runs) == 0 {
+				t.Fatalf("%d runs came", n)
+			}
+			n += len(runs)
+			if runs[0].StartedAt.Equal(runs[0].FiredAt) {
+				direct += len(runs)
+			}
+			b.sleep(20 * time.Millisecond)
+		}
+		if most := ready[belfry.NamespaceLane("default", belfry.Lane("default", elsewhere))]; direct < total-most-10 {
+			t.Errorf("%d of %d runs were claimed as they were fired; %d were ready before", direct, total, most)
+		}
+	})
+}
