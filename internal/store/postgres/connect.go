@@ -185,6 +185,10 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	} {
 		config := c.config.Copy()
 		config.MaxConns, config.MinIdleConns = int32(p.max), 1 // so that a call seldom waits for a new one
+		if _, set := config.ConnConfig.RuntimeParams["enable_seqscan"]; p.pool == &s.pool && !set && !c.behindPooler {
+			// A plan that was cached while runs were few must not read all of them when they are many.
+			config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+		}
 		config.ConnConfig.Tracer, config.ShouldPing, config.BeforeClose = tracer, tracer.ping, tracer.closeNow
 		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 			registerArrays(conn.TypeMap())
