@@ -20,7 +20,16 @@ import (
 func benchCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure how fast a node is on this machine, without a server",
+		Short: "Measure how fast a node is on this machine and database",
+		Long: `Measure how fast a node is on this machine and database. No server is needed: the
+command runs a node with the settings of belfry serve.
+
+Without --database-url it uses SQLite in a temporary directory, which should be on the
+disk that is to be measured: see --data. The jobs are in the namespace ` + bench.Namespace + `, which
+belongs to this command and is deleted at the end, also after Ctrl-C. A database that
+has other jobs, or on which nodes are running, is refused.
+
+The exit code is 1 if a run was early, was executed twice or is missing.`,
 	}, benchHotSecondCommand(), benchSteadyCommand(), benchCreateCommand(), benchWorkerCommand())
 }
 
@@ -38,7 +47,7 @@ func addBenchFlags(cmd *cobra.Command, jobs int) *benchFlags {
 	p.IntVar(&f.Jobs, "jobs", jobs, "how many jobs to register")
 	p.StringVar(&f.DatabaseURL, "database-url", "", "PostgreSQL database, as postgres://user:password@host/database, instead of SQLite")
 	p.StringVar(&f.Data, "data", "", "`DIRECTORY` of the SQLite database (default a temporary one)")
-	p.BoolVar(&f.AllowOtherJobs, "allow-other-jobs", false, "use a database that has jobs of others")
+	p.BoolVar(&f.AllowOtherJobs, "allow-other-jobs", false, "use a database that has other jobs, which the node runs too, or on which other nodes are running")
 	p.BoolVar(&f.Keep, "keep", false, "keep the jobs and their history, in the namespace "+bench.Namespace)
 	p.StringVarP(&f.format, "output", "o", "table", "output `FORMAT`: "+strings.Join(formats, ", "))
 	p.BoolVar(&f.noColor, "no-color", false, "print without colours [NO_COLOR]")
@@ -56,7 +65,7 @@ func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 	d := bench.DefaultConcurrency
 	p.IntVar(&f.Concurrency, "concurrency", 0, fmt.Sprintf("how many runs the node, or each worker process, executes at a time (default %d, with --http %d, with --worker %d)",
 		d[bench.ModeNode], d[bench.ModeHTTP], d[bench.ModeWorker]))
-	p.DurationVar(&f.Lead, "lead", 0, "time between the end of registering and the first instant, in which the node loads the plans (default 3s and 1s for 25,000 jobs)")
+	p.DurationVar(&f.Lead, "lead", 0, "time between the end of registering and the first instant, in which the node loads the plans (default 5s, and 1s more for every 10,000 jobs that are due soon)")
 }
 
 // benchResult is what a benchmark returns; it is not OK if runs were early, duplicate or
@@ -99,7 +108,7 @@ func (f *benchFlags) check() error {
 	case f.Workers < 1 && f.worker:
 		return usagef("--workers: must be at least 1, not %d", f.Workers)
 	case f.Concurrency < 0:
-		return usagef("--concurrency: must be at least 1, not %d", f.Concurrency)
+		return usagef("--concurrency: must be positive, not %d", f.Concurrency)
 	case f.Lead < 0:
 		return usagef("--lead: must be positive, not %s", f.Lead)
 	}
@@ -116,7 +125,19 @@ func benchHotSecondCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hot-second",
 		Short: "Run many recurring jobs that are due at one instant",
-		Args:  cobra.NoArgs,
+		Long: `Register recurring jobs that are all due at one instant, run them, and print how fast
+they were registered, when the last one was fired and was in the history, the delay
+from the instant until a run was fired (lag), and whether runs were early, executed
+twice or are missing.
+
+The runs do nothing. They are executed in the node; with --http by HTTP callbacks to a
+receiver in this process, after what the same HTTP client reaches with nothing else
+running was measured; or with --worker in a process of its own, by the packages client
+and worker.`,
+		Example: `  belfry bench hot-second --jobs 500000 --database-url postgres://user@localhost/bench
+  belfry bench hot-second --http
+  belfry bench hot-second --worker --workers 2 -o json`,
+		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 100_000)
 	f.addRunFlags(cmd)
@@ -138,7 +159,17 @@ func benchSteadyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "steady",
 		Short: "Run recurring jobs at a steady rate",
-		Args:  cobra.NoArgs,
+		Long: `Register recurring jobs so that the same number is due in every second, run them for a
+while, and print the delay from the time at which a run was due until it was fired
+(lag), whether runs were early, executed twice or are missing, the memory of this
+process and the dead tuples of PostgreSQL.
+
+The jobs are due every hour if there are 3,600 times as many as the rate, otherwise
+every minute. Those that are not needed for the rate are not due for months. Their
+jitter spreads them over the second. The runs are executed as by hot-second.`,
+		Example: `  belfry bench steady --rate 2800 --jobs 10000000 --duration 5m --database-url postgres://user@localhost/bench
+  belfry bench steady --rate 500 --jobs 30000 --duration 10s --http`,
+		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 1_000_000)
 	f.addRunFlags(cmd)
@@ -172,7 +203,11 @@ func benchCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Register many jobs",
-		Args:  cobra.NoArgs,
+		Long: `Register recurring jobs that are not due for months, with a payload of about 100 bytes,
+and print how many in a second and what each of them occupies on disk.`,
+		Example: `  belfry bench create --jobs 1000000 --database-url postgres://user@localhost/bench
+  belfry bench create --http-bulk`,
+		Args: cobra.NoArgs,
 	}
 	f := addBenchFlags(cmd, 1_000_000)
 	bulk := cmd.Flags().Bool("http-bulk", false, "register through the API of a node (POST /api/v1/jobs/bulk) instead of the store")
@@ -220,13 +255,14 @@ func benchLog(w io.Writer) *slog.Logger {
 func (d *details) addAbout(a bench.About) {
 	database := map[string]string{"sqlite": "SQLite", "postgres": "PostgreSQL"}[a.Database]
 	where := map[bench.Mode]string{
-		bench.ModeNode: ", executed in the node", bench.ModeHTTP: ", executed by HTTP callbacks", bench.ModeWorker: ", executed by worker processes",
+		bench.ModeNode: ", executed in the node", bench.ModeHTTP: ", executed by HTTP callbacks", bench.ModeWorker: ", executed by " + plural(a.Workers, "worker"),
 	}[a.Mode]
 	if a.Concurrency > 0 {
 		where += fmt.Sprintf(", %s at a time", grouped(float64(a.Concurrency)))
 	}
 	d.add("Jobs", fmt.Sprintf("%s on %s%s", grouped(float64(a.Jobs)), database, where))
 	d.add("Version", a.Version)
+	d.add("Kept in", a.Data)
 }
 
 func (d *details) addQuality(q bench.Quality) {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,8 +68,9 @@ type About struct {
 	Mode        Mode   `json:"mode,omitempty"`
 	Database    string `json:"database"` // sqlite, postgres
 	Version     string `json:"version"`
-	Concurrency int    `json:"concurrency,omitempty"`
-	Data        string `json:"data,omitempty"` // where the database is, if it is a temporary one that is kept
+	Concurrency int    `json:"concurrency,omitempty"` // of the node, or of each worker
+	Workers     int    `json:"workers,omitempty"`     // processes
+	Data        string `json:"data,omitempty"`        // where the database is, if it is a temporary one that is kept
 }
 
 // session is one benchmark under way.
@@ -138,25 +138,13 @@ func (s *session) refuseOthers(ctx context.Context, st store.Store) error {
 		return err
 	}
 	if others := slices.DeleteFunc(found, func(name string) bool { return name == Namespace }); len(others) > 0 {
-		return belfry.Errorf(belfry.Conflict, "the database has jobs of others, in %s, which would run meanwhile and be slowed down: use an empty database, or --allow-other-jobs", namespacesText(others))
+		return belfry.Errorf(belfry.Conflict, "the database has other jobs, in the namespace %s, which would run meanwhile: use an empty database, or --allow-other-jobs", others[0])
 	}
 	nodes, err := st.Held(ctx, election.NodePrefix)
 	if err == nil && len(nodes) > 0 {
 		err = belfry.Errorf(belfry.Conflict, "a node is running on the database, which would share the work: stop it, or use --allow-other-jobs")
 	}
 	return err
-}
-
-func namespacesText(names []string) string {
-	const most = 3
-	text := "the namespace " + names[0]
-	if len(names) > 1 {
-		text = "the namespaces " + strings.Join(names[:min(len(names), most)], ", ")
-	}
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return text
 }
 
 // lock keeps other benchmarks off the database until unlock is called: they would delete
@@ -223,6 +211,9 @@ func (s *session) close() error {
 
 func (s *session) about() About {
 	a := About{Jobs: s.Jobs, Mode: s.Mode, Database: "sqlite", Version: s.Version, Concurrency: s.Concurrency}
+	if s.Mode == ModeWorker {
+		a.Workers = s.Workers
+	}
 	if s.DatabaseURL != "" {
 		a.Database = "postgres"
 	}
@@ -255,12 +246,15 @@ func (s *session) withStore(ctx context.Context, f func(store.Store) error) erro
 func (s *session) runNode(ctx context.Context, f func(ctx context.Context, server string) error) error {
 	c := node.Defaults()
 	c.Listen, c.Data, c.DatabaseURL, c.DatabaseWait = "127.0.0.1:0", s.Data, s.DatabaseURL, 0
-	c.AllowTargets, c.RateLimit, c.DrainTimeout, c.Version = []string{"127.0.0.1"}, 0, 10*time.Second, s.Version
+	c.RateLimit, c.DrainTimeout, c.Version = 0, 10*time.Second, s.Version
+	if s.sink != nil {
+		c.AllowTargets = []string{"127.0.0.1"}
+	}
 	if s.Mode == ModeNode || s.Mode == ModeHTTP {
 		c.Concurrency = s.Concurrency
 	}
 	c.Handlers = map[string]worker.Handler{handlerName: worker.HandlerFunc(func(_ context.Context, run *belfry.Run) error {
-		s.executed.add(run.ID, time.Now())
+		s.executed.add(execution{run.ID, time.Now().UnixMicro()})
 		return nil
 	})}
 	n, err := node.New(ctx, c, s.Log)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -13,46 +12,34 @@ import (
 // execution is one call of a handler, or one callback.
 type execution struct {
 	run belfry.ID
-	at  time.Time // by the clock of the store
+	at  int64 // Unix time in microseconds, by the clock of this machine
 }
 
 // recorder records executions. The zero value is empty.
 type recorder struct {
 	mu   sync.Mutex
-	runs []belfry.ID
-	at   []int64 // Unix time in microseconds, by the clock of this machine
+	list []execution
 }
 
-func (r *recorder) add(run belfry.ID, at time.Time) {
+func (r *recorder) add(e execution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runs, r.at = append(r.runs, run), append(r.at, at.UnixMicro())
-}
-
-// reserve takes the memory for so many executions, so that it does not grow meanwhile.
-func (r *recorder) reserve(n int) {
-	r.runs, r.at = make([]belfry.ID, n), make([]int64, n)
-	for i := range n {
-		r.runs[i][0], r.at[i] = 1, 1 // memory that was never written is not resident
-	}
-	r.runs, r.at = r.runs[:0], r.at[:0]
+	r.list = append(r.list, e)
 }
 
 func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.runs)
+	return len(r.list)
 }
 
-// executions are those so far, by the clock of the store.
-func (r *recorder) executions(skew time.Duration) []execution {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := make([]execution, len(r.runs))
-	for i := range out {
-		out[i] = execution{r.runs[i], time.UnixMicro(r.at[i]).Add(skew)}
+// reserve takes the memory for so many executions, so that it does not grow meanwhile.
+func (r *recorder) reserve(n int) {
+	r.list = make([]execution, n)
+	for i := range r.list {
+		r.list[i].at = 1 // memory that was never written is not resident
 	}
-	return out
+	r.list = r.list[:0]
 }
 
 // occurrence is a run as the history has it.
@@ -98,28 +85,26 @@ func percentiles(delays []time.Duration) (p Percentiles) {
 	}
 	slices.Sort(delays)
 	at := func(share float64) float64 {
-		return milliseconds(delays[max(0, int(math.Ceil(share*float64(len(delays))))-1)])
+		return float64(delays[max(0, int(math.Ceil(share*float64(len(delays))))-1)].Microseconds()) / 1000
 	}
 	return Percentiles{at(0.5), at(0.95), at(0.99), at(1)}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// assess compares what was due with what the history has and what was executed. The clocks
-// of store and process are equal up to the tolerance.
-func assess(expected int, history []occurrence, executions []execution, tolerance time.Duration) (q Quality) {
+// assess compares what was due with what the history has and what was executed. The clock
+// of the store may be ahead of that of the executions by so much.
+func assess(expected int, history []occurrence, executions []execution, ahead time.Duration) (q Quality) {
 	type key struct {
 		job belfry.ID
 		at  int64
 	}
-	first := make(map[belfry.ID]time.Time, len(executions))
+	first := make(map[belfry.ID]int64, len(executions))
 	for _, e := range executions {
-		if at, again := first[e.run]; again {
+		at, again := first[e.run]
+		if again {
 			q.Duplicates++
-			first[e.run] = slices.MinFunc([]time.Time{at, e.at}, time.Time.Compare)
-		} else {
-			first[e.run] = e.at
+			e.at = min(at, e.at)
 		}
+		first[e.run] = e.at
 	}
 	lags := make([]time.Duration, 0, len(history))
 	seen := make(map[key]bool, len(history))
@@ -132,7 +117,7 @@ func assess(expected int, history []occurrence, executions []execution, toleranc
 		}
 		seen[k] = true
 		at, executed := first[o.run]
-		if o.firedAt.Before(o.dueAt) || executed && at.Before(o.dueAt.Add(-tolerance)) {
+		if o.firedAt.Before(o.dueAt) || executed && at < o.dueAt.Add(-ahead).UnixMicro() {
 			q.Early++
 		}
 		if executed && o.succeeded {
@@ -144,10 +129,10 @@ func assess(expected int, history []occurrence, executions []execution, toleranc
 	return q
 }
 
-// last is the latest of the instants that f returns.
-func last(history []occurrence, f func(occurrence) time.Time) (at time.Time) {
+// latest is the last of the instants that f returns; zero without any.
+func latest(history []occurrence, f func(occurrence) time.Time) (at time.Time) {
 	for _, o := range history {
-		if t := f(o); cmp.Compare(t.UnixNano(), at.UnixNano()) > 0 || at.IsZero() {
+		if t := f(o); t.After(at) {
 			at = t
 		}
 	}

@@ -21,7 +21,7 @@ type HotSecondResult struct {
 	Quality
 	ClientPerSecond float64 `json:"client_per_second,omitempty"` // HTTP callbacks: requests of the same client to the same receiver while nothing else runs
 	ClientRatio     float64 `json:"client_ratio,omitempty"`      // runs per second in proportion to that
-	CPUSeconds      float64 `json:"cpu_seconds,omitempty"`       // of this process and its workers, from that instant on
+	CPUSeconds      float64 `json:"cpu_seconds"`                 // of this process and its workers, from that instant on
 }
 
 // HotSecond registers recurring jobs that are all due at one instant, and next time a year
@@ -65,13 +65,16 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 		for i := range history {
 			history[i].scheduledAt = at // each job has one occurrence; a second record is a duplicate whatever its instant is
 		}
-		r.FiredSeconds = last(history, func(o occurrence) time.Time { return o.firedAt }).Sub(at).Seconds()
-		r.FinishedSeconds = last(history, func(o occurrence) time.Time { return o.settledAt }).Sub(at).Seconds()
-		r.RunsPerSecond = float64(len(history)) / r.FinishedSeconds
-		if s.sink != nil {
-			r.ClientRatio = r.RunsPerSecond / r.ClientPerSecond
-		}
 		r.Quality = s.assess(s.Jobs, history)
+		if len(history) == 0 {
+			return nil
+		}
+		r.FiredSeconds = latest(history, func(o occurrence) time.Time { return o.firedAt }).Sub(at).Seconds()
+		r.FinishedSeconds = latest(history, func(o occurrence) time.Time { return o.settledAt }).Sub(at).Seconds()
+		r.RunsPerSecond = rounded(float64(len(history)) / r.FinishedSeconds)
+		if s.sink != nil {
+			r.ClientRatio = rounded(r.RunsPerSecond / r.ClientPerSecond)
+		}
 		return nil
 	})
 }

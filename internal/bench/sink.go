@@ -37,7 +37,7 @@ func newSink(r *recorder) (*sink, error) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		r.add(id, time.Now())
+		r.add(execution{id, time.Now().UnixMicro()})
 	})
 	mux.HandleFunc("POST /client", func(_ http.ResponseWriter, req *http.Request) {
 		_, _ = belfry.ParseID(req.Header.Get("Belfry-Run-Id")) // the same work, without a record
@@ -54,7 +54,7 @@ func (k *sink) close() { k.server.Close() }
 func (k *sink) measureClient(ctx context.Context, requests, concurrency int) (rate float64, err error) {
 	client := target.NewHTTP(target.HTTPOptions{Guard: target.NewGuard(true, nil)})
 	defer client.Close()
-	call := func() error {
+	call := func(int) error {
 		now := time.Now()
 		run := &belfry.Run{ID: belfry.NewID(now), JobID: belfry.NewID(now), Attempt: 1, Kind: belfry.KindScheduled, ScheduledAt: now, Payload: payload(k.url + "/client")}
 		return client.Handle(ctx, run)
@@ -66,19 +66,18 @@ func (k *sink) measureClient(ctx context.Context, requests, concurrency int) (ra
 	if err := inParallel(requests, concurrency, call); err != nil {
 		return 0, fmt.Errorf("measure the HTTP client: %w", err)
 	}
-	return float64(requests) / time.Since(started).Seconds(), nil
+	return perSecond(requests, started), nil
 }
 
-// inParallel calls f so many times, at most so many at a time, until one fails.
-func inParallel(calls, concurrency int, f func() error) error {
-	var left atomic.Int64
-	left.Store(int64(calls))
+// inParallel calls f with 0, 1, 2 and so on, at most so many at a time, until one fails.
+func inParallel(calls, concurrency int, f func(i int) error) error {
+	var next atomic.Int64
 	failures := make([]error, concurrency)
 	var all sync.WaitGroup
-	for i := range concurrency {
+	for c := range concurrency {
 		all.Go(func() {
-			for failures[i] == nil && left.Add(-1) >= 0 {
-				failures[i] = f()
+			for i := int(next.Add(1)) - 1; i < calls && failures[c] == nil; i = int(next.Add(1)) - 1 {
+				failures[c] = f(i)
 			}
 		})
 	}

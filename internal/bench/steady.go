@@ -32,7 +32,7 @@ type SteadyResult struct {
 	Quality
 	MemoryBytes Samples     `json:"memory_bytes"` // resident memory of this process
 	DeadTuples  *DeadTuples `json:"dead_tuples,omitempty"`
-	CPUSeconds  float64     `json:"cpu_seconds,omitempty"` // of this process and its workers
+	CPUSeconds  float64     `json:"cpu_seconds"` // of this process and its workers
 }
 
 // DeadTuples is how many rows PostgreSQL has not vacuumed yet.

@@ -23,7 +23,7 @@ func (s *session) waitUntil(ctx context.Context, at time.Time) error {
 	at = at.Add(-s.skew)
 	begin, total := time.Now(), int(time.Until(at).Seconds())
 	for time.Now().Before(at) {
-		s.progress("waiting until the jobs are due", int(time.Since(begin).Seconds()), total)
+		s.progress("seconds until the jobs are due", int(time.Since(begin).Seconds()), total)
 		if err := sleep(ctx, min(pollInterval, time.Until(at))); err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (s *session) history(ctx context.Context, st store.Store, filter belfry.Job
 }
 
 func (s *session) assess(expected int, history []occurrence) Quality {
-	tolerance := time.Duration(0)
-	if s.DatabaseURL != "" {
-		tolerance = clockTolerance
+	ahead := s.skew
+	if s.shared != nil {
+		ahead += clockTolerance
 	}
-	return assess(expected, history, s.executed.executions(s.skew), tolerance)
+	return assess(expected, history, s.executed.list, ahead)
 }

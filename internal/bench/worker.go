@@ -38,7 +38,9 @@ func RunWorker(ctx context.Context, server string, concurrency int, in io.Reader
 	}()
 	report := &executionWriter{out: bufio.NewWriterSize(out, 1<<20)}
 	mux := worker.NewMux()
-	mux.HandleFunc(handlerName, func(_ context.Context, run *belfry.Run) error { return report.add(run.ID, time.Now()) })
+	mux.HandleFunc(handlerName, func(_ context.Context, run *belfry.Run) error {
+		return report.add(execution{run.ID, time.Now().UnixMicro()})
+	})
 	var flushing sync.WaitGroup
 	flushing.Go(func() { report.flushUntil(ctx) })
 	err = worker.New(c, mux, worker.Concurrency(concurrency), worker.DrainTimeout(workerDrain/2), worker.Log(log)).Run(ctx)
@@ -53,13 +55,10 @@ type executionWriter struct {
 	out *bufio.Writer
 }
 
-func (w *executionWriter) add(run belfry.ID, at time.Time) error {
-	var record [recordBytes]byte
-	copy(record[:], run[:])
-	binary.BigEndian.PutUint64(record[len(run):], uint64(at.UnixMicro()))
+func (w *executionWriter) add(e execution) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := w.out.Write(record[:])
+	_, err := w.out.Write(binary.BigEndian.AppendUint64(e.run[:], uint64(e.at)))
 	return err
 }
 
@@ -85,7 +84,7 @@ func readExecutions(in io.Reader, r *recorder) error {
 		} else if err != nil {
 			return err
 		}
-		r.add(belfry.ID(record[:16]), time.UnixMicro(int64(binary.BigEndian.Uint64(record[16:]))))
+		r.add(execution{belfry.ID(record[:16]), int64(binary.BigEndian.Uint64(record[16:]))})
 	}
 }
 
