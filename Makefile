@@ -1,13 +1,15 @@
 # make test     everything CI runs: lint, then all tests; installs what it lacks
 # make lint     gofmt, go vet, staticcheck
 # make bench    benchmarks of the stores and of the path, PostgreSQL with fsync on
+# make bench-peers  Belfry beside River, graphile-worker and asynq; PEERSFLAGS="-jobs 20000 -rounds 1" for a short run
 # make chaos    the process tests for minutes instead of seconds
 # make scale    pruning, sweeping and reaping at the size of a large installation
 
 GO ?= go
 TESTFLAGS ?=
+PEERSFLAGS ?=
 
-.PHONY: build test unit lint deps bench chaos scale
+.PHONY: build test unit lint deps bench bench-peers chaos scale
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o belfry ./cmd/belfry
@@ -29,6 +31,14 @@ deps:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/control ./internal/api ./internal/node
+
+# The peers are in a module of their own: the product depends on none of them.
+bench-peers: build deps
+	@sh bench/peers/deps.sh
+	$(GO) -C bench/peers vet .
+	$(GO) -C bench/peers test .
+	$(GO) -C bench/peers build -o "$(CURDIR)/.tools/peers" .
+	.tools/peers $(PEERSFLAGS)
 
 chaos:
 	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos

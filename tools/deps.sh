@@ -2,6 +2,7 @@
 # Installs what the tests need beyond Go, if this is Debian and we are root;
 # otherwise says the one command that does.
 set -eu
+. "$(dirname "$0")/apt.sh"
 
 have_postgres() {
 	[ -n "${BELFRY_TEST_DATABASE_URL:-}" ] || command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
@@ -14,22 +15,12 @@ have_pgbouncer() {
 if have_postgres && have_pgbouncer; then
 	exit 0
 fi
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+if can_install; then
 	echo "installing postgresql and pgbouncer for the tests"
-	# The packages would start servers of their own; nothing here needs them.
-	created=
-	if [ ! -e /usr/sbin/policy-rc.d ]; then
-		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-		chmod +x /usr/sbin/policy-rc.d
-		created=1
-	fi
-	export DEBIAN_FRONTEND=noninteractive
 	if have_postgres; then limit="timeout 120"; else limit=; fi # only PgBouncer may be left out
 	$limit apt-get update -q || have_postgres
-	have_postgres || apt-get install -q -y --no-install-recommends postgresql
-	$limit apt-get install -q -y --no-install-recommends pgbouncer ||
-		echo "PgBouncer could not be installed: its tests will be left out"
-	if [ -n "$created" ]; then rm -f /usr/sbin/policy-rc.d; fi
+	have_postgres || install_packages postgresql
+	install_packages pgbouncer || echo "PgBouncer could not be installed: its tests will be left out"
 	exit 0
 fi
 if have_postgres; then

@@ -73,8 +73,7 @@ func Database(tb testing.TB, migrate func(ctx context.Context, url string) error
 func Durable(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
 	requireServer(tb, checkInstalled())
-	bin, _ := installed()
-	s, err := newServer(bin, os.TempDir(), slices.Concat(durable, settings)...)
+	s, err := StartDurable(settings...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -84,6 +83,16 @@ func Durable(tb testing.TB, settings ...string) *Server {
 		}
 	})
 	return s
+}
+
+// StartDurable is Durable for a program that is not a test. The caller closes the server; it ends with the program at the
+// latest.
+func StartDurable(settings ...string) (*Server, error) {
+	bin, err := installed()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, installHint)
+	}
+	return newServer(bin, os.TempDir(), slices.Concat(durable, settings)...)
 }
 
 // Main runs the tests, then stops the shared server and removes its data, or, on a server named from outside, drops the
