@@ -1,15 +1,16 @@
-# make test     everything CI runs: lint, then all tests; installs what it lacks
-# make lint     gofmt, go vet, staticcheck
-# make bench    benchmarks of the stores and of the path, PostgreSQL with fsync on
+# make test         everything CI runs: lint, then all tests; installs what it lacks
+# make lint         gofmt, go vet, staticcheck
+# make bench        benchmarks of the stores and of the path, PostgreSQL with fsync on
 # make bench-peers  Belfry beside River, graphile-worker and asynq; PEERSFLAGS="-jobs 20000 -rounds 1" for a short run
-# make chaos    the process tests for minutes instead of seconds
-# make scale    pruning, sweeping and reaping at the size of a large installation
+# make bench-guard  commits anew what a thousand runs cost in counts; `make test` fails when one has grown by more than 10 %
+# make chaos        the process tests for minutes instead of seconds
+# make scale        pruning, sweeping and reaping at the size of a large installation
 
 GO ?= go
 TESTFLAGS ?=
 PEERSFLAGS ?=
 
-.PHONY: build test unit lint deps bench bench-peers chaos scale
+.PHONY: build test unit lint deps bench bench-peers bench-guard chaos scale
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o belfry ./cmd/belfry
@@ -39,6 +40,10 @@ bench-peers: build deps
 	$(GO) -C bench/peers test .
 	$(GO) -C bench/peers build -o "$(CURDIR)/.tools/peers" .
 	.tools/peers $(PEERSFLAGS)
+
+# Prints the costs beside the committed ones and replaces these: review the difference, then commit the file.
+bench-guard: deps
+	$(GO) test -count=1 -v -run '^TestCostsHaveNotGrown$$' ./internal/store -rewrite
 
 chaos:
 	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos

@@ -73,7 +73,7 @@ func BenchmarkCreateOne(b *testing.B) {
 
 // createFleet makes a batch of jobs with more occurrences behind them than a benchmark
 // will ever fire.
-func (f *fixture) createFleet(b *testing.B) {
+func (f *fixture) createFleet(b tb) {
 	jobs := make([]store.NewJob, batch)
 	for i := range jobs {
 		jobs[i] = f.job(f.minutesAgo(100_000), func(j *belfry.Job) { j.Payload = []byte(`{"url":"http://example.org/hook","n":1}`) })

@@ -95,6 +95,7 @@ type fixture struct {
 	origin time.Time // the minute in which the test began
 	server bool      // ids are uuid, times timestamptz, placeholders numbered
 	pooled bool      // behind a pooler, where nobody can listen
+	file   string    // of SQLite
 
 	// reopen opens the same database once more, as another node does. It is nil
 	// where one process has the database to itself.
@@ -134,7 +135,7 @@ func openSQLite(tb testing.TB) *fixture {
 	}
 	query := url.Values{"_pragma": {"busy_timeout(20000)"}, "_txlock": {"immediate"}}
 	tables := openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode())
-	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again}
+	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again, file: files[0]}
 }
 
 // openPostgres opens a store, and the tables at the address of the server itself.
@@ -157,6 +158,16 @@ func openPostgres(tb testing.TB, address, server string) *fixture {
 }
 
 func thisMinute(s store.Store) time.Time { return s.Now().UTC().Truncate(time.Minute) }
+
+// withDatabase returns the address of another database of the same server.
+func withDatabase(address, name string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err) // it was made by this suite
+	}
+	u.Path = "/" + name
+	return u.String()
+}
 
 // withParameter sets a parameter of an address.
 func withParameter(address, name, value string) string {
