@@ -37,7 +37,7 @@ const (
 var mayImport = map[string][]string{
 	"cmd/belfry": append([]string{"internal/node", "internal/bench", cobra, pflag, yaml}, rules...),
 
-	"internal/bench": append([]string{"internal/node"}, parts...),
+	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
 
 	"internal/api":            append([]string{"internal/control", xtime}, rules...),

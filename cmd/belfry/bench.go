@@ -62,8 +62,9 @@ func (f *benchFlags) addRunFlags(cmd *cobra.Command) {
 	p.BoolVar(&f.http, "http", false, "execute runs by HTTP callbacks to a receiver that the command starts")
 	p.BoolVar(&f.worker, "worker", false, "execute runs in worker processes that the command starts")
 	p.IntVar(&f.Workers, "workers", 1, "how many processes --worker starts")
+	p.IntVar(&f.Nodes, "nodes", 1, "how many nodes in this process share the work, on PostgreSQL")
 	d := bench.DefaultConcurrency
-	p.IntVar(&f.Concurrency, "concurrency", 0, fmt.Sprintf("how many runs the node, or each worker process, executes at a time (default %d, with --http %d, with --worker %d)",
+	p.IntVar(&f.Concurrency, "concurrency", 0, fmt.Sprintf("how many runs each node, or each worker process, executes at a time (default %d, with --http %d, with --worker %d)",
 		d[bench.ModeNode], d[bench.ModeHTTP], d[bench.ModeWorker]))
 	p.DurationVar(&f.Lead, "lead", 0, "time between the end of registering and the first instant, in which the node loads the plans (default 5s, and 1s more for every 10,000 jobs that are due soon)")
 }
@@ -107,6 +108,8 @@ func (f *benchFlags) check() error {
 		return usagef("use either --database-url or --data")
 	case f.Workers < 1 && f.worker:
 		return usagef("--workers: must be at least 1, not %d", f.Workers)
+	case f.Nodes < 0 || f.Nodes > 1 && f.DatabaseURL == "":
+		return usagef("--nodes: must be at least 1, and several need --database-url")
 	case f.Concurrency < 0:
 		return usagef("--concurrency: must be positive, not %d", f.Concurrency)
 	case f.Lead < 0:
@@ -257,6 +260,9 @@ func (d *details) addAbout(a bench.About) {
 	where := map[bench.Mode]string{
 		bench.ModeNode: ", executed in the node", bench.ModeHTTP: ", executed by HTTP callbacks", bench.ModeWorker: ", executed by " + plural(a.Workers, "worker"),
 	}[a.Mode]
+	if a.Nodes > 1 {
+		where += ", " + plural(a.Nodes, "node")
+	}
 	if a.Concurrency > 0 {
 		where += fmt.Sprintf(", %s at a time", grouped(float64(a.Concurrency)))
 	}

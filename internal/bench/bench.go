@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/node"
@@ -50,6 +52,7 @@ type Config struct {
 	Keep           bool   // leaves the jobs and their history where they are
 
 	Mode        Mode          // empty: nothing is executed
+	Nodes       int           // that share the work, on PostgreSQL; 0: one
 	Concurrency int           // of the node, or of each worker; 0: DefaultConcurrency
 	Workers     int           // processes
 	Lead        time.Duration // between the end of registering and the first instant; 0: enough to load the plans
@@ -68,7 +71,8 @@ type About struct {
 	Mode        Mode   `json:"mode,omitempty"`
 	Database    string `json:"database"` // sqlite, postgres
 	Version     string `json:"version"`
-	Concurrency int    `json:"concurrency,omitempty"` // of the node, or of each worker
+	Nodes       int    `json:"nodes,omitempty"`       // if there are several
+	Concurrency int    `json:"concurrency,omitempty"` // of each node, or of each worker
 	Workers     int    `json:"workers,omitempty"`     // processes
 	Data        string `json:"data,omitempty"`        // where the database is, if it is a temporary one that is kept
 }
@@ -214,6 +218,9 @@ func (s *session) about() About {
 	if s.Mode == ModeWorker {
 		a.Workers = s.Workers
 	}
+	if s.Nodes > 1 {
+		a.Nodes = s.Nodes
+	}
 	if s.DatabaseURL != "" {
 		a.Database = "postgres"
 	}
@@ -241,9 +248,9 @@ func (s *session) withStore(ctx context.Context, f func(store.Store) error) erro
 	return errors.Join(f(st), st.Close())
 }
 
-// runNode runs a node, and its worker processes, while f runs, and then lets them drain:
-// every run that was executed is settled.
-func (s *session) runNode(ctx context.Context, f func(ctx context.Context, server string) error) error {
+// runNodes runs the nodes, and the worker processes of the first one, while f runs, and
+// then lets them drain: every run that was executed is settled.
+func (s *session) runNodes(ctx context.Context, f func(ctx context.Context, server string) error) error {
 	c := node.Defaults()
 	c.Listen, c.Data, c.DatabaseURL, c.DatabaseWait = "127.0.0.1:0", s.Data, s.DatabaseURL, 0
 	c.RateLimit, c.DrainTimeout, c.Version = 0, 10*time.Second, s.Version
@@ -257,25 +264,32 @@ func (s *session) runNode(ctx context.Context, f func(ctx context.Context, serve
 		s.executed.add(execution{run.ID, time.Now().UnixMicro()})
 		return nil
 	})}
-	n, err := node.New(ctx, c, s.Log)
-	if err != nil {
-		return err
-	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	during, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- n.Run(running)
-		cancel(errors.New("the node ended"))
-	}()
-	server := "http://" + n.Addr().String()
+	var nodes errgroup.Group
+	server := ""
+	for range max(s.Nodes, 1) {
+		n, err := node.New(ctx, c, s.Log)
+		if err != nil {
+			stop()
+			return errors.Join(err, nodes.Wait())
+		}
+		if server == "" {
+			server = "http://" + n.Addr().String()
+		}
+		nodes.Go(func() error {
+			defer cancel(errors.New("a node ended"))
+			return n.Run(running)
+		})
+	}
+	var err error
 	if s.Mode == ModeWorker {
 		err = s.withWorkers(during, server, func(ctx context.Context) error { return f(ctx, server) })
 	} else {
 		err = f(during, server)
 	}
 	stop()
-	return errors.Join(err, <-ended)
+	return errors.Join(err, nodes.Wait())
 }

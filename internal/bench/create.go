@@ -43,7 +43,7 @@ func Create(ctx context.Context, c CreateConfig) (r CreateResult, err error) {
 	}
 	if c.HTTPBulk {
 		r.Path = "http"
-		if err := s.runNode(ctx, func(ctx context.Context, server string) (err error) {
+		if err := s.runNodes(ctx, func(ctx context.Context, server string) (err error) {
 			r.CreatedPerSecond, err = s.importJobs(ctx, server, p)
 			return err
 		}); err != nil {

@@ -47,7 +47,7 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 		return r, err
 	}
 	var before time.Duration
-	if err := s.runNode(ctx, func(ctx context.Context, _ string) error {
+	if err := s.runNodes(ctx, func(ctx context.Context, _ string) error {
 		if err := s.waitUntil(ctx, at); err != nil {
 			return err
 		}

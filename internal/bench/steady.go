@@ -100,7 +100,7 @@ func Steady(ctx context.Context, c SteadyConfig) (r SteadyResult, err error) {
 	}
 	s.executed.reserve(expected + c.Rate*10)
 	var before time.Duration
-	if err := s.runNode(ctx, func(ctx context.Context, _ string) error {
+	if err := s.runNodes(ctx, func(ctx context.Context, _ string) error {
 		if err := s.waitUntil(ctx, start); err != nil {
 			return err
 		}
