@@ -64,7 +64,7 @@ func TestCostsHaveNotGrown(t *testing.T) {
 		return
 	}
 	for _, problem := range measured.compare(readCosts(t)) {
-		t.Errorf("%s: see `make bench-guard`", problem)
+		t.Errorf("%s; if that is intended, commit new figures with `make bench-guard`", problem)
 	}
 }
 

@@ -344,7 +344,8 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 			tokens[i] = notNull(belfry.NewToken())
 		}
 		if numbers[class] == 0 {
-			list = append(list, &class)
+			first := class // its own variable, so that only a new class is allocated
+			list = append(list, &first)
 			numbers[class] = len(list)
 		}
 		classes[i], index[i] = list[numbers[class]-1], int64(numbers[class])
