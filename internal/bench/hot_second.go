@@ -46,6 +46,7 @@ func HotSecond(ctx context.Context, c Config) (r HotSecondResult, err error) {
 	}); err != nil {
 		return r, err
 	}
+	s.executed.reserve(s.Jobs)
 	var before time.Duration
 	if err := s.runNodes(ctx, func(ctx context.Context, _ string) error {
 		if err := s.waitUntil(ctx, at); err != nil {
