@@ -64,6 +64,7 @@ func TestBenchHotSecond(t *testing.T) {
 	}{
 		{"in the node", "node", "sqlite", nil, nil},
 		{"on PostgreSQL", "node", "postgres", nil, nil},
+		{"in two nodes", "node", "postgres", []string{"--nodes", "2"}, []string{"nodes"}},
 		{"by callbacks", "http", "sqlite", []string{"--http", "--concurrency", "20"}, []string{"client_per_second", "client_ratio"}},
 		{"by workers", "worker", "sqlite", []string{"--worker", "--workers", "2", "--concurrency", "50"}, []string{"workers"}},
 	} {
@@ -285,6 +286,7 @@ func TestBenchFlags(t *testing.T) {
 		{"hot-second --http --worker", "use either --http or --worker"},
 		{"hot-second --data a --database-url b", "use either --database-url or --data"},
 		{"hot-second --worker --workers 0", "--workers: must be at least 1, not 0"},
+		{"hot-second --nodes 2", "--nodes: must be at least 1, and several need --database-url"},
 		{"hot-second --concurrency -1", "--concurrency: must be positive, not -1"},
 		{"hot-second --lead -1s", "--lead: must be positive, not -1s"},
 		{"create -o xml", `--output: "xml" is not one of table, wide, json, yaml`},
