@@ -89,17 +89,26 @@ func reportLags(b *testing.B, lags []time.Duration) {
 	b.ReportMetric(milliseconds(lags[len(lags)-1]), "max-ms")
 }
 
+// createJobs creates one-offs.
 func createJobs(b *testing.B, s store.Store, total int, url, kind string, at func(i int) time.Time) {
+	createSpecs(b, s, total, url, func(i int) belfry.Spec {
+		spec := belfry.DefaultSpec()
+		spec.Type, spec.Schedule = kind, at(i).Format(time.RFC3339Nano)
+		if kind == belfry.TypeWorker {
+			spec.Handler = "lag"
+		}
+		return spec
+	})
+}
+
+func createSpecs(b *testing.B, s store.Store, total int, url string, spec func(i int) belfry.Spec) (ids []belfry.ID) {
 	now := s.Now()
 	var jobs iter.Seq2[store.NewJob, error] = func(yield func(store.NewJob, error) bool) {
 		for i := range total {
-			spec := belfry.DefaultSpec()
-			spec.Type, spec.Schedule = kind, at(i).Format(time.RFC3339Nano)
-			if kind == belfry.TypeWorker {
-				spec.Handler = "lag"
-			}
+			spec := spec(i)
 			policy, err := plan.Compile(spec)
 			id := belfry.NewID(now)
+			ids = append(ids, id)
 			job := store.NewJob{Job: belfry.Job{ID: id, Namespace: "default", Revision: 1, State: belfry.JobActive, CreatedAt: now,
 				Manifest: belfry.Manifest{Spec: spec, Payload: []byte(`{"url":"` + url + `"}`)}}}
 			if err == nil {
@@ -113,6 +122,7 @@ func createJobs(b *testing.B, s store.Store, total int, url, kind string, at fun
 	if err := s.CreateJobs(b.Context(), jobs, nil); err != nil {
 		b.Fatal(err)
 	}
+	return ids
 }
 
 // lagReceiver receives callbacks and records how late each one is.
