@@ -342,8 +342,10 @@ func (l listing) parse(root string) (pkg, error) {
 
 // Migrations that databases have been created with. A change of the schema is a new one.
 var appliedMigrations = map[string]string{
-	"internal/store/postgres/migrations/0001_initial.sql": "6cccdb52c39d2a5e78c1d513e178edb40f4b804c5cddd8c425a5b256f1dfd428",
-	"internal/store/sqlite/migrations/0001_initial.sql":   "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
+	"internal/store/postgres/migrations/0001_initial.sql":    "6cccdb52c39d2a5e78c1d513e178edb40f4b804c5cddd8c425a5b256f1dfd428",
+	"internal/store/postgres/migrations/0002_scheduling.sql": "3e178a8c1dd40ca4f3467116184e794a31ca4bf0a6983ed08dc77c19e3d18e5b",
+	"internal/store/sqlite/migrations/0001_initial.sql":      "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
+	"internal/store/sqlite/migrations/0002_scheduling.sql":   "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
 }
 
 func TestAppliedMigrationsDoNotChange(t *testing.T) {

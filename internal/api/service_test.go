@@ -192,8 +192,8 @@ func (s *service) fireTriggers() {
 // subject is the job of a plan as decisions need it.
 func (s *service) subject(due store.Due) plan.Subject {
 	s.t.Helper()
-	var spec belfry.Spec
-	s.check(json.Unmarshal([]byte(due.Spec), &spec))
+	spec, err := store.DecodeSpec(due.Spec)
+	s.check(err)
 	policy, err := plan.Compile(spec)
 	s.check(err)
 	return plan.Subject{Namespace: due.Namespace, Name: due.Name, Revision: due.Revision, Policy: policy}
@@ -203,7 +203,13 @@ func (s *service) subject(due store.Due) plan.Subject {
 func (s *service) fireDue() {
 	s.t.Helper()
 	now := s.store.Now()
-	due, err := s.store.Upcoming(context.Background(), store.Window{Shards: []int{0, 1, 2, 3}, Until: now, Limit: 100})
+	planned, err := s.store.Upcoming(context.Background(), store.AllUntil(now, []int{0, 1, 2, 3}, 100))
+	s.check(err)
+	var jobs []belfry.ID
+	for _, p := range planned {
+		jobs = append(jobs, p.Plan.JobID)
+	}
+	due, err := s.store.PlansByJob(context.Background(), jobs)
 	s.check(err)
 	var steps []plan.Step
 	for _, d := range due {

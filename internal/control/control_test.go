@@ -60,12 +60,12 @@ func TestOneOffMayBeALittleLate(t *testing.T) {
 	if !job.NextRunAt.Equal(job.CreatedAt) {
 		t.Errorf("it is planned at %v and not at once", job.NextRunAt)
 	}
-	due, err := s.Upcoming(t.Context(), store.Window{Shards: []int{0, 1, 2, 3}, Until: s.Now(), Limit: 10})
-	if err != nil || len(due) != 1 || !due[0].Plan.NominalAt.Equal(at) {
-		t.Errorf("due is %+v, error %v", due, err)
+	due := controltest.Due(t, s)
+	if len(due) != 1 || !due[0].Plan.NominalAt.Equal(at) {
+		t.Errorf("due is %+v", due)
 	}
 	at = s.Now().Add(-31 * time.Minute).UTC().Truncate(time.Second)
-	_, err = c.Create(t.Context(), ns, controltest.Input(at.Format(time.RFC3339)), none)
+	_, err := c.Create(t.Context(), ns, controltest.Input(at.Format(time.RFC3339)), none)
 	codeOf(t, err, belfry.Invalid)
 	for _, want := range []string{"schedule", at.Format(time.RFC3339), s.Now().UTC().Format("2006-01-02T15:04"), "30 minutes"} {
 		if !strings.Contains(err.Error(), want) {

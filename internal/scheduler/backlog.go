@@ -1,15 +1,11 @@
 package scheduler
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // entry is a plan in memory, without the job and the instant, which the wheel keeps.
@@ -169,79 +165,4 @@ func (h *itemHeap) pop() dueItem {
 	}
 	*h = list
 	return first
-}
-
-// subjects caches compiled subjects, which jobs with equal specs share. It is safe for
-// concurrent use: to parse a schedule may take milliseconds, so whoever reads plans for
-// the loop compiles them first, and the loop finds them here.
-type subjects struct {
-	defaults plan.Defaults
-	mu       sync.Mutex
-	compiled map[subjectKey]*compiledSubject
-}
-
-type subjectKey struct {
-	namespace, name, spec string
-	revision              int
-}
-
-// compiledSubject is a subject, or why its spec cannot be read.
-type compiledSubject struct {
-	subject *plan.Subject
-	err     error
-	known   bool // the error was returned before
-}
-
-// maxSubjects bounds the cache; entries keep the subjects that they use.
-const maxSubjects = 100_000
-
-func newSubjects(d plan.Defaults) *subjects {
-	return &subjects{defaults: d, compiled: map[subjectKey]*compiledSubject{}}
-}
-
-// get returns the subject of a due plan. With an error, first reports whether it is the
-// first one about that spec.
-func (s *subjects) get(d store.Due) (subject *plan.Subject, first bool, err error) {
-	c := s.find(d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first = c.err != nil && !c.known
-	c.known = true
-	return c.subject, first, c.err
-}
-
-// find returns the compiled subject of a due plan, and compiles it if it is new.
-func (s *subjects) find(d store.Due) *compiledSubject {
-	key := subjectKey{d.Namespace, d.Name, d.Spec, d.Revision}
-	s.mu.Lock()
-	c := s.compiled[key]
-	s.mu.Unlock()
-	if c != nil {
-		return c
-	}
-	c = &compiledSubject{}
-	var policy *plan.Policy
-	if policy, c.err = s.compile(d.Spec); c.err == nil {
-		c.subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if earlier := s.compiled[key]; earlier != nil {
-		return earlier
-	}
-	if len(s.compiled) >= maxSubjects {
-		clear(s.compiled)
-	}
-	s.compiled[key] = c
-	return c
-}
-
-// compile reads the text of a spec. A panic of the parser is an error too.
-func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
-	defer recoverPanic(&err)
-	var spec belfry.Spec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return nil, fmt.Errorf("the spec cannot be read: %w", err)
-	}
-	return s.defaults.Compile(spec)
 }

@@ -39,7 +39,7 @@ type silentStore struct {
 func (s *silentStore) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = map[string]bool{"Upcoming": true, "DueVersions": true, "PlansByJob": true, "PendingTriggers": true, "Workers": true, "CountReady": true, "Promote": true}
+	s.silent = map[string]bool{"Upcoming": true, "PlansByJob": true, "PendingTriggers": true, "Workers": true, "CountReady": true, "Promote": true}
 }
 
 func (s *silentStore) wait(ctx context.Context, method string) error {
@@ -54,18 +54,11 @@ func (s *silentStore) wait(ctx context.Context, method string) error {
 	return nil
 }
 
-func (s *silentStore) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
+func (s *silentStore) Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error) {
 	if err := s.wait(ctx, "Upcoming"); err != nil {
 		return nil, err
 	}
 	return s.Store.Upcoming(ctx, w)
-}
-
-func (s *silentStore) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
-	if err := s.wait(ctx, "DueVersions"); err != nil {
-		return nil, err
-	}
-	return s.Store.DueVersions(ctx, w)
 }
 
 func (s *silentStore) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {

@@ -68,12 +68,8 @@ func (f *faultyStore) down() bool {
 	return f.crashed
 }
 
-func (f *faultyStore) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	return inject(f, "Upcoming", func() ([]store.Due, error) { return f.Store.Upcoming(ctx, w) })
-}
-
-func (f *faultyStore) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
-	return inject(f, "DueVersions", func() ([]store.PlanVersion, error) { return f.Store.DueVersions(ctx, w) })
+func (f *faultyStore) Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error) {
+	return inject(f, "Upcoming", func() ([]store.Planned, error) { return f.Store.Upcoming(ctx, w) })
 }
 
 func (f *faultyStore) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {

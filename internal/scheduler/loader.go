@@ -1,34 +1,41 @@
 package scheduler
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
 const (
-	horizon      = 10 * time.Minute       // how far ahead plans are loaded
-	refill       = time.Minute            // how much of it may run out before more is loaded
-	pageSize     = 2000                   // plans in one page
-	compilePage  = 100                    // plans that are compiled before they are sent to the loop
-	lookupPage   = 5000                   // plans that are looked up at once
-	sweepPage    = 50_000                 // overdue plans in one page
-	sweepShare   = 20                     // a sweep rests so many times as long as it took
-	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is looked for
-	lookupDelay  = 10 * time.Millisecond  // gathers lookups, and keeps a step that is not applied from spinning
+	horizon     = 10 * time.Minute      // how far ahead plans are loaded
+	pageSize    = 10_000                // plans that are read at once
+	sendPage    = 1000                  // of them, sent to the loop at once
+	compilePage = 100                   // plans that are compiled before they are sent to the loop
+	lookupPage  = 5000                  // plans that are looked up at once
+	lookupDelay = 10 * time.Millisecond // gathers lookups, and keeps a step that is not applied from spinning
 )
+
+// loadedPlan is a plan as the loop takes it.
+type loadedPlan struct {
+	plan.Plan
+	subject *compiledSubject
+}
 
 // loader reads plans from the store and sends them to the loop.
 type loader struct {
 	*Scheduler
+	until   time.Time              // how far plans are to be loaded
 	loaded  map[int]store.Position // by shard: all plans until then were loaded
 	lookups map[belfry.ID]bool
+}
+
+func newLoader(s *Scheduler) *loader {
+	return &loader{Scheduler: s, loaded: map[int]store.Position{}, lookups: map[belfry.ID]bool{}}
 }
 
 func (l *loader) run(ctx context.Context) {
@@ -109,8 +116,8 @@ func (l *loader) takeReloads() {
 	l.reloads = map[belfry.ID]bool{}
 }
 
-// load reads the requested plans and the next page of the shards that are loaded least
-// far, and returns when to load next.
+// load reads the requested plans and the next page of the shards that are not loaded far
+// enough, and returns when to load next.
 func (l *loader) load(ctx context.Context) time.Duration {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -120,36 +127,39 @@ func (l *loader) load(ctx context.Context) time.Duration {
 			l.warn(ctx, "plans could not be read", err)
 			return time.Second
 		}
-		l.sendPlans(ctx, dues)
+		l.sendDues(ctx, dues)
 		if len(l.lookups) > 0 {
 			return 0
 		}
 	}
-	now := l.store.Now()
-	shards, from := l.leastLoaded()
-	if len(shards) == 0 || from.At.After(now.Add(horizon-refill)) {
-		return min(refill, max(from.At.Sub(now.Add(horizon-refill)), time.Second))
+	w, wait := l.nextWindow(l.store.Now())
+	if len(w.After) == 0 {
+		return wait
 	}
-	w := store.Window{Shards: shards, After: from, Until: now.Add(horizon), Limit: pageSize}
-	dues, err := l.store.Upcoming(call, w)
+	plans, err := l.store.Upcoming(call, w)
+	if err == nil {
+		err = l.sendPlans(ctx, call, plans)
+	}
 	if err != nil {
 		l.warn(ctx, "plans could not be read", err)
 		return time.Second
 	}
-	until := store.Position{At: w.Until, ID: lastID}
-	if len(dues) >= w.Limit {
-		last := dues[len(dues)-1].Plan
-		until = store.Position{At: last.NextAt, ID: last.JobID}
-	}
-	for _, shard := range shards {
-		l.loaded[shard] = until
-	}
-	l.sendPlans(ctx, dues)
+	maps.Copy(l.loaded, w.Reached(plans))
 	return 0
 }
 
-// lastID is after all ids.
-var lastID = belfry.ID(bytes.Repeat([]byte{0xff}, len(belfry.ID{})))
+// nextWindow is what to load next: of the shards that are not loaded as far as they should
+// be. If there are none, it returns how long to wait; when half of the horizon has run out,
+// all are loaded further.
+func (l *loader) nextWindow(now time.Time) (w store.Window, wait time.Duration) {
+	if !now.Before(l.until.Add(-horizon / 2)) {
+		l.until = now.Add(horizon)
+	}
+	w = store.Window{After: maps.Clone(l.loaded), Until: l.until}
+	maps.DeleteFunc(w.After, func(_ int, at store.Position) bool { return !at.At.Before(l.until) })
+	w.Limit = pageSize / max(len(w.After), 1)
+	return w, l.until.Sub(now) - horizon/2
+}
 
 // lookUp reads the requested plans, or many of them.
 func (l *loader) lookUp(ctx context.Context) ([]store.Due, error) {
@@ -169,55 +179,60 @@ func (l *loader) lookUp(ctx context.Context) ([]store.Due, error) {
 	return dues, nil
 }
 
-// leastLoaded returns the shards that are loaded least far, and how far.
-func (l *loader) leastLoaded() (shards []int, from store.Position) {
-	for shard, until := range l.loaded {
-		switch order := cmp.Or(until.At.Compare(from.At), until.ID.Compare(from.ID)); {
-		case len(shards) == 0 || order < 0:
-			shards, from = []int{shard}, until
-		case order == 0:
-			shards = append(shards, shard)
+// sendPlans sends plans to the loop. Of those whose subject is not in the cache, one for
+// each subject is looked up.
+func (l *loader) sendPlans(ctx, call context.Context, plans []store.Planned) error {
+	missing := l.sendKnown(ctx, plans)
+	first := map[store.Digest]bool{}
+	var others []store.Planned
+	var jobs []belfry.ID
+	for _, p := range missing {
+		if first[p.Digest] {
+			others = append(others, p)
+			continue
 		}
+		first[p.Digest] = p.Digest != store.Digest{}
+		jobs = append(jobs, p.Plan.JobID)
 	}
-	return shards, from
+	for chunk := range slices.Chunk(jobs, lookupPage) {
+		dues, err := l.store.PlansByJob(call, chunk)
+		if err != nil {
+			return err
+		}
+		l.sendDues(ctx, dues)
+	}
+	for _, p := range l.sendKnown(ctx, others) { // the job that was looked up has changed meanwhile
+		l.lookups[p.Plan.JobID] = true
+	}
+	return nil
 }
 
-// sweep compares all overdue plans with what the loop knows. It is the guarantee behind
-// everything that may be lost: notifications, requests to read a plan again, and what
-// the loop fired if the database loses that. It reads only versions, so that plans that
-// wait for workers cost little however many they are.
-func (l *loader) sweep() duty {
-	interval := 2 * l.store.PollInterval()
-	return duty{failure: "overdue plans could not be read", timeout: 2 * callTimeout, round: func(ctx context.Context, terms map[int]store.Term) (time.Duration, error) {
-		start := time.Now()
-		w := store.Window{Shards: shardsOf(terms), Until: l.store.Now().Add(-overdueAfter), Limit: sweepPage}
-		for len(terms) > 0 {
-			page, err := l.store.DueVersions(ctx, w)
-			if err != nil {
-				return interval, err
-			}
-			if len(page) > 0 {
-				last := page[len(page)-1]
-				w.After = store.Position{At: last.NextAt, ID: last.JobID}
-				send(ctx, l.overdue, page)
-			}
-			if len(page) < w.Limit {
-				break
+// sendKnown sends the plans to the loop whose subjects are in the cache, and returns the
+// others.
+func (l *loader) sendKnown(ctx context.Context, plans []store.Planned) (missing []store.Planned) {
+	for chunk := range slices.Chunk(plans, sendPage) {
+		known := make([]loadedPlan, 0, len(chunk))
+		for i, c := range l.subjects.known(chunk) {
+			if c == nil {
+				missing = append(missing, chunk[i])
+			} else {
+				known = append(known, loadedPlan{chunk[i].Plan, c})
 			}
 		}
-		send(ctx, l.overdue, nil)
-		return max(interval, sweepShare*time.Since(start)), ctx.Err()
-	}}
+		send(ctx, l.loads, known)
+	}
+	return missing
 }
 
-// sendPlans sends plans to the loop, some at a time: the loop has no time to parse their
+// sendDues sends plans to the loop, some at a time: the loop has no time to parse their
 // schedules, and those that take long must not keep back all others.
-func (l *loader) sendPlans(ctx context.Context, dues []store.Due) {
+func (l *loader) sendDues(ctx context.Context, dues []store.Due) {
 	for chunk := range slices.Chunk(dues, compilePage) {
+		plans := make([]loadedPlan, len(chunk))
 		for i := range chunk {
-			l.subjects.find(chunk[i])
+			plans[i] = loadedPlan{chunk[i].Plan, l.subjects.find(chunk[i])}
 		}
-		send(ctx, l.loads, chunk)
+		send(ctx, l.loads, plans)
 	}
 }
 

@@ -43,10 +43,8 @@ type loop struct {
 	calls                         sync.WaitGroup // those under way
 	readingTriggers, moreTriggers bool           // triggers are being read; they are to be read again
 
-	clock     store.ClockWatch
-	ahead     map[belfry.ID]int64 // versions in the store that are below those in memory, by the last sweep
-	nextAhead map[belfry.ID]int64 // the same, by the sweep that is going on
-	rewound   int                 // plans that the store has lost steps of, to be reported
+	clock   store.ClockWatch
+	rewound int // plans that the store has lost steps of, to be reported
 }
 
 func newLoop(s *Scheduler) *loop {
@@ -59,7 +57,6 @@ func newLoop(s *Scheduler) *loop {
 		outages:     map[int][]store.Outage{},
 		batch:       fireBatch,
 		answers:     make(chan func(), 4),
-		nextAhead:   map[belfry.ID]int64{},
 	}
 	l.capacity = newCapacity(l)
 	return l
@@ -87,7 +84,7 @@ func (l *loop) run(ctx context.Context) {
 		case dues := <-l.loads:
 			l.addPlans(ctx, dues)
 		case page := <-l.overdue:
-			l.compare(page)
+			l.compare(ctx, page)
 		case <-l.triggers:
 			l.readTriggers(ctx)
 		case apply := <-l.answers:
@@ -127,42 +124,6 @@ func (l *loop) probe(ctx context.Context) {
 	if _, err := l.store.PendingTriggers(call, nil, nil, 1); err == nil {
 		l.noteProgress()
 	}
-}
-
-// compare has plans read that are overdue in the store and unknown here. A plan that is
-// ahead of the store by two sweeps in a row was never fired as far as the store knows:
-// the database lost a part of its past, and the plan is read again.
-func (l *loop) compare(page []store.PlanVersion) {
-	if len(page) == 0 {
-		l.ahead, l.nextAhead = l.nextAhead, map[belfry.ID]int64{}
-		return
-	}
-	now := l.store.Now()
-	var stale []belfry.ID
-	rewound := 0
-	for _, p := range page {
-		version, known := l.backlog.known[p.JobID]
-		if e, ok := l.wheel.Get(p.JobID); ok {
-			version, known = max(version, e.version), true
-		}
-		switch {
-		case l.isQuarantined(p.JobID, now):
-		case !known || version < p.Version:
-			stale = append(stale, p.JobID)
-		case version > p.Version && l.ahead[p.JobID] == p.Version:
-			delete(l.backlog.known, p.JobID)
-			l.wheel.Remove(p.JobID)
-			rewound++
-			stale = append(stale, p.JobID)
-		case version > p.Version:
-			l.nextAhead[p.JobID] = p.Version
-		}
-	}
-	if rewound > 0 {
-		l.rewound += rewound
-		l.log.Error("the database has lost what was fired; it is fired again", "jobs", rewound)
-	}
-	l.reloadPlans(stale...)
 }
 
 // localDemand signals that the local worker has free slots; nil while nothing waits
@@ -207,17 +168,13 @@ func (l *loop) watchClock(ctx context.Context, now time.Time) {
 }
 
 // addPlans puts loaded plans into the wheel, unless they are there already.
-func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
+func (l *loop) addPlans(ctx context.Context, plans []loadedPlan) {
 	now := l.store.Now()
-	for _, d := range dues {
-		p := d.Plan
+	for _, p := range plans {
 		if l.isQuarantined(p.JobID, now) {
 			continue
 		}
-		if version, ok := l.backlog.known[p.JobID]; ok && version >= p.Version {
-			continue
-		}
-		if e, ok := l.wheel.Get(p.JobID); ok && e.version >= p.Version {
+		if version, known := l.version(p.JobID); known && version >= p.Version {
 			continue
 		}
 		delete(l.backlog.known, p.JobID)
@@ -225,13 +182,13 @@ func (l *loop) addPlans(ctx context.Context, dues []store.Due) {
 			l.wheel.Remove(p.JobID)
 			continue
 		}
-		subject, first, err := l.subjects.get(d)
+		subject, first, err := l.subjects.use(p.subject)
 		if err != nil {
 			l.quarantine(ctx, p.JobID, err, first)
 			continue
 		}
 		if ahead := p.NextAt.Sub(now); ahead <= time.Second || ahead <= horizon && l.wheel.Len() < maxInWheel {
-			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p))
+			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p.Plan))
 		} else {
 			l.wheel.Remove(p.JobID)
 		}

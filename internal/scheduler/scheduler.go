@@ -58,9 +58,9 @@ type Scheduler struct {
 	opts  Options
 	log   *slog.Logger
 
-	loads    chan []store.Due         // from the loader to the loop
-	overdue  chan []store.PlanVersion // from the loader to the loop: all overdue plans, page by page; an empty page ends them
-	triggers chan struct{}            // from the loader to the loop: read pending triggers
+	loads    chan []loadedPlan    // from the loader to the loop
+	overdue  chan []store.Planned // to the loop: overdue plans, which it may not know
+	triggers chan struct{}        // from the loader to the loop: read pending triggers
 	progress atomic.Pointer[time.Time]
 	subjects *subjects // of the plans that the loop fires
 
@@ -86,8 +86,8 @@ func New(s Store, o Options) *Scheduler {
 		store:    s,
 		opts:     o,
 		log:      o.Log,
-		loads:    make(chan []store.Due, 4),
-		overdue:  make(chan []store.PlanVersion),
+		loads:    make(chan []loadedPlan, 4),
+		overdue:  make(chan []store.Planned),
 		triggers: make(chan struct{}, 1),
 		subjects: newSubjects(o.Defaults),
 		terms:    map[int]store.Term{},
@@ -182,10 +182,9 @@ func shardsOf(terms map[int]store.Term) []int {
 // Run schedules until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	loader := &loader{Scheduler: s, loaded: map[int]store.Position{}, lookups: map[belfry.ID]bool{}}
-	parts.Go(func() { loader.run(ctx) })
+	parts.Go(func() { newLoader(s).run(ctx) })
 	parts.Go(func() { newZoneUpdater(s).run(ctx) })
-	for _, d := range append(newSweeper(s).duties(ctx), loader.sweep()) {
+	for _, d := range append(newSweeper(s).duties(ctx), newOverdueSearch(s).duty()) {
 		parts.Go(func() { s.runDuty(ctx, d) })
 	}
 	newLoop(s).run(ctx)

@@ -140,7 +140,7 @@ func (w *zoneUpdate) decide(dues []store.Due) (steps []plan.Step, moves []bool) 
 			continue // the loop logs it
 		}
 		step, moved := plan.UpdateZone(*subject, d.Plan, now)
-		if soon := now.Add(horizon + refill); !moved && (step.Next == d.Plan || !d.Plan.NextAt.IsZero() && d.Plan.NextAt.Before(soon)) {
+		if soon := now.Add(horizon); !moved && (step.Next == d.Plan || !d.Plan.NextAt.IsZero() && d.Plan.NextAt.Before(soon)) {
 			continue
 		}
 		step.Epoch = w.terms[d.Plan.Shard].Epoch
@@ -180,7 +180,7 @@ func (w *zoneUpdate) apply(ctx context.Context, steps []plan.Step) (applied []bo
 
 // reloadSteps has the loop read plans again that it may have in memory.
 func (w *zoneUpdate) reloadSteps(steps []plan.Step) {
-	soon := w.store.Now().Add(horizon + refill)
+	soon := w.store.Now().Add(horizon)
 	var jobs []belfry.ID
 	for i := range steps {
 		before, after := steps[i].Seen.NextAt, steps[i].Next.NextAt

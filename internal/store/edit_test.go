@@ -26,7 +26,7 @@ func TestAPausedJobIsNotDueUntilItIsResumed(t *testing.T) {
 		if diff := cmp.Diff(f.getJob(t, job), paused, asStored); diff != "" {
 			t.Errorf("what the edit answered differs from what is stored (-stored +answered):\n%s", diff)
 		}
-		window := store.Window{Shards: f.allShards(), Until: f.minutesAgo(-60), Limit: 10}
+		window := store.AllUntil(f.minutesAgo(-60), f.allShards(), 10)
 		if found, err := f.Upcoming(ctx, window); err != nil || len(found) != 0 {
 			t.Errorf("%d plans are upcoming (%v), wants none", len(found), err)
 		}

@@ -167,10 +167,10 @@ func subject(t tb, namespace string, revision int, spec belfry.Spec) plan.Subjec
 	return plan.Subject{Namespace: namespace, Revision: revision, Policy: policy}
 }
 
-// due is what is due now.
+// due is what is due now, earliest first.
 func (f *fixture) due(t tb) []store.Due {
 	t.Helper()
-	found, err := f.Upcoming(ctx, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 100_000})
+	found, err := f.PlansByJob(ctx, f.upcoming(t, store.AllUntil(f.Now(), f.allShards(), 100_000)))
 	if err != nil {
 		t.Fatalf("look for what is due: %v", err)
 	}
@@ -186,8 +186,8 @@ func (f *fixture) decide(t tb, due []store.Due) []plan.Step {
 	for i, d := range due {
 		s, ok := subjects[d.Spec]
 		if !ok {
-			var spec belfry.Spec
-			if err := json.Unmarshal([]byte(d.Spec), &spec); err != nil {
+			spec, err := store.DecodeSpec(d.Spec)
+			if err != nil {
 				t.Fatalf("read the stored spec %q: %v", d.Spec, err)
 			}
 			s = subject(t, "", 0, spec)

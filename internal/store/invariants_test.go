@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // everyRun is all runs and skips, wherever they are.
@@ -211,26 +213,34 @@ func checkNotes(t tb, f *fixture) {
 // tags to be sorted.
 func checkColumns(t tb, f *fixture) {
 	t.Helper()
-	type columns struct{ id, spec, queue, kind, handler, tags string }
-	tags := `coalesce(tags, '[]')`
+	type columns struct {
+		id, spec, queue, kind, handler, tags string
+		job                                  belfry.Job
+		digest                               []byte // null in a plan that only waits for its job to be purged
+	}
+	tags, digest := `coalesce(tags, '[]')`, `digest`
 	if f.server {
-		tags = `coalesce(array_to_json(tags)::text, '[]')`
+		tags, digest = `coalesce(array_to_json(tags)::text, '[]')`, `uuid_send(digest)`
 	}
 	jobs := read(t, f, func(rows *sql.Rows) (columns, error) {
 		var id idColumn
 		var c columns
-		err := rows.Scan(&id, &c.spec, &c.queue, &c.kind, &c.handler, &c.tags)
+		err := rows.Scan(&id, &c.spec, &c.queue, &c.kind, &c.handler, &c.tags, &c.job.Namespace, &c.job.Name, &c.job.Revision, &c.digest)
 		c.id = id.String()
 		return c, err
-	}, `SELECT id, spec, queue, type, coalesce(handler, ''), `+tags+` FROM jobs`)
+	}, `SELECT id, spec, queue, type, coalesce(handler, ''), `+tags+`, namespace, coalesce(name, ''), revision, `+digest+` FROM jobs JOIN plans ON job_id = id`)
 	for _, c := range jobs {
-		var spec belfry.Spec
 		var list []string
-		if err := errors.Join(json.Unmarshal([]byte(c.spec), &spec), json.Unmarshal([]byte(c.tags), &list)); err != nil {
+		spec, err := store.DecodeSpec(c.spec)
+		if err := errors.Join(err, json.Unmarshal([]byte(c.tags), &list)); err != nil {
 			t.Errorf("invariant: the job %+v: %v", c, err)
 		}
 		if !sameText(c.queue, spec.Queue) || !sameText(c.kind, spec.Type) || !sameText(c.handler, spec.Handler) {
 			t.Errorf("invariant: the columns of job %+v differ from its spec", c)
+		}
+		c.job.Spec = spec
+		if want := store.DigestOf(&c.job, c.spec); c.digest != nil && !bytes.Equal(c.digest, want[:]) {
+			t.Errorf("invariant: the plan of job %+v has digest %x, wants %x", c, c.digest, want)
 		}
 		if !slices.IsSorted(list) || len(slices.Compact(list)) != len(list) {
 			t.Errorf("invariant: the tags of job %s are %s", c.id, c.tags)
@@ -263,7 +273,9 @@ func (f *fixture) liveRuns(t tb) []liveRun {
 			return a, err
 		}
 		a.run, a.job = run.ID, job.ID
-		return a, json.Unmarshal([]byte(spec), &a.spec)
+		var err error
+		a.spec, err = store.DecodeSpec(spec)
+		return a, err
 	}, `SELECT r.id, r.job_id, r.state, x.spec,
 		EXISTS (SELECT 1 FROM (`+everySpec+`) y WHERE y.job_id = r.job_id AND y.revision > r.revision AND y.spec LIKE '%"overlap":"parallel"%')
 		FROM runs r JOIN (`+everySpec+`) x ON x.job_id = r.job_id AND x.revision = r.revision`)

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,13 +17,10 @@ import (
 type Plans interface {
 	Lanes
 
-	// Upcoming returns the plans of the shards that are due in the window, ordered by
-	// instant and job. An answer shorter than the limit reaches the end of the window.
-	Upcoming(ctx context.Context, w Window) ([]Due, error)
-
-	// DueVersions returns the jobs and versions of the plans that Upcoming would return.
-	// It is much cheaper, so that a caller can compare many plans with what it knows.
-	DueVersions(ctx context.Context, w Window) ([]PlanVersion, error)
+	// Upcoming returns the plans that are due in the window, those of a shard in the order
+	// of instant and job. It reads nothing but plans: PlansByJob has what belongs to a
+	// Digest that the caller does not know.
+	Upcoming(ctx context.Context, w Window) ([]Planned, error)
 
 	// ChangedJobs returns the jobs whose plans were written by somebody other than
 	// their shard's owner since the last call, as far as notifications arrived. Many
@@ -84,20 +84,48 @@ type Lanes interface {
 	ReadyRank(ctx context.Context, lanes []string) (int64, error)
 }
 
-// Window is the plans of some shards after a position, if that is set, and until an
+// Window is the plans of some shards after a position in each of them, and until an
 // instant.
 type Window struct {
-	Shards []int
-	After  Position // the instant and the job of a plan
-	Until  time.Time
-	Limit  int
+	After map[int]Position // by shard: the instant and the job of a plan; zero: from the first one
+	Until time.Time
+	Limit int // of each shard
 }
 
-// PlanVersion identifies one state of a plan.
-type PlanVersion struct {
-	JobID   belfry.ID
-	NextAt  time.Time
-	Version int64
+// AllUntil is the window of all plans of some shards until an instant.
+func AllUntil(until time.Time, shards []int, limit int) Window {
+	w := Window{After: make(map[int]Position, len(shards)), Until: until, Limit: limit}
+	for _, shard := range shards {
+		w.After[shard] = Position{}
+	}
+	return w
+}
+
+// Reached is how far in each shard the plans reach that Upcoming returned for a window.
+func (w Window) Reached(plans []Planned) map[int]Position {
+	reached, count := make(map[int]Position, len(w.After)), make(map[int]int, len(w.After))
+	for i := range plans {
+		p := &plans[i].Plan
+		reached[p.Shard] = Position{At: p.NextAt, ID: p.JobID}
+		count[p.Shard]++
+	}
+	for shard := range w.After {
+		if count[shard] < w.Limit {
+			reached[shard] = w.End()
+		}
+	}
+	return reached
+}
+
+// End is the position after all plans of the window.
+func (w Window) End() Position {
+	return Position{At: w.Until, ID: belfry.ID(bytes.Repeat([]byte{0xff}, len(belfry.ID{})))}
+}
+
+// Planned is a plan and what identifies the rest of a Due.
+type Planned struct {
+	Plan   plan.Plan
+	Digest Digest // zero: the plan was written by a version that stored none
 }
 
 // Due is a plan with what is needed to decide it. Spec is the stored text, so
@@ -108,6 +136,25 @@ type Due struct {
 	Name      string // only if the spec has a key template that uses it
 	Revision  int
 	Spec      string
+}
+
+// Digest identifies what a Due has beside its plan. Nobody can make two that are equal.
+type Digest [16]byte
+
+// DigestOf is the digest of a job whose spec is stored as the given text.
+func DigestOf(job *belfry.Job, spec string) Digest {
+	d := Due{Namespace: job.Namespace, Revision: job.Revision, Spec: spec}
+	if keys, err := belfry.ParseKeyTemplate(job.IdempotencyKeyTemplate); err == nil && keys.UsesName() {
+		d.Name = job.Name
+	}
+	return d.Digest()
+}
+
+// Digest is the digest of a due plan.
+func (d *Due) Digest() Digest {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d:%d:%d:%s%s%s", d.Revision, len(d.Namespace), len(d.Name), d.Namespace, d.Name, d.Spec)
+	return Digest(h.Sum(nil)[:len(Digest{})])
 }
 
 // PendingTrigger is a trigger with its job's plan.

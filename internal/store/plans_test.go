@@ -1,13 +1,14 @@
 package store_test
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
@@ -21,12 +22,24 @@ func (f *fixture) upcoming(t tb, w store.Window) []belfry.ID {
 	if err != nil {
 		t.Fatalf("look at window %+v: %v", w, err)
 	}
-	jobs := make([]belfry.ID, len(found))
-	for i, d := range found {
-		jobs[i] = d.Plan.JobID
-		if i > 0 && d.Plan.NextAt.Before(found[i-1].Plan.NextAt) {
-			t.Errorf("the plan at %v comes after the one at %v", d.Plan.NextAt, found[i-1].Plan.NextAt)
+	reached := map[int]store.Position{}
+	for _, p := range found {
+		at, before := store.Position{At: p.Plan.NextAt, ID: p.Plan.JobID}, reached[p.Plan.Shard]
+		if cmp.Or(at.At.Compare(before.At), at.ID.Compare(before.ID)) <= 0 {
+			t.Errorf("the plan at %v comes after the one at %v", at, before)
 		}
+		reached[p.Plan.Shard] = at
+	}
+	return jobsInOrder(found)
+}
+
+// jobsInOrder lists the jobs of plans, earliest first.
+func jobsInOrder(plans []store.Planned) (jobs []belfry.ID) {
+	slices.SortFunc(plans, func(a, b store.Planned) int {
+		return cmp.Or(a.Plan.NextAt.Compare(b.Plan.NextAt), a.Plan.JobID.Compare(b.Plan.JobID))
+	})
+	for _, p := range plans {
+		jobs = append(jobs, p.Plan.JobID)
 	}
 	return jobs
 }
@@ -85,7 +98,11 @@ func TestUpcomingKeepsToItsWindow(t *testing.T) {
 			{"a window that ends before it starts", at.Add(time.Hour), at, nil},
 			{"everything", time.Time{}, at.Add(24 * time.Hour), jobs},
 		} {
-			got := f.upcoming(t, store.Window{Shards: f.allShards(), After: store.Position{At: tt.after, ID: belfry.ID(bytes.Repeat([]byte{0xff}, 16))}, Until: tt.until, Limit: 10})
+			w := store.AllUntil(tt.until, f.allShards(), 10)
+			for shard := range w.After {
+				w.After[shard] = store.Window{Until: tt.after}.End()
+			}
+			got := f.upcoming(t, w)
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("%s: got %v, wants %v", tt.name, got, tt.want)
 			}
@@ -102,11 +119,11 @@ func TestUpcomingKeepsToItsShards(t *testing.T) {
 			want[job.Plan.Shard] = append(want[job.Plan.Shard], job.Job.ID)
 		}
 		for shard := range f.Shards() {
-			if got := f.upcoming(t, store.Window{Shards: []int{shard}, Until: f.Now(), Limit: 100}); !slices.Equal(got, want[shard]) {
+			if got := f.upcoming(t, store.AllUntil(f.Now(), []int{shard}, 100)); !slices.Equal(got, want[shard]) {
 				t.Errorf("shard %d has %v, wants %v", shard, got, want[shard])
 			}
 		}
-		if got := f.upcoming(t, store.Window{Shards: []int{0, 3}, Until: f.Now(), Limit: 100}); len(got) != len(want[0])+len(want[3]) {
+		if got := f.upcoming(t, store.AllUntil(f.Now(), []int{0, 3}, 100)); len(got) != len(want[0])+len(want[3]) {
 			t.Errorf("two shards have %d plans, wants %d", len(got), len(want[0])+len(want[3]))
 		}
 		if got := f.upcoming(t, store.Window{Until: f.Now(), Limit: 100}); len(got) != 0 {
@@ -128,38 +145,24 @@ func TestUpcomingPages(t *testing.T) {
 		paused := f.job(f.minutesAgo(60))
 		paused.Job.State, paused.Plan.NextAt = belfry.JobPaused, time.Time{}
 		f.createJobs(t, paused)
-		all, err := f.Upcoming(ctx, store.Window{Shards: f.allShards(), Until: f.Now(), Limit: 100})
-		if err != nil || len(all) != 10 {
-			t.Fatalf("there are %d plans, wants 10: %v", len(all), err)
-		}
-		var want []store.PlanVersion
-		for _, d := range all {
-			want = append(want, store.PlanVersion{JobID: d.Plan.JobID, NextAt: d.Plan.NextAt, Version: d.Plan.Version})
+		want := f.upcoming(t, store.AllUntil(f.Now(), f.allShards(), 100))
+		if len(want) != 10 {
+			t.Fatalf("there are %d plans, wants 10", len(want))
 		}
 		for limit := 1; limit <= 11; limit++ {
-			var upcoming, versions []store.PlanVersion
-			for w := (store.Window{Shards: f.allShards(), Until: f.Now(), Limit: limit}); ; {
-				due, err := f.Upcoming(ctx, w)
-				if err != nil {
-					t.Fatal(err)
+			var got []store.Planned
+			for w := store.AllUntil(f.Now(), f.allShards(), limit); len(w.After) > 0; {
+				page, err := f.Upcoming(ctx, w)
+				if err != nil || len(page) > limit*f.Shards() {
+					t.Fatalf("a page has %d plans: %v", len(page), err)
 				}
-				page, err := f.DueVersions(ctx, w)
-				if err != nil || len(page) != len(due) {
-					t.Fatalf("there are %d versions of %d plans: %v", len(page), len(due), err)
-				}
-				for _, d := range due {
-					upcoming = append(upcoming, store.PlanVersion{JobID: d.Plan.JobID, NextAt: d.Plan.NextAt, Version: d.Plan.Version})
-					w.After = store.Position{At: d.Plan.NextAt, ID: d.Plan.JobID}
-				}
-				if versions = append(versions, page...); len(due) < limit {
-					break
-				}
+				got = append(got, page...)
+				end := w.End()
+				w.After = w.Reached(page)
+				maps.DeleteFunc(w.After, func(_ int, at store.Position) bool { return at == end })
 			}
-			if diff := cmp.Diff(want, upcoming); diff != "" {
-				t.Errorf("pages of %d plans differ (-want +got):\n%s", limit, diff)
-			}
-			if diff := cmp.Diff(want, versions); diff != "" {
-				t.Errorf("pages of %d versions differ (-want +got):\n%s", limit, diff)
+			if jobs := jobsInOrder(got); !slices.Equal(jobs, want) {
+				t.Errorf("pages of %d plans of a shard have %v, wants %v", limit, jobs, want)
 			}
 		}
 	})
@@ -238,7 +241,7 @@ func TestPlansForZoneUpdateFindsPlansOfAnOlderRelease(t *testing.T) {
 			for _, d := range f.zoneUpdatePlans(t, f.allShards(), "2025b", limit) {
 				got = append(got, d.Plan.JobID)
 				alone, err := f.PlansByJob(ctx, []belfry.ID{d.Plan.JobID})
-				if err != nil || len(alone) != 1 || !cmp.Equal(alone[0], d, asStored) {
+				if err != nil || len(alone) != 1 || !gocmp.Equal(alone[0], d, asStored) {
 					t.Errorf("found %+v, alone it is %+v (%v)", d, alone, err)
 				}
 			}

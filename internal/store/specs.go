@@ -8,6 +8,14 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
+// DecodeSpec decodes the stored text of a spec.
+func DecodeSpec(text string) (spec belfry.Spec, err error) {
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return spec, fmt.Errorf("decode a spec: %w", err)
+	}
+	return spec, nil
+}
+
 // Specs caches decoded specs by their text: there are far fewer of them than jobs. The zero value is ready for use.
 type Specs struct {
 	mu      sync.RWMutex
@@ -25,8 +33,9 @@ func (c *Specs) Decode(text string) (belfry.Spec, error) {
 	if ok {
 		return spec, nil
 	}
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return spec, fmt.Errorf("decode a spec: %w", err)
+	spec, err := DecodeSpec(text)
+	if err != nil {
+		return spec, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

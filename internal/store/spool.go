@@ -23,6 +23,7 @@ type NewRow struct {
 	Revision                     int
 	State                        belfry.JobState
 	Spec                         string
+	Digest                       Digest
 	Payload                      []byte
 	Queue, Type, Handler         string
 	CreatedAt                    time.Time
@@ -79,7 +80,7 @@ func (s *Spool) add(n *NewJob) error {
 	}
 	row := &NewRow{
 		ID: job.ID, Namespace: job.Namespace, Name: job.Name, Description: job.Description, Tags: job.Tags, Revision: job.Revision, State: job.State,
-		Spec: spec, Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
+		Spec: spec, Digest: DigestOf(job, spec), Payload: job.Payload, Queue: job.Queue, Type: job.Type, Handler: job.Handler, CreatedAt: job.CreatedAt, Plan: n.Plan,
 	}
 	s.count++
 	if s.file == nil && len(s.head) < SpoolJobs && s.bytes < SpoolBytes {

@@ -107,6 +107,25 @@ func Register(t testing.TB, c *control.Control, slots int, handlers ...string) b
 	return id
 }
 
+// Due returns the plans that are due, earliest first.
+func Due(t testing.TB, s store.Store) []store.Due {
+	t.Helper()
+	var jobs []belfry.ID
+	planned, err := s.Upcoming(t.Context(), store.AllUntil(s.Now(), Shards, 1000))
+	for _, p := range planned {
+		jobs = append(jobs, p.Plan.JobID)
+	}
+	var due []store.Due
+	if err == nil {
+		due, err = s.PlansByJob(t.Context(), jobs)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(due, func(a, b store.Due) int { return a.Plan.NextAt.Compare(b.Plan.NextAt) })
+	return due
+}
+
 // Fire does what the owner of all shards does that has been running all the time: it
 // creates the runs that are due and those that were requested.
 func Fire(t testing.TB, s store.Store) {
@@ -118,10 +137,7 @@ func Fire(t testing.TB, s store.Store) {
 func FireSince(t testing.TB, s store.Store, since time.Time) {
 	t.Helper()
 	var steps []plan.Step
-	due, err := s.Upcoming(t.Context(), store.Window{Shards: Shards, Until: s.Now(), Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	due := Due(t, s)
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	for _, d := range due {
 		steps = append(steps, plan.Decide(subject(t, d), d.Plan, since, now))

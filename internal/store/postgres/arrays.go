@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -18,8 +19,13 @@ func registerArrays(m *pgtype.Map) {
 		return append(binary.BigEndian.AppendUint32(buf, 16), v.Bytes[:]...)
 	})
 	registerArray(m, pgtype.TimestamptzArrayOID, pgtype.TimestamptzOID, func(buf []byte, v pgtype.Timestamptz) []byte {
-		if !v.Valid {
+		switch {
+		case !v.Valid:
 			return appendNull(buf)
+		case v.InfinityModifier == pgtype.Infinity:
+			return appendInt8(buf, math.MaxInt64)
+		case v.InfinityModifier == pgtype.NegativeInfinity:
+			return appendInt8(buf, math.MinInt64)
 		}
 		return appendTime(buf, v.Time)
 	})

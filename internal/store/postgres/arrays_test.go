@@ -21,7 +21,8 @@ func TestArraysAreEncodedAsByTheDriver(t *testing.T) {
 		list any
 	}{
 		{"ids", pgtype.UUIDArrayOID, []pgtype.UUID{uuid(belfry.NewID(now)), {}, notNull(belfry.ID{})}},
-		{"instants", pgtype.TimestamptzArrayOID, []pgtype.Timestamptz{timestamptz(now), {}, timestamptz(old)}},
+		{"instants", pgtype.TimestamptzArrayOID, []pgtype.Timestamptz{timestamptz(now), {}, timestamptz(old),
+			{InfinityModifier: pgtype.Infinity, Valid: true}, {InfinityModifier: pgtype.NegativeInfinity, Valid: true}}},
 		{"times", pgtype.TimestamptzArrayOID, []time.Time{now, old, {}}},
 		{"numbers", pgtype.Int8ArrayOID, []int64{0, -1, 1 << 62}},
 		{"small numbers", pgtype.Int4ArrayOID, []int32{0, -1, 1 << 30}},

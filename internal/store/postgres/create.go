@@ -24,7 +24,7 @@ const (
 var (
 	jobColumns = []string{"id", "shard", "namespace", "name", "revision", "state", "spec", "payload", "created_at", "updated_at",
 		"tags", "queue", "type", "handler", "trigrams"}
-	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off"}
+	planColumns = []string{"job_id", "shard", "version", "next_at", "nominal_at", "fired_for", "runs_made", "zone_version", "one_off", "digest"}
 )
 
 // CreateJobs stores a few jobs in one statement, and many by COPY.
@@ -154,7 +154,7 @@ func copyJobs(ctx context.Context, tx pgx.Tx, rows []store.NewRow) error {
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"belfry", "plans"}, planColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
 		p := &rows[i].Plan
-		return []any{uuid(p.JobID), p.Shard, p.Version, timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once}, nil
+		return []any{uuid(p.JobID), p.Shard, p.Version, timestamptz(p.NextAt), timestamptz(p.NominalAt), timestamptz(p.FiredFor), p.RunsMade, p.ZoneVersion, p.Once, uuid(rows[i].Digest)}, nil
 	}))
 	return err
 }
@@ -173,8 +173,8 @@ WITH job AS (
     FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::timestamptz[],
                 $16::text[], $17::text[], $18::text[], $19::text[], $20::text[])
       AS j (id, shard, namespace, name, revision, state, spec, payload, created_at, tags, queue, type, handler, trigrams))
-INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off)
-SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $21::boolean[])`,
+INSERT INTO belfry.plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off, digest)
+SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $21::boolean[], $22::uuid[])`,
 		column(rows, func(r *row) pgtype.UUID { return uuid(r.ID) }),
 		column(rows, func(r *row) int32 { return int32(r.Plan.Shard) }),
 		column(rows, func(r *row) string { return r.Namespace }),
@@ -195,7 +195,8 @@ SELECT * FROM unnest($1::uuid[], $2::integer[], $10::bigint[], $11::timestamptz[
 		column(rows, func(r *row) string { return storable(r.Type) }),
 		column(rows, func(r *row) pgtype.Text { return handlerColumn(r.Type, r.Handler) }),
 		column(rows, func(r *row) pgtype.Text { return arrayLiteral(jobTrigrams(r.Name, r.Description)) }),
-		column(rows, func(r *row) bool { return r.Plan.Once }))
+		column(rows, func(r *row) bool { return r.Plan.Once }),
+		column(rows, func(r *row) pgtype.UUID { return uuid(r.Digest) }))
 	return err
 }
 

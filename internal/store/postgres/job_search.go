@@ -44,6 +44,7 @@ func sourcesFor(status belfry.JobStatus) []jobSource {
 // plan ended, which is left to the caller.
 type jobSearch struct {
 	tx           pgx.Tx
+	shards       int
 	filter       belfry.JobFilter
 	source       jobSource
 	started      time.Time
@@ -62,7 +63,7 @@ type searchResult struct {
 }
 
 func (s *Store) newJobSearch(ctx context.Context, tx pgx.Tx, namespace string, filter belfry.JobFilter, source jobSource) (*jobSearch, error) {
-	search := &jobSearch{tx: tx, filter: filter, source: source, started: time.Now(), indexTimeout: indexTimeout, args: []any{namespace}}
+	search := &jobSearch{tx: tx, shards: s.shards, filter: filter, source: source, started: time.Now(), indexTimeout: indexTimeout, args: []any{namespace}}
 	search.where = search.attributeConditions() + search.statusCondition()
 	if trigrams := searchTrigrams(storable(filter.Search)); trigrams != nil && search.hasIndexes() {
 		shares, err := s.trigrams.get(ctx, tx)
@@ -127,7 +128,9 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 	case sourceUnplanned:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.plans WHERE next_at IS NULL AND job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
 	case sourceDue: // the OFFSET has the index of due plans read first: few are due, unless workers are missing
-		return fmt.Sprintf(`SELECT job_id AS id FROM (SELECT job_id FROM belfry.plans WHERE next_at <= clock_timestamp() OFFSET 0) d WHERE job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
+		return fmt.Sprintf(`SELECT job_id AS id FROM generate_series(0, %d) AS s (shard)
+			CROSS JOIN LATERAL (SELECT job_id FROM belfry.plans WHERE shard = s.shard AND next_at <= clock_timestamp() OFFSET 0) d
+			WHERE job_id < %s ORDER BY job_id DESC LIMIT %s`, s.shards-1, after, n)
 	case sourceDiscarded:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.history WHERE state = 'discarded' AND job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
 	case sourceEnded:

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -242,13 +241,16 @@ func updateJob(ctx context.Context, tx pgx.Tx, old *belfry.Job, change *store.Ch
 			return err
 		}
 	}
-	spec, err := json.Marshal(job.Spec)
+	spec, err := new(store.SpecEncoder).Encode(job.Spec)
 	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `/* edit */ UPDATE belfry.plans SET digest = $2 WHERE job_id = $1`, uuid(old.ID), uuid(store.DigestOf(job, spec))); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, `/* edit */ UPDATE belfry.jobs SET name = $2, revision = $3, state = $4, spec = $5, payload = $6, updated_at = clock_timestamp(),
 		tags = $7, queue = $8, type = $9, handler = $10, trigrams = $11, purge = $12 WHERE id = $1`,
-		uuid(old.ID), text(job.Name), job.Revision, string(job.State), string(spec), text(string(job.Payload)),
+		uuid(old.ID), text(job.Name), job.Revision, string(job.State), spec, text(string(job.Payload)),
 		tagsColumn(job.Tags), storable(job.Queue), storable(job.Type), handlerColumn(job.Type, job.Handler), jobTrigrams(job.Name, job.Description), change.Purge)
 	return err
 }

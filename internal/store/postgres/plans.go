@@ -33,25 +33,42 @@ func dueFields(d *store.Due) []any {
 
 var scanDue = scanInto(dueFields)
 
-// plansInWindow has the order of an index, so that a page costs what it returns.
-const plansInWindow = ` FROM belfry.plans
- WHERE shard = ANY($1) AND next_at <= $2 AND (next_at, job_id) > (coalesce($3::timestamptz, '-infinity'), $4::uuid)
- ORDER BY next_at, job_id LIMIT $5`
+// upcomingSQL reads each shard in the order of an index, so that a page costs what it
+// returns, whatever the other shards have.
+const upcomingSQL = `SELECT ` + planColumnsSQL + `, p.digest
+  FROM unnest($1::integer[], $2::timestamptz[], $3::uuid[]) AS w (shard, next_at, job_id)
+ CROSS JOIN LATERAL (
+   SELECT * FROM belfry.plans p WHERE p.shard = w.shard AND p.next_at <= $4 AND (p.next_at, p.job_id) > (w.next_at, w.job_id)
+    ORDER BY p.next_at, p.job_id LIMIT $5) p`
 
-func windowArgs(w store.Window) []any {
-	return []any{int32s(w.Shards), w.Until, timestamptz(w.After.At), notNull(w.After.ID), w.Limit}
+func upcomingArgs(w store.Window) []any {
+	var (
+		shards []int32
+		at     []pgtype.Timestamptz
+		jobs   []pgtype.UUID
+	)
+	for shard, after := range w.After {
+		start := timestamptz(after.At)
+		if after.At.IsZero() {
+			start = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+		}
+		shards, at, jobs = append(shards, int32(shard)), append(at, start), append(jobs, notNull(after.ID))
+	}
+	return []any{shards, at, jobs, w.Until, w.Limit}
 }
 
-// Upcoming selects plans from their narrow table before the jobs are looked up.
-func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	return s.queryDue(ctx, `(SELECT *`+plansInWindow+`)`, windowArgs(w)...)
-}
-
-func (s *Store) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
-	versions, err := collect(ctx, s.pool, scanInto(func(v *store.PlanVersion) []any {
-		return []any{idColumn(&v.JobID), timeColumn{&v.NextAt}, &v.Version}
-	}), `SELECT job_id, next_at, version`+plansInWindow, windowArgs(w)...)
-	return versions, wrapError("read the versions of plans", err)
+func (s *Store) Upcoming(ctx context.Context, w store.Window) (plans []store.Planned, err error) {
+	batch := &pgx.Batch{} // one round trip, and a transaction of its own
+	batch.Queue(restrictPlanner)
+	batch.Queue(upcomingSQL, upcomingArgs(w)...).Query(func(rows pgx.Rows) error {
+		var p store.Planned
+		_, err := pgx.ForEachRow(rows, append(planFields(&p.Plan), idColumn(&p.Digest)), func() error {
+			plans = append(plans, p)
+			return nil
+		})
+		return err
+	})
+	return plans, wrapError("read plans", s.pool.SendBatch(ctx, batch).Close())
 }
 
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {

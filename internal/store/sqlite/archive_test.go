@@ -119,7 +119,7 @@ func TestArchiveScansAllCandidates(t *testing.T) {
 	var after belfry.ID
 	archived, calls := 0, 0
 	for more := true; more; more = !after.IsZero() {
-		n, next, err := s.Archive(ctx, allShards(s), after, 3)
+		n, next, err := s.Archive(ctx, s.allShards(), after, 3)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ const (
   tags, queue, type, handler)
 SELECT ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM ended WHERE id = ?1) ON CONFLICT (id) DO NOTHING`
 
-	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertPlan = `INSERT INTO plans (job_id, shard, version, next_at, nominal_at, fired_for, runs_made, zone_version, one_off, digest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func (s *Store) CreateJobs(ctx context.Context, jobs iter.Seq2[store.NewJob, error], r *store.Request) error {
@@ -45,5 +45,5 @@ func (t *tx) insertJob(r *store.NewRow) error {
 		t.changes.planWritten(r.ID)
 	}
 	return t.run(insertPlan, p.JobID[:], int64(p.Shard), p.Version, nullTime(p.NextAt), nullTime(p.NominalAt), nullTime(p.FiredFor), p.RunsMade,
-		p.ZoneVersion, p.Once)
+		p.ZoneVersion, p.Once, r.Digest[:])
 }

@@ -41,7 +41,7 @@ var (
 	}.scan()
 	dueJobs = jobTable{ // There are few, unless workers are missing: all are sorted.
 		index: `plans_due`, id: `p.job_id`,
-		joins: `plans p INDEXED BY plans_due CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at <= @now AND ` + whereNamespace,
+		joins: `plans p INDEXED BY plans_due CROSS JOIN jobs j ON j.id = p.job_id WHERE p.shard IN (SELECT value FROM json_each(@shards)) AND p.next_at <= @now AND ` + whereNamespace,
 	}.scan()
 	unplannedJobs = jobTable{
 		index: `plans_unplanned`, table: `plans p INDEXED BY plans_unplanned WHERE p.next_at IS NULL`, id: `p.job_id`,
@@ -143,10 +143,18 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 		return store.JobList{Next: page.After.ID}, ctx.Err()
 	}
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
-		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)))
+		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)), sql.Named("shards", shardsJSON(s.allShards())))
 		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
 		return out, err
 	})
+}
+
+func (s *Store) allShards() []int {
+	all := make([]int, s.shards)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 func jobFilterArgs(namespace string, f belfry.JobFilter) []any {

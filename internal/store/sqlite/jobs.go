@@ -219,6 +219,10 @@ func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 	if err != nil {
 		return err
 	}
+	digest := store.DigestOf(job, spec)
+	if err := t.run(`UPDATE plans SET digest = ? WHERE job_id = ?`, digest[:], old.ID[:]); err != nil {
+		return err
+	}
 	err = t.run(updateJob, nullText(job.Name), string(job.State), spec, nullText(job.Payload), job.Revision, micro(t.now),
 		tagsJSON(job.Tags), job.Queue, job.Type, job.Handler, c.Purge && job.State == belfry.JobDeleted, old.ID[:])
 	return nameTaken(err, job.Name)

@@ -223,7 +223,7 @@ func TestZoneUpdateReadsABoundedNumberOfPlans(t *testing.T) {
 	var after belfry.ID
 	calls := 0
 	for {
-		due, next, err := s.PlansForZoneUpdate(ctx, allShards(s), "2000a", after, 10)
+		due, next, err := s.PlansForZoneUpdate(ctx, s.allShards(), "2000a", after, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,9 +41,8 @@ const inShards = ` shard IN (SELECT value FROM json_each(?)) `
 const (
 	selectDue = `SELECT ` + dueColumns + ` FROM plans p CROSS JOIN jobs j ON j.id = p.job_id `
 
-	inWindow          = `WHERE p.next_at <= ? AND (p.next_at, p.job_id) > (?, ?) AND p.` + inShards + `ORDER BY p.next_at, p.job_id LIMIT ?`
-	selectUpcoming    = selectDue + inWindow
-	selectDueVersions = `SELECT p.job_id, p.next_at, p.version FROM plans p ` + inWindow
+	selectUpcoming = `SELECT ` + planColumns + `, p.digest FROM plans p
+WHERE p.shard = ? AND p.next_at <= ? AND (p.next_at, p.job_id) > (?, ?) ORDER BY p.next_at, p.job_id LIMIT ?`
 
 	selectPlan = selectDue + `WHERE p.job_id = ?`
 
@@ -53,21 +52,18 @@ const (
 		`AND j.state <> 'deleted' ORDER BY p.job_id LIMIT ?`
 )
 
-func windowArgs(w store.Window) []any {
-	return []any{micro(w.Until), timeOr(w.After.At, beforeAll), w.After.ID[:], shardsJSON(w.Shards), atMost(w.Limit)}
-}
-
-func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Due, error) {
-	return readValue(ctx, s, "read the upcoming plans", func(t *tx) ([]store.Due, error) {
-		return all(t, t.scanDue, selectUpcoming, windowArgs(w)...)
-	})
-}
-
-func (s *Store) DueVersions(ctx context.Context, w store.Window) ([]store.PlanVersion, error) {
-	return readValue(ctx, s, "read the versions of plans", func(t *tx) ([]store.PlanVersion, error) {
-		return all(t, func(rows *sql.Rows, v *store.PlanVersion) error {
-			return rows.Scan(bytesColumn{v.JobID[:]}, timeColumn{&v.NextAt}, &v.Version)
-		}, selectDueVersions, windowArgs(w)...)
+func (s *Store) Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error) {
+	return readValue(ctx, s, "read the upcoming plans", func(t *tx) (plans []store.Planned, err error) {
+		for shard, after := range w.After {
+			page, err := all(t, func(rows *sql.Rows, p *store.Planned) error {
+				return rows.Scan(append(planFields(&p.Plan), bytesColumn{p.Digest[:]})...)
+			}, selectUpcoming, int64(shard), micro(w.Until), timeOr(after.At, beforeAll), after.ID[:], atMost(w.Limit))
+			if err != nil {
+				return nil, err
+			}
+			plans = append(plans, page...)
+		}
+		return plans, nil
 	})
 }
 

@@ -204,7 +204,7 @@ func TestPruneDeletesTheTriggersOfADeletedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, s, 1, `UPDATE jobs SET state = 'deleted', updated_at = ? WHERE ? > 0`, micro(s.Now().Add(-2*time.Hour)), 1)
-	if triggers, err := s.PendingTriggers(ctx, allShards(s), nil, 10); err != nil || len(triggers) != 0 {
+	if triggers, err := s.PendingTriggers(ctx, s.allShards(), nil, 10); err != nil || len(triggers) != 0 {
 		t.Errorf("a deleted job has triggers %v, %v", triggers, err)
 	}
 	if _, err := s.Prune(ctx, time.Hour); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,27 +108,29 @@ func create(tb testing.TB, s *Store, jobs ...store.NewJob) {
 	}
 }
 
-func allShards(s *Store) []int {
-	shards := make([]int, s.Shards())
-	for i := range shards {
-		shards[i] = i
-	}
-	return shards
-}
-
 // steps decides, for at most limit jobs, the first occurrence that is due.
 func steps(tb testing.TB, s *Store, limit int) []plan.Step {
 	tb.Helper()
-	due, err := s.Upcoming(ctx, store.Window{Shards: allShards(s), Until: s.Now(), Limit: limit})
+	planned, err := s.Upcoming(ctx, store.AllUntil(s.Now(), s.allShards(), limit))
 	if err != nil {
 		tb.Fatalf("look for what is due: %v", err)
 	}
+	var jobs []belfry.ID
+	for _, p := range planned {
+		jobs = append(jobs, p.Plan.JobID)
+	}
+	due, err := s.PlansByJob(ctx, jobs)
+	if err != nil {
+		tb.Fatalf("look for what is due: %v", err)
+	}
+	slices.SortFunc(due, func(a, b store.Due) int { return a.Plan.NextAt.Compare(b.Plan.NextAt) })
+	due = due[:min(limit, len(due))]
 	policies := map[string]*plan.Policy{}
 	out := make([]plan.Step, len(due))
 	for i, d := range due {
 		if policies[d.Spec] == nil {
-			var spec belfry.Spec
-			if err := json.Unmarshal([]byte(d.Spec), &spec); err != nil {
+			spec, err := store.DecodeSpec(d.Spec)
+			if err != nil {
 				tb.Fatalf("read the spec %s: %v", d.Spec, err)
 			}
 			policies[d.Spec] = compile(tb, spec)

@@ -20,7 +20,6 @@ var statements = []struct {
 	{"look up a pending trigger", selectTriggers + whereTrigger, false},
 	{"look up a job", selectJob, false},
 	{"read upcoming plans", selectUpcoming, false},
-	{"read the versions of due plans", selectDueVersions, false},
 	{"look up a plan", selectPlan, false},
 	{"find the last plan to read for a zone update", selectZoneUpdateFloor, false},
 	{"read plans for a zone update", selectZoneUpdate, false},

@@ -56,16 +56,18 @@ func fireLoop(life context.Context, t *testing.T, s *Store) {
 	wake := s.Wakeups(life, store.TopicPlans)
 	for life.Err() == nil {
 		fire(t, s, steps(t, s, 100), store.FreeSlots{})
-		_, next, err := s.Promote(life, allShards(s), 100)
+		_, next, err := s.Promote(life, s.allShards(), 100)
 		if err != nil && life.Err() == nil {
 			t.Errorf("promote: %v", err)
 		}
-		due, err := s.Upcoming(ctx, store.Window{Shards: allShards(s), Until: s.Now().Add(24 * time.Hour), Limit: 1})
+		due, err := s.Upcoming(ctx, store.AllUntil(s.Now().Add(24*time.Hour), s.allShards(), 1))
 		if err != nil {
 			t.Errorf("upcoming: %v", err)
 		}
-		if len(due) > 0 && (next.IsZero() || due[0].Plan.NextAt.Before(next)) {
-			next = due[0].Plan.NextAt
+		for _, p := range due {
+			if next.IsZero() || p.Plan.NextAt.Before(next) {
+				next = p.Plan.NextAt
+			}
 		}
 		select {
 		case <-life.Done():
