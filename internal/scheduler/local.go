@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,11 +30,13 @@ type Local struct {
 	demand  chan struct{} // signals that a claim is open
 
 	recheck chan struct{} // signals that ready runs come before due items
+	turn    chan struct{} // taken by the claim that checks the store
 
 	mu         sync.Mutex
 	open       []*request       // oldest first, also those that are being filled
 	lastWorker belfry.ID        // the worker of the node
 	ready      bool             // the store may have ready runs
+	checking   bool             // they are being claimed
 	checked    time.Time        // when the store was last asked
 	looking    bool             // it is being asked
 	below      int64            // the lowest rank of the ready runs of the node's worker
@@ -74,7 +75,7 @@ type LocalStore interface {
 func NewLocal(ctx context.Context, s LocalStore) *Local {
 	return &Local{
 		LocalStore: s, wakeups: s.Wakeups(ctx, store.TopicReady), poll: s.PollInterval(),
-		demand: make(chan struct{}, 1), recheck: make(chan struct{}, 1), ready: true, below: plan.MaxRank,
+		demand: make(chan struct{}, 1), recheck: make(chan struct{}, 1), turn: make(chan struct{}, 1), ready: true, below: plan.MaxRank,
 	}
 }
 
@@ -82,10 +83,8 @@ func NewLocal(ctx context.Context, s LocalStore) *Local {
 // the same worker.
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	for ctx.Err() == nil {
-		if l.shouldCheck() {
-			if runs, err := l.claimReady(ctx, c); err != nil || len(runs) > 0 {
-				return runs, err
-			}
+		if runs, err := l.check(ctx, c); err != nil || len(runs) > 0 {
+			return runs, err
 		}
 		if runs, err := l.wait(ctx, c); err != nil || len(runs) > 0 {
 			return runs, err
@@ -94,19 +93,47 @@ func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error
 	return nil, nil
 }
 
+// check claims ready runs if the store may have some. Claims check one after the other:
+// none is filled with due items while it is unknown whether ready runs come first.
+func (l *Local) check(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil
+	}
+	defer func() {
+		l.mu.Lock()
+		l.checking = false
+		l.mu.Unlock()
+		<-l.turn
+		wake(l.demand)
+	}()
+	if !l.shouldCheck() {
+		return nil, nil
+	}
+	runs, err := l.claimReady(ctx, c)
+	if err != nil || len(runs) > 0 {
+		l.setReady() // there may be more
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if slices.ContainsFunc(l.open, func(r *request) bool { return r.own }) {
+			wake(l.recheck) // for another claim that waits
+		}
+	}
+	return runs, err
+}
+
 // claimReady claims the ready runs that come before all due items. If there is none, it
 // finds out where the others begin.
 func (l *Local) claimReady(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
 	head := l.head(c.Lanes)
 	runs, err := l.ClaimBelow(ctx, c, head)
 	if err != nil || len(runs) > 0 {
-		l.setReady() // there may be more
 		return runs, err
 	}
 	below := int64(plan.MaxRank)
 	if head != plan.MaxRank {
 		if below, err = l.ReadyRank(ctx, c.Lanes); err != nil {
-			l.setReady()
 			return nil, err
 		}
 	}
@@ -143,20 +170,6 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	return l.close(r)
 }
 
-// Offer opens a claim of a worker elsewhere for the loop to fill. Filled is closed when it
-// was; take closes the claim, and returns what it was filled with.
-func (l *Local) Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error)) {
-	r := l.add(c, false)
-	return r.filled, func() ([]*belfry.Run, error) { return l.close(r) }
-}
-
-// Announce records that a worker elsewhere claims here.
-func (l *Local) Announce(c belfry.Claim) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.noteOffer(&request{claim: c})
-}
-
 // add opens a claim.
 func (l *Local) add(c belfry.Claim, own bool) *request {
 	r := &request{claim: c, own: own, result: make(chan claimResult, 1), filled: make(chan struct{})}
@@ -167,21 +180,6 @@ func (l *Local) add(c belfry.Claim, own bool) *request {
 	l.mu.Unlock()
 	wake(l.demand)
 	return r
-}
-
-// noteOffer records that a registered worker elsewhere claims here; mu is held.
-func (l *Local) noteOffer(r *request) {
-	if r.own || !l.registered[r.claim.WorkerID] {
-		return
-	}
-	if l.offeredAt == nil {
-		l.offeredAt, l.claimedAt = map[string]time.Time{}, map[belfry.ID]time.Time{}
-	}
-	now := time.Now()
-	l.claimedAt[r.claim.WorkerID] = now
-	for _, lane := range r.claim.Lanes {
-		l.offeredAt[lane] = now
-	}
 }
 
 // close closes a claim. If it is being filled, or was, it returns the result.
@@ -282,7 +280,7 @@ func (l *Local) shouldCheck() bool {
 	if !l.ready {
 		return false
 	}
-	l.ready, l.checked = false, time.Now()
+	l.ready, l.checking, l.checked = false, true, time.Now()
 	return true
 }
 
@@ -315,43 +313,10 @@ func (l *Local) openSlots(lane string) (n int, below int64) {
 
 // mayFill reports whether a claim may be filled; mu is held.
 func (l *Local) mayFill(r *request) bool {
-	return !r.filling && (r.own || l.registered[r.claim.WorkerID])
-}
-
-// offers reports whether workers elsewhere claim runs of the lane here: one does, or did a
-// moment ago and is about to claim again.
-func (l *Local) offers(lane string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, known := l.offeredAt[lane]
-	if known && time.Since(at) < offerPause {
-		return true
+	if r.own {
+		return !r.filling && !l.ready && !l.checking
 	}
-	if !slices.ContainsFunc(l.open, func(r *request) bool {
-		return !r.own && l.registered[r.claim.WorkerID] && slices.Contains(r.claim.Lanes, lane)
-	}) {
-		delete(l.offeredAt, lane)
-		return false
-	}
-	return true
-}
-
-// offerPause is for how long a worker may execute what it got before it claims again.
-const offerPause = 200 * time.Millisecond
-
-// setRegistered records which workers elsewhere are registered, and returns those that
-// claim here.
-func (l *Local) setRegistered(workers []store.Worker) (offers map[belfry.ID]bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.claimedAt, func(_ belfry.ID, at time.Time) bool { return time.Since(at) > time.Second })
-	l.registered, offers = make(map[belfry.ID]bool, len(workers)), map[belfry.ID]bool{}
-	for _, w := range workers {
-		l.registered[w.ID] = true
-		_, recent := l.claimedAt[w.ID]
-		offers[w.ID] = recent || slices.ContainsFunc(l.open, func(r *request) bool { return !r.own && r.claim.WorkerID == w.ID })
-	}
-	return offers
+	return !r.filling && l.registered[r.claim.WorkerID]
 }
 
 // beginFill takes open claims to be filled with runs of the steps: as many as they need,
