@@ -25,9 +25,9 @@ type countingStore struct {
 	silent                 bool
 }
 
-func (s *countingStore) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+func (s *countingStore) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
 	s.claims.Add(1)
-	return s.Store.Claim(ctx, c)
+	return s.Store.ClaimBelow(ctx, c, rank)
 }
 
 func (s *countingStore) CountReady(ctx context.Context, limit int) (map[string]int, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/validate"
@@ -32,23 +33,23 @@ func (c *Control) Claim(ctx context.Context, namespace string, claim belfry.Clai
 	}
 	claim.Limit = max(claim.Limit, 1)
 	claim.WorkerID = belfry.WorkerID(namespace, claim.WorkerID)
-	if c.offers != nil {
-		c.offers.Announce(claim)
+	wait := time.Duration(claim.WaitSeconds.Value() * float64(time.Second))
+	if wait <= 0 {
+		return c.claim(ctx, claim, plan.MaxRank)
 	}
-	runs, err := c.claim(ctx, claim)
-	if err != nil || len(runs) > 0 || claim.WaitSeconds.Value() <= 0 {
+	if runs, err := c.claim(ctx, claim, c.announce(claim)); err != nil || len(runs) > 0 {
 		return runs, err
 	}
-	return c.waitForRuns(ctx, claim, time.Duration(claim.WaitSeconds.Value()*float64(time.Second)))
+	return c.waitForRuns(ctx, claim, wait)
 }
 
-// claim calls the store once: a second claim after one of unknown outcome would take
-// more.
-func (c *Control) claim(ctx context.Context, claim belfry.Claim) ([]*belfry.Run, error) {
+// claim calls the store once, for runs below a rank: a second claim after one of unknown
+// outcome would take more.
+func (c *Control) claim(ctx context.Context, claim belfry.Claim, below int64) ([]*belfry.Run, error) {
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	runs, err := c.store.Claim(ctx, claim)
+	runs, err := c.store.ClaimBelow(ctx, claim, below)
 	if !isKnown(err) {
 		return nil, unavailable("claim runs", err)
 	}
@@ -144,23 +145,25 @@ func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time
 	defer func() { c.poller.remove(w, len(runs) > 0) }()
 	for {
 		// The first time too: runs that became ready before the poller ran did not notify it.
-		if runs, err = c.claim(ctx, claim); err != nil || len(runs) > 0 {
+		due := c.announce(claim)
+		if runs, err = c.claim(ctx, claim, due); err != nil || len(runs) > 0 {
 			return runs, err
 		}
-		c.poller.missed(w)
-		filled, take := c.offer(claim)
-		woken := false
+		c.poller.missed(w, due < plan.MaxRank)
+		woken, take := c.offer(ctx, claim, due)
+		again := true
 		select {
-		case <-filled:
+		case <-woken:
 		case <-w.wake:
-			woken = true
 		case <-timeout.C:
+			again = false
 		case <-ctx.Done():
+			again = false
 		}
 		if runs, err = take(); err != nil {
 			return nil, unavailable("claim runs", err)
 		}
-		if len(runs) > 0 || !woken {
+		if len(runs) > 0 || !again {
 			return runs, nil
 		}
 	}
@@ -169,21 +172,34 @@ func (c *Control) waitForRuns(ctx context.Context, claim belfry.Claim, wait time
 // Offers fills claims that wait with runs as they are fired, which saves making them ready
 // first.
 type Offers interface {
-	// Announce says that the worker claims at this node, whether its claim waits or not:
-	// runs need not be made ready for it in advance.
-	Announce(c belfry.Claim)
+	// Announce says that the worker claims at this node and will wait: runs need not be
+	// made ready for it in advance. Ready runs below the rank come before what is due.
+	Announce(c belfry.Claim) (below int64)
 
-	// Offer opens a claim. Filled is closed when it was filled; take closes the claim and
-	// returns what it was filled with, if anything. After an error that is unknown.
-	Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error))
+	// Offer opens a claim, to be filled with what comes before a rank. Woken is closed when
+	// it was filled, or when ready runs may come first; take closes the claim and returns
+	// what it was filled with, if anything. After an error that is unknown.
+	Offer(c belfry.Claim, below int64) (woken <-chan struct{}, take func() ([]*belfry.Run, error))
 }
 
-// offer opens a claim if a scheduler of this node can fill it.
-func (c *Control) offer(claim belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error)) {
+func (c *Control) announce(claim belfry.Claim) (below int64) {
 	if c.offers == nil {
+		return plan.MaxRank
+	}
+	return c.offers.Announce(claim)
+}
+
+// offer opens a claim if a scheduler of this node can fill it. Something is due at a rank;
+// ready runs may come after that, but before what is due next.
+func (c *Control) offer(ctx context.Context, claim belfry.Claim, due int64) (woken <-chan struct{}, take func() ([]*belfry.Run, error)) {
+	below, err := int64(plan.MaxRank), error(nil)
+	if due < plan.MaxRank {
+		below, err = c.store.ReadyRank(ctx, claim.Lanes)
+	}
+	if c.offers == nil || err != nil {
 		return nil, func() ([]*belfry.Run, error) { return nil, nil }
 	}
-	return c.offers.Offer(claim)
+	return c.offers.Offer(claim, below)
 }
 
 // add adds a waiter; the first one starts the poller.
@@ -216,10 +232,14 @@ func (p *claimPoller) remove(w *claimWaiter, served bool) {
 }
 
 // missed records that a waiter found nothing. If it was woken for that, it pauses, and
-// others get their chance: it may be one that is not registered.
-func (p *claimPoller) missed(w *claimWaiter) {
+// others get their chance: it may be one that is not registered. It pauses shortly if ready
+// runs are not its first choice because something else is due.
+func (p *claimPoller) missed(w *claimWaiter, due bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if due {
+		w.misses = 0
+	}
 	if !w.woken || len(w.wake) > 0 { // or it was woken just now, and claims again
 		return
 	}

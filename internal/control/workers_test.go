@@ -114,9 +114,9 @@ type lostClaims struct {
 	claims int
 }
 
-func (s *lostClaims) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+func (s *lostClaims) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*belfry.Run, error) {
 	s.claims++
-	s.Store.Claim(ctx, c)
+	s.Store.ClaimBelow(ctx, c, rank)
 	return nil, errCut
 }
 

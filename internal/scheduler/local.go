@@ -51,11 +51,21 @@ type Local struct {
 // of the Fire is sent to it.
 type request struct {
 	claim   belfry.Claim
-	own     bool // of the worker of the node
+	own     bool  // of the worker of the node
+	below   int64 // of another one: the lowest rank of the ready runs
 	filling bool
 	closing bool // send a result even if it is empty
 	result  chan claimResult
-	filled  chan struct{} // closed when there is a result
+	woken   chan struct{} // closed when there is a result, or ready runs may come first
+	isWoken bool
+}
+
+// wake wakes the claim; Local.mu is held.
+func (r *request) wake() {
+	if !r.isWoken {
+		r.isWoken = true
+		close(r.woken)
+	}
 }
 
 type claimResult struct {
@@ -151,10 +161,10 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 	timer := time.NewTimer(l.poll - time.Since(l.checked))
 	l.mu.Unlock()
 	defer timer.Stop()
-	r := l.add(c, true)
+	r := l.add(c, plan.MaxRank, true)
 	for waiting := true; waiting; {
 		select {
-		case <-r.filled:
+		case <-r.woken:
 		case <-timer.C:
 			l.look(ctx, c.Lanes)
 			timer.Reset(l.poll)
@@ -171,8 +181,8 @@ func (l *Local) wait(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 }
 
 // add opens a claim.
-func (l *Local) add(c belfry.Claim, own bool) *request {
-	r := &request{claim: c, own: own, result: make(chan claimResult, 1), filled: make(chan struct{})}
+func (l *Local) add(c belfry.Claim, below int64, own bool) *request {
+	r := &request{claim: c, own: own, below: below, result: make(chan claimResult, 1), woken: make(chan struct{})}
 	l.mu.Lock()
 	l.open = append(l.open, r)
 	l.recheckReady()
@@ -291,22 +301,29 @@ func (l *Local) worker() belfry.ID {
 }
 
 // openSlots is how many runs of the lane the open claims would take, and below which rank.
-// If a ready run comes before the due items of the lane, the node's worker takes that one
-// first.
+// A claim for which a ready run comes before the due items of the lane takes that one first.
 func (l *Local) openSlots(lane string) (n int, below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	head, due := l.heads[lane]
 	below = plan.MaxRank
 	for _, r := range l.open {
 		if !l.mayFill(r) || !slices.Contains(r.claim.Lanes, lane) {
 			continue
 		}
-		if n += r.claim.Limit; r.own {
-			below = l.below
+		ready := r.below
+		if r.own {
+			ready = l.below
 		}
-	}
-	if head, due := l.heads[lane]; n > 0 && due && head >= below {
-		wake(l.recheck)
+		switch {
+		case !due || head < ready:
+			n += r.claim.Limit
+			below = min(below, ready)
+		case r.own:
+			wake(l.recheck)
+		default:
+			r.wake()
+		}
 	}
 	return n, below
 }
@@ -316,7 +333,7 @@ func (l *Local) mayFill(r *request) bool {
 	if r.own {
 		return !r.filling && !l.ready && !l.checking
 	}
-	return !r.filling && l.registered[r.claim.WorkerID]
+	return !r.filling && !r.isWoken && l.registered[r.claim.WorkerID]
 }
 
 // beginFill takes open claims to be filled with runs of the steps: as many as they need,
@@ -360,6 +377,6 @@ func (l *Local) endFill(claims []*request, runs []*belfry.Run, err error) {
 		}
 		l.open = slices.DeleteFunc(l.open, func(o *request) bool { return o == r })
 		r.result <- claimResult{runs, err}
-		close(r.filled)
+		r.wake()
 	}
 }

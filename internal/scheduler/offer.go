@@ -9,18 +9,21 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
-// Offer opens a claim of a worker elsewhere for the loop to fill. Filled is closed when it
-// was; take closes the claim, and returns what it was filled with.
-func (l *Local) Offer(c belfry.Claim) (filled <-chan struct{}, take func() ([]*belfry.Run, error)) {
-	r := l.add(c, false)
-	return r.filled, func() ([]*belfry.Run, error) { return l.close(r) }
+// Offer opens a claim of a worker elsewhere for the loop to fill with items below a rank.
+// Woken is closed when it was filled, or when ready runs may come first; take closes the
+// claim, and returns what it was filled with.
+func (l *Local) Offer(c belfry.Claim, below int64) (woken <-chan struct{}, take func() ([]*belfry.Run, error)) {
+	r := l.add(c, below, false)
+	return r.woken, func() ([]*belfry.Run, error) { return l.close(r) }
 }
 
-// Announce records that a worker elsewhere claims here.
-func (l *Local) Announce(c belfry.Claim) {
+// Announce records that a worker elsewhere claims here, and returns the rank below which
+// ready runs come before the due items of its lanes.
+func (l *Local) Announce(c belfry.Claim) (below int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteOffer(&request{claim: c})
+	return l.lowest(c.Lanes)
 }
 
 // noteOffer records that a registered worker elsewhere claims here; mu is held.
