@@ -74,6 +74,21 @@ func TestRRuleUntilAndCount(t *testing.T) {
 	}
 }
 
+// Four times of the rule are in a gap and fire once, at its end, as the one after it does.
+// The first is the last one of the count.
+func TestRRuleCountEndsInAGap(t *testing.T) {
+	const rule = "DTSTART:20260329T001800Z\nRRULE:FREQ=WEEKLY;BYHOUR=1,2,3;BYMINUTE=0,15,20,30;COUNT=1\n"
+	o := Options{Timezone: "Europe/Dublin"}
+	start := time.Date(2026, 3, 24, 0, 0, 0, 0, time.UTC)
+	if got, want := mustParse(t, rule, o).Next(start), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	later := time.Date(2026, 4, 2, 8, 0, 0, 0, time.UTC)
+	if got := mustParse(t, rule+"EXDATE:20260329T010000\nRDATE:20260402T090000", o).Next(start); !got.Equal(later) {
+		t.Errorf("got %v, want %v: the only one was removed", got, later)
+	}
+}
+
 func TestRRuleManyDates(t *testing.T) {
 	var dates []string
 	for day := range 400 {

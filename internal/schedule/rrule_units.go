@@ -171,9 +171,14 @@ func (r *rrule) countEnd() int64 {
 		}
 		left -= n
 		if !r.skipGap {
-			if left -= min(left, int64(len(r.gapTimes(i+1)))); left == 0 {
+			skipped := r.gapTimes(i + 1)
+			if left <= int64(len(skipped)) {
+				// What else fires at the end of the gap comes after the last one, although it is
+				// the same instant: an EXDATE may remove that one.
+				r.ceiling = min(r.ceiling, skipped[left-1])
 				return periods[i+1].start
 			}
+			left -= int64(len(skipped))
 		}
 		from = r.firstWall(i+1, periods[i+1].start)
 	}
