@@ -293,7 +293,7 @@ func (m *missedJob) decision(h history, gap downtime) (runs, skips []apiRun) {
 	for _, r := range mine {
 		switch {
 		case r.FiredAt.Sub(at).Abs() > time.Second/10 || r.ScheduledAt.After(at) || r.ScheduledAt.Before(gap.from):
-		case (r.Reason == "overlap" || r.Reason == "queue_full") && r.ScheduledAt.After(gap.to):
+		case (r.Reason == "overlap" || r.Reason == "queue_full") && r.ScheduledAt.After(gap.to) && !m.isLatest(r, skips):
 		case r.skipped() && r.Reason != "overlap" && r.Reason != "queue_full":
 			skips = append(skips, r)
 		default:
@@ -301,6 +301,16 @@ func (m *missedJob) decision(h history, gap downtime) (runs, skips []apiRun) {
 		}
 	}
 	return runs, skips
+}
+
+// isLatest reports whether a run is the one of run_once, which follows the occurrences that
+// were skipped: a node that started slowly has missed what was due meanwhile.
+func (m *missedJob) isLatest(r apiRun, skips []apiRun) bool {
+	if m.window != "run_once" || len(skips) == 0 {
+		return false
+	}
+	last := skips[len(skips)-1]
+	return r.ScheduledAt.Sub(*cmp.Or(last.SkippedTo, &last.ScheduledAt)) == time.Second
 }
 
 // outOfOrder says which of the runs that make up for missed occurrences did not begin
