@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -140,3 +141,203 @@ func (r *rruleSet) countBetween(from, end time.Time) (n int64, ok bool) {
 	}
 	return n, true
 }
+
+// setCursor finds the occurrences of a set one after another. It asks no rule about a
+// stretch of time twice, nor more than a day beyond what it finds, so that rules that
+// fire rarely cost little beside one that fires often.
+type setCursor struct {
+	set    *rruleSet
+	clocks [maxRRules + 1]struct {
+		found int64 // the next instant; unknown unless it is after the last one asked for
+		empty int64 // there is none until then
+	}
+	asked int // how often a rule was
+}
+
+func newSetCursor(r *rruleSet) (c setCursor) {
+	c.set = r
+	for i := range r.clocks {
+		c.clocks[i].found, c.clocks[i].empty = math.MinInt64, math.MinInt64
+	}
+	return c
+}
+
+// next returns the first occurrence after an instant and not after the last, or never.
+// The instant must not be before that of the call before.
+func (c *setCursor) next(t, last int64) int64 {
+	t = max(t, c.set.begin-1)
+	for span := int64(secondsPerDay); t < last; {
+		until := last
+		if len(c.set.clocks) > 1 {
+			until = min(t+span, last)
+		}
+		switch next := c.earliest(t, until); {
+		case next > until:
+			t, span = until, 4*span
+		case c.set.excludes(next):
+			t = next
+		default:
+			return next
+		}
+	}
+	return never
+}
+
+// earliest returns the first instant after one and not after another of any rule or
+// RDATE, or never.
+func (c *setCursor) earliest(t, until int64) int64 {
+	r, next := c.set, int64(never)
+	if i, _ := slices.BinarySearch(r.rdateInstants, t+1); i < len(r.rdateInstants) && r.rdateInstants[i] <= until {
+		next = r.rdateInstants[i]
+	}
+	for i, clock := range r.clocks {
+		k := &c.clocks[i]
+		if last := min(max(next, t+secondsPerDay), until); k.found <= t && k.empty < last {
+			clock.budget.spend(1)
+			c.asked++
+			if at := clock.next(max(t, k.empty), last); at == never {
+				k.empty = last
+			} else {
+				k.found = at
+			}
+		}
+		if k.found > t && k.found <= until {
+			next = min(next, k.found)
+		}
+	}
+	return next
+}
+
+func (r *rruleSet) excludes(t int64) bool {
+	_, removed := slices.BinarySearch(r.exdateInstants, t)
+	return removed
+}
+
+// visitBetween counts the occurrences after an instant and before another, or says that
+// there may be more.
+func (r *rruleSet) visitBetween(from, end time.Time) (n int64, atLeast bool) {
+	c := newSetCursor(r)
+	last := min(end.Add(-1).Unix(), horizon-1)
+	for at := c.next(from.Unix(), last); at != never; at = c.next(at, last) {
+		if n == maxEnumerated || c.asked > maxAsked {
+			return n, true
+		}
+		n++
+	}
+	return n, false
+}
+
+// nextUntil is Next for an occurrence before an end; without one it may return any that
+// is not before the end, or the zero time.
+func nextUntil(r Rule, after, end time.Time) time.Time {
+	if set, ok := r.(*rruleSet); ok {
+		c := newSetCursor(set)
+		return instant(c.next(after.Unix(), min(end.Add(-1).Unix(), horizon)))
+	}
+	return r.Next(after)
+}
+
+// InOrder returns Next of a rule for a caller that asks for one occurrence after
+// another, which costs less than asking for each of them alone. The function is not
+// safe for concurrent use, and must not be asked for an earlier instant than before.
+func InOrder(r Rule) func(after time.Time) time.Time {
+	if set, ok := r.(*rruleSet); ok {
+		c := newSetCursor(set)
+		return func(after time.Time) time.Time { return instant(c.next(after.Unix(), horizon)) }
+	}
+	return r.Next
+}
+
+// Schedules come from strangers, and a few lines of RRULE can name so little, or count
+// so much, that finding it takes seconds. A calendar rule therefore has a budget, over
+// all its lines: of steps to be read, and of steps to find any of its occurrences. Parse
+// refuses one that exceeds it. Steps are counted and not timed: whether a schedule is
+// accepted depends on nothing but its text, its options and the zone database.
+//
+// A schedule that is stored may take twice as many, so that one that was accepted can
+// still be read with newer zones, or by a release that counts a little differently.
+const (
+	maxReadSteps = 100_000 // to read a rule: to find the ends of its COUNTs and its rarest occurrences
+	maxNextSteps = 20_000  // of one Next: some 50 years in which every day has to be tried
+	storedShare  = 2
+)
+
+// budget counts steps, each of which takes 10 to 100 ns. Nil counts nothing: a rule has
+// one only while it is read.
+type budget struct {
+	steps int64 // so far
+	most  int64
+}
+
+// exceeded is the panic that ends a computation whose budget is spent.
+type exceeded struct{}
+
+func (b *budget) spend(steps int64) {
+	if b != nil {
+		b.add(steps)
+	}
+}
+
+func (b *budget) add(steps int64) {
+	if b.steps += steps; b.steps > b.most {
+		panic(exceeded{})
+	}
+}
+
+// prepareWithin prepares and measures a set, unless that takes too many steps.
+func (r *rruleSet) prepareWithin(o Options, readSteps, nextSteps int64) (err error) {
+	b := &budget{most: readSteps}
+	defer func() {
+		if cause := recover(); cause != nil {
+			if _, ours := cause.(exceeded); !ours {
+				panic(cause)
+			}
+			err = errTooExpensive
+		}
+	}()
+	if err := r.prepare(o, b); err != nil {
+		return err
+	}
+	r.nextSteps = r.measure(b)
+	r.readSteps = b.steps
+	r.setBudget(nil)
+	return r.checkSteps(readSteps, nextSteps)
+}
+
+func (r *rruleSet) setBudget(b *budget) {
+	for _, rule := range r.rules {
+		rule.rrulePattern.budget = b
+	}
+	for _, c := range r.clocks {
+		c.budget = b
+	}
+}
+
+// measure returns how many steps it takes at most to find an occurrence. Where it takes
+// many the set does not fire for years, so it is asked at the beginning of each year:
+// that is right but for the steps of one year. A set that never fires takes none.
+func (r *rruleSet) measure(b *budget) (most int64) {
+	for t := r.begin - 1; ; {
+		before := b.steps
+		c := newSetCursor(r)
+		next := c.next(t, horizon)
+		if next == never && t < r.begin {
+			return 0
+		}
+		if most = max(most, b.steps-before); next == never {
+			return most
+		}
+		year, _, _ := dateOf(floorDiv(next, secondsPerDay))
+		t = dayNumber(max(year+1, firstYear), 1, 1)*secondsPerDay - 1
+	}
+}
+
+func (r *rruleSet) checkSteps(readSteps, nextSteps int64) error {
+	if r.readSteps > readSteps || r.nextSteps > nextSteps {
+		return errTooExpensive
+	}
+	return nil
+}
+
+var errTooExpensive = errorf(rruleExample, "the schedule takes too long to compute, all its lines together; "+
+	"use fewer RRULE lines, UNTIL instead of COUNT, or fewer BY parts beside INTERVAL and BYSETPOS")
