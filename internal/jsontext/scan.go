@@ -6,6 +6,9 @@ package jsontext
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -141,4 +144,156 @@ func skip(text []byte, from int, mark byte) int {
 		}
 	}
 	return from
+}
+
+// MaxDepth is how deep objects and arrays may be nested.
+const MaxDepth = 32
+
+// SyntaxError says why a text is not one JSON value. The message follows what the text
+// is: "the body is empty".
+type SyntaxError struct{ Message string }
+
+func (e *SyntaxError) Error() string { return e.Message }
+
+// Check returns an error unless the text is exactly one JSON value.
+func Check(text []byte) *SyntaxError {
+	deep := tooDeep(text)
+	if deep < 0 && utf8.Valid(text) && json.Valid(text) {
+		return nil
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return &SyntaxError{"is empty; it must be a JSON object"}
+	}
+	for i, rest := 0, text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 {
+			return errorAt(text, i, "invalid UTF-8")
+		}
+		i, rest = i+size, rest[size:]
+	}
+	if deep >= 0 {
+		return errorAt(text, deep, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
+	}
+	var whole json.RawMessage
+	err := json.Unmarshal(text, &whole)
+	var syntax *json.SyntaxError
+	switch {
+	case !errors.As(err, &syntax):
+		return &SyntaxError{"is not valid JSON"}
+	case strings.HasPrefix(syntax.Error(), "unexpected end"):
+		return errorAt(text, len(text), "unexpected end of JSON")
+	}
+	return errorAt(text, int(syntax.Offset)-1, syntax.Error())
+}
+
+func errorAt(text []byte, offset int, what string) *SyntaxError {
+	before := text[:max(0, min(offset, len(text)))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return &SyntaxError{fmt.Sprintf("is not valid JSON: line %d, column %d: %s", line, column, what)}
+}
+
+// tooDeep is the offset of the first bracket deeper than MaxDepth, or -1. The text
+// need not be valid.
+func tooDeep(text []byte) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = closingQuote(text, i)
+		case '{', '[':
+			if depth++; depth > MaxDepth {
+				return i
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return -1
+}
+
+// maxDuplicates is how many duplicate names are reported.
+const maxDuplicates = 50
+
+// Duplicates returns the paths of names that an object, at any depth, has twice:
+// another reader might use the value that was not validated.
+func Duplicates(text []byte) []string {
+	w := walk{text: text}
+	w.value(skip(text, 0, ' '), nil)
+	return w.paths
+}
+
+// walk goes through a JSON value once.
+type walk struct {
+	text  []byte
+	paths []string // of duplicates
+}
+
+// place is a member of an object or an element of an array.
+type place struct {
+	around *place
+	object bool
+	name   []byte // in an object
+	index  int
+}
+
+func (p *place) path() string {
+	switch {
+	case p == nil:
+		return ""
+	case !p.object:
+		return fmt.Sprintf("%s[%d]", p.around.path(), p.index)
+	case p.around == nil:
+		return string(p.name[:min(len(p.name), 64)])
+	}
+	return p.around.path() + "." + string(p.name[:min(len(p.name), 64)])
+}
+
+// value goes through the value that starts at i and returns the offset behind it.
+func (w *walk) value(i int, at *place) int {
+	if w.text[i] != '{' && w.text[i] != '[' {
+		return valueEnd(w.text, i)
+	}
+	var names nameSet
+	here := place{around: at, object: w.text[i] == '{'}
+	for i = skip(w.text, i+1, ','); w.text[i] != '}' && w.text[i] != ']'; i = skip(w.text, i, ',') {
+		if here.object {
+			end := closingQuote(w.text, i) + 1
+			if here.name = w.text[i+1 : end-1]; bytes.IndexByte(here.name, '\\') >= 0 {
+				here.name = []byte(Unquote(w.text[i:end]))
+			}
+			if names.has(here.name) && len(w.paths) < maxDuplicates {
+				w.paths = append(w.paths, here.path())
+			}
+			i = skip(w.text, end, ':')
+		}
+		i = w.value(i, &here)
+		here.index++
+	}
+	return i + 1
+}
+
+// nameSet is the names of an object: a linear search is faster than a map while they are few.
+type nameSet struct {
+	few  [16][]byte
+	n    int
+	many map[string]bool
+}
+
+// has reports whether a name is in the set, and adds it.
+func (s *nameSet) has(name []byte) (known bool) {
+	for _, other := range s.few[:s.n] {
+		known = known || bytes.Equal(other, name)
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = name
+		s.n++
+		return known
+	}
+	if s.many == nil {
+		s.many = map[string]bool{}
+	}
+	known = known || s.many[string(name)]
+	s.many[string(name)] = true
+	return known
 }
