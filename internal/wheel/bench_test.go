@@ -155,3 +155,14 @@ func BenchmarkNext(b *testing.B) {
 		w.Next()
 	}
 }
+
+// BenchmarkTrim removes a sixteenth of a million entries that lie in few slots; one operation is one Trim.
+func BenchmarkTrim(b *testing.B) {
+	keys, at := ids(million), instants(million)
+	for b.Loop() {
+		b.StopTimer()
+		w := filled(keys, at)
+		b.StartTimer()
+		w.Trim(million/16, noon)
+	}
+}

@@ -125,6 +125,34 @@ func (m *machine) Get(t *rapid.T) {
 	}
 }
 
+func (m *machine) Trim(t *rapid.T) {
+	n, after := rapid.IntRange(0, modelKeys).Draw(t, "entries to trim"), m.fromHand(step(t, "trim after the hand"))
+	left := m.model.due(m.fromHand(100 * year)) // all, in order
+	before := len(left)
+	removed, earliest := m.wheel.Trim(n, after)
+	for range removed {
+		last := left[len(left)-1].at
+		if !last.After(after) || last.Before(earliest) {
+			t.Fatalf("Trim to %v removed %d entries from %v on, and the last one is at %v", after, removed, earliest, last)
+		}
+		left = left[:len(left)-1]
+	}
+	if len(left) > 0 && removed < n && left[len(left)-1].at.After(after) {
+		t.Fatalf("Trim removed %d of %d entries, and one at %v is left", removed, n, left[len(left)-1].at)
+	}
+	// Which entries of one instant were removed is not specified.
+	m.model.entries = slices.DeleteFunc(m.model.entries, func(e modelEntry) bool {
+		_, kept := m.wheel.Get(e.key)
+		if !kept && e.at.Before(earliest) || kept && len(left) > 0 && e.at.After(left[len(left)-1].at) {
+			t.Fatalf("Trim to %v removed %d entries from %v on, and the entry at %v is there: %v", after, removed, earliest, e.at, kept)
+		}
+		return !kept
+	})
+	if len(m.model.entries) != before-removed {
+		t.Fatalf("Trim returned %d and removed %d", removed, before-len(m.model.entries))
+	}
+}
+
 func (m *machine) Forward(t *rapid.T) { m.advance(t, m.fromHand(step(t, "forward"))) }
 
 func (m *machine) Back(t *rapid.T) { m.advance(t, m.fromHand(-step(t, "back"))) }
@@ -210,6 +238,7 @@ func TestWheelBehavesLikeASortedSlice(t *testing.T) {
 			"crowd":   m.Crowd,
 			"remove":  m.Remove,
 			"get":     m.Get,
+			"trim":    m.Trim,
 			"forward": m.Forward,
 			"back":    m.Back,
 			"follow":  m.Follow,

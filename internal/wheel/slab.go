@@ -1,8 +1,11 @@
 package wheel
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math/bits"
+	"slices"
+	"time"
 )
 
 // A slab stores entries in chunks that never move, names them by index, and finds them by key.
@@ -120,4 +123,45 @@ func (s *slab[K, V]) enchain(i int32) {
 	e := s.entry(i)
 	head := s.bucket(e.key)
 	e.chain, *head = *head, i
+}
+
+// Trim removes up to n entries, the furthest ones, of those after an instant. It returns how many it removed, and the
+// earliest of their instants. It goes through the slots of what it removes, and all of the last one.
+func (w *Wheel[K, V]) Trim(n int, after time.Time) (removed int, earliest time.Time) {
+	limit := nanos(after)
+	first := int64(0)
+	for level := levels - 1; level >= 0; level-- { // Lower levels come first in time.
+		for occupied := w.occupied[level]; occupied != 0 && removed < n; {
+			slot := bits.Len64(occupied) - 1
+			occupied &^= 1 << slot
+			for _, p := range w.furthest(int32(level*slots+slot), n-removed, limit) {
+				if removed == 0 || p.at < first {
+					first = p.at
+				}
+				w.unlink(p.index)
+				w.release(p.index)
+				removed++
+			}
+		}
+	}
+	if removed == 0 {
+		return 0, time.Time{}
+	}
+	return removed, instant(first)
+}
+
+// furthest returns the n entries of a list that are furthest after an instant, or all that are after it if there are
+// fewer.
+func (w *Wheel[K, V]) furthest(list int32, n int, after int64) []position {
+	var found []position
+	for i := w.entry(list).next; i != list; i = w.entry(i).next {
+		if at := w.entry(i).at; at > after {
+			found = append(found, position{at: at, index: i})
+		}
+	}
+	if len(found) > n {
+		slices.SortFunc(found, func(a, b position) int { return cmp.Compare(b.at, a.at) })
+		found = found[:n]
+	}
+	return found
 }
