@@ -39,3 +39,11 @@ func TestTextKeepsToItsLimit(t *testing.T) {
 		}
 	})
 }
+
+func TestLogKeepsOffsets(t *testing.T) {
+	for given, want := range map[string]string{"": "", "a\n\té😀\x1b": "a\n\té😀\x1b", "a\x00b\xff\xc3": "a?b??", "\ufffd\x80": "\ufffd?"} {
+		if got := Log(given); got != want || len(got) != len(given) {
+			t.Errorf("%q: got %q, want %q", given, got, want)
+		}
+	}
+}
