@@ -52,7 +52,8 @@ func graphileCommand(folder string) commandFunc {
 
 func belfryCommand(belfry string, mode ...string) commandFunc {
 	return func(ctx context.Context, url string, jobs int) (*exec.Cmd, error) {
-		args := []string{"bench", "hot-second", "--jobs", strconv.Itoa(jobs), "--database-url", url, "--output", "json"}
+		// The whole database is dropped after the run.
+		args := []string{"bench", "hot-second", "--jobs", strconv.Itoa(jobs), "--database-url", url, "--keep", "--output", "json"}
 		return exec.CommandContext(ctx, belfry, append(args, mode...)...), nil
 	}
 }

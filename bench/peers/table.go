@@ -90,22 +90,23 @@ func table(all []series, jobs int, versions []string) string {
 		if s.err != nil {
 			fmt.Fprintf(&b, "%s: %v\n", s.system.name, s.err)
 		}
-		if alone := median(s.alone()); alone > 0 {
-			fmt.Fprintf(&b, "%s: the same HTTP client and receiver alone reach %.0f requests/s (median); this is %s of it.\n",
-				s.system.name, alone, ratio(median(s.rates(jobs, working)), alone))
+		if alone, ratios := s.alone(jobs); len(ratios) > 0 {
+			fmt.Fprintf(&b, "%s: the same HTTP client and receiver alone reach %.0f requests/s (median); this is %.2f of it (median of the runs).\n",
+				s.system.name, median(alone), median(ratios))
 		}
 	}
 	return b.String()
 }
 
-// alone returns the rates of the HTTP client with nothing else running, in the runs that measured it.
-func (s series) alone() (rates []float64) {
+// alone returns the rates of the HTTP client with nothing else running, and the rate of each run in proportion to it.
+func (s series) alone(jobs int) (rates, ratios []float64) {
 	for _, m := range s.runs {
 		if m.ClientPerSecond > 0 {
 			rates = append(rates, m.ClientPerSecond)
+			ratios = append(ratios, float64(jobs)/m.Seconds/m.ClientPerSecond)
 		}
 	}
-	return rates
+	return rates, ratios
 }
 
 // cpu returns the least processor time per job, which other programs on the machine disturb least.
