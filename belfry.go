@@ -10,6 +10,12 @@
 // single quotes.
 package belfry
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
 // DefaultNamespace is the namespace of whatever names none.
 const DefaultNamespace = "default"
 
@@ -20,6 +26,7 @@ const DefaultQueue = "default"
 const (
 	MaxPayload = 256 << 10 // bytes of a job's payload
 	MaxOutput  = 64 << 10  // bytes kept of an attempt's output
+	MaxLog     = 64 << 10  // bytes kept of an attempt's log, the newest
 	MaxName    = 200       // characters of a job's name
 )
 
@@ -28,3 +35,116 @@ type EnumValue struct{ Value, Doc string }
 
 // Enum is a type with a fixed list of values.
 type Enum interface{ EnumValues() []EnumValue }
+
+// Code is the kind of a failure. The list is append-only.
+type Code string
+
+// The codes that the library returns, and those that only a server returns.
+const (
+	Invalid     Code = "invalid"
+	NotFound    Code = "not_found"
+	Conflict    Code = "conflict"
+	Changed     Code = "changed"
+	TooLarge    Code = "too_large"
+	Unavailable Code = "unavailable"
+	Internal    Code = "internal"
+
+	BadRequest           Code = "bad_request"
+	Unauthorized         Code = "unauthorized"
+	Forbidden            Code = "forbidden"
+	MethodNotAllowed     Code = "method_not_allowed"
+	RequestTimeout       Code = "request_timeout"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	Misdirected          Code = "misdirected"
+	RateLimited          Code = "rate_limited"
+)
+
+// EnumValues lists the codes.
+func (Code) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"bad_request", "the query, the headers or the JSON of the request cannot be read"},
+		{"unauthorized", "an API key is required, and there is none or a wrong one, or the key file of the server cannot be used"},
+		{"forbidden", "a page of another origin requested a change"},
+		{"not_found", "it does not exist, or not in this namespace"},
+		{"method_not_allowed", "the path does not support the method; the header 'Allow' lists those it supports"},
+		{"request_timeout", "the request did not arrive in time"},
+		{"conflict", "it exists already, or it conflicts with what exists"},
+		{"changed", "it is not the version that 'If-Match' names"},
+		{"too_large", "more bytes than allowed"},
+		{"unsupported_media_type", "the media type of the body is not supported"},
+		{"misdirected", "the server does not accept the name in the 'Host' header"},
+		{"invalid", "the input is invalid; 'errors' names every field"},
+		{"rate_limited", "too many requests with this key; 'Retry-After' says when to try again"},
+		{"unavailable", "the database cannot be reached, or the server is too busy; try again"},
+		{"internal", "anything else; the server logs the cause with the request id"},
+	}
+}
+
+// FieldError is one field that is wrong, and how to correct it. The message follows
+// the name of the field: "must be from 1 to 10".
+type FieldError struct {
+	Field   string `json:"field" example:"schedule" doc:"Path of the field, parameter or header."`
+	Message string `json:"message" example:"column 1: minute 61 is out of range, it goes from 0 to 59; for example \"*/15 * * * *\"" doc:"What is wrong, often with an example."`
+}
+
+// Problem is a failure as the API returns it, see RFC 9457.
+type Problem struct {
+	_         struct{}     `doc:"A failure (RFC 9457)."`
+	Type      string       `json:"type" example:"about:blank" doc:"Always 'about:blank': see 'code'."`
+	Title     string       `json:"title" example:"Unprocessable Entity" doc:"The HTTP status as text."`
+	Status    int          `json:"status" example:"422" doc:"The HTTP status."`
+	Detail    string       `json:"detail" example:"the job is not valid" doc:"What went wrong, for people."`
+	Code      Code         `json:"code" example:"invalid" doc:"What went wrong, for programs. More codes may be added."`
+	RequestID string       `json:"request_id" example:"01a22f39-2d30-7f6e-b1d2-6a90c3e7f5b8" doc:"Id of the request; the server logs more with it."`
+	Errors    []FieldError `json:"errors,omitempty" doc:"Every field that is wrong, at most 100."`
+}
+
+// Error is a failure that users may see: a code for programs, a sentence for people
+// and, for invalid input, the fields that are wrong.
+type Error struct {
+	Code    Code
+	Message string
+	Fields  []FieldError
+	err     error
+}
+
+// Error is for logs: it includes the cause, which Message does not.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Message)
+	for i, f := range e.Fields {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s: %s", sep, f.Field, f.Message)
+	}
+	if e.err != nil {
+		fmt.Fprintf(&b, ": %v", e.err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause, which is for the log and never for a client.
+func (e *Error) Unwrap() error { return e.err }
+
+// Errorf makes an Error. An operand of %w, which the format should end in, is its
+// cause and does not become part of the message.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	e := &Error{Code: code, Message: err.Error(), err: errors.Unwrap(err)}
+	if e.err != nil {
+		e.Message = strings.TrimSuffix(e.Message, ": "+e.err.Error())
+		e.Message = strings.ReplaceAll(e.Message, e.err.Error(), "something")
+	}
+	return e
+}
+
+// CodeOf gives the code of an error: Internal for any that is not an Error.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}

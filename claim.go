@@ -39,6 +39,7 @@ type Heartbeat struct {
 	Held     []HeldAttempt `json:"held,omitempty" maxitems:"10000" doc:"Every attempt that the worker holds. Used only with 'complete'."`
 	Complete bool          `json:"complete,omitempty" doc:"'held' is complete: other claims of this worker, unless they are brand new, are released."`
 	Sequence int64         `json:"sequence,omitempty" min:"0" example:"17" doc:"Grows with every heartbeat of the worker. A list that arrives after a later heartbeat is ignored: it is out of date."`
+	Logs     []LogChunk    `json:"logs,omitempty" maxitems:"1000" doc:"What handlers wrote to their logs since the last heartbeat. A heartbeat may be sent every second for it."`
 }
 
 // HeldAttempt names an attempt that a worker believes it holds.
@@ -76,27 +77,36 @@ type ClaimedRun struct {
 	TimeoutSeconds int             `json:"timeout_seconds" example:"60" doc:"How long the attempt may take."`
 	DeadlineAt     time.Time       `json:"deadline_at" example:"2026-12-01T01:31:05.310Z" doc:"When the server gives the run to another worker, by the server's clock."`
 	Payload        json.RawMessage `json:"payload,omitempty" example:"{\"customer\": 4711}" doc:"Payload of the run, including secrets."`
+	TraceContext
 }
 
 // Claimed is the form in which a claimed run travels.
 func (r *Run) Claimed() ClaimedRun {
-	return ClaimedRun{
+	c := ClaimedRun{
 		ID: r.ID, JobID: r.JobID, JobName: r.JobName, Namespace: r.Namespace, Revision: r.Revision, Kind: r.Kind,
 		Queue: r.Spec.Queue, Handler: r.Spec.HandlerName(), ScheduledAt: r.ScheduledAt, ReadyAt: r.ReadyAt, FiredAt: r.FiredAt,
 		Attempt: r.Attempt, Token: r.Token, IdempotencyKey: r.Key(), TimeoutSeconds: r.Spec.TimeoutSeconds,
 		DeadlineAt: r.DeadlineAt, Payload: r.Payload,
 	}
+	if r.Trace != nil {
+		c.TraceContext = *r.Trace
+	}
+	return c
 }
 
 // Run is the run that a worker makes of what travelled. Its spec has only what a worker
 // needs.
 func (c ClaimedRun) Run(worker ID) *Run {
-	return &Run{
+	r := &Run{
 		ID: c.ID, JobID: c.JobID, JobName: c.JobName, Namespace: c.Namespace, Revision: c.Revision, Kind: c.Kind,
 		Status: RunRunning, ScheduledAt: c.ScheduledAt, ReadyAt: c.ReadyAt, FiredAt: c.FiredAt, Attempt: c.Attempt,
 		WorkerID: worker, Token: c.Token, Payload: c.Payload, DeadlineAt: c.DeadlineAt, IdempotencyKey: c.IdempotencyKey,
 		Spec: Spec{Type: TypeWorker, Handler: c.Handler, Queue: c.Queue, TimeoutSeconds: c.TimeoutSeconds},
 	}
+	if c.Traceparent != "" {
+		r.Trace = &c.TraceContext
+	}
+	return r
 }
 
 // FinishRequest reports results of attempts.
@@ -123,6 +133,8 @@ type Result struct {
 	HTTPStatus int      `json:"http_status,omitempty" min:"0" max:"999" doc:"HTTP status of the target, if the work was a request."`
 	Error      string   `json:"error,omitempty" doc:"What went wrong; the first 8 KiB are kept."`
 	Output     string   `json:"output,omitempty" example:"sent to 3 customers" doc:"Output of the handler; the first 64 KiB are kept."`
+	Log        string   `json:"log,omitempty" example:"page 12 of 12" doc:"The whole log of the attempt, also what heartbeats have sent; the last 64 KiB are kept. Without it those parts are kept."`
+	LogOffset  int64    `json:"log_offset,omitempty" min:"0" max:"1099511627776" doc:"How many bytes of the log were cut before 'log'."`
 
 	RetryAfterSeconds float64 `json:"retry_after_seconds,omitempty" min:"0" max:"604800" doc:"How long to wait before the next attempt, at most 7 days, instead of the delay of the job. 0.001 is at once; 0 is the delay of the job."`
 	Permanent         bool    `json:"permanent,omitempty" doc:"Retries cannot fix the failure: the run becomes a dead letter at once."`

@@ -140,3 +140,42 @@ func (t *Token) UnmarshalText(text []byte) error {
 	*t = out
 	return nil
 }
+
+// ShardOf spreads jobs over shards by a hash of their id.
+func ShardOf(job ID, shards int) int {
+	x := binary.BigEndian.Uint64(job[:8]) ^ binary.BigEndian.Uint64(job[8:])
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	x ^= x >> 33
+	return int(x % uint64(shards))
+}
+
+// TraceID is the id of a trace, as OpenTelemetry has them.
+type TraceID [16]byte
+
+// RunTraceID computes the id of the trace of a run, so that it need not be stored and all
+// nodes agree. It is a hash, because samplers expect the bits of an id to be random, and
+// those of a run's id are not.
+func RunTraceID(run ID) TraceID {
+	var text [20 + len(run)]byte
+	n := copy(text[:], "belfry trace:")
+	n += copy(text[n:], run[:])
+	hash := sha256.Sum256(text[:n])
+	return TraceID(hash[:16])
+}
+
+// String is 32 hexadecimal digits.
+func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
+
+// MarshalText writes the same, for logs.
+func (t TraceID) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// TraceContext is the position in a trace that an attempt continues, as W3C Trace Context
+// has it.
+type TraceContext struct {
+	_           struct{} `doc:"The position in a trace, as W3C Trace Context has it."`
+	Traceparent string   `json:"traceparent,omitempty" example:"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" doc:"Trace context of the attempt, as in the header 'traceparent'. Only if the server exports traces."`
+	Tracestate  string   `json:"tracestate,omitempty" doc:"The same as in the header 'tracestate', if there is one."`
+}

@@ -14,9 +14,9 @@ var (
 	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
 	parts      = append([]string{
-		"internal/control", "internal/api", "internal/scheduler", "internal/election",
+		"internal/control", "internal/api", "internal/scheduler", "internal/election", "internal/alert",
 		"internal/store/postgres", "internal/store/sqlite",
 	}, rules...)
 )
@@ -30,6 +30,9 @@ const (
 	xtime  = "golang.org/x/time"
 	yaml   = "go.yaml.in/yaml/v3"
 	ssrf   = "code.dny.dev/ssrf"
+
+	prometheus  = "github.com/prometheus/client_golang"
+	propagation = "go.opentelemetry.io/otel/propagation"
 )
 
 // mayImport says for every package what it may import beside the standard
@@ -42,19 +45,23 @@ var mayImport = map[string][]string{
 
 	"internal/api":            append([]string{"internal/control", xtime}, rules...),
 	"internal/control":        rules,
-	"internal/scheduler":      contracts,
+	"internal/alert":          append([]string{"internal/notify"}, contracts...),
+	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
 	"internal/election":       contracts,
-	"internal/store/postgres": append([]string{pgx}, contracts...),
-	"internal/store/sqlite":   append([]string{sqlite}, contracts...),
+	"internal/store/postgres": append([]string{pgx, "internal/metrics"}, contracts...),
+	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics"}, contracts...),
 
 	"internal/validate": append([]string{"internal/target"}, decisions...),
 	"internal/explain":  append([]string{"internal/store"}, decisions...),
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
+	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
 	"internal/openapi":  vocabulary,
+	"internal/metrics":  {"belfry", "internal/store", prometheus},
+	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
 
 	"internal/store": decisions,
-	"worker":         {"belfry", "internal/sanitize"},
-	"client":         {"belfry", "internal/sanitize", "internal/schema"},
+	"worker":         {"belfry", "internal/sanitize", "internal/secret", propagation},
+	"client":         {"belfry", "internal/sanitize", "internal/schema", propagation},
 
 	"internal/plan": {"belfry", "internal/schedule"},
 
@@ -69,8 +76,9 @@ var mayImport = map[string][]string{
 	"examples/receiver":  nil,
 	"examples/worker-go": {"belfry", "client", "worker"},
 
-	"internal/pgtest": {pgx}, // starts servers for tests; no row has it
-	"internal/chaos":  nil,   // tests only
+	"internal/pgtest":   {pgx}, // starts servers for tests; no row has it
+	"internal/promtest": nil,   // the same
+	"internal/chaos":    nil,   // tests only
 
 	"internal/control/controltest": append([]string{"internal/control", "internal/store/sqlite"}, rules...), // for tests; no row has it
 }
@@ -129,7 +137,7 @@ func TestTheTableOfImportsIsUnderstood(t *testing.T) {
 		}
 	}
 	for name, allowed := range mayImport {
-		if slices.Contains(allowed, "internal/pgtest") {
+		if slices.Contains(allowed, "internal/pgtest") || slices.Contains(allowed, "internal/promtest") {
 			t.Errorf("%s may import a package that is for tests alone", name)
 		}
 	}

@@ -22,15 +22,51 @@ type Job struct {
 	ID        ID       `json:"job_id" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55" doc:"Id of the job. Ids sort by time of creation."`
 	Namespace string   `json:"namespace" example:"default" doc:"Namespace of the job."`
 	Manifest
-	Revision    int        `json:"revision" example:"3" doc:"Number of the revision. It grows with every edit of the spec or the payload; a run keeps the revision it was fired from."`
-	NextRunAt   *time.Time `json:"next_run_at" example:"2026-12-02T01:30:00Z" doc:"When the job runs next; null if nothing is planned."`
-	LastRunAt   *time.Time `json:"last_run_at" example:"2026-12-01T01:30:00Z" doc:"Scheduled time of the latest run; null before the first."`
-	Warnings    []string   `json:"warnings,omitempty" example:"[\"payload.url: the settings of this node do not allow 127.0.0.1 as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target 127.0.0.1\"]" doc:"What may keep the job from running as declared. Missing without any, and in lists."`
-	Quarantined string     `json:"quarantined,omitempty" doc:"Why the job cannot be fired at the moment. Firing is tried again regularly, and at once after an edit. Missing if it can be fired."`
-	EndedAt     *time.Time `json:"ended_at,omitempty" doc:"When a finished one-off was archived. An archived job can be shown, but not changed."`
-	CreatedAt   time.Time  `json:"created_at" example:"2026-11-15T09:12:44.108Z" doc:"When the job was created."`
-	UpdatedAt   time.Time  `json:"updated_at" example:"2026-11-20T16:03:10.551Z" doc:"When the job was last edited."`
-	State       JobState   `json:"-"` // stored; Status is derived from it
+	Revision    int         `json:"revision" example:"3" doc:"Number of the revision. It grows with every edit of the spec or the payload; a run keeps the revision it was fired from."`
+	NextRunAt   *time.Time  `json:"next_run_at" example:"2026-12-02T01:30:00Z" doc:"When the job runs next; null if nothing is planned."`
+	LastRunAt   *time.Time  `json:"last_run_at" example:"2026-12-01T01:30:00Z" doc:"Scheduled time of the latest run; null before the first."`
+	LastResult  *LastResult `json:"last_result,omitempty" doc:"What became of the latest run; missing before the first has an outcome."`
+	Warnings    []string    `json:"warnings,omitempty" example:"[\"payload.url: the settings of this node do not allow 127.0.0.1 as a target; runs fail on nodes with the same settings. To allow it, start the nodes with --allow-target 127.0.0.1\"]" doc:"What may keep the job from running as declared. Missing without any, and in lists."`
+	Quarantined string      `json:"quarantined,omitempty" doc:"Why the job cannot be fired at the moment. Firing is tried again regularly, and at once after an edit. Missing if it can be fired."`
+	EndedAt     *time.Time  `json:"ended_at,omitempty" doc:"When a finished one-off was archived. An archived job can be shown, but not changed."`
+	CreatedAt   time.Time   `json:"created_at" example:"2026-11-15T09:12:44.108Z" doc:"When the job was created."`
+	UpdatedAt   time.Time   `json:"updated_at" example:"2026-11-20T16:03:10.551Z" doc:"When the job was last edited."`
+	State       JobState    `json:"-"` // stored; Status is derived from it
+}
+
+// LastResult is what became of the latest run of a job that has an outcome.
+type LastResult struct {
+	_        struct{}     `doc:"What became of the latest run of a job that has an outcome."`
+	Status   ResultStatus `json:"status" example:"failed" doc:"How the run ended, or that its attempts fail."`
+	Failures int64        `json:"failures,omitempty" example:"3" doc:"How many attempts failed in a row, of this run and of earlier ones since the last success. Earlier runs are counted within seconds. Only if the run is 'failed' or 'dead'."`
+	RunID    ID           `json:"run_id" example:"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run."`
+	At       time.Time    `json:"at" example:"2026-12-01T01:30:05.944Z" doc:"When the run ended, or its latest attempt failed."`
+	Error    string       `json:"error,omitempty" example:"the target answered 503" doc:"Error of the latest attempt, at most 200 characters of it."`
+}
+
+// ResultStatus is how the latest run of a job ended.
+type ResultStatus string
+
+// The results.
+const (
+	ResultSucceeded ResultStatus = "succeeded"
+	ResultFailed    ResultStatus = "failed"
+	ResultDead      ResultStatus = "dead"
+	ResultSkipped   ResultStatus = "skipped"
+	ResultCancelled ResultStatus = "cancelled"
+	ResultDiscarded ResultStatus = "discarded"
+)
+
+// EnumValues lists the results.
+func (ResultStatus) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"succeeded", "the run is done"},
+		{"failed", "its attempts failed, and it is tried again"},
+		{"dead", "the run is out of attempts: a dead letter"},
+		{"skipped", "the occurrence did not run"},
+		{"cancelled", "the run was cancelled by a user"},
+		{"discarded", "the run was a dead letter that was discarded"},
+	}
 }
 
 // Revision is how a job ran until it was edited, or runs now.
@@ -111,7 +147,8 @@ const (
 // JobStatus is what a job is doing, derived from its state, plan and runs.
 type JobStatus string
 
-// The statuses. StatusActive is for requests only: the job is not paused.
+// The statuses. StatusActive is for requests only: the job is not paused. StatusFailing is
+// for filters only: it says how a job fares, beside what it is doing.
 const (
 	StatusScheduled JobStatus = "scheduled"
 	StatusQueued    JobStatus = "queued"
@@ -122,9 +159,10 @@ const (
 	StatusCancelled JobStatus = "cancelled"
 	StatusDeleted   JobStatus = "deleted"
 	StatusActive    JobStatus = "active"
+	StatusFailing   JobStatus = "failing"
 )
 
-// EnumValues lists the statuses that a job may have.
+// EnumValues lists the statuses that a job may have, and those that only filters have.
 func (JobStatus) EnumValues() []EnumValue {
 	return []EnumValue{
 		{"scheduled", "waits for its next occurrence"},
@@ -135,6 +173,7 @@ func (JobStatus) EnumValues() []EnumValue {
 		{"failed", "nothing is planned, and its last run is a dead letter or was discarded"},
 		{"cancelled", "nothing is planned, and its last run or occurrence was cancelled or skipped"},
 		{"deleted", "only its history is left, which can be read by the id of the job"},
+		{"failing", "only in filters: its latest attempts failed and none has succeeded since, whatever else its status is"},
 	}
 }
 

@@ -86,6 +86,11 @@ func ParseKeyTemplate(text string) (*KeyTemplate, error) {
 
 // String is the template in its normal form, without blanks in its braces.
 func (t *KeyTemplate) String() string {
+	return t.fill(func(field string) string { return "{{" + field + "}}" })
+}
+
+// fill is the template with values in place of its fields; empty for nil.
+func (t *KeyTemplate) fill(value func(field string) string) string {
 	if t == nil {
 		return ""
 	}
@@ -94,7 +99,7 @@ func (t *KeyTemplate) String() string {
 		if p.field == "" {
 			b.WriteString(p.text)
 		} else {
-			b.WriteString("{{" + p.field + "}}")
+			b.WriteString(value(p.field))
 		}
 	}
 	return b.String()
@@ -106,18 +111,7 @@ func (t *KeyTemplate) UsesName() bool { return t != nil && t.named }
 // Render gives the key of an occurrence at an instant in the zone of the job. A
 // key that would be too long, since a name is, ends in a hash of all of it.
 func (t *KeyTemplate) Render(job ID, name string, at time.Time) string {
-	if t == nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, p := range t.parts {
-		if p.field == "" {
-			b.WriteString(p.text)
-		} else {
-			b.WriteString(keyFields[p.field](job, name, at))
-		}
-	}
-	key := b.String()
+	key := t.fill(func(field string) string { return keyFields[field](job, name, at) })
 	if len(key) <= maxKey {
 		return key
 	}

@@ -3,6 +3,7 @@ package belfry
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -37,6 +38,7 @@ type Run struct {
 	SkippedCount int64      `json:"skipped_count,omitempty" doc:"How many occurrences this skip stands for."`
 
 	IdempotencyKey string    `json:"idempotency_key,omitempty" example:"01a1de7a-fae0-7c1a-9f3e-2b6d8f4a1c55:1796088600" doc:"Idempotency key that the target or handler receives; the same in every attempt."`
+	TraceID        string    `json:"trace_id,omitempty" example:"d49fad4eff312d584ac616f94e78c643" doc:"Id of the trace of the run, computed from its id. A server that exports traces sends them under it."`
 	Note           string    `json:"note,omitempty" doc:"How a clock change affected the run; only if one did, and not in lists."`
 	Attempts       []Attempt `json:"attempts,omitempty" doc:"The attempts that did not succeed, in order. Not in lists."`
 
@@ -48,9 +50,13 @@ type Run struct {
 	Payload    json.RawMessage `json:"-"`
 	Spec       Spec            `json:"-"`
 	DeadlineAt time.Time       `json:"-"`
+	Trace      *TraceContext   `json:"-"` // nil: the server exports no traces
 
 	// Report is filled in by the handler while the attempt runs.
 	Report Report `json:"-"`
+
+	// LogTo is where Log writes. The worker sets it; without it the log is discarded.
+	LogTo io.Writer `json:"-"`
 }
 
 // Report is what a handler reports about an attempt beyond its error.
@@ -239,4 +245,78 @@ type JobRunFilter struct {
 	Since    time.Time `json:"since,omitzero" example:"2026-12-01T00:00:00Z" doc:"Only runs that were scheduled for this instant or later."`
 	Until    time.Time `json:"until,omitzero" example:"2026-12-02T00:00:00Z" doc:"Only runs that were scheduled for an earlier instant."`
 	PageSize int       `json:"-"` // runs per request of the client; zero is the server's choice
+}
+
+// Trigger asks for a run of a job now.
+type Trigger struct {
+	_       struct{}        `doc:"A run of a job now."`
+	Payload json.RawMessage `json:"payload,omitempty" example:"{\"format\": \"csv\"}" doc:"Payload of this run. For type 'http' it replaces the body of the request, never its address; otherwise it replaces the payload of the job."`
+}
+
+// TriggerResult names the run that a trigger becomes.
+type TriggerResult struct {
+	_     struct{} `doc:"The run that a trigger becomes."`
+	RunID ID       `json:"run_id" example:"01a22f3a-7b08-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run, known before it is fired."`
+}
+
+// Backfill asks for runs of the occurrences of a job in a span of the past.
+type Backfill struct {
+	_      struct{}  `doc:"Past occurrences to run."`
+	From   time.Time `json:"from" required:"true" example:"2026-03-02T00:00:00+01:00" doc:"First instant that may run."`
+	To     time.Time `json:"to,omitzero" example:"2026-03-03T00:00:00+01:00" doc:"Last instant that may run. Default: now."`
+	Limit  int       `json:"limit,omitempty" min:"1" max:"1000" implicit:"100" doc:"How many runs at most, oldest first."`
+	DryRun bool      `json:"dry_run,omitempty" doc:"Only list the occurrences."`
+}
+
+// BackfillResult is the runs of a backfill, or what a dry run would create.
+type BackfillResult struct {
+	_        struct{}    `doc:"The runs of a backfill."`
+	Count    int         `json:"count" example:"2" doc:"How many occurrences there are."`
+	Instants []time.Time `json:"instants" example:"[\"2026-11-29T01:30:00Z\", \"2026-11-30T01:30:00Z\"]" doc:"The occurrences, in order."`
+	RunIDs   []ID        `json:"run_ids,omitempty" example:"[\"01a224ec-ae40-8d3b-a6c4-90e15f7b2d08\", \"01a22a13-0a40-8d3b-a6c4-90e15f7b2d08\"]" doc:"Ids of their runs, in the same order. Missing in a dry run."`
+	More     bool        `json:"more" example:"false" doc:"There are more occurrences than 'limit'."`
+	NextFrom time.Time   `json:"next_from,omitzero" doc:"The 'from' to continue with."`
+}
+
+// Log writes a line to the log of the attempt: the arguments as fmt.Println writes them.
+// It may be called by several goroutines. The newest MaxLog bytes are kept and shown with
+// the run, also while it is running.
+func (r *Run) Log(args ...any) { fmt.Fprintln(r.LogWriter(), args...) }
+
+// LogWriter is where Log writes, for fmt.Fprintf, log.New or slog.NewTextHandler. Writing
+// to it does not fail.
+func (r *Run) LogWriter() io.Writer {
+	if r.LogTo == nil {
+		return io.Discard
+	}
+	return r.LogTo
+}
+
+// LogChunk is a part of the log of a running attempt. It is kept only while the run is
+// held by exactly this attempt: namespace, run, number and token.
+type LogChunk struct {
+	_         struct{} `doc:"A part of the log of a running attempt."`
+	Namespace string   `json:"-"`
+	RunID     ID       `json:"run_id" required:"true" example:"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run."`
+	Attempt   int      `json:"attempt" required:"true" min:"1" max:"1073741824" example:"1" doc:"Number of the attempt, as claimed."`
+	Token     Token    `json:"token" required:"true" example:"9f86d081884c7d659a2feaa0c55ad015" doc:"Token of the attempt, as claimed."`
+	Offset    int64    `json:"offset,omitempty" min:"0" max:"1099511627776" example:"4096" doc:"How many bytes of the log come before this text, in UTF-8. Text that is known already is ignored."`
+	Text      string   `json:"text" example:"page 3 of 12" doc:"What was written since, in whole characters; the last 64 KiB are kept."`
+}
+
+// RunLog is the log of an attempt from an offset on.
+type RunLog struct {
+	_          struct{} `doc:"The log of an attempt from an offset on."`
+	RunID      ID       `json:"run_id" example:"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08" doc:"Id of the run."`
+	Attempt    int      `json:"attempt" example:"1" doc:"Number of the attempt; 0 if no attempt has a log."`
+	Offset     int64    `json:"offset" example:"4096" doc:"How many bytes of the log come before this text. If that is more than was requested, the bytes between were cut: the newest 64 KiB are kept."`
+	Text       string   `json:"text" example:"page 3 of 12" doc:"What the handler wrote. Empty if nothing more was written yet."`
+	NextOffset int64    `json:"next_offset" example:"4108" doc:"The offset to request what follows."`
+}
+
+// LogQuery selects the log of a run.
+type LogQuery struct {
+	_       struct{} `doc:"Selects the log of a run."`
+	Attempt int      `json:"attempt,omitempty" min:"0" max:"1073741824" example:"1" doc:"Number of the attempt. 0 is the latest that has a log."`
+	Offset  int64    `json:"offset,omitempty" min:"0" max:"1099511627776" example:"4096" doc:"How many bytes of the log to leave out."`
 }

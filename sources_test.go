@@ -153,7 +153,8 @@ func TestWordsOfAnIdentifier(t *testing.T) {
 var storeFiles = map[string]string{
 	"disk_bsd.go": "file system checks", "disk_linux.go": "file system checks", "disk_other.go": "file system checks",
 	"lock_other.go": "file lock", "lock_unix.go": "file lock", "job_search.go": "choice among indexes",
-	"pool.go": "connections to a server", "connect.go": "connections to a server", "arrays.go": "columns of a batch", "fire_statement.go": "two statements that fire", "recover.go": "what a killed process left",
+	"pool.go": "connections to a server", "connect.go": "connections to a server", "fire_statement.go": "two statements that fire", "recover.go": "what a killed process left",
+	"fire_batch.go": "statements for many rows", "finish_batch.go": "statements for many rows",
 }
 
 func TestStoresHaveTheSameFiles(t *testing.T) {
@@ -344,8 +345,10 @@ func (l listing) parse(root string) (pkg, error) {
 var appliedMigrations = map[string]string{
 	"internal/store/postgres/migrations/0001_initial.sql":    "6cccdb52c39d2a5e78c1d513e178edb40f4b804c5cddd8c425a5b256f1dfd428",
 	"internal/store/postgres/migrations/0002_scheduling.sql": "3e178a8c1dd40ca4f3467116184e794a31ca4bf0a6983ed08dc77c19e3d18e5b",
+	"internal/store/postgres/migrations/0003_speed.sql":      "1b6c01513d8ba881e8d3b810608541519ef3a57d958683b92303b4c87dbad93c",
 	"internal/store/sqlite/migrations/0001_initial.sql":      "1e677e0bc0bdd7c03266bb3a8f5562ff76c207706eefd3463fc2d519d5407639",
 	"internal/store/sqlite/migrations/0002_scheduling.sql":   "f6087eb35e0a31c8d402168735036339e544188d7b63fec50191df704c65ad83",
+	"internal/store/sqlite/migrations/0003_speed.sql":        "34c139deea1ac164f70c83a5ee49d484822dd3c58a766c9e03614f33384620ba",
 }
 
 func TestAppliedMigrationsDoNotChange(t *testing.T) {

@@ -119,6 +119,15 @@ func SplitLane(lane string) (queue, handler string) {
 	return queue, handler
 }
 
+// LaneType returns the queue of a lane and the type of its jobs.
+func LaneType(lane string) (queue, kind string) {
+	queue, kind = SplitLane(lane)
+	if strings.Contains(lane, ":") { // of a user's handler
+		kind = TypeWorker
+	}
+	return queue, kind
+}
+
 // Timeout limits one attempt.
 func (s Spec) Timeout() time.Duration { return time.Duration(s.TimeoutSeconds) * time.Second }
 
@@ -250,4 +259,77 @@ func (Overlap) EnumValues() []EnumValue {
 		{"queue", "it waits for the earlier run; if 'max_queued' runs wait already, it is skipped"},
 		{"parallel", "it runs at the same time"},
 	}
+}
+
+// Optional is a value that may be unset where its zero value means something of its
+// own: max_retries 0 is no retries, unset is the default. It is comparable.
+type Optional[T comparable] struct {
+	value T
+	set   bool
+}
+
+// Some is a set value.
+func Some[T comparable](v T) Optional[T] { return Optional[T]{value: v, set: true} }
+
+// Get returns the value and whether it is set.
+func (o Optional[T]) Get() (T, bool) { return o.value, o.set }
+
+// Value is the value, or the zero value if it is unset.
+func (o Optional[T]) Value() T { return o.value }
+
+// IsZero reports whether the value is unset, which leaves it out of JSON.
+func (o Optional[T]) IsZero() bool { return !o.set }
+
+// MarshalJSON writes the value, or null.
+func (o Optional[T]) MarshalJSON() ([]byte, error) {
+	if !o.set {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.value)
+}
+
+// UnmarshalJSON reads a value; null unsets it.
+func (o *Optional[T]) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*o = Optional[T]{}
+		return nil
+	}
+	var v T
+	if err := json.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	*o = Some(v)
+	return nil
+}
+
+// MustJSON writes v as JSON, for payloads in code. It panics if v has no JSON form.
+func MustJSON(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("belfry: " + err.Error())
+	}
+	return text
+}
+
+// HTTPPayload is the payload of a job of type http: the request that each of its runs
+// makes. A response with status 2xx is success.
+type HTTPPayload struct {
+	_       struct{}          `doc:"The request that each run of a job of type 'http' makes. A response with status 2xx is success."`
+	URL     string            `json:"url" required:"true" pattern:"^(?i:https?)://" patterndoc:"must begin with http:// or https://" maxlen:"2048" example:"https://example.com/hooks/report" doc:"Address of the request. It must not contain a user name or password; use a header."`
+	Method  string            `json:"method,omitempty" enum:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" implicit:"POST" example:"POST" doc:"Method of the request."`
+	Headers map[string]string `json:"headers,omitempty" maxitems:"64" example:"{\"Accept\": \"application/json\"}" doc:"Headers of the request. Headers that the connection or Belfry sets, such as 'Host' and 'Idempotency-Key', cannot be set."`
+	Body    json.RawMessage   `json:"body,omitempty" example:"{\"format\": \"pdf\"}" doc:"Body of the request. A string is sent as it is, any other value as JSON."`
+}
+
+// Content is the body to send and its content type unless a header sets another. A
+// string is sent as it is, any other value as JSON.
+func (p HTTPPayload) Content() (body []byte, contentType string) {
+	if len(p.Body) == 0 {
+		return nil, ""
+	}
+	var text string
+	if p.Body[0] != '"' || json.Unmarshal(p.Body, &text) != nil {
+		return p.Body, "application/json"
+	}
+	return []byte(text), "text/plain; charset=utf-8"
 }

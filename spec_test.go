@@ -120,3 +120,11 @@ func ExampleSpec_Lane() {
 	// reports/http
 	// team-a:reports/send-invoice
 }
+
+func TestQueueAndTypeOfALane(t *testing.T) {
+	for _, spec := range []Spec{{Type: TypeHTTP, Queue: "mail"}, {Type: TypeWorker, Queue: "mail", Handler: "http"}, {Type: "bench", Queue: "default"}} {
+		if queue, kind := LaneType(spec.Lane("acme")); queue != spec.Queue || kind != spec.Type {
+			t.Errorf("%s is of queue %s and type %s, want %s and %s", spec.Lane("acme"), queue, kind, spec.Queue, spec.Type)
+		}
+	}
+}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/belfry-sh/belfry"
 )
 
@@ -204,6 +206,7 @@ func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	if q.match != "" {
 		r.Header.Set("If-Match", `"`+q.match+`"`)
 	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header)) // nothing, unless ctx has a span
 	if c.key != nil {
 		r.Header.Set("Authorization", "Bearer "+c.key())
 	}

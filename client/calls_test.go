@@ -125,7 +125,7 @@ func TestRequestsAboutDeadLetters(t *testing.T) {
 	}
 	c.DeadGroups(t.Context(), filter)
 	c.DeadGroups(t.Context(), belfry.DeadFilter{})
-	for range c.Events(t.Context()) {
+	for range c.Events(t.Context(), belfry.EventFilter{}) {
 	}
 	want := []string{path + query, path + "/groups" + query, path + "/groups", "/api/v1/events"}
 	for i, r := range s.requests {
@@ -182,7 +182,7 @@ func TestAnswersAreDecoded(t *testing.T) {
 	if err != nil || bulk.Matched != 5 || bulk.Done != 4 || bulk.Failed[0] != (belfry.BulkFailure{JobID: runID, Name: "n", Error: "e"}) || bulk.Next != "c" {
 		t.Errorf("a bulk action is decoded as %+v, %v", bulk, err)
 	}
-	for event, err := range asked(`[{"event_id":"` + runText + `","kind":"large_catch_up","message":"m","count":12}]`).Events(ctx) {
+	for event, err := range asked(`[{"event_id":"`+runText+`","kind":"large_catch_up","message":"m","count":12}]`).Events(ctx, belfry.EventFilter{}) {
 		if err != nil || event.ID != runID || event.Kind != belfry.EventLargeCatchUp || event.Count != 12 {
 			t.Errorf("an event is decoded as %+v, %v", event, err)
 		}

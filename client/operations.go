@@ -155,16 +155,17 @@ func (c *Client) Run(ctx context.Context, id belfry.ID) (belfry.Run, error) {
 	return fetch[belfry.Run](ctx, c, "get run", http.MethodGet, runsPath+"/"+id.String(), nil)
 }
 
+// RunLog returns what the handler of an attempt wrote to its log, also while it runs.
+func (c *Client) RunLog(ctx context.Context, id belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
+	selected := func(r *call) { r.query = query(q, 0) }
+	return fetch[belfry.RunLog](ctx, c, "get log of run", http.MethodGet, runsPath+"/"+id.String()+"/log", nil, selected)
+}
+
 // CancelRun cancels a run: a waiting one at once, a running one when its worker has
 // stopped, which the run does not show yet. A run that is settled in another way is a
 // belfry.Conflict. Repeating it does nothing.
 func (c *Client) CancelRun(ctx context.Context, id belfry.ID) (belfry.Run, error) {
 	return fetch[belfry.Run](ctx, c, "cancel run", http.MethodPost, runsPath+"/"+id.String()+"/cancel", nil)
-}
-
-// Events lists events, latest first, like Jobs.
-func (c *Client) Events(ctx context.Context) iter.Seq2[belfry.Event, error] {
-	return pages[belfry.Event](ctx, c, "list events", apiPath+"/events", nil)
 }
 
 // DeadLetters lists dead letters, the latest first, like Jobs.

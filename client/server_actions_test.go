@@ -238,7 +238,7 @@ func TestBackfillAndExplainJob(t *testing.T) {
 	if _, err := c.ExplainJob(ctx, "daily", "yesterday"); belfry.CodeOf(err) != belfry.Invalid {
 		t.Errorf("why yesterday: %v", err)
 	}
-	if events := all(t, c.Events(ctx)); len(events) != 0 {
+	if events := all(t, c.Events(ctx, belfry.EventFilter{Job: "daily"})); len(events) != 0 {
 		t.Errorf("there are events: %+v", events)
 	}
 }

@@ -121,6 +121,14 @@ func (s *server) settled(id string) runStatus {
 	})
 }
 
+// log is what a run logged.
+func (s *server) log(id string) string {
+	s.t.Helper()
+	var log struct{ Text string }
+	s.request("GET", "/runs/"+id+"/log", nil, &log)
+	return log.Text
+}
+
 // until waits until a condition holds for a run.
 func (s *server) until(id, what string, done func(runStatus) bool) (run runStatus) {
 	s.t.Helper()

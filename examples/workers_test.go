@@ -29,6 +29,9 @@ func TestGoWorker(t *testing.T) {
 	if run.Status != "succeeded" || run.Output != "sent to 2" {
 		t.Errorf("the run is %+v", run)
 	}
+	if log := s.log(run.ID); log != "sending to 2 people\n" {
+		t.Errorf("the log is %q", log)
+	}
 	worker.says(`attempt 1: weekly report of \d{4}-\d\d-\d\d to ops@example.com, boss@example.com, once for ` + run.Key)
 	for _, tt := range []struct {
 		name    string
@@ -156,12 +159,16 @@ func TestPythonWorkerCancellation(t *testing.T) {
 
 	running := s.startTrigger("crawl", nil)
 	worker.says(running + ` crawls page 0`)
+	eventually(t, "the log of the running run is there", func() bool { return strings.HasPrefix(s.log(running), "page 0\n") })
 	since := time.Now()
 	s.request("POST", "/runs/"+running+"/cancel", nil, nil)
 	if run := s.settled(running); run.Status != "cancelled" || run.Attempt != 1 || run.Error != "the run was cancelled" {
 		t.Errorf("the run that was cancelled is %+v", run)
 	}
 	t.Logf("it ended %v after it was cancelled", time.Since(since))
+	if log := s.log(running); !strings.HasPrefix(log, "page 0\npage 1\n") {
+		t.Errorf("the log is %q", log)
+	}
 	worker.says(running + ` cancelled accepted`)
 
 	// The handler requests an hour, and the policy of the job is seconds.

@@ -12,25 +12,38 @@ have_pgbouncer() {
 	command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]
 }
 
-if have_postgres && have_pgbouncer; then
+have_prometheus() {
+	command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
+}
+
+# Tests of these may be left out.
+optional="pgbouncer prometheus"
+
+missing=
+for package in $optional; do
+	"have_$package" || missing="$missing $package"
+done
+if have_postgres && [ -z "$missing" ]; then
 	exit 0
 fi
 if can_install; then
-	echo "installing postgresql and pgbouncer for the tests"
-	if have_postgres; then limit="timeout 120"; else limit=; fi # only PgBouncer may be left out
+	echo "installing what the tests need:$(have_postgres || echo " postgresql")$missing"
+	if have_postgres; then limit="timeout 120"; else limit=; fi # only the others may be left out
 	$limit apt-get update -q || have_postgres
 	have_postgres || install_packages postgresql
-	install_packages pgbouncer || echo "PgBouncer could not be installed: its tests will be left out"
+	for package in $missing; do
+		limit="timeout 300" install_packages "$package" || echo "$package could not be installed: its tests will be left out"
+	done
 	exit 0
 fi
 if have_postgres; then
-	echo "PgBouncer is not installed: its tests will be left out (sudo apt-get install -y pgbouncer)"
+	echo "Not installed:$missing. Their tests will be left out (sudo apt-get install -y$missing)"
 	exit 0
 fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/secret"
 )
 
 // Causes of the end of an attempt's context, see context.Cause.
@@ -27,14 +29,15 @@ const (
 	maxError   = 8 << 10         // bytes kept of an error's text
 )
 
-// attempt is one claim of a run by this worker. All fields but the last four never
-// change.
+// attempt is one claim of a run by this worker. All fields but the log and the last four
+// never change.
 type attempt struct {
 	worker  belfry.ID
 	result  belfry.Result // only what identifies the attempt
 	timeout *timeout
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // ends ctx
+	log     attemptLog
 
 	over      bool // it has a result or needs none; guarded by Pool.mu
 	returned  bool // its handler has returned; guarded by Pool.mu
@@ -81,6 +84,7 @@ func (p *Pool) newAttempts(worker belfry.ID, runs []*belfry.Run) []*attempt {
 				Token:     run.Token,
 			},
 		}
+		a.log.written = p.logged
 		a.ctx, a.cancel = context.WithCancelCause(t.ctx)
 		attempts[i] = a
 		t.attempts = append(t.attempts, a)
@@ -105,29 +109,73 @@ func (a *attempt) stop() {
 
 var errNoReturn = errors.New("the handler ended its goroutine instead of returning")
 
+// assignment is an attempt for a goroutine that is idle.
+type assignment struct {
+	attempt *attempt
+	run     *belfry.Run
+}
+
+// start works on an attempt in an idle goroutine, or in a new one if there is none. An
+// idle one costs less, since its stack has grown to what handlers need.
+func (p *Pool) start(a *attempt, run *belfry.Run) {
+	next := assignment{a, run}
+	select {
+	case p.idle <- next:
+	default:
+		go p.workLoop(next)
+	}
+}
+
+// workLoop works on one attempt after the other until nothing more is claimed.
+func (p *Pool) workLoop(next assignment) {
+	for more := true; more; {
+		p.work(next.attempt, next.run)
+		next = assignment{} // which is not to be kept in memory
+		next, more = <-p.idle
+	}
+}
+
 // work calls the handler. However that ends, by return, panic or runtime.Goexit, the
 // attempt ends in the deferred function.
 func (p *Pool) work(a *attempt, run *belfry.Run) {
 	err := errNoReturn
+	started := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
-			p.log.Error("a handler panicked", "type", run.Spec.Type, "run", a.result.RunID,
-				"attempt", a.result.Attempt, "panic", v, "stack", string(debug.Stack()))
+			p.log.Error("a handler panicked", "type", run.Spec.Type, "run", a.result.RunID, "attempt", a.result.Attempt,
+				"trace_id", belfry.RunTraceID(a.result.RunID), "panic", secret.Redact(errorText(err), run.Payload), "stack", string(debug.Stack()))
 		}
-		p.handlerReturned(a, run.Report, err)
+		result := p.handlerReturned(a, run.Report, err)
 		a.stop()
+		p.logAttempt(run, "an attempt ended", func() []any {
+			return []any{"outcome", result.Outcome, "took", time.Since(started), "http_status", result.HTTPStatus, "error", secret.Redact(result.Error, run.Payload)}
+		})
 	}()
-	err = p.mux.Dispatch(a.ctx, run)
+	run.LogTo = &a.log
+	p.logAttempt(run, "an attempt starts", func() []any { return nil })
+	err = p.mux.Dispatch(traceContext(a.ctx, run.Trace), run)
 }
 
-// handlerReturned records what a handler returned. It is ignored if the attempt was
-// abandoned or lost before.
-func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
+// logAttempt logs the start or the end of an attempt, for who debugs.
+func (p *Pool) logAttempt(run *belfry.Run, message string, more func() []any) {
+	if !p.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	attributes := []any{"job", run.JobID, "run", run.ID, "trace_id", belfry.RunTraceID(run.ID), "attempt", run.Attempt}
+	if run.JobName != "" { // it is unknown to a run that was claimed while it was fired
+		attributes = append(attributes, "job_name", run.JobName)
+	}
+	p.log.Debug(message, append(attributes, more()...)...)
+}
+
+// handlerReturned records what a handler returned, and returns it. It is ignored if the
+// attempt was abandoned or lost before.
+func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) belfry.Result {
 	result := a.resultOf(err)
 	if limit := belfry.MaxDelay.Seconds(); result.RetryAfterSeconds > limit {
 		p.log.Warn("a handler requests a longer delay than a run may have; the longest is used", "run", a.result.RunID, "attempt", a.result.Attempt,
-			"requested", time.Duration(result.RetryAfterSeconds*float64(time.Second)), "used", belfry.MaxDelay)
+			"trace_id", belfry.RunTraceID(a.result.RunID), "requested", time.Duration(result.RetryAfterSeconds*float64(time.Second)), "used", belfry.MaxDelay)
 		result.RetryAfterSeconds = limit
 	}
 	result.HTTPStatus = report.HTTPStatus
@@ -149,6 +197,7 @@ func (p *Pool) handlerReturned(a *attempt, report belfry.Report, err error) {
 	if draining {
 		signal(p.changed)
 	}
+	return result
 }
 
 // resultOf is the result of an attempt whose handler returned err. The cause of the end
@@ -190,6 +239,7 @@ func errorText(err error) (text string) {
 // enqueueResult ends an attempt with a result and queues that; mu is held.
 func (p *Pool) enqueueResult(a *attempt, r belfry.Result) {
 	a.over = true
+	r.LogOffset, r.Log = a.log.end()
 	if p.running[a.result.RunID] == a {
 		delete(p.running, a.result.RunID)
 	}
@@ -231,7 +281,7 @@ func (p *Pool) abandon(cause error, attempts ...*attempt) {
 			p.enqueueResult(a, a.resultOf(cause))
 		}
 		p.log.Warn("a handler is stuck: it did not return after the end of its context",
-			"run", a.result.RunID, "attempt", a.result.Attempt, "cause", context.Cause(a.ctx))
+			"run", a.result.RunID, "attempt", a.result.Attempt, "trace_id", belfry.RunTraceID(a.result.RunID), "cause", context.Cause(a.ctx))
 	}
 	signal(p.changed)
 }

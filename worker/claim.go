@@ -24,7 +24,6 @@ func (p *Pool) claimLoop(ctx context.Context, loop int) {
 		p.mu.Unlock()
 		signal(p.changed)
 	}()
-	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
 	for {
 		worker, slots := p.reserveSlots(ctx)
 		if slots == 0 {
@@ -43,13 +42,17 @@ func (p *Pool) claimLoop(ctx context.Context, loop int) {
 				break
 			}
 			p.outage.failed("claim", err)
-			pause = retry.delay()
+			p.mu.Lock()
+			pause = p.retry.delay()
+			p.mu.Unlock()
 		case len(runs) == 0:
 			pause = jitter(pollInterval) - time.Since(sent)
 			fallthrough
 		default:
 			p.outage.recovered("claim")
-			retry.next = 0
+			p.mu.Lock()
+			p.retry.next = 0
+			p.mu.Unlock()
 		}
 		more := sleep(ctx, pause)
 		p.release(max(slots-len(runs), 0)) // not before: the other loop is not to claim instead
@@ -188,7 +191,7 @@ func (p *Pool) startRuns(ctx context.Context, worker belfry.ID, runs []*belfry.R
 	}
 	for i, a := range attempts {
 		if a != nil {
-			go p.work(a, runs[i])
+			p.start(a, runs[i])
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxBatch      = 4000            // results sent in one call
-	maxBatchBytes = 4 << 20         // of output and error texts in one call, unless one result alone is larger
+	maxBatchBytes = 4 << 20         // of outputs, logs and error texts in one call, unless one result alone is larger
 	finishTimeout = 8 * time.Second // below flushGrace: a call on a silent connection leaves time for a second one
 )
 
@@ -76,7 +76,7 @@ func (p *Pool) batch(limit int) []belfry.Result {
 	var batch []belfry.Result
 	size := 0
 	for _, pending := range p.unsent[:min(limit, len(p.unsent))] {
-		size += len(pending.result.Output) + len(pending.result.Error)
+		size += len(pending.result.Output) + len(pending.result.Error) + len(pending.result.Log)
 		if len(batch) > 0 && size > maxBatchBytes {
 			break
 		}
@@ -99,7 +99,7 @@ func (p *Pool) logLate(batch []belfry.Result, verdicts []belfry.Verdict) {
 	for i, v := range verdicts {
 		if v == belfry.VerdictLate {
 			p.log.Info("a result came too late and changed nothing", "run", batch[i].RunID,
-				"attempt", batch[i].Attempt, "outcome", batch[i].Outcome)
+				"attempt", batch[i].Attempt, "trace_id", belfry.RunTraceID(batch[i].RunID), "outcome", batch[i].Outcome)
 		}
 	}
 }
@@ -115,16 +115,16 @@ func (p *Pool) drop(n int) {
 	signal(p.changed)
 }
 
-// dropOutput removes the output of the oldest result, which the source rejected. If it
-// has none, the result is dropped; its run is offered again after its deadline.
+// dropOutput removes the output and the log of the oldest result, which the source
+// rejected. If it has none, the result is dropped; its run is offered again after its deadline.
 func (p *Pool) dropOutput(err error) {
 	p.mu.Lock()
 	r := &p.unsent[0].result
-	id, attempt, empty := r.RunID, r.Attempt, r.Output == ""
-	r.Output = ""
+	id, attempt, empty := r.RunID, r.Attempt, r.Output == "" && r.Log == ""
+	r.Output, r.Log, r.LogOffset = "", "", 0
 	p.mu.Unlock()
 	if empty {
-		p.log.Error("a result was rejected and is dropped", "run", id, "attempt", attempt, "error", err)
+		p.log.Error("a result was rejected and is dropped", "run", id, "attempt", attempt, "trace_id", belfry.RunTraceID(id), "error", err)
 		p.drop(1)
 	}
 }

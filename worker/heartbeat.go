@@ -23,10 +23,11 @@ const (
 // of the loops to stop: it is needed while attempts run or results wait.
 func (p *Pool) heartbeatLoop(ctx context.Context) {
 	retry := backoff{min: 100 * time.Millisecond, max: 5 * time.Second}
-	registered := false
+	registered, logs := false, false // logs: they are sent, unless the last heartbeat failed
+	refused := false                 // the source accepts no logs
 	for {
 		sent := time.Now()
-		heartbeat := p.nextHeartbeat(sent, !registered)
+		heartbeat := p.nextHeartbeat(sent, !registered, logs)
 		reply, err := p.sendHeartbeat(ctx, heartbeat)
 		var pause time.Duration
 		switch {
@@ -36,6 +37,10 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 				p.mu.Lock()
 				p.stopClaims() // it is repeated: its connection may be as dead as that of the heartbeat
 				p.mu.Unlock()
+			}
+			if logs = false; len(heartbeat.Logs) > 0 && belfry.CodeOf(err) == belfry.Invalid {
+				p.log.Warn("the server does not accept logs of running attempts; they are sent with the results", "error", err)
+				refused = true
 			}
 			pause = retry.delay()
 		case reply.Unknown:
@@ -51,7 +56,8 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 			p.outage.recovered("heartbeat")
 			p.renewLease(heartbeat, sent)
 			p.applyReply(reply)
-			registered = true
+			p.logsAccepted(heartbeat.Logs)
+			registered, logs = true, !refused
 			retry.next = 0
 			// A run may be cancelled just after the server made its reply, and then the
 			// worker learns of it from the next one: where replies take long, the next
@@ -59,7 +65,7 @@ func (p *Pool) heartbeatLoop(ctx context.Context) {
 			took := time.Since(sent)
 			pause = min(heartbeatInterval, maxCancelDelay-took) - took
 		}
-		if !sleep(ctx, pause) {
+		if logs && !p.awaitHeartbeat(ctx, pause, sent) || !logs && !sleep(ctx, pause) {
 			return
 		}
 	}
@@ -73,12 +79,15 @@ func (p *Pool) sendHeartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.He
 
 // nextHeartbeat returns the heartbeat to send now. It is complete while the outcome of a
 // claim is unknown, and every completeInterval.
-func (p *Pool) nextHeartbeat(now time.Time, register bool) belfry.Heartbeat {
+func (p *Pool) nextHeartbeat(now time.Time, register, logs bool) belfry.Heartbeat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.heartbeat()
 	p.heartbeats++
 	b.Register, b.Sequence = register, p.heartbeats
+	if logs {
+		b.Logs = p.newLogs()
+	}
 	b.Complete = !register && (!p.uncertainSince.IsZero() || now.Sub(p.completeAt) >= completeInterval)
 	if !b.Complete {
 		return b

@@ -14,6 +14,10 @@
 // ErrTimedOut, ErrInterrupted, ErrCancelled and ErrLeaseLost. A handler may say when to
 // retry, or that retries cannot help; see Handler.
 //
+// If the server exports traces, the context of a handler has the span of the attempt:
+// spans that the handler starts, and calls through an instrumented client, are part of
+// the trace of the run.
+//
 // Run returns when its context ends, after a drain. Until then calls to a server that
 // cannot be reached are retried for ever, with one line in the log when that begins and
 // one when it ends. Without a heartbeat for 15 seconds nothing is started. A worker that
@@ -21,7 +25,7 @@
 // of its handlers, and continues with a new id.
 //
 // A Pool has four kinds of goroutines: two claim, one sends results, one sends
-// heartbeats, and every attempt has its own. They share the fields of the Pool under one
+// heartbeats, and every attempt has one to itself. They share the fields of the Pool under one
 // lock that is never held during a call. While the source is down nothing is lost:
 // results are kept and sent again, and no more is claimed than there are free slots.
 package worker
@@ -59,9 +63,11 @@ type Pool struct {
 	handlers []string
 	base     context.Context // of every attempt: that of Run without its end
 
-	claimable chan struct{} // there may be free slots, or a valid lease again
-	sendable  chan struct{} // there is a result to send
-	changed   chan struct{} // an attempt ended, a result was accepted or claiming stopped
+	claimable chan struct{}   // there may be free slots, or a valid lease again
+	sendable  chan struct{}   // there is a result to send
+	changed   chan struct{}   // an attempt ended, a result was accepted or claiming stopped
+	logged    chan struct{}   // a handler wrote to its log
+	idle      chan assignment // taken by goroutines that have no attempt; closed when nothing more is claimed
 
 	mu        sync.Mutex // guards the fields below
 	started   bool
@@ -69,6 +75,7 @@ type Pool struct {
 	draining  bool                           // Run's context has ended
 	stopClaim [claimLoops]context.CancelFunc // ends the last Claim of each
 
+	retry          backoff     // of claims that fail, whichever loop makes them
 	worker         belfry.ID   // the incarnation
 	leaseRenewedAt time.Time   // when the last accepted heartbeat was sent; zero while not registered
 	heartbeats     int64       // how many were made
@@ -95,8 +102,11 @@ func New(source Source, mux *Mux, opts ...Option) *Pool {
 		claimable:         make(chan struct{}, 1),
 		sendable:          make(chan struct{}, 1),
 		changed:           make(chan struct{}, 1),
+		logged:            make(chan struct{}, 1),
+		idle:              make(chan assignment),
 		running:           make(map[belfry.ID]*attempt),
 		cancelBeforeStart: make(map[belfry.HeldAttempt]bool),
+		retry:             backoff{min: 100 * time.Millisecond, max: 5 * time.Second},
 	}
 	for _, option := range opts {
 		option(p)
@@ -138,6 +148,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	<-ctx.Done()
 	p.drain()
 	claims.Wait()
+	close(p.idle)
 	stopSending()
 	sends.Wait()
 	stopHeartbeats()

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,9 +135,9 @@ from the instant until a run was fired (lag), and whether runs were early, execu
 twice or are missing.
 
 The runs do nothing. They are executed in the node; with --http by HTTP callbacks to a
-receiver in this process, after what the same HTTP client reaches with nothing else
-running was measured; or with --worker in a process of its own, by the packages client
-and worker.`,
+receiver in this process, and what the same HTTP client reaches with nothing else
+running is measured before and after; or with --worker in a process of its own, by the
+packages client and worker.`,
 		Example: `  belfry bench hot-second --jobs 500000 --database-url postgres://user@localhost/bench
   belfry bench hot-second --http
   belfry bench hot-second --worker --workers 2 -o json`,
@@ -297,4 +298,63 @@ func grouped(n float64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+const (
+	progressWidth    = 30 // of the bar
+	progressInterval = 100 * time.Millisecond
+	clearLine        = "\r\x1b[K"
+)
+
+// progressBar shows on a terminal how far something is. What others write to the same
+// stream passes through it.
+type progressBar struct {
+	out io.Writer
+	on  bool // it is a terminal
+
+	mu    sync.Mutex
+	shown time.Time
+	text  string
+}
+
+// show replaces the bar. A total of 0 is unknown.
+func (b *progressBar) show(stage string, done, total int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.on || time.Since(b.shown) < progressInterval && done < total {
+		return
+	}
+	b.shown, b.text = time.Now(), progressText(stage, done, total)
+	fmt.Fprint(b.out, clearLine+b.text)
+}
+
+func progressText(stage string, done, total int) string {
+	if total <= 0 {
+		return stage + " …"
+	}
+	share := min(1, float64(done)/float64(total))
+	full := int(share * progressWidth)
+	return fmt.Sprintf("%s %s%s %3.0f%% %s of %s", stage, strings.Repeat("█", full), strings.Repeat("░", progressWidth-full), 100*share,
+		grouped(float64(done)), grouped(float64(total)))
+}
+
+// clear removes the bar.
+func (b *progressBar) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.text != "" {
+		fmt.Fprint(b.out, clearLine)
+	}
+	b.text = ""
+}
+
+// Write writes lines of others above the bar.
+func (b *progressBar) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.text == "" {
+		return b.out.Write(p)
+	}
+	_, err := fmt.Fprint(b.out, clearLine+string(p)+b.text)
+	return len(p), err
 }

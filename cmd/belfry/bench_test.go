@@ -94,7 +94,7 @@ func TestBenchSteady(t *testing.T) {
 	t.Parallel()
 	r := benchJSON(t, "bench", "steady", "--jobs", "1500", "--rate", "20", "--duration", "2s", "--lead", "4s", "--database-url", pgtest.Database(t, postgres.Migrate))
 	wantFields(t, r, map[string]any{
-		"jobs": 1500.0, "mode": "node", "database": "postgres", "version": version(), "concurrency": 2000.0, "rate": 20.0, "duration_seconds": 2.0, "runs": 40.0,
+		"jobs": 1500.0, "mode": "node", "database": "postgres", "version": version(), "concurrency": 4000.0, "rate": 20.0, "duration_seconds": 2.0, "runs": 40.0,
 		"early": 0.0, "duplicates": 0.0, "missing": 0.0,
 	}, "created_per_second", "bytes_per_job", "lag_ms", "memory_bytes", "dead_tuples", "cpu_seconds")
 	for _, name := range []string{"begin", "end", "max"} {

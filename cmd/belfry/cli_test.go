@@ -20,9 +20,10 @@ import (
 )
 
 // TestMain keeps the configuration of whoever runs the tests out of them. A benchmark starts
-// the program that it is part of as its worker: here the tests.
+// the program that it is part of as its worker: here the tests. So do tests that need a
+// process of its own.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "bench" {
+	if len(os.Args) > 1 && (os.Args[1] == "bench" || os.Args[1] == "serve") {
 		main()
 	}
 	home, err := os.MkdirTemp("", "belfry-cli-")
@@ -69,7 +70,7 @@ func serverOf(greeting []string) string {
 func (p *testCLI) run(args ...string) result {
 	p.t.Helper()
 	var out, err bytes.Buffer
-	if slices.Contains([]string{"job", "run", "dead", "event"}, args[0]) && p.server != "" {
+	if slices.Contains([]string{"job", "run", "dead", "monitor", "event", "channel", "alert"}, args[0]) && p.server != "" {
 		args = append(args[:len(args):len(args)], "--server", p.server)
 	}
 	in := p.stdin

@@ -15,10 +15,11 @@ import (
 
 func TestEventList(t *testing.T) {
 	p := withServer(t)
-	if r := p.ok("event", "list"); r.out != "" || r.err != "No events.\n" {
+	none := []string{"event", "list", "--kind", "large_catch_up"} // The node itself has an event once it has joined.
+	if r := p.ok(none...); r.out != "" || r.err != "No matching events.\n" {
 		t.Errorf("no events are %+v", r)
 	}
-	if r := p.ok("event", "list", "-o", "json"); !sameJSON(json.RawMessage(r.out), p.api("/api/v1/events")) {
+	if r := p.ok(append(none, "-o", "json")...); !sameJSON(json.RawMessage(r.out), p.api("/api/v1/events?kind=large_catch_up")) {
 		t.Errorf("no events are %s", r.out)
 	}
 	if r := p.run("event", "list", "--limit", "-1"); r.code != exitUsage {
@@ -46,5 +47,28 @@ func TestEventList(t *testing.T) {
 	}
 	if r := fake.ok("event", "list", "--limit", "1"); len(columns(r.out)) != 2 || r.err != "There are more events. List all with: --limit 0\n" {
 		t.Errorf("a short list is %+v", r)
+	}
+	events = "[]"
+	if r := fake.ok("event", "list"); r.out != "" || r.err != "No events.\n" {
+		t.Errorf("without a filter no events are %+v", r)
+	}
+}
+
+func TestEventWatch(t *testing.T) {
+	p, target := withServer(t), newReceiver(t)
+	target.answer(500)
+	out, said, interrupt := p.start("event", "watch", "--kind", "run_dead")
+	said.await(t, "Watching events. Interrupt to stop.")
+	p.ok("job", "create", "--name", "report", "--schedule", "@yearly", "--url", target.URL, "--max-retries", "0")
+	p.ok("job", "trigger", "report")
+	out.await(t, "run_dead        a run of report died: the target answered 500 Internal Server Error")
+	if code := interrupt(); code != exitInterrupted {
+		t.Errorf("it ended with %d and %s", code, said)
+	}
+	if r := p.run("event", "watch", "--kind", "nothing"); r.code != exitUsage && r.code != exitRefused || !strings.Contains(r.err, "kind") {
+		t.Errorf("a wrong kind: %+v", r)
+	}
+	if r := p.ok("event", "list", "--job", "report", "--kind", "run_dead"); len(columns(r.out)) != 2 {
+		t.Errorf("the events of the job are %+v", r)
 	}
 }

@@ -217,7 +217,11 @@ func (f *fieldFlag) value() json.RawMessage {
 func (f *fieldFlag) parse(text string) (json.RawMessage, error) {
 	switch {
 	case f.isDuration():
-		d, err := time.ParseDuration(text)
+		d, ok := parseAge(text) // which knows days
+		var err error
+		if !ok {
+			d, err = time.ParseDuration(text)
+		}
 		if f.field.Kind == schema.Int && d%time.Second != 0 {
 			return nil, flagValueError{"is not a whole number of seconds"}
 		}

@@ -122,7 +122,7 @@ func TestOutputErrorsAreReported(t *testing.T) {
 func TestWideTables(t *testing.T) {
 	p, _ := withDeadLetters(t, 1)
 	for command, want := range map[string][]string{
-		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION"},
+		"job list":          {"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION", "RESULT AT", "ERROR"},
 		"job revisions a":   {"QUEUE", "TIMEOUT", "OVERLAP", "MISSED"},
 		"job runs a":        {"REVISION", "STARTED", "FINISHED", "WORKER", "KEY"},
 		"run list":          {"REVISION", "STARTED", "FINISHED", "WORKER", "KEY"},
@@ -144,7 +144,12 @@ func TestWideTables(t *testing.T) {
 
 func TestAbsoluteTimesInTables(t *testing.T) {
 	p, _ := withDeadLetters(t, 1)
-	for command, count := range map[string]int{"job list": 4, "job runs a": 1, "run list": 2, "run list -o wide": 6, "dead list": 2, "dead list --group": 2, "event list": 0} {
+	for deadline := time.Now().Add(time.Minute); len(p.ok("event", "list", "--kind", "run_dead", "--job", "a").out) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the dead run is no event after a minute")
+		}
+	}
+	for command, count := range map[string]int{"job list": 4, "job runs a": 1, "run list": 2, "run list -o wide": 6, "dead list": 2, "dead list --group": 2, "event list --kind run_dead --job a": 1} {
 		for _, flag := range []string{"--utc", "--local"} {
 			out, zone := p.ok(append(strings.Fields(command), flag)...).out, time.Local
 			if flag == "--utc" {

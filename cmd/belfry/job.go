@@ -225,7 +225,7 @@ func setName(fields members, args []string) error {
 // createFromFile creates the jobs of a file. The server first validates several jobs.
 func (c *cli) createFromFile(path, key string) error {
 	var v variables
-	manifests, _, err := readManifests([]string{path}, c.in, &v)
+	manifests, _, err := readManifests(jobManifests, []string{path}, c.in, &v)
 	c.noteVariables(&v)
 	switch {
 	case err != nil:

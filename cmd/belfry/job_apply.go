@@ -121,7 +121,7 @@ func (a *apply) run() error {
 	case !a.prune && a.tag != "":
 		return usagef("--tag needs --prune: it says which jobs may be deleted")
 	}
-	manifests, empty, err := readManifests(a.paths, a.in, &a.variables)
+	manifests, empty, err := readManifests(jobManifests, a.paths, a.in, &a.variables)
 	a.noteVariables(&a.variables)
 	if err == nil {
 		err = a.checkManifests(manifests, empty)

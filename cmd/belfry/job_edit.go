@@ -225,7 +225,7 @@ func (e *edit) interactive() error {
 
 // sendText replaces the job. Errors in the text can be corrected; any other ends the edit.
 func (e *edit) sendText(text []byte) (fileErrors, error) {
-	jobs, errs := parseManifests("job", text, nil)
+	jobs, errs := parseManifests(jobManifests, "job", text, nil)
 	if len(errs) > 0 {
 		return errs, nil
 	}

@@ -18,7 +18,7 @@ import (
 func jobListCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "List jobs, newest first",
-		Example: `  belfry job list --status paused
+		Example: `  belfry job list --status failing
   belfry job list --tag billing --tag nightly -o wide
   belfry job list --search report --limit 0 -o json`,
 	}
@@ -35,11 +35,31 @@ func jobListCommand(f *connectionFlags) *cobra.Command {
 }
 
 func (c *cli) jobTable(jobs []belfry.Job) {
-	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION"}
+	header, wide := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST", "LAST RESULT"}, []string{"ID", "TYPE", "QUEUE", "PRIORITY", "REVISION", "CREATED", "UPDATED", "TAGS", "DESCRIPTION", "RESULT AT", "ERROR"}
 	writeTable(&c.output, jobs, header, wide, func(j belfry.Job) []any {
+		var at *time.Time
+		failure := ""
+		if j.LastResult != nil {
+			at, failure = &j.LastResult.At, j.LastResult.Error
+		}
 		return []any{jobTitle(j), statusCell(j.Status), scheduleText(j.Spec), c.clip(targetText(j.Spec, j.Payload)), c.tableTimeOrNone(j.NextRunAt), c.tableTimeOrNone(j.LastRunAt),
-			j.ID, j.Type, j.Queue, j.Priority, j.Revision, c.tableTime(j.CreatedAt), c.tableTime(j.UpdatedAt), strings.Join(j.Tags, ","), c.clip(j.Description)}
+			resultCell(j.LastResult),
+			j.ID, j.Type, j.Queue, j.Priority, j.Revision, c.tableTime(j.CreatedAt), c.tableTime(j.UpdatedAt), strings.Join(j.Tags, ","), c.clip(j.Description),
+			c.tableTimeOrNone(at), c.clip(failure)}
 	})
+}
+
+// resultCell is the last result of a job: "succeeded", "failed 3 times". It is empty
+// without any.
+func resultCell(r *belfry.LastResult) cell {
+	if r == nil {
+		return cell{}
+	}
+	c := statusCell(r.Status)
+	if r.Status == belfry.ResultFailed {
+		c.text += " " + plural(int(r.Failures), "time")
+	}
+	return c
 }
 
 func jobRunsCommand(f *connectionFlags) *cobra.Command {
@@ -125,6 +145,12 @@ func (c *cli) showJob(job belfry.Job) {
 	d.add("Quarantined", cell{job.Quarantined, red})
 	d.add("Next run", c.absoluteTimeIn(job.Timezone, job.NextRunAt))
 	d.add("Last run", c.absoluteTimeIn(job.Timezone, job.LastRunAt))
+	if r := job.LastResult; r != nil {
+		result := resultCell(r)
+		result.text += "  " + c.absoluteTimeIn(job.Timezone, &r.At)
+		d.add("Last result", result)
+		d.add("Last error", r.Error)
+	}
 	d.addIf(job.EndedAt != nil, "Ended", c.absoluteTimeIn(job.Timezone, job.EndedAt))
 	addSpec(&d, job.Spec, job.Payload)
 	d.add("Tags", strings.Join(job.Tags, ", "))

@@ -32,9 +32,9 @@ func TestJobLifecycle(t *testing.T) {
 	}
 
 	rows := columns(p.ok("job", "list").out)
-	want := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST"}
+	want := []string{"NAME", "STATUS", "SCHEDULE", "TARGET", "NEXT", "LAST", "LAST RESULT"}
 	if len(rows) != 2 || !slices.Equal(rows[0], want) || !slices.Equal(rows[1][:3], []string{"hello", "scheduled", "0 9 * * MON-FRI (Europe/Paris)"}) ||
-		!strings.HasPrefix(rows[1][3], "POST http://") || !strings.HasPrefix(rows[1][4], "in ") || rows[1][5] != "-" {
+		!strings.HasPrefix(rows[1][3], "POST http://") || !strings.HasPrefix(rows[1][4], "in ") || rows[1][5] != "-" || rows[1][6] != "-" {
 		t.Errorf("the list is %q", rows)
 	}
 	shown := p.ok("job", "show", job.ID.String()).out

@@ -20,6 +20,7 @@ import (
 	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/secret"
 )
 
 // manifest is a job as a file declares it: a JSON object whose fields have lines.
@@ -33,10 +34,18 @@ type manifest struct {
 	expanded map[string]bool // paths of values with environment variables
 }
 
-// readManifests reads the jobs of files. A directory stands for the YAML and JSON files
+// manifestKind is what files declare.
+type manifestKind struct {
+	one, many string
+	fields    *schema.Type
+}
+
+var jobManifests = manifestKind{one: "job", many: "jobs", fields: schema.For[belfry.Manifest]()}
+
+// readManifests reads the jobs of files, or what else they declare. A directory stands for the YAML and JSON files
 // in it, and "-" for standard input. It also returns the files and directories without
 // a job. It reports the errors of all files.
-func readManifests(paths []string, stdin io.Reader, v *variables) (jobs []manifest, empty []string, err error) {
+func readManifests(kind manifestKind, paths []string, stdin io.Reader, v *variables) (jobs []manifest, empty []string, err error) {
 	files, empty, err := expandDirectories(paths)
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +60,7 @@ func readManifests(paths []string, stdin io.Reader, v *variables) (jobs []manife
 		if path == "-" {
 			name = "stdin"
 		}
-		found, errs := parseManifests(name, content, v)
+		found, errs := parseManifests(kind, name, content, v)
 		if len(found) == 0 && len(errs) == 0 {
 			empty = append(empty, name)
 		}
@@ -92,14 +101,14 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 }
 
 // parseManifests parses one job per document, a list, or a list under the key jobs.
-func parseManifests(file string, content []byte, v *variables) (jobs []manifest, all fileErrors) {
+func parseManifests(kind manifestKind, file string, content []byte, v *variables) (jobs []manifest, all fileErrors) {
 	documents, all := parseDocuments(file, content)
 	y := &yamlToJSON{file: file, variables: v}
 	for _, document := range documents {
-		nodes, errs := y.jobNodes(document)
+		nodes, errs := y.nodes(kind, document)
 		all = append(all, errs...)
 		for _, n := range nodes {
-			job, errs := y.manifest(n, schema.For[belfry.Manifest]())
+			job, errs := y.manifest(n, kind.fields)
 			if raw := job.fields["name"]; len(raw) > 0 && raw[0] == '"' {
 				job.name = strings.TrimSpace(jsontext.Unquote(raw))
 				job.fields["name"] = json.RawMessage(jsontext.Quote(job.name))
@@ -186,30 +195,30 @@ func lineOf(content []byte, offset int) int {
 	return 1 + bytes.Count(content[:max(0, min(offset, len(content)))], []byte("\n"))
 }
 
-func (y *yamlToJSON) jobNodes(document *yaml.Node) ([]*yaml.Node, fileErrors) {
+func (y *yamlToJSON) nodes(kind manifestKind, document *yaml.Node) ([]*yaml.Node, fileErrors) {
 	root := resolveAlias(document)
 	if root.Kind == yaml.SequenceNode {
 		return root.Content, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return nil, y.errorf(root, "must be a job, a list of jobs, or the key jobs with a list")
+		return nil, y.errorf(root, "must be a %s, a list of %s, or the key %[2]s with a list", kind.one, kind.many)
 	}
 	members, err := y.members(root)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == "jobs" })
+	at := slices.IndexFunc(members, func(m yamlMember) bool { return m.name == kind.many })
 	if at < 0 {
 		return []*yaml.Node{root}, nil
 	}
 	for i, m := range members {
 		if i != at {
-			return nil, y.errorf(m.key, "%s is not allowed next to jobs", m.name)
+			return nil, y.errorf(m.key, "%s is not allowed next to %s", m.name, kind.many)
 		}
 	}
 	list := resolveAlias(members[at].value)
 	if list.Kind != yaml.SequenceNode && list.ShortTag() != "!!null" {
-		return nil, y.errorf(list, "jobs must be a list")
+		return nil, y.errorf(list, "%s must be a list", kind.many)
 	}
 	return list.Content, nil
 }
@@ -277,4 +286,87 @@ func (m manifest) errorsOf(err error) (all fileErrors, ok bool) {
 		return m.fieldErrors(answer.Fields), true
 	}
 	return mapSlice(errorLines(err), func(line string) fileError { return fileError{m.file, m.line, line} }), true
+}
+
+// variables substitutes environment variables in the values of files, or finds values
+// that somebody may expect it for.
+type variables struct {
+	substitute bool
+	unchanged  []string // without substitute: where values have references
+}
+
+// reference is ${NAME} or the beginning of anything similar; after $ it is a text.
+var reference = regexp.MustCompile(`\$?\$\{(?:[A-Za-z_][A-Za-z0-9_]*\})?`)
+
+// expand replaces ${NAME} by the value of a variable, into which it does not look, and
+// $${ by ${. It returns what is wrong with references that cannot be replaced.
+func expand(text string, lookup func(name string) (string, bool)) (expanded string, wrong []string) {
+	expanded = reference.ReplaceAllStringFunc(text, func(ref string) string {
+		name, complete := strings.CutSuffix(strings.TrimPrefix(ref, "${"), "}")
+		value, isSet := lookup(name)
+		switch {
+		case strings.HasPrefix(ref, "$$"):
+			return ref[1:]
+		case !complete:
+			wrong = append(wrong, "after ${ there must be the name of an environment variable and }, as in ${TOKEN}; write $${ for the text ${ itself")
+		case !isSet:
+			wrong = append(wrong, "the environment variable "+name+" is not set; for the text "+ref+" itself write $"+ref)
+		}
+		return value
+	})
+	return expanded, wrong
+}
+
+// noteVariables says where values have references that are not substituted.
+func (c *cli) noteVariables(v *variables) {
+	for _, where := range v.unchanged {
+		c.message("Note: %s; substitute environment variables with: belfry job apply --env", where)
+	}
+}
+
+// expandNode returns a string of a file with its variables. It stays a string, whatever
+// their values are, except that a field that is a number may be one.
+func (y *yamlToJSON) expandNode(n *yaml.Node, path string) *yaml.Node {
+	if !y.variables.substitute {
+		where := fileError{y.file, max(n.Line, 1), path + ": " + reference.FindString(n.Value) + " is not substituted"}
+		y.variables.unchanged = append(y.variables.unchanged, where.text())
+		return n
+	}
+	value, wrong := expand(n.Value, os.LookupEnv)
+	for _, message := range wrong {
+		y.wrong = append(y.wrong, y.errorf(n, "%s: %s", path, message)...)
+	}
+	y.expanded[path] = true
+	field := schema.For[belfry.Manifest]().Field(path)
+	if isNumber := field != nil && (field.Kind == schema.Int || field.Kind == schema.Float); isNumber && jsonNumber.MatchString(value) {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: value, Line: n.Line}
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Line: n.Line, Style: yaml.DoubleQuotedStyle}
+}
+
+// mask hides values of variables, which may be secrets, in the changes of a job.
+func (m manifest) mask(changes []belfry.FieldChange) {
+	for i, c := range changes {
+		changes[i].Old, changes[i].New = m.maskValue(c.Field, c.Old), m.maskValue(c.Field, c.New)
+	}
+}
+
+// maskValue hides values of variables in the value at a path. The server may have sorted
+// a list, so that all of it is hidden.
+func (m manifest) maskValue(path string, value json.RawMessage) json.RawMessage {
+	isList := len(value) > 0 && value[0] == '['
+	for expanded := range m.expanded {
+		if value != nil && (expanded == path || isList && strings.HasPrefix(expanded, path+"[")) {
+			return belfry.MustJSON(secret.Masked)
+		}
+	}
+	if len(m.expanded) == 0 || len(value) == 0 || value[0] != '{' {
+		return value
+	}
+	var parts []string
+	jsontext.Members(value, func(quoted, inner []byte) bool {
+		parts = append(parts, string(quoted)+":"+string(m.maskValue(path+"."+jsontext.Unquote(quoted), inner)))
+		return true
+	})
+	return json.RawMessage("{" + strings.Join(parts, ",") + "}")
 }

@@ -19,7 +19,7 @@ func runCommand(f *connectionFlags) *cobra.Command {
 		Use:     "run",
 		Aliases: []string{"runs"},
 		Short:   "List, show, watch and cancel runs",
-	}, runListCommand(f), runShowCommand(f), runWatchCommand(f), runCancelCommand(f)))
+	}, runListCommand(f), runShowCommand(f), runLogCommand(f), runWatchCommand(f), runCancelCommand(f)))
 }
 
 func runListCommand(f *connectionFlags) *cobra.Command {
@@ -118,7 +118,7 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 	return f.command(&cobra.Command{
 		Use:     "show ID",
 		Aliases: []string{"get"},
-		Short:   "Show a run with its attempts",
+		Short:   "Show a run with its attempts and its log",
 		Args:    cobra.ExactArgs(1),
 	}, func(c *cli, args []string) error {
 		ids, err := parseRunIDs(args, "run")
@@ -126,8 +126,13 @@ func runShowCommand(f *connectionFlags) *cobra.Command {
 			return err
 		}
 		run, err := c.Run(c.ctx, ids[args[0]])
+		var log string
+		if err == nil {
+			log, err = c.latestLog(run)
+		}
 		return c.printAnswer(run, err, func() {
 			c.showRun(run)
+			c.section("Log", log)
 			c.hintWhy(run)
 		})
 	})
@@ -183,6 +188,7 @@ func addResult(d *details, run belfry.Run) {
 	d.add("Attempt", run.Attempt)
 	d.add("Revision", run.Revision)
 	d.add("Key", run.IdempotencyKey)
+	d.add("Trace", run.TraceID)
 	d.addIf(run.HTTPStatus != 0, "Response", fmt.Sprintf("HTTP %d", run.HTTPStatus))
 	d.add("Error", run.Error)
 }

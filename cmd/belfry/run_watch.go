@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +17,9 @@ func runWatchCommand(f *connectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch ID | watch --job REF",
 		Short: "Watch a run until it has ended, or the runs of a job",
-		Long: `Watch a run until it has ended, and print every change of its status. The exit code
-is 0 if it succeeded, and 5 if it is dead, skipped or cancelled.
+		Long: `Watch a run until it has ended, and print every change of its status and what its
+worker logs. The exit code is 0 if it succeeded, and 5 if it is dead, skipped or
+cancelled.
 
 With --job, watch the runs of a job until you interrupt the command, which ends it
 with exit code 130.`,
@@ -114,7 +116,10 @@ func (c *cli) followRun(id belfry.ID) (run belfry.Run, err error) {
 			return false, false, err
 		}
 		run = latest
-		if changed = w.update(run, ""); changed {
+		if changed, err = w.updateWithLog(c, run); err != nil {
+			return changed, false, err
+		}
+		if changed {
 			since, explained = time.Now(), false
 		} else if !explained && time.Since(since) > explainAfter {
 			explained = true
@@ -170,6 +175,7 @@ type runWatcher struct {
 	status   belfry.RunStatus
 	attempt  int
 	attempts int
+	log      logFollower
 }
 
 func (w *runWatcher) update(run belfry.Run, prefix string) (changed bool) {
@@ -202,7 +208,11 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 	case belfry.RunWaiting:
 		return "waits for an earlier run of the job"
 	case belfry.RunRetry:
-		return "next attempt " + w.relativeTime(run.ReadyAt)
+		text := "next attempt " + w.relativeTime(run.ReadyAt)
+		if len(run.Attempts) == 0 && run.Error != "" { // in a list; otherwise a line before this one says it
+			text += ", after attempt " + fmt.Sprintf("%d: %s", run.Attempt, run.Error)
+		}
+		return text
 	case belfry.RunSucceeded:
 		text := fmt.Sprintf("attempt %d", run.Attempt)
 		if took := tookText(run); took != "" {
@@ -219,4 +229,103 @@ func (w *runWatcher) statusDetail(run belfry.Run) string {
 func (w *runWatcher) printLine(prefix string, status cell, detail string) {
 	padded := w.palette.paint(status.colour, fmt.Sprintf("%-9s", escape(status.text)))
 	fmt.Fprintf(w.to, "%s  %s%s  %s\n", w.now().Format(time.TimeOnly), prefix, padded, escape(detail))
+}
+
+func runLogCommand(f *connectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log ID",
+		Short: "Show what a worker logged in a run",
+		Long: `Show what the handler of a worker wrote to the log of a run, also while it runs; run
+watch prints it as it comes. The newest 64 KiB of each attempt are kept. What HTTP
+targets answer is the output of a run, see: belfry run show.`,
+		Args: cobra.ExactArgs(1),
+	}
+	attempt := cmd.Flags().Int("attempt", 0, "number of the attempt (default the latest that has a log)")
+	return f.command(cmd, func(c *cli, args []string) error {
+		ids, err := parseRunIDs(args, "run")
+		if err != nil {
+			return err
+		}
+		log, err := c.RunLog(c.ctx, ids[args[0]], belfry.LogQuery{Attempt: *attempt})
+		return c.printAnswer(log, err, func() {
+			if log.Text == "" {
+				c.message("There is no log.")
+				return
+			}
+			c.line("%s", strings.TrimSuffix(cutNotice(log.Offset)+escapeLines(log.Text), "\n"))
+		})
+	})
+}
+
+// cutNotice says in a line of its own that the beginning of a log is not there.
+func cutNotice(bytes int64) string {
+	if bytes <= 0 {
+		return ""
+	}
+	return "… " + grouped(float64(bytes)) + " earlier bytes were cut\n"
+}
+
+// latestLog is the log of the latest attempt of a run. A server of an earlier version has
+// none.
+func (c *cli) latestLog(run belfry.Run) (text string, err error) {
+	if run.Attempt == 0 || !c.humanReadable() {
+		return "", nil
+	}
+	log, err := c.RunLog(c.ctx, run.ID, belfry.LogQuery{Attempt: run.Attempt})
+	if belfry.CodeOf(err) == belfry.NotFound {
+		return "", nil
+	}
+	return cutNotice(log.Offset) + log.Text, err
+}
+
+// logFollower is how far the log of a run was printed.
+type logFollower struct {
+	next belfry.LogQuery // what to read next
+	rest string          // a line that is not complete
+}
+
+// follow prints what is new in the logs of the attempts up to the last one, which has
+// ended or not, in whole lines. It reports whether that was anything.
+func (w *runWatcher) follow(c *cli, run belfry.ID, last int, ended bool) (changed bool, err error) {
+	for l := &w.log; l.next.Attempt > 0 && l.next.Attempt <= last; {
+		log, err := c.RunLog(c.ctx, run, l.next)
+		if err != nil && belfry.CodeOf(err) != belfry.NotFound { // which a server of an earlier version answers
+			return changed, err
+		}
+		complete := ended || l.next.Attempt < last
+		text := l.rest + cutNotice(log.Offset-l.next.Offset) + log.Text
+		if complete && text != "" {
+			text = strings.TrimSuffix(text, "\n") + "\n"
+		}
+		lines := strings.SplitAfter(text, "\n")
+		l.rest, l.next.Offset = lines[len(lines)-1], max(l.next.Offset, log.NextOffset)
+		for _, line := range lines[:len(lines)-1] {
+			w.printLine("", cell{"log", grey}, strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    "))
+			changed = true
+		}
+		if !complete {
+			break
+		}
+		*l = logFollower{next: belfry.LogQuery{Attempt: l.next.Attempt + 1}}
+	}
+	return changed, nil
+}
+
+// updateWithLog is update with the log of the run, each in its place: what an attempt
+// logged comes before the line that it has ended.
+func (w *runWatcher) updateWithLog(c *cli, run belfry.Run) (changed bool, err error) {
+	if w.log.next.Attempt == 0 {
+		w.log.next.Attempt = run.Attempt
+	}
+	ended := run.Attempt
+	if run.Status == belfry.RunRunning {
+		ended--
+	}
+	before, err := w.follow(c, run.ID, ended, true)
+	if err != nil {
+		return before, err
+	}
+	changed = w.update(run, "") || before
+	after, err := w.follow(c, run.ID, run.Attempt, false)
+	return changed || after, err
 }

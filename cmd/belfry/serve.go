@@ -68,6 +68,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Listen, "listen", c.Listen, "address to listen on; any other than loopback needs --api-key-file")
+	f.StringVar(&c.MetricsListen, "metrics-listen", "", "address of another listener, such as :9464, with /metrics and /debug/pprof, which need no key there: whoever reaches it sees names of queues and what the program is doing. It is 127.0.0.1 unless the address has a host")
 	f.StringVar(&c.Data, "data", c.Data, "directory of the embedded database")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
 	f.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long the start waits for PostgreSQL while it cannot be used; 0 does not wait")
@@ -84,6 +85,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
+	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
 	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })
@@ -124,11 +126,14 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	address := callableAddress(n.Addr())
 	host, _, _ := net.SplitHostPort(address)
 	base := "http://" + address
-	line := func(label, text string) { fmt.Fprintf(w, "  %-6s %s\n", label, text) }
+	line := func(label, text string) { fmt.Fprintf(w, "  %-7s %s\n", label, text) }
 	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
 	serves := slices.Contains(c.Roles, node.RoleAPI)
 	if serves {
 		line("API", base+"/api/v1")
+	}
+	if a := n.MetricsAddr(); a != nil {
+		line("Metrics", "http://"+callableAddress(a)+"/metrics")
 	}
 	line("Data", fmt.Sprintf("%s, %d shards", databaseText(c), n.Shards()))
 	line("Roles", fmt.Sprintf("%s, %d runs at once", strings.Join(c.Roles, ", "), c.Concurrency))

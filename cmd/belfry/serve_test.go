@@ -285,6 +285,8 @@ func TestServeFlagErrors(t *testing.T) {
 		{"a key file that is not there", []string{"--api-key-file", "nowhere"}, "", "nowhere"},
 		{"a database that is not there", []string{"--database-wait", "0", "--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"}, "", "cannot connect to PostgreSQL at 127.0.0.1:1"},
 		{"a wait for less than no time", []string{"--database-wait", "-1s"}, "", "--database-wait"},
+		{"an address that is none", []string{"--public-url", "belfry.example.com"}, "", "--public-url: must be an address such as"},
+		{"an address with a query", []string{"--public-url", "https://belfry.example.com/?a=b"}, "", "--public-url: must be an address such as https://belfry.example.com, without ? and #"},
 		{"several at once", []string{"--concurrency", "0", "--roles", "boss"}, "", "--concurrency"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

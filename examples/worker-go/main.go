@@ -37,6 +37,7 @@ func sendReport(ctx context.Context, run *belfry.Run, in report) error {
 	if wait := time.Until(in.NotBefore); wait > 0 {
 		return belfry.Snooze(wait)
 	}
+	run.Log("sending to", len(in.To), "people") // in the log of the run, see: belfry run watch
 	fmt.Printf("attempt %d: %s report of %s to %s, once for %s\n",
 		run.Attempt, in.Report, run.ScheduledAt.Format("2006-01-02"), strings.Join(in.To, ", "), run.Key())
 	run.Report.Output = fmt.Appendf(nil, "sent to %d", len(in.To))

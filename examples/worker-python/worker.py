@@ -10,6 +10,7 @@ UNREACHABLE = OSError, http.client.HTTPException  # errors of a server that is d
 worker_id = str(uuid.uuid4())                     # a new one at every start
 sequence = 0  # of heartbeats
 held = {}                                         # (run_id, attempt) of every attempt that we hold: event that ends it
+running = {}                                      # runs whose handlers run, by id
 stop = threading.Event()
 
 
@@ -29,6 +30,10 @@ class Permanent(Exception):  # a failure that retries cannot fix
     result = {"permanent": True}
 
 
+def log(run, line):  # a line in the log of the run, which the server shows while the handler runs
+    run["log"] += f"{line}\n".encode()
+
+
 def greet(run, ended):  # what a handler returns is the output of the run; if it raises, the run is retried
     payload = run["payload"]
     if payload["who"] == "":
@@ -41,6 +46,7 @@ def greet(run, ended):  # what a handler returns is the output of the run; if it
 def crawl(run, ended):  # a thread cannot be stopped from outside: a long handler checks whether its attempt has ended
     for page in range(run["payload"]["pages"]):
         print(run["run_id"], "crawls page", page, flush=True)
+        log(run, f"page {page}")
         if ended.wait(1):
             raise InterruptedError
         if page == run["payload"].get("busy"):
@@ -63,7 +69,12 @@ def heartbeat(**more):
     sequence += 1
     attempts = [{"run_id": run_id, "attempt": attempt} for run_id, attempt in held.copy()]
     body = {"node": "python", "slots": SLOTS, "queue": "default", "handlers": list(HANDLERS), "held": attempts, "complete": True, "sequence": sequence}
+    written = [(run, run["sent"], bytes(run["log"][run["sent"]:])) for run in list(running.values())]  # since the last heartbeat
+    body["logs"] = [{"run_id": run["run_id"], "attempt": run["attempt"], "token": run["token"], "offset": sent, "text": text.decode()}
+                    for run, sent, text in written if text]
     reply = call("heartbeat", body | more, 4)
+    for run, sent, text in written:
+        run["sent"] = sent + len(text)
     for cancelled in reply["cancel"] or []:  # the run was cancelled: end the attempt, and report that
         if ended := held.get((cancelled["run_id"], cancelled["attempt"])):
             ended.set()
@@ -87,12 +98,15 @@ def claim():
 def work(run, ended):
     attempt = run["run_id"], run["attempt"]
     result = {"run_id": run["run_id"], "attempt": run["attempt"], "token": run["token"], "outcome": "succeeded"}
+    run["log"], run["sent"], running[run["run_id"]] = bytearray(), 0, run
     try:
         result["output"] = str(HANDLERS[run["handler"]](run, ended))
     except Exception as error:
         result |= {"outcome": "failed", "error": f"{type(error).__name__}: {error}"} | getattr(error, "result", {})
         if ended.is_set():
             result |= {"outcome": "cancelled", "error": "the run was cancelled"}
+    running.pop(run["run_id"], None)
+    result["log"] = run["log"].decode()  # all of it; the server keeps the last 64 KiB
     while attempt in held:  # until the server has accepted the result, or we lost the attempt
         try:
             print(run["run_id"], result["outcome"], *call("finish", {"results": [result]}, 10)["verdicts"], flush=True)
@@ -117,7 +131,7 @@ def main():
         signal.signal(number, lambda *_: stop.set())
     heartbeat(register=True)
     print("serving", *HANDLERS, flush=True)
-    threading.Thread(target=forever, args=[heartbeat, 5], daemon=True).start()
+    threading.Thread(target=forever, args=[heartbeat, 2], daemon=True).start()
     forever(claim, 0)
     with contextlib.suppress(*UNREACHABLE):  # without it the server reaps the worker after a while
         heartbeat(leave=True)

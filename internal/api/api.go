@@ -25,6 +25,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/target"
 )
@@ -58,6 +59,10 @@ type Options struct {
 
 	Version string // of the program, for the reference
 
+	Metrics *metrics.Metrics // nil: nothing is measured, and /metrics is not served
+	// Span starts the span of a request that changes something. Nil: there are no traces.
+	Span func(r *http.Request, route string) (ctx context.Context, end func(status int))
+
 	Log *slog.Logger // nil: slog.Default
 }
 
@@ -90,13 +95,30 @@ func newAPI(o Options) *api {
 	a.Log = cmp.Or(a.Log, slog.Default())
 	a.served = a.operations()
 	for _, op := range a.served {
-		a.mux.Handle(op.Method+" "+op.Path, op.handler)
+		a.mux.Handle(op.Method+" "+op.Path, a.traced(op))
 		if op.Open {
 			a.open[op.Path] = true
 		}
 	}
 	a.describe()
 	return a
+}
+
+// traced is the handler of an operation, with a span if it changes something that has
+// runs. Requests of workers are too many, and belong to no trace.
+func (a *api) traced(op operation) http.Handler {
+	if a.Span == nil || op.Method == http.MethodGet || op.Group == groupWorkers {
+		return op.handler
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := a.Span(r, op.Path)
+		status := http.StatusInternalServerError // of a panic
+		defer func() { end(status) }()
+		op.handler.ServeHTTP(w, r.WithContext(ctx))
+		if out, ok := w.(*recorder); ok {
+			status = out.status
+		}
+	})
 }
 
 // requestContext is what is known of a request before it is read.
@@ -129,9 +151,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
+		took := time.Since(start)
+		a.Metrics.Request(r.Pattern, out.status, took)
 		a.Log.LogAttrs(r.Context(), slog.LevelDebug, "request", slog.String("request_id", v.id), slog.String("method", r.Method),
-			slog.String("path", r.URL.Path), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
-			slog.Duration("took", time.Since(start)), slog.String("key", v.key))
+			slog.String("path", loggedPath(r)), slog.Int("status", out.status), slog.Int64("bytes", out.bytes),
+			slog.Duration("took", took), slog.String("key", v.key))
 	}()
 	body := r.Body
 	defer a.recoverPanic(out, r)
@@ -162,6 +186,14 @@ func drain(w http.ResponseWriter, body io.Reader) {
 	}
 }
 
+// loggedPath is the path of a request without the token of a monitor.
+func loggedPath(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, pingPath) {
+		return pingPath + "***"
+	}
+	return r.URL.Path
+}
+
 // recoverPanic turns a panic of a handler into a response and a line in the log.
 func (a *api) recoverPanic(w *recorder, r *http.Request) {
 	cause := recover()
@@ -171,7 +203,7 @@ func (a *api) recoverPanic(w *recorder, r *http.Request) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	a.Log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", r.URL.Path,
+	a.Log.Error("request panicked", "request_id", contextOf(r).id, "method", r.Method, "path", loggedPath(r),
 		"panic", cause, "stack", string(debug.Stack()))
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // Half an answer must not look like a whole one.
@@ -182,10 +214,10 @@ func (a *api) recoverPanic(w *recorder, r *http.Request) {
 // authorize says why a request is refused before it is read. Probes of load balancers and
 // supervisors may use any name, and need no key: they change nothing and tell no secret.
 func (a *api) authorize(r *http.Request) error {
-	if probed := r.URL.Path == livePath || r.URL.Path == readyPath; !probed && !a.acceptsHost(r.Host) {
+	if probed := r.URL.Path == livePath || r.URL.Path == readyPath; !probed && !AcceptsHost(a.Hosts, r.Host) {
 		return &httpError{code: belfry.Misdirected, detail: fmt.Sprintf("this server does not accept the name %.100q in the Host header; its operator can allow it with --host", hostName(r.Host))}
 	}
-	if a.Keys != nil && !a.open[r.URL.Path] {
+	if a.Keys != nil && !a.open[r.URL.Path] && !strings.HasPrefix(r.URL.Path, pingPath) {
 		name, err := a.Keys.check(r.Header.Values("Authorization"))
 		if err != nil {
 			return err
@@ -201,15 +233,15 @@ func (a *api) authorize(r *http.Request) error {
 	return nil
 }
 
-// acceptsHost reports whether a Host header names this server. An address, or no host
-// at all, is not a name that a page could have pointed here.
-func (a *api) acceptsHost(host string) bool {
+// AcceptsHost reports whether a Host header names a server with these names. An address, or
+// no host at all, is not a name that a page could have pointed here.
+func AcceptsHost(hosts []string, host string) bool {
 	name := hostName(host)
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
 	_, err := netip.ParseAddr(name)
-	return err == nil || slices.ContainsFunc(a.Hosts, func(host string) bool { return hostName(host) == name })
+	return err == nil || slices.ContainsFunc(hosts, func(host string) bool { return hostName(host) == name })
 }
 
 // hostName reduces a host to its name in lower case, without port and brackets.

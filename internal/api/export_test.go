@@ -22,4 +22,7 @@ const (
 	MaxSpools = maxSpools
 )
 
-var MaxFinishBody = int(finishBody{}.maxBody())
+var (
+	MaxFinishBody    = int(finishBody{}.maxBody())
+	MaxHeartbeatBody = int(heartbeatBody{}.maxBody())
+)

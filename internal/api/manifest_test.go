@@ -63,7 +63,7 @@ func TestDecodeManifestAcceptsAJobAsItIsShown(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	job := belfry.Job{
 		ID: belfry.NewID(now), Namespace: belfry.DefaultNamespace, Manifest: mustDecode(t, everyField), Revision: 7, NextRunAt: &now, LastRunAt: &now,
-		Quarantined: "x", EndedAt: &now, CreatedAt: now, UpdatedAt: now,
+		LastResult: &belfry.LastResult{Status: belfry.ResultDead, Failures: 1, RunID: belfry.NewID(now), At: now, Error: "x"}, Quarantined: "x", EndedAt: &now, CreatedAt: now, UpdatedAt: now,
 	}
 	job.Resolved = "resolved"
 	want := job.Manifest

@@ -120,7 +120,7 @@ func TestProblemsMatchTheDocument(t *testing.T) {
 func TestServerRepliesMatchTheDocument(t *testing.T) {
 	s := newService(t)
 	c := newContract(t, s)
-	for _, path := range []string{"/", "/livez", "/readyz", "/api/v1/openapi.json", "/docs/api"} {
+	for _, path := range []string{"/", "/livez", "/readyz", "/metrics", "/api/v1/openapi.json", "/docs/api"} {
 		s.expectDocumented(c, 200, nil, "GET", path, "")
 	}
 	for _, path := range []string{"/api/v1/openapi.json", "/docs/api"} {
@@ -188,6 +188,8 @@ func (s *service) prepareExample(op openapi.Operation) string {
 		id = "nightly-report"
 	case strings.Contains(op.Path, "{run}"):
 		id = s.createDeadLetters("dead", `"error": "no paper"`)[0]
+	case op.ID == "editMonitor":
+		s.expect(http.StatusCreated, nil, "POST", "/api/v1/monitors", validMonitor)
 	case op.ID == "claimRuns": // without a run it would wait
 		s.create(workerJob)
 		s.expect(http.StatusAccepted, nil, "POST", "/api/v1/jobs/invoices/trigger", "")

@@ -4,14 +4,24 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -156,4 +166,169 @@ func extendDeadlines(w http.ResponseWriter, by time.Duration) {
 	until := time.Now().Add(by)
 	connection.SetReadDeadline(until) // without support there is no timeout either
 	connection.SetWriteDeadline(until)
+}
+
+// maxShownErrors is how many fields a problem document lists.
+const maxShownErrors = control.MaxImportErrors
+
+// httpError is a failure that a client sees as it is.
+type httpError struct {
+	code   belfry.Code
+	detail string
+	fields []belfry.FieldError
+	header map[string]string
+}
+
+func (e *httpError) Error() string { return e.detail }
+
+func (e *httpError) status() int { return openapi.StatusOf(e.code) }
+
+// badRequest is the error of a request that cannot be read.
+func badRequest(format string, args ...any) *httpError {
+	return &httpError{code: belfry.BadRequest, detail: fmt.Sprintf(format, args...)}
+}
+
+// badParameters is the error of a query or of headers.
+func badParameters(fields ...belfry.FieldError) *httpError {
+	return &httpError{code: belfry.BadRequest, detail: "the request has wrong parameters", fields: fields}
+}
+
+// fail writes the problem document of an error, and logs what it does not say.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := publicError(err)
+	a.logFailure(r, e, err)
+	setHeaders(w, e.header)
+	body, _ := json.Marshal(belfry.Problem{ // strings and numbers only
+		Type:      "about:blank",
+		Title:     http.StatusText(e.status()),
+		Status:    e.status(),
+		Detail:    e.detail,
+		Code:      e.code,
+		RequestID: contextOf(r).id,
+		Errors:    e.fields[:min(len(e.fields), maxShownErrors)],
+	})
+	write(w, e.status(), openapi.MediaProblem, append(body, '\n'))
+}
+
+// publicError is what a client may know of an error.
+func publicError(err error) *httpError {
+	if e, ok := errors.AsType[*httpError](err); ok {
+		return e
+	}
+	known := &belfry.Error{Code: belfry.Internal}
+	errors.As(err, &known)
+	e := &httpError{code: known.Code, detail: known.Message, fields: known.Fields}
+	switch known.Code {
+	case belfry.Unavailable:
+		e.header = map[string]string{"Retry-After": "5"}
+		if !errors.Is(err, control.ErrBusy) {
+			e.detail = "the database cannot be reached; try again"
+		}
+	case belfry.TooLarge:
+		e.header = map[string]string{"Connection": "close"} // the rest of the body is not read
+	case belfry.Invalid, belfry.NotFound, belfry.Conflict, belfry.Changed:
+	default:
+		e.code, e.detail, e.fields = belfry.Internal, "internal error; the server logs the cause with the request id", nil
+	}
+	return e
+}
+
+// logFailure logs failures that are not the client's.
+func (a *api) logFailure(r *http.Request, e *httpError, err error) {
+	status := e.status()
+	if status < http.StatusInternalServerError {
+		return
+	}
+	level := slog.LevelError
+	switch {
+	case r.Context().Err() != nil:
+		level = slog.LevelDebug // the client left, which is the cause
+	case status == http.StatusServiceUnavailable:
+		level = slog.LevelWarn
+	}
+	a.Log.Log(r.Context(), level, "request failed", "request_id", contextOf(r).id, "method", r.Method, "path", loggedPath(r), "status", status, "error", err)
+}
+
+func noRoute(r *http.Request) *httpError {
+	return &httpError{code: belfry.NotFound, detail: fmt.Sprintf("there is nothing at %.200q; GET / lists all operations", r.URL.Path)}
+}
+
+func methodNotAllowed(r *http.Request, allow string) *httpError {
+	return &httpError{code: belfry.MethodNotAllowed, detail: fmt.Sprintf("%.20s is not supported here; supported: %s", r.Method, allow), header: map[string]string{"Allow": allow}}
+}
+
+// pageQuery is the parameters of every list.
+type pageQuery struct {
+	Limit  int    `json:"limit,omitempty" min:"1" max:"500" implicit:"50" doc:"How many items a page has."`
+	Cursor string `json:"cursor,omitempty" doc:"Start of the page: taken from the 'Link' header of the page before."`
+}
+
+// defaultPageSize is the implicit limit.
+const defaultPageSize = 50
+
+var (
+	pageQueryType = reflect.TypeFor[pageQuery]()
+	pageQueries   = []reflect.Type{pageQueryType}
+)
+
+// cursor is a position in a list, of the last item of a page. Clients return it
+// unchanged.
+type cursor struct {
+	Version byte
+	Scope   cursorScope
+	At      int64 // in microseconds
+	ID      belfry.ID
+}
+
+const cursorVersion = 2
+
+var (
+	errCursor        = errors.New("is not a cursor of this list; take it from the answer before")
+	errCursorVersion = errors.New("is a cursor of another version of the server; start the list again")
+	errCursorScope   = errors.New("belongs to another list or filter; repeat the request of the page before, or start again without a cursor")
+)
+
+// cursorScope is a digest of the list and filter that a cursor belongs to.
+type cursorScope [8]byte
+
+func newCursorScope(path, namespace string, filter url.Values) (s cursorScope) {
+	filter = maps.Clone(filter)
+	delete(filter, "cursor")
+	delete(filter, "limit")
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q\n%q\n%q", path, namespace, filter.Encode()))
+	copy(s[:], sum[:])
+	return s
+}
+
+func (s cursorScope) encode(p store.Position) string {
+	raw, _ := binary.Append(nil, binary.BigEndian, cursor{cursorVersion, s, p.At.UnixMicro(), p.ID}) // its size is fixed
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+func (s cursorScope) decode(text string) (p store.Position, err error) {
+	if text == "" {
+		return p, nil
+	}
+	var c cursor
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	size, short := binary.Decode(raw, binary.BigEndian, &c)
+	switch {
+	case err != nil || short != nil || size != len(raw) || strings.ContainsAny(text, "\r\n"): // decoding would skip those
+		return p, errCursor
+	case c.Version != cursorVersion:
+		return p, errCursorVersion
+	case c.Scope != s:
+		return p, errCursorScope
+	}
+	return store.Position{At: time.UnixMicro(c.At).UTC(), ID: c.ID}, nil
+}
+
+// nextPage is the address of the page after a position; empty if that is zero.
+func (in *request) nextPage(last store.Position) string {
+	if last == (store.Position{}) {
+		return ""
+	}
+	next := maps.Clone(in.query)
+	next.Set("cursor", in.cursor.encode(last))
+	return in.path + "?" + next.Encode()
 }

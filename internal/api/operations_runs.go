@@ -56,6 +56,14 @@ func (a *api) runOperations() []operation {
 			return shown(a.Control.Run(ctx, r.namespace, r.id))
 		}),
 		handle(a, openapi.Operation{
+			ID: "getRunLog", Method: "GET", Path: runsPath + "/{run}/log", Group: groupRuns, Summary: "Get the log of a run",
+			Doc: "What the handler of a worker wrote to the log of an attempt, also while it runs: a second or two after it was written. " +
+				"To follow it, request `next_offset` as the next `offset`, and the run for its status. The log of an attempt is complete when the attempt has ended. It is plain text from outside: escape it where it is shown.",
+			Responses: []openapi.Response{openapi.JSON[belfry.RunLog](http.StatusOK, "The log from the offset on.")}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, q belfry.LogQuery, _ none) (response, error) {
+			return shown(a.Control.RunLog(ctx, r.namespace, r.id, q))
+		}),
+		handle(a, openapi.Operation{
 			ID: "cancelRun", Method: "POST", Path: runsPath + "/{run}/cancel", Group: groupRuns, Summary: "Cancel a run",
 			Doc: "Cancels a run that no worker holds at once. The worker of a running one learns of it with its next heartbeat, within 7 seconds, and stops the handler; if the handler succeeds nevertheless, " +
 				"the run has succeeded. Repeating it changes nothing; a run that ended in another way is refused with 409.",
@@ -68,12 +76,7 @@ func (a *api) runOperations() []operation {
 			}
 			return response{body: run}, err
 		}),
-		list(a, openapi.Operation{
-			ID: "listEvents", Method: "GET", Path: apiPath + "/events", Group: groupEvents, Summary: "List events",
-			Doc: "What operators should know, such as many catch-up runs at once after an outage, the latest first.",
-		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Event, store.Position, error) {
-			return a.Control.ListEvents(ctx, r.namespace, p)
-		}),
+		a.eventsOperation(),
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	groupRuns      = "Runs"
 	groupDead      = "Dead letters"
 	groupEvents    = "Events"
+	groupAlerts    = "Alerts"
+	groupMonitors  = "Monitors"
 	groupWorkers   = "Workers"
 	groupServer    = "Server"
 )
@@ -36,6 +38,8 @@ var groups = map[string]string{
 	groupRuns:      "One record for every occurrence, trigger and backfilled instant.",
 	groupDead:      "Runs that are out of attempts: show, redrive or discard them.",
 	groupEvents:    "What operators should know.",
+	groupAlerts:    "Who is told what, and what there is to tell.",
+	groupMonitors:  "Watch work that is done elsewhere: it pings an address, and an alert says when a ping is missing.",
 	groupWorkers:   "How your own program gets work: claim, heartbeat, finish.",
 	groupServer:    "The server itself.",
 }
@@ -44,9 +48,21 @@ var groups = map[string]string{
 // checks only.
 func (a *api) operations() []operation {
 	if a.Control == nil {
-		return append(a.healthOperations(), a.indexOperation())
+		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+}
+
+// metricsOperations are for Prometheus.
+func (a *api) metricsOperations() []operation {
+	if a.Metrics == nil {
+		return nil
+	}
+	return []operation{{openapi.Operation{
+		ID: "getMetrics", Method: "GET", Path: "/metrics", Group: groupServer, Summary: "Get the metrics",
+		Doc:    "The metrics of this node for Prometheus, as text or, if `Accept` asks for it, as OpenMetrics.",
+		Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The metrics.", Media: "text/plain"}},
+	}, a.Metrics.Handler()}}
 }
 
 // index lists the operations of the server.

@@ -25,8 +25,10 @@ const unknownID = "0190b0f2-0000-7000-8000-000000000001"
 
 // pathOf is the path of an operation for a job or run.
 func pathOf(op openapi.Operation, id string) string {
-	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{$}", "").Replace(op.Path)
+	return strings.NewReplacer("{job}", id, "{run}", id, "{worker}", unknownID, "{alert}", unknownID, "{channel}", "oncall", "{monitor}", "backup", "{token}", unknownID, "{$}", "").Replace(op.Path)
 }
+
+const validMonitor = `{"name": "backup", "every_seconds": 86400}`
 
 // badRequest is a request that must be refused.
 type badRequest struct {
@@ -49,7 +51,7 @@ func fieldsOf(t reflect.Type) []*schema.Field {
 
 // badBodies lists bodies that an operation must refuse.
 func badBodies(op openapi.Operation, path string) []badRequest {
-	if op.Method == "GET" || op.Method == "DELETE" {
+	if op.Method == "GET" || op.Method == "DELETE" || strings.HasPrefix(op.Path, "/ping/") { // The body of a ping is ignored.
 		return nil
 	}
 	media, most := openapi.MediaJSON, api.MaxBody
@@ -60,6 +62,8 @@ func badBodies(op openapi.Operation, path string) []badRequest {
 		syntax, place = http.StatusUnprocessableEntity, func(field string) string { return strings.TrimSuffix("line 1."+field, ".") }
 	case "finishRuns":
 		most = api.MaxFinishBody
+	case "heartbeat":
+		most = api.MaxHeartbeatBody
 	}
 	bad := func(name, body string, status int, field string, headers ...string) badRequest {
 		if len(headers) == 0 {
@@ -159,6 +163,8 @@ func badValues(f *schema.Field) []string {
 var validBodies = map[string]string{
 	"rollbackJob": `{"revision": 1}`,
 	"backfillJob": `{"from": "2026-01-01T00:00:00Z"}`,
+	"editMonitor": `{"grace_seconds": 60}`,
+	"putMonitor":  `{"every_seconds": 60}`,
 }
 
 // badPaths lists jobs, runs and workers that an operation must not find.
@@ -170,6 +176,13 @@ func badPaths(op openapi.Operation, body, elsewhere string) (list []badRequest) 
 		for name, id := range map[string]string{"an unknown id": unknownID, "an id of another namespace": elsewhere, "an unknown name": "no%2Fsuch%20name", "a path": "..%2f..%2fetc%2fpasswd"} {
 			if _, err := url.PathUnescape(id); err == nil && (op.ID != "putJob" || len(id) == len(unknownID)) {
 				list = append(list, badRequest{name, op.Method, pathOf(op, id), body, nil, http.StatusNotFound, ""})
+			}
+		}
+	}
+	if strings.Contains(op.Path, "{monitor}") {
+		for name, ref := range map[string]string{"an unknown id": unknownID, "an unknown name": "no%2Fsuch%20name"} {
+			if op.ID != "putMonitor" || ref == unknownID {
+				list = append(list, badRequest{name, op.Method, strings.Replace(op.Path, "{monitor}", ref, 1), body, nil, http.StatusNotFound, ""})
 			}
 		}
 	}
@@ -195,6 +208,7 @@ func TestEveryOperationRefusesBadRequests(t *testing.T) {
 	s := newService(t)
 	job := s.create(validJob)
 	elsewhere := s.create(validJob, "Belfry-Namespace: other")
+	s.expect(http.StatusCreated, nil, "POST", "/api/v1/monitors", validMonitor)
 	operations := api.OperationsOf(s.Handler)
 	methods := make(map[string][]string)
 	for _, op := range operations {

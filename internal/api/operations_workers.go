@@ -17,6 +17,11 @@ type finishBody struct{ belfry.FinishRequest }
 
 func (finishBody) maxBody() int64 { return 8 << 20 }
 
+// heartbeatBody is a heartbeat, which may bring logs.
+type heartbeatBody struct{ belfry.Heartbeat }
+
+func (heartbeatBody) maxBody() int64 { return 4 << 20 }
+
 // workerOperations are what a worker in any language needs.
 func (a *api) workerOperations() []operation {
 	return []operation{
@@ -26,20 +31,21 @@ func (a *api) workerOperations() []operation {
 				"the runs of a worker that is silent for 20 seconds are given to others. Every 30 seconds, and after a claim whose answer was lost, it lists the attempts that it holds " +
 				"(`complete`, `held`): claims that it does not list are released, and the answer names those that it lost (`lost`), which it must stop. " +
 				"Attempts whose runs were cancelled are named in `cancel`, listed or not: it stops them and reports the outcome `cancelled`. " +
+				"What handlers write to their logs may be sent with it (`logs`), and then every second. " +
 				"If the answer says `unknown`, it drops everything and starts again with a new id. Before it ends it says so (`leave`).",
 			Examples: map[string]string{
 				"The first one": `{"node": "billing-1", "slots": 10, "queue": "default", "handlers": ["send-invoice"], "register": true}`,
 				"With what it holds": `{"node": "billing-1", "slots": 10, "queue": "default", "handlers": ["send-invoice"], "complete": true,
  "held": [{"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1}]}`,
+				"With a part of a log": `{"node": "billing-1", "slots": 10, "queue": "default", "handlers": ["send-invoice"],
+ "logs": [{"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1, "token": "9f86d081884c7d659a2feaa0c55ad015", "offset": 13, "text": "page 2 of 12\n"}]}`,
 				"The last one": `{"slots": 0, "queue": "default", "handlers": ["send-invoice"], "leave": true}`,
 			},
+			Body:      reflect.TypeFor[belfry.Heartbeat](),
 			Responses: []openapi.Response{openapi.JSON[belfry.HeartbeatReply](http.StatusOK, "What the worker must know.")}, Errors: bodyErrors,
-		}, func(ctx context.Context, r *request, _ none, body belfry.Heartbeat) (response, error) {
+		}, func(ctx context.Context, r *request, _ none, body heartbeatBody) (response, error) {
 			body.WorkerID = r.id
-			reply, err := a.Control.Heartbeat(ctx, r.namespace, body)
-			reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...) // never null
-			reply.Cancel = append([]belfry.HeldAttempt{}, reply.Cancel...)
-			return shown(reply, err)
+			return shown(a.Control.Heartbeat(ctx, r.namespace, body.Heartbeat))
 		}),
 		a.claimOperation(),
 		handle(a, openapi.Operation{
@@ -48,7 +54,7 @@ func (a *api) workerOperations() []operation {
 				"A run that failed or timed out is retried while it has retries; an interrupted one is given to another worker at once. A handler may decide otherwise: " +
 				"`retry_after_seconds` replaces the delay of the job, `permanent` makes the run a dead letter at once, and with the outcome `snoozed` it comes back after " +
 				"`retry_after_seconds` without counting as a failure. The same results may be sent again if the answer was lost. " +
-				"`output` is text, of which 64 KiB are kept; the body has at most 8 MiB.",
+				"`output` is text, of which the first 64 KiB are kept, and `log` what the handler logged, of which the last 64 KiB are kept; the body has at most 8 MiB.",
 			Examples: map[string]string{
 				"One success, one failure": `{"results": [
  {"run_id": "01a22f39-15c0-8d3b-a6c4-90e15f7b2d08", "attempt": 1, "token": "9f86d081884c7d659a2feaa0c55ad015", "outcome": "succeeded", "output": "12 pages"},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,9 @@ const maxBody = 1 << 20
 // request is what all operations read of a request.
 type request struct {
 	namespace string
-	ref       string    // of a job in the path
-	id        belfry.ID // of a run or worker in the path
+	address   string    // of the server, as the client knows it
+	ref       string    // of a job, channel or monitor in the path
+	id        belfry.ID // of a run, worker or alert in the path
 	key       control.Key
 	match     condition
 	page      store.Page
@@ -55,7 +57,7 @@ func readRequest(r *http.Request, op *openapi.Operation, query, body any) (*requ
 
 // readHead reads all of a request but its body.
 func readHead(r *http.Request, op *openapi.Operation, query any) (in *request, err error) {
-	in = &request{}
+	in = &request{address: addressOf(r)}
 	if err := in.readHeaders(r, op); err != nil {
 		return nil, err
 	}
@@ -82,7 +84,12 @@ func (in *request) readHeaders(r *http.Request, op *openapi.Operation) (err erro
 
 // readPath reads what the path names.
 func (in *request) readPath(r *http.Request) (err error) {
-	in.ref = r.PathValue("job")
+	in.ref = cmp.Or(r.PathValue("job"), r.PathValue("channel"), r.PathValue("monitor"))
+	if text := r.PathValue("alert"); text != "" {
+		if in.id, err = belfry.ParseID(text); err != nil {
+			return belfry.Errorf(belfry.NotFound, "there is no alert %.40q; alerts are named by their ids", text)
+		}
+	}
 	if text := r.PathValue("run"); text != "" {
 		if in.id, err = belfry.ParseID(text); err != nil {
 			return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", text)
@@ -224,6 +231,7 @@ const (
 	namespaceHeader = "Belfry-Namespace"
 	keyHeader       = "Idempotency-Key"
 	matchHeader     = "If-Match"
+	lastEventHeader = "Last-Event-ID"
 )
 
 func readNamespace(r *http.Request) (string, error) {

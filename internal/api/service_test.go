@@ -19,6 +19,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
@@ -61,6 +62,7 @@ func newService(t testing.TB, options ...func(*api.Options)) *service {
 	o := api.Options{
 		Control: control.New(s, plan.Defaults{}),
 		Ready:   s.Ping,
+		Metrics: metrics.New(),
 		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, change := range options {

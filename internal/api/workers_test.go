@@ -279,3 +279,41 @@ func TestFinishWithRetryAfterPermanentAndSnooze(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 }
+
+func TestWorkerSendsLogs(t *testing.T) {
+	s := newService(t)
+	s.createSendRuns(1)
+	path := s.registerWorker()
+	var c belfry.ClaimReply
+	s.expect(http.StatusOK, &c, "POST", path+"/claim", `{"handlers": ["send"], "limit": 1, "wait_seconds": 0}`)
+	run := c.Runs[0]
+	send := func(status int, more string, headers ...string) reply {
+		t.Helper()
+		return s.expect(status, nil, "POST", path+"/heartbeat", fmt.Sprintf(`{"slots": 2, "handlers": ["send"], "logs": [{"run_id": %q, "attempt": 1, "token": %q, %s}]}`, run.ID, run.Token, more), headers...)
+	}
+	read := func(query, text string, offset, next int64) {
+		t.Helper()
+		var log belfry.RunLog
+		s.expect(http.StatusOK, &log, "GET", "/api/v1/runs/"+run.ID.String()+"/log"+query, "")
+		if log.Text != text || log.Offset != offset || log.NextOffset != next || log.RunID != run.ID {
+			t.Errorf("%q: got %+v, want %q from %d to %d", query, log, text, offset, next)
+		}
+	}
+	read("", "", 0, 0)
+	send(http.StatusOK, `"text": "one\n"`)
+	send(http.StatusOK, `"offset": 4, "text": "<b>\u001b[31m\n"`)
+	send(http.StatusOK, `"offset": 13, "text": ""`)
+	read("", "one\n<b>\x1b[31m\n", 0, 13)
+	read("?attempt=1&offset=4", "<b>\x1b[31m\n", 4, 13)
+	read("?offset=13", "", 13, 13)
+	if send(http.StatusOK, `"offset": 13, "text": "elsewhere"`, "Belfry-Namespace: other"); strings.Contains(s.send("GET", "/api/v1/runs/"+run.ID.String()+"/log", "").body, "elsewhere") {
+		t.Error("a worker of another namespace wrote to the log")
+	}
+	if p := send(http.StatusUnprocessableEntity, `"offset": -1, "txt": ""`).problem(t); !slices.Contains(p.fields(), "logs[0].offset") || !slices.Contains(p.fields(), "logs[0].txt") {
+		t.Errorf("the errors are %+v", p.Errors)
+	}
+	s.expect(http.StatusOK, nil, "POST", path+"/finish", fmt.Sprintf(`{"results": [{"run_id": %q, "attempt": 1, "token": %q, "outcome": "succeeded", "log": "end\n", "log_offset": 100}]}`, run.ID, run.Token))
+	read("", "end\n", 100, 104)
+	s.expect(http.StatusNotFound, nil, "GET", "/api/v1/runs/"+unknownID+"/log", "")
+	s.expect(http.StatusBadRequest, nil, "GET", "/api/v1/runs/"+run.ID.String()+"/log?offset=x", "")
+}

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ func TestFrozenNodeChangesNothingAfterwards(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t, nil)
 	proxy := pgtest.NewProxy(t, url)
-	nodes := []*process{onPostgres(t, url), onPostgres(t, proxy.URL()), onPostgres(t, url)}
+	var nodes []*process
+	for _, url := range []string{url, proxy.URL(), url} {
+		nodes = append(nodes, onPostgres(t, url, "--concurrency", "32")) // no two of them can take all runs
+	}
 	sleeper, dead, healthy := nodes[0], nodes[1], nodes[2]
 	awaitShardOwners(t, url, nodes...)
 	workers := workersOf(t, url, len(nodes))
@@ -147,19 +151,21 @@ func (d *driver) mustOnce(at time.Time, path string, s spec) requestedJob {
 // must be some.
 func (d *driver) heldBy(jobs []requestedJob, worker string) (runs []string) {
 	d.tb.Helper()
+	found := map[string]int{}
 	for _, j := range jobs {
 		list, err := runsOf(d.node(), j.ID)
 		if err != nil {
 			d.tb.Fatalf("read runs: %v", err)
 		}
 		for _, r := range list {
+			found[fmt.Sprintf("%s by %s, attempt %d", r.Status, r.Worker, r.Attempt)]++
 			if r.Worker == worker && r.Attempt == 1 && r.Status == "running" {
 				runs = append(runs, r.ID)
 			}
 		}
 	}
 	if len(runs) == 0 {
-		d.tb.Fatal("the frozen node holds none of the runs")
+		d.tb.Fatalf("worker %s of the frozen node holds none of the runs: %v", worker, found)
 	}
 	return runs
 }

@@ -182,7 +182,7 @@ type apiEvent struct {
 // events counts the events of catch-ups, by their size.
 func (d *driver) events() map[apiEvent]int {
 	d.tb.Helper()
-	all, err := pages[apiEvent](d.node(), "/api/v1/events?limit=500")
+	all, err := pages[apiEvent](d.node(), "/api/v1/events?limit=500&kind=large_catch_up")
 	if err != nil {
 		d.tb.Fatal(err)
 	}

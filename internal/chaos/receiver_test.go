@@ -20,6 +20,7 @@ import (
 //	/ok          200
 //	/slow/n      200 after n milliseconds
 //	/fail/n      500 to the first n deliveries of a run, then 200
+//	/until/a     500 until gate a is opened, then 200
 //	/cut/n       the connection is closed on the first n, then 200
 //	/hang/n      nothing to the first n until the caller gives up, then 200
 //	/gate/a/b    nothing to the first until gate a is opened, nothing to the second
@@ -66,6 +67,12 @@ func (l *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "fail":
 		if nth <= n {
+			status = http.StatusInternalServerError
+		}
+	case "until":
+		select {
+		case <-l.gateOf(argument):
+		default:
 			status = http.StatusInternalServerError
 		}
 	case "cut":

@@ -31,6 +31,9 @@ type Store interface {
 	store.Runs
 	store.History
 	store.DeadLetters
+	store.Alerts
+	store.Events
+	store.Monitors
 	store.Sharding
 	store.Clock
 	store.Notifier
@@ -43,7 +46,9 @@ type Control struct {
 	defaults  plan.Defaults
 	computing computing
 	poller    claimPoller
+	feed      eventFeed
 	offers    Offers // nil: no scheduler of this node fills claims
+	sender    Sender // nil: channels cannot be tested
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that
@@ -54,6 +59,9 @@ func New(s Store, d plan.Defaults) *Control {
 
 // FillClaims has claims that wait filled by a scheduler. It is called before any claim.
 func (c *Control) FillClaims(o Offers) { c.offers = o }
+
+// SendThrough sets how channels are tested. It is called before any of that.
+func (c *Control) SendThrough(s Sender) { c.sender = s }
 
 // now is the time of the store as it is stored.
 func (c *Control) now() time.Time { return c.store.Now().UTC().Truncate(time.Microsecond) }

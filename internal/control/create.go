@@ -69,14 +69,7 @@ func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own
 	case err != nil:
 		return err
 	}
-	return nameTaken(name)
-}
-
-// nameTaken is the error that a store returns for a name that is taken.
-func nameTaken(name string) error {
-	return &belfry.Error{Code: belfry.Conflict, Message: "the name is taken", Fields: []belfry.FieldError{{
-		Field: "name", Message: fmt.Sprintf("a job named %q exists already", name),
-	}}}
+	return store.NameTaken("job", name)
 }
 
 // newJob is the job that input declares, with its first plan.
@@ -203,11 +196,11 @@ func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 		b.taken, b.err = 0, nil
 		v := validate.New(b.now, b.control.defaults)
 		var errors []belfry.FieldError
-		for line, err := range b.lines {
-			var job store.NewJob
+		for lines, err := range b.chunks() {
+			var jobs []store.NewJob
 			var wrong []belfry.FieldError
 			if err == nil {
-				job, wrong, err = b.job(ctx, v, line)
+				jobs, wrong, err = b.validate(ctx, v, lines)
 			}
 			if b.err = err; err != nil {
 				break
@@ -215,8 +208,10 @@ func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 			if errors = append(errors, wrong...); len(errors) >= MaxImportErrors {
 				break
 			}
-			if len(errors) == 0 && !yield(job, nil) {
-				return
+			for i := range jobs {
+				if len(errors) == 0 && !yield(jobs[i], nil) {
+					return
+				}
 			}
 		}
 		switch {
@@ -232,23 +227,56 @@ func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 	}
 }
 
-// job is the job of a line, or what is wrong with it.
-func (b *batch) job(ctx context.Context, v *validate.Validator, line Line) (job store.NewJob, wrong []belfry.FieldError, err error) {
-	id := b.nextID()
+// chunkLines is how many lines are validated in one turn. Most are in less than
+// shortCompute.
+const chunkLines = 16
+
+// chunks gives the lines, some at a time.
+func (b *batch) chunks() iter.Seq2[[]Line, error] {
+	return func(yield func([]Line, error) bool) {
+		chunk := make([]Line, 0, chunkLines)
+		for line, err := range b.lines {
+			if err != nil {
+				if len(chunk) == 0 || yield(chunk, nil) {
+					yield(nil, err)
+				}
+				return
+			}
+			if chunk = append(chunk, line); len(chunk) < chunkLines {
+				continue
+			}
+			if !yield(chunk, nil) {
+				return
+			}
+			clear(chunk)
+			chunk = chunk[:0]
+		}
+		if len(chunk) > 0 {
+			yield(chunk, nil)
+		}
+	}
+}
+
+// validate returns the jobs of lines up to the first that is wrong, and what is wrong.
+func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Line) (jobs []store.NewJob, wrong []belfry.FieldError, err error) {
 	err = b.control.computing.do(ctx, func() error {
-		var r validate.Result
-		if r, wrong = v.Create(id, line.Input); len(wrong) == 0 {
-			job = b.control.planJob(b.namespace, id, r, b.now)
+		for _, line := range lines {
+			id := b.nextID()
+			r, errors := v.Create(id, line.Input)
+			if len(wrong) == 0 && len(errors) == 0 {
+				jobs = append(jobs, b.control.planJob(b.namespace, id, r, b.now))
+			}
+			for _, e := range errors {
+				if e.Field != "" && e.Field[0] != '[' {
+					e.Field = "." + e.Field
+				}
+				e.Field = line.Place + e.Field
+				wrong = append(wrong, e)
+			}
 		}
 		return nil
 	})
-	for i, e := range wrong {
-		if e.Field != "" && e.Field[0] != '[' {
-			e.Field = "." + e.Field
-		}
-		wrong[i].Field = line.Place + e.Field
-	}
-	return job, wrong, err
+	return jobs, wrong, err
 }
 
 // dryRun validates the lines and that their names are free.
@@ -261,7 +289,7 @@ func (b *batch) dryRun(ctx context.Context) (belfry.ImportResult, error) {
 			return belfry.ImportResult{}, err
 		case name == "" || taken != nil:
 		case names[name]:
-			taken = nameTaken(name)
+			taken = store.NameTaken("job", name)
 		default:
 			names[name] = true
 			taken = b.control.checkNameFree(ctx, b.namespace, name, belfry.ID{})

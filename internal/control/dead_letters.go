@@ -31,7 +31,7 @@ func (c *Control) ListDeadLetters(ctx context.Context, namespace string, f belfr
 	letters, err := c.deadLetters(ctx, namespace, f, store.Page{After: p.After, Limit: p.Limit + 1})
 	letters, next := cutPage(letters, p.Limit, deadPosition)
 	for i := range letters {
-		letters[i].IdempotencyKey = letters[i].Key()
+		setComputed(&letters[i].Run)
 	}
 	return letters, next, err
 }
@@ -55,7 +55,7 @@ func (c *Control) DeadLetter(ctx context.Context, namespace string, id belfry.ID
 		return belfry.DeadLetter{}, err
 	}
 	letter.Payload = secret.Mask(letter.Payload)
-	letter.IdempotencyKey = letter.Key()
+	setComputed(&letter.Run)
 	return letter, nil
 }
 

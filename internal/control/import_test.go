@@ -94,7 +94,7 @@ func TestImportStopsAfterManyErrors(t *testing.T) {
 		}
 	}
 	_, err := c.Import(t.Context(), ns, endless, none, false)
-	if n := len(errorsOf(t, err)); n != control.MaxImportErrors || read > control.MaxImportErrors {
+	if n := len(errorsOf(t, err)); n != control.MaxImportErrors || read > control.MaxImportErrors+20 { // lines are validated some at a time
 		t.Errorf("%d errors of %d lines", n, read)
 	}
 }

@@ -1,7 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -81,4 +86,111 @@ func (c *Control) Delete(ctx context.Context, namespace, ref, match string, o De
 		return nil // The first try did it, though its answer was lost.
 	}
 	return err
+}
+
+// Limits of a bulk action.
+const (
+	maxBulk     = 10_000 // jobs
+	bulkPage    = 100
+	bulkLists   = 500 // pages read, however few jobs match the filter
+	bulkWorkers = 8   // jobs at the same time
+)
+
+// Bulk performs an action on the jobs that match a filter, newest first; a failure of
+// one does not stop the others. Repeating it is harmless, and with a key no job is
+// triggered twice. It stops at the limit, or after many pages, and returns the job after
+// which to continue; zero at the end. With an error, it has done what the result says.
+func (c *Control) Bulk(ctx context.Context, namespace string, b belfry.Bulk, after belfry.ID, k Key) (belfry.BulkResult, belfry.ID, error) {
+	result := belfry.BulkResult{Failed: []belfry.BulkFailure{}}
+	if !b.All && b.Filter.Empty() {
+		return result, belfry.ID{}, invalid("the action is not valid", []belfry.FieldError{{
+			Field: "filter", Message: `is empty; set what the jobs have in common, or "all"`,
+		}})
+	}
+	b.Limit = cmp.Or(b.Limit, maxBulk)
+	for range bulkLists {
+		jobs, next, err := c.list(ctx, namespace, b.Filter, store.Page{After: store.Position{ID: after}, Limit: min(bulkPage, b.Limit-result.Matched)})
+		if err != nil {
+			return result, after, err
+		}
+		result.Matched += len(jobs)
+		if !b.DryRun {
+			if err := c.actOnAll(ctx, namespace, b.Action, jobs, k, &result); err != nil {
+				return result, after, err
+			}
+		}
+		if after = next.ID; after.IsZero() || result.Matched >= b.Limit {
+			break
+		}
+	}
+	return result, after, nil
+}
+
+func (c *Control) act(ctx context.Context, namespace string, action belfry.Action, job belfry.Job, k Key) (err error) {
+	ref := job.ID.String()
+	switch action {
+	case belfry.ActionPause:
+		_, err = c.Pause(ctx, namespace, ref)
+	case belfry.ActionResume:
+		_, err = c.Resume(ctx, namespace, ref, belfry.Resume{})
+	case belfry.ActionTrigger:
+		_, err = c.Trigger(ctx, namespace, ref, belfry.Trigger{}, k.ofJob(job.ID))
+	case belfry.ActionCancel:
+		_, err = c.CancelJob(ctx, namespace, ref)
+	case belfry.ActionRetry:
+		_, err = c.Redrive(ctx, namespace, belfry.Redrive{Filter: belfry.DeadFilter{Job: ref}})
+	case belfry.ActionDelete:
+		if err = c.Delete(ctx, namespace, ref, "", DeleteOptions{}); isNotFound(err) {
+			err = nil // Another request deleted it first.
+		}
+	default:
+		err = belfry.Errorf(belfry.Internal, "there is no action %q", action)
+	}
+	return err
+}
+
+// ofJob is the key of one job's part of a bulk action.
+func (k Key) ofJob(job belfry.ID) Key {
+	if k.Text == "" {
+		return Key{}
+	}
+	sum := sha256.Sum256([]byte(job.String() + k.Text))
+	return Key{Text: "bulk-" + hex.EncodeToString(sum[:]), Hash: k.Hash}
+}
+
+// actOnAll performs an action on jobs, some at a time, and adds what came of it to a
+// result. Only a database that does not answer, or a caller that has left, is an error
+// of the whole.
+func (c *Control) actOnAll(ctx context.Context, namespace string, action belfry.Action, jobs []belfry.Job, k Key, result *belfry.BulkResult) (lost error) {
+	errs := make([]error, len(jobs))
+	slots := make(chan struct{}, bulkWorkers)
+	var workers sync.WaitGroup
+	for i, job := range jobs {
+		slots <- struct{}{}
+		workers.Go(func() {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = c.act(ctx, namespace, action, job, k)
+			}
+			<-slots
+		})
+	}
+	workers.Wait()
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			result.Done++
+		case ctx.Err() != nil:
+			lost = unavailable("act on many jobs", ctx.Err())
+		case belfry.CodeOf(err) == belfry.Unavailable:
+			lost = err
+		default:
+			shown := "an internal error"
+			var e *belfry.Error
+			if errors.As(err, &e) { // Users may see it, but not its cause.
+				shown = (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
+			}
+			result.Failed = append(result.Failed, belfry.BulkFailure{JobID: jobs[i].ID, Name: jobs[i].Name, Error: shown, Err: err})
+		}
+	}
+	return lost
 }

@@ -30,6 +30,11 @@ func (c *Control) Run(ctx context.Context, namespace string, id belfry.ID) (belf
 	return runs[0], err
 }
 
+// RunLog returns what the handler of an attempt wrote to its log, also while it runs.
+func (c *Control) RunLog(ctx context.Context, namespace string, id belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
+	return retryRead(ctx, "read a log", func() (belfry.RunLog, error) { return c.store.RunLog(ctx, namespace, id, q) })
+}
+
 // JobHistory finds a job, or a deleted one by its id as long as its history is kept.
 func (c *Control) JobHistory(ctx context.Context, namespace, ref string) (belfry.Job, error) {
 	job, err := c.jobHistory(ctx, namespace, ref)
@@ -88,7 +93,8 @@ func (c *Control) jobRuns(ctx context.Context, job belfry.Job, f belfry.JobRunFi
 		runs, next = full, end
 	}
 	for i := range runs {
-		runs[i].IdempotencyKey, runs[i].JobName = runs[i].Key(), job.Name
+		setComputed(&runs[i])
+		runs[i].JobName = job.Name
 	}
 	return runs, next, nil
 }
@@ -106,12 +112,12 @@ func (c *Control) ListRuns(ctx context.Context, namespace string, f belfry.RunFi
 	return list.Runs, store.Position{ID: list.Next}, err
 }
 
-// complete sets what runs show and their records do not have: their idempotency keys and
-// the names of their jobs.
+// complete sets what runs show and their records do not have: their idempotency keys,
+// traces and the names of their jobs.
 func (c *Control) complete(ctx context.Context, namespace string, runs []belfry.Run) ([]belfry.Run, error) {
 	var jobs []belfry.ID
 	for i := range runs {
-		runs[i].IdempotencyKey = runs[i].Key()
+		setComputed(&runs[i])
 		if !slices.Contains(jobs, runs[i].JobID) {
 			jobs = append(jobs, runs[i].JobID)
 		}
@@ -126,6 +132,14 @@ func (c *Control) complete(ctx context.Context, namespace string, runs []belfry.
 	return runs, err
 }
 
+// setComputed sets what is computed from a run. A skip has no trace.
+func setComputed(r *belfry.Run) {
+	r.IdempotencyKey = r.Key()
+	if r.Status != belfry.RunSkipped {
+		r.TraceID = belfry.RunTraceID(r.ID).String()
+	}
+}
+
 // CancelRun ends a run and returns it: one that no worker holds is cancelled at once; a
 // running one ends when its worker has stopped it. A run that is settled in any other
 // way is a Conflict.
@@ -135,15 +149,6 @@ func (c *Control) CancelRun(ctx context.Context, namespace string, id belfry.ID)
 		return belfry.Run{}, err
 	}
 	return c.Run(ctx, namespace, id)
-}
-
-// ListEvents returns the events of a namespace, latest first.
-func (c *Control) ListEvents(ctx context.Context, namespace string, p store.Page) ([]belfry.Event, store.Position, error) {
-	events, err := retryRead(ctx, "list events", func() ([]belfry.Event, error) {
-		return c.store.ListEvents(ctx, namespace, store.Page{After: p.After, Limit: p.Limit + 1})
-	})
-	events, next := cutPage(events, p.Limit, func(e belfry.Event) store.Position { return store.Position{At: e.At, ID: e.ID} })
-	return events, next, err
 }
 
 // Explain says what was decided for an instant of a job and why, or what is planned; see
@@ -162,7 +167,8 @@ func (c *Control) Explain(ctx context.Context, namespace, ref, at string) (belfr
 		return explain.Explain(ctx, c.store.Store, c.compile, job, instant, c.now())
 	})
 	if e.Run != nil {
-		e.Run.IdempotencyKey, e.Run.JobName = e.Run.Key(), job.Name
+		setComputed(e.Run)
+		e.Run.JobName = job.Name
 	}
 	return e, err
 }

@@ -34,11 +34,11 @@ func TestLargeCatchUpEvent(t *testing.T) {
 	controltest.Run(t, "once", func(sc *controltest.Scenario) {
 		job := sc.Create("* * * * *", func(s *belfry.Spec) { s.MissedWindow = "run_all" })
 		sc.FireAt("09:20:30")
-		events, next, err := sc.Control.ListEvents(sc.Context(), ns, store.Page{Limit: 1})
+		events, next, err := sc.Control.ListEvents(sc.Context(), ns, belfry.EventFilter{}, store.Page{Limit: 1})
 		if err != nil || len(events) != 1 || events[0].Kind != belfry.EventLargeCatchUp || events[0].JobID != job.ID || events[0].Count != 22 || next != (store.Position{}) {
 			sc.Errorf("got %+v, then %v, error %v", events, next, err)
 		}
-		if events, _, err := sc.Control.ListEvents(sc.Context(), "elsewhere", store.Page{Limit: 10}); err != nil || len(events) != 0 {
+		if events, _, err := sc.Control.ListEvents(sc.Context(), "elsewhere", belfry.EventFilter{}, store.Page{Limit: 10}); err != nil || len(events) != 0 {
 			sc.Errorf("elsewhere: %+v, error %v", events, err)
 		}
 	})

@@ -56,16 +56,20 @@ func (c *Control) claim(ctx context.Context, claim belfry.Claim, below int64) ([
 	return runs, err
 }
 
-// Heartbeat records that a worker is alive and returns which of its attempts are lost
-// or cancelled.
+// Heartbeat records that a worker is alive, keeps what it sends of the logs of its
+// attempts, and returns which of them are lost or cancelled.
 func (c *Control) Heartbeat(ctx context.Context, namespace string, h belfry.Heartbeat) (reply belfry.HeartbeatReply, err error) {
 	if h.Lanes, err = lanes(namespace, h.Queues, h.Handlers); err != nil {
 		return reply, err
 	}
 	h.Node = sanitize.Text(h.Node, maxNode)
 	h.WorkerID = belfry.WorkerID(namespace, h.WorkerID)
+	h.Logs = slices.Clone(h.Logs)
+	for i := range h.Logs {
+		h.Logs[i].Namespace = namespace
+	}
 	reply, err = retryRead(ctx, "record a heartbeat", func() (belfry.HeartbeatReply, error) { return c.store.Heartbeat(ctx, h) })
-	reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...)
+	reply.Lost = append([]belfry.HeldAttempt{}, reply.Lost...) // never null
 	reply.Cancel = append([]belfry.HeldAttempt{}, reply.Cancel...)
 	return reply, err
 }

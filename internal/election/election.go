@@ -73,6 +73,10 @@ type Leases struct {
 	Node belfry.ID // this node's incarnation
 	Log  *slog.Logger
 
+	// TakenOver is called with the shards that this node leads since the last call. Nil: nobody
+	// wants to know.
+	TakenOver func(shards []int)
+
 	// Stalled is for how long the leader has made no progress, if that is too long;
 	// otherwise zero. A node that is stalled leads nothing, so that others do. Nil:
 	// never.
@@ -82,10 +86,11 @@ type Leases struct {
 // campaign is the state of a running elector.
 type campaign struct {
 	Leases
-	lead    Lead
-	terms   map[int]*term
-	led     map[int]bool // shards that this process has led before
-	running sync.WaitGroup
+	lead     Lead
+	terms    map[int]*term
+	led      map[int]bool // shards that this process has led before
+	reported map[int]bool // shards that it led when it last said so
+	running  sync.WaitGroup
 }
 
 // term is a shard that this node leads.
@@ -99,7 +104,7 @@ type term struct {
 
 // Run leads the node's share of the shards until ctx ends, then releases it.
 func (d Leases) Run(ctx context.Context, lead Lead) error {
-	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}, led: map[int]bool{}}
+	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}, led: map[int]bool{}, reported: map[int]bool{}}
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for failing, stalled := false, false; ; {
@@ -116,11 +121,35 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 		}
 		failing = err != nil
 		c.expire(time.Now())
+		c.report()
 		select {
 		case <-ctx.Done():
 			c.resign(context.WithoutCancel(ctx))
 			return nil
 		case <-tick.C:
+		}
+	}
+}
+
+// report says which shards this node has begun and ceased to lead.
+func (c *campaign) report() {
+	var gained, lost []int
+	for shard := range c.Store.Shards() {
+		switch leads := c.terms[shard] != nil; {
+		case leads && !c.reported[shard]:
+			gained = append(gained, shard)
+		case !leads && c.reported[shard]:
+			lost = append(lost, shard)
+		}
+		c.reported[shard] = c.terms[shard] != nil
+	}
+	if len(lost) > 0 {
+		c.Log.Info("shards were given up", "shards", lost, "left", len(c.terms))
+	}
+	if len(gained) > 0 {
+		c.Log.Info("shards were taken over", "shards", gained, "now", len(c.terms))
+		if c.TakenOver != nil {
+			c.TakenOver(gained)
 		}
 	}
 }

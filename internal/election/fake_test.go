@@ -200,6 +200,7 @@ type ledTerm struct {
 
 type node struct {
 	stalled atomic.Int64 // for how long its leader makes no progress
+	taken   atomic.Int64 // shards that it has reported to have taken over
 	*nodeStore
 	id   belfry.ID
 	stop context.CancelFunc
@@ -216,7 +217,8 @@ func (f *fleet) start(state linkState) *node {
 	n := &node{nodeStore: &nodeStore{leaseTable: f.leases, state: state}, id: belfry.NewID(time.Now()), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	elector := Leases{Store: n.nodeStore, Node: n.id, Log: slog.New(slog.DiscardHandler), Stalled: func() time.Duration { return time.Duration(n.stalled.Load()) }}
+	elector := Leases{Store: n.nodeStore, Node: n.id, Log: slog.New(slog.DiscardHandler), Stalled: func() time.Duration { return time.Duration(n.stalled.Load()) },
+		TakenOver: func(shards []int) { n.taken.Add(int64(len(shards))) }}
 	go func() {
 		defer close(n.done)
 		if err := elector.Run(ctx, func(ctx context.Context, term store.Term) { f.lead(ctx, n, term) }); err != nil {

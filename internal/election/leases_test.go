@@ -386,3 +386,25 @@ func TestTermsKnowHowLongNobodyLed(t *testing.T) {
 		}
 	})
 }
+
+// A node says which shards it has taken over, and which it has given up.
+func TestTakenOverShardsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 16)
+		a := f.start(quick)
+		time.Sleep(settled)
+		b := f.start(quick)
+		time.Sleep(settled + time.Second)
+		f.wantLeaders(a, b)
+		taken := map[*node]int64{}
+		for _, leader := range f.leaders() {
+			taken[leader]++
+		}
+		if got := a.taken.Load(); got != 16 {
+			t.Errorf("the first took over %d shards", got)
+		}
+		if got := b.taken.Load(); got != taken[b] {
+			t.Errorf("the second took over %d shards, and leads %d", got, taken[b])
+		}
+	})
+}

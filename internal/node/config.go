@@ -11,6 +11,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
+	"github.com/belfry-sh/belfry/internal/target"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -39,10 +40,13 @@ type Config struct {
 	PriorityAgeing time.Duration // how much longer a run of the lowest priority may wait than one of the highest
 	LargeCatchUp   int           // more catch-up runs of one job at once cause an event
 
+	MetricsListen string // address for metrics and profiles without a key; empty: none
+
 	APIKeyFile   string
 	RateLimit    float64  // requests per second and API key; 0: no limit
 	AllowTargets []string // private networks, as CIDRs, that HTTP targets may be in
 	Hosts        []string // host names of this server, for the Host header
+	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
 	// Handlers are executed beside the built-in ones, by the type of their jobs. The API
@@ -83,6 +87,9 @@ func (c Config) Validate() error {
 	} else if !isLoopback(host) && c.APIKeyFile == "" {
 		invalid("--listen", "%s can be reached from other machines, which requires API keys: set --api-key-file, or listen on 127.0.0.1", c.Listen)
 	}
+	if _, _, err := net.SplitHostPort(c.MetricsListen); c.MetricsListen != "" && err != nil {
+		invalid("--metrics-listen", "%q is not host:port, such as 127.0.0.1:9464", c.MetricsListen)
+	}
 	if len(c.Roles) == 0 {
 		invalid("--roles", "must be at least one of api, scheduler, worker")
 	}
@@ -94,10 +101,10 @@ func (c Config) Validate() error {
 	if c.DatabaseURL == "" && !(c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)) {
 		invalid("--roles", "the embedded database is for one process, which needs all roles; set --database-url to split them")
 	}
-	ageing := c.PriorityAgeing
-	for _, number := range []struct {
+	ageing, public := c.PriorityAgeing, c.PublicURL
+	for _, flag := range []struct {
 		valid       bool
-		flag, limit string
+		name, limit string
 		value       any
 	}{
 		{c.Shards >= 0 && c.Shards <= 4096, "--shards", "from 1 to 4096", c.Shards},
@@ -110,9 +117,10 @@ func (c Config) Validate() error {
 		{ageing == 0 || ageing >= time.Second && ageing <= 7*24*time.Hour, "--priority-ageing", "from 1s to 168h", ageing},
 		{c.LargeCatchUp >= 0, "--large-catch-up", "at least 0", c.LargeCatchUp},
 		{c.RateLimit >= 0 && c.RateLimit <= 1e6, "--rate-limit", "from 0 to 1000000", c.RateLimit},
+		{public == "" || target.CheckURL(public) == "" && !strings.ContainsAny(public, "?#") && len(public) <= 100, "--public-url", "an address such as https://belfry.example.com, without ? and #, of at most 100 characters", public},
 	} {
-		if !number.valid {
-			invalid(number.flag, "must be %s, not %v", number.limit, number.value)
+		if !flag.valid {
+			invalid(flag.name, "must be %s, not %v", flag.limit, flag.value)
 		}
 	}
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {

@@ -8,19 +8,25 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/election"
+	"github.com/belfry-sh/belfry/internal/metrics"
+	"github.com/belfry-sh/belfry/internal/notify"
 	"github.com/belfry-sh/belfry/internal/scheduler"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/internal/tracing"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -34,8 +40,13 @@ type Node struct {
 	listener  net.Listener
 	keys      *api.Keys
 	targets   *target.Guard
+	metrics   *metrics.Metrics
+	tracing   *tracing.Tracing     // nil: no traces are exported
 	draining  chan struct{}        // closed when the node begins to shut down
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
+	taken     chan []int           // shards that it has begun to lead
+
+	metricsListener net.Listener // nil: metrics are served with the API alone
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -43,7 +54,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, log: log, id: belfry.NewID(time.Now()), draining: make(chan struct{}), stalled: func() time.Duration { return 0 }}
+	n := &Node{config: c, log: log, id: belfry.NewID(time.Now()), metrics: metrics.New(), draining: make(chan struct{}), stalled: func() time.Duration { return 0 }, taken: make(chan []int, 16)}
 	if err := n.open(ctx); err != nil {
 		n.close()
 		return nil, err
@@ -65,26 +76,29 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}
+	if n.tracing = tracing.New(ctx, n.id, n.config.Version, n.log); n.tracing != nil {
+		n.store = n.tracing.Store(n.store)
+	}
 	// A peer that has disappeared, such as a worker that waits for a run, is noticed
 	// within half a minute.
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	if n.listener, err = config.Listen(ctx, "tcp", n.config.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	return nil
+	return n.listenMetrics(ctx)
 }
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
 		return n.waitForDatabase(ctx, func() error {
-			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log})
+			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
 			if err == nil {
 				n.store = opened
 			}
 			return err
 		})
 	}
-	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log})
+	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log, Metrics: n.metrics})
 	if err == nil {
 		n.store, n.downSince = opened, opened.DownSince()
 	}
@@ -130,6 +144,14 @@ func (n *Node) waitForDatabase(ctx context.Context, open func() error) error {
 // Addr is the address that the node listens on.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
+// MetricsAddr is the address of the listener for metrics; nil: there is none.
+func (n *Node) MetricsAddr() net.Addr {
+	if n.metricsListener == nil {
+		return nil
+	}
+	return n.metricsListener.Addr()
+}
+
 // AllowsTarget reports whether jobs may call a host, which is an address or localhost, from
 // this node.
 func (n *Node) AllowsTarget(host string) bool { return n.targets.Blocked(host) == nil }
@@ -148,13 +170,30 @@ func (n *Node) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	local := scheduler.NewLocal(ctx, n.store)
 	var offers control.Offers
+	var s *scheduler.Scheduler
 	if n.config.has(RoleScheduler) {
 		offers = local
-		s := scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log})
+		s = scheduler.New(n.store, scheduler.Options{Owner: n.id, Local: local, Retention: n.config.Retention, Defaults: n.config.planDefaults(), Log: n.log, Metrics: n.metrics})
 		n.stalled = s.Stalled
 		work.Go(func() error { return s.Run(ctx) })
 		work.Go(func() error { return n.elect(ctx, s.Lead) })
+		alerts := alert.New(n.store, n.sender(), n.id, n.log)
+		work.Go(func() error { return alerts.Run(ctx) })
+		work.Go(func() error {
+			n.collectCluster(ctx, s.Owned)
+			return nil
+		})
 	}
+	work.Go(func() error {
+		n.keepMembership(ctx)
+		return nil
+	})
+	var pool *worker.Pool
+	if n.config.has(RoleWorker) {
+		pool = n.pool(local)
+		work.Go(func() error { return pool.Run(ctx) })
+	}
+	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
 	var server errgroup.Group
 	server.Go(func() error {
 		defer stop() // a node without its port stops
@@ -166,9 +205,11 @@ func (n *Node) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	if n.config.has(RoleWorker) {
-		pool := n.pool(local)
-		work.Go(func() error { return pool.Run(ctx) })
+	if n.metricsListener != nil {
+		server.Go(func() error {
+			defer stop()
+			return n.serveHTTP(serving, n.metricsListener, n.metricsHandler())
+		})
 	}
 	work.Go(func() error {
 		<-ctx.Done()
@@ -180,18 +221,38 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, server.Wait())
 }
 
+// sender sends alerts to receivers that jobs may call as well.
+func (n *Node) sender() *notify.Sender {
+	s := notify.New(n.targets.Dialer(nil).DialContext, nil)
+	s.PublicURL = n.config.PublicURL
+	return s
+}
+
+// ownsAll reports whether the node owns all shards without leases.
+func (n *Node) ownsAll() bool { return n.config.DatabaseURL == "" || n.config.OwnAll }
+
 func (n *Node) elect(ctx context.Context, lead election.Lead) error {
-	if n.config.DatabaseURL == "" || n.config.OwnAll {
+	if n.ownsAll() {
 		return election.AllShards{Store: n.store, DownSince: n.downSince}.Run(ctx, lead)
 	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled}.Run(ctx, lead)
+	taken := func(shards []int) {
+		select {
+		case n.taken <- shards:
+		default: // the election does not wait for an event
+		}
+	}
+	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled, TakenOver: taken}.Run(ctx, lead)
 }
 
 // pool executes runs of the built-in handlers. The scheduler of this node, if there is
 // one, fills its claims; otherwise they wait for a notification that runs are ready.
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	mux := worker.NewMux()
-	mux.Handle(belfry.TypeHTTP, target.NewHTTP(target.HTTPOptions{Guard: n.targets}))
+	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency}
+	if n.tracing != nil {
+		options.Span = n.tracing.ClientSpan
+	}
+	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}
@@ -201,18 +262,28 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 // serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
 // this node, if there is one, fills the claims of workers.
 func (n *Node) serve(ctx context.Context, offers control.Offers) error {
+	public, _ := url.Parse(n.config.PublicURL) // which is valid; links in alerts must work
 	o := api.Options{
 		Ready: n.ready, Draining: n.draining, Keys: n.keys, Targets: n.targets, RateLimit: n.config.RateLimit,
-		Hosts: n.config.Hosts, Version: n.config.Version, Log: n.log,
+		Hosts: append(slices.Clone(n.config.Hosts), public.Host), Version: n.config.Version, Metrics: n.metrics, Log: n.log,
+	}
+	if n.tracing != nil {
+		o.Span = n.tracing.ServerSpan
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
 		o.Control.FillClaims(offers)
+		o.Control.SendThrough(n.sender())
 	}
-	server := api.NewServer(api.New(o))
+	return n.serveHTTP(ctx, n.listener, api.New(o))
+}
+
+// serveHTTP serves a handler until ctx ends.
+func (n *Node) serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := api.NewServer(handler)
 	server.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(n.listener) }()
+	go func() { failed <- server.Serve(listener) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
@@ -252,8 +323,10 @@ func (n *Node) ready(ctx context.Context) error {
 }
 
 func (n *Node) close() {
-	if n.listener != nil {
-		n.listener.Close()
+	for _, l := range []net.Listener{n.listener, n.metricsListener} {
+		if l != nil {
+			l.Close()
+		}
 	}
 	if n.store != nil {
 		if err := n.store.Close(); err != nil {

@@ -193,6 +193,39 @@ func TestAPIKeysAndHostsAreChecked(t *testing.T) {
 	}
 }
 
+// The links in alerts lead to this server, by the name that they have.
+func TestLinksInAlertsWork(t *testing.T) {
+	sent := make(chan belfry.Alert, 1)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var event struct{ Data belfry.Alert }
+		if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
+			t.Error(err)
+		}
+		sent <- event.Data
+	}))
+	t.Cleanup(hook.Close)
+	base, _ := startNode(t, func(c *Config) { c.PublicURL = "https://belfry.example.com/" })
+	request(t, "POST", base+"/api/v1/channels", `{"name":"ops","type":"webhook","url":"`+hook.URL+`"}`, nil)
+	if status := request(t, "POST", base+"/api/v1/channels/ops/test", "", nil); status != http.StatusNoContent {
+		t.Fatalf("the test: %d", status)
+	}
+	link := (<-sent).URL
+	path, ok := strings.CutPrefix(link, "https://belfry.example.com/api/")
+	req, err := http.NewRequestWithContext(t.Context(), "GET", base+"/api/"+path, nil)
+	if !ok || err != nil {
+		t.Fatalf("the link is %q: %v", link, err)
+	}
+	req.Host = "belfry.example.com"
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s", link, resp.Status)
+	}
+}
+
 func TestRolesCanBeSplitOverProcesses(t *testing.T) {
 	url := pgtest.Database(t, postgres.Migrate)
 	role := func(roles ...string) string {
@@ -277,5 +310,20 @@ func TestSilentConnections(t *testing.T) {
 	t.Logf("all jobs ran again after %s", took)
 	if took > 10*time.Second {
 		t.Errorf("all jobs ran again only after %s", took)
+	}
+}
+
+// Without an endpoint for traces, the store of a node is the database itself: nothing of
+// them is on the path of a run.
+func TestNoTracesUnlessConfigured(t *testing.T) {
+	for endpoint, want := range map[string]string{"": "*sqlite.Store", "http://127.0.0.1:1": "*tracing.Store"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+		c := Defaults()
+		c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
+		n, stop := runNode(t, c)
+		if got := fmt.Sprintf("%T", n.store); got != want {
+			t.Errorf("with the endpoint %q the store is a %s, wants %s", endpoint, got, want)
+		}
+		stop()
 	}
 }

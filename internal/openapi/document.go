@@ -228,12 +228,17 @@ func (d *Document) headers(names []string) (out ordered[*parameter]) {
 
 var sharedParameters = map[string]parameter{
 	"job":              {In: "path", Required: true, Description: "Id of a job, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"nightly-report"`)},
+	"monitor":          {In: "path", Required: true, Description: "Id of a monitor, or its name, percent-encoded.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"backup"`)},
+	"token":            {In: "path", Required: true, Description: "Token of a monitor, as in its `ping_url`.", Schema: &Schema{Type: typeNames{"string"}, MinLength: 1}, Example: json.RawMessage(`"6f1d9a3b5c7e48028a41d3c07b9e6f14"`)},
 	"run":              {In: "path", Required: true, Description: "Id of a run.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-8d3b-a6c4-90e15f7b2d08"`)},
 	"worker":           {In: "path", Required: true, Description: "Id that the worker generates at every start: a UUID of version 4 or 7.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f26-c640-7e02-8a41-d3c07b9e6f14"`)},
+	"channel":          {In: "path", Required: true, Description: "Name of the channel.", Schema: &Schema{Type: typeNames{"string"}}, Example: json.RawMessage(`"oncall"`)},
+	"alert":            {In: "path", Required: true, Description: "Id of the alert.", Schema: &Schema{Type: typeNames{"string"}, Format: "uuid"}, Example: json.RawMessage(`"01a22f39-15c0-7a11-b0c4-6d1e5f7b2d08"`)},
 	"Belfry-Namespace": {In: "header", Description: "Namespace of the request.", Schema: &Schema{Type: typeNames{"string"}, Default: json.RawMessage(`"` + belfry.DefaultNamespace + `"`), Pattern: "^[a-z0-9-]{1,63}$"}},
 	"Idempotency-Key": {In: "header", Schema: typed("string"), Description: "A text of your own, 1 to 200 printable ASCII characters. The same request with the same key gets the same answer for seven days and is executed once; " +
 		"another request with it is refused with 422.", Example: json.RawMessage(`"6d2a6c1e-create-nightly-report"`)},
-	"If-Match": {In: "header", Schema: typed("string"), Description: "`ETag` of the job as last seen. If the job has changed since, nothing is done and the answer is 412.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
+	"Last-Event-ID": {In: "header", Schema: typed("string"), Description: "Of a stream: id of the last event that was received. Those after it are sent first.", Example: json.RawMessage(`"01a22f39-15c0-8a11-b0c4-6d1e5f7b2d08"`)},
+	"If-Match":      {In: "header", Schema: typed("string"), Description: "`ETag` of the job as last seen. If the job has changed since, nothing is done and the answer is 412.", Example: json.RawMessage(`"\"3-8c1f0a5be2d47790\""`)},
 }
 
 // body describes a request body in each of its media types.
@@ -290,6 +295,10 @@ func (d *Document) addResponse(list *ordered[*response], r Response) {
 		return
 	}
 	first.Description += " " + added.Description
+	if r.Media != "" {
+		first.Content = append(first.Content, added.Content...)
+		return
+	}
 	m, _ := first.Content.get(MediaJSON)
 	other, _ := added.Content.get(MediaJSON)
 	m.Schema = &Schema{AnyOf: []*Schema{m.Schema, other.Schema}}

@@ -15,7 +15,7 @@ type Operation struct {
 	Doc     string // sentences
 
 	Query    []reflect.Type    // structs whose fields are the parameters of the query
-	Headers  []string          // request headers beside the namespace: Idempotency-Key, If-Match
+	Headers  []string          // request headers beside the namespace: Idempotency-Key, If-Match, Last-Event-ID
 	Body     reflect.Type      // nil: none is read
 	Patch    bool              // the body has the fields to change; null resets one
 	Media    []string          // media types of the body; none: JSON
@@ -47,4 +47,5 @@ const (
 	MediaJSON    = "application/json"
 	MediaLines   = "application/x-ndjson"
 	MediaProblem = "application/problem+json"
+	MediaEvents  = "text/event-stream"
 )

@@ -182,6 +182,7 @@ func (step *Step) catchUp(missed occurrences, cutoff time.Time, reason belfry.Re
 			step.Runs[len(step.Runs)-1].Queue = NoQueueLimit
 		}
 	}
+	step.CatchUps = n
 	step.addCatchUpEvent(n, now)
 }
 

@@ -73,11 +73,23 @@ type Step struct {
 	Skips []Skip
 	Event *belfry.Event // recorded with the decision; nil: none
 
+	CatchUps int // how many of Runs are of missed occurrences
+
 	// NextIfSkipped replaces Next if runs of a job with max_runs become skips, which do
 	// not count; they are to be subtracted from its RunsMade. Nil: Next holds.
 	NextIfSkipped *Plan
 
 	Epoch int64 // of the owner's term; evidence only
+}
+
+// IsSimple reports whether the step makes one run of one due occurrence and nothing else,
+// as most steps do. Stores apply many such steps at once.
+func (s *Step) IsSimple() bool {
+	if !s.Due || len(s.Runs) != 1 || len(s.Skips) > 0 || s.Event != nil {
+		return false
+	}
+	r := &s.Runs[0]
+	return r.Kind == belfry.KindScheduled && r.Trigger.IsZero() && r.Key == "" && r.Payload == nil
 }
 
 // Run is a run to create.

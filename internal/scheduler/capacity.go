@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -60,13 +61,35 @@ func (c *capacity) available(ctx context.Context, lane string) (n int, below int
 		c.count(ctx)
 	}
 	free := max(c.buffer(lane)-c.load(lane), 0)
-	if slots, below := c.local.openSlots(lane); slots > 0 {
+	slots, below := c.local.openSlots(lane)
+	if c.fillsClaims(lane) {
+		return slots, below
+	}
+	if slots > 0 {
 		return free + slots, below
 	}
 	if highest, fired := c.highest[lane]; free == 0 && fired {
 		return max(2*c.buffer(lane)-c.load(lane), 0), highest
 	}
 	return free, plan.MaxRank
+}
+
+// fillsClaims reports whether runs of a lane are fired for open claims alone, because the
+// worker of the node takes as many as are fired. Runs for others would cost more, since
+// those have to claim them.
+func (c *capacity) fillsClaims(lane string) bool { return c.serves[lane] && c.local.claimsMany() }
+
+// limit is how many of the steps to fire, after claims with so many slots were taken: if
+// only claims are to be filled, no more than they take.
+func (c *capacity) limit(steps []plan.Step, slots []store.FreeSlots) int {
+	lane, free := steps[0].Lane(), 0
+	for _, s := range slots {
+		free += s.Free
+	}
+	if free >= len(steps) || !c.fillsClaims(lane) || steps[len(steps)-1].Lane() != lane {
+		return len(steps)
+	}
+	return free
 }
 
 // served reports whether a worker serves the lane.
@@ -196,4 +219,93 @@ func (c *capacity) end(steps []plan.Step, beyond map[string]int, fired store.Fir
 			}
 		}
 	}
+}
+
+// Offer opens a claim of a worker elsewhere for the loop to fill with items below a rank.
+// Woken is closed when it was filled, or when ready runs may come first; take closes the
+// claim, and returns what it was filled with.
+func (l *Local) Offer(c belfry.Claim, below int64) (woken <-chan struct{}, take func() ([]*belfry.Run, error)) {
+	r := l.add(c, below, false)
+	return r.woken, func() ([]*belfry.Run, error) { return l.close(r) }
+}
+
+// Announce records that a worker elsewhere claims here, and returns the rank below which
+// ready runs come before the due items of its lanes.
+func (l *Local) Announce(c belfry.Claim) (below int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteOffer(&request{claim: c})
+	return l.lowest(c.Lanes)
+}
+
+// noteOffer records that a registered worker elsewhere claims here; mu is held.
+func (l *Local) noteOffer(r *request) {
+	if r.own || !l.registered[r.claim.WorkerID] {
+		return
+	}
+	if l.offeredAt == nil {
+		l.offeredAt, l.claimedAt = map[string]time.Time{}, map[belfry.ID]time.Time{}
+	}
+	now := time.Now()
+	l.claimedAt[r.claim.WorkerID] = now
+	for _, lane := range r.claim.Lanes {
+		l.offeredAt[lane] = now
+	}
+}
+
+// offers reports whether workers elsewhere claim runs of the lane here: one does, or did a
+// moment ago and is about to claim again.
+func (l *Local) offers(lane string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, known := l.offeredAt[lane]
+	if known && time.Since(at) < offerPause {
+		return true
+	}
+	if !slices.ContainsFunc(l.open, func(r *request) bool {
+		return !r.own && l.registered[r.claim.WorkerID] && slices.Contains(r.claim.Lanes, lane)
+	}) {
+		delete(l.offeredAt, lane)
+		return false
+	}
+	return true
+}
+
+// offerPause is for how long a worker may execute what it got before it claims again.
+const offerPause = 200 * time.Millisecond
+
+// setRegistered records which workers elsewhere are registered, and returns those that
+// claim here.
+func (l *Local) setRegistered(workers []store.Worker) (offers map[belfry.ID]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.claimedAt, func(_ belfry.ID, at time.Time) bool { return time.Since(at) > time.Second })
+	l.registered, offers = make(map[belfry.ID]bool, len(workers)), map[belfry.ID]bool{}
+	for _, w := range workers {
+		l.registered[w.ID] = true
+		_, recent := l.claimedAt[w.ID]
+		offers[w.ID] = recent || slices.ContainsFunc(l.open, func(r *request) bool { return !r.own && r.claim.WorkerID == w.ID })
+	}
+	return offers
+}
+
+const (
+	manyRuns  = 500                    // a claim of so many is large
+	manyPause = 500 * time.Millisecond // for how long a worker may execute them before it claims again
+)
+
+func (l *Local) noteClaim(c belfry.Claim) {
+	if c.Limit >= manyRuns {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.manyAt = time.Now()
+	}
+}
+
+// claimsMany reports whether the worker of the node has many free slots, or had a moment
+// ago: it executes runs as fast as they are fired.
+func (l *Local) claimsMany() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.manyAt) < manyPause || slices.ContainsFunc(l.open, func(r *request) bool { return r.own && r.claim.Limit >= manyRuns })
 }

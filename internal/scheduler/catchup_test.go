@@ -2,11 +2,14 @@ package scheduler
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -43,6 +46,23 @@ func TestCatchUpAfterAnOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestMissedOccurrencesAreMeasured(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.metrics = metrics.New()
+		b.create("* * * * *", func(s *belfry.Spec) { s.MissedWindow, s.MaxMissed = belfry.MissedRunAll, 3 })
+		b.sleep(10*time.Minute + time.Second/2)
+		b.start(b.store)
+		b.sleep(5 * time.Minute) // on time
+		w := httptest.NewRecorder()
+		b.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		for _, want := range []string{`belfry_catch_up_runs_total{queue="default",type="http"} 3`, `belfry_missed_occurrences_total{queue="default",type="http"} 7`} {
+			if !strings.Contains(w.Body.String(), want+"\n") {
+				b.Errorf("the metrics do not have %s", want)
+			}
+		}
+	})
 }
 
 // wantCatchUp compares the catch-up runs with those that the policy allows.
@@ -91,7 +111,7 @@ func (b *bubble) wantCatchUp(job belfry.ID, since time.Time, policy belfry.Misse
 	if made != len(want) || int(skipped) != len(missed)-len(want) {
 		b.Errorf("%d runs and %d skips of %d missed, want %d runs", made, skipped, len(missed), len(want))
 	}
-	events, err := b.store.ListEvents(b.Context(), "default", store.Page{Limit: 10})
+	events, err := b.store.ListEvents(b.Context(), "default", belfry.EventFilter{}, store.Page{Limit: 10})
 	if err != nil || (len(events) == 1) != (len(want) > 10) {
 		b.Errorf("%d runs caught up, and there are the events %+v, %v", len(want), events, err)
 	}

@@ -249,11 +249,11 @@ type reapStore struct {
 	calls []time.Time
 }
 
-func (s *reapStore) Reap(_ context.Context, _ []int, _ time.Duration, limit int) (int, error) {
+func (s *reapStore) Reap(_ context.Context, _ []int, _ time.Duration, limit int) ([]belfry.Result, error) {
 	s.calls = append(s.calls, time.Now())
 	n := min(s.left, limit)
 	s.left -= n
-	return n, nil
+	return make([]belfry.Result, n), nil
 }
 
 // All attempts of a large worker are offered again in one round.

@@ -27,7 +27,7 @@ const (
 // backlog.
 func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 	defer func() { l.opts.Local.setHeads(l.backlog.heads()) }()
-	if l.backlog.empty() || l.firing == maxFiring {
+	if l.backlog.empty() || l.firing == maxFiring || l.firing > 0 && l.firingMany && len(l.terms) < l.store.Shards() {
 		return idleInterval
 	}
 	if pause := time.Until(l.retryAt); pause > 0 {
@@ -35,10 +35,9 @@ func (l *loop) fireBacklog(ctx context.Context) time.Duration {
 	}
 	l.opts.Local.setHeads(l.backlog.heads())
 	items := l.takeAvailable(ctx)
-	if len(items) == 0 {
+	if len(items) == 0 || !l.fireItems(ctx, items) {
 		return l.capacity.wait(l.backlog)
 	}
-	l.fireItems(ctx, items)
 	return 0
 }
 
@@ -67,8 +66,8 @@ func (l *loop) takeAvailable(ctx context.Context) []dueItem {
 }
 
 // fireItems decides items and begins to fire them. If the store fails, they are in the
-// backlog again.
-func (l *loop) fireItems(ctx context.Context, items []dueItem) {
+// backlog again. It returns false if claims for all of them were closed meanwhile.
+func (l *loop) fireItems(ctx context.Context, items []dueItem) bool {
 	now := l.store.Now()
 	steps, subjects := make([]plan.Step, 0, len(items)), make([]*plan.Subject, 0, len(items))
 	kept := items[:0]
@@ -89,10 +88,21 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) {
 		kept = append(kept, it)
 	}
 	if len(steps) == 0 {
-		return
+		return true
+	}
+	claims, slots := l.opts.Local.beginFill(steps)
+	if n := l.capacity.limit(steps, slots); n < len(steps) {
+		for _, it := range kept[n:] {
+			l.backlog.putBack(it)
+		}
+		steps, subjects, kept = steps[:n], subjects[:n], kept[:n]
+	}
+	if len(steps) == 0 {
+		return false
 	}
 	l.firing++
-	b := l.beginFire(steps, subjects)
+	l.firingMany = len(steps) >= manyRuns // then the database is busy, and other nodes fire too
+	b := l.beginFire(steps, subjects, claims, slots)
 	l.calls.Go(func() {
 		b.run(ctx)
 		l.answer(ctx, func() {
@@ -109,6 +119,7 @@ func (l *loop) fireItems(ctx context.Context, items []dueItem) {
 			}
 		})
 	})
+	return true
 }
 
 // fireCall is a call of Fire.
@@ -124,12 +135,9 @@ type fireCall struct {
 	err   error
 }
 
-func (l *loop) beginFire(steps []plan.Step, subjects []*plan.Subject) *fireCall {
+func (l *loop) beginFire(steps []plan.Step, subjects []*plan.Subject, claims []*request, slots []store.FreeSlots) *fireCall {
 	l.reportRewound(steps)
-	b := &fireCall{loop: l, steps: steps, subjects: subjects}
-	b.claims, b.slots = l.opts.Local.beginFill(steps)
-	b.beyond = l.capacity.begin(steps, b.slots)
-	return b
+	return &fireCall{loop: l, steps: steps, subjects: subjects, claims: claims, slots: slots, beyond: l.capacity.begin(steps, slots)}
 }
 
 // run calls the store, and delivers the runs that claims got.
@@ -143,7 +151,8 @@ func (l *loop) fire(ctx context.Context, steps []plan.Step, subjects []*plan.Sub
 	if len(steps) == 0 {
 		return true
 	}
-	b := l.beginFire(steps, subjects)
+	claims, slots := l.opts.Local.beginFill(steps)
+	b := l.beginFire(steps, subjects, claims, slots)
 	b.run(ctx)
 	return l.endFire(ctx, b)
 }
@@ -169,6 +178,7 @@ func (l *loop) endFire(ctx context.Context, b *fireCall) bool {
 		}
 		delete(l.quarantined, job)
 		delete(l.reasons, job)
+		l.measureMissed(&steps[i])
 		if e := steps[i].Event; e != nil {
 			l.log.Warn(e.Message, "event", e.Kind, "namespace", e.Namespace, "job", e.JobID)
 		}
@@ -180,6 +190,20 @@ func (l *loop) endFire(ctx context.Context, b *fireCall) bool {
 	}
 	l.reloadPlans(stale...)
 	return true
+}
+
+// measureMissed counts missed occurrences that a step has decided.
+func (l *loop) measureMissed(step *plan.Step) {
+	if step.CatchUps == 0 && len(step.Skips) == 0 {
+		return
+	}
+	notRun := int64(0)
+	for _, skip := range step.Skips {
+		if skip.Reason == belfry.ReasonMissed || skip.Reason == belfry.ReasonMaxMissed {
+			notRun += skip.Count
+		}
+	}
+	l.opts.Metrics.Missed(step.Lane(), step.CatchUps, notRun)
 }
 
 // reportRewound records with one of the steps that the database has lost others.
@@ -202,7 +226,7 @@ func (l *loop) replan(step *plan.Step, subject *plan.Subject) {
 	if e, ok := l.wheel.Get(p.JobID); ok && e.version >= p.Version {
 		return
 	}
-	if p.NextAt.IsZero() || p.NextAt.Sub(l.store.Now()) > horizon {
+	if p.NextAt.IsZero() || p.NextAt.After(l.keepUntil(l.store.Now())) {
 		l.wheel.Remove(p.JobID)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
@@ -30,6 +31,8 @@ type bubble struct {
 	retention time.Duration // of history; zero: the default
 	downSince time.Time     // when the process before stopped; zero: unknown
 	drain     time.Duration // of the pool
+	maxPlans  int           // in the wheel; zero: the default
+	metrics   *metrics.Metrics
 
 	mu            sync.Mutex
 	calls         []call
@@ -92,8 +95,11 @@ type testStore interface {
 func (b *bubble) start(s testStore) {
 	ctx, cancel := context.WithCancel(context.Background())
 	local := NewLocal(ctx, s)
-	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.retention})
+	sched := New(s, Options{Owner: belfry.NewID(time.Now()), Local: local, Log: b.log, Retention: b.retention, Metrics: b.metrics})
 	b.scheduler = sched
+	if b.maxPlans > 0 {
+		sched.maxPlanned = b.maxPlans
+	}
 	mux := worker.NewMux()
 	mux.HandleFunc(belfry.TypeHTTP, b.handle)
 	pool := worker.New(local, mux, worker.Node("bubble"), worker.Concurrency(b.slots), worker.DrainTimeout(b.drain))

@@ -2,8 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -114,6 +116,22 @@ func (l *loader) takeReloads() {
 	}
 	maps.Copy(l.lookups, l.reloads)
 	l.reloads = map[belfry.ID]bool{}
+	if !l.dropped.IsZero() {
+		l.pullBack(l.dropped)
+		l.dropped = time.Time{}
+	}
+}
+
+// pullBack has plans from an instant on read again when they come within reach.
+func (l *loader) pullBack(from time.Time) {
+	if l.until.After(from) {
+		l.until = from
+	}
+	for shard, loaded := range l.loaded {
+		if !loaded.At.Before(from) {
+			l.loaded[shard] = store.Position{At: from}
+		}
+	}
 }
 
 // load reads the requested plans and the next page of the shards that are not loaded far
@@ -149,16 +167,19 @@ func (l *loader) load(ctx context.Context) time.Duration {
 }
 
 // nextWindow is what to load next: of the shards that are not loaded as far as they should
-// be. If there are none, it returns how long to wait; when half of the horizon has run out,
+// be. If there are none, it returns how long to wait; when half of the reach has run out,
 // all are loaded further.
 func (l *loader) nextWindow(now time.Time) (w store.Window, wait time.Duration) {
-	if !now.Before(l.until.Add(-horizon / 2)) {
-		l.until = now.Add(horizon)
+	if !now.Before(l.until.Add(-l.currentReach() / 2)) {
+		if l.planned.Load() < int64(l.maxPlanned)/4 {
+			l.extendReach()
+		}
+		l.until = now.Add(l.currentReach())
 	}
 	w = store.Window{After: maps.Clone(l.loaded), Until: l.until}
 	maps.DeleteFunc(w.After, func(_ int, at store.Position) bool { return !at.At.Before(l.until) })
 	w.Limit = pageSize / max(len(w.After), 1)
-	return w, l.until.Sub(now) - horizon/2
+	return w, l.until.Sub(now) - l.currentReach()/2
 }
 
 // lookUp reads the requested plans, or many of them.
@@ -257,4 +278,91 @@ func wake(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
+}
+
+// subjects caches compiled subjects, which jobs with equal specs share. It is safe for
+// concurrent use: to parse a schedule may take milliseconds, so whoever reads plans for
+// the loop compiles them first.
+type subjects struct {
+	defaults plan.Defaults
+	mu       sync.Mutex
+	compiled map[store.Digest]*compiledSubject
+}
+
+// compiledSubject is a subject, or why its spec cannot be read.
+type compiledSubject struct {
+	subject *plan.Subject
+	err     error
+	known   bool // the error was returned before
+}
+
+// maxSubjects bounds the cache; entries keep the subjects that they use.
+const maxSubjects = 100_000
+
+func newSubjects(d plan.Defaults) *subjects {
+	return &subjects{defaults: d, compiled: map[store.Digest]*compiledSubject{}}
+}
+
+// get returns the subject of a due plan. With an error, first reports whether it is the
+// first one about that spec.
+func (s *subjects) get(d store.Due) (subject *plan.Subject, first bool, err error) {
+	return s.use(s.find(d))
+}
+
+func (s *subjects) use(c *compiledSubject) (subject *plan.Subject, first bool, err error) {
+	if c.err == nil {
+		return c.subject, false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first = !c.known
+	c.known = true
+	return nil, first, c.err
+}
+
+// known returns the compiled subjects of plans, nil for those that are not in the cache.
+func (s *subjects) known(plans []store.Planned) []*compiledSubject {
+	found := make([]*compiledSubject, len(plans))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range plans {
+		found[i] = s.compiled[plans[i].Digest]
+	}
+	return found
+}
+
+// find returns the compiled subject of a due plan, and compiles it if it is new.
+func (s *subjects) find(d store.Due) *compiledSubject {
+	key := d.Digest()
+	s.mu.Lock()
+	c := s.compiled[key]
+	s.mu.Unlock()
+	if c != nil {
+		return c
+	}
+	c = &compiledSubject{}
+	var policy *plan.Policy
+	if policy, c.err = s.compile(d.Spec); c.err == nil {
+		c.subject = &plan.Subject{Namespace: d.Namespace, Name: d.Name, Revision: d.Revision, Policy: policy}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if earlier := s.compiled[key]; earlier != nil {
+		return earlier
+	}
+	if len(s.compiled) >= maxSubjects {
+		clear(s.compiled)
+	}
+	s.compiled[key] = c
+	return c
+}
+
+// compile reads the text of a spec. A panic of the parser is an error too.
+func (s *subjects) compile(text string) (policy *plan.Policy, err error) {
+	defer recoverPanic(&err)
+	spec, err := store.DecodeSpec(text)
+	if err != nil {
+		return nil, fmt.Errorf("the spec cannot be read: %w", err)
+	}
+	return s.defaults.Compile(spec)
 }

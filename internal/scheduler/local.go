@@ -35,6 +35,7 @@ type Local struct {
 	mu         sync.Mutex
 	open       []*request       // oldest first, also those that are being filled
 	lastWorker belfry.ID        // the worker of the node
+	manyAt     time.Time        // when it last began or ended a claim of many runs
 	ready      bool             // the store may have ready runs
 	checking   bool             // they are being claimed
 	checked    time.Time        // when the store was last asked
@@ -92,6 +93,8 @@ func NewLocal(ctx context.Context, s LocalStore) *Local {
 // Claim returns ready runs, or waits until some are fired or ctx ends. All claims are of
 // the same worker.
 func (l *Local) Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error) {
+	l.noteClaim(c)
+	defer l.noteClaim(c)
 	for ctx.Err() == nil {
 		if runs, err := l.check(ctx, c); err != nil || len(runs) > 0 {
 			return runs, err

@@ -18,7 +18,8 @@ const (
 	// be ahead by half a round trip, and a step that comes early is not applied.
 	margin = time.Millisecond
 
-	maxInWheel   = 1_000_000 // of plans that are not due yet, further ones are loaded when they are overdue
+	maxPlanned   = 1_000_000   // plans in the wheel
+	soon         = time.Second // plans that are due within it are kept, however many there are
 	idleInterval = time.Second
 )
 
@@ -33,11 +34,12 @@ type loop struct {
 	terms       map[int]store.Term            // those that have begun, see beginTerms
 	outages     map[int][]store.Outage        // of the shards, oldest first
 
-	failing  bool
-	failedAt time.Time // since when
-	batch    int       // steps in the next call of Fire: fewer after one that took too long
-	firing   int       // calls of Fire that are under way
-	retryAt  time.Time // when to fire again after a failure
+	failing    bool
+	failedAt   time.Time // since when
+	batch      int       // steps in the next call of Fire: fewer after one that took too long
+	firing     int       // calls of Fire that are under way
+	firingMany bool      // the last of them has many steps
+	retryAt    time.Time // when to fire again after a failure
 
 	answers                       chan func()    // what to do with the answers to calls that the loop does not wait for
 	calls                         sync.WaitGroup // those under way
@@ -145,6 +147,7 @@ func (l *loop) advance(ctx context.Context) time.Duration {
 			l.backlog.push(dueItem{job: job, at: at, rank: plan.Rank(at, e.subject.Policy.Weight()), entry: e})
 		}
 	})
+	l.evict(now)
 	wait := l.fireBacklog(ctx)
 	if next, ok := l.wheel.Next(); ok {
 		wait = min(wait, max(next.Add(margin).Sub(l.store.Now()), 0))
@@ -167,9 +170,22 @@ func (l *loop) watchClock(ctx context.Context, now time.Time) {
 	}
 }
 
-// addPlans puts loaded plans into the wheel, unless they are there already.
+// evict removes the furthest plans from a wheel that is too full, and some more, so that
+// this does not happen often. The loader reads them again in time.
+func (l *loop) evict(now time.Time) {
+	if excess := l.wheel.Len() - l.maxPlanned; excess > 0 {
+		if n, from := l.wheel.Trim(excess+l.maxPlanned/16, now.Add(soon)); n > 0 {
+			l.shortenReach(from, now)
+		}
+	}
+	l.planned.Store(int64(l.wheel.Len()))
+}
+
+// addPlans puts loaded plans into the wheel, unless they are there already or the loader
+// will read them again.
 func (l *loop) addPlans(ctx context.Context, plans []loadedPlan) {
 	now := l.store.Now()
+	until := l.keepUntil(now)
 	for _, p := range plans {
 		if l.isQuarantined(p.JobID, now) {
 			continue
@@ -187,10 +203,10 @@ func (l *loop) addPlans(ctx context.Context, plans []loadedPlan) {
 			l.quarantine(ctx, p.JobID, err, first)
 			continue
 		}
-		if ahead := p.NextAt.Sub(now); ahead <= time.Second || ahead <= horizon && l.wheel.Len() < maxInWheel {
-			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p.Plan))
-		} else {
+		if p.NextAt.After(until) {
 			l.wheel.Remove(p.JobID)
+		} else {
+			l.wheel.Set(p.JobID, p.NextAt, newEntry(subject, p.Plan))
 		}
 	}
 }

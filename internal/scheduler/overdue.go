@@ -12,8 +12,8 @@ import (
 
 const (
 	overdueAfter = 500 * time.Millisecond // from when a due plan that was not fired is looked for
-	overduePage  = 20_000
-	overdueShare = 20 // a round rests so many times as long as it took
+	overduePage  = 5_000
+	overdueShare = 50 // a round rests so many times as long as it took
 )
 
 // overdueSearch finds overdue plans that the loop does not know. It is the guarantee

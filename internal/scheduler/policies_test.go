@@ -229,7 +229,7 @@ var docCommands = []struct {
 		p.lines, p.linesOnly = append(p.lines, explanation.Sentence), true
 	}},
 	{commandPattern(`events`), func(p *docExample, _ []string) {
-		events, err := p.store.ListEvents(p.Context(), "default", store.Page{Limit: 10})
+		events, err := p.store.ListEvents(p.Context(), "default", belfry.EventFilter{}, store.Page{Limit: 10})
 		p.must(err)
 		p.linesOnly = true
 		for _, e := range events {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -139,6 +140,52 @@ func TestCapacityOfLanes(t *testing.T) {
 	if n, below := c.available(t.Context(), b.Lane()); n != bufferPerSlot || below != plan.Rank(now.Add(2*time.Second), 0) {
 		t.Errorf("lane b, which is full, has capacity for %d below %d", n, below)
 	}
+}
+
+// A node whose worker claims many runs at once fires for it alone, also while it executes
+// them. One with few free slots fires for other workers too.
+func TestFullClaimsAreFilledBeforeOthersAreServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		step := plan.Step{Subject: plan.Subject{Namespace: "default", Policy: &plan.Policy{Spec: belfry.Spec{Type: "handler"}}}, Runs: []plan.Run{{}}}
+		lane := step.Lane()
+		local := &Local{below: plan.MaxRank, demand: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
+		c := newCapacity(&loop{Scheduler: &Scheduler{opts: Options{Local: local}}})
+		c.others, c.serves = map[string]int{lane: 10}, map[string]bool{lane: true}
+		check := func(name string, slots, available, limit int) {
+			t.Helper()
+			c.counted = time.Now()
+			var free []store.FreeSlots
+			if slots > 0 {
+				free = []store.FreeSlots{{Lanes: []string{lane}, Free: slots}}
+			}
+			if n, _ := c.available(t.Context(), lane); n != available {
+				t.Errorf("%s: %d runs are to be fired, wants %d", name, n, available)
+			}
+			if n := c.limit(slices.Repeat([]plan.Step{step}, 600), free); n != limit {
+				t.Errorf("%s: of 600 steps %d are fired, wants %d", name, n, limit)
+			}
+		}
+		open := func(limit int) (closeClaim func()) {
+			claim := belfry.Claim{WorkerID: belfry.ID{1}, Lanes: []string{lane}, Limit: limit}
+			local.noteClaim(claim)
+			r := local.add(claim, plan.MaxRank, true)
+			return func() {
+				local.close(r)
+				local.noteClaim(claim)
+			}
+		}
+		closeFew := open(manyRuns - 1)
+		check("few free slots", manyRuns-1, manyRuns-1+10*bufferPerSlot, 600)
+		closeFew()
+		closeMany := open(manyRuns)
+		check("many free slots", manyRuns, manyRuns, manyRuns)
+		time.Sleep(time.Minute)
+		check("many for a long time", manyRuns, manyRuns, manyRuns)
+		closeMany()
+		check("executing", 0, 0, 0)
+		time.Sleep(manyPause)
+		check("busy", 0, 10*bufferPerSlot, 600)
+	})
 }
 
 // Queues that nobody serves cost little: once they are full, they are counted every few

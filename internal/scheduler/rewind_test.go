@@ -32,7 +32,7 @@ func TestRewoundDatabaseFiresAgain(t *testing.T) {
 		if n := len(b.handled()); n != 5 || len(b.runs(other)) != 2 {
 			b.Errorf("after the next occurrence there are %d calls, and the other job has %d runs", n, len(b.runs(other)))
 		}
-		events, err := b.store.ListEvents(b.Context(), "default", store.Page{Limit: 10})
+		events, err := b.store.ListEvents(b.Context(), "default", belfry.EventFilter{}, store.Page{Limit: 10})
 		if err != nil || len(events) != 1 || events[0].Kind != belfry.EventDatabaseRewound || events[0].Count != 1 {
 			b.Errorf("the events are %+v (%v)", events, err)
 		}

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -39,8 +40,9 @@ type Store interface {
 	store.Notifier
 	store.Pinger
 	Workers(ctx context.Context) ([]store.Worker, error)
-	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
+	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error)
 	Prune(ctx context.Context, retention time.Duration) (int, error)
+	Shards() int
 }
 
 // Options say how a scheduler works. Zero fields have the default in their comment.
@@ -50,6 +52,7 @@ type Options struct {
 	Retention time.Duration // of history; default 90 days
 	Defaults  plan.Defaults // settings of the server for jobs
 	Log       *slog.Logger
+	Metrics   *metrics.Metrics // nil: nothing is measured
 }
 
 // Scheduler fires the jobs of the shards that it owns.
@@ -64,7 +67,12 @@ type Scheduler struct {
 	progress atomic.Pointer[time.Time]
 	subjects *subjects // of the plans that the loop fires
 
+	maxPlanned int          // plans that the loop keeps
+	planned    atomic.Int64 // plans that it has
+
 	mu      sync.Mutex
+	reach   time.Duration // how far ahead plans are loaded: the horizon, or less if it has too many plans
+	dropped time.Time     // from when on the loop has dropped plans, to be read again; zero: none
 	terms   map[int]store.Term
 	changed chan struct{}      // closed and replaced when the terms change
 	reloads map[belfry.ID]bool // plans to read again; nil: all
@@ -83,17 +91,19 @@ func New(s Store, o Options) *Scheduler {
 		o.Local = &Local{}
 	}
 	return &Scheduler{
-		store:    s,
-		opts:     o,
-		log:      o.Log,
-		loads:    make(chan []loadedPlan, 4),
-		overdue:  make(chan []store.Planned),
-		triggers: make(chan struct{}, 1),
-		subjects: newSubjects(o.Defaults),
-		terms:    map[int]store.Term{},
-		changed:  make(chan struct{}),
-		reloads:  map[belfry.ID]bool{},
-		reload:   make(chan struct{}, 1),
+		store:      s,
+		opts:       o,
+		log:        o.Log,
+		loads:      make(chan []loadedPlan, 4),
+		overdue:    make(chan []store.Planned),
+		triggers:   make(chan struct{}, 1),
+		subjects:   newSubjects(o.Defaults),
+		maxPlanned: maxPlanned,
+		reach:      horizon,
+		terms:      map[int]store.Term{},
+		changed:    make(chan struct{}),
+		reloads:    map[belfry.ID]bool{},
+		reload:     make(chan struct{}, 1),
 	}
 }
 
@@ -146,6 +156,34 @@ func (s *Scheduler) reloadAll() {
 	wake(s.reload)
 }
 
+func (s *Scheduler) currentReach() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reach
+}
+
+// keepUntil is until when plans are kept in memory. The loader will read those after it.
+// It is later than what was loaded, also if the store's clock was adjusted a little.
+func (s *Scheduler) keepUntil(now time.Time) time.Time { return now.Add(s.currentReach() + soon) }
+
+// shortenReach says that plans from an instant on were dropped.
+func (s *Scheduler) shortenReach(from, now time.Time) {
+	s.mu.Lock()
+	s.reach = min(s.reach, from.Sub(now))
+	if s.dropped.IsZero() || from.Before(s.dropped) {
+		s.dropped = from
+	}
+	s.mu.Unlock()
+	wake(s.reload)
+}
+
+// extendReach doubles a reach that was shortened, up to the horizon.
+func (s *Scheduler) extendReach() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reach = min(2*s.reach, horizon)
+}
+
 // Lead owns a shard until ctx, the lifetime of its term, ends.
 func (s *Scheduler) Lead(ctx context.Context, term store.Term) {
 	s.changeTerms(func() { s.terms[term.Shard] = term })
@@ -170,6 +208,12 @@ func (s *Scheduler) owned() (map[int]store.Term, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.terms), s.changed
+}
+
+// Owned lists the shards that the scheduler owns now.
+func (s *Scheduler) Owned() []int {
+	terms, _ := s.owned()
+	return shardsOf(terms)
 }
 
 // shardsOf lists the shards of some terms in order.

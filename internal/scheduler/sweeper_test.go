@@ -79,7 +79,9 @@ func (l *archiveStore) state() (left int, calls []time.Time) {
 // begins soon, and continues while there are more.
 func TestArchiveEndedOneOffsSoonAfterStart(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		l := &archiveStore{Store: b.store, left: 5*archiveLimit + 1}
+		// Six rounds, of which the first waits for the previous owner. They begin with the
+		// terms, at most wakeDelay after the start.
+		l := &archiveStore{Store: b.store, left: 4*archiveLimit + 1}
 		b.start(l)
 		b.sleep(30 * time.Second)
 		if left, _ := l.state(); left > 0 {

@@ -21,18 +21,20 @@ import (
 
 // taggedTypes are the types of package belfry whose fields have tags.
 var taggedTypes = []any{
+	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{},
 	belfry.Attempt{}, belfry.Backfill{}, belfry.BackfillResult{}, belfry.Bulk{}, belfry.BulkFailure{}, belfry.BulkResult{}, belfry.Claim{}, belfry.ClaimReply{},
-	belfry.ClaimedRun{}, belfry.DeadFilter{}, belfry.DeadGroup{}, belfry.DeadLetter{}, belfry.DeadResult{}, belfry.Discard{}, belfry.Event{}, belfry.Explanation{},
+	belfry.ClaimedRun{}, belfry.DeadFilter{}, belfry.DeadGroup{}, belfry.DeadLetter{}, belfry.DeadResult{}, belfry.Discard{}, belfry.Event{}, belfry.EventFilter{}, belfry.Explanation{},
 	belfry.FieldChange{}, belfry.FieldError{}, belfry.FinishReply{}, belfry.FinishRequest{}, belfry.HTTPPayload{}, belfry.Heartbeat{}, belfry.HeartbeatReply{},
-	belfry.HeldAttempt{}, belfry.ImportResult{}, belfry.Job{}, belfry.JobDiff{}, belfry.JobFilter{}, belfry.JobHistory{}, belfry.Manifest{}, belfry.Occurrence{},
+	belfry.HeldAttempt{}, belfry.ImportResult{}, belfry.Job{}, belfry.JobDiff{}, belfry.JobFilter{}, belfry.JobHistory{}, belfry.LastResult{}, belfry.LogChunk{}, belfry.LogQuery{}, belfry.Manifest{}, belfry.Occurrence{},
 	belfry.Preview{}, belfry.PreviewRequest{}, belfry.Problem{}, belfry.Redrive{}, belfry.Result{}, belfry.Resume{}, belfry.Revision{}, belfry.Rollback{},
-	belfry.RedriveOptions{}, belfry.RuleSummary{}, belfry.Run{}, belfry.JobRunFilter{}, belfry.RunFilter{}, belfry.Spec{}, belfry.Trigger{}, belfry.TriggerResult{}, belfry.Wait{},
+	belfry.RedriveOptions{}, belfry.RuleSummary{}, belfry.Run{}, belfry.JobRunFilter{}, belfry.RunFilter{}, belfry.RunLog{}, belfry.Spec{}, belfry.TraceContext{}, belfry.Trigger{}, belfry.TriggerResult{}, belfry.Wait{},
 }
 
 // enumerations are the enumerations of package belfry.
 var enumerations = []belfry.Enum{
+	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""),
 	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.EventKind(""),
-	belfry.JobStatus(""), belfry.MissedWindow(""), belfry.Outcome(""), belfry.Overlap(""), belfry.Priority(""), belfry.Reason(""), belfry.RetryOn(""), belfry.RunKind(""),
+	belfry.JobStatus(""), belfry.MissedWindow(""), belfry.Outcome(""), belfry.Overlap(""), belfry.Priority(""), belfry.Reason(""), belfry.ResultStatus(""), belfry.RetryOn(""), belfry.RunKind(""),
 	belfry.RunStatus(""), belfry.Verdict(""), belfry.WaitKind(""),
 }
 

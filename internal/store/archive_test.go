@@ -26,7 +26,7 @@ func (f *fixture) wantEnded(t tb, doing string, job belfry.Job, want belfry.JobS
 	}
 	archived := job
 	archived.State, archived.Status, archived.NextRunAt, archived.EndedAt = belfry.JobEnded, want, nil, got.EndedAt
-	wantEqual(t, doing+": the archived job", got, archived, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(belfry.Job{}, "LastRunAt", "UpdatedAt"))
+	wantEqual(t, doing+": the archived job", got, archived, cmpopts.EquateApproxTime(time.Millisecond), cmpopts.IgnoreFields(belfry.Job{}, "LastRunAt", "LastResult", "UpdatedAt"))
 }
 
 // wantLive expects a job not to be over.

@@ -12,6 +12,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/pgtest"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
@@ -97,6 +98,8 @@ type fixture struct {
 	pooled bool      // behind a pooler, where nobody can listen
 	file   string    // of SQLite
 
+	metrics *metrics.Metrics // of the store, and of those that are opened again
+
 	// reopen opens the same database once more, as another node does. It is nil
 	// where one process has the database to itself.
 	reopen func(tb testing.TB) store.Store
@@ -118,10 +121,10 @@ func (f *fixture) restart(tb testing.TB) {
 
 func openSQLite(tb testing.TB) *fixture {
 	tb.Helper()
-	dir := tb.TempDir()
+	dir, m := tb.TempDir(), metrics.New()
 	again := func(tb testing.TB) store.Store {
 		tb.Helper()
-		s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: dir, Shards: shards})
+		s, err := sqlite.Open(context.Background(), sqlite.Options{Dir: dir, Shards: shards, Metrics: m})
 		if err != nil {
 			tb.Fatalf("open SQLite: %v", err)
 		}
@@ -135,15 +138,16 @@ func openSQLite(tb testing.TB) *fixture {
 	}
 	query := url.Values{"_pragma": {"busy_timeout(20000)"}, "_txlock": {"immediate"}}
 	tables := openTables(tb, "sqlite", "file:"+files[0]+"?"+query.Encode())
-	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again, file: files[0]}
+	return &fixture{Store: s, tables: tables, origin: thisMinute(s), openAgain: again, file: files[0], metrics: m}
 }
 
 // openPostgres opens a store, and the tables at the address of the server itself.
 func openPostgres(tb testing.TB, address, server string) *fixture {
 	tb.Helper()
+	m := metrics.New()
 	reopen := func(tb testing.TB) store.Store {
 		tb.Helper()
-		s, err := postgres.Open(context.Background(), postgres.Options{URL: address, Shards: shards})
+		s, err := postgres.Open(context.Background(), postgres.Options{URL: address, Shards: shards, Metrics: m})
 		if err != nil {
 			tb.Fatalf("open PostgreSQL: %v", err)
 		}
@@ -153,7 +157,7 @@ func openPostgres(tb testing.TB, address, server string) *fixture {
 	s := reopen(tb)
 	return &fixture{
 		Store: s, tables: openTables(tb, "pgx", withParameter(server, "search_path", "belfry")), origin: thisMinute(s),
-		server: true, reopen: reopen, openAgain: reopen,
+		server: true, reopen: reopen, openAgain: reopen, metrics: m,
 	}
 }
 

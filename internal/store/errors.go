@@ -45,13 +45,9 @@ func NoSuchName(name string) error {
 	return belfry.Errorf(belfry.NotFound, "there is no job named %q", sanitize.Text(name, maxNameShown))
 }
 
-// NameTaken is the error of a name that another job has.
-func NameTaken(name string) error {
-	return &belfry.Error{
-		Code:    belfry.Conflict,
-		Message: "the name is taken",
-		Fields:  []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a job named %q exists already", name)}},
-	}
+// NameTaken is the error of a name that another job, or whatever the kind is, has.
+func NameTaken(kind, name string) error {
+	return &belfry.Error{Code: belfry.Conflict, Message: "the name is taken", Fields: []belfry.FieldError{{Field: "name", Message: fmt.Sprintf("a %s named %q exists already", kind, name)}}}
 }
 
 // JobEnded is the error of a change to an archived job.

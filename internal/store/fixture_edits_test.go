@@ -32,6 +32,15 @@ func deleteJob(t tb) store.Edit {
 	}
 }
 
+// purgeJob deletes a job with its history.
+func purgeJob(t tb) store.Edit {
+	return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
+		change, err := deleteJob(t)(job, p, now)
+		change.Purge = true
+		return change, err
+	}
+}
+
 // revise changes the spec or payload, which makes a new revision, and leaves
 // the plan's instants alone.
 func revise(t tb, change func(*belfry.Job)) store.Edit {

@@ -322,11 +322,11 @@ func (f *fixture) finishAs(t tb, run *belfry.Run, outcome belfry.Outcome) {
 
 func (f *fixture) reap(t tb, silence time.Duration) int {
 	t.Helper()
-	n, err := f.Reap(ctx, f.allShards(), silence, 1000)
+	reaped, err := f.Reap(ctx, f.allShards(), silence, 1000)
 	if err != nil {
 		t.Fatalf("reap: %v", err)
 	}
-	return n
+	return len(reaped)
 }
 
 func (f *fixture) run(t tb, namespace string, id belfry.ID) belfry.Run {

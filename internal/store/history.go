@@ -17,6 +17,10 @@ type History interface {
 	// trigger is returned as the ready run that it will be.
 	Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error)
 
+	// RunLog returns what the handler of an attempt wrote to its log, also while it runs.
+	// An attempt that wrote nothing has an empty log; NotFound if there is no such run.
+	RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (belfry.RunLog, error)
+
 	// JobRuns returns the runs and skips of a job, live ones included, latest
 	// occurrence first, without their attempts. Like ListRuns it reads a bounded
 	// number: the list continues after the position, unless that is zero, even if
@@ -35,14 +39,11 @@ type History interface {
 
 	// RunWait says what a live run waits for; NotFound if it is not alive.
 	RunWait(ctx context.Context, namespace string, run belfry.ID) (RunWait, error)
-
-	// ListEvents returns the events of a namespace, latest first.
-	ListEvents(ctx context.Context, namespace string, page Page) ([]belfry.Event, error)
 }
 
 // Pruner enforces retention.
 type Pruner interface {
-	// Prune deletes history, attempts, events and archived jobs older than keep, or
+	// Prune deletes history, attempts, logs, events and archived jobs older than keep, or
 	// than the retention of their job if it has one, and fired triggers, requests,
 	// keys of runs and deleted jobs that are not needed any more. It also creates
 	// partitions for the coming days. It says how many settled runs and skips it
@@ -79,7 +80,7 @@ func ScanStart(until time.Time, after belfry.ID) belfry.ID {
 	if until.IsZero() {
 		return after
 	}
-	if first := firstID(until.Add(time.Millisecond)); after.IsZero() || first.Compare(after) < 0 { // the instant may be within a millisecond
+	if first := FirstID(until.Add(time.Millisecond)); after.IsZero() || first.Compare(after) < 0 { // the instant may be within a millisecond
 		return first
 	}
 	return after
@@ -88,11 +89,11 @@ func ScanStart(until time.Time, after belfry.ID) belfry.ID {
 // ScanEnded reports whether no run that is scheduled for the instant or later has a lower
 // id. There is always one if the instant is zero.
 func ScanEnded(since time.Time, id belfry.ID) bool {
-	return !since.IsZero() && id.Compare(firstID(since)) < 0
+	return !since.IsZero() && id.Compare(FirstID(since)) < 0
 }
 
-// firstID is below all ids that carry the millisecond of an instant or a later one.
-func firstID(t time.Time) (id belfry.ID) {
+// FirstID is below all ids that carry the millisecond of an instant or a later one.
+func FirstID(t time.Time) (id belfry.ID) {
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
 	copy(id[:6], ms[2:])

@@ -91,6 +91,10 @@ var invariants = []struct{ sentence, query string }{
 		 (SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.shard <> j.shard)`},
 	{"attempts are in another shard than their run",
 		`SELECT count(*) FROM attempts a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.shard <> r.shard`},
+	{"logs are in another shard than their run, or of an attempt that it has not reached",
+		`SELECT count(*) FROM attempt_logs a JOIN ` + everyRun + ` ON r.id = a.run_id WHERE a.shard <> r.shard OR a.attempt > r.attempt OR a.attempt < 1`},
+	{"logs have pieces of another length than they say",
+		`SELECT count(*) FROM attempt_logs WHERE start < 0 OR stop - start < length(text) OR stop - start > 4 * length(text) OR text = ''`},
 	{"live or dead runs have a revision that is kept nowhere",
 		`SELECT count(*) FROM ` + everyRun + ` JOIN jobs j ON j.id = r.job_id WHERE r.place <> 'history' AND r.revision <> j.revision
 		 AND NOT EXISTS (SELECT 1 FROM revisions v WHERE v.job_id = r.job_id AND v.revision = r.revision)`},

@@ -96,9 +96,61 @@ type JobActivity struct {
 	LastRanAt   time.Time // latest settled run that was not skipped
 	SettledAt   time.Time // latest settled run or skip that is not a note
 	SettledLast belfry.RunStatus
+	Results
 }
 
-// SetStatus sets the status of a job at an instant, and when it last ran.
+// Results are what the last result of a job is chosen from. An instant of zero is none.
+type Results struct {
+	Settled belfry.LastResult // latest settled run or skip that is not a note
+	Dead    belfry.LastResult // latest dead letter, with how many of its attempts failed
+	Failed  belfry.LastResult // latest live run with attempts that failed, with how many did of all live runs
+	Failing Failure           // count and instant of what SetFailing recorded
+}
+
+// Last is the latest result; nil without any. A run that fails and is tried again comes
+// before occurrences that were skipped because of it.
+func (r *Results) Last() *belfry.LastResult {
+	last := r.Settled
+	if !r.Dead.At.IsZero() && !r.Dead.At.Before(last.At) {
+		last = r.Dead
+	}
+	if !r.Failed.At.IsZero() && (last.Status == belfry.ResultSkipped || !r.Failed.At.Before(last.At)) {
+		last = r.Failed
+	}
+	if last.At.IsZero() {
+		return nil
+	}
+	if last.Failures = 0; last.Status == belfry.ResultFailed || last.Status == belfry.ResultDead {
+		var success time.Time
+		if r.Settled.Status == belfry.ResultSucceeded {
+			success = r.Settled.At
+		}
+		last.Failures = r.Failed.Failures
+		if r.Dead.At.After(success) {
+			last.Failures += r.Dead.Failures
+		}
+		if r.Failing.LatestAt.After(success) {
+			last.Failures = max(last.Failures, r.Failing.Count)
+		}
+	}
+	if text := []rune(last.Error); len(text) > maxResultError {
+		last.Error = string(text[:maxResultError-1]) + "…"
+	}
+	return &last
+}
+
+const maxResultError = 200 // characters
+
+// HasStatus reports whether a job that a list has found passes its filter by a status. One
+// that was found among the failing jobs may have succeeded since.
+func HasStatus(job belfry.Job, status belfry.JobStatus) bool {
+	if status == belfry.StatusFailing {
+		return job.LastResult == nil || job.LastResult.Status != belfry.ResultSucceeded
+	}
+	return status == "" || job.Status == status
+}
+
+// SetStatus sets the status of a job at an instant, when it last ran, and its last result.
 func (a *JobActivity) SetStatus(job *belfry.Job, now time.Time) {
 	if at := slices.MaxFunc([]time.Time{a.LastLiveAt, a.LastDeadAt, a.LastRanAt}, time.Time.Compare); !at.IsZero() {
 		job.LastRunAt = &at
@@ -108,6 +160,7 @@ func (a *JobActivity) SetStatus(job *belfry.Job, now time.Time) {
 		last = belfry.RunDead
 	}
 	job.Status = belfry.StatusOf(job.State, job.NextRunAt, now, a.Live, last)
+	job.LastResult = a.Last()
 }
 
 // NewJob is a job with its first plan.

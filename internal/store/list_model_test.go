@@ -24,6 +24,7 @@ type listModel struct {
 	jobs     []belfry.Job
 	triggers []belfry.ID // pending triggers
 	names    map[string]bool
+	failing  map[belfry.ID]bool
 }
 
 func TestListsMatchTheirFilters(t *testing.T) {
@@ -37,6 +38,14 @@ func TestListsMatchTheirFilters(t *testing.T) {
 				w := &listModel{f: f, worker: f.registerWorker(t), names: map[string]bool{}}
 				for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 					w.add(t)
+				}
+				failures := f.failures(t, f.Now().Add(-time.Hour))
+				if _, err := f.SetFailing(ctx, failures); err != nil {
+					t.Fatal(err)
+				}
+				w.failing = map[belfry.ID]bool{}
+				for _, failure := range failures {
+					w.failing[failure.JobID] = true
 				}
 				for _, status := range statuses { // each along an index of its own
 					filter := w.filter(t)
@@ -59,7 +68,7 @@ func TestListsMatchTheirFilters(t *testing.T) {
 var (
 	statuses = []belfry.JobStatus{
 		"", belfry.StatusScheduled, belfry.StatusQueued, belfry.StatusRunning, belfry.StatusPaused, belfry.StatusCompleted, belfry.StatusFailed,
-		belfry.StatusCancelled, "unheard of",
+		belfry.StatusCancelled, belfry.StatusFailing, "unheard of",
 	}
 	runStates = []belfry.RunStatus{
 		"", belfry.RunReady, belfry.RunRunning, belfry.RunRetry, belfry.RunWaiting, belfry.RunSucceeded, belfry.RunDead, belfry.RunSkipped,
@@ -82,7 +91,7 @@ func (w *listModel) wantJobs(t *rapid.T, filter belfry.JobFilter, limit int) {
 			if job.State == belfry.JobEnded && filter.Status == "" {
 				continue // archived jobs are listed only by status
 			}
-			if err == nil && job.Namespace == namespace && matches(job, filter) {
+			if err == nil && job.Namespace == namespace && matches(job, filter) && (filter.Status != belfry.StatusFailing || w.failing[job.ID]) {
 				want = append(want, job)
 			}
 		}
@@ -100,7 +109,7 @@ func matches(job belfry.Job, f belfry.JobFilter) bool {
 			return false
 		}
 	}
-	return (f.Status == "" || job.Status == f.Status) && (f.Type == "" || job.Type == f.Type) &&
+	return store.HasStatus(job, f.Status) && (f.Type == "" || job.Type == f.Type) &&
 		(f.Handler == "" || job.Handler == f.Handler) && (f.Queue == "" || job.Queue == f.Queue) &&
 		strings.Contains(strings.ToLower(job.Name), strings.ToLower(f.Search))
 }

@@ -427,6 +427,9 @@ func TestAnArchiveWhoseReplyIsLostIsDoneOnce(t *testing.T) {
 			job := f.createOneOff(t, 5)
 			f.fire(t, f.step(t, job))
 			run := f.claimOne(t, f.registerWorker(t))
+			if name == "the commit" { // with only one run there is none: it is archived by one statement
+				f.exec(t, `UPDATE plans SET runs_made = 2`)
+			}
 			lose(proxy)
 			retryUnknown(t, proxy, func() error {
 				_, err := f.Finish(ctx, []belfry.Result{result(run, belfry.OutcomeSucceeded)})

@@ -41,7 +41,7 @@ func TestAnyOrderOfCallsLeavesEveryRunSettledOnce(t *testing.T) {
 
 // deleteAll makes the store as good as new.
 func (f *fixture) deleteAll(t tb) {
-	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests", "keys", "ended", "events"} {
+	for _, table := range []string{"jobs", "revisions", "plans", "triggers", "runs", "attempts", "history", "dead", "leases", "workers", "requests", "keys", "ended", "events", "failing"} {
 		f.exec(t, `DELETE FROM `+table)
 	}
 }

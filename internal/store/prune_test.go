@@ -227,13 +227,6 @@ func TestSkipsHaveTheRetentionOfTheirJob(t *testing.T) {
 func TestPurgeDeletesTheHistoryOfADeletedJob(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		worker := f.registerWorker(t)
-		purge := func(t tb) store.Edit {
-			return func(job belfry.Job, p plan.Plan, now time.Time) (*store.Change, error) {
-				change, err := deleteJob(t)(job, p, now)
-				change.Purge = true
-				return change, err
-			}
-		}
 		past := func() (belfry.Job, *belfry.Run) {
 			t.Helper()
 			job := f.createJob(t, 20, withRetries(3), allowParallel)
@@ -246,7 +239,7 @@ func TestPurgeDeletesTheHistoryOfADeletedJob(t *testing.T) {
 		kept, _ := past()
 		gone, held := past()
 		f.edit(t, kept, deleteJob(t))
-		f.edit(t, gone, purge(t))
+		f.edit(t, gone, purgeJob(t))
 		prune := func() {
 			t.Helper()
 			if _, err := f.Prune(ctx, 90*day); err != nil {

@@ -218,12 +218,12 @@ func TestReapKeepsToItsShardsAndLimit(t *testing.T) {
 			if want < 2 {
 				continue
 			}
-			if n, err := f.Reap(ctx, []int{shard}, time.Minute, want-1); err != nil || n != want-1 {
-				t.Errorf("reaped %d of shard %d with a limit (%v), wants %d", n, shard, err, want-1)
+			if reaped, err := f.Reap(ctx, []int{shard}, time.Minute, want-1); err != nil || len(reaped) != want-1 {
+				t.Errorf("reaped %v of shard %d with a limit (%v), wants %d", reaped, shard, err, want-1)
 			}
 			// The worker is unregistered by now; its other runs are still found.
-			if n, err := f.Reap(ctx, []int{shard}, 0, 100); err != nil || n != 1 {
-				t.Errorf("reaped %d more of shard %d (%v), wants 1", n, shard, err)
+			if reaped, err := f.Reap(ctx, []int{shard}, 0, 100); err != nil || len(reaped) != 1 {
+				t.Errorf("reaped %v more of shard %d (%v), wants 1", reaped, shard, err)
 			}
 			left -= want
 			break
@@ -231,8 +231,8 @@ func TestReapKeepsToItsShardsAndLimit(t *testing.T) {
 		if n := f.count(t, `SELECT count(*) FROM runs WHERE state = 'running'`); n != int64(left) {
 			t.Errorf("%d runs are still held, wants %d", n, left)
 		}
-		if n, err := f.Reap(ctx, nil, time.Minute, 100); err != nil || n != 0 {
-			t.Errorf("reaped %d of no shard (%v)", n, err)
+		if reaped, err := f.Reap(ctx, nil, time.Minute, 100); err != nil || len(reaped) != 0 {
+			t.Errorf("reaped %v of no shard (%v)", reaped, err)
 		}
 		if n := f.reap(t, time.Minute); n != left {
 			t.Errorf("reaped %d, wants the %d that were left", n, left)
@@ -259,10 +259,10 @@ func TestConcurrentReapersSettleAnAttemptOnce(t *testing.T) {
 		reaped, won := 0, 0
 		for i := range 4 {
 			wait.Go(func() {
-				n, err := stores[i%len(stores)].Reap(ctx, f.allShards(), time.Minute, 100)
+				results, err := stores[i%len(stores)].Reap(ctx, f.allShards(), time.Minute, 100)
 				mu.Lock()
 				defer mu.Unlock()
-				if reaped += n; err != nil {
+				if reaped += len(results); err != nil {
 					t.Errorf("reap: %v", err)
 				}
 			})

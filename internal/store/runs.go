@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 )
 
 // Runs is the live runs. It satisfies worker.Source; a claim does not wait.
@@ -17,11 +20,13 @@ type Runs interface {
 	Claim(ctx context.Context, c belfry.Claim) ([]*belfry.Run, error)
 
 	// Heartbeat records that a worker is alive and returns which of its attempts it
-	// lost and which are cancelled, whether it lists them or not.
+	// lost and which are cancelled, whether it lists them or not. Logs of attempts that
+	// it holds are kept, see LogPiece.
 	Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.HeartbeatReply, error)
 
 	// Finish settles attempts. Each result is applied only if its run is held by
-	// exactly this attempt; otherwise it is kept as evidence and changes nothing.
+	// exactly this attempt; otherwise it is kept as evidence and changes nothing, and
+	// its log is dropped.
 	// When a run ends, the next waiting run of its job is promoted, and a finished
 	// one-off is archived.
 	Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error)
@@ -40,13 +45,13 @@ type Reaper interface {
 	// Reap unregisters the workers that were silent for so long (a zero silence:
 	// none), and settles the attempts in the shards whose worker is not registered or
 	// whose deadline has passed, or which were cancelled CancelGrace ago, at most
-	// limit. It says how many.
+	// limit. It returns the results that it settled them with.
 	//
 	// A deadline counts only if the worker was heard after it, and without a gap since
 	// the attempt started: a worker that may be lost is waited for, since a lost attempt
 	// costs no retry, and one that could not report first reports. For ClockGrace after a
 	// step of the store's clock no worker is silent and no attempt overdue.
-	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error)
+	Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error)
 }
 
 // Worker is a registered worker incarnation.
@@ -71,3 +76,70 @@ const (
 	TriggerRetention    = 24 * time.Hour // fired triggers, so that repeating a request does nothing
 	DeletedJobRetention = time.Hour      // beside the live jobs; then it is archived
 )
+
+// LogPiece is a part of the log of an attempt as it is stored: the bytes of the log from
+// Start to Stop. A piece replaces those that it covers, and those that are MaxLog bytes
+// older are deleted. One that ends before another does is out of date and ignored.
+type LogPiece struct {
+	belfry.LogChunk
+	Start, Stop int64
+}
+
+// LogPieces are chunks as they are stored, in the order of their runs. Of several that
+// begin at the same place the last one counts.
+func LogPieces(chunks []belfry.LogChunk) []LogPiece {
+	var pieces []LogPiece
+	for _, c := range chunks {
+		if c.Text == "" {
+			continue
+		}
+		stop := c.Offset + int64(len(c.Text))
+		c.Text = sanitize.Log(newestLog(c.Text, belfry.MaxLog))
+		p := LogPiece{c, stop - int64(len(c.Text)), stop}
+		same := func(o LogPiece) bool { return o.RunID == p.RunID && o.Attempt == p.Attempt && o.Start == p.Start }
+		pieces = append(slices.DeleteFunc(pieces, same), p)
+	}
+	slices.SortStableFunc(pieces, func(a, b LogPiece) int { return a.RunID.Compare(b.RunID) })
+	return pieces
+}
+
+// ResultLogs are the logs that come with results.
+func ResultLogs(results []belfry.Result) (chunks []belfry.LogChunk) {
+	for _, r := range results {
+		if r.Log != "" {
+			chunks = append(chunks, belfry.LogChunk{Namespace: r.Namespace, RunID: r.RunID, Attempt: r.Attempt, Token: r.Token, Offset: r.LogOffset, Text: r.Log})
+		}
+	}
+	return chunks
+}
+
+// JoinLog makes a log of pieces in the order of their starts: the newest MaxLog bytes
+// from an offset on. What lies before a gap was cut.
+func JoinLog(pieces []LogPiece, run belfry.ID, q belfry.LogQuery) belfry.RunLog {
+	log := belfry.RunLog{RunID: run, Attempt: q.Attempt, NextOffset: q.Offset}
+	var text []byte
+	for _, p := range pieces {
+		if p.Start > log.NextOffset || text == nil {
+			text, log.NextOffset = text[:0], p.Start
+		}
+		if p.Stop > log.NextOffset {
+			text = append(text, p.Text[log.NextOffset-p.Start:]...)
+			log.NextOffset = p.Stop
+		}
+		log.Attempt = p.Attempt
+	}
+	log.Text = newestLog(string(text), int(min(belfry.MaxLog, max(log.NextOffset-q.Offset, 0))))
+	log.Offset = log.NextOffset - int64(len(log.Text))
+	return log
+}
+
+// newestLog returns the last bytes of a text, at most so many, in whole characters.
+func newestLog(text string, limit int) string {
+	text = text[max(len(text)-limit, 0):]
+	for start := range text {
+		if start >= utf8.UTFMax || utf8.RuneStart(text[start]) {
+			return text[start:]
+		}
+	}
+	return text
+}

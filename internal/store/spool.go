@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -32,7 +35,7 @@ type NewRow struct {
 
 // What a spool keeps in memory; the rest goes to a file.
 const (
-	SpoolJobs  = 1000
+	SpoolJobs  = 20_000
 	SpoolBytes = 4 << 20 // of payload
 )
 
@@ -147,4 +150,102 @@ func (s *Spool) Close() {
 	if s.file != nil {
 		s.file.Close()
 	}
+}
+
+// storedBase is what a field has that a stored spec does not mention. Most jobs set few
+// fields, so that a job takes less than half of the space. It must never change, whatever
+// the defaults of new jobs become: that would change stored jobs.
+var storedBase = belfry.Spec{
+	Type:             belfry.TypeHTTP,
+	MissedWindow:     belfry.MissedRunOnce,
+	Queue:            "default",
+	Priority:         "normal",
+	Overlap:          belfry.OverlapSkip,
+	TimeoutSeconds:   60,
+	MaxRetries:       belfry.Some(3),
+	RetryBackoff:     belfry.BackoffExponential,
+	RetryBaseSeconds: belfry.Some(5.0),
+	RetryCapSeconds:  belfry.Some(1800.0),
+	RetryJitter:      belfry.Some(0.25),
+}
+
+// DecodeSpec decodes the stored text of a spec.
+func DecodeSpec(text string) (belfry.Spec, error) {
+	spec := storedBase
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return belfry.Spec{}, fmt.Errorf("decode a spec: %w", err)
+	}
+	return spec, nil
+}
+
+// withoutBase is a spec without the fields that DecodeSpec adds.
+func withoutBase(spec belfry.Spec) belfry.Spec {
+	v, base := reflect.ValueOf(&spec).Elem(), reflect.ValueOf(&storedBase).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Interface() == base.Field(i).Interface() {
+			f.SetZero()
+		}
+	}
+	return spec
+}
+
+// Specs caches decoded specs by their text: there are far fewer of them than jobs. The zero value is ready for use.
+type Specs struct {
+	mu      sync.RWMutex
+	decoded map[string]belfry.Spec
+}
+
+// maxSpecs bounds the memory; a fleet with more distinct specs decodes again.
+const maxSpecs = 10_000
+
+// Decode decodes the stored text of a spec.
+func (c *Specs) Decode(text string) (belfry.Spec, error) {
+	c.mu.RLock()
+	spec, ok := c.decoded[text]
+	c.mu.RUnlock()
+	if ok {
+		return spec, nil
+	}
+	spec, err := DecodeSpec(text)
+	if err != nil {
+		return spec, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.decoded == nil || len(c.decoded) >= maxSpecs {
+		c.decoded = map[string]belfry.Spec{}
+	}
+	c.decoded[text] = spec
+	return spec, nil
+}
+
+// OrZero decodes the spec of a run. A text that cannot be decoded must not stop
+// other runs: its own run has no retries.
+func (c *Specs) OrZero(text string) belfry.Spec {
+	spec, err := c.Decode(text)
+	if err != nil {
+		return belfry.Spec{}
+	}
+	return spec
+}
+
+// SpecEncoder encodes specs as they are stored. Jobs that are created together often
+// have the same specs, each of which is encoded once. The zero value is ready for use.
+type SpecEncoder struct{ texts map[belfry.Spec]string }
+
+// Encode returns the text that DecodeSpec reads. A field that is unset and has a default
+// is read back as the default.
+func (e *SpecEncoder) Encode(spec belfry.Spec) (string, error) {
+	if text, ok := e.texts[spec]; ok {
+		return text, nil
+	}
+	text, err := json.Marshal(withoutBase(spec))
+	if err != nil {
+		return "", fmt.Errorf("encode a spec: %w", err)
+	}
+	if e.texts == nil || len(e.texts) >= maxSpecs {
+		e.texts = map[belfry.Spec]string{}
+	}
+	e.texts[spec] = string(text)
+	return string(text), nil
 }

@@ -29,9 +29,16 @@ type Store interface {
 	Runs
 	History
 	DeadLetters
+	Alerts
+	Failures
+	Events
+	Nodes
 	Leases
 	Outages
+	Monitors
 	Maintenance
+	Statistics
+	TraceLinks
 	Sharding
 	Clock
 	Notifier

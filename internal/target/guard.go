@@ -4,15 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"code.dny.dev/ssrf"
-
-	"github.com/belfry-sh/belfry"
 )
 
 // Guard decides which addresses a job may reach. It checks the address that is about to
@@ -108,7 +108,9 @@ func (g *Guard) Blocked(host string) []netip.Addr {
 // Warning says that the runs of an HTTP job will fail on nodes with this guard; empty if
 // that is not known.
 func (g *Guard) Warning(payload json.RawMessage) string {
-	var p belfry.HTTPPayload
+	var p struct {
+		URL string `json:"url"`
+	}
 	if json.Unmarshal(payload, &p) != nil {
 		return ""
 	}
@@ -144,6 +146,12 @@ func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 		return netip.AddrFrom4([4]byte(raw[2:6])), true
 	}
 	return netip.Addr{}, false
+}
+
+// Dialer returns a dialer that reaches only what the guard allows. Without a resolver it
+// looks up names as the system does.
+func (g *Guard) Dialer(resolver *net.Resolver) *net.Dialer {
+	return &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second, Resolver: resolver, ControlContext: g.control}
 }
 
 // control is called by the dialer with the resolved address of each connection.

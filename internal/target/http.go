@@ -6,18 +6,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/sanitize"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 const (
@@ -37,15 +41,21 @@ const (
 // HTTPOptions say how HTTP targets are reached. Zero fields have the default in their
 // comment.
 type HTTPOptions struct {
-	Guard    *Guard         // which addresses may be reached; default: public ones
-	Resolver *net.Resolver  // default: net.DefaultResolver
-	RootCAs  *x509.CertPool // default: those of the system
+	Guard       *Guard         // which addresses may be reached; default: public ones
+	Resolver    *net.Resolver  // default: net.DefaultResolver
+	RootCAs     *x509.CertPool // default: those of the system
+	Concurrency int            // how many calls are made at a time; default: up to 256
+
+	// Span starts the span of a call and adds its trace context to the headers. Nil: there
+	// are no traces.
+	Span func(*http.Request) (end func(status int, err error))
 }
 
 // HTTP is the handler of jobs of type http: an attempt is one request. It does not follow
 // redirects, use proxies or keep cookies.
 type HTTP struct {
 	transport *http.Transport
+	span      func(*http.Request) (end func(status int, err error))
 }
 
 // NewHTTP makes the handler. It keeps connections open between calls.
@@ -53,15 +63,9 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	if o.Guard == nil {
 		o.Guard = NewGuard(false, nil)
 	}
-	dialer := &net.Dialer{
-		Timeout:        connectTimeout,
-		KeepAlive:      30 * time.Second,
-		Resolver:       o.Resolver,
-		ControlContext: o.Guard.control,
-	}
-	return &HTTP{transport: &http.Transport{
+	return &HTTP{span: o.Span, transport: &http.Transport{
 		Proxy:       nil, // with a proxy the guard would check the address of the proxy, not of the target
-		DialContext: dialer.DialContext,
+		DialContext: o.Guard.Dialer(o.Resolver).DialContext,
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
 			RootCAs:            o.RootCAs,
@@ -70,8 +74,8 @@ func NewHTTP(o HTTPOptions) *HTTP {
 		TLSHandshakeTimeout:    tlsTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // the output is the body as it was sent
-		MaxIdleConns:           1024,
-		MaxIdleConnsPerHost:    256,
+		MaxIdleConns:           max(1024, o.Concurrency),
+		MaxIdleConnsPerHost:    max(256, o.Concurrency), // all may call the same host, again and again
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
@@ -84,7 +88,7 @@ func (h *HTTP) Close() { h.transport.CloseIdleConnections() }
 // is an error that names the status, and one of 429 or 503 may say when to retry. Status
 // and the beginning of the body are always reported. An invalid payload is a permanent
 // error. The end of the context aborts the request.
-func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
+func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) (failure error) {
 	payload, invalid := ParseHTTP(run.Payload)
 	if len(invalid) > 0 {
 		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload is not a valid request", Fields: invalid})
@@ -97,6 +101,10 @@ func (h *HTTP) Handle(ctx context.Context, run *belfry.Run) error {
 	}
 	// The transport instead of a client: no redirects, no cookies, and errors without
 	// the URL, whose query may contain a secret.
+	if h.span != nil {
+		end := h.span(req)
+		defer func() { end(run.Report.HTTPStatus, failure) }()
+	}
 	resp, err := h.transport.RoundTrip(req)
 	if err != nil {
 		return requestError(call, err)
@@ -215,17 +223,17 @@ func statusError(resp *http.Response) error {
 	}
 	err := fmt.Errorf("the target answered %s", status)
 	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		if wait, ok := retryAfter(resp.Header, time.Now()); ok {
+		if wait, ok := RetryAfter(resp.Header, time.Now()); ok {
 			return belfry.RetryAfter(err, wait)
 		}
 	}
 	return err
 }
 
-// retryAfter reads the header Retry-After, up to belfry.MaxDelay. A date is compared with
+// RetryAfter reads the header Retry-After, up to belfry.MaxDelay. A date is compared with
 // the header Date, if there is one: the clock of the target may be wrong. An invalid
 // header is ignored.
-func retryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
+func RetryAfter(h http.Header, now time.Time) (wait time.Duration, ok bool) {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(min(seconds, uint64(belfry.MaxDelay/time.Second))) * time.Second, true
@@ -248,4 +256,90 @@ func location(resp *http.Response) string {
 	}
 	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
 	return sanitize.Text(u.String(), maxLocation)
+}
+
+const maxHeaderValue = 8 << 10 // bytes
+
+// ParseHTTP reads and validates the payload of an HTTP job. It returns all errors at
+// once; with none, the request can be sent. Messages never repeat a value, since values
+// may be secret.
+func ParseHTTP(raw json.RawMessage) (p belfry.HTTPPayload, errors []belfry.FieldError) {
+	errors, syntax := schema.Decode(raw, &p)
+	if syntax != nil {
+		return p, []belfry.FieldError{{Field: "payload", Message: `must be a JSON object; for example {"url": "https://example.com/hook"}`}}
+	}
+	var more []belfry.FieldError
+	fail := func(field, message string) {
+		if message != "" {
+			more = append(more, belfry.FieldError{Field: field, Message: message})
+		}
+	}
+	fail("url", CheckURL(p.URL))
+	seen := make(map[string]bool, len(p.Headers))
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		lower := strings.ToLower(name)
+		fail("headers."+schema.Clip(name), checkHeader(lower, p.Headers[name], seen[lower]))
+		seen[lower] = true
+	}
+	if len(p.Body) > 0 && (p.Method == "GET" || p.Method == "HEAD") {
+		fail("body", "cannot be sent with "+p.Method+"; leave it out or use another method")
+	}
+	errors = schema.MergeErrors(errors, more)
+	for i := range errors {
+		errors[i].Field = "payload." + errors[i].Field
+	}
+	return p, errors
+}
+
+// CheckURL says what is wrong with the address of a request, in words that follow the name
+// of its field; "" if nothing is.
+func CheckURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.TrimSpace(text) != text:
+		return "is not a valid URL; for example https://example.com/hook"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "must begin with http:// or https://"
+	case u.User != nil:
+		return "must not contain a user name or password; use a header"
+	case u.Hostname() == "":
+		return "has no host"
+	case strings.HasSuffix(u.Host, ":"):
+		return "has a colon but no port"
+	}
+	if text := u.Port(); text != "" {
+		if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+			return "has a port that is not between 1 and 65535"
+		}
+	}
+	return ""
+}
+
+// reservedHeaders are those that the connection or Belfry sets.
+var reservedHeaders = []string{
+	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
+	"upgrade", "http2-settings", "expect", "idempotency-key",
+}
+
+// checkHeader says what is wrong with a header whose name is in lower case.
+func checkHeader(name, value string, duplicate bool) string {
+	switch {
+	case name == "" || strings.IndexFunc(name, notTokenChar) >= 0:
+		return "is not a valid header name"
+	case slices.Contains(reservedHeaders, name) || strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "belfry-"):
+		return "is set by Belfry"
+	case len(value) > maxHeaderValue:
+		return fmt.Sprintf("has %d bytes, the maximum is %d", len(value), maxHeaderValue)
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "contains control characters"
+	case duplicate:
+		return "is set twice: case makes no difference in header names"
+	}
+	return ""
+}
+
+// notTokenChar reports whether r is not allowed in a header name (RFC 9110, 5.6.2).
+func notTokenChar(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

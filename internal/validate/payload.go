@@ -126,7 +126,12 @@ func origin(payload json.RawMessage) (string, bool) {
 	if json.Unmarshal(jsontext.Object(payload)["url"], &text) != nil {
 		return "", false
 	}
-	u, err := url.Parse(strings.TrimSpace(text))
+	return Origin(text)
+}
+
+// Origin is the scheme, host and port of an address, if it has them.
+func Origin(address string) (string, bool) {
+	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil || u.Host == "" {
 		return "", false
 	}

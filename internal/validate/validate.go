@@ -19,6 +19,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/schedule"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
@@ -256,7 +257,7 @@ func Namespace(name string) bool { return namespaces.MatchString(name) }
 func Name(name string) string {
 	switch _, err := belfry.ParseID(name); {
 	case err == nil:
-		return "must not look like an id, since either finds a job"
+		return "must not look like an id, since either finds it"
 	case name == "." || name == "..":
 		return "must not be . or .., which cannot be part of an address"
 	}
@@ -287,3 +288,54 @@ func Queue(name string) string {
 }
 
 var queueField = schema.For[belfry.Spec]().Field("queue")
+
+// Monitor validates a monitor as of an instant and brings it into the form that is stored.
+// It adds to the errors that were found while it was decoded.
+func Monitor(m belfry.Monitor, now time.Time, decoding []belfry.FieldError) (belfry.Monitor, []belfry.FieldError) {
+	c := check{errors: slices.Clone(decoding)}
+	m.Name = c.name(m.Name)
+	m.Tags = c.tags(m.Tags)
+	m.Cron, m.Timezone = strings.TrimSpace(m.Cron), strings.TrimSpace(m.Timezone)
+	c.add(schema.Check(&m)...)
+	schema.SetImplicit(&m)
+	switch {
+	case m.EverySeconds == 0 && m.Cron == "" && !c.failed("cron"):
+		c.fail("every_seconds", "is missing: the longest time between two pings, for example 86400; or set cron")
+	case m.EverySeconds != 0 && m.Cron != "":
+		c.fail("cron", "cannot be combined with every_seconds; leave one of them out")
+	case m.Cron == "" && m.Timezone != "":
+		c.fail("timezone", "is the time zone of cron; leave it out, or set cron")
+	case m.Cron != "" && len(strings.Fields(m.Cron)) < 5 && m.Cron[0] != '@':
+		c.fail("cron", "is not a cron expression; for example %q. For an interval set every_seconds", "0 3 * * *")
+	case m.Cron != "":
+		if _, err := parseMonitor(m, now); err != nil {
+			e := scheduleError(err)
+			if e.Field == "schedule" {
+				e.Field = "cron"
+			}
+			c.add(e)
+		}
+	}
+	return m, c.errors
+}
+
+// MonitorSchedule returns when a ping is expected after an instant, of a monitor as it is
+// stored.
+func MonitorSchedule(m belfry.Monitor) (next func(after time.Time) time.Time, err error) {
+	if m.Cron == "" {
+		return func(after time.Time) time.Time { return after.Add(time.Duration(m.EverySeconds) * time.Second) }, nil
+	}
+	rule, err := parseMonitor(m, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("the schedule of monitor %s: %w", m.ID, err)
+	}
+	return rule.Next, nil
+}
+
+func parseMonitor(m belfry.Monitor, now time.Time) (schedule.Rule, error) {
+	text, _, err := schedule.Resolve(m.Cron, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	return schedule.Parse(text, schedule.Options{Timezone: m.Timezone, Now: now})
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 )
 
 const (
@@ -183,10 +184,27 @@ func (s *Store) archiveDeleted(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// readEnded reads the ended jobs that a WHERE selects, in no order.
+// readEnded reads the ended jobs that a WHERE selects, in no order. Their last result is
+// in history, near their last run.
 func (s *Store) readEnded(ctx context.Context, q querier, where string, args ...any) ([]belfry.Job, error) {
-	return collect(ctx, q, s.scanEnded,
+	jobs, err := collect(ctx, q, s.scanEnded,
 		`SELECT id, namespace, name, tags, revision, status, spec, payload, created_at, updated_at, last_run_at, ended_at FROM belfry.ended `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*jobStatusRow
+	for i := range jobs {
+		r := &jobStatusRow{job: belfry.Job{ID: jobs[i].ID}}
+		if at := jobs[i].LastRunAt; at != nil {
+			r.firedFor, r.runCount = *at, 1
+		}
+		rows = append(rows, r)
+	}
+	err = loadLastSettled(ctx, q, rows)
+	for i, r := range rows {
+		jobs[i].LastResult = r.Last()
+	}
+	return jobs, err
 }
 
 func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
@@ -208,8 +226,18 @@ func (s *Store) scanEnded(row pgx.CollectableRow) (belfry.Job, error) {
 
 // followUps is what is to be done after runs were settled.
 type followUps struct {
-	waiting []belfry.ID // jobs with a waiting run
-	oneOffs []belfry.ID // jobs whose last run this may have been
+	waiting   []belfry.ID    // jobs with a waiting run
+	oneOffs   []belfry.ID    // jobs whose last run this may have been
+	succeeded []succeededRun // of such jobs
+	attempts  []metrics.Attempt
+}
+
+// succeededRun is a run that succeeded and may have been the only one of a one-off.
+type succeededRun struct {
+	job                  belfry.ID
+	revision             int32
+	scheduledAt, firedAt pgtype.Timestamptz
+	retentionDays        pgtype.Int4
 }
 
 // settled runs a statement that returns settledColumns, and marks its results.
@@ -224,6 +252,102 @@ func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql 
 		f.add(job, oneOff, hasWaiting)
 		return nil
 	}, sql, args...)
+}
+
+// succeed runs the statement for successes, and marks its results.
+func (f *followUps) succeed(ctx context.Context, q querier, settled []bool, args ...any) error {
+	var (
+		n                  int64
+		oneOff, hasWaiting bool
+		run                succeededRun
+		lane               laneColumn
+		micros             int64
+	)
+	fields := []any{&n, idColumn(&run.job), &oneOff, &hasWaiting, &run.revision, &run.scheduledAt, &run.firedAt, &run.retentionDays, &lane, &micros}
+	return forEach(ctx, q, fields, func() error {
+		settled[n] = true
+		f.attempts = append(f.attempts, metrics.Attempt{Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
+		if oneOff && !hasWaiting {
+			f.succeeded = append(f.succeeded, run)
+		} else {
+			f.add(run.job, oneOff, hasWaiting)
+		}
+		return nil
+	}, succeedSQL, args...)
+}
+
+const (
+	// archiveSucceededSQL archives one-offs whose only run has succeeded, without looking at
+	// their runs: their plans have made no other run and have not changed since. It fails
+	// if a plan changes meanwhile, and if a lock takes long.
+	//
+	// The condition on n is always true. It makes the planner expect few jobs, and look
+	// them up instead of reading all.
+	archiveSucceededSQL = `/* archive */
+WITH timeout AS MATERIALIZED (
+  SELECT set_config('lock_timeout', '10ms', true)
+), finished AS MATERIALIZED (
+  SELECT f.* FROM timeout CROSS JOIN unnest($1::uuid[], $2::integer[], $3::timestamptz[], $4::timestamptz[], $5::integer[])
+    WITH ORDINALITY AS f (job_id, revision, scheduled_at, fired_at, retention_days, n)
+   WHERE n % 1 = 0
+), deleted AS (
+  DELETE FROM belfry.jobs j USING finished f JOIN belfry.plans p USING (job_id)
+   WHERE j.id = f.job_id AND j.state = 'active' AND j.revision = f.revision AND j.updated_at <= f.fired_at
+     AND coalesce(` + oneOffFinished + ` AND p.runs_made + p.runs_triggered = 1 AND p.fired_for = f.scheduled_at, false)
+     AND NOT ` + hasPendingTrigger + `
+  RETURNING j.*, f.scheduled_at, f.retention_days, p.ctid AS plan, p.version
+), deleted_plans AS (
+  DELETE FROM belfry.plans p USING deleted d WHERE p.ctid = d.plan AND p.version = d.version RETURNING 1
+), archived AS (
+  INSERT INTO belfry.ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler, created_at, updated_at, last_run_at,
+                            ended_at, retain_until)
+  SELECT id, shard, namespace, name, tags, revision, 'completed', spec, payload, queue, type, handler, created_at, updated_at, scheduled_at,
+         c.now, c.now + retention_days * interval '24 hours'
+    FROM (SELECT clock_timestamp() AS now) c CROSS JOIN deleted
+)
+SELECT id, 1 / CASE WHEN (SELECT count(*) FROM deleted) = (SELECT count(*) FROM deleted_plans) THEN 1 ELSE 0 END FROM deleted`
+
+	// hasPendingTrigger is a condition on a job j. Mostly there is no trigger at all.
+	hasPendingTrigger = `((SELECT 1 FROM belfry.triggers WHERE fired_at IS NULL LIMIT 1) IS NOT NULL
+         AND (SELECT 1 FROM belfry.triggers WHERE job_id = j.id AND fired_at IS NULL LIMIT 1) IS NOT NULL)`
+
+	// checkArchivedSQL fails if one of the jobs was archived and has a trigger that was
+	// stored since archiveSucceededSQL began. It sees those that had locked their job before.
+	checkArchivedSQL = `/* archive */ SELECT 1 / CASE WHEN EXISTS (
+  SELECT 1 FROM unnest($1::uuid[]) AS j (id) WHERE ` + hasPendingTrigger + ` AND (SELECT 1 FROM belfry.jobs WHERE id = j.id) IS NULL) THEN 0 ELSE 1 END`
+)
+
+// archiveSucceeded archives one-offs whose only run has succeeded, as most do. It returns
+// those that it did not archive, for whatever reason.
+func (s *Store) archiveSucceeded(ctx context.Context, runs []succeededRun) (rest []belfry.ID) {
+	if len(runs) == 0 {
+		return nil
+	}
+	jobs := column(runs, func(r *succeededRun) pgtype.UUID { return uuid(r.job) })
+	archived := make(map[belfry.ID]bool, len(runs))
+	batch := &pgx.Batch{} // a transaction
+	batch.Queue(archiveSucceededSQL, jobs,
+		column(runs, func(r *succeededRun) int32 { return r.revision }),
+		column(runs, func(r *succeededRun) pgtype.Timestamptz { return r.scheduledAt }),
+		column(runs, func(r *succeededRun) pgtype.Timestamptz { return r.firedAt }),
+		column(runs, func(r *succeededRun) pgtype.Int4 { return r.retentionDays })).Query(func(rows pgx.Rows) error {
+		var job belfry.ID
+		_, err := pgx.ForEachRow(rows, []any{idColumn(&job), nil}, func() error {
+			archived[job] = true
+			return nil
+		})
+		return err
+	})
+	batch.Queue(checkArchivedSQL, jobs)
+	if err := s.pool.SendBatch(ctx, batch).Close(); err != nil {
+		clear(archived)
+	}
+	for _, r := range runs {
+		if !archived[r.job] {
+			rest = append(rest, r.job)
+		}
+	}
+	return rest
 }
 
 func (f *followUps) add(job belfry.ID, oneOff, hasWaiting bool) {
@@ -241,6 +365,7 @@ func (s *Store) runFollowUps(ctx context.Context, f followUps) {
 	if _, err := s.advance(ctx, f.waiting); err != nil {
 		s.log.Warn("waiting runs will be promoted a little later", "jobs", len(f.waiting), "error", err)
 	}
+	f.oneOffs = append(f.oneOffs, s.archiveSucceeded(ctx, f.succeeded)...)
 	if len(f.oneOffs) == 0 {
 		return
 	}

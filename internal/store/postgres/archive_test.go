@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +32,10 @@ func TestArchivedOneOffIsFoundButNotLive(t *testing.T) {
 	want := job
 	want.State, want.Status, want.LastRunAt = belfry.JobEnded, belfry.StatusCompleted, &run.ScheduledAt
 	want.UpdatedAt, want.EndedAt = got.UpdatedAt, got.EndedAt
+	want.LastResult = &belfry.LastResult{Status: belfry.ResultSucceeded, RunID: run.ID}
+	if got.LastResult != nil {
+		want.LastResult.At = got.LastResult.At
+	}
 	if diff := diff(want, got); diff != "" || got.EndedAt == nil {
 		t.Errorf("the ended job (-want +got):\n%s", diff)
 	}
@@ -258,5 +264,53 @@ func TestOneOffWithRunsSettledTogetherIsArchivedOnce(t *testing.T) {
 	got, err := s.Job(t.Context(), "default", job.ID)
 	if err != nil || got.State != belfry.JobEnded || got.Status != belfry.StatusCompleted || got.LastRunAt == nil || !got.LastRunAt.Equal(runs[3].ScheduledAt) {
 		t.Errorf("the job is %s and %s, and ran last at %v: %v", got.State, got.Status, got.LastRunAt, err)
+	}
+}
+
+// One-offs that are triggered while their only run is settled are archived or keep the
+// trigger, never both.
+func TestTriggersWhileOneOffsAreArchived(t *testing.T) {
+	s := openEmpty(t)
+	const n = 200
+	jobs, results := make([]belfry.Job, n), make([]belfry.Result, n)
+	for i := range jobs {
+		jobs[i] = createDue(t, s)
+		fireNext(t, s, jobs[i])
+		results[i] = resultOf(claimOne(t, s), belfry.OutcomeSucceeded)
+	}
+	var all sync.WaitGroup
+	stored := 0
+	all.Go(func() {
+		for _, job := range slices.Backward(jobs) {
+			err := s.Trigger(t.Context(), []plan.Trigger{newTrigger(s, job)}, nil)
+			if err == nil {
+				stored++
+			} else if code := belfry.CodeOf(err); code != belfry.Conflict && code != belfry.NotFound { // it was archived
+				t.Errorf("trigger a job: %v", err)
+			}
+		}
+	})
+	for batch := range slices.Chunk(results, 2) {
+		verdicts, err := s.Finish(t.Context(), batch)
+		if err != nil || slices.Contains(verdicts, belfry.VerdictLate) {
+			t.Errorf("the verdicts are %v: %v", verdicts, err)
+		}
+	}
+	all.Wait()
+	count := func(sql string) (n int) {
+		if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM belfry.`+sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	live := count(`jobs`)
+	if pending := count(`triggers JOIN belfry.jobs j ON j.id = job_id WHERE fired_at IS NULL`); pending != stored || live < stored {
+		t.Errorf("%d triggers were stored, %d are pending and %d jobs are live", stored, pending, live)
+	}
+	if plans, ended := count(`plans`), count(`ended`); plans != live || live+ended != n {
+		t.Errorf("there are %d jobs, %d plans and %d ended jobs", live, plans, ended)
+	}
+	if _, _, err := s.Archive(t.Context(), allShards(s), belfry.ID{}, n); err != nil || count(`jobs`) != stored {
+		t.Errorf("then %d jobs are live with %d triggers: %v", count(`jobs`), stored, err)
 	}
 }

@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"encoding/binary"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +70,56 @@ func startRuns(b *testing.B, s *Store, n int, oneOff bool) (results []belfry.Res
 		results = append(results, resultOf(run, belfry.OutcomeSucceeded))
 	}
 	return results
+}
+
+// BenchmarkHistory finishes runs, and lists the runs of jobs that have many,
+// without a history and with BELFRY_TEST_BENCH_JOBS rows, or ten million, of a month.
+func BenchmarkHistory(b *testing.B) {
+	const jobs, batch, lists = 1000, 1000, 500
+	s := open(b, Options{URL: pgtest.Durable(b).URL()})
+	jobID := func(n any) string {
+		return fmt.Sprintf(`(lpad(to_hex(%v), 8, '0') || '-0000-7000-8000-000000000000')::uuid`, n)
+	}
+	for _, rows := range []int{0, benchJobs(b, 10_000_000)} {
+		if rows > 0 {
+			for day := range 31 {
+				from := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -day-1)
+				execSlow(b, s, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS belfry.%s PARTITION OF belfry.history FOR VALUES FROM ('%s') TO ('%s')`,
+					from.Format(partitionName), from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339)))
+			}
+			execSlow(b, s, fmt.Sprintf(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+					attempt, settled_at, http_status, error, output, skipped_count)
+				SELECT gen_random_uuid(), 0, 'default', %s, 1, 'scheduled', 'succeeded', '', at, at, at, gen_random_uuid(), 1, 1, at, 200, '', 'ok', 0
+				  FROM generate_series(1, %d) i CROSS JOIN LATERAL (SELECT now() - i * interval '30 days' / %[2]d AS at) x`, jobID(fmt.Sprintf("i %% %d", jobs)), rows))
+		}
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			var finish time.Duration
+			var waits []time.Duration
+			for b.Loop() {
+				runs := startRuns(b, s, batch, false)
+				started := time.Now()
+				if _, err := s.Finish(b.Context(), runs); err != nil {
+					b.Fatal(err)
+				}
+				finish += time.Since(started)
+				for n := range lists {
+					var job belfry.ID
+					binary.BigEndian.PutUint32(job[:], uint32(n))
+					job[6], job[8] = 0x70, 0x80
+					started := time.Now()
+					list, _, err := s.JobRuns(b.Context(), "default", job, belfry.JobRunFilter{}, store.Page{Limit: 51})
+					waits = append(waits, time.Since(started))
+					if err != nil || rows > 0 && len(list) != 51 {
+						b.Fatalf("%d runs: %v", len(list), err)
+					}
+				}
+			}
+			slices.Sort(waits)
+			b.ReportMetric(float64(b.N*batch)/finish.Seconds(), "finished/s")
+			b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "list-p50-ms")
+			b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "list-p99-ms")
+		})
+	}
 }
 
 // BenchmarkListEnded reads a page of fifty of a million ended jobs, one in a thousand of

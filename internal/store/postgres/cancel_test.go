@@ -10,6 +10,41 @@ import (
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
+// A run whose cancellation is requested while its result arrives is settled by the result.
+func TestResultWhileCancellationIsRequested(t *testing.T) {
+	s := openEmpty(t)
+	for _, outcome := range []belfry.Outcome{belfry.OutcomeSucceeded, belfry.OutcomeFailed} {
+		job := createDue(t, s, withSchedule("0 0 1 1 *"))
+		fireTrigger(t, s, job)
+		run := claimOne(t, s)
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := tx.Exec(t.Context(), `UPDATE belfry.runs SET cancel_requested_at = clock_timestamp() WHERE id = $1`, uuid(run.ID)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		var verdicts []belfry.Verdict
+		go func() {
+			var err error
+			verdicts, err = s.Finish(context.Background(), []belfry.Result{resultOf(run, outcome)})
+			done <- err
+		}()
+		awaitLock(t, s, "/* finish */")
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil || verdicts[0] != belfry.VerdictAccepted {
+			t.Errorf("%s: the verdict is %v: %v", outcome, verdicts, err)
+		}
+		if n := countRows(t, s, `runs`); n != 0 {
+			t.Errorf("%s: %d runs are left", outcome, n)
+		}
+	}
+}
+
 // Cancelling a job may lock its runs in another order than a transaction that settles
 // them. One of the two starts again.
 func TestCancelJobRetriesDeadlock(t *testing.T) {

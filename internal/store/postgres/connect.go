@@ -173,7 +173,7 @@ func (s *Store) connect(ctx context.Context, c *connection, connections int) err
 	}
 	s.behindPooler = c.behindPooler
 	reads := max(2, connections/readShare)
-	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure}
+	tracer := &healthTracer{log: s.log, writeFailure: &s.writeFailure, metrics: s.metrics}
 	var pools []*pgxpool.Pool
 	for _, p := range []struct {
 		pool **pool

@@ -221,7 +221,7 @@ func (s *Store) createError(ctx context.Context, ids []belfry.ID, r *store.Reque
 	if refused == nil || refused.ConstraintName != "jobs_name" {
 		return belfry.Errorf(belfry.Conflict, "one of the jobs exists already: %w", err)
 	}
-	return wrapError("create jobs", nameConflict(err, duplicateName(refused.Detail)))
+	return wrapError("create jobs", orTaken(err, store.NameTaken("job", duplicateName(refused.Detail))))
 }
 
 // duplicateName finds the name in a detail such as

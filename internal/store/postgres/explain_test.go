@@ -3,11 +3,14 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -73,5 +76,132 @@ func TestUpcomingReadsOnlyWhatItReturns(t *testing.T) {
 			w := store.Window{After: map[int]store.Position{7: tt.after}, Until: now, Limit: 500}
 			wantSameBuffers(t, s, 520, func() int { return buffersRead(t, s, upcomingSQL, upcomingArgs(w)...) }, tt.grow)
 		})
+	}
+}
+
+// insertHistory adds settled runs, one a minute, back from now.
+func insertHistory(t *testing.T, s *Store, job string, n int) {
+	t.Helper()
+	execSQL(t, s, fmt.Sprintf(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+			attempt, settled_at, http_status, error, output, skipped_count)
+		SELECT gen_random_uuid(), 0, 'default', %s, 1, 'scheduled', 'succeeded', '', at, at, at, gen_random_uuid(), 1, 1, at, 200, '', '', 0
+		  FROM generate_series(1, %d) i CROSS JOIN LATERAL (SELECT now() - i * interval '1 minute' AS at) x`, job, n))
+}
+
+// The run list of a job costs what it returns, however many runs the job and others have.
+func TestJobRunsReadOnlyWhatTheyReturn(t *testing.T) {
+	s := openEmpty(t)
+	job := belfry.NewID(s.Now())
+	quoted := `'` + job.String() + `'::uuid`
+	for _, tt := range []struct {
+		of string
+		n  int
+	}{{quoted, 200}, {`gen_random_uuid()`, 50_000}, {quoted, 20_000}} {
+		insertHistory(t, s, tt.of, tt.n)
+		if pages := buffersRead(t, s, jobRunsSQL, "default", uuid(job), nil, nil, nil, nil, "", 51); pages > 51+80 { // rows, and down the indexes
+			t.Errorf("a page of runs reads %d pages after %d more of %s", pages, tt.n, tt.of)
+		}
+	}
+}
+
+// A page of jobs costs what it returns, with the last results of the jobs, however many
+// runs they and others have. Each job has a dead letter and a run that fails.
+func TestJobsWithLastResultsReadOnlyWhatTheyReturn(t *testing.T) {
+	s := openEmpty(t)
+	const jobs = 100
+
+	create := func(n int) []pgtype.UUID {
+		var created []store.NewJob
+		for range n {
+			created = append(created, newJob(t, s))
+		}
+		createJobs(t, s, created...)
+		return column(created, func(j *store.NewJob) pgtype.UUID { return uuid(j.Job.ID) })
+	}
+	fail := func(jobs []pgtype.UUID) {
+		execSQL(t, s, `INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost)
+			SELECT gen_random_uuid(), 0, 'default', id, 1, 'scheduled', 'x', 'retry', 1, now(), now(), now(), id, 1, 1, 2, 2, 0 FROM unnest($1::uuid[]) AS j (id)`, jobs)
+		execSQL(t, s, `INSERT INTO belfry.dead (id, shard, namespace, job_id, revision, kind, lane, reason, scheduled_at, ready_at, fired_at, fired_by, epoch, timeout_ms, attempt, failures, lost, died_at, fingerprint)
+			SELECT gen_random_uuid(), 0, 'default', id, 1, 'scheduled', 'x', 'out_of_retries', at, at, at, id, 1, 1, 2, 2, 0, at, 'x'
+			  FROM unnest($1::uuid[]) AS j (id) CROSS JOIN LATERAL (SELECT now() - i * interval '1 minute' AS at FROM generate_series(1, 20) i) x`, jobs)
+		execSQL(t, s, `INSERT INTO belfry.attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
+			SELECT r.id, n, 0, 'default', 'failed', r.id, r.id, now(), now(), 500, 'boom', '' FROM (SELECT id, job_id FROM belfry.runs UNION ALL SELECT id, job_id FROM belfry.dead) r
+			  JOIN unnest($1::uuid[]) AS j (id) ON j.id = r.job_id CROSS JOIN (VALUES (1), (2)) AS n (n)`, jobs)
+		execSQL(t, s, `INSERT INTO belfry.failing (job_id, namespace, since, latest_at, failures, run_id, error)
+			SELECT id, 'default', now(), now(), 42, id, 'boom' FROM unnest($1::uuid[]) AS j (id)`, jobs)
+	}
+	ids := create(jobs)
+	fail(ids)
+	for _, others := range []int{0, 1000} {
+		if others > 0 {
+			fail(create(others))
+			execSQL(t, s, `UPDATE belfry.dead SET job_id = $1 WHERE job_id <> ALL ($2)`, ids[0], ids) // one job has many
+		}
+		if pages := buffersRead(t, s, selectJobStatus+`WHERE j.id = ANY($1)`, ids); pages > jobs*30 { // down seven indexes, and rows
+			t.Errorf("%d jobs beside %d others read %d pages", jobs, others, pages)
+		}
+	}
+	failing, err := s.ListJobs(t.Context(), "default", belfry.JobFilter{Status: belfry.StatusFailing}, store.Page{Limit: jobs})
+	if err != nil || len(failing.Jobs) != jobs || failing.Next.IsZero() {
+		t.Fatalf("%d jobs are failing: %v", len(failing.Jobs), err)
+	}
+	for _, job := range failing.Jobs {
+		if r := job.LastResult; r == nil || r.Status != belfry.ResultFailed || r.Failures != 42 || r.Error != "boom" {
+			t.Fatalf("the last result is %+v", r)
+		}
+	}
+}
+
+// The latest records of jobs cost what there are of them, however long their history is.
+func TestLastSettledReadsOnlyWhatItReturns(t *testing.T) {
+	s := openEmpty(t)
+	const jobs, days = 100, 28
+	now := s.Now()
+	for _, ago := range []int{days, days / 2} {
+		if err := makePartitions(t.Context(), s.pool, now.AddDate(0, 0, -ago)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []pgtype.UUID
+	for range jobs {
+		ids = append(ids, uuid(belfry.NewID(now)))
+	}
+	for _, every := range []string{"20 hours", "3 hours"} {
+		execSQL(t, s, fmt.Sprintf(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
+				attempt, settled_at, http_status, error, output, skipped_count)
+			SELECT gen_random_uuid(), 0, 'default', id, 1, 'scheduled', 'succeeded', '', at, at, at, id, 1, 1, at, 200, '', '', 0
+			  FROM unnest($1::uuid[]) AS j (id) CROSS JOIN generate_series($2::timestamptz - interval '%d days', $2, interval '%s') AS h (at)`, days, every), ids, now)
+		marks := slices.Repeat([]time.Time{now}, jobs)
+		since := buffersRead(t, s, settledSinceSQL, ids, marks, settleWindow.Seconds(), unlimitedWindow.Seconds(), now.Add(-settleWindow), now.Add(unlimitedWindow))
+		all := buffersRead(t, s, allSettledSQL, ids)
+		t.Logf("every %s: %d pages since a day ago, %d of all", every, since, all)
+		// Down the index of each partition, of which some are made ahead; for all of them, twice.
+		if since > jobs*(daysAhead+3)*3 || all > jobs*(days+daysAhead+3)*3*2 {
+			t.Errorf("every %s: %d jobs read %d pages since a day ago, and %d of all", every, jobs, since, all)
+		}
+	}
+}
+
+// The search for failing jobs reads those of the page alone, however many others there are.
+func TestFailingJobsReadOnlyWhatTheyReturn(t *testing.T) {
+	s := openEmpty(t)
+	insertFailing := func(namespace string, n int) {
+		execSQL(t, s, `WITH j AS (
+			INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type)
+			SELECT gen_random_uuid(), 0, $1, 1, 'active', '{}', now(), now(), 'default', 'http' FROM generate_series(1, $2) RETURNING id)
+			INSERT INTO belfry.failing (job_id, namespace, since, latest_at, failures, run_id, error) SELECT id, $1, now(), now(), 1, id, '' FROM j`, namespace, n)
+	}
+	insertFailing("default", 200)
+	search, err := s.newJobSearch(t.Context(), nil, "default", belfry.JobFilter{Status: belfry.StatusFailing}, sourceFailing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sql := search.filteredSQL(search.scanSQL("$1", "$2::uuid", "$3::bigint"), 101)
+	for _, more := range []int{0, 20_000} {
+		insertFailing("another", more)
+		insertFailing("default", more)
+		if pages := buffersRead(t, s, sql, "default", maxUUID, nextScanLimit); pages > 101*6 { // down two indexes, and rows
+			t.Errorf("101 failing jobs beside %d others read %d pages", more, pages)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
@@ -22,26 +23,47 @@ const finishTimeout = 8 * time.Second
 func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
 	ctx, cancel := detach(ctx, finishTimeout)
 	defer cancel()
+	if err := s.writeLogs(ctx, store.ResultLogs(results)); err != nil { // before, since a result counts once
+		return nil, wrapError("keep the logs", err)
+	}
+	verdicts, held, err := s.finish(ctx, results)
+	for tries := 0; err == nil && len(held) > 0 && tries < 3; tries++ {
+		var again []belfry.Verdict
+		var still []int
+		again, still, err = s.finish(ctx, column(held, func(i *int) belfry.Result { return results[*i] }))
+		for n, verdict := range again {
+			verdicts[held[n]] = verdict
+		}
+		held = column(still, func(n *int) int { return held[*n] })
+	}
+	return verdicts, wrapError("finish", err)
+}
+
+// finish settles results. It also returns those whose runs are held by their attempts and
+// were not settled: they were changed at the same time, such as by a request to cancel.
+func (s *Store) finish(ctx context.Context, results []belfry.Result) (verdicts []belfry.Verdict, held []int, err error) {
 	var settled []bool
-	err := retryDeadlock(func() (err error) {
+	err = retryDeadlock(func() (err error) {
 		settled, err = s.settle(ctx, results)
 		return err
 	})
 	if err != nil {
-		return nil, wrapError("finish", err)
+		return nil, nil, err
 	}
-	verdicts := make([]belfry.Verdict, len(results))
+	verdicts = make([]belfry.Verdict, len(results))
 	var late []int
 	for i := range results {
 		if verdicts[i] = belfry.VerdictAccepted; !settled[i] {
 			late = append(late, i)
 		}
 	}
-	if len(late) == 0 {
-		return verdicts, nil
+	if len(late) > 0 {
+		err = retryDeadlock(func() error {
+			held, err = s.lateVerdicts(ctx, results, late, verdicts)
+			return err
+		})
 	}
-	err = retryDeadlock(func() error { return s.lateVerdicts(ctx, results, late, verdicts) })
-	return verdicts, wrapError("finish", err)
+	return verdicts, held, err
 }
 
 // settle applies results to the runs that are held by exactly their attempts, and
@@ -62,13 +84,14 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 			failed = append(failed, i)
 		}
 	}
-	var next followUps
+	next := followUps{attempts: make([]metrics.Attempt, 0, len(results))}
 	if len(succeeded) > 0 {
-		err = next.settled(ctx, s.pool, settled, succeedSQL, resultArgs(results, succeeded)...)
+		err = next.succeed(ctx, s.pool, settled, resultArgs(results, succeeded)...)
 	}
 	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)
 	}
+	s.metrics.Settled(next.attempts)
 	s.runFollowUps(ctx, next)
 	return settled, err
 }
@@ -95,16 +118,18 @@ const settledColumns = `r.n, CASE WHEN r.one_off OR r.has_waiting THEN r.job_id 
 const hasWaitingRun = `CASE WHEN (SELECT 1 FROM belfry.runs WHERE state = 'waiting' LIMIT 1) IS NULL THEN false
          ELSE (SELECT 1 FROM belfry.runs w WHERE w.job_id = r.job_id AND w.state = 'waiting' LIMIT 1) IS NOT NULL END`
 
-// The condition on n is always true. It makes the planner expect few results, and look up
-// their runs instead of reading all that are running, the deleted ones too.
+// A subquery looks up where each run is stored, and the condition on n, which is always
+// true, makes the planner expect few results. It reads no other runs, whatever it believes
+// of their number.
 const succeedSQL = `/* finish */
 WITH result AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[])
+  SELECT f.*, (SELECT r.ctid FROM belfry.runs r WHERE r.id = f.id) AS run
+    FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::integer[], $7::text[], $8::text[])
     AS f (n, id, namespace, attempt, token, http_status, error, output)
    WHERE n % 1 = 0
 ), deleted AS (
   DELETE FROM belfry.runs r USING result
-   WHERE r.id = result.id AND r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token
+   WHERE r.ctid = result.run AND r.namespace = result.namespace AND r.state = 'running' AND r.attempt = result.attempt AND r.token = result.token
   RETURNING r.*, result.n, result.http_status, result.error, result.output, clock_timestamp() AS now, ` + hasWaitingRun + ` AS has_waiting
 ), settled AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
@@ -117,39 +142,8 @@ WITH result AS MATERIALIZED (
   SELECT DISTINCT ON (job_id, key) job_id, key, shard, id, now, now FROM deleted WHERE key IS NOT NULL AND kind = 'scheduled' ORDER BY job_id, key, id
   ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at
 )
-SELECT ` + settledColumns + ` FROM deleted r`
-
-// lateVerdicts judges results whose runs are not held by their attempts. One was accepted
-// if it is the repetition of a result that settled the attempt; otherwise it is kept as
-// evidence.
-func (s *Store) lateVerdicts(ctx context.Context, results []belfry.Result, late []int, verdicts []belfry.Verdict) error {
-	var i int
-	var known bool
-	return forEach(ctx, s.pool, []any{&i, &known}, func() error {
-		if !known {
-			verdicts[i] = belfry.VerdictLate
-		}
-		return nil
-	}, `/* late */
-WITH result AS MATERIALIZED (
-  SELECT f.*, EXISTS (SELECT 1 FROM belfry.history h WHERE h.id = f.id AND h.namespace = f.namespace AND h.attempt = f.attempt AND h.token = f.token
-                         AND h.state = 'succeeded' AND f.outcome = 'succeeded')
-           OR EXISTS (SELECT 1 FROM belfry.attempts a WHERE a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token
-                         AND a.outcome = f.outcome) AS known
-    FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::text[]) AS f (n, id, namespace, attempt, token, outcome)
-), evidence AS (
-  UPDATE belfry.attempts a SET late_outcome = f.outcome, late_at = clock_timestamp()
-    FROM result f
-   WHERE NOT f.known AND a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token AND a.late_outcome IS NULL
-)
-SELECT n, known FROM result`,
-		column(late, func(i *int) int64 { return int64(*i) }),
-		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].RunID) }),
-		column(late, func(i *int) string { return storable(results[*i].Namespace) }),
-		column(late, func(i *int) int32 { return int32(results[*i].Attempt) }),
-		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].Token) }),
-		column(late, func(i *int) string { return string(results[*i].Outcome) }))
-}
+SELECT ` + settledColumns + `, r.revision, CASE WHEN r.one_off THEN r.scheduled_at END, CASE WHEN r.one_off THEN r.fired_at END, r.retention_days,
+       r.lane, (extract(epoch FROM r.now - r.started_at) * 1000000)::bigint FROM deleted r`
 
 // failSQL settles attempts as decided, except that a run that was cancelled meanwhile
 // is not retried.
@@ -202,6 +196,7 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 		return err
 	}
 	var known []int
+	var runs []heldAttempt
 	var settlements []belfry.Settlement
 	for _, i := range which {
 		r := results[i]
@@ -210,7 +205,7 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 			continue
 		}
 		delete(held, r.RunID) // another result of this attempt in the batch is a repetition
-		known, settlements = append(known, i), append(settlements, belfry.Settle(r.RunID, h.counts, h.retry, r))
+		known, runs, settlements = append(known, i), append(runs, h), append(settlements, belfry.Settle(r.RunID, h.counts, h.retry, r))
 	}
 	if len(known) == 0 {
 		return nil
@@ -226,6 +221,11 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 	if err != nil {
 		return err
 	}
+	for n, i := range known {
+		if h := runs[n]; settled[i] {
+			next.attempts = append(next.attempts, metrics.Attempt{Lane: h.lane, Outcome: results[i].Outcome, Duration: s.Now().Sub(h.startedAt), Dead: settlements[n].Reason})
+		}
+	}
 	if slices.Contains(states, string(belfry.RunReady)) {
 		s.notifier.notifyReady()
 	}
@@ -240,6 +240,9 @@ type heldAttempt struct {
 	token   belfry.Token
 	counts  belfry.AttemptCounts
 	retry   belfry.Retry
+
+	lane      string
+	startedAt time.Time
 }
 
 func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which []int) (map[belfry.ID]heldAttempt, error) {
@@ -250,11 +253,11 @@ func (s *Store) heldAttempts(ctx context.Context, results []belfry.Result, which
 		h    heldAttempt
 		spec string
 	)
-	err := forEach(ctx, s.pool, []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec}, func() error {
+	err := forEach(ctx, s.pool, []any{idColumn(&id), &h.attempt, idColumn(&h.token), &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled, &spec, &h.lane, timeColumn{&h.startedAt}}, func() error {
 		h.retry = s.specs.OrZero(spec).Retry()
 		held[id] = h
 		return nil
-	}, `SELECT r.id, r.attempt, r.token, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, coalesce(v.spec, j.spec)
+	}, `/* finish */ SELECT r.id, r.attempt, r.token, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, coalesce(v.spec, j.spec), r.lane, r.started_at
 		FROM belfry.runs r`+joinRevision+` WHERE r.id = ANY($1) AND r.state = 'running'`, ids)
 	return held, err
 }

@@ -22,6 +22,9 @@ func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, sl
 	ctx, cancel := detach(ctx, fireTimeout)
 	defer cancel()
 	fired, err := s.fireBatch(ctx, owner, steps, slots)
+	if err == nil {
+		s.metrics.Started(fired.Claimed)
+	}
 	if err == nil && len(fired.Ready) > 0 {
 		s.notifier.notifyReady()
 	}
@@ -265,16 +268,14 @@ func queueColumn(r *plan.Run) int32 {
 	return int32(r.Queue)
 }
 
-// isSimple reports whether a step makes one run of one due occurrence and nothing else, as
-// most steps do. Batches of them have a statement of their own, which costs half of the
-// general one.
+// isSimple reports whether a step can be applied by the statement for simple steps, which
+// costs half of the general one.
 func isSimple(s *plan.Step) bool {
-	if !s.Due || len(s.Runs) != 1 || len(s.Skips) > 0 || s.Event != nil || s.NextIfSkipped != nil {
+	if !s.IsSimple() || s.NextIfSkipped != nil {
 		return false
 	}
 	r := &s.Runs[0]
-	return r.Kind == belfry.KindScheduled && r.Trigger.IsZero() && r.Key == "" && r.Payload == nil && (!r.Serial || r.Queue == 0) &&
-		s.Next.FiredFor.Equal(r.ScheduledAt) && s.Next.Once == s.Seen.Once
+	return (!r.Serial || r.Queue == 0) && s.Next.FiredFor.Equal(r.ScheduledAt) && s.Next.Once == s.Seen.Once
 }
 
 // allSimple reports whether all steps are simple, and by the same time-zone data.
@@ -307,9 +308,6 @@ func classOf(s *plan.Step) fireClass {
 func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (store.FireResult, error) {
 	fired := store.FireResult{Applied: make([]bool, len(steps)), Claimed: make([]*belfry.Run, 0, len(steps))}
 	classes, tokens, args := simpleFireArgs(owner, steps, slices.Clone(slots))
-	if len(steps) > maxGenericPlanSteps {
-		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
-	}
 	var (
 		n       int64
 		outcome belfry.RunStatus
@@ -373,5 +371,6 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 		column(steps, func(s *plan.Step) int64 { return s.Next.RunsMade }),
 		tokens,
 		notNull(owner), column(list, func(c **fireClass) pgtype.UUID { return uuid((*c).worker) }), store.DeadlineGrace.Milliseconds(),
+		column(steps, func(s *plan.Step) int64 { return plan.Rank(s.Runs[0].ReadyAt, s.Policy.Weight()) }),
 	}
 }

@@ -20,7 +20,7 @@ import (
 // under the name x.
 const (
 	selectLive = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, x.state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
-		NULL::timestamptz AS finished_at, x.worker, 0 AS http_status, '' AS error, '' AS output, '' AS reason, NULL::timestamptz AS skipped_to,
+		NULL::timestamptz AS finished_at, x.worker, coalesce(a.http_status, 0) AS http_status, coalesce(a.error, '') AS error, coalesce(a.output, '') AS output, '' AS reason, NULL::timestamptz AS skipped_to,
 		0::bigint AS skipped_count, x.cancel_requested_at, coalesce(x.key, '') AS key FROM `
 	selectDead = `SELECT x.id, x.job_id, x.namespace, x.revision, x.kind, 'dead' AS state, x.scheduled_at, x.ready_at, x.fired_at, x.attempt, x.started_at,
 		x.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), x.reason, NULL::timestamptz,
@@ -32,7 +32,7 @@ const (
 		x.settled_at, x.worker, x.http_status, x.error, x.output, x.reason, x.skipped_to,
 		x.skipped_count, NULL::timestamptz, coalesce(x.key, '') FROM `
 
-	joinLastAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt` // of a dead letter
+	joinLastAttempt = ` LEFT JOIN belfry.attempts a ON a.run_id = x.id AND a.attempt = x.attempt` // of a dead letter, or of a live run that did not succeed yet
 	joinLiveJob     = ` JOIN belfry.jobs j ON j.id = x.job_id AND j.state <> 'deleted'`           // of a trigger
 )
 
@@ -46,7 +46,7 @@ var scanRun = scanInto(runFields)
 
 func (s *Store) Run(ctx context.Context, namespace string, id belfry.ID) (belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.id = $2`
-	run, err := collectOne(ctx, s.readPool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+where+`
+	run, err := collectOne(ctx, s.readPool, scanRun, func() error { return store.NoSuch("run", id) }, selectLive+`belfry.runs x`+joinLastAttempt+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL (`+selectSettled+`belfry.history x`+where+` ORDER BY x.settled_at DESC)
 		UNION ALL `+selectPending+`belfry.triggers x`+joinLiveJob+` WHERE x.namespace = $1 AND x.run_id = $2 AND x.fired_at IS NULL
@@ -79,28 +79,35 @@ func (s *Store) JobRuns(ctx context.Context, namespace string, job belfry.ID, f 
 	args := func(end store.Position, more ...any) []any {
 		return append([]any{namespace, uuid(job), timestamptz(after.At), notNull(after.ID), timestamptz(end.At), notNull(end.ID)}, more...)
 	}
-	end := store.Position{At: f.Since}
-	if store.SettledOnly(f.Status) {
-		err = s.readPool.QueryRow(ctx, `SELECT x.scheduled_at, x.id FROM belfry.history x`+whereJobRuns+orderJobRuns+` LIMIT 1 OFFSET $7`, args(end, runScanLimit)...).
-			Scan(timeColumn{&floor.At}, idColumn(&floor.ID))
-		switch {
-		case err == nil:
-			end = floor
-		case !errors.Is(err, pgx.ErrNoRows):
-			return nil, floor, wrapError("list runs", err)
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		end := store.Position{At: f.Since}
+		if store.SettledOnly(f.Status) {
+			err := tx.QueryRow(ctx, `SELECT x.scheduled_at, x.id FROM belfry.history x`+whereJobRuns+orderJobRuns+` LIMIT 1 OFFSET $7`, args(end, runScanLimit)...).
+				Scan(timeColumn{&floor.At}, idColumn(&floor.ID))
+			switch {
+			case err == nil:
+				end = floor
+			case !errors.Is(err, pgx.ErrNoRows):
+				return err
+			}
 		}
-	}
+		runs, err = collect(ctx, tx, scanRun, jobRunsSQL, args(end, string(f.Status), page.Limit)...)
+		return err
+	})
+	return runs, floor, wrapError("list runs", err)
+}
+
+var jobRunsSQL = func() string {
 	var tables []string
 	for _, t := range []runTable{liveTable, deadTable, settledTable} {
 		tables = append(tables, `(`+t.columns+t.table+` x`+t.join+whereJobRuns+` AND ($7 = '' OR `+t.state+` = $7)`+orderJobRuns+` LIMIT $8)`)
 	}
-	runs, err = collect(ctx, s.readPool, scanRun, strings.Join(tables, ` UNION ALL `)+` ORDER BY scheduled_at DESC, id DESC LIMIT $8`, args(end, string(f.Status), page.Limit)...)
-	return runs, floor, wrapError("list runs", err)
-}
+	return strings.Join(tables, ` UNION ALL `) + ` ORDER BY scheduled_at DESC, id DESC LIMIT $8`
+}()
 
 func (s *Store) RunsAt(ctx context.Context, namespace string, job belfry.ID, at time.Time) ([]belfry.Run, error) {
 	const where = ` WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at = $3`
-	runs, err := collect(ctx, s.readPool, scanRun, selectLive+`belfry.runs x`+where+`
+	runs, err := collect(ctx, s.readPool, scanRun, selectLive+`belfry.runs x`+joinLastAttempt+where+`
 		UNION ALL `+selectDead+`belfry.dead x`+joinLastAttempt+where+`
 		UNION ALL `+selectSettled+`belfry.history x`+where+`
 		UNION ALL `+selectSettled+`belfry.history x WHERE x.namespace = $1 AND x.job_id = $2 AND x.scheduled_at < $3 AND x.skipped_to >= $3 AND x.skipped_count > 1`,
@@ -151,7 +158,7 @@ type runTable struct {
 }
 
 var (
-	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", "", "x.state", "scheduled_at"}
+	liveTable    = runTable{selectLive, "belfry.runs", "id", "true", joinLastAttempt, "x.state", "scheduled_at"}
 	deadTable    = runTable{selectDead, "belfry.dead", "id", "true", joinLastAttempt, "'dead'", "scheduled_at"}
 	settledTable = runTable{selectSettled, "belfry.history", "id", "true", "", "x.state", "scheduled_at"}
 	pendingTable = runTable{selectPending, "belfry.triggers", "run_id", "fired_at IS NULL", joinLiveJob, "'ready'", "at"}
@@ -239,15 +246,4 @@ func (t runTable) scan(ctx context.Context, tx pgx.Tx, namespace string, f belfr
 	}
 	end, err = scanEnd(ctx, tx, t.id, scan, after, runScanLimit)
 	return runs, end, err
-}
-
-// ListEvents reads them by id, which is the order of their instants.
-func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
-	events, err := collect(ctx, s.readPool, scanInto(eventFields), `SELECT id, namespace, job_id, kind, at, message, count FROM belfry.events
-		WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`, namespace, startAfter(page.After.ID), max(page.Limit, 0))
-	return events, wrapError("list events", err)
-}
-
-func eventFields(e *belfry.Event) []any {
-	return []any{idColumn(&e.ID), &e.Namespace, idColumn(&e.JobID), &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count}
 }

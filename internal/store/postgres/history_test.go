@@ -123,7 +123,7 @@ func TestListEventsPages(t *testing.T) {
 	for _, limit := range []int{1, 3, 7, 8} {
 		var got []belfry.Event
 		for page := (store.Page{Limit: limit}); ; page.After.ID = got[len(got)-1].ID {
-			events, err := s.ListEvents(t.Context(), "default", page)
+			events, err := s.ListEvents(t.Context(), "default", belfry.EventFilter{}, page)
 			if err != nil || len(events) > limit {
 				t.Fatalf("a page of %d has %d: %v", limit, len(events), err)
 			}
@@ -135,5 +135,27 @@ func TestListEventsPages(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("pages of %d (-want +got):\n%s", limit, diff)
 		}
+	}
+}
+
+// Whether a job has recovered is read from its latest records, however many it has.
+func TestLastSuccessReadsOnlyTheLatest(t *testing.T) {
+	s := openEmpty(t)
+	job := belfry.NewID(s.Now())
+	settle := func(n int, before string) {
+		execSQL(t, s, `INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch, attempt, settled_at, http_status, error, output, skipped_count)
+			SELECT gen_random_uuid(), 0, 'default', $1, 1, 'scheduled', 'succeeded', '', at, at, at, gen_random_uuid(), 1, 1, at, 200, '', '', 0
+			  FROM (SELECT now() - $3::interval - i * interval '1 millisecond' AS at FROM generate_series(1, $2) i) x`, uuid(job), n, before)
+		execSQL(t, s, `ANALYZE belfry.history`)
+	}
+	settle(1000, "1 minute")
+	execSQL(t, s, `INSERT INTO belfry.failing (job_id, namespace, since, latest_at, failures, run_id, error) VALUES ($1, 'default', now(), now(), 1, $1, 'x')`, uuid(job))
+	for name, read := range map[string]func() int{
+		"recovered":    func() int { return buffersRead(t, s, recoveredSQL, notNull(belfry.ID{}), 100) },
+		"last success": func() int { return buffersRead(t, s, lastSuccessSQL, uuids([]belfry.ID{job}), s.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantSameBuffers(t, s, 100, read, func() { settle(30_000, "2 minutes") })
+		})
 	}
 }

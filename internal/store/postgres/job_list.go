@@ -60,7 +60,7 @@ func (s *Store) listJobs(ctx context.Context, tx pgx.Tx, search *jobSearch, page
 			return list, err
 		}
 		for _, job := range jobs {
-			if search.filter.Status != "" && job.Status != search.filter.Status {
+			if !store.HasStatus(job, search.filter.Status) {
 				continue
 			}
 			if len(list.Jobs) == page.Limit {
@@ -149,6 +149,9 @@ func (s *jobSearch) statusCondition() string {
 	if s.source == sourceEnded {
 		return "" // scanSQL has it
 	}
+	if s.source == sourceFailing {
+		return "" // listJobs leaves out what has succeeded since
+	}
 	const live, running = `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id)`, `EXISTS (SELECT 1 FROM belfry.runs r WHERE r.job_id = j.id AND r.state = 'running')`
 	switch s.filter.Status {
 	case "":
@@ -198,12 +201,19 @@ const excludeNotes = ` AND NOT (state = 'skipped' AND reason IN ('dst_gap', 'zon
 // read only where something can be found. The caller adds a WHERE on j.
 const selectJobStatus = `
 SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload, j.created_at, j.updated_at,
-       p.next_at, p.quarantined, p.fired_for, p.runs_made + p.runs_triggered, r.running, r.waiting, r.last, d.last
+       p.next_at, p.quarantined, p.fired_for, p.runs_made + p.runs_triggered, r.running, r.waiting, r.last, d.last,
+       r.failed, coalesce(r.failures, 0), a.finished_at, coalesce(a.error, ''), d.id, coalesce(d.failures, 0), d.died_at, coalesce(d.error, ''),
+       coalesce(f.failures, 0), f.latest_at
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
-                             max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
-  LEFT JOIN LATERAL (SELECT scheduled_at AS last FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+                             max(scheduled_at) AS last, sum(failures + lost) AS failures,
+                             (array_agg(id ORDER BY scheduled_at DESC) FILTER (WHERE failures + lost > 0))[1] AS failed FROM belfry.runs WHERE job_id = j.id) r
+  LEFT JOIN LATERAL (SELECT finished_at, error FROM belfry.attempts
+                      WHERE run_id = r.failed AND outcome IN ('failed', 'timed_out', 'lost') ORDER BY attempt DESC LIMIT 1) a ON true
+  LEFT JOIN LATERAL (SELECT x.scheduled_at AS last, x.id, x.died_at, greatest(x.failures + x.lost, 1) AS failures, a.error
+                       FROM (SELECT * FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) x` + joinLastAttempt + ` LIMIT 1) d ON true
+  LEFT JOIN LATERAL (SELECT failures, latest_at FROM belfry.failing WHERE job_id = j.id LIMIT 1) f ON true
 `
 
 // readJobs reads the jobs that a WHERE on j selects, in no order.
@@ -225,7 +235,10 @@ func (s *Store) scanJobStatus(row pgx.CollectableRow) (*jobStatusRow, error) {
 	job := &r.job
 	err := row.Scan(idColumn(&job.ID), &job.Namespace, textColumn{&job.Name}, &job.Tags, &job.Revision, &job.State, &spec, jsonColumn{&job.Payload},
 		timeColumn{&job.CreatedAt}, timeColumn{&job.UpdatedAt}, nullTimeColumn{&job.NextRunAt}, textColumn{&job.Quarantined}, timeColumn{&r.firedFor}, &r.runCount,
-		&r.Live.Running, &r.Live.Waiting, timeColumn{&r.LastLiveAt}, timeColumn{&r.LastDeadAt})
+		&r.Live.Running, &r.Live.Waiting, timeColumn{&r.LastLiveAt}, timeColumn{&r.LastDeadAt},
+		idColumn(&r.Failed.RunID), &r.Failed.Failures, timeColumn{&r.Failed.At}, &r.Failed.Error, idColumn(&r.Dead.RunID), &r.Dead.Failures, timeColumn{&r.Dead.At}, &r.Dead.Error,
+		&r.Failing.Count, timeColumn{&r.Failing.LatestAt})
+	r.Failed.Status, r.Dead.Status = belfry.ResultFailed, belfry.ResultDead
 	if err != nil {
 		return nil, err
 	}
@@ -250,17 +263,18 @@ const (
 )
 
 // loadLastSettled finds the latest records in history, in as few partitions as
-// possible. Without a run there is nothing that matters. A run of the occurrence at a
+// possible. Without a run and a decided occurrence there is nothing that matters. A run of the occurrence at a
 // plan's high-water mark was settled after that instant, and no occurrence is later; if
 // it is the only run, no other run is. All of history is read for jobs that skipped
-// something last, and for jobs without a record at their mark or after it: an edit may
-// have moved the mark. Only an edit writes the note that a job was cancelled, and a job
+// something last, for jobs without a record at their mark or after it, because an edit may
+// have moved the mark, and for the last result of jobs whose run at the mark is live, if
+// they run less than daily. Only an edit writes the note that a job was cancelled, and a job
 // knows when it was last edited.
 func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error {
 	var single, recent, all []*jobStatusRow
 	for _, r := range rows {
 		switch {
-		case r.runCount == 0:
+		case r.runCount == 0 && r.firedFor.IsZero():
 		case r.firedFor.IsZero():
 			all = append(all, r)
 		case r.runCount == 1 && r.LastLiveAt.Equal(r.firedFor): // known without history
@@ -284,9 +298,10 @@ func loadLastSettled(ctx context.Context, q querier, rows []*jobStatusRow) error
 	}
 	for _, r := range recent {
 		switch {
+		case r.runCount == 0 && !r.SettledAt.IsZero(): // there are only skips
 		case r.SettledLast == belfry.RunSkipped:
 			all = append(all, r)
-		case r.SettledAt.Before(r.firedFor) && r.LastLiveAt.Before(r.firedFor) && r.LastDeadAt.Before(r.firedFor):
+		case r.SettledAt.Before(r.firedFor) && r.LastDeadAt.Before(r.firedFor) && (r.LastLiveAt.Before(r.firedFor) || r.SettledAt.IsZero()):
 			all = append(all, r)
 		}
 	}
@@ -297,6 +312,14 @@ func (r *jobStatusRow) maybeCancelledAfter(at time.Time) bool {
 	return r.job.State == belfry.JobActive && r.job.NextRunAt == nil && r.job.UpdatedAt.After(r.job.CreatedAt) && r.job.UpdatedAt.After(at)
 }
 
+const settledSinceSQL = `
+SELECT j.id, h.scheduled_at, h.state, CASE WHEN h.state <> 'skipped' THEN h.scheduled_at END, h.id, h.settled_at, h.error
+  FROM unnest($1::uuid[], $2::timestamptz[]) AS j (id, fired_for)
+ CROSS JOIN LATERAL (SELECT id, scheduled_at, state, settled_at, error FROM belfry.history
+                      WHERE job_id = j.id AND settled_at BETWEEN $5 AND $6
+                        AND settled_at BETWEEN j.fired_for - $3 * interval '1 second' AND j.fired_for + $4 * interval '1 second'` + excludeNotes + `
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) h`
+
 // loadSettledSince finds the latest record that was settled in a window around each
 // plan's high-water mark.
 func loadSettledSince(ctx context.Context, q querier, rows []*jobStatusRow, within time.Duration) error {
@@ -306,15 +329,18 @@ func loadSettledSince(ctx context.Context, q querier, rows []*jobStatusRow, with
 	marks := column(rows, func(r **jobStatusRow) time.Time { return (*r).firedFor })
 	// The bounds of all jobs together exclude most partitions before the join.
 	first, last := slices.MinFunc(marks, time.Time.Compare), slices.MaxFunc(marks, time.Time.Compare)
-	return loadSettled(ctx, q, rows, `
-SELECT j.id, h.scheduled_at, h.state, CASE WHEN h.state <> 'skipped' THEN h.scheduled_at END
-  FROM unnest($1::uuid[], $2::timestamptz[]) AS j (id, fired_for)
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history
-                      WHERE job_id = j.id AND settled_at BETWEEN $5 AND $6
-                        AND settled_at BETWEEN j.fired_for - $3 * interval '1 second' AND j.fired_for + $4 * interval '1 second'`+excludeNotes+`
-                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) h`,
+	return loadSettled(ctx, q, rows, settledSinceSQL,
 		marks, settleWindow.Seconds(), within.Seconds(), first.Add(-settleWindow), last.Add(within))
 }
+
+const allSettledSQL = `
+SELECT j.id, s.scheduled_at, s.state, h.scheduled_at, s.id, s.settled_at, s.error
+  FROM unnest($1::uuid[]) AS j (id)
+  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
+  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
+ CROSS JOIN LATERAL (SELECT id, scheduled_at, state, settled_at, error FROM belfry.history WHERE job_id = j.id` + excludeNotes + `
+                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
+                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`
 
 // loadAllSettled finds the latest record, and the latest that is a run, in all of
 // history. The note that the job was cancelled does not count once a later run was
@@ -324,16 +350,9 @@ func loadAllSettled(ctx context.Context, q querier, rows []*jobStatusRow) error 
 		return nil
 	}
 	for _, r := range rows {
-		r.SettledAt, r.SettledLast, r.LastRanAt = time.Time{}, "", time.Time{}
+		r.SettledAt, r.SettledLast, r.LastRanAt, r.Settled = time.Time{}, "", time.Time{}, belfry.LastResult{}
 	}
-	return loadSettled(ctx, q, rows, `
-SELECT j.id, s.scheduled_at, s.state, h.scheduled_at
-  FROM unnest($1::uuid[]) AS j (id)
-  LEFT JOIN LATERAL (SELECT scheduled_at, fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' ORDER BY scheduled_at DESC, id DESC LIMIT 1) h ON true
-  LEFT JOIN LATERAL (SELECT fired_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
- CROSS JOIN LATERAL (SELECT scheduled_at, state FROM belfry.history WHERE job_id = j.id`+excludeNotes+`
-                        AND NOT (state = 'skipped' AND reason = 'cancelled' AND settled_at < coalesce(greatest(h.fired_at, d.fired_at), '-infinity'))
-                      ORDER BY scheduled_at DESC, id DESC LIMIT 1) s`)
+	return loadSettled(ctx, q, rows, allSettledSQL)
 }
 
 // loadSettled runs a query on the ids of the jobs, $1.
@@ -346,11 +365,13 @@ func loadSettled(ctx context.Context, q querier, rows []*jobStatusRow, sql strin
 		id           belfry.ID
 		settled, ran time.Time
 		state        belfry.RunStatus
+		result       belfry.LastResult
 	)
 	ids := column(rows, func(r **jobStatusRow) pgtype.UUID { return uuid((*r).job.ID) })
-	return forEach(ctx, q, []any{idColumn(&id), timeColumn{&settled}, &state, timeColumn{&ran}}, func() error {
+	return forEach(ctx, q, []any{idColumn(&id), timeColumn{&settled}, &state, timeColumn{&ran}, idColumn(&result.RunID), timeColumn{&result.At}, &result.Error}, func() error {
 		r := byID[id]
-		r.SettledAt, r.SettledLast, r.LastRanAt = settled, state, ran
+		result.Status = belfry.ResultStatus(state)
+		r.SettledAt, r.SettledLast, r.LastRanAt, r.Settled = settled, state, ran, result
 		return nil
 	}, sql, append([]any{ids}, args...)...)
 }

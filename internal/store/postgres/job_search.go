@@ -25,6 +25,7 @@ const (
 	sourceDiscarded                  // the same, if they had a dead letter that was discarded
 	sourceEnded                      // archived jobs
 	sourceDue                        // live jobs that are due
+	sourceFailing                    // live jobs that were found to be failing
 )
 
 // sourcesFor returns the sources that together have all jobs of a status.
@@ -36,6 +37,8 @@ func sourcesFor(status belfry.JobStatus) []jobSource {
 		return []jobSource{sourceLive, sourceDue}
 	case belfry.StatusFailed:
 		return []jobSource{sourceUnplanned, sourceDiscarded, sourceEnded}
+	case belfry.StatusFailing:
+		return []jobSource{sourceFailing}
 	}
 	return []jobSource{sourceLive}
 }
@@ -114,7 +117,8 @@ func (s *jobSearch) next(ctx context.Context, after pgtype.UUID, limit int) (sea
 // indexable reports whether the filter has a condition that an index helps with.
 func (s *jobSearch) indexable() bool {
 	f := s.filter
-	return s.hasIndexes() && (s.trigrams != nil || f.Queue != "" || f.Type != "" || f.Handler != "" || f.Status != "" || len(f.Tags) > 0)
+	queue := f.Queue != "" && f.Queue != belfry.DefaultQueue
+	return s.hasIndexes() && (s.trigrams != nil || queue || f.Type != "" || f.Handler != "" || f.Status != "" || len(f.Tags) > 0)
 }
 
 // hasIndexes reports whether the source has indexes other than that of its order.
@@ -131,6 +135,9 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 		return fmt.Sprintf(`SELECT job_id AS id FROM generate_series(0, %d) AS s (shard)
 			CROSS JOIN LATERAL (SELECT job_id FROM belfry.plans WHERE shard = s.shard AND next_at <= clock_timestamp() OFFSET 0) d
 			WHERE job_id < %s ORDER BY job_id DESC LIMIT %s`, s.shards-1, after, n)
+	case sourceFailing:
+		return fmt.Sprintf(`SELECT namespace, job_id AS id FROM belfry.failing WHERE (namespace, job_id) < (%[1]s, %[2]s) AND namespace >= %[1]s
+			ORDER BY namespace DESC, job_id DESC LIMIT %[3]s`, namespace, after, n)
 	case sourceDiscarded:
 		return fmt.Sprintf(`SELECT job_id AS id FROM belfry.history WHERE state = 'discarded' AND job_id < %s ORDER BY job_id DESC LIMIT %s`, after, n)
 	case sourceEnded:
@@ -142,10 +149,14 @@ func (s *jobSearch) scanSQL(namespace, after, n string) string {
 }
 
 func (s *jobSearch) filteredSQL(scan string, limit int) string {
+	order := "e.id DESC"
 	switch s.source {
+	case sourceFailing:
+		order = "e.namespace DESC, e.id DESC"
+		fallthrough
 	case sourceUnplanned, sourceDiscarded, sourceDue: // the OFFSET prevents a join that starts with an index of jobs
 		return fmt.Sprintf(`SELECT j.id FROM (%s) e CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = e.id OFFSET 0) j
-			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY e.id DESC LIMIT %d`, scan, s.where, limit)
+			WHERE j.namespace = $1 AND j.state <> 'deleted'%s ORDER BY %s LIMIT %d`, scan, s.where, order, limit)
 	case sourceEnded:
 		return fmt.Sprintf(`SELECT j.id FROM (%s) j WHERE true%s ORDER BY j.namespace DESC, j.status DESC, j.id DESC LIMIT %d`, scan, s.where, limit)
 	}

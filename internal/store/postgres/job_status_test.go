@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -10,20 +11,26 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // statusByDefinition is what the status and the last run of a job derive from: the latest
 // of all records in any table, except for notes that are about no occurrence, and for the
-// note that it was cancelled once a later run was fired.
+// note that it was cancelled once a later run was fired. So does the last result, except
+// that skips are not looked for before the only run, while that is live or was not fired,
+// and that a run that was settled later than others, while a later one is live or dead,
+// may be found, or not.
 const statusByDefinition = `
-SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END
+SELECT j.id, j.state, p.next_at, r.running, r.waiting, greatest(r.last, h.last, d.last), CASE WHEN d.last >= coalesce(s.at, d.last) THEN 'dead' ELSE s.state END,
+       coalesce(s.state, ''), s.id, s.settled_at, d.id, d.died_at, 
+       r.running + r.waiting = 1 AND p.runs_made + p.runs_triggered = 1 OR p.fired_for IS NULL AND p.runs_made + p.runs_triggered = 0
   FROM belfry.jobs j
   JOIN belfry.plans p ON p.job_id = j.id
   CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE state = 'running') AS running, count(*) FILTER (WHERE state <> 'running') AS waiting,
                              max(scheduled_at) AS last FROM belfry.runs WHERE job_id = j.id) r
-  LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.dead WHERE job_id = j.id) d ON true
+  LEFT JOIN LATERAL (SELECT scheduled_at AS last, id, died_at FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) d ON true
   LEFT JOIN LATERAL (SELECT max(scheduled_at) AS last FROM belfry.history WHERE job_id = j.id AND state <> 'skipped') h ON true
-  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state FROM belfry.history WHERE job_id = j.id AND reason NOT IN ('dst_gap', 'zone_change')
+  LEFT JOIN LATERAL (SELECT scheduled_at AS at, state, id, settled_at FROM belfry.history WHERE job_id = j.id AND reason NOT IN ('dst_gap', 'zone_change')
                         AND (reason <> 'cancelled' OR settled_at >= ALL (SELECT fired_at FROM belfry.history WHERE job_id = j.id AND state <> 'skipped' UNION ALL SELECT fired_at FROM belfry.dead WHERE job_id = j.id))
                       ORDER BY scheduled_at DESC, id DESC LIMIT 1) s ON true`
 
@@ -65,8 +72,13 @@ func TestJobStatusMatchesFullHistory(t *testing.T) {
 		live     belfry.LiveRuns
 		outcome  pgtype.Text
 		statuses = map[belfry.JobStatus]int{}
+		results  = map[belfry.ResultStatus]int{}
+		r        store.Results
+		first    bool // no run, or the only run is live
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, nullTimeColumn{&last}, &outcome}, func() error {
+	r.Dead.Status, r.Dead.Failures = belfry.ResultDead, 1
+	_, err = pgx.ForEachRow(rows, []any{&id, &state, &next, &live.Running, &live.Waiting, nullTimeColumn{&last}, &outcome,
+		&r.Settled.Status, idColumn(&r.Settled.RunID), timeColumn{&r.Settled.At}, idColumn(&r.Dead.RunID), timeColumn{&r.Dead.At}, &first}, func() error {
 		job := got[id.Bytes]
 		var at *time.Time
 		if next.Valid {
@@ -76,11 +88,18 @@ func TestJobStatusMatchesFullHistory(t *testing.T) {
 		if job.Status != want || fmt.Sprint(job.LastRunAt) != fmt.Sprint(last) {
 			t.Errorf("job %s is %s and ran last at %v, want %s, %v", job.ID, job.Status, job.LastRunAt, want, last)
 		}
+		result, late := r.Last(), job.LastResult
+		partly := result != nil && (result.Status == belfry.ResultDead || live.Running+live.Waiting > 0)
+		if !first && !reflect.DeepEqual(late, result) && !(partly && late != nil && late.At.After(result.At)) {
+			t.Errorf("the last result of job %s is %+v, want %+v", job.ID, job.LastResult, result)
+		} else if result != nil {
+			results[result.Status]++
+		}
 		statuses[want]++
 		return nil
 	})
-	if err != nil || len(statuses) != 7 {
-		t.Errorf("the statuses are %v, want all seven: %v", statuses, err)
+	if err != nil || len(statuses) != 7 || len(results) != 5 {
+		t.Errorf("the statuses are %v, the results %v, want seven and five: %v", statuses, results, err)
 	}
 }
 

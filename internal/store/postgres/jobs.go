@@ -74,18 +74,10 @@ SELECT id FROM (
 }
 
 func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
-	type row struct {
-		id   belfry.ID
-		name string
-	}
-	rows, err := collect(ctx, s.readPool, scanInto(func(r *row) []any { return []any{idColumn(&r.id), &r.name} }), `
+	names, err := collectMap[belfry.ID, string](ctx, s.readPool, `
 SELECT id, name FROM belfry.jobs WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL
  UNION ALL
 SELECT id, name FROM belfry.ended WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL`, uuids(ids), namespace)
-	names := make(map[belfry.ID]string, len(rows))
-	for _, r := range rows {
-		names[r.id] = r.name
-	}
 	return names, wrapError("look up the names of jobs", err)
 }
 
@@ -182,7 +174,7 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 		return belfry.Job{}, editErr
 	}
 	if err != nil {
-		return belfry.Job{}, wrapError("edit a job", nameConflict(err, job.Name))
+		return belfry.Job{}, wrapError("edit a job", orTaken(err, store.NameTaken("job", job.Name)))
 	}
 	s.notifier.notifyPlans(false, id)
 	s.notifier.notifyReady()

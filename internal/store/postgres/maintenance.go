@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -30,7 +33,7 @@ const (
 
 // namespaceTables are the tables with a namespace of their own; the rows of the others
 // belong to a job.
-var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "jobs"}
+var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"}
 
 // DeleteNamespace truncates the tables if they have nothing else: that takes no time
 // and leaves no dead tuples.
@@ -79,4 +82,125 @@ func (s *Store) Usage(ctx context.Context) (u store.Usage, err error) {
 		coalesce(pg_stat_get_dead_tuples('belfry.plans'::regclass), 0), coalesce(pg_stat_get_dead_tuples('belfry.runs'::regclass), 0)`).
 		Scan(&u.Bytes, &u.DeadPlans, &u.DeadRuns)
 	return u, wrapError("measure the tables", err)
+}
+
+func (s *Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
+	shards, from, to := make([]int32, len(outages)), make([]*time.Time, len(outages)), make([]time.Time, len(outages))
+	for i, o := range outages {
+		shards[i], to[i] = int32(o.Shard), o.To
+		if !o.From.IsZero() {
+			from[i] = &o.From
+		}
+	}
+	_, err := s.pool.Exec(ctx, `/* record outages */
+INSERT INTO belfry.outages (shard, began_at, ended_at) SELECT * FROM unnest($1::int[], $2::timestamptz[], $3::timestamptz[]) ON CONFLICT DO NOTHING`, shards, from, to)
+	return wrapError("record outages", err)
+}
+
+func (s *Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
+	outages, err := collect(ctx, s.pool, scanInto(func(o *store.Outage) []any { return []any{&o.Shard, timeColumn{&o.From}, timeColumn{&o.To}} }), `/* list outages */
+SELECT shard, began_at, ended_at FROM belfry.outages WHERE shard = ANY($1::int[]) ORDER BY ended_at DESC LIMIT $2`, int32s(shards), store.MaxOutages)
+	slices.Reverse(outages)
+	return outages, wrapError("list outages", err)
+}
+
+func (s *Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
+	_, err := s.pool.Exec(ctx, `/* add trace links */
+INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) ON CONFLICT DO NOTHING`,
+		uuids(ids), storable(traceparent))
+	return wrapError("add trace links", err)
+}
+
+func (s *Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
+	links, err := collectMap[belfry.ID, string](ctx, s.readPool, `/* trace links */ SELECT id, traceparent FROM belfry.trace_links WHERE id = ANY($1)`, uuids(ids))
+	return links, wrapError("look up trace links", err)
+}
+
+const (
+	// eachShard reads the first due plans d of each shard along their index.
+	eachShard = ` FROM generate_series(0, $1::integer - 1) AS s (shard) CROSS JOIN LATERAL (
+  SELECT p.job_id, p.next_at FROM belfry.plans p WHERE p.shard = s.shard AND p.next_at <= $2 ORDER BY p.next_at, p.job_id LIMIT $3) d`
+
+	countDueSQL  = `/* stats */ SELECT count(*), min(d.next_at)` + eachShard
+	sampleDueSQL = `/* stats */ SELECT j.queue || '/' || j.type, count(*)` + eachShard + `
+ CROSS JOIN LATERAL (SELECT queue, type FROM belfry.jobs WHERE id = d.job_id LIMIT 1) j GROUP BY 1`
+
+	countDeadSQL    = `/* stats */ SELECT lane, count(*) FROM (SELECT lane FROM belfry.dead LIMIT $1) d GROUP BY lane`
+	estimateDeadSQL = `/* stats */ SELECT reltuples::bigint FROM pg_class WHERE oid = 'belfry.dead'::regclass`
+	countRunningSQL = `/* stats */ SELECT worker, count(*) FROM (SELECT worker FROM belfry.runs WHERE state = 'running' LIMIT $1) r GROUP BY worker`
+
+	// Partitions that were never analysed have -1 tuples. A default partition comes last.
+	historySQL = `/* stats */ SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint, coalesce(min(c.relname), '')
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'belfry.history'::regclass`
+)
+
+// Stats uses a transaction for what needs one and no longer: who locks a table would wait
+// for all of it.
+func (s *Store) Stats(ctx context.Context) (stats store.Stats, err error) {
+	for _, read := range []func(context.Context, *store.Stats) error{s.countDue, s.countDead, s.countRunning, s.measureHistory} {
+		if err := read(ctx, &stats); err != nil {
+			return store.Stats{}, wrapError("count for metrics", err)
+		}
+	}
+	return stats, nil
+}
+
+func (s *Store) countDue(ctx context.Context, stats *store.Stats) error {
+	return s.scanSnapshot(ctx, func(tx pgx.Tx) (err error) {
+		now, due := s.Now(), 0
+		err = tx.QueryRow(ctx, countDueSQL, s.shards, now, store.PerShard(store.MaxDueCounted, s.shards)).Scan(&due, timeColumn{&stats.OldestDue})
+		if err != nil || due == 0 {
+			return err
+		}
+		stats.Due, err = collectMap[string, int](ctx, tx, sampleDueSQL, s.shards, now, store.PerShard(store.MaxDueSampled, s.shards))
+		store.Scale(stats.Due, due)
+		return err
+	})
+}
+
+func (s *Store) countDead(ctx context.Context, stats *store.Stats) (err error) {
+	if stats.Dead, err = collectMap[string, int](ctx, s.readPool, countDeadSQL, store.MaxDeadCounted); err != nil {
+		return err
+	}
+	counted := 0
+	for _, n := range stats.Dead {
+		counted += n
+	}
+	if counted < store.MaxDeadCounted {
+		return nil
+	}
+	var estimate int
+	err = s.readPool.QueryRow(ctx, estimateDeadSQL).Scan(&estimate)
+	store.Scale(stats.Dead, estimate)
+	return err
+}
+
+func (s *Store) countRunning(ctx context.Context, stats *store.Stats) (err error) {
+	stats.Running, err = collectMap[belfry.ID, int](ctx, s.readPool, countRunningSQL, store.MaxRunningCounted)
+	return err
+}
+
+func (s *Store) measureHistory(ctx context.Context, stats *store.Stats) error {
+	var oldest string
+	if err := s.readPool.QueryRow(ctx, historySQL).Scan(&stats.HistoryRows, &stats.HistoryBytes, &oldest); err != nil {
+		return err
+	}
+	if day, err := time.Parse(partitionName, oldest); err == nil {
+		stats.OldestHistory = day
+	}
+	return nil
+}
+
+func (s *Store) Pools() []store.PoolStats {
+	var pools []store.PoolStats
+	for _, p := range []struct {
+		name string
+		pool *pool
+	}{{"main", s.pool}, {"read", s.readPool}, {"priority", s.priorityPool}} {
+		stat := p.pool.Stat()
+		pools = append(pools, store.PoolStats{
+			Name: p.name, Max: int(stat.MaxConns()), InUse: int(stat.AcquiredConns()), Idle: int(stat.IdleConns()), Waited: stat.EmptyAcquireWaitTime(),
+		})
+	}
+	return pools
 }

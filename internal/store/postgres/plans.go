@@ -35,7 +35,7 @@ var scanDue = scanInto(dueFields)
 
 // upcomingSQL reads each shard in the order of an index, so that a page costs what it
 // returns, whatever the other shards have.
-const upcomingSQL = `SELECT ` + planColumnsSQL + `, p.digest
+const upcomingSQL = `/* plans */ SELECT ` + planColumnsSQL + `, p.digest
   FROM unnest($1::integer[], $2::timestamptz[], $3::uuid[]) AS w (shard, next_at, job_id)
  CROSS JOIN LATERAL (
    SELECT * FROM belfry.plans p WHERE p.shard = w.shard AND p.next_at <= $4 AND (p.next_at, p.job_id) > (w.next_at, w.job_id)
@@ -72,11 +72,8 @@ func (s *Store) Upcoming(ctx context.Context, w store.Window) (plans []store.Pla
 }
 
 func (s *Store) PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error) {
-	return s.queryDue(ctx, `(SELECT * FROM belfry.plans WHERE job_id = ANY($1))`, uuids(jobs))
-}
-
-func (s *Store) queryDue(ctx context.Context, plans string, args ...any) ([]store.Due, error) {
-	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+` FROM `+plans+` p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, args...)
+	due, err := collect(ctx, s.pool, scanDue, `SELECT `+dueColumns+`
+  FROM (SELECT * FROM belfry.plans WHERE job_id = ANY($1)) p JOIN belfry.jobs j ON j.id = p.job_id ORDER BY p.next_at, p.job_id`, uuids(jobs))
 	return due, wrapError("read plans", err)
 }
 
@@ -326,13 +323,7 @@ func replanSkipped(ctx context.Context, q querier, steps []plan.Step, skipped ma
 
 // CountReady skips from lane to lane in the index: its cost does not grow with the queue.
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	ready := map[string]int{}
-	var lane string
-	var n int
-	err := forEach(ctx, s.pool, []any{&lane, &n}, func() error {
-		ready[lane] = n
-		return nil
-	}, `
+	ready, err := collectMap[string, int](ctx, s.pool, `/* count ready */
 WITH RECURSIVE lane (name) AS (
   (SELECT lane FROM belfry.runs WHERE state = 'ready' ORDER BY lane LIMIT 1)
    UNION ALL

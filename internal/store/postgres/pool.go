@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belfry-sh/belfry/internal/metrics"
 )
 
 // pool is connections whose users wait while the server has none left for them, such as
@@ -101,6 +104,50 @@ type healthTracer struct {
 	log   *slog.Logger
 
 	writeFailure *atomic.Pointer[writeFailure] // of the last write
+	metrics      *metrics.Metrics
+}
+
+// statement is a statement or batch that is being executed.
+type statement struct {
+	what  string
+	began time.Time
+}
+
+type statementKey struct{}
+
+func (t *healthTracer) begin(ctx context.Context, sql string) context.Context {
+	if t.metrics == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, statementKey{}, &statement{statementName(sql), time.Now()})
+}
+
+// statementName is the comment that a statement begins with. Those of the path of a run
+// have one.
+func statementName(sql string) string {
+	if rest, commented := strings.CutPrefix(sql, "/* "); commented {
+		if name, _, ended := strings.Cut(rest, " */"); ended {
+			return name
+		}
+	}
+	return "other"
+}
+
+func (t *healthTracer) end(ctx context.Context, err error) {
+	if s, ok := ctx.Value(statementKey{}).(*statement); ok {
+		t.metrics.Statement(s.what, time.Since(s.began), isFailure(err))
+	}
+}
+
+// isFailure reports whether an error says that something is wrong: not that a caller has
+// stopped waiting, nor that two calls have met, which the store resolves.
+func isFailure(err error) bool {
+	switch state := sqlState(err); {
+	case err == nil, errors.Is(err, context.Canceled):
+		return false
+	default:
+		return state == "" || !slices.Contains([]string{"22", "23", "40", "55"}, state[:2])
+	}
 }
 
 // writeFailure is why the server took no writes.
@@ -121,24 +168,27 @@ func (t *healthTracer) noteWrite(tag pgconn.CommandTag, err error) {
 	}
 }
 
-func (t *healthTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
+func (t *healthTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	return t.begin(ctx, d.SQL)
 }
 
-func (t *healthTracer) TraceQueryEnd(_ context.Context, conn *pgx.Conn, d pgx.TraceQueryEndData) {
+func (t *healthTracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, d pgx.TraceQueryEndData) {
+	t.end(ctx, d.Err)
 	t.noteWrite(d.CommandTag, d.Err)
 	t.check(conn, d.Err)
 }
 
-func (t *healthTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
+// TraceBatchStart names a batch by its last statement: the ones before prepare it.
+func (t *healthTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	return t.begin(ctx, d.Batch.QueuedQueries[len(d.Batch.QueuedQueries)-1].SQL)
 }
 
 func (t *healthTracer) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	t.noteWrite(d.CommandTag, d.Err)
 }
 
-func (t *healthTracer) TraceBatchEnd(_ context.Context, conn *pgx.Conn, d pgx.TraceBatchEndData) {
+func (t *healthTracer) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchEndData) {
+	t.end(ctx, d.Err)
 	t.check(conn, d.Err)
 }
 

@@ -48,13 +48,16 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		before time.Time
 	}{
 		{deleteOld("events", `at < $1`), cutoff},
+		{deleteOld("alerts", `status = 'resolved' AND latest_at < $1`), cutoff},
 		{fmt.Sprintf(pruneEnded, `retain_until IS NULL AND ended_at < $1`), cutoff},
 		{fmt.Sprintf(pruneEnded, `retain_until <= $1`), now},
 		{deleteOld("triggers", `fired_at < $1`), now.Add(-store.TriggerRetention)},
 		{deleteOld("requests", `created_at < $1`), now.Add(-store.RequestRetention)},
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
 		{deleteOld("outages", `ended_at < $1`), now.Add(-store.OutageRetention)},
+		{deleteOld("trace_links", `created_at < $1`), now.Add(-store.TraceLinkRetention)},
 		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
+		{deleteOld("nodes", `seen_at < $1`), now.Add(-store.NodeRetention)},
 	} {
 		steps = append(steps, func() (int, error) {
 			_, err := s.deleteInBatches(ctx, rows.sql, rows.before, pruneBatch)
@@ -113,9 +116,10 @@ func (s *Store) pruneStep(ctx context.Context, f func(context.Context) error) er
 	return f(call)
 }
 
-// deleteAttempts deletes the attempts of runs that were deleted from history. A run
-// that succeeded at once has none.
-const deleteAttempts = `deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted
+// deleteAttempts deletes the attempts and logs of runs that were deleted from history. A
+// run that succeeded at once has no attempt here.
+const deleteAttempts = `deleted_logs AS (DELETE FROM belfry.attempt_logs l USING deleted WHERE l.run_id = deleted.id AND deleted.attempt > 0),
+	deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted
 	WHERE a.run_id = deleted.id AND (deleted.attempt > 1 OR deleted.attempt = 1 AND deleted.state <> 'succeeded'))`
 
 func deleteFromPartition(name, where string) string {
@@ -183,16 +187,18 @@ WITH deleted AS (DELETE FROM belfry.`+name+` WHERE ctid >= $1::text::tid AND cti
 SELECT count(*) FROM deleted`, cutoff)
 }
 
-// dropPartition drops a partition after the attempts of its runs, and returns how many
+// dropPartition drops a partition after the attempts and logs of its runs, and returns how many
 // rows it had.
 func (s *Store) dropPartition(ctx context.Context, name string, end time.Time) (rows int, err error) {
-	_, err = s.scanBlocks(ctx, "attempts", "attempts of "+name, `
-WITH old AS MATERIALIZED (SELECT ctid AS row, run_id FROM belfry.attempts WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND finished_at < $3),
-deleted AS (DELETE FROM belfry.attempts WHERE ctid = ANY(ARRAY(
+	for table, column := range map[string]string{"attempts": "finished_at", "attempt_logs": "updated_at"} {
+		_, err = s.scanBlocks(ctx, table, table+" of "+name, `
+WITH old AS MATERIALIZED (SELECT ctid AS row, run_id FROM belfry.`+table+` WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND `+column+` < $3),
+deleted AS (DELETE FROM belfry.`+table+` WHERE ctid = ANY(ARRAY(
   SELECT old.row FROM old CROSS JOIN LATERAL (SELECT 1 FROM belfry.`+name+` h WHERE h.id = old.run_id LIMIT 1) h)) RETURNING 1)
 SELECT count(*) FROM deleted`, end)
-	if err != nil {
-		return 0, err
+		if err != nil {
+			return 0, err
+		}
 	}
 	err = s.pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM belfry.`+name+` LIMIT $1) r`, maxRowsCounted).Scan(&rows)
 	if err != nil {
@@ -296,7 +302,8 @@ func (s *Store) purgeDeleted(ctx context.Context) (purged int, err error) {
 func (s *Store) purgeJobs(ctx context.Context, jobs []pgtype.UUID) (purged int, err error) {
 	if _, err := s.deleteInBatches(ctx, `
 WITH deleted AS (DELETE FROM belfry.dead WHERE id = ANY(ARRAY(SELECT id FROM belfry.dead WHERE job_id = ANY($1) LIMIT $2)) RETURNING id),
-deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted WHERE a.run_id = deleted.id)
+deleted_attempts AS (DELETE FROM belfry.attempts a USING deleted WHERE a.run_id = deleted.id),
+deleted_logs AS (DELETE FROM belfry.attempt_logs l USING deleted WHERE l.run_id = deleted.id)
 SELECT count(*) FROM deleted`, jobs, pruneBatch); err != nil {
 		return 0, err
 	}

@@ -50,11 +50,11 @@ func BenchmarkReap(b *testing.B) {
 		fillRuns(b, s, "'"+job.Job.ID.String()+"'", "running", "'"+belfry.NewID(s.Now()).String()+"'::uuid", 10_000)
 		started, reaped := time.Now(), 0
 		for {
-			n, err := s.Reap(b.Context(), allShards(s), 0, 1000)
+			results, err := s.Reap(b.Context(), allShards(s), 0, 1000)
 			if err != nil {
 				b.Fatal(err)
 			}
-			if reaped += n; n < 1000 {
+			if reaped += len(results); len(results) < 1000 {
 				break
 			}
 		}

@@ -18,22 +18,22 @@ import (
 // joinRevision joins the revision v that a run r was fired from, if it is not the
 // current one of the job j.
 const joinRevision = `
-  JOIN belfry.jobs j ON j.id = r.job_id
-  LEFT JOIN belfry.revisions v ON v.job_id = r.job_id AND v.revision = r.revision AND r.revision <> j.revision`
+  CROSS JOIN LATERAL (SELECT * FROM belfry.jobs WHERE id = r.job_id LIMIT 1) j
+  LEFT JOIN LATERAL (SELECT * FROM belfry.revisions v WHERE v.job_id = r.job_id AND v.revision = r.revision AND r.revision <> j.revision LIMIT 1) v ON true`
 
 const claimSQL = `/* claim */
 WITH locked AS MATERIALIZED (
-  SELECT x.id, x.rank FROM unnest($2::text[]) AS l (lane)
-   CROSS JOIN LATERAL (SELECT r.id, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' AND r.rank < $6 ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
+  SELECT x.run, x.rank FROM unnest($2::text[]) AS l (lane)
+   CROSS JOIN LATERAL (SELECT r.ctid AS run, r.rank FROM belfry.runs r WHERE r.lane = l.lane AND r.state = 'ready' AND r.rank < $6 ORDER BY r.rank LIMIT $3 FOR UPDATE SKIP LOCKED) x
    WHERE EXISTS (SELECT 1 FROM belfry.workers w WHERE w.id = $1)
    ORDER BY x.rank LIMIT $3
 ), assigned AS (
-  SELECT id, ($4::uuid[])[row_number() OVER (ORDER BY rank)] AS token FROM locked
+  SELECT run, ($4::uuid[])[row_number() OVER (ORDER BY rank)] AS token FROM locked
 ), claimed AS (
   UPDATE belfry.runs r
      SET state = 'running', attempt = r.attempt + 1, worker = $1, token = assigned.token, started_at = clock_timestamp(),
          deadline_at = clock_timestamp() + (r.timeout_ms + $5) * interval '1 millisecond'
-    FROM assigned WHERE r.id = assigned.id
+    FROM assigned WHERE r.ctid = assigned.run
   RETURNING r.*
 )
 SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.scheduled_at, r.ready_at, r.fired_at, r.attempt, r.token, r.started_at, r.deadline_at,
@@ -74,11 +74,12 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 		}
 		failed = append(failed, belfry.Result{Namespace: r.run.Namespace, RunID: r.run.ID, Attempt: r.run.Attempt, Token: r.run.Token,
 			Outcome: belfry.OutcomeFailed, Error: "the job's spec cannot be read"})
-		s.log.Error("a claimed run cannot be read", "run", r.run.ID, "error", r.err)
+		s.log.Error("a claimed run cannot be read", "run", r.run.ID, "trace_id", belfry.RunTraceID(r.run.ID), "error", r.err)
 	}
 	if _, err := s.settle(ctx, failed); err != nil {
 		s.log.Warn("a run that cannot be read was not settled; its deadline will", "error", err)
 	}
+	s.metrics.Started(runs)
 	return runs, nil
 }
 
@@ -142,7 +143,10 @@ func (s *Store) Heartbeat(ctx context.Context, b belfry.Heartbeat) (belfry.Heart
 	if b.Complete && !reply.Unknown && !(late && b.Sequence > 0) {
 		err = s.confirmClaims(ctx, b, store.ConfirmAfter, &reply)
 	}
-	return reply, wrapError("confirm claims", err)
+	if err == nil && !reply.Unknown {
+		err = s.writeLogs(ctx, b.Logs)
+	}
+	return reply, wrapError("confirm claims and keep logs", err)
 }
 
 // confirmClaims compares what a worker holds with what it claimed, adds to the reply
@@ -160,7 +164,7 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 		held := belfry.HeldAttempt{RunID: result.RunID, Attempt: result.Attempt}
 		claims[held], oldClaims[held] = result, old
 		return nil
-	}, `SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
+	}, `/* heartbeat */ SELECT id, namespace, attempt, token, started_at <= clock_timestamp() - $2 * interval '1 millisecond'
 		FROM belfry.runs WHERE worker = $1 AND state = 'running'`, uuid(b.WorkerID), age.Milliseconds())
 	if err != nil {
 		return err
@@ -205,7 +209,7 @@ SELECT r.id, r.namespace, r.attempt, r.token, w.id IS NULL, r.deadline_at < cloc
 // Reap removes silent workers and settles attempts that nobody will finish. Every
 // running run whose worker is not registered counts, not only those that a worker had
 // when it was removed: a claim may commit after that.
-func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
+func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()
 	clockSettled := s.clockWatch.Settled()
@@ -215,18 +219,18 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			WHERE NOT last_seen BETWEEN clock_timestamp() - $1 * interval '1 millisecond' AND clock_timestamp() + $1 * interval '1 millisecond'
 			  AND clock_timestamp() BETWEEN $2::timestamptz - interval '2 seconds' AND $2::timestamptz + interval '2 seconds'`, silence.Milliseconds(), expected)
 		if err != nil {
-			return 0, wrapError("remove silent workers", err)
+			return nil, wrapError("remove silent workers", err)
 		}
 	}
 	results, err := collect(ctx, s.pool, scanAbandoned, reapSQL, int32s(shards), limit, store.CancelGrace.Milliseconds(), clockSettled, expected)
 	if err != nil {
-		return 0, wrapError("reap", err)
+		return nil, wrapError("reap", err)
 	}
 	settled, err := s.settle(ctx, results)
-	reaped := 0
-	for _, ok := range settled {
+	var reaped []belfry.Result
+	for i, ok := range settled {
 		if ok {
-			reaped++
+			reaped = append(reaped, results[i])
 		}
 	}
 	return reaped, wrapError("reap", err)
@@ -244,4 +248,85 @@ func scanAbandoned(row pgx.CollectableRow) (r belfry.Result, err error) {
 		r.Outcome, r.Error = belfry.OutcomeCancelled, store.ErrorNotStopped
 	}
 	return r, err
+}
+
+// lateVerdicts judges results whose runs are not held by their attempts. One was accepted
+// if it is the repetition of a result that settled the attempt; otherwise it is kept as
+// evidence. It returns those whose runs are held after all.
+func (s *Store) lateVerdicts(ctx context.Context, results []belfry.Result, late []int, verdicts []belfry.Verdict) (held []int, err error) {
+	var i int
+	var known, isHeld bool
+	err = forEach(ctx, s.pool, []any{&i, &known, &isHeld}, func() error {
+		if !known {
+			verdicts[i] = belfry.VerdictLate
+		}
+		if isHeld {
+			held = append(held, i)
+		}
+		return nil
+	}, `/* late */
+WITH result AS MATERIALIZED (
+  SELECT f.*, EXISTS (SELECT 1 FROM belfry.history h WHERE h.id = f.id AND h.namespace = f.namespace AND h.attempt = f.attempt AND h.token = f.token
+                         AND h.state = 'succeeded' AND f.outcome = 'succeeded')
+           OR EXISTS (SELECT 1 FROM belfry.attempts a WHERE a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token
+                         AND a.outcome = f.outcome) AS known,
+         EXISTS (SELECT 1 FROM belfry.runs r WHERE r.id = f.id AND r.namespace = f.namespace AND r.state = 'running' AND r.attempt = f.attempt AND r.token = f.token) AS held
+    FROM unnest($1::bigint[], $2::uuid[], $3::text[], $4::integer[], $5::uuid[], $6::text[]) AS f (n, id, namespace, attempt, token, outcome)
+), evidence AS (
+  UPDATE belfry.attempts a SET late_outcome = f.outcome, late_at = clock_timestamp()
+    FROM result f
+   WHERE NOT f.known AND NOT f.held AND a.run_id = f.id AND a.namespace = f.namespace AND a.attempt = f.attempt AND a.token = f.token AND a.late_outcome IS NULL
+)
+SELECT n, known, held FROM result`,
+		column(late, func(i *int) int64 { return int64(*i) }),
+		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].RunID) }),
+		column(late, func(i *int) string { return storable(results[*i].Namespace) }),
+		column(late, func(i *int) int32 { return int32(results[*i].Attempt) }),
+		column(late, func(i *int) pgtype.UUID { return uuid(results[*i].Token) }),
+		column(late, func(i *int) string { return string(results[*i].Outcome) }))
+	return held, err
+}
+
+const writeLogsSQL = `/* log */
+WITH piece AS MATERIALIZED (
+  SELECT p.*, r.shard
+    FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::uuid[], $5::bigint[], $6::bigint[], $7::text[]) AS p (id, namespace, attempt, token, start, stop, text)
+    JOIN belfry.runs r ON r.id = p.id AND r.namespace = p.namespace AND r.state = 'running' AND r.attempt = p.attempt AND r.token = p.token
+   WHERE NOT EXISTS (SELECT 1 FROM belfry.attempt_logs l WHERE l.run_id = p.id AND l.attempt = p.attempt AND l.stop > p.stop)
+), covered AS (
+  DELETE FROM belfry.attempt_logs l USING piece p
+   WHERE l.run_id = p.id AND l.attempt = p.attempt AND (l.start > p.start OR l.stop <= p.stop - $8 AND l.start < p.start)
+)
+INSERT INTO belfry.attempt_logs (run_id, attempt, start, stop, shard, namespace, updated_at, text)
+SELECT id, attempt, start, stop, shard, namespace, clock_timestamp(), text FROM piece
+ON CONFLICT (run_id, attempt, start) DO UPDATE SET stop = excluded.stop, text = excluded.text, updated_at = excluded.updated_at`
+
+// writeLogs keeps what workers wrote to the logs of attempts that they hold.
+func (s *Store) writeLogs(ctx context.Context, chunks []belfry.LogChunk) error {
+	pieces := store.LogPieces(chunks)
+	if len(pieces) == 0 {
+		return nil
+	}
+	return retryDeadlock(func() error {
+		_, err := s.pool.Exec(ctx, writeLogsSQL,
+			column(pieces, func(p *store.LogPiece) pgtype.UUID { return notNull(p.RunID) }),
+			column(pieces, func(p *store.LogPiece) string { return storable(p.Namespace) }),
+			column(pieces, func(p *store.LogPiece) int32 { return int32(p.Attempt) }),
+			column(pieces, func(p *store.LogPiece) pgtype.UUID { return notNull(p.Token) }),
+			column(pieces, func(p *store.LogPiece) int64 { return p.Start }),
+			column(pieces, func(p *store.LogPiece) int64 { return p.Stop }),
+			column(pieces, func(p *store.LogPiece) string { return p.Text }), int64(belfry.MaxLog))
+		return err
+	})
+}
+
+func (s *Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
+	pieces, err := collect(ctx, s.readPool, scanInto(func(p *store.LogPiece) []any { return []any{&p.Attempt, &p.Start, &p.Stop, &p.Text} }),
+		`SELECT attempt, start, stop, text FROM belfry.attempt_logs WHERE run_id = $1 AND namespace = $2 AND stop > $4
+		AND attempt = CASE WHEN $3::integer > 0 THEN $3 ELSE (SELECT max(attempt) FROM belfry.attempt_logs WHERE run_id = $1) END ORDER BY start`,
+		uuid(run), namespace, q.Attempt, q.Offset)
+	if err == nil && len(pieces) == 0 {
+		_, err = s.Run(ctx, namespace, run)
+	}
+	return store.JoinLog(pieces, run, q), wrapError("read a log", err)
 }

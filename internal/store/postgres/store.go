@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 	Shards      int // of a new database; 0: the stored number, or 64
 	Connections int // that the node may open; 0: pool_max_conns of the URL, or DefaultConnections
 	Log         *slog.Logger
+	Metrics     *metrics.Metrics // nil: nothing is measured
 }
 
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
@@ -43,6 +45,7 @@ type Store struct {
 	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
 	behindPooler  bool  // connections go through a pooler in transaction mode
 	log           *slog.Logger
+	metrics       *metrics.Metrics
 	shards        int
 	clock         atomic.Pointer[clockSample]
 	clockWatch    store.ClockWatch
@@ -79,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := c.migrate(ctx); err != nil {
 		return nil, err
 	}
-	s := &Store{log: o.Log, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
+	s := &Store{log: o.Log, metrics: o.Metrics, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
 	if err := s.connect(ctx, c, o.Connections); err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func TestSilentConnectionsAreReplaced(t *testing.T) {
 		"work":     func(ctx context.Context) error { _, err := s.CountReady(ctx, 1); return err },
 		"priority": func(ctx context.Context) error { _, err := s.Held(ctx, "node/"); return err },
 		"reads": func(ctx context.Context) error {
-			_, err := s.ListEvents(ctx, "default", store.Page{Limit: 1})
+			_, err := s.ListEvents(ctx, "default", belfry.EventFilter{}, store.Page{Limit: 1})
 			return err
 		},
 	} {

@@ -76,6 +76,21 @@ func forEach(ctx context.Context, q querier, fields []any, f func() error, sql s
 	return err
 }
 
+// collectMap returns the rows of a query that have a key and a value.
+func collectMap[K string | belfry.ID, V any](ctx context.Context, q querier, sql string, args ...any) (map[K]V, error) {
+	var key K
+	var value V
+	found, column := map[K]V{}, any(&key)
+	if id, ok := column.(*belfry.ID); ok {
+		column = idColumn(id)
+	}
+	err := forEach(ctx, q, []any{column, &value}, func() error {
+		found[key] = value
+		return nil
+	}, sql, args...)
+	return found, err
+}
+
 // retryDeadlock repeats a transaction that lost a deadlock: two that settle the same
 // attempts, or one that settles attempts of a job and one that cancels them. Nothing
 // was written then.
@@ -178,10 +193,10 @@ func hidePassword(err error) error {
 	return errors.New("it is not of the form postgres://user:password@host:5432/database")
 }
 
-// nameConflict turns a violation of the unique name into a Conflict.
-func nameConflict(err error, name string) error {
+// orTaken is an error, or what a violation of a unique name means.
+func orTaken(err, taken error) error {
 	if sqlState(err) != uniqueViolation {
 		return err
 	}
-	return store.NameTaken(name)
+	return taken
 }

@@ -22,32 +22,53 @@ SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.
   AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.job_id = j.id)
   AND NOT EXISTS (SELECT 1 FROM triggers g WHERE g.job_id = j.id AND g.fired_at IS NULL)`
 
-	selectFinishedSpec = `SELECT j.spec FROM plans p CROSS JOIN jobs j ON j.id = p.job_id WHERE p.job_id = ? AND ` + oneOffFinished
-
 	insertEnded = `INSERT OR REPLACE INTO ended (id, shard, namespace, name, tags, revision, status, spec, payload, queue, type, handler,
   created_at, updated_at, last_run_at, ended_at, retain_until)
 SELECT j.id, j.shard, j.namespace, j.name, j.tags, j.revision,
   CASE j.state WHEN 'deleted' THEN 'deleted' ELSE coalesce((SELECT CASE h.state WHEN 'succeeded' THEN 'completed' WHEN 'discarded' THEN 'failed' END
     FROM history h WHERE h.job_id = j.id` + excludeNotes + `ORDER BY scheduled_at DESC, id DESC LIMIT 1), 'cancelled') END,
   j.spec, j.payload, j.queue, j.type, j.handler, j.created_at, j.updated_at,
-  (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1), ?, ?
-FROM jobs j WHERE j.id = ?`
+  (SELECT scheduled_at FROM history h WHERE h.job_id = j.id AND h.state <> 'skipped' ORDER BY scheduled_at DESC LIMIT 1),
+  ?1, ?1 + CASE WHEN instr(j.spec, 'retention_days') AND json_valid(j.spec) THEN json_extract(j.spec, '$.retention_days') END * 86400000000
+`
+	archiveDeleted = insertEnded + `FROM jobs j WHERE j.id = ?`
 
 	selectArchiveCandidates = `SELECT job_id FROM plans WHERE one_off AND next_at IS NULL AND nominal_at IS NULL AND job_id > ? AND` + inShards + `ORDER BY job_id LIMIT ?`
 )
 
-// archive moves a finished one-off to the archived jobs. Its earlier revisions stay
-// as long as it can be looked up.
-func (t *tx) archive(job belfry.ID) (archived bool, err error) {
-	var spec string
-	found, err := t.find([]any{&spec}, selectFinishedSpec, job[:])
-	if err != nil || !found {
-		return false, err
-	}
-	if err := t.run(insertEnded, micro(t.now), retainUntil(t.now, t.specs.OrZero(spec).RetentionDays), job[:]); err != nil {
-		return false, err
-	}
-	return true, t.runEach([]any{job[:]}, `DELETE FROM jobs WHERE id = ?`, `DELETE FROM plans WHERE job_id = ?`)
+var (
+	archiveFinished = newBatchStatement(insertEnded+`FROM plans p CROSS JOIN jobs j ON j.id = p.job_id WHERE p.job_id IN (`, `?`, `) AND `+oneOffFinished)
+
+	deleteJobs  = newBatchStatement(`DELETE FROM jobs WHERE id IN (`, `?`, `)`)
+	deletePlans = newBatchStatement(`DELETE FROM plans WHERE job_id IN (`, `?`, `)`)
+)
+
+// archive moves those of the jobs that are finished one-offs to the archived jobs, and says
+// how many. Their earlier revisions stay as long as they can be looked up.
+func (t *tx) archive(jobs ...belfry.ID) (archived int, err error) {
+	err = forBatches(jobs, func(batch []belfry.ID) error {
+		args := append(t.args[:0], micro(t.now))
+		for i := range batch {
+			args = append(args, batch[i][:])
+		}
+		t.args = args
+		n, err := t.exec(archiveFinished[len(batch)], args...)
+		if err != nil || n == 0 {
+			return err
+		}
+		if n < len(batch) { // Which ones? To archive a job again changes nothing.
+			for _, job := range batch {
+				n, err := t.archive(job)
+				if archived += n; err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		archived += n
+		return t.runEach(args[1:], deleteJobs[n], deletePlans[n])
+	})
+	return archived, err
 }
 
 func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limit int) (archived int, next belfry.ID, err error) {
@@ -59,14 +80,8 @@ func (s *Store) Archive(ctx context.Context, shards []int, after belfry.ID, limi
 		if err != nil {
 			return err
 		}
-		for _, job := range jobs {
-			done, err := t.archive(job)
-			if err != nil {
-				return err
-			}
-			if done {
-				archived++
-			}
+		if archived, err = t.archive(jobs...); err != nil {
+			return err
 		}
 		if len(jobs) == limit {
 			next = jobs[limit-1]

@@ -36,7 +36,7 @@ func (t *tx) insertJob(r *store.NewRow) error {
 	inserted, err := t.exec(insertJob, r.ID[:], int64(p.Shard), r.Namespace, nullText(r.Name), int64(r.Revision), string(r.State),
 		r.Spec, nullText(r.Payload), micro(r.CreatedAt), micro(r.CreatedAt), tagsJSON(r.Tags), r.Queue, r.Type, r.Handler)
 	if err != nil {
-		return nameTaken(err, r.Name)
+		return orTaken(err, store.NameTaken("job", r.Name))
 	}
 	if inserted == 0 {
 		return nil

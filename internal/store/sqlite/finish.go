@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -23,10 +24,11 @@ type heldRun struct {
 	startedAt time.Time
 	weight    int64
 	spec      string
+	lane      string
 }
 
 const selectHeld = `SELECT r.id, r.namespace, r.shard, r.attempt, r.failures, r.lost, r.cancel_requested_at IS NOT NULL, r.worker, r.token, r.started_at, r.weight,
-  coalesce(j.spec, v.spec, '')
+  coalesce(j.spec, v.spec, ''), r.lane
 FROM runs r
 LEFT JOIN jobs j ON j.id = r.job_id AND j.revision = r.revision
 LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision
@@ -34,7 +36,7 @@ LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision
 
 func scanHeld(rows *sql.Rows, h *heldRun) error {
 	return rows.Scan(bytesColumn{h.id[:]}, &h.namespace, &h.shard, &h.attempt, &h.counts.Failures, &h.counts.Lost, &h.counts.Cancelled,
-		bytesColumn{h.worker[:]}, bytesColumn{h.token[:]}, timeColumn{&h.startedAt}, &h.weight, &h.spec)
+		bytesColumn{h.worker[:]}, bytesColumn{h.token[:]}, timeColumn{&h.startedAt}, &h.weight, &h.spec, &h.lane)
 }
 
 // result is what the store itself decides about an attempt.
@@ -48,7 +50,8 @@ const (
 
 	whereWorker = `WHERE r.state = 'running' AND r.worker = ?`
 
-	insertHistory = `INSERT INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
+	// What fails ends the transaction, so that the statement needs no journal to undo it alone.
+	insertHistory = `INSERT OR FAIL INTO history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by,
   epoch, attempt, worker, token, started_at, settled_at, http_status, error, output, skipped_count, key, retain_until)
 `
 	// settleRuns takes historyArgs. The caller adds which runs.
@@ -59,12 +62,7 @@ const (
 	settleCancelled = settleRuns + `WHERE r.id = ?`
 
 	deleteRun = `DELETE FROM runs WHERE id = ? RETURNING job_id, shard, kind, coalesce(key, ''), one_off,
-  EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
-
-	// deletePlainRun deletes a run without follow-ups, as most are: reading what
-	// deleteRun returns takes half as long again.
-	deletePlainRun = `DELETE FROM runs WHERE id = ? AND NOT one_off AND key IS NULL
-  AND NOT EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting')`
+  EXISTS (SELECT 1 FROM runs w WHERE w.job_id = runs.job_id AND w.state = 'waiting'), lane, coalesce(started_at, 0)`
 
 	// An attempt that exists already is from before the database was restored.
 	insertAttempt = `INSERT OR REPLACE INTO attempts (run_id, attempt, shard, namespace, outcome, worker, token, started_at, finished_at, http_status, error, output)
@@ -82,21 +80,6 @@ SELECT id, shard, namespace, job_id, revision, kind, lane, ?, scheduled_at, read
 	selectOutcome    = `SELECT outcome FROM attempts WHERE run_id = ? AND namespace = ? AND attempt = ? AND token = ?`
 	recordLate       = `UPDATE attempts SET late_outcome = ?, late_at = ? WHERE run_id = ? AND attempt = ? AND late_outcome IS NULL`
 )
-
-func (s *Store) Finish(ctx context.Context, results []belfry.Result) ([]belfry.Verdict, error) {
-	if len(results) == 0 {
-		return nil, ctx.Err()
-	}
-	return writeValue(ctx, s, "finish", func(t *tx) (verdicts []belfry.Verdict, err error) {
-		verdicts = make([]belfry.Verdict, len(results))
-		for i := range results {
-			if verdicts[i], err = t.finish(&results[i]); err != nil {
-				return nil, err
-			}
-		}
-		return verdicts, nil
-	})
-}
 
 func (t *tx) finish(r *belfry.Result) (belfry.Verdict, error) {
 	settle := t.fail
@@ -118,13 +101,11 @@ func (t *tx) succeed(r *belfry.Result) (settled bool, err error) {
 	if err != nil || n == 0 {
 		return false, err
 	}
-	if n, err = t.exec(deletePlainRun, r.RunID[:]); err != nil || n == 1 {
-		return true, err
-	}
 	d, err := t.deleteRun(r.RunID)
 	if err != nil {
 		return true, err
 	}
+	t.addSettled(d.lane, d.startedAt, belfry.OutcomeSucceeded, "")
 	if d.key != "" && d.kind == belfry.KindScheduled {
 		if err := t.run(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
 			return true, err
@@ -158,6 +139,7 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 		return err
 	}
 	s := belfry.Settle(h.id, h.counts, t.specs.OrZero(h.spec).Retry(), r)
+	t.addSettled(h.lane, micro(h.startedAt), r.Outcome, s.Reason)
 	switch s.State {
 	case belfry.RunDead:
 		err = t.run(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
@@ -181,6 +163,12 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 	return t.followUps(&d)
 }
 
+// addSettled notes an attempt that ended, to be measured once that is committed.
+func (t *tx) addSettled(lane string, startedAt int64, outcome belfry.Outcome, dead belfry.Reason) {
+	took := time.Duration(micro(t.now)-startedAt) * time.Microsecond
+	t.settled = append(t.settled, metrics.Attempt{Lane: lane, Outcome: outcome, Duration: took, Dead: dead})
+}
+
 func (t *tx) settleAll(runs []heldRun, outcome belfry.Outcome, why string) error {
 	for i := range runs {
 		if err := t.settle(&runs[i], runs[i].result(outcome, why)); err != nil {
@@ -197,11 +185,14 @@ type deletedRun struct {
 	key    string
 	oneOff int64 // a boolean; numbers are scanned faster
 	waits  int64 // another run of the job waits; a boolean too
+
+	lane      string
+	startedAt int64
 }
 
 // deleteRun deletes a live run, which must exist.
 func (t *tx) deleteRun(run belfry.ID) (d deletedRun, err error) {
-	err = t.get([]any{bytesColumn{d.job[:]}, &d.shard, &d.kind, &d.key, &d.oneOff, &d.waits}, deleteRun, run[:])
+	err = t.get([]any{bytesColumn{d.job[:]}, &d.shard, &d.kind, &d.key, &d.oneOff, &d.waits, &d.lane, &d.startedAt}, deleteRun, run[:])
 	return d, err
 }
 

@@ -16,31 +16,62 @@ type fireTx struct {
 	owner belfry.ID
 	slots []store.FreeSlots
 	store.FireResult
-	skipped int // runs of the current step that became skips
+	plain    plainSteps
+	payloads map[revisionOf]json.RawMessage // those that were read before
+	skipped  int                            // runs of the current step that became skips
 }
 
 func (s *Store) Fire(ctx context.Context, owner belfry.ID, steps []plan.Step, slots ...store.FreeSlots) (store.FireResult, error) {
-	return writeValue(ctx, s, "fire", func(t *tx) (store.FireResult, error) { return t.fire(owner, steps, slices.Clone(slots)) })
+	payloads, err := s.readPayloads(ctx, steps, slots)
+	if err != nil {
+		return store.FireResult{}, err
+	}
+	fired, err := writeValue(ctx, s, "fire", func(t *tx) (store.FireResult, error) {
+		f := fireTx{tx: t, owner: owner, slots: slices.Clone(slots), payloads: payloads}
+		err := f.fire(steps)
+		return f.FireResult, err
+	})
+	s.metrics.Started(fired.Claimed)
+	return fired, err
 }
 
-func (t *tx) fire(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (store.FireResult, error) {
-	f := fireTx{tx: t, owner: owner, slots: slots}
+// fire applies steps: the plain ones together, and the others one by one.
+func (f *fireTx) fire(steps []plan.Step) error {
+	plain, err := f.findPlain(steps)
+	if err != nil {
+		return err
+	}
 	f.Applied = make([]bool, len(steps))
+	seen := make(map[belfry.ID]bool, len(steps))
 	for i := range steps {
-		var err error
-		f.skipped = 0
-		if f.Applied[i], err = f.applyStep(&steps[i]); err != nil {
-			return store.FireResult{}, err
-		}
-		if f.skipped > 0 && steps[i].NextIfSkipped != nil {
-			if err := f.replan(&steps[i], f.skipped); err != nil {
-				return store.FireResult{}, err
+		s := &steps[i]
+		if seen[s.Seen.JobID] { // A second step of a job comes after the first.
+			plain[i] = false
+			if err := f.applyPlain(); err != nil {
+				return err
 			}
-			f.AddSkipped(i, f.skipped)
+		}
+		seen[s.Seen.JobID] = true
+		if plain[i] {
+			f.addPlain(s)
+			f.Applied[i] = true
+		} else if err := f.fireStep(i, s); err != nil {
+			return err
 		}
 	}
-	t.changes.ready = t.changes.ready || len(f.Ready) > 0
-	return f.FireResult, nil
+	err = f.applyPlain()
+	f.changes.ready = f.changes.ready || len(f.Ready) > 0
+	return err
+}
+
+// fireStep applies the step with a number.
+func (f *fireTx) fireStep(i int, s *plan.Step) (err error) {
+	f.skipped = 0
+	if f.Applied[i], err = f.applyStep(s); err != nil || f.skipped == 0 || s.NextIfSkipped == nil {
+		return err
+	}
+	f.AddSkipped(i, f.skipped)
+	return f.replan(s, f.skipped)
 }
 
 func (f *fireTx) applyStep(s *plan.Step) (applied bool, err error) {
@@ -122,23 +153,36 @@ func (f *fireTx) addRun(s *plan.Step, r *plan.Run) error {
 
 // addClaimed adds a run that a worker with free slots holds from the beginning.
 func (f *fireTx) addClaimed(s *plan.Step, r *plan.Run, worker belfry.ID, args []any) error {
-	started := f.now
-	run := &belfry.Run{
-		ID: r.ID, JobID: s.Seen.JobID, JobName: s.Name, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, Status: belfry.RunRunning,
-		ScheduledAt: storedTime(r.ScheduledAt), ReadyAt: storedTime(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, WorkerID: worker,
-		TemplateKey: r.Key, Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
-	}
+	run := f.claimedRun(s, r, worker)
 	n, err := f.exec(insertClaimed, append(args, worker[:], run.Token[:], micro(f.now), micro(run.DeadlineAt))...)
 	if err != nil || n == 0 {
 		return err
 	}
-	if len(run.Payload) == 0 {
-		if run.Payload, err = f.payloadAt(run.JobID, run.Revision); err != nil {
-			return err
-		}
-	}
 	f.Claimed = append(f.Claimed, run)
-	return nil
+	return f.addPayload(run)
+}
+
+// claimedRun is the run of a step as its worker gets it, but for the payload of its job.
+func (f *fireTx) claimedRun(s *plan.Step, r *plan.Run, worker belfry.ID) *belfry.Run {
+	started := f.now
+	return &belfry.Run{
+		ID: r.ID, JobID: s.Seen.JobID, JobName: s.Name, Namespace: s.Namespace, Revision: s.Revision, Kind: r.Kind, Status: belfry.RunRunning,
+		ScheduledAt: storedTime(r.ScheduledAt), ReadyAt: storedTime(r.ReadyAt), FiredAt: f.now, Attempt: 1, StartedAt: &started, WorkerID: worker,
+		TemplateKey: r.Key, Token: belfry.NewToken(), Payload: r.Payload, Spec: s.Policy.Spec, DeadlineAt: deadline(f.now, s.Policy.Timeout()),
+	}
+}
+
+// addPayload gives a run without a payload of its own that of its job.
+func (f *fireTx) addPayload(run *belfry.Run) (err error) {
+	if len(run.Payload) > 0 {
+		return nil
+	}
+	payload, known := f.payloads[revisionOf{run.JobID, run.Revision}]
+	if !known {
+		payload, err = f.payloadAt(run.JobID, run.Revision)
+	}
+	run.Payload = payload
+	return err
 }
 
 // deadline is when an attempt that starts now is taken from its worker.

@@ -6,21 +6,25 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // The tables that a run may be in, read as the same columns. A pending trigger is
 // read as a ready run.
 const (
-	selectLive = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
-  r.started_at, NULL, r.worker, 0, '', '', '', NULL, 0, r.cancel_requested_at, coalesce(r.key, '') FROM runs r `
+	liveColumns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
+  r.started_at, NULL, r.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), '', NULL, 0, r.cancel_requested_at, coalesce(r.key, '')
+FROM runs r `
+	selectLive = liveColumns + joinLastAttempt
+
+	// Of a dead letter, or of a live run that did not succeed yet.
+	joinLastAttempt = `LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
 
 	deadColumns = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, 'dead', r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
   r.started_at, r.died_at, a.worker, coalesce(a.http_status, 0), coalesce(a.output, ''), coalesce(a.error, ''), r.reason, NULL, 0,
   NULL, coalesce(r.key, '')`
 	deadTables = `
-FROM dead r LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt `
+FROM dead r ` + joinLastAttempt
 	selectDead = deadColumns + deadTables
 
 	selectHistory = `SELECT r.id, r.job_id, r.namespace, r.revision, r.kind, r.state, r.scheduled_at, r.ready_at, r.fired_at, r.attempt,
@@ -163,7 +167,7 @@ var (
 	deadRuns    = runTable{table: `dead r`, query: selectDead, where: `true`, id: `r.id`, at: `r.scheduled_at`}.scan()
 	settledRuns = runTable{table: `history r`, query: selectHistory, where: `r.namespace = @namespace`, id: `r.id`, at: `r.scheduled_at`, state: whereState, order: `, r.settled_at DESC`}.scan()
 	pendingRuns = runTable{table: `triggers r`, query: selectTriggers, where: `r.fired_at IS NULL`, id: `r.run_id`, at: `r.at`}.scan()
-	runningRuns = runTable{query: selectLive + `INDEXED BY runs_running `, where: `r.state = 'running'`, id: `r.id`, at: `r.scheduled_at`}.scan()
+	runningRuns = runTable{query: liveColumns + `INDEXED BY runs_running ` + joinLastAttempt, where: `r.state = 'running'`, id: `r.id`, at: `r.scheduled_at`}.scan()
 )
 
 // scan is the index scan of a table. The plus keeps SQLite from an index by namespace
@@ -213,24 +217,4 @@ func (s *Store) ListRuns(ctx context.Context, namespace string, filter belfry.Ru
 		}
 		return out, err
 	})
-}
-
-const (
-	insertEvent  = `INSERT INTO events (id, shard, namespace, job_id, kind, at, message, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
-	selectEvents = `SELECT id, namespace, job_id, kind, at, message, count FROM events WHERE namespace = ? AND id < ? ORDER BY id DESC LIMIT ?`
-)
-
-// addEvent records an event; nil is none.
-func (t *tx) addEvent(shard int, e *belfry.Event) error {
-	if e == nil {
-		return nil
-	}
-	return t.run(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
-}
-
-func (s *Store) ListEvents(ctx context.Context, namespace string, page store.Page) ([]belfry.Event, error) {
-	before := idOrMax(page.After.ID)
-	return readAll(ctx, s, "list events", func(rows *sql.Rows, e *belfry.Event) error {
-		return rows.Scan(bytesColumn{e.ID[:]}, &e.Namespace, bytesColumn{e.JobID[:]}, &e.Kind, timeColumn{&e.At}, &e.Message, &e.Count)
-	}, selectEvents, namespace, before[:], atMost(page.Limit))
 }

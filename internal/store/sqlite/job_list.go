@@ -47,6 +47,10 @@ var (
 		index: `plans_unplanned`, table: `plans p INDEXED BY plans_unplanned WHERE p.next_at IS NULL`, id: `p.job_id`,
 		joins: `plans p INDEXED BY plans_unplanned CROSS JOIN jobs j ON j.id = p.job_id WHERE p.next_at IS NULL AND ` + whereNamespace,
 	}.scan()
+	failingJobs = jobTable{ // HasStatus leaves out those that have succeeded since.
+		index: `failing_list`, table: `failing f INDEXED BY failing_list WHERE f.namespace = @namespace`, id: `f.job_id`,
+		joins: `failing f INDEXED BY failing_list CROSS JOIN jobs j ON j.id = f.job_id CROSS JOIN plans p ON p.job_id = f.job_id WHERE f.namespace = @namespace AND ` + whereNamespace,
+	}.scanAs(selectJobStatus, ``, (*tx).scanJobStatus)
 
 	endedJobs = jobTable{
 		index: `ended_list`, table: `ended j INDEXED BY ended_list WHERE j.namespace = @namespace`, id: `j.id`,
@@ -103,6 +107,8 @@ func jobScans(f belfry.JobFilter) []indexScan[belfry.Job] {
 	switch {
 	case f.Status == belfry.StatusRunning || f.Status == belfry.StatusQueued:
 		scan = jobsWithRuns
+	case f.Status == belfry.StatusFailing:
+		scan = failingJobs
 	case f.Status == belfry.StatusPaused:
 		scan = pausedJobs
 	case f.Handler != "":
@@ -145,6 +151,10 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
 		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)), sql.Named("shards", shardsJSON(s.allShards())))
 		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
+		if err == nil {
+			err = t.loadResults(out.Jobs)
+		}
+		out.Jobs = slices.DeleteFunc(out.Jobs, func(j belfry.Job) bool { return !store.HasStatus(j, filter.Status) })
 		return out, err
 	})
 }
@@ -257,4 +267,56 @@ func (t *tx) scanJobStatus(rows *sql.Rows, job *belfry.Job) error {
 	a.SettledLast = last.V
 	a.SetStatus(job, t.now)
 	return nil
+}
+
+// selectResults reads what the last results of jobs are chosen from.
+const selectResults = `
+SELECT j.id, s.id, s.state, s.settled_at, coalesce(s.error, ''), d.id, coalesce(max(d.failures + d.lost, 1), 0), d.died_at, coalesce(b.error, ''),
+       a.run_id, coalesce((SELECT sum(failures + lost) FROM runs WHERE job_id = j.id), 0), a.finished_at, coalesce(a.error, ''), coalesce(f.failures, 0), f.latest_at
+FROM (SELECT unhex(value, '-') AS id FROM json_each(?)) j
+LEFT JOIN history s ON s.rowid = (SELECT h.rowid FROM history h WHERE h.job_id = j.id` + excludeNotes + `ORDER BY scheduled_at DESC, id DESC LIMIT 1)
+LEFT JOIN dead d ON d.id = (SELECT id FROM dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1)
+LEFT JOIN attempts b ON b.run_id = d.id AND b.attempt = d.attempt
+LEFT JOIN attempts a ON a.run_id = (SELECT id FROM runs WHERE job_id = j.id AND failures + lost > 0 ORDER BY scheduled_at DESC LIMIT 1)
+  AND a.attempt = (SELECT max(attempt) FROM attempts WHERE run_id = a.run_id AND outcome IN ('failed', 'timed_out', 'lost'))
+LEFT JOIN failing f ON f.job_id = j.id`
+
+// loadResults sets the last results of jobs.
+func (t *tx) loadResults(jobs []belfry.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	type row struct {
+		job    belfry.ID
+		status sql.Null[belfry.ResultStatus]
+		store.Results
+	}
+	ids := make([]belfry.ID, len(jobs))
+	for i := range jobs {
+		ids[i] = jobs[i].ID
+	}
+	rows, err := all(t, scanInto(func(r *row) []any {
+		return []any{bytesColumn{r.job[:]}, bytesColumn{r.Settled.RunID[:]}, &r.status, timeColumn{&r.Settled.At}, &r.Settled.Error,
+			bytesColumn{r.Dead.RunID[:]}, &r.Dead.Failures, timeColumn{&r.Dead.At}, &r.Dead.Error,
+			bytesColumn{r.Failed.RunID[:]}, &r.Failed.Failures, timeColumn{&r.Failed.At}, &r.Failed.Error, &r.Failing.Count, timeColumn{&r.Failing.LatestAt}}
+	}), selectResults, idsJSON(ids))
+	last := make(map[belfry.ID]*belfry.LastResult, len(rows))
+	for _, r := range rows {
+		r.Settled.Status, r.Dead.Status, r.Failed.Status = r.status.V, belfry.ResultDead, belfry.ResultFailed
+		last[r.job] = r.Last()
+	}
+	for i := range jobs {
+		jobs[i].LastResult = last[jobs[i].ID]
+	}
+	return err
+}
+
+// withResult adds the last result to a job that was read.
+func (t *tx) withResult(job belfry.Job, err error) (belfry.Job, error) {
+	if err != nil {
+		return job, err
+	}
+	jobs := []belfry.Job{job}
+	err = t.loadResults(jobs)
+	return jobs[0], err
 }

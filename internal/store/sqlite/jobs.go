@@ -56,7 +56,7 @@ func (t *tx) editableJob(namespace string, id belfry.ID) (belfry.Job, error) {
 }
 
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
-	return readValue(ctx, s, "look up a job", func(t *tx) (belfry.Job, error) { return t.visibleJob(namespace, id) })
+	return readValue(ctx, s, "look up a job", func(t *tx) (belfry.Job, error) { return t.withResult(t.visibleJob(namespace, id)) })
 }
 
 func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
@@ -68,7 +68,7 @@ func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) 
 		if err == nil && job.State != belfry.JobDeleted {
 			err = store.NoSuch("job", id)
 		}
-		return job, err
+		return t.withResult(job, err)
 	})
 }
 
@@ -86,14 +86,9 @@ func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry
 }
 
 func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
-	names := make(map[belfry.ID]string, len(ids))
-	_, err := readAll(ctx, s, "look up the names of jobs", func(rows *sql.Rows, id *belfry.ID) error {
-		var name string
-		err := rows.Scan(bytesColumn{id[:]}, &name)
-		names[*id] = name
-		return err
-	}, selectJobNames, idsJSON(ids), namespace)
-	return names, err
+	return readValue(ctx, s, "look up the names of jobs", func(t *tx) (map[belfry.ID]string, error) {
+		return allPairs[belfry.ID, string](t, selectJobNames, idsJSON(ids), namespace)
+	})
 }
 
 func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
@@ -166,16 +161,16 @@ func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edi
 			return job, &callerError{err}
 		}
 		if change == nil {
-			return job, nil
+			return t.withResult(job, nil)
 		}
 		if err := t.applyChange(&job, change); err != nil {
 			return job, err
 		}
 		job, err = t.job(namespace, id)
 		if belfry.CodeOf(err) == belfry.NotFound { // it was archived
-			return t.endedJob(namespace, id)
+			job, err = t.endedJob(namespace, id)
 		}
-		return job, err
+		return t.withResult(job, err)
 	})
 }
 
@@ -183,11 +178,12 @@ func (t *tx) applyChange(old *belfry.Job, c *store.Change) error {
 	if err := t.updateJob(old, c); err != nil {
 		return err
 	}
-	fired, err := t.fire(belfry.ID{}, []plan.Step{c.Step}, nil)
+	f := fireTx{tx: t}
+	err := f.fire([]plan.Step{c.Step})
 	if err != nil {
 		return err
 	}
-	if !fired.Applied[0] {
+	if !f.Applied[0] {
 		return belfry.Errorf(belfry.Internal, "the step for job %s does not fit its plan", old.ID)
 	}
 	t.changes.planWritten(old.ID)
@@ -225,7 +221,7 @@ func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 	}
 	err = t.run(updateJob, nullText(job.Name), string(job.State), spec, nullText(job.Payload), job.Revision, micro(t.now),
 		tagsJSON(job.Tags), job.Queue, job.Type, job.Handler, c.Purge && job.State == belfry.JobDeleted, old.ID[:])
-	return nameTaken(err, job.Name)
+	return orTaken(err, store.NameTaken("job", job.Name))
 }
 
 const (

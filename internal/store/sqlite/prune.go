@@ -18,23 +18,30 @@ const (
 	pruneTriggers = `DELETE FROM triggers WHERE rowid IN (SELECT rowid FROM triggers WHERE fired_at < ? LIMIT ?)`
 	pruneRequests = `DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests WHERE created_at < ? LIMIT ?)`
 	pruneOutages  = `DELETE FROM outages WHERE rowid IN (SELECT rowid FROM outages WHERE ended_at < ? LIMIT ?)`
+	pruneLinks    = `DELETE FROM trace_links WHERE rowid IN (SELECT rowid FROM trace_links WHERE created_at < ? LIMIT ?)`
+	pruneAlerts   = `DELETE FROM alerts WHERE rowid IN (SELECT rowid FROM alerts WHERE latest_at < ? AND status = 'resolved' LIMIT ?)`
 	pruneEvents   = `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE at < ? LIMIT ?)`
+	pruneNodes    = `DELETE FROM nodes WHERE id IN (SELECT id FROM nodes WHERE seen_at < ? LIMIT ?)`
 
 	pruneKeys = `DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE created_at < ?1 AND (succeeded_at IS NULL OR succeeded_at < ?1)
 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = keys.job_id AND r.key = keys.key) LIMIT ?2)`
 
-	// The attempts of runs with a retention of their own are deleted with them: they
-	// may be younger than the general retention.
+	// The attempts and logs of runs with a retention of their own are deleted with them:
+	// they may be younger than the general retention.
 	selectRetained        = `SELECT id FROM history WHERE retain_until < ?1 ORDER BY retain_until, rowid LIMIT ?2`
 	pruneRetained         = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE retain_until < ?1 ORDER BY retain_until, rowid LIMIT ?2)`
-	pruneRetainedAttempts = `DELETE FROM attempts WHERE run_id IN (` + selectRetained + `) AND` + attemptUnused
+	pruneRetainedAttempts = `DELETE FROM attempts AS a WHERE run_id IN (` + selectRetained + `) AND` + attemptUnused
+	pruneRetainedLogs     = `DELETE FROM attempt_logs AS a WHERE run_id IN (` + selectRetained + `) AND` + attemptUnused
 
-	attemptUnused = ` NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = attempts.run_id) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.id = attempts.run_id) `
+	attemptUnused   = ` NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = a.run_id) AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.id = a.run_id) `
+	attemptOrphaned = attemptUnused + `AND NOT EXISTS (SELECT 1 FROM history h WHERE h.namespace = a.namespace AND h.id = a.run_id)`
 
 	selectOldAttempts = `SELECT run_id, attempt, finished_at FROM attempts
 WHERE finished_at < ? AND (finished_at, run_id, attempt) > (?, ?, ?) ORDER BY finished_at, run_id, attempt LIMIT ?`
-	pruneAttempt = `DELETE FROM attempts WHERE run_id = ? AND attempt = ? AND` + attemptUnused + `
-AND NOT EXISTS (SELECT 1 FROM history h WHERE h.namespace = attempts.namespace AND h.id = attempts.run_id)`
+	selectOldLogs = `SELECT run_id, attempt, updated_at FROM attempt_logs
+WHERE updated_at < ? AND (updated_at, run_id, attempt) > (?, ?, ?) ORDER BY updated_at, run_id, attempt LIMIT ?`
+	pruneAttempt = `DELETE FROM attempts AS a WHERE run_id = ? AND attempt = ? AND` + attemptOrphaned
+	pruneLog     = `DELETE FROM attempt_logs AS a WHERE run_id = ? AND attempt = ? AND` + attemptOrphaned
 
 	selectDeletedJobs = `SELECT id, 0, updated_at FROM jobs
 WHERE state = 'deleted' AND updated_at < ? AND (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?`
@@ -57,7 +64,7 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 	if err := count(s.pruneRows(ctx, now.Add(-keep), pruneHistory)); err != nil {
 		return pruned, err
 	}
-	if err := count(s.pruneRows(ctx, now, pruneRetainedAttempts, pruneRetained)); err != nil {
+	if err := count(s.pruneRows(ctx, now, pruneRetainedAttempts, pruneRetainedLogs, pruneRetained)); err != nil {
 		return pruned, err
 	}
 	return pruned, s.pruneOthers(ctx, now, keep)
@@ -69,7 +76,8 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 		query string
 		keep  time.Duration
 	}{
-		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep}, {pruneOutages, store.OutageRetention},
+		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep}, {pruneAlerts, keep}, {pruneOutages, store.OutageRetention},
+		{pruneLinks, store.TraceLinkRetention}, {pruneNodes, store.NodeRetention},
 	} {
 		if _, err := s.pruneRows(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err
@@ -81,7 +89,10 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 	if err := s.pruneEnded(ctx, selectEndedRetained, now); err != nil {
 		return err
 	}
-	if err := s.pruneAttempts(ctx, now.Add(-keep)); err != nil {
+	if err := s.pruneAttempts(ctx, now.Add(-keep), selectOldAttempts, pruneAttempt); err != nil {
+		return err
+	}
+	if err := s.pruneAttempts(ctx, now.Add(-keep), selectOldLogs, pruneLog); err != nil {
 		return err
 	}
 	return s.pruneJobs(ctx, now.Add(-store.DeletedJobRetention))
@@ -162,13 +173,14 @@ func (s *Store) pruneOld(ctx context.Context, page func(t *tx, after oldRow) ([]
 	return nil
 }
 
-func (s *Store) pruneAttempts(ctx context.Context, before time.Time) error {
+// pruneAttempts deletes old attempts, or their logs, whose runs are deleted.
+func (s *Store) pruneAttempts(ctx context.Context, before time.Time, find, remove string) error {
 	return s.pruneOld(ctx,
 		func(t *tx, after oldRow) ([]oldRow, error) {
-			return all(t, scanOld, selectOldAttempts, micro(before), after.age, after.id[:], after.attempt, pruneBatch)
+			return all(t, scanOld, find, micro(before), after.age, after.id[:], after.attempt, pruneBatch)
 		},
 		func(t *tx, o oldRow) error {
-			return t.run(pruneAttempt, o.id[:], o.attempt)
+			return t.run(remove, o.id[:], o.attempt)
 		})
 }
 
@@ -187,7 +199,7 @@ func (s *Store) pruneJobs(ctx context.Context, before time.Time) error {
 				return err
 			}
 			if hasHistory {
-				err = t.run(insertEnded, micro(t.now), retainUntil(t.now, t.specs.OrZero(spec).RetentionDays), o.id[:])
+				err = t.run(archiveDeleted, micro(t.now), o.id[:])
 			} else {
 				err = t.run(`DELETE FROM revisions WHERE job_id = ?`, o.id[:])
 			}
@@ -205,11 +217,15 @@ func (s *Store) pruneJobs(ctx context.Context, before time.Time) error {
 const (
 	selectPurgedJobs = `SELECT id FROM jobs WHERE state = 'deleted' AND purge AND id > ? AND NOT EXISTS (SELECT 1 FROM runs WHERE job_id = jobs.id) ORDER BY id LIMIT ?`
 
-	// The attempts are deleted with their runs.
-	purgeAttempts = `DELETE FROM attempts WHERE run_id IN (SELECT id FROM history WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	// The attempts and logs are deleted with their runs.
+	ofHistory     = `(SELECT id FROM history WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	purgeAttempts = `DELETE FROM attempts WHERE run_id IN ` + ofHistory
+	purgeLogs     = `DELETE FROM attempt_logs WHERE run_id IN ` + ofHistory
 	purgeHistory  = `DELETE FROM history WHERE rowid IN (SELECT rowid FROM history WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
 
-	purgeDeadAttempts = `DELETE FROM attempts WHERE run_id IN (SELECT id FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	ofDead            = `(SELECT id FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
+	purgeDeadAttempts = `DELETE FROM attempts WHERE run_id IN ` + ofDead
+	purgeDeadLogs     = `DELETE FROM attempt_logs WHERE run_id IN ` + ofDead
 	purgeDead         = `DELETE FROM dead WHERE rowid IN (SELECT rowid FROM dead WHERE job_id = ?1 ORDER BY rowid LIMIT ?2)`
 )
 
@@ -223,10 +239,10 @@ func (s *Store) purge(ctx context.Context) (purged int, err error) {
 			return purged, err
 		}
 		for _, job := range jobs {
-			n, err := s.purgeJob(ctx, job, purgeAttempts, purgeHistory)
+			n, err := s.purgeJob(ctx, job, purgeAttempts, purgeLogs, purgeHistory)
 			purged += n
 			if err == nil {
-				_, err = s.purgeJob(ctx, job, purgeDeadAttempts, purgeDead)
+				_, err = s.purgeJob(ctx, job, purgeDeadAttempts, purgeDeadLogs, purgeDead)
 			}
 			if err != nil {
 				return purged, err
@@ -238,16 +254,18 @@ func (s *Store) purge(ctx context.Context) (purged int, err error) {
 	return purged, nil
 }
 
-// purgeJob runs two statements for a job in batches, until the second deletes nothing
+// purgeJob runs statements for a job in batches, until the last of them deletes nothing
 // more or a dead letter of the job was redriven.
-func (s *Store) purgeJob(ctx context.Context, job belfry.ID, attempts, runs string) (int, error) {
-	return s.inBatches(ctx, func(t *tx) (int, error) {
+func (s *Store) purgeJob(ctx context.Context, job belfry.ID, queries ...string) (int, error) {
+	return s.inBatches(ctx, func(t *tx) (n int, err error) {
 		if live, err := t.exists(jobHasLiveRun, job[:]); err != nil || live {
 			return 0, err
 		}
-		if err := t.run(attempts, job[:], pruneBatch); err != nil {
-			return 0, err
+		for _, query := range queries {
+			if n, err = t.exec(query, job[:], pruneBatch); err != nil {
+				return 0, err
+			}
 		}
-		return t.exec(runs, job[:], pruneBatch)
+		return n, nil
 	})
 }

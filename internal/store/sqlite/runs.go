@@ -64,7 +64,7 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 	if c.Limit <= 0 || len(c.Lanes) == 0 {
 		return nil, ctx.Err()
 	}
-	return writeValue(ctx, s, "claim", func(t *tx) ([]*belfry.Run, error) {
+	runs, err := writeValue(ctx, s, "claim", func(t *tx) ([]*belfry.Run, error) {
 		if known, err := t.exists(workerIsKnown, c.WorkerID[:]); err != nil || !known {
 			return nil, err
 		}
@@ -80,6 +80,8 @@ func (s *Store) ClaimBelow(ctx context.Context, c belfry.Claim, rank int64) ([]*
 		}
 		return runs, nil
 	})
+	s.metrics.Started(runs)
+	return runs, err
 }
 
 type readyRun struct {
@@ -138,6 +140,9 @@ func (t *tx) heartbeat(b *belfry.Heartbeat) (reply belfry.HeartbeatReply, err er
 	n, err := t.exec(query, b.Node, b.Slots, string(belfry.MustJSON(b.Lanes)), micro(t.now), b.WorkerID[:], b.Sequence, store.HeartbeatGap.Microseconds())
 	if err != nil || n == 0 {
 		reply.Unknown = err == nil
+		return reply, err
+	}
+	if err := t.writeLogs(b.Logs); err != nil {
 		return reply, err
 	}
 	late, err := t.exists(`SELECT EXISTS (SELECT 1 FROM workers WHERE id = ? AND sequence > ?)`, b.WorkerID[:], b.Sequence)
@@ -205,15 +210,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 }
 
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {
-	ready := map[string]int{}
-	_, err := readAll(ctx, s, "count the ready runs", func(rows *sql.Rows, _ *struct{}) error {
-		var lane string
-		var runs int
-		err := rows.Scan(&lane, &runs)
-		ready[lane] = runs
-		return err
-	}, countReady, atMost(limit))
-	return ready, err
+	return readValue(ctx, s, "count the ready runs", func(t *tx) (map[string]int, error) { return allPairs[string, int](t, countReady, atMost(limit)) })
 }
 
 const (
@@ -223,9 +220,9 @@ const (
 AND EXISTS (SELECT 1 FROM workers w WHERE w.id = r.worker AND w.last_seen > r.deadline_at AND w.since <= r.started_at) LIMIT ?`
 )
 
-func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) (int, error) {
+func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, limit int) ([]belfry.Result, error) {
 	owned := shardsJSON(shards)
-	return writeValue(ctx, s, "reap", func(t *tx) (reaped int, err error) {
+	return writeValue(ctx, s, "reap", func(t *tx) (reaped []belfry.Result, err error) {
 		local := time.Now() // with both clocks of this machine
 		if step := s.clock.Observe(local, local); step != 0 {
 			s.log.Warn("the clock of this machine was set, or the machine slept", "by", step.Round(time.Millisecond))
@@ -233,7 +230,7 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 		clockSettled := s.clock.Settled()
 		if silence > 0 && clockSettled {
 			if err := t.run(`DELETE FROM workers WHERE last_seen NOT BETWEEN ? AND ?`, micro(t.now.Add(-silence)), micro(t.now.Add(silence))); err != nil {
-				return 0, err
+				return nil, err
 			}
 		}
 		for _, c := range []struct {
@@ -249,15 +246,58 @@ func (s *Store) Reap(ctx context.Context, shards []int, silence time.Duration, l
 			if !clockSettled && c.outcome != belfry.OutcomeLost {
 				continue
 			}
-			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-reaped))...)
+			runs, err := all(t, scanHeld, selectHeld+c.where, append(c.args, atMost(limit-len(reaped)))...)
 			if err != nil {
 				return reaped, err
 			}
 			if err := t.settleAll(runs, c.outcome, c.why); err != nil {
 				return reaped, err
 			}
-			reaped += len(runs)
+			for i := range runs {
+				reaped = append(reaped, runs[i].result(c.outcome, c.why))
+			}
 		}
 		return reaped, nil
+	})
+}
+
+const (
+	selectLogShard = `SELECT r.shard FROM runs r ` + fence + ` AND NOT EXISTS (SELECT 1 FROM attempt_logs l WHERE l.run_id = r.id AND l.attempt = r.attempt AND l.stop > ?)`
+
+	deleteCoveredLogs = `DELETE FROM attempt_logs WHERE run_id = ? AND attempt = ? AND (start >= ? OR stop <= ?)`
+	insertLog         = `INSERT INTO attempt_logs (run_id, attempt, start, stop, shard, namespace, updated_at, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+
+	selectLog = `SELECT attempt, start, stop, text FROM attempt_logs WHERE run_id = ?1 AND namespace = ?2 AND stop > ?4
+AND attempt = CASE WHEN ?3 > 0 THEN ?3 ELSE (SELECT max(attempt) FROM attempt_logs WHERE run_id = ?1) END ORDER BY start`
+)
+
+// writeLogs keeps what workers wrote to the logs of attempts that they hold.
+func (t *tx) writeLogs(chunks []belfry.LogChunk) error {
+	for _, p := range store.LogPieces(chunks) {
+		run, attempt := p.RunID[:], int64(p.Attempt)
+		var shard int64
+		held, err := t.find([]any{&shard}, selectLogShard, run, p.Namespace, attempt, p.Token[:], p.Stop)
+		if err == nil && held {
+			err = t.run(deleteCoveredLogs, run, attempt, p.Start, p.Stop-belfry.MaxLog)
+		}
+		if err == nil && held {
+			err = t.run(insertLog, run, attempt, p.Start, p.Stop, shard, p.Namespace, micro(t.now), p.Text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
+	return readValue(ctx, s, "read a log", func(t *tx) (log belfry.RunLog, err error) {
+		pieces, err := all(t, func(rows *sql.Rows, p *store.LogPiece) error {
+			return rows.Scan(&p.Attempt, &p.Start, &p.Stop, &p.Text)
+		}, selectLog, run[:], namespace, int64(q.Attempt), q.Offset)
+		if err == nil && len(pieces) == 0 {
+			err = t.findRun(&belfry.Run{}, namespace, run)
+		}
+		return store.JoinLog(pieces, run, q), err
 	})
 }

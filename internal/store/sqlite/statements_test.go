@@ -2,23 +2,27 @@ package sqlite
 
 import (
 	"database/sql"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/belfry-sh/belfry"
 )
 
-// statements are those on the path of a run, and whether they sort.
-var statements = []struct {
+type statement struct {
 	name, query string
 	sorts       bool
-}{
+}
+
+// statements are those on the path of a run, and whether they sort.
+var statements = []statement{
 	{"look up a name", selectJobByName, false},
 	{"look up a request", selectRequest, false},
 	{"list revisions", selectRevisions, false},
 	{"prune requests", pruneRequests, false},
 	{"look up a pending trigger", selectTriggers + whereTrigger, false},
 	{"look up a job", selectJob, false},
+	{"look up last results", selectResults, true}, // of the live runs of a job
 	{"read upcoming plans", selectUpcoming, false},
 	{"look up a plan", selectPlan, false},
 	{"find the last plan to read for a zone update", selectZoneUpdateFloor, false},
@@ -53,7 +57,6 @@ var statements = []struct {
 	{"look for live runs of a job", jobHasLiveRun, false},
 	{"look for a live run", runIsLive, false},
 	{"delete a run", deleteRun, false},
-	{"delete a run without follow-ups", deletePlainRun, false},
 	{"count waiting runs", countWaiting, false},
 	{"promote a waiting run", promoteFirstWaiting, false},
 	{"promote all waiting runs of a job", promoteAllWaiting, false},
@@ -70,8 +73,7 @@ var statements = []struct {
 	{"cancel the triggers of a job", cancelTrigger + triggersOfJob, false},
 	{"read the cancelled runs of a worker", selectCancelled, false},
 	{"find runs that were cancelled long ago", selectHeld + whereCancelOverdue, false},
-	{"check a one-off", selectFinishedSpec, false},
-	{"archive a one-off", insertEnded, false},
+	{"archive a deleted job", archiveDeleted, false},
 	{"find one-offs to archive", selectArchiveCandidates, false},
 	{"look up an archived job", selectEndedJob, false},
 	{"look up the name of an archived job", selectEndedByName, false},
@@ -88,6 +90,12 @@ var statements = []struct {
 	{"list events", selectEvents, false},
 	{"prune runs with a retention of their own", pruneRetained, false},
 	{"prune their attempts", pruneRetainedAttempts, false},
+	{"prune their logs", pruneRetainedLogs, false},
+	{"look for the holder of a log", selectLogShard, false},
+	{"delete pieces of a log", deleteCoveredLogs, false},
+	{"read a log", selectLog, false},
+	{"find old logs", selectOldLogs, false},
+	{"prune a log", pruneLog, false},
 	{"prune keys", pruneKeys, false},
 	{"prune events", pruneEvents, false},
 	{"find old archived jobs", selectEndedBefore, false},
@@ -96,14 +104,30 @@ var statements = []struct {
 	{"purge attempts", purgeAttempts, true}, // of one job
 	{"purge history", purgeHistory, true},
 	{"purge attempts of dead letters", purgeDeadAttempts, true},
+	{"purge logs", purgeLogs, true},
+	{"purge logs of dead letters", purgeDeadLogs, true},
 	{"purge dead letters", purgeDead, true},
+}
+
+// batchStatements are those for many rows, in all their sizes.
+func batchStatements() (all []statement) {
+	for name, batch := range map[string]batchStatement{
+		"find steps to apply one by one": findNotPlain, "advance plans": advancePlans, "insert runs": insertRuns, "read payloads": selectPayloads,
+		"succeed": succeedRuns, "find results to settle one by one": findOthers, "delete runs": deleteRuns,
+		"archive one-offs": archiveFinished, "delete jobs": deleteJobs, "delete plans": deletePlans,
+	} {
+		for rows, query := range batch {
+			all = append(all, statement{fmt.Sprintf("%s (%d)", name, rows), query, false})
+		}
+	}
+	return all
 }
 
 // TestStatementsUseIndexes asks SQLite how it would run each statement on the path of
 // a run: none may scan a whole table, and none may sort but for a merge.
 func TestStatementsUseIndexes(t *testing.T) {
 	s := openStore(t)
-	for _, tt := range statements {
+	for _, tt := range append(statements, batchStatements()...) {
 		for _, step := range explain(t, s, tt.query) {
 			table, scan := strings.CutPrefix(step, "SCAN ")
 			if scan && !mayScan(table) || !tt.sorts && strings.Contains(step, "TEMP B-TREE FOR ORDER BY") {
@@ -129,7 +153,7 @@ func TestWaitingRunsAreNotScanned(t *testing.T) {
 // that is meant for it, and to sort nothing.
 func TestListsScanTheirIndexes(t *testing.T) {
 	s := openStore(t)
-	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &endedJobs} {
+	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &failingJobs, &endedJobs} {
 		wantIndex(t, s, scan.index, scan.floor, scan.page)
 	}
 	if first := explain(t, s, dueJobs.page)[0]; !strings.Contains(first, "plans_due") {
@@ -181,10 +205,13 @@ func explain(t *testing.T, s *Store, query string) []string {
 // mayScan allows for lists within a statement, and for indexes that contain only
 // the few rows in question.
 func mayScan(step string) bool {
-	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW"} {
+	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW", "time", "step", "what", "result"} {
 		if strings.HasPrefix(step, list) {
 			return true
 		}
+	}
+	if strings.HasSuffix(step, " CONSTANT ROWS") || strings.HasSuffix(step, "-ROW VALUES CLAUSE") {
+		return true
 	}
 	for _, index := range []string{"runs_running", "runs_retry", "runs_cancelled", "triggers_pending"} {
 		if strings.HasSuffix(step, "USING INDEX "+index) {

@@ -17,7 +17,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	sqlite "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -32,12 +36,15 @@ type Options struct {
 	Dir    string // created if it does not exist; it must be on a disk of this machine
 	Shards int    // of a new database; 0: whatever is stored, or 64
 	Log    *slog.Logger
+
+	Metrics *metrics.Metrics // nil: nothing is measured
 }
 
 // Store is a store.Store in a file: the interfaces say what its methods do. Its clock
 // is that of the process.
 type Store struct {
 	log          *slog.Logger
+	metrics      *metrics.Metrics
 	shards       int
 	dir          string
 	lock         *os.File
@@ -67,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Log, scanLimit: scanLimit}
+	s := &Store{log: o.Log, metrics: o.Metrics, scanLimit: scanLimit}
 	s.close = sync.OnceValue(s.closeAll)
 	if err := s.open(ctx, o); err != nil {
 		s.Close()
@@ -288,4 +295,55 @@ func (s *Store) Held(ctx context.Context, prefix string) ([]store.Lease, error) 
 	return readValue(ctx, s, "list leases", func(t *tx) ([]store.Lease, error) {
 		return all(t, scanInto(leaseFields), selectLeases, prefix, prefix, micro(t.now))
 	})
+}
+
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// callerError is an error of a function that the caller passed in: it is returned as
+// it is.
+type callerError struct{ err error }
+
+func (e *callerError) Error() string { return e.err.Error() }
+
+// failed adds what was being done to an error. Only an error that surely left nothing
+// behind becomes a belfry.Error: after a commit that failed in writing, the log may
+// contain it all the same.
+func failed(doing string, err error) error {
+	var caller *callerError
+	var known *belfry.Error
+	var duplicate *store.DuplicateRequest
+	var commit *commitError
+	switch code := errorCode(err) & 0xff; {
+	case errors.As(err, &caller):
+		return caller.err
+	case err == nil, errors.As(err, &known), errors.As(err, &duplicate), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
+		return fmt.Errorf("%s: %w", doing, err)
+	case code == codes.SQLITE_BUSY, code == codes.SQLITE_LOCKED, code == codes.SQLITE_FULL,
+		code == codes.SQLITE_IOERR, code == codes.SQLITE_READONLY, code == codes.SQLITE_CANTOPEN:
+		return belfry.Errorf(belfry.Unavailable, "%s: %w", doing, err)
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// errorCode is SQLite's extended code of an error, 0 if it has none.
+func errorCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// orTaken is an error, or what a violation of a unique name means.
+func orTaken(err, taken error) error {
+	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
+		return err
+	}
+	return taken
 }

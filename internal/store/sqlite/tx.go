@@ -9,10 +9,8 @@ import (
 	"net/url"
 	"time"
 
-	sqlite "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
-
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -23,6 +21,8 @@ type tx struct {
 	specs   *store.Specs
 	now     time.Time
 	changes changes
+	settled []metrics.Attempt
+	args    []any // reused from statement to statement
 }
 
 // write runs f in a transaction that sees and changes the newest state. Once it has
@@ -32,14 +32,20 @@ func (s *Store) write(ctx context.Context, doing string, f func(*tx) error) erro
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	t := &tx{ctx: context.WithoutCancel(ctx), session: session, specs: &s.specs}
 	err = func() error {
 		defer s.writer.release(session)
 		return t.transact(`BEGIN IMMEDIATE`, f)
 	}()
 	if err != nil {
-		return failed(doing, err)
+		err = failed(doing, err)
 	}
+	s.metrics.Statement(statementName(doing), time.Since(began), isFailure(err))
+	if err != nil {
+		return err
+	}
+	s.metrics.Settled(t.settled)
 	s.notify(&t.changes)
 	return nil
 }
@@ -51,14 +57,15 @@ func (s *Store) read(ctx context.Context, doing string, f func(*tx) error) error
 		return err
 	}
 	defer s.reader.release(session)
+	began := time.Now()
 	t := &tx{ctx: ctx, session: session, specs: &s.specs}
-	if err := t.transact(`BEGIN`, f); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+	if err = t.transact(`BEGIN`, f); err != nil {
+		if err = failed(doing, err); ctx.Err() != nil {
+			err = ctx.Err()
 		}
-		return failed(doing, err)
 	}
-	return nil
+	s.metrics.Statement(statementName(doing), time.Since(began), isFailure(err))
+	return err
 }
 
 // writeValue is write for a function with a result, which is zero after an error.
@@ -200,6 +207,22 @@ func all[T any](t *tx, scan func(*sql.Rows, *T) error, query string, args ...any
 	return out, rows.Err()
 }
 
+// allPairs returns the rows of a query that have a key and a value.
+func allPairs[K string | belfry.ID, V any](t *tx, query string, args ...any) (map[K]V, error) {
+	found := map[K]V{}
+	_, err := all(t, func(rows *sql.Rows, key *K) error {
+		var value V
+		column := any(key)
+		if id, ok := column.(*belfry.ID); ok {
+			column = bytesColumn{id[:]}
+		}
+		err := rows.Scan(column, &value)
+		found[*key] = value
+		return err
+	}, query, args...)
+	return found, err
+}
+
 // readAll is all in a transaction of its own.
 func readAll[T any](ctx context.Context, s *Store, doing string, scan func(*sql.Rows, *T) error, query string, args ...any) ([]T, error) {
 	return readValue(ctx, s, doing, func(t *tx) ([]T, error) { return all(t, scan, query, args...) })
@@ -327,55 +350,4 @@ func (s *session) disconnect() {
 		s.conn.Close()
 	}
 	s.conn, s.stmts = nil, nil
-}
-
-type commitError struct{ err error }
-
-func (e *commitError) Error() string { return "commit: " + e.err.Error() }
-func (e *commitError) Unwrap() error { return e.err }
-
-// callerError is an error of a function that the caller passed in: it is returned as
-// it is.
-type callerError struct{ err error }
-
-func (e *callerError) Error() string { return e.err.Error() }
-
-// failed adds what was being done to an error. Only an error that surely left nothing
-// behind becomes a belfry.Error: after a commit that failed in writing, the log may
-// contain it all the same.
-func failed(doing string, err error) error {
-	var caller *callerError
-	var known *belfry.Error
-	var duplicate *store.DuplicateRequest
-	var commit *commitError
-	switch code := errorCode(err) & 0xff; {
-	case errors.As(err, &caller):
-		return caller.err
-	case err == nil, errors.As(err, &known), errors.As(err, &duplicate), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case code == codes.SQLITE_IOERR && errors.As(err, &commit):
-		return fmt.Errorf("%s: %w", doing, err)
-	case code == codes.SQLITE_BUSY, code == codes.SQLITE_LOCKED, code == codes.SQLITE_FULL,
-		code == codes.SQLITE_IOERR, code == codes.SQLITE_READONLY, code == codes.SQLITE_CANTOPEN:
-		return belfry.Errorf(belfry.Unavailable, "%s: %w", doing, err)
-	default:
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-}
-
-// errorCode is SQLite's extended code of an error, 0 if it has none.
-func errorCode(err error) int {
-	var e *sqlite.Error
-	if errors.As(err, &e) {
-		return e.Code()
-	}
-	return 0
-}
-
-// nameTaken turns a violation of the unique name into a Conflict.
-func nameTaken(err error, name string) error {
-	if errorCode(err) != codes.SQLITE_CONSTRAINT_UNIQUE {
-		return err
-	}
-	return store.NameTaken(name)
 }

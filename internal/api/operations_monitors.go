@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	monitorsPath = apiPath + "/monitors"
+	pingPath     = "/ping/"
+)
+
+var (
+	monitorType     = reflect.TypeFor[belfry.Monitor]()
+	monitorResponse = openapi.JSON[belfry.Monitor](http.StatusOK, "The monitor.")
+	monitorExamples = map[string]string{"Once a day": `{"name": "backup", "every_seconds": 86400, "grace_seconds": 7200}`,
+		"By the clock": `{"name": "report", "cron": "0 3 * * MON-FRI", "timezone": "Europe/Berlin", "grace_seconds": 900, "tags": ["finance"]}`}
+)
+
+// monitorBody is the body of a request that declares a monitor, or changes one.
+type monitorBody struct {
+	_    struct{} `doc:"A monitor."`
+	text []byte
+}
+
+func (b *monitorBody) decodeBody(text []byte, _ *request) error {
+	b.text = text
+	if _, _, syntax := (schema.Decoder{}).Decode(text, &belfry.Monitor{}); syntax != nil {
+		return badRequest("the body %s", syntax.Message)
+	}
+	return nil
+}
+
+// patch sets the fields that the body has. Of every_seconds and cron the one that is given
+// replaces the other.
+func (b *monitorBody) patch(m *belfry.Monitor) []belfry.FieldError {
+	fields, errors, _ := schema.Decoder{}.Decode(b.text, m) // It was decoded before.
+	switch every, cron := fields.Has("every_seconds"), fields.Has("cron"); {
+	case every && !cron && m.EverySeconds != 0:
+		m.Cron = ""
+		if !fields.Has("timezone") {
+			m.Timezone = ""
+		}
+	case cron && !every && m.Cron != "":
+		m.EverySeconds = 0
+	}
+	return errors
+}
+
+// monitorOperations are about monitors of work that is done elsewhere.
+func (a *api) monitorOperations() []operation {
+	return append([]operation{
+		handle(a, openapi.Operation{
+			ID: "createMonitor", Method: "POST", Path: monitorsPath, Group: groupMonitors, Summary: "Create a monitor",
+			Doc:  "The answer has the address to ping. Nothing is expected before the first ping.",
+			Body: monitorType, Examples: monitorExamples,
+			Responses: []openapi.Response{openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor.", "Location")}, Errors: errorsWith(conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			m, err := a.Control.CreateMonitor(ctx, r.namespace, body.patch)
+			return createdMonitor(r, m, err)
+		}),
+		list(a, openapi.Operation{
+			ID: "listMonitors", Method: "GET", Path: monitorsPath, Group: groupMonitors, Summary: "List monitors", Doc: "The monitors of the namespace, newest first.",
+		}, func(ctx context.Context, r *request, _ none, p store.Page) ([]belfry.Monitor, store.Position, error) {
+			monitors, next, err := a.Control.ListMonitors(ctx, r.namespace, p)
+			for i := range monitors {
+				monitors[i].PingURL = r.pingURL(monitors[i])
+			}
+			return monitors, next, err
+		}),
+		handle(a, openapi.Operation{
+			ID: "getMonitor", Method: "GET", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Get a monitor",
+			Doc: "The monitor with its status now.", Responses: []openapi.Response{monitorResponse}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			m, err := a.Control.Monitor(ctx, r.namespace, r.ref)
+			return shownMonitor(r, m, err)
+		}),
+		handle(a, openapi.Operation{
+			ID: "putMonitor", Method: "PUT", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Create or replace a monitor",
+			Doc: "With a name, creates the monitor or gives it the settings of the body; with an id, it must exist. Settings that are left out have their defaults. " +
+				"Its address and its pings stay.",
+			Body: monitorType, Patch: true, Examples: map[string]string{"Once a day": `{"every_seconds": 86400, "grace_seconds": 7200}`},
+			Responses: []openapi.Response{monitorResponse, openapi.JSON[belfry.Monitor](http.StatusCreated, "The monitor was created.", "Location")}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			m, created, err := a.Control.PutMonitor(ctx, r.namespace, r.ref, body.patch)
+			if created {
+				return createdMonitor(r, m, err)
+			}
+			return shownMonitor(r, m, err)
+		}),
+		handle(a, openapi.Operation{
+			ID: "editMonitor", Method: "PATCH", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Edit a monitor",
+			Doc: "Changes the settings that are given; null sets one back to its default. `every_seconds` replaces `cron`, and the other way round. If the schedule changes, or " +
+				"the monitor is resumed with `\"paused\": false`, the next ping is expected from now on.",
+			Body: monitorType, Patch: true, Examples: map[string]string{"Pause": `{"paused": true}`, "More time": `{"grace_seconds": 14400}`},
+			Responses: []openapi.Response{monitorResponse}, Errors: errorsWith(notFound, conflict),
+		}, func(ctx context.Context, r *request, _ none, body monitorBody) (response, error) {
+			m, err := a.Control.EditMonitor(ctx, r.namespace, r.ref, body.patch)
+			return shownMonitor(r, m, err)
+		}),
+		handle(a, openapi.Operation{
+			ID: "deleteMonitor", Method: "DELETE", Path: monitorsPath + "/{monitor}", Group: groupMonitors, Summary: "Delete a monitor",
+			Doc: "Its address no longer accepts pings.", Responses: []openapi.Response{{Status: http.StatusNoContent, Doc: "The monitor is deleted."}}, Errors: []int{notFound},
+		}, func(ctx context.Context, r *request, _, _ none) (response, error) {
+			return response{status: http.StatusNoContent}, a.Control.DeleteMonitor(ctx, r.namespace, r.ref)
+		}),
+	}, a.pingOperations()...)
+}
+
+func shownMonitor(r *request, m belfry.Monitor, err error) (response, error) {
+	m.PingURL = r.pingURL(m)
+	return response{body: m}, err
+}
+
+func createdMonitor(r *request, m belfry.Monitor, err error) (response, error) {
+	out, err := shownMonitor(r, m, err)
+	out.status, out.header = http.StatusCreated, map[string]string{"Location": monitorsPath + "/" + m.ID.String()}
+	return out, err
+}
+
+// pingURL is the address of a monitor under which the server received the request.
+func (in *request) pingURL(m belfry.Monitor) string { return in.address + pingPath + m.Token.String() }
+
+// pingOperations take pings. The token in the path is all that they need.
+func (a *api) pingOperations() (list []operation) {
+	for _, p := range []struct {
+		id, path, says string
+		kind           belfry.PingKind
+	}{
+		{"Success", "", "the work has succeeded", belfry.PingSuccess},
+		{"Start", "/start", "the work begins; the next ping must come within the grace time", belfry.PingStart},
+		{"Fail", "/fail", "the work has failed", belfry.PingFail},
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			list = append(list, operation{openapi.Operation{
+				ID: map[string]string{"GET": "ping", "POST": "postPing"}[method] + p.id, Method: method, Path: pingPath + "{token}" + p.path, Group: groupMonitors,
+				Summary: "Ping: " + p.says, Doc: "Needs no key: the token is in the address. `HEAD` works as well, and a body is ignored. Pings that say the same within a second are recorded once.",
+				Open: true, Global: true, Responses: []openapi.Response{{Status: http.StatusOK, Doc: "The ping is recorded.", Media: "text/plain"}}, Errors: []int{notFound},
+			}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+				defer cancel()
+				if err := a.Control.Ping(ctx, r.PathValue("token"), p.kind); err != nil {
+					a.fail(w, r, err)
+					return
+				}
+				write(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+			})})
+		}
+	}
+	return list
+}

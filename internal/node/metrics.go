@@ -1,0 +1,139 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/metrics"
+	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/worker"
+)
+
+const (
+	collectInterval = 10 * time.Second // between two readings of the cluster
+	collectTimeout  = 5 * time.Second
+	ownerInterval   = time.Second // between two looks at who reads the cluster
+	maxReadyCounted = 10_000      // runs of each handler
+)
+
+// metricsAddress is where metrics and profiles are served: on this machine alone, unless
+// the address names another host.
+func metricsAddress(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address // Validate refuses it
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+}
+
+// metricsHandler serves metrics and profiles without a key, except the command line, in
+// which there may be a password of the database.
+func (n *Node) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", n.metrics.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !api.AcceptsHost(n.config.Hosts, r.Host) { // a web page may have pointed a name here
+			http.Error(w, "this server does not accept this name in the Host header; its operator can allow it with --host", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// state reads what this process exports of itself. The scheduler and the worker are nil if
+// it has none.
+func (n *Node) state(s *scheduler.Scheduler, p *worker.Pool) metrics.Node {
+	state := metrics.Node{Shards: n.store.Shards(), ClockOffset: time.Until(n.store.Now()), Pools: n.store.Pools()}
+	if n.config.DatabaseURL == "" {
+		state.ClockOffset = 0 // but for the microseconds between the two
+	}
+	if s != nil {
+		state.ShardsOwned, state.Stalled = len(s.Owned()), s.Stalled()
+	}
+	if p != nil {
+		stats := p.Stats()
+		state.Slots, state.Busy, state.Stuck, state.Unsent = stats.Slots, stats.Busy, stats.Stuck, stats.Unsent
+	}
+	return state
+}
+
+// collectCluster reads the metrics of the cluster while this node owns the first shard.
+// When it does not, or when they cannot be read, it exports none.
+func (n *Node) collectCluster(ctx context.Context, owned func() []int) {
+	defer n.metrics.SetCluster(nil)
+	tick := time.NewTicker(ownerInterval)
+	defer tick.Stop()
+	var last time.Time
+	for failing := false; ; {
+		switch shards := owned(); {
+		case !slices.Contains(shards, 0):
+			last = time.Time{}
+			n.metrics.SetCluster(nil)
+		case time.Since(last) >= collectInterval:
+			last = time.Now()
+			c, err := n.readCluster(ctx, shards)
+			if err != nil && !failing && ctx.Err() == nil {
+				n.log.Warn("metrics of the cluster could not be read; they are missing until they can", "error", err)
+			}
+			failing = err != nil
+			n.metrics.SetCluster(c)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (n *Node) readCluster(ctx context.Context, owned []int) (*metrics.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	var err error
+	c := &metrics.Cluster{At: n.store.Now(), Leases: map[string]int{"shard": 0, "node": 0}}
+	if c.Stats, err = n.store.Stats(ctx); err != nil {
+		return nil, err
+	}
+	if c.Ready, err = n.store.CountReady(ctx, maxReadyCounted); err != nil {
+		return nil, err
+	}
+	if c.Workers, err = n.store.Workers(ctx); err != nil {
+		return nil, err
+	}
+	if n.ownsAll() {
+		c.Leases["shard"], c.Leases["node"] = len(owned), 1
+		return c, nil
+	}
+	leases, err := n.store.Held(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, lease := range leases {
+		kind, _, _ := strings.Cut(lease.Name, "/")
+		c.Leases[kind]++
+	}
+	return c, nil
+}
+
+// listenMetrics opens the listener for metrics, if there is to be one.
+func (n *Node) listenMetrics(ctx context.Context) (err error) {
+	if n.config.MetricsListen == "" {
+		return nil
+	}
+	if n.metricsListener, err = new(net.ListenConfig).Listen(ctx, "tcp", metricsAddress(n.config.MetricsListen)); err != nil {
+		return fmt.Errorf("--metrics-listen: %w", err)
+	}
+	return nil
+}
