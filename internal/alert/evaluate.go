@@ -215,10 +215,11 @@ func update(last store.AlertRecord, c *belfry.Channel, g *group, since, now time
 	return a, true
 }
 
-// open is a new alert. What happened before the channel was last edited, or before the time
-// that is looked at, is not told.
+// open is a new alert. What the last one told, and what happened before the channel was last
+// edited or before the time that is looked at, is not told.
 func open(last store.AlertRecord, c *belfry.Channel, g *group, since, now time.Time) (store.AlertRecord, bool) {
-	if !isState(g.subscription.On) && (!g.latest.After(last.LatestAt) || !g.latest.After(c.UpdatedAt) || g.latest.Before(since)) {
+	recovered := g.subscription.On == belfry.AlertRecovered // is found once, if among many after a while
+	if !isState(g.subscription.On) && (!g.latest.After(last.LatestAt) && !tellsMore(last, g) || !g.latest.After(c.UpdatedAt) || g.latest.Before(since) && !recovered) {
 		return last, false
 	}
 	a := store.AlertRecord{Key: g.key}
@@ -226,6 +227,13 @@ func open(last store.AlertRecord, c *belfry.Channel, g *group, since, now time.T
 	a.Status, a.StartedAt, a.SendAt = belfry.AlertFiring, g.latest, later(now.Add(groupWait), afterCooldown(last.SentAt, c))
 	fill(&a, g, mergeJobs(nil, g.subjects))
 	return a, true
+}
+
+// tellsMore reports whether a group has a subject that an alert did not have. It may have been
+// found later than what happened after it. Large catch-ups are found again, and an alert does
+// not keep all of their jobs.
+func tellsMore(last store.AlertRecord, g *group) bool {
+	return g.subscription.On != belfry.AlertCatchUp && len(mergeJobs(last.Jobs, g.subjects)) > len(last.Jobs)
 }
 
 // fill adds what was found to an alert: the latest items first, each subject once.

@@ -101,7 +101,7 @@ func (f *finder) failures() {
 	}
 }
 
-const recoveredLimit = 500 // failing jobs that a round looks at
+const recoveredLimit = 2000 // failing jobs that a round looks at
 
 func (f *finder) deaths(window time.Duration) {
 	since := f.now.Add(-window)

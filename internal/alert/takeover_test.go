@@ -141,6 +141,21 @@ func TestLateCommitsAreTold(t *testing.T) {
 	}
 }
 
+// Of jobs that recovered, some are found after an alert about later ones has ended.
+func TestEarlierRecoveriesAreTold(t *testing.T) {
+	latest := time.Date(2026, 12, 1, 9, 0, 0, 0, time.UTC)
+	sent, told, other := latest.Add(10*time.Second), belfry.NewID(latest), belfry.NewID(latest.Add(time.Second))
+	c := on(belfry.AlertRecovered)
+	last := store.AlertRecord{Key: "k", Jobs: []belfry.ID{told}, Alert: belfry.Alert{ID: belfry.NewID(latest), Status: belfry.AlertResolved, LatestAt: latest, Count: 1, SentAt: &sent, SentCount: 1}}
+	for job, want := range map[belfry.ID]bool{told: false, other: true} {
+		g := &group{subscription: c.Alerts[0], key: "k", count: 1, latest: latest.Add(-time.Second), subjects: []belfry.ID{job}}
+		got, opened := update(last, &c, g, latest.Add(overlap), sent.Add(interval))
+		if opened != want || opened && (got.ID == last.ID || got.Count != 1 || !got.SendAt.Equal(afterCooldown(&sent, &c))) {
+			t.Errorf("job %v (told: %v): opened %v, %+v", job, job == told, opened, got)
+		}
+	}
+}
+
 // failingJobs is a store in which every job exists and none succeeds.
 type failingJobs struct{ Store }
 
