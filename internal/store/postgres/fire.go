@@ -309,20 +309,19 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 	fired := store.FireResult{Applied: make([]bool, len(steps)), Claimed: make([]*belfry.Run, 0, len(steps))}
 	classes, tokens, args := simpleFireArgs(owner, steps, slices.Clone(slots))
 	var (
-		n       int64
-		outcome belfry.RunStatus
+		n       int32
+		state   belfry.RunStatus
 		now     time.Time
 		payload json.RawMessage
 	)
-	err := forEach(ctx, s.pool, []any{&n, &outcome, timeColumn{&now}, jsonColumn{&payload}}, func() error {
+	err := forEach(ctx, s.pool, []any{&n, &state, timeColumn{&now}, jsonColumn{&payload}}, func() error {
 		step := &steps[n-1]
 		fired.Applied[n-1] = true
-		switch {
-		case outcome != belfry.RunReady:
-		case tokens[n-1].Valid:
+		switch state {
+		case belfry.RunRunning:
 			deadline := now.Add(step.Policy.Timeout() + store.DeadlineGrace)
 			fired.Claimed = append(fired.Claimed, firedRun(step, &step.Runs[0], classes[n-1].worker, tokens[n-1].Bytes, now, deadline, payload))
-		default:
+		case belfry.RunReady:
 			fired.AddReady(step.Lane())
 		}
 		return nil
@@ -331,13 +330,14 @@ func (s *Store) fireSimple(ctx context.Context, owner belfry.ID, steps []plan.St
 }
 
 // simpleFireArgs returns the arguments of the statement for simple steps, and of every step
-// its class and the token of the run if a worker takes it.
+// its class and the token of the run, which is zero if no worker takes it.
 func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots) (classes []*fireClass, tokens []pgtype.UUID, args []any) {
 	numbers, list := map[fireClass]int{}, []*fireClass(nil)
 	classes, tokens = make([]*fireClass, len(steps)), make([]pgtype.UUID, len(steps))
-	index := make([]int64, len(steps)) // of the class of every step, from 1
+	index := make([]int32, len(steps)) // of the class of every step, from 1
 	for i := range steps {
 		class := classOf(&steps[i])
+		tokens[i] = notNull(belfry.Token{})
 		if class.worker = store.TakeSlot(slots, class.lane); !class.worker.IsZero() {
 			tokens[i] = notNull(belfry.NewToken())
 		}
@@ -346,7 +346,7 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 			list = append(list, &first)
 			numbers[class] = len(list)
 		}
-		classes[i], index[i] = list[numbers[class]-1], int64(numbers[class])
+		classes[i], index[i] = list[numbers[class]-1], int32(numbers[class])
 	}
 	return classes, tokens, []any{
 		column(list, func(c **fireClass) string { return storable((*c).namespace) }),
@@ -354,7 +354,7 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 		column(list, func(c **fireClass) int32 { return int32((*c).revision) }),
 		column(list, func(c **fireClass) int64 { return (*c).timeout.Milliseconds() }),
 		column(list, func(c **fireClass) int64 { return (*c).weight }),
-		column(list, func(c **fireClass) pgtype.Int4 { return retentionDays((*c).retentionDays) }),
+		column(list, func(c **fireClass) int32 { return int32((*c).retentionDays) }),
 		column(list, func(c **fireClass) bool { return (*c).serial }),
 		column(list, func(c **fireClass) bool { return (*c).oneOff }),
 		column(steps, func(s *plan.Step) int64 { return s.Epoch }),
@@ -370,7 +370,8 @@ func simpleFireArgs(owner belfry.ID, steps []plan.Step, slots []store.FreeSlots)
 		column(steps, func(s *plan.Step) pgtype.Timestamptz { return timestamptz(s.Next.NominalAt) }),
 		column(steps, func(s *plan.Step) int64 { return s.Next.RunsMade }),
 		tokens,
-		notNull(owner), column(list, func(c **fireClass) pgtype.UUID { return uuid((*c).worker) }), store.DeadlineGrace.Milliseconds(),
+		notNull(owner), column(list, func(c **fireClass) pgtype.UUID { return notNull((*c).worker) }), store.DeadlineGrace.Milliseconds(),
 		column(steps, func(s *plan.Step) int64 { return plan.Rank(s.Runs[0].ReadyAt, s.Policy.Weight()) }),
+		notNull(belfry.Token{}),
 	}
 }

@@ -182,13 +182,15 @@ func fireStatements() map[fireVariant]string {
 
 // fireSimpleSQL applies simple steps like the general statement, which describes it.
 //
-//   - class: what many steps have in common, among it the worker that is to take their
-//     runs at once, if there is one
-//   - step: what was decided, one row a plan, with the token of such a run and where the
-//     plan is stored
+//   - step: what was decided about a plan, one row a plan, and where the plan is stored
 //   - advanced: the steps whose plan has the version that was seen, with their plans
-//     written, and with the outcome. It waits for a plan that is locked by somebody else,
-//     and then looks at it again
+//     written, and with the state of the run, or 'overlap' for a skip. It waits for a plan
+//     that is locked by somebody else, and then looks at it again
+//
+// What else a run needs is looked up in the arguments, by the number of the step or by its
+// class, which is what many steps have in common. An update makes a copy of every row that
+// it joins, so that each column of a step costs twice; and a lookup in an array without
+// nulls costs the same wherever it is, so that these have none.
 //
 // It takes a run that exists already for an error, and so does a plan that stays locked:
 // then the general statement decides.
@@ -198,41 +200,39 @@ func fireStatements() map[fireVariant]string {
 // them all: a join by job would, if an import was analysed before its commit. The steps
 // stay in order, in which indexes are written with less WAL.
 const fireSimpleSQL = `/* fire */
-WITH class AS MATERIALIZED (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::integer[], $7::boolean[], $8::boolean[], $22::uuid[])
-    WITH ORDINALITY AS c (namespace, lane, revision, timeout_ms, weight, retention_days, serial, one_off, worker, class)
-), step AS MATERIALIZED (
-  SELECT s.*, (SELECT p.ctid FROM belfry.plans p WHERE p.job_id = s.job_id) AS plan
-    FROM unnest($11::uuid[], $12::bigint[], $13::bigint[], $14::uuid[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bigint[], $9::bigint[], $20::uuid[], $24::bigint[])
-    WITH ORDINALITY AS s (job_id, version, class, id, scheduled_at, ready_at, next_at, nominal_at, runs_made, epoch, token, rank, n)
+WITH step AS MATERIALIZED (
+  SELECT n::integer, class, version, scheduled_at, next_at, nominal_at, runs_made, (SELECT p.ctid FROM belfry.plans p WHERE p.job_id = s.job_id) AS plan
+    FROM unnest($11::uuid[], $12::bigint[], $13::integer[], $15::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bigint[])
+    WITH ORDINALITY AS s (job_id, version, class, scheduled_at, next_at, nominal_at, runs_made, n)
    WHERE n % 1 = 0
 ), advanced AS (
   UPDATE belfry.plans p
      SET version = p.version + 1, next_at = s.next_at, nominal_at = s.nominal_at, fired_for = s.scheduled_at, runs_made = s.runs_made,
          zone_version = $10, quarantined = NULL
-    FROM (SELECT * FROM step JOIN class USING (class) ORDER BY n) s
+    FROM step s
    WHERE p.ctid = s.plan AND p.version = s.version AND (p.fired_for IS NULL OR p.fired_for < s.scheduled_at)
      AND p.next_at <= clock_timestamp()
-  RETURNING s.n, p.job_id, p.shard, s.id, s.scheduled_at, s.ready_at, s.rank, s.epoch, s.token, s.namespace, s.lane, s.revision, s.timeout_ms, s.weight, s.retention_days, s.one_off, s.worker,
-         CASE WHEN NOT s.serial OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL THEN 'ready'
+  RETURNING s.n, s.class, p.job_id, p.shard, s.scheduled_at,
+         CASE WHEN NOT ($7::boolean[])[s.class] OR (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id LIMIT 1) IS NULL
+              THEN CASE WHEN ($20::uuid[])[s.n] = $25 THEN 'ready' ELSE 'running' END
               WHEN (SELECT 1 FROM belfry.runs x WHERE x.job_id = p.job_id AND x.kind <> 'backfill' LIMIT 1) IS NULL THEN 'waiting'
-              ELSE 'overlap' END AS outcome
+              ELSE 'overlap' END AS state
 ), clock AS MATERIALIZED (SELECT clock_timestamp() AS now FROM (SELECT count(*) FROM advanced) a), inserted AS (
   INSERT INTO belfry.runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by, epoch,
                            timeout_ms, attempt, failures, lost, worker, token, started_at, deadline_at, weight, one_off, retention_days)
-  SELECT id, shard, namespace, job_id, revision, 'scheduled', lane, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN 'running' ELSE outcome END,
-         rank, scheduled_at, ready_at, now, $21, epoch,
-         timeout_ms, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN 1 ELSE 0 END, 0, 0,
-         CASE WHEN outcome = 'ready' THEN worker END, CASE WHEN outcome = 'ready' THEN token END,
-         CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now END, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN now + (timeout_ms + $23) * interval '1 millisecond' END,
-         weight, one_off, retention_days
-    FROM clock CROSS JOIN advanced WHERE outcome <> 'overlap'
+  SELECT ($14::uuid[])[n], shard, ($1::text[])[class], job_id, ($3::integer[])[class], 'scheduled', ($2::text[])[class], state,
+         ($24::bigint[])[n], scheduled_at, ($16::timestamptz[])[n], now, $21, ($9::bigint[])[n],
+         ($4::bigint[])[class], CASE state WHEN 'running' THEN 1 ELSE 0 END, 0, 0,
+         CASE state WHEN 'running' THEN ($22::uuid[])[class] END, CASE state WHEN 'running' THEN ($20::uuid[])[n] END,
+         CASE state WHEN 'running' THEN now END, CASE state WHEN 'running' THEN now + (($4::bigint[])[class] + $23) * interval '1 millisecond' END,
+         ($5::bigint[])[class], ($8::boolean[])[class], nullif(($6::integer[])[class], 0)
+    FROM clock CROSS JOIN advanced WHERE state <> 'overlap'
 ), skipped AS (
   INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
                               attempt, settled_at, http_status, error, output, skipped_to, skipped_count, retain_until)
-  SELECT id, shard, namespace, job_id, revision, 'scheduled', 'skipped', 'overlap', scheduled_at, ready_at, now, $21, epoch,
-         0, now, 0, '', '', scheduled_at, 1, now + retention_days * interval '24 hours'
-    FROM clock CROSS JOIN advanced WHERE outcome = 'overlap'
+  SELECT ($14::uuid[])[n], shard, ($1::text[])[class], job_id, ($3::integer[])[class], 'scheduled', 'skipped', 'overlap', scheduled_at, ($16::timestamptz[])[n],
+         now, $21, ($9::bigint[])[n], 0, now, 0, '', '', scheduled_at, 1, now + nullif(($6::integer[])[class], 0) * interval '24 hours'
+    FROM clock CROSS JOIN advanced WHERE state = 'overlap'
 )
-SELECT n, outcome, now, CASE WHEN outcome = 'ready' AND token IS NOT NULL THEN (SELECT payload FROM belfry.jobs j WHERE j.id = advanced.job_id) END
+SELECT n, state, now, CASE state WHEN 'running' THEN (SELECT payload FROM belfry.jobs j WHERE j.id = advanced.job_id) END
   FROM clock CROSS JOIN advanced`

@@ -13,7 +13,7 @@ var lookups = map[string]struct {
 	sql    string
 	params int
 }{
-	"fire simple steps": {fireSimpleSQL, 24},
+	"fire simple steps": {fireSimpleSQL, 25},
 	"claim":             {claimSQL, 6},
 	"succeed":           {succeedSQL, 8},
 }
