@@ -90,7 +90,7 @@ func BenchmarkHistory(b *testing.B) {
 			execSlow(b, s, fmt.Sprintf(`INSERT INTO belfry.history (id, shard, namespace, job_id, revision, kind, state, reason, scheduled_at, ready_at, fired_at, fired_by, epoch,
 					attempt, settled_at, http_status, error, output, skipped_count)
 				SELECT gen_random_uuid(), 0, 'default', %s, 1, 'scheduled', 'succeeded', '', at, at, at, gen_random_uuid(), 1, 1, at, 200, '', 'ok', 0
-				  FROM generate_series(1, %d) i CROSS JOIN LATERAL (SELECT now() - i * interval '30 days' / %[2]d AS at) x`, jobID(fmt.Sprintf("i %% %d", jobs)), rows))
+				  FROM generate_series(1, %d) i CROSS JOIN LATERAL (SELECT now() - i * interval '30 days' / %[2]d AS at) x`, jobID(fmt.Sprintf("i %% %d", jobs)), rows), `VACUUM ANALYZE belfry.history`, `CHECKPOINT`) // Writing so many rows goes on for a while.
 		}
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
 			var finish time.Duration
