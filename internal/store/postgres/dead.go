@@ -13,34 +13,8 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
-
-// deadColumns reads dead letters x, with their last attempts a and their jobs j.
-var deadColumns = strings.TrimSuffix(selectDead, " FROM ") + `, x.fingerprint, coalesce(j.name, ''), CASE WHEN j.state <> 'deleted' THEN j.revision ELSE 0 END, x.payload IS NOT NULL`
-
-const joinJobName = ` LEFT JOIN belfry.jobs j ON j.id = x.job_id`
-
-func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	letter, err := collectOne(ctx, s.readPool, func(row pgx.CollectableRow) (belfry.DeadLetter, error) {
-		var letter belfry.DeadLetter
-		var spec string
-		err := row.Scan(append(deadLetterFields(&letter), &spec, jsonColumn{&letter.Payload})...)
-		letter.Spec = s.specs.OrZero(spec)
-		return letter, err
-	}, func() error { return store.NoSuch("dead letter", run) },
-		deadColumns+`, coalesce(v.spec, j.spec, ''), coalesce(x.payload, CASE WHEN v.job_id IS NULL THEN j.payload ELSE v.payload END)
-		FROM belfry.dead x`+joinLastAttempt+joinJobName+`
-		LEFT JOIN belfry.revisions v ON v.job_id = x.job_id AND v.revision = x.revision AND x.revision <> j.revision
-		WHERE x.namespace = $1 AND x.id = $2`, namespace, uuid(run))
-	if err == nil {
-		letter.Attempts, err = s.attempts(ctx, run)
-	}
-	return letter, wrapError("look up a dead letter", err)
-}
-
-func deadLetterFields(l *belfry.DeadLetter) []any {
-	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName, &l.JobRevision, &l.HasPayload)
-}
 
 // deadCondition is the filter on a dead letter x of a namespace and its last attempt a
 // in SQL, with its arguments.
@@ -107,9 +81,9 @@ func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter be
 		where += fmt.Sprintf(" AND (x.died_at, x.id) < ($%d, $%d)", len(args)-1, len(args))
 	}
 	args = append(args, max(page.Limit, 0))
-	letters, err := collect(ctx, s.readPool, scanInto(deadLetterFields),
+	letters, err := collect(ctx, s.readPool, scanInto(func(l *belfry.DeadLetter) []any { return sharedColumns(sqlstore.DeadLetterFields(l)) }),
 		fmt.Sprintf(`%s FROM (SELECT x.* FROM belfry.dead x%s WHERE %s ORDER BY x.died_at DESC, x.id DESC LIMIT $%d) x%s%s ORDER BY x.died_at DESC, x.id DESC`,
-			deadColumns, joinFilteredError(filter), where, len(args), joinLastAttempt, joinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
+			sqlstore.DeadLetterColumns, joinFilteredError(filter), where, len(args), sqlstore.JoinLastAttempt, sqlstore.JoinJobName), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return letters, wrapError("list dead letters", err)
 }
 
@@ -124,7 +98,7 @@ SELECT g.fingerprint, g.n, g.jobs, g.first, g.last, x.id, coalesce(a.error, ''),
   FROM grouped g
  CROSS JOIN LATERAL (SELECT x.id, x.attempt FROM belfry.dead x%[1]s WHERE %[2]s AND x.died_at = g.last AND x.fingerprint = g.fingerprint ORDER BY x.id DESC LIMIT 1) x
 %[4]s
- ORDER BY g.n DESC, g.last DESC, g.fingerprint`, joinFilteredError(filter), where, len(args), joinLastAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
+ ORDER BY g.n DESC, g.last DESC, g.fingerprint`, joinFilteredError(filter), where, len(args), sqlstore.JoinLastAttempt), append([]any{pgx.QueryExecModeExec}, args...)...)
 	return groups, wrapError("group dead letters", err)
 }
 
@@ -283,7 +257,7 @@ WITH locked AS MATERIALIZED (
   SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by, x.epoch,
          x.attempt, a.worker, a.token, x.started_at, clock_timestamp(), coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
          clock_timestamp() + x.retention_days * interval '24 hours'
-    FROM deleted x`+joinLastAttempt+`
+    FROM deleted x`+sqlstore.JoinLastAttempt+`
 )
 SELECT job_id, one_off FROM deleted`, namespace, uuids(runs))
 		if err != nil {

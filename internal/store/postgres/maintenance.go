@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,19 +9,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
 )
-
-// Namespaces looks up one namespace after another in the index of lists, so that it costs
-// the same however many jobs there are.
-func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
-	found, err := collect(ctx, s.readPool, pgx.RowTo[string], `
-WITH RECURSIVE found AS (
-  (SELECT namespace FROM belfry.jobs WHERE state <> 'deleted' ORDER BY namespace LIMIT 1)
-  UNION ALL
-  SELECT (SELECT j.namespace FROM belfry.jobs j WHERE j.state <> 'deleted' AND j.namespace > found.namespace ORDER BY j.namespace LIMIT 1)
-    FROM found WHERE found.namespace IS NOT NULL)
-SELECT namespace FROM found WHERE namespace IS NOT NULL`)
-	return found, wrapError("list namespaces", err)
-}
 
 const (
 	lockForTruncate = `LOCK TABLE belfry.jobs, belfry.ended, belfry.history IN ACCESS EXCLUSIVE MODE`
@@ -82,38 +68,6 @@ func (s *Store) Usage(ctx context.Context) (u store.Usage, err error) {
 		coalesce(pg_stat_get_dead_tuples('belfry.plans'::regclass), 0), coalesce(pg_stat_get_dead_tuples('belfry.runs'::regclass), 0)`).
 		Scan(&u.Bytes, &u.DeadPlans, &u.DeadRuns)
 	return u, wrapError("measure the tables", err)
-}
-
-func (s *Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
-	shards, from, to := make([]int32, len(outages)), make([]*time.Time, len(outages)), make([]time.Time, len(outages))
-	for i, o := range outages {
-		shards[i], to[i] = int32(o.Shard), o.To
-		if !o.From.IsZero() {
-			from[i] = &o.From
-		}
-	}
-	_, err := s.pool.Exec(ctx, `/* record outages */
-INSERT INTO belfry.outages (shard, began_at, ended_at) SELECT * FROM unnest($1::int[], $2::timestamptz[], $3::timestamptz[]) ON CONFLICT DO NOTHING`, shards, from, to)
-	return wrapError("record outages", err)
-}
-
-func (s *Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
-	outages, err := collect(ctx, s.pool, scanInto(func(o *store.Outage) []any { return []any{&o.Shard, timeColumn{&o.From}, timeColumn{&o.To}} }), `/* list outages */
-SELECT shard, began_at, ended_at FROM belfry.outages WHERE shard = ANY($1::int[]) ORDER BY ended_at DESC LIMIT $2`, int32s(shards), store.MaxOutages)
-	slices.Reverse(outages)
-	return outages, wrapError("list outages", err)
-}
-
-func (s *Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
-	_, err := s.pool.Exec(ctx, `/* add trace links */
-INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) ON CONFLICT DO NOTHING`,
-		uuids(ids), storable(traceparent))
-	return wrapError("add trace links", err)
-}
-
-func (s *Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
-	links, err := collectMap[belfry.ID, string](ctx, s.readPool, `/* trace links */ SELECT id, traceparent FROM belfry.trace_links WHERE id = ANY($1)`, uuids(ids))
-	return links, wrapError("look up trace links", err)
 }
 
 const (

@@ -10,53 +10,32 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
-	deadLetterColumns = deadColumns + `, r.fingerprint, coalesce(j.name, ''), CASE WHEN j.state <> 'deleted' THEN j.revision ELSE 0 END, r.payload IS NOT NULL`
-	deadLetterTables  = deadTables + `LEFT JOIN jobs j ON j.id = r.job_id `
-
-	selectDeadLetter = deadLetterColumns + `, CASE WHEN r.payload IS NOT NULL THEN r.payload WHEN j.revision = r.revision THEN j.payload ELSE v.payload END,
-  coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, '')` + deadLetterTables + `
-LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
-
-	whereDeadFilter = `WHERE r.namespace = @namespace AND r.died_at >= @since AND r.died_at < @until AND (@job IS NULL OR r.job_id = @job)
-  AND (@fingerprint = '' OR r.fingerprint = @fingerprint) AND (@reason = '' OR r.reason = @reason)
+	whereDeadFilter = `WHERE x.namespace = @namespace AND x.died_at >= @since AND x.died_at < @until AND (@job IS NULL OR x.job_id = @job)
+  AND (@fingerprint = '' OR x.fingerprint = @fingerprint) AND (@reason = '' OR x.reason = @reason)
   AND (@error = '' OR belfry_contains(coalesce(a.error, ''), @error)) `
+)
 
-	selectDeadLetters = deadLetterColumns + deadLetterTables + whereDeadFilter + `AND (r.died_at, r.id) < (@before, @id) ORDER BY r.died_at DESC, r.id DESC LIMIT @limit`
+var (
+	deadTables        = translate(` FROM belfry.dead x` + sqlstore.JoinLastAttempt + ` `)
+	deadLetterTables  = deadTables + translate(sqlstore.JoinJobName+` `)
+	selectDeadLetters = translate(sqlstore.DeadLetterColumns) + deadLetterTables + whereDeadFilter + `AND (x.died_at, x.id) < (@before, @id) ORDER BY x.died_at DESC, x.id DESC LIMIT @limit`
 
 	selectDeadGroups = `
 SELECT fingerprint, count(*), count(DISTINCT job_id), min(died_at), max(died_at),
   max(CASE WHEN n = 1 THEN error END), max(CASE WHEN n = 1 THEN http_status END), max(CASE WHEN n = 1 THEN id END)
 FROM (
-  SELECT r.fingerprint, r.job_id, r.died_at, r.id, coalesce(a.error, '') AS error, coalesce(a.http_status, 0) AS http_status,
-    row_number() OVER (PARTITION BY r.fingerprint ORDER BY r.died_at DESC, r.id DESC) AS n` + deadLetterTables + whereDeadFilter + `
+  SELECT x.fingerprint, x.job_id, x.died_at, x.id, coalesce(a.error, '') AS error, coalesce(a.http_status, 0) AS http_status,
+    row_number() OVER (PARTITION BY x.fingerprint ORDER BY x.died_at DESC, x.id DESC) AS n` + deadLetterTables + whereDeadFilter + `
 ) GROUP BY fingerprint ORDER BY 2 DESC, fingerprint LIMIT @limit`
 )
 
-func deadLetterFields(l *belfry.DeadLetter) []any {
-	return append(runFields(&l.Run), &l.Fingerprint, &l.JobName, &l.JobRevision, &l.HasPayload)
-}
-
-func (s *Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) (belfry.DeadLetter, error) {
-	return readValue(ctx, s, "look up a dead letter", func(t *tx) (belfry.DeadLetter, error) {
-		letter, err := one(t, func(rows *sql.Rows, l *belfry.DeadLetter) error {
-			var spec string
-			err := rows.Scan(append(deadLetterFields(l), jsonColumn{&l.Payload}, &spec)...)
-			l.Spec = t.specs.OrZero(spec)
-			return err
-		}, store.NoSuch("dead letter", run), selectDeadLetter, run[:], namespace)
-		if err == nil {
-			letter.Attempts, err = t.attempts(run)
-		}
-		return letter, err
-	})
-}
-
 func (s *Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
 	args := append(deadFilterArgs(namespace, filter, page.Limit), sql.Named("before", timeOr(page.After.At, afterAll)), sql.Named("id", page.After.ID[:]))
-	return readAll(ctx, s, "list dead letters", scanInto(deadLetterFields), selectDeadLetters, args...)
+	return readAll(ctx, s, "list dead letters", scanInto(func(l *belfry.DeadLetter) []any { return sharedColumns(sqlstore.DeadLetterFields(l)) }), selectDeadLetters, args...)
 }
 
 func (s *Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
@@ -78,7 +57,7 @@ func deadFilterArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 const (
 	selectRedrive = `SELECT r.job_id, r.revision, r.lane, r.timeout_ms, r.weight, r.retention_days, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
   EXISTS (SELECT 1 FROM runs o WHERE o.job_id = r.job_id)
-FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision ` + whereRun
+FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision WHERE r.id = ? AND r.namespace = ?`
 
 	insertRedriven = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
   epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
@@ -89,11 +68,11 @@ SELECT id, shard, namespace, job_id, ?, kind, ?, ?, ?, scheduled_at, ?, fired_at
 
 	// A fire that has not seen the redriven run must decide again.
 	bumpPlanVersion = `UPDATE plans SET version = version + 1 WHERE job_id = ?`
-
-	discardDead = insertHistory + `SELECT r.id, r.shard, r.namespace, r.job_id, r.revision, r.kind, 'discarded', r.reason, r.scheduled_at, r.ready_at, r.fired_at, r.fired_by,
-  r.epoch, r.attempt, a.worker, a.token, r.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, r.key,
-  ? + r.retention_days * 86400000000` + deadTables + whereRun
 )
+
+var discardDead = insertHistory + `SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by,
+  x.epoch, x.attempt, a.worker, a.token, x.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
+  ? + x.retention_days * 86400000000` + deadTables + `WHERE x.id = ? AND x.namespace = ?`
 
 // Redrive takes the dead letters in the order of their ids, which is that of their
 // scheduled instants: the earliest of a job comes first.

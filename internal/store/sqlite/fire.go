@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -289,3 +290,13 @@ SELECT job_id, key, shard, id, ? FROM runs WHERE id = ? AND key IS NOT NULL AND 
 	succeedKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at, succeeded_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at`
 )
+
+const insertEvent = `INSERT INTO events (id, shard, namespace, job_id, run_id, kind, at, message, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+// addEvent records an event; nil is none.
+func (t *tx) addEvent(shard int, e *belfry.Event) error {
+	if e == nil {
+		return nil
+	}
+	return t.run(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), nullID(e.RunID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
+}

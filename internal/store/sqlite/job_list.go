@@ -150,7 +150,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	}
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
 		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)), sql.Named("shards", shardsJSON(s.allShards())))
-		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
+		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.ScanLimit)
 		if err == nil {
 			err = t.loadResults(out.Jobs)
 		}

@@ -85,7 +85,7 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		return nil, after, ctx.Err()
 	}
 	err = s.read(ctx, "read the plans for a zone update", func(t *tx) error {
-		if _, err := t.find([]any{bytesColumn{next[:]}}, selectZoneUpdateFloor, after[:], int64(s.scanLimit-1)); err != nil {
+		if _, err := t.find([]any{bytesColumn{next[:]}}, selectZoneUpdateFloor, after[:], int64(s.ScanLimit-1)); err != nil {
 			return err
 		}
 		last := idOrMax(next)

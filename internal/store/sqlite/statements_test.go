@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 type statement struct {
@@ -16,11 +17,10 @@ type statement struct {
 
 // statements are those on the path of a run, and whether they sort.
 var statements = []statement{
-	{"look up a name", selectJobByName, false},
-	{"look up a request", selectRequest, false},
-	{"list revisions", selectRevisions, false},
+	{"look up a name", translate(sqlstore.FindName), false},
+	{"look up a request", translate(sqlstore.FindRequest), false},
+	{"list revisions", translate(sqlstore.ListRevisions), false},
 	{"prune requests", pruneRequests, false},
-	{"look up a pending trigger", selectTriggers + whereTrigger, false},
 	{"look up a job", selectJob, false},
 	{"look up last results", selectResults, true}, // of the live runs of a job
 	{"read upcoming plans", selectUpcoming, false},
@@ -42,18 +42,16 @@ var statements = []statement{
 	{"read the runs of a worker", selectHeld + whereWorker, false},
 	{"find runs of lost workers", selectHeld + whereWorkerLost, false},
 	{"find runs past their deadline", selectHeld + whereDeadlinePassed, false},
-	{"look up a live run", selectLive + whereRun, false},
-	{"look up a dead run", selectDead + whereRun, false},
-	{"look up a settled run", selectSettledRun, true}, // of one id
-	{"list the runs of a job", selectJobRuns, true},
-	{"read attempts", selectAttempts, false},
+	{"look up a run", translate(sqlstore.FindRun), true}, // of one id
+	{"list the runs of a job", translate(sqlstore.ListJobRuns), true},
+	{"read attempts", translate(sqlstore.ListAttempts), false},
 	{"prune history", pruneHistory, false},
 	{"prune triggers", pruneTriggers, false},
 	{"find old attempts", selectOldAttempts, false},
 	{"prune an attempt", pruneAttempt, false},
 	{"find deleted jobs", selectDeletedJobs, false},
 	{"look at a deleted job", selectDeletedSpec, false},
-	{"look where to stop reading the runs of a job", selectJobFloor, true},
+	{"look where to stop reading the runs of a job", translate(sqlstore.FindJobFloor), true},
 	{"look for live runs of a job", jobHasLiveRun, false},
 	{"look for a live run", runIsLive, false},
 	{"delete a run", deleteRun, false},
@@ -76,24 +74,23 @@ var statements = []statement{
 	{"archive a deleted job", archiveDeleted, false},
 	{"find one-offs to archive", selectArchiveCandidates, false},
 	{"look up an archived job", selectEndedJob, false},
-	{"look up the name of an archived job", selectEndedByName, false},
-	{"look up an instant", selectRunsAt, false},
-	{"look up what a run waits for", selectWait, false},
-	{"count the runs ahead", countAhead, false},
-	{"find the runs before", selectBefore, true}, // of one job
-	{"look up a dead letter", selectDeadLetter, false},
+	{"look up an instant", translate(sqlstore.FindRunsAt), false},
+	{"look up what a run waits for", translate(sqlstore.FindWait), false},
+	{"count the runs ahead", translate(sqlstore.CountAhead), false},
+	{"find the runs before", translate(sqlstore.ListBefore), true}, // of one job
+	{"look up a dead letter", translate(sqlstore.FindDeadLetter), false},
 	{"list dead letters", selectDeadLetters, false},
 	{"look up a dead letter to redrive", selectRedrive, false},
 	{"redrive", insertRedriven, false},
 	{"delete a dead letter", deleteDead, false},
 	{"discard", discardDead, false},
-	{"list events", selectEvents, false},
+	{"list events", translate(sqlstore.SelectEvents + `WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`), false},
 	{"prune runs with a retention of their own", pruneRetained, false},
 	{"prune their attempts", pruneRetainedAttempts, false},
 	{"prune their logs", pruneRetainedLogs, false},
 	{"look for the holder of a log", selectLogShard, false},
 	{"delete pieces of a log", deleteCoveredLogs, false},
-	{"read a log", selectLog, false},
+	{"read a log", translate(sqlstore.ReadLog), false},
 	{"find old logs", selectOldLogs, false},
 	{"prune a log", pruneLog, false},
 	{"prune keys", pruneKeys, false},
@@ -205,7 +202,7 @@ func explain(t *testing.T, s *Store, query string) []string {
 // mayScan allows for lists within a statement, and for indexes that contain only
 // the few rows in question.
 func mayScan(step string) bool {
-	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW", "time", "step", "what", "result"} {
+	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW", "time", "step", "what", "result", "found"} {
 		if strings.HasPrefix(step, list) {
 			return true
 		}

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
+)
+
+// Do executes statements of the part that all stores in SQL share.
+func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f func(sqlstore.Tx) error) (err error) {
+	if access == sqlstore.Write || access == sqlstore.Change {
+		var cancel context.CancelFunc
+		ctx, cancel = detach(ctx, callTimeout)
+		defer cancel()
+	}
+	switch access {
+	case sqlstore.Read:
+		err = f(sharedTx{ctx, s.readPool})
+	case sqlstore.Scan:
+		err = s.scanSnapshot(ctx, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx}) })
+	case sqlstore.Write:
+		err = f(sharedTx{ctx, s.pool})
+	case sqlstore.Change:
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx}) })
+	case sqlstore.Urgent:
+		err = f(sharedTx{ctx, s.priorityPool})
+	}
+	return wrapError(doing, err)
+}
+
+type sharedTx struct {
+	ctx context.Context
+	q   interface {
+		querier
+		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+	}
+}
+
+func (t sharedTx) Exec(sql string, args ...any) (int, error) {
+	tag, err := t.q.Exec(t.ctx, sql, sharedArgs(args)...)
+	if sqlState(err) == uniqueViolation {
+		err = fmt.Errorf("%w: %w", sqlstore.ErrTaken, err)
+	}
+	return int(tag.RowsAffected()), err
+}
+
+func (t sharedTx) ExecEach(sql string, args [][]any) (changed []int, err error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	var batch pgx.Batch
+	for _, args := range args {
+		batch.Queue(sql, sharedArgs(args)...)
+	}
+	results := t.q.SendBatch(t.ctx, &batch)
+	for range args {
+		tag, err := results.Exec()
+		if err != nil {
+			results.Close()
+			return nil, err
+		}
+		changed = append(changed, int(tag.RowsAffected()))
+	}
+	return changed, results.Close()
+}
+
+func (t sharedTx) Query(columns []any, next func(), sql string, args ...any) error {
+	return forEach(t.ctx, t.q, sharedColumns(columns), func() error { next(); return nil }, sql, sharedArgs(args)...)
+}
+
+func sharedColumns(columns []any) []any {
+	for i, to := range columns {
+		switch to := to.(type) {
+		case *belfry.ID:
+			columns[i] = idColumn(to)
+		case *belfry.Token:
+			columns[i] = idColumn(to)
+		case *time.Time:
+			columns[i] = timeColumn{to}
+		case **time.Time:
+			columns[i] = nullTimeColumn{to}
+		case *json.RawMessage:
+			columns[i] = jsonColumn{to}
+		}
+	}
+	return columns
+}
+
+func sharedArgs(args []any) []any {
+	return column(args, func(arg *any) any {
+		switch v := (*arg).(type) {
+		case belfry.ID:
+			return pgtype.UUID{Bytes: v, Valid: true}
+		case belfry.Token:
+			return pgtype.UUID{Bytes: v, Valid: true}
+		case string:
+			return storable(v)
+		case []belfry.ID:
+			return uuids(v)
+		case []int:
+			return int32s(v)
+		}
+		return *arg
+	})
+}
