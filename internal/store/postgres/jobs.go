@@ -57,45 +57,6 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 	return store.NoSuch("job", id)
 }
 
-// An ended job is deleted where it is. To purge its history too, a deleted job takes its
-// place, which Prune purges.
-const (
-	deleteEndedSQL = `/* delete ended */
-WITH deleted AS (
-  UPDATE belfry.ended SET status = 'deleted', updated_at = clock_timestamp() WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING 1
-)
-SELECT count(*) FROM deleted`
-
-	purgeEndedSQL = `/* purge ended */
-WITH deleted AS (
-  DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING *
-), purge_job AS (
-  INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted
-), purge_plan AS (
-  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
-  SELECT id, shard, 1, 0, '', true FROM deleted
-)
-SELECT count(*) FROM deleted`
-)
-
-func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	ctx, cancel := detach(ctx, callTimeout)
-	defer cancel()
-	sql := deleteEndedSQL
-	if history {
-		sql = purgeEndedSQL
-	}
-	var n int
-	if err := s.pool.QueryRow(ctx, sql, storable(namespace), uuid(id)).Scan(&n); err != nil {
-		return wrapError("delete an ended job", err)
-	}
-	if n == 0 {
-		return store.NoSuch("job", id)
-	}
-	return nil
-}
-
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()

@@ -8,18 +8,13 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 const (
 	lockForTruncate = `LOCK TABLE belfry.jobs, belfry.ended, belfry.history IN ACCESS EXCLUSIVE MODE`
-	hasOthers       = `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE namespace <> $1) OR EXISTS (SELECT 1 FROM belfry.ended WHERE namespace <> $1)
-		OR EXISTS (SELECT 1 FROM belfry.history WHERE namespace <> $1)`
-	truncateJobs = `TRUNCATE belfry.jobs, belfry.plans, belfry.revisions, belfry.keys, belfry.triggers, belfry.runs, belfry.attempts, belfry.history, belfry.dead, belfry.ended`
+	truncateJobs    = `TRUNCATE belfry.jobs, belfry.plans, belfry.revisions, belfry.keys, belfry.triggers, belfry.runs, belfry.attempts, belfry.history, belfry.dead, belfry.ended`
 )
-
-// namespaceTables are the tables with a namespace of their own; the rows of the others
-// belong to a job.
-var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"}
 
 // DeleteNamespace truncates the tables if they have nothing else: that takes no time
 // and leaves no dead tuples.
@@ -33,18 +28,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		if err := truncateIfAlone(ctx, tx, namespace); err != nil {
 			return err
 		}
-		for _, table := range []string{"plans", "revisions", "keys"} {
-			if _, err := tx.Exec(ctx, `DELETE FROM belfry.`+table+` x USING (SELECT id, namespace FROM belfry.jobs UNION ALL SELECT id, namespace FROM belfry.ended) j
-				WHERE j.id = x.job_id AND j.namespace = $1`, namespace); err != nil {
-				return err
-			}
-		}
-		for _, table := range namespaceTables {
-			if _, err := tx.Exec(ctx, `DELETE FROM belfry.`+table+` WHERE namespace = $1`, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
+		return sqlstore.DeleteNamespace(sharedTx{ctx, tx}, namespace)
 	}))
 }
 
@@ -53,7 +37,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 func truncateIfAlone(ctx context.Context, tx pgx.Tx, namespace string) error {
 	for _, statement := range []string{lockForTruncate, truncateJobs} {
 		var others bool
-		if err := tx.QueryRow(ctx, hasOthers, namespace).Scan(&others); err != nil || others {
+		if err := tx.QueryRow(ctx, sqlstore.HasOthers, namespace).Scan(&others); err != nil || others {
 			return err
 		}
 		if _, err := tx.Exec(ctx, statement); err != nil {

@@ -10,14 +10,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
-const (
-	selectJob = selectJobStatus + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
-
-	// Prune deletes the history of this deleted job.
-	insertPurge = `INSERT INTO jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, type, 1 FROM ended WHERE id = ?`
-	insertPurgePlan = `INSERT INTO plans (job_id, shard, version, runs_made, zone_version, one_off) VALUES (?, ?, 1, 0, '', 1)`
-)
+const selectJob = selectJobStatus + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
 
 // job returns a job that is not archived, even a deleted one.
 func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
@@ -59,24 +52,6 @@ func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) 
 			err = store.NoSuch("job", id)
 		}
 		return t.withResult(job, err)
-	})
-}
-
-func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	return s.write(ctx, "delete an archived job", func(t *tx) error {
-		if _, err := t.endedJob(namespace, id); err != nil {
-			return err
-		}
-		if !history {
-			return t.run(`UPDATE ended SET status = 'deleted', updated_at = ? WHERE id = ?`, micro(t.now), id[:])
-		}
-		if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
-			return err
-		}
-		if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
-			return err
-		}
-		return t.run(`DELETE FROM ended WHERE id = ?`, id[:])
 	})
 }
 

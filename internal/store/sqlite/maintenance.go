@@ -7,17 +7,14 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
-)
-
-const (
-	hasOthers = `SELECT EXISTS (SELECT 1 FROM jobs WHERE namespace <> ?1) OR EXISTS (SELECT 1 FROM ended WHERE namespace <> ?1) OR EXISTS (SELECT 1 FROM history WHERE namespace <> ?1)`
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // DeleteNamespace deletes without a condition where the tables have nothing else, which
 // SQLite does without a look at the rows.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	return s.write(ctx, "delete a namespace", func(t *tx) error {
-		others, err := t.exists(hasOthers, namespace)
+		others, err := t.exists(translate(sqlstore.HasOthers), namespace)
 		if err != nil {
 			return err
 		}
@@ -28,17 +25,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 				}
 			}
 		}
-		for _, table := range []string{"plans", "revisions", "keys"} {
-			if err := t.run(`DELETE FROM `+table+` WHERE job_id IN (SELECT id FROM jobs WHERE namespace = ?1 UNION ALL SELECT id FROM ended WHERE namespace = ?1)`, namespace); err != nil {
-				return err
-			}
-		}
-		for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"} {
-			if err := t.run(`DELETE FROM `+table+` WHERE namespace = ?`, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
+		return sqlstore.DeleteNamespace(sharedTx{t}, namespace)
 	})
 }
 

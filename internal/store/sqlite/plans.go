@@ -7,7 +7,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -99,12 +98,6 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		next = due[limit-1].Plan.JobID
 	}
 	return due, next, nil
-}
-
-func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	return s.write(ctx, "quarantine a job", func(t *tx) error {
-		return t.run(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, store.MaxError), job[:])
-	})
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -69,4 +70,34 @@ func DuplicateOf(t Tx, namespace, key string) (*store.DuplicateRequest, error) {
 	}
 	copy(duplicate.Hash[:], hash)
 	return duplicate, nil
+}
+
+// DeleteEnded deletes an ended job where it is. To purge its history too, a deleted job takes
+// its place, which Prune purges.
+func (s Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
+	return s.DB.Do(ctx, Change, "delete an ended job", func(t Tx) error {
+		n, err := t.Exec(`/* delete ended */ UPDATE belfry.ended SET status = 'deleted', updated_at = clock_timestamp() WHERE namespace = $1 AND id = $2 AND status <> 'deleted'`, namespace, id)
+		if err == nil && n == 0 {
+			err = store.NoSuch("job", id)
+		}
+		if err != nil || !history {
+			return err
+		}
+		for _, sql := range []string{
+			`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
+SELECT id, shard, namespace, revision, 'deleted', spec, created_at, updated_at, queue, type, true FROM belfry.ended WHERE id = $1`,
+			`INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off) SELECT id, shard, 1, 0, '', true FROM belfry.ended WHERE id = $1`,
+			`DELETE FROM belfry.ended WHERE id = $1`,
+		} {
+			if _, err := t.Exec(`/* purge ended */ `+sql, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
+	_, err := s.exec(ctx, Write, "quarantine a job", `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, job, sanitize.Text(why, store.MaxError))
+	return err
 }

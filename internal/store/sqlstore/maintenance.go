@@ -43,3 +43,22 @@ INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, cloc
 func (s Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
 	return toMap(list(ctx, s, Read, "look up trace links", pairFields[belfry.ID, string], `/* trace links */ SELECT id, traceparent FROM belfry.trace_links WHERE id = ANY($1::uuid[])`, ids))
 }
+
+// HasOthers says whether there are jobs or runs of other namespaces.
+const HasOthers = `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE namespace <> $1) OR EXISTS (SELECT 1 FROM belfry.ended WHERE namespace <> $1)
+    OR EXISTS (SELECT 1 FROM belfry.history WHERE namespace <> $1)`
+
+// DeleteNamespace deletes the rows of a namespace. Those of some tables belong to its jobs.
+func DeleteNamespace(t Tx, namespace string) error {
+	for _, table := range []string{"plans", "revisions", "keys"} {
+		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE job_id IN (SELECT id FROM belfry.jobs WHERE namespace = $1 UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1)`, namespace); err != nil {
+			return err
+		}
+	}
+	for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"} {
+		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE namespace = $1`, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
