@@ -35,6 +35,20 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 	return wrapError(doing, err)
 }
 
+func (s *Store) ArchiveFinished(t sqlstore.Tx, jobs []belfry.ID) error {
+	shared := t.(sharedTx)
+	return s.archive(shared.ctx, shared.q, jobs)
+}
+
+func (s *Store) NotifyWritten(jobs []belfry.ID, ready bool) {
+	if len(jobs) > 0 {
+		s.notifier.notifyPlans(len(jobs) > maxInsertJobs, jobs...)
+	}
+	if ready {
+		s.notifier.notifyReady()
+	}
+}
+
 type sharedTx struct {
 	ctx context.Context
 	q   interface {

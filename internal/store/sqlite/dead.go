@@ -3,12 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
@@ -52,116 +49,4 @@ func deadFilterArgs(namespace string, f belfry.DeadFilter, limit int) []any {
 		sql.Named("job", nullID(f.JobID)), sql.Named("fingerprint", f.Fingerprint), sql.Named("reason", string(f.Reason)),
 		sql.Named("error", strings.ToLower(f.Error)), sql.Named("limit", atMost(limit)),
 	}
-}
-
-const (
-	selectRedrive = `SELECT r.job_id, r.revision, r.lane, r.timeout_ms, r.weight, r.retention_days, coalesce(CASE WHEN j.revision = r.revision THEN j.spec ELSE v.spec END, ''),
-  EXISTS (SELECT 1 FROM runs o WHERE o.job_id = r.job_id)
-FROM dead r LEFT JOIN jobs j ON j.id = r.job_id LEFT JOIN revisions v ON v.job_id = r.job_id AND v.revision = r.revision WHERE r.id = ? AND r.namespace = ?`
-
-	insertRedriven = `INSERT INTO runs (id, shard, namespace, job_id, revision, kind, lane, state, rank, scheduled_at, ready_at, fired_at, fired_by,
-  epoch, timeout_ms, attempt, failures, lost, payload, key, weight, one_off, retention_days)
-SELECT id, shard, namespace, job_id, ?, kind, ?, ?, ?, scheduled_at, ?, fired_at, fired_by,
-  epoch, ?, attempt, 0, 0, coalesce(?, payload), key, ?, one_off, ? FROM dead WHERE id = ? ON CONFLICT (id) DO NOTHING`
-
-	deleteDead = `DELETE FROM dead WHERE id = ? AND namespace = ? RETURNING job_id, one_off`
-
-	// A fire that has not seen the redriven run must decide again.
-	bumpPlanVersion = `UPDATE plans SET version = version + 1 WHERE job_id = ?`
-)
-
-var discardDead = insertHistory + `SELECT x.id, x.shard, x.namespace, x.job_id, x.revision, x.kind, 'discarded', x.reason, x.scheduled_at, x.ready_at, x.fired_at, x.fired_by,
-  x.epoch, x.attempt, a.worker, a.token, x.started_at, ?, coalesce(a.http_status, 0), coalesce(a.error, ''), coalesce(a.output, ''), 0, x.key,
-  ? + x.retention_days * 86400000000` + deadTables + `WHERE x.id = ? AND x.namespace = ?`
-
-// Redrive takes the dead letters in the order of their ids, which is that of their
-// scheduled instants: the earliest of a job comes first.
-func (s *Store) Redrive(ctx context.Context, namespace string, list []store.Redrive) (int, error) {
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b store.Redrive) int { return a.Run.Compare(b.Run) })
-	return writeValue(ctx, s, "redrive dead letters", func(t *tx) (redriven int, err error) {
-		for i := range list {
-			done, err := t.redrive(namespace, &list[i])
-			if err != nil {
-				return 0, err
-			}
-			if done {
-				redriven++
-			}
-		}
-		return redriven, nil
-	})
-}
-
-func (t *tx) redrive(namespace string, r *store.Redrive) (done bool, err error) {
-	var (
-		job               belfry.ID
-		revision          int
-		lane, text        string
-		timeoutMS, weight int64
-		retention         any
-		live              bool
-	)
-	found, err := t.find([]any{bytesColumn{job[:]}, &revision, &lane, &timeoutMS, &weight, &retention, &text, &live}, selectRedrive, r.Run[:], namespace)
-	if err != nil || !found {
-		return false, err
-	}
-	spec := t.specs.OrZero(text)
-	if r.Job != nil {
-		spec = r.Job.Spec
-		revision, lane, timeoutMS, weight = r.Job.Revision, spec.Lane(namespace), spec.Timeout().Milliseconds(), r.Weight
-		retention = nullDays(spec.RetentionDays)
-	}
-	at, state := t.now.Add(max(r.After, 0)).Truncate(time.Microsecond), belfry.RunReady
-	switch {
-	case live && spec.Serial():
-		state = belfry.RunWaiting
-	case at.After(t.now):
-		state = belfry.RunRetry
-	}
-	n, err := t.exec(insertRedriven, revision, lane, string(state), plan.Rank(at, weight), micro(at), timeoutMS, nullText(r.Payload), weight, retention, r.Run[:])
-	if err != nil || n == 0 {
-		return false, err
-	}
-	if _, _, err := t.deleteDead(namespace, r.Run); err != nil {
-		return false, err
-	}
-	if err := t.run(redriveKey, micro(t.now), r.Run[:]); err != nil {
-		return false, err
-	}
-	if err := t.run(bumpPlanVersion, job[:]); err != nil {
-		return false, err
-	}
-	t.changes.planWritten(job)
-	t.changes.ready = t.changes.ready || state == belfry.RunReady
-	return true, nil
-}
-
-// deleteDead deletes a dead letter, which must exist.
-func (t *tx) deleteDead(namespace string, run belfry.ID) (job belfry.ID, oneOff bool, err error) {
-	err = t.get([]any{bytesColumn{job[:]}, &oneOff}, deleteDead, run[:], namespace)
-	return job, oneOff, err
-}
-
-func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) (int, error) {
-	return writeValue(ctx, s, "discard dead letters", func(t *tx) (discarded int, err error) {
-		for _, run := range runs {
-			n, err := t.exec(discardDead, micro(t.now), micro(t.now), run[:], namespace)
-			if err != nil {
-				return 0, err
-			}
-			if n == 0 {
-				continue
-			}
-			discarded++
-			job, oneOff, err := t.deleteDead(namespace, run)
-			if err == nil && oneOff {
-				_, err = t.archive(job)
-			}
-			if err != nil {
-				return 0, err
-			}
-		}
-		return discarded, nil
-	})
 }

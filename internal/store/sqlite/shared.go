@@ -30,8 +30,9 @@ var dialect = []struct {
 	{regexp.MustCompile(`\$(\d)`), `?$1`},
 	{regexp.MustCompile(`\bclock_timestamp\(\)`), `?15`}, // see nowArg
 	{regexp.MustCompile(`\bgreatest\(`), `max(`},
-	{regexp.MustCompile(` FOR UPDATE( SKIP LOCKED)?| COLLATE "C"`), ``},
+	{regexp.MustCompile(` FOR UPDATE( OF \w| SKIP LOCKED)?| COLLATE "C"`), ``},
 	{regexp.MustCompile(`\binterval '1 minute'`), `60000000`},
+	{regexp.MustCompile(`\binterval '24 hours'`), `86400000000`},
 	{regexp.MustCompile(`\binterval '(\d) days?'`), `${1}*86400000000`},
 }
 
@@ -59,6 +60,15 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 		return s.read(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
 	}
 	return s.write(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
+}
+
+func (s *Store) ArchiveFinished(t sqlstore.Tx, jobs []belfry.ID) error {
+	_, err := t.(sharedTx).archive(jobs...)
+	return err
+}
+
+func (s *Store) NotifyWritten(jobs []belfry.ID, ready bool) {
+	s.notify(&changes{plans: len(jobs) > 0, jobs: jobs, ready: ready})
 }
 
 type sharedTx struct{ *tx }

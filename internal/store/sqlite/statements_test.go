@@ -80,10 +80,10 @@ var statements = []statement{
 	{"find the runs before", translate(sqlstore.ListBefore), true}, // of one job
 	{"look up a dead letter", translate(sqlstore.FindDeadLetter), false},
 	{"list dead letters", selectDeadLetters, false},
-	{"look up a dead letter to redrive", selectRedrive, false},
-	{"redrive", insertRedriven, false},
-	{"delete a dead letter", deleteDead, false},
-	{"discard", discardDead, false},
+	{"look up dead letters to redrive", translate(sqlstore.FindRedriven), true}, // few
+	{"redrive", translate(sqlstore.AddRedriven), false},
+	{"look up dead letters to discard", translate(sqlstore.ListDiscarded), true}, // few
+	{"discard", translate(sqlstore.AddDiscarded), false},
 	{"list events", translate(sqlstore.SelectEvents + `WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`), false},
 	{"prune runs with a retention of their own", pruneRetained, false},
 	{"prune their attempts", pruneRetainedAttempts, false},

@@ -24,6 +24,12 @@ type Store struct {
 type DB interface {
 	// Do calls f, which executes statements. Errors of the database say what it was doing.
 	Do(ctx context.Context, access Access, doing string, f func(Tx) error) error
+
+	// ArchiveFinished archives those of the jobs that are finished one-offs.
+	ArchiveFinished(t Tx, jobs []belfry.ID) error
+
+	// NotifyWritten notifies of jobs whose plans were written, and of runs that became ready.
+	NotifyWritten(jobs []belfry.ID, ready bool)
 }
 
 // Access is how statements are executed.
