@@ -201,7 +201,7 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 	if err != nil || tag.RowsAffected() > 0 {
 		return err
 	}
-	duplicate, err := sqlstore.DuplicateOf(sharedTx{ctx, tx}, r.Namespace, r.Key)
+	duplicate, err := sqlstore.DuplicateOf(sharedTx{ctx, tx, nil}, r.Namespace, r.Key)
 	if err != nil {
 		return err
 	}

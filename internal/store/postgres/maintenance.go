@@ -28,7 +28,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		if err := truncateIfAlone(ctx, tx, namespace); err != nil {
 			return err
 		}
-		return sqlstore.DeleteNamespace(sharedTx{ctx, tx}, namespace)
+		return sqlstore.DeleteNamespace(sharedTx{ctx, tx, nil}, namespace)
 	}))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,17 +23,29 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 	}
 	switch access {
 	case sqlstore.Read:
-		err = f(sharedTx{ctx, s.readPool})
+		err = f(sharedTx{ctx, s.readPool, nil})
+	case sqlstore.Search:
+		err = f(sharedTx{ctx, s.readPool, []any{pgx.QueryExecModeExec}})
 	case sqlstore.Scan:
-		err = s.scanSnapshot(ctx, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx}) })
+		err = s.scanSnapshot(ctx, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx, nil}) })
 	case sqlstore.Write:
-		err = f(sharedTx{ctx, s.pool})
+		err = f(sharedTx{ctx, s.pool, nil})
 	case sqlstore.Change:
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx}) })
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return f(sharedTx{ctx, tx, nil}) })
 	case sqlstore.Urgent:
-		err = f(sharedTx{ctx, s.priorityPool})
+		err = f(sharedTx{ctx, s.priorityPool, nil})
 	}
 	return wrapError(doing, err)
+}
+
+// Contains looks for ASCII first, which is by far the fastest.
+func (s *Store) Contains(text, part string, add func(any) string) string {
+	part = storable(part)
+	condition := `strpos(lower(` + text + ` COLLATE "C"), ` + add(strings.ToLower(longestASCII(part))) + `) > 0`
+	if _, pattern := containsPattern(part); longestASCII(part) != part {
+		condition += ` AND ` + text + ` ILIKE ` + add(pattern)
+	}
+	return condition
 }
 
 func (s *Store) ArchiveFinished(t sqlstore.Tx, jobs []belfry.ID) error {
@@ -55,6 +68,7 @@ type sharedTx struct {
 		querier
 		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 	}
+	mode []any // of queries
 }
 
 func (t sharedTx) Exec(sql string, args ...any) (int, error) {
@@ -86,7 +100,7 @@ func (t sharedTx) ExecEach(sql string, args [][]any) (changed []int, err error) 
 }
 
 func (t sharedTx) Query(columns []any, next func(), sql string, args ...any) error {
-	return forEach(t.ctx, t.q, sharedColumns(columns), func() error { next(); return nil }, sql, sharedArgs(args)...)
+	return forEach(t.ctx, t.q, sharedColumns(columns), func() error { next(); return nil }, sql, append(t.mode, sharedArgs(args)...)...)
 }
 
 func sharedColumns(columns []any) []any {

@@ -56,10 +56,14 @@ func translate(sql string) string {
 
 // Do executes statements of the part that all stores in SQL share.
 func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f func(sqlstore.Tx) error) error {
-	if access == sqlstore.Read || access == sqlstore.Scan {
+	if access == sqlstore.Read || access == sqlstore.Search || access == sqlstore.Scan {
 		return s.read(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
 	}
 	return s.write(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
+}
+
+func (s *Store) Contains(text, part string, add func(any) string) string {
+	return `belfry_contains(` + text + `, ` + add(strings.ToLower(part)) + `)`
 }
 
 func (s *Store) ArchiveFinished(t sqlstore.Tx, jobs []belfry.ID) error {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -44,6 +45,59 @@ func (s Store) DeadLetter(ctx context.Context, namespace string, run belfry.ID) 
 		return err
 	})
 	return letter, err
+}
+
+// arguments are the arguments of a statement that is put together.
+type arguments []any
+
+// add adds an argument and returns its placeholder.
+func (a *arguments) add(value any) string {
+	*a = append(*a, value)
+	return fmt.Sprintf("$%d", len(*a))
+}
+
+// deadCondition is the filter on a dead letter x of a namespace.
+func (s Store) deadCondition(namespace string, f belfry.DeadFilter) (where string, args arguments) {
+	where = ` WHERE x.namespace = ` + args.add(namespace)
+	for _, c := range []struct {
+		condition string
+		value     any // nil: there is none
+	}{
+		{"x.job_id = ", orNull(f.JobID)}, {"x.died_at >= ", orNull(f.Since)}, {"x.died_at < ", orNull(f.Until)},
+		{"x.fingerprint = ", orNull(f.Fingerprint)}, {"x.reason = ", orNull(string(f.Reason))},
+	} {
+		if c.value != nil {
+			where += ` AND ` + c.condition + args.add(c.value)
+		}
+	}
+	if f.Error != "" { // A lookup for each: there are far more attempts.
+		where += ` AND ` + s.DB.Contains(`(SELECT error FROM belfry.attempts WHERE run_id = x.id AND attempt = x.attempt)`, f.Error, args.add)
+	}
+	return where, args
+}
+
+// ListDeadLetters joins attempts and jobs to the dead letters of the page only.
+func (s Store) ListDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, error) {
+	where, args := s.deadCondition(namespace, filter)
+	if !page.After.At.IsZero() {
+		where += ` AND (x.died_at, x.id) < (` + args.add(page.After.At) + `, ` + args.add(page.After.ID) + `)`
+	}
+	const order = ` ORDER BY x.died_at DESC, x.id DESC`
+	return list(ctx, s, Search, "list dead letters", DeadLetterFields, `/* list dead */ `+DeadLetterColumns+`
+  FROM (SELECT x.* FROM belfry.dead x`+where+order+` LIMIT `+args.add(max(page.Limit, 0))+`) x`+JoinLastAttempt+JoinJobName+order, args...)
+}
+
+func (s Store) GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error) {
+	where, args := s.deadCondition(namespace, filter)
+	return list(ctx, s, Search, "group dead letters", func(g *belfry.DeadGroup) []any {
+		return []any{&g.Fingerprint, &g.Count, &g.Jobs, &g.FirstAt, &g.LastAt, &g.LatestRunID, &g.Error, &g.HTTPStatus}
+	}, `/* group dead */
+WITH per_job AS (SELECT x.fingerprint, count(*) AS n, min(x.died_at) AS since, max(x.died_at) AS latest FROM belfry.dead x`+where+` GROUP BY x.fingerprint, x.job_id),
+grouped AS MATERIALIZED (SELECT fingerprint, sum(n)::bigint AS n, count(*) AS jobs, min(since) AS since, max(latest) AS latest FROM per_job
+                          GROUP BY fingerprint ORDER BY sum(n) DESC, max(latest) DESC, fingerprint LIMIT `+args.add(max(limit, 0))+`),
+found AS MATERIALIZED (SELECT g.*, (SELECT x.id FROM belfry.dead x`+where+` AND x.died_at = g.latest AND x.fingerprint = g.fingerprint ORDER BY x.id DESC LIMIT 1) AS run_id FROM grouped g)
+SELECT g.fingerprint, g.n, g.jobs, g.since, g.latest, x.id, coalesce(a.error, ''), coalesce(a.http_status, 0)
+  FROM found g JOIN belfry.dead x ON x.id = g.run_id`+JoinLastAttempt+` ORDER BY g.n DESC, g.latest DESC, g.fingerprint`, args...)
 }
 
 // Statements that redrive and discard dead letters.

@@ -25,6 +25,10 @@ type DB interface {
 	// Do calls f, which executes statements. Errors of the database say what it was doing.
 	Do(ctx context.Context, access Access, doing string, f func(Tx) error) error
 
+	// Contains is the condition that a text contains a part, in any case of letters. It adds
+	// arguments.
+	Contains(text, part string, add func(any) string) string
+
 	// ArchiveFinished archives those of the jobs that are finished one-offs.
 	ArchiveFinished(t Tx, jobs []belfry.ID) error
 
@@ -38,6 +42,7 @@ type Access int
 // How statements are executed. A write does not stop half way when its context ends.
 const (
 	Read   Access = iota // each statement by itself
+	Search               // like Read, with plans for the arguments
 	Scan                 // in one snapshot, along indexes
 	Write                // one statement
 	Change               // one transaction
