@@ -14,6 +14,9 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
+// runScanLimit is how many runs of each table are scanned at a time for a page.
+const runScanLimit = 4000
+
 // Do executes statements of the part that all stores in SQL share.
 func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f func(sqlstore.Tx) error) (err error) {
 	if access == sqlstore.Write || access == sqlstore.Change {
@@ -36,6 +39,10 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 		err = f(sharedTx{ctx, s.priorityPool, nil})
 	}
 	return wrapError(doing, err)
+}
+
+func (s *Store) RunScan(table string, _ belfry.RunStatus) string {
+	return `belfry.` + table + ` WHERE true`
 }
 
 // Contains looks for ASCII first, which is by far the fastest.

@@ -62,6 +62,17 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 	return s.write(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
 }
 
+// RunScan leaves the few running runs to be sorted.
+func (s *Store) RunScan(table string, status belfry.RunStatus) string {
+	switch {
+	case table == "history":
+		return `history WHERE namespace = $3`
+	case status == belfry.RunRunning:
+		return `runs INDEXED BY runs_running WHERE state = 'running'`
+	}
+	return table + ` WHERE true`
+}
+
 func (s *Store) Contains(text, part string, add func(any) string) string {
 	return `belfry_contains(` + text + `, ` + add(strings.ToLower(part)) + `)`
 }

@@ -17,13 +17,19 @@ import (
 type Store struct {
 	DB        DB
 	Specs     *store.Specs
-	ScanLimit int // how many rows of an index a page of a list may read
+	ScanLimit int // how many rows of an index a page of a list reads at a time
+
+	SearchTime time.Duration // after which no further scan of a page starts
 }
 
 // DB is a database.
 type DB interface {
 	// Do calls f, which executes statements. Errors of the database say what it was doing.
 	Do(ctx context.Context, access Access, doing string, f func(Tx) error) error
+
+	// RunScan is a table of runs and a condition, such that an index has the ids of all rows with
+	// the status that meet it, in order or few. $3 is the namespace.
+	RunScan(table string, status belfry.RunStatus) string
 
 	// Contains is the condition that a text contains a part, in any case of letters. It adds
 	// arguments.
