@@ -27,6 +27,8 @@ func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f 
 	switch access {
 	case sqlstore.Read:
 		err = f(sharedTx{ctx, s.readPool, nil})
+	case sqlstore.Duty:
+		err = f(sharedTx{ctx, s.pool, nil})
 	case sqlstore.Search:
 		err = f(sharedTx{ctx, s.readPool, []any{pgx.QueryExecModeExec}})
 	case sqlstore.Scan:

@@ -56,10 +56,11 @@ func translate(sql string) string {
 
 // Do executes statements of the part that all stores in SQL share.
 func (s *Store) Do(ctx context.Context, access sqlstore.Access, doing string, f func(sqlstore.Tx) error) error {
-	if access == sqlstore.Read || access == sqlstore.Search || access == sqlstore.Scan {
-		return s.read(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
+	run := s.read
+	if access >= sqlstore.Write {
+		run = s.write
 	}
-	return s.write(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
+	return run(ctx, doing, func(t *tx) error { return f(sharedTx{t}) })
 }
 
 // RunScan leaves the few running runs to be sorted.

@@ -174,7 +174,7 @@ func TestWaitingRunsAreNotScanned(t *testing.T) {
 // that is meant for it, and to sort nothing.
 func TestListsScanTheirIndexes(t *testing.T) {
 	s := openStore(t)
-	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &failingJobs, &endedJobs} {
+	for _, scan := range []*jobScan{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &failingJobs, &endedJobs} {
 		wantIndex(t, s, scan.index, scan.floor, scan.page)
 	}
 	if first := explain(t, s, dueJobs.page)[0]; !strings.Contains(first, "plans_due") {

@@ -70,7 +70,7 @@ func (s Store) ListAlerts(ctx context.Context, namespace string, f belfry.AlertF
 }
 
 func (s Store) RecentAlerts(ctx context.Context, since time.Time) ([]store.AlertRecord, error) {
-	return list(ctx, s, Read, "list recent alerts", alertFields, `/* recent alerts */
+	return list(ctx, s, Duty, "list recent alerts", alertFields, `/* recent alerts */
 SELECT `+alertColumns+` FROM belfry.alerts WHERE status <> 'resolved'
  UNION ALL SELECT `+alertColumns+` FROM belfry.alerts WHERE status = 'resolved' AND latest_at >= $1`, since)
 }
@@ -105,7 +105,7 @@ INSERT INTO belfry.settings (name, value) VALUES ('alerts_evaluated', $1) ON CON
 }
 
 func (s Store) Evaluated(ctx context.Context) (time.Time, error) {
-	values, err := list(ctx, s, Read, "look up the last evaluation", func(v *string) []any { return []any{v} }, `/* evaluated */ SELECT value FROM belfry.settings WHERE name = 'alerts_evaluated'`)
+	values, err := list(ctx, s, Duty, "look up the last evaluation", func(v *string) []any { return []any{v} }, `/* evaluated */ SELECT value FROM belfry.settings WHERE name = 'alerts_evaluated'`)
 	if err != nil || len(values) == 0 {
 		return time.Time{}, err
 	}

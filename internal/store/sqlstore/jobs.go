@@ -53,7 +53,7 @@ func (s Store) Revisions(ctx context.Context, namespace string, id belfry.ID, be
 }
 
 func (s Store) CachedResponse(ctx context.Context, namespace, key string) (duplicate *store.DuplicateRequest, err error) {
-	err = s.DB.Do(ctx, Read, "look up a request", func(t Tx) error {
+	err = s.DB.Do(ctx, Duty, "look up a request", func(t Tx) error {
 		duplicate, err = DuplicateOf(t, namespace, key)
 		return err
 	})

@@ -28,7 +28,7 @@ func (s Store) RecordOutages(ctx context.Context, outages []store.Outage) error 
 }
 
 func (s Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
-	outages, err := list(ctx, s, Read, "list outages", func(o *store.Outage) []any { return []any{&o.Shard, &o.From, &o.To} },
+	outages, err := list(ctx, s, Duty, "list outages", func(o *store.Outage) []any { return []any{&o.Shard, &o.From, &o.To} },
 		`/* list outages */ SELECT shard, began_at, ended_at FROM belfry.outages WHERE shard = ANY($1::integer[]) ORDER BY ended_at DESC LIMIT $2`, shards, store.MaxOutages)
 	slices.Reverse(outages)
 	return outages, err

@@ -94,5 +94,5 @@ func (s Store) DeleteMonitor(ctx context.Context, namespace string, id belfry.ID
 }
 
 func (s Store) LateMonitors(ctx context.Context, now time.Time, limit int) ([]belfry.Monitor, error) {
-	return list(ctx, s, Read, "list late monitors", monitorFields, `/* late monitors */ `+selectMonitors+`WHERE alert_at <= $1 ORDER BY name COLLATE "C", namespace COLLATE "C" LIMIT $2`, now, limit)
+	return list(ctx, s, Duty, "list late monitors", monitorFields, `/* late monitors */ `+selectMonitors+`WHERE alert_at <= $1 ORDER BY name COLLATE "C", namespace COLLATE "C" LIMIT $2`, now, limit)
 }

@@ -48,6 +48,7 @@ type Access int
 // How statements are executed. A write does not stop half way when its context ends.
 const (
 	Read   Access = iota // each statement by itself
+	Duty                 // like Read, not delayed by many reads of the API
 	Search               // like Read, with plans for the arguments
 	Scan                 // in one snapshot, along indexes
 	Write                // one statement
