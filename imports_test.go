@@ -48,8 +48,9 @@ var mayImport = map[string][]string{
 	"internal/alert":          append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
 	"internal/election":       contracts,
-	"internal/store/postgres": append([]string{pgx, "internal/metrics"}, contracts...),
-	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics"}, contracts...),
+	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
+	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
+	"internal/store/sqlstore": contracts,
 
 	"internal/validate": append([]string{"internal/target"}, decisions...),
 	"internal/explain":  append([]string{"internal/store"}, decisions...),

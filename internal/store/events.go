@@ -16,7 +16,7 @@ type Events interface {
 	EventsAfter(ctx context.Context, after belfry.ID, limit int) ([]belfry.Event, error)
 
 	// AddEvents records events, except those whose dedup id is known, and returns the ids of
-	// those that it recorded.
+	// those that it recorded, in their order.
 	AddEvents(ctx context.Context, events []NewEvent) ([]belfry.ID, error)
 }
 

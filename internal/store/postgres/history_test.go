@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // The runs and skips of an instant are found in every table, and in ranges.
@@ -151,8 +152,8 @@ func TestLastSuccessReadsOnlyTheLatest(t *testing.T) {
 	settle(1000, "1 minute")
 	execSQL(t, s, `INSERT INTO belfry.failing (job_id, namespace, since, latest_at, failures, run_id, error) VALUES ($1, 'default', now(), now(), 1, $1, 'x')`, uuid(job))
 	for name, read := range map[string]func() int{
-		"recovered":    func() int { return buffersRead(t, s, recoveredSQL, notNull(belfry.ID{}), 100) },
-		"last success": func() int { return buffersRead(t, s, lastSuccessSQL, uuids([]belfry.ID{job}), s.Now()) },
+		"recovered":    func() int { return buffersRead(t, s, sqlstore.ListFailing, notNull(belfry.ID{}), 100) },
+		"last success": func() int { return buffersRead(t, s, sqlstore.ListSuccesses, uuids([]belfry.ID{job}), s.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantSameBuffers(t, s, 100, read, func() { settle(30_000, "2 minutes") })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // Limits of the search for a page, so that none takes long however few jobs pass the
@@ -212,7 +213,7 @@ SELECT j.id, j.namespace, j.name, j.tags, j.revision, j.state, j.spec, j.payload
   LEFT JOIN LATERAL (SELECT finished_at, error FROM belfry.attempts
                       WHERE run_id = r.failed AND outcome IN ('failed', 'timed_out', 'lost') ORDER BY attempt DESC LIMIT 1) a ON true
   LEFT JOIN LATERAL (SELECT x.scheduled_at AS last, x.id, x.died_at, greatest(x.failures + x.lost, 1) AS failures, a.error
-                       FROM (SELECT * FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) x` + joinLastAttempt + ` LIMIT 1) d ON true
+                       FROM (SELECT * FROM belfry.dead WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1) x` + sqlstore.JoinLastAttempt + ` LIMIT 1) d ON true
   LEFT JOIN LATERAL (SELECT failures, latest_at FROM belfry.failing WHERE job_id = j.id LIMIT 1) f ON true
 `
 

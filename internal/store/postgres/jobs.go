@@ -2,16 +2,14 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 func (s *Store) Job(ctx context.Context, namespace string, id belfry.ID) (belfry.Job, error) {
@@ -57,98 +55,6 @@ func noLiveJobError(ctx context.Context, q querier, namespace string, id belfry.
 		return store.JobEnded()
 	}
 	return store.NoSuch("job", id)
-}
-
-func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
-	var id belfry.ID
-	err := s.readPool.QueryRow(ctx, `
-SELECT id FROM (
-  SELECT id, NULL::timestamptz AS ended_at FROM belfry.jobs WHERE namespace = $1 AND name = $2 AND state <> 'deleted'
-   UNION ALL
-  (SELECT id, ended_at FROM belfry.ended WHERE namespace = $1 AND name = $2 AND status <> 'deleted' ORDER BY ended_at DESC LIMIT 1)) x
- ORDER BY ended_at NULLS FIRST LIMIT 1`, namespace, storable(name)).Scan(idColumn(&id))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return belfry.ID{}, store.NoSuchName(name)
-	}
-	return id, wrapError("look up a job by its name", err)
-}
-
-func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
-	names, err := collectMap[belfry.ID, string](ctx, s.readPool, `
-SELECT id, name FROM belfry.jobs WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL
- UNION ALL
-SELECT id, name FROM belfry.ended WHERE id = ANY($1) AND namespace = $2 AND name IS NOT NULL`, uuids(ids), namespace)
-	return names, wrapError("look up the names of jobs", err)
-}
-
-func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
-	var (
-		found     bool
-		revisions []belfry.Revision
-		number    pgtype.Int4
-		spec      string
-		v         belfry.Revision
-	)
-	err := forEach(ctx, s.readPool, []any{&number, textColumn{&spec}, jsonColumn{&v.Payload}, nullTimeColumn{&v.ReplacedAt}}, func() (err error) {
-		found = true
-		if !number.Valid { // the job has none
-			return nil
-		}
-		v.Number = int(number.Int32)
-		if v.Spec, err = s.specs.Decode(spec); err != nil {
-			return fmt.Errorf("revision %d of job %s: %w", v.Number, id, err)
-		}
-		revisions = append(revisions, v)
-		return nil
-	}, `
-SELECT v.revision, v.spec, v.payload, v.replaced_at
-  FROM (SELECT id FROM belfry.jobs WHERE namespace = $1 AND id = $2
-         UNION ALL SELECT id FROM belfry.ended WHERE namespace = $1 AND id = $2) j
-  LEFT JOIN LATERAL (SELECT * FROM belfry.revisions WHERE job_id = j.id AND ($3 = 0 OR revision < $3) ORDER BY revision DESC LIMIT $4) v ON true
- ORDER BY v.revision DESC`, namespace, uuid(id), before, limit)
-	if err == nil && !found {
-		return nil, store.NoSuch("job", id)
-	}
-	return revisions, wrapError("list revisions", err)
-}
-
-// An ended job is deleted where it is. To purge its history too, a deleted job takes its
-// place, which Prune purges.
-const (
-	deleteEndedSQL = `/* delete ended */
-WITH deleted AS (
-  UPDATE belfry.ended SET status = 'deleted', updated_at = clock_timestamp() WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING 1
-)
-SELECT count(*) FROM deleted`
-
-	purgeEndedSQL = `/* purge ended */
-WITH deleted AS (
-  DELETE FROM belfry.ended WHERE namespace = $1 AND id = $2 AND status <> 'deleted' RETURNING *
-), purge_job AS (
-  INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-  SELECT id, shard, namespace, revision, 'deleted', spec, created_at, clock_timestamp(), queue, type, true FROM deleted
-), purge_plan AS (
-  INSERT INTO belfry.plans (job_id, shard, version, runs_made, zone_version, one_off)
-  SELECT id, shard, 1, 0, '', true FROM deleted
-)
-SELECT count(*) FROM deleted`
-)
-
-func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	ctx, cancel := detach(ctx, callTimeout)
-	defer cancel()
-	sql := deleteEndedSQL
-	if history {
-		sql = purgeEndedSQL
-	}
-	var n int
-	if err := s.pool.QueryRow(ctx, sql, storable(namespace), uuid(id)).Scan(&n); err != nil {
-		return wrapError("delete an ended job", err)
-	}
-	if n == 0 {
-		return store.NoSuch("job", id)
-	}
-	return nil
 }
 
 func (s *Store) EditJob(ctx context.Context, namespace string, id belfry.ID, edit store.Edit) (belfry.Job, error) {
@@ -295,7 +201,7 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 	if err != nil || tag.RowsAffected() > 0 {
 		return err
 	}
-	duplicate, err := readResponse(ctx, tx, r.Namespace, r.Key)
+	duplicate, err := sqlstore.DuplicateOf(sharedTx{ctx, tx, nil}, r.Namespace, r.Key)
 	if err != nil {
 		return err
 	}
@@ -303,20 +209,4 @@ ON CONFLICT DO NOTHING`, storable(r.Namespace), storable(r.Key), r.Hash[:])
 		return belfry.Errorf(belfry.Unavailable, "this idempotency key has just expired; try again")
 	}
 	return duplicate
-}
-
-func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
-	duplicate, err := readResponse(ctx, s.pool, namespace, key)
-	return duplicate, wrapError("look up an idempotency key", err)
-}
-
-func readResponse(ctx context.Context, q querier, namespace, key string) (*store.DuplicateRequest, error) {
-	var hash []byte
-	duplicate := &store.DuplicateRequest{}
-	err := q.QueryRow(ctx, `SELECT hash, response FROM belfry.requests WHERE namespace = $1 AND key = $2`, storable(namespace), storable(key)).Scan(&hash, &duplicate.Response)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	copy(duplicate.Hash[:], hash)
-	return duplicate, err
 }

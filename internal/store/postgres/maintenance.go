@@ -2,38 +2,19 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
-
-// Namespaces looks up one namespace after another in the index of lists, so that it costs
-// the same however many jobs there are.
-func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
-	found, err := collect(ctx, s.readPool, pgx.RowTo[string], `
-WITH RECURSIVE found AS (
-  (SELECT namespace FROM belfry.jobs WHERE state <> 'deleted' ORDER BY namespace LIMIT 1)
-  UNION ALL
-  SELECT (SELECT j.namespace FROM belfry.jobs j WHERE j.state <> 'deleted' AND j.namespace > found.namespace ORDER BY j.namespace LIMIT 1)
-    FROM found WHERE found.namespace IS NOT NULL)
-SELECT namespace FROM found WHERE namespace IS NOT NULL`)
-	return found, wrapError("list namespaces", err)
-}
 
 const (
 	lockForTruncate = `LOCK TABLE belfry.jobs, belfry.ended, belfry.history IN ACCESS EXCLUSIVE MODE`
-	hasOthers       = `SELECT EXISTS (SELECT 1 FROM belfry.jobs WHERE namespace <> $1) OR EXISTS (SELECT 1 FROM belfry.ended WHERE namespace <> $1)
-		OR EXISTS (SELECT 1 FROM belfry.history WHERE namespace <> $1)`
-	truncateJobs = `TRUNCATE belfry.jobs, belfry.plans, belfry.revisions, belfry.keys, belfry.triggers, belfry.runs, belfry.attempts, belfry.history, belfry.dead, belfry.ended`
+	truncateJobs    = `TRUNCATE belfry.jobs, belfry.plans, belfry.revisions, belfry.keys, belfry.triggers, belfry.runs, belfry.attempts, belfry.history, belfry.dead, belfry.ended`
 )
-
-// namespaceTables are the tables with a namespace of their own; the rows of the others
-// belong to a job.
-var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"}
 
 // DeleteNamespace truncates the tables if they have nothing else: that takes no time
 // and leaves no dead tuples.
@@ -47,18 +28,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		if err := truncateIfAlone(ctx, tx, namespace); err != nil {
 			return err
 		}
-		for _, table := range []string{"plans", "revisions", "keys"} {
-			if _, err := tx.Exec(ctx, `DELETE FROM belfry.`+table+` x USING (SELECT id, namespace FROM belfry.jobs UNION ALL SELECT id, namespace FROM belfry.ended) j
-				WHERE j.id = x.job_id AND j.namespace = $1`, namespace); err != nil {
-				return err
-			}
-		}
-		for _, table := range namespaceTables {
-			if _, err := tx.Exec(ctx, `DELETE FROM belfry.`+table+` WHERE namespace = $1`, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
+		return sqlstore.DeleteNamespace(sharedTx{ctx, tx, nil}, namespace)
 	}))
 }
 
@@ -67,7 +37,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 func truncateIfAlone(ctx context.Context, tx pgx.Tx, namespace string) error {
 	for _, statement := range []string{lockForTruncate, truncateJobs} {
 		var others bool
-		if err := tx.QueryRow(ctx, hasOthers, namespace).Scan(&others); err != nil || others {
+		if err := tx.QueryRow(ctx, sqlstore.HasOthers, namespace).Scan(&others); err != nil || others {
 			return err
 		}
 		if _, err := tx.Exec(ctx, statement); err != nil {
@@ -82,38 +52,6 @@ func (s *Store) Usage(ctx context.Context) (u store.Usage, err error) {
 		coalesce(pg_stat_get_dead_tuples('belfry.plans'::regclass), 0), coalesce(pg_stat_get_dead_tuples('belfry.runs'::regclass), 0)`).
 		Scan(&u.Bytes, &u.DeadPlans, &u.DeadRuns)
 	return u, wrapError("measure the tables", err)
-}
-
-func (s *Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
-	shards, from, to := make([]int32, len(outages)), make([]*time.Time, len(outages)), make([]time.Time, len(outages))
-	for i, o := range outages {
-		shards[i], to[i] = int32(o.Shard), o.To
-		if !o.From.IsZero() {
-			from[i] = &o.From
-		}
-	}
-	_, err := s.pool.Exec(ctx, `/* record outages */
-INSERT INTO belfry.outages (shard, began_at, ended_at) SELECT * FROM unnest($1::int[], $2::timestamptz[], $3::timestamptz[]) ON CONFLICT DO NOTHING`, shards, from, to)
-	return wrapError("record outages", err)
-}
-
-func (s *Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
-	outages, err := collect(ctx, s.pool, scanInto(func(o *store.Outage) []any { return []any{&o.Shard, timeColumn{&o.From}, timeColumn{&o.To}} }), `/* list outages */
-SELECT shard, began_at, ended_at FROM belfry.outages WHERE shard = ANY($1::int[]) ORDER BY ended_at DESC LIMIT $2`, int32s(shards), store.MaxOutages)
-	slices.Reverse(outages)
-	return outages, wrapError("list outages", err)
-}
-
-func (s *Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
-	_, err := s.pool.Exec(ctx, `/* add trace links */
-INSERT INTO belfry.trace_links (id, traceparent, created_at) SELECT id, $2, clock_timestamp() FROM unnest($1::uuid[]) AS l (id) ON CONFLICT DO NOTHING`,
-		uuids(ids), storable(traceparent))
-	return wrapError("add trace links", err)
-}
-
-func (s *Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
-	links, err := collectMap[belfry.ID, string](ctx, s.readPool, `/* trace links */ SELECT id, traceparent FROM belfry.trace_links WHERE id = ANY($1)`, uuids(ids))
-	return links, wrapError("look up trace links", err)
 }
 
 const (

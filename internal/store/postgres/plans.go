@@ -103,13 +103,6 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 	return due, next, wrapError("read plans for a time-zone data update", err)
 }
 
-func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	ctx, cancel := detach(ctx, fireTimeout)
-	defer cancel()
-	_, err := s.pool.Exec(ctx, `/* quarantine */ UPDATE belfry.plans SET quarantined = $2 WHERE job_id = $1 AND quarantined IS DISTINCT FROM $2`, uuid(job), storable(why))
-	return wrapError("quarantine a job", err)
-}
-
 func (s *Store) Trigger(ctx context.Context, triggers []plan.Trigger, r *store.Request) error {
 	ctx, cancel := detach(ctx, callTimeout)
 	defer cancel()

@@ -319,14 +319,3 @@ func (s *Store) writeLogs(ctx context.Context, chunks []belfry.LogChunk) error {
 		return err
 	})
 }
-
-func (s *Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
-	pieces, err := collect(ctx, s.readPool, scanInto(func(p *store.LogPiece) []any { return []any{&p.Attempt, &p.Start, &p.Stop, &p.Text} }),
-		`SELECT attempt, start, stop, text FROM belfry.attempt_logs WHERE run_id = $1 AND namespace = $2 AND stop > $4
-		AND attempt = CASE WHEN $3::integer > 0 THEN $3 ELSE (SELECT max(attempt) FROM belfry.attempt_logs WHERE run_id = $1) END ORDER BY start`,
-		uuid(run), namespace, q.Attempt, q.Offset)
-	if err == nil && len(pieces) == 0 {
-		_, err = s.Run(ctx, namespace, run)
-	}
-	return store.JoinLog(pieces, run, q), wrapError("read a log", err)
-}

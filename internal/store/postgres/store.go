@@ -18,6 +18,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // Time limits of one call. The server cancels a statement that takes longer, so that
@@ -40,6 +41,7 @@ type Options struct {
 
 // Store is a store.Store in PostgreSQL: the interfaces say what its methods do.
 type Store struct {
+	sqlstore.Store
 	pool          *pool
 	readPool      *pool // reads of the API, so that many of them delay nothing else
 	priorityPool  *pool // heartbeats, leases and the clock never wait behind other work
@@ -83,6 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{log: o.Log, metrics: o.Metrics, pruneScan: pruneScan{next: map[string]int64{}, done: map[string]bool{}}}
+	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: runScanLimit, SearchTime: searchTime}
 	if err := s.connect(ctx, c, o.Connections); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -190,6 +191,16 @@ func containsPattern(part string) (collation, pattern string) {
 		collation = ` COLLATE "C"`
 	}
 	return collation, "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(part) + "%"
+}
+
+// longestASCII is the longest part of a text that is ASCII.
+func longestASCII(text string) (longest string) {
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r > unicode.MaxASCII }) {
+		if len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest
 }
 
 // laneColumn scans the lane of a row. It is seldom another one than that of the row

@@ -13,8 +13,7 @@ const (
 	selectEndedJobs = `
 SELECT j.id, j.namespace, coalesce(j.name, ''), j.revision, j.status, j.spec, j.payload, j.created_at, j.updated_at, j.tags, j.last_run_at, j.ended_at
 `
-	selectEndedJob    = selectEndedJobs + `FROM ended j WHERE j.id = ? AND j.namespace = ?`
-	selectEndedByName = `SELECT id FROM ended WHERE namespace = ? AND name = ? AND status <> 'deleted' ORDER BY ended_at DESC LIMIT 1`
+	selectEndedJob = selectEndedJobs + `FROM ended j WHERE j.id = ? AND j.namespace = ?`
 
 	// oneOffFinished: nothing is planned, no run is alive or dead, no trigger pending.
 	oneOffFinished = `p.one_off AND p.next_at IS NULL AND p.nominal_at IS NULL AND j.state = 'active'

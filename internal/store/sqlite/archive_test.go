@@ -74,11 +74,11 @@ func TestArchivedJobsAreListedAmongLiveOnes(t *testing.T) {
 		t.Fatalf("%d jobs have ended, wants 8", n)
 	}
 	slices.SortFunc(want, func(a, b belfry.ID) int { return b.Compare(a) })
-	for _, s.scanLimit = range []int{2, 3, 100} {
+	for _, s.ScanLimit = range []int{2, 3, 100} {
 		for limit := 1; limit < 14; limit += 3 {
 			got := listed(t, s, belfry.JobFilter{Status: belfry.StatusCompleted, Search: "JOB"}, limit)
 			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d that read %d have %v, wants %v", limit, s.scanLimit, got, want)
+				t.Errorf("pages of %d that read %d have %v, wants %v", limit, s.ScanLimit, got, want)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // heldRun is a run that a worker holds, with what is needed to settle the attempt.
@@ -264,8 +265,8 @@ func (t *tx) cancel(namespace string, id belfry.ID) error {
 	if err != nil || n > 0 {
 		return err
 	}
-	var run belfry.Run
-	if err := t.findRun(&run, namespace, id); err != nil {
+	run, err := sqlstore.RunOf(sharedTx{t}, namespace, id)
+	if err != nil {
 		return err
 	}
 	switch run.Status {

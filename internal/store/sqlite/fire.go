@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
+	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -281,11 +282,17 @@ OR EXISTS (SELECT 1 FROM keys WHERE job_id = ? AND key = ? AND run_id <> ? AND s
 	insertKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, created_at = excluded.created_at, succeeded_at = NULL`
 
-	// A dead letter may be redriven after its key was pruned, or given to another run.
-	redriveKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at)
-SELECT job_id, key, shard, id, ? FROM runs WHERE id = ? AND key IS NOT NULL AND kind = 'scheduled' ON CONFLICT (job_id, key) DO NOTHING`
-
 	// A run that was dead for a while may succeed after another run had its key.
 	succeedKey = `INSERT INTO keys (job_id, key, shard, run_id, created_at, succeeded_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id, key) DO UPDATE SET run_id = excluded.run_id, succeeded_at = excluded.succeeded_at`
 )
+
+const insertEvent = `INSERT INTO events (id, shard, namespace, job_id, run_id, kind, at, message, count) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+// addEvent records an event; nil is none.
+func (t *tx) addEvent(shard int, e *belfry.Event) error {
+	if e == nil {
+		return nil
+	}
+	return t.run(insertEvent, e.ID[:], int64(shard), e.Namespace, nullID(e.JobID), nullID(e.RunID), string(e.Kind), micro(e.At), sanitize.Text(e.Message, store.MaxError), e.Count)
+}

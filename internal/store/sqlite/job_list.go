@@ -17,12 +17,12 @@ import (
 // scanLimit is how many rows of an index one page of a list may read.
 const scanLimit = 20_000
 
-// indexScan reads the items of a list along an index, in descending order of ids.
-type indexScan[T any] struct {
+// jobScan reads the jobs of a list along an index, in descending order of ids.
+type jobScan struct {
 	index string // its name
 	floor string // finds the last row that a page may read, if there are so many; empty: the page reads all rows
-	page  string // reads the items down to the floor that match the filter
-	scan  func(*tx, *sql.Rows, *T) error
+	page  string // reads the jobs down to the floor that match the filter
+	scan  func(*tx, *sql.Rows, *belfry.Job) error
 }
 
 // The scans of jobs. An index is named where SQLite, which does not know how many
@@ -60,7 +60,7 @@ var (
 
 const whereNamespace = `j.namespace = @namespace AND j.state <> 'deleted'`
 
-func scanJobs(index, where string) indexScan[belfry.Job] {
+func scanJobs(index, where string) jobScan {
 	from := `jobs j INDEXED BY ` + index
 	where = ` WHERE j.namespace = @namespace AND ` + where
 	return jobTable{index: index, table: from + where, id: `j.id`, joins: from + ` CROSS JOIN plans p ON p.job_id = j.id` + where}.scan()
@@ -75,12 +75,12 @@ type jobTable struct {
 	group string // for a table that may have several rows of a job
 }
 
-func (j jobTable) scan() indexScan[belfry.Job] {
+func (j jobTable) scan() jobScan {
 	return j.scanAs(selectJobStatus, whereStatus, (*tx).scanJobStatus)
 }
 
-func (j jobTable) scanAs(columns, status string, scan func(*tx, *sql.Rows, *belfry.Job) error) indexScan[belfry.Job] {
-	s := indexScan[belfry.Job]{
+func (j jobTable) scanAs(columns, status string, scan func(*tx, *sql.Rows, *belfry.Job) error) jobScan {
+	s := jobScan{
 		index: j.index,
 		page: columns + `FROM ` + j.joins + ` AND ` + j.id + ` < @after AND ` + j.id + ` >= @floor` + whereSpec + status + j.group +
 			` ORDER BY ` + j.id + ` DESC LIMIT @limit`,
@@ -101,7 +101,7 @@ const whereSpec = `
 
 // jobScans returns the scans that find all jobs that a filter matches, along the
 // index that has the fewest others.
-func jobScans(f belfry.JobFilter) []indexScan[belfry.Job] {
+func jobScans(f belfry.JobFilter) []jobScan {
 	ended := f.Status == belfry.StatusCompleted || f.Status == belfry.StatusFailed || f.Status == belfry.StatusCancelled
 	scan := allJobs
 	switch {
@@ -122,11 +122,11 @@ func jobScans(f belfry.JobFilter) []indexScan[belfry.Job] {
 	}
 	switch {
 	case ended:
-		return []indexScan[belfry.Job]{scan, endedJobs}
+		return []jobScan{scan, endedJobs}
 	case f.Status == belfry.StatusQueued:
-		return []indexScan[belfry.Job]{scan, dueJobs}
+		return []jobScan{scan, dueJobs}
 	}
-	return []indexScan[belfry.Job]{scan}
+	return []jobScan{scan}
 }
 
 func init() {
@@ -150,7 +150,7 @@ func (s *Store) ListJobs(ctx context.Context, namespace string, filter belfry.Jo
 	}
 	return readValue(ctx, s, "list jobs", func(t *tx) (out store.JobList, err error) {
 		args := append(jobFilterArgs(namespace, filter), sql.Named("now", micro(t.now)), sql.Named("shards", shardsJSON(s.allShards())))
-		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), func(j belfry.Job) belfry.ID { return j.ID }, args, page, s.scanLimit)
+		out.Jobs, out.Next, err = scanPage(t, jobScans(filter), args, page, s.ScanLimit)
 		if err == nil {
 			err = t.loadResults(out.Jobs)
 		}
@@ -178,9 +178,9 @@ func jobFilterArgs(namespace string, f belfry.JobFilter) []any {
 	}
 }
 
-// scanPage merges the items of several scans into a page, down to where the first of
-// the scans stopped. An id that several rows have is listed once.
-func scanPage[T any](t *tx, scans []indexScan[T], id func(T) belfry.ID, args []any, page store.Page, scanLimit int) (items []T, next belfry.ID, err error) {
+// scanPage merges the jobs of several scans into a page, down to where the first of
+// the scans stopped.
+func scanPage(t *tx, scans []jobScan, args []any, page store.Page, scanLimit int) (jobs []belfry.Job, next belfry.ID, err error) {
 	after := idOrMax(page.After.ID)
 	args = append(args, sql.Named("after", after[:]))
 	for _, scan := range scans {
@@ -189,29 +189,29 @@ func scanPage[T any](t *tx, scans []indexScan[T], id func(T) belfry.ID, args []a
 			return nil, belfry.ID{}, err
 		}
 		if len(more) > page.Limit {
-			floor = id(more[page.Limit])
+			floor = more[page.Limit].ID
 		}
-		items = append(items, more...)
+		jobs = append(jobs, more...)
 		if floor.Compare(next) > 0 {
 			next = floor
 		}
 	}
-	items, next = store.MergePage(items, id, next, page.Limit)
-	return items, next, nil
+	jobs, next = store.MergePage(jobs, func(j belfry.Job) belfry.ID { return j.ID }, next, page.Limit)
+	return jobs, next, nil
 }
 
-// read returns at most limit items. The floor is the last id of the index that was
+// read returns at most limit jobs. The floor is the last id of the index that was
 // read; it is zero at the end of the index.
-func (s *indexScan[T]) read(t *tx, args []any, limit, scanLimit int) (items []T, floor belfry.ID, err error) {
+func (s *jobScan) read(t *tx, args []any, limit, scanLimit int) (jobs []belfry.Job, floor belfry.ID, err error) {
 	args = slices.Clip(args)
 	if s.floor != "" {
 		if _, err := t.find([]any{bytesColumn{floor[:]}}, s.floor, append(args, sql.Named("skip", scanLimit-1))...); err != nil {
 			return nil, floor, err
 		}
 	}
-	scan := func(rows *sql.Rows, item *T) error { return s.scan(t, rows, item) }
-	items, err = all(t, scan, s.page, append(args, sql.Named("floor", floor[:]), sql.Named("limit", int64(limit)))...)
-	return items, floor, err
+	scan := func(rows *sql.Rows, job *belfry.Job) error { return s.scan(t, rows, job) }
+	jobs, err = all(t, scan, s.page, append(args, sql.Named("floor", floor[:]), sql.Named("limit", int64(limit)))...)
+	return jobs, floor, err
 }
 
 // selectJobStatus reads jobs with everything that their status is derived from. The

@@ -1,33 +1,16 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
-const (
-	selectJob       = selectJobStatus + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
-	selectJobByName = `SELECT id FROM jobs WHERE namespace = ? AND name = ? AND state <> 'deleted'`
-
-	selectJobNames = `SELECT id, name FROM jobs WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1)) AND namespace = ?2 AND name IS NOT NULL
-UNION ALL SELECT id, name FROM ended WHERE id IN (SELECT unhex(value, '-') FROM json_each(?1)) AND namespace = ?2 AND name IS NOT NULL`
-
-	selectRevisions = `SELECT revision, spec, payload, replaced_at FROM revisions
-WHERE job_id = ? AND revision < ? ORDER BY revision DESC LIMIT ?`
-
-	jobExists = `SELECT 1 FROM jobs WHERE namespace = ? AND id = ? UNION ALL SELECT 1 FROM ended WHERE namespace = ? AND id = ? LIMIT 1`
-
-	// Prune deletes the history of this deleted job.
-	insertPurge = `INSERT INTO jobs (id, shard, namespace, revision, state, spec, created_at, updated_at, queue, type, purge)
-SELECT id, shard, namespace, revision, 'deleted', spec, created_at, ?, queue, type, 1 FROM ended WHERE id = ?`
-	insertPurgePlan = `INSERT INTO plans (job_id, shard, version, runs_made, zone_version, one_off) VALUES (?, ?, 1, 0, '', 1)`
-)
+const selectJob = selectJobStatus + `FROM jobs j CROSS JOIN plans p ON p.job_id = j.id WHERE j.namespace = ? AND j.id = ?`
 
 // job returns a job that is not archived, even a deleted one.
 func (t *tx) job(namespace string, id belfry.ID) (belfry.Job, error) {
@@ -69,68 +52,6 @@ func (s *Store) DeletedJob(ctx context.Context, namespace string, id belfry.ID) 
 			err = store.NoSuch("job", id)
 		}
 		return t.withResult(job, err)
-	})
-}
-
-func (s *Store) JobIDByName(ctx context.Context, namespace, name string) (belfry.ID, error) {
-	return readValue(ctx, s, "look up a name", func(t *tx) (id belfry.ID, err error) {
-		found, err := t.find([]any{bytesColumn{id[:]}}, selectJobByName, namespace, name)
-		if err == nil && !found {
-			found, err = t.find([]any{bytesColumn{id[:]}}, selectEndedByName, namespace, name)
-		}
-		if err == nil && !found {
-			err = store.NoSuchName(name)
-		}
-		return id, err
-	})
-}
-
-func (s *Store) JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error) {
-	return readValue(ctx, s, "look up the names of jobs", func(t *tx) (map[belfry.ID]string, error) {
-		return allPairs[belfry.ID, string](t, selectJobNames, idsJSON(ids), namespace)
-	})
-}
-
-func (s *Store) Revisions(ctx context.Context, namespace string, id belfry.ID, before, limit int) ([]belfry.Revision, error) {
-	below := int64(before)
-	if before == 0 {
-		below = afterAll
-	}
-	return readValue(ctx, s, "list the revisions of a job", func(t *tx) ([]belfry.Revision, error) {
-		if found, err := t.find([]any{new(int)}, jobExists, namespace, id[:], namespace, id[:]); err != nil || !found {
-			return nil, cmp.Or(err, store.NoSuch("job", id))
-		}
-		return all(t, t.scanRevision, selectRevisions, id[:], below, atMost(limit))
-	})
-}
-
-func (t *tx) scanRevision(rows *sql.Rows, r *belfry.Revision) error {
-	var spec string
-	err := rows.Scan(&r.Number, &spec, jsonColumn{&r.Payload}, nullTimeColumn{&r.ReplacedAt})
-	if err != nil {
-		return err
-	}
-	if r.Spec, err = t.specs.Decode(spec); err != nil {
-		return fmt.Errorf("revision %d: %w", r.Number, err)
-	}
-	return nil
-}
-
-func (s *Store) DeleteEnded(ctx context.Context, namespace string, id belfry.ID, history bool) error {
-	return s.write(ctx, "delete an archived job", func(t *tx) error {
-		if _, err := t.endedJob(namespace, id); err != nil {
-			return err
-		}
-		if !history {
-			return t.run(`UPDATE ended SET status = 'deleted', updated_at = ? WHERE id = ?`, micro(t.now), id[:])
-		}
-		if err := t.run(insertPurge, micro(t.now), id[:]); err != nil {
-			return err
-		}
-		if err := t.run(insertPurgePlan, id[:], int64(belfry.ShardOf(id, s.Shards()))); err != nil {
-			return err
-		}
-		return t.run(`DELETE FROM ended WHERE id = ?`, id[:])
 	})
 }
 
@@ -224,23 +145,7 @@ func (t *tx) updateJob(old *belfry.Job, c *store.Change) error {
 	return orTaken(err, store.NameTaken("job", job.Name))
 }
 
-const (
-	selectRequest = `SELECT hash, response FROM requests WHERE namespace = ? AND key = ?`
-	insertRequest = `INSERT INTO requests (namespace, key, hash, response, created_at) VALUES (?, ?, ?, ?, ?)`
-)
-
-func (s *Store) CachedResponse(ctx context.Context, namespace, key string) (*store.DuplicateRequest, error) {
-	return readValue(ctx, s, "look up a request", func(t *tx) (*store.DuplicateRequest, error) { return t.cachedResponse(namespace, key) })
-}
-
-func (t *tx) cachedResponse(namespace, key string) (*store.DuplicateRequest, error) {
-	var r store.DuplicateRequest
-	found, err := t.find([]any{bytesColumn{r.Hash[:]}, &r.Response}, selectRequest, namespace, key)
-	if err != nil || !found {
-		return nil, err
-	}
-	return &r, nil
-}
+const insertRequest = `INSERT INTO requests (namespace, key, hash, response, created_at) VALUES (?, ?, ?, ?, ?)`
 
 // writeRequest is write for a request, whose response it stores. A duplicate request
 // writes nothing. A nil request has no key.
@@ -249,7 +154,7 @@ func (s *Store) writeRequest(ctx context.Context, doing string, r *store.Request
 		if r == nil {
 			return f(t)
 		}
-		duplicate, err := t.cachedResponse(r.Namespace, r.Key)
+		duplicate, err := sqlstore.DuplicateOf(sharedTx{t}, r.Namespace, r.Key)
 		if err != nil {
 			return err
 		}

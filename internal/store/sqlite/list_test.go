@@ -37,7 +37,7 @@ func nth(n int) (id belfry.ID) {
 func TestAPageReadsABoundedNumberOfJobs(t *testing.T) {
 	s := openStore(t)
 	const perPage, jobs = 800, 2000
-	s.scanLimit = perPage
+	s.ScanLimit = perPage
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE jobs SET name = 'Nadel ' || id, tags = '["all","needle"]' WHERE id IN (?, ?)`, slice(nth(1)), slice(nth(perPage+7)))
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ SELECT unhex(printf('%032x', i + 1000000)), 0, 'default', zeroblob(16), 1, 'sche
 func TestAPageReadsABoundedNumberOfRuns(t *testing.T) {
 	s := openStore(t)
 	const perPage = 800
-	s.scanLimit = perPage
+	s.ScanLimit = perPage
 	fill(t, s, perPage+100, fillRuns)
 	fill(t, s, perPage+100, fillHistory)
 	fill(t, s, 0, `UPDATE runs SET namespace = 'default' WHERE id IN (?, ?)`, slice(nth(2)), slice(nth(perPage)))
@@ -216,7 +216,7 @@ func BenchmarkList(b *testing.B) {
 func TestZoneUpdateReadsABoundedNumberOfPlans(t *testing.T) {
 	s := openStore(t)
 	const perPage, jobs = 800, 2400
-	s.scanLimit = perPage
+	s.ScanLimit = perPage
 	fillJobs(t, s, jobs)
 	fill(t, s, 0, `UPDATE plans SET zone_version = '1999a' WHERE job_id IN (?, ?, ?)`, slice(nth(perPage)), slice(nth(perPage+1)), slice(nth(jobs)))
 	var got []belfry.ID

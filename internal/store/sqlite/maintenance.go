@@ -3,34 +3,18 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
-
-const (
-	selectNamespaces = `WITH RECURSIVE found (namespace) AS (
-  SELECT min(namespace) FROM jobs WHERE state <> 'deleted'
-  UNION ALL
-  SELECT (SELECT min(j.namespace) FROM jobs j WHERE j.state <> 'deleted' AND j.namespace > found.namespace) FROM found WHERE found.namespace IS NOT NULL)
-SELECT namespace FROM found WHERE namespace IS NOT NULL`
-	hasOthers = `SELECT EXISTS (SELECT 1 FROM jobs WHERE namespace <> ?1) OR EXISTS (SELECT 1 FROM ended WHERE namespace <> ?1) OR EXISTS (SELECT 1 FROM history WHERE namespace <> ?1)`
-)
-
-// Namespaces looks up one namespace after another in the index of lists, so that it costs
-// the same however many jobs there are.
-func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
-	return readAll(ctx, s, "list namespaces", func(rows *sql.Rows, name *string) error { return rows.Scan(name) }, selectNamespaces)
-}
 
 // DeleteNamespace deletes without a condition where the tables have nothing else, which
 // SQLite does without a look at the rows.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	return s.write(ctx, "delete a namespace", func(t *tx) error {
-		others, err := t.exists(hasOthers, namespace)
+		others, err := t.exists(translate(sqlstore.HasOthers), namespace)
 		if err != nil {
 			return err
 		}
@@ -41,17 +25,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 				}
 			}
 		}
-		for _, table := range []string{"plans", "revisions", "keys"} {
-			if err := t.run(`DELETE FROM `+table+` WHERE job_id IN (SELECT id FROM jobs WHERE namespace = ?1 UNION ALL SELECT id FROM ended WHERE namespace = ?1)`, namespace); err != nil {
-				return err
-			}
-		}
-		for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"} {
-			if err := t.run(`DELETE FROM `+table+` WHERE namespace = ?`, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
+		return sqlstore.DeleteNamespace(sharedTx{t}, namespace)
 	})
 }
 
@@ -61,52 +35,6 @@ func (s *Store) Usage(ctx context.Context) (store.Usage, error) {
 	return readValue(ctx, s, "measure the tables", func(t *tx) (u store.Usage, err error) {
 		err = t.get([]any{&u.Bytes}, selectUsedBytes)
 		return u, err
-	})
-}
-
-const (
-	insertOutage  = `INSERT INTO outages (shard, began_at, ended_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-	selectOutages = `SELECT shard, began_at, ended_at FROM outages WHERE` + inShards + `ORDER BY ended_at DESC LIMIT ?`
-)
-
-func (s *Store) RecordOutages(ctx context.Context, outages []store.Outage) error {
-	return s.write(ctx, "record outages", func(t *tx) error {
-		for _, o := range outages {
-			if err := t.run(insertOutage, o.Shard, nullTime(o.From), micro(o.To)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (s *Store) Outages(ctx context.Context, shards []int) ([]store.Outage, error) {
-	outages, err := readValue(ctx, s, "list outages", func(t *tx) ([]store.Outage, error) {
-		return all(t, scanInto(func(o *store.Outage) []any { return []any{&o.Shard, timeColumn{&o.From}, timeColumn{&o.To}} }), selectOutages, shardsJSON(shards), store.MaxOutages)
-	})
-	slices.Reverse(outages)
-	return outages, err
-}
-
-const (
-	insertTraceLink  = `INSERT INTO trace_links (id, traceparent, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-	selectTraceLinks = `SELECT id, traceparent FROM trace_links WHERE id IN (SELECT unhex(value, '-') FROM json_each(?))`
-)
-
-func (s *Store) AddTraceLinks(ctx context.Context, ids []belfry.ID, traceparent string) error {
-	return s.write(ctx, "add trace links", func(t *tx) error {
-		for i := range ids {
-			if err := t.run(insertTraceLink, ids[i][:], traceparent, micro(t.now)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (s *Store) TraceLinks(ctx context.Context, ids []belfry.ID) (map[belfry.ID]string, error) {
-	return readValue(ctx, s, "look up trace links", func(t *tx) (map[belfry.ID]string, error) {
-		return allPairs[belfry.ID, string](t, selectTraceLinks, idsJSON(ids))
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/plan"
-	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -85,7 +84,7 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		return nil, after, ctx.Err()
 	}
 	err = s.read(ctx, "read the plans for a zone update", func(t *tx) error {
-		if _, err := t.find([]any{bytesColumn{next[:]}}, selectZoneUpdateFloor, after[:], int64(s.scanLimit-1)); err != nil {
+		if _, err := t.find([]any{bytesColumn{next[:]}}, selectZoneUpdateFloor, after[:], int64(s.ScanLimit-1)); err != nil {
 			return err
 		}
 		last := idOrMax(next)
@@ -99,12 +98,6 @@ func (s *Store) PlansForZoneUpdate(ctx context.Context, shards []int, release st
 		next = due[limit-1].Plan.JobID
 	}
 	return due, next, nil
-}
-
-func (s *Store) Quarantine(ctx context.Context, job belfry.ID, why string) error {
-	return s.write(ctx, "quarantine a job", func(t *tx) error {
-		return t.run(`UPDATE plans SET quarantined = ? WHERE job_id = ?`, sanitize.Text(why, store.MaxError), job[:])
-	})
 }
 
 const (

@@ -266,9 +266,6 @@ const (
 
 	deleteCoveredLogs = `DELETE FROM attempt_logs WHERE run_id = ? AND attempt = ? AND (start >= ? OR stop <= ?)`
 	insertLog         = `INSERT INTO attempt_logs (run_id, attempt, start, stop, shard, namespace, updated_at, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
-
-	selectLog = `SELECT attempt, start, stop, text FROM attempt_logs WHERE run_id = ?1 AND namespace = ?2 AND stop > ?4
-AND attempt = CASE WHEN ?3 > 0 THEN ?3 ELSE (SELECT max(attempt) FROM attempt_logs WHERE run_id = ?1) END ORDER BY start`
 )
 
 // writeLogs keeps what workers wrote to the logs of attempts that they hold.
@@ -288,16 +285,4 @@ func (t *tx) writeLogs(chunks []belfry.LogChunk) error {
 		}
 	}
 	return nil
-}
-
-func (s *Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (belfry.RunLog, error) {
-	return readValue(ctx, s, "read a log", func(t *tx) (log belfry.RunLog, err error) {
-		pieces, err := all(t, func(rows *sql.Rows, p *store.LogPiece) error {
-			return rows.Scan(&p.Attempt, &p.Start, &p.Stop, &p.Text)
-		}, selectLog, run[:], namespace, int64(q.Attempt), q.Offset)
-		if err == nil && len(pieces) == 0 {
-			err = t.findRun(&belfry.Run{}, namespace, run)
-		}
-		return store.JoinLog(pieces, run, q), err
-	})
 }

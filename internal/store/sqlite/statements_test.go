@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 type statement struct {
@@ -16,11 +18,10 @@ type statement struct {
 
 // statements are those on the path of a run, and whether they sort.
 var statements = []statement{
-	{"look up a name", selectJobByName, false},
-	{"look up a request", selectRequest, false},
-	{"list revisions", selectRevisions, false},
+	{"look up a name", translate(sqlstore.FindName), false},
+	{"look up a request", translate(sqlstore.FindRequest), false},
+	{"list revisions", translate(sqlstore.ListRevisions), false},
 	{"prune requests", pruneRequests, false},
-	{"look up a pending trigger", selectTriggers + whereTrigger, false},
 	{"look up a job", selectJob, false},
 	{"look up last results", selectResults, true}, // of the live runs of a job
 	{"read upcoming plans", selectUpcoming, false},
@@ -42,18 +43,16 @@ var statements = []statement{
 	{"read the runs of a worker", selectHeld + whereWorker, false},
 	{"find runs of lost workers", selectHeld + whereWorkerLost, false},
 	{"find runs past their deadline", selectHeld + whereDeadlinePassed, false},
-	{"look up a live run", selectLive + whereRun, false},
-	{"look up a dead run", selectDead + whereRun, false},
-	{"look up a settled run", selectSettledRun, true}, // of one id
-	{"list the runs of a job", selectJobRuns, true},
-	{"read attempts", selectAttempts, false},
+	{"look up a run", translate(sqlstore.FindRun), true}, // of one id
+	{"list the runs of a job", translate(sqlstore.ListJobRuns), true},
+	{"read attempts", translate(sqlstore.ListAttempts), false},
 	{"prune history", pruneHistory, false},
 	{"prune triggers", pruneTriggers, false},
 	{"find old attempts", selectOldAttempts, false},
 	{"prune an attempt", pruneAttempt, false},
 	{"find deleted jobs", selectDeletedJobs, false},
 	{"look at a deleted job", selectDeletedSpec, false},
-	{"look where to stop reading the runs of a job", selectJobFloor, true},
+	{"look where to stop reading the runs of a job", translate(sqlstore.FindJobFloor), true},
 	{"look for live runs of a job", jobHasLiveRun, false},
 	{"look for a live run", runIsLive, false},
 	{"delete a run", deleteRun, false},
@@ -76,24 +75,22 @@ var statements = []statement{
 	{"archive a deleted job", archiveDeleted, false},
 	{"find one-offs to archive", selectArchiveCandidates, false},
 	{"look up an archived job", selectEndedJob, false},
-	{"look up the name of an archived job", selectEndedByName, false},
-	{"look up an instant", selectRunsAt, false},
-	{"look up what a run waits for", selectWait, false},
-	{"count the runs ahead", countAhead, false},
-	{"find the runs before", selectBefore, true}, // of one job
-	{"look up a dead letter", selectDeadLetter, false},
-	{"list dead letters", selectDeadLetters, false},
-	{"look up a dead letter to redrive", selectRedrive, false},
-	{"redrive", insertRedriven, false},
-	{"delete a dead letter", deleteDead, false},
-	{"discard", discardDead, false},
-	{"list events", selectEvents, false},
+	{"look up an instant", translate(sqlstore.FindRunsAt), false},
+	{"look up what a run waits for", translate(sqlstore.FindWait), false},
+	{"count the runs ahead", translate(sqlstore.CountAhead), false},
+	{"find the runs before", translate(sqlstore.ListBefore), true}, // of one job
+	{"look up a dead letter", translate(sqlstore.FindDeadLetter), false},
+	{"look up dead letters to redrive", translate(sqlstore.FindRedriven), true}, // few
+	{"redrive", translate(sqlstore.AddRedriven), false},
+	{"look up dead letters to discard", translate(sqlstore.ListDiscarded), true}, // few
+	{"discard", translate(sqlstore.AddDiscarded), false},
+	{"list events", translate(sqlstore.SelectEvents + `WHERE namespace = $1 AND id < $2 ORDER BY namespace DESC, id DESC LIMIT $3`), false},
 	{"prune runs with a retention of their own", pruneRetained, false},
 	{"prune their attempts", pruneRetainedAttempts, false},
 	{"prune their logs", pruneRetainedLogs, false},
 	{"look for the holder of a log", selectLogShard, false},
 	{"delete pieces of a log", deleteCoveredLogs, false},
-	{"read a log", selectLog, false},
+	{"read a log", translate(sqlstore.ReadLog), false},
 	{"find old logs", selectOldLogs, false},
 	{"prune a log", pruneLog, false},
 	{"prune keys", pruneKeys, false},
@@ -137,6 +134,30 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 }
 
+// TestDeadLettersScanTheirIndex expects a page of dead letters to be read along its index,
+// with or without a search for an error.
+func TestDeadLettersScanTheirIndex(t *testing.T) {
+	s := openStore(t)
+	for _, f := range []belfry.DeadFilter{{}, {Error: "x"}} {
+		if _, err := s.ListDeadLetters(ctx, "default", f, store.Page{Limit: 10, After: store.Position{At: s.Now()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	translations.Range(func(sql, translated any) bool {
+		if strings.HasPrefix(sql.(string), "/* list dead */") {
+			seen++
+			if steps := strings.Join(explain(t, s, translated.(string)), "\n"); !strings.Contains(steps, "SEARCH x USING INDEX dead_list (namespace=? AND (died_at,id)<(?,?))") {
+				t.Errorf("%s\n%s", translated, steps)
+			}
+		}
+		return true
+	})
+	if seen < 2 {
+		t.Errorf("%d statements list dead letters", seen)
+	}
+}
+
 // TestWaitingRunsAreNotScanned expects the search for a run that does not wait to use
 // the index: a job may have thousands of waiting runs.
 func TestWaitingRunsAreNotScanned(t *testing.T) {
@@ -153,18 +174,44 @@ func TestWaitingRunsAreNotScanned(t *testing.T) {
 // that is meant for it, and to sort nothing.
 func TestListsScanTheirIndexes(t *testing.T) {
 	s := openStore(t)
-	for _, scan := range []*indexScan[belfry.Job]{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &failingJobs, &endedJobs} {
+	for _, scan := range []*jobScan{&allJobs, &pausedJobs, &jobsByQueue, &jobsByType, &jobsByHandler, &jobsWithRuns, &unplannedJobs, &failingJobs, &endedJobs} {
 		wantIndex(t, s, scan.index, scan.floor, scan.page)
 	}
 	if first := explain(t, s, dueJobs.page)[0]; !strings.Contains(first, "plans_due") {
 		t.Errorf("due jobs: %s", first)
 	}
-	wantIndex(t, s, "PRIMARY KEY", liveRuns.floor, liveRuns.page)
-	wantIndex(t, s, "sqlite_autoindex_dead_1", deadRuns.floor, deadRuns.page)
-	wantIndex(t, s, "history_list", settledRuns.floor, settledRuns.page)
-	wantIndex(t, s, "triggers_run", pendingRuns.floor, pendingRuns.page)
-	if first := explain(t, s, runningRuns.page)[0]; !strings.Contains(first, "runs_running") {
-		t.Errorf("running runs: %s", first)
+}
+
+// TestRunListsScanTheirIndexes expects each statement of a list of runs to begin on the index
+// that is meant for it, and to sort nothing but the running ones.
+func TestRunListsScanTheirIndexes(t *testing.T) {
+	s := openStore(t)
+	for _, status := range []belfry.RunStatus{"", belfry.RunRunning} {
+		if _, err := s.ListRuns(ctx, "default", belfry.RunFilter{JobRunFilter: belfry.JobRunFilter{Status: status}}, store.Page{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]int{}
+	translations.Range(func(sql, translated any) bool {
+		if !strings.HasPrefix(sql.(string), "/* list runs */") {
+			return true
+		}
+		steps := explain(t, s, translated.(string))
+		plan := strings.Join(steps, "\n")
+		for _, index := range []string{"PRIMARY KEY (id<?)", "sqlite_autoindex_dead_1 (id<?)", "history_list (namespace=? AND id<?)", "triggers_run (run_id<?)", "runs_running"} {
+			if strings.Contains(plan, index) {
+				seen[index]++
+				if index != "runs_running" && strings.Contains(plan, "TEMP B-TREE") {
+					t.Errorf("%s\n%s", translated, plan)
+				}
+				return true
+			}
+		}
+		t.Errorf("%s\n%s", translated, plan)
+		return true
+	})
+	if len(seen) != 5 {
+		t.Errorf("the indexes that are used are %v", seen)
 	}
 }
 
@@ -205,7 +252,7 @@ func explain(t *testing.T, s *Store, query string) []string {
 // mayScan allows for lists within a statement, and for indexes that contain only
 // the few rows in question.
 func mayScan(step string) bool {
-	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW", "time", "step", "what", "result"} {
+	for _, list := range []string{"json_each ", "lanes", "waiting", "(subquery", "CONSTANT ROW", "time", "step", "what", "result", "found"} {
 		if strings.HasPrefix(step, list) {
 			return true
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/store/sqlstore"
 )
 
 // The files in the directory; SQLite adds a log and its index.
@@ -43,6 +44,7 @@ type Options struct {
 // Store is a store.Store in a file: the interfaces say what its methods do. Its clock
 // is that of the process.
 type Store struct {
+	sqlstore.Store
 	log          *slog.Logger
 	metrics      *metrics.Metrics
 	shards       int
@@ -52,7 +54,6 @@ type Store struct {
 	reader       *pool
 	hub          store.Hub
 	specs        store.Specs
-	scanLimit    int // how many rows of an index a page of a list may read
 	clock        store.ClockWatch
 	waitingAfter belfry.ID              // where the next scan of jobs with waiting runs starts; used by the writer alone
 	waitingAt    time.Time              // when the last one was
@@ -74,7 +75,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{log: o.Log, metrics: o.Metrics, scanLimit: scanLimit}
+	s := &Store{log: o.Log, metrics: o.Metrics}
+	s.Store = sqlstore.Store{DB: s, Specs: &s.specs, ScanLimit: scanLimit}
 	s.close = sync.OnceValue(s.closeAll)
 	if err := s.open(ctx, o); err != nil {
 		s.Close()

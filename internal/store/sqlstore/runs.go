@@ -1,0 +1,24 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// ReadLog reads the pieces of a log from a position, those of the last attempt for attempt 0.
+const ReadLog = `SELECT attempt, start, stop, text FROM belfry.attempt_logs WHERE run_id = $1 AND namespace = $2 AND stop > $4
+   AND attempt = CASE WHEN $3::integer > 0 THEN $3 ELSE (SELECT max(attempt) FROM belfry.attempt_logs WHERE run_id = $1) END ORDER BY start`
+
+func (s Store) RunLog(ctx context.Context, namespace string, run belfry.ID, q belfry.LogQuery) (log belfry.RunLog, err error) {
+	err = s.DB.Do(ctx, Read, "read a log", func(t Tx) error {
+		pieces, err := all(t, func(p *store.LogPiece) []any { return []any{&p.Attempt, &p.Start, &p.Stop, &p.Text} }, ReadLog, run, namespace, q.Attempt, q.Offset)
+		if err == nil && len(pieces) == 0 {
+			_, err = RunOf(t, namespace, run)
+		}
+		log = store.JoinLog(pieces, run, q)
+		return err
+	})
+	return log, err
+}
