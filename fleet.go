@@ -23,7 +23,7 @@ type FleetNode struct {
 	_                  struct{}   `doc:"A node: one process of the cluster."`
 	ID                 ID         `json:"node_id" example:"01a22f39-15c0-7a11-b0c4-6d1e5f7b2d08" doc:"Id of the process; another one after a restart."`
 	Name               string     `json:"name" example:"node-1" doc:"Name of its machine."`
-	Address            string     `json:"address,omitempty" example:"node-1:7070" doc:"Where it listens."`
+	Address            string     `json:"address,omitempty" example:"node-1:8080" doc:"Where it listens."`
 	Version            string     `json:"version" example:"v1.4.0" doc:"Version of the program."`
 	Roles              []string   `json:"roles" example:"[\"api\", \"scheduler\", \"worker\"]" doc:"What it does."`
 	State              NodeState  `json:"state" example:"up" doc:"Whether it is alive."`

@@ -7,7 +7,7 @@ type Forecast struct {
 	_           struct{}        `doc:"How many runs the schedules plan: in each minute of the next 24 hours and in each hour of the next 7 days."`
 	At          time.Time       `json:"at" example:"2026-12-01T14:30:20Z" doc:"When it was computed."`
 	Jobs        int64           `json:"jobs" example:"41250" doc:"Jobs that have a run planned. Paused jobs have none."`
-	Sampled     bool            `json:"sampled" doc:"Not all jobs were looked at: all numbers are estimates."`
+	Sampled     bool            `json:"sampled" example:"false" doc:"Not all jobs were looked at: all numbers are estimates."`
 	SampledJobs int             `json:"sampled_jobs" example:"41250" doc:"Jobs that were looked at."`
 	DayRuns     int64           `json:"day_runs" example:"180300" doc:"Runs in the next 24 hours."`
 	WeekRuns    int64           `json:"week_runs" example:"1262100" doc:"Runs in the next 7 days."`
@@ -68,6 +68,6 @@ type SpikeJob struct {
 // ForecastQuery says what a forecast is about.
 type ForecastQuery struct {
 	_             struct{} `doc:"What a forecast is about."`
-	Queue         string   `json:"queue,omitempty" maxlen:"200" example:"default" doc:"Only jobs of this queue."`
+	Queue         string   `json:"queue,omitempty" maxlen:"200" example:"default" doc:"Only jobs in this queue."`
 	JitterSeconds int      `json:"jitter_seconds,omitempty" min:"1" max:"86400" example:"300" doc:"Compute also what would be if every recurring job had at least this jitter."`
 }

@@ -64,10 +64,10 @@ SELECT given.n FROM given JOIN added USING (id) ORDER BY given.n`,
 // KeepNode uses a connection that waits behind no other work, like a heartbeat.
 func (s *Store) KeepNode(ctx context.Context, n store.Node) error {
 	_, err := s.priorityPool.Exec(ctx, `/* keep node */
-INSERT INTO belfry.nodes AS n (id, name, version, roles, started_at, seen_at) VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp())
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL,
+INSERT INTO belfry.nodes AS n (id, name, version, roles, address, clock_offset, started_at, seen_at) VALUES ($1, $2, $3, $4, $6, $7, clock_timestamp(), clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL, clock_offset = excluded.clock_offset,
   started_at = CASE WHEN n.seen_at < excluded.seen_at - $5 * interval '1 second' THEN excluded.started_at ELSE n.started_at END`,
-		notNull(n.ID), storable(n.Name), storable(n.Version), n.Roles, store.NodeTimeout.Seconds())
+		notNull(n.ID), storable(n.Name), storable(n.Version), n.Roles, store.NodeTimeout.Seconds(), storable(n.Address), n.Offset.Microseconds())
 	return wrapError("record a node", err)
 }
 
@@ -78,7 +78,7 @@ func (s *Store) EndNode(ctx context.Context, id belfry.ID) error {
 
 func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	nodes, err := collect(ctx, s.readPool, scanInto(func(n *store.Node) []any {
-		return []any{idColumn(&n.ID), &n.Name, &n.Version, &n.Roles, timeColumn{&n.StartedAt}, timeColumn{&n.SeenAt}, &n.LeftAt}
-	}), `/* nodes */ SELECT id, name, version, roles, started_at, seen_at, left_at FROM belfry.nodes WHERE seen_at > clock_timestamp() - $1 * interval '1 second' ORDER BY id`, store.NodeRetention.Seconds())
+		return []any{idColumn(&n.ID), &n.Name, &n.Version, &n.Roles, &n.Address, &n.Offset, timeColumn{&n.StartedAt}, timeColumn{&n.SeenAt}, &n.LeftAt}
+	}), `/* nodes */ SELECT id, name, version, roles, address, clock_offset * 1000, started_at, seen_at, left_at FROM belfry.nodes WHERE seen_at > clock_timestamp() - $1 * interval '1 second' ORDER BY id`, store.NodeRetention.Seconds())
 	return nodes, wrapError("list nodes", err)
 }

@@ -17,10 +17,10 @@ VALUES (?1, coalesce(?2, (SELECT shard FROM jobs WHERE id = ?4), 0), ?3, ?4, ?5,
 	selectJobEvents = `SELECT id, namespace, job_id, run_id, kind, at, message, count FROM events WHERE namespace = ?1 AND id < ?2 AND (?4 = '' OR kind = ?4) AND job_id = ?5 ORDER BY id DESC LIMIT ?3`
 	followEvents    = `SELECT id, namespace, job_id, run_id, kind, at, message, count FROM events WHERE id > ? ORDER BY id LIMIT ?`
 
-	keepNode = `INSERT INTO nodes (id, name, version, roles, started_at, seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL, started_at = CASE WHEN seen_at < excluded.seen_at - ?6 THEN excluded.started_at ELSE started_at END`
+	keepNode = `INSERT INTO nodes (id, name, version, roles, started_at, seen_at, address, clock_offset) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?7, ?8)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL, clock_offset = excluded.clock_offset, started_at = CASE WHEN seen_at < excluded.seen_at - ?6 THEN excluded.started_at ELSE started_at END`
 	endNode     = `UPDATE nodes SET left_at = ? WHERE id = ?`
-	selectNodes = `SELECT id, name, version, roles, started_at, seen_at, left_at FROM nodes WHERE seen_at > ? ORDER BY id`
+	selectNodes = `SELECT id, name, version, roles, address, clock_offset * 1000, started_at, seen_at, left_at FROM nodes WHERE seen_at > ? ORDER BY id`
 )
 
 func scanEvent(rows *sql.Rows, e *belfry.Event) error {
@@ -72,7 +72,7 @@ func (s *Store) EventsAfter(ctx context.Context, after belfry.ID, limit int) ([]
 
 func (s *Store) KeepNode(ctx context.Context, n store.Node) error {
 	return s.write(ctx, "record a node", func(t *tx) error {
-		return t.run(keepNode, n.ID[:], n.Name, n.Version, string(belfry.MustJSON(n.Roles)), micro(t.now), store.NodeTimeout.Microseconds())
+		return t.run(keepNode, n.ID[:], n.Name, n.Version, string(belfry.MustJSON(n.Roles)), micro(t.now), store.NodeTimeout.Microseconds(), n.Address, n.Offset.Microseconds())
 	})
 }
 
@@ -83,7 +83,7 @@ func (s *Store) EndNode(ctx context.Context, id belfry.ID) error {
 func (s *Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	return readAll(ctx, s, "list nodes", func(rows *sql.Rows, n *store.Node) error {
 		var roles []byte
-		if err := rows.Scan(bytesColumn{n.ID[:]}, &n.Name, &n.Version, &roles, timeColumn{&n.StartedAt}, timeColumn{&n.SeenAt}, nullTimeColumn{&n.LeftAt}); err != nil {
+		if err := rows.Scan(bytesColumn{n.ID[:]}, &n.Name, &n.Version, &roles, &n.Address, &n.Offset, timeColumn{&n.StartedAt}, timeColumn{&n.SeenAt}, nullTimeColumn{&n.LeftAt}); err != nil {
 			return err
 		}
 		return json.Unmarshal(roles, &n.Roles)

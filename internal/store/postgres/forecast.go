@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	scanNamespaceSQL = ` FROM belfry.jobs WHERE namespace = $1 AND state <> 'deleted' ORDER BY namespace, id LIMIT $2`
+	scanQueueSQL     = ` FROM belfry.jobs WHERE namespace = $1 AND queue = $3 AND queue <> 'default' AND state <> 'deleted' ORDER BY namespace, queue, id LIMIT $2`
+
+	selectPlannedSQL = `/* forecast */ SELECT ` + planColumnsSQL + `, p.digest FROM `
+	joinPlannedSQL   = ` CROSS JOIN LATERAL (SELECT * FROM belfry.plans WHERE job_id = j.id AND next_at IS NOT NULL LIMIT 1) p`
+	samplePlansSQL   = selectPlannedSQL + `belfry.plans p WHERE p.ctid = ANY($1::text[]::tid[]) AND p.next_at IS NOT NULL`
+
+	// pg_relation_size is the size of the file as it is now.
+	planPagesSQL = `/* forecast */ SELECT pg_relation_size('belfry.plans') / b.size, b.size FROM (SELECT current_setting('block_size')::bigint AS size) b`
+)
+
+var scanPlanned = scanInto(func(p *store.Planned) []any { return append(planFields(&p.Plan), idColumn(&p.Digest)) })
+
+// NamespacePlans counts first, which reads an index alone. Jobs in the default queue have
+// none of their own: the caller gets those of all queues.
+func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, limit int) (plans []store.Planned, complete bool, err error) {
+	scan, args := scanNamespaceSQL, []any{namespace, limit + 1}
+	if queue != "" && queue != belfry.DefaultQueue {
+		scan, args = scanQueueSQL, append(args, storable(queue))
+	}
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		jobs := 0
+		err := tx.QueryRow(ctx, `/* forecast */ SELECT count(*) FROM (SELECT 1`+scan+`) j`, args...).Scan(&jobs)
+		if complete = jobs <= limit; err != nil || !complete {
+			return err
+		}
+		plans, err = collect(ctx, tx, scanPlanned, selectPlannedSQL+`(SELECT id`+scan+`) j`+joinPlannedSQL, args...)
+		return err
+	})
+	return plans, complete && err == nil, wrapError("read the plans of a namespace", err)
+}
+
+// probesPerPlan is how many places of the table are looked at for each plan: a page has
+// room for more rows than those of plans.
+const probesPerPlan = 4
+
+// SamplePlans looks at random places of the table, of which some have a row. Neighbours in
+// the table, which were often created together, are no more likely than others.
+func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, weight float64, err error) {
+	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
+		var pages, size int64
+		if err := tx.QueryRow(ctx, planPagesSQL).Scan(&pages, &size); err != nil || pages == 0 {
+			return err
+		}
+		most := (size - 24) / 28 // rows of a page: its header, and the least that a row takes
+		places := make([]int64, n*probesPerPlan)
+		for i := range places {
+			places[i] = rand.Int64N(pages * most)
+		}
+		slices.Sort(places)
+		places = slices.Compact(places)
+		weight = float64(pages*most) / float64(len(places))
+		plans, err = collect(ctx, tx, scanPlanned, samplePlansSQL, column(places, func(p *int64) string {
+			return "(" + strconv.FormatInt(*p/most, 10) + "," + strconv.FormatInt(*p%most+1, 10) + ")"
+		}))
+		return err
+	})
+	return plans, weight, wrapError("sample plans", err)
+}

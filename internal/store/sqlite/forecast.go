@@ -1,0 +1,67 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+const (
+	scanNamespace = ` FROM jobs WHERE namespace = ? AND state <> 'deleted' LIMIT ?`
+	scanQueue     = ` FROM jobs WHERE namespace = ? AND queue = ? AND state <> 'deleted' LIMIT ?`
+
+	selectPlanned = `SELECT ` + planColumns + `, p.digest FROM `
+	joinPlanned   = ` CROSS JOIN plans p ON p.job_id = j.id WHERE p.next_at IS NOT NULL`
+
+	selectRowids = `SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM jobs`
+	samplePlans  = selectPlanned + `json_each(?) w CROSS JOIN jobs j ON j.rowid >= w.value AND j.rowid < w.value + ?` + joinPlanned + ` LIMIT ?`
+)
+
+func scanPlanned(rows *sql.Rows, p *store.Planned) error {
+	return rows.Scan(append(planFields(&p.Plan), bytesColumn{p.Digest[:]})...)
+}
+
+// NamespacePlans counts first, which reads an index alone.
+func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, limit int) (plans []store.Planned, complete bool, err error) {
+	scan, args := scanNamespace, []any{namespace, limit + 1}
+	if queue != "" {
+		scan, args = scanQueue, []any{namespace, queue, limit + 1}
+	}
+	err = s.read(ctx, "read the plans of a namespace", func(t *tx) error {
+		jobs := 0
+		if err := t.get([]any{&jobs}, `SELECT count(*) FROM (SELECT 1`+scan+`)`, args...); err != nil || jobs > limit {
+			return err
+		}
+		complete = true
+		plans, err = all(t, scanPlanned, selectPlanned+`(SELECT id`+scan+`) j`+joinPlanned, args...)
+		return err
+	})
+	return plans, complete && err == nil, err
+}
+
+// SamplePlans reads jobs at random rowids, which are consecutive. If most of those that were
+// given out are gone, it reads stretches of them.
+func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, weight float64, err error) {
+	err = s.read(ctx, "sample plans", func(t *tx) error {
+		var low, high int64
+		if err := t.get([]any{&low, &high}, selectRowids); err != nil {
+			return err
+		}
+		for length := int64(1); len(plans) < n/4 && length < 2*(high-low+1); length *= 8 {
+			places := high - low + length // where a stretch may begin that has a rowid
+			starts := make([]int64, n)
+			for i := range starts {
+				starts[i] = low - length + 1 + rand.Int64N(places)
+			}
+			weight = float64(places) / (float64(n) * float64(length))
+			if plans, err = all(t, scanPlanned, samplePlans, string(belfry.MustJSON(starts)), length, 8*n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return plans, weight, err
+}
