@@ -20,8 +20,9 @@ const (
 	joinPlannedSQL   = ` CROSS JOIN LATERAL (SELECT * FROM belfry.plans WHERE job_id = j.id AND next_at IS NOT NULL LIMIT 1) p`
 	samplePlansSQL   = selectPlannedSQL + `belfry.plans p WHERE p.ctid = ANY($1::text[]::tid[]) AND p.next_at IS NOT NULL`
 
-	// pg_relation_size is the size of the file as it is now.
-	planPagesSQL = `/* forecast */ SELECT pg_relation_size('belfry.plans') / b.size, b.size FROM (SELECT current_setting('block_size')::bigint AS size) b`
+	// Pages as they are now. The planner is kept from reading all of them.
+	planPagesSQL = `/* forecast */ SELECT pg_relation_size('belfry.plans') / b.size, b.size
+  FROM (SELECT current_setting('block_size')::bigint AS size, set_config('enable_seqscan', 'off', true)) b`
 )
 
 var scanPlanned = scanInto(func(p *store.Planned) []any { return append(planFields(&p.Plan), idColumn(&p.Digest)) })
@@ -57,18 +58,25 @@ func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, 
 		if err := tx.QueryRow(ctx, planPagesSQL).Scan(&pages, &size); err != nil || pages == 0 {
 			return err
 		}
-		most := (size - 24) / 28 // rows of a page: its header, and the least that a row takes
-		places := make([]int64, n*probesPerPlan)
-		for i := range places {
-			places[i] = rand.Int64N(pages * most)
-		}
-		slices.Sort(places)
-		places = slices.Compact(places)
-		weight = float64(pages*most) / float64(len(places))
-		plans, err = collect(ctx, tx, scanPlanned, samplePlansSQL, column(places, func(p *int64) string {
-			return "(" + strconv.FormatInt(*p/most, 10) + "," + strconv.FormatInt(*p%most+1, 10) + ")"
-		}))
+		var places []string
+		places, weight = samplePlaces(pages, size, n)
+		plans, err = collect(ctx, tx, scanPlanned, samplePlansSQL, places)
 		return err
 	})
 	return plans, weight, wrapError("sample plans", err)
+}
+
+// samplePlaces draws places of a table with so many pages of a size, each at most once, and
+// returns how many places each stands for.
+func samplePlaces(pages, size int64, n int) (places []string, weight float64) {
+	most := (size - 24) / 28 // rows of a page: without its header, the least that a row takes
+	drawn := make([]int64, n*probesPerPlan)
+	for i := range drawn {
+		drawn[i] = rand.Int64N(pages * most)
+	}
+	slices.Sort(drawn)
+	drawn = slices.Compact(drawn)
+	return column(drawn, func(p *int64) string {
+		return "(" + strconv.FormatInt(*p/most, 10) + "," + strconv.FormatInt(*p%most+1, 10) + ")"
+	}), float64(pages*most) / float64(len(drawn))
 }

@@ -14,10 +14,11 @@ const (
 	scanQueue     = ` FROM jobs WHERE namespace = ? AND queue = ? AND state <> 'deleted' LIMIT ?`
 
 	selectPlanned = `SELECT ` + planColumns + `, p.digest FROM `
-	joinPlanned   = ` CROSS JOIN plans p ON p.job_id = j.id WHERE p.next_at IS NOT NULL`
+	plannedOf     = selectPlanned + `plans p WHERE p.next_at IS NOT NULL AND p.job_id IN (SELECT id`
 
-	selectRowids = `SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM jobs`
-	samplePlans  = selectPlanned + `json_each(?) w CROSS JOIN jobs j ON j.rowid >= w.value AND j.rowid < w.value + ?` + joinPlanned + ` LIMIT ?`
+	selectRowids = `SELECT coalesce((SELECT min(rowid) FROM jobs), 0), coalesce((SELECT max(rowid) FROM jobs), -1)`
+	samplePlans  = selectPlanned + `json_each(?) CROSS JOIN jobs j ON j.rowid >= json_each.value AND j.rowid < json_each.value + ?
+CROSS JOIN plans p ON p.job_id = j.id WHERE p.next_at IS NOT NULL LIMIT ?`
 )
 
 func scanPlanned(rows *sql.Rows, p *store.Planned) error {
@@ -36,7 +37,7 @@ func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, lim
 			return err
 		}
 		complete = true
-		plans, err = all(t, scanPlanned, selectPlanned+`(SELECT id`+scan+`) j`+joinPlanned, args...)
+		plans, err = all(t, scanPlanned, plannedOf+scan+`)`, args...)
 		return err
 	})
 	return plans, complete && err == nil, err
