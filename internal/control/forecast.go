@@ -17,9 +17,9 @@ const (
 	forecastDraws    = 4      // how often, while few of them match
 	forecastEnough   = 5000   // plans that match
 
-	forecastTime     = 400 * time.Millisecond // to count the runs, then it is an estimate
-	forecastMaxTime  = 600 * time.Millisecond // with what makes the spikes
-	forecastLifetime = 5 * time.Second        // in which the answer is used again
+	forecastTime     = time.Second             // to count the runs; then it is an estimate
+	forecastMaxTime  = 1500 * time.Millisecond // with what makes the spikes
+	forecastLifetime = 5 * time.Second         // in which the answer is used again
 )
 
 // Forecast says how many runs are planned. It computes the runs of all jobs, or of a sample

@@ -140,14 +140,11 @@ func (f *Forecaster) Forecast(late, tooLate func() bool) belfry.Forecast {
 	sure, single := f.newCounts(), f.newCounts() // of schedules of several jobs and of one
 	done, doneSingle, jobs := 0.0, 0.0, 0
 	for _, item := range items {
-		counts, stopped := sure, late()
-		if len(item.units) == 1 && len(item.units[0].jobs) == 1 {
+		counts := sure
+		if item.jobs == 1 && !item.units[0].once {
 			counts = single
 		}
-		line, ok := timeline(nil), !stopped
-		if ok {
-			line, ok = f.timeline(item, late)
-		}
+		line, ok := f.timeline(item, late)
 		for _, u := range item.units {
 			f.countFirst(sure, u, line)
 			if !ok {

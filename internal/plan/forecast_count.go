@@ -30,6 +30,9 @@ func (f *Forecaster) timeline(item forecastItem, late func() bool) (line timelin
 	if item.units[0].once {
 		return nil, true
 	}
+	if late() {
+		return nil, false
+	}
 	start := f.now
 	if item.step > 0 {
 		start = item.units[0].start

@@ -46,12 +46,13 @@ func (s *Store) NamespacePlans(ctx context.Context, namespace, queue string, lim
 	return plans, complete && err == nil, wrapError("read the plans of a namespace", err)
 }
 
-// probesPerPlan is how many places of the table are looked at for each plan: a page has
-// room for more rows than those of plans.
-const probesPerPlan = 4
+const (
+	probesPerPlan = 4 // places of the table that are looked at for each plan: a page has room for more rows than those of plans
+	probesPerPage = 8 // which find about two plans
+)
 
-// SamplePlans looks at random places of the table, of which some have a row. Neighbours in
-// the table, which were often created together, are no more likely than others.
+// SamplePlans looks at random places of the table, of which some have a row. They are on
+// many pages: rows of a page were often created together and are alike.
 func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, weight float64, err error) {
 	err = s.scanSnapshot(ctx, func(tx pgx.Tx) error {
 		var pages, size int64
@@ -70,9 +71,12 @@ func (s *Store) SamplePlans(ctx context.Context, n int) (plans []store.Planned, 
 // returns how many places each stands for.
 func samplePlaces(pages, size int64, n int) (places []string, weight float64) {
 	most := (size - 24) / 28 // rows of a page: without its header, the least that a row takes
-	drawn := make([]int64, n*probesPerPlan)
-	for i := range drawn {
-		drawn[i] = rand.Int64N(pages * most)
+	drawn := make([]int64, 0, n*probesPerPlan)
+	for len(drawn) < cap(drawn) {
+		page := rand.Int64N(pages)
+		for range probesPerPage {
+			drawn = append(drawn, page*most+rand.Int64N(most))
+		}
 	}
 	slices.Sort(drawn)
 	drawn = slices.Compact(drawn)
