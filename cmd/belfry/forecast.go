@@ -42,7 +42,7 @@ func (c *cli) showForecast(f belfry.Forecast) {
 	if f.Sampled {
 		estimated = fmt.Sprintf(", estimated from %s of them", grouped(float64(f.SampledJobs)))
 	}
-	c.line("%s runs in the next 24 hours, %s in 7 days, of %s jobs%s.", grouped(float64(f.DayRuns)), grouped(float64(f.WeekRuns)), grouped(float64(f.Jobs)), estimated)
+	c.line("%s in the next 24 hours, %s in 7 days, of %s%s.", countText(f.DayRuns, "run"), grouped(float64(f.WeekRuns)), countText(f.Jobs, "job"), estimated)
 	if f.WeekRuns == 0 {
 		return
 	}
@@ -54,12 +54,12 @@ func (c *cli) showForecast(f belfry.Forecast) {
 		if i == 0 {
 			c.line("\nBusiest minutes")
 		}
-		c.line("\n%s   %s runs", spike.At.In(zone).Format("Mon 2006-01-02 15:04"), c.palette.paint(yellow, grouped(float64(spike.Runs))))
+		c.line("\n%s   %s", spike.At.In(zone).Format("Mon 2006-01-02 15:04"), c.palette.paint(yellow, countText(spike.Runs, "run")))
 		c.spikeSchedules(spike)
 	}
 	if with := f.WithJitter; with != nil && f.Peak() > 0 {
-		c.line("\nWith a jitter of at least %s the busiest minute has %s runs instead of %s (%+.0f %%).", durationText(time.Duration(with.JitterSeconds)*time.Second),
-			grouped(float64(with.Peak)), grouped(float64(f.Peak())), 100*(float64(with.Peak)/float64(f.Peak())-1))
+		c.line("\nWith a jitter of at least %s the busiest minute has %s instead of %s (%+.0f %%).", durationText(time.Duration(with.JitterSeconds)*time.Second),
+			countText(with.Peak, "run"), grouped(float64(f.Peak())), 100*(float64(with.Peak)/float64(f.Peak())-1))
 	} else if average := float64(f.DayRuns) / float64(len(f.Minutes)); f.Peak() >= 10 && float64(f.Peak()) > 3*average {
 		c.message("\nThe busiest minute has %s times the runs of an average one. See what jitter would do: --jitter 5m", grouped(float64(f.Peak())/max(average, 0.1)))
 	}
@@ -132,6 +132,14 @@ func (c *cli) forecastDays(f belfry.Forecast, zone *time.Location) {
 	})
 }
 
+// countText is plural with thousands apart.
+func countText(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return grouped(float64(n)) + " " + noun + "s"
+}
+
 // spikeSchedules prints what makes a busy minute.
 func (c *cli) spikeSchedules(spike belfry.Spike) {
 	left := spike.Runs
@@ -146,7 +154,7 @@ func (c *cli) spikeSchedules(spike belfry.Spike) {
 		if s.JitterSeconds > 0 {
 			title += ", jitter " + durationText(time.Duration(s.JitterSeconds)*time.Second)
 		}
-		rows = append(rows, []cell{toCell("  " + grouped(float64(s.Runs))), toCell(c.clip(title)), toCell(grouped(float64(s.Jobs)) + " jobs"), toCell(strings.Join(names, ", "))})
+		rows = append(rows, []cell{toCell("  " + grouped(float64(s.Runs))), toCell(c.clip(title)), toCell(countText(s.Jobs, "job")), toCell(strings.Join(names, ", "))})
 	}
 	if left > 0 {
 		rows = append(rows, []cell{toCell("  " + grouped(float64(left))), toCell("others"), {}, {}})
