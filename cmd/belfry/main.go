@@ -78,13 +78,13 @@ func rootCommand() *cobra.Command {
   belfry job apply -f jobs.yaml                     create and update jobs from files
   belfry schedule next '0 9 * * MON-FRI'            list the next times of a schedule
 
-The commands job, run, dead, monitor and event use the server that --server, BELFRY_SERVER
-or the key server in ~/.config/belfry/config.yaml names.`,
+The commands on jobs, runs and nodes use the server that --server, BELFRY_SERVER or the
+key server in ~/.config/belfry/config.yaml names.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)

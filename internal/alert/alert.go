@@ -41,7 +41,6 @@ type Sender interface {
 }
 
 const (
-	leaseName    = "alerts"
 	leaseTime    = 20 * time.Second
 	interval     = 5 * time.Second
 	roundTimeout = 15 * time.Second
@@ -101,14 +100,14 @@ func (a *Alerts) release(ctx context.Context) {
 	if a.leading {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		_ = a.store.Release(call, a.owner, []string{leaseName}) // otherwise it expires
+		_ = a.store.Release(call, a.owner, []string{store.AlertsLease}) // otherwise it expires
 	}
 }
 
 // round renews the lease and, if this node has it, evaluates everything once. Messages are
 // sent whether or not that succeeds.
 func (a *Alerts) round(ctx context.Context) error {
-	leases, err := a.store.Hold(ctx, a.owner, []string{leaseName}, leaseTime)
+	leases, err := a.store.Hold(ctx, a.owner, []string{store.AlertsLease}, leaseTime)
 	if err != nil || len(leases) == 0 {
 		a.leading = false
 		return err

@@ -50,7 +50,7 @@ func (a *api) operations() []operation {
 	if a.Control == nil {
 		return append(slices.Concat(a.healthOperations(), a.metricsOperations()), a.indexOperation())
 	}
-	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
+	return slices.Concat(a.jobOperations(), a.actionOperations(), a.runOperations(), a.deadOperations(), a.alertOperations(), a.monitorOperations(), a.workerOperations(), a.fleetOperations(), a.serverOperations(), a.healthOperations(), a.metricsOperations())
 }
 
 // metricsOperations are for Prometheus.

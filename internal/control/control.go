@@ -37,7 +37,13 @@ type Store interface {
 	store.Sharding
 	store.Clock
 	store.Notifier
+	store.PlanSamples
+	store.Nodes
+	store.Statistics
+	store.Pinger
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
+	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
+	Held(ctx context.Context, prefix string) ([]store.Lease, error)
 }
 
 // Control works on one store. It is safe for concurrent use.
@@ -49,12 +55,18 @@ type Control struct {
 	feed      eventFeed
 	offers    Offers // nil: no scheduler of this node fills claims
 	sender    Sender // nil: channels cannot be tested
+
+	node        belfry.ID
+	ownsAll     bool
+	forecasting computing // apart from others, whose schedules it must not keep waiting
+	forecasts   answers[forecastKey, belfry.Forecast]
+	fleets      answers[struct{}, belfry.Fleet]
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that
 // fire the jobs.
 func New(s Store, d plan.Defaults) *Control {
-	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing()}
+	return &Control{store: retryingStore{s}, defaults: d, computing: newComputing(), forecasting: make(computing, 1)}
 }
 
 // FillClaims has claims that wait filled by a scheduler. It is called before any claim.

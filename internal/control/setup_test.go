@@ -10,6 +10,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/control/controltest"
+	"github.com/belfry-sh/belfry/internal/pgtest"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store"
 
@@ -20,7 +21,12 @@ const ns = controltest.Namespace
 
 var none control.Key
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withServer{m}) }
+
+// withServer stops the PostgreSQL server after the tests.
+type withServer struct{ *testing.M }
+
+func (m withServer) Run() int { return pgtest.Main(m.M) }
 
 // newControl is a control with an empty store.
 func newControl(t *testing.T) *control.Control {

@@ -59,8 +59,6 @@ const (
 	margin        = 500 * time.Millisecond
 	renewInterval = 750 * time.Millisecond
 	callTimeout   = time.Second // of a call to the store
-
-	NodePrefix = "node/" // of the lease on the name of a node
 )
 
 // Leases elects by leases in the store.
@@ -163,12 +161,12 @@ func (c *campaign) stall() time.Duration {
 
 // rebalance renews the leases of the node and adjusts its share.
 func (c *campaign) rebalance(ctx context.Context) error {
-	if err := c.acquire(ctx, append(shardNames(c.terms), NodePrefix+c.Node.String())); err != nil {
+	if err := c.acquire(ctx, append(shardNames(c.terms), store.NodeLease+c.Node.String())); err != nil {
 		return err
 	}
 	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	nodes, err := c.Store.Held(ctx1, NodePrefix)
+	nodes, err := c.Store.Held(ctx1, store.NodeLease)
 	if err != nil {
 		return err
 	}
@@ -276,7 +274,7 @@ func (c *campaign) expire(now time.Time) {
 // resign ends all terms and releases the leases, so that others can have the shards at
 // once.
 func (c *campaign) resign(ctx context.Context) {
-	names := append(shardNames(c.terms), NodePrefix+c.Node.String())
+	names := append(shardNames(c.terms), store.NodeLease+c.Node.String())
 	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
 	c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
@@ -286,10 +284,10 @@ func (c *campaign) resign(ctx context.Context) {
 	}
 }
 
-func shardName(shard int) string { return fmt.Sprintf("shard/%d", shard) }
+func shardName(shard int) string { return fmt.Sprint(store.ShardLease, shard) }
 
 func shardOf(name string) (shard int, ok bool) {
-	_, err := fmt.Sscanf(name, "shard/%d", &shard)
+	_, err := fmt.Sscanf(name, store.ShardLease+"%d", &shard)
 	return shard, err == nil
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -17,11 +18,12 @@ const keepInterval = 5 * time.Second
 // stopped. It goes on after a failure: other nodes then believe that this one is lost.
 func (n *Node) keepMembership(ctx context.Context) {
 	name, _ := os.Hostname() // without one it has its id
-	node := store.Node{ID: n.id, Name: name, Version: n.config.Version, Roles: n.config.Roles}
+	node := store.Node{ID: n.id, Name: name, Address: n.address(name), Version: n.config.Version, Roles: n.config.Roles}
 	ticker := time.NewTicker(keepInterval)
 	defer ticker.Stop()
 	failing := false
 	for {
+		node.Offset = n.clockOffset()
 		call, cancel := context.WithTimeout(ctx, keepInterval)
 		err := n.store.KeepNode(call, node)
 		cancel()
@@ -42,6 +44,15 @@ func (n *Node) keepMembership(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// address is where the node listens, with the name of its machine if that is everywhere.
+func (n *Node) address(name string) string {
+	address := n.listener.Addr().String()
+	if host, port, err := net.SplitHostPort(address); err == nil && name != "" && net.ParseIP(host).IsUnspecified() {
+		return net.JoinHostPort(name, port)
+	}
+	return address
 }
 
 // recordShards records that this node leads more shards.

@@ -55,10 +55,7 @@ func (n *Node) metricsHandler() http.Handler {
 // state reads what this process exports of itself. The scheduler and the worker are nil if
 // it has none.
 func (n *Node) state(s *scheduler.Scheduler, p *worker.Pool) metrics.Node {
-	state := metrics.Node{Shards: n.store.Shards(), ClockOffset: time.Until(n.store.Now()), Pools: n.store.Pools()}
-	if n.config.DatabaseURL == "" {
-		state.ClockOffset = 0 // but for the microseconds between the two
-	}
+	state := metrics.Node{Shards: n.store.Shards(), ClockOffset: n.clockOffset(), Pools: n.store.Pools()}
 	if s != nil {
 		state.ShardsOwned, state.Stalled = len(s.Owned()), s.Stalled()
 	}
@@ -67,6 +64,14 @@ func (n *Node) state(s *scheduler.Scheduler, p *worker.Pool) metrics.Node {
 		state.Slots, state.Busy, state.Stuck, state.Unsent = stats.Slots, stats.Busy, stats.Stuck, stats.Unsent
 	}
 	return state
+}
+
+// clockOffset is how far the store's clock is ahead of that of this process.
+func (n *Node) clockOffset() time.Duration {
+	if n.config.DatabaseURL == "" {
+		return 0 // but for the microseconds between two looks at the same clock
+	}
+	return time.Until(n.store.Now())
 }
 
 // collectCluster reads the metrics of the cluster while this node owns the first shard.

@@ -272,6 +272,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
+		o.Control.RunsIn(n.id, n.ownsAll())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
 	}

@@ -224,14 +224,29 @@ func previousOccurrence(r Rule, from, end time.Time, gap time.Duration) time.Tim
 	}
 }
 
-func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
-	type counter interface {
-		countBetween(from, end time.Time) (n int64, ok bool) // not ok if it has to visit them
+// Count counts the occurrences after an instant and before another without visiting them;
+// not ok if the rule cannot do that.
+func Count(r Rule, from, end time.Time) (n int64, ok bool) {
+	if c, can := r.(interface {
+		countBetween(from, end time.Time) (n int64, ok bool)
+	}); can && from.Before(end) {
+		return c.countBetween(from, end)
 	}
-	if c, ok := r.(counter); ok {
-		if n, ok := c.countBetween(from, end); ok {
-			return n, false
-		}
+	return 0, false
+}
+
+// Step returns the distance of the occurrences of a rule that fires for ever at equal
+// distances from its start, whatever clocks do; zero for all others.
+func Step(r Rule) time.Duration {
+	if d, ok := r.(*durationInterval); ok && d.calendar == nil && d.count == 0 {
+		return time.Duration(d.step) * time.Microsecond
+	}
+	return 0
+}
+
+func countOccurrences(r Rule, from, end time.Time) (n int64, atLeast bool) {
+	if n, ok := Count(r, from, end); ok {
+		return n, false
 	}
 	if set, ok := r.(*rruleSet); ok {
 		return set.visitBetween(from, end)

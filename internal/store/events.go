@@ -43,9 +43,11 @@ type Nodes interface {
 type Node struct {
 	ID        belfry.ID
 	Name      string // of its machine
+	Address   string // where it listens
 	Version   string
 	Roles     []string
-	StartedAt time.Time // this and the next two are by the store's clock, and set by the store
+	Offset    time.Duration // of the store's clock from its own
+	StartedAt time.Time     // this and the next two are by the store's clock, and set by the store
 	SeenAt    time.Time
 	LeftAt    *time.Time // nil: it has not stopped
 }

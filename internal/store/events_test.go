@@ -159,7 +159,7 @@ func TestAddedEvents(t *testing.T) {
 
 func TestNodes(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
-		n := store.Node{ID: belfry.NewID(f.Now()), Name: "web-1", Version: "1.2", Roles: []string{"api", "worker"}}
+		n := store.Node{ID: belfry.NewID(f.Now()), Name: "web-1", Address: "web-1:80", Version: "1.2", Roles: []string{"api", "worker"}, Offset: -3 * time.Microsecond}
 		keep := func() {
 			if err := f.KeepNode(ctx, n); err != nil {
 				t.Fatal(err)
@@ -174,11 +174,12 @@ func TestNodes(t *testing.T) {
 		}
 		keep()
 		first := only()
-		if first.ID != n.ID || first.Name != n.Name || first.Version != n.Version || !slices.Equal(first.Roles, n.Roles) || first.LeftAt != nil || first.SeenAt != first.StartedAt {
+		if first.ID != n.ID || first.Name != n.Name || first.Version != n.Version || first.Address != n.Address || first.Offset != n.Offset || !slices.Equal(first.Roles, n.Roles) || first.LeftAt != nil || first.SeenAt != first.StartedAt {
 			t.Errorf("it is %+v", first)
 		}
+		n.Offset = time.Minute
 		keep()
-		if got := only(); got.StartedAt != first.StartedAt || got.SeenAt.Before(first.SeenAt) {
+		if got := only(); got.StartedAt != first.StartedAt || got.SeenAt.Before(first.SeenAt) || got.Offset != time.Minute {
 			t.Errorf("it is %+v, and was %+v", got, first)
 		}
 		f.backdate(t, store.NodeTimeout+time.Minute, "nodes", "seen_at", "1 = 1")

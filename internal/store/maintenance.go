@@ -36,8 +36,21 @@ type Statistics interface {
 	// numbers are estimates.
 	Stats(ctx context.Context) (Stats, error)
 
+	// Running counts the running attempts by worker, at most MaxRunningCounted.
+	Running(ctx context.Context) (map[belfry.ID]int, error)
+
+	// Database says which database it is.
+	Database(ctx context.Context) (Database, error)
+
 	// Pools says how the connections of this process are used.
 	Pools() []PoolStats
+}
+
+// Database is what a store keeps everything in.
+type Database struct {
+	Kind    string // postgresql or sqlite
+	Version string
+	Bytes   int64 // on disk
 }
 
 // Stats is what a database holds at one moment. Lanes stand for a queue and the type of

@@ -56,11 +56,12 @@ type Reaper interface {
 
 // Worker is a registered worker incarnation.
 type Worker struct {
-	ID       belfry.ID
-	Node     string
-	Slots    int
-	Lanes    []string
-	LastSeen time.Time
+	ID        belfry.ID
+	Node      string
+	Slots     int
+	Lanes     []string
+	StartedAt time.Time
+	LastSeen  time.Time
 }
 
 // How long the store waits for workers, and keeps what repeated calls need.

@@ -26,6 +26,7 @@ import (
 type Store interface {
 	Jobs
 	Plans
+	PlanSamples
 	Runs
 	History
 	DeadLetters
@@ -151,6 +152,13 @@ type Term struct {
 	Since     time.Time // by the store's clock
 	DownSince time.Time // when the term before it ended; zero: unknown
 }
+
+// The names of leases.
+const (
+	ShardLease  = "shard/" // with the number of the shard
+	NodeLease   = "node/"  // with the id of the node
+	AlertsLease = "alerts"
+)
 
 // Lease is a name held by an owner. The epoch grows whenever the owner changes.
 type Lease struct {

@@ -18,20 +18,30 @@ import (
 // buffersRead is how many pages a statement reads, with the planner restricted as in a scan.
 func buffersRead(t *testing.T, s *Store, sql string, args ...any) int {
 	t.Helper()
+	pages := 0
+	err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+		pages = buffersReadIn(t, tx, sql, args...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+func buffersReadIn(t *testing.T, tx pgx.Tx, sql string, args ...any) int {
+	t.Helper()
 	var explained []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
-		var text string
-		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql, args...).Scan(&text); err != nil {
-			return err
-		}
-		return json.Unmarshal([]byte(text), &explained)
-	})
-	if err != nil {
+	var text string
+	if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql, args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), &explained); err != nil {
 		t.Fatal(err)
 	}
 	return explained[0].Plan.Hit + explained[0].Plan.Read
@@ -203,6 +213,45 @@ func TestFailingJobsReadOnlyWhatTheyReturn(t *testing.T) {
 		insertFailing("default", more)
 		if pages := buffersRead(t, s, sql, "default", maxUUID, nextScanLimit); pages > 101*6 { // down two indexes, and rows
 			t.Errorf("101 failing jobs beside %d others read %d pages", more, pages)
+		}
+	}
+}
+
+// A sample reads as many pages as it looks at places, however many plans there are, and
+// finding out that a namespace is too large reads an index alone.
+func TestForecastReadsNoMoreOfManyPlans(t *testing.T) {
+	s := openEmpty(t)
+	execSQL(t, s, `ALTER TABLE belfry.plans SET (autovacuum_enabled = off)`)
+	const n = 100
+	for _, plans := range []int{6000, 60_000} {
+		insertPlans(t, s, "i % 7", plans, "now() + i * interval '1 second'")
+		err := s.scanSnapshot(t.Context(), func(tx pgx.Tx) error {
+			var pages, size int64
+			if err := tx.QueryRow(t.Context(), planPagesSQL).Scan(&pages, &size); err != nil {
+				return err
+			}
+			places, _ := samplePlaces(pages, size, n)
+			if read := buffersReadIn(t, tx, samplePlansSQL, places); read > n*probesPerPlan+10 {
+				t.Errorf("a sample from %d more plans on %d pages reads %d of them, want one for each of %d places", plans, pages, read, len(places))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	insertJobs := func(n int) {
+		execSQL(t, s, fmt.Sprintf(`INSERT INTO belfry.jobs (id, shard, namespace, revision, state, spec, queue, type, created_at, updated_at)
+			SELECT gen_random_uuid(), 0, 'default', 1, 'active', '{}', 'mail', 'http', now(), now() FROM generate_series(1, %d)`, n))
+	}
+	for _, tt := range []struct {
+		scan string
+		args []any
+	}{{scanNamespaceSQL, []any{"default", 1001}}, {scanQueueSQL, []any{"default", 1001, "mail"}}} {
+		insertJobs(20_000)
+		if pages := buffersRead(t, s, `SELECT count(*) FROM (SELECT 1`+tt.scan+`) j`, tt.args...); pages > 1001+100 { // rows that no vacuum has seen, and down the index
+			t.Errorf("counting a thousand jobs reads %d pages", pages)
 		}
 	}
 }

@@ -75,7 +75,11 @@ const (
 // Stats uses a transaction for what needs one and no longer: who locks a table would wait
 // for all of it.
 func (s *Store) Stats(ctx context.Context) (stats store.Stats, err error) {
-	for _, read := range []func(context.Context, *store.Stats) error{s.countDue, s.countDead, s.countRunning, s.measureHistory} {
+	running := func(ctx context.Context, stats *store.Stats) (err error) {
+		stats.Running, err = s.Running(ctx)
+		return err
+	}
+	for _, read := range []func(context.Context, *store.Stats) error{s.countDue, s.countDead, running, s.measureHistory} {
 		if err := read(ctx, &stats); err != nil {
 			return store.Stats{}, wrapError("count for metrics", err)
 		}
@@ -113,9 +117,15 @@ func (s *Store) countDead(ctx context.Context, stats *store.Stats) (err error) {
 	return err
 }
 
-func (s *Store) countRunning(ctx context.Context, stats *store.Stats) (err error) {
-	stats.Running, err = collectMap[belfry.ID, int](ctx, s.readPool, countRunningSQL, store.MaxRunningCounted)
-	return err
+func (s *Store) Running(ctx context.Context) (map[belfry.ID]int, error) {
+	running, err := collectMap[belfry.ID, int](ctx, s.readPool, countRunningSQL, store.MaxRunningCounted)
+	return running, wrapError("count running attempts", err)
+}
+
+func (s *Store) Database(ctx context.Context) (store.Database, error) {
+	d := store.Database{Kind: "postgresql"}
+	err := s.readPool.QueryRow(ctx, `SELECT split_part(current_setting('server_version'), ' ', 1), pg_database_size(current_database())`).Scan(&d.Version, &d.Bytes)
+	return d, wrapError("measure the database", err)
 }
 
 func (s *Store) measureHistory(ctx context.Context, stats *store.Stats) error {

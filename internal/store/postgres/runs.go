@@ -189,9 +189,9 @@ func (s *Store) confirmClaims(ctx context.Context, b belfry.Heartbeat, age time.
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	workers, err := collect(ctx, s.priorityPool, func(row pgx.CollectableRow) (w store.Worker, err error) {
 		var lanes string
-		err = row.Scan(idColumn(&w.ID), &w.Node, &w.Slots, &lanes, timeColumn{&w.LastSeen})
+		err = row.Scan(idColumn(&w.ID), &w.Node, &w.Slots, &lanes, timeColumn{&w.StartedAt}, timeColumn{&w.LastSeen})
 		return w, errors.Join(err, json.Unmarshal([]byte(lanes), &w.Lanes))
-	}, `SELECT id, node, slots, lanes, last_seen FROM belfry.workers ORDER BY node, id`)
+	}, `SELECT id, node, slots, lanes, started_at, last_seen FROM belfry.workers ORDER BY node, id`)
 	return workers, wrapError("list workers", err)
 }
 

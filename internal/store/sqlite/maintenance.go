@@ -107,6 +107,20 @@ func (t *tx) countDue(stats *store.Stats, shards int) error {
 	return nil
 }
 
+func (s *Store) Running(ctx context.Context) (map[belfry.ID]int, error) {
+	return readValue(ctx, s, "count running attempts", func(t *tx) (map[belfry.ID]int, error) {
+		return allPairs[belfry.ID, int](t, countRunning, store.MaxRunningCounted)
+	})
+}
+
+func (s *Store) Database(ctx context.Context) (store.Database, error) {
+	return readValue(ctx, s, "measure the database", func(t *tx) (store.Database, error) {
+		d := store.Database{Kind: "sqlite"}
+		err := t.get([]any{&d.Version, &d.Bytes}, `SELECT sqlite_version(), page_count * page_size FROM pragma_page_count, pragma_page_size`)
+		return d, err
+	})
+}
+
 func (s *Store) Pools() []store.PoolStats {
 	stats := func(name string, p *pool) store.PoolStats {
 		return store.PoolStats{Name: name, Max: p.size, InUse: p.size - len(p.idle), Idle: len(p.idle)}

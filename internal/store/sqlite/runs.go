@@ -205,8 +205,8 @@ func (t *tx) confirmHeld(b *belfry.Heartbeat) (lost []belfry.HeldAttempt, err er
 
 func (s *Store) Workers(ctx context.Context) ([]store.Worker, error) {
 	return readAll(ctx, s, "list workers", func(rows *sql.Rows, w *store.Worker) error {
-		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.LastSeen})
-	}, `SELECT id, node, slots, lanes, last_seen FROM workers ORDER BY id`)
+		return rows.Scan(bytesColumn{w.ID[:]}, &w.Node, &w.Slots, stringsColumn{&w.Lanes}, timeColumn{&w.StartedAt}, timeColumn{&w.LastSeen})
+	}, `SELECT id, node, slots, lanes, started_at, last_seen FROM workers ORDER BY node, id`)
 }
 
 func (s *Store) CountReady(ctx context.Context, limit int) (map[string]int, error) {

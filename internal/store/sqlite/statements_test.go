@@ -26,6 +26,11 @@ var statements = []statement{
 	{"look up last results", selectResults, true}, // of the live runs of a job
 	{"read upcoming plans", selectUpcoming, false},
 	{"look up a plan", selectPlan, false},
+	{"count the jobs of a namespace", `SELECT count(*) FROM (SELECT 1` + scanNamespace + `)`, false},
+	{"read the plans of a namespace", plannedOf + scanNamespace + `)`, false},
+	{"read the plans of a queue", plannedOf + scanQueue + `)`, false},
+	{"find the jobs of a sample", selectRowids, false},
+	{"sample plans", samplePlans, false},
 	{"find the last plan to read for a zone update", selectZoneUpdateFloor, false},
 	{"read plans for a zone update", selectZoneUpdate, false},
 	{"read pending triggers", selectPendingTriggers, false},

@@ -56,9 +56,9 @@ VALUES ($1, coalesce((SELECT shard FROM belfry.jobs WHERE id = $3), 0), $2, $3, 
 // KeepNode waits behind no other work, like a heartbeat.
 func (s Store) KeepNode(ctx context.Context, n store.Node) error {
 	_, err := s.exec(ctx, Urgent, "record a node", `/* keep node */
-INSERT INTO belfry.nodes AS n (id, name, version, roles, started_at, seen_at) SELECT $1, $2, $3, $4, now, now FROM (SELECT clock_timestamp() AS now) c WHERE true
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL,
-  started_at = CASE WHEN n.seen_at < excluded.seen_at - $5::interval THEN excluded.started_at ELSE n.started_at END`, n.ID, n.Name, n.Version, n.Roles, store.NodeTimeout)
+INSERT INTO belfry.nodes AS n (id, name, version, roles, address, clock_offset, started_at, seen_at) SELECT $1, $2, $3, $4, $6, $7, now, now FROM (SELECT clock_timestamp() AS now) c WHERE true
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, left_at = NULL, clock_offset = excluded.clock_offset,
+  started_at = CASE WHEN n.seen_at < excluded.seen_at - $5::interval THEN excluded.started_at ELSE n.started_at END`, n.ID, n.Name, n.Version, n.Roles, store.NodeTimeout, n.Address, n.Offset.Microseconds())
 	return err
 }
 
@@ -69,6 +69,6 @@ func (s Store) EndNode(ctx context.Context, id belfry.ID) error {
 
 func (s Store) Nodes(ctx context.Context) ([]store.Node, error) {
 	return list(ctx, s, Read, "list nodes", func(n *store.Node) []any {
-		return []any{&n.ID, &n.Name, &n.Version, &n.Roles, &n.StartedAt, &n.SeenAt, &n.LeftAt}
-	}, `/* nodes */ SELECT id, name, version, roles, started_at, seen_at, left_at FROM belfry.nodes WHERE seen_at > clock_timestamp() - $1::interval ORDER BY id`, store.NodeRetention)
+		return []any{&n.ID, &n.Name, &n.Version, &n.Roles, &n.Address, (*int64)(&n.Offset), &n.StartedAt, &n.SeenAt, &n.LeftAt}
+	}, `/* nodes */ SELECT id, name, version, roles, address, clock_offset * 1000, started_at, seen_at, left_at FROM belfry.nodes WHERE seen_at > clock_timestamp() - $1::interval ORDER BY id`, store.NodeRetention)
 }
