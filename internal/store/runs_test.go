@@ -253,7 +253,8 @@ func TestWorkersAreListedWhileTheyAreRegistered(t *testing.T) {
 			t.Fatalf("%d workers are listed (%v), wants 1", len(workers), err)
 		}
 		f.wantRecent(t, "the heartbeat", &workers[0].LastSeen)
-		wantEqual(t, "the worker", workers[0], store.Worker{ID: id, Node: "here", Slots: 12, Lanes: lanes, LastSeen: workers[0].LastSeen})
+		f.wantRecent(t, "the registration", &workers[0].StartedAt)
+		wantEqual(t, "the worker", workers[0], store.Worker{ID: id, Node: "here", Slots: 12, Lanes: lanes, StartedAt: workers[0].StartedAt, LastSeen: workers[0].LastSeen})
 		f.backdate(t, time.Hour, "workers", "last_seen", "")
 		if reply := f.heartbeat(t, belfry.Heartbeat{WorkerID: id, Node: "here", Slots: 12, Lanes: lanes}); reply.Unknown {
 			t.Errorf("a heartbeat of a known worker got %+v", reply)
