@@ -156,8 +156,12 @@ func (t sharedTx) sharedArgs(sql string, args []any) []any {
 			}
 		case time.Duration:
 			out[i] = v.Microseconds()
-		case []belfry.ID, []int, []string:
-			out[i] = string(belfry.MustJSON(v))
+		case []belfry.ID:
+			out[i] = idsJSON(v)
+		case []int:
+			out[i] = shardsJSON(v)
+		case []string:
+			out[i] = string(belfry.MustJSON(append([]string{}, v...)))
 		default:
 			out[i] = arg
 		}
