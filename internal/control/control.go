@@ -37,6 +37,7 @@ type Store interface {
 	store.Sharding
 	store.Clock
 	store.Notifier
+	PageStore
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
 }
 

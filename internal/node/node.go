@@ -188,6 +188,10 @@ func (n *Node) Run(ctx context.Context) error {
 		n.keepMembership(ctx)
 		return nil
 	})
+	work.Go(func() error {
+		n.recordActivity(ctx)
+		return nil
+	})
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
 		pool = n.pool(local)

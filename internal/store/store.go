@@ -39,6 +39,8 @@ type Store interface {
 	Maintenance
 	Statistics
 	TraceLinks
+	Activities
+	Sessions
 	Sharding
 	Clock
 	Notifier

@@ -128,6 +128,11 @@ SELECT g.fingerprint, g.n, g.jobs, g.first, g.last, x.id, coalesce(a.error, ''),
 	return groups, wrapError("group dead letters", err)
 }
 
+func (s *Store) CountDead(ctx context.Context, namespace string, limit int) (n int, err error) {
+	err = s.readPool.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM belfry.dead WHERE namespace = $1 LIMIT $2) d`, namespace, limit).Scan(&n)
+	return n, wrapError("count dead letters", err)
+}
+
 func deadGroupFields(g *belfry.DeadGroup) []any {
 	return []any{&g.Fingerprint, &g.Count, &g.Jobs, timeColumn{&g.FirstAt}, timeColumn{&g.LastAt}, idColumn(&g.LatestRunID), &g.Error, &g.HTTPStatus}
 }

@@ -33,7 +33,7 @@ const (
 
 // namespaceTables are the tables with a namespace of their own; the rows of the others
 // belong to a job.
-var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"}
+var namespaceTables = []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "activity", "jobs"}
 
 // DeleteNamespace truncates the tables if they have nothing else: that takes no time
 // and leaves no dead tuples.

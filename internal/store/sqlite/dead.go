@@ -186,3 +186,10 @@ func (s *Store) Discard(ctx context.Context, namespace string, runs []belfry.ID)
 		return discarded, nil
 	})
 }
+
+func (s *Store) CountDead(ctx context.Context, namespace string, limit int) (int, error) {
+	return readValue(ctx, s, "count dead letters", func(t *tx) (n int, err error) {
+		err = t.get([]any{&n}, `SELECT count(*) FROM (SELECT 1 FROM dead WHERE namespace = ? LIMIT ?)`, namespace, atMost(limit))
+		return n, err
+	})
+}

@@ -46,7 +46,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 				return err
 			}
 		}
-		for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"} {
+		for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "activity", "jobs"} {
 			if err := t.run(`DELETE FROM `+table+` WHERE namespace = ?`, namespace); err != nil {
 				return err
 			}
