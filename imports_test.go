@@ -16,7 +16,7 @@ var (
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
 	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
 	parts      = append([]string{
-		"internal/control", "internal/api", "internal/scheduler", "internal/election", "internal/alert",
+		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert",
 		"internal/store/postgres", "internal/store/sqlite",
 	}, rules...)
 )
@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"internal/node":  append([]string{xsync}, parts...),
 
 	"internal/api":            append([]string{"internal/control", xtime}, rules...),
+	"internal/web":            append([]string{"internal/control", xtime}, rules...),
 	"internal/control":        rules,
 	"internal/alert":          append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),

@@ -183,4 +183,3 @@ func (c *Control) Session(ctx context.Context, id store.Hash) (store.Session, er
 func (c *Control) EndSession(ctx context.Context, id store.Hash) error {
 	return retryUnknown(ctx, "end a session", func() error { return c.store.EndSession(ctx, id) })
 }
-

@@ -27,6 +27,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 	"github.com/belfry-sh/belfry/internal/target"
 	"github.com/belfry-sh/belfry/internal/tracing"
+	"github.com/belfry-sh/belfry/internal/web"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -278,6 +279,11 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control = control.New(n.store, n.config.planDefaults())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
+		if n.keys != nil {
+			page.Keys = n.keys
+		}
+		o.Page = web.New(page)
 	}
 	return n.serveHTTP(ctx, n.listener, api.New(o))
 }

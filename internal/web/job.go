@@ -1,0 +1,429 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+var noKey control.Key
+
+type jobPage struct {
+	Job       belfry.Job
+	Preview   belfry.Preview
+	Broken    string // why the schedule cannot be shown
+	Heat      template.HTML
+	Counted   bool // all days were
+	Timeline  template.HTML
+	Facts     []fact
+	Payload   string
+	Runs      listing[belfry.Run]
+	Revisions []revision
+	Why       *belfry.Explanation
+	WhyError  string
+	At        string
+}
+
+// Failing reports whether the latest attempts failed.
+func (p jobPage) Failing() bool { return isFailing(p.Job) }
+
+// Table is the history.
+func (p jobPage) Table() runTable { return runTable{Runs: p.Runs.Items} }
+
+type revision struct {
+	belfry.Revision
+	Changes []belfry.FieldChange // from the one before
+}
+
+const (
+	heatDays = 90
+	heatRuns = 3000 // that are read at most
+)
+
+func (s *server) job(r *request) error {
+	job, err := s.Control.JobHistory(r.ctx, r.namespace, r.PathValue("job"))
+	if err != nil {
+		return err
+	}
+	p, now := jobPage{Job: job, At: strings.TrimSpace(r.URL.Query().Get("at"))}, s.Control.Now()
+	zone, err := time.LoadLocation(cmp.Or(job.Timezone, "UTC"))
+	if err != nil {
+		zone = time.UTC
+	}
+	if p.Preview, err = s.Control.NextRuns(r.ctx, job, 5); err != nil {
+		p.Broken = publicText(err)
+	}
+	times, err := s.Control.RunTimes(r.ctx, r.namespace, []belfry.ID{job.ID}, now.AddDate(0, 0, -heatDays-1), heatRuns)
+	if err != nil {
+		return err
+	}
+	mine := times[job.ID]
+	days := daysOf(mine, heatDays, now, zone, heatRuns)
+	p.Heat, p.Counted, p.Timeline = heatMap(days), days[0].counted, timeline(mine, now)
+	var filter belfry.JobRunFilter
+	var page store.Page
+	if p.Runs, page = newListing[belfry.Run](r, &filter, "status"); p.Runs.Error == "" {
+		var next store.Position
+		if p.Runs.Items, next, err = s.Control.JobRuns(r.ctx, r.namespace, job.ID.String(), filter, page); err != nil {
+			return err
+		}
+		p.Runs.Next = position(next)
+	}
+	if p.Revisions, err = s.revisions(r, job); err != nil {
+		return err
+	}
+	if p.At != "" {
+		if why, err := s.Control.Explain(r.ctx, r.namespace, job.ID.String(), strings.Replace(p.At, "T", " ", 1)); err != nil {
+			p.WhyError = publicText(err)
+		} else {
+			p.Why = &why
+		}
+	}
+	p.Facts = facts(job.Manifest, job.Timezone, "-name", "-schedule", "-timezone", "-payload", "-status", "-description", "-tags")
+	p.Payload = jsonText(job.Payload)
+	return r.show("job.html", "jobs", jobTitle(job.Name, job.ID), p)
+}
+
+// publicText is what a person may know of an error.
+func publicText(err error) string {
+	e := &belfry.Error{Message: "something went wrong; the log of the server has the cause"}
+	if found := (*belfry.Error)(nil); asError(err, &found) && found.Code != belfry.Internal {
+		e = &belfry.Error{Message: found.Message, Fields: found.Fields}
+	}
+	return sentence(e.Error())
+}
+
+// revisions are the latest revisions of a job, with what each changed.
+func (s *server) revisions(r *request, job belfry.Job) (list []revision, err error) {
+	found, _, err := s.Control.Revisions(r.ctx, r.namespace, job.ID.String(), store.Page{Limit: 11})
+	if belfry.CodeOf(err) == belfry.NotFound { // of a deleted job
+		return nil, nil
+	}
+	for i, rev := range found {
+		entry := revision{Revision: rev}
+		if i+1 < len(found) {
+			entry.Changes = differences(found[i+1], rev)
+		}
+		if i < 10 {
+			list = append(list, entry)
+		}
+	}
+	return list, err
+}
+
+// differences are the fields that differ between two revisions.
+func differences(before, after belfry.Revision) (changes []belfry.FieldChange) {
+	old, new := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	_ = json.Unmarshal(belfry.MustJSON(before), &old) // it was just written
+	_ = json.Unmarshal(belfry.MustJSON(after), &new)
+	for _, f := range schema.For[belfry.Revision]().Fields {
+		if name := f.Name; name != "revision" && name != "replaced_at" && !bytes.Equal(old[name], new[name]) {
+			changes = append(changes, belfry.FieldChange{Field: name, Old: old[name], New: new[name]})
+		}
+	}
+	return changes
+}
+
+// actOnJob changes a job, or runs it.
+func (s *server) actOnJob(r *request) error {
+	ref, action := r.PathValue("job"), r.PathValue("action")
+	job, err := s.Control.Get(r.ctx, r.namespace, ref)
+	if err != nil {
+		return err
+	}
+	id, here := job.ID.String(), jobPath(job)
+	switch action {
+	case "trigger":
+		var t belfry.Trigger
+		if text := strings.TrimSpace(r.PostFormValue("payload")); text != "" {
+			if t.Payload = jsonOrText(text); !json.Valid(t.Payload) {
+				return belfry.Errorf(belfry.Invalid, "the payload is not JSON")
+			}
+		}
+		result, err := s.Control.Trigger(r.ctx, r.namespace, id, t, noKey)
+		if err != nil {
+			return err
+		}
+		return r.redirect("/runs/"+result.RunID.String(), "trigger")
+	case "pause":
+		_, err = s.Control.Pause(r.ctx, r.namespace, id)
+	case "resume":
+		_, err = s.Control.Resume(r.ctx, r.namespace, id, belfry.Resume{CatchUp: r.PostFormValue("catch_up") != ""})
+	case "cancel", "delete":
+		if !r.confirmed() {
+			return r.confirmEnd(job, action)
+		}
+		if action == "cancel" {
+			_, err = s.Control.CancelJob(r.ctx, r.namespace, id)
+			break
+		}
+		if err := s.Control.Delete(r.ctx, r.namespace, id, "", control.DeleteOptions{}); err != nil {
+			return err
+		}
+		return r.redirect("/jobs", "deleted")
+	case "rollback":
+		var b belfry.Rollback
+		if _, err := fmt.Sscan(r.PostFormValue("revision"), &b.Revision); err != nil {
+			return belfry.Errorf(belfry.Invalid, "choose a revision")
+		}
+		_, err = s.Control.Rollback(r.ctx, r.namespace, id, b)
+	case "backfill":
+		return s.backfill(r, job)
+	default:
+		return belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
+	}
+	if err != nil {
+		return err
+	}
+	return r.redirect(here, action)
+}
+
+func jobPath(job belfry.Job) string { return "/jobs/" + job.ID.String() }
+
+func (r *request) confirmEnd(job belfry.Job, action string) error {
+	name := jobTitle(job.Name, job.ID)
+	c := confirmation{Title: "Delete " + name + "?", Text: "Nothing more is planned, and the name is free again. Live runs finish, and the history is kept.", Button: "Delete the job", Danger: true, Back: jobPath(job)}
+	if action == "cancel" {
+		c.Title, c.Text, c.Button = "Cancel "+name+"?", "Its live runs are cancelled, and nothing more is planned until you resume it.", "Cancel the job"
+	}
+	return r.confirm("jobs", c)
+}
+
+// jsonOrText is JSON as it is, and anything else as a JSON string.
+func jsonOrText(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	return belfry.MustJSON(text)
+}
+
+// backfill shows which occurrences would run, and runs them when that is confirmed.
+func (s *server) backfill(r *request, job belfry.Job) error {
+	zone, err := time.LoadLocation(cmp.Or(job.Timezone, "UTC"))
+	if err != nil {
+		zone = time.UTC
+	}
+	b := belfry.Backfill{DryRun: !r.confirmed()}
+	for name, to := range map[string]*time.Time{"from": &b.From, "to": &b.To} {
+		text := strings.Replace(strings.TrimSpace(r.PostFormValue(name)), " ", "T", 1)
+		if text == "" && name == "to" {
+			continue
+		}
+		at, err := time.ParseInLocation("2006-01-02T15:04", text[:min(len(text), 16)], zone)
+		if err != nil {
+			return &belfry.Error{Code: belfry.Invalid, Message: "the backfill is not valid", Fields: []belfry.FieldError{{Field: name, Message: "must be a date and time, such as 2027-03-01 09:00"}}}
+		}
+		*to = at
+	}
+	result, err := s.Control.Backfill(r.ctx, r.namespace, job.ID.String(), b, noKey)
+	switch {
+	case err != nil:
+		return err
+	case r.confirmed():
+		return r.redirect(jobPath(job), "backfill", "n", len(result.RunIDs))
+	case result.Count == 0:
+		return belfry.Errorf(belfry.Invalid, "the schedule has no occurrence in that time")
+	}
+	var items []string
+	for _, at := range result.Instants {
+		items = append(items, at.In(zone).Format("Mon 2 Jan 2006 15:04:05 MST"))
+	}
+	text := "They run again whether they ran before or not, oldest first."
+	if result.More {
+		text += " There are more: these are the first."
+	}
+	name := fmt.Sprintf("%d past occurrences", result.Count)
+	if result.Count == 1 {
+		name = "1 past occurrence"
+	}
+	return r.confirm("jobs", confirmation{Title: "Run " + name + " of " + jobTitle(job.Name, job.ID) + "?", Text: text, Items: items, Button: "Run " + name, Back: jobPath(job)})
+}
+
+type runPage struct {
+	Run     belfry.Run
+	Job     belfry.Job
+	Dead    *belfry.DeadLetter
+	Facts   []fact
+	Log     belfry.RunLog
+	Retries []time.Time
+	Live    bool
+	Lag     string
+	Took    string
+}
+
+func (s *server) run(r *request) error {
+	id, err := belfry.ParseID(r.PathValue("run"))
+	if err != nil {
+		return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", r.PathValue("run"))
+	}
+	run, err := s.Control.Run(r.ctx, r.namespace, id)
+	if err != nil {
+		return err
+	}
+	p := runPage{Run: run, Live: run.Status.Live(), Took: took(run.StartedAt, run.FinishedAt)}
+	if p.Job, err = s.Control.JobHistory(r.ctx, r.namespace, run.JobID.String()); err != nil && belfry.CodeOf(err) != belfry.NotFound {
+		return err
+	}
+	if run.Status != belfry.RunSkipped {
+		if p.Log, err = s.Control.RunLog(r.ctx, r.namespace, id, belfry.LogQuery{}); err != nil && belfry.CodeOf(err) != belfry.NotFound {
+			return err
+		}
+	}
+	if run.Status == belfry.RunDead {
+		letter, err := s.Control.DeadLetter(r.ctx, r.namespace, id)
+		if err != nil && belfry.CodeOf(err) != belfry.NotFound {
+			return err
+		}
+		p.Dead = &letter
+	}
+	if run.StartedAt != nil && run.Attempt == 1 {
+		p.Lag = durationText(max(run.StartedAt.Sub(run.ReadyAt), time.Millisecond))
+	}
+	p.Retries = retrySchedule(run, p.Job)
+	p.Facts = facts(run, p.Job.Timezone, "kind", "scheduled_at", "ready_at", "fired_at", "started_at", "finished_at", "attempt", "http_status", "revision", "worker_id",
+		"idempotency_key", "trace_id", "run_id", "cancel_requested_at", "skipped_to", "skipped_count")
+	return r.show("run.html", "runs", "Run of "+jobTitle(run.JobName, run.JobID), p)
+}
+
+// retrySchedule is when the next attempts of a run are, should each fail at once.
+func retrySchedule(run belfry.Run, job belfry.Job) (list []time.Time) {
+	if run.Status != belfry.RunRetry {
+		return nil
+	}
+	policy, failures := job.Spec.Retry(), 0
+	for _, a := range run.Attempts {
+		if a.Outcome == belfry.OutcomeFailed || a.Outcome == belfry.OutcomeTimedOut {
+			failures++
+		}
+	}
+	for at := run.ReadyAt; failures <= policy.Max && len(list) < 5; failures++ {
+		list = append(list, at)
+		at = at.Add(policy.Delay(run.ID, failures+1))
+	}
+	return list
+}
+
+func (s *server) runs(r *request) error {
+	var filter belfry.RunFilter
+	l, page := newListing[belfry.Run](r, &filter, "status", "job")
+	if l.Error == "" {
+		runs, next, err := s.Control.ListRuns(r.ctx, r.namespace, filter, page)
+		if belfry.CodeOf(err) == belfry.NotFound {
+			l.Error = publicText(err)
+		} else if err != nil {
+			return err
+		}
+		l.Items, l.Next = runs, position(next)
+	}
+	return r.show("runs.html", "runs", "Runs", l)
+}
+
+func (s *server) actOnRun(r *request) error {
+	id, err := belfry.ParseID(r.PathValue("run"))
+	if err != nil {
+		return belfry.Errorf(belfry.NotFound, "there is no run %.40q", r.PathValue("run"))
+	}
+	action, here := r.PathValue("action"), "/runs/"+id.String()
+	switch action {
+	case "cancel":
+		_, err = s.Control.CancelRun(r.ctx, r.namespace, id)
+	case "redrive":
+		again := belfry.Redrive{RunID: id}
+		again.AsFired = r.PostFormValue("as_fired") != ""
+		if text := strings.TrimSpace(r.PostFormValue("payload")); text != "" && r.PostFormValue("edited") != "" {
+			again.Payload = jsonOrText(text)
+		}
+		_, err = s.Control.Redrive(r.ctx, r.namespace, again)
+	case "discard":
+		if !r.confirmed() {
+			return r.confirm("dead", confirmation{Title: "Discard this dead letter?", Text: "It moves to the history and can no longer be redriven.", Button: "Discard", Danger: true, Back: here})
+		}
+		_, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{RunID: id})
+	default:
+		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
+	}
+	if err != nil {
+		return err
+	}
+	return r.redirect(here, action)
+}
+
+type deadPage struct {
+	listing[belfry.DeadLetter]
+	Groups []belfry.DeadGroup
+	Chosen string // fingerprint
+}
+
+var deadFilterNames = []string{"job", "error", "reason", "fingerprint"}
+
+func (s *server) dead(r *request) error {
+	var filter belfry.DeadFilter
+	l, page := newListing[belfry.DeadLetter](r, &filter, deadFilterNames...)
+	l.Filter = slices.DeleteFunc(l.Filter, func(f *formField) bool { return f.Name == "fingerprint" })
+	p := deadPage{listing: l, Chosen: filter.Fingerprint}
+	if p.Error == "" {
+		without := filter
+		without.Fingerprint = ""
+		var next store.Position
+		groups, err := s.Control.GroupDeadLetters(r.ctx, r.namespace, without, 50)
+		if err == nil {
+			p.Groups = groups
+			p.Items, next, err = s.Control.ListDeadLetters(r.ctx, r.namespace, filter, page)
+		}
+		if belfry.CodeOf(err) == belfry.NotFound {
+			p.Error = publicText(err)
+		} else if err != nil {
+			return err
+		}
+		p.Next = position(next)
+	}
+	return r.show("dead.html", "dead", "Dead letters", p)
+}
+
+// actOnDead redrives or discards all dead letters that match a filter, after a count.
+func (s *server) actOnDead(r *request) error {
+	var filter belfry.DeadFilter
+	values := map[string][]string{}
+	for _, name := range deadFilterNames {
+		if v := r.PostFormValue(name); v != "" {
+			values[name] = []string{v}
+		}
+	}
+	if fields := schema.DecodeQuery(values, &filter); len(fields) > 0 {
+		return &belfry.Error{Code: belfry.Invalid, Message: "the filter is not valid", Fields: fields}
+	}
+	all, dry := len(values) == 0, !r.confirmed()
+	var result belfry.DeadResult
+	var err error
+	verb, text := "Redrive", "They run again, with all their retries, as their jobs are now."
+	switch r.PathValue("action") {
+	case "redrive":
+		result, err = s.Control.Redrive(r.ctx, r.namespace, belfry.Redrive{Filter: filter, All: all, DryRun: dry})
+	case "discard":
+		verb, text = "Discard", "They move to the history and can no longer be redriven."
+		result, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{Filter: filter, All: all, DryRun: dry})
+	default:
+		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", r.PathValue("action"))
+	}
+	switch {
+	case err != nil:
+		return err
+	case !dry:
+		return r.redirect("/dead", r.PathValue("action"), "n", result.Done)
+	}
+	count := number(result.Matched) + " dead letters"
+	if result.Matched == 1 {
+		count = "1 dead letter"
+	}
+	return r.confirm("dead", confirmation{Title: verb + " " + count + "?", Text: text, Button: verb + " " + count, Danger: verb == "Discard", Back: r.link("/dead")})
+}
