@@ -127,7 +127,7 @@ type day struct {
 
 // heatMap draws days as squares, a column for each week that begins on Monday.
 func heatMap(days []day) template.HTML {
-	const cell, gap, top = 11, 3, 14
+	const cell, gap, top = 15, 4, 16
 	first := days[0].at
 	offset := (int(first.Weekday()) + 6) % 7
 	weeks := (len(days) + offset + 6) / 7
@@ -151,11 +151,11 @@ func heatMap(days []day) template.HTML {
 			text = fmt.Sprintf("%d succeeded, %d dead, %d skipped", d.succeeded, d.dead, d.skipped)
 		}
 		if d.at.Day() <= 7 && (i+offset)%7 == 0 {
-			fmt.Fprintf(&b, `<text x="%d" y="9">%s</text>`, x, d.at.Format("Jan"))
+			fmt.Fprintf(&b, `<text x="%d" y="10">%s</text>`, x, d.at.Format("Jan"))
 		}
 		fmt.Fprintf(&b, `<rect class="%s%s" x="%d" y="%d" width="%d" height="%[5]d" rx="2"><title>%s: %s</title></rect>`, class, shade, x, y, cell, d.at.Format("Mon 2 Jan"), text)
 		if d.dead > 0 && d.counted { // a mark beside the colour
-			fmt.Fprintf(&b, `<path class="mark" d="M%d %dl5 5m0-5-5 5"/>`, x+3, y+3)
+			fmt.Fprintf(&b, `<path class="mark" d="M%d %dl7 7m0-7-7 7"/>`, x+4, y+4)
 		}
 	}
 	b.WriteString(`</svg>`)
@@ -197,23 +197,34 @@ func daysOf(times []store.RunTime, count int, now time.Time, zone *time.Location
 	return days
 }
 
-// timeline draws runs on a line of time: when they started, and how long they took.
-func timeline(times []store.RunTime, now time.Time) template.HTML {
-	times = slices.DeleteFunc(slices.Clone(times[:min(len(times), 40)]), func(t store.RunTime) bool { return t.StartedAt == nil })
+// durations is how long runs took.
+type durations struct {
+	Chart       template.HTML
+	First, Last time.Time
+	Longest     time.Duration
+}
+
+// drawDurations draws how long the latest runs took, the latest on the right; nil: there are
+// too few.
+func drawDurations(times []store.RunTime, now time.Time) *durations {
+	const most, height = 60, 72
+	times = slices.DeleteFunc(slices.Clone(times[:min(len(times), 2*most)]), func(t store.RunTime) bool { return t.StartedAt == nil })
+	times = times[:min(len(times), most)]
 	if len(times) < 2 {
-		return ""
+		return nil
 	}
-	from, to := times[len(times)-1].ScheduledAt, now
-	span := max(to.Sub(from), time.Second)
-	const width, row = 1000, 7
+	d := durations{First: times[len(times)-1].ScheduledAt, Last: times[0].ScheduledAt}
+	for _, t := range times {
+		d.Longest = max(d.Longest, runDuration(t, now))
+	}
 	var b strings.Builder
-	svg(&b, width, len(times)*row, "timeline", fmt.Sprintf("The latest %d runs, the latest first", len(times)))
-	for i, t := range times {
-		x := float64(t.StartedAt.Sub(from)) / float64(span) * width
-		w := max(float64(runDuration(t, now))/float64(span)*width, 3)
-		fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="1"><title>%s, %s, %s</title></rect>`,
-			runClass(t.Status), min(x, width-w), i*row+1, w, row-2, t.ScheduledAt.UTC().Format("2 Jan 15:04 UTC"), t.Status, durationText(runDuration(t, now)))
+	svg(&b, most*10, height, "durations", fmt.Sprintf("How long the latest %d runs took, at most %s", len(times), durationText(d.Longest)))
+	for i, t := range slices.Backward(times) {
+		h := 4 + scale(runDuration(t, now), d.Longest, height-6)
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="8" height="%.1f"><title>%s: %s, %s</title></rect>`,
+			runClass(t.Status), (most-1-i)*10+1, height-h, h, t.ScheduledAt.UTC().Format("2 Jan 15:04 UTC"), t.Status, durationText(runDuration(t, now)))
 	}
 	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
+	d.Chart = template.HTML(b.String())
+	return &d
 }

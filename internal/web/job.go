@@ -24,7 +24,7 @@ type jobPage struct {
 	Broken    string // why the schedule cannot be shown
 	Heat      template.HTML
 	Counted   bool // all days were
-	Timeline  template.HTML
+	Durations *durations
 	Facts     []fact
 	Payload   string
 	Runs      listing[belfry.Run]
@@ -69,7 +69,7 @@ func (s *server) job(r *request) error {
 	}
 	mine := times[job.ID]
 	days := daysOf(mine, heatDays, now, zone, heatRuns)
-	p.Heat, p.Counted, p.Timeline = heatMap(days), days[0].counted, timeline(mine, now)
+	p.Heat, p.Counted, p.Durations = heatMap(days), days[0].counted, drawDurations(mine, now)
 	var filter belfry.JobRunFilter
 	var page store.Page
 	if p.Runs, page = newListing[belfry.Run](r, &filter, "status"); p.Runs.Error == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"slices"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -72,7 +73,8 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 		return o, err
 	}
 	for _, e := range events {
-		if troubling[e.Kind] && len(o.Trouble) < listedTrouble {
+		known := e.Kind == belfry.EventJobFailing && slices.ContainsFunc(o.Failing, func(j belfry.Job) bool { return j.ID == e.JobID })
+		if troubling[e.Kind] && !known && len(o.Trouble) < listedTrouble {
 			o.Trouble = append(o.Trouble, e)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // functions are what templates may call.
 var functions = template.FuncMap{
-	"asset": assetPath, "ago": ago, "until": ago, "duration": durationText, "state": stateMark, "plain": plain, "number": number, "words": words,
+	"asset": assetPath, "ago": ago, "exactly": exactly, "wall": wallTime, "duration": durationText, "state": stateMark, "plain": plain, "number": number, "words": words,
 	"doc": docHTML, "sentence": sentence, "json": jsonText, "name": jobTitle, "short": shortID, "spark": spark, "join": strings.Join, "took": took, "lasted": func(from, to time.Time) string { return took(&from, &to) }, "cut": cut,
 	"table": func(runs []belfry.Run, jobs bool) runTable { return runTable{runs, jobs} },
 }
@@ -107,6 +107,39 @@ func ago(value any, zone ...string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), template.HTMLEscapeString(exact), relative(time.Until(at), at)))
 }
 
+// exactly is an instant as a date and a time. With wall it is that of the viewer, which only
+// script knows; until then, and otherwise, it is that of a zone.
+func exactly(value any, zone string, viewer bool) template.HTML {
+	at, ok := value.(time.Time)
+	if p, isPointer := value.(*time.Time); isPointer && p != nil {
+		at, ok = *p, true
+	}
+	if !ok || at.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		location = time.UTC
+	}
+	mark := "data-stamp"
+	if viewer {
+		mark = "data-viewer"
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" %s tabindex="0">%s</time>`, at.UTC().Format(time.RFC3339Nano), at.UTC().Format("2006-01-02 15:04:05 UTC"), mark, at.In(location).Format("2006-01-02 15:04:05 MST")))
+}
+
+// wallTime is an occurrence in the zone of its schedule.
+func wallTime(o belfry.Occurrence) string {
+	at, err := time.Parse(time.RFC3339, o.Local)
+	switch {
+	case err != nil:
+		return o.Local
+	case at.Second() != 0:
+		return at.Format("Mon 2 Jan 2006 15:04:05")
+	}
+	return at.Format("Mon 2 Jan 2006 15:04")
+}
+
 // relative is a distance in words; script does the same.
 func relative(d time.Duration, at time.Time) string {
 	form := "%s ago"
@@ -171,7 +204,7 @@ func number(value any) string {
 func words(value any) string {
 	text := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprint(value), "_seconds"), "_at")
 	text = strings.ReplaceAll(text, "_", " ")
-	for from, to := range map[string]string{"dst ": "DST ", "http ": "HTTP ", "id": "id", "url": "URL"} {
+	for from, to := range map[string]string{"dst ": "DST ", "http ": "HTTP ", "url": "URL", "timezone": "time zone"} {
 		if strings.HasPrefix(text, from) && (strings.HasSuffix(from, " ") || text == from) {
 			text = to + text[len(from):]
 		}
@@ -276,7 +309,7 @@ func factValue(f *schema.Field, v reflect.Value, zone string) template.HTML {
 	}
 	switch value := v.Interface().(type) {
 	case time.Time, *time.Time:
-		return ago(value, zone)
+		return exactly(value, zone, false)
 	case belfry.ID:
 		return `<code>` + text("%s", value) + `</code>`
 	case json.RawMessage:

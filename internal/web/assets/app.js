@@ -14,7 +14,7 @@
     document.querySelectorAll('time[datetime]').forEach(function (e) {
       var at = Date.parse(e.dateTime);
       if (isNaN(at)) return;
-      var text = e.dataset.exact ? new Date(at).toLocaleString(undefined, { weekday: 'short', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', timeZoneName: 'short' }) : relative(at);
+      var text = e.dataset.stamp !== undefined ? e.textContent : e.dataset.viewer !== undefined ? new Date(at).toLocaleString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' }) : relative(at);
       if (e.textContent !== text) e.textContent = text;
       if (!e.dataset.zoned) {
         e.dataset.zoned = '1';
