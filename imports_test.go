@@ -79,7 +79,9 @@ var mayImport = map[string][]string{
 
 	"internal/pgtest":   {pgx}, // starts servers for tests; no row has it
 	"internal/promtest": nil,   // the same
-	"internal/chaos":    nil,   // tests only
+
+	"internal/browsertest": {"github.com/chromedp"}, // the same
+	"internal/chaos":       nil,                     // tests only
 
 	"internal/control/controltest": append([]string{"internal/control", "internal/store/sqlite"}, rules...), // for tests; no row has it
 }
@@ -138,7 +140,7 @@ func TestTheTableOfImportsIsUnderstood(t *testing.T) {
 		}
 	}
 	for name, allowed := range mayImport {
-		if slices.Contains(allowed, "internal/pgtest") || slices.Contains(allowed, "internal/promtest") {
+		if slices.Contains(allowed, "internal/pgtest") || slices.Contains(allowed, "internal/promtest") || slices.Contains(allowed, "internal/browsertest") {
 			t.Errorf("%s may import a package that is for tests alone", name)
 		}
 	}

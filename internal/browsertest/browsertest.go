@@ -286,7 +286,7 @@ func (b *Tab) Fill(label, value string) {
 func (b *Tab) Set(label, value string) {
 	b.t.Helper()
 	b.locate("input", label)
-	_, err := eval[bool](b, `(label, v) => { const l = [...document.querySelectorAll('label')].find(l => l.innerText.trim() === label); const e = document.getElementById(l.htmlFor); e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})); return true }`, label, value)
+	_, err := eval[bool](b, `(label, v) => { const l = [...document.querySelectorAll('label')].find(l => l.innerText.replace('· required', '').trim() === label); const e = document.getElementById(l.htmlFor); e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})); return true }`, label, value)
 	if err != nil {
 		b.t.Fatal(err)
 	}

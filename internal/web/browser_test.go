@@ -98,6 +98,23 @@ func (s *site) call(method, path string, body any) (reply map[string]any) {
 	return reply
 }
 
+// try calls the API, and reports whether that succeeded.
+func (s *site) try(method, path string, body any) bool {
+	s.t.Helper()
+	text, _ := json.Marshal(body)
+	r, err := http.NewRequest(method, s.address+"/api/v1"+path, strings.NewReader(string(text)))
+	if err != nil {
+		return false
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode < 300
+}
+
 // job creates a job that calls a path of the receiver.
 func (s *site) job(name, schedule, path string, more ...any) {
 	s.t.Helper()
@@ -125,6 +142,16 @@ func (s *site) settled(run belfry.ID, status string) {
 			return
 		} else if time.Now().After(deadline) {
 			s.t.Fatalf("run %s is %v, not %s", run, got, status)
+		}
+	}
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !check(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }

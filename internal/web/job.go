@@ -74,6 +74,7 @@ func (s *server) job(r *request) error {
 	var page store.Page
 	if p.Runs, page = newListing[belfry.Run](r, &filter, "status"); p.Runs.Error == "" {
 		var next store.Position
+		page.Limit = pageSize / 2
 		if p.Runs.Items, next, err = s.Control.JobRuns(r.ctx, r.namespace, job.ID.String(), filter, page); err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func TestPagesLookRight(t *testing.T) {
 	job := s.call("GET", "/jobs/nightly-report", nil)["job_id"].(string)
 	failing := s.call("GET", "/jobs/poll-inbox", nil)["job_id"].(string)
 	for _, p := range []struct{ name, path, see string }{
-		{"overview", "/", "Attempts per minute"}, {"jobs", "/jobs", "nightly-report"}, {"job", "/jobs/" + job, "The last 90 days"}, {"job-failing", "/jobs/" + failing, "failed in a row"},
+		{"overview", "/", "charge-subscriptions fails"}, {"jobs", "/jobs", "nightly-report"}, {"job", "/jobs/" + job, "The last 90 days"}, {"job-failing", "/jobs/" + failing, "failed in a row"},
 		{"job-new", "/jobs/new", "Calls a URL"}, {"job-edit", "/jobs/" + job + "/edit", "Save the job"}, {"runs", "/runs", "What happened"},
 		{"run-dead", "/runs/" + dead.String(), "Redrive with changes"}, {"run-running", "/runs/" + running.String(), "running"},
 		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"alerts", "/alerts", "oncall"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "Nodes of the last day"},
