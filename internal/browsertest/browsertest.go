@@ -35,9 +35,10 @@ var browser struct {
 	err  error
 }
 
-// Main runs the tests of a package that shares one browser.
-func Main(m *testing.M) int {
-	code := m.Run()
+// Main runs the tests of a package that shares one browser, with the function of another
+// package of test support.
+func Main(m *testing.M, run func(*testing.M) int) int {
+	code := run(m)
 	if browser.stop != nil {
 		browser.stop()
 	}

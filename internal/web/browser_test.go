@@ -17,9 +17,10 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/browsertest"
 	"github.com/belfry-sh/belfry/internal/node"
+	"github.com/belfry-sh/belfry/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(m, pgtest.Main)) }
 
 // site is a node with a receiver for its jobs.
 type site struct {

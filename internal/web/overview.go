@@ -30,10 +30,10 @@ type overview struct {
 type figure struct{ Label, Value, Note, Path, Class string }
 
 const (
-	overviewKeep  = time.Second
-	depthsKeep    = 5 * time.Second
-	listedNext    = 8
-	listedTrouble = 8
+	overviewKeep = time.Second
+	depthsKeep   = 5 * time.Second
+	maxNext      = 8
+	maxTrouble   = 8
 )
 
 func (s *server) overview(r *request) error {
@@ -63,7 +63,7 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 	if o.Failing, _, err = s.Control.List(ctx, namespace, belfry.JobFilter{Status: belfry.StatusFailing}, store.Page{Limit: 6}); err != nil {
 		return o, err
 	}
-	next, more, err := s.Control.Upcoming(ctx, namespace, now.Add(time.Hour), store.Page{Limit: listedNext})
+	next, more, err := s.Control.Upcoming(ctx, namespace, now.Add(time.Hour), store.Page{Limit: maxNext})
 	if err != nil {
 		return o, err
 	}
@@ -74,7 +74,7 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 	}
 	for _, e := range events {
 		known := e.Kind == belfry.EventJobFailing && slices.ContainsFunc(o.Failing, func(j belfry.Job) bool { return j.ID == e.JobID })
-		if troubling[e.Kind] && !known && len(o.Trouble) < listedTrouble {
+		if troubling[e.Kind] && !known && len(o.Trouble) < maxTrouble {
 			o.Trouble = append(o.Trouble, e)
 		}
 	}
