@@ -118,16 +118,29 @@ func (c *Control) Upcoming(ctx context.Context, namespace string, until time.Tim
 	for i := range planned {
 		ids[i] = planned[i].Plan.JobID
 	}
-	due, err := retryRead(ctx, "look up what is planned", func() ([]store.Due, error) { return c.store.PlansByJob(ctx, ids) })
+	jobs, err = c.jobsOf(ctx, namespace, ids)
+	return jobs, next, err
+}
+
+// jobsOf returns those of the jobs that are in a namespace.
+func (c *Control) jobsOf(ctx context.Context, namespace string, ids []belfry.ID) (jobs []belfry.Job, err error) {
 	for _, id := range ids {
-		if i := slices.IndexFunc(due, func(d store.Due) bool { return d.Plan.JobID == id && d.Namespace == namespace }); i >= 0 && err == nil {
-			job, failed := c.Get(ctx, namespace, id.String())
-			if failed == nil && !due[i].Plan.NextAt.IsZero() {
-				jobs = append(jobs, job)
-			} else if !isNotFound(failed) {
-				err = failed
-			}
+		job, err := c.Get(ctx, namespace, id.String())
+		if err == nil {
+			jobs = append(jobs, job)
+		} else if !isNotFound(err) {
+			return nil, err
 		}
+	}
+	return jobs, nil
+}
+
+// JobsByName lists the jobs of a namespace that have a name, by name.
+func (c *Control) JobsByName(ctx context.Context, namespace string, p store.Page) (jobs []belfry.Job, next store.Position, err error) {
+	ids, err := retryRead(ctx, "list jobs by name", func() ([]belfry.ID, error) { return c.store.JobsByName(ctx, namespace, p.After.ID, p.Limit+1) })
+	ids, next = cutPage(ids, p.Limit, func(id belfry.ID) store.Position { return store.Position{ID: id} })
+	if err == nil {
+		jobs, err = c.jobsOf(ctx, namespace, ids)
 	}
 	return jobs, next, err
 }

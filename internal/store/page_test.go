@@ -89,6 +89,23 @@ func TestSessions(t *testing.T) {
 	})
 }
 
+func TestJobsByName(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *fixture) {
+		byName := map[string]belfry.ID{}
+		for _, name := range []string{"b", "a", "c", ""} {
+			byName[name] = f.createJob(t, 5, func(j *belfry.Job) { j.Name = name }).ID
+		}
+		first, err := f.JobsByName(ctx, namespace, belfry.ID{}, 2)
+		if err != nil || !slices.Equal(first, []belfry.ID{byName["a"], byName["b"]}) {
+			t.Errorf("the first are %v (%v), want those of a and b of %v", first, err, byName)
+		}
+		rest, err := f.JobsByName(ctx, namespace, byName["b"], 10)
+		if err != nil || !slices.Equal(rest, []belfry.ID{byName["c"]}) {
+			t.Errorf("the rest is %v (%v), want that of c of %v", rest, err, byName)
+		}
+	})
+}
+
 func TestRunTimes(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *fixture) {
 		f.populateSettled(t)

@@ -16,16 +16,11 @@ import (
 func asError(err error, to **belfry.Error) bool { return errors.As(err, to) }
 
 func (s *server) events(r *request) error {
-	var filter belfry.EventFilter
-	l, page := newListing[belfry.Event](r, &filter, "kind", "job")
-	if l.Error == "" {
-		events, next, err := s.Control.ListEvents(r.ctx, r.namespace, filter, page)
-		if belfry.CodeOf(err) == belfry.NotFound {
-			l.Error = publicText(err)
-		} else if err != nil {
-			return err
-		}
-		l.Items, l.Next = events, position(next)
+	l, _, err := list(r, []string{"kind", "job"}, pageSize, func(f belfry.EventFilter, p store.Page) ([]belfry.Event, store.Position, error) {
+		return s.Control.ListEvents(r.ctx, r.namespace, f, p)
+	})
+	if err != nil {
+		return err
 	}
 	return r.show("events.html", "events", "Events", l)
 }
@@ -35,29 +30,24 @@ type alertsPage struct {
 	Channels []belfry.Channel
 }
 
-func (s *server) alerts(r *request) error {
-	var filter belfry.AlertFilter
-	l, page := newListing[belfry.Alert](r, &filter, "status", "channel")
-	p := alertsPage{listing: l}
-	channels, err := s.Control.Channels(r.ctx, r.namespace)
-	if err != nil {
+func (s *server) alerts(r *request) (err error) {
+	var p alertsPage
+	if p.Channels, err = s.Control.Channels(r.ctx, r.namespace); err != nil {
 		return err
 	}
-	p.Channels = channels
-	if p.Error == "" {
-		alerts, next, err := s.Control.Alerts(r.ctx, r.namespace, filter, page)
-		if err != nil {
-			return err
-		}
-		p.Items, p.Next = alerts, position(next)
+	p.listing, _, err = list(r, []string{"status", "channel"}, pageSize, func(f belfry.AlertFilter, page store.Page) ([]belfry.Alert, store.Position, error) {
+		return s.Control.Alerts(r.ctx, r.namespace, f, page)
+	})
+	if err != nil {
+		return err
 	}
 	return r.show("alerts.html", "alerts", "Alerts", p)
 }
 
 func (s *server) acknowledge(r *request) error {
-	id, err := belfry.ParseID(r.PathValue("alert"))
+	id, err := r.id("alert")
 	if err != nil {
-		return belfry.Errorf(belfry.NotFound, "there is no alert %.40q", r.PathValue("alert"))
+		return err
 	}
 	if _, err := s.Control.AcknowledgeAlert(r.ctx, r.namespace, id, r.key); err != nil {
 		return err

@@ -42,32 +42,41 @@ func scale(d, longest time.Duration, size float64) float64 {
 	return size * math.Log1p(float64(d.Milliseconds())) / math.Log1p(float64(max(longest.Milliseconds(), 1)))
 }
 
-// sparkLine draws the latest runs of a job, the latest on the right.
-func sparkLine(times []store.RunTime, most int) template.HTML {
-	times = times[:min(len(times), most)]
+// runBars draws runs beside each other, the latest on the right: their height is how long
+// they took.
+func runBars(times []store.RunTime, most, height int, class, title string) (chart template.HTML, longest time.Duration) {
+	now := time.Now()
+	for _, t := range times {
+		longest = max(longest, runDuration(t, now))
+	}
+	var b strings.Builder
+	svg(&b, most*10, height, class, title)
+	for i, t := range times {
+		h := 4 + scale(runDuration(t, now), longest, float64(height-4))
+		switch t.Status {
+		case belfry.RunDead:
+			h = float64(height)
+		case belfry.RunSkipped:
+			h = 3
+		}
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="8" height="%.1f"><title>%s: %s, %s</title></rect>`,
+			runClass(t.Status), (most-1-i)*10+1, float64(height)-h, h, t.ScheduledAt.UTC().Format("2 Jan 15:04 UTC"), t.Status, durationText(runDuration(t, now)))
+	}
+	b.WriteString(`</svg>`)
+	return template.HTML(b.String()), longest
+}
+
+// spark draws the latest runs of a job in a row of a table.
+func spark(times []store.RunTime) template.HTML {
 	if len(times) == 0 {
 		return `<span class="none">no runs yet</span>`
 	}
-	var longest time.Duration
 	counts := map[belfry.RunStatus]int{}
 	for _, t := range times {
-		longest = max(longest, runDuration(t, time.Now()))
 		counts[t.Status]++
 	}
-	var b strings.Builder
-	svg(&b, most*5, 20, "spark", countText("Latest runs", counts))
-	for i, t := range times {
-		height := 4 + scale(runDuration(t, time.Now()), longest, 16)
-		if t.Status == belfry.RunDead {
-			height = 20
-		}
-		if t.Status == belfry.RunSkipped {
-			height = 3
-		}
-		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="4" height="%.1f" rx="1"/>`, runClass(t.Status), (most-1-i)*5, 20-height, height)
-	}
-	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
+	chart, _ := runBars(times[:min(len(times), 20)], 20, 20, "spark", countText("Latest runs", counts))
+	return chart
 }
 
 func countText(what string, counts map[belfry.RunStatus]int) string {
@@ -197,34 +206,21 @@ func daysOf(times []store.RunTime, count int, now time.Time, zone *time.Location
 	return days
 }
 
-// durations is how long runs took.
+// durations is how long the latest runs took.
 type durations struct {
 	Chart       template.HTML
 	First, Last time.Time
 	Longest     time.Duration
 }
 
-// drawDurations draws how long the latest runs took, the latest on the right; nil: there are
-// too few.
-func drawDurations(times []store.RunTime, now time.Time) *durations {
-	const most, height = 60, 72
+// drawDurations draws durations; nil: there are too few.
+func drawDurations(times []store.RunTime) *durations {
+	const most = 60
 	times = slices.DeleteFunc(slices.Clone(times[:min(len(times), 2*most)]), func(t store.RunTime) bool { return t.StartedAt == nil })
-	times = times[:min(len(times), most)]
-	if len(times) < 2 {
+	if times = times[:min(len(times), most)]; len(times) < 2 {
 		return nil
 	}
 	d := durations{First: times[len(times)-1].ScheduledAt, Last: times[0].ScheduledAt}
-	for _, t := range times {
-		d.Longest = max(d.Longest, runDuration(t, now))
-	}
-	var b strings.Builder
-	svg(&b, most*10, height, "durations", fmt.Sprintf("How long the latest %d runs took, at most %s", len(times), durationText(d.Longest)))
-	for i, t := range slices.Backward(times) {
-		h := 4 + scale(runDuration(t, now), d.Longest, height-6)
-		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%.1f" width="8" height="%.1f"><title>%s: %s, %s</title></rect>`,
-			runClass(t.Status), (most-1-i)*10+1, height-h, h, t.ScheduledAt.UTC().Format("2 Jan 15:04 UTC"), t.Status, durationText(runDuration(t, now)))
-	}
-	b.WriteString(`</svg>`)
-	d.Chart = template.HTML(b.String())
+	d.Chart, d.Longest = runBars(times, most, 72, "durations", fmt.Sprintf("How long the latest %d runs took", len(times)))
 	return &d
 }

@@ -174,7 +174,7 @@ func TestSearchAndOrder(t *testing.T) {
 	tab.Press("\r")
 	tab.NotSee("daily")
 	tab.See("often")
-	for order, first := range map[string]string{"next": "often", "last": "daily"} {
+	for order, first := range map[string]string{"next": "often", "last": "daily", "name": "daily"} {
 		tab.Go("/jobs?sort=" + order)
 		if got := tab.Script(`() => document.querySelector('td.head a').innerText`); got != first {
 			t.Errorf("by %s the first job is %v, want %s", order, got, first)

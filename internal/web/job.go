@@ -68,16 +68,11 @@ func (s *server) job(r *request) error {
 	}
 	mine := times[job.ID]
 	days := daysOf(mine, heatDays, now, zone, heatRuns)
-	p.Heat, p.Counted, p.Durations = heatMap(days), days[0].counted, drawDurations(mine, now)
-	var filter belfry.JobRunFilter
-	var page store.Page
-	if p.Runs, page = newListing[belfry.Run](r, &filter, "status"); p.Runs.Error == "" {
-		var next store.Position
-		page.Limit = pageSize / 2
-		if p.Runs.Items, next, err = s.Control.JobRuns(r.ctx, r.namespace, job.ID.String(), filter, page); err != nil {
-			return err
-		}
-		p.Runs.Next = position(next)
+	p.Heat, p.Counted, p.Durations = heatMap(days), days[0].counted, drawDurations(mine)
+	if p.Runs, _, err = list(r, []string{"status"}, pageSize/2, func(f belfry.JobRunFilter, page store.Page) ([]belfry.Run, store.Position, error) {
+		return s.Control.JobRuns(r.ctx, r.namespace, job.ID.String(), f, page)
+	}); err != nil {
+		return err
 	}
 	if p.Revisions, err = s.revisions(r, job); err != nil {
 		return err
@@ -89,7 +84,7 @@ func (s *server) job(r *request) error {
 			p.Why = &why
 		}
 	}
-	p.Facts = facts(job.Manifest, job.Timezone, "-name", "-schedule", "-timezone", "-payload", "-status", "-description", "-tags")
+	p.Facts = facts(job.Manifest, job.Timezone, "name", "schedule", "timezone", "payload", "status", "description", "tags")
 	p.Payload = jsonText(job.Payload)
 	return r.show("job.html", "jobs", jobTitle(job.Name, job.ID), p)
 }

@@ -56,34 +56,27 @@ type jobForm struct {
 func (f jobForm) In(name string) *formField { return f.Fields[name] }
 
 func newJobForm(m belfry.Manifest, given url.Values, errors []belfry.FieldError) jobForm {
-	f := newForm(&m, given, nil)
-	var payload belfry.HTTPPayload
-	if m.Type != belfry.TypeWorker {
-		_ = json.Unmarshal(m.Payload, &payload) // what is no request leaves it empty
-	}
-	f.add(&payload, "payload.", given)
-	out := jobForm{Fields: f.fields, Type: firstOf(m.Type, belfry.TypeHTTP), Schedules: commonSchedules}
+	out := jobForm{Type: firstOf(m.Type, belfry.TypeHTTP), Schedules: commonSchedules}
 	if given != nil {
 		out.Type = firstOf(given.Get("type"), belfry.TypeHTTP)
 	}
-	if given == nil && out.Type == belfry.TypeHTTP {
-		f.set("payload", "")
-	}
+	var request belfry.HTTPPayload
 	if out.Type == belfry.TypeHTTP {
-		delete(f.fields, "payload") // errors of it belong to the address
-		f.fields["payload"] = f.fields["payload.url"]
+		_ = json.Unmarshal(m.Payload, &request) // what is no request leaves it empty
+		m.Payload = nil
+	}
+	f := newForm(&m, given, nil)
+	f.add(&request, "payload.", given)
+	for i := range errors {
+		if out.Type == belfry.TypeHTTP && errors[i].Field == "payload" {
+			errors[i].Field = "payload.url"
+		}
 	}
 	if f.mark(errors); len(errors) > 0 {
 		out.Error = f.rest("The job is not valid.")
 	}
-	if out.Type == belfry.TypeHTTP {
-		var any json.RawMessage
-		other := form{fields: map[string]*formField{}}
-		other.add(&struct {
-			Payload json.RawMessage `json:"payload" doc:"Any JSON that the handler expects."`
-		}{any}, "", given)
-		f.fields["payload"] = other.fields["payload"]
-	}
+	out.Fields = f.fields
+	f.fields["payload"].Doc = "Any JSON that the handler expects."
 	f.fields["schedule"].List, f.fields["timezone"].List = "schedules", "zones"
 	f.fields["schedule"].Doc = "A cron expression, such as '0 9 * * *', an interval such as 'PT15M', a calendar rule, or an instant."
 	for _, g := range jobGroups {

@@ -42,27 +42,56 @@ func parsePosition(text string) (p store.Position) {
 	return store.Position{}
 }
 
-// newListing reads a filter from a query. What is wrong with it is shown with an empty list.
-func newListing[T any](r *request, filter any, names ...string) (l listing[T], p store.Page) {
+// list reads a filter from the query and gets a page of a list. What is wrong with the filter
+// is shown with an empty list.
+func list[F, T any](r *request, names []string, limit int, get func(F, store.Page) ([]T, store.Position, error)) (l listing[T], filter F, err error) {
 	l.Query = url.Values{}
+	known := url.Values{}
 	for name, values := range r.URL.Query() {
 		if values = slices.DeleteFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }); len(values) > 0 && slices.Contains(names, name) {
 			l.Query[name] = values
+			if name != "sort" {
+				known[name] = values
+			}
 		}
 	}
-	known := url.Values{}
-	for name, values := range l.Query {
-		if name != "sort" {
-			known[name] = values
-		}
-	}
-	for _, e := range schema.DecodeQuery(known, filter) {
+	for _, e := range schema.DecodeQuery(known, &filter) {
 		l.Error = cmp.Or(l.Error, words(e.Field)+" "+e.Message)
 	}
 	after := r.URL.Query().Get("after")
-	l.First = after == ""
-	l.Filter = filterFields(filter, l.Query, names)
-	return l, store.Page{After: parsePosition(after), Limit: pageSize}
+	l.First, l.Filter = after == "", filterFields(&filter, l.Query, names)
+	if l.Error != "" {
+		return l, filter, nil
+	}
+	var next store.Position
+	if l.Items, next, err = get(filter, store.Page{After: parsePosition(after), Limit: limit}); belfry.CodeOf(err) == belfry.NotFound {
+		l.Error, err = publicText(err), nil
+	}
+	l.Next = position(next)
+	return l, filter, err
+}
+
+// postedFilter reads a filter from a form.
+func (r *request) postedFilter(filter any, names []string) error {
+	values := url.Values{}
+	for _, name := range names {
+		if v := r.PostFormValue(name); v != "" {
+			values.Set(name, v)
+		}
+	}
+	if fields := schema.DecodeQuery(values, filter); len(fields) > 0 {
+		return &belfry.Error{Code: belfry.Invalid, Message: "the filter is not valid", Fields: fields}
+	}
+	return nil
+}
+
+// id is the id in the address of a run or alert.
+func (r *request) id(what string) (belfry.ID, error) {
+	id, err := belfry.ParseID(r.PathValue(what))
+	if err != nil {
+		return id, belfry.Errorf(belfry.NotFound, "there is no %s %.40q; each is named by its id", what, r.PathValue(what))
+	}
+	return id, nil
 }
 
 // NextLink is the address of the next page.
@@ -95,31 +124,31 @@ type jobsPage struct {
 	Sorts []option
 }
 
-var jobSorts = []option{{Value: "", Label: "Newest first"}, {Value: "next", Label: "Next run first"}, {Value: "last", Label: "Latest run first"}}
+var jobSorts = []option{{Value: "", Label: "Newest first"}, {Value: "name", Label: "By name"}, {Value: "next", Label: "Next run first"}, {Value: "last", Label: "Latest run first"}}
 
 const sparkDays = 30
 
-func (s *server) jobs(r *request) error {
-	var filter belfry.JobFilter
-	l, page := newListing[jobRow](r, &filter, "search", "status", "type", "queue", "tag", "sort")
-	p := jobsPage{listing: l, Sort: l.Query.Get("sort"), Sorts: jobSorts}
-	if p.Error == "" {
-		jobs, next, err := s.sortedJobs(r, filter, p.Sort, page)
+var jobFilterNames = []string{"search", "status", "type", "queue", "tag"}
+
+func (s *server) jobs(r *request) (err error) {
+	p := jobsPage{Sort: r.URL.Query().Get("sort"), Sorts: jobSorts}
+	p.listing, _, err = list(r, append(jobFilterNames, "sort"), pageSize, func(f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
+		jobs, next, err := s.sortedJobs(r, f, p.Sort, page)
 		if err != nil {
-			return err
+			return nil, next, err
 		}
-		p.Next = position(next)
 		ids := make([]belfry.ID, len(jobs))
 		for i := range jobs {
 			ids[i] = jobs[i].ID
 		}
 		times, err := s.Control.RunTimes(r.ctx, r.namespace, ids, s.Control.Now().AddDate(0, 0, -sparkDays), 20)
-		if err != nil {
-			return err
-		}
 		for _, job := range jobs {
-			p.Items = append(p.Items, jobRow{job, times[job.ID]})
+			rows = append(rows, jobRow{job, times[job.ID]})
 		}
+		return rows, next, err
+	})
+	if err != nil {
+		return err
 	}
 	return r.show("jobs.html", "jobs", "Jobs", p)
 }
@@ -130,6 +159,8 @@ func (s *server) sortedJobs(r *request, f belfry.JobFilter, sort string, p store
 	switch sort {
 	case "next":
 		jobs, next, err = s.Control.Upcoming(r.ctx, r.namespace, s.Control.Now().AddDate(10, 0, 0), p)
+	case "name":
+		jobs, next, err = s.Control.JobsByName(r.ctx, r.namespace, p)
 	case "last":
 		var runs []belfry.Run
 		runs, next, err = s.Control.ListRuns(r.ctx, r.namespace, belfry.RunFilter{}, store.Page{After: p.After, Limit: 4 * p.Limit})
@@ -202,14 +233,8 @@ func (s *server) bulk(r *request) error {
 		return belfry.Errorf(belfry.Invalid, "choose what to do with the jobs")
 	}
 	var filter belfry.JobFilter
-	values := url.Values{}
-	for _, name := range []string{"search", "status", "type", "queue", "tag"} {
-		if v := r.PostFormValue(name); v != "" {
-			values.Set(name, v)
-		}
-	}
-	if fields := schema.DecodeQuery(values, &filter); len(fields) > 0 {
-		return &belfry.Error{Code: belfry.Invalid, Message: "the filter is not valid", Fields: fields}
+	if err := r.postedFilter(&filter, jobFilterNames); err != nil {
+		return err
 	}
 	all := r.PostFormValue("scope") == "all"
 	request := belfry.Bulk{Action: action, Filter: filter, All: filter.Empty(), DryRun: !r.confirmed()}

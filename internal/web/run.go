@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
-	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/store"
 )
 
@@ -23,9 +22,9 @@ type runPage struct {
 }
 
 func (s *server) run(r *request) error {
-	id, err := belfry.ParseID(r.PathValue("run"))
+	id, err := r.id("run")
 	if err != nil {
-		return belfry.Errorf(belfry.NotFound, "there is no run %.40q; runs are named by their ids", r.PathValue("run"))
+		return err
 	}
 	run, err := s.Control.Run(r.ctx, r.namespace, id)
 	if err != nil {
@@ -51,8 +50,7 @@ func (s *server) run(r *request) error {
 		p.Lag = durationText(max(run.StartedAt.Sub(run.ReadyAt), time.Millisecond))
 	}
 	p.Retries = retrySchedule(run, p.Job)
-	p.Facts = facts(run, p.Job.Timezone, "kind", "scheduled_at", "ready_at", "fired_at", "started_at", "finished_at", "attempt", "http_status", "revision", "worker_id",
-		"idempotency_key", "trace_id", "run_id", "cancel_requested_at", "skipped_to", "skipped_count")
+	p.Facts = facts(run, p.Job.Timezone, "job_id", "job_name", "namespace", "status", "error", "output", "reason", "note", "attempts")
 	return r.show("run.html", "runs", "Run of "+jobTitle(run.JobName, run.JobID), p)
 }
 
@@ -75,24 +73,19 @@ func retrySchedule(run belfry.Run, job belfry.Job) (list []time.Time) {
 }
 
 func (s *server) runs(r *request) error {
-	var filter belfry.RunFilter
-	l, page := newListing[belfry.Run](r, &filter, "status", "job")
-	if l.Error == "" {
-		runs, next, err := s.Control.ListRuns(r.ctx, r.namespace, filter, page)
-		if belfry.CodeOf(err) == belfry.NotFound {
-			l.Error = publicText(err)
-		} else if err != nil {
-			return err
-		}
-		l.Items, l.Next = runs, position(next)
+	l, _, err := list(r, []string{"status", "job"}, pageSize, func(f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+		return s.Control.ListRuns(r.ctx, r.namespace, f, p)
+	})
+	if err != nil {
+		return err
 	}
 	return r.show("runs.html", "runs", "Runs", l)
 }
 
 func (s *server) actOnRun(r *request) error {
-	id, err := belfry.ParseID(r.PathValue("run"))
+	id, err := r.id("run")
 	if err != nil {
-		return belfry.Errorf(belfry.NotFound, "there is no run %.40q", r.PathValue("run"))
+		return err
 	}
 	action, here := r.PathValue("action"), "/runs/"+id.String()
 	switch action {
@@ -128,42 +121,31 @@ type deadPage struct {
 var deadFilterNames = []string{"job", "error", "reason", "fingerprint"}
 
 func (s *server) dead(r *request) error {
-	var filter belfry.DeadFilter
-	l, page := newListing[belfry.DeadLetter](r, &filter, deadFilterNames...)
-	l.Filter = slices.DeleteFunc(l.Filter, func(f *formField) bool { return f.Name == "fingerprint" })
-	p := deadPage{listing: l, Chosen: filter.Fingerprint}
-	if p.Error == "" {
-		without := filter
-		without.Fingerprint = ""
-		var next store.Position
-		groups, err := s.Control.GroupDeadLetters(r.ctx, r.namespace, without, 50)
-		if err == nil {
-			p.Groups = groups
-			p.Items, next, err = s.Control.ListDeadLetters(r.ctx, r.namespace, filter, page)
+	p, filter := deadPage{}, belfry.DeadFilter{}
+	var err error
+	p.listing, filter, err = list(r, deadFilterNames, pageSize, func(f belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, store.Position, error) {
+		all := f
+		all.Fingerprint = ""
+		if p.Groups, err = s.Control.GroupDeadLetters(r.ctx, r.namespace, all, 50); err != nil {
+			return nil, store.Position{}, err
 		}
-		if belfry.CodeOf(err) == belfry.NotFound {
-			p.Error = publicText(err)
-		} else if err != nil {
-			return err
-		}
-		p.Next = position(next)
+		return s.Control.ListDeadLetters(r.ctx, r.namespace, f, page)
+	})
+	if err != nil {
+		return err
 	}
+	p.Chosen = filter.Fingerprint
+	p.Filter = slices.DeleteFunc(p.Filter, func(f *formField) bool { return f.Name == "fingerprint" })
 	return r.show("dead.html", "dead", "Dead letters", p)
 }
 
 // actOnDead redrives or discards all dead letters that match a filter, after a count.
 func (s *server) actOnDead(r *request) error {
 	var filter belfry.DeadFilter
-	values := map[string][]string{}
-	for _, name := range deadFilterNames {
-		if v := r.PostFormValue(name); v != "" {
-			values[name] = []string{v}
-		}
+	if err := r.postedFilter(&filter, deadFilterNames); err != nil {
+		return err
 	}
-	if fields := schema.DecodeQuery(values, &filter); len(fields) > 0 {
-		return &belfry.Error{Code: belfry.Invalid, Message: "the filter is not valid", Fields: fields}
-	}
-	all, dry := len(values) == 0, !r.confirmed()
+	all, dry := filter == belfry.DeadFilter{}, !r.confirmed()
 	var result belfry.DeadResult
 	var err error
 	verb, text := "Redrive", "They run again, with all their retries, as their jobs are now."

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schema"
-	"github.com/belfry-sh/belfry/internal/store"
 )
 
 // functions are what templates may call.
@@ -82,21 +82,24 @@ func sentence(text string) string {
 	return text
 }
 
+const noTime = template.HTML(`<span class="none">–</span>`)
+
+// instant is a time, or what a pointer to one points to.
+func instant(value any) time.Time {
+	if at, ok := value.(*time.Time); ok && at != nil {
+		return *at
+	}
+	at, _ := value.(time.Time)
+	return at
+}
+
 // ago is an instant as a distance from now, with the exact time in a zone on hover. The
 // script keeps it up to date, and adds the viewer's zone. It takes a time or a pointer to
 // one, and optionally the name of a zone.
 func ago(value any, zone ...string) template.HTML {
-	var at time.Time
-	switch v := value.(type) {
-	case time.Time:
-		at = v
-	case *time.Time:
-		if v != nil {
-			at = *v
-		}
-	}
+	at := instant(value)
 	if at.IsZero() {
-		return `<span class="none">–</span>`
+		return noTime
 	}
 	exact := at.UTC().Format("2006-01-02 15:04:05 UTC")
 	if len(zone) > 0 && zone[0] != "" && zone[0] != "UTC" {
@@ -110,12 +113,9 @@ func ago(value any, zone ...string) template.HTML {
 // exactly is an instant as a date and a time. With wall it is that of the viewer, which only
 // script knows; until then, and otherwise, it is that of a zone.
 func exactly(value any, zone string, viewer bool) template.HTML {
-	at, ok := value.(time.Time)
-	if p, isPointer := value.(*time.Time); isPointer && p != nil {
-		at, ok = *p, true
-	}
-	if !ok || at.IsZero() {
-		return `<span class="none">–</span>`
+	at := instant(value)
+	if at.IsZero() {
+		return noTime
 	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -275,29 +275,12 @@ type fact struct {
 	Value      template.HTML
 }
 
-// facts are the fields of a struct that are set, as its tags describe them: those with the
-// names, or all but those with a minus sign.
-func facts(v any, zone string, names ...string) (list []fact) {
-	value := reflect.Indirect(reflect.ValueOf(v))
-	without := map[string]bool{}
-	var only []string
-	for _, name := range names {
-		if left, minus := strings.CutPrefix(name, "-"); minus {
-			without[left] = true
-		} else {
-			only = append(only, name)
-		}
-	}
-	t := schema.Of(value.Type())
-	if only == nil {
-		for _, f := range t.Fields {
-			only = append(only, f.Name)
-		}
-	}
-	for _, name := range only {
-		f := t.Field(name)
-		if field := f.Value(value); !without[name] && !field.IsZero() {
-			list = append(list, fact{words(name), strings.ReplaceAll(f.Doc, "'", ""), factValue(f, field, zone)})
+// facts are the fields of a struct that are set, as its tags describe them, except some.
+func facts(v any, zone string, without ...string) (list []fact) {
+	value := reflect.ValueOf(v)
+	for _, f := range schema.Of(value.Type()).Fields {
+		if field := f.Value(value); !field.IsZero() && !slices.Contains(without, f.Name) {
+			list = append(list, fact{words(f.Name), strings.ReplaceAll(f.Doc, "'", ""), factValue(f, field, zone)})
 		}
 	}
 	return list
@@ -335,7 +318,3 @@ func factValue(f *schema.Field, v reflect.Value, zone string) template.HTML {
 	}
 	return text("%s", plainJSON)
 }
-
-// spark draws the latest runs of a job as bars, the latest last: their height is how long
-// they took.
-func spark(times []store.RunTime) template.HTML { return sparkLine(times, 20) }

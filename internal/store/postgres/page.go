@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -43,6 +44,12 @@ func (s *Store) RunTimes(ctx context.Context, namespace string, jobs []belfry.ID
 		table("runs", "x.state", "NULL::timestamptz", "0::bigint", "")+` UNION ALL `+table("dead", "'dead'", "x.died_at", "0::bigint", "")+` UNION ALL `+
 		table("history", "x.state", "x.settled_at", "x.skipped_count", " AND x.settled_at >= $3::timestamptz - interval '1 day'")+`) t`, uuids(jobs), namespace, since, limit)
 	return times, wrapError("read the times of runs", err)
+}
+
+func (s *Store) JobsByName(ctx context.Context, namespace string, after belfry.ID, limit int) ([]belfry.ID, error) {
+	ids, err := collectIDs(ctx, s.readPool, `/* jobs by name */ SELECT id FROM belfry.jobs WHERE namespace = $1 AND name IS NOT NULL AND state <> 'deleted'
+  AND name > coalesce((SELECT name FROM belfry.jobs WHERE id = $2), '') ORDER BY namespace, name LIMIT $3`, namespace, uuid(after), limit)
+	return column(ids, func(id *pgtype.UUID) belfry.ID { return id.Bytes }), wrapError("list jobs by name", err)
 }
 
 func (s *Store) AddSession(ctx context.Context, session store.Session) error {

@@ -19,6 +19,8 @@ const (
 		` UNION ALL SELECT * FROM (SELECT r.job_id, r.id, 'dead', r.scheduled_at, r.started_at, r.died_at, 0 FROM dead r` + whereTimes +
 		` UNION ALL SELECT * FROM (SELECT r.job_id, r.id, r.state, r.scheduled_at, r.started_at, r.settled_at, r.skipped_count FROM history r` + whereTimes
 
+	selectByName = `SELECT id FROM jobs WHERE namespace = ?1 AND name IS NOT NULL AND state <> 'deleted' AND name > coalesce((SELECT name FROM jobs WHERE id = ?2), '') ORDER BY name LIMIT ?3`
+
 	insertSession = `INSERT INTO sessions (id, key_hash, seen_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 	selectSession = `SELECT key_hash, seen_at FROM sessions WHERE id = ? AND seen_at > ?`
 	touchSession  = `UPDATE sessions SET seen_at = ? WHERE id = ?`
@@ -64,6 +66,10 @@ func (s *Store) RunTimes(ctx context.Context, namespace string, jobs []belfry.ID
 		}
 		return times, nil
 	})
+}
+
+func (s *Store) JobsByName(ctx context.Context, namespace string, after belfry.ID, limit int) ([]belfry.ID, error) {
+	return readAll(ctx, s, "list jobs by name", scanID, selectByName, namespace, after[:], atMost(limit))
 }
 
 func (s *Store) AddSession(ctx context.Context, session store.Session) error {
