@@ -39,7 +39,7 @@ func scale(d, longest time.Duration, size float64) float64 {
 	if longest <= 0 {
 		return size / 3
 	}
-	return size * math.Log1p(float64(d.Milliseconds())) / math.Log1p(float64(max(longest.Milliseconds(), 1)))
+	return size * math.Log1p(float64(d.Microseconds())) / math.Log1p(float64(max(longest.Microseconds(), 1)))
 }
 
 // runBars draws runs beside each other, the latest on the right: their height is how long

@@ -323,3 +323,25 @@ func printable(r rune) rune {
 	}
 	return r
 }
+
+func TestNamespaces(t *testing.T) {
+	s := newSite(t)
+	s.job("mine", "@daily", "/ok")
+	tab := browsertest.Open(t, s.address)
+	tab.Go("/?ns=team-b")
+	tab.See("There are no jobs yet")
+	tab.Click("Create the first job")
+	tab.Fill("Name", "theirs")
+	tab.Click("Every hour")
+	tab.Fill("URL", s.receiver+"/ok")
+	tab.Click("Create the job")
+	tab.See("The job was created.")
+	tab.Click("Jobs")
+	tab.See("theirs")
+	tab.NotSee("mine")
+	tab.Set("Namespace", "default")
+	tab.See("In the next hour")
+	tab.Click("Jobs")
+	tab.See("mine")
+	tab.NotSee("theirs")
+}

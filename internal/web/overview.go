@@ -155,7 +155,7 @@ func (o *overview) figures(d control.Depths, nodes []store.Node, counts navCount
 	} else if counts.Dead >= maxCount {
 		dead.Value = "999+"
 	}
-	failing := figure{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "their latest attempts failed", Path: "/jobs?status=failing", Class: class(len(o.Failing) > 0)}
+	failing := figure{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "latest attempts failed", Path: "/jobs?status=failing", Class: class(len(o.Failing) > 0)}
 	if len(o.Failing) == 0 {
 		failing.Note = "none"
 	} else if len(o.Failing) > 5 {

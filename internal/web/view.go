@@ -172,7 +172,7 @@ func durationText(d time.Duration) string {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", max(1, d.Milliseconds()))
 	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + " s"
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < 2*time.Hour:
