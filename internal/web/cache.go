@@ -5,36 +5,23 @@ import (
 	"time"
 )
 
-// cached is a value that many requests share for a moment. It is computed by one of them.
+// maxCached is how many values are kept.
+const maxCached = 1000
+
+// cache has values that many requests share for a moment. Each is computed by one of them,
+// while the others wait.
+type cache[T any] struct {
+	mu     sync.Mutex
+	values map[string]*cached[T]
+}
+
 type cached[T any] struct {
 	mu    sync.Mutex
 	value T
 	until time.Time
 }
 
-func (c *cached[T]) get(keep time.Duration, compute func() (T, error)) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Now().Before(c.until) {
-		return c.value, nil
-	}
-	value, err := compute()
-	if err == nil {
-		c.value, c.until = value, time.Now().Add(keep)
-	}
-	return value, err
-}
-
-// maxCached is how many values are kept.
-const maxCached = 1000
-
-// cachedBy is a cached value for each key.
-type cachedBy[T any] struct {
-	mu     sync.Mutex
-	values map[string]*cached[T]
-}
-
-func (c *cachedBy[T]) get(key string, keep time.Duration, compute func() (T, error)) (T, error) {
+func (c *cache[T]) get(key string, keep time.Duration, compute func() (T, error)) (T, error) {
 	c.mu.Lock()
 	if c.values == nil || len(c.values) >= maxCached {
 		c.values = map[string]*cached[T]{}
@@ -45,10 +32,19 @@ func (c *cachedBy[T]) get(key string, keep time.Duration, compute func() (T, err
 		c.values[key] = v
 	}
 	c.mu.Unlock()
-	return v.get(keep, compute)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Now().Before(v.until) {
+		return v.value, nil
+	}
+	value, err := compute()
+	if err == nil {
+		v.value, v.until = value, time.Now().Add(keep)
+	}
+	return value, err
 }
 
-func (c *cachedBy[T]) clear() {
+func (c *cache[T]) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.values = nil

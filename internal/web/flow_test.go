@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -8,11 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/client"
 	"github.com/belfry-sh/belfry/internal/browsertest"
+	"github.com/belfry-sh/belfry/worker"
 )
 
 // Somebody who has never seen the page creates a job with what can be seen.
 func TestCreateAJobThatCallsAURLEveryMorning(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tab := browsertest.Open(t, s.address)
 	tab.Go("/")
@@ -33,6 +38,7 @@ func TestCreateAJobThatCallsAURLEveryMorning(t *testing.T) {
 }
 
 func TestErrorsAreBesideTheirFields(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tab := browsertest.Open(t, s.address)
 	tab.Expect("422") // which the console reports
@@ -54,6 +60,7 @@ func TestErrorsAreBesideTheirFields(t *testing.T) {
 }
 
 func TestEditShowsWhatChanges(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("report", "0 9 * * *", "/ok", "timezone", "UTC", "payload", map[string]any{"url": s.receiver + "/ok", "headers": map[string]string{"Authorization": "Bearer hush"}})
 	tab := browsertest.Open(t, s.address)
@@ -74,6 +81,7 @@ func TestEditShowsWhatChanges(t *testing.T) {
 }
 
 func TestWatchARunLive(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("export", "@yearly", "/wait")
 	watching, tab := browsertest.Open(t, s.address), browsertest.Open(t, s.address)
@@ -88,7 +96,43 @@ func TestWatchARunLive(t *testing.T) {
 	watching.See("succeeded")
 }
 
+func TestWatchALog(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.call("PUT", "/jobs/pages", map[string]any{"schedule": "@yearly", "handler": "pages"})
+	c, err := client.New(s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := worker.NewMux()
+	mux.HandleFunc("pages", func(ctx context.Context, run *belfry.Run) error {
+		run.Log("page 1 of 2 <b>bold</b>")
+		select {
+		case <-s.release:
+		case <-ctx.Done():
+		}
+		run.Log("page 2 of 2")
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- worker.New(c, mux, worker.DrainTimeout(time.Second)).Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+	}()
+	run := s.trigger("pages")
+	tab := browsertest.Open(t, s.address)
+	tab.Go("/runs/" + run.String())
+	tab.See("page 1 of 2 <b>bold</b>", "live")
+	close(s.release)
+	tab.See("page 2 of 2", "succeeded")
+}
+
 func TestFailAndRedrive(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.failing.Store(true)
 	s.job("stock", "@yearly", "/switch", "max_retries", 0)
@@ -124,6 +168,7 @@ func TestFailAndRedrive(t *testing.T) {
 }
 
 func TestPauseResumeAndActOnMany(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"one", "two", "three"} {
 		s.job(name, "0 9 * * *", "/ok", "tags", []string{"many"})
@@ -160,6 +205,7 @@ func TestPauseResumeAndActOnMany(t *testing.T) {
 }
 
 func TestSearchAndOrder(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("daily", "0 9 * * *", "/ok")
 	s.job("often", "* * * * *", "/ok", "description", "Polls the mail server.")
@@ -183,6 +229,7 @@ func TestSearchAndOrder(t *testing.T) {
 }
 
 func TestBackfill(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("ledger", "0 9 * * *", "/ok", "timezone", "UTC", "starts_at", "2020-01-01T00:00:00Z")
 	tab := browsertest.Open(t, s.address)
@@ -198,6 +245,7 @@ func TestBackfill(t *testing.T) {
 }
 
 func TestChannels(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tab := browsertest.Open(t, s.address)
 	tab.Expect("409") // of a test that fails
@@ -222,6 +270,7 @@ func TestChannels(t *testing.T) {
 }
 
 func TestThemeAndHelp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tab := browsertest.Open(t, s.address)
 	tab.Scheme("light")
@@ -252,6 +301,7 @@ var hostile = []string{
 }
 
 func TestHostileTextsAreShownAsText(t *testing.T) {
+	t.Parallel()
 	if len(hostile) != 40 {
 		t.Fatalf("there are %d", len(hostile))
 	}
@@ -325,6 +375,7 @@ func printable(r rune) rune {
 }
 
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("mine", "@daily", "/ok")
 	tab := browsertest.Open(t, s.address)

@@ -25,7 +25,7 @@ const (
 type hub struct {
 	control *control.Control
 	mu      sync.Mutex
-	watch   map[string]map[chan struct{}]bool // by namespace
+	watch   map[string]map[chan struct{}]bool // by namespace; true: it has been woken once
 	count   int
 	stop    context.CancelFunc
 }
@@ -45,7 +45,7 @@ func (h *hub) add(namespace string) chan struct{} {
 		h.watch[namespace] = map[chan struct{}]bool{}
 	}
 	ch := make(chan struct{}, 1)
-	h.watch[namespace][ch] = true
+	h.watch[namespace][ch] = false
 	if h.count++; h.count == 1 {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
@@ -66,10 +66,18 @@ func (h *hub) remove(namespace string, ch chan struct{}) {
 }
 
 // changed wakes who watches a namespace.
-func (h *hub) changed(namespace string) {
+func (h *hub) changed(namespace string) { h.wake(namespace, true) }
+
+// wake wakes all who watch a namespace, or those who are new: what has happened since their
+// page was made may be part of what is known already.
+func (h *hub) wake(namespace string, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for ch := range h.watch[namespace] {
+	for ch, woken := range h.watch[namespace] {
+		if woken && !all {
+			continue
+		}
+		h.watch[namespace][ch] = true
 		select {
 		case ch <- struct{}{}:
 		default:
@@ -103,10 +111,8 @@ func (h *hub) poll(ctx context.Context) {
 			call, cancel := context.WithTimeout(ctx, pollTimeout)
 			now, err := h.control.Pulse(call, namespace)
 			cancel()
-			if last, ok := known[namespace]; err == nil && (ok && last != now || edited) {
-				h.changed(namespace)
-			}
 			if err == nil {
+				h.wake(namespace, known[namespace] != now || edited)
 				known[namespace] = now
 			}
 		}

@@ -50,6 +50,10 @@ func TestManyTabsCostAsMuchAsOne(t *testing.T) {
 		if n := s.asked.Load(); n < 15 || n > 22 {
 			t.Errorf("two namespaces were asked for %d times in 10 s", n)
 		}
+		if n := woken(); n != 50 {
+			t.Errorf("%d of 50 tabs were woken at first", n)
+		}
+		time.Sleep(10 * time.Second)
 		if n := woken(); n > 0 {
 			t.Errorf("%d tabs were woken although nothing happened", n)
 		}
@@ -57,7 +61,7 @@ func TestManyTabsCostAsMuchAsOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1100 * time.Millisecond)
-		if n := woken(); n != 50 || len(other) > 0 {
+		if n := woken(); n != 50 || len(other) > 1 {
 			t.Errorf("%d of 50 tabs were woken, and of another namespace %d", n, len(other))
 		}
 		controltest.Create(t, h.control, controltest.Named("new", "@daily"))

@@ -52,7 +52,7 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 		return o, err
 	}
 	o.chart(list, since)
-	depths, err := s.depths.get(depthsKeep, func() (control.Depths, error) { return s.Control.Depths(ctx) })
+	depths, err := s.depths.get("", depthsKeep, func() (control.Depths, error) { return s.Control.Depths(ctx) })
 	if err != nil {
 		return o, err
 	}

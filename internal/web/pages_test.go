@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func (s *site) furnish() (dead, running belfry.ID) {
 		{"charge-subscriptions", "0 */2 * * *", "America/New_York", "/fail", "billing"}, {"poll-inbox", "*/30 * * * *", "UTC", "/fail", "mail"},
 		{"export-warehouse", "@yearly", "UTC", "/wait", "reports"}, {"nightly-report", "30 2 * * *", "Europe/Paris", "/ok", "reports"},
 	} {
-		more := []any{"timezone", j.zone, "tags", []string{j.tag}, "retry_base_seconds", 1, "max_retries", 0}
+		more := []any{"timezone", j.zone, "tags", []string{j.tag}, "retry_base_seconds", 1, "max_retries", 0, "timeout_seconds", 3600}
 		if i%3 == 0 {
 			more = append(more, "description", "Keeps things in order, and says so.")
 		}
@@ -57,6 +56,7 @@ func (s *site) furnish() (dead, running belfry.ID) {
 }
 
 func TestPagesLookRight(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *node.Config) { pastHour(t, c.Data) })
 	dead, running := s.furnish()
 	tab := browsertest.Open(t, s.address)
@@ -68,20 +68,19 @@ func TestPagesLookRight(t *testing.T) {
 		{"run-dead", "/runs/" + dead.String(), "Redrive with changes"}, {"run-running", "/runs/" + running.String(), "running"},
 		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"alerts", "/alerts", "oncall"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "Nodes of the last day"},
 	} {
+		tab.Viewport(1280, 900)
+		tab.Go(p.path)
+		tab.See(p.see)
 		for _, scheme := range []string{"light", "dark"} {
 			tab.Scheme(scheme)
-			tab.Viewport(1280, 900)
-			tab.Go(p.path)
-			tab.See(p.see)
-			where := fmt.Sprintf("%s, %s", p.name, scheme)
-			tab.Accessible(where)
+			tab.Accessible(p.name + ", " + scheme)
 			tab.Screenshot(p.name + "-" + scheme)
-			tab.Viewport(390, 844)
-			if n := tab.Wide(); n > 0 {
-				t.Errorf("%s is %d px wider than a phone", where, n)
-			}
-			tab.Screenshot(p.name + "-" + scheme + "-phone")
 		}
+		tab.Viewport(390, 844)
+		if n := tab.Wide(); n > 0 {
+			t.Errorf("%s is %d px wider than a phone", p.name, n)
+		}
+		tab.Screenshot(p.name + "-phone")
 	}
 	close(s.release)
 }

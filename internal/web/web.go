@@ -56,9 +56,10 @@ type server struct {
 	pages   *template.Template
 	live    *hub
 	logins  loginLimiter
-	depths  cached[control.Depths]
-	counts  cachedBy[navCounts]
-	screens cachedBy[overview]
+	depths  cache[control.Depths]
+	names   cache[[]string] // of namespaces
+	counts  cache[navCounts]
+	screens cache[overview]
 }
 
 //go:embed templates
@@ -93,6 +94,8 @@ const (
 	pageTimeout = 20 * time.Second
 	maxForm     = 1 << 20
 	pageSize    = 30
+	countsKeep  = 2 * time.Second
+	namesKeep   = 5 * time.Second
 
 	// policy is what a browser may load: nothing but what this server has.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -225,7 +228,8 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
 	if section != "" {
 		p.Counts = r.navCounts()
-		if p.Namespaces, _ = r.server.Control.Namespaces(r.ctx); !slices.Contains(p.Namespaces, r.namespace) {
+		known, _ := r.server.names.get("", namesKeep, func() ([]string, error) { return r.server.Control.Namespaces(r.ctx) })
+		if p.Namespaces = slices.Clone(known); !slices.Contains(p.Namespaces, r.namespace) {
 			p.Namespaces = append(p.Namespaces, r.namespace)
 		}
 	}
@@ -266,7 +270,7 @@ func (r *request) write(status int, html []byte) {
 }
 
 func (r *request) navCounts() navCounts {
-	counts, _ := r.server.counts.get(r.namespace, 2*time.Second, func() (c navCounts, err error) {
+	counts, _ := r.server.counts.get(r.namespace, countsKeep, func() (c navCounts, err error) {
 		if c.Dead, err = r.server.Control.CountDead(r.ctx, r.namespace, maxCount); err != nil {
 			return c, err
 		}
@@ -281,6 +285,7 @@ func (r *request) navCounts() navCounts {
 // done.
 func (r *request) redirect(path, done string, pairs ...any) error {
 	r.server.counts.clear()
+	r.server.names.clear()
 	r.server.screens.clear()
 	r.server.live.changed(r.namespace)
 	if path == "" {

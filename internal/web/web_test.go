@@ -61,6 +61,7 @@ func post(t *testing.T, c *http.Client, address string, form url.Values) *http.R
 }
 
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	s, file := keyed(t)
 	c := person(t)
 	answer, text := get(t, c, s.address+"/jobs?search=x")
@@ -118,6 +119,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestTheSessionCookie(t *testing.T) {
+	t.Parallel()
 	s, _ := keyed(t)
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	for _, proxied := range []bool{false, true} {
@@ -139,6 +141,7 @@ func TestTheSessionCookie(t *testing.T) {
 }
 
 func TestGuessesAreLimited(t *testing.T) {
+	t.Parallel()
 	s, _ := keyed(t)
 	limited := false
 	for range 30 {
@@ -154,6 +157,7 @@ func TestGuessesAreLimited(t *testing.T) {
 }
 
 func TestLoginInABrowser(t *testing.T) {
+	t.Parallel()
 	s, _ := keyed(t)
 	tab := browsertest.Open(t, s.address)
 	tab.Expect("401") // of the wrong key
@@ -173,6 +177,7 @@ func TestLoginInABrowser(t *testing.T) {
 }
 
 func TestOtherOriginsAndHostsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.job("safe", "@yearly", "/ok")
 	send := func(change func(*http.Request)) int {
@@ -209,6 +214,7 @@ func TestOtherOriginsAndHostsAreRefused(t *testing.T) {
 }
 
 func TestRootIsForBrowsersAndPrograms(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if answer, text := get(t, http.DefaultClient, s.address+"/"); !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") || !strings.Contains(text, "<h1>Overview</h1>") {
 		t.Errorf("a browser gets %s", answer.Header.Get("Content-Type"))
@@ -231,6 +237,7 @@ func TestRootIsForBrowsersAndPrograms(t *testing.T) {
 
 // The first page and all it loads, as a browser gets it.
 func TestPagesAreLight(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for i := range 30 {
 		s.job(fmt.Sprintf("job-%d", i), "*/5 * * * *", "/ok")
@@ -262,6 +269,7 @@ func TestPagesAreLight(t *testing.T) {
 }
 
 func TestVendoredFilesAreWhatTheyWere(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("vendored.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -283,5 +291,31 @@ func TestVendoredFilesAreWhatTheyWere(t *testing.T) {
 		if !known[f.Name()] {
 			t.Errorf("%s is neither ours nor in vendored.txt", f.Name())
 		}
+	}
+}
+
+// What people do with forms works in a browser that runs no script.
+func TestFormsWorkWithoutScript(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := person(t)
+	answer := post(t, c, s.address+"/jobs/new", url.Values{"name": {"plain"}, "schedule": {"0 9 * * *"}, "timezone": {"UTC"}, "type": {"http"}, "payload.url": {s.receiver + "/ok"}})
+	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Request.URL.Path, "/jobs/") {
+		t.Fatalf("creating a job leads to %s with %d", answer.Request.URL, answer.StatusCode)
+	}
+	id := s.call("GET", "/jobs/plain", nil)["job_id"].(string)
+	form := url.Values{"job": {id}, "action": {"pause"}, "scope": {"selected"}}
+	post(t, c, s.address+"/jobs", form)
+	if got := s.call("GET", "/jobs/plain", nil)["status"]; got != "scheduled" {
+		t.Errorf("without a confirmation the job is %v", got)
+	}
+	form.Set("confirm", "yes")
+	post(t, c, s.address+"/jobs", form)
+	if got := s.call("GET", "/jobs/plain", nil)["status"]; got != "paused" {
+		t.Errorf("the job is %v", got)
+	}
+	_, text := get(t, c, s.address+"/jobs?status=paused")
+	if !strings.Contains(text, "plain") || !strings.Contains(text, `<time`+` `) && !strings.Contains(text, "paused") {
+		t.Errorf("the list says %s", text)
 	}
 }

@@ -33,7 +33,7 @@
   try { theme(localStorage.getItem('theme') || ''); } catch (e) { /* storage may be refused */ }
 
   // Live: one stream while the page is seen, and one refresh in two seconds at most.
-  var source, last = 0, waiting;
+  var source, last = Date.now(), waiting;
   function busy() {
     return document.querySelector('#live input:checked, #live details.act[open]') || (document.activeElement && document.activeElement.closest('#live form') && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName));
   }
@@ -50,10 +50,8 @@
     if (!live) return;
     if (document.hidden) { if (source) { source.close(); source = null; } return; }
     if (source) return;
-    var dropped = last > 0;
     source = new EventSource(live.dataset.stream);
     source.addEventListener('changed', changed);
-    source.addEventListener('open', function () { if (dropped) changed(); dropped = true; });
   }
   setInterval(function () { if (!document.hidden && document.querySelector('#live [data-poll]')) changed(); }, 2000);
   document.addEventListener('visibilitychange', function () { follow(); if (!document.hidden) tick(); });
@@ -117,6 +115,7 @@
     if (list && Intl.supportedValuesOf) Intl.supportedValuesOf('timeZone').forEach(function (z) { list.appendChild(new Option(z, z)); });
     var help = document.getElementById('help');
     if (help) help.querySelector('button').addEventListener('click', function () { help.close(); });
+    if (/[?&]done=/.test(location.search)) history.replaceState(null, '', location.pathname + location.search.replace(/([?&])(done|n)=[^&]*/g, '$1').replace(/[?&]+$/, '').replace(/([?&])&+/g, '$1') + location.hash);
     theme(root.dataset.theme || ''); tick(); kind(); count(); follow();
   }
   document.addEventListener('DOMContentLoaded', start);
