@@ -26,7 +26,7 @@ lint:
 	$(GO) -C tools build -o "$(CURDIR)/.tools/staticcheck" honnef.co/go/tools/cmd/staticcheck
 	.tools/staticcheck ./...
 
-# PostgreSQL and Prometheus for the tests: installed when we may, named when we may not.
+# PostgreSQL, Prometheus and Chromium for the tests: installed when we may, named when we may not.
 deps:
 	@sh tools/deps.sh
 

@@ -16,7 +16,7 @@ var (
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
 	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
 	parts      = append([]string{
-		"internal/control", "internal/api", "internal/scheduler", "internal/election", "internal/alert",
+		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert",
 		"internal/store/postgres", "internal/store/sqlite",
 	}, rules...)
 )
@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"internal/node":  append([]string{xsync}, parts...),
 
 	"internal/api":            append([]string{"internal/control", xtime}, rules...),
+	"internal/web":            append([]string{"internal/control", xtime}, rules...),
 	"internal/control":        rules,
 	"internal/alert":          append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
@@ -79,7 +80,9 @@ var mayImport = map[string][]string{
 
 	"internal/pgtest":   {pgx}, // starts servers for tests; no row has it
 	"internal/promtest": nil,   // the same
-	"internal/chaos":    nil,   // tests only
+
+	"internal/browsertest": {"github.com/chromedp"}, // the same
+	"internal/chaos":       nil,                     // tests only
 
 	"internal/control/controltest": append([]string{"internal/control", "internal/store/sqlite"}, rules...), // for tests; no row has it
 }
@@ -138,7 +141,7 @@ func TestTheTableOfImportsIsUnderstood(t *testing.T) {
 		}
 	}
 	for name, allowed := range mayImport {
-		if slices.Contains(allowed, "internal/pgtest") || slices.Contains(allowed, "internal/promtest") {
+		if slices.Contains(allowed, "internal/pgtest") || slices.Contains(allowed, "internal/promtest") || slices.Contains(allowed, "internal/browsertest") {
 			t.Errorf("%s may import a package that is for tests alone", name)
 		}
 	}

@@ -16,8 +16,12 @@ have_prometheus() {
 	command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1
 }
 
+have_chromium() {
+	command -v chromium >/dev/null 2>&1
+}
+
 # Tests of these may be left out.
-optional="pgbouncer prometheus"
+optional="pgbouncer prometheus chromium"
 
 missing=
 for package in $optional; do
@@ -43,7 +47,7 @@ fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/schema"
+	"github.com/belfry-sh/belfry/internal/secret"
 )
 
 func serveCommand() *cobra.Command {
@@ -50,7 +52,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			for _, warning := range warnings {
 				log.Warn(warning)
 			}
-			c.Version = version()
+			c.Version, c.Settings = version(), settingsOf(cmd.Flags())
 			n, err := node.New(cmd.Context(), c, log)
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // stopped while it waited for the database, like a node that runs
@@ -92,6 +94,27 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	return cmd
 }
 
+// settingsOf lists the flags of a node with their values, for the page. An address of a
+// database is shown without its password.
+func settingsOf(flags *pflag.FlagSet) (list []node.Setting) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		value := strings.Trim(f.Value.String(), "[]")
+		if f.Name == "database-url" && value != "" {
+			value = secret.Redact(value, nil)
+			if u, err := url.Parse(value); err == nil && u.User != nil {
+				u.User = url.User(u.User.Username())
+				value = u.String()
+			}
+		}
+		doc, _, _ := strings.Cut(f.Usage, " ["+environmentPrefix)
+		list = append(list, node.Setting{Name: f.Name, Value: value, Doc: doc})
+	})
+	return list
+}
+
 const logJSON = "json"
 
 // logsJSON reports whether the arguments or the environment of a node ask for a log in
@@ -130,6 +153,7 @@ func printGreeting(w io.Writer, c node.Config, n *node.Node) {
 	fmt.Fprintf(w, "belfry %s is running, process %d\n", version(), os.Getpid())
 	serves := slices.Contains(c.Roles, node.RoleAPI)
 	if serves {
+		line("Page", base+"/")
 		line("API", base+"/api/v1")
 	}
 	if a := n.MetricsAddr(); a != nil {

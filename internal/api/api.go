@@ -59,6 +59,10 @@ type Options struct {
 
 	Version string // of the program, for the reference
 
+	// Page serves what the API does not: the page for people. Nil: there is none. It asks
+	// for a login itself, if there are keys.
+	Page http.Handler
+
 	Metrics *metrics.Metrics // nil: nothing is measured, and /metrics is not served
 	// Span starts the span of a request that changes something. Nil: there are no traces.
 	Span func(r *http.Request, route string) (ctx context.Context, end func(status int))
@@ -217,7 +221,7 @@ func (a *api) authorize(r *http.Request) error {
 	if probed := r.URL.Path == livePath || r.URL.Path == readyPath; !probed && !AcceptsHost(a.Hosts, r.Host) {
 		return &httpError{code: belfry.Misdirected, detail: fmt.Sprintf("this server does not accept the name %.100q in the Host header; its operator can allow it with --host", hostName(r.Host))}
 	}
-	if a.Keys != nil && !a.open[r.URL.Path] && !strings.HasPrefix(r.URL.Path, pingPath) {
+	if a.Keys != nil && !a.isPage(r) && !a.open[r.URL.Path] && !strings.HasPrefix(r.URL.Path, pingPath) {
 		name, err := a.Keys.check(r.Header.Values("Authorization"))
 		if err != nil {
 			return err
@@ -256,6 +260,10 @@ func hostName(host string) string {
 // dispatch serves a request by its route. What has none gets a problem document
 // instead of the mux's own answer.
 func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
+	if a.isPage(r) {
+		a.Page.ServeHTTP(w, r)
+		return
+	}
 	err := noRoute(r)
 	if escaped := r.URL.EscapedPath(); escaped == path.Clean(escaped) { // A name may have slashes, encoded.
 		h, pattern := a.mux.Handler(r)
@@ -270,6 +278,21 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.fail(w, r, err)
+}
+
+// isPage reports whether a request is for the page: a path that the API does not have, or the
+// root for a browser, while a program gets the list of operations there.
+func (a *api) isPage(r *http.Request) bool {
+	switch {
+	case a.Page == nil || strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/api":
+		return false
+	case r.URL.Path == "/":
+		return strings.Contains(r.Header.Get("Accept"), "text/html")
+	case r.URL.EscapedPath() != path.Clean(r.URL.EscapedPath()):
+		return false
+	}
+	_, pattern := a.mux.Handler(r)
+	return pattern == ""
 }
 
 // probe takes an answer without sending it.

@@ -186,6 +186,22 @@ func (k *Keys) find(text string) (name string, ok bool) {
 	return name, ok
 }
 
+// Find returns the hash of a key, if it is one of them.
+func (k *Keys) Find(text string) (hash [sha256.Size]byte, ok bool) {
+	_, ok = k.find(text)
+	return sha256.Sum256([]byte(text)), ok
+}
+
+// Name is the name of the key with this hash, if there still is one.
+func (k *Keys) Name(hash [sha256.Size]byte) (name string, ok bool) {
+	for _, known := range k.state.Load().list {
+		if known.sum == hash {
+			return known.name, true
+		}
+	}
+	return "", false
+}
+
 // check finds the key in an Authorization header and gives its name.
 func (k *Keys) check(headers []string) (name string, err error) {
 	if k.Err() != nil {

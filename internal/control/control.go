@@ -41,6 +41,7 @@ type Store interface {
 	store.Nodes
 	store.Statistics
 	store.Pinger
+	PageStore
 	PlansByJob(ctx context.Context, jobs []belfry.ID) ([]store.Due, error)
 	Upcoming(ctx context.Context, w store.Window) ([]store.Planned, error)
 	Held(ctx context.Context, prefix string) ([]store.Lease, error)

@@ -39,6 +39,8 @@ type Metrics struct {
 	types  map[string]bool
 	work   map[workKey]*workSeries
 
+	activity activity
+
 	node    atomic.Pointer[func() Node]
 	cluster atomic.Pointer[Cluster]
 }
@@ -96,14 +98,16 @@ func (m *Metrics) Started(runs []*belfry.Run) {
 		}
 		series.lag.Observe(max(run.StartedAt.Sub(run.ReadyAt), 0).Seconds())
 	}
+	m.activity.started(runs)
 }
 
 // Attempt is an attempt that ended.
 type Attempt struct {
-	Lane     string
-	Outcome  belfry.Outcome
-	Duration time.Duration
-	Dead     belfry.Reason // why its run is dead; empty: it is not
+	Namespace string
+	Lane      string
+	Outcome   belfry.Outcome
+	Duration  time.Duration
+	Dead      belfry.Reason // why its run is dead; empty: it is not
 }
 
 // Settled measures attempts that ended.
@@ -126,6 +130,7 @@ func (m *Metrics) Settled(ended []Attempt) {
 			series.dead[a.Dead].Inc()
 		}
 	}
+	m.activity.settled(ended)
 }
 
 // Missed counts what a scheduler decided about missed occurrences of a job.

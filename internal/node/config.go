@@ -12,6 +12,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/target"
+	"github.com/belfry-sh/belfry/internal/web"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -49,6 +50,8 @@ type Config struct {
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
+	Settings []Setting // what the page shows of this configuration
+
 	// Handlers are executed beside the built-in ones, by the type of their jobs. The API
 	// creates no such jobs: they are for a program that contains a node, like belfry bench.
 	Handlers map[string]worker.Handler
@@ -57,6 +60,9 @@ type Config struct {
 	// prove that safety does not depend on election.
 	OwnAll bool
 }
+
+// Setting is a setting as the page shows it.
+type Setting = web.Setting
 
 // Defaults is the configuration of `belfry serve` without flags.
 func Defaults() Config {

@@ -27,6 +27,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/store/sqlite"
 	"github.com/belfry-sh/belfry/internal/target"
 	"github.com/belfry-sh/belfry/internal/tracing"
+	"github.com/belfry-sh/belfry/internal/web"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -188,6 +189,10 @@ func (n *Node) Run(ctx context.Context) error {
 		n.keepMembership(ctx)
 		return nil
 	})
+	work.Go(func() error {
+		n.recordActivity(ctx)
+		return nil
+	})
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
 		pool = n.pool(local)
@@ -275,6 +280,11 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.RunsIn(n.id, n.ownsAll())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
+		if n.keys != nil {
+			page.Keys = n.keys
+		}
+		o.Page = web.New(page)
 	}
 	return n.serveHTTP(ctx, n.listener, api.New(o))
 }

@@ -27,6 +27,10 @@ type History interface {
 	// the page is short.
 	JobRuns(ctx context.Context, namespace string, job belfry.ID, filter belfry.JobRunFilter, page Page) ([]belfry.Run, Position, error)
 
+	// RunTimes returns when the latest runs and skips of jobs were, at most so many of each
+	// job, without what they wrote. They are in no order.
+	RunTimes(ctx context.Context, namespace string, jobs []belfry.ID, since time.Time, limit int) ([]RunTime, error)
+
 	// ListRuns returns the runs and skips of all jobs of a namespace, live ones
 	// included, latest first, without their attempts. Like ListJobs it reads a
 	// bounded number, so that a page may be short and still be followed by others.
@@ -124,6 +128,9 @@ type DeadLetters interface {
 	// GroupDeadLetters counts those that match the filter by fingerprint, the largest
 	// group first.
 	GroupDeadLetters(ctx context.Context, namespace string, filter belfry.DeadFilter, limit int) ([]belfry.DeadGroup, error)
+
+	// CountDead counts those of a namespace, up to a limit.
+	CountDead(ctx context.Context, namespace string, limit int) (int, error)
 
 	// Redrive turns dead letters into live runs with the same ids, keys and attempts, and
 	// with all their retries. Each is ready after its delay; one of a

@@ -33,6 +33,9 @@ type Jobs interface {
 	// they are kept. Jobs without a name are left out.
 	JobNames(ctx context.Context, namespace string, ids []belfry.ID) (map[belfry.ID]string, error)
 
+	// JobsByName lists jobs that have a name, by name, after the job of an id.
+	JobsByName(ctx context.Context, namespace string, after belfry.ID, limit int) ([]belfry.ID, error)
+
 	// ListJobs returns the jobs that match the filter, newest first. Archived jobs are
 	// among them only if the filter asks for a status that they may have. It reads a
 	// bounded number of jobs: a page may have fewer than its limit, or none, and still

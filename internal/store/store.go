@@ -40,6 +40,8 @@ type Store interface {
 	Maintenance
 	Statistics
 	TraceLinks
+	Activities
+	Sessions
 	Sharding
 	Clock
 	Notifier

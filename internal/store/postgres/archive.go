@@ -255,7 +255,7 @@ func (f *followUps) settled(ctx context.Context, q querier, settled []bool, sql 
 }
 
 // succeed runs the statement for successes, and marks its results.
-func (f *followUps) succeed(ctx context.Context, q querier, settled []bool, args ...any) error {
+func (f *followUps) succeed(ctx context.Context, q querier, results []belfry.Result, settled []bool, args ...any) error {
 	var (
 		n                  int64
 		oneOff, hasWaiting bool
@@ -266,7 +266,7 @@ func (f *followUps) succeed(ctx context.Context, q querier, settled []bool, args
 	fields := []any{&n, idColumn(&run.job), &oneOff, &hasWaiting, &run.revision, &run.scheduledAt, &run.firedAt, &run.retentionDays, &lane, &micros}
 	return forEach(ctx, q, fields, func() error {
 		settled[n] = true
-		f.attempts = append(f.attempts, metrics.Attempt{Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
+		f.attempts = append(f.attempts, metrics.Attempt{Namespace: results[n].Namespace, Lane: lane.text, Outcome: belfry.OutcomeSucceeded, Duration: time.Duration(micros) * time.Microsecond})
 		if oneOff && !hasWaiting {
 			f.succeeded = append(f.succeeded, run)
 		} else {

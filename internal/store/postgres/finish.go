@@ -86,7 +86,7 @@ func (s *Store) settle(ctx context.Context, results []belfry.Result) (settled []
 	}
 	next := followUps{attempts: make([]metrics.Attempt, 0, len(results))}
 	if len(succeeded) > 0 {
-		err = next.succeed(ctx, s.pool, settled, resultArgs(results, succeeded)...)
+		err = next.succeed(ctx, s.pool, results, settled, resultArgs(results, succeeded)...)
 	}
 	if err == nil {
 		err = s.finishFailed(ctx, results, failed, settled, &next)
@@ -223,7 +223,7 @@ func (s *Store) finishFailed(ctx context.Context, results []belfry.Result, which
 	}
 	for n, i := range known {
 		if h := runs[n]; settled[i] {
-			next.attempts = append(next.attempts, metrics.Attempt{Lane: h.lane, Outcome: results[i].Outcome, Duration: s.Now().Sub(h.startedAt), Dead: settlements[n].Reason})
+			next.attempts = append(next.attempts, metrics.Attempt{Namespace: results[i].Namespace, Lane: h.lane, Outcome: results[i].Outcome, Duration: s.Now().Sub(h.startedAt), Dead: settlements[n].Reason})
 		}
 	}
 	if slices.Contains(states, string(belfry.RunReady)) {

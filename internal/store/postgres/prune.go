@@ -58,6 +58,8 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		{deleteOld("trace_links", `created_at < $1`), now.Add(-store.TraceLinkRetention)},
 		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
 		{deleteOld("nodes", `seen_at < $1`), now.Add(-store.NodeRetention)},
+		{deleteOld("activity", `minute < $1`), now.Add(-store.ActivityRetention)},
+		{deleteOld("sessions", `seen_at < $1`), now.Add(-store.SessionTimeout)},
 	} {
 		steps = append(steps, func() (int, error) {
 			_, err := s.deleteInBatches(ctx, rows.sql, rows.before, pruneBatch)

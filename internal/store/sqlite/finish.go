@@ -106,7 +106,7 @@ func (t *tx) succeed(r *belfry.Result) (settled bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	t.addSettled(d.lane, d.startedAt, belfry.OutcomeSucceeded, "")
+	t.addSettled(r.Namespace, d.lane, d.startedAt, belfry.OutcomeSucceeded, "")
 	if d.key != "" && d.kind == belfry.KindScheduled {
 		if err := t.run(succeedKey, d.job[:], d.key, d.shard, r.RunID[:], micro(t.now), micro(t.now)); err != nil {
 			return true, err
@@ -140,7 +140,7 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 		return err
 	}
 	s := belfry.Settle(h.id, h.counts, t.specs.OrZero(h.spec).Retry(), r)
-	t.addSettled(h.lane, micro(h.startedAt), r.Outcome, s.Reason)
+	t.addSettled(h.namespace, h.lane, micro(h.startedAt), r.Outcome, s.Reason)
 	switch s.State {
 	case belfry.RunDead:
 		err = t.run(settleDead, string(s.Reason), s.Counts.Failures, s.Counts.Lost, now, belfry.Fingerprint(r), h.id[:])
@@ -165,9 +165,9 @@ func (t *tx) settle(h *heldRun, r belfry.Result) error {
 }
 
 // addSettled notes an attempt that ended, to be measured once that is committed.
-func (t *tx) addSettled(lane string, startedAt int64, outcome belfry.Outcome, dead belfry.Reason) {
+func (t *tx) addSettled(namespace, lane string, startedAt int64, outcome belfry.Outcome, dead belfry.Reason) {
 	took := time.Duration(micro(t.now)-startedAt) * time.Microsecond
-	t.settled = append(t.settled, metrics.Attempt{Lane: lane, Outcome: outcome, Duration: took, Dead: dead})
+	t.settled = append(t.settled, metrics.Attempt{Namespace: namespace, Lane: lane, Outcome: outcome, Duration: took, Dead: dead})
 }
 
 func (t *tx) settleAll(runs []heldRun, outcome belfry.Outcome, why string) error {

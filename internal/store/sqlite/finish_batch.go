@@ -35,7 +35,7 @@ FROM what CROSS JOIN result CROSS JOIN runs r ON `+ofResult+`AND r.one_off = wha
 	findOthers = newBatchStatement(results, resultRow, `)
 SELECT n, r.job_id FROM what CROSS JOIN result LEFT JOIN runs r ON `+ofResult+`WHERE r.one_off IS NOT what.one_off`)
 
-	deleteRuns = newBatchStatement(`DELETE FROM runs WHERE id IN (`, `?`, `) RETURNING lane, started_at`)
+	deleteRuns = newBatchStatement(`DELETE FROM runs WHERE id IN (`, `?`, `) RETURNING namespace, lane, started_at`)
 )
 
 // finishTx settles a batch of results.
@@ -45,7 +45,8 @@ type finishTx struct {
 	verdicts []belfry.Verdict
 	left     []int // those that must be settled one by one
 
-	lane      string // this and the next are scanned into, for each row
+	namespace string // this and the next two are scanned into, for each row
+	lane      string
 	startedAt int64
 }
 
@@ -174,7 +175,7 @@ func (f *finishTx) succeedOneOffs(batch []int, args []any) (together []int, jobs
 
 // scanSucceeded notes an attempt that succeeded, as deleteRuns returns it.
 func (f *finishTx) scanSucceeded(rows *sql.Rows, _ *struct{}) error {
-	err := rows.Scan(&f.lane, &f.startedAt)
-	f.addSettled(f.lane, f.startedAt, belfry.OutcomeSucceeded, "")
+	err := rows.Scan(&f.namespace, &f.lane, &f.startedAt)
+	f.addSettled(f.namespace, f.lane, f.startedAt, belfry.OutcomeSucceeded, "")
 	return err
 }

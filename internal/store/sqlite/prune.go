@@ -22,6 +22,8 @@ const (
 	pruneAlerts   = `DELETE FROM alerts WHERE rowid IN (SELECT rowid FROM alerts WHERE latest_at < ? AND status = 'resolved' LIMIT ?)`
 	pruneEvents   = `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE at < ? LIMIT ?)`
 	pruneNodes    = `DELETE FROM nodes WHERE id IN (SELECT id FROM nodes WHERE seen_at < ? LIMIT ?)`
+	pruneActivity = `DELETE FROM activity WHERE rowid IN (SELECT rowid FROM activity WHERE minute < ? LIMIT ?)`
+	pruneSessions = `DELETE FROM sessions WHERE rowid IN (SELECT rowid FROM sessions WHERE seen_at < ? LIMIT ?)`
 
 	pruneKeys = `DELETE FROM keys WHERE rowid IN (SELECT rowid FROM keys WHERE created_at < ?1 AND (succeeded_at IS NULL OR succeeded_at < ?1)
 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.job_id = keys.job_id AND r.key = keys.key) LIMIT ?2)`
@@ -77,7 +79,7 @@ func (s *Store) pruneOthers(ctx context.Context, now time.Time, keep time.Durati
 		keep  time.Duration
 	}{
 		{pruneTriggers, store.TriggerRetention}, {pruneRequests, store.RequestRetention}, {pruneKeys, store.KeyRetention}, {pruneEvents, keep}, {pruneAlerts, keep}, {pruneOutages, store.OutageRetention},
-		{pruneLinks, store.TraceLinkRetention}, {pruneNodes, store.NodeRetention},
+		{pruneLinks, store.TraceLinkRetention}, {pruneNodes, store.NodeRetention}, {pruneActivity, store.ActivityRetention}, {pruneSessions, store.SessionTimeout},
 	} {
 		if _, err := s.pruneRows(ctx, now.Add(-old.keep), old.query); err != nil {
 			return err

@@ -237,3 +237,9 @@ func (s Store) Discard(ctx context.Context, namespace string, runs []belfry.ID) 
 	})
 	return discarded, err
 }
+
+func (s Store) CountDead(ctx context.Context, namespace string, limit int) (int, error) {
+	counts, err := list(ctx, s, Read, "count dead letters", func(n *int) []any { return []any{n} },
+		`/* count dead */ SELECT count(*) FROM (SELECT 1 FROM belfry.dead WHERE namespace = $1 LIMIT $2) d`, namespace, limit)
+	return first(counts, err, nil)
+}

@@ -55,7 +55,7 @@ func DeleteNamespace(t Tx, namespace string) error {
 			return err
 		}
 	}
-	for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "jobs"} {
+	for _, table := range []string{"triggers", "runs", "attempts", "history", "dead", "ended", "requests", "events", "monitors", "channels", "alerts", "failing", "activity", "jobs"} {
 		if _, err := t.Exec(`DELETE FROM belfry.`+table+` WHERE namespace = $1`, namespace); err != nil {
 			return err
 		}

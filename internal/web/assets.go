@@ -1,0 +1,66 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// asset is an embedded file, compressed once.
+type asset struct {
+	hash       string
+	text, gzip []byte
+	media      string
+}
+
+var assets = func() map[string]asset {
+	list, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		panic(err)
+	}
+	found := map[string]asset{}
+	for _, file := range list {
+		text, err := assetFiles.ReadFile("assets/" + file.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(text)
+		var packed bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // a level that exists
+		w.Write(text)
+		w.Close()
+		found[file.Name()] = asset{hex.EncodeToString(sum[:8]), text, packed.Bytes(), mime.TypeByExtension(path.Ext(file.Name()))}
+	}
+	return found
+}()
+
+// assetPath is the address of a file, which changes with its content.
+func assetPath(name string) string { return "/assets/" + assets[name].hash + "/" + name }
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := assets[r.PathValue("name")]
+	if !ok || a.hash != r.PathValue("hash") {
+		http.NotFound(w, r)
+		return
+	}
+	h, body := w.Header(), a.text
+	h.Set("Content-Type", a.media)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		body = a.gzip
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}

@@ -1,0 +1,168 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"slices"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+// overview is the first page.
+type overview struct {
+	Empty    bool // there are no jobs yet
+	Figures  []figure
+	Chart    template.HTML
+	Totals   store.ActivityCounts // of the last hour
+	Busiest  int64                // runs in the busiest minute
+	Trouble  []belfry.Event
+	Failing  []belfry.Job
+	Next     []belfry.Job
+	MoreNext bool
+	Times    map[belfry.ID][]store.RunTime
+}
+
+// figure is a number with its name, and a link to its cause.
+type figure struct{ Label, Value, Note, Path, Class string }
+
+const (
+	overviewKeep = time.Second
+	depthsKeep   = 5 * time.Second
+	maxNext      = 8
+	maxTrouble   = 8
+)
+
+func (s *server) overview(r *request) error {
+	o, err := s.screens.get(r.namespace, overviewKeep, func() (overview, error) { return s.readOverview(r.ctx, r.namespace, r.navCounts()) })
+	if err != nil {
+		return err
+	}
+	return r.show("overview.html", "overview", "Overview", o)
+}
+
+func (s *server) readOverview(ctx context.Context, namespace string, counts navCounts) (o overview, err error) {
+	now := s.Control.Now()
+	since := now.Truncate(time.Minute).Add(-59 * time.Minute)
+	list, err := s.Control.Activity(ctx, namespace, since)
+	if err != nil {
+		return o, err
+	}
+	o.chart(list, since)
+	depths, err := s.depths.get("", depthsKeep, func() (control.Depths, error) { return s.Control.Depths(ctx) })
+	if err != nil {
+		return o, err
+	}
+	nodes, err := s.Control.Nodes(ctx)
+	if err != nil {
+		return o, err
+	}
+	if o.Failing, _, err = s.Control.List(ctx, namespace, belfry.JobFilter{Status: belfry.StatusFailing}, store.Page{Limit: 6}); err != nil {
+		return o, err
+	}
+	next, more, err := s.Control.Upcoming(ctx, namespace, now.Add(time.Hour), store.Page{Limit: maxNext})
+	if err != nil {
+		return o, err
+	}
+	o.Next, o.MoreNext = next, more != store.Position{}
+	events, _, err := s.Control.ListEvents(ctx, namespace, belfry.EventFilter{}, store.Page{Limit: 50})
+	if err != nil {
+		return o, err
+	}
+	for _, e := range events {
+		known := e.Kind == belfry.EventJobFailing && slices.ContainsFunc(o.Failing, func(j belfry.Job) bool { return j.ID == e.JobID })
+		if troubling[e.Kind] && !known && len(o.Trouble) < maxTrouble {
+			o.Trouble = append(o.Trouble, e)
+		}
+	}
+	if len(next) == 0 && o.Totals.Started() == 0 {
+		jobs, _, err := s.Control.List(ctx, namespace, belfry.JobFilter{}, store.Page{Limit: 1})
+		if err != nil {
+			return o, err
+		}
+		o.Empty = len(jobs) == 0
+	}
+	o.figures(depths, nodes, counts, now)
+	return o, nil
+}
+
+// troubling are the kinds of events that went wrong.
+var troubling = map[belfry.EventKind]bool{
+	belfry.EventRunDead: true, belfry.EventJobFailing: true, belfry.EventNodeLost: true, belfry.EventLargeCatchUp: true, belfry.EventDatabaseRewound: true,
+}
+
+func (o *overview) chart(list []store.Activity, since time.Time) {
+	bars := make([]stack, 60)
+	for i := range bars {
+		bars[i].label = since.Add(time.Duration(i) * time.Minute).Format("15:04 UTC")
+	}
+	for _, a := range list {
+		o.Totals.Add(a.Counts)
+		if i := int(a.Minute.Sub(since) / time.Minute); i >= 0 && i < len(bars) {
+			bars[i].values = [3]int64{a.Counts[store.CountSucceeded], a.Counts[store.CountFailed], a.Counts[store.CountDead]}
+			o.Busiest = max(o.Busiest, bars[i].values[0]+bars[i].values[1]+bars[i].values[2])
+		}
+	}
+	o.Chart = stackedBars(bars, fmt.Sprintf("Attempts per minute in the last hour: %d succeeded, %d failed, %d dead", o.Totals[store.CountSucceeded], o.Totals[store.CountFailed], o.Totals[store.CountDead]))
+}
+
+// Succeeded, Failed and Dead are those of the last hour.
+func (o overview) Succeeded() int64 { return o.Totals[store.CountSucceeded] }
+func (o overview) Failed() int64    { return o.Totals[store.CountFailed] }
+func (o overview) Dead() int64      { return o.Totals[store.CountDead] }
+
+func (o *overview) figures(d control.Depths, nodes []store.Node, counts navCounts, now time.Time) {
+	lag := func(share float64) string {
+		switch limit := o.Totals.Lag(share); {
+		case o.Totals.Started() == 0:
+			return "–"
+		case limit == 0:
+			return "> 5 min"
+		default:
+			return "≤ " + durationText(limit)
+		}
+	}
+	alive, lost := 0, 0
+	for _, n := range nodes {
+		switch {
+		case n.LeftAt != nil:
+		case now.Sub(n.SeenAt) > store.NodeTimeout:
+			lost++
+		default:
+			alive++
+		}
+	}
+	class := func(bad bool) string {
+		if bad {
+			return "bad"
+		}
+		return ""
+	}
+	waiting := figure{Label: "Waiting", Value: number(d.Waiting), Note: fmt.Sprintf("%s running", number(d.Running)), Path: "/runs?status=running"}
+	if wait := now.Sub(d.OldestDue); !d.OldestDue.IsZero() && wait > 5*time.Second {
+		waiting.Note, waiting.Class = "the oldest for "+durationText(wait), class(wait > time.Minute)
+	}
+	fleet := figure{Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/events"}
+	if lost > 0 {
+		fleet.Note, fleet.Class = fmt.Sprintf("%d lost", lost), "bad"
+	}
+	dead := figure{Label: "Dead letters", Value: number(counts.Dead), Note: "need a decision", Path: "/dead", Class: class(counts.Dead > 0)}
+	if counts.Dead == 0 {
+		dead.Note = "none"
+	} else if counts.Dead >= maxCount {
+		dead.Value = "999+"
+	}
+	failing := figure{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "latest attempts failed", Path: "/jobs?status=failing", Class: class(len(o.Failing) > 0)}
+	if len(o.Failing) == 0 {
+		failing.Note = "none"
+	} else if len(o.Failing) > 5 {
+		failing.Value, o.Failing = "5+", o.Failing[:5]
+	}
+	o.Figures = []figure{
+		{Label: "Lag p50", Value: lag(0.5), Note: "of starts, last hour", Path: "/runs"}, {Label: "Lag p99", Value: lag(0.99), Note: "of starts, last hour", Path: "/runs"},
+		waiting, failing, dead, fleet,
+	}
+}

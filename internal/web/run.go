@@ -1,0 +1,172 @@
+package web
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/store"
+)
+
+type runPage struct {
+	Run     belfry.Run
+	Job     belfry.Job
+	Dead    *belfry.DeadLetter
+	Facts   []fact
+	Log     belfry.RunLog
+	Retries []time.Time
+	Live    bool
+	Lag     string
+	Took    string
+}
+
+func (s *server) run(r *request) error {
+	id, err := r.id("run")
+	if err != nil {
+		return err
+	}
+	run, err := s.Control.Run(r.ctx, r.namespace, id)
+	if err != nil {
+		return err
+	}
+	p := runPage{Run: run, Live: run.Status.Live(), Took: took(run.StartedAt, run.FinishedAt)}
+	if p.Job, err = s.Control.JobHistory(r.ctx, r.namespace, run.JobID.String()); err != nil && belfry.CodeOf(err) != belfry.NotFound {
+		return err
+	}
+	if run.Status != belfry.RunSkipped {
+		if p.Log, err = s.Control.RunLog(r.ctx, r.namespace, id, belfry.LogQuery{}); err != nil && belfry.CodeOf(err) != belfry.NotFound {
+			return err
+		}
+	}
+	if run.Status == belfry.RunDead {
+		letter, err := s.Control.DeadLetter(r.ctx, r.namespace, id)
+		if err != nil && belfry.CodeOf(err) != belfry.NotFound {
+			return err
+		}
+		p.Dead = &letter
+	}
+	if run.StartedAt != nil && run.Attempt == 1 {
+		p.Lag = durationText(max(run.StartedAt.Sub(run.ReadyAt), time.Millisecond))
+	}
+	p.Retries = retrySchedule(run, p.Job)
+	p.Facts = facts(run, p.Job.Timezone, "job_id", "job_name", "namespace", "status", "error", "output", "reason", "note", "attempts")
+	return r.show("run.html", "runs", "Run of "+jobTitle(run.JobName, run.JobID), p)
+}
+
+// retrySchedule is when the next attempts of a run are, should each fail at once.
+func retrySchedule(run belfry.Run, job belfry.Job) (list []time.Time) {
+	if run.Status != belfry.RunRetry {
+		return nil
+	}
+	policy, failures := job.Spec.Retry(), 0
+	for _, a := range run.Attempts {
+		if a.Outcome == belfry.OutcomeFailed || a.Outcome == belfry.OutcomeTimedOut {
+			failures++
+		}
+	}
+	for at := run.ReadyAt; failures <= policy.Max && len(list) < 5; failures++ {
+		list = append(list, at)
+		at = at.Add(policy.Delay(run.ID, failures+1))
+	}
+	return list
+}
+
+func (s *server) runs(r *request) error {
+	l, _, err := list(r, []string{"status", "job"}, pageSize, func(f belfry.RunFilter, p store.Page) ([]belfry.Run, store.Position, error) {
+		return s.Control.ListRuns(r.ctx, r.namespace, f, p)
+	})
+	if err != nil {
+		return err
+	}
+	return r.show("runs.html", "runs", "Runs", l)
+}
+
+func (s *server) actOnRun(r *request) error {
+	id, err := r.id("run")
+	if err != nil {
+		return err
+	}
+	action, here := r.PathValue("action"), "/runs/"+id.String()
+	switch action {
+	case "cancel":
+		_, err = s.Control.CancelRun(r.ctx, r.namespace, id)
+	case "redrive":
+		again := belfry.Redrive{RunID: id}
+		again.AsFired = r.PostFormValue("as_fired") != ""
+		if text := strings.TrimSpace(r.PostFormValue("payload")); text != "" && r.PostFormValue("edited") != "" {
+			again.Payload = jsonOrText(text)
+		}
+		_, err = s.Control.Redrive(r.ctx, r.namespace, again)
+	case "discard":
+		if !r.confirmed() {
+			return r.confirm("dead", confirmation{Title: "Discard this dead letter?", Text: "It moves to the history and can no longer be redriven.", Button: "Discard", Danger: true, Back: here})
+		}
+		_, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{RunID: id})
+	default:
+		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", action)
+	}
+	if err != nil {
+		return err
+	}
+	return r.redirect(here, action)
+}
+
+type deadPage struct {
+	listing[belfry.DeadLetter]
+	Groups []belfry.DeadGroup
+	Chosen string // fingerprint
+}
+
+var deadFilterNames = []string{"job", "error", "reason", "fingerprint"}
+
+func (s *server) dead(r *request) error {
+	p, filter := deadPage{}, belfry.DeadFilter{}
+	var err error
+	p.listing, filter, err = list(r, deadFilterNames, pageSize, func(f belfry.DeadFilter, page store.Page) ([]belfry.DeadLetter, store.Position, error) {
+		all := f
+		all.Fingerprint = ""
+		if p.Groups, err = s.Control.GroupDeadLetters(r.ctx, r.namespace, all, 50); err != nil {
+			return nil, store.Position{}, err
+		}
+		return s.Control.ListDeadLetters(r.ctx, r.namespace, f, page)
+	})
+	if err != nil {
+		return err
+	}
+	p.Chosen = filter.Fingerprint
+	p.Filter = slices.DeleteFunc(p.Filter, func(f *formField) bool { return f.Name == "fingerprint" })
+	return r.show("dead.html", "dead", "Dead letters", p)
+}
+
+// actOnDead redrives or discards all dead letters that match a filter, after a count.
+func (s *server) actOnDead(r *request) error {
+	var filter belfry.DeadFilter
+	if err := r.postedFilter(&filter, deadFilterNames); err != nil {
+		return err
+	}
+	all, dry := filter == belfry.DeadFilter{}, !r.confirmed()
+	var result belfry.DeadResult
+	var err error
+	verb, text := "Redrive", "They run again, with all their retries, as their jobs are now."
+	switch r.PathValue("action") {
+	case "redrive":
+		result, err = s.Control.Redrive(r.ctx, r.namespace, belfry.Redrive{Filter: filter, All: all, DryRun: dry})
+	case "discard":
+		verb, text = "Discard", "They move to the history and can no longer be redriven."
+		result, err = s.Control.Discard(r.ctx, r.namespace, belfry.Discard{Filter: filter, All: all, DryRun: dry})
+	default:
+		err = belfry.Errorf(belfry.NotFound, "there is no action %.40q", r.PathValue("action"))
+	}
+	switch {
+	case err != nil:
+		return err
+	case !dry:
+		return r.redirect("/dead", r.PathValue("action"), "n", result.Done)
+	}
+	count := number(result.Matched) + " dead letters"
+	if result.Matched == 1 {
+		count = "1 dead letter"
+	}
+	return r.confirm("dead", confirmation{Title: verb + " " + count + "?", Text: text, Button: verb + " " + count, Danger: verb == "Discard", Back: r.link("/dead")})
+}

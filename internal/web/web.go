@@ -1,0 +1,358 @@
+// Package web serves the page for people: HTML made on the server from templates, with a
+// little script that is embedded as well. It stands on package control, like the API, which
+// checks the Host header and the origin of a request and passes on what it does not serve.
+//
+// Every page works without script. With it, a page follows what happens: one stream of
+// server-sent events says that something has changed, and the page fetches its main part
+// again.
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/openapi"
+	"github.com/belfry-sh/belfry/internal/store"
+	"github.com/belfry-sh/belfry/internal/validate"
+)
+
+// Keys are the API keys that people may log in with.
+type Keys interface {
+	// Find returns the hash of a key, if it is one of them.
+	Find(text string) (hash [32]byte, ok bool)
+	// Name is the name of the key with this hash, if there still is one.
+	Name(hash [32]byte) (name string, ok bool)
+}
+
+// Setting is a setting of the server that is in force.
+type Setting struct{ Name, Value, Doc string }
+
+// Options are the parts and settings of the page.
+type Options struct {
+	Control  *control.Control
+	Keys     Keys            // nil: nobody logs in
+	Draining <-chan struct{} // closed when the node begins to shut down
+	Settings []Setting
+	Version  string
+	Log      *slog.Logger // nil: slog.Default
+}
+
+type server struct {
+	Options
+	mux     *http.ServeMux
+	pages   *template.Template
+	live    *hub
+	logins  loginLimiter
+	depths  cache[control.Depths]
+	names   cache[[]string] // of namespaces
+	counts  cache[navCounts]
+	screens cache[overview]
+}
+
+//go:embed templates
+var templateFiles embed.FS
+
+// New returns the handler of the page.
+func New(o Options) http.Handler {
+	s := &server{Options: o, mux: http.NewServeMux(), live: newHub(o.Control)}
+	s.Log = cmp.Or(s.Log, slog.Default())
+	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
+	s.mux.HandleFunc("GET /assets/{hash}/{name}", serveAsset)
+	s.mux.HandleFunc("GET /live", s.stream)
+	for pattern, serve := range map[string]func(*request) error{
+		"GET /{$}": s.overview, "GET /login": s.loginPage, "POST /login": s.login, "POST /logout": s.logout,
+		"GET /jobs": s.jobs, "POST /jobs": s.bulk, "GET /jobs/new": s.newJob, "POST /jobs/new": s.createJob, "POST /jobs/preview": s.previewJob,
+		"GET /jobs/{job}": s.job, "GET /jobs/{job}/edit": s.editJob, "POST /jobs/{job}/edit": s.saveJob, "POST /jobs/{job}/{action}": s.actOnJob,
+		"GET /runs": s.runs, "GET /runs/{run}": s.run, "POST /runs/{run}/{action}": s.actOnRun,
+		"GET /dead": s.dead, "POST /dead/{action}": s.actOnDead,
+		"GET /events": s.events, "GET /alerts": s.alerts, "POST /alerts/{alert}": s.acknowledge,
+		"GET /channels/{channel}": s.channel, "POST /channels/{channel}": s.saveChannel, "POST /channels/{channel}/{action}": s.actOnChannel,
+		"GET /settings": s.settings,
+	} {
+		s.mux.HandleFunc(pattern, s.handle(serve))
+	}
+	s.mux.HandleFunc("/", s.handle(func(r *request) error {
+		return belfry.Errorf(belfry.NotFound, "there is no page at %.200s", r.URL.Path)
+	}))
+	return s
+}
+
+const (
+	pageTimeout = 20 * time.Second
+	maxForm     = 1 << 20
+	pageSize    = 30
+	countsKeep  = 2 * time.Second
+	namesKeep   = 5 * time.Second
+
+	// policy is what a browser may load: nothing but what this server has.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	s.mux.ServeHTTP(w, r)
+}
+
+// request is a request for a page.
+type request struct {
+	*http.Request
+	w         http.ResponseWriter
+	server    *server
+	ctx       context.Context
+	namespace string
+	key       string // name of the API key of whoever is logged in
+}
+
+// handle reads what all pages have in common. A page that changes nothing is shown to
+// nobody who must log in first; they come back to it after that.
+func (s *server) handle(serve func(*request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		in := &request{Request: r, w: w, server: s, ctx: ctx, namespace: cmp.Or(r.URL.Query().Get("ns"), belfry.DefaultNamespace)}
+		err := func() error {
+			if r.Method == http.MethodPost {
+				r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+				if err := r.ParseForm(); err != nil {
+					return belfry.Errorf(belfry.Invalid, "the form cannot be read, or has more than %d bytes", maxForm)
+				}
+			}
+			if !validate.Namespace(in.namespace) {
+				return belfry.Errorf(belfry.NotFound, "a namespace has 1 to 63 lower-case letters, digits and hyphens")
+			}
+			if in.key = s.loggedIn(ctx, r); in.key == "" && s.Keys != nil && r.URL.Path != "/login" {
+				return in.askLogin()
+			}
+			return serve(in)
+		}()
+		if err != nil {
+			in.fail(err)
+		}
+	}
+}
+
+// link is the address of a page, with parameters as pairs, in the namespace of the request.
+func (r *request) link(path string, pairs ...any) string {
+	path, query, _ := strings.Cut(path, "?")
+	q, _ := url.ParseQuery(query) // which the program wrote
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if value := fmt.Sprint(pairs[i+1]); value != "" {
+			q.Add(fmt.Sprint(pairs[i]), value)
+		}
+	}
+	if r.namespace != belfry.DefaultNamespace {
+		q.Set("ns", r.namespace)
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// page is what all templates show.
+type page struct {
+	r          *request
+	Title      string
+	Section    string // of the navigation
+	Namespaces []string
+	Counts     navCounts
+	Done       string // what was just done
+	Data       any
+}
+
+func (p *page) Namespace() string                     { return p.r.namespace }
+func (p *page) Version() string                       { return p.r.server.Version }
+func (p *page) Key() string                           { return p.r.key }
+func (p *page) Now() time.Time                        { return p.r.server.Control.Now() }
+func (p *page) Link(path string, pairs ...any) string { return p.r.link(path, pairs...) }
+func (p *page) Self() string                          { return p.r.URL.RequestURI() }
+func (p *page) On(v any) on                           { return on{p, v} }
+
+// on is a value for a part of a page, with the page.
+type on struct {
+	P *page
+	V any
+}
+
+// section is an entry of the navigation.
+type section struct{ Name, Label, Path, Key string }
+
+var sections = []section{
+	{"overview", "Overview", "/", "o"}, {"jobs", "Jobs", "/jobs", "j"}, {"runs", "Runs", "/runs", "r"}, {"dead", "Dead letters", "/dead", "d"},
+	{"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
+}
+
+func (p *page) Sections() []section { return sections }
+
+// navCounts are what the navigation counts.
+type navCounts struct{ Dead, Alerts int }
+
+// maxCount is how far the navigation counts.
+const maxCount = 1000
+
+func (c navCounts) Of(section string) string {
+	n := map[string]int{"dead": c.Dead, "alerts": c.Alerts}[section]
+	switch {
+	case n == 0:
+		return ""
+	case n >= maxCount:
+		return "999+"
+	}
+	return fmt.Sprint(n)
+}
+
+// show writes a page, or only its main part to a script that refreshes it.
+func (r *request) show(name, section, title string, data any) error {
+	return r.showStatus(http.StatusOK, name, section, title, data)
+}
+
+func (r *request) showStatus(status int, name, section, title string, data any) error {
+	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
+	if section != "" {
+		p.Counts = r.navCounts()
+		known, _ := r.server.names.get("", namesKeep, func() ([]string, error) { return r.server.Control.Namespaces(r.ctx) })
+		if p.Namespaces = slices.Clone(known); !slices.Contains(p.Namespaces, r.namespace) {
+			p.Namespaces = append(p.Namespaces, r.namespace)
+		}
+	}
+	layout := "layout"
+	if r.Header.Get("HX-Target") == "live" {
+		layout = "fragment"
+	}
+	var body, out bytes.Buffer
+	if err := r.server.pages.ExecuteTemplate(&body, name, p); err != nil {
+		return err
+	}
+	frame := struct {
+		*page
+		Body template.HTML
+	}{p, template.HTML(body.String())} // which a template has made
+	if err := r.server.pages.ExecuteTemplate(&out, layout, frame); err != nil {
+		return err
+	}
+	r.write(status, out.Bytes())
+	return nil
+}
+
+// showPart writes a part of a page.
+func (r *request) showPart(name string, data any) error {
+	var out bytes.Buffer
+	if err := r.server.pages.ExecuteTemplate(&out, name, &page{r: r, Data: data}); err != nil {
+		return err
+	}
+	r.write(http.StatusOK, out.Bytes())
+	return nil
+}
+
+func (r *request) write(status int, html []byte) {
+	r.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	r.w.Header().Set("Vary", "Accept, HX-Target")
+	r.w.WriteHeader(status)
+	r.w.Write(visible(html)) // a client that is gone cannot be told
+}
+
+func (r *request) navCounts() navCounts {
+	counts, _ := r.server.counts.get(r.namespace, countsKeep, func() (c navCounts, err error) {
+		if c.Dead, err = r.server.Control.CountDead(r.ctx, r.namespace, maxCount); err != nil {
+			return c, err
+		}
+		alerts, _, err := r.server.Control.Alerts(r.ctx, r.namespace, belfry.AlertFilter{Status: belfry.AlertFiring}, store.Page{Limit: maxCount})
+		c.Alerts = len(alerts)
+		return c, err
+	})
+	return counts
+}
+
+// redirect sends a browser to another page after a change, with a word that says what was
+// done.
+func (r *request) redirect(path, done string, pairs ...any) error {
+	r.server.counts.clear()
+	r.server.names.clear()
+	r.server.screens.clear()
+	r.server.live.changed(r.namespace)
+	if path == "" {
+		path = r.back()
+	}
+	u, _ := url.Parse(r.link(path, pairs...))
+	q := u.Query()
+	if q.Del("done"); done != "" {
+		q.Set("done", done)
+	}
+	u.RawQuery = q.Encode()
+	http.Redirect(r.w, r.Request, u.String(), http.StatusSeeOther)
+	return nil
+}
+
+// back is the page of this server that a form was on.
+func (r *request) back() string {
+	u, err := url.Parse(r.Referer())
+	if err != nil || u.Host != r.Host || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") {
+		return "/"
+	}
+	q := u.Query()
+	q.Del("done")
+	u.RawQuery = q.Encode()
+	return u.RequestURI()
+}
+
+// doneWords are what pages say after a change.
+var doneWords = map[string]string{
+	"created": "The job was created.", "saved": "Saved.", "unchanged": "Nothing differs, so nothing was changed.", "deleted": "Deleted.", "trigger": "Triggered. The run starts as soon as a worker is free.",
+	"pause": "Paused. Nothing fires until you resume it.", "resume": "Resumed.", "cancel": "Cancelled.", "rollback": "Rolled back.", "backfill": "The runs are queued, oldest first.",
+	"redrive": "Redriven.", "discard": "Discarded.", "acknowledged": "Acknowledged. Nothing more is sent until it is resolved.", "tested": "The test message was accepted.", "logout": "You are logged out.",
+}
+
+func doneText(q url.Values) string {
+	text := doneWords[q.Get("done")]
+	if n := q.Get("n"); text != "" && len(n) < 8 && strings.Trim(n, "0123456789") == "" && n != "" {
+		text = strings.TrimSuffix(text, ".") + ": " + n + "."
+	}
+	return text
+}
+
+// fail shows what went wrong, without its cause, which is logged.
+func (r *request) fail(err error) {
+	e := &belfry.Error{Code: belfry.Internal}
+	errors.As(err, &e)
+	status := openapi.StatusOf(e.Code)
+	message := (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
+	switch {
+	case e.Code == belfry.Unavailable:
+		message = "The database does not answer. This page tries again by itself."
+	case e.Code == belfry.Internal:
+		message = "Something went wrong. The log of the server has the cause."
+	}
+	if status >= http.StatusInternalServerError {
+		r.server.Log.Log(r.Context(), slog.LevelWarn, "page failed", "path", r.URL.Path, "status", status, "error", err)
+	}
+	shown := r.showStatus(status, "error.html", cmp.Or(sectionOf(r.URL.Path), "overview"), http.StatusText(status), sentence(message))
+	if shown != nil {
+		http.Error(r.w, message, status)
+	}
+}
+
+func sectionOf(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if slices.ContainsFunc(sections, func(s section) bool { return s.Name == first }) {
+		return first
+	}
+	return ""
+}
