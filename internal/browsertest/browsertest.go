@@ -181,10 +181,10 @@ func (b *Tab) Viewport(width, height int64) {
 	b.do("set the size", chromedp.EmulateViewport(width, height))
 }
 
-// Scheme prefers a colour scheme, light or dark.
+// Scheme prefers a colour scheme, light or dark, and no motion: colours change at once.
 func (b *Tab) Scheme(scheme string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
 		b.t.Fatal(err)
 	}
 }

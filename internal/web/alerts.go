@@ -203,12 +203,5 @@ func parseSubscriptions(text string) []map[string]any {
 }
 
 func (s *server) settings(r *request) error {
-	nodes, err := s.Control.Nodes(r.ctx)
-	if err != nil {
-		return err
-	}
-	return r.show("settings.html", "settings", "Settings", struct {
-		Settings []Setting
-		Nodes    []store.Node
-	}{s.Settings, nodes})
+	return r.show("settings.html", "settings", "Settings", struct{ Settings []Setting }{s.Settings})
 }

@@ -145,7 +145,7 @@ func (o *overview) figures(d control.Depths, nodes []store.Node, counts navCount
 	if wait := now.Sub(d.OldestDue); !d.OldestDue.IsZero() && wait > 5*time.Second {
 		waiting.Note, waiting.Class = "the oldest for "+durationText(wait), class(wait > time.Minute)
 	}
-	fleet := figure{Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/events"}
+	fleet := figure{Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/fleet"}
 	if lost > 0 {
 		fleet.Note, fleet.Class = fmt.Sprintf("%d lost", lost), "bad"
 	}

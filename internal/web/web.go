@@ -80,7 +80,7 @@ func New(o Options) http.Handler {
 		"GET /dead": s.dead, "POST /dead/{action}": s.actOnDead,
 		"GET /events": s.events, "GET /alerts": s.alerts, "POST /alerts/{alert}": s.acknowledge,
 		"GET /channels/{channel}": s.channel, "POST /channels/{channel}": s.saveChannel, "POST /channels/{channel}/{action}": s.actOnChannel,
-		"GET /settings": s.settings,
+		"GET /forecast": s.forecast, "GET /fleet": s.fleet, "GET /settings": s.settings,
 	} {
 		s.mux.HandleFunc(pattern, s.handle(serve))
 	}
@@ -197,7 +197,7 @@ type section struct{ Name, Label, Path, Key string }
 
 var sections = []section{
 	{"overview", "Overview", "/", "o"}, {"jobs", "Jobs", "/jobs", "j"}, {"runs", "Runs", "/runs", "r"}, {"dead", "Dead letters", "/dead", "d"},
-	{"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
+	{"forecast", "Forecast", "/forecast", "f"}, {"fleet", "Fleet", "/fleet", "n"}, {"alerts", "Alerts", "/alerts", "a"}, {"events", "Events", "/events", "e"}, {"settings", "Settings", "/settings", "s"},
 }
 
 func (p *page) Sections() []section { return sections }
