@@ -91,11 +91,11 @@ func (s *server) job(r *request) error {
 
 // publicText is what a person may know of an error.
 func publicText(err error) string {
-	e := &belfry.Error{Message: "something went wrong; the log of the server has the cause"}
-	if found := (*belfry.Error)(nil); asError(err, &found) && found.Code != belfry.Internal {
-		e = &belfry.Error{Message: found.Message, Fields: found.Fields}
+	e := (*belfry.Error)(nil)
+	if !asError(err, &e) || e.Code == belfry.Internal {
+		return "Something went wrong. The log of the server has the cause."
 	}
-	return sentence(e.Error())
+	return sentence((&belfry.Error{Message: e.Message, Fields: e.Fields}).Error())
 }
 
 // revisions are the latest revisions of a job, with what each changed.

@@ -32,6 +32,7 @@ func (s *site) furnish() (dead, running belfry.ID) {
 		}
 		s.job(j.name, j.schedule, j.path, more...)
 	}
+	s.call("PUT", "/channels/oncall", map[string]any{"name": "oncall", "type": "webhook", "url": s.receiver + "/ok", "alerts": []any{map[string]any{"on": "dead"}, map[string]any{"on": "failing", "count": 2}}})
 	s.call("PATCH", "/jobs/nightly-report", map[string]any{"schedule": "45 2 * * *"})
 	s.call("POST", "/jobs/rotate-keys/pause", map[string]any{})
 	now := time.Now()
@@ -51,9 +52,19 @@ func (s *site) furnish() (dead, running belfry.ID) {
 	}
 	running = s.trigger("export-warehouse")
 	s.settled(running, "running")
-	s.call("PUT", "/channels/oncall", map[string]any{"name": "oncall", "type": "webhook", "url": s.receiver + "/ok", "alerts": []any{map[string]any{"on": "dead"}, map[string]any{"on": "failing", "count": 2}}})
 	return dead, running
 }
+
+// refreshed refreshes a page as the stream does, and says what is wrong with it then.
+const refreshed = `async () => {
+  if (!document.getElementById('live')) return '';
+  const outline = () => [...document.querySelectorAll('h1, h2, form, table, nav, button')].map(e => e.tagName + ' ' + (e.getAttribute('aria-label') || e.id)).join('\n');
+  const before = outline();
+  const settled = new Promise(resolve => document.body.addEventListener('htmx:afterSettle', resolve, {once: true}));
+  htmx.trigger(document.body, 'refresh');
+  await settled;
+  return before === outline() ? '' : 'a refresh changes the page from\n' + before + '\nto\n' + outline();
+}`
 
 func TestPagesLookRight(t *testing.T) {
 	t.Parallel()
@@ -66,12 +77,15 @@ func TestPagesLookRight(t *testing.T) {
 		{"overview", "/", "charge-subscriptions fails"}, {"jobs", "/jobs", "nightly-report"}, {"job", "/jobs/" + job, "The last 90 days"}, {"job-failing", "/jobs/" + failing, "failed in a row"},
 		{"job-new", "/jobs/new", "Calls a URL"}, {"job-edit", "/jobs/" + job + "/edit", "Save the job"}, {"runs", "/runs", "What happened"},
 		{"run-dead", "/runs/" + dead.String(), "Redrive with changes"}, {"run-running", "/runs/" + running.String(), "running"},
-		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"alerts", "/alerts", "oncall"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "In force"},
+		{"dead", "/dead", "Redrive all"}, {"events", "/events", "Run dead"}, {"alerts", "/alerts", "Acknowledge"}, {"channel", "/channels/oncall", "Save the channel"}, {"settings", "/settings", "In force"},
 		{"forecast", "/forecast?jitter_seconds=300&zone=Europe/Paris", "Busiest minutes"}, {"fleet", "/fleet", "Connections of this node"},
 	} {
 		tab.Viewport(1280, 900)
 		tab.Go(p.path)
 		tab.See(p.see)
+		if got := tab.Script(refreshed); got != "" {
+			t.Errorf("%s: %v", p.name, got)
+		}
 		for _, scheme := range []string{"light", "dark"} {
 			tab.Scheme(scheme)
 			tab.Accessible(p.name + ", " + scheme)

@@ -49,6 +49,9 @@ func (s *server) run(r *request) error {
 	if run.StartedAt != nil && run.Attempt == 1 {
 		p.Lag = durationText(max(run.StartedAt.Sub(run.ReadyAt), time.Millisecond))
 	}
+	if run.StartedAt != nil && run.Status == belfry.RunRunning {
+		p.Took = durationText(s.Control.Now().Sub(*run.StartedAt)) + " so far"
+	}
 	p.Retries = retrySchedule(run, p.Job)
 	p.Facts = facts(run, p.Job.Timezone, "job_id", "job_name", "namespace", "status", "error", "output", "reason", "note", "attempts")
 	return r.show("run.html", "runs", "Run of "+jobTitle(run.JobName, run.JobID), p)

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -92,6 +91,7 @@ func New(o Options) http.Handler {
 
 const (
 	pageTimeout = 20 * time.Second
+	postTimeout = 2 * time.Minute
 	maxForm     = 1 << 20
 	pageSize    = 30
 	countsKeep  = 2 * time.Second
@@ -125,7 +125,14 @@ type request struct {
 // nobody who must log in first; they come back to it after that.
 func (s *server) handle(serve func(*request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		timeout := pageTimeout
+		if r.Method == http.MethodPost { // which may be about thousands of jobs
+			timeout = postTimeout
+			connection, until := http.NewResponseController(w), time.Now().Add(postTimeout+pageTimeout)
+			connection.SetReadDeadline(until) // without support there is no timeout either
+			connection.SetWriteDeadline(until)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		in := &request{Request: r, w: w, server: s, ctx: ctx, namespace: cmp.Or(r.URL.Query().Get("ns"), belfry.DefaultNamespace)}
 		err := func() error {
@@ -330,20 +337,11 @@ func doneText(q url.Values) string {
 
 // fail shows what went wrong, without its cause, which is logged.
 func (r *request) fail(err error) {
-	e := &belfry.Error{Code: belfry.Internal}
-	errors.As(err, &e)
-	status := openapi.StatusOf(e.Code)
-	message := (&belfry.Error{Message: e.Message, Fields: e.Fields}).Error()
-	switch {
-	case e.Code == belfry.Unavailable:
-		message = "The database does not answer. This page tries again by itself."
-	case e.Code == belfry.Internal:
-		message = "Something went wrong. The log of the server has the cause."
-	}
+	status, message := openapi.StatusOf(belfry.CodeOf(err)), publicText(err)
 	if status >= http.StatusInternalServerError {
 		r.server.Log.Log(r.Context(), slog.LevelWarn, "page failed", "path", r.URL.Path, "status", status, "error", err)
 	}
-	shown := r.showStatus(status, "error.html", cmp.Or(sectionOf(r.URL.Path), "overview"), http.StatusText(status), sentence(message))
+	shown := r.showStatus(status, "error.html", cmp.Or(sectionOf(r.URL.Path), "overview"), http.StatusText(status), message)
 	if shown != nil {
 		http.Error(r.w, message, status)
 	}
