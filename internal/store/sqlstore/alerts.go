@@ -109,7 +109,8 @@ func (s Store) Evaluated(ctx context.Context) (time.Time, error) {
 	if err != nil || len(values) == 0 {
 		return time.Time{}, err
 	}
-	return time.Parse(time.RFC3339Nano, values[0])
+	at, _ := time.Parse(time.RFC3339Nano, values[0]) // SQLite had another form once: then there is none
+	return at, nil
 }
 
 func (s Store) ClaimAlerts(ctx context.Context, namespace, channel string, hold time.Duration, limit int) ([]store.AlertRecord, error) {
