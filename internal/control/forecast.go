@@ -223,6 +223,8 @@ type answer[V any] struct {
 	err   error
 }
 
+var errPanicked = belfry.Errorf(belfry.Internal, "the computation panicked") // unless it returned
+
 const (
 	maxAnswers    = 100              // that are kept
 	answerTimeout = 15 * time.Second // to compute one, for all who wait for it
@@ -243,15 +245,15 @@ func (a *answers[K, V]) get(ctx context.Context, key K, lifetime time.Duration, 
 	if a.known == nil || len(a.known) >= maxAnswers {
 		a.known = map[K]*answer[V]{}
 	}
-	found = &answer[V]{done: make(chan struct{})}
+	found = &answer[V]{done: make(chan struct{}), err: errPanicked}
 	a.known[key] = found
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
+	defer close(found.done)
 	if found.value, found.err = compute(ctx); found.err == nil {
 		found.until = time.Now().Add(lifetime)
 	}
-	close(found.done)
 	return found.value, found.err
 }
 
