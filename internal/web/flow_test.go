@@ -323,7 +323,7 @@ func TestHostileTextsAreShownAsText(t *testing.T) {
 		}
 		s.try("PATCH", "/jobs/"+id, map[string]any{"description": text, "tags": []string{text}, "handler": text})
 		checks = append(checks, check{"/runs/" + run.String(), text}, check{"/jobs/" + id, "job-"}, check{"/jobs/" + dead, "dead-"})
-		for _, path := range []string{"/jobs?search=", "/runs?job=", "/events?kind=", "/dead?error=", "/jobs?after=", "/?ns=", "/jobs/", "/runs/", "/login?to=", "/?done=", "/jobs/job-1?at="} {
+		for _, path := range []string{"/jobs?search=", "/runs?job=", "/events?kind=", "/dead?error=", "/jobs?after=", "/?ns=", "/jobs/", "/runs/", "/login?to=", "/?done=", "/jobs/job-1?at=", "/forecast?queue=", "/forecast?zone="} {
 			checks = append(checks, check{path + url.QueryEscape(text), ""})
 		}
 	}

@@ -68,7 +68,7 @@ func TestLogin(t *testing.T) {
 	if answer.Request.URL.Path != "/login" || !strings.Contains(text, "API key") {
 		t.Fatalf("without a key one gets %s", answer.Request.URL)
 	}
-	for _, path := range []string{"/", "/jobs/new", "/runs", "/dead", "/settings"} {
+	for _, path := range []string{"/", "/jobs/new", "/runs", "/dead", "/forecast", "/forecast?zone=nowhere&jitter_seconds=x", "/fleet", "/settings"} {
 		if answer, _ := get(t, c, s.address+path); answer.Request.URL.Path != "/login" {
 			t.Errorf("%s is shown without a key", path)
 		}
