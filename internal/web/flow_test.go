@@ -96,6 +96,22 @@ func TestWatchARunLive(t *testing.T) {
 	watching.See("succeeded")
 }
 
+func TestCancelARun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.job("export", "@yearly", "/wait")
+	run := s.trigger("export")
+	s.settled(run, "running")
+	tab := browsertest.Open(t, s.address)
+	tab.Go("/runs?status=running")
+	tab.See("export")
+	tab.Go("/runs/" + run.String())
+	tab.See("so far")
+	tab.Click("Cancel")
+	tab.See("Cancelled.", "cancelled")
+	s.settled(run, "cancelled")
+}
+
 func TestWatchALog(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

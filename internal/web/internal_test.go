@@ -117,3 +117,18 @@ func TestPositions(t *testing.T) {
 		}
 	}
 }
+
+func TestRetrySchedule(t *testing.T) {
+	at := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+	job := belfry.Job{Manifest: belfry.Manifest{Spec: belfry.Spec{MaxRetries: belfry.Some(3), RetryBackoff: "exponential", RetryBaseSeconds: belfry.Some(5.0), RetryCapSeconds: belfry.Some(100.0), RetryJitter: belfry.Some(0.0)}}}
+	run := belfry.Run{Status: belfry.RunRetry, ReadyAt: at, Attempts: []belfry.Attempt{{Outcome: belfry.OutcomeFailed}, {Outcome: belfry.OutcomeInterrupted}}}
+	got := retrySchedule(run, job)
+	want := []time.Time{at, at.Add(10 * time.Second), at.Add(30 * time.Second)} // after 1, 2 and 3 failures
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	run.Status = belfry.RunDead
+	if got := retrySchedule(run, job); got != nil {
+		t.Errorf("a dead run is tried again at %v", got)
+	}
+}

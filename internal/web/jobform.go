@@ -164,15 +164,11 @@ func (r *request) jobFormError(err error, in validate.Input, job *belfry.Job) er
 }
 
 type previewPart struct {
-	Preview  *belfry.Preview
-	Error    string
-	Before   []belfry.Occurrence
-	Changes  []belfry.FieldChange
-	Curl     string
-	Command  string
-	YAML     string
-	Editing  bool
-	Complete bool // the job could be saved
+	Preview             *belfry.Preview
+	Error               string
+	Before              []belfry.Occurrence // that were planned before an edit
+	Changes             []belfry.FieldChange
+	Curl, Command, YAML string
 }
 
 // previewJob says what the schedule of a form means, and how to declare the same job
@@ -187,7 +183,7 @@ func (s *server) previewJob(r *request) error {
 		if job, err = s.Control.Get(r.ctx, r.namespace, id); err != nil {
 			return err
 		}
-		p.Editing, request.JobID = true, job.ID
+		request.JobID = job.ID
 	}
 	if in.Schedule != "" {
 		preview, err := s.Control.Preview(r.ctx, request)
@@ -197,7 +193,7 @@ func (s *server) previewJob(r *request) error {
 			p.Error = publicFields(err)
 		}
 	}
-	if p.Editing && p.Error == "" {
+	if !job.ID.IsZero() && p.Error == "" {
 		if diff, err := s.Control.DiffPut(r.ctx, r.namespace, job.ID.String(), "", in); err == nil {
 			p.Changes = diff.Changes
 		}

@@ -118,22 +118,16 @@ func (j jobRow) Failing() bool { return isFailing(j.Job) }
 
 func isFailing(j belfry.Job) bool { return j.LastResult != nil && j.LastResult.Failures > 0 }
 
-type jobsPage struct {
-	listing[jobRow]
-	Sort  string
-	Sorts []option
-}
-
 var jobSorts = []option{{Value: "", Label: "Newest first"}, {Value: "name", Label: "By name"}, {Value: "next", Label: "Next run first"}, {Value: "last", Label: "Latest run first"}}
 
 const sparkDays = 30
 
 var jobFilterNames = []string{"search", "status", "type", "queue", "tag"}
 
-func (s *server) jobs(r *request) (err error) {
-	p := jobsPage{Sort: r.URL.Query().Get("sort"), Sorts: jobSorts}
-	p.listing, _, err = list(r, append(jobFilterNames, "sort"), pageSize, func(f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
-		jobs, next, err := s.sortedJobs(r, f, p.Sort, page)
+func (s *server) jobs(r *request) error {
+	sort := &formField{Name: "sort", Label: "Order", Control: "select", Options: jobSorts, Value: r.URL.Query().Get("sort")}
+	p, _, err := list(r, append(jobFilterNames, "sort"), pageSize, func(f belfry.JobFilter, page store.Page) (rows []jobRow, next store.Position, err error) {
+		jobs, next, err := s.sortedJobs(r, f, sort.Value, page)
 		if err != nil {
 			return nil, next, err
 		}
@@ -150,6 +144,7 @@ func (s *server) jobs(r *request) (err error) {
 	if err != nil {
 		return err
 	}
+	p.Filter = append(p.Filter, sort)
 	return r.show("jobs.html", "jobs", "Jobs", p)
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html/template"
@@ -34,6 +35,7 @@ const (
 	depthsKeep   = 5 * time.Second
 	maxNext      = 8
 	maxTrouble   = 8
+	maxFailing   = 5
 )
 
 func (s *server) overview(r *request) error {
@@ -60,7 +62,7 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 	if err != nil {
 		return o, err
 	}
-	if o.Failing, _, err = s.Control.List(ctx, namespace, belfry.JobFilter{Status: belfry.StatusFailing}, store.Page{Limit: 6}); err != nil {
+	if o.Failing, _, err = s.Control.List(ctx, namespace, belfry.JobFilter{Status: belfry.StatusFailing}, store.Page{Limit: maxFailing + 1}); err != nil {
 		return o, err
 	}
 	next, more, err := s.Control.Upcoming(ctx, namespace, now.Add(time.Hour), store.Page{Limit: maxNext})
@@ -120,49 +122,36 @@ func (o *overview) figures(d control.Depths, nodes []store.Node, counts navCount
 		case o.Totals.Started() == 0:
 			return "–"
 		case limit == 0:
-			return "> 5 min"
+			return "> " + durationText(store.LagLimits[len(store.LagLimits)-1])
 		default:
 			return "≤ " + durationText(limit)
 		}
 	}
 	alive, lost := 0, 0
 	for _, n := range nodes {
-		switch {
-		case n.LeftAt != nil:
-		case now.Sub(n.SeenAt) > store.NodeTimeout:
+		if n.LeftAt == nil && now.Sub(n.SeenAt) > store.NodeTimeout {
 			lost++
-		default:
+		} else if n.LeftAt == nil {
 			alive++
 		}
 	}
-	class := func(bad bool) string {
-		if bad {
-			return "bad"
-		}
-		return ""
-	}
-	waiting := figure{Label: "Waiting", Value: number(d.Waiting), Note: fmt.Sprintf("%s running", number(d.Running)), Path: "/runs?status=running"}
-	if wait := now.Sub(d.OldestDue); !d.OldestDue.IsZero() && wait > 5*time.Second {
-		waiting.Note, waiting.Class = "the oldest for "+durationText(wait), class(wait > time.Minute)
-	}
-	fleet := figure{Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/fleet"}
-	if lost > 0 {
-		fleet.Note, fleet.Class = fmt.Sprintf("%d lost", lost), "bad"
-	}
-	dead := figure{Label: "Dead letters", Value: number(counts.Dead), Note: "need a decision", Path: "/dead", Class: class(counts.Dead > 0)}
-	if counts.Dead == 0 {
-		dead.Note = "none"
-	} else if counts.Dead >= maxCount {
-		dead.Value = "999+"
-	}
-	failing := figure{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "latest attempts failed", Path: "/jobs?status=failing", Class: class(len(o.Failing) > 0)}
-	if len(o.Failing) == 0 {
-		failing.Note = "none"
-	} else if len(o.Failing) > 5 {
-		failing.Value, o.Failing = "5+", o.Failing[:5]
-	}
 	o.Figures = []figure{
 		{Label: "Lag p50", Value: lag(0.5), Note: "of starts, last hour", Path: "/runs"}, {Label: "Lag p99", Value: lag(0.99), Note: "of starts, last hour", Path: "/runs"},
-		waiting, failing, dead, fleet,
+		{Label: "Waiting", Value: number(d.Waiting), Note: number(d.Running) + " running", Path: "/runs?status=running"},
+		{Label: "Failing jobs", Value: number(len(o.Failing)), Note: "none", Path: "/jobs?status=failing"},
+		{Label: "Dead letters", Value: cmp.Or(counts.Of("dead"), "0"), Note: "none", Path: "/dead"}, {Label: "Nodes", Value: number(alive), Note: "all alive", Path: "/fleet"},
+	}
+	bad := func(i int, note string, is bool) {
+		if is {
+			o.Figures[i].Note, o.Figures[i].Class = note, "bad"
+		}
+	}
+	wait := now.Sub(d.OldestDue)
+	bad(2, "the oldest for "+durationText(wait), !d.OldestDue.IsZero() && wait > time.Minute)
+	bad(3, "latest attempts failed", len(o.Failing) > 0)
+	bad(4, "need a decision", counts.Dead > 0)
+	bad(5, fmt.Sprintf("%d lost", lost), lost > 0)
+	if len(o.Failing) > maxFailing {
+		o.Figures[3].Value, o.Failing = fmt.Sprintf("%d+", maxFailing), o.Failing[:maxFailing]
 	}
 }

@@ -58,7 +58,7 @@ func (s *site) furnish() (dead, running belfry.ID) {
 // refreshed refreshes a page as the stream does, and says what is wrong with it then.
 const refreshed = `async () => {
   if (!document.getElementById('live')) return '';
-  const outline = () => [...document.querySelectorAll('h1, h2, form, table, nav, button')].map(e => e.tagName + ' ' + (e.getAttribute('aria-label') || e.id)).join('\n');
+  const outline = () => [...document.querySelectorAll('h1, h2, form, table, nav, button')].filter(e => !e.closest('tbody')).map(e => e.tagName + ' ' + (e.getAttribute('aria-label') || e.id)).join('\n');
   const before = outline();
   const settled = new Promise(resolve => document.body.addEventListener('htmx:afterSettle', resolve, {once: true}));
   htmx.trigger(document.body, 'refresh');

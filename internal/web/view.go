@@ -195,7 +195,7 @@ func took(from, to *time.Time) string {
 func number(value any) string {
 	text := fmt.Sprint(value)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "\u202f"[:0] + " " + text[i:]
+		text = text[:i] + " " + text[i:]
 	}
 	return text
 }
@@ -203,13 +203,16 @@ func number(value any) string {
 // words is a name of the API as words: "Retry base" for retry_base_seconds.
 func words(value any) string {
 	text := strings.TrimSuffix(strings.TrimSuffix(fmt.Sprint(value), "_seconds"), "_at")
-	text = strings.ReplaceAll(text, "_", " ")
-	for from, to := range map[string]string{"dst ": "DST ", "http ": "HTTP ", "url": "URL", "timezone": "time zone"} {
-		if strings.HasPrefix(text, from) && (strings.HasSuffix(from, " ") || text == from) {
-			text = to + text[len(from):]
-		}
+	first, rest, _ := strings.Cut(text, "_")
+	switch first {
+	case "":
+		return ""
+	case "dst", "http", "url":
+		first = strings.ToUpper(first)
+	case "timezone":
+		first = "Time zone"
 	}
-	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
+	return strings.TrimSpace(strings.ToUpper(first[:1]) + first[1:] + " " + strings.ReplaceAll(rest, "_", " "))
 }
 
 var quotedCode = regexp.MustCompile(`'([^']+)'`)

@@ -190,6 +190,7 @@ func (p *page) Version() string                       { return p.r.server.Versio
 func (p *page) Key() string                           { return p.r.key }
 func (p *page) Now() time.Time                        { return p.r.server.Control.Now() }
 func (p *page) Link(path string, pairs ...any) string { return p.r.link(path, pairs...) }
+func (p *page) Path() string                          { return p.r.URL.Path }
 func (p *page) Self() string                          { return p.r.URL.RequestURI() }
 func (p *page) On(v any) on                           { return on{p, v} }
 
