@@ -22,6 +22,8 @@ import (
 // taggedTypes are the types of package belfry whose fields have tags.
 var taggedTypes = []any{
 	belfry.Acknowledgement{}, belfry.Alert{}, belfry.AlertFilter{}, belfry.AlertItem{}, belfry.Channel{}, belfry.Subscription{}, belfry.Monitor{},
+	belfry.Fleet{}, belfry.FleetDatabase{}, belfry.FleetDuty{}, belfry.FleetNode{}, belfry.FleetPool{}, belfry.FleetTotal{}, belfry.FleetWorker{},
+	belfry.Forecast{}, belfry.ForecastQuery{}, belfry.JitterForecast{}, belfry.Spike{}, belfry.SpikeJob{}, belfry.SpikeSchedule{},
 	belfry.Attempt{}, belfry.Backfill{}, belfry.BackfillResult{}, belfry.Bulk{}, belfry.BulkFailure{}, belfry.BulkResult{}, belfry.Claim{}, belfry.ClaimReply{},
 	belfry.ClaimedRun{}, belfry.DeadFilter{}, belfry.DeadGroup{}, belfry.DeadLetter{}, belfry.DeadResult{}, belfry.Discard{}, belfry.Event{}, belfry.EventFilter{}, belfry.Explanation{},
 	belfry.FieldChange{}, belfry.FieldError{}, belfry.FinishReply{}, belfry.FinishRequest{}, belfry.HTTPPayload{}, belfry.Heartbeat{}, belfry.HeartbeatReply{},
@@ -32,7 +34,7 @@ var taggedTypes = []any{
 
 // enumerations are the enumerations of package belfry.
 var enumerations = []belfry.Enum{
-	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""),
+	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""), belfry.NodeState(""),
 	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.EventKind(""),
 	belfry.JobStatus(""), belfry.MissedWindow(""), belfry.Outcome(""), belfry.Overlap(""), belfry.Priority(""), belfry.Reason(""), belfry.ResultStatus(""), belfry.RetryOn(""), belfry.RunKind(""),
 	belfry.RunStatus(""), belfry.Verdict(""), belfry.WaitKind(""),
