@@ -3,7 +3,7 @@ CREATE TABLE belfry.activity (
     namespace text NOT NULL,
     minute    timestamptz NOT NULL,
     node      uuid NOT NULL,
-    counts    bigint[] NOT NULL,
+    counts    text NOT NULL, -- JSON list
     PRIMARY KEY (namespace, minute, node)
 );
 CREATE INDEX activity_minute ON belfry.activity (minute);
