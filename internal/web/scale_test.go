@@ -96,7 +96,7 @@ func BenchmarkPages1M(b *testing.B) {
 	handler := web.New(web.Options{Control: control.New(s, plan.Defaults{})})
 	for _, page := range []struct{ name, path string }{
 		{"overview", "/"}, {"jobs", "/jobs"}, {"jobs by next run", "/jobs?sort=next"}, {"jobs by last run", "/jobs?sort=last"}, {"jobs by name", "/jobs?sort=name"}, {"search", "/jobs?search=tenant-123-"}, {"failing", "/jobs?status=failing"},
-		{"a job", "/jobs/tenant-5-job-5005"}, {"a job with a million runs", "/jobs/" + first}, {"runs", "/runs"}, {"dead letters", "/dead"}, {"events", "/events"},
+		{"a job", "/jobs/tenant-5-job-5005"}, {"a job with a million runs", "/jobs/" + first}, {"runs", "/runs"}, {"dead letters", "/dead"}, {"events", "/events"}, {"forecast", "/forecast"},
 	} {
 		b.Run(page.name, func(b *testing.B) {
 			var took []time.Duration
