@@ -33,7 +33,7 @@ func (c *cli) showFleet(f belfry.Fleet) {
 	c.line("")
 	writeTable(&c.output, []belfry.FleetDatabase{d}, []string{"DATABASE", "VERSION", "SIZE", "LATENCY", "CONNECTIONS IN USE"}, nil, func(d belfry.FleetDatabase) []any {
 		latency := time.Duration(d.LatencySeconds * float64(time.Second)).Round(10 * time.Microsecond)
-		return []any{d.Kind, d.Version, grouped(float64(d.Bytes>>20)) + " MiB", latency, strings.Join(pools, ", ")}
+		return []any{d.Kind, d.Version, sizeText(d.Bytes), latency, strings.Join(pools, ", ")}
 	})
 	if len(f.Unowned) > 0 {
 		c.message("No node owns %s: nothing of them is fired.", plural(len(f.Unowned), "shard"))
@@ -99,4 +99,12 @@ func ranges(list []int) string {
 		i = end + 1
 	}
 	return strings.Join(parts, ",")
+}
+
+// sizeText is a size in MiB; smaller ones are in KiB.
+func sizeText(bytes int64) string {
+	if bytes < 1<<20 {
+		return grouped(float64(bytes>>10)) + " KiB"
+	}
+	return grouped(float64(bytes>>20)) + " MiB"
 }

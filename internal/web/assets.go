@@ -35,14 +35,22 @@ var assets = func() map[string]asset {
 			panic(err)
 		}
 		sum := sha256.Sum256(text)
-		var packed bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // a level that exists
-		w.Write(text)
-		w.Close()
-		found[file.Name()] = asset{hex.EncodeToString(sum[:8]), text, packed.Bytes(), mime.TypeByExtension(path.Ext(file.Name()))}
+		found[file.Name()] = asset{hex.EncodeToString(sum[:8]), text, compress(text, gzip.BestCompression), mime.TypeByExtension(path.Ext(file.Name()))}
 	}
 	return found
 }()
+
+func compress(text []byte, level int) []byte {
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, level) // which exists
+	w.Write(text)
+	w.Close()
+	return packed.Bytes()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
 
 // assetPath is the address of a file, which changes with its content.
 func assetPath(name string) string { return "/assets/" + assets[name].hash + "/" + name }
@@ -57,7 +65,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", a.media)
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if acceptsGzip(r) {
 		h.Set("Content-Encoding", "gzip")
 		body = a.gzip
 	}

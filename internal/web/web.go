@@ -10,6 +10,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"embed"
 	"fmt"
@@ -272,9 +273,13 @@ func (r *request) showPart(name string, data any) error {
 
 func (r *request) write(status int, html []byte) {
 	r.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	r.w.Header().Set("Vary", "Accept, HX-Target")
+	r.w.Header().Set("Vary", "Accept, Accept-Encoding, HX-Target")
+	if html = visible(html); len(html) > 1<<10 && acceptsGzip(r.Request) { // pages have no secrets whose length could tell something
+		r.w.Header().Set("Content-Encoding", "gzip")
+		html = compress(html, gzip.BestSpeed)
+	}
 	r.w.WriteHeader(status)
-	r.w.Write(visible(html)) // a client that is gone cannot be told
+	r.w.Write(html) // a client that is gone cannot be told
 }
 
 func (r *request) navCounts() navCounts {

@@ -242,29 +242,35 @@ func TestPagesAreLight(t *testing.T) {
 	for i := range 30 {
 		s.job(fmt.Sprintf("job-%d", i), "*/5 * * * *", "/ok")
 	}
-	size := 0
-	for _, page := range []string{"/", "/jobs"} {
-		_, text := get(t, http.DefaultClient, s.address+page)
-		size += len(text) // which is not compressed
-		for _, m := range regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`).FindAllStringSubmatch(text, -1) {
-			r, _ := http.NewRequest("GET", s.address+m[1], nil)
-			r.Header.Set("Accept-Encoding", "gzip")
-			answer, err := http.DefaultTransport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, _ := io.ReadAll(answer.Body)
-			answer.Body.Close()
-			if answer.StatusCode != http.StatusOK || !strings.Contains(answer.Header.Get("Cache-Control"), "immutable") || answer.Header.Get("Content-Encoding") != "gzip" {
-				t.Errorf("%s: %d %v", m[1], answer.StatusCode, answer.Header)
-			}
-			if page == "/" {
-				size += len(body)
-			}
+	load := func(path string) (*http.Response, []byte) {
+		r, _ := http.NewRequest("GET", s.address+path, nil)
+		r.Header.Set("Accept", "text/html")
+		r.Header.Set("Accept-Encoding", "gzip")
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%s: %d %v, %v", path, answer.StatusCode, answer.Header, err)
+		}
+		return answer, body
 	}
-	if size > 150<<10 {
-		t.Errorf("the pages weigh %d bytes", size)
+	for _, page := range []string{"/", "/jobs", "/jobs/job-1", "/jobs/new", "/forecast?jitter_seconds=300"} {
+		_, packed := load(page)
+		size := len(packed)
+		_, text := get(t, http.DefaultClient, s.address+page)
+		for _, m := range regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`).FindAllStringSubmatch(text, -1) {
+			answer, body := load(m[1])
+			if !strings.Contains(answer.Header.Get("Cache-Control"), "immutable") {
+				t.Errorf("%s: %v", m[1], answer.Header)
+			}
+			size += len(body)
+		}
+		if size > 60<<10 {
+			t.Errorf("%s weighs %d bytes with all that it loads", page, size)
+		}
 	}
 }
 
