@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/cache"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/sanitize"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -60,8 +61,8 @@ type Control struct {
 	node        belfry.ID
 	ownsAll     bool
 	forecasting computing // apart from others, whose schedules it must not keep waiting
-	forecasts   answers[forecastKey, belfry.Forecast]
-	fleets      answers[struct{}, belfry.Fleet]
+	forecasts   cache.Cache[forecastKey, belfry.Forecast]
+	fleets      cache.Cache[struct{}, belfry.Fleet]
 }
 
 // New returns a Control that works on s. The defaults must be those of the nodes that

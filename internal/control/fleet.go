@@ -25,7 +25,7 @@ func (c *Control) RunsIn(node belfry.ID, ownsAll bool) { c.node, c.ownsAll = nod
 // Fleet says which nodes and workers there are, and how the database does. The answer may be
 // some seconds old.
 func (c *Control) Fleet(ctx context.Context) (belfry.Fleet, error) {
-	return c.fleets.get(ctx, struct{}{}, fleetLifetime, func(ctx context.Context) (f belfry.Fleet, err error) {
+	return c.fleets.Get(ctx, struct{}{}, fleetLifetime, func(ctx context.Context) (f belfry.Fleet, err error) {
 		f = belfry.Fleet{At: c.now(), NodeID: c.node, Shards: c.store.Shards()}
 		for _, read := range []func(context.Context, *belfry.Fleet) error{c.readDatabase, c.readNodes, c.readWorkers} {
 			if err := retryUnknown(ctx, "read the fleet", func() error { return read(ctx, &f) }); err != nil {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/belfry-sh/belfry"
@@ -25,7 +24,7 @@ const (
 // Forecast says how many runs are planned. It computes the runs of all jobs, or of a sample
 // if there are many. The answer may be some seconds old.
 func (c *Control) Forecast(ctx context.Context, namespace string, q belfry.ForecastQuery) (belfry.Forecast, error) {
-	return c.forecasts.get(ctx, forecastKey{namespace, q}, forecastLifetime, func(ctx context.Context) (belfry.Forecast, error) {
+	return c.forecasts.Get(ctx, forecastKey{namespace, q}, forecastLifetime, func(ctx context.Context) (belfry.Forecast, error) {
 		f := &forecast{store: c.store, defaults: c.defaults, namespace: namespace, queue: q.Queue, now: c.now(), known: map[store.Digest]*belfry.Spec{}}
 		f.runs = plan.NewForecaster(f.now, time.Duration(q.JitterSeconds)*time.Second)
 		sampled, err := f.read(ctx)
@@ -208,60 +207,4 @@ func (c *Control) nameSpikes(ctx context.Context, namespace string, spikes []bel
 		job.Name = names[job.JobID]
 	}
 	return err
-}
-
-// answers keeps answers that many ask for. Who asks while one is computed waits for it.
-type answers[K comparable, V any] struct {
-	mu    sync.Mutex
-	known map[K]*answer[V]
-}
-
-type answer[V any] struct {
-	done  chan struct{} // closed when the rest is set
-	until time.Time
-	value V
-	err   error
-}
-
-var errPanicked = belfry.Errorf(belfry.Internal, "the computation panicked") // unless it returned
-
-const (
-	maxAnswers    = 100              // that are kept
-	answerTimeout = 15 * time.Second // to compute one, for all who wait for it
-)
-
-func (a *answers[K, V]) get(ctx context.Context, key K, lifetime time.Duration, compute func(context.Context) (V, error)) (V, error) {
-	a.mu.Lock()
-	found := a.known[key]
-	if found != nil && !found.expired() {
-		a.mu.Unlock()
-		select {
-		case <-found.done:
-			return found.value, found.err
-		case <-ctx.Done():
-			return found.value, abandoned(ctx)
-		}
-	}
-	if a.known == nil || len(a.known) >= maxAnswers {
-		a.known = map[K]*answer[V]{}
-	}
-	found = &answer[V]{done: make(chan struct{}), err: errPanicked}
-	a.known[key] = found
-	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
-	defer cancel()
-	defer close(found.done)
-	if found.value, found.err = compute(ctx); found.err == nil {
-		found.until = time.Now().Add(lifetime)
-	}
-	return found.value, found.err
-}
-
-func (a *answer[V]) expired() bool {
-	select {
-	case <-a.done:
-		return !time.Now().Before(a.until)
-	default:
-		return false
-	}
 }

@@ -39,7 +39,7 @@ const (
 )
 
 func (s *server) overview(r *request) error {
-	o, err := s.screens.get(r.namespace, overviewKeep, func() (overview, error) { return s.readOverview(r.ctx, r.namespace, r.navCounts()) })
+	o, err := s.screens.Get(r.ctx, r.namespace, overviewKeep, func(ctx context.Context) (overview, error) { return s.readOverview(ctx, r.namespace, r.navCounts()) })
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *server) readOverview(ctx context.Context, namespace string, counts navC
 		return o, err
 	}
 	o.chart(list, since)
-	depths, err := s.depths.get("", depthsKeep, func() (control.Depths, error) { return s.Control.Depths(ctx) })
+	depths, err := s.depths.Get(ctx, "", depthsKeep, s.Control.Depths)
 	if err != nil {
 		return o, err
 	}

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/cache"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/openapi"
 	"github.com/belfry-sh/belfry/internal/store"
@@ -56,10 +57,10 @@ type server struct {
 	pages   *template.Template
 	live    *hub
 	logins  loginLimiter
-	depths  cache[control.Depths]
-	names   cache[[]string] // of namespaces
-	counts  cache[navCounts]
-	screens cache[overview]
+	depths  cache.Cache[string, control.Depths]
+	names   cache.Cache[string, []string] // of namespaces
+	counts  cache.Cache[string, navCounts]
+	screens cache.Cache[string, overview]
 }
 
 //go:embed templates
@@ -237,7 +238,7 @@ func (r *request) showStatus(status int, name, section, title string, data any) 
 	p := &page{r: r, Title: title, Section: section, Data: data, Done: doneText(r.URL.Query())}
 	if section != "" {
 		p.Counts = r.navCounts()
-		known, _ := r.server.names.get("", namesKeep, func() ([]string, error) { return r.server.Control.Namespaces(r.ctx) })
+		known, _ := r.server.names.Get(r.ctx, "", namesKeep, r.server.Control.Namespaces)
 		if p.Namespaces = slices.Clone(known); !slices.Contains(p.Namespaces, r.namespace) {
 			p.Namespaces = append(p.Namespaces, r.namespace)
 		}
@@ -283,11 +284,11 @@ func (r *request) write(status int, html []byte) {
 }
 
 func (r *request) navCounts() navCounts {
-	counts, _ := r.server.counts.get(r.namespace, countsKeep, func() (c navCounts, err error) {
-		if c.Dead, err = r.server.Control.CountDead(r.ctx, r.namespace, maxCount); err != nil {
+	counts, _ := r.server.counts.Get(r.ctx, r.namespace, countsKeep, func(ctx context.Context) (c navCounts, err error) {
+		if c.Dead, err = r.server.Control.CountDead(ctx, r.namespace, maxCount); err != nil {
 			return c, err
 		}
-		alerts, _, err := r.server.Control.Alerts(r.ctx, r.namespace, belfry.AlertFilter{Status: belfry.AlertFiring}, store.Page{Limit: maxCount})
+		alerts, _, err := r.server.Control.Alerts(ctx, r.namespace, belfry.AlertFilter{Status: belfry.AlertFiring}, store.Page{Limit: maxCount})
 		c.Alerts = len(alerts)
 		return c, err
 	})
@@ -297,9 +298,9 @@ func (r *request) navCounts() navCounts {
 // redirect sends a browser to another page after a change, with a word that says what was
 // done.
 func (r *request) redirect(path, done string, pairs ...any) error {
-	r.server.counts.clear()
-	r.server.names.clear()
-	r.server.screens.clear()
+	r.server.counts.Clear()
+	r.server.names.Clear()
+	r.server.screens.Clear()
 	r.server.live.changed(r.namespace)
 	if path == "" {
 		path = r.back()
