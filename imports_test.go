@@ -79,8 +79,9 @@ var mayImport = map[string][]string{
 	"examples/receiver":  nil,
 	"examples/worker-go": {"belfry", "client", "worker"},
 
-	"internal/pgtest":   {pgx}, // starts servers for tests; no row has it
-	"internal/promtest": nil,   // the same
+	"internal/pgtest":     {pgx}, // starts servers for tests; no row has it
+	"internal/promtest":   nil,   // the same
+	"internal/servertest": nil,   // the same
 
 	"internal/browsertest": {"github.com/chromedp"}, // the same
 	"internal/chaos":       nil,                     // tests only

@@ -1,0 +1,209 @@
+// Package servertest starts brokers and coordination services for tests: real servers, each
+// a process of its own that can be killed and started again with its data.
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// envRequire, if it is 1, makes a missing server a failure instead of a skipped test.
+const envRequire = "BELFRY_TEST_REQUIRE_SERVERS"
+
+// readyTimeout is for a server to answer; it only stops a test that would hang.
+const readyTimeout = time.Minute
+
+// Server is a server on the loopback interface, until the test ends.
+type Server struct {
+	Addr string // host:port
+	Dir  string // of its data
+
+	tb    testing.TB
+	argv  []string
+	env   []string
+	ready func(ctx context.Context, addr string) error
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd // nil: it does not run
+	input  *os.File
+	output bytes.Buffer
+}
+
+// program returns the path of a program. Without it the test is skipped, or fails if
+// BELFRY_TEST_REQUIRE_SERVERS=1.
+func program(tb testing.TB, path, debianPackage string) string {
+	tb.Helper()
+	found, err := exec.LookPath(path)
+	if err != nil {
+		missing := fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage)
+		if os.Getenv(envRequire) == "1" {
+			tb.Fatal(missing)
+		}
+		tb.Skip(missing)
+	}
+	return found
+}
+
+// start starts a server. In argv and env, {addr}, {host}, {port} and {dir} are replaced. Ready
+// returns nil once the server answers.
+func start(tb testing.TB, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
+	tb.Helper()
+	s := &Server{Addr: freeAddr(tb), Dir: tb.TempDir(), tb: tb, ready: ready}
+	host, port, _ := net.SplitHostPort(s.Addr)
+	names := strings.NewReplacer("{addr}", s.Addr, "{host}", host, "{port}", port, "{dir}", s.Dir)
+	for _, arg := range argv {
+		s.argv = append(s.argv, names.Replace(arg))
+	}
+	for _, pair := range env {
+		s.env = append(s.env, names.Replace(pair))
+	}
+	tb.Cleanup(func() {
+		s.Kill()
+		if tb.Failed() {
+			tb.Logf("%s printed:\n%s", s.argv[0], s.output.String())
+		}
+	})
+	s.Start()
+	return s
+}
+
+// guard runs a command until its own input ends, which it does with the test binary at the
+// latest; then the whole process group is killed.
+const guard = `"$@" </dev/null & cat >/dev/null; kill -KILL 0`
+
+// Start starts the server again after Kill, and waits until it answers.
+func (s *Server) Start() {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read, write, err := os.Pipe()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{"-c", guard, "sh"}, s.argv...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, &s.output, &s.output
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = cmd.Start()
+	read.Close()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.cmd, s.input = cmd, write
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	for {
+		err := s.ready(ctx, s.Addr)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.tb.Fatalf("%s is not ready after %s: %v", s.argv[0], readyTimeout, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Kill kills the server and all processes that it started, as kill -9 does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	_ = s.cmd.Wait() // It was killed.
+	s.input.Close()
+	s.cmd = nil
+}
+
+// Pause stops the processes of the server, as a frozen machine does; Resume continues them.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume continues the processes of a server that was paused.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		_ = syscall.Kill(-s.cmd.Process.Pid, signal)
+	}
+}
+
+// accepts reports that a server accepts connections.
+func accepts(ctx context.Context, addr string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
+// freeAddr is an address that nobody listened on a moment ago.
+func freeAddr(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// built is the program of the module test/servers, which has the current releases of some
+// servers. It is built once and kept beside other tools; several test binaries may want it at
+// the same time.
+var built = sync.OnceValues(func() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(file), "..", "..")
+	tools := filepath.Join(root, ".tools")
+	if err := os.MkdirAll(tools, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(tools, "servers.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	path := filepath.Join(tools, "servers")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = filepath.Join(root, "test", "servers")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build test/servers: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func embedded(tb testing.TB, name string) *Server {
+	tb.Helper()
+	path, err := built()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return start(tb, accepts, nil, path, name, "{addr}", "{dir}")
+}
+
+// NATS starts the current NATS server, with JetStream.
+func NATS(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "nats") }
+
+// Etcd starts the current etcd, with one member.
+func Etcd(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "etcd") }
+
+// Kafka starts a broker that speaks the protocol of current Kafka releases.
+func Kafka(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "kafka") }

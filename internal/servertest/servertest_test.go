@@ -1,0 +1,19 @@
+package servertest
+
+import (
+	"testing"
+)
+
+// Each server answers, and again after it was killed.
+func TestServers(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *Server{"nats": NATS, "etcd": Etcd, "kafka": Kafka} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			s.Kill()
+			if accepts(t.Context(), s.Addr) == nil {
+				t.Fatal("a server that was killed answers")
+			}
+			s.Start()
+		})
+	}
+}
