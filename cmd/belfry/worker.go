@@ -1,7 +1,8 @@
 package main
 
 import (
-	"log/slog"
+	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -62,10 +63,7 @@ The file is read when the worker starts.`,
 			if err != nil {
 				return err
 			}
-			namespace := s.Namespace
-			if namespace == "" {
-				namespace = belfry.DefaultNamespace
-			}
+			namespace := cmp.Or(s.Namespace, belfry.DefaultNamespace)
 			if !slices.Contains(file.Namespaces, namespace) {
 				return usagef("%s: the namespaces of the file (%s) do not have %q, for which this worker would run them; add it there or choose another with --namespace", path, strings.Join(file.Namespaces, ", "), namespace)
 			}
@@ -74,7 +72,16 @@ The file is read when the worker starts.`,
 				return asUsage(err)
 			}
 			defer c.Close()
-			return runCommands(cmd, c, file, log, worker.Queues(queues...), worker.Concurrency(concurrency), worker.DrainTimeout(drain))
+			command.HideEnvironment()
+			mux := worker.NewMux()
+			file.Register(mux)
+			if format == logJSON {
+				log.Info("the worker is running", "version", version(), "process", os.Getpid(), "server", s.Server, "queues", queues, "handlers", mux.Handlers())
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "belfry %s worker is running, process %d\n  Server   %s\n  Serves   %s in queue %s, %d at once\n",
+					version(), os.Getpid(), escape(s.Server), strings.Join(mux.Handlers(), ", "), strings.Join(queues, ", "), concurrency)
+			}
+			return worker.New(c, mux, worker.Queues(queues...), worker.Concurrency(concurrency), worker.DrainTimeout(drain), worker.Log(log)).Run(cmd.Context())
 		},
 	}
 	p := cmd.Flags()
@@ -85,12 +92,4 @@ The file is read when the worker starts.`,
 	p.StringVar(&format, "log-format", format, "text or json")
 	p.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	return f.add(cmd)
-}
-
-func runCommands(cmd *cobra.Command, c *client.Client, file *command.File, log *slog.Logger, options ...worker.Option) error {
-	command.HideEnvironment()
-	mux := worker.NewMux()
-	file.Register(mux)
-	log.Info("the worker is running", "version", version(), "process", os.Getpid(), "commands", mux.Handlers())
-	return worker.New(c, mux, append(options, worker.Log(log))...).Run(cmd.Context())
 }

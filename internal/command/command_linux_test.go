@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,12 +17,27 @@ import (
 	"github.com/belfry-sh/belfry"
 )
 
-// TestMain makes the test binary the program that runs the stages of a command.
+// TestMain makes the test binary the program that runs the stages of a command. It must be
+// where other users may execute it.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Subcommand {
 		os.Exit(Main(os.Args[2:]))
 	}
-	os.Exit(m.Run())
+	const copied = "BELFRY_TEST_COPIED"
+	if os.Getenv(copied) != "" || os.Geteuid() != 0 {
+		os.Exit(m.Run())
+	}
+	dir, err := os.MkdirTemp("/tmp", "belfry-test-")
+	path := filepath.Join(dir, "command.test")
+	content, readErr := os.ReadFile("/proc/self/exe")
+	if err = errors.Join(err, readErr, os.Chmod(dir, 0o755), os.WriteFile(path, content, 0o755)); err != nil {
+		panic(err)
+	}
+	cmd := exec.Command(path, os.Args[1:]...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), copied+"=1"), os.Stdin, os.Stdout, os.Stderr
+	_ = cmd.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(cmd.ProcessState.ExitCode())
 }
 
 // output is the log of an attempt.

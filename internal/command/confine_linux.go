@@ -123,9 +123,11 @@ func (l *launch) readable() []string {
 	return append(slices.Concat(systemPaths, l.Read), l.Argv[0], l.Dir)
 }
 
+// inside is where this program is in bubblewrap.
+const inside = "/.belfry"
+
 // bubblewrapArgs mounts what is readable and writable, and nothing else.
 func (l *launch) bubblewrapArgs(self string) []string {
-	const inside = "/.belfry"
 	args := []string{"bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"}
 	if !l.Network {
 		args = append(args, "--unshare-net")
@@ -146,8 +148,8 @@ func (l *launch) bubblewrapArgs(self string) []string {
 
 // confine gives up what the sandbox does not leave, and becomes the command. It may be
 // inside bubblewrap.
-func (l *launch) confine(inside bool) error {
-	if inside {
+func (l *launch) confine(wrapped bool) error {
+	if wrapped {
 		say(sayLayer, "bubblewrap")
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -158,11 +160,11 @@ func (l *launch) confine(inside bool) error {
 		return fmt.Errorf("enter the directory: %w", err)
 	}
 	if l.Sandbox == sandboxStrict {
-		version, err := l.landlock(inside)
+		version, err := l.landlock(wrapped)
 		switch {
 		case err == nil:
 			say(sayLayer, fmt.Sprint("landlock ", version))
-		case !inside:
+		case !wrapped:
 			return fmt.Errorf("its sandbox is strict, and this machine has neither Landlock (%w; it needs Linux 5.13 or newer) nor bubblewrap that works for the user", err)
 		}
 	}
@@ -171,7 +173,7 @@ func (l *launch) confine(inside bool) error {
 		switch {
 		case err == nil:
 			say(sayLayer, "seccomp")
-		case l.Sandbox == sandboxStrict && !inside && !l.Network:
+		case l.Sandbox == sandboxStrict && !wrapped && !l.Network:
 			return fmt.Errorf("its sandbox is strict, and this machine can neither filter system calls (%w) nor has it bubblewrap that works for the user; without them the network is open", err)
 		}
 	}

@@ -65,7 +65,7 @@ func (c *Command) execute(ctx context.Context, l *launch, environment func(priva
 	}
 	cmd.ExtraFiles = []*os.File{config, tell, listen} // configFD, statusFD, controlFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = grace + time.Second
+	cmd.WaitDelay = grace + 20*time.Second // a fork bomb may leave the supervisor little time
 	cmd.Cancel = func() error {
 		_, err := control.Write([]byte{'T'})
 		time.AfterFunc(grace, func() { control.Close() })
@@ -180,10 +180,12 @@ func bubblewrap(as *credentials) string {
 		return known.(string)
 	}
 	path, err := exec.LookPath("bwrap")
-	if err == nil {
+	self, selfErr := os.Readlink(selfPath)
+	if err == nil && selfErr == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "--proc", "/proc", "--dev", "/dev", "--", "/bin/true")
+		cmd := exec.CommandContext(ctx, path, "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind", self, "/tmp"+inside,
+			"--unshare-pid", "--unshare-net", "--proc", "/proc", "--dev", "/dev", "--", "/tmp"+inside, Subcommand, stageProbe)
 		cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, "/", attr
 		if cmd.Run() != nil {
 			path = ""

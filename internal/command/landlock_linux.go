@@ -24,7 +24,7 @@ var (
 
 // landlock leaves this thread, and what it executes, the files of the launch alone. It
 // returns the version of the kernel's interface.
-func (l *launch) landlock(inside bool) (version int, err error) {
+func (l *launch) landlock(wrapped bool) (version int, err error) {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if version = int(n); errno != 0 {
 		return 0, errno
@@ -51,7 +51,7 @@ func (l *launch) landlock(inside bool) (version int, err error) {
 	}
 	defer unix.Close(int(fd))
 	read, write := l.readable(), append(slices.Clone(l.Write), l.Private)
-	if inside {
+	if wrapped {
 		read, write = append(read, "/proc"), append(write, "/dev", "/tmp")
 	} else {
 		read, write = append(read, systemFacts...), append(write, systemDevices...)
