@@ -160,3 +160,27 @@ stdin: job`)
 	}
 	t.Log(a.report)
 }
+
+func TestTheExampleRuns(t *testing.T) {
+	content, err := os.ReadFile("../../examples/commands.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse("commands.yaml", content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payloads := map[string]map[string]any{
+		"report": {"args": []string{"--full", "--since=2027-03-01"}, "env": map[string]string{"CUSTOMER": "7"}, "stdin": "a\nb\n"},
+	}
+	for _, c := range f.Commands {
+		payload := payloads[c.Name]
+		if payload == nil {
+			payload = map[string]any{}
+		}
+		payload["command"] = c.Name
+		if a := newAttempt(payload).do(t, t.Context(), c); a.err != nil || c.Name == "report" && a.out.String() != "report for 7: --full --since=2027-03-01\n2\n" {
+			t.Errorf("%s: %v, output %s", c.Name, a.err, a.out)
+		}
+	}
+}
