@@ -14,7 +14,7 @@ var (
 	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
 	parts      = append([]string{
 		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert",
 		"internal/store/postgres", "internal/store/sqlite",
@@ -53,9 +53,10 @@ var mayImport = map[string][]string{
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlstore": contracts,
 
-	"internal/validate": append([]string{"internal/target"}, decisions...),
+	"internal/validate": append([]string{"internal/target", "internal/command"}, decisions...),
 	"internal/explain":  append([]string{"internal/store"}, decisions...),
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
+	"internal/command":  append([]string{"worker", yaml, "golang.org/x/sys"}, vocabulary...),
 	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
 	"internal/openapi":  vocabulary,
 	"internal/metrics":  {"belfry", "internal/store", prometheus},

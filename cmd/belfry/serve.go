@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -27,6 +28,7 @@ func serveCommand() *cobra.Command {
 	c := node.Defaults()
 	format := "text"
 	level := "info"
+	commands := ""
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: API, scheduler and workers in one process",
@@ -51,6 +53,11 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			slog.SetDefault(log) // Libraries that log to the standard logger do so in the same format.
 			for _, warning := range warnings {
 				log.Warn(warning)
+			}
+			if commands != "" {
+				if c.Commands, err = command.Load(commands); err != nil {
+					return err
+				}
 			}
 			c.Version, c.Settings = version(), settingsOf(cmd.Flags())
 			n, err := node.New(cmd.Context(), c, log)
@@ -88,6 +95,8 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
+	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")
+	f.BoolVar(&c.AllowShell, "allow-shell", false, "let jobs of type command run any text in the shell of this machine; only with the embedded database and on loopback: whoever reaches the API then runs programs as this user")
 	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })

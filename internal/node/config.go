@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/target"
@@ -49,6 +50,9 @@ type Config struct {
 	Hosts        []string // host names of this server, for the Host header
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
+
+	Commands   *command.File // that jobs of type command may use; nil: none
+	AllowShell bool          // jobs may give text for the shell
 
 	Settings []Setting // what the page shows of this configuration
 
@@ -131,6 +135,12 @@ func (c Config) Validate() error {
 	}
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
+	}
+	if text := c.checkShell(); text != "" {
+		invalid("--allow-shell", "%s", text)
+	}
+	if c.Commands != nil && !c.has(RoleWorker) {
+		invalid("--commands", "needs the role worker")
 	}
 	if errors != nil {
 		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: errors}

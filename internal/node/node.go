@@ -17,6 +17,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/metrics"
@@ -197,6 +198,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.has(RoleWorker) {
 		pool = n.pool(local)
 		work.Go(func() error { return pool.Run(ctx) })
+		if n.config.Commands != nil {
+			work.Go(func() error { return n.commandPool(local).Run(ctx) })
+		}
 	}
 	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
 	var server errgroup.Group
@@ -258,6 +262,10 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 		options.Span = n.tracing.ClientSpan
 	}
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
+	if n.config.AllowShell {
+		command.HideEnvironment()
+		mux.Handle(belfry.TypeCommand, command.Shell())
+	}
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}

@@ -8,12 +8,16 @@ import (
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/target"
 )
 
-const payloadExample = `for example {"url": "https://example.com/hook"}`
+var payloadExamples = map[string]string{
+	belfry.TypeHTTP:    `for example {"url": "https://example.com/hook"}`,
+	belfry.TypeCommand: `for example {"command": "backup", "args": ["--full"]}`,
+}
 
 // target determines the type of a job and its handler.
 func (c *check) target(m *belfry.Manifest) {
@@ -31,12 +35,29 @@ func (c *check) target(m *belfry.Manifest) {
 	switch {
 	case m.Type == belfry.TypeWorker:
 		c.handler(m, inferred)
+		if strings.HasPrefix(m.Handler, belfry.CommandPrefix) {
+			c.fail("handler", "must not begin with %s, as those of commands do; set the type to %q for a command", belfry.CommandPrefix, belfry.TypeCommand)
+		}
+	case m.Type == belfry.TypeCommand:
+		given := m.Handler
+		if m.Handler = commandHandler(m.Payload); given != "" && given != m.Handler && c.sets("handler") {
+			c.fail("handler", "follows from the command of the payload; leave it out")
+		}
 	case m.Type != belfry.TypeHTTP || m.Handler == "": // an unknown type is an error already
 	case inferred:
 		c.fail("handler", `is only for jobs of type %q; set the type, since the payload has a "url"`, belfry.TypeWorker)
 	default:
 		c.fail("handler", "is only for jobs of type %q; leave it out", belfry.TypeWorker)
 	}
+}
+
+// commandHandler is the handler of a command, which has its name; none for a shell.
+func commandHandler(payload json.RawMessage) string {
+	var name string
+	if json.Unmarshal(jsontext.Object(payload)["command"], &name) != nil || name == "" {
+		return ""
+	}
+	return belfry.CommandPrefix + name
 }
 
 func (c *check) handler(m *belfry.Manifest, inferred bool) {
@@ -70,14 +91,14 @@ func (c *check) compact(raw json.RawMessage) json.RawMessage {
 // known type.
 func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 	if len(raw) == 0 || string(raw) == "null" {
-		if kind == belfry.TypeHTTP {
-			c.fail("payload", "is missing; "+payloadExample)
+		if example := payloadExamples[kind]; example != "" {
+			c.fail("payload", "is missing; %s", example)
 		}
 		return nil
 	}
-	switch raw = c.unmask(raw, kind); {
+switch raw = c.unmask(raw, kind); {
 	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
-		c.fail("payload", "must be a JSON object; "+payloadExample)
+		c.fail("payload", "must be a JSON object; %s", payloadExamples[kind])
 		return nil
 	case !c.validPayload:
 		c.fail("payload", "must be JSON")
@@ -87,6 +108,9 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		return nil
 	case kind == belfry.TypeHTTP:
 		_, errors := target.ParseValidHTTP(raw)
+		c.add(errors...)
+	case kind == belfry.TypeCommand:
+		_, errors := command.ParsePayload(raw)
 		c.add(errors...)
 	}
 	return raw
@@ -105,6 +129,8 @@ func (c *check) unmask(raw json.RawMessage, kind string) json.RawMessage {
 		moved = "the job is of another type now"
 	case kind == belfry.TypeHTTP && !SameOrigin(raw, c.before.Payload):
 		moved = "the request goes to another origin now"
+	case kind == belfry.TypeCommand && commandHandler(raw) != c.before.Handler:
+		moved = "it is another command now"
 	default:
 		stored = c.before.Payload
 	}
@@ -163,6 +189,14 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 	}
 	if compact.Len() > belfry.MaxPayload {
 		return fail(tooLarge(compact.Len()))
+	}
+	if job.Type == belfry.TypeCommand {
+		if commandHandler(compact.Bytes()) != job.Handler {
+			return fail("must be for the command of the job")
+		}
+		if _, errors := command.ParsePayload(compact.Bytes()); len(errors) > 0 {
+			return nil, errors
+		}
 	}
 	if job.Type != belfry.TypeHTTP {
 		return secret.Unmask(compact.Bytes(), job.Payload)
