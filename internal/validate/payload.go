@@ -96,7 +96,7 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		}
 		return nil
 	}
-switch raw = c.unmask(raw, kind); {
+	switch raw = c.unmask(raw, kind); {
 	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
 		c.fail("payload", "must be a JSON object; %s", payloadExamples[kind])
 		return nil
