@@ -40,19 +40,23 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// program returns the path of a program. Without it the test is skipped, or fails if
-// BELFRY_TEST_REQUIRE_SERVERS=1.
+// program returns the path of a program; without it the test does not go on.
 func program(tb testing.TB, path, debianPackage string) string {
 	tb.Helper()
 	found, err := exec.LookPath(path)
 	if err != nil {
-		missing := fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage)
-		if os.Getenv(envRequire) == "1" {
-			tb.Fatal(missing)
-		}
-		tb.Skip(missing)
+		missing(tb, fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage))
 	}
 	return found
+}
+
+// missing skips the test, or fails it if BELFRY_TEST_REQUIRE_SERVERS=1.
+func missing(tb testing.TB, text string) {
+	tb.Helper()
+	if os.Getenv(envRequire) == "1" {
+		tb.Fatal(text)
+	}
+	tb.Skip(text)
 }
 
 // start starts a server. In argv and env, {addr}, {host}, {port} and {dir} are replaced. Ready

@@ -6,8 +6,12 @@ import (
 
 // Each server answers, and again after it was killed.
 func TestServers(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) *Server{"nats": NATS, "etcd": Etcd, "kafka": Kafka} {
+	for name, start := range map[string]func(testing.TB) *Server{
+		"nats": NATS, "etcd": Etcd, "kafka": Kafka, "rabbitmq": RabbitMQ,
+		"redis": func(tb testing.TB) *Server { return Redis(tb) }, "sqs": func(tb testing.TB) *Server { return SQS(tb, "a", "b.fifo") },
+	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := start(t)
 			s.Kill()
 			if accepts(t.Context(), s.Addr) == nil {
