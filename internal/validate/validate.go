@@ -47,6 +47,10 @@ type Validator struct {
 	now      time.Time
 	defaults plan.Defaults
 	parsed   map[scheduleKey]parsedSchedule
+
+	// Messages says what is wrong with a message that only a server knows: that there is no
+	// such connection. Nil: that is not known.
+	Messages func(belfry.MessagePayload) []belfry.FieldError
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.
