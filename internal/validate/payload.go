@@ -31,10 +31,8 @@ func (c *check) target(m *belfry.Manifest) {
 	inferred := m.Type == ""
 	if inferred {
 		m.Type = belfry.TypeWorker
-		if bytes.Contains(m.Payload, []byte(`"url"`)) || bytes.Contains(m.Payload, []byte(`\`)) { // perhaps "url" in escapes
-			if _, found := jsontext.Object(m.Payload)["url"]; found {
-				m.Type = belfry.TypeHTTP
-			}
+		if c.validPayload && jsontext.Member(m.Payload, "url") != nil {
+			m.Type = belfry.TypeHTTP
 		}
 	}
 	switch {
@@ -66,38 +64,44 @@ func (c *check) handler(m *belfry.Manifest, inferred bool) {
 	}
 }
 
-// payload returns the payload without needless blanks and with its secrets. Its content
-// is checked only for a known type.
+// compact returns the payload without needless blanks, and notes whether it is JSON.
+func (c *check) compact(raw json.RawMessage) json.RawMessage {
+	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
+	if c.validPayload = json.Compact(compact, raw) == nil; !c.validPayload {
+		return bytes.TrimSpace(raw)
+	}
+	return compact.Bytes()
+}
+
+// payload returns a compact payload with its secrets. Its content is checked only for a
+// known type.
 func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
-	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		if example := payloadExamples[kind]; example != "" {
 			c.fail("payload", "is missing; %s", example)
 		}
 		return nil
 	}
-	raw = c.unmask(raw, kind)
-	compact := bytes.NewBuffer(make([]byte, 0, len(raw)))
-	switch err := json.Compact(compact, raw); {
-	case kind != belfry.TypeWorker && (err != nil || raw[0] != '{'):
+	switch raw = c.unmask(raw, kind); {
+	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
 		c.fail("payload", "must be a JSON object; %s", payloadExamples[kind])
 		return nil
-	case err != nil:
+	case !c.validPayload:
 		c.fail("payload", "must be JSON")
 		return nil
-	case compact.Len() > belfry.MaxPayload:
-		c.fail("payload", "%s", tooLarge(compact.Len()))
+	case len(raw) > belfry.MaxPayload:
+		c.fail("payload", "%s", tooLarge(len(raw)))
 		return nil
 	case kind == belfry.TypeHTTP:
-		_, errors := target.ParseHTTP(compact.Bytes())
+		_, errors := target.ParseValidHTTP(raw)
 		c.add(errors...)
 	case kind == belfry.TypeMessage:
-		message, errors := target.ParseMessage(compact.Bytes())
-		if c.add(errors...); c.Messages != nil && (c.before == nil || !bytes.Equal(compact.Bytes(), c.before.Payload)) {
+		message, errors := target.ParseMessage(raw)
+		if c.add(errors...); c.Messages != nil && (c.before == nil || !bytes.Equal(raw, c.before.Payload)) {
 			c.add(c.Messages(message)...)
 		}
 	}
-	return compact.Bytes()
+	return raw
 }
 
 // unmask restores the secrets of the stored payload, unless they would go elsewhere: an
