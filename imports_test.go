@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/explain":  append([]string{"internal/store"}, decisions...),
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
 	"internal/broker": append([]string{"internal/target", yaml, xsync,
-		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2"}, vocabulary...),
+		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, vocabulary...),
 	"internal/notify":  append([]string{"internal/target"}, vocabulary...),
 	"internal/openapi": vocabulary,
 	"internal/metrics": {"belfry", "internal/store", prometheus},

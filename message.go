@@ -13,7 +13,7 @@ type MessagePayload struct {
 	Connection string            `json:"connection" required:"true" maxlen:"100" example:"orders" doc:"Name of a connection of the server: its operator declares them in the file of '--connections'."`
 	Topic      string            `json:"topic" required:"true" maxlen:"1024" example:"invoices" doc:"Where the message goes: a Kafka topic, a NATS subject, a RabbitMQ queue, or an exchange if there is a 'key', an SQS queue, by name or URL, or a Redis stream."`
 	Key        string            `json:"key,omitempty" maxlen:"200" example:"{{job_id}}" doc:"Key of the message: that of a Kafka record, the routing key of RabbitMQ, the message group of an SQS FIFO queue; elsewhere it is sent as the header 'Key'. '{{job_id}}', '{{run_id}}', '{{scheduled_at}}', '{{unix}}', '{{date}}', '{{week}}', '{{month}}', '{{year}}' and '{{hour}}' are replaced, in the time zone of the job."`
-	Headers    map[string]string `json:"headers,omitempty" maxitems:"64" example:"{\"source\": \"billing\"}" doc:"Headers of the message; SQS takes 4. Values may have the same templates as 'key'. Headers that Belfry sets, such as 'Idempotency-Key', cannot be set."`
+	Headers    map[string]string `json:"headers,omitempty" maxitems:"64" example:"{\"source\": \"billing\"}" doc:"Headers of the message; SQS takes 3. Values may have the same templates as 'key'. Headers that Belfry sets, such as 'Idempotency-Key', cannot be set."`
 	Body       json.RawMessage   `json:"body,omitempty" example:"{\"month\": \"march\"}" doc:"Body of the message. A string is sent as it is, any other value as JSON."`
 }
 

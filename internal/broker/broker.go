@@ -5,7 +5,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -87,7 +86,7 @@ func (c *Connections) Check(p belfry.MessagePayload) []belfry.FieldError {
 func (c Connection) check(p belfry.MessagePayload) (field, problem string) {
 	switch c.address.scheme {
 	case "kafka":
-		if !kafkaTopic.MatchString(p.Topic) {
+		if !validName(p.Topic, 249) {
 			return "topic", "must have 1 to 249 letters, digits, dots, underscores and hyphens, as a Kafka topic"
 		}
 	case "nats":
@@ -96,7 +95,7 @@ func (c Connection) check(p belfry.MessagePayload) (field, problem string) {
 		}
 	case "sqs":
 		if len(p.Headers) > maxSQSHeaders {
-			return "headers", fmt.Sprintf("has %d headers; an SQS message has 10 attributes, of which %d are yours", len(p.Headers), maxSQSHeaders)
+			return "headers", fmt.Sprintf("has %d headers; of the 10 attributes of an SQS message %d are yours", len(p.Headers), maxSQSHeaders)
 		}
 		if body, _ := p.Content(); len(body) == 0 {
 			return "body", "is missing: SQS takes no message without a body"
@@ -107,6 +106,11 @@ func (c Connection) check(p belfry.MessagePayload) (field, problem string) {
 		}
 	}
 	return "", ""
+}
+
+// validName reports whether a text has what names have everywhere.
+func validName(text string, longest int) bool {
+	return text != "" && len(text) <= longest && strings.Trim(text, target.NameChars) == ""
 }
 
 const maxWait = 30 * time.Second // for the acknowledgement of a broker
@@ -123,19 +127,27 @@ func (c *Connections) Handle(ctx context.Context, run *belfry.Run) error {
 		return fmt.Errorf("this node has no connection %q; it has %s", payload.Connection, strings.Join(c.Names(), ", "))
 	}
 	// A little less than the attempt may take: its error says what was waited for.
-	wait := maxWait
+	started, wait := time.Now(), maxWait
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)*9/10)
+		wait = min(wait, deadline.Sub(started)*9/10)
 	}
-	call, cancel := context.WithTimeout(ctx, wait)
+	call, cancel := context.WithDeadline(ctx, started.Add(wait))
 	defer cancel()
-	err := publisher.Publish(call, newMessage(run, payload))
+	// Not every client keeps to a context while a broker is frozen.
+	done := make(chan error, 1)
+	go func() { done <- publisher.Publish(call, newMessage(run, payload)) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-call.Done():
+		err = call.Err()
+	}
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("publish to %s: %w", payload.Connection, context.Cause(ctx))
-	case call.Err() != nil && errors.Is(err, call.Err()):
+	case time.Since(started) >= wait:
 		return fmt.Errorf("publish to %s: the broker did not acknowledge the message within %s", payload.Connection, wait.Round(100*time.Millisecond))
 	}
 	return fmt.Errorf("publish to %s: %w", payload.Connection, err)

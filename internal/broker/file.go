@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,8 +11,6 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/schema"
 )
-
-var connectionName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
 // Load reads a file of connections. Its errors name the line and the key.
 func Load(path string) (*Connections, error) {
@@ -39,7 +36,7 @@ func Load(path string) (*Connections, error) {
 			continue
 		}
 		for name, fields := range pairs(value) {
-			if !connectionName.MatchString(name.Value) {
+			if !validName(name.Value, 100) {
 				fail(name.Line, "the name of a connection must have 1 to 100 letters, digits, dots, underscores and hyphens")
 			}
 			c, lines := decode(fields)

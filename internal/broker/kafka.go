@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
-
-var kafkaTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // kafka publishes to Kafka: a record is acknowledged by all replicas that are in sync, and
 // written once however often the client sends it.
@@ -74,7 +73,9 @@ func (c Connection) Kafka() ([]kgo.Opt, error) {
 // beforeHeaders reports whether the connection is declared to lead to a release before 0.11:
 // its records have no headers, and a record that is sent again may be written again.
 func (c Connection) beforeHeaders() bool {
-	return regexp.MustCompile(`^v?0\.([0-9]|10)\.`).MatchString(c.address.query.Get("version"))
+	var minor int
+	n, _ := fmt.Sscanf(c.address.query.Get("version"), "0.%d", &minor) // 1: it was read
+	return n == 1 && minor < 11
 }
 
 func (k *kafka) open() (*kgo.Client, error) {
@@ -87,7 +88,7 @@ func (k *kafka) open() (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	options = append(options, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250*time.Millisecond))
+	options = append(options, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordDeliveryTimeout(2*connectTimeout), kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250*time.Millisecond))
 	if !k.connection.beforeHeaders() {
 		options = append(options, kgo.AllowIdempotentProduceCancellation()) // an attempt ends in time; the job decides about retries
 	}
@@ -124,15 +125,21 @@ func (k *kafka) Publish(ctx context.Context, m Message) error {
 		return fmt.Errorf("Kafka has no topic %q: %w", m.Topic, err)
 	}
 	k.doubtful.Store(true)
+	if reason := k.ping(ctx, client); reason != nil {
+		return reason
+	}
 	return err
 }
 
-// ping fails at once, and says why, if no broker can be reached.
+// ping fails at once, and says why, if no broker can be used.
 func (k *kafka) ping(ctx context.Context, client *kgo.Client) error {
 	call, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if err := client.Ping(call); err != nil {
-		return fmt.Errorf("no broker of Kafka can be used: %w", err)
+	switch err := client.Ping(call); {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("Kafka at %s closed the connection; check the user name, the password and TLS", strings.Join(k.connection.address.hosts, ", "))
+	case err != nil:
+		return fmt.Errorf("connect to Kafka at %s: %w", strings.Join(k.connection.address.hosts, ", "), err)
 	}
 	k.doubtful.Store(false)
 	return nil

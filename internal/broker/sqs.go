@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -17,13 +16,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
 )
 
-// maxSQSHeaders is what the ten attributes of a message leave to a job.
-const maxSQSHeaders = 4
-
-// deduplicationID is what SQS takes as one.
-var deduplicationID = regexp.MustCompile(`^[!-~]{1,128}$`)
+// maxSQSHeaders is what the ten attributes of a message leave to a job: six are Belfry's,
+// and one is the key.
+const maxSQSHeaders = 3
 
 // simpleQueue publishes to Amazon SQS. A FIFO queue drops what it got already within five
 // minutes.
@@ -96,7 +94,7 @@ func (q *simpleQueue) Publish(ctx context.Context, m Message) error {
 			in.MessageGroupId = aws.String(m.Group)
 		}
 		id := m.IdempotencyKey
-		if !deduplicationID.MatchString(id) {
+		if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) { // what SQS does not take
 			sum := sha256.Sum256([]byte(id))
 			id = hex.EncodeToString(sum[:])
 		}
@@ -135,6 +133,12 @@ func (q *simpleQueue) queueURL(ctx context.Context, client *sqs.Client, topic st
 func queueError(err error, topic string) error {
 	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); missing {
 		return fmt.Errorf("SQS has no queue %q", topic)
+	}
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
+		return fmt.Errorf("SQS answered %s: %s", answer.ErrorCode(), answer.ErrorMessage())
+	}
+	if failure, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("connect to SQS: %w", failure)
 	}
 	return err
 }

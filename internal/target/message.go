@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,7 +11,10 @@ import (
 	"github.com/belfry-sh/belfry/internal/schema"
 )
 
-const maxMessageHeader = 1024 // bytes of a value
+const (
+	maxHeaderName    = 100  // characters
+	maxMessageHeader = 1024 // bytes of a value
+)
 
 // ParseMessage reads and validates the payload of a job of type message. It returns all
 // errors at once. Whether there is such a connection, the server knows. Messages never
@@ -41,17 +43,25 @@ func ParseMessage(raw json.RawMessage) (p belfry.MessagePayload, errors []belfry
 	return p, errors
 }
 
-// messageHeader is what every broker takes as the name of a header.
-var messageHeader = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?$`)
+// letters and what else a name that every broker takes may have.
+const (
+	letters   = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	NameChars = letters + "._-"
+)
 
-// reservedMessageHeaders begin the names of headers that Belfry or a broker sets.
-var reservedMessageHeaders = regexp.MustCompile(`^(?i:idempotency-key$|key$|body$|belfry-|nats-|aws\.|amazon\.)`)
+// reservedMessageHeaders are set by Belfry or a broker: names, and beginnings of names.
+var reservedMessageHeaders = []string{"idempotency-key", "key", "body", "belfry-*", "nats-*", "aws.*", "amazon.*"}
 
 func checkMessageHeader(name, value string) string {
+	lower := strings.ToLower(name)
+	reserved := func(own string) bool {
+		start, any := strings.CutSuffix(own, "*")
+		return lower == own || any && strings.HasPrefix(lower, start)
+	}
 	switch {
-	case !messageHeader.MatchString(name):
-		return "is not a valid header name: it may have letters, digits and . _ - between them, up to 100"
-	case reservedMessageHeaders.MatchString(name):
+	case name == "" || len(name) > maxHeaderName || strings.Trim(name, NameChars) != "" || strings.Trim(name, "._-") != name:
+		return fmt.Sprintf("is not a valid header name: it has up to %d letters and digits, with . _ and - between them", maxHeaderName)
+	case slices.ContainsFunc(reservedMessageHeaders, reserved):
 		return "is set by Belfry or the broker"
 	case len(value) > maxMessageHeader:
 		return fmt.Sprintf("has %d bytes, the maximum is %d", len(value), maxMessageHeader)
