@@ -26,9 +26,10 @@ lint:
 	$(GO) -C tools build -o "$(CURDIR)/.tools/staticcheck" honnef.co/go/tools/cmd/staticcheck
 	.tools/staticcheck ./...
 
-# PostgreSQL, Prometheus and Chromium for the tests: installed when we may, named when we may not.
+# PostgreSQL, Prometheus, Chromium and brokers for the tests: installed when we may, named when we may not.
 deps:
 	@sh tools/deps.sh
+	@sh test/servers/deps.sh
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 3x -timeout 30m ./internal/store ./internal/wheel ./internal/schedule ./worker ./internal/control ./internal/api ./internal/node
@@ -46,7 +47,8 @@ bench-guard: deps
 	$(GO) test -count=1 -v -run '^TestCostsHaveNotGrown$$' ./internal/store -rewrite
 
 chaos:
-	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos
+	@BELFRY_TEST_CHAOS=1 sh test/servers/deps.sh
+	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos ./internal/broker
 
 scale:
 	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -run 'Pruning|Unserved' ./internal/node

@@ -21,11 +21,16 @@ have_chromium() {
 }
 
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium"
+optional="pgbouncer prometheus chromium redis-server rabbitmq-server nats-server nodejs npm"
 
 missing=
 for package in $optional; do
-	"have_$package" || missing="$missing $package"
+	case $package in
+	pgbouncer | prometheus | chromium) "have_$package" ;;
+	rabbitmq-server) [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] ;;
+	nodejs) command -v node >/dev/null 2>&1 ;;
+	*) command -v "$package" >/dev/null 2>&1 ;;
+	esac || missing="$missing $package"
 done
 if have_postgres && [ -z "$missing" ]; then
 	exit 0

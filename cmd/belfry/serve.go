@@ -93,6 +93,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.APIKeyFile, "api-key-file", "", "file of API keys, one per line, which is read again every second; clients send one as a bearer token")
 	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "requests per second that each API key may make; 0 is no limit")
 	f.StringSliceVar(&c.AllowTargets, "allow-target", nil, "private addresses or CIDRs that HTTP jobs may call")
+	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
 	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")

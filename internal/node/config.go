@@ -51,8 +51,9 @@ type Config struct {
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
-	Commands   *command.File // that jobs of type command may use; nil: none
-	AllowShell bool          // jobs may give text for the shell
+	Commands        *command.File // that jobs of type command may use; nil: none
+	AllowShell      bool          // jobs may give text for the shell
+	ConnectionsFile string        // of brokers, for jobs of type message; empty: there are none
 
 	Settings []Setting // what the page shows of this configuration
 

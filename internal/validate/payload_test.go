@@ -105,7 +105,7 @@ func TestTypeCommand(t *testing.T) {
 		t.Errorf("the same command keeps its secrets: got %s, errors %v", r.Manifest.Payload, errors)
 	}
 	_, errors = edit(`{"command": "print", "env": {"TOKEN": "***"}}`)
-	oneError(t, errors, "payload.env.TOKEN", "another command")
+	oneError(t, errors, "payload.env.TOKEN", "another target")
 	if r, errors := edit(`{"command": "print"}`); len(errors) > 0 || r.Manifest.Handler != "command.print" {
 		t.Errorf("another command: got %+v, errors %v", r.Manifest, errors)
 	}

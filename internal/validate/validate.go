@@ -48,6 +48,10 @@ type Validator struct {
 	defaults plan.Defaults
 	parsed   map[scheduleKey]parsedSchedule
 	compiled map[belfry.Spec]*plan.Policy // of new jobs, by what was declared
+
+	// Messages says what is wrong with a message that only a server knows: that there is no
+	// such connection. Nil: that is not known.
+	Messages func(belfry.MessagePayload) []belfry.FieldError
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.
@@ -95,8 +99,8 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.add(schema.Check(&m)...)
 	m.Payload = c.compact(m.Payload)
 	c.target(&m)
-	m.Payload = c.payload(m.Payload, m.Type)
 	policy := c.spec(&m.Spec, id)
+	m.Payload = c.payload(m.Payload, m.Type)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused, Policy: policy}
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused
