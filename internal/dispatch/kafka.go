@@ -1,0 +1,149 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// partitions is into how many parts the announcements of a lane are divided: so many workers
+// receive some.
+const partitions = 16
+
+// kafkaQueue is a topic for each lane, and a group of all workers that receive from it.
+type kafkaQueue struct {
+	address
+	common   []kgo.Opt
+	producer *kgo.Client
+
+	mu        sync.Mutex
+	topics    map[string]bool        // that were found or created
+	consumers map[string]*kgo.Client // by lane
+}
+
+func openKafka(a address) (Queue, error) {
+	q := &kafkaQueue{address: a, topics: map[string]bool{}, consumers: map[string]*kgo.Client{}}
+	q.common = []kgo.Opt{kgo.SeedBrokers(a.hosts...), kgo.ClientID(a.prefix + "-dispatch"), kgo.DialTimeout(dialTimeout), kgo.MetadataMinAge(time.Second)}
+	if a.tls != nil {
+		q.common = append(q.common, kgo.DialTLSConfig(a.tls))
+	}
+	if a.user != "" {
+		mechanism, known := map[string]sasl.Mechanism{
+			"":              plain.Auth{User: a.user, Pass: a.password}.AsMechanism(),
+			"plain":         plain.Auth{User: a.user, Pass: a.password}.AsMechanism(),
+			"scram-sha-256": scram.Auth{User: a.user, Pass: a.password}.AsSha256Mechanism(),
+			"scram-sha-512": scram.Auth{User: a.user, Pass: a.password}.AsSha512Mechanism(),
+		}[a.options.Get("sasl")]
+		if !known {
+			return nil, errors.New("option sasl: must be plain, scram-sha-256 or scram-sha-512")
+		}
+		q.common = append(q.common, kgo.SASL(mechanism))
+	}
+	var err error
+	// A batch goes to all partitions, not to the worker of one.
+	q.producer, err = kgo.NewClient(append(q.common, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
+		kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(dialTimeout), kgo.AllowAutoTopicCreation())...)
+	return q, err
+}
+
+func (q *kafkaQueue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.producer.Close()
+	for _, c := range q.consumers {
+		c.Close()
+	}
+}
+
+// topic is the topic of a lane, which is created if it is missing.
+func (q *kafkaQueue) topic(ctx context.Context, lane string) (string, error) {
+	name := q.prefix + "." + laneName(lane, ".")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.topics[name] {
+		return name, nil
+	}
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1
+	for option, value := range map[string]string{"retention.ms": fmt.Sprint(maxAge * 1000), "segment.ms": fmt.Sprint(maxAge * 1000), "cleanup.policy": "delete"} {
+		c := kmsg.NewCreateTopicsRequestTopicConfig()
+		c.Name, c.Value = option, &value
+		topic.Configs = append(topic.Configs, c)
+	}
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.Topics, request.TimeoutMillis = []kmsg.CreateTopicsRequestTopic{topic}, int32(dialTimeout.Milliseconds())
+	response, err := request.RequestWith(ctx, q.producer)
+	for _, t := range responseTopics(response) {
+		if e := kerr.ErrorForCode(t.ErrorCode); e != nil && !errors.Is(e, kerr.TopicAlreadyExists) {
+			err = errors.Join(err, fmt.Errorf("create topic %s: %w", name, e))
+		}
+	}
+	q.topics[name] = err == nil
+	return name, err
+}
+
+func responseTopics(r *kmsg.CreateTopicsResponse) []kmsg.CreateTopicsResponseTopic {
+	if r == nil {
+		return nil
+	}
+	return r.Topics
+}
+
+func (q *kafkaQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+	topic, err := q.topic(ctx, lane)
+	if err != nil {
+		return err
+	}
+	records := make([]*kgo.Record, len(runs))
+	for i := range runs {
+		records[i] = &kgo.Record{Topic: topic, Value: []byte(encode(runs[i : i+1]))}
+	}
+	return q.producer.ProduceSync(ctx, records...).FirstErr()
+}
+
+// consumer is the member of the group of a lane that this process is. It begins with what is
+// announced from now on, or where the group is.
+func (q *kafkaQueue) consumer(ctx context.Context, lane string) (*kgo.Client, error) {
+	topic, err := q.topic(ctx, lane)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.consumers[lane]; c != nil {
+		return c, nil
+	}
+	// Small fetches: what a busy worker has fetched reaches no other one.
+	c, err := kgo.NewClient(append(q.common, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
+		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(time.Second), kgo.FetchMaxBytes(16<<10), kgo.FetchMaxPartitionBytes(4<<10), kgo.FetchMaxWait(receiveWait))...)
+	if err == nil {
+		q.consumers[lane] = c
+	}
+	return c, err
+}
+
+func (q *kafkaQueue) Receive(ctx context.Context, lane string, max int) (runs []belfry.ID, err error) {
+	c, err := q.consumer(ctx, lane)
+	if err != nil {
+		return nil, err
+	}
+	for len(runs) == 0 {
+		fetches := c.PollRecords(ctx, max)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		fetches.EachRecord(func(r *kgo.Record) { runs = appendIDs(runs, string(r.Value)) })
+	}
+	return runs, nil
+}

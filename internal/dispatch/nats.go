@@ -1,0 +1,154 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/belfry-sh/belfry"
+)
+
+// natsQueue is a stream of JetStream in memory with a subject for each lane, and one consumer
+// of a lane that all workers share.
+type natsQueue struct {
+	address
+	conn *nats.Conn
+	js   jetstream.JetStream
+
+	mu        sync.Mutex
+	hasStream bool
+	consumers map[string]jetstream.Consumer // by lane
+}
+
+func openNATS(a address) (Queue, error) {
+	q := &natsQueue{address: a, consumers: map[string]jetstream.Consumer{}}
+	o := nats.GetDefaultOptions()
+	for _, host := range a.hosts {
+		o.Servers = append(o.Servers, "nats://"+host)
+	}
+	o.Name, o.User, o.Password, o.TLSConfig, o.Secure = a.prefix+" dispatch", a.user, a.password, a.tls, a.tls != nil
+	o.Timeout, o.RetryOnFailedConnect, o.MaxReconnect, o.ReconnectWait = dialTimeout, true, -1, 500*time.Millisecond
+	o.PingInterval, o.MaxPingsOut, o.ReconnectBufSize = 2*time.Second, 2, -1
+	o.ReconnectedCB = func(*nats.Conn) { q.forget() } // what is in memory may be gone
+	var err error
+	if q.conn, err = o.Connect(); err != nil {
+		return nil, err
+	}
+	q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(dialTimeout))
+	return q, err
+}
+
+func (q *natsQueue) Close() { q.conn.Close() }
+
+func (q *natsQueue) subject(lane string) string { return q.prefix + ".ready." + laneName(lane, ".") }
+
+// forget makes the next call look for the stream and its consumers again.
+func (q *natsQueue) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hasStream = false
+	clear(q.consumers)
+}
+
+var errNotConnected = errors.New("there is no connection to the broker")
+
+// ready creates the stream if it is missing.
+func (q *natsQueue) ready(ctx context.Context) error {
+	if !q.conn.IsConnected() {
+		if err := q.conn.LastError(); err != nil {
+			return err
+		}
+		return errNotConnected
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.hasStream {
+		return nil
+	}
+	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: q.prefix, Subjects: []string{q.prefix + ".ready.>"}, Storage: jetstream.MemoryStorage, Discard: jetstream.DiscardOld,
+		MaxAge: maxAge * time.Second, MaxMsgsPerSubject: maxKept, MaxMsgSize: maxBody, NoAck: true,
+	})
+	q.hasStream = err == nil
+	return err
+}
+
+func (q *natsQueue) Announce(ctx context.Context, lane string, runs []belfry.ID) error {
+	if err := q.ready(ctx); err != nil {
+		return err
+	}
+	for i := range runs {
+		if err := q.conn.Publish(q.subject(lane), []byte(encode(runs[i:i+1]))); err != nil {
+			return err
+		}
+	}
+	return q.conn.FlushWithContext(ctx)
+}
+
+func (q *natsQueue) consumer(ctx context.Context, lane string) (jetstream.Consumer, error) {
+	if err := q.ready(ctx); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c := q.consumers[lane]; c != nil {
+		return c, nil
+	}
+	c, err := q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
+		Durable: strings.ReplaceAll(laneName(lane, "_"), ".", "_"), FilterSubject: q.subject(lane),
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
+	})
+	if err == nil {
+		q.consumers[lane] = c
+	}
+	return c, err
+}
+
+// receiveWait is how long a request to a broker waits.
+const receiveWait = 5 * time.Second
+
+// Receive takes what is there, or else waits for one message: a request for more would take
+// them from workers that have free slots.
+func (q *natsQueue) Receive(ctx context.Context, lane string, max int) (runs []belfry.ID, err error) {
+	for len(runs) == 0 && err == nil {
+		var c jetstream.Consumer
+		if c, err = q.consumer(ctx, lane); err != nil {
+			return nil, err
+		}
+		if runs, err = take(c.FetchNoWait(max)); err != nil || len(runs) > 0 {
+			break
+		}
+		wait, cancel := context.WithTimeout(ctx, receiveWait)
+		runs, err = take(c.Fetch(1, jetstream.FetchContext(wait)))
+		cancel()
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		if err == nil && len(runs) > 0 && max > 1 {
+			var more []belfry.ID
+			more, err = take(c.FetchNoWait(max - 1))
+			runs = slices.Concat(runs, more)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		q.forget()
+	}
+	return runs, orNil(runs, err)
+}
+
+// take returns the runs of all messages of a batch.
+func take(batch jetstream.MessageBatch, err error) (runs []belfry.ID, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	for message := range batch.Messages() {
+		runs = appendIDs(runs, string(message.Data()))
+	}
+	return runs, batch.Error()
+}
