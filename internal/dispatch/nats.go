@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,13 +19,16 @@ type natsQueue struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
+	link      context.Context
+	cut       context.CancelFunc // ends link, and with it requests that get no answer
 	hasStream bool
 	consumers map[string]jetstream.Consumer // by lane
 }
 
 func openNATS(a address) (Queue, error) {
-	q := &natsQueue{address: a, consumers: map[string]jetstream.Consumer{}}
+	q := &natsQueue{address: a}
+	q.forget()
 	o := nats.GetDefaultOptions()
 	for _, host := range a.hosts {
 		o.Servers = append(o.Servers, "nats://"+host)
@@ -35,7 +36,7 @@ func openNATS(a address) (Queue, error) {
 	o.Name, o.User, o.Password, o.TLSConfig, o.Secure = a.prefix+" dispatch", a.user, a.password, a.tls, a.tls != nil
 	o.Timeout, o.RetryOnFailedConnect, o.MaxReconnect, o.ReconnectWait = dialTimeout, true, -1, 500*time.Millisecond
 	o.PingInterval, o.MaxPingsOut, o.ReconnectBufSize = 2*time.Second, 2, -1
-	o.ReconnectedCB = func(*nats.Conn) { q.forget() } // what is in memory may be gone
+	o.DisconnectedErrCB = func(*nats.Conn, error) { q.forget() } // what is in memory may be gone
 	var err error
 	if q.conn, err = o.Connect(); err != nil {
 		return nil, err
@@ -48,12 +49,15 @@ func (q *natsQueue) Close() { q.conn.Close() }
 
 func (q *natsQueue) subject(lane string) string { return q.prefix + ".ready." + laneName(lane, ".") }
 
-// forget makes the next call look for the stream and its consumers again.
+// forget ends requests, and makes the next call look for the stream and its consumers again.
 func (q *natsQueue) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.hasStream = false
-	clear(q.consumers)
+	if q.cut != nil {
+		q.cut()
+	}
+	q.link, q.cut = context.WithCancel(context.Background())
+	q.hasStream, q.consumers = false, map[string]jetstream.Consumer{}
 }
 
 var errNotConnected = errors.New("there is no connection to the broker")
@@ -91,23 +95,23 @@ func (q *natsQueue) Announce(ctx context.Context, lane string, runs []belfry.ID)
 	return q.conn.FlushWithContext(ctx)
 }
 
-func (q *natsQueue) consumer(ctx context.Context, lane string) (jetstream.Consumer, error) {
+func (q *natsQueue) consumer(ctx context.Context, lane string) (c jetstream.Consumer, link context.Context, err error) {
 	if err := q.ready(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := q.consumers[lane]; c != nil {
-		return c, nil
+		return c, q.link, nil
 	}
-	c, err := q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
-		Durable: strings.ReplaceAll(laneName(lane, "_"), ".", "_"), FilterSubject: q.subject(lane),
+	c, err = q.js.CreateOrUpdateConsumer(ctx, q.prefix, jetstream.ConsumerConfig{
+		Durable: laneName(lane, "_"), FilterSubject: q.subject(lane),
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: time.Hour,
 	})
 	if err == nil {
 		q.consumers[lane] = c
 	}
-	return c, err
+	return c, q.link, err
 }
 
 // receiveWait is how long a request to a broker waits.
@@ -115,31 +119,38 @@ const receiveWait = 5 * time.Second
 
 // Receive takes what is there, or else waits for one message: a request for more would take
 // them from workers that have free slots.
-func (q *natsQueue) Receive(ctx context.Context, lane string, max int) (runs []belfry.ID, err error) {
-	for len(runs) == 0 && err == nil {
-		var c jetstream.Consumer
-		if c, err = q.consumer(ctx, lane); err != nil {
+func (q *natsQueue) Receive(ctx context.Context, lane string, max int) ([]belfry.ID, error) {
+	for {
+		c, link, err := q.consumer(ctx, lane)
+		if err != nil {
 			return nil, err
 		}
-		if runs, err = take(c.FetchNoWait(max)); err != nil || len(runs) > 0 {
-			break
+		runs, err := take(c.FetchNoWait(max))
+		if err == nil && len(runs) == 0 {
+			if runs, err = q.waitForOne(ctx, link, c); len(runs) > 0 && max > 1 {
+				more, _ := take(c.FetchNoWait(max - 1)) // The next call would fail too.
+				runs = append(runs, more...)
+			}
 		}
-		wait, cancel := context.WithTimeout(ctx, receiveWait)
-		runs, err = take(c.Fetch(1, jetstream.FetchContext(wait)))
-		cancel()
-		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = nil
+		if err != nil && ctx.Err() == nil {
+			q.forget()
 		}
-		if err == nil && len(runs) > 0 && max > 1 {
-			var more []belfry.ID
-			more, err = take(c.FetchNoWait(max - 1))
-			runs = slices.Concat(runs, more)
+		if err != nil || len(runs) > 0 {
+			return runs, orNil(runs, err)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		q.forget()
+}
+
+// waitForOne waits for a message, for a while; link ends if the connection does.
+func (q *natsQueue) waitForOne(ctx, link context.Context, c jetstream.Consumer) ([]belfry.ID, error) {
+	wait, cancel := context.WithTimeout(ctx, receiveWait)
+	defer cancel()
+	defer context.AfterFunc(link, cancel)()
+	runs, err := take(c.Fetch(1, jetstream.FetchContext(wait)))
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = nil
 	}
-	return runs, orNil(runs, err)
+	return runs, err
 }
 
 // take returns the runs of all messages of a batch.
