@@ -14,7 +14,7 @@ var (
 	vocabulary = []string{"belfry", "internal/schedule", "internal/wheel", "internal/cache", "internal/sanitize", "internal/jsontext", "internal/schema", "internal/secret"}
 	decisions  = append([]string{"internal/plan"}, vocabulary...)
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
-	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify"}, contracts...)
+	rules      = append([]string{"internal/target", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker"}, contracts...)
 	parts      = append([]string{
 		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert", "internal/dispatch",
 		"internal/store/postgres", "internal/store/sqlite",
@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/scheduler": append([]string{"internal/metrics"}, contracts...),
 	"internal/election":  contracts,
 	"internal/dispatch": append([]string{
-		"internal/metrics", "github.com/nats-io/nats.go", "github.com/twmb/franz-go", "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2",
+		"internal/broker", "internal/metrics", "github.com/nats-io/nats.go", "github.com/twmb/franz-go", "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2",
 	}, contracts...),
 	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
@@ -59,10 +59,12 @@ var mayImport = map[string][]string{
 	"internal/validate": append([]string{"internal/target"}, decisions...),
 	"internal/explain":  append([]string{"internal/store"}, decisions...),
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
-	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
-	"internal/openapi":  vocabulary,
-	"internal/metrics":  {"belfry", "internal/store", prometheus},
-	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
+	"internal/broker": append([]string{"internal/target", yaml, xsync,
+		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, vocabulary...),
+	"internal/notify":  append([]string{"internal/target"}, vocabulary...),
+	"internal/openapi": vocabulary,
+	"internal/metrics": {"belfry", "internal/store", prometheus},
+	"internal/tracing": append([]string{"go.opentelemetry.io/otel"}, contracts...),
 
 	"internal/store": decisions,
 	"worker":         {"belfry", "internal/sanitize", "internal/secret", propagation},

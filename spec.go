@@ -14,7 +14,7 @@ import (
 type Spec struct {
 	Description string `json:"description,omitempty" maxlen:"2000" multiline:"true" example:"Sends the sales report of the day to finance." doc:"What the job is for, for people: free text of up to 2,000 characters. Searches look at it."`
 
-	Type     string `json:"type,omitempty" enum:"http,worker" example:"http" doc:"What a run is: an HTTP request ('http'), or a call of a handler in a program of your own ('worker'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
+	Type     string `json:"type,omitempty" enum:"http,worker,message" example:"http" doc:"What a run is: an HTTP request ('http'), a call of a handler in a program of your own ('worker'), or a message to a broker ('message'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
 	Handler  string `json:"handler,omitempty" doc:"Name of the handler that runs a job of type 'worker'. Default: the name of the job."`
 	Schedule string `json:"schedule,omitempty" required:"true" example:"30 2 * * *" doc:"When the job runs: a cron expression, a calendar rule (RFC 5545), an interval (ISO 8601) or an instant. Cron has five fields, six with seconds first or seven with the year last, '@daily' and the like, '@every 90s', and 'H' for a value that depends on the job, as in 'H 3 * * *'. A calendar rule is such as 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', optionally with DTSTART, RDATE and EXDATE. An interval is such as 'PT15M' or 'R5/2027-03-01T09:00:00Z/P1D', an instant such as '2027-01-31T09:00:00Z'."`
 	Resolved string `json:"resolved_schedule,omitempty" readonly:"true" doc:"The schedule with every 'H' replaced by its value. Missing without an 'H'."`
@@ -180,12 +180,13 @@ func (s Spec) SkipsGap() bool {
 
 // The types of a job.
 const (
-	TypeHTTP   = "http"
-	TypeWorker = "worker"
+	TypeHTTP    = "http"
+	TypeWorker  = "worker"
+	TypeMessage = "message"
 )
 
 // ReservedHandlers are names that no user's handler may have.
-var ReservedHandlers = []string{TypeHTTP, "message", "command", TypeWorker}
+var ReservedHandlers = []string{TypeHTTP, TypeMessage, "command", TypeWorker}
 
 // MissedWindow says what happens to missed occurrences.
 type MissedWindow string
@@ -321,15 +322,5 @@ type HTTPPayload struct {
 	Body    json.RawMessage   `json:"body,omitempty" example:"{\"format\": \"pdf\"}" doc:"Body of the request. A string is sent as it is, any other value as JSON."`
 }
 
-// Content is the body to send and its content type unless a header sets another. A
-// string is sent as it is, any other value as JSON.
-func (p HTTPPayload) Content() (body []byte, contentType string) {
-	if len(p.Body) == 0 {
-		return nil, ""
-	}
-	var text string
-	if p.Body[0] != '"' || json.Unmarshal(p.Body, &text) != nil {
-		return p.Body, "application/json"
-	}
-	return []byte(text), "text/plain; charset=utf-8"
-}
+// Content is the body to send and its content type unless a header sets another.
+func (p HTTPPayload) Content() (body []byte, contentType string) { return content(p.Body) }

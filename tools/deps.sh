@@ -21,7 +21,7 @@ have_chromium() {
 }
 
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium redis-server rabbitmq-server nodejs npm"
+optional="pgbouncer prometheus chromium redis-server rabbitmq-server nats-server nodejs npm"
 
 missing=
 for package in $optional; do

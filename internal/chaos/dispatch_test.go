@@ -25,8 +25,8 @@ func TestDispatchOverABrokerLosesNothing(t *testing.T) {
 	}{
 		{"nats", servertest.NATS, "nats://%s"},
 		{"kafka", servertest.Kafka, "kafka://%s"},
-		{"amqp", servertest.RabbitMQ, "amqp://guest:guest@%s"},
-		{"sqs", func(tb testing.TB) *servertest.Server { return servertest.SQS(tb, "other") }, "sqs://key:secret@us-east-1?endpoint=http://%s"},
+		{"amqp", servertest.RabbitMQ, "amqp://%s"},
+		{"sqs", func(tb testing.TB) *servertest.Server { return servertest.SQS(tb, "other") }, "sqs://us-east-1?username=key&password_env=HOME&endpoint=http://%s"},
 	}
 	if !longRun {
 		brokers = brokers[:1]

@@ -75,7 +75,7 @@ func (c *Control) checkNameFree(ctx context.Context, namespace, name string, own
 // newJob is the job that input declares, with its first plan.
 func (c *Control) newJob(ctx context.Context, namespace string, id belfry.ID, input validate.Input, now time.Time) (created store.NewJob, err error) {
 	err = c.computing.do(ctx, func() error {
-		r, errors := validate.New(now, c.defaults).Create(id, input)
+		r, errors := c.validator(now).Create(id, input)
 		if len(errors) > 0 {
 			return invalidJob(errors)
 		}
@@ -194,7 +194,7 @@ type batch struct {
 func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 	return func(yield func(store.NewJob, error) bool) {
 		b.taken, b.err = 0, nil
-		v := validate.New(b.now, b.control.defaults)
+		v := b.control.validator(b.now)
 		var errors []belfry.FieldError
 		for lines, err := range b.chunks() {
 			var jobs []store.NewJob

@@ -3,13 +3,13 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/broker"
 )
 
 const (
@@ -19,10 +19,10 @@ const (
 
 // amqpQueue is a queue for each lane, which all workers consume from.
 type amqpQueue struct {
-	urls []string
-	address
+	prefix string
+	dial   func() (*amqp.Connection, error)
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	conn      *amqp.Connection
 	publisher *amqp.Channel
 	declared  map[string]bool          // queues that exist on this connection
@@ -34,19 +34,8 @@ type amqpConsumer struct {
 	deliveries <-chan amqp.Delivery
 }
 
-func openAMQP(a address) (Queue, error) {
-	q := &amqpQueue{address: a}
-	for _, host := range a.hosts {
-		u := url.URL{Scheme: a.scheme, Host: host, Path: a.path}
-		if a.tls != nil {
-			u.Scheme = "amqps"
-		}
-		if a.user != "" {
-			u.User = url.UserPassword(a.user, a.password)
-		}
-		q.urls = append(q.urls, u.String())
-	}
-	return q, nil
+func openAMQP(c broker.Connection, prefix string) (Queue, error) {
+	return &amqpQueue{prefix: prefix, dial: c.AMQP}, nil
 }
 
 func (q *amqpQueue) Close() {
@@ -57,8 +46,7 @@ func (q *amqpQueue) Close() {
 	}
 }
 
-// connect connects to the first broker that answers, unless there is a connection; mu is
-// held.
+// connect connects, unless there is a connection; mu is held.
 func (q *amqpQueue) connect() (err error) {
 	if q.conn != nil && !q.conn.IsClosed() && !q.publisher.IsClosed() {
 		return nil
@@ -66,18 +54,12 @@ func (q *amqpQueue) connect() (err error) {
 	if q.conn != nil {
 		q.conn.Close()
 	}
-	q.conn, q.declared, q.consumers = nil, map[string]bool{}, map[string]*amqpConsumer{}
-	for _, u := range q.urls {
-		var conn *amqp.Connection
-		conn, err = amqp.DialConfig(u, amqp.Config{Heartbeat: receiveWait, TLSClientConfig: q.tls, Dial: amqp.DefaultDial(dialTimeout)})
-		if err != nil {
-			continue
-		}
-		if q.publisher, err = conn.Channel(); err == nil {
-			q.conn = conn
-			return nil
-		}
-		conn.Close()
+	q.declared, q.consumers = map[string]bool{}, map[string]*amqpConsumer{}
+	if q.conn, err = q.dial(); err == nil {
+		q.publisher, err = q.conn.Channel()
+	}
+	if err != nil && q.conn != nil {
+		q.conn.Close()
 	}
 	return err
 }

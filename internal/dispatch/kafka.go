@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/broker"
 )
 
 // partitions is into how many parts the announcements of a lane are divided: so many workers
@@ -23,37 +22,26 @@ const partitions = 16
 
 // kafkaQueue is a topic for each lane, and a group of all workers that receive from it.
 type kafkaQueue struct {
-	address
+	prefix   string
 	common   []kgo.Opt
 	producer *kgo.Client
 
-	mu        sync.Mutex
+	mu        sync.Mutex             // guards the fields below
 	topics    map[string]bool        // that were found or created
 	consumers map[string]*kgo.Client // by lane
 }
 
-func openKafka(a address) (Queue, error) {
-	q := &kafkaQueue{address: a, topics: map[string]bool{}, consumers: map[string]*kgo.Client{}}
-	q.common = []kgo.Opt{kgo.SeedBrokers(a.hosts...), kgo.ClientID(a.prefix + "-dispatch"), kgo.DialTimeout(dialTimeout), kgo.MetadataMinAge(time.Second)}
-	if a.tls != nil {
-		q.common = append(q.common, kgo.DialTLSConfig(a.tls))
+func openKafka(c broker.Connection, prefix string) (Queue, error) {
+	common, err := c.Kafka()
+	if err != nil {
+		return nil, err
 	}
-	if a.user != "" {
-		mechanism, known := map[string]sasl.Mechanism{
-			"":              plain.Auth{User: a.user, Pass: a.password}.AsMechanism(),
-			"plain":         plain.Auth{User: a.user, Pass: a.password}.AsMechanism(),
-			"scram-sha-256": scram.Auth{User: a.user, Pass: a.password}.AsSha256Mechanism(),
-			"scram-sha-512": scram.Auth{User: a.user, Pass: a.password}.AsSha512Mechanism(),
-		}[a.options.Get("sasl")]
-		if !known {
-			return nil, errors.New("option sasl: must be plain, scram-sha-256 or scram-sha-512")
-		}
-		q.common = append(q.common, kgo.SASL(mechanism))
-	}
-	var err error
+	q := &kafkaQueue{prefix: prefix, common: append(common, kgo.MetadataMinAge(time.Second)), topics: map[string]bool{}, consumers: map[string]*kgo.Client{}}
 	// A batch goes to all partitions, not to the worker of one.
-	q.producer, err = kgo.NewClient(append(q.common, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
-		kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(dialTimeout), kgo.AllowAutoTopicCreation())...)
+	q.producer, err = kgo.NewClient(slices.Concat(q.common, []kgo.Opt{
+		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
+		kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(announceTimeout), kgo.AllowAutoTopicCreation(),
+	})...)
 	return q, err
 }
 
@@ -82,7 +70,7 @@ func (q *kafkaQueue) topic(ctx context.Context, lane string) (string, error) {
 		topic.Configs = append(topic.Configs, c)
 	}
 	request := kmsg.NewPtrCreateTopicsRequest()
-	request.Topics, request.TimeoutMillis = []kmsg.CreateTopicsRequestTopic{topic}, int32(dialTimeout.Milliseconds())
+	request.Topics, request.TimeoutMillis = []kmsg.CreateTopicsRequestTopic{topic}, int32(announceTimeout.Milliseconds())
 	response, err := request.RequestWith(ctx, q.producer)
 	for _, t := range responseTopics(response) {
 		if e := kerr.ErrorForCode(t.ErrorCode); e != nil && !errors.Is(e, kerr.TopicAlreadyExists) {
@@ -125,8 +113,10 @@ func (q *kafkaQueue) consumer(ctx context.Context, lane string) (*kgo.Client, er
 		return c, nil
 	}
 	// Small fetches: what a busy worker has fetched reaches no other one.
-	c, err := kgo.NewClient(append(q.common, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
-		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(time.Second), kgo.FetchMaxBytes(16<<10), kgo.FetchMaxPartitionBytes(4<<10), kgo.FetchMaxWait(receiveWait))...)
+	c, err := kgo.NewClient(slices.Concat(q.common, []kgo.Opt{
+		kgo.ConsumeTopics(topic), kgo.ConsumerGroup(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
+		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(time.Second), kgo.FetchMaxBytes(16 << 10), kgo.FetchMaxPartitionBytes(4 << 10), kgo.FetchMaxWait(receiveWait),
+	})...)
 	if err == nil {
 		q.consumers[lane] = c
 	}

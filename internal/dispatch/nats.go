@@ -10,14 +10,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/broker"
 )
 
 // natsQueue is a stream of JetStream in memory with a subject for each lane, and one consumer
 // of a lane that all workers share.
 type natsQueue struct {
-	address
-	conn *nats.Conn
-	js   jetstream.JetStream
+	prefix string
+	conn   *nats.Conn
+	js     jetstream.JetStream
 
 	mu        sync.Mutex // guards the fields below
 	link      context.Context
@@ -26,22 +27,17 @@ type natsQueue struct {
 	consumers map[string]jetstream.Consumer // by lane
 }
 
-func openNATS(a address) (Queue, error) {
-	q := &natsQueue{address: a}
+func openNATS(c broker.Connection, prefix string) (Queue, error) {
+	q := &natsQueue{prefix: prefix}
 	q.forget()
-	o := nats.GetDefaultOptions()
-	for _, host := range a.hosts {
-		o.Servers = append(o.Servers, "nats://"+host)
-	}
-	o.Name, o.User, o.Password, o.TLSConfig, o.Secure = a.prefix+" dispatch", a.user, a.password, a.tls, a.tls != nil
-	o.Timeout, o.RetryOnFailedConnect, o.MaxReconnect, o.ReconnectWait = dialTimeout, true, -1, 500*time.Millisecond
-	o.PingInterval, o.MaxPingsOut, o.ReconnectBufSize = 2*time.Second, 2, -1
-	o.DisconnectedErrCB = func(*nats.Conn, error) { q.forget() } // what is in memory may be gone
+	lost := func(*nats.Conn, error) { q.forget() } // what is in memory may be gone
 	var err error
-	if q.conn, err = o.Connect(); err != nil {
+	q.conn, err = c.NATS(nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(retryPause), nats.ReconnectBufSize(-1),
+		nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2), nats.DisconnectErrHandler(lost))
+	if err != nil {
 		return nil, err
 	}
-	q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(dialTimeout))
+	q.js, err = jetstream.New(q.conn, jetstream.WithDefaultTimeout(announceTimeout))
 	return q, err
 }
 

@@ -17,15 +17,18 @@ const lane = "default/http"
 
 // brokers are the real servers, and how to reach them.
 var brokers = map[string]func(t testing.TB) (server *servertest.Server, address string){
-	"nats":  func(t testing.TB) (*servertest.Server, string) { s := servertest.NATS(t); return s, "nats://" + s.Addr },
-	"kafka": func(t testing.TB) (*servertest.Server, string) { s := servertest.Kafka(t); return s, "kafka://" + s.Addr },
+	"nats": func(t testing.TB) (*servertest.Server, string) { s := servertest.NATS(t); return s, "nats://" + s.Addr },
+	"kafka": func(t testing.TB) (*servertest.Server, string) {
+		s := servertest.Kafka(t)
+		return s, "kafka://" + s.Addr
+	},
 	"amqp": func(t testing.TB) (*servertest.Server, string) {
 		s := servertest.RabbitMQ(t)
-		return s, "amqp://guest:guest@" + s.Addr
+		return s, "amqp://" + s.Addr
 	},
 	"sqs": func(t testing.TB) (*servertest.Server, string) {
 		s := servertest.SQS(t, "other")
-		return s, "sqs://key:secret@us-east-1?endpoint=http://" + s.Addr
+		return s, "sqs://us-east-1?username=key&password_env=HOME&endpoint=http://" + s.Addr
 	},
 }
 

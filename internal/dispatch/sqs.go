@@ -1,11 +1,9 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/broker"
 )
 
 const (
@@ -24,31 +23,16 @@ const (
 
 // sqsQueue is a standard queue of Amazon SQS for each lane.
 type sqsQueue struct {
-	address
+	prefix string
 	client *sqs.Client
 
 	mu   sync.Mutex
 	urls map[string]*string // of queues, by lane
 }
 
-func openSQS(a address) (Queue, error) {
-	key := aws.Credentials{
-		AccessKeyID: cmp.Or(a.user, os.Getenv("AWS_ACCESS_KEY_ID")), SecretAccessKey: cmp.Or(a.password, os.Getenv("AWS_SECRET_ACCESS_KEY")),
-	}
-	if a.user == "" {
-		key.SessionToken = os.Getenv("AWS_SESSION_TOKEN")
-	}
-	if !key.HasKeys() {
-		return nil, errors.New("needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write sqs://key:secret@region")
-	}
-	o := sqs.Options{
-		Region: a.hosts[0], Retryer: aws.NopRetryer{},
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return key, nil }),
-	}
-	if endpoint := a.options.Get("endpoint"); endpoint != "" {
-		o.BaseEndpoint = &endpoint
-	}
-	return &sqsQueue{address: a, client: sqs.New(o), urls: map[string]*string{}}, nil
+func openSQS(c broker.Connection, prefix string) (Queue, error) {
+	client, err := c.SQS()
+	return &sqsQueue{prefix: prefix, client: client, urls: map[string]*string{}}, err
 }
 
 func (q *sqsQueue) Close() {}

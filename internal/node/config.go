@@ -51,6 +51,8 @@ type Config struct {
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
+	ConnectionsFile string // of brokers, for jobs of type message; empty: there are none
+
 	Settings []Setting // what the page shows of this configuration
 
 	// Handlers are executed beside the built-in ones, by the type of their jobs. The API

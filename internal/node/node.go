@@ -17,6 +17,7 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/broker"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/election"
@@ -48,8 +49,10 @@ type Node struct {
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 	taken     chan []int           // shards that it has begun to lead
 
-	queue           dispatch.Queue // of announcements; nil: workers find ready runs in the database
-	metricsListener net.Listener   // nil: metrics are served with the API alone
+	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
+	connections *broker.Connections // nil: no jobs of type message
+
+	metricsListener net.Listener // nil: metrics are served with the API alone
 }
 
 // New opens the store and the port. The caller calls Run, which closes them.
@@ -75,6 +78,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		if n.keys, err = api.LoadKeys(n.config.APIKeyFile); err != nil {
 			return err
 		}
+	}
+	if err := n.openConnections(); err != nil {
+		return err
 	}
 	if err := n.openQueue(); err != nil {
 		return err
@@ -266,6 +272,7 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 		options.Span = n.tracing.ClientSpan
 	}
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
+	n.handleMessages(mux)
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}
@@ -288,6 +295,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 		o.Control.RunsIn(n.id, n.ownsAll())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		o.Control.CheckMessages(n.connections.Check)
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		if n.keys != nil {
 			page.Keys = n.keys
@@ -342,6 +350,7 @@ func (n *Node) ready(ctx context.Context) error {
 }
 
 func (n *Node) close() {
+	n.connections.Close()
 	for _, l := range []net.Listener{n.listener, n.metricsListener} {
 		if l != nil {
 			l.Close()

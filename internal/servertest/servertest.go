@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -133,8 +134,33 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Pause stops the processes of the server, as a frozen machine does; Resume continues them.
-func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+// Pause stops the processes of the server, as a frozen machine does, and waits until they
+// stand still; Resume continues them.
+func (s *Server) Pause() {
+	s.signal(syscall.SIGSTOP)
+	for s.moves() {
+		time.Sleep(time.Millisecond) // The signal is delivered to a process when it runs next.
+	}
+}
+
+// moves reports whether a thread of the server is not stopped yet. Where there is no /proc it
+// is not known.
+func (s *Server) moves() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat")
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil || s.cmd == nil {
+			continue
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // state, parent, process group
+		if fields[2] == strconv.Itoa(s.cmd.Process.Pid) && !strings.Contains("TtZX", fields[0]) {
+			return true
+		}
+	}
+	return false
+}
 
 // Resume continues the processes of a server that was paused.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
@@ -211,3 +237,14 @@ func Etcd(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "etcd") }
 
 // Kafka starts a broker that speaks the protocol of current Kafka releases.
 func Kafka(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "kafka") }
+
+// KafkaSASL starts the same broker for the user belfry with the password secret
+// (SCRAM-SHA-256).
+func KafkaSASL(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "kafka-sasl") }
+
+// DebianNATS starts Debian's NATS server, with JetStream. Args are more of its options.
+func DebianNATS(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	path := program(tb, "nats-server", "nats-server")
+	return start(tb, accepts, nil, append([]string{path, "-a", "{host}", "-p", "{port}", "-js", "-sd", "{dir}"}, args...)...)
+}

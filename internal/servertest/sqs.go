@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// SQS starts an emulator of Amazon SQS at http://Addr, which accepts any credentials. It keeps
-// messages in memory: after Kill and Start the queues are there again, and empty. A queue whose
+// SQS starts an emulator of Amazon SQS at http://Addr, which accepts any credentials, with queues
+// in the region us-east-1. It keeps messages in memory: after Kill and Start the queues are there again, and empty. A queue whose
 // name ends in .fifo is a FIFO queue.
 func SQS(tb testing.TB, queues ...string) *Server {
 	tb.Helper()

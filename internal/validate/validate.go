@@ -47,6 +47,10 @@ type Validator struct {
 	now      time.Time
 	defaults plan.Defaults
 	parsed   map[scheduleKey]parsedSchedule
+
+	// Messages says what is wrong with a message that only a server knows: that there is no
+	// such connection. Nil: that is not known.
+	Messages func(belfry.MessagePayload) []belfry.FieldError
 }
 
 // New returns a Validator. The defaults are those of the server that fires the jobs.
@@ -83,6 +87,8 @@ type check struct {
 	fields  schema.FieldSet
 	preview bool // a one-off may have passed
 	errors  []belfry.FieldError
+
+	validPayload bool // it is JSON
 }
 
 func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
@@ -90,6 +96,7 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	m.Tags = c.tags(m.Tags)
 	m.Schedule, m.Resolved = strings.TrimSpace(m.Schedule), ""
 	c.add(schema.Check(&m)...)
+	m.Payload = c.compact(m.Payload)
 	c.target(&m)
 	c.retries(&m.Spec)
 	m.Spec = m.Spec.WithDefaults()
