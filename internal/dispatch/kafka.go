@@ -45,12 +45,21 @@ func openKafka(c broker.Connection, prefix string) (Queue, error) {
 	return q, err
 }
 
+// Close leaves the groups, and does not wait for a broker that does not answer.
 func (q *kafkaQueue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.producer.Close()
-	for _, c := range q.consumers {
-		c.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		q.producer.Close()
+		for _, c := range q.consumers {
+			c.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(announceTimeout):
 	}
 }
 
@@ -100,8 +109,8 @@ func (q *kafkaQueue) Announce(ctx context.Context, lane string, runs []belfry.ID
 	return q.producer.ProduceSync(ctx, records...).FirstErr()
 }
 
-// consumer is the member of the group of a lane that this process is. It begins with what is
-// announced from now on, or where the group is.
+// consumer is the member of the group of a lane that this process is. It begins with what was
+// announced a moment ago, or where the group is.
 func (q *kafkaQueue) consumer(ctx context.Context, lane string) (*kgo.Client, error) {
 	topic, err := q.topic(ctx, lane)
 	if err != nil {
@@ -114,7 +123,7 @@ func (q *kafkaQueue) consumer(ctx context.Context, lane string) (*kgo.Client, er
 	}
 	// Small fetches: what a busy worker has fetched reaches no other one.
 	c, err := kgo.NewClient(slices.Concat(q.common, []kgo.Opt{
-		kgo.ConsumeTopics(topic), kgo.ConsumerGroup(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()),
+		kgo.ConsumeTopics(topic), kgo.ConsumerGroup(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(time.Now().Add(-minAgain).UnixMilli())),
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(time.Second), kgo.FetchMaxBytes(16 << 10), kgo.FetchMaxPartitionBytes(4 << 10), kgo.FetchMaxWait(receiveWait),
 	})...)
 	if err == nil {

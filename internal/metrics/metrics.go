@@ -67,6 +67,9 @@ func New() *Metrics {
 	m.attempts, m.dead, m.failures = m.counter(attempts), m.counter(runsDead), m.counter(databaseErrors)
 	m.catchUps, m.missed = m.counter(catchUpRuns), m.counter(missedOccurrences)
 	m.dispatched = m.counter(dispatched)
+	for _, event := range []string{DispatchAnnounced, DispatchReceived, DispatchClaimed, DispatchStale} {
+		m.dispatched.WithLabelValues(event)
+	}
 	return m
 }
 
