@@ -29,8 +29,8 @@ type natsQueue struct {
 
 func openNATS(c broker.Connection, prefix string) (Queue, error) {
 	q := &natsQueue{prefix: prefix}
-	q.forget()
-	lost := func(*nats.Conn, error) { q.forget() } // what is in memory may be gone
+	q.reset()
+	lost := func(*nats.Conn, error) { q.reset() } // what is in memory may be gone
 	var err error
 	q.conn, err = c.NATS(nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(retryPause), nats.ReconnectBufSize(-1),
 		nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2), nats.DisconnectErrHandler(lost))
@@ -45,8 +45,8 @@ func (q *natsQueue) Close() { q.conn.Close() }
 
 func (q *natsQueue) subject(lane string) string { return q.prefix + ".ready." + laneName(lane, ".") }
 
-// forget ends requests, and makes the next call look for the stream and its consumers again.
-func (q *natsQueue) forget() {
+// reset ends requests, and makes the next call look for the stream and its consumers again.
+func (q *natsQueue) reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.cut != nil {
@@ -129,7 +129,7 @@ func (q *natsQueue) Receive(ctx context.Context, lane string, max int) ([]belfry
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			q.forget()
+			q.reset()
 		}
 		if err != nil || len(runs) > 0 {
 			return runs, orNil(runs, err)

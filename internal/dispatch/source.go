@@ -15,14 +15,19 @@ import (
 const (
 	pollInterval = time.Second            // how often the database is asked although the broker works
 	lateAfter    = time.Second            // a run that was ready for so long should have been announced
-	minBridge    = 3 * time.Second        // for how long the database is used before the broker is trusted again
+	starvedAfter = 100 * time.Millisecond // a claim that waits for so long has received all that the broker has
+	minBridge    = 3 * time.Second        // for how long the database is used although announcements arrive
+	firstTrial   = 5 * time.Second        // after which the broker is tried again although none arrives
+	lastTrial    = time.Minute            // the same after several trials
+	failureLasts = 6 * time.Second        // how long a call that fails may take
 	retryPause   = 500 * time.Millisecond // after a call to the broker that failed
 )
 
 // Source is a worker.Source that claims runs which a Queue announces. Once a second it claims
-// from the database, lowest rank first, what was not announced. If those runs are late and
-// no announcement was of use since the last time, or if the broker fails, the database is the
-// bridge: claims go there, as they do without a broker, until announcements arrive again.
+// from the database, lowest rank first, what was not announced, and again at once while such
+// runs are late. If no announcement was of use since the last time, or if the broker fails, the
+// database is the bridge: claims go there, as they do without a broker, until announcements
+// arrive or it is time to try.
 type Source struct {
 	worker.Source // the database; its claims wait for notifications
 	claims        Claims
@@ -39,7 +44,11 @@ type Source struct {
 	mode       *mode
 	rest       []belfry.ID // received, but more than a claim had slots for
 	polledAt   time.Time
-	hasClaimed bool // an announced run was claimed since then
+	hasClaimed bool          // an announced run was claimed since then
+	isStarved  bool          // a claim waited in vain since then
+	trialAfter time.Duration // how long the next bridge lasts at least, unless announcements arrive
+	failedAt   time.Time     // when a call to the broker last failed
+	hasWarned  bool          // of the bridge
 }
 
 // Claims is what a Source uses of the store; a claim does not wait.
@@ -59,7 +68,7 @@ type mode struct {
 // NewSource makes a source that listens until ctx ends. Database is the source without a
 // broker; it also takes heartbeats and results.
 func NewSource(ctx context.Context, database worker.Source, claims Claims, queue Queue, log *slog.Logger, m *metrics.Metrics) *Source {
-	s := &Source{Source: database, claims: claims, queue: queue, log: log, metrics: m, ctx: ctx, demand: make(chan int), received: make(chan []belfry.ID)}
+	s := &Source{Source: database, claims: claims, queue: queue, log: log, metrics: m, ctx: ctx, demand: make(chan int), received: make(chan []belfry.ID), trialAfter: firstTrial}
 	s.mode = s.newMode(false)
 	return s
 }
@@ -96,12 +105,36 @@ func (s *Source) current() *mode {
 	return s.mode
 }
 
-// claimBridged claims from the database until announcements arrive.
+// claimBridged claims from the database until announcements arrive or it is time to try the
+// broker.
 func (s *Source) claimBridged(ctx context.Context, m *mode, c belfry.Claim) ([]*belfry.Run, error) {
-	call, cancel := context.WithCancel(ctx)
+	if s.tryBroker(m) {
+		return nil, nil
+	}
+	call, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	defer context.AfterFunc(m, cancel)()
 	return s.Source.Claim(call, c)
+}
+
+// tryBroker ends a bridge that lasted long enough, unless calls to the broker fail.
+func (s *Source) tryBroker(m *mode) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(m.since) < s.trialAfter || time.Since(s.failedAt) < failureLasts {
+		return false
+	}
+	s.trialAfter = min(2*s.trialAfter, lastTrial)
+	s.unbridge(m)
+	return true
+}
+
+// unbridge makes claims go to the broker; mu is held.
+func (s *Source) unbridge(m *mode) {
+	if s.mode == m && m.isBridged {
+		s.mode, s.hasClaimed, s.isStarved, s.polledAt = s.newMode(false), false, false, time.Now()
+		m.end()
+	}
 }
 
 // claimAnnounced claims what is announced next, or from the database if it is time to.
@@ -117,11 +150,17 @@ func (s *Source) claimAnnounced(ctx context.Context, m *mode, c belfry.Claim) ([
 	if ids := s.take(nil, c.Limit); len(ids) > 0 {
 		return s.claimRuns(ctx, c, ids)
 	}
-	timer := time.NewTimer(wait)
+	timer, starved := time.NewTimer(wait), time.NewTimer(starvedAfter)
 	defer timer.Stop()
+	defer starved.Stop()
 	for {
 		select {
 		case s.demand <- c.Limit:
+			continue
+		case <-starved.C:
+			s.mu.Lock()
+			s.isStarved = true
+			s.mu.Unlock()
 			continue
 		case ids := <-s.received:
 			return s.claimRuns(ctx, c, s.take(ids, c.Limit))
@@ -165,17 +204,18 @@ func (s *Source) claimRuns(ctx context.Context, c belfry.Claim, ids []belfry.ID)
 	if len(runs) > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.hasClaimed = true
+		s.hasClaimed, s.trialAfter = true, firstTrial
+		if s.hasWarned {
+			s.hasWarned = false
+			s.log.Info("ready runs are announced over the broker again")
+		}
 	}
 	return runs, nil
 }
 
-// judge decides by runs that the database had whether the broker brings work.
+// judge decides by runs that the database had whether the broker brings work. If workers are
+// busy runs are late too, but then claims do not wait for announcements.
 func (s *Source) judge(m *mode, runs []*belfry.Run) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hadWork := s.hasClaimed
-	s.hasClaimed = false
 	late := slices.ContainsFunc(runs, func(r *belfry.Run) bool {
 		ready := r.ReadyAt
 		if r.FiredAt.After(ready) {
@@ -183,9 +223,17 @@ func (s *Source) judge(m *mode, runs []*belfry.Run) {
 		}
 		return r.StartedAt.Sub(ready) > lateAfter
 	})
-	if late && !hadWork && time.Since(m.since) > pollInterval {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !late || !s.isStarved:
+		s.isStarved = false
+	case s.hasClaimed:
+		s.polledAt = time.Time{} // again
+	default:
 		s.bridge(m, nil)
 	}
+	s.hasClaimed = false
 }
 
 // bridge makes claims go to the database; mu is held.
@@ -193,7 +241,10 @@ func (s *Source) bridge(m *mode, why error) {
 	if s.mode != m || m.isBridged || s.ctx.Err() != nil {
 		return
 	}
-	s.log.Warn("ready runs are not announced over the broker; they are claimed from the database", "error", why)
+	if !s.hasWarned {
+		s.hasWarned = true
+		s.log.Warn("ready runs are not announced over the broker; they are claimed from the database", "error", why)
+	}
 	s.mode, s.rest = s.newMode(true), nil
 	m.end()
 }
@@ -213,6 +264,7 @@ func (s *Source) listen(lane string) {
 		ids, err := s.queue.Receive(s.ctx, lane, slots)
 		if err != nil {
 			s.mu.Lock()
+			s.failedAt = time.Now()
 			s.bridge(s.mode, err)
 			s.mu.Unlock()
 			sleep(s.ctx, retryPause)
@@ -234,10 +286,8 @@ func (s *Source) listen(lane string) {
 func (s *Source) arrived() *mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m := s.mode; m.isBridged && time.Since(m.since) >= minBridge {
-		s.log.Info("ready runs are announced over the broker again")
-		s.mode, s.hasClaimed = s.newMode(false), false
-		m.end()
+	if time.Since(s.mode.since) >= minBridge {
+		s.unbridge(s.mode)
 	}
 	return s.mode
 }
