@@ -43,7 +43,7 @@ func TestDispatchOverABrokerLosesNothing(t *testing.T) {
 const dispatchTakes = 200 * time.Millisecond
 
 func killWhileDispatching(t *testing.T, broker *servertest.Server, address string) {
-	total, slots := 2400, 20
+	total, slots := 1200, 10
 	if longRun {
 		total, slots = 10_000, 60
 	}
