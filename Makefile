@@ -47,7 +47,8 @@ bench-guard: deps
 	$(GO) test -count=1 -v -run '^TestCostsHaveNotGrown$$' ./internal/store -rewrite
 
 chaos:
-	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos
+	@BELFRY_TEST_CHAOS=1 sh test/servers/deps.sh
+	BELFRY_TEST_CHAOS=1 $(GO) test -count=1 -timeout 60m -v ./internal/chaos ./internal/broker
 
 scale:
 	BELFRY_TEST_SCALE=1 $(GO) test -count=1 -timeout 30m -v -run 'Pruning|Unserved' ./internal/node

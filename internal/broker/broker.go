@@ -36,19 +36,20 @@ type Publisher interface {
 	Close()
 }
 
-// NewPublisher makes the publisher of a connection. It connects to nothing.
-func NewPublisher(c Connection) Publisher {
+// newPublisher makes the publisher of a connection. It connects to nothing.
+func newPublisher(c Connection) (Publisher, error) {
 	switch c.address.scheme {
 	case "kafka":
-		return &kafka{connection: c}
+		return newKafka(c)
 	case "nats":
-		return newNATS(c)
+		return newNATS(c), nil
 	case "sqs":
-		return &simpleQueue{connection: c}
+		client, err := c.SQS()
+		return &simpleQueue{client: client}, err
 	case "redis", "rediss":
-		return newRedis(c)
+		return newRedis(c), nil
 	default:
-		return newRabbitMQ(c)
+		return newRabbitMQ(c), nil
 	}
 }
 
@@ -122,9 +123,9 @@ func (c *Connections) Handle(ctx context.Context, run *belfry.Run) error {
 	if len(invalid) > 0 {
 		return belfry.Permanent(&belfry.Error{Code: belfry.Invalid, Message: "the payload is not a valid message", Fields: invalid})
 	}
-	publisher := c.publisher(payload.Connection)
-	if publisher == nil {
-		return fmt.Errorf("this node has no connection %q; it has %s", payload.Connection, strings.Join(c.Names(), ", "))
+	publisher, err := c.publisher(payload.Connection)
+	if err != nil {
+		return err
 	}
 	// A little less than the attempt may take: its error says what was waited for.
 	started, wait := time.Now(), maxWait
@@ -136,7 +137,6 @@ func (c *Connections) Handle(ctx context.Context, run *belfry.Run) error {
 	// Not every client keeps to a context while a broker is frozen.
 	done := make(chan error, 1)
 	go func() { done <- publisher.Publish(call, newMessage(run, payload)) }()
-	var err error
 	select {
 	case err = <-done:
 	case <-call.Done():
@@ -153,20 +153,25 @@ func (c *Connections) Handle(ctx context.Context, run *belfry.Run) error {
 	return fmt.Errorf("publish to %s: %w", payload.Connection, err)
 }
 
-func (c *Connections) publisher(name string) Publisher {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Connections) publisher(name string) (Publisher, error) {
 	connection, known := c.declared[name]
 	if !known {
-		return nil
+		return nil, fmt.Errorf("this node has no connection %q; it has %s", name, strings.Join(c.Names(), ", "))
 	}
-	if c.publishers[name] == nil {
-		if c.publishers == nil {
-			c.publishers = map[string]Publisher{}
-		}
-		c.publishers[name] = NewPublisher(connection)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.publishers[name]; p != nil {
+		return p, nil
 	}
-	return c.publishers[name]
+	p, err := newPublisher(connection)
+	if err != nil {
+		return nil, fmt.Errorf("publish to %s: %w", name, err)
+	}
+	if c.publishers == nil {
+		c.publishers = map[string]Publisher{}
+	}
+	c.publishers[name] = p
+	return p, nil
 }
 
 // Close closes all connections. Nothing is published any more.

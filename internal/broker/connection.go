@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -8,8 +9,11 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -110,8 +114,14 @@ func parseAddress(text string) (a address, problem string) {
 		}
 		a.hosts = append(a.hosts, host)
 	}
-	if len(a.hosts) > 1 && a.scheme != "kafka" && a.scheme != "nats" {
+	version := a.query.Get("version")
+	switch _, err := strconv.Atoi(cmp.Or(a.path, "0")); {
+	case len(a.hosts) > 1 && a.scheme != "kafka" && a.scheme != "nats":
 		return a, "has several hosts, which only kafka and nats may have"
+	case err != nil && strings.HasPrefix(a.scheme, "redis"):
+		return a, "has a path that is not the number of a database, such as redis://host/0"
+	case version != "" && kversion.FromString(version) == nil:
+		return a, "has a version that is not one of Kafka, such as 0.9.0 or 2.8"
 	}
 	return a, ""
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,8 +20,12 @@ func Load(path string) (*Connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	var root, declared map[string]yaml.Node
+	if err = yaml.Unmarshal(text, &root); err == nil {
+		list := root["connections"]
+		err = list.Decode(&declared)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	out := &Connections{declared: map[string]Connection{}}
@@ -27,71 +33,52 @@ func Load(path string) (*Connections, error) {
 	fail := func(line int, format string, args ...any) {
 		all = append(all, fmt.Errorf("%s:%d: %s", path, line, fmt.Sprintf(format, args...)))
 	}
-	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s: has no connections; for example connections: {orders: {url: kafka://host:9092}}", path)
-	}
-	for key, value := range pairs(root.Content[0]) {
-		if key.Value != "connections" || value.Kind != yaml.MappingNode {
-			fail(key.Line, "%s is unknown or not a map; there is only connections, a map of names", key.Value)
-			continue
-		}
-		for name, fields := range pairs(value) {
-			if !validName(name.Value, 100) {
-				fail(name.Line, "the name of a connection must have 1 to 100 letters, digits, dots, underscores and hyphens")
-			}
-			c, lines := decode(fields)
-			for _, e := range lines {
-				fail(e.line, "connections.%s.%s %s", name.Value, e.Field, e.Message)
-			}
-			out.declared[name.Value] = c
+	for name, node := range root {
+		if name != "connections" {
+			fail(node.Line, "%s is unknown; there is only connections", name)
 		}
 	}
-	if len(out.declared) == 0 && all == nil {
-		fail(root.Content[0].Line, "connections is empty")
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		node := declared[name]
+		if !validName(name, 100) {
+			fail(node.Line, "the name of a connection must have 1 to 100 letters, digits, dots, underscores and hyphens")
+		}
+		c, wrong, err := decode(&node)
+		if err != nil {
+			fail(node.Line, "connections.%s must be a map such as {url: kafka://host:9092}: %s", name, err)
+		}
+		for _, e := range wrong {
+			fail(lineOf(&node, e.Field), "connections.%s.%s %s", name, e.Field, e.Message)
+		}
+		out.declared[name] = c
+	}
+	if len(declared) == 0 {
+		fail(1, "there are no connections; for example connections: {orders: {url: kafka://host:9092}}")
 	}
 	return out, errors.Join(all...)
 }
 
-// pairs iterates over the keys and values of a map.
-func pairs(m *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
-	return func(yield func(key, value *yaml.Node) bool) {
-		for i := 0; i+1 < len(m.Content); i += 2 {
-			if !yield(m.Content[i], m.Content[i+1]) {
-				return
-			}
-		}
-	}
-}
-
-type lineError struct {
-	line int
-	belfry.FieldError
-}
-
 // decode reads one connection.
-func decode(node *yaml.Node) (c Connection, wrong []lineError) {
-	var fields map[string]any
-	err := node.Decode(&fields)
-	var text []byte
-	if err == nil {
-		text, err = json.Marshal(fields)
+func decode(node *yaml.Node) (c Connection, wrong []belfry.FieldError, err error) {
+	fields := map[string]any{}
+	if err := node.Decode(&fields); err != nil {
+		return c, nil, err
 	}
-	if err != nil || fields == nil {
-		return c, []lineError{{node.Line, belfry.FieldError{Field: "url", Message: "is missing, or the connection is not a map such as {url: kafka://host:9092}"}}}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return c, nil, err
 	}
-	errors, syntax := schema.Decode(text, &c)
-	if syntax != nil {
-		return c, []lineError{{node.Line, belfry.FieldError{Message: syntax.Message}}}
-	}
+	wrong, _ = schema.Decode(text, &c) // which is a JSON object
 	c, more := New(c)
-	for _, e := range schema.MergeErrors(errors, more) {
-		line := node.Line
-		for key := range pairs(node) {
-			if key.Value == e.Field {
-				line = key.Line
-			}
+	return c, schema.MergeErrors(wrong, more), nil
+}
+
+// lineOf is the line of a key of a map, or where the map begins.
+func lineOf(m *yaml.Node, key string) int {
+	for i := 0; i < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return m.Content[i].Line
 		}
-		wrong = append(wrong, lineError{line, e})
 	}
-	return c, wrong
+	return m.Line
 }

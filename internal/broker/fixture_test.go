@@ -78,7 +78,10 @@ var fixtures = map[string]func(t *testing.T) fixture{"kafka": startKafka, "nats"
 
 func startKafka(t *testing.T) fixture {
 	s := servertest.KafkaSASL(t)
-	c := checked(t, Connection{URL: "kafka://" + s.Addr, Username: "belfry", PasswordFile: secretFile(t, "secret"), SASL: "scram-sha-256"})
+	return kafkaFixture(t, s, checked(t, Connection{URL: "kafka://" + s.Addr, Username: "belfry", PasswordFile: secretFile(t, "secret"), SASL: "scram-sha-256"}))
+}
+
+func kafkaFixture(t *testing.T, s *servertest.Server, c Connection) fixture {
 	client := must(kgo.NewClient(must(c.Kafka())...))
 	defer client.Close()
 	topic := kmsg.NewCreateTopicsRequestTopic()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,10 +20,8 @@ import (
 // written once however often the client sends it.
 type kafka struct {
 	connection Connection
-	doubtful   atomic.Bool // a record failed: the brokers are asked for a sign of life before the next one
-
-	mu     sync.Mutex // guards client
-	client *kgo.Client
+	client     *kgo.Client
+	doubtful   atomic.Bool // a record failed, or none was sent yet: a broker must answer before the next one
 }
 
 // Kafka returns the options of a client: brokers, TLS, credentials and version.
@@ -39,33 +36,27 @@ func (c Connection) Kafka() ([]kgo.Opt, error) {
 	}
 	if c.Username != "" {
 		// The password is read for each new connection to a broker.
+		salted := func(context.Context) (scram.Auth, error) {
+			password, err := c.password()
+			return scram.Auth{User: c.Username, Pass: password}, err
+		}
+		mechanism := plain.Plain(func(context.Context) (plain.Auth, error) {
+			password, err := c.password()
+			return plain.Auth{User: c.Username, Pass: password}, err
+		})
 		switch c.SASL {
 		case "scram-sha-256":
-			out = append(out, kgo.SASL(scram.Sha256(func(context.Context) (scram.Auth, error) {
-				password, err := c.password()
-				return scram.Auth{User: c.Username, Pass: password}, err
-			})))
+			mechanism = scram.Sha256(salted)
 		case "scram-sha-512":
-			out = append(out, kgo.SASL(scram.Sha512(func(context.Context) (scram.Auth, error) {
-				password, err := c.password()
-				return scram.Auth{User: c.Username, Pass: password}, err
-			})))
-		default:
-			out = append(out, kgo.SASL(plain.Plain(func(context.Context) (plain.Auth, error) {
-				password, err := c.password()
-				return plain.Auth{User: c.Username, Pass: password}, err
-			})))
+			mechanism = scram.Sha512(salted)
 		}
+		out = append(out, kgo.SASL(mechanism))
 	}
-	if text := c.address.query.Get("version"); text != "" {
-		versions := kversion.FromString(text)
-		if versions == nil {
-			return nil, fmt.Errorf("version %q is not one of Kafka, such as 0.9.0 or 2.8", text)
-		}
-		out = append(out, kgo.MaxVersions(versions))
-		if c.beforeHeaders() {
-			out = append(out, kgo.DisableIdempotentWrite())
-		}
+	if version := c.address.query.Get("version"); version != "" {
+		out = append(out, kgo.MaxVersions(kversion.FromString(version)))
+	}
+	if c.beforeHeaders() {
+		out = append(out, kgo.DisableIdempotentWrite())
 	}
 	return out, nil
 }
@@ -78,33 +69,24 @@ func (c Connection) beforeHeaders() bool {
 	return n == 1 && minor < 11
 }
 
-func (k *kafka) open() (*kgo.Client, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.client != nil {
-		return k.client, nil
-	}
-	options, err := k.connection.Kafka()
+func newKafka(c Connection) (*kafka, error) {
+	options, err := c.Kafka()
 	if err != nil {
 		return nil, err
 	}
 	options = append(options, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordDeliveryTimeout(2*connectTimeout), kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(250*time.Millisecond))
-	if !k.connection.beforeHeaders() {
+	if !c.beforeHeaders() {
 		options = append(options, kgo.AllowIdempotentProduceCancellation()) // an attempt ends in time; the job decides about retries
 	}
-	if k.client, err = kgo.NewClient(options...); err == nil {
-		k.doubtful.Store(true)
-	}
-	return k.client, err
+	k := &kafka{connection: c}
+	k.doubtful.Store(true)
+	k.client, err = kgo.NewClient(options...)
+	return k, err
 }
 
 func (k *kafka) Publish(ctx context.Context, m Message) error {
-	client, err := k.open()
-	if err != nil {
-		return err
-	}
 	if k.doubtful.Load() {
-		if err := k.ping(ctx, client); err != nil {
+		if err := k.ping(ctx); err != nil {
 			return err
 		}
 	}
@@ -117,7 +99,7 @@ func (k *kafka) Publish(ctx context.Context, m Message) error {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}
 	}
-	err = client.ProduceSync(ctx, record).FirstErr()
+	err := k.client.ProduceSync(ctx, record).FirstErr()
 	switch {
 	case err == nil:
 		return nil
@@ -125,17 +107,17 @@ func (k *kafka) Publish(ctx context.Context, m Message) error {
 		return fmt.Errorf("Kafka has no topic %q: %w", m.Topic, err)
 	}
 	k.doubtful.Store(true)
-	if reason := k.ping(ctx, client); reason != nil {
+	if reason := k.ping(ctx); reason != nil {
 		return reason
 	}
 	return err
 }
 
 // ping fails at once, and says why, if no broker can be used.
-func (k *kafka) ping(ctx context.Context, client *kgo.Client) error {
+func (k *kafka) ping(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	switch err := client.Ping(call); {
+	switch err := k.client.Ping(call); {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("Kafka at %s closed the connection; check the user name, the password and TLS", strings.Join(k.connection.address.hosts, ", "))
 	case err != nil:
@@ -145,10 +127,4 @@ func (k *kafka) ping(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-func (k *kafka) Close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.client != nil {
-		k.client.Close()
-	}
-}
+func (k *kafka) Close() { k.client.Close() }

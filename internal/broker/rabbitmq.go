@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -16,9 +15,7 @@ import (
 // returned by the broker, which is a failure.
 type rabbitMQ struct {
 	link[*amqp.Connection]
-
-	mu   sync.Mutex // guards idle
-	idle []*confirmChannel
+	idle chan *confirmChannel
 }
 
 // confirmChannel is a channel with one message under way, so that what the broker returns is
@@ -26,10 +23,13 @@ type rabbitMQ struct {
 type confirmChannel struct {
 	*amqp.Channel
 	returns chan amqp.Return
+	closed  chan *amqp.Error
 }
 
+const maxIdleChannels = 100 // a connection normally has up to 2,047
+
 func newRabbitMQ(c Connection) *rabbitMQ {
-	return &rabbitMQ{link: link[*amqp.Connection]{
+	return &rabbitMQ{idle: make(chan *confirmChannel, maxIdleChannels), link: link[*amqp.Connection]{
 		open:  c.AMQP,
 		lost:  (*amqp.Connection).IsClosed,
 		close: func(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(time.Second)) },
@@ -71,26 +71,30 @@ func (c Connection) AMQP() (*amqp.Connection, error) {
 	return conn, nil
 }
 
-// channel takes an idle channel of the connection, or opens one.
+// channel takes an idle channel, or opens one.
 func (r *rabbitMQ) channel(conn *amqp.Connection) (*confirmChannel, error) {
-	r.mu.Lock()
-	for len(r.idle) > 0 {
-		last := r.idle[len(r.idle)-1]
-		r.idle = r.idle[:len(r.idle)-1]
-		if !last.IsClosed() {
-			r.mu.Unlock()
-			return last, nil
+	for {
+		select {
+		case ch := <-r.idle:
+			if !ch.IsClosed() {
+				return ch, nil
+			}
+		default:
+			ch, err := conn.Channel()
+			if err != nil {
+				return nil, err
+			}
+			return &confirmChannel{ch, ch.NotifyReturn(make(chan amqp.Return, 1)), ch.NotifyClose(make(chan *amqp.Error, 1))}, ch.Confirm(false)
 		}
 	}
-	r.mu.Unlock()
-	ch, err := conn.Channel()
-	if err != nil {
-		return nil, err
+}
+
+func (r *rabbitMQ) release(ch *confirmChannel) {
+	select {
+	case r.idle <- ch:
+	default:
+		_ = ch.Close()
 	}
-	if err := ch.Confirm(false); err != nil {
-		return nil, err
-	}
-	return &confirmChannel{ch, ch.NotifyReturn(make(chan amqp.Return, 1))}, nil
 }
 
 func (r *rabbitMQ) Publish(ctx context.Context, m Message) error {
@@ -102,7 +106,6 @@ func (r *rabbitMQ) Publish(ctx context.Context, m Message) error {
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	exchange, key := m.Topic, m.Key
 	if key == "" {
 		exchange, key = "", m.Topic
@@ -114,46 +117,32 @@ func (r *rabbitMQ) Publish(ctx context.Context, m Message) error {
 	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, amqp.Publishing{
 		Headers: headers, ContentType: m.Headers["Content-Type"], DeliveryMode: amqp.Persistent, MessageId: m.IdempotencyKey, Timestamp: time.Now(), AppId: "belfry", Body: m.Body,
 	})
-	if err != nil {
-		_ = ch.Close()
-		return err
+	acked := false
+	if err == nil {
+		acked, err = confirm.WaitContext(ctx)
 	}
-	acked, err := confirm.WaitContext(ctx)
 	if err != nil {
 		_ = ch.Close() // A confirm that comes later is for nobody.
 		return err
 	}
+	if !acked && ch.IsClosed() {
+		if err := <-ch.closed; err != nil {
+			return err
+		}
+		return errors.New("the connection closed before RabbitMQ confirmed the message")
+	}
+	defer r.release(ch)
 	select {
 	case returned, ok := <-ch.returns:
-		if ok {
-			r.release(ch)
+		if ok { // otherwise the channel has just closed
 			return fmt.Errorf("RabbitMQ has no queue for the message: %s (exchange %q, routing key %q)", returned.ReplyText, exchange, key)
 		}
 	default:
 	}
 	if !acked {
-		return notAcked(ch, closed)
-	}
-	r.release(ch)
-	return nil
-}
-
-// notAcked is why a message was not confirmed: the channel closed, or the broker refused it.
-func notAcked(ch *confirmChannel, closed chan *amqp.Error) error {
-	if !ch.IsClosed() {
-		_ = ch.Close()
 		return errors.New("RabbitMQ refused the message")
 	}
-	if err := <-closed; err != nil {
-		return err
-	}
-	return errors.New("the connection closed before RabbitMQ confirmed the message")
-}
-
-func (r *rabbitMQ) release(ch *confirmChannel) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.idle = append(r.idle, ch)
+	return nil
 }
 
 func (r *rabbitMQ) Close() { r.end() }

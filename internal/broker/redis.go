@@ -37,12 +37,7 @@ func (c Connection) redis(ctx context.Context) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	database := 0
-	if c.address.path != "" {
-		if database, err = strconv.Atoi(c.address.path); err != nil {
-			return nil, fmt.Errorf("the path of the url is not the number of a database, such as redis://host/0")
-		}
-	}
+	database, _ := strconv.Atoi(c.address.path) // which is a number, or nothing
 	options := []redis.DialOption{redis.DialConnectTimeout(connectTimeout), redis.DialReadTimeout(connectTimeout), redis.DialWriteTimeout(connectTimeout),
 		redis.DialTLSHandshakeTimeout(connectTimeout), redis.DialUsername(c.Username), redis.DialPassword(password), redis.DialDatabase(database)}
 	if config != nil {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,9 +27,6 @@ const maxSQSHeaders = 3
 // simpleQueue publishes to Amazon SQS. A FIFO queue drops what it got already within five
 // minutes.
 type simpleQueue struct {
-	connection Connection
-
-	mu     sync.Mutex // guards client
 	client *sqs.Client
 	urls   sync.Map // of queues, by name
 }
@@ -66,33 +64,15 @@ func (c Connection) accessKey(context.Context) (aws.Credentials, error) {
 	return key, nil
 }
 
-func (q *simpleQueue) open() (*sqs.Client, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.client != nil {
-		return q.client, nil
-	}
-	var err error
-	q.client, err = q.connection.SQS()
-	return q.client, err
-}
-
 func (q *simpleQueue) Publish(ctx context.Context, m Message) error {
-	client, err := q.open()
-	if err != nil {
-		return err
-	}
-	url, err := q.queueURL(ctx, client, m.Topic)
+	url, err := q.queueURL(ctx, m.Topic)
 	if err != nil {
 		return err
 	}
 	in := &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String(string(m.Body)), MessageAttributes: map[string]types.MessageAttributeValue{}}
 	headers := m.Headers
 	if strings.HasSuffix(m.Topic, ".fifo") {
-		in.MessageGroupId = aws.String(m.Key)
-		if m.Key == "" {
-			in.MessageGroupId = aws.String(m.Group)
-		}
+		in.MessageGroupId = aws.String(cmp.Or(m.Key, m.Group))
 		id := m.IdempotencyKey
 		if len(id) > 128 || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) { // what SQS does not take
 			sum := sha256.Sum256([]byte(id))
@@ -107,7 +87,7 @@ func (q *simpleQueue) Publish(ctx context.Context, m Message) error {
 			in.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
 		}
 	}
-	if _, err = client.SendMessage(ctx, in); err != nil {
+	if _, err = q.client.SendMessage(ctx, in); err != nil {
 		q.urls.Delete(m.Topic) // The queue may be a new one.
 	}
 	return queueError(err, m.Topic)
@@ -115,14 +95,14 @@ func (q *simpleQueue) Publish(ctx context.Context, m Message) error {
 
 // queueURL is the address of a queue, which a topic may be itself. It is a parameter of the
 // request, which always goes to the endpoint of the connection.
-func (q *simpleQueue) queueURL(ctx context.Context, client *sqs.Client, topic string) (string, error) {
+func (q *simpleQueue) queueURL(ctx context.Context, topic string) (string, error) {
 	if strings.Contains(topic, "://") {
 		return topic, nil
 	}
 	if known, ok := q.urls.Load(topic); ok {
 		return known.(string), nil
 	}
-	out, err := client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &topic})
+	out, err := q.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &topic})
 	if err != nil {
 		return "", queueError(err, topic)
 	}
@@ -143,12 +123,4 @@ func queueError(err error, topic string) error {
 	return err
 }
 
-func (q *simpleQueue) Close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.client != nil {
-		if h, ok := q.client.Options().HTTPClient.(*http.Client); ok {
-			h.CloseIdleConnections()
-		}
-	}
-}
+func (q *simpleQueue) Close() {} // Idle connections close by themselves.

@@ -195,12 +195,12 @@ func (b *batch) jobs(ctx context.Context) iter.Seq2[store.NewJob, error] {
 	return func(yield func(store.NewJob, error) bool) {
 		b.taken, b.err = 0, nil
 		v := b.control.validator(b.now)
+		jobs := make([]store.NewJob, 0, chunkLines) // of one chunk; their memory is used again
 		var errors []belfry.FieldError
 		for lines, err := range b.chunks() {
-			var jobs []store.NewJob
 			var wrong []belfry.FieldError
 			if err == nil {
-				jobs, wrong, err = b.validate(ctx, v, lines)
+				jobs, wrong, err = b.validate(ctx, v, lines, jobs[:0])
 			}
 			if b.err = err; err != nil {
 				break
@@ -257,8 +257,9 @@ func (b *batch) chunks() iter.Seq2[[]Line, error] {
 	}
 }
 
-// validate returns the jobs of lines up to the first that is wrong, and what is wrong.
-func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Line) (jobs []store.NewJob, wrong []belfry.FieldError, err error) {
+// validate appends the jobs of lines up to the first that is wrong, and returns what is
+// wrong.
+func (b *batch) validate(ctx context.Context, v *validate.Validator, lines []Line, jobs []store.NewJob) (_ []store.NewJob, wrong []belfry.FieldError, err error) {
 	err = b.control.computing.do(ctx, func() error {
 		for _, line := range lines {
 			id := b.nextID()

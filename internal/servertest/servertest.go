@@ -51,6 +51,17 @@ func program(tb testing.TB, path, debianPackage string) string {
 	return found
 }
 
+// npmFile returns the path of a file in the npm packages of a folder of test/servers.
+func npmFile(tb testing.TB, folder, file string) string {
+	tb.Helper()
+	_, source, _, _ := runtime.Caller(0)
+	path := filepath.Join(filepath.Dir(source), "..", "..", "test", "servers", folder, "node_modules", file)
+	if _, err := os.Stat(path); err != nil {
+		missing(tb, fmt.Sprintf("%s is not installed: npm ci in test/servers/%s", file, folder))
+	}
+	return path
+}
+
 // missing skips the test, or fails it if BELFRY_TEST_REQUIRE_SERVERS=1.
 func missing(tb testing.TB, text string) {
 	tb.Helper()
@@ -64,7 +75,12 @@ func missing(tb testing.TB, text string) {
 // returns nil once the server answers.
 func start(tb testing.TB, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
 	tb.Helper()
-	s := &Server{Addr: freeAddr(tb), Dir: tb.TempDir(), tb: tb, ready: ready}
+	return startAt(tb, freeAddr(tb), ready, env, argv...)
+}
+
+func startAt(tb testing.TB, addr string, ready func(ctx context.Context, addr string) error, env []string, argv ...string) *Server {
+	tb.Helper()
+	s := &Server{Addr: addr, Dir: tb.TempDir(), tb: tb, ready: ready}
 	host, port, _ := net.SplitHostPort(s.Addr)
 	names := strings.NewReplacer("{addr}", s.Addr, "{host}", host, "{port}", port, "{dir}", s.Dir)
 	for _, arg := range argv {

