@@ -16,7 +16,7 @@ var (
 	contracts  = append([]string{"internal/store", "worker", "client"}, decisions...)
 	rules      = append([]string{"internal/target", "internal/command", "internal/validate", "internal/explain", "internal/openapi", "internal/metrics", "internal/tracing", "internal/notify", "internal/broker"}, contracts...)
 	parts      = append([]string{
-		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert",
+		"internal/control", "internal/api", "internal/web", "internal/scheduler", "internal/election", "internal/alert", "internal/dispatch",
 		"internal/store/postgres", "internal/store/sqlite",
 	}, rules...)
 )
@@ -43,12 +43,15 @@ var mayImport = map[string][]string{
 	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
 
-	"internal/api":            append([]string{"internal/control", xtime}, rules...),
-	"internal/web":            append([]string{"internal/control", xtime}, rules...),
-	"internal/control":        rules,
-	"internal/alert":          append([]string{"internal/notify"}, contracts...),
-	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
-	"internal/election":       contracts,
+	"internal/api":       append([]string{"internal/control", xtime}, rules...),
+	"internal/web":       append([]string{"internal/control", xtime}, rules...),
+	"internal/control":   rules,
+	"internal/alert":     append([]string{"internal/notify"}, contracts...),
+	"internal/scheduler": append([]string{"internal/metrics"}, contracts...),
+	"internal/election":  contracts,
+	"internal/dispatch": append([]string{
+		"internal/broker", "internal/metrics", "github.com/nats-io/nats.go", "github.com/twmb/franz-go", "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2",
+	}, contracts...),
 	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlstore": contracts,

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -82,6 +81,7 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.DatabaseURL, "database-url", "", "PostgreSQL database instead of the embedded one, as postgres://user:password@host/database")
 	f.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long the start waits for PostgreSQL while it cannot be used; 0 does not wait")
 	f.IntVar(&c.Connections, "database-connections", 0, "connections to PostgreSQL that this process may open, at least 8 (default pool_max_conns of the URL, or 20)")
+	f.StringVar(&c.Dispatch, "dispatch", c.Dispatch, "how nodes with the role worker alone learn of ready runs: database, or the address of a broker (nats://, kafka://, amqp:// or sqs://), the same for all nodes")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
 	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
 	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "how many runs this process executes at a time")
@@ -104,20 +104,19 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	return cmd
 }
 
+// addressPassword is the password in an address that may name several hosts.
+var addressPassword = regexp.MustCompile(`(://[^:@/?]*):.*@`)
+
 // settingsOf lists the flags of a node with their values, for the page. An address of a
-// database is shown without its password.
+// database or a broker is shown without its password.
 func settingsOf(flags *pflag.FlagSet) (list []node.Setting) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return
 		}
 		value := strings.Trim(f.Value.String(), "[]")
-		if f.Name == "database-url" && value != "" {
-			value = secret.Redact(value, nil)
-			if u, err := url.Parse(value); err == nil && u.User != nil {
-				u.User = url.User(u.User.Username())
-				value = u.String()
-			}
+		if f.Name == "database-url" || f.Name == "dispatch" {
+			value = addressPassword.ReplaceAllString(secret.Redact(value, nil), "$1@")
 		}
 		doc, _, _ := strings.Cut(f.Usage, " ["+environmentPrefix)
 		list = append(list, node.Setting{Name: f.Name, Value: value, Doc: doc})

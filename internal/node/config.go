@@ -32,6 +32,7 @@ type Config struct {
 	DatabaseURL  string        // PostgreSQL instead of the embedded database
 	DatabaseWait time.Duration // how long the start waits for PostgreSQL; 0: not at all
 	Connections  int           // to PostgreSQL that the process may open; 0: pool_max_conns of the URL, or the default of the store
+	Dispatch     string        // how workers learn of ready runs: DispatchDatabase, or the address of a broker
 	Roles        []string
 	Shards       int // of a new database; 0: the default of the store
 	Concurrency  int
@@ -75,6 +76,7 @@ func Defaults() Config {
 		Listen:       "127.0.0.1:7070",
 		Data:         "belfry-data",
 		DatabaseWait: 30 * time.Second,
+		Dispatch:     DispatchDatabase,
 		Roles:        []string{RoleAPI, RoleScheduler, RoleWorker},
 		Concurrency:  100,
 		DrainTimeout: 30 * time.Second,
@@ -111,6 +113,9 @@ func (c Config) Validate() error {
 	}
 	if c.DatabaseURL == "" && !(c.has(RoleAPI) && c.has(RoleScheduler) && c.has(RoleWorker)) {
 		invalid("--roles", "the embedded database is for one process, which needs all roles; set --database-url to split them")
+	}
+	if c.DatabaseURL == "" && c.overBroker() {
+		invalid("--dispatch", "the embedded database is for one process, which has nobody to announce runs to; set --database-url")
 	}
 	ageing, public := c.PriorityAgeing, c.PublicURL
 	for _, flag := range []struct {

@@ -20,6 +20,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/broker"
 	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/notify"
@@ -49,6 +50,7 @@ type Node struct {
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 	taken     chan []int           // shards that it has begun to lead
 
+	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
 
 	metricsListener net.Listener // nil: metrics are served with the API alone
@@ -79,6 +81,9 @@ func (n *Node) open(ctx context.Context) (err error) {
 		}
 	}
 	if err := n.openConnections(); err != nil {
+		return err
+	}
+	if err := n.openQueue(); err != nil {
 		return err
 	}
 	if err := n.openStore(ctx); err != nil {
@@ -191,6 +196,10 @@ func (n *Node) Run(ctx context.Context) error {
 			n.collectCluster(ctx, s.Owned)
 			return nil
 		})
+		work.Go(func() error {
+			n.announce(ctx, s.Owned)
+			return nil
+		})
 	}
 	work.Go(func() error {
 		n.keepMembership(ctx)
@@ -202,7 +211,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
-		pool = n.pool(local)
+		pool = n.pool(n.source(ctx, local))
 		work.Go(func() error { return pool.Run(ctx) })
 		if n.config.Commands != nil {
 			work.Go(func() error { return n.commandPool(local).Run(ctx) })
@@ -259,9 +268,8 @@ func (n *Node) elect(ctx context.Context, lead election.Lead) error {
 	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled, TakenOver: taken}.Run(ctx, lead)
 }
 
-// pool executes runs of the built-in handlers. The scheduler of this node, if there is
-// one, fills its claims; otherwise they wait for a notification that runs are ready.
-func (n *Node) pool(local *scheduler.Local) *worker.Pool {
+// pool executes runs of the built-in handlers.
+func (n *Node) pool(source worker.Source) *worker.Pool {
 	mux := worker.NewMux()
 	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency}
 	if n.tracing != nil {
@@ -276,7 +284,7 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}
-	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
+	return worker.New(source, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
@@ -355,6 +363,9 @@ func (n *Node) close() {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if n.queue != nil {
+		n.queue.Close()
 	}
 	if n.store != nil {
 		if err := n.store.Close(); err != nil {
