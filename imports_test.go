@@ -38,7 +38,7 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": append([]string{"internal/node", "internal/bench", cobra, pflag, yaml}, rules...),
+	"cmd/belfry": append([]string{"internal/node", "internal/bench", "internal/importer", cobra, pflag, yaml}, rules...),
 
 	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"internal/target":   append([]string{ssrf, "worker"}, vocabulary...),
 	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
 	"internal/openapi":  vocabulary,
+	"internal/importer": {"belfry", "internal/schedule"},
 	"internal/metrics":  {"belfry", "internal/store", prometheus},
 	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
 

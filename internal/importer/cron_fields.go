@@ -38,7 +38,9 @@ func (c *crontab) parseTimes(line string, e *Entry) (rest, problem string) {
 	var values [5]cronValues
 	for i, f := range cronFields {
 		var text string
-		text, line = cutWord(line)
+		if text, line = cutWord(line); text == "" {
+			return "", fmt.Sprintf("cron refuses the line: it has no %s", f.name)
+		}
 		if values[i], problem = f.parse(text, e); problem != "" {
 			return "", problem
 		}

@@ -124,17 +124,10 @@ func (c *crontab) setVariable(name, value string) {
 }
 
 func (c *crontab) setZone(name string) {
-	c.zone = cmp.Or(c.Timezone, "UTC")
-	if name == "" {
-		return
+	c.zone = cmp.Or(name, c.Timezone, "UTC") // add leaves out the lines of a zone that does not exist
+	if name != "" {
+		c.warn("CRON_TZ: Debian's cron ignores it. Others lose the times that a clock change in this zone skips, and run repeated ones twice; Belfry runs them once")
 	}
-	if _, err := schedule.LoadZone(name); err != nil {
-		c.zone = "UTC"
-		c.warn("CRON_TZ: there is no time zone %q, and cron then uses UTC", cutText(name))
-		return
-	}
-	c.zone = name
-	c.warn("CRON_TZ: Debian's cron ignores it. Others lose the times that a clock change in this zone skips, and run repeated ones twice; Belfry runs them once")
 }
 
 // addLine adds the job of a line that is neither a variable nor a comment.

@@ -125,17 +125,21 @@ func (b *builder) add(e Entry, name string) {
 
 // check says why a server would refuse a schedule.
 func (b *builder) check(s belfry.Spec) error {
+	var rule schedule.Rule
 	text, _, err := schedule.Resolve(s.Schedule, [16]byte{})
 	if err == nil {
-		_, err = schedule.Parse(text, b.scheduleOptions(s))
+		rule, err = schedule.Parse(text, b.scheduleOptions(s))
 	}
 	if e := (*schedule.Error)(nil); errors.As(err, &e) {
 		return fmt.Errorf("%s %q: %s", e.Field, cutText(cmp.Or(map[string]string{"timezone": s.Timezone}[e.Field], s.Schedule)), e.Message)
 	}
-	if err == nil && !s.EndsAt.IsZero() && !s.EndsAt.After(b.Now) {
-		return fmt.Errorf("it ended at %s", s.EndsAt.Format(time.RFC3339))
+	if err != nil {
+		return err
 	}
-	return err
+	if next := rule.Next(b.Now); next.IsZero() || !s.EndsAt.IsZero() && next.After(s.EndsAt) {
+		return errors.New("its last time has passed")
+	}
+	return nil
 }
 
 func (b *builder) scheduleOptions(s belfry.Spec) schedule.Options {
@@ -162,12 +166,14 @@ func (b *builder) uniqueName(text string) string {
 }
 
 var (
-	commandEnd = regexp.MustCompile(`&&|\|\||[;|&(){}\n]`)
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	number     = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
-	plainWord  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_:-]{0,30}$`)
-	plainPath  = regexp.MustCompile(`^[./~]?[A-Za-z0-9_./+-]*[A-Za-z0-9_]$`)
-	extension  = regexp.MustCompile(`\.(sh|bash|py|pl|php|rb|js|jar)$`)
+	substitution = regexp.MustCompile("\\$\\([^()]*\\)|`[^`]*`")
+	redirection  = regexp.MustCompile(`[0-9&]?[<>]+(&[0-9]|\s*\S+)`)
+	commandEnd   = regexp.MustCompile(`&&|\|\||[;|&(){}\n]`)
+	assignment   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	number       = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
+	plainWord    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_:-]{0,30}$`)
+	plainPath    = regexp.MustCompile(`^(\$[A-Z_]+/|~?[./]?)[A-Za-z0-9_./+-]*[A-Za-z0-9_]$`)
+	extension    = regexp.MustCompile(`\.(sh|bash|py|pl|php|rb|js|jar)$`)
 )
 
 // Words of a command line that do not say what it does.
@@ -187,6 +193,7 @@ func set(words string) map[string]bool {
 // commandName makes a name from the program of a command line, and from what follows it
 // if that is a plain word or a path: other words may be secrets.
 func commandName(line string) (name string) {
+	line = redirection.ReplaceAllString(substitution.ReplaceAllString(line, " "), " ")
 	for _, part := range commandEnd.Split(line, -1) {
 		words := strings.Fields(part)
 		for len(words) > 0 && isNoProgram(words[0]) {
