@@ -110,7 +110,7 @@ func (f *importFile) command(cmd *cobra.Command, convert func(content []byte) (i
 		}
 		result, err := convert(content)
 		if err != nil {
-			if errs := (fileErrors)(nil); errors.As(err, &errs) {
+			if _, hasLines := err.(fileErrors); hasLines || isUsage(err) {
 				return err
 			}
 			return fileErrors{{f.name, 1, err.Error()}}
@@ -146,7 +146,7 @@ func (f *importFile) importCrontab(content []byte) (importer.Result, error) {
 		o.Timezone = localTimezone()
 		f.message("Note: the schedules are in the time zone %s; --timezone sets another", o.Timezone)
 	} else if _, err := schedule.LoadZone(o.Timezone); err != nil {
-		return importer.Result{}, usagef("--timezone: %w", err)
+		return importer.Result{}, usagef("--%w", err)
 	}
 	path, err := filepath.Abs(f.path)
 	if err == nil && f.path != "-" {

@@ -108,7 +108,7 @@ type cronRange struct {
 func (f cronField) parse(text string, e *Entry) (v cronValues, problem string) {
 	p := fieldParser{field: f, rest: text}
 	v.isStar = strings.HasPrefix(text, "*")
-	dropped := ""
+	dropped, toSunday := "", false
 	for {
 		before := p.rest
 		r, ok := p.parseRange()
@@ -116,8 +116,7 @@ func (f cronField) parse(text string, e *Entry) (v cronValues, problem string) {
 			return v, fmt.Sprintf("cron refuses the %s %q", f.name, cutText(text))
 		}
 		if f.name == "weekday" && r.low > r.high && r.high == 0 {
-			r.high, r.highName = 7, ""
-			e.warn("weekday %s: Debian's cron never runs on such a range; it is imported as %d-7, as cronie reads it", cutText(before), r.low)
+			r.high, r.highName, toSunday = 7, "", true
 		}
 		if r.low > r.high {
 			dropped = before[:len(before)-len(p.rest)]
@@ -127,6 +126,9 @@ func (f cronField) parse(text string, e *Entry) (v cronValues, problem string) {
 		if !p.accept(',') {
 			break
 		}
+	}
+	if toSunday {
+		e.warn("weekday %q: Debian's cron never runs on a range that ends with Sunday as its first day; it is imported as cronie reads it, up to 7", cutText(text))
 	}
 	switch {
 	case len(v.items) == 0:

@@ -57,6 +57,10 @@ func Crontab(text string, o Options) (Result, error) {
 		if len(c.Entries) == maxEntries {
 			return Result{}, errTooMany
 		}
+		if len(line) > maxLine {
+			c.leaveOut("the line is longer than %d bytes", maxLine)
+			continue
+		}
 		c.addLine(line)
 	}
 	return c.Result, nil

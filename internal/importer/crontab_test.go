@@ -260,6 +260,9 @@ func TestCrontabLimits(t *testing.T) {
 			t.Errorf("%.20q: got %v, want %q", text, err, want)
 		}
 	}
+	if e := importLine(t, "@daily "+strings.Repeat("x", maxLine), Options{}); !strings.Contains(e.LeftOut, "longer than") {
+		t.Errorf("a line of %d bytes: %s", maxLine, e.LeftOut)
+	}
 	var many strings.Builder
 	for i := range maxVariables + 1 {
 		many.WriteString("V" + strconv.Itoa(i) + "=x\n")

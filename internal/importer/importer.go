@@ -22,6 +22,7 @@ import (
 const (
 	MaxSize      = 1 << 20
 	maxEntries   = 1000
+	maxLine      = 1 << 17 // of a crontab; that of cronie
 	maxVariables = 100
 	maxName      = 60 // of a job without its prefix
 )
