@@ -85,11 +85,12 @@ key server in ~/.config/belfry/config.yaml names.`,
 		SilenceErrors: true,
 	})
 	f := &connectionFlags{}
-	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), importCommand(), benchCommand(), completionCommand(), exitCodesTopic())
+	cmd.AddCommand(serveCommand(), versionCommand(), jobCommand(f), runCommand(f), deadCommand(f), eventCommand(f), forecastCommand(f), fleetCommand(f), channelCommand(f), alertCommand(f), monitorCommand(f), scheduleCommand(), benchCommand(), completionCommand(), exitCodesTopic())
 	cmd.Version = versionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
+	cmd.AddCommand(importCommand())
 	prepare(cmd)
 	return cmd
 }
