@@ -104,6 +104,9 @@ func (f *importFile) command(cmd *cobra.Command, convert func(content []byte) (i
 		if f.path == "-" {
 			f.name = "stdin"
 		}
+		if !importer.Prefix.MatchString(f.options.Prefix) {
+			return usagef("--prefix: must have at most 25 lower-case letters, digits, dots, underscores and hyphens")
+		}
 		content, err := f.read(cmd.InOrStdin())
 		if err != nil {
 			return err
@@ -248,9 +251,14 @@ func (f *importFile) write(result importer.Result) error {
 	if n > 0 && f.commands == "" {
 		f.message("Note: the commands are not written; use --commands FILE")
 	}
+	if n > maxCommands {
+		f.message("Note: a worker runs at most %d commands; split the file of commands between workers", maxCommands)
+	}
 	f.message("%s, %s, %d left out.", plural(len(jobs.Content), "job"), plural(n, "command"), leftOut)
 	return f.out.err
 }
+
+const maxCommands = 200 // in a file of a worker
 
 func textNode(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: stringStyle(s)}

@@ -107,6 +107,7 @@ func TestImportRefuses(t *testing.T) {
 	}{
 		{[]string{"crontab"}, "", exitUsage, "accepts 1 arg"},
 		{[]string{"crontab", "-", "--timezone", "Mars/Olympus"}, "", exitUsage, "--timezone: there is no time zone"},
+		{[]string{"crontab", "-", "--prefix", "Web 1"}, "", exitUsage, "--prefix: must have at most 25"},
 		{[]string{"crontab", "/does/not/exist"}, "", exitOther, "no such file"},
 		{[]string{"crontab", large}, "", exitRefused, "is larger than 1048576 bytes"},
 		{[]string{"crontab", "-"}, "@daily \xff", exitRefused, "stdin:1: is not a text in UTF-8"},

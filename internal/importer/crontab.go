@@ -194,7 +194,8 @@ func (e *Entry) cutFlags(rest string) string {
 func (c *crontab) command(line, user string) *Command {
 	command, input, hasInput := splitInput(line)
 	out := &Command{User: user, Environment: maps.Clone(c.environment)}
-	out.Argv = []string{cmp.Or(out.Environment["SHELL"], defaultShell), "-c", command}
+	shell := cmp.Or(out.Environment["SHELL"], defaultShell)
+	out.Argv, out.Environment["SHELL"] = []string{shell, "-c", command}, shell
 	out.Environment["PATH"] = cmp.Or(out.Environment["PATH"], defaultPath)
 	if user != "" {
 		out.Environment["LOGNAME"] = user
@@ -206,7 +207,7 @@ func (c *crontab) command(line, user string) *Command {
 	}
 	out.Directory = out.Environment["HOME"]
 	if hasInput {
-		out.Stdin = &Text{input}
+		out.Stdin = map[string]string{"text": input}
 	}
 	return out
 }

@@ -135,7 +135,7 @@ BASE = /srv/app
 10 3 * * * www-data  -q cat; date +\%F%first%%third \% of \100
 PATH=/too/late`, Options{System: true, Home: home})
 	want := Command{
-		Argv: []string{"/bin/bash", "-c", "cat; date +%F"}, User: "www-data", Directory: "/var/www", Stdin: &Text{"first\n\nthird % of \\100\n"},
+		Argv: []string{"/bin/bash", "-c", "cat; date +%F"}, User: "www-data", Directory: "/var/www", Stdin: map[string]string{"text": "first\n\nthird % of \\100\n"},
 		Environment: map[string]string{
 			"SHELL": "/bin/bash", "GREETING": "hello  world ", "EMPTY": "", "BASE": "/srv/app", "PATH": defaultPath, "LOGNAME": "www-data", "HOME": "/var/www",
 		},
@@ -267,7 +267,7 @@ func TestCrontabLimits(t *testing.T) {
 	for i := range maxVariables + 1 {
 		many.WriteString("V" + strconv.Itoa(i) + "=x\n")
 	}
-	if e := importLine(t, many.String()+"@daily x", Options{}); len(e.Command.Environment) != maxVariables+1 { // and PATH
+	if e := importLine(t, many.String()+"@daily x", Options{}); len(e.Command.Environment) != maxVariables+2 { // with PATH and SHELL
 		t.Errorf("the command has %d variables", len(e.Command.Environment))
 	}
 }

@@ -24,7 +24,7 @@ const (
 	maxEntries   = 1000
 	maxLine      = 1 << 17 // of a crontab; that of cronie
 	maxVariables = 100
-	maxName      = 60 // of a job without its prefix
+	maxName      = 50 // of a job without its prefix and its number
 )
 
 // Document is one document of a YAML or JSON file.
@@ -72,12 +72,7 @@ type Command struct {
 	Directory   string            `json:"directory,omitempty"`
 	User        string            `json:"user,omitempty"`
 	Environment map[string]string `json:"environment,omitempty"`
-	Stdin       *Text             `json:"stdin,omitempty"`
-}
-
-// Text is standard input that is always the same.
-type Text struct {
-	Text string `json:"text"`
+	Stdin       map[string]string `json:"stdin,omitempty"` // text: what it is
 }
 
 const typeCommand = "command"
@@ -93,6 +88,10 @@ type builder struct {
 	line  int
 	names map[string]bool
 }
+
+// Prefix is what Options.Prefix may be. With it a name has at most 80 characters, as that of
+// a command may.
+var Prefix = regexp.MustCompile(`^[a-z0-9._-]{0,25}$`)
 
 func newBuilder(o Options) builder { return builder{Options: o, names: make(map[string]bool)} }
 
