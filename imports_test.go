@@ -38,7 +38,7 @@ const (
 // mayImport says for every package what it may import beside the standard
 // library. Tests may import what they like. A module stands for its packages.
 var mayImport = map[string][]string{
-	"cmd/belfry": append([]string{"internal/node", "internal/bench", cobra, pflag, yaml}, rules...),
+	"cmd/belfry": append([]string{"internal/node", "internal/bench", "internal/importer", cobra, pflag, yaml}, rules...),
 
 	"internal/bench": append([]string{"internal/node", xsync}, parts...),
 	"internal/node":  append([]string{xsync}, parts...),
@@ -62,10 +62,11 @@ var mayImport = map[string][]string{
 	"internal/command":  append([]string{"worker", yaml, "golang.org/x/sys"}, vocabulary...),
 	"internal/broker": append([]string{"internal/target", yaml, xsync,
 		"github.com/twmb/franz-go", "github.com/nats-io/nats.go", "github.com/rabbitmq/amqp091-go", "github.com/gomodule/redigo", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"}, vocabulary...),
-	"internal/notify":  append([]string{"internal/target"}, vocabulary...),
-	"internal/openapi": vocabulary,
-	"internal/metrics": {"belfry", "internal/store", prometheus},
-	"internal/tracing": append([]string{"go.opentelemetry.io/otel"}, contracts...),
+	"internal/notify":   append([]string{"internal/target"}, vocabulary...),
+	"internal/openapi":  vocabulary,
+	"internal/importer": {"belfry", "internal/schedule"},
+	"internal/metrics":  {"belfry", "internal/store", prometheus},
+	"internal/tracing":  append([]string{"go.opentelemetry.io/otel"}, contracts...),
 
 	"internal/store": decisions,
 	"worker":         {"belfry", "internal/sanitize", "internal/secret", propagation},
