@@ -33,7 +33,7 @@ func TestFleet(t *testing.T) {
 		hold(a, "shard/0", "shard/2", "node/"+a.String())
 		hold(b, "shard/3", "alerts", "shard/99", "shard/x")
 		c := control.New(s, plan.Defaults{})
-		c.RunsIn(b, false)
+		c.RunsIn(b, false, belfry.ElectionDatabase)
 		worker := belfry.NewID(s.Now())
 		_, err := c.Heartbeat(t.Context(), "team", belfry.Heartbeat{WorkerID: worker, Node: "w", Slots: 7, Queues: []string{"mail", "default"}, Handlers: []string{"send", "print"}, Register: true})
 		ok(err)
@@ -73,7 +73,7 @@ func TestFleet(t *testing.T) {
 		}
 
 		alone := control.New(s, plan.Defaults{})
-		alone.RunsIn(a, true)
+		alone.RunsIn(a, true, "")
 		f, err = alone.Fleet(t.Context())
 		if ok(err); len(f.Nodes[0].Shards) != 4 || len(f.Nodes[1].Shards) != 0 || len(f.Unowned) != 0 {
 			t.Errorf("a node that owns all: %+v", f.Nodes)

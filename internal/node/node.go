@@ -46,6 +46,8 @@ type Node struct {
 	draining  chan struct{}        // closed when the node begins to shut down
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 	taken     chan []int           // shards that it has begun to lead
+	service   election.Service     // which elects; nil: the database does
+	elections elections
 
 	metricsListener net.Listener // nil: metrics are served with the API alone
 }
@@ -91,13 +93,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
-		return n.waitForDatabase(ctx, func() error {
-			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
-			if err == nil {
-				n.store = opened
-			}
+		var opened *postgres.Store
+		err := n.waitForDatabase(ctx, func() (err error) {
+			opened, err = postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		n.store = opened
+		return n.openElection(ctx, opened.ClusterID)
 	}
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log, Metrics: n.metrics})
 	if err == nil {
@@ -233,22 +238,6 @@ func (n *Node) sender() *notify.Sender {
 	return s
 }
 
-// ownsAll reports whether the node owns all shards without leases.
-func (n *Node) ownsAll() bool { return n.config.DatabaseURL == "" || n.config.OwnAll }
-
-func (n *Node) elect(ctx context.Context, lead election.Lead) error {
-	if n.ownsAll() {
-		return election.AllShards{Store: n.store, DownSince: n.downSince}.Run(ctx, lead)
-	}
-	taken := func(shards []int) {
-		select {
-		case n.taken <- shards:
-		default: // the election does not wait for an event
-		}
-	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled, TakenOver: taken}.Run(ctx, lead)
-}
-
 // pool executes runs of the built-in handlers. The scheduler of this node, if there is
 // one, fills its claims; otherwise they wait for a notification that runs are ready.
 func (n *Node) pool(local *scheduler.Local) *worker.Pool {
@@ -277,7 +266,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
-		o.Control.RunsIn(n.id, n.ownsAll())
+		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
@@ -330,7 +319,7 @@ func (n *Node) ready(ctx context.Context) error {
 	if stalled := n.stalled(); stalled > 0 {
 		return belfry.Errorf(belfry.Unavailable, "the scheduler of this node has made no progress for %s; its shards are given to other nodes", stalled.Round(time.Second))
 	}
-	return nil
+	return n.elections.err()
 }
 
 func (n *Node) close() {

@@ -46,13 +46,19 @@ func program(tb testing.TB, path, debianPackage string) string {
 	tb.Helper()
 	found, err := exec.LookPath(path)
 	if err != nil {
-		missing := fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage)
-		if os.Getenv(envRequire) == "1" {
-			tb.Fatal(missing)
-		}
-		tb.Skip(missing)
+		missing(tb, path, debianPackage)
 	}
 	return found
+}
+
+// missing skips the test, or fails.
+func missing(tb testing.TB, path, debianPackage string) {
+	tb.Helper()
+	text := fmt.Sprintf("%s is not installed: apt-get install %s (it need not be started)", path, debianPackage)
+	if os.Getenv(envRequire) == "1" {
+		tb.Fatal(text)
+	}
+	tb.Skip(text)
 }
 
 // start starts a server. In argv and env, {addr}, {host}, {port} and {dir} are replaced. Ready

@@ -6,7 +6,7 @@ import (
 
 // Each server answers, and again after it was killed.
 func TestServers(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) *Server{"nats": NATS, "etcd": Etcd, "kafka": Kafka} {
+	for name, start := range map[string]func(testing.TB) *Server{"nats": NATS, "etcd": Etcd, "kafka": Kafka, "debian etcd": DebianEtcd, "zookeeper": ZooKeeper} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			s.Kill()
