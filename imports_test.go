@@ -31,6 +31,10 @@ const (
 	yaml   = "go.yaml.in/yaml/v3"
 	ssrf   = "code.dny.dev/ssrf"
 
+	etcd      = "go.etcd.io/etcd"
+	zap       = "go.uber.org/zap" // the log of etcd's client
+	zooKeeper = "github.com/go-zookeeper/zk"
+
 	prometheus  = "github.com/prometheus/client_golang"
 	propagation = "go.opentelemetry.io/otel/propagation"
 )
@@ -48,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/control":        rules,
 	"internal/alert":          append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
-	"internal/election":       contracts,
+	"internal/election":       append([]string{etcd, zap, zooKeeper}, contracts...),
 	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlstore": contracts,

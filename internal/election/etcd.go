@@ -80,10 +80,8 @@ func NewEtcd(o EtcdOptions, cluster string) (Service, error) {
 func (e *etcd) Kind() belfry.Election { return belfry.ElectionEtcd }
 
 func (e *etcd) Hold(ctx context.Context, owner belfry.ID, names []string) (held []string, lasts time.Duration, err error) {
-	if e.client == nil {
-		if e.client, err = clientv3.New(e.config); err != nil { // with a password, it asks the server
-			return nil, 0, err
-		}
+	if err := e.connect(); err != nil {
+		return nil, 0, err
 	}
 	if len(names) == 0 {
 		return nil, 0, e.revoke(ctx)
@@ -118,6 +116,14 @@ func (e *etcd) Hold(ctx context.Context, owner belfry.ID, names []string) (held 
 	}
 	taken, err := e.create(ctx, owner, missing)
 	return append(held, taken...), time.Duration(seconds) * time.Second, err
+}
+
+// connect makes the client. With a password, that asks the server.
+func (e *etcd) connect() (err error) {
+	if e.client == nil {
+		e.client, err = clientv3.New(e.config)
+	}
+	return err
 }
 
 // renew extends the lease, or takes a new one, and returns for how many seconds.
@@ -198,6 +204,9 @@ func (e *etcd) revoke(ctx context.Context) error {
 }
 
 func (e *etcd) Held(ctx context.Context, prefix string) (names []string, err error) {
+	if err := e.connect(); err != nil {
+		return nil, err
+	}
 	found, err := e.client.Get(ctx, e.prefix+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err

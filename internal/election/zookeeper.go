@@ -147,14 +147,14 @@ func (z *zooKeeper) Hold(ctx context.Context, owner belfry.ID, names []string) (
 				return nil, err
 			}
 		}
-		wanted := map[string]bool{}
+		want := map[string]bool{}
 		for _, name := range names {
-			wanted[name] = true
+			want[name] = true
 		}
-		if err := z.remove(without(z.held, wanted), self); err != nil {
+		if err := z.remove(without(z.held, want), self); err != nil {
 			return nil, err
 		}
-		err := z.change(without(wanted, z.held), func(name string) (bool, error) { return z.create(name, owner) })
+		err := z.change(without(want, z.held), func(name string) (bool, error) { return z.create(name, owner) })
 		if err != nil {
 			return nil, err
 		}
