@@ -32,6 +32,7 @@ const (
 	ssrf   = "code.dny.dev/ssrf"
 
 	etcd      = "go.etcd.io/etcd"
+	grpc      = "google.golang.org/grpc"
 	zap       = "go.uber.org/zap" // the log of etcd's client
 	zooKeeper = "github.com/go-zookeeper/zk"
 
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/control":        rules,
 	"internal/alert":          append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler":      append([]string{"internal/metrics"}, contracts...),
-	"internal/election":       append([]string{etcd, zap, zooKeeper}, contracts...),
+	"internal/election":       append([]string{etcd, grpc, zap, zooKeeper}, contracts...),
 	"internal/store/postgres": append([]string{pgx, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlite":   append([]string{sqlite, "internal/metrics", "internal/store/sqlstore"}, contracts...),
 	"internal/store/sqlstore": contracts,

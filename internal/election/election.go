@@ -219,7 +219,8 @@ func (c *campaign) rebalance(ctx context.Context) error {
 // terms and ends those of leases that another node holds.
 func (c *campaign) acquire(ctx context.Context, names []string) error {
 	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	// A call that is given up may still be executed, after a release even.
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if c.Service != nil {
 		return c.acquireFromService(ctx, callCtx, names)

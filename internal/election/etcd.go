@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/belfry-sh/belfry"
 )
@@ -46,6 +48,10 @@ func NewEtcd(o EtcdOptions, cluster string) (Service, error) {
 	e := &etcd{prefix: "/belfry/" + cluster + "/", config: clientv3.Config{
 		Endpoints: o.Endpoints, Username: o.Username, DialTimeout: callTimeout, Logger: zap.NewNop(),
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		// A server that comes back is used within a second, however long it was away.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}, MinConnectTimeout: callTimeout,
+		})},
 	}}
 	secure := slices.ContainsFunc(o.Endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") })
 	if secure || o.CAFile != "" || o.CertFile != "" {

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,8 +40,8 @@ func (c *campaign) kind() belfry.Election {
 	return c.Service.Kind()
 }
 
-// acquireFromService is acquire with a service. It ends call's part of the work first: terms
-// are extended before the database is asked, which may not answer.
+// acquireFromService is acquire with a service, with call as the context of calls. Terms are
+// extended before the database is asked, which may not answer.
 func (c *campaign) acquireFromService(ctx, call context.Context, names []string) error {
 	start := time.Now()
 	held, lasts, err := c.Service.Hold(call, c.Node, names)
@@ -65,12 +66,11 @@ func (c *campaign) acquireFromService(ctx, call context.Context, names []string)
 
 // release ends leases on names; the node keeps the others.
 func (c *campaign) release(ctx context.Context, names, keep []string) error {
+	var err error
 	if c.Service != nil {
-		if _, _, err := c.Service.Hold(ctx, c.Node, keep); err != nil {
-			return err
-		}
+		_, _, err = c.Service.Hold(ctx, c.Node, keep)
 	}
-	return c.Store.Release(ctx, c.Node, c.records(names))
+	return errors.Join(err, c.Store.Release(ctx, c.Node, c.records(names)))
 }
 
 // records are the names in the database of leases. Nodes have other names there for each

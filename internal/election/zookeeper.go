@@ -107,7 +107,7 @@ func (z *zooKeeper) connect() (err error) {
 		if err != nil {
 			return err
 		}
-		for timeout := time.After(callTimeout / 2); z.conn.State() != zk.StateHasSession; {
+		for timeout := time.After(callTimeout); z.conn.State() != zk.StateHasSession; {
 			select {
 			case <-events:
 			case <-timeout:
