@@ -31,6 +31,11 @@ const (
 	yaml   = "go.yaml.in/yaml/v3"
 	ssrf   = "code.dny.dev/ssrf"
 
+	etcd      = "go.etcd.io/etcd"
+	grpc      = "google.golang.org/grpc"
+	zap       = "go.uber.org/zap" // the log of etcd's client
+	zooKeeper = "github.com/go-zookeeper/zk"
+
 	prometheus  = "github.com/prometheus/client_golang"
 	propagation = "go.opentelemetry.io/otel/propagation"
 )
@@ -48,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/control":   rules,
 	"internal/alert":     append([]string{"internal/notify"}, contracts...),
 	"internal/scheduler": append([]string{"internal/metrics"}, contracts...),
-	"internal/election":  contracts,
+	"internal/election":  append([]string{etcd, grpc, zap, zooKeeper}, contracts...),
 	"internal/dispatch": append([]string{
 		"internal/broker", "internal/metrics", "github.com/nats-io/nats.go", "github.com/twmb/franz-go", "github.com/rabbitmq/amqp091-go", "github.com/aws/aws-sdk-go-v2",
 	}, contracts...),

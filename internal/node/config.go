@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/command"
+	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/target"
@@ -38,6 +39,10 @@ type Config struct {
 	Concurrency  int
 	DrainTimeout time.Duration
 	Retention    time.Duration
+
+	Election  belfry.Election // what decides which node owns which shard; empty: the database
+	Etcd      election.EtcdOptions
+	ZooKeeper election.ZooKeeperOptions
 
 	CatchUpWindow  time.Duration // for jobs that do not set it; 0: 30 minutes for run_all, no limit for run_once
 	PriorityAgeing time.Duration // how much longer a run of the lowest priority may wait than one of the highest
@@ -82,6 +87,9 @@ func Defaults() Config {
 		DrainTimeout: 30 * time.Second,
 		Retention:    90 * 24 * time.Hour,
 		RateLimit:    1000,
+
+		Election:  belfry.ElectionDatabase,
+		ZooKeeper: election.ZooKeeperOptions{Root: "/belfry"},
 
 		PriorityAgeing: 10 * time.Minute,
 		LargeCatchUp:   10,
@@ -148,6 +156,7 @@ func (c Config) Validate() error {
 	if c.Commands != nil && !c.has(RoleWorker) {
 		invalid("--commands", "needs the role worker")
 	}
+	c.checkElection(invalid)
 	if errors != nil {
 		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: errors}
 	}

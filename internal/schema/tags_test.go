@@ -35,7 +35,7 @@ var taggedTypes = []any{
 // enumerations are the enumerations of package belfry.
 var enumerations = []belfry.Enum{
 	belfry.AlertKind(""), belfry.AlertStatus(""), belfry.ChannelType(""), belfry.MonitorStatus(""), belfry.NodeState(""),
-	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.EventKind(""),
+	belfry.Action(""), belfry.Backoff(""), belfry.Code(""), belfry.DSTGap(""), belfry.DSTOverlap(""), belfry.Decision(""), belfry.DiffResult(""), belfry.Election(""), belfry.EventKind(""),
 	belfry.JobStatus(""), belfry.MissedWindow(""), belfry.Outcome(""), belfry.Overlap(""), belfry.Priority(""), belfry.Reason(""), belfry.ResultStatus(""), belfry.RetryOn(""), belfry.RunKind(""),
 	belfry.RunStatus(""), belfry.Verdict(""), belfry.WaitKind(""),
 }
