@@ -11,10 +11,7 @@ export type Cause = "timed_out" | "interrupted" | "cancelled" | "lease_lost";
 /** The reason of the signal of a run. */
 export class AttemptEnded extends Error {
   override name = "AttemptEnded";
-
-  constructor(readonly why: Cause, message: string) {
-    super(message);
-  }
+  constructor(readonly why: Cause, message: string) { super(message); }
 }
 
 /** A run as its handler sees it. */
@@ -67,16 +64,13 @@ export class Attempt {
   /** Tells the handler that the attempt must end. The first cause counts. */
   end(why: Cause): void {
     this.why = why;
-    const { timeoutSeconds } = this.run;
     this.#abort.abort(new AttemptEnded(why, {
-      timed_out: `no answer within ${timeoutSeconds}s`, interrupted: "interrupted: the worker is shutting down",
+      timed_out: `no answer within ${this.run.timeoutSeconds}s`, interrupted: "interrupted: the worker is shutting down",
       cancelled: "the run was cancelled", lease_lost: "this worker no longer holds the attempt",
     }[why]));
   }
 
-  get hasLog(): boolean {
-    return this.#start + this.#text.length > this.#sent;
-  }
+  get hasLog(): boolean { return this.#start + this.#text.length > this.#sent; }
 
   /** What the server does not have of the log; now and then all of it, so that the server keeps few pieces. */
   nextLog(): { offset: number; text: string } {
@@ -86,7 +80,7 @@ export class Attempt {
   }
 
   logAccepted(stop: number): void {
-    this.#sent = Math.max(this.#sent, stop);
+    this.#sent = stop;
     this.#sends++;
   }
 

@@ -10,8 +10,8 @@ const live = new Set(["ready", "running", "retry", "waiting"]);
 const nextPage = /<([^<>]*)>[^<>,]*;\s*rel="?next"?\s*(?:[;,]|$)/i;
 const foreign = "the answer is not one of a Belfry server: check the address";
 const codes: Record<number, string> = { // of answers that are not those of a Belfry server
-  401: "unauthorized", 403: "forbidden", 404: "not_found", 413: "too_large", 429: "rate_limited",
-  502: "unavailable", 503: "unavailable", 504: "unavailable",
+  401: "unauthorized", 403: "forbidden", 404: "not_found", 413: "too_large", 429: "rate_limited", 502: "unavailable",
+  503: "unavailable", 504: "unavailable",
 };
 
 export interface ClientOptions {
@@ -23,20 +23,12 @@ export interface ClientOptions {
 }
 
 interface Call {
-  method: string;
-  path: string;
-  body?: unknown;
-  key?: string;
-  timeoutSeconds: number;
-  limit: number; // bytes of the answer
-  signal?: AbortSignal;
+  method: string; path: string; body?: unknown; key?: string | undefined; seconds: number; limit: number; signal?: AbortSignal;
 }
-
 interface Answer { value: any; headers: Headers }
 
 /**
- * Accesses one namespace of a server, whose address is such as "https://belfry.example.com" and may have a path. A job is given by
- * its id or its name.
+ * Accesses one namespace of a server at an address such as "https://belfry.example.com". A job is given by its id or its name.
  *
  * Calls are repeated when the server cannot be reached, is overloaded or restarts: reads, calls that set a state, and calls that
  * create or trigger, which have an idempotency key: one that is given counts once within seven days, otherwise the tries of one call
@@ -45,15 +37,12 @@ interface Answer { value: any; headers: Headers }
 export class Client {
   readonly #base: string;
   readonly #headers: Record<string, string>;
-  readonly #timeoutSeconds: number;
-  readonly #retries: number;
+  readonly #options: ClientOptions;
 
   constructor(server: string, options: ClientOptions = {}) {
     if (server.includes("@")) throw new TypeError("the address of the server must not contain a user name or password; use key");
     const url = new URL(server.includes("://") ? server : `http://${server}`);
-    if (!/^https?:$/.test(url.protocol) || url.search || url.hash) {
-      throw new TypeError(`${server.slice(0, 80)} is not the address of a server, such as https://belfry.example.com`);
-    }
+    if (!/^https?:$/.test(url.protocol) || url.search || url.hash) throw new TypeError("an address is such as https://belfry.example.com");
     this.#base = url.origin + url.pathname.replace(/\/+$/, "").replace(/\/api\/v1$/, "").replace(/\/+$/, "") + "/api/v1";
     this.#headers = {
       "accept": "application/json, application/problem+json", "belfry-namespace": options.namespace ?? "default",
@@ -62,8 +51,7 @@ export class Client {
     for (const [name, value] of Object.entries(this.#headers)) {
       if (!/^[ -~]*$/.test(value)) throw new TypeError(`the header ${name} must have printable ASCII characters only`);
     }
-    this.#timeoutSeconds = options.timeoutSeconds ?? 30;
-    this.#retries = options.retries ?? 3;
+    this.#options = options;
   }
 
   /** Creates a job. A name that is taken is the code "conflict". */
@@ -72,18 +60,9 @@ export class Client {
   }
 
   /** Creates the job of a name, or changes it to what the manifest says. Nothing changes if nothing differs. */
-  putJob(name: string, manifest: Manifest): Promise<Job> {
-    return this.#json("PUT", path("jobs", name), manifest);
-  }
-
-  /** Changes some fields of a job. */
-  patchJob(job: string, changes: Partial<Manifest>): Promise<Job> {
-    return this.#json("PATCH", path("jobs", job), changes);
-  }
-
-  getJob(job: string): Promise<Job> {
-    return this.#json("GET", path("jobs", job));
-  }
+  putJob(name: string, manifest: Manifest): Promise<Job> { return this.#json("PUT", path("jobs", name), manifest); }
+  patchJob(job: string, changes: Partial<Manifest>): Promise<Job> { return this.#json("PATCH", path("jobs", job), changes); }
+  getJob(job: string): Promise<Job> { return this.#json("GET", path("jobs", job)); }
 
   /** Lists jobs, newest first, page by page while the loop runs. */
   listJobs(filter: JobFilter = {}): AsyncGenerator<Job, void> {
@@ -98,9 +77,7 @@ export class Client {
   }
 
   /** Stops a job from firing until it is resumed. */
-  pauseJob(job: string): Promise<Job> {
-    return this.#json("POST", path("jobs", job) + "/pause");
-  }
+  pauseJob(job: string): Promise<Job> { return this.#json("POST", path("jobs", job) + "/pause"); }
 
   /** Resumes a paused job; catchUp runs what the pause missed. */
   resumeJob(job: string, options: { catchUp?: boolean } = {}): Promise<Job> {
@@ -109,19 +86,13 @@ export class Client {
 
   /** Runs a job now and returns the id of the run. A payload that is not undefined replaces that of the job. */
   async triggerJob(job: string, payload?: unknown, options: { idempotencyKey?: string } = {}): Promise<string> {
-    const answer = await this.#json("POST", path("jobs", job) + "/trigger", { payload }, options.idempotencyKey ?? randomUUID());
-    return answer.run_id;
+    return (await this.#json("POST", path("jobs", job) + "/trigger", { payload }, options.idempotencyKey ?? randomUUID())).run_id;
   }
 
-  /** A run with its failed attempts. */
-  getRun(runId: string): Promise<RunRecord> {
-    return this.#json("GET", path("runs", runId));
-  }
+  getRun(runId: string): Promise<RunRecord> { return this.#json("GET", path("runs", runId)); }
 
   /** Lists runs and skips, latest first, page by page while the loop runs. */
-  listRuns(filter: RunFilter = {}): AsyncGenerator<RunRecord, void> {
-    return this.#pages<RunRecord>("/runs", { ...filter });
-  }
+  listRuns(filter: RunFilter = {}): AsyncGenerator<RunRecord, void> { return this.#pages<RunRecord>("/runs", { ...filter }); }
 
   /** What the handler of an attempt wrote to its log, also while it runs. Attempt 0 is the latest. */
   runLog(runId: string, options: { attempt?: number; offset?: number } = {}): Promise<RunLog> {
@@ -129,9 +100,7 @@ export class Client {
   }
 
   /** Cancels a run: a waiting one at once, a running one when its worker has stopped. One that has ended is a "conflict". */
-  cancelRun(runId: string): Promise<RunRecord> {
-    return this.#json("POST", path("runs", runId) + "/cancel");
-  }
+  cancelRun(runId: string): Promise<RunRecord> { return this.#json("POST", path("runs", runId) + "/cancel"); }
 
   /** Waits until a run has ended, however that is. After timeoutSeconds, also of a server that is down, it throws Unavailable. */
   async waitRun(runId: string, options: { timeoutSeconds?: number } = {}): Promise<RunRecord> {
@@ -151,16 +120,16 @@ export class Client {
   }
 
   /** Makes a call of a worker, once: class Worker repeats them. */
-  async workerCall(worker: string, verb: "claim" | "heartbeat" | "finish", body: unknown, timeoutSeconds: number,
-    signal: AbortSignal, limit = 1 << 20): Promise<any> {
-    const { value } = await this.#try({ method: "POST", path: `/workers/${worker}/${verb}`, body, timeoutSeconds, signal, limit });
+  async workerCall(worker: string, verb: "claim" | "heartbeat" | "finish", body: unknown, seconds: number, signal: AbortSignal,
+    limit = 1 << 20): Promise<any> {
+    const { value } = await this.#try({ method: "POST", path: `/workers/${worker}/${verb}`, body, seconds, signal, limit });
     const field = { claim: "runs", heartbeat: "unknown", finish: "verdicts" }[verb];
     if (value?.[field] === undefined) throw new BelfryError(foreign);
     return value;
   }
 
-  async #json(method: string, path: string, body?: unknown, key?: string): Promise<any> {
-    return (await this.#call(method, path, body, key)).value;
+  #json(method: string, path: string, body?: unknown, key?: string): Promise<any> {
+    return this.#call(method, path, body, key).then((answer) => answer.value);
   }
 
   async #call(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
@@ -168,7 +137,7 @@ export class Client {
     for (let number = 0; ; number++) {
       let delay = Math.min(0.2 * 2 ** number, 5) * (0.5 + Math.random());
       try {
-        return await this.#try({ method, path, body, timeoutSeconds: this.#timeoutSeconds, limit: maxAnswer, ...(key ? { key } : {}) });
+        return await this.#try({ method, path, body, key, seconds: this.#options.timeoutSeconds ?? 30, limit: maxAnswer });
       } catch (error) {
         if (error instanceof ApiError) {
           if (unknown && error.status === 404 && method === "DELETE") return { value: undefined, headers: new Headers() };
@@ -178,7 +147,7 @@ export class Client {
         } else if (error instanceof Unavailable && !/CERT|SIGNATURE/.test(String(error.cause))) {
           unknown = true;
         } else throw error;
-        if (number >= this.#retries) throw error;
+        if (number >= (this.#options.retries ?? 3)) throw error;
       }
       await sleep(delay * 1000);
     }
@@ -186,7 +155,7 @@ export class Client {
 
   async #try(call: Call): Promise<Answer> {
     const abort = new AbortController();
-    const timer = setTimeout(() => abort.abort(new Error("timeout")), call.timeoutSeconds * 1000);
+    const timer = setTimeout(() => abort.abort(new Error("timeout")), call.seconds * 1000);
     const stop = () => abort.abort(new Error("the call was ended"));
     if (call.signal?.aborted) stop();
     call.signal?.addEventListener("abort", stop);
@@ -198,8 +167,9 @@ export class Client {
       });
       const text = await readText(response, call.limit);
       if (response.status >= 300) throw apiError(response, text);
-      return { value: text ? parse(text) : undefined, headers: response.headers };
+      return { value: text ? JSON.parse(text) : undefined, headers: response.headers };
     } catch (error) {
+      if (error instanceof SyntaxError) throw new BelfryError(foreign, { cause: error });
       if (error instanceof BelfryError) throw error;
       const cause = abort.signal.aborted ? abort.signal.reason : (error as Error).cause ?? error;
       throw new Unavailable(`no answer from ${new URL(this.#base).host}: ${cause.code ?? cause.message}`, { cause: cause.code ?? cause });
@@ -236,21 +206,11 @@ function queryString(values: object): string {
 
 async function readText(response: Response, limit: number): Promise<string> {
   const parts: Uint8Array[] = [];
-  let size = 0;
   for await (const part of (response.body ?? []) as AsyncIterable<Uint8Array>) {
-    size += part.length;
-    if (size > limit) throw new BelfryError(`the answer has more than ${limit} bytes: request less at once`);
     parts.push(part);
+    if ((limit -= part.length) < 0) throw new BelfryError("the answer is too long: request less at once");
   }
   return Buffer.concat(parts).toString();
-}
-
-function parse(text: string): any {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new BelfryError(foreign, { cause });
-  }
 }
 
 /** The error of an answer. If it is not a problem document, only its status counts: the text may be a page of a proxy. */
@@ -260,6 +220,6 @@ function apiError(response: Response, text: string): ApiError {
     const detail = `the answer ${response.status} is not one of a Belfry server`;
     return new ApiError(response.status, codes[response.status] ?? "internal", detail, [], "", after);
   }
-  const problem = parse(text);
+  const problem = JSON.parse(text);
   return new ApiError(response.status, problem.code ?? "", problem.detail ?? "", problem.errors ?? [], problem.request_id ?? "", after);
 }

@@ -15,7 +15,6 @@ export interface FieldError { field: string; message: string }
 /** A failure that the server, or a proxy in front of it, answered: a problem document (RFC 9457). */
 export class ApiError extends BelfryError {
   override name = "ApiError";
-
   constructor(
     readonly status: number, // HTTP status
     readonly code: string, // the kind of failure, such as "invalid", "not_found" or "conflict"
@@ -32,19 +31,13 @@ export class ApiError extends BelfryError {
 /** Thrown by a handler to be called again after some seconds, 1 at least and 7 days at most. It is not a failure. */
 export class Snooze extends Error {
   override name = "Snooze";
-
-  constructor(readonly seconds: number) {
-    super(`snoozed for ${seconds}s`);
-  }
+  constructor(readonly seconds: number) { super(`snoozed for ${seconds}s`); }
 }
 
 /** Thrown by a handler to have a failure retried after some seconds, at most 7 days, instead of the delay of the job; 0 is at once. */
 export class RetryAfter extends Error {
   override name = "RetryAfter";
-
-  constructor(message: string, readonly seconds: number, options?: ErrorOptions) {
-    super(message, options);
-  }
+  constructor(message: string, readonly seconds: number, options?: ErrorOptions) { super(message, options); }
 }
 
 /** Thrown by a handler when retries cannot help: the run becomes a dead letter at once. */

@@ -5,10 +5,10 @@ import { Attempt, type Cause, type Held, type Result, type Run } from "./attempt
 import type { Client } from "./client.js";
 import { ApiError, BelfryError } from "./errors.js";
 
-export { AttemptEnded, type Cause, type Run } from "./attempt.js";
-
 const maxClaim = 100, maxResults = 20, maxHeld = 10_000; // in a call, which bounds its size
 const maxRun = 6 * (256 << 10) + (16 << 10); // bytes of a run in an answer
+const now = () => performance.now() / 1000;
+const same = (a: Held, b: Held) => a.run_id === b.run_id && a.attempt === b.attempt;
 
 /** Does the work of a run. What it returns is the output: text, or a value that is written as JSON. */
 export type Handler<Payload = any> = (run: Run<Payload>) => unknown;
@@ -41,15 +41,13 @@ export class Worker {
   private readonly handlers = new Map<string, Handler>();
   private readonly queues: string[];
   private readonly slots: number;
-  private readonly options: WorkerOptions;
   private readonly logger: Pick<Console, "info" | "warn" | "error">;
-  private readonly waiting = new Set<() => void>();
+  private readonly waiting: (() => void)[] = [];
   private readonly life = new AbortController(); // of calls
   private started = false;
-  private stopping = false;
   private draining = false;
-  private done = false;
   private claiming = true;
+  private done = false;
   private claim = new AbortController(); // of the latest claim
   private incarnation: string = randomUUID();
   private renewed: { monotonic: number; wall: number } | undefined; // when the last accepted heartbeat was sent
@@ -60,8 +58,7 @@ export class Worker {
   private unsent: { incarnation: string; result: Result }[] = []; // oldest first
   private readonly failing = new Set<string>(); // calls that failed when last tried
 
-  constructor(private readonly client: Client, options: WorkerOptions = {}) {
-    this.options = options;
+  constructor(private readonly client: Client, private readonly options: WorkerOptions = {}) {
     this.queues = options.queues ?? ["default"];
     this.slots = Math.max(options.concurrency ?? 10, 1);
     this.logger = options.log ?? console;
@@ -76,15 +73,14 @@ export class Worker {
 
   /** Makes run drain and return. */
   stop(): void {
-    this.stopping = true;
+    this.draining = true;
+    this.claim.abort();
     this.notify();
   }
 
-  /**
-   * Executes runs until stop, SIGTERM or SIGINT. Then it drains: it claims nothing more, lets handlers finish for the drain timeout,
+  /** Executes runs until stop, SIGTERM or SIGINT. Then it drains: it claims nothing more, lets handlers finish for the drain timeout,
    * interrupts the rest, which costs them no retry, sends every result and unregisters. It throws BelfryError if results were not
-   * accepted. It may be called once.
-   */
+   * accepted. It may be called once. */
   async run(): Promise<void> {
     if (this.started || this.handlers.size === 0) throw new TypeError("start worker: a worker runs once and needs a handler");
     this.started = true;
@@ -93,21 +89,18 @@ export class Worker {
     for (const signal of signals) process.once(signal, stop);
     const heartbeats = this.heartbeatLoop();
     const loops = Promise.all([heartbeats, this.claimLoop(), this.sendLoop()]);
-    await Promise.race([this.until(() => this.stopping), loops]);
+    await Promise.race([this.until(() => this.draining), loops]);
     for (const signal of signals) process.removeListener(signal, stop); // a second signal ends the process
     await Promise.race([this.drain(), loops]);
     await heartbeats;
     if (this.unsent.length > 0) throw new BelfryError(`drain worker: ${this.unsent.length} results were not accepted in time`);
     if (!this.renewed) return;
-    const body = { ...this.identity(), leave: true }; // without it the server unregisters the worker after a while
+    const body = { ...this.nextHeartbeat(false, false), leave: true }; // without it the server unregisters the worker after a while
     const { signal } = new AbortController();
     await this.client.workerCall(this.incarnation, "heartbeat", body, this.timing.heartbeatTimeout, signal).catch(() => undefined);
   }
 
   private async drain(): Promise<void> {
-    this.draining = true;
-    this.claim.abort();
-    this.notify();
     const idle = () => !this.claiming && [...this.busy].every((a) => a.stuck);
     if (!await this.until(idle, this.options.drainTimeoutSeconds ?? 30)) {
       for (const a of this.running.values()) this.end(a, "interrupted");
@@ -125,28 +118,23 @@ export class Worker {
     for (const end = now() + seconds; !condition();) {
       const left = end - now();
       if (left <= 0) return false;
+      let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        const wake = () => {
-          clearTimeout(timer);
-          this.waiting.delete(wake);
-          resolve();
-        };
-        const timer = setTimeout(wake, left * 1000);
-        this.waiting.add(wake);
+        timer = setTimeout(resolve, left * 1000);
+        this.waiting.push(resolve);
       });
+      clearTimeout(timer);
     }
     return true;
   }
 
   /** Has conditions evaluated again. */
-  private readonly notify = () => {
-    for (const wake of [...this.waiting]) wake();
-  };
+  private readonly notify = () => this.waiting.splice(0).forEach((wake) => wake());
 
   /** Keeps the log short: one line when calls begin to fail, and one when all succeed again. */
   private note(call: string, error?: unknown): void {
     if (error) {
-      if (this.failing.size === 0) this.logger.warn(`the server fails; calls are retried until it answers: ${call}: ${(error as Error).message}`);
+      if (this.failing.size === 0) this.logger.warn(`the server fails; calls are retried until it answers: ${call}: ${error}`);
       this.failing.add(call);
     } else if (this.failing.delete(call) && this.failing.size === 0) {
       this.logger.info("the server answers again");
@@ -183,11 +171,6 @@ export class Worker {
     }
   }
 
-  private identity() {
-    const node = (this.options.node ?? hostname()).slice(0, 200);
-    return { node, slots: this.slots, queue: this.queues, handlers: [...this.handlers.keys()] };
-  }
-
   private nextHeartbeat(register: boolean, logs: boolean) {
     const held = [...this.running.values()].map((a) => a.held);
     for (const { incarnation, result: { run_id, attempt } } of this.unsent) {
@@ -196,15 +179,14 @@ export class Worker {
     const complete = !register && held.length <= maxHeld; // an incomplete list would release the others
     const logged = logs ? [...this.running.values()].filter((a) => a.hasLog).slice(0, 10) : [];
     return {
-      ...this.identity(), sequence: ++this.sequence, register, complete, held: complete ? held : [],
+      node: (this.options.node ?? hostname()).slice(0, 200), slots: this.slots, queue: this.queues, handlers: [...this.handlers.keys()],
+      sequence: ++this.sequence, register, complete, held: complete ? held : [],
       logs: logged.map((a) => ({ ...a.held, token: a.token, ...a.nextLog() })),
     };
   }
 
-  /**
-   * Renews the lease, which counts from when the heartbeat was sent, and ends attempts that were lost or cancelled. A worker that the
-   * server does not know any more drops all of them and takes a new id. False: no further heartbeat is needed.
-   */
+  /** Renews the lease, which counts from when the heartbeat was sent, and ends attempts that were lost or cancelled. A worker that
+   * the server does not know any more drops all of them and takes a new id. False: no further heartbeat is needed. */
   private applyReply(reply: any, logs: (Held & { offset: number; text: string })[], sent: { monotonic: number; wall: number }): boolean {
     this.note("heartbeat");
     this.renewed = sent;
@@ -229,8 +211,8 @@ export class Worker {
 
   /** Whether the lease is valid. The wall clock counts too, since the other one stops while a machine is suspended. */
   private mayStart(): boolean {
-    return this.renewed !== undefined
-      && this.timing.lease > Math.max(now() - this.renewed.monotonic, Date.now() / 1000 - this.renewed.wall);
+    const { monotonic, wall } = this.renewed ?? { monotonic: -Infinity, wall: -Infinity };
+    return this.timing.lease > Math.max(now() - monotonic, Date.now() / 1000 - wall);
   }
 
   /** How many runs may be claimed. Attempts and results together never exceed twice the slots. */
@@ -245,9 +227,9 @@ export class Worker {
       const { incarnation } = this, limit = this.free(), sent = now(), claim = this.claim = new AbortController();
       const { claimWait, claimSlack } = this.timing;
       const body = { queue: this.queues, handlers: [...this.handlers.keys()], limit, wait_seconds: claimWait };
+      const size = (1 << 20) + limit * maxRun;
       let pause = 0;
       try {
-        const size = (1 << 20) + limit * maxRun;
         const { runs } = await this.client.workerCall(incarnation, "claim", body, claimWait + claimSlack, claim.signal, size);
         failures = 0;
         this.note("claim");
@@ -319,10 +301,7 @@ export class Worker {
     this.notify();
   }
 
-  /**
-   * Sends results until they are accepted. After a failure they are sent one by one, and one that fails moves behind the others: one
-   * that cannot be stored must not block them.
-   */
+  /** Sends results until they are accepted. After a failure they are sent one by one, and one that fails moves behind the others. */
   private async sendLoop(): Promise<void> {
     for (let failures = 0; ;) {
       await this.until(() => this.unsent.length > 0 || this.done);
@@ -331,11 +310,12 @@ export class Worker {
       const results = batch.map((pending) => pending.result);
       let failed: unknown;
       try {
-        const { verdicts } = await this.client.workerCall(this.incarnation, "finish", { results }, this.timing.finishTimeout, this.life.signal);
+        const { finishTimeout } = this.timing;
+        const { verdicts } = await this.client.workerCall(this.incarnation, "finish", { results }, finishTimeout, this.life.signal);
         if (verdicts.length !== batch.length) throw new BelfryError("the server did not return a verdict for every result");
-        results.forEach((result, i) => {
-          if (verdicts[i] === "late") this.logger.info(`a result came too late and changed nothing: run ${result.run_id}`);
-        });
+        for (const [i, { run_id }] of results.entries()) {
+          if (verdicts[i] === "late") this.logger.info(`a result came too late and changed nothing: run ${run_id}`);
+        }
       } catch (error) {
         if (!(error instanceof BelfryError)) throw error;
         if (this.done) return;
@@ -343,27 +323,17 @@ export class Worker {
       }
       this.note("finish", failed);
       this.unsent.splice(0, batch.length); // until now it is held
-      failures = failed ? failures + 1 : 0;
-      if (failed && (batch.length > 1 || this.keep(results[0] as Result, failed))) this.unsent.push(...batch);
       this.notify();
-      if (failed) await this.until(() => this.done, Math.min(this.pause(failures, 0.05), 2));
+      failures = failed ? failures + 1 : 0;
+      const rejected = failed instanceof ApiError && ["invalid", "bad_request", "too_large"].includes(failed.code);
+      if (rejected && batch.length === 1) { // it loses output and log; after that its run is offered again at its deadline
+        this.logger.error(`the result of run ${results[0]?.run_id} was rejected: ${failed}`);
+        if (!results[0]?.["output"] && !results[0]?.["log"]) continue;
+        Object.assign(results[0], { output: "", log: "", log_offset: 0 });
+      }
+      if (!failed) continue;
+      this.unsent.push(...batch);
+      await this.until(() => this.done, Math.min(this.pause(failures, 0.05), 2));
     }
   }
-
-  /** Whether to send a result again. One that is rejected loses output and log; after that its run is offered again at its deadline. */
-  private keep(result: Result, error: unknown): boolean {
-    if (!(error instanceof ApiError) || !["invalid", "bad_request", "too_large"].includes(error.code)) return true;
-    this.logger.error(`the result of run ${result.run_id} was rejected: ${error.message}`);
-    const lighter = Boolean(result["output"] || result["log"]);
-    Object.assign(result, { output: "", log: "", log_offset: 0 });
-    return lighter;
-  }
-}
-
-function now(): number {
-  return performance.now() / 1000;
-}
-
-function same(a: Held, b: Held): boolean {
-  return a.run_id === b.run_id && a.attempt === b.attempt;
 }
