@@ -20,8 +20,20 @@ have_chromium() {
 	command -v chromium >/dev/null 2>&1
 }
 
+have_nodejs() {
+	command -v node >/dev/null 2>&1
+}
+
+have_npm() {
+	command -v npm >/dev/null 2>&1
+}
+
+have_python3() {
+	command -v python3 >/dev/null 2>&1
+}
+
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium"
+optional="pgbouncer prometheus chromium nodejs npm python3"
 
 missing=
 for package in $optional; do
@@ -47,7 +59,7 @@ fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium nodejs npm python3
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT
