@@ -19,7 +19,7 @@ test_python() {
 }
 
 test_typescript() {
-	if ! command -v npm >/dev/null 2>&1 || ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 18)' 2>/dev/null; then
+	if ! command -v npm >/dev/null 2>&1 || ! node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null; then
 		left_out TYPESCRIPT "it needs Node.js 18 or newer, with npm (sudo apt-get install -y nodejs npm)"
 		return 0
 	fi
