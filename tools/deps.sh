@@ -20,8 +20,12 @@ have_chromium() {
 	command -v chromium >/dev/null 2>&1
 }
 
+have_bubblewrap() {
+	command -v bwrap >/dev/null 2>&1
+}
+
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium"
+optional="pgbouncer prometheus chromium bubblewrap"
 
 missing=
 for package in $optional; do
@@ -47,7 +51,7 @@ fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium bubblewrap
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT
