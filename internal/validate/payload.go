@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -84,7 +85,7 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 	}
 	switch raw = c.unmask(raw, kind); {
 	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
-		c.fail("payload", "must be a JSON object; %s", payloadExamples[kind])
+		c.fail("payload", "must be a JSON object; %s", cmp.Or(payloadExamples[kind], payloadExamples[belfry.TypeHTTP]))
 		return nil
 	case !c.validPayload:
 		c.fail("payload", "must be JSON")
