@@ -144,7 +144,7 @@ func TestAllErrorsOfAManifestAtOnce(t *testing.T) {
 	}
 	_, errors := create(in)
 	want := []string{"overlap", "bogus", "name", "type", "missed_window", "max_retries", "retry_base_seconds", "retry_cap_seconds", "retry_jitter",
-		"payload", "timezone", "schedule"}
+		"timezone", "schedule", "payload"}
 	if got := fieldsOf(errors); !slices.Equal(got, want) || errors[0].Message != "must be a string" {
 		t.Errorf("got  %v\nwant %v", errors, want)
 	}
