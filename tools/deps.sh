@@ -20,12 +20,20 @@ have_chromium() {
 	command -v chromium >/dev/null 2>&1
 }
 
+have_etcd_server() {
+	command -v etcd >/dev/null 2>&1
+}
+
+have_zookeeperd() {
+	command -v java >/dev/null 2>&1 && [ -e /usr/share/java/zookeeper.jar ]
+}
+
 # Tests of these may be left out.
-optional="pgbouncer prometheus chromium"
+optional="pgbouncer prometheus chromium etcd-server zookeeperd"
 
 missing=
 for package in $optional; do
-	"have_$package" || missing="$missing $package"
+	"have_$(echo "$package" | tr - _)" || missing="$missing $package"
 done
 if have_postgres && [ -z "$missing" ]; then
 	exit 0
@@ -47,7 +55,7 @@ fi
 cat <<'TXT'
 ************************************************************************
 PostgreSQL is not installed: every test that needs it will be LEFT OUT.
-To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium
+To run them all:   sudo apt-get install -y postgresql pgbouncer prometheus chromium etcd-server zookeeperd
 or name a server:  BELFRY_TEST_DATABASE_URL=postgres://... make test
 ************************************************************************
 TXT
