@@ -288,7 +288,11 @@ func commandOf(in validate.Input) string {
 		add(schema.For[belfry.HTTPPayload](), reflect.ValueOf(payload))
 		return out
 	}
-	add(schema.For[belfry.Manifest](), reflect.ValueOf(in.Manifest), "name", "type", "status")
+	other := "type" // which follows from the handler, or the other way round
+	if in.Type == belfry.TypeCommand {
+		other = "handler"
+	}
+	add(schema.For[belfry.Manifest](), reflect.ValueOf(in.Manifest), "name", "status", other)
 	return out
 }
 
