@@ -14,7 +14,7 @@ import (
 type Spec struct {
 	Description string `json:"description,omitempty" maxlen:"2000" multiline:"true" example:"Sends the sales report of the day to finance." doc:"What the job is for, for people: free text of up to 2,000 characters. Searches look at it."`
 
-	Type     string `json:"type,omitempty" enum:"http,worker,command" example:"http" doc:"What a run is: an HTTP request ('http'), a call of a handler in a program of your own ('worker'), or a command that the operator of a worker has named in a file ('command'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
+	Type     string `json:"type,omitempty" enum:"http,worker,command,message" example:"http" doc:"What a run is: an HTTP request ('http'), a call of a handler in a program of your own ('worker'), a command that the operator of a worker has named in a file ('command'), or a message to a broker ('message'). Default: 'http' if the payload has a 'url', otherwise 'worker'."`
 	Handler  string `json:"handler,omitempty" doc:"Name of the handler that runs a job of type 'worker'. Default: the name of the job. For type 'command' it is set: 'command.' and the name of the command."`
 	Schedule string `json:"schedule,omitempty" required:"true" example:"30 2 * * *" doc:"When the job runs: a cron expression, a calendar rule (RFC 5545), an interval (ISO 8601) or an instant. Cron has five fields, six with seconds first or seven with the year last, '@daily' and the like, '@every 90s', and 'H' for a value that depends on the job, as in 'H 3 * * *'. A calendar rule is such as 'FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9', optionally with DTSTART, RDATE and EXDATE. An interval is such as 'PT15M' or 'R5/2027-03-01T09:00:00Z/P1D', an instant such as '2027-01-31T09:00:00Z'."`
 	Resolved string `json:"resolved_schedule,omitempty" readonly:"true" doc:"The schedule with every 'H' replaced by its value. Missing without an 'H'."`
@@ -191,6 +191,7 @@ const (
 	TypeHTTP    = "http"
 	TypeWorker  = "worker"
 	TypeCommand = "command"
+	TypeMessage = "message"
 )
 
 // CommandPrefix begins the names of handlers that run commands: workers claim a command by
@@ -198,7 +199,7 @@ const (
 const CommandPrefix = TypeCommand + "."
 
 // ReservedHandlers are names that no user's handler may have.
-var ReservedHandlers = []string{TypeHTTP, "message", TypeCommand, TypeWorker}
+var ReservedHandlers = []string{TypeHTTP, TypeMessage, TypeCommand, TypeWorker}
 
 // MissedWindow says what happens to missed occurrences.
 type MissedWindow string
@@ -334,34 +335,5 @@ type HTTPPayload struct {
 	Body    json.RawMessage   `json:"body,omitempty" example:"{\"format\": \"pdf\"}" doc:"Body of the request. A string is sent as it is, any other value as JSON."`
 }
 
-// Content is the body to send and its content type unless a header sets another. A
-// string is sent as it is, any other value as JSON.
-func (p HTTPPayload) Content() (body []byte, contentType string) {
-	if len(p.Body) == 0 {
-		return nil, ""
-	}
-	var text string
-	if p.Body[0] != '"' || json.Unmarshal(p.Body, &text) != nil {
-		return p.Body, "application/json"
-	}
-	return []byte(text), "text/plain; charset=utf-8"
-}
-
-// CommandPayload is the payload of a job of type command.
-type CommandPayload struct {
-	_       struct{}          `doc:"What each run of a job of type 'command' executes: a command that the operator of a worker has named in a file. The worker refuses what the file does not allow. Exit status 0 is success."`
-	Command string            `json:"command,omitempty" pattern:"^[a-zA-Z0-9._-]{1,80}$" patterndoc:"must have 1 to 80 letters, digits, dots, underscores and hyphens" example:"backup" doc:"Name of the command."`
-	Args    []string          `json:"args,omitempty" maxitems:"100" example:"[\"--full\"]" doc:"Arguments after those of the file, each of which must match a pattern there."`
-	Env     map[string]string `json:"env,omitempty" maxitems:"100" example:"{\"CUSTOMER\": \"7\"}" doc:"Environment variables that the file lets jobs set."`
-	Stdin   string            `json:"stdin,omitempty" doc:"Standard input, if the file lets jobs set it."`
-	Shell   string            `json:"shell,omitempty" doc:"Text for '/bin/sh -c' instead of a command. Only a node with the embedded database that was started with '--allow-shell' runs it."`
-}
-
-// CommandReport is the output of an attempt of a job of type command.
-type CommandReport struct {
-	_          struct{} `doc:"How a command ended."`
-	ExitStatus int      `json:"exit_status" example:"0" doc:"Exit status; -1 if it did not exit."`
-	Signal     string   `json:"signal,omitempty" example:"killed" doc:"Signal that ended it, if one did."`
-	Sandbox    string   `json:"sandbox" example:"basic" doc:"Sandbox that the file asks for."`
-	Layers     []string `json:"layers" doc:"What really confined the command."`
-}
+// Content is the body to send and its content type unless a header sets another.
+func (p HTTPPayload) Content() (body []byte, contentType string) { return content(p.Body) }

@@ -80,6 +80,7 @@ func rootCommand() *cobra.Command {
   belfry job why hello                              explain why it ran, or did not
   belfry dead list                                  list the runs that failed for good
   belfry job apply -f jobs.yaml                     create and update jobs from files
+  belfry import crontab /etc/crontab                convert a crontab to a file of jobs
   belfry schedule next '0 9 * * MON-FRI'            list the next times of a schedule
 
 The commands on jobs, runs and nodes use the server that --server, BELFRY_SERVER or the
@@ -93,6 +94,7 @@ key server in ~/.config/belfry/config.yaml names.`,
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(helpCommand())
+	cmd.AddCommand(importCommand())
 	prepare(cmd)
 	return cmd
 }

@@ -30,21 +30,21 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 		return 0, errno
 	}
 	size := uintptr(8) // of what the version knows of the attributes
-	attr := unix.LandlockRulesetAttr{Access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1}
 	if version >= 2 {
-		attr.Access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
 	}
 	if version >= 3 {
-		attr.Access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	}
 	if version >= 4 {
 		size = 16
 	}
 	if version >= 4 && !l.Network {
-		attr.Access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
 	if version >= 5 {
-		attr.Access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if version >= 6 {
 		size = 24
@@ -62,12 +62,12 @@ func (l *launch) landlock(wrapped bool) (version int, err error) {
 		read, write = append(read, systemFacts...), append(write, systemDevices...)
 	}
 	for _, path := range read {
-		if err := allow(int(fd), path, attr.Access_fs&rightsToRead); err != nil {
+		if err := allow(int(fd), path, attr.Handled_access_fs&rightsToRead); err != nil {
 			return 0, err
 		}
 	}
 	for _, path := range write {
-		if err := allow(int(fd), path, attr.Access_fs); err != nil {
+		if err := allow(int(fd), path, attr.Handled_access_fs); err != nil {
 			return 0, err
 		}
 	}

@@ -17,8 +17,10 @@ import (
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
+	"github.com/belfry-sh/belfry/internal/broker"
 	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/control"
+	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/notify"
@@ -47,6 +49,11 @@ type Node struct {
 	draining  chan struct{}        // closed when the node begins to shut down
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 	taken     chan []int           // shards that it has begun to lead
+	service   election.Service     // which elects; nil: the database does
+	elections elections
+
+	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
+	connections *broker.Connections // nil: no jobs of type message
 
 	metricsListener net.Listener // nil: metrics are served with the API alone
 }
@@ -75,6 +82,12 @@ func (n *Node) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := n.openConnections(); err != nil {
+		return err
+	}
+	if err := n.openQueue(); err != nil {
+		return err
+	}
 	if err := n.openStore(ctx); err != nil {
 		return err
 	}
@@ -92,13 +105,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
-		return n.waitForDatabase(ctx, func() error {
-			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
-			if err == nil {
-				n.store = opened
-			}
+		var opened *postgres.Store
+		err := n.waitForDatabase(ctx, func() (err error) {
+			opened, err = postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		n.store = opened
+		return n.openElection(ctx, opened.ClusterID)
 	}
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log, Metrics: n.metrics})
 	if err == nil {
@@ -185,6 +201,10 @@ func (n *Node) Run(ctx context.Context) error {
 			n.collectCluster(ctx, s.Owned)
 			return nil
 		})
+		work.Go(func() error {
+			n.announce(ctx, s.Owned)
+			return nil
+		})
 	}
 	work.Go(func() error {
 		n.keepMembership(ctx)
@@ -196,7 +216,7 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	var pool *worker.Pool
 	if n.config.has(RoleWorker) {
-		pool = n.pool(local)
+		pool = n.pool(n.source(ctx, local))
 		work.Go(func() error { return pool.Run(ctx) })
 		if n.config.Commands != nil {
 			work.Go(func() error { return n.commandPool(local).Run(ctx) })
@@ -237,25 +257,8 @@ func (n *Node) sender() *notify.Sender {
 	return s
 }
 
-// ownsAll reports whether the node owns all shards without leases.
-func (n *Node) ownsAll() bool { return n.config.DatabaseURL == "" || n.config.OwnAll }
-
-func (n *Node) elect(ctx context.Context, lead election.Lead) error {
-	if n.ownsAll() {
-		return election.AllShards{Store: n.store, DownSince: n.downSince}.Run(ctx, lead)
-	}
-	taken := func(shards []int) {
-		select {
-		case n.taken <- shards:
-		default: // the election does not wait for an event
-		}
-	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled, TakenOver: taken}.Run(ctx, lead)
-}
-
-// pool executes runs of the built-in handlers. The scheduler of this node, if there is
-// one, fills its claims; otherwise they wait for a notification that runs are ready.
-func (n *Node) pool(local *scheduler.Local) *worker.Pool {
+// pool executes runs of the built-in handlers.
+func (n *Node) pool(source worker.Source) *worker.Pool {
 	mux := worker.NewMux()
 	options := target.HTTPOptions{Guard: n.targets, Concurrency: n.config.Concurrency}
 	if n.tracing != nil {
@@ -266,10 +269,11 @@ func (n *Node) pool(local *scheduler.Local) *worker.Pool {
 		command.HideEnvironment()
 		mux.Handle(belfry.TypeCommand, command.Shell())
 	}
+	n.handleMessages(mux)
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
 	}
-	return worker.New(local, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
+	return worker.New(source, mux, worker.Concurrency(n.config.Concurrency), worker.DrainTimeout(n.config.DrainTimeout), worker.Log(n.log))
 }
 
 // serve serves HTTP until ctx ends: the API, or only the health checks. The scheduler of
@@ -285,9 +289,10 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
-		o.Control.RunsIn(n.id, n.ownsAll())
+		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
+		o.Control.CheckMessages(n.connections.Check)
 		page := web.Options{Control: o.Control, Draining: n.draining, Settings: n.config.Settings, Version: n.config.Version, Log: n.log}
 		if n.keys != nil {
 			page.Keys = n.keys
@@ -338,14 +343,18 @@ func (n *Node) ready(ctx context.Context) error {
 	if stalled := n.stalled(); stalled > 0 {
 		return belfry.Errorf(belfry.Unavailable, "the scheduler of this node has made no progress for %s; its shards are given to other nodes", stalled.Round(time.Second))
 	}
-	return nil
+	return n.elections.err()
 }
 
 func (n *Node) close() {
+	n.connections.Close()
 	for _, l := range []net.Listener{n.listener, n.metricsListener} {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if n.queue != nil {
+		n.queue.Close()
 	}
 	if n.store != nil {
 		if err := n.store.Close(); err != nil {
