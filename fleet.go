@@ -11,6 +11,7 @@ type Fleet struct {
 	NodesAll int           `json:"nodes_total" example:"3" doc:"How many nodes there are in all."`
 	NodesUp  int           `json:"nodes_up" example:"3" doc:"How many of them are up."`
 	Shards   int           `json:"shards" example:"64" doc:"How many shards the jobs are divided into."`
+	Election Election      `json:"election,omitempty" example:"database" doc:"What decides which node owns which shard; missing if one node owns all of them. If nodes differ, it is that of the node that started first."`
 	Unowned  []int         `json:"unowned_shards" example:"[]" doc:"Shards that no node owns now: nothing of them is fired."`
 	Duties   []FleetDuty   `json:"duties" doc:"What one node does for all of them."`
 	Workers  []FleetWorker `json:"workers" doc:"The workers, also those inside nodes, by node; at most 500."`
@@ -27,6 +28,7 @@ type FleetNode struct {
 	Version            string     `json:"version" example:"v1.4.0" doc:"Version of the program."`
 	Roles              []string   `json:"roles" example:"[\"api\", \"scheduler\", \"worker\"]" doc:"What it does."`
 	State              NodeState  `json:"state" example:"up" doc:"Whether it is alive."`
+	Election           Election   `json:"election,omitempty" example:"database" doc:"What it takes part in the election by; missing if it takes part in none now."`
 	Shards             []int      `json:"shards" example:"[0, 3]" doc:"The shards that it owns."`
 	ClockOffsetSeconds float64    `json:"clock_offset_seconds" example:"0.0004" doc:"How far the clock of the database is ahead of its own."`
 	StartedAt          time.Time  `json:"started_at" example:"2026-12-01T09:00:00Z" doc:"When it started."`
@@ -50,6 +52,25 @@ func (NodeState) EnumValues() []EnumValue {
 		{"up", "its heartbeats come"},
 		{"lost", "it gave no sign of life for 20 seconds, and has not stopped"},
 		{"left", "it has stopped"},
+	}
+}
+
+// Election is what decides which node owns which shard.
+type Election string
+
+// The elections.
+const (
+	ElectionDatabase  Election = "database"
+	ElectionEtcd      Election = "etcd"
+	ElectionZooKeeper Election = "zookeeper"
+)
+
+// EnumValues lists the elections.
+func (Election) EnumValues() []EnumValue {
+	return []EnumValue{
+		{"database", "leases in PostgreSQL"},
+		{"etcd", "leases in etcd"},
+		{"zookeeper", "ephemeral nodes in ZooKeeper"},
 	}
 }
 

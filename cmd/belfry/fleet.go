@@ -35,10 +35,17 @@ func (c *cli) showFleet(f belfry.Fleet) {
 		latency := time.Duration(d.LatencySeconds * float64(time.Second)).Round(10 * time.Microsecond)
 		return []any{d.Kind, d.Version, sizeText(d.Bytes), latency, strings.Join(pools, ", ")}
 	})
+	if f.Election != "" {
+		c.line("")
+		c.line("Owners of shards are elected by %s.", f.Election)
+	}
 	if len(f.Unowned) > 0 {
 		c.message("No node owns %s: nothing of them is fired.", plural(len(f.Unowned), "shard"))
 	}
 	for _, n := range f.Nodes {
+		if n.Election != "" && n.Election != f.Election {
+			c.message("%s elects by %s: it owns no shards until all nodes use the same --election.", escape(n.Name), n.Election)
+		}
 		offset := time.Duration(n.ClockOffsetSeconds * float64(time.Second)).Round(time.Millisecond)
 		if n.State == belfry.NodeUp && offset.Abs() > maxClockOffset {
 			c.message("The clock of %s differs from that of the database by %s.", escape(n.Name), offset)

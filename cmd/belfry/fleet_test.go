@@ -88,10 +88,10 @@ func TestFleetCommand(t *testing.T) {
 func TestFleetOfACluster(t *testing.T) {
 	now := time.Now().UTC()
 	at := now.Add(-90 * time.Second)
-	f := belfry.Fleet{At: now, Shards: 8, Unowned: []int{3}, NodesAll: 501, NodesUp: 1,
+	f := belfry.Fleet{At: now, Shards: 8, Election: belfry.ElectionEtcd, Unowned: []int{3}, NodesAll: 501, NodesUp: 1,
 		Nodes: []belfry.FleetNode{
-			{ID: belfry.ID{1}, Name: "n1", Address: "n1:80", Version: "v1", Roles: []string{"api", "scheduler"}, State: belfry.NodeUp, Shards: []int{0, 1, 2, 4, 6, 7}, ClockOffsetSeconds: 1.5, StartedAt: at, SeenAt: at},
-			{ID: belfry.ID{2}, Name: "n2", Version: "v1", State: belfry.NodeLost, Shards: []int{}, StartedAt: at, SeenAt: at},
+			{ID: belfry.ID{1}, Name: "n1", Address: "n1:80", Version: "v1", Roles: []string{"api", "scheduler"}, State: belfry.NodeUp, Election: belfry.ElectionEtcd, Shards: []int{0, 1, 2, 4, 6, 7}, ClockOffsetSeconds: 1.5, StartedAt: at, SeenAt: at},
+			{ID: belfry.ID{2}, Name: "n2", Version: "v1", State: belfry.NodeLost, Election: belfry.ElectionDatabase, Shards: []int{}, StartedAt: at, SeenAt: at},
 		},
 		Duties:   []belfry.FleetDuty{{Name: "alerts", NodeID: belfry.ID{1}}, {Name: "maintenance"}},
 		Workers:  []belfry.FleetWorker{{ID: belfry.ID{3}, Node: "w", Namespace: "team", Queues: []string{"a", "b"}, Handlers: []string{"send"}, Slots: 10, Busy: 4, StartedAt: at, SeenAt: at}},
@@ -111,10 +111,13 @@ func TestFleetOfACluster(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", row, r.out)
 		}
 	}
-	for _, said := range []string{"2 of 501 nodes are shown", "1 of 900 workers are shown; together they have 300 of 9000 slots in use", "No node owns 1 shard", "The clock of n1 differs from that of the database by 1.5s"} {
+	for _, said := range []string{"2 of 501 nodes are shown", "1 of 900 workers are shown; together they have 300 of 9000 slots in use", "No node owns 1 shard", "n2 elects by database", "The clock of n1 differs from that of the database by 1.5s"} {
 		if !strings.Contains(r.err, said) {
 			t.Errorf("%q is missing in\n%s", said, r.err)
 		}
+	}
+	if !strings.Contains(r.out, "Owners of shards are elected by etcd.") {
+		t.Errorf("the election is missing in\n%s", r.out)
 	}
 	f.Workers = nil
 	if r := answering(t, f).ok("fleet"); !strings.Contains(r.out, "No workers: nothing is executed.") {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/node"
 	"github.com/belfry-sh/belfry/internal/schema"
 	"github.com/belfry-sh/belfry/internal/secret"
@@ -26,6 +27,7 @@ func serveCommand() *cobra.Command {
 	c := node.Defaults()
 	format := "text"
 	level := "info"
+	commands := ""
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: API, scheduler and workers in one process",
@@ -50,6 +52,11 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 			slog.SetDefault(log) // Libraries that log to the standard logger do so in the same format.
 			for _, warning := range warnings {
 				log.Warn(warning)
+			}
+			if commands != "" {
+				if c.Commands, err = command.Load(commands); err != nil {
+					return err
+				}
 			}
 			c.Version, c.Settings = version(), settingsOf(cmd.Flags())
 			n, err := node.New(cmd.Context(), c, log)
@@ -77,6 +84,16 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.Dispatch, "dispatch", c.Dispatch, "how nodes with the role worker alone learn of ready runs: database, or the address of a broker (nats://, kafka://, amqp:// or sqs://), the same for all nodes")
 	f.StringSliceVar(&c.Roles, "roles", c.Roles, "roles of this process")
 	f.IntVar(&c.Shards, "shards", 0, "number of shards of a new database; cannot be changed later (default 64)")
+	f.StringVar((*string)(&c.Election), "election", string(c.Election), "what decides which node owns which shard: database, etcd or zookeeper, the same for all nodes of a cluster")
+	f.StringSliceVar(&c.Etcd.Endpoints, "etcd-endpoints", nil, "addresses of etcd, as host:port or with https://")
+	f.StringVar(&c.Etcd.CAFile, "etcd-ca-file", "", "file with the certificates that sign those of etcd; turns on TLS")
+	f.StringVar(&c.Etcd.CertFile, "etcd-cert-file", "", "file with the certificate that this node shows to etcd; turns on TLS")
+	f.StringVar(&c.Etcd.KeyFile, "etcd-key-file", "", "file with the key of that certificate")
+	f.StringVar(&c.Etcd.Username, "etcd-username", "", "user of etcd")
+	f.StringVar(&c.Etcd.PasswordFile, "etcd-password-file", "", "file with the password of the user")
+	f.StringSliceVar(&c.ZooKeeper.Servers, "zookeeper-servers", nil, "addresses of ZooKeeper, as host:port")
+	f.StringVar(&c.ZooKeeper.Root, "zookeeper-root", c.ZooKeeper.Root, "path in ZooKeeper under which everything is")
+	f.StringVar(&c.ZooKeeper.AuthFile, "zookeeper-auth-file", "", "file with user:password, for digest authentication by ZooKeeper")
 	f.IntVar(&c.Concurrency, "concurrency", c.Concurrency, "how many runs this process executes at a time")
 	f.DurationVar(&c.DrainTimeout, "drain-timeout", c.DrainTimeout, "how long running attempts may continue after SIGTERM before they are returned")
 	f.DurationVar(&c.Retention, "retention", c.Retention, "how long the history of runs is kept")
@@ -89,6 +106,8 @@ begins with BELFRY_ and is unknown is ignored with a warning.`,
 	f.StringVar(&c.ConnectionsFile, "connections", "", "YAML file with connections to brokers, for jobs of type message: Kafka, NATS JetStream, RabbitMQ, Amazon SQS and Redis")
 	f.StringSliceVar(&c.Hosts, "host", nil, "host names of this server that requests may use, besides its addresses")
 	f.StringVar(&c.PublicURL, "public-url", "", "address of the cluster, such as https://belfry.example.com, for links to the API in alerts; requests may use its host name")
+	f.StringVar(&commands, "commands", "", "file of commands that jobs of type command may run on this machine; without it there are none")
+	f.BoolVar(&c.AllowShell, "allow-shell", false, "let jobs of type command run any text in the shell of this machine; only with the embedded database and on loopback: whoever reaches the API then runs programs as this user")
 	f.StringVar(&format, "log-format", format, "text, or json for everything that the process prints")
 	f.StringVar(&level, "log-level", level, "debug, info, warn or error")
 	f.VisitAll(func(f *pflag.Flag) { f.Usage += " [" + environmentName(f.Name) + "]" })

@@ -287,6 +287,15 @@ func TestServeFlagErrors(t *testing.T) {
 		{"a wait for less than no time", []string{"--database-wait", "-1s"}, "", "--database-wait"},
 		{"an address that is none", []string{"--public-url", "belfry.example.com"}, "", "--public-url: must be an address such as"},
 		{"an address with a query", []string{"--public-url", "https://belfry.example.com/?a=b"}, "", "--public-url: must be an address such as https://belfry.example.com, without ? and #"},
+		{"an unknown election", []string{"--election", "raft"}, "", `--election: "raft" is not one of database, etcd, zookeeper`},
+		{"an election of one process", []string{"--election", "etcd", "--etcd-endpoints", "a:1"}, "", "--election: the embedded database is for one process"},
+		{"etcd without an address", []string{"--election", "etcd"}, "", "--etcd-endpoints: is needed with --election etcd"},
+		{"an address of another election", []string{"--zookeeper-servers", "a:1"}, "", "--zookeeper-servers: is for --election zookeeper"},
+		{"an address with a password", []string{"--election", "etcd", "--etcd-endpoints", "https://u:p@a:1"}, "", "--etcd-endpoints: "},
+		{"an address without a port", []string{"--election", "zookeeper", "--zookeeper-servers", "a"}, "", `--zookeeper-servers: "a" is not host:port`},
+		{"a certificate without its key", []string{"--etcd-cert-file", "x"}, "", "--etcd-cert-file: and --etcd-key-file need each other"},
+		{"a user without a password", []string{"--etcd-username", "x"}, "", "--etcd-username: and --etcd-password-file need each other"},
+		{"a root that is no path", []string{"--election", "zookeeper", "--zookeeper-root", "x"}, "", "--zookeeper-root: must be a path"},
 		{"several at once", []string{"--concurrency", "0", "--roles", "boss"}, "", "--concurrency"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -150,7 +150,7 @@ func (p *importReader) nextLine() (control.Line, error) {
 		}
 		p.n++
 		if p.text = bytes.TrimSpace(p.text); p.over || len(p.text) > 0 {
-			return p.job("line "+strconv.Itoa(p.n)), nil
+			return p.job("line " + strconv.Itoa(p.n)), nil
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (s *session) refuseOthers(ctx context.Context, st store.Store) error {
 	if others := slices.DeleteFunc(found, func(name string) bool { return name == Namespace }); len(others) > 0 {
 		return belfry.Errorf(belfry.Conflict, "the database has other jobs, in the namespace %s, which would run meanwhile: use an empty database, or --allow-other-jobs", others[0])
 	}
-	nodes, err := st.Held(ctx, store.NodeLease)
+	nodes, err := st.Held(ctx, store.NodeLeases)
 	if err == nil && len(nodes) > 0 {
 		err = belfry.Errorf(belfry.Conflict, "a node is running on the database, which would share the work: stop it, or use --allow-other-jobs")
 	}

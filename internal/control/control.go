@@ -61,6 +61,7 @@ type Control struct {
 
 	node        belfry.ID
 	ownsAll     bool
+	election    belfry.Election
 	forecasting computing // apart from others, whose schedules it must not keep waiting
 	forecasts   cache.Cache[forecastKey, belfry.Forecast]
 	fleets      cache.Cache[struct{}, belfry.Fleet]

@@ -18,9 +18,11 @@ const (
 	fleetLifetime   = 2 * time.Second // in which the answer is used again
 )
 
-// RunsIn says which node this is, and whether it owns all shards without leases. It is
-// called before anything else.
-func (c *Control) RunsIn(node belfry.ID, ownsAll bool) { c.node, c.ownsAll = node, ownsAll }
+// RunsIn says which node this is, whether it owns all shards without leases, and otherwise
+// what it elects by, if it does. It is called before anything else.
+func (c *Control) RunsIn(node belfry.ID, ownsAll bool, by belfry.Election) {
+	c.node, c.ownsAll, c.election = node, ownsAll, by
+}
 
 // Fleet says which nodes and workers there are, and how the database does. The answer may be
 // some seconds old.
@@ -62,6 +64,8 @@ func (c *Control) readNodes(ctx context.Context, f *belfry.Fleet) error {
 	}
 	owners := make([]belfry.ID, f.Shards)
 	alerts := belfry.ID{}
+	elections, first := map[belfry.ID]belfry.Election{}, belfry.ID{}
+	f.Election = c.election
 	for _, lease := range leases {
 		number, _ := strings.CutPrefix(lease.Name, store.ShardLease)
 		if shard, err := strconv.Atoi(number); err == nil && shard >= 0 && shard < len(owners) {
@@ -69,6 +73,11 @@ func (c *Control) readNodes(ctx context.Context, f *belfry.Fleet) error {
 		}
 		if lease.Name == store.AlertsLease {
 			alerts = lease.Owner
+		}
+		if by := store.LeaseElection(lease.Name); by != "" {
+			if elections[lease.Owner] = by; first.IsZero() || lease.Owner.Compare(first) < 0 {
+				first, f.Election = lease.Owner, by
+			}
 		}
 	}
 	if c.ownsAll {
@@ -80,7 +89,7 @@ func (c *Control) readNodes(ctx context.Context, f *belfry.Fleet) error {
 	f.Nodes, f.NodesAll, f.NodesUp, f.Unowned = make([]belfry.FleetNode, 0, len(nodes)), len(nodes), 0, []int{}
 	for _, n := range nodes {
 		node := belfry.FleetNode{
-			ID: n.ID, Name: n.Name, Address: n.Address, Version: n.Version, Roles: n.Roles, State: nodeState(n, f.At), Shards: []int{},
+			ID: n.ID, Name: n.Name, Address: n.Address, Version: n.Version, Roles: n.Roles, State: nodeState(n, f.At), Election: elections[n.ID], Shards: []int{},
 			ClockOffsetSeconds: n.Offset.Seconds(), StartedAt: n.StartedAt, SeenAt: n.SeenAt, LeftAt: n.LeftAt,
 		}
 		for shard, owner := range owners {

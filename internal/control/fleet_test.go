@@ -20,7 +20,7 @@ func TestFleet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		a, b, gone := belfry.NewID(s.Now()), belfry.NewID(s.Now()), belfry.NewID(s.Now())
+		a, b, gone := belfry.NewID(s.Now().Add(-time.Second)), belfry.NewID(s.Now()), belfry.NewID(s.Now())
 		for i, id := range []belfry.ID{gone, b, a} {
 			ok(s.KeepNode(t.Context(), store.Node{ID: id, Name: []string{"x", "b", "a"}[i], Address: "host:80", Version: "1.0", Roles: []string{"api"}, Offset: 2 * time.Millisecond}))
 		}
@@ -31,9 +31,9 @@ func TestFleet(t *testing.T) {
 			ok(err)
 		}
 		hold(a, "shard/0", "shard/2", "node/"+a.String())
-		hold(b, "shard/3", "alerts", "shard/99", "shard/x")
+		hold(b, "node.etcd/"+b.String(), "shard/3", "alerts", "shard/99", "shard/x")
 		c := control.New(s, plan.Defaults{})
-		c.RunsIn(b, false)
+		c.RunsIn(b, false, belfry.ElectionDatabase)
 		worker := belfry.NewID(s.Now())
 		_, err := c.Heartbeat(t.Context(), "team", belfry.Heartbeat{WorkerID: worker, Node: "w", Slots: 7, Queues: []string{"mail", "default"}, Handlers: []string{"send", "print"}, Register: true})
 		ok(err)
@@ -56,6 +56,9 @@ func TestFleet(t *testing.T) {
 		if f.NodeID != b || f.Shards != 4 || !slices.Equal(f.Unowned, []int{1}) {
 			t.Errorf("%v answers; of %d shards nobody owns %v", f.NodeID, f.Shards, f.Unowned)
 		}
+		if f.Election != belfry.ElectionDatabase || f.Nodes[0].Election != belfry.ElectionDatabase || f.Nodes[1].Election != belfry.ElectionEtcd || f.Nodes[2].Election != "" {
+			t.Errorf("%q elects; nodes: %+v", f.Election, f.Nodes)
+		}
 		if want := []belfry.FleetDuty{{Name: "alerts", NodeID: b, Node: "b"}, {Name: "maintenance", NodeID: a, Node: "a"}}; !slices.Equal(f.Duties, want) {
 			t.Errorf("the duties are %+v, want %+v", f.Duties, want)
 		}
@@ -73,7 +76,7 @@ func TestFleet(t *testing.T) {
 		}
 
 		alone := control.New(s, plan.Defaults{})
-		alone.RunsIn(a, true)
+		alone.RunsIn(a, true, "")
 		f, err = alone.Fleet(t.Context())
 		if ok(err); len(f.Nodes[0].Shards) != 4 || len(f.Nodes[1].Shards) != 0 || len(f.Unowned) != 0 {
 			t.Errorf("a node that owns all: %+v", f.Nodes)

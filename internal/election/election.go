@@ -10,6 +10,9 @@
 // A term is a context. It ends before the lease can expire: its end counts from the
 // start of the last renewal that succeeded, minus a margin, so that a slow reply never
 // extends it.
+//
+// Leases are in the database, or in a coordination service: etcd or ZooKeeper. Then the
+// database has a record of each of them, see service.go.
 package election
 
 import (
@@ -61,15 +64,17 @@ const (
 	callTimeout   = time.Second // of a call to the store
 )
 
-// Leases elects by leases in the store.
+// Leases elects by leases in the store, or in a service.
 type Leases struct {
 	Store interface {
 		store.Leases
 		store.Sharding
 		store.Clock
+		Wakeups(ctx context.Context, topic store.Topic) <-chan struct{}
 	}
-	Node belfry.ID // this node's incarnation
-	Log  *slog.Logger
+	Service Service   // nil: the leases are in the store
+	Node    belfry.ID // this node's incarnation
+	Log     *slog.Logger
 
 	// TakenOver is called with the shards that this node leads since the last call. Nil: nobody
 	// wants to know.
@@ -79,6 +84,10 @@ type Leases struct {
 	// otherwise zero. A node that is stalled leads nothing, so that others do. Nil:
 	// never.
 	Stalled func() time.Duration
+
+	// Renewed is called after every attempt to renew the leases, with its error. Nil: nobody
+	// wants to know.
+	Renewed func(err error)
 }
 
 // campaign is the state of a running elector.
@@ -100,11 +109,19 @@ type term struct {
 	ended  chan struct{}
 }
 
+// extend reports whether the term goes on; otherwise it has ended already.
+func (t *term) extend(until time.Time) bool {
+	goesOn := t.expiry.Reset(time.Until(until))
+	t.until = until
+	return goesOn
+}
+
 // Run leads the node's share of the shards until ctx ends, then releases it.
 func (d Leases) Run(ctx context.Context, lead Lead) error {
 	c := &campaign{Leases: d, lead: lead, terms: map[int]*term{}, led: map[int]bool{}, reported: map[int]bool{}}
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
+	released := d.Store.Wakeups(ctx, store.TopicLeases)
 	for failing, stalled := false, false; ; {
 		var err error
 		if stall := c.stall(); stall == 0 {
@@ -114,10 +131,16 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 			c.Log.Error("the scheduler makes no progress; its shards are given to others", "for", stall.Round(time.Millisecond))
 			c.resign(ctx)
 		}
-		if err != nil && !failing && ctx.Err() == nil {
-			c.Log.Warn("leases could not be renewed", "error", err)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !failing:
+			c.Log.Warn("leases could not be renewed", "election", c.kind(), "error", err)
+		case err == nil && failing:
+			c.Log.Info("leases are renewed again", "election", c.kind())
 		}
-		failing = err != nil
+		if failing = err != nil; c.Renewed != nil {
+			c.Renewed(err)
+		}
 		c.expire(time.Now())
 		c.report()
 		select {
@@ -125,6 +148,7 @@ func (d Leases) Run(ctx context.Context, lead Lead) error {
 			c.resign(context.WithoutCancel(ctx))
 			return nil
 		case <-tick.C:
+		case <-released:
 		}
 	}
 }
@@ -161,74 +185,79 @@ func (c *campaign) stall() time.Duration {
 
 // rebalance renews the leases of the node and adjusts its share.
 func (c *campaign) rebalance(ctx context.Context) error {
-	if err := c.acquire(ctx, append(shardNames(c.terms), store.NodeLease+c.Node.String())); err != nil {
+	if err := c.acquire(ctx, c.names()); err != nil {
 		return err
 	}
 	ctx1, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	nodes, err := c.Store.Held(ctx1, store.NodeLease)
-	if err != nil {
+	nodes, err := c.nodes(ctx1)
+	if err != nil && belfry.CodeOf(err) != belfry.Conflict {
 		return err
 	}
-	ids := make([]string, 0, len(nodes))
-	for _, lease := range nodes {
-		ids = append(ids, lease.Owner.String())
-	}
-	var gain, lose []string
-	var ended []int
+	var gain, lose []int
 	for shard := range c.Store.Shards() {
-		mine := Owner(shard, ids) == c.Node.String()
+		mine := err == nil && Owner(shard, nodes) == c.Node.String()
 		if _, have := c.terms[shard]; mine && !have {
-			gain = append(gain, shardName(shard))
+			gain = append(gain, shard)
 		} else if have && !mine {
-			ended = append(ended, shard)
-			lose = append(lose, shardName(shard))
+			lose = append(lose, shard)
 		}
 	}
-	c.endTerms(ended...)
+	c.endTerms(lose...)
 	if len(lose) > 0 {
-		if err := c.Store.Release(ctx1, c.Node, lose); err != nil {
+		if err := c.release(ctx1, shardNames(lose), c.names()); err != nil {
 			return err
 		}
 	}
 	if len(gain) == 0 {
-		return nil
-	}
-	return c.acquire(ctx, gain)
-}
-
-// acquire takes or renews leases, begins new terms and ends those of leases that another
-// node holds.
-func (c *campaign) acquire(ctx context.Context, names []string) error {
-	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	leases, err := c.Store.Hold(callCtx, c.Node, names, ttl)
-	if err != nil {
 		return err
 	}
-	until := start.Add(ttl - margin)
-	held := map[string]bool{}
+	return c.acquire(ctx, append(c.names(), shardNames(gain)...))
+}
+
+// acquire takes or renews leases on names, which are all that the node wants. It begins new
+// terms and ends those of leases that another node holds.
+func (c *campaign) acquire(ctx context.Context, names []string) error {
+	start := time.Now()
+	// A call that is given up may still be executed, after a release even.
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if c.Service != nil {
+		return c.acquireFromService(ctx, callCtx, names)
+	}
+	leases, err := c.Store.Hold(callCtx, c.Node, names, ttl)
+	if err == nil {
+		c.apply(ctx, leases, start.Add(ttl-margin))
+	}
+	return err
+}
+
+// apply begins or extends the terms of the leases, and ends all others.
+func (c *campaign) apply(ctx context.Context, leases []store.Lease, until time.Time) {
+	held := map[int]bool{}
 	for _, lease := range leases {
-		held[lease.Name] = true
 		if shard, ok := shardOf(lease.Name); ok {
+			held[shard] = true
 			c.extendTerm(ctx, shard, lease, until)
 		}
 	}
+	c.endOthers(held)
+}
+
+// endOthers ends the terms of shards that are not held.
+func (c *campaign) endOthers(held map[int]bool) {
 	var ended []int
-	for _, name := range names {
-		if shard, ok := shardOf(name); ok && !held[name] && c.terms[shard] != nil {
+	for shard := range c.terms {
+		if !held[shard] {
 			ended = append(ended, shard)
 		}
 	}
 	c.endTerms(ended...)
-	return nil
 }
 
 func (c *campaign) extendTerm(ctx context.Context, shard int, lease store.Lease, until time.Time) {
 	if t := c.terms[shard]; t != nil {
-		if t.epoch == lease.Epoch && t.expiry.Reset(time.Until(until)) {
-			t.until = until
+		if t.epoch == lease.Epoch && t.extend(until) {
 			return
 		}
 		c.endTerms(shard) // it ended meanwhile, or another node had the lease
@@ -274,12 +303,12 @@ func (c *campaign) expire(now time.Time) {
 // resign ends all terms and releases the leases, so that others can have the shards at
 // once.
 func (c *campaign) resign(ctx context.Context) {
-	names := append(shardNames(c.terms), store.NodeLease+c.Node.String())
+	names := c.names()
 	c.endTerms(slices.Collect(maps.Keys(c.terms))...)
 	c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	if err := c.Store.Release(ctx, c.Node, names); err != nil {
+	if err := c.release(ctx, names, nil); err != nil {
 		c.Log.Warn("leases could not be released; they expire by themselves", "error", err)
 	}
 }
@@ -291,13 +320,17 @@ func shardOf(name string) (shard int, ok bool) {
 	return shard, err == nil
 }
 
-func shardNames(terms map[int]*term) []string {
-	names := make([]string, 0, len(terms)+1)
-	for shard := range terms {
+func shardNames(shards []int) []string {
+	names := make([]string, 0, len(shards)+1)
+	for _, shard := range shards {
 		names = append(names, shardName(shard))
 	}
-	slices.Sort(names)
 	return names
+}
+
+// names are the leases of the node: those of its terms, and its own name.
+func (c *campaign) names() []string {
+	return append(shardNames(slices.Sorted(maps.Keys(c.terms))), store.NodeLease+c.Node.String())
 }
 
 // Owner is the node that owns a shard: the one with the highest hash of both. It depends

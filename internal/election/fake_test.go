@@ -175,6 +175,9 @@ func (l *nodeStore) Held(ctx context.Context, prefix string) (out []store.Lease,
 	return out, nil
 }
 
+// Wakeups never come: polling has to do.
+func (l *nodeStore) Wakeups(context.Context, store.Topic) <-chan struct{} { return nil }
+
 func (l *nodeStore) Shards() int    { return l.leaseTable.shards }
 func (l *nodeStore) Now() time.Time { return time.Now() }
 

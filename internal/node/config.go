@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
+	"github.com/belfry-sh/belfry/internal/election"
 	"github.com/belfry-sh/belfry/internal/plan"
 	"github.com/belfry-sh/belfry/internal/store/postgres"
 	"github.com/belfry-sh/belfry/internal/target"
@@ -38,6 +40,10 @@ type Config struct {
 	DrainTimeout time.Duration
 	Retention    time.Duration
 
+	Election  belfry.Election // what decides which node owns which shard; empty: the database
+	Etcd      election.EtcdOptions
+	ZooKeeper election.ZooKeeperOptions
+
 	CatchUpWindow  time.Duration // for jobs that do not set it; 0: 30 minutes for run_all, no limit for run_once
 	PriorityAgeing time.Duration // how much longer a run of the lowest priority may wait than one of the highest
 	LargeCatchUp   int           // more catch-up runs of one job at once cause an event
@@ -51,7 +57,9 @@ type Config struct {
 	PublicURL    string   // of the cluster, for links in alerts; empty: there are none
 	Version      string   // of the program, for the API reference
 
-	ConnectionsFile string // of brokers, for jobs of type message; empty: there are none
+	Commands        *command.File // that jobs of type command may use; nil: none
+	AllowShell      bool          // jobs may give text for the shell
+	ConnectionsFile string        // of brokers, for jobs of type message; empty: there are none
 
 	Settings []Setting // what the page shows of this configuration
 
@@ -79,6 +87,9 @@ func Defaults() Config {
 		DrainTimeout: 30 * time.Second,
 		Retention:    90 * 24 * time.Hour,
 		RateLimit:    1000,
+
+		Election:  belfry.ElectionDatabase,
+		ZooKeeper: election.ZooKeeperOptions{Root: "/belfry"},
 
 		PriorityAgeing: 10 * time.Minute,
 		LargeCatchUp:   10,
@@ -139,6 +150,13 @@ func (c Config) Validate() error {
 	if _, err := parsePrefixes(c.AllowTargets); err != nil {
 		invalid("--allow-target", "%s", err)
 	}
+	if text := c.checkShell(); text != "" {
+		invalid("--allow-shell", "%s", text)
+	}
+	if c.Commands != nil && !c.has(RoleWorker) {
+		invalid("--commands", "needs the role worker")
+	}
+	c.checkElection(invalid)
 	if errors != nil {
 		return &belfry.Error{Code: belfry.Invalid, Message: "the configuration is not valid", Fields: errors}
 	}

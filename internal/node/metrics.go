@@ -14,6 +14,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/metrics"
 	"github.com/belfry-sh/belfry/internal/scheduler"
+	"github.com/belfry-sh/belfry/internal/store"
 	"github.com/belfry-sh/belfry/worker"
 )
 
@@ -127,6 +128,9 @@ func (n *Node) readCluster(ctx context.Context, owned []int) (*metrics.Cluster, 
 	}
 	for _, lease := range leases {
 		kind, _, _ := strings.Cut(lease.Name, "/")
+		if store.LeaseElection(lease.Name) != "" {
+			kind = store.NodeLeases
+		}
 		c.Leases[kind]++
 	}
 	return c, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/belfry-sh/belfry/internal/alert"
 	"github.com/belfry-sh/belfry/internal/api"
 	"github.com/belfry-sh/belfry/internal/broker"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/control"
 	"github.com/belfry-sh/belfry/internal/dispatch"
 	"github.com/belfry-sh/belfry/internal/election"
@@ -48,6 +49,8 @@ type Node struct {
 	draining  chan struct{}        // closed when the node begins to shut down
 	stalled   func() time.Duration // of the scheduler: for how long it makes no progress
 	taken     chan []int           // shards that it has begun to lead
+	service   election.Service     // which elects; nil: the database does
+	elections elections
 
 	queue       dispatch.Queue      // of announcements; nil: workers find ready runs in the database
 	connections *broker.Connections // nil: no jobs of type message
@@ -102,13 +105,16 @@ func (n *Node) open(ctx context.Context) (err error) {
 
 func (n *Node) openStore(ctx context.Context) error {
 	if n.config.DatabaseURL != "" {
-		return n.waitForDatabase(ctx, func() error {
-			opened, err := postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
-			if err == nil {
-				n.store = opened
-			}
+		var opened *postgres.Store
+		err := n.waitForDatabase(ctx, func() (err error) {
+			opened, err = postgres.Open(ctx, postgres.Options{URL: n.config.DatabaseURL, Shards: n.config.Shards, Connections: n.config.Connections, Log: n.log, Metrics: n.metrics})
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		n.store = opened
+		return n.openElection(ctx, opened.ClusterID)
 	}
 	opened, err := sqlite.Open(ctx, sqlite.Options{Dir: n.config.Data, Shards: n.config.Shards, Log: n.log, Metrics: n.metrics})
 	if err == nil {
@@ -212,6 +218,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.has(RoleWorker) {
 		pool = n.pool(n.source(ctx, local))
 		work.Go(func() error { return pool.Run(ctx) })
+		if n.config.Commands != nil {
+			work.Go(func() error { return n.commandPool(local).Run(ctx) })
+		}
 	}
 	n.metrics.ObserveNode(func() metrics.Node { return n.state(s, pool) })
 	var server errgroup.Group
@@ -248,22 +257,6 @@ func (n *Node) sender() *notify.Sender {
 	return s
 }
 
-// ownsAll reports whether the node owns all shards without leases.
-func (n *Node) ownsAll() bool { return n.config.DatabaseURL == "" || n.config.OwnAll }
-
-func (n *Node) elect(ctx context.Context, lead election.Lead) error {
-	if n.ownsAll() {
-		return election.AllShards{Store: n.store, DownSince: n.downSince}.Run(ctx, lead)
-	}
-	taken := func(shards []int) {
-		select {
-		case n.taken <- shards:
-		default: // the election does not wait for an event
-		}
-	}
-	return election.Leases{Store: n.store, Node: n.id, Log: n.log, Stalled: n.stalled, TakenOver: taken}.Run(ctx, lead)
-}
-
 // pool executes runs of the built-in handlers.
 func (n *Node) pool(source worker.Source) *worker.Pool {
 	mux := worker.NewMux()
@@ -272,6 +265,10 @@ func (n *Node) pool(source worker.Source) *worker.Pool {
 		options.Span = n.tracing.ClientSpan
 	}
 	mux.Handle(belfry.TypeHTTP, target.NewHTTP(options))
+	if n.config.AllowShell {
+		command.HideEnvironment()
+		mux.Handle(belfry.TypeCommand, command.Shell())
+	}
 	n.handleMessages(mux)
 	for kind, handler := range n.config.Handlers {
 		mux.Handle(kind, handler)
@@ -292,7 +289,7 @@ func (n *Node) serve(ctx context.Context, offers control.Offers) error {
 	}
 	if n.config.has(RoleAPI) {
 		o.Control = control.New(n.store, n.config.planDefaults())
-		o.Control.RunsIn(n.id, n.ownsAll())
+		o.Control.RunsIn(n.id, n.ownsAll(), n.election())
 		o.Control.FillClaims(offers)
 		o.Control.SendThrough(n.sender())
 		o.Control.CheckMessages(n.connections.Check)
@@ -346,7 +343,7 @@ func (n *Node) ready(ctx context.Context) error {
 	if stalled := n.stalled(); stalled > 0 {
 		return belfry.Errorf(belfry.Unavailable, "the scheduler of this node has made no progress for %s; its shards are given to other nodes", stalled.Round(time.Second))
 	}
-	return nil
+	return n.elections.err()
 }
 
 func (n *Node) close() {

@@ -273,7 +273,7 @@ func (s *schemas) field(f *schema.Field) *Schema {
 }
 
 // forms are the types that a field of any JSON usually holds.
-var forms = map[string]reflect.Type{"HTTPPayload": reflect.TypeFor[belfry.HTTPPayload](), "MessagePayload": reflect.TypeFor[belfry.MessagePayload]()}
+var forms = map[string]reflect.Type{"HTTPPayload": reflect.TypeFor[belfry.HTTPPayload](), "CommandPayload": reflect.TypeFor[belfry.CommandPayload](), "MessagePayload": reflect.TypeFor[belfry.MessagePayload]()}
 
 // literal is the JSON of a tag's value.
 func literal(f *schema.Field, value string) json.RawMessage {

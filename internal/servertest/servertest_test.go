@@ -8,7 +8,7 @@ import (
 // the tests that use it.
 func TestServers(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *Server{
-		"nats": NATS, "etcd": Etcd, "kafka": Kafka,
+		"nats": NATS, "etcd": Etcd, "kafka": Kafka, "debian etcd": DebianEtcd, "zookeeper": ZooKeeper,
 		"redis": func(tb testing.TB) *Server { return Redis(tb) }, "sqs": func(tb testing.TB) *Server { return SQS(tb, "a", "b.fifo") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,6 +86,8 @@ type Topic string
 const (
 	TopicPlans Topic = "plans" // a plan or a trigger was written by somebody other than the shard's owner
 	TopicReady Topic = "ready" // runs became ready
+
+	TopicLeases Topic = "leases" // another node released leases
 )
 
 // Page asks for at most Limit items after a position in the order of the list; the
@@ -158,9 +160,28 @@ type Term struct {
 // The names of leases.
 const (
 	ShardLease  = "shard/" // with the number of the shard
-	NodeLease   = "node/"  // with the id of the node
+	NodeLease   = "node/"  // with the id of a node that elects by the database, see NodeLeaseName
+	NodeLeases  = "node"   // begins the names of all nodes
 	AlertsLease = "alerts"
 )
+
+// NodeLeaseName is the name of the lease of a node, which says what it elects by.
+func NodeLeaseName(by belfry.Election, node belfry.ID) string {
+	if by == belfry.ElectionDatabase {
+		return NodeLease + node.String()
+	}
+	return fmt.Sprintf("%s.%s/%s", NodeLeases, by, node)
+}
+
+// LeaseElection is what the node of a lease elects by; empty: the lease is not of a node.
+func LeaseElection(name string) belfry.Election {
+	kind, _, _ := strings.Cut(name, "/")
+	if kind == NodeLeases {
+		return belfry.ElectionDatabase
+	}
+	_, by, _ := strings.Cut(kind, NodeLeases+".")
+	return belfry.Election(by)
+}
 
 // Lease is a name held by an owner. The epoch grows whenever the owner changes.
 type Lease struct {

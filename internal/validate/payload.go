@@ -2,12 +2,14 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/command"
 	"github.com/belfry-sh/belfry/internal/jsontext"
 	"github.com/belfry-sh/belfry/internal/secret"
 	"github.com/belfry-sh/belfry/internal/target"
@@ -16,6 +18,7 @@ import (
 // payloadExamples are payloads of the types that have a form.
 var payloadExamples = map[string]string{
 	belfry.TypeHTTP:    `for example {"url": "https://example.com/hook"}`,
+	belfry.TypeCommand: `for example {"command": "backup", "args": ["--full"]}`,
 	belfry.TypeMessage: `for example {"connection": "orders", "topic": "invoices", "body": {}}`,
 }
 
@@ -38,12 +41,29 @@ func (c *check) target(m *belfry.Manifest) {
 	switch {
 	case m.Type == belfry.TypeWorker:
 		c.handler(m, inferred)
+		if strings.HasPrefix(m.Handler, belfry.CommandPrefix) {
+			c.fail("handler", "must not begin with %s, as those of commands do; set the type to %q for a command", belfry.CommandPrefix, belfry.TypeCommand)
+		}
+	case m.Type == belfry.TypeCommand:
+		given := m.Handler
+		if m.Handler = commandHandler(m.Payload); given != "" && given != m.Handler && c.sets("handler") {
+			c.fail("handler", "follows from the command of the payload; leave it out")
+		}
 	case !hasBody(m.Type) || m.Handler == "": // an unknown type is an error already
 	case inferred:
 		c.fail("handler", `is only for jobs of type %q; set the type, since the payload has a "url"`, belfry.TypeWorker)
 	default:
 		c.fail("handler", "is only for jobs of type %q; leave it out", belfry.TypeWorker)
 	}
+}
+
+// commandHandler is the handler of a command, which has its name; none for a shell.
+func commandHandler(payload json.RawMessage) string {
+	var name string
+	if json.Unmarshal(jsontext.Object(payload)["command"], &name) != nil || name == "" {
+		return ""
+	}
+	return belfry.CommandPrefix + name
 }
 
 func (c *check) handler(m *belfry.Manifest, inferred bool) {
@@ -84,7 +104,7 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 	}
 	switch raw = c.unmask(raw, kind); {
 	case kind != belfry.TypeWorker && (!c.validPayload || raw[0] != '{'):
-		c.fail("payload", "must be a JSON object; %s", payloadExamples[kind])
+		c.fail("payload", "must be a JSON object; %s", cmp.Or(payloadExamples[kind], payloadExamples[belfry.TypeHTTP]))
 		return nil
 	case !c.validPayload:
 		c.fail("payload", "must be JSON")
@@ -94,6 +114,9 @@ func (c *check) payload(raw json.RawMessage, kind string) json.RawMessage {
 		return nil
 	case kind == belfry.TypeHTTP:
 		_, errors := target.ParseValidHTTP(raw)
+		c.add(errors...)
+	case kind == belfry.TypeCommand:
+		_, errors := command.ParsePayload(raw)
 		c.add(errors...)
 	case kind == belfry.TypeMessage:
 		message, errors := target.ParseMessage(raw)
@@ -131,11 +154,15 @@ func (c *check) unmask(raw json.RawMessage, kind string) json.RawMessage {
 }
 
 // SameTarget reports whether two payloads of jobs of a type go to the same place: for HTTP
-// to the same scheme, host and port, for a message to the same topic of a connection.
+// to the same scheme, host and port, for a message to the same topic of a connection, for
+// a command to the same one.
 func SameTarget(kind string, a, b json.RawMessage) bool {
 	if kind == belfry.TypeMessage {
 		x, y := jsontext.Object(a), jsontext.Object(b)
 		return bytes.Equal(x["connection"], y["connection"]) && bytes.Equal(x["topic"], y["topic"])
+	}
+	if kind == belfry.TypeCommand {
+		return commandHandler(a) == commandHandler(b)
 	}
 	if kind != belfry.TypeHTTP {
 		return true
@@ -183,6 +210,14 @@ func Payload(job belfry.Job, override json.RawMessage) (json.RawMessage, []belfr
 	}
 	if compact.Len() > belfry.MaxPayload {
 		return fail(tooLarge(compact.Len()))
+	}
+	if job.Type == belfry.TypeCommand {
+		if commandHandler(compact.Bytes()) != job.Handler {
+			return fail("must be for the command of the job")
+		}
+		if _, errors := command.ParsePayload(compact.Bytes()); len(errors) > 0 {
+			return nil, errors
+		}
 	}
 	if !hasBody(job.Type) {
 		return secret.Unmask(compact.Bytes(), job.Payload)

@@ -99,8 +99,8 @@ func (c *check) manifest(id belfry.ID, m belfry.Manifest) Result {
 	c.add(schema.Check(&m)...)
 	m.Payload = c.compact(m.Payload)
 	c.target(&m)
-	m.Payload = c.payload(m.Payload, m.Type)
 	policy := c.spec(&m.Spec, id)
+	m.Payload = c.payload(m.Payload, m.Type)
 	r := Result{Manifest: m, Paused: m.Status == belfry.StatusPaused, Policy: policy}
 	if m.Status == "" && c.before != nil && !c.fields.Has("status") {
 		r.Paused = c.before.State == belfry.JobPaused

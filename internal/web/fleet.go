@@ -28,6 +28,9 @@ func (p fleetPage) Figures() []figure {
 		{Label: "Size", Value: bytesText(p.Database.Bytes), Note: "on disk", Path: "/fleet"},
 		{Label: "Clock", Value: durationText(p.offset()), Note: "largest offset", Path: "/fleet"},
 	}
+	if p.Election != "" {
+		f[1].Note += ", elected by " + string(p.Election)
+	}
 	if n := len(p.Unowned); n > 0 {
 		f[1].Note, f[1].Class = fmt.Sprintf("%d without a node", n), "bad"
 	}

@@ -76,7 +76,7 @@ func newJobForm(m belfry.Manifest, given url.Values, errors []belfry.FieldError)
 		out.Error = f.rest("The job is not valid.")
 	}
 	out.Fields = f.fields
-	f.fields["payload"].Doc = `Any JSON that the handler expects; for a message such as '{"connection": "orders", "topic": "invoices", "body": {}}'.`
+	f.fields["payload"].Doc = `Any JSON that the handler expects; for a command such as '{"command": "backup", "args": ["--full"]}', for a message such as '{"connection": "orders", "topic": "invoices", "body": {}}'.`
 	f.fields["schedule"].List, f.fields["timezone"].List = "schedules", "zones"
 	f.fields["schedule"].Doc = "A cron expression, such as '0 9 * * *', an interval such as 'PT15M', a calendar rule, or an instant."
 	for _, g := range jobGroups {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -57,7 +58,12 @@ func startNATS(host string, port int, dir string) error {
 func startEtcd(host string, port int, dir string) error {
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.UnsafeNoFsync = dir, "error", true
-	client := url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port))}
+	scheme := "http"
+	if ca := os.Getenv("SERVERS_CA"); ca != "" { // with TLS, for clients with a certificate
+		scheme = "https"
+		c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: ca, CertFile: os.Getenv("SERVERS_CERT"), KeyFile: os.Getenv("SERVERS_KEY"), ClientCertAuth: true}
+	}
+	client := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, strconv.Itoa(port))}
 	peer := url.URL{Scheme: "http", Host: net.JoinHostPort(host, "0")}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}

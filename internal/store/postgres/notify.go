@@ -177,8 +177,8 @@ func (n *notifier) receive(message string) {
 	if len(words) < 2 || words[0] == n.node {
 		return
 	}
-	if words[1] == string(store.TopicReady) {
-		n.Notify(store.TopicReady)
+	if topic := store.Topic(words[1]); topic == store.TopicReady || topic == store.TopicLeases {
+		n.Notify(topic)
 		return
 	}
 	many := false

@@ -56,7 +56,7 @@ func (s *Store) Prune(ctx context.Context, keep time.Duration) (pruned int, err 
 		{deleteOld("keys k", pruneKeys), now.Add(-store.KeyRetention)},
 		{deleteOld("outages", `ended_at < $1`), now.Add(-store.OutageRetention)},
 		{deleteOld("trace_links", `created_at < $1`), now.Add(-store.TraceLinkRetention)},
-		{deleteOld("leases", `starts_with(name, 'node/') AND expires_at < $1`), now.Add(-24 * time.Hour)},
+		{deleteOld("leases", `starts_with(name, 'node') AND expires_at < $1`), now.Add(-24 * time.Hour)},
 		{deleteOld("nodes", `seen_at < $1`), now.Add(-store.NodeRetention)},
 		{deleteOld("activity", `minute < $1`), now.Add(-store.ActivityRetention)},
 		{deleteOld("sessions", `seen_at < $1`), now.Add(-store.SessionTimeout)},

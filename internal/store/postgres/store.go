@@ -128,6 +128,16 @@ func (s *Store) initShards(ctx context.Context, configured int) (err error) {
 
 func (s *Store) Shards() int { return s.shards }
 
+// ClusterID identifies the cluster of all nodes on this database. It is made when it is first
+// asked for.
+func (s *Store) ClusterID(ctx context.Context) (id string, err error) {
+	_, err = s.pool.Exec(ctx, `INSERT INTO belfry.settings (name, value) VALUES ('cluster', $1) ON CONFLICT DO NOTHING`, belfry.NewID(time.Now()).String())
+	if err == nil {
+		err = s.pool.QueryRow(ctx, `SELECT value FROM belfry.settings WHERE name = 'cluster'`).Scan(&id)
+	}
+	return id, wrapError("read the id of the cluster", err)
+}
+
 // Now is the server's time, as of the last synchronization of clocks.
 func (s *Store) Now() time.Time {
 	c := s.clock.Load()
@@ -287,7 +297,8 @@ RETURNING name, owner, epoch, (SELECT least(ended.expires_at, clock_timestamp())
 }
 
 func (s *Store) Release(ctx context.Context, owner belfry.ID, names []string) error {
-	_, err := s.priorityPool.Exec(ctx, `UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2)`, uuid(owner), names)
+	_, err := s.priorityPool.Exec(ctx, `WITH released AS (UPDATE belfry.leases SET expires_at = clock_timestamp() WHERE owner = $1 AND name = ANY($2))
+SELECT pg_notify($3, $4)`, uuid(owner), names, notifyChannel, s.notifier.node+" "+string(store.TopicLeases))
 	return wrapError("release leases", err)
 }
 
