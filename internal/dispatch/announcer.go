@@ -16,7 +16,7 @@ const (
 	maxReady        = 4000                  // runs of a lane that are looked at
 	minAgain        = 5 * time.Second       // after which a run that is still ready is announced again
 	maxDoublings    = 3                     // of that time
-	minGap          = 5 * time.Millisecond  // between two looks at the database
+	minGap          = 10 * time.Millisecond // between two looks at the database
 	gapPerRun       = 50 * time.Microsecond // the same for each ready run: if there are many, workers have enough to do
 	announceTimeout = 3 * time.Second       // for a batch
 	readTimeout     = 5 * time.Second       // for a look

@@ -2,10 +2,11 @@ package node
 
 import (
 	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/belfry-sh/belfry"
 	"github.com/belfry-sh/belfry/internal/pgtest"
@@ -41,46 +42,49 @@ func benchmarkDispatch(b *testing.B, address string, workers int) {
 		b.Cleanup(stop)
 		return n
 	}
-	owner := start(RoleAPI, RoleScheduler)
+	nodes := []*Node{start(RoleAPI, RoleScheduler)}
 	for range workers {
-		start(RoleWorker)
+		nodes = append(nodes, start(RoleWorker))
 	}
 	sink := newLagReceiver(b)
 	measure := func() {
 		sink.lags = nil
 		total := int(lasts.Seconds()) * rate
-		first := owner.store.Now().Add(3 * time.Second).Truncate(time.Second)
-		createJobs(b, owner.store, total, sink.URL, belfry.TypeHTTP, func(i int) time.Time { return first.Add(time.Duration(i) * time.Second / rate) })
+		first := nodes[0].store.Now().Add(3 * time.Second).Truncate(time.Second)
+		createJobs(b, nodes[0].store, total, sink.URL, belfry.TypeHTTP, func(i int) time.Time { return first.Add(time.Duration(i) * time.Second / rate) })
 		reportLags(b, sink.wait(b, total))
 	}
 	measure() // until connections are open and statements prepared
 	for b.Loop() {
-		before := readLoad(b, url)
+		statements, took := statementsOf(nodes)
 		time.Sleep(lasts)
-		idle := readLoad(b, url)
+		idle, idleTook := statementsOf(nodes)
 		measure()
-		busy := readLoad(b, url)
-		b.ReportMetric(float64(idle.transactions-before.transactions)/lasts.Seconds(), "idle-transactions/s")
-		b.ReportMetric((idle.busy-before.busy)/lasts.Seconds(), "idle-database-ms/s")
-		b.ReportMetric(float64(busy.transactions-idle.transactions)/float64(rate*int(lasts.Seconds())), "transactions/run")
-		b.ReportMetric((busy.busy-idle.busy)/float64(rate*int(lasts.Seconds())), "database-ms/run")
+		busy, busyTook := statementsOf(nodes)
+		runs := rate * lasts.Seconds()
+		b.ReportMetric((idle-statements)/lasts.Seconds(), "idle-statements/s")
+		b.ReportMetric(1000*(idleTook-took)/lasts.Seconds(), "idle-database-ms/s")
+		b.ReportMetric((busy-idle)/runs, "statements/run")
+		b.ReportMetric(1000*(busyTook-idleTook)/runs, "database-ms/run")
 	}
 }
 
-type databaseLoad struct {
-	transactions int64
-	busy         float64 // milliseconds in which statements were executed
-}
-
-func readLoad(b *testing.B, url string) (load databaseLoad) {
-	time.Sleep(2 * time.Second) // sessions report what they did once a second
-	conn, err := pgx.Connect(b.Context(), url)
-	if err != nil {
-		b.Fatal(err)
+// statementsOf is how many statements nodes have sent, and how many seconds these took.
+func statementsOf(nodes []*Node) (count, seconds float64) {
+	for _, n := range nodes {
+		w := httptest.NewRecorder()
+		n.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		for line := range strings.Lines(w.Body.String()) {
+			rest, found := strings.CutPrefix(line, "belfry_database_statement_duration_seconds_")
+			value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' ')+1:]), 64)
+			switch {
+			case !found || err != nil:
+			case strings.HasPrefix(rest, "count"):
+				count += value
+			case strings.HasPrefix(rest, "sum"):
+				seconds += value
+			}
+		}
 	}
-	defer conn.Close(b.Context())
-	if err := conn.QueryRow(b.Context(), `SELECT sum(xact_commit), sum(active_time) FROM pg_stat_database`).Scan(&load.transactions, &load.busy); err != nil {
-		b.Fatal(err)
-	}
-	return load
+	return count, seconds
 }
