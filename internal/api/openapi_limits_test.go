@@ -37,6 +37,9 @@ func TestManifestLimitsAreThoseOfTheDocument(t *testing.T) {
 		if value == `"command"` {
 			job["payload"] = json.RawMessage(`{"command": "backup"}`)
 		}
+		if value == `"message"` {
+			job["payload"] = json.RawMessage(`{"connection": "orders", "topic": "invoices"}`)
+		}
 		if member == "retry_backoff" && value == `"list"` {
 			job["retry_delays"] = json.RawMessage("[1, 60]")
 		}

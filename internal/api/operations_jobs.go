@@ -206,7 +206,7 @@ func (a *api) shownDiff(diff belfry.JobDiff, err error) (response, error) {
 
 // warnings says what may keep a job from running as declared.
 func (a *api) warnings(m belfry.Manifest) (list []string) {
-	if a.Targets == nil || m.Type != belfry.TypeHTTP {
+	if a.Targets == nil || m.Type != "" && m.Type != belfry.TypeHTTP { // the type of an imported job may not be known yet
 		return nil
 	}
 	if text := a.Targets.Warning(m.Payload); text != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/belfry-sh/belfry"
+	"github.com/belfry-sh/belfry/internal/schema"
 )
 
 func load(t *testing.T, text string) (*Connections, error) {
@@ -120,6 +121,20 @@ func TestCheck(t *testing.T) {
 		errors := tt.from.Check(tt.p)
 		if tt.want == "" && len(errors) > 0 || tt.want != "" && (len(errors) != 1 || errors[0].Field != tt.field || !strings.Contains(errors[0].Message, tt.want)) {
 			t.Errorf("%v: got %v", tt.p, errors)
+		}
+	}
+}
+
+// The documentation has every key of a connection.
+func TestDocumentedKeys(t *testing.T) {
+	text, err := os.ReadFile("../../docs/messages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## Connections")
+	for _, name := range schema.For[Connection]().Names() {
+		if !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("docs/messages.md does not have %s", name)
 		}
 	}
 }

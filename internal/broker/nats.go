@@ -24,7 +24,7 @@ func newNATS(c Connection) *natsPublisher {
 
 // NATS connects, with more options.
 func (c Connection) NATS(more ...nats.Option) (*nats.Conn, error) {
-	options := []nats.Option{nats.Name("belfry"), nats.Timeout(connectTimeout)}
+	options := []nats.Option{nats.Name("belfry"), nats.Timeout(connectTimeout), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})} // it would print them
 	config, err := c.tlsConfig()
 	if err != nil {
 		return nil, err

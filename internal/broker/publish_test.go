@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +83,9 @@ func (f fixture) failsForMissingTopic(t *testing.T, c *Connections) {
 	if err := c.Handle(waitContext(t), run(3, p)); err == nil || !strings.Contains(err.Error(), f.missingText) {
 		t.Errorf("got %v, want %q", err, f.missingText)
 	}
+	if f.forgets {
+		f.failsForURLOfAnotherServer(t, c)
+	}
 	if f.key == "" {
 		return
 	}
@@ -91,6 +96,18 @@ func (f fixture) failsForMissingTopic(t *testing.T, c *Connections) {
 		}
 	}
 	f.publish(t, c, run(3, f.payload(`{}`)))
+}
+
+// The URL of a queue does not lead the request elsewhere: whoever may create jobs does not
+// choose which servers are called.
+func (f fixture) failsForURLOfAnotherServer(t *testing.T, c *Connections) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another server was called") }))
+	defer other.Close()
+	p := f.payload(`{}`)
+	p.Topic = other.URL + "/000000000000/" + f.topic + "-unknown"
+	if err := c.Handle(waitContext(t), run(3, p)); err == nil || !strings.Contains(err.Error(), "SQS has no queue") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func (f fixture) failsForWrongPassword(t *testing.T) {

@@ -47,6 +47,7 @@ func holdNames(t *testing.T, s Service, owner belfry.ID, names ...string) []stri
 }
 
 func TestServicesHoldNames(t *testing.T) {
+	t.Parallel()
 	atOnce(t, map[string]func(t *testing.T){
 		"etcd": func(t *testing.T) { testService(t, backend{kind: belfry.ElectionEtcd, server: servertest.Etcd(t)}) },
 		"zookeeper": func(t *testing.T) {
@@ -145,6 +146,7 @@ func refused(t *testing.T, s Service, text string) {
 }
 
 func TestEtcdWithTLSAndPassword(t *testing.T) {
+	t.Parallel()
 	server, files := servertest.EtcdTLS(t)
 	o := EtcdOptions{Endpoints: []string{"https://" + server.Addr}, CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key}
 	s, err := NewEtcd(o, "one")
@@ -200,6 +202,7 @@ func must(s Service, err error) Service {
 }
 
 func TestZooKeeperWithDigest(t *testing.T) {
+	t.Parallel()
 	server := servertest.ZooKeeper(t)
 	o := ZooKeeperOptions{Servers: []string{server.Addr}, Root: "/teams/belfry", AuthFile: writeFile(t, "belfry:correct\n")}
 	s := must(NewZooKeeper(o, "one"))

@@ -12,6 +12,7 @@ import (
 
 // Everything that elects keeps the same promises, with real servers.
 func TestElections(t *testing.T) {
+	t.Parallel()
 	const soon, later = 5 * time.Second, 10 * time.Second
 	atOnce(t, map[string]func(t *testing.T){
 		"database": func(t *testing.T) { testElection(t, backend{kind: belfry.ElectionDatabase, limit: soon}) },

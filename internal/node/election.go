@@ -91,7 +91,7 @@ func (e *elections) err() error {
 	if e.last == nil || time.Since(e.since) < electionTimeout || belfry.CodeOf(e.last) == belfry.Conflict {
 		return nil
 	}
-	return belfry.Errorf(belfry.Unavailable, "this node owns no shards, since its leases could not be renewed for %s: %w", time.Since(e.since).Round(time.Second), e.last)
+	return belfry.Errorf(belfry.Unavailable, "this node owns no shards: the leases could not be renewed for %s, see --election: %w", time.Since(e.since).Round(time.Second), e.last)
 }
 
 // checkElection reports what is wrong with the flags of the election.

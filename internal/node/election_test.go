@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -32,10 +33,10 @@ func waitFor(t *testing.T, url string, done func(status int, body string) bool) 
 	t.Fatalf("%s still answers %d: %s", url, status, body)
 }
 
-// Runs fire with etcd as with the database. The node says that it cannot do its work while
-// etcd is away, and recovers by itself.
+// A node starts although etcd is away, says so, and works once it is there.
 func TestNodeElectsByEtcd(t *testing.T) {
 	server := servertest.Etcd(t)
+	server.Kill()
 	url := pgtest.Database(t, postgres.Migrate)
 	with := func(roles ...string) string {
 		base, _ := startNode(t, func(c *Config) {
@@ -45,42 +46,23 @@ func TestNodeElectsByEtcd(t *testing.T) {
 		return base
 	}
 	base, api := with(RoleAPI, RoleScheduler, RoleWorker), with(RoleAPI)
-	sink := receiver(t)
-	if run := runNow(t, base, sink); run.Status != belfry.RunSucceeded {
-		t.Errorf("the run is %s: %s", run.Status, run.Error)
-	}
-	for _, base := range []string{base, api} {
-		var fleet belfry.Fleet
-		if request(t, "GET", base+"/api/v1/fleet", "", &fleet); fleet.Election != belfry.ElectionEtcd || len(fleet.Unowned) > 0 {
-			t.Errorf("%s elects, and nobody owns %v", fleet.Election, fleet.Unowned)
-		}
-	}
-	server.Kill()
 	waitFor(t, base+"/readyz", func(status int, body string) bool {
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "leases could not be renewed")
 	})
 	if status := request(t, "GET", api+"/readyz", "", nil); status != http.StatusOK {
 		t.Errorf("a node that takes no part in the election is not ready: %d", status)
 	}
-	server.Start()
-	waitFor(t, base+"/readyz", func(status int, _ string) bool { return status == http.StatusOK })
-	if run := runNow(t, base, sink); run.Status != belfry.RunSucceeded {
-		t.Errorf("afterwards the run is %s: %s", run.Status, run.Error)
-	}
-}
-
-// A node starts although its service is not there yet, and without a service nothing of its
-// clients is there.
-func TestNodeStartsBeforeItsService(t *testing.T) {
-	url := pgtest.Database(t, postgres.Migrate)
-	base, _ := startNode(t, func(c *Config) {
-		c.DatabaseURL, c.Election, c.ZooKeeper.Servers = url, belfry.ElectionZooKeeper, []string{"127.0.0.1:1"}
-	})
-	waitFor(t, base+"/readyz", func(status int, body string) bool {
-		return status == http.StatusServiceUnavailable && strings.Contains(body, "leases could not be renewed")
-	})
 	var fleet belfry.Fleet
-	if request(t, "GET", base+"/api/v1/fleet", "", &fleet); fleet.Election != belfry.ElectionZooKeeper || len(fleet.Unowned) != fleet.Shards {
+	if request(t, "GET", base+"/api/v1/fleet", "", &fleet); fleet.Election != belfry.ElectionEtcd || len(fleet.Unowned) != fleet.Shards {
 		t.Errorf("%s elects, and nobody owns %v", fleet.Election, fleet.Unowned)
 	}
+	server.Start()
+	waitFor(t, base+"/readyz", func(status int, _ string) bool { return status == http.StatusOK })
+	if run := runNow(t, base, receiver(t)); run.Status != belfry.RunSucceeded {
+		t.Errorf("the run is %s: %s", run.Status, run.Error)
+	}
+	waitFor(t, api+"/api/v1/fleet", func(_ int, body string) bool {
+		fleet = belfry.Fleet{}
+		return json.Unmarshal([]byte(body), &fleet) == nil && fleet.Election == belfry.ElectionEtcd && len(fleet.Unowned) == 0
+	})
 }

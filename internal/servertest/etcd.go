@@ -1,26 +1,50 @@
 package servertest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 )
 
+// Etcd starts the current etcd, with one member.
+func Etcd(tb testing.TB) *Server { tb.Helper(); return embedded(tb, etcdReady, "etcd") }
+
+// etcdReady waits for a leader. A member that is killed before it has founded its cluster never
+// gets one.
+func etcdReady(ctx context.Context, addr string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("its health is %s", response.Status)
+	}
+	return nil
+}
+
 // DebianEtcd starts the etcd that Debian packages.
 func DebianEtcd(tb testing.TB) *Server {
 	tb.Helper()
 	path := program(tb, "etcd", "etcd-server")
 	peer := "http://" + freeAddr(tb)
-	return start(tb, accepts, nil, path, "--name", "t1", "--data-dir", "{dir}", "--listen-client-urls", "http://{addr}", "--advertise-client-urls", "http://{addr}",
+	return start(tb, etcdReady, nil, path, "--name", "t1", "--data-dir", "{dir}", "--listen-client-urls", "http://{addr}", "--advertise-client-urls", "http://{addr}",
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "t1="+peer, "--log-level", "error")
 }
 
@@ -31,12 +55,8 @@ type Certificates struct{ CA, Cert, Key string }
 // EtcdTLS starts the current etcd with TLS. It accepts clients with a certificate only.
 func EtcdTLS(tb testing.TB) (*Server, Certificates) {
 	tb.Helper()
-	path, err := built()
-	if err != nil {
-		tb.Fatal(err)
-	}
 	files := NewCertificates(tb)
-	return start(tb, accepts, []string{"SERVERS_CA=" + files.CA, "SERVERS_CERT=" + files.Cert, "SERVERS_KEY=" + files.Key}, path, "etcd", "{addr}", "{dir}"), files
+	return embedded(tb, accepts, "etcd", "SERVERS_CA="+files.CA, "SERVERS_CERT="+files.Cert, "SERVERS_KEY="+files.Key), files
 }
 
 // NewCertificates makes certificates that are valid for an hour.

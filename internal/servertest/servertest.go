@@ -236,27 +236,24 @@ var built = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-func embedded(tb testing.TB, name string) *Server {
+func embedded(tb testing.TB, ready func(ctx context.Context, addr string) error, name string, env ...string) *Server {
 	tb.Helper()
 	path, err := built()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return start(tb, accepts, nil, path, name, "{addr}", "{dir}")
+	return start(tb, ready, env, path, name, "{addr}", "{dir}")
 }
 
 // NATS starts the current NATS server, with JetStream.
-func NATS(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "nats") }
-
-// Etcd starts the current etcd, with one member.
-func Etcd(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "etcd") }
+func NATS(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "nats") }
 
 // Kafka starts a broker that speaks the protocol of current Kafka releases.
-func Kafka(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "kafka") }
+func Kafka(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "kafka") }
 
 // KafkaSASL starts the same broker for the user belfry with the password secret
 // (SCRAM-SHA-256).
-func KafkaSASL(tb testing.TB) *Server { tb.Helper(); return embedded(tb, "kafka-sasl") }
+func KafkaSASL(tb testing.TB) *Server { tb.Helper(); return embedded(tb, accepts, "kafka-sasl") }
 
 // DebianNATS starts Debian's NATS server, with JetStream. Args are more of its options.
 func DebianNATS(tb testing.TB, args ...string) *Server {
